@@ -1,0 +1,357 @@
+//! The pool header: what the host writes before boot and what islands publish about themselves.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{CORES_MAX, Cell32, Cell64, ISLANDS_MAX, pool_struct};
+
+/// First eight bytes of every pool: "MOTETPL\x01".
+pub const POOL_MAGIC: u64 = u64::from_le_bytes(*b"MOTETPL\x01");
+/// Version of the header's own format (the first 64 bytes keep their meaning in every version).
+pub const POOL_VERSION: u32 = 1;
+
+pool_struct! {
+    /// One piece of an island's map from pool offsets to its local physical addresses (which is piecewise linear).
+    pub struct PoolRange: size 24, align 8 {
+        /// First pool offset of the piece.
+        0 pub pool_offset: Cell64,
+        /// The island's physical address of that byte.
+        8 pub local_phys: Cell64,
+        /// Bytes in the piece; zero: unused entry.
+        16 pub len: Cell64,
+    }
+}
+
+pool_struct! {
+    /// What an island counts (`/proc/motet`). Written by the island's cores, read by all.
+    pub struct IslandCounters: size 128, align 64 {
+        /// Doorbells rung by this island.
+        0 pub doorbells_rung: AtomicU64,
+        /// Doorbell interrupts taken by this island.
+        8 pub doorbells_taken: AtomicU64,
+        /// Threads of other islands that this island made runnable.
+        16 pub foreign_wakeups: AtomicU64,
+        /// Page-table entries written in other islands' tables.
+        24 pub remote_pte_edits: AtomicU64,
+        /// Translation shoot-downs started.
+        32 pub shootdowns: AtomicU64,
+        /// Shoot-downs of other islands' cores waited for.
+        40 pub shootdowns_foreign: AtomicU64,
+        /// Blocks taken from the global allocator.
+        48 pub blocks_taken: AtomicU64,
+        /// Blocks given back to the global allocator.
+        56 pub blocks_returned: AtomicU64,
+        /// System calls served.
+        64 pub syscalls: AtomicU64,
+        /// Page faults served.
+        72 pub page_faults: AtomicU64,
+        /// Context switches.
+        80 pub context_switches: AtomicU64,
+        /// Threads that moved here from another island.
+        88 pub arrivals: AtomicU64,
+        /// Frames whose instructions were made visible to this island's cores.
+        96 pub icache_syncs: AtomicU64,
+        104 _reserved: [AtomicU64; 3],
+    }
+}
+
+/// [`IslandRecord::state`]: nothing there.
+pub const ISLAND_ABSENT: u32 = 0;
+/// [`IslandRecord::state`]: described by the host, its kernel has not joined.
+pub const ISLAND_BOOTING: u32 = 1;
+/// [`IslandRecord::state`]: its kernel checked the header and serves threads.
+pub const ISLAND_JOINED: u32 = 2;
+/// [`IslandRecord::state`]: its kernel refused to join or panicked; `message` says why.
+pub const ISLAND_FAILED: u32 = 3;
+
+pool_struct! {
+    /// One island. Host-written before boot except where said.
+    pub struct IslandRecord: size 1024, align 64 {
+        /// [`Isa`](crate::Isa) of the island, 0 if the entry is unused.
+        0 pub isa: Cell32,
+        /// Cores that run threads (a spare core may exist beside them).
+        4 pub core_count: Cell32,
+        /// Its peer id among the doorbell devices.
+        8 pub doorbell_peer: Cell32,
+        /// Format of its page tables (an [`Isa`](crate::Isa) code; differs from `isa` on hosted islands only).
+        12 pub paging: Cell32,
+        /// `ISLAND_*`; the island moves it from booting to joined or failed.
+        16 pub state: AtomicU32,
+        /// Bytes of its private memory.
+        20 pub message_len: AtomicU32,
+        /// Bytes of private memory.
+        24 pub private_len: Cell64,
+        /// Island-written: nanoseconds on the machine's clock when it joined.
+        32 pub joined_at_ns: Cell64,
+        /// Island-written heartbeat: bumped at every timer tick or idle wake-up.
+        40 pub heartbeat: AtomicU64,
+        48 _pad0: [Cell64; 2],
+        /// Where its cores see the pool.
+        64 pub ranges: [PoolRange; 4],
+        160 _pad1: [Cell64; 4],
+        /// Island-written: what it counts.
+        192 pub counters: IslandCounters,
+        /// ISA extensions of its cores, as in `/proc/cpuinfo`: NUL-padded UTF-8.
+        320 pub extensions: [AtomicByte; 192],
+        /// Island-written: why it failed, UTF-8, `message_len` bytes.
+        512 pub message: [AtomicByte; 512],
+    }
+}
+
+/// A byte of text in the pool.
+pub type AtomicByte = core::sync::atomic::AtomicU8;
+
+/// [`CoreRecord::state`]: not started.
+pub const CORE_OFFLINE: u32 = 0;
+/// [`CoreRecord::state`]: running; it will look at its inbox without being rung.
+pub const CORE_AWAKE: u32 = 1;
+/// [`CoreRecord::state`]: waiting for an interrupt; whoever gives it work rings it.
+pub const CORE_IDLE: u32 = 2;
+
+pool_struct! {
+    /// One core: its run queue and what others may ask of it.
+    pub struct CoreRecord: size 512, align 64 {
+        /// `CORE_*`. The core moves it; a waker moves it from idle to awake (and then rings).
+        0 pub state: AtomicU32,
+        /// Head of the inbox: threads made runnable for this core by anyone, newest first (pool address, 0 empty).
+        4 _pad0: Cell32,
+        /// Head of the inbox: see `motet_protocol::run_queue`.
+        8 pub inbox: AtomicU64,
+        16 _pad1: [Cell64; 6],
+        /// Highest shoot-down ticket asked of this core (fetch_add by initiators).
+        64 pub shootdown_asked: AtomicU64,
+        /// Highest shoot-down ticket this core has carried out.
+        72 pub shootdown_done: AtomicU64,
+        80 _pad2: [Cell64; 6],
+        /// The thread it runs (pool address, 0 when idle). Written by the core.
+        128 pub current_thread: AtomicU64,
+        /// The address space it has active (pool address). Written by the core.
+        136 pub active_space: AtomicU64,
+        /// Nanoseconds spent idle. Written by the core.
+        144 pub idle_ns: Cell64,
+        /// Nanoseconds spent in threads and the kernel. Written by the core.
+        152 pub busy_ns: Cell64,
+        /// Length of the ready queue, for placement decisions (approximate).
+        160 pub ready_count: AtomicU32,
+        164 _pad3: Cell32,
+        168 _pad4: [Cell64; 3],
+        /// Lock of the timer list.
+        192 pub timer_lock: AtomicU64,
+        /// First thread in the list of deadlines, earliest first (pool address).
+        200 pub timer_head: Cell64,
+        /// Earliest deadline, in nanoseconds on the machine's clock; `u64::MAX` when none.
+        208 pub timer_deadline_ns: AtomicU64,
+        216 _pad5: [Cell64; 5],
+        /// Lock of the ready queue.
+        256 pub ready_lock: AtomicU64,
+        /// First ready thread (pool address).
+        264 pub ready_head: Cell64,
+        /// Last ready thread (pool address).
+        272 pub ready_tail: Cell64,
+        280 _pad6: [Cell64; 29],
+    }
+}
+
+pool_struct! {
+    /// A byte stream between the machine and the host: one producer side, one consumer side.
+    ///
+    /// `head` and `tail` count bytes since boot; the byte numbered `n` is at `data + n % capacity`. The producer side
+    /// holds `lock` when it is more than one writer. A side that must wait says so in its `*_waiting` word, looks again,
+    /// and then sleeps; the other side rings when it finds the word set.
+    pub struct HostStream: size 256, align 64 {
+        /// Bytes produced. Stored (release) by the producer.
+        0 pub head: AtomicU64,
+        /// 1: the producer will add no more.
+        8 pub closed: AtomicU32,
+        /// 1: the producer waits for room.
+        12 pub producer_waiting: AtomicU32,
+        16 _pad0: [Cell64; 6],
+        /// Bytes consumed. Stored (release) by the consumer.
+        64 pub tail: AtomicU64,
+        /// 1: the consumer has gone (bytes are discarded, writers get EPIPE).
+        72 pub gone: AtomicU32,
+        /// 1: the consumer waits for bytes.
+        76 pub consumer_waiting: AtomicU32,
+        80 _pad1: [Cell64; 6],
+        /// Held by one of several producers (or consumers) inside the machine.
+        128 pub lock: AtomicU64,
+        /// Pool address of the bytes.
+        136 pub data: Cell64,
+        /// Bytes at `data`, a power of two.
+        144 pub capacity: Cell64,
+        152 _pad2: [Cell64; 5],
+        /// Threads that wait for this stream inside the machine.
+        192 pub waiters: WaitQueue,
+        224 _pad3: [Cell64; 4],
+    }
+}
+
+pool_struct! {
+    /// Threads that wait for something: a lock and a doubly linked list of [`WaitNode`](crate::WaitNode)s.
+    pub struct WaitQueue: size 32, align 8 {
+        /// Holder of the list.
+        0 pub lock: AtomicU64,
+        /// First node (pool address), 0 when empty. Read without the lock only to see whether it is empty.
+        8 pub head: AtomicU64,
+        /// Last node (pool address).
+        16 pub tail: Cell64,
+        24 _pad: Cell64,
+    }
+}
+
+/// [`PoolHeader::interactive`]: stdin is a terminal; the machine's console does line editing and job control.
+pub const CONSOLE_TERMINAL: u32 = 1;
+
+pool_struct! {
+    /// The beginning of the pool. Host-written before any island starts, except where said.
+    pub struct PoolHeader: size 86016, align 64 {
+        /// [`POOL_MAGIC`].
+        0 pub magic: Cell64,
+        /// [`POOL_VERSION`].
+        8 pub version: Cell32,
+        /// Entries used in `islands`.
+        12 pub island_count: Cell32,
+        /// [`FINGERPRINT`](crate::FINGERPRINT) of the host's layouts; a kernel with another one refuses to join.
+        16 pub fingerprint: Cell64,
+        /// Bytes in the pool.
+        24 pub pool_len: Cell64,
+        /// Peer id of the host among the doorbell devices.
+        32 pub host_peer: Cell32,
+        /// The machine stops: 0 runs, otherwise 1 + the exit status. Written once, by whoever ends the run.
+        36 pub exit: AtomicU32,
+        /// Nanoseconds of the machine's clock, kept up to date by the host until every island has joined
+        /// (islands set their own clocks by it).
+        40 pub host_clock_ns: AtomicU64,
+        /// Nanoseconds since 1970-01-01 UTC when the machine's clock was 0.
+        48 pub realtime_at_zero_ns: Cell64,
+        /// Entropy from the host.
+        56 pub seed: [Cell64; 4],
+        /// `CONSOLE_TERMINAL` or 0.
+        88 pub interactive: Cell32,
+        /// Rows and columns of the terminal (rows << 16 | columns).
+        92 pub terminal_size: AtomicU32,
+        /// The command: NUL-terminated argument strings, then NUL-terminated environment strings (pool address).
+        96 pub command: Cell64,
+        /// Number of argument strings in `command`.
+        104 pub command_args: Cell32,
+        /// Number of environment strings in `command`.
+        108 pub command_env: Cell32,
+        /// The root directory's inode (pool address).
+        112 pub root_inode: Cell64,
+        /// First process table slot that may be free (hint).
+        120 pub pid_hint: AtomicU32,
+        /// Log level of the kernels' consoles.
+        124 pub verbose: Cell32,
+        /// Memory allocator.
+        128 pub memory: MemoryState,
+        /// Slab caches, by object class.
+        512 pub slabs: [SlabCache; 16],
+        /// Console input, host to machine.
+        1536 pub console_in: HostStream,
+        /// Console (and the command's standard) output, machine to host.
+        1792 pub console_out: HostStream,
+        /// The command's standard error, machine to host.
+        2048 pub console_err: HostStream,
+        /// The terminal's state.
+        2304 pub tty: Tty,
+        8448 _pad0: [Cell64; 480],
+        /// The islands, indexed by [`IslandId`](crate::IslandId).
+        12288 pub islands: [IslandRecord; 8],
+        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island).
+        20480 pub cores: [CoreRecord; 128],
+    }
+}
+
+const _: () = assert!(ISLANDS_MAX == 8 && CORES_MAX == 128);
+
+pool_struct! {
+    /// Physical memory of the pool: see `motet_protocol::memory`.
+    pub struct MemoryState: size 384, align 64 {
+        /// Guards block ownership changes.
+        0 pub lock: AtomicU64,
+        /// Frames in a block (a power of two).
+        8 pub block_frames: Cell32,
+        /// Blocks in the pool, including those that hold the tables.
+        12 pub block_count: Cell32,
+        /// Pool address of the array of [`BlockRecord`](crate::BlockRecord).
+        16 pub blocks: Cell64,
+        /// Pool address of the array of [`FrameRecord`](crate::FrameRecord), one per frame.
+        24 pub frames: Cell64,
+        /// Blocks that no island owns.
+        32 pub free_blocks: AtomicU32,
+        36 _pad0: Cell32,
+        40 _pad1: [Cell64; 3],
+        /// Per island: lock, owned blocks, free frames, first block.
+        64 pub islands: [IslandMemory; 9],
+        352 _pad2: [Cell64; 4],
+    }
+}
+
+pool_struct! {
+    /// One island's share of the pool (index 8: the host, while it builds the root file system).
+    pub struct IslandMemory: size 32, align 8 {
+        /// Guards the blocks of this island.
+        0 pub lock: AtomicU64,
+        /// Frames free in its blocks.
+        8 pub free_frames: AtomicU32,
+        /// Frames in its blocks.
+        12 pub owned_frames: AtomicU32,
+        /// Index + 1 of the block allocations come from first; 0: none.
+        16 pub current: Cell32,
+        20 _pad: Cell32,
+        24 _pad1: Cell64,
+    }
+}
+
+pool_struct! {
+    /// One class of fixed-size objects: see `motet_protocol::slab`.
+    pub struct SlabCache: size 64, align 64 {
+        /// Guards the free list.
+        0 pub lock: AtomicU64,
+        /// First free object (pool address), linked through its first word.
+        8 pub free: Cell64,
+        /// Object size in bytes.
+        16 pub object_size: Cell32,
+        /// Objects in use.
+        20 pub in_use: Cell32,
+        /// Objects that exist.
+        24 pub total: Cell32,
+        28 _pad0: Cell32,
+        32 _pad1: [Cell64; 4],
+    }
+}
+
+/// Bytes of terminal input that can wait for a reader.
+pub const TTY_INPUT_SIZE: usize = 4096;
+
+pool_struct! {
+    /// The console terminal: line discipline and job control.
+    pub struct Tty: size 6144, align 64 {
+        /// Guards everything here.
+        0 pub lock: AtomicU64,
+        /// Linux `termios` flags: input, output, control, local.
+        8 pub flags: [Cell32; 4],
+        /// Linux control characters `c_cc[0..32]`.
+        24 pub control: [AtomicByte; 32],
+        /// Foreground process group.
+        56 pub foreground_pgid: Cell32,
+        /// Session it controls.
+        60 pub session: Cell32,
+        /// Bytes of `input` that form finished lines (or raw input), from `read`.
+        64 pub ready: Cell32,
+        /// Next byte to be read, modulo [`TTY_INPUT_SIZE`].
+        68 pub read: Cell32,
+        /// Bytes in `input` from `read`, finished or not.
+        72 pub used: Cell32,
+        /// End-of-file marks typed and not yet read.
+        76 pub eof_marks: Cell32,
+        80 _pad0: [Cell64; 6],
+        /// Threads that wait for input.
+        128 pub readers: WaitQueue,
+        160 _pad1: [Cell64; 4],
+        /// Input bytes, a ring.
+        192 pub input: [AtomicByte; 4096],
+        /// Per input byte, bit n: the byte n of `input` ends a line.
+        4288 pub line_ends: [Cell64; 64],
+        4800 _pad2: [Cell64; 168],
+    }
+}

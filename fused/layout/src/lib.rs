@@ -1,0 +1,36 @@
+//! Every byte that two kernels may both touch.
+//!
+//! The pool is read and written at the same time by kernels of several instruction sets and by the host. Its
+//! structures are therefore described here once, with explicit offsets and named padding, asserted at compile time on
+//! every target ([`pool_struct!`]), and listed in [`LAYOUTS`], whose hash ([`FINGERPRINT`]) stands in the pool header.
+//!
+//! Invariants:
+//! - Everything in the pool is [`PoolSafe`]: fixed-width integers inside atomics. No pointer, reference, vtable,
+//!   `usize`, `bool` or `enum` can be a field; the compiler refuses it.
+//! - Because every field is atomic, a shared reference to a pool structure is sound whatever another island writes.
+//!   Fields that a lock or a single writer protects use [`Cell32`] / [`Cell64`] (relaxed accesses, plain moves on every
+//!   ISA); fields that carry a protocol name their orderings where they are used.
+//! - What another kernel wrote is an allegation: raw values become ids and enums through total decoders.
+#![no_std]
+#![deny(unsafe_code)]
+#![deny(missing_docs)]
+
+mod address;
+mod fingerprint;
+mod frame;
+mod header;
+mod ids;
+#[macro_use]
+mod macros;
+mod marker;
+mod objects;
+#[allow(unsafe_code)]
+mod pool;
+
+pub use address::*;
+pub use fingerprint::*;
+pub use frame::*;
+pub use header::*;
+pub use ids::*;
+pub use marker::*;
+pub use pool::Pool;

@@ -1,0 +1,146 @@
+//! Access to the pool's bytes. The only unsafe code of this crate; everything above it is safe.
+
+use crate::{Frame, PAGE_SIZE, PoolAddr, PoolHeader, PoolSafe};
+
+/// A mapped pool: where this kernel (or the host, or a test) sees the shared memory. Copy it freely.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    base: *mut u8,
+    len: u64,
+}
+
+// SAFETY: all typed access is to atomics; byte access is to memory that stays mapped for the life of every user.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// The pool mapped at `base`.
+    ///
+    /// # Safety
+    /// `base` is page-aligned and `len` bytes from it are mapped, readable and writable for as long as any copy of the
+    /// result (or a reference obtained from it) is used, and are not accessed as Rust objects in any other way.
+    pub const unsafe fn new(base: *mut u8, len: u64) -> Self {
+        Self { base, len }
+    }
+
+    /// Bytes in the pool.
+    pub const fn len(self) -> u64 {
+        self.len
+    }
+
+    /// Whether the pool has no bytes.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The header.
+    #[inline(always)]
+    pub fn header(self) -> &'static PoolHeader {
+        // SAFETY: `new` guarantees the mapping; every constructor's caller provides at least a header's length, and
+        // `PoolHeader` consists of atomics only.
+        unsafe { &*self.base.cast::<PoolHeader>() }
+    }
+
+    /// The object at `addr`, or `None` when the address is null, misaligned or outside of the pool.
+    #[inline(always)]
+    pub fn get<T: PoolSafe>(self, addr: PoolAddr) -> Option<&'static T> {
+        let end = addr.0.checked_add(size_of::<T>() as u64)?;
+        if addr.is_null() || end > self.len || addr.0 % align_of::<T>() as u64 != 0 {
+            return None;
+        }
+        // SAFETY: in bounds and aligned; `T: PoolSafe` is made of atomics, for which any bytes are valid and shared
+        // mutation is allowed; the mapping outlives all users (`new`).
+        Some(unsafe { &*self.base.add(addr.0 as usize).cast::<T>() })
+    }
+
+    /// The object at `addr`, which this kernel itself established as valid.
+    ///
+    /// # Panics
+    /// When the address is null, misaligned or outside of the pool: the pool is corrupt.
+    #[inline(always)]
+    #[track_caller]
+    pub fn at<T: PoolSafe>(self, addr: PoolAddr) -> &'static T {
+        match self.get(addr) {
+            Some(object) => object,
+            None => corrupt(addr),
+        }
+    }
+
+    /// The pool address of an object that lies in the pool.
+    #[inline(always)]
+    pub fn addr_of<T: PoolSafe>(self, object: &'static T) -> PoolAddr {
+        PoolAddr(core::ptr::from_ref(object).addr() as u64 - self.base.addr() as u64)
+    }
+
+    /// Copies bytes out of the pool. The bytes may be changing: what arrives is some mixture of old and new.
+    ///
+    /// # Panics
+    /// When the range leaves the pool.
+    #[inline]
+    pub fn read(self, addr: PoolAddr, into: &mut [u8]) {
+        let from = self.bytes(addr, into.len());
+        // SAFETY: `bytes` checked the range; `into` is private memory and so does not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies bytes into the pool.
+    ///
+    /// # Panics
+    /// When the range leaves the pool.
+    #[inline]
+    pub fn write(self, addr: PoolAddr, from: &[u8]) {
+        let into = self.bytes(addr, from.len());
+        // SAFETY: as in `read`.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) }
+    }
+
+    /// Copies `len` bytes within the pool; the ranges may overlap.
+    ///
+    /// # Panics
+    /// When a range leaves the pool.
+    #[inline]
+    pub fn copy(self, from: PoolAddr, to: PoolAddr, len: usize) {
+        let (from, to) = (self.bytes(from, len), self.bytes(to, len));
+        // SAFETY: `bytes` checked both ranges.
+        unsafe { core::ptr::copy(from, to, len) }
+    }
+
+    /// Sets `len` bytes to zero.
+    ///
+    /// # Panics
+    /// When the range leaves the pool.
+    #[inline]
+    pub fn zero(self, addr: PoolAddr, len: usize) {
+        let into = self.bytes(addr, len);
+        // SAFETY: `bytes` checked the range.
+        unsafe { core::ptr::write_bytes(into, 0, len) }
+    }
+
+    /// Sets a frame to zero.
+    #[inline]
+    pub fn zero_frame(self, frame: Frame) {
+        self.zero(frame.addr(), PAGE_SIZE as usize);
+    }
+
+    /// The bytes at `addr` as a raw pointer, for a HAL (stores of its own register frames, instruction-cache
+    /// synchronisation).
+    ///
+    /// # Panics
+    /// When the range leaves the pool.
+    #[inline(always)]
+    #[track_caller]
+    pub fn bytes(self, addr: PoolAddr, len: usize) -> *mut u8 {
+        match addr.0.checked_add(len as u64) {
+            // SAFETY: within the mapping.
+            Some(end) if end <= self.len => unsafe { self.base.add(addr.0 as usize) },
+            _ => corrupt(addr),
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+fn corrupt(addr: PoolAddr) -> ! {
+    panic!("pool address {:#x} is outside of the pool or misaligned: shared structures are corrupt", addr.0)
+}

@@ -1,0 +1,172 @@
+//! What a kernel needs from the machine under it: the contract between `kernel/core` and the HALs.
+//!
+//! The kernel runs to completion with interrupts masked and one stack per core. User code is entered by a call,
+//! [`Machine::run_user`], which returns at the next trap with all registers in the thread's frame in the pool. So a HAL
+//! has no scheduler, no kernel threads and no nested interrupts; the kernel core is plain Rust.
+//!
+//! Interrupts carry no information beyond "look": [`Interrupts`] says which kinds arrived, what they mean is in the pool.
+#![no_std]
+#![deny(missing_docs)]
+
+pub mod boot;
+pub mod ivshmem;
+
+use motet_layout::{CoreId, Frame, IslandId, Isa, Pool, UserFrame};
+
+/// How a faulting access touched memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store (or read-modify-write).
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+/// Why user code stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trap {
+    /// A system call; number and arguments are in the frame, `pc` is after the call.
+    Syscall,
+    /// A translation or permission fault.
+    PageFault {
+        /// The address accessed.
+        address: u64,
+        /// The kind of access.
+        access: Access,
+    },
+    /// An instruction this core does not have (or not in user mode).
+    IllegalInstruction,
+    /// A breakpoint instruction (`pc` is at the breakpoint on AArch64 and RISC-V, after it on x86-64).
+    Breakpoint,
+    /// Division by zero or an unmasked floating-point exception.
+    Arithmetic,
+    /// A misaligned access or jump.
+    Misaligned {
+        /// The address accessed.
+        address: u64,
+    },
+    /// An address outside of what the ISA can translate, or an error of the memory system.
+    BadAddress {
+        /// The address accessed, when known.
+        address: u64,
+    },
+    /// One or more interrupts, already acknowledged.
+    Interrupt(Interrupts),
+}
+
+/// A set of interrupt kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Interrupts(pub u32);
+
+impl Interrupts {
+    /// The timer passed its deadline.
+    pub const TIMER: Self = Self(1);
+    /// A doorbell: look at the run-queue inbox, shoot-downs, host streams.
+    pub const DOORBELL: Self = Self(2);
+
+    /// Whether `kind` is among these.
+    pub const fn contains(self, kind: Self) -> bool {
+        self.0 & kind.0 != 0
+    }
+
+    /// Both sets together.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The machine under one island's kernel. One value per island, shared by its cores; methods that concern "this core"
+/// find it by the core's own register.
+///
+/// All methods are called with interrupts masked and return with interrupts masked.
+pub trait Machine: Sync + 'static {
+    /// The instruction set of this island's cores.
+    const ISA: Isa;
+
+    /// The core that executes the call.
+    fn core(&self) -> CoreId;
+
+    /// The island.
+    fn island(&self) -> IslandId {
+        self.core().island()
+    }
+
+    /// The pool, mapped at [`motet_layout::POOL_VA`] (anywhere when hosted).
+    fn pool(&self) -> Pool;
+
+    /// The kernel's command line (`key=value` words, see [`boot`]).
+    fn command_line(&self) -> &str;
+
+    /// Writes to the island's own diagnostic console (its serial port).
+    fn log(&self, bytes: &[u8]);
+
+    /// Runs user code with the registers of `frame` until a trap, and puts the registers back into the frame.
+    ///
+    /// The active address space is used. Extended state (floating point, vectors) is not touched: what is loaded stays.
+    fn run_user(&self, frame: &'static UserFrame) -> Trap;
+
+    /// Stores this core's extended state into `frame.ext` and sets `ext_valid`.
+    fn save_ext(&self, frame: &'static UserFrame);
+
+    /// Loads this core's extended state from `frame.ext`, or the initial state when `ext_valid` is 0.
+    fn load_ext(&self, frame: &'static UserFrame);
+
+    /// Writes the kernel half (if this ISA keeps it in the same table) into a fresh, zeroed root table in the pool.
+    fn prepare_root(&self, root: Frame);
+
+    /// Translates user addresses by `root` from now on, and drops all of this core's older user translations.
+    /// [`Frame::NONE`]: no user address is mapped.
+    fn activate_space(&self, root: Frame);
+
+    /// Drops this core's user translations of the page at `address` (all sizes, all levels of the walk).
+    fn flush_page(&self, address: u64);
+
+    /// Drops all of this core's user translations.
+    fn flush_user(&self);
+
+    /// Makes instructions that anyone (another island included) wrote to `frame` visible to this island's fetches.
+    ///
+    /// QEMU notices writes to translated code only when its own process makes them, so besides the ISA's barriers this
+    /// rewrites every word of the frame onto itself.
+    fn sync_instructions(&self, frame: Frame);
+
+    /// Orders this core's earlier page-table stores before its later translations (AArch64 DSB+ISB, RISC-V SFENCE.VMA).
+    fn page_table_fence(&self);
+
+    /// Nanoseconds since an arbitrary fixed moment, monotonic, the same on all cores of the island.
+    fn counter_ns(&self) -> u64;
+
+    /// Asks for a timer interrupt on this core when [`counter_ns`](Self::counter_ns) reaches `deadline_ns`;
+    /// `u64::MAX`: none. A deadline in the past interrupts at once. Replaces the earlier deadline.
+    fn set_timer(&self, deadline_ns: u64);
+
+    /// Interrupts a core: of this island or of another. Orders earlier stores before the interrupt.
+    fn ring(&self, target: CoreId);
+
+    /// Interrupts the host.
+    fn ring_host(&self);
+
+    /// Sleeps until an interrupt is pending, acknowledges it and says which. Returns at once if one is pending already.
+    /// May return an empty set.
+    fn wait_for_interrupt(&self) -> Interrupts;
+
+    /// Acknowledges pending interrupts without sleeping.
+    fn poll_interrupts(&self) -> Interrupts;
+
+    /// A hint that this core spins.
+    fn relax(&self);
+
+    /// Starts core `index` (not 0) of this island at the kernel's entry point.
+    ///
+    /// # Errors
+    /// A message when the machine has no such core or refuses.
+    fn start_core(&self, index: usize) -> Result<(), &'static str>;
+
+    /// The extensions of this core, as in `/proc/cpuinfo` flags (space-separated).
+    fn extensions(&self) -> &str;
+
+    /// Stops this core for good (after a panic, or a spare core).
+    fn park(&self) -> !;
+}
