@@ -9,6 +9,7 @@
 #![deny(missing_docs)]
 
 pub mod boot;
+pub mod conformance;
 pub mod ivshmem;
 
 use motet_layout::{CoreId, Frame, IslandId, Isa, Pool, UserFrame};
