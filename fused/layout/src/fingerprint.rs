@@ -9,7 +9,9 @@ macro_rules! layouts {
 /// Every structure of the pool.
 pub const LAYOUTS: &[StructLayout] = layouts![
     PoolHeader, PoolRange, IslandRecord, IslandCounters, CoreRecord, HostStream, WaitQueue, MemoryState, IslandMemory,
-    SlabCache, Tty, UserFrame,
+    SlabCache, Tty, UserFrame, BlockRecord, FrameRecord, WaitNode, TimerNode, ThreadRecord, ProcessRecord,
+    SignalActions, SignalAction, SpaceRecord, VmaRecord, InodeRecord, EntryRecord, FileRecord, FilesRecord, PipeRecord,
+    EventRecord,
 ];
 
 /// Hash (FNV-1a, 64 bits) of [`LAYOUTS`]: two kernels may share a pool only if theirs are equal.

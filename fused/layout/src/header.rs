@@ -237,8 +237,7 @@ pool_struct! {
         108 pub command_env: Cell32,
         /// The root directory's inode (pool address).
         112 pub root_inode: Cell64,
-        /// First process table slot that may be free (hint).
-        120 pub pid_hint: AtomicU32,
+        120 _pad1: Cell32,
         /// Log level of the kernels' consoles.
         124 pub verbose: Cell32,
         /// Memory allocator.
@@ -253,7 +252,35 @@ pool_struct! {
         2048 pub console_err: HostStream,
         /// The terminal's state.
         2304 pub tty: Tty,
-        8448 _pad0: [Cell64; 480],
+        /// Guards the process tree: parents, children, thread lists, process groups.
+        8448 pub tree_lock: AtomicU64,
+        /// Thread table: an array of thread addresses by thread id (pool address).
+        8456 pub threads: Cell64,
+        /// Entries in `threads`.
+        8464 pub threads_len: Cell32,
+        /// One past the highest thread id in use.
+        8468 pub threads_high: AtomicU32,
+        /// Last thread id given.
+        8472 pub last_tid: Cell32,
+        /// Number of the last inode made.
+        8476 pub last_inode: AtomicU32,
+        /// Guards thread id allocation.
+        8480 pub tid_lock: AtomicU64,
+        /// Futex wait queues: an array of [`WaitQueue`]s (pool address).
+        8488 pub futexes: Cell64,
+        /// Entries in `futexes`, a power of two.
+        8496 pub futexes_len: Cell32,
+        /// Islands that have joined.
+        8500 pub joined: AtomicU32,
+        /// Random number state (xor-shifted by readers of randomness).
+        8504 pub random: AtomicU64,
+        /// Context switches, forks and so on since boot, all islands: forks.
+        8512 pub forks: AtomicU64,
+        /// Bitmap of free frames, one bit per frame (pool address).
+        8520 pub frame_bitmap: Cell64,
+        /// Guards renames between directories.
+        8528 pub rename_lock: AtomicU64,
+        8536 _pad0: [Cell64; 469],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island).

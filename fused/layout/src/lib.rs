@@ -16,6 +16,7 @@
 #![deny(missing_docs)]
 
 mod address;
+mod files;
 mod fingerprint;
 mod frame;
 mod header;
@@ -28,9 +29,11 @@ mod objects;
 mod pool;
 
 pub use address::*;
+pub use files::*;
 pub use fingerprint::*;
 pub use frame::*;
 pub use header::*;
 pub use ids::*;
 pub use marker::*;
+pub use objects::*;
 pub use pool::Pool;

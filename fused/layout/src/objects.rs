@@ -1,1 +1,364 @@
-//! Kernel objects.
+//! Kernel objects: threads, processes, address spaces.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{AtomicByte, Cell32, Cell64, UserFrame, WaitQueue};
+
+pool_struct! {
+    /// Who owns a block of frames.
+    pub struct BlockRecord: size 16, align 8 {
+        /// 0: free; 1 + island index (9: the host); [`BLOCK_RESERVED`]: holds the pool's own tables.
+        0 pub owner: AtomicU32,
+        /// Free frames in it.
+        4 pub free: Cell32,
+        /// Index + 1 of the owner's next block, 0 at the end.
+        8 pub next: Cell32,
+        /// Bitmap word (relative to the block) where the search for a free frame starts.
+        12 pub hint: Cell32,
+    }
+}
+
+/// [`BlockRecord::owner`]: the header, the tables and the bitmap.
+pub const BLOCK_RESERVED: u32 = 0xff;
+
+pool_struct! {
+    /// One frame: how many users it has, and which islands may execute from it.
+    pub struct FrameRecord: size 8, align 8 {
+        /// Page-table leaves, page caches and kernel structures that use it; 0: free.
+        0 pub refs: AtomicU32,
+        /// Bit per island that has synchronised its instruction fetches with the frame's present bytes.
+        4 pub synced: AtomicU32,
+    }
+}
+
+pool_struct! {
+    /// A thread's place in one wait queue. Linked and unlinked under the queue's lock.
+    pub struct WaitNode: size 48, align 8 {
+        /// Next node (pool address).
+        0 pub next: Cell64,
+        /// Previous node (pool address).
+        8 pub prev: Cell64,
+        /// The queue it is linked in (pool address), 0 when it is in none.
+        16 pub queue: AtomicU64,
+        /// The thread that waits (pool address).
+        24 pub thread: Cell64,
+        /// What exactly it waits for: a futex's word address, otherwise 0.
+        32 pub key: Cell64,
+        /// Bits of a bitset futex wait.
+        40 pub bits: Cell32,
+        44 _pad: Cell32,
+    }
+}
+
+/// Wait nodes inside every thread; more come from a slab.
+pub const WAIT_NODES: usize = 8;
+
+pool_struct! {
+    /// A deadline in a core's timer list.
+    pub struct TimerNode: size 40, align 8 {
+        /// Next node, later or equal (pool address).
+        0 pub next: Cell64,
+        /// Previous node (pool address).
+        8 pub prev: Cell64,
+        /// Nanoseconds on the machine's clock.
+        16 pub deadline_ns: Cell64,
+        /// 1 + index of the core whose list it is in; 0: in none.
+        24 pub core: AtomicU32,
+        /// `TIMER_*`: what expires.
+        28 pub kind: Cell32,
+        /// The thread or process (pool address).
+        32 pub owner: Cell64,
+    }
+}
+
+/// [`TimerNode::kind`]: a thread's wait times out.
+pub const TIMER_WAIT: u32 = 1;
+/// [`TimerNode::kind`]: a process's real-time interval timer fires.
+pub const TIMER_ALARM: u32 = 2;
+
+/// [`ThreadRecord::state`]: the object is not a live thread.
+pub const THREAD_FREE: u32 = 0;
+/// [`ThreadRecord::state`]: in an inbox or a ready queue.
+pub const THREAD_READY: u32 = 1;
+/// [`ThreadRecord::state`]: on a core.
+pub const THREAD_RUNNING: u32 = 2;
+/// [`ThreadRecord::state`]: waits; whoever moves it to ready puts it into an inbox.
+pub const THREAD_BLOCKED: u32 = 3;
+/// [`ThreadRecord::state`]: stopped by a job-control signal.
+pub const THREAD_STOPPED: u32 = 4;
+/// [`ThreadRecord::state`]: has exited.
+pub const THREAD_DEAD: u32 = 5;
+
+pool_struct! {
+    /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.
+    pub struct ThreadRecord: size 4096, align 64 {
+        /// Its registers while it does not run.
+        0 pub frame: UserFrame,
+        /// Thread id.
+        2048 pub tid: Cell32,
+        /// `THREAD_*`. Blocked → ready by compare-and-swap by any waker; other moves by its core.
+        2052 pub state: AtomicU32,
+        /// Its process (pool address).
+        2056 pub process: AtomicU64,
+        /// Next in the inbox or ready queue it is in (pool address).
+        2064 pub queue_next: AtomicU64,
+        /// The core it runs on, or is queued for.
+        2072 pub core: AtomicU32,
+        /// 1: a system call is in progress and is to be dispatched again when the thread runs.
+        2076 pub in_syscall: Cell32,
+        /// Why the last wait ended: `WAKE_*`.
+        2080 pub wake_reason: AtomicU32,
+        /// Wait nodes in use.
+        2084 pub wait_count: Cell32,
+        /// Progress of the system call in progress (bytes done).
+        2088 pub progress: Cell64,
+        /// Its absolute deadline in nanoseconds; 0: none computed yet.
+        2096 pub deadline_ns: Cell64,
+        /// Scratch words of the system call in progress.
+        2104 pub scratch: [Cell64; 4],
+        /// Signals pending for this thread, bit signal-1.
+        2136 pub pending: AtomicU64,
+        /// Signals blocked.
+        2144 pub signal_mask: AtomicU64,
+        /// Mask to restore after `sigsuspend`-like calls, valid when `restore_mask` is 1.
+        2152 pub saved_mask: Cell64,
+        /// See `saved_mask`.
+        2160 pub restore_mask: Cell32,
+        /// 1: asked to die (process exit, exec by another thread).
+        2164 pub kill: AtomicU32,
+        /// Alternate signal stack: address, size, flags.
+        2168 pub altstack: [Cell64; 3],
+        /// Address to clear and wake at exit (`CLONE_CHILD_CLEARTID`).
+        2192 pub clear_child_tid: Cell64,
+        /// `set_robust_list` head.
+        2200 pub robust_list: Cell64,
+        /// Next thread of the process (pool address). Under the process-tree lock.
+        2208 pub sibling: Cell64,
+        /// Cores it may run on (`sched_setaffinity`), by core index.
+        2216 pub affinity: [AtomicU64; 2],
+        /// Nanoseconds run in user mode.
+        2232 pub user_ns: Cell64,
+        /// Nanoseconds run in the kernel.
+        2240 pub system_ns: Cell64,
+        /// Nanoseconds when it was last charged.
+        2248 pub charged_at_ns: Cell64,
+        /// Its wait's deadline.
+        2256 pub timer: TimerNode,
+        /// Address of the fault being delivered as a signal.
+        2296 pub fault_address: Cell64,
+        /// Its places in wait queues.
+        2304 pub nodes: [WaitNode; 8],
+        /// More wait nodes (pool address of an array), for `poll` on many files.
+        2688 pub more_nodes: Cell64,
+        /// 1 when the core in `ext_core` still holds its extended registers.
+        2696 pub ext_core: Cell32,
+        2700 _pad0: Cell32,
+        /// Machine time when it was created.
+        2704 pub started_ns: Cell64,
+        /// Name (`PR_SET_NAME`), NUL-padded.
+        2712 pub name: [AtomicByte; 16],
+        /// For pending signals with a sender: the sender's pid, by signal-1 (low signals only).
+        2728 pub signal_sender: [Cell32; 32],
+        2856 _pad1: [Cell64; 155],
+    }
+}
+
+/// [`ThreadRecord::wake_reason`]: what was waited for may have happened; look again.
+pub const WAKE_EVENT: u32 = 1;
+/// [`ThreadRecord::wake_reason`]: the deadline passed.
+pub const WAKE_TIMEOUT: u32 = 2;
+/// [`ThreadRecord::wake_reason`]: a signal (or a request to die) arrived.
+pub const WAKE_SIGNAL: u32 = 3;
+
+/// [`ProcessRecord::state`]: free object.
+pub const PROCESS_FREE: u32 = 0;
+/// [`ProcessRecord::state`]: has threads.
+pub const PROCESS_ALIVE: u32 = 1;
+/// [`ProcessRecord::state`]: waits to be reaped.
+pub const PROCESS_ZOMBIE: u32 = 2;
+
+pool_struct! {
+    /// A process (thread group). Tree links and the thread list are guarded by the process-tree lock.
+    pub struct ProcessRecord: size 1024, align 64 {
+        /// Process id.
+        0 pub pid: Cell32,
+        /// `PROCESS_*`.
+        4 pub state: AtomicU32,
+        /// Parent (pool address), 0 for the first process.
+        8 pub parent: AtomicU64,
+        /// First child (pool address).
+        16 pub first_child: Cell64,
+        /// Next sibling (pool address).
+        24 pub next_sibling: Cell64,
+        /// Previous sibling (pool address).
+        32 pub prev_sibling: Cell64,
+        /// First thread (pool address).
+        40 pub threads: Cell64,
+        /// Threads alive.
+        48 pub thread_count: AtomicU32,
+        /// Process group.
+        52 pub pgid: AtomicU32,
+        /// Session.
+        56 pub sid: AtomicU32,
+        /// Wait status, once a zombie.
+        60 pub exit_status: AtomicU32,
+        /// Address space (pool address).
+        64 pub space: AtomicU64,
+        /// Descriptor table (pool address).
+        72 pub files: AtomicU64,
+        /// Signal actions (pool address).
+        80 pub actions: Cell64,
+        /// Signals pending for the process, bit signal-1.
+        88 pub pending: AtomicU64,
+        /// Working directory: a file-system node (see `motet_protocol::fs`).
+        96 pub cwd: [Cell64; 2],
+        /// Root directory.
+        112 pub root: [Cell64; 2],
+        /// File mode creation mask.
+        128 pub umask: Cell32,
+        /// Effective user and group ids, real ones, supplementary ones are not kept.
+        132 pub ids: [Cell32; 7],
+        /// The program's file (file-system node).
+        160 pub exe: [Cell64; 2],
+        /// [`Isa`](crate::Isa) of the program.
+        176 pub isa: AtomicU32,
+        /// 1: has called exec since fork.
+        180 pub execed: Cell32,
+        /// Program name (`comm`), NUL-padded.
+        184 pub name: [AtomicByte; 16],
+        /// Where arguments lie in its space: start, end.
+        200 pub arguments: [Cell64; 2],
+        /// Where the environment lies: start, end.
+        216 pub environment: [Cell64; 2],
+        /// Parents waiting for children of this process.
+        232 pub child_waiters: WaitQueue,
+        /// Waits of `vfork` parents for this process.
+        264 pub vfork_waiters: WaitQueue,
+        /// Real-time interval timer.
+        296 pub alarm: TimerNode,
+        /// Its interval in nanoseconds.
+        336 pub alarm_interval_ns: Cell64,
+        /// Nanoseconds of user and system time of finished threads.
+        344 pub times_ns: [Cell64; 2],
+        /// Nanoseconds of user and system time of waited-for children.
+        360 pub child_times_ns: [Cell64; 2],
+        /// Machine time when it started.
+        376 pub started_ns: Cell64,
+        /// 1: group exit in progress (exit_status holds the status).
+        384 pub exiting: AtomicU32,
+        /// Stopped by job control: 1 + signal; reported bit 31.
+        388 pub stopped: AtomicU32,
+        /// 1: continued and not yet reported.
+        392 pub continued: AtomicU32,
+        /// Signal sent to the parent at exit.
+        396 pub exit_signal: Cell32,
+        /// Parent-death signal.
+        400 pub death_signal: Cell32,
+        /// Nice value + 20.
+        404 pub nice: Cell32,
+        /// Resource limits: current, maximum per Linux resource number.
+        408 pub limits: [Cell64; 32],
+        /// Scheduling island for children: 0 own, otherwise 1 + island.
+        664 pub placement: Cell32,
+        668 _pad0: Cell32,
+        /// Vfork parent waiting (thread address).
+        672 pub vfork_parent: Cell64,
+        680 _pad1: [Cell64; 43],
+    }
+}
+
+pool_struct! {
+    /// Signal actions of a process, shared by `CLONE_SIGHAND` threads.
+    pub struct SignalActions: size 2112, align 64 {
+        /// Processes that use it.
+        0 pub refs: AtomicU32,
+        4 _pad0: Cell32,
+        /// Guards the actions.
+        8 pub lock: AtomicU64,
+        16 _pad1: [Cell64; 6],
+        /// Per signal-1: handler, flags, restorer, mask.
+        64 pub actions: [SignalAction; 64],
+    }
+}
+
+pool_struct! {
+    /// One signal's action.
+    pub struct SignalAction: size 32, align 8 {
+        /// 0 default, 1 ignore, otherwise the handler's address.
+        0 pub handler: Cell64,
+        /// `SA_*` flags.
+        8 pub flags: Cell64,
+        /// Restorer address (x86-64).
+        16 pub restorer: Cell64,
+        /// Signals blocked during the handler.
+        24 pub mask: Cell64,
+    }
+}
+
+pool_struct! {
+    /// An address space: VMAs and one page table per island that uses it.
+    pub struct SpaceRecord: size 512, align 64 {
+        /// Guards VMAs and page tables.
+        0 pub lock: AtomicU64,
+        /// Processes that use it.
+        8 pub refs: AtomicU32,
+        /// Island whose table is the authority: every mapped page has an entry there.
+        12 pub home: Cell32,
+        /// First VMA, lowest address (pool address).
+        16 pub first_vma: Cell64,
+        /// VMA found last (hint, pool address).
+        24 pub last_vma: Cell64,
+        /// Program break: start of the heap, and its present end.
+        32 pub brk: [Cell64; 2],
+        /// `mmap` searches downwards from here.
+        48 pub mmap_top: Cell64,
+        /// Pages resident.
+        56 pub resident: AtomicU32,
+        /// VMAs.
+        60 pub vma_count: Cell32,
+        /// Root table of each island (frame number), 0: the island has none.
+        64 pub roots: [AtomicU32; 8],
+        /// Cores of each island that have it active (bit per core index).
+        96 pub active: [AtomicU32; 8],
+        /// Bytes mapped.
+        128 pub mapped_len: Cell64,
+        136 _pad0: [Cell64; 47],
+    }
+}
+
+/// [`VmaRecord::flags`]: readable.
+pub const VMA_READ: u32 = 1;
+/// [`VmaRecord::flags`]: writable.
+pub const VMA_WRITE: u32 = 2;
+/// [`VmaRecord::flags`]: executable.
+pub const VMA_EXECUTE: u32 = 4;
+/// [`VmaRecord::flags`]: writes are seen by others (`MAP_SHARED`).
+pub const VMA_SHARED: u32 = 8;
+/// [`VmaRecord::flags`]: grows down (the stack).
+pub const VMA_STACK: u32 = 16;
+/// [`VmaRecord::flags`]: the heap.
+pub const VMA_HEAP: u32 = 32;
+
+pool_struct! {
+    /// A range of an address space with one meaning.
+    pub struct VmaRecord: size 128, align 64 {
+        /// First address.
+        0 pub start: Cell64,
+        /// First address past it.
+        8 pub end: Cell64,
+        /// `VMA_*`.
+        16 pub flags: Cell32,
+        20 _pad0: Cell32,
+        /// File it maps (inode pool address), 0: anonymous.
+        24 pub inode: Cell64,
+        /// Offset in the file of `start`.
+        32 pub offset: Cell64,
+        /// Bytes of the file from `start` on; zero-filled after them (ELF segments).
+        40 pub file_len: Cell64,
+        /// Next VMA, higher (pool address).
+        48 pub next: Cell64,
+        /// Previous VMA (pool address).
+        56 pub prev: Cell64,
+        64 _pad1: [Cell64; 8],
+    }
+}

@@ -1,0 +1,219 @@
+//! Files: inodes, directory entries, open files, descriptors, pipes.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{AtomicByte, Cell32, Cell64, WaitQueue, pool_struct};
+
+/// Buckets of a directory's index.
+pub const DIRECTORY_BUCKETS: usize = 16;
+
+pool_struct! {
+    /// A file of the ramfs: directory, regular file, symbolic link, device node or named pipe.
+    pub struct InodeRecord: size 512, align 64 {
+        /// Guards contents, size and directory lists.
+        0 pub lock: AtomicU64,
+        /// Directory entries, open files, mappings and working directories that refer to it.
+        8 pub refs: AtomicU32,
+        /// Linux `st_mode`: type and permissions.
+        12 pub mode: Cell32,
+        /// Inode number.
+        16 pub number: Cell64,
+        /// Bytes (of the target, for a symbolic link).
+        24 pub size: AtomicU64,
+        /// Directory entries that name it.
+        32 pub links: AtomicU32,
+        /// Owner.
+        36 pub uid: Cell32,
+        /// Group.
+        40 pub gid: Cell32,
+        /// Linux device number of a device node.
+        44 pub rdev: Cell32,
+        /// Nanoseconds since 1970 of the last access.
+        48 pub accessed_ns: Cell64,
+        /// Nanoseconds since 1970 of the last change of contents.
+        56 pub modified_ns: Cell64,
+        /// Nanoseconds since 1970 of the last change of this record.
+        64 pub changed_ns: Cell64,
+        /// Nanoseconds since 1970 of its creation.
+        72 pub created_ns: Cell64,
+        /// Parent directory (directories only, pool address).
+        80 pub parent: AtomicU64,
+        /// Entries (directories only).
+        88 pub entry_count: Cell32,
+        /// Number of the next entry made here (`d_off` order).
+        92 pub next_entry: Cell32,
+        /// Root of the page tree: frame number of an index frame, or of page 0 when `page_levels` is 0.
+        96 pub pages: Cell32,
+        /// Levels of index frames above the pages (512 entries of 8 bytes each).
+        100 pub page_levels: Cell32,
+        /// Pages present.
+        104 pub page_count: Cell32,
+        /// What another file system shows here: `MOUNT_*`.
+        108 pub mount: Cell32,
+        /// Pipe of a named pipe (pool address).
+        112 pub pipe: AtomicU64,
+        /// First and last entry in creation order (directories, pool addresses).
+        120 pub entries: [Cell64; 2],
+        136 _pad0: [Cell64; 7],
+        /// Directory index: first entry per hash bucket (pool addresses).
+        192 pub buckets: [Cell64; 16],
+        320 _pad1: [Cell64; 24],
+    }
+}
+
+/// [`InodeRecord::mount`]: nothing mounted.
+pub const MOUNT_NONE: u32 = 0;
+/// [`InodeRecord::mount`]: procfs.
+pub const MOUNT_PROC: u32 = 1;
+
+/// Longest name of a directory entry, in bytes.
+pub const NAME_MAX: usize = 255;
+
+pool_struct! {
+    /// A directory entry. Guarded by the directory inode's lock.
+    pub struct EntryRecord: size 320, align 64 {
+        /// Next in its hash bucket (pool address).
+        0 pub bucket_next: Cell64,
+        /// Next in creation order (pool address).
+        8 pub next: Cell64,
+        /// Previous in creation order (pool address).
+        16 pub prev: Cell64,
+        /// The inode it names (pool address).
+        24 pub inode: Cell64,
+        /// Hash of the name.
+        32 pub hash: Cell32,
+        /// Bytes in the name.
+        36 pub name_len: Cell32,
+        /// Position in the directory (`d_off`): ascending in creation order.
+        40 pub position: Cell64,
+        48 _pad: [Cell64; 2],
+        /// The name.
+        64 pub name: [AtomicByte; 256],
+    }
+}
+
+/// [`FileRecord::kind`]: a ramfs inode (regular or directory).
+pub const FILE_INODE: u32 = 1;
+/// [`FileRecord::kind`]: read end of a pipe.
+pub const FILE_PIPE_READ: u32 = 2;
+/// [`FileRecord::kind`]: write end of a pipe.
+pub const FILE_PIPE_WRITE: u32 = 3;
+/// [`FileRecord::kind`]: both ends of a named pipe.
+pub const FILE_PIPE_BOTH: u32 = 4;
+/// [`FileRecord::kind`]: a character device; `object` is its Linux device number.
+pub const FILE_DEVICE: u32 = 5;
+/// [`FileRecord::kind`]: a procfs node; `object` encodes which.
+pub const FILE_PROC: u32 = 6;
+/// [`FileRecord::kind`]: an event counter (`eventfd`); `object` is an [`EventRecord`].
+pub const FILE_EVENT: u32 = 7;
+
+pool_struct! {
+    /// An open file description.
+    pub struct FileRecord: size 128, align 64 {
+        /// Descriptors (and system calls in progress) that refer to it.
+        0 pub refs: AtomicU32,
+        /// `FILE_*`.
+        4 pub kind: Cell32,
+        /// Linux open flags, generic numbering: access mode and status flags.
+        8 pub flags: AtomicU32,
+        12 _pad0: Cell32,
+        /// File position in bytes.
+        16 pub offset: AtomicU64,
+        /// Guards `offset` over a read or write.
+        24 pub lock: AtomicU64,
+        /// Inode (pool address), 0 when it has none.
+        32 pub inode: Cell64,
+        /// Pipe (pool address), device number or procfs node.
+        40 pub object: Cell64,
+        /// Signal-driven and lease fields are not kept.
+        48 _pad1: [Cell64; 10],
+    }
+}
+
+/// Descriptors held inside a [`FilesRecord`].
+pub const FILES_INLINE: usize = 64;
+/// Descriptors per extension frame.
+pub const FILES_PER_FRAME: usize = 512;
+/// Most descriptors a process can have.
+pub const FILES_MAX: usize = FILES_INLINE + 7 * FILES_PER_FRAME;
+/// Bit in a descriptor word: close on exec. The rest is the pool address of the [`FileRecord`].
+pub const FILES_CLOEXEC: u64 = 1;
+
+pool_struct! {
+    /// A descriptor table.
+    pub struct FilesRecord: size 640, align 64 {
+        /// Guards the table.
+        0 pub lock: AtomicU64,
+        /// Processes that use it.
+        8 pub refs: AtomicU32,
+        /// One past the highest descriptor in use.
+        12 pub high: Cell32,
+        /// Lowest descriptor that may be free.
+        16 pub low_free: Cell32,
+        20 _pad0: Cell32,
+        24 _pad1: [Cell64; 1],
+        /// Frames of descriptors 64 and up (frame numbers).
+        32 pub frames: [Cell32; 7],
+        60 _pad2: Cell32,
+        /// Descriptors 0..64.
+        64 pub inline: [AtomicU64; 64],
+        576 _pad3: [Cell64; 8],
+    }
+}
+
+/// Frames of a pipe's buffer.
+pub const PIPE_FRAMES: usize = 16;
+/// Bytes a pipe holds.
+pub const PIPE_CAPACITY: usize = PIPE_FRAMES * 4096;
+/// Writes of at most this many bytes are atomic.
+pub const PIPE_BUF: usize = 4096;
+
+pool_struct! {
+    /// A pipe. `head` and `tail` count bytes; both return to 0 when it empties.
+    pub struct PipeRecord: size 256, align 64 {
+        /// Guards everything here.
+        0 pub lock: AtomicU64,
+        /// Bytes written.
+        8 pub head: Cell32,
+        /// Bytes read.
+        12 pub tail: Cell32,
+        /// Open files that can read.
+        16 pub readers: AtomicU32,
+        /// Open files that can write.
+        20 pub writers: AtomicU32,
+        /// Open files and inodes that refer to it.
+        24 pub refs: AtomicU32,
+        /// Times a reader / a writer opened a named pipe (openers wait for the other side's next).
+        28 pub reader_opens: AtomicU32,
+        /// Times a writer opened it.
+        32 pub writer_opens: AtomicU32,
+        36 _pad0: Cell32,
+        40 _pad1: [Cell64; 3],
+        /// Threads waiting to read (or poll).
+        64 pub read_waiters: WaitQueue,
+        /// Threads waiting to write (or poll).
+        96 pub write_waiters: WaitQueue,
+        /// The buffer's frames, allocated when first used.
+        128 pub frames: [Cell32; 16],
+        192 _pad2: [Cell64; 8],
+    }
+}
+
+pool_struct! {
+    /// An event counter (`eventfd`).
+    pub struct EventRecord: size 128, align 64 {
+        /// Guards everything here.
+        0 pub lock: AtomicU64,
+        /// The count.
+        8 pub count: Cell64,
+        /// 1: reads take one at a time.
+        16 pub semaphore: Cell32,
+        20 _pad0: Cell32,
+        24 _pad1: Cell64,
+        /// Threads waiting for a count.
+        32 pub read_waiters: WaitQueue,
+        /// Threads waiting for room.
+        64 pub write_waiters: WaitQueue,
+        96 _pad2: [Cell64; 4],
+    }
+}
