@@ -88,6 +88,8 @@ pub const THREAD_BLOCKED: u32 = 3;
 pub const THREAD_STOPPED: u32 = 4;
 /// [`ThreadRecord::state`]: has exited.
 pub const THREAD_DEAD: u32 = 5;
+/// [`ThreadRecord::state`]: runs, has put itself into wait queues and looks once more before it blocks.
+pub const THREAD_PREPARING: u32 = 6;
 
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.

@@ -1,5 +1,7 @@
 //! Access to the pool's bytes. The only unsafe code of this crate; everything above it is safe.
 
+use core::sync::atomic::AtomicU64;
+
 use crate::{Frame, PAGE_SIZE, PoolAddr, PoolHeader, PoolSafe};
 
 /// A mapped pool: where this kernel (or the host, or a test) sees the shared memory. Copy it freely.
@@ -65,6 +67,18 @@ impl Pool {
             Some(object) => object,
             None => corrupt(addr),
         }
+    }
+
+    /// The page of words at `addr`, `None` when misaligned or outside of the pool. For page-table walks: one comparison
+    /// when the compiler sees the alignment. Unlike [`get`](Self::get) it takes address zero for a page.
+    #[inline(always)]
+    pub fn page_words(self, addr: PoolAddr) -> Option<&'static [AtomicU64; 512]> {
+        // A pool has at least a header's length (see `header`), which is more than a page.
+        if addr.0 > self.len.wrapping_sub(PAGE_SIZE) || addr.0 % 8 != 0 {
+            return None;
+        }
+        // SAFETY: in bounds and aligned; atomics; the mapping outlives all users (`new`).
+        Some(unsafe { &*self.base.add(addr.0 as usize).cast::<[AtomicU64; 512]>() })
     }
 
     /// The pool address of an object that lies in the pool.

@@ -1,1 +1,73 @@
-//! placeholder
+//! Algorithms over the pool's bytes: what every kernel (and the host) does to shared structures.
+//!
+//! Everything here is ISA-neutral, allocation-free and safe; it runs in kernels, in the host's fabric, and in tests.
+//! An operation takes a [`Context`]: who acts, on which pool, and what to do while it spins.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod lock;
+pub mod memory;
+pub mod run_queue;
+pub mod shootdown;
+pub mod slab;
+pub mod threads;
+pub mod timer;
+pub mod wait;
+
+use motet_layout::{CoreId, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe};
+
+/// Who acts on the pool.
+pub trait Context {
+    /// The acting core ([`CoreId::HOST`] for the host): the holder of the locks it takes.
+    fn core(&self) -> CoreId;
+
+    /// The pool.
+    fn pool(&self) -> Pool;
+
+    /// Called in every spin loop. A kernel carries out shoot-downs asked of its core here, so that no wait for a lock
+    /// can keep another core waiting for this one.
+    fn relax(&self);
+
+    /// Interrupts a core. Orders earlier stores before the interrupt.
+    fn ring(&self, target: CoreId);
+
+    /// Index of the actor's share of memory: its island, or [`ISLANDS_MAX`] for the host.
+    #[inline(always)]
+    fn memory_index(&self) -> usize {
+        self.core().index() / motet_layout::CORES_PER_ISLAND_MAX
+    }
+
+    /// The actor's island record; the host counts on island 0's.
+    #[inline(always)]
+    fn island_record(&self) -> &'static IslandRecord {
+        &self.pool().header().islands[self.memory_index() % ISLANDS_MAX]
+    }
+
+    /// Counters of the actor's island.
+    #[inline(always)]
+    fn counters(&self) -> &'static IslandCounters {
+        &self.island_record().counters
+    }
+
+    /// The object at a raw address word, `None` for 0.
+    ///
+    /// # Panics
+    /// When the word is neither 0 nor a valid address: the pool is corrupt.
+    #[inline(always)]
+    #[track_caller]
+    fn object<T: PoolSafe>(&self, raw: u64) -> Option<&'static T> {
+        if raw == 0 { None } else { Some(self.pool().at(PoolAddr(raw))) }
+    }
+
+    /// The raw address word of an object in the pool.
+    #[inline(always)]
+    fn raw<T: PoolSafe>(&self, object: &'static T) -> u64 {
+        self.pool().addr_of(object).0
+    }
+}
+
+/// Adds one to a statistics counter.
+#[inline(always)]
+pub fn count(counter: &core::sync::atomic::AtomicU64) {
+    counter.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+}

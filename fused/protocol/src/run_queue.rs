@@ -1,0 +1,176 @@
+//! Making threads run: inboxes, ready queues, idle cores.
+//!
+//! A wake-up is a store: the waker pushes the thread onto the inbox of the thread's core (a lock-free stack in the
+//! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its ready queue to
+//! itself. Idling is a Dekker-style handshake: the core says "idle", then looks at its inbox again; the waker pushes,
+//! then looks whether the core is idle. One of the two sees the other. Whoever moves the core from idle to awake rings,
+//! so a sleeping core is rung at most once.
+//!
+//! Protocol page: `docs/protocols/wake-up.md`.
+
+use core::sync::atomic::{Ordering, fence};
+
+use motet_layout::{
+    CORE_AWAKE, CORE_IDLE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, IslandId, THREAD_READY,
+    ThreadRecord,
+};
+
+use crate::{Context, count};
+
+/// The record of a core.
+#[inline(always)]
+pub fn core_record(context: &impl Context, core: CoreId) -> &'static CoreRecord {
+    &context.pool().header().cores[core.index()]
+}
+
+/// Hands a thread, whose state the caller has moved to [`THREAD_READY`], to the core it should run on: its last one, or
+/// an idle one of the same island when that one is busy.
+pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
+    debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_READY);
+    let target = place(context, thread);
+    thread.core.store(u32::from(target.0), Ordering::Relaxed);
+    push(context, thread, target);
+    if target.island() != context.core().island() {
+        count(&context.counters().foreign_wakeups);
+    }
+}
+
+/// Pushes a ready thread onto a core's inbox and wakes the core if it sleeps.
+pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
+    let record = core_record(context, target);
+    let raw = context.raw(thread);
+    let mut head = record.inbox.load(Ordering::Relaxed);
+    loop {
+        thread.queue_next.store(head, Ordering::Relaxed);
+        match record.inbox.compare_exchange_weak(head, raw, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(found) => head = found,
+        }
+    }
+    wake_core(context, target);
+}
+
+/// Makes sure that a core looks at its inbox and other words soon: rings it if it is idle.
+pub fn wake_core(context: &impl Context, target: CoreId) {
+    let record = core_record(context, target);
+    if record.state.load(Ordering::SeqCst) == CORE_IDLE
+        && record.state.compare_exchange(CORE_IDLE, CORE_AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        && target != context.core()
+    {
+        count(&context.counters().doorbells_rung);
+        context.ring(target);
+    }
+}
+
+/// The next thread for this core, oldest first. Takes new arrivals from the inbox.
+#[inline]
+pub fn next(context: &impl Context) -> Option<&'static ThreadRecord> {
+    let record = core_record(context, context.core());
+    if record.inbox.load(Ordering::Relaxed) != 0 {
+        drain_inbox(context, record);
+    }
+    let thread = context.object::<ThreadRecord>(record.ready_head.get())?;
+    let next = thread.queue_next.load(Ordering::Relaxed);
+    record.ready_head.set(next);
+    if next == 0 {
+        record.ready_tail.set(0);
+    }
+    record.ready_count.store(record.ready_count.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+    Some(thread)
+}
+
+/// Whether another thread waits for this core.
+#[inline]
+pub fn has_ready(record: &CoreRecord) -> bool {
+    record.ready_head.get() != 0 || record.inbox.load(Ordering::Relaxed) != 0
+}
+
+/// Puts a thread of this core, whose state is [`THREAD_READY`], at the end of the core's ready queue.
+pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
+    let record = core_record(context, context.core());
+    if record.inbox.load(Ordering::Relaxed) != 0 {
+        drain_inbox(context, record);
+    }
+    append_ready(context, record, thread);
+}
+
+/// Announces that this core is about to sleep. `false`: there is work, it must not sleep (and is awake again).
+pub fn begin_idle(context: &impl Context) -> bool {
+    let record = core_record(context, context.core());
+    record.state.store(CORE_IDLE, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    if record.inbox.load(Ordering::SeqCst) != 0 || record.ready_head.get() != 0 {
+        end_idle(context);
+        return false;
+    }
+    true
+}
+
+/// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
+pub fn end_idle(context: &impl Context) {
+    core_record(context, context.core()).state.store(CORE_AWAKE, Ordering::SeqCst);
+}
+
+/// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue.
+pub fn least_loaded(context: &impl Context, island: IslandId, affinity: [u64; 2]) -> CoreId {
+    let cores = (0..CORES_PER_ISLAND_MAX).map(|index| CoreId::new(island, index));
+    let usable = cores.filter(|&core| {
+        allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
+    });
+    usable.min_by_key(|&core| load(context, core)).unwrap_or(CoreId::new(island, 0))
+}
+
+/// Whether an affinity mask contains a core.
+#[inline]
+pub fn allowed(affinity: [u64; 2], core: CoreId) -> bool {
+    affinity[core.index() / 64] >> (core.index() % 64) & 1 != 0
+}
+
+fn load(context: &impl Context, core: CoreId) -> u32 {
+    let record = core_record(context, core);
+    if record.state.load(Ordering::Relaxed) == CORE_IDLE { 0 } else { 1 + record.ready_count.load(Ordering::Relaxed) }
+}
+
+/// Where to run a woken thread: its last core if that is idle or alone on its island, otherwise an idle sibling.
+fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
+    let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(context.core());
+    let island = &context.pool().header().islands[last.island().index()];
+    let affinity = [thread.affinity[0].load(Ordering::Relaxed), thread.affinity[1].load(Ordering::Relaxed)];
+    let cores = island.core_count.get() as usize;
+    if cores <= 1 || core_record(context, last).state.load(Ordering::Relaxed) == CORE_IDLE && allowed(affinity, last) {
+        return last;
+    }
+    (0..cores.min(CORES_PER_ISLAND_MAX))
+        .map(|index| CoreId::new(last.island(), index))
+        .find(|&core| {
+            allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) == CORE_IDLE
+        })
+        .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
+}
+
+/// Moves all arrivals to the ready queue, oldest first.
+fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
+    let mut newest_first = record.inbox.swap(0, Ordering::Acquire);
+    let mut oldest_first = 0;
+    while let Some(thread) = context.object::<ThreadRecord>(newest_first) {
+        let next = thread.queue_next.load(Ordering::Relaxed);
+        thread.queue_next.store(oldest_first, Ordering::Relaxed);
+        oldest_first = newest_first;
+        newest_first = next;
+    }
+    while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
+        oldest_first = thread.queue_next.load(Ordering::Relaxed);
+        append_ready(context, record, thread);
+    }
+}
+
+fn append_ready(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
+    let raw = context.raw(thread);
+    thread.queue_next.store(0, Ordering::Relaxed);
+    match context.object::<ThreadRecord>(record.ready_tail.get()) {
+        Some(tail) => tail.queue_next.store(raw, Ordering::Relaxed),
+        None => record.ready_head.set(raw),
+    }
+    record.ready_tail.set(raw);
+    record.ready_count.store(record.ready_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}

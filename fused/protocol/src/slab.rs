@@ -1,0 +1,86 @@
+//! Fixed-size kernel objects, one cache per type, shared by all islands.
+//!
+//! Memory is type-stable: a frame once cut into objects of a class stays with it, so a stale reference still finds an
+//! object of the right type. Free objects are linked through their first word.
+
+use motet_layout::{
+    Cell64, EntryRecord, EventRecord, FileRecord, FilesRecord, InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe,
+    ProcessRecord, SignalActions, SpaceRecord, ThreadRecord, VmaRecord,
+};
+
+use crate::{Context, lock::lock, memory::alloc_frame};
+
+/// A type with a cache of its own.
+pub trait SlabObject: PoolSafe {
+    /// Index of its cache in the header; distinct for each type.
+    const CLASS: usize;
+    /// Bytes, from the start of the object, that need not be zero in a new object.
+    const DIRTY_LEN: usize = 0;
+}
+
+macro_rules! classes {
+    ($($class:literal $type:ty $(, dirty $dirty:expr)?;)*) => {
+        $(impl SlabObject for $type {
+            const CLASS: usize = $class;
+            $(const DIRTY_LEN: usize = $dirty;)?
+        })*
+    };
+}
+classes! {
+    0 ThreadRecord, dirty 2048;
+    1 ProcessRecord;
+    2 SignalActions;
+    3 SpaceRecord;
+    4 VmaRecord;
+    5 InodeRecord;
+    6 EntryRecord;
+    7 FileRecord;
+    8 FilesRecord;
+    9 PipeRecord;
+    10 EventRecord;
+}
+
+/// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.
+pub fn alloc<T: SlabObject>(context: &impl Context) -> Option<&'static T> {
+    let pool = context.pool();
+    let cache = &pool.header().slabs[T::CLASS];
+    let guard = lock(context, &cache.lock);
+    if cache.free.get() == 0 {
+        refill::<T>(context)?;
+    }
+    let addr = PoolAddr(cache.free.get());
+    cache.free.set(pool.at::<Cell64>(addr).get());
+    cache.in_use.set(cache.in_use.get() + 1);
+    drop(guard);
+    pool.zero(addr.add(T::DIRTY_LEN as u64), size_of::<T>() - T::DIRTY_LEN);
+    Some(pool.at(addr))
+}
+
+/// Frees an object. The caller holds the last reference.
+pub fn free<T: SlabObject>(context: &impl Context, object: &'static T) {
+    let pool = context.pool();
+    let cache = &pool.header().slabs[T::CLASS];
+    let addr = pool.addr_of(object);
+    let _guard = lock(context, &cache.lock);
+    pool.at::<Cell64>(addr).set(cache.free.get());
+    cache.free.set(addr.0);
+    cache.in_use.set(cache.in_use.get() - 1);
+}
+
+/// Cuts a frame into objects. The cache's lock is held.
+#[cold]
+fn refill<T: SlabObject>(context: &impl Context) -> Option<()> {
+    const { assert!(size_of::<T>() <= PAGE_SIZE as usize) };
+    let pool = context.pool();
+    let cache = &pool.header().slabs[T::CLASS];
+    let frame = alloc_frame(context)?;
+    cache.object_size.set(size_of::<T>() as u32);
+    let objects = PAGE_SIZE / size_of::<T>() as u64;
+    for index in 0..objects {
+        let addr = frame.addr().add(index * size_of::<T>() as u64);
+        pool.at::<Cell64>(addr).set(cache.free.get());
+        cache.free.set(addr.0);
+    }
+    cache.total.set(cache.total.get() + objects as u32);
+    Some(())
+}

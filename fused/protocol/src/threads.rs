@@ -1,0 +1,54 @@
+//! The thread table: thread ids (a process's id is its first thread's) to thread objects.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use motet_layout::{PoolAddr, ThreadRecord};
+
+use crate::{Context, lock::lock};
+
+/// Thread ids are below this.
+pub const TIDS: u32 = 32768;
+
+/// Gives `thread` a fresh id and enters it in the table. `None`: all ids are in use.
+pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option<u32> {
+    let header = context.pool().header();
+    let _guard = lock(context, &header.tid_lock);
+    let last = header.last_tid.get();
+    let len = header.threads_len.get();
+    let tid = (1..len).map(|step| (last + step) % len).find(|&tid| {
+        tid != 0 && slot(context, tid).is_some_and(|slot| slot.load(Ordering::Relaxed) == 0)
+    })?;
+    header.last_tid.set(tid);
+    thread.tid.set(tid);
+    slot(context, tid)?.store(context.raw(thread), Ordering::Release);
+    if tid >= header.threads_high.load(Ordering::Relaxed) {
+        header.threads_high.store(tid + 1, Ordering::Relaxed);
+    }
+    Some(tid)
+}
+
+/// Takes an id out of the table.
+pub fn unregister(context: &impl Context, tid: u32) {
+    if let Some(slot) = slot(context, tid) {
+        slot.store(0, Ordering::Release);
+    }
+}
+
+/// The thread with that id. The process-tree lock keeps it from being freed.
+pub fn lookup(context: &impl Context, tid: u32) -> Option<&'static ThreadRecord> {
+    context.object(slot(context, tid)?.load(Ordering::Acquire))
+}
+
+/// All threads, by ascending id. The process-tree lock keeps them from being freed.
+pub fn all(context: &impl Context) -> impl Iterator<Item = &'static ThreadRecord> {
+    let high = context.pool().header().threads_high.load(Ordering::Relaxed);
+    (1..high).filter_map(|tid| lookup(context, tid))
+}
+
+fn slot(context: &impl Context, tid: u32) -> Option<&'static AtomicU64> {
+    let header = context.pool().header();
+    if tid == 0 || tid >= header.threads_len.get() {
+        return None;
+    }
+    context.pool().get(PoolAddr(header.threads.get() + u64::from(tid) * 8))
+}

@@ -1,0 +1,85 @@
+//! Deadlines: one ordered list per core, in the pool, so that any island can cancel what another has armed.
+
+use core::sync::atomic::Ordering;
+
+use motet_layout::{CoreId, CoreRecord, TimerNode};
+
+use crate::{Context, lock::lock, run_queue::core_record};
+
+/// Arms a timer on this core's list (it must not be armed). The caller reprograms the core's timer afterwards.
+pub fn arm(context: &impl Context, node: &'static TimerNode, deadline_ns: u64) {
+    let record = core_record(context, context.core());
+    let _guard = lock(context, &record.timer_lock);
+    debug_assert!(node.core.load(Ordering::Relaxed) == 0);
+    node.deadline_ns.set(deadline_ns);
+    let mut prev: Option<&'static TimerNode> = None;
+    let mut next = context.object::<TimerNode>(record.timer_head.get());
+    while let Some(later) = next.filter(|later| later.deadline_ns.get() <= deadline_ns) {
+        prev = Some(later);
+        next = context.object(later.next.get());
+    }
+    node.next.set(next.map_or(0, |next| context.raw(next)));
+    node.prev.set(prev.map_or(0, |prev| context.raw(prev)));
+    let raw = context.raw(node);
+    match prev {
+        Some(prev) => prev.next.set(raw),
+        None => record.timer_head.set(raw),
+    }
+    if let Some(next) = next {
+        next.prev.set(raw);
+    }
+    node.core.store(u32::from(context.core().0) + 1, Ordering::Release);
+    publish_first(context, record);
+}
+
+/// Disarms a timer, on whichever core it is armed. Does nothing when it is not.
+pub fn disarm(context: &impl Context, node: &'static TimerNode) {
+    loop {
+        let armed_on = node.core.load(Ordering::Acquire);
+        let Some(core) = armed_on.checked_sub(1).and_then(CoreId::from_raw) else { return };
+        let record = core_record(context, core);
+        let _guard = lock(context, &record.timer_lock);
+        if node.core.load(Ordering::Relaxed) == armed_on {
+            unlink(context, record, node);
+            return;
+        }
+    }
+}
+
+/// Takes the first timer of this core that has expired at `now_ns`.
+pub fn take_expired(context: &impl Context, now_ns: u64) -> Option<&'static TimerNode> {
+    let record = core_record(context, context.core());
+    if record.timer_deadline_ns.load(Ordering::Relaxed) > now_ns || record.timer_head.get() == 0 {
+        return None;
+    }
+    let _guard = lock(context, &record.timer_lock);
+    let first = context.object::<TimerNode>(record.timer_head.get())?;
+    if first.deadline_ns.get() > now_ns {
+        return None;
+    }
+    unlink(context, record, first);
+    Some(first)
+}
+
+/// The earliest deadline of this core, `u64::MAX` when there is none.
+pub fn next_deadline_ns(context: &impl Context) -> u64 {
+    let record = core_record(context, context.core());
+    if record.timer_head.get() == 0 { u64::MAX } else { record.timer_deadline_ns.load(Ordering::Relaxed) }
+}
+
+fn unlink(context: &impl Context, record: &'static CoreRecord, node: &'static TimerNode) {
+    match context.object::<TimerNode>(node.prev.get()) {
+        Some(prev) => prev.next.set(node.next.get()),
+        None => record.timer_head.set(node.next.get()),
+    }
+    if let Some(next) = context.object::<TimerNode>(node.next.get()) {
+        next.prev.set(node.prev.get());
+    }
+    node.core.store(0, Ordering::Release);
+    publish_first(context, record);
+}
+
+fn publish_first(context: &impl Context, record: &CoreRecord) {
+    let first = context.object::<TimerNode>(record.timer_head.get());
+    record.timer_deadline_ns.store(first.map_or(u64::MAX, |first| first.deadline_ns.get()), Ordering::Relaxed);
+}

@@ -1,0 +1,197 @@
+//! Waiting and waking, across islands.
+//!
+//! A thread that must wait: [`prepare`]; [`enqueue`] in each queue that may bring the event; look at the condition once
+//! more; then either [`finish`] (it holds now) or [`commit`] (block). A waker changes the condition, then calls
+//! [`wake`]. A waker that meets the thread between prepare and commit moves it back to running, and commit fails: the
+//! thread looks again. No wake-up is lost and none is doubled; only the winner of the compare-and-swap on the thread's
+//! state hands it over.
+//!
+//! Protocol page: `docs/protocols/wake-up.md`.
+
+use core::sync::atomic::{Ordering, fence};
+
+use motet_layout::{
+    THREAD_BLOCKED, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WaitNode,
+    WaitQueue,
+};
+
+use crate::{Context, lock::lock, run_queue::hand_over};
+
+/// Begins to wait.
+pub fn prepare(thread: &'static ThreadRecord) {
+    debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_RUNNING);
+    thread.wake_reason.store(WAKE_EVENT, Ordering::Relaxed);
+    thread.state.store(THREAD_PREPARING, Ordering::SeqCst);
+}
+
+/// Puts the preparing thread into a queue. `key` and `bits` narrow futex wake-ups (otherwise 0 and `u32::MAX`).
+/// Returns `false` when the thread's nodes are used up (the caller then polls with a short deadline).
+pub fn enqueue(
+    context: &impl Context,
+    thread: &'static ThreadRecord,
+    queue: &'static WaitQueue,
+    key: u64,
+    bits: u32,
+) -> bool {
+    let used = thread.wait_count.get() as usize;
+    if used == WAIT_NODES {
+        return false;
+    }
+    thread.wait_count.set(used as u32 + 1);
+    let node = &thread.nodes[used];
+    let raw = context.raw(node);
+    node.thread.set(context.raw(thread));
+    node.key.set(key);
+    node.bits.set(bits);
+    node.next.set(0);
+    let guard = lock(context, &queue.lock);
+    let tail = queue.tail.get();
+    node.prev.set(tail);
+    match context.object::<WaitNode>(tail) {
+        Some(tail) => tail.next.set(raw),
+        None => queue.head.store(raw, Ordering::Relaxed),
+    }
+    queue.tail.set(raw);
+    node.queue.store(context.raw(queue), Ordering::Relaxed);
+    drop(guard);
+    fence(Ordering::SeqCst);
+    true
+}
+
+/// Leaves all queues. Called by the thread's core when the wait is over or was not needed; the thread is running again.
+pub fn finish(context: &impl Context, thread: &'static ThreadRecord) {
+    for node in &thread.nodes[..thread.wait_count.get() as usize] {
+        if let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Acquire)) {
+            let _guard = lock(context, &queue.lock);
+            // A waker may have unlinked it before we held the lock.
+            if node.queue.load(Ordering::Relaxed) != 0 {
+                unlink(context, queue, node);
+            }
+        }
+    }
+    thread.wait_count.set(0);
+    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+}
+
+/// Blocks the prepared thread. From `true` on the thread belongs to whoever wakes it: its registers must all have been
+/// saved. `false`: it was woken meanwhile and is running.
+#[must_use]
+pub fn commit(thread: &'static ThreadRecord) -> bool {
+    thread.state.compare_exchange(THREAD_PREPARING, THREAD_BLOCKED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+}
+
+/// Wakes up to `limit` threads of a queue whose key is `key` and whose bits meet `bits`; returns how many.
+#[inline]
+pub fn wake_matching(context: &impl Context, queue: &'static WaitQueue, limit: u32, key: u64, bits: u32) -> u32 {
+    fence(Ordering::SeqCst);
+    if queue.head.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    wake_queued(context, queue, limit, key, bits)
+}
+
+/// Wakes all threads of a queue.
+#[inline]
+pub fn wake(context: &impl Context, queue: &'static WaitQueue) -> u32 {
+    wake_matching(context, queue, u32::MAX, 0, u32::MAX)
+}
+
+/// Wakes one thread, wherever it waits; `reason` tells it why. `false`: it was not waiting.
+pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
+    let mut state = thread.state.load(Ordering::SeqCst);
+    loop {
+        let next = match state {
+            THREAD_BLOCKED => THREAD_READY,
+            THREAD_PREPARING => THREAD_RUNNING,
+            _ => return false,
+        };
+        match thread.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) if next == THREAD_READY => {
+                // Nobody runs it before it is handed over, so the reason is in time.
+                thread.wake_reason.store(reason, Ordering::Relaxed);
+                hand_over(context, thread);
+                return true;
+            }
+            Ok(_) => return true,
+            Err(found) => state = found,
+        }
+    }
+}
+
+/// Moves up to `limit` waiters with `from_key` to another queue and key without waking them (futex requeue).
+pub fn requeue(
+    context: &impl Context,
+    from: &'static WaitQueue,
+    from_key: u64,
+    to: &'static WaitQueue,
+    to_key: u64,
+    limit: u32,
+) -> u32 {
+    let mut moved = 0;
+    while moved < limit {
+        let guard = lock(context, &from.lock);
+        let Some(node) = find(context, from, from_key, u32::MAX) else { break };
+        unlink(context, from, node);
+        node.key.set(to_key);
+        if core::ptr::eq(from, to) {
+            link_last(context, to, node);
+        } else {
+            // Between the two locks the node is in no queue; a waker of the thread itself finds it unlinked and goes on.
+            drop(guard);
+            let _guard = lock(context, &to.lock);
+            link_last(context, to, node);
+        }
+        moved += 1;
+    }
+    moved
+}
+
+#[cold]
+fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, key: u64, bits: u32) -> u32 {
+    let mut woken = 0;
+    while woken < limit {
+        let guard = lock(context, &queue.lock);
+        let Some(node) = find(context, queue, key, bits) else { break };
+        unlink(context, queue, node);
+        let thread = context.pool().at::<ThreadRecord>(motet_layout::PoolAddr(node.thread.get()));
+        drop(guard);
+        woken += u32::from(wake_thread(context, thread, WAKE_EVENT));
+    }
+    woken
+}
+
+fn find(context: &impl Context, queue: &WaitQueue, key: u64, bits: u32) -> Option<&'static WaitNode> {
+    let mut at = queue.head.load(Ordering::Relaxed);
+    while let Some(node) = context.object::<WaitNode>(at) {
+        if node.key.get() == key && node.bits.get() & bits != 0 {
+            return Some(node);
+        }
+        at = node.next.get();
+    }
+    None
+}
+
+fn link_last(context: &impl Context, queue: &'static WaitQueue, node: &'static WaitNode) {
+    let tail = queue.tail.get();
+    node.prev.set(tail);
+    node.next.set(0);
+    match context.object::<WaitNode>(tail) {
+        Some(tail) => tail.next.set(context.raw(node)),
+        None => queue.head.store(context.raw(node), Ordering::Relaxed),
+    }
+    queue.tail.set(context.raw(node));
+    node.queue.store(context.raw(queue), Ordering::Relaxed);
+}
+
+/// Takes a node out of its queue. The queue's lock is held.
+fn unlink(context: &impl Context, queue: &WaitQueue, node: &WaitNode) {
+    match context.object::<WaitNode>(node.prev.get()) {
+        Some(prev) => prev.next.set(node.next.get()),
+        None => queue.head.store(node.next.get(), Ordering::Relaxed),
+    }
+    match context.object::<WaitNode>(node.next.get()) {
+        Some(next) => next.prev.set(node.prev.get()),
+        None => queue.tail.set(node.prev.get()),
+    }
+    node.queue.store(0, Ordering::Release);
+}
