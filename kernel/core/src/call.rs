@@ -1,0 +1,201 @@
+//! System calls in progress: arguments, results, waiting, user memory.
+//!
+//! A handler runs to its end. One that must wait puts the thread into the queues that may bring the event and returns
+//! [`Stop::Block`]; when the thread runs again, the handler is called again from its beginning, with the same
+//! arguments. What it must remember in between (bytes done, an absolute deadline) it keeps in the thread's `progress`,
+//! `deadline_ns` and `scratch` words, which are zero at the first call.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::{Access, Machine};
+use motet_layout::{Isa, PAGE_SIZE, PoolAddr, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
+use motet_protocol::wait;
+
+use crate::{cpu::Cpu, mm};
+
+/// Why a system call does not return a value now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It fails.
+    Error(Errno),
+    /// The thread has prepared to wait (see `motet_protocol::wait`); the call is dispatched again when it is woken.
+    /// The deadline of the wait is in the thread's `deadline_ns` (0: none).
+    Block,
+    /// The thread's registers have been replaced (exec, signal return) or it has exited: nothing is written to them.
+    Replaced,
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Error(errno)
+    }
+}
+
+/// What a system-call handler returns.
+pub type SysResult = Result<u64, Stop>;
+
+/// A system call in progress.
+pub struct Call<'a, M: Machine> {
+    /// The core.
+    pub cpu: &'a Cpu<M>,
+    /// The calling thread.
+    pub thread: &'static ThreadRecord,
+    /// Its process.
+    pub process: &'static ProcessRecord,
+    /// The six arguments.
+    pub args: [u64; 6],
+    /// The instruction set, and so the ABI, of the caller.
+    pub isa: Isa,
+}
+
+/// Longest path, with its terminating zero (Linux `PATH_MAX`).
+pub const PATH_MAX: usize = 4096;
+
+/// A path copied from user memory, without its terminating zero.
+pub struct PathBuf {
+    bytes: [u8; PATH_MAX],
+    len: usize,
+}
+
+impl PathBuf {
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<M: Machine> Call<'_, M> {
+    /// Whether this dispatch follows a wait that ended because its deadline passed.
+    pub fn timed_out(&self) -> bool {
+        self.thread.in_syscall.get() != 0 && self.thread.wake_reason.load(Ordering::Relaxed) == WAKE_TIMEOUT
+    }
+
+    /// Tries `attempt`; when it has nothing yet, waits in `queue` and tries once more before blocking.
+    ///
+    /// # Errors
+    /// [`Stop::Block`] when the thread must wait; what `attempt` fails with.
+    pub fn wait_for<R>(
+        &self,
+        queue: &'static WaitQueue,
+        mut attempt: impl FnMut() -> Result<Option<R>, Stop>,
+    ) -> Result<R, Stop> {
+        if let Some(result) = attempt()? {
+            return Ok(result);
+        }
+        wait::prepare(self.thread);
+        wait::enqueue(self.cpu, self.thread, queue, 0, u32::MAX);
+        match attempt() {
+            Ok(None) => Err(Stop::Block),
+            Ok(Some(result)) => {
+                wait::finish(self.cpu, self.thread);
+                Ok(result)
+            }
+            Err(stop) => {
+                wait::finish(self.cpu, self.thread);
+                Err(stop)
+            }
+        }
+    }
+
+    /// Copies from user memory.
+    ///
+    /// # Errors
+    /// `EFAULT` when a byte cannot be read.
+    pub fn read_user(&self, address: u64, into: &mut [u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        self.user_runs(address, into.len() as u64, Access::Read, |run, len| {
+            self.cpu.pool.read(run, &mut into[done..done + len]);
+            done += len;
+            Ok(())
+        })
+    }
+
+    /// Copies to user memory.
+    ///
+    /// # Errors
+    /// `EFAULT` when a byte cannot be written (earlier ones may have been).
+    pub fn write_user(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        self.user_runs(address, from.len() as u64, Access::Write, |run, len| {
+            self.cpu.pool.write(run, &from[done..done + len]);
+            done += len;
+            Ok(())
+        })
+    }
+
+    /// Reads a little-endian 64-bit word of user memory.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn read_user_u64(&self, address: u64) -> Result<u64, Errno> {
+        let mut bytes = [0; 8];
+        self.read_user(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Reads a little-endian 32-bit word of user memory.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn read_user_u32(&self, address: u64) -> Result<u32, Errno> {
+        let mut bytes = [0; 4];
+        self.read_user(address, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Calls `each` with the pieces of pool memory behind a range of user memory, page by page, faulting pages in.
+    ///
+    /// # Errors
+    /// `EFAULT` at the first page that the process may not access that way; what `each` fails with.
+    #[inline]
+    pub fn user_runs(
+        &self,
+        address: u64,
+        len: u64,
+        access: Access,
+        mut each: impl FnMut(PoolAddr, usize) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let space = mm::space_of(self.cpu, self.process);
+        let end = address.checked_add(len).ok_or(Errno::EFAULT)?;
+        let mut at = address;
+        while at < end {
+            let run = mm::resolve(self.cpu, space, at, access)?;
+            let here = (PAGE_SIZE - at % PAGE_SIZE).min(end - at);
+            each(run, here as usize)?;
+            at += here;
+        }
+        Ok(())
+    }
+
+    /// Copies a zero-terminated path from user memory.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENAMETOOLONG`.
+    pub fn read_path(&self, address: u64) -> Result<PathBuf, Errno> {
+        let mut path = PathBuf { bytes: [0; PATH_MAX], len: 0 };
+        path.len = self.read_string(address, &mut path.bytes)?;
+        Ok(path)
+    }
+
+    /// Copies a zero-terminated string; returns its length without the zero.
+    ///
+    /// # Errors
+    /// `EFAULT`; `ENAMETOOLONG` when it does not fit.
+    pub fn read_string(&self, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let mut len = 0;
+        loop {
+            let at = address.checked_add(len as u64).ok_or(Errno::EFAULT)?;
+            let here = (PAGE_SIZE - at % PAGE_SIZE).min((into.len() - len) as u64) as usize;
+            if here == 0 {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            let piece = &mut into[len..len + here];
+            self.read_user(at, piece)?;
+            if let Some(zero) = piece.iter().position(|&byte| byte == 0) {
+                return Ok(len + zero);
+            }
+            len += here;
+        }
+    }
+}
