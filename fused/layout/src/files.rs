@@ -1,6 +1,6 @@
 //! Files: inodes, directory entries, open files, descriptors, pipes.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64};
 
 use crate::{AtomicByte, Cell32, Cell64, WaitQueue, pool_struct};
 

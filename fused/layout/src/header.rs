@@ -1,6 +1,6 @@
 //! The pool header: what the host writes before boot and what islands publish about themselves.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64};
 
 use crate::{CORES_MAX, Cell32, Cell64, ISLANDS_MAX, pool_struct};
 
@@ -84,7 +84,9 @@ pool_struct! {
         32 pub joined_at_ns: Cell64,
         /// Island-written heartbeat: bumped at every timer tick or idle wake-up.
         40 pub heartbeat: AtomicU64,
-        48 _pad0: [Cell64; 2],
+        /// Island-written: the machine's clock minus the island's counter, in nanoseconds (wrapping).
+        48 pub clock_offset_ns: Cell64,
+        56 _pad0: Cell64,
         /// Where its cores see the pool.
         64 pub ranges: [PoolRange; 4],
         160 _pad1: [Cell64; 4],
@@ -98,7 +100,7 @@ pool_struct! {
 }
 
 /// A byte of text in the pool.
-pub type AtomicByte = core::sync::atomic::AtomicU8;
+pub type AtomicByte = crate::sync::AtomicU8;
 
 /// [`CoreRecord::state`]: not started.
 pub const CORE_OFFLINE: u32 = 0;

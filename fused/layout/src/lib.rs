@@ -27,6 +27,7 @@ mod marker;
 mod objects;
 #[allow(unsafe_code)]
 mod pool;
+pub mod sync;
 
 pub use address::*;
 pub use files::*;

@@ -7,7 +7,7 @@
 ///
 /// ```
 /// use motet_layout::{Cell64, pool_struct};
-/// use core::sync::atomic::AtomicU32;
+/// use motet_layout::sync::AtomicU32;
 /// pool_struct! {
 ///     /// A counter with a name.
 ///     pub struct Example: size 16, align 8 {

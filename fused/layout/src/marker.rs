@@ -1,6 +1,6 @@
 //! What may live in the pool.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// One field of a pool structure, for the golden file and the fingerprint.
 #[derive(Clone, Copy, Debug)]

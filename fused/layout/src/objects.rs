@@ -1,6 +1,6 @@
 //! Kernel objects: threads, processes, address spaces.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64};
 
 use crate::{AtomicByte, Cell32, Cell64, UserFrame, WaitQueue};
 
@@ -152,9 +152,10 @@ pool_struct! {
         2304 pub nodes: [WaitNode; 8],
         /// More wait nodes (pool address of an array), for `poll` on many files.
         2688 pub more_nodes: Cell64,
-        /// 1 when the core in `ext_core` still holds its extended registers.
+        /// 1 + index of the core that ran it last, whose extended registers may still be its own.
         2696 pub ext_core: Cell32,
-        2700 _pad0: Cell32,
+        /// Not 0: signals, a request to die or to stop may be waiting; looked at before user code runs.
+        2700 pub attention: AtomicU32,
         /// Machine time when it was created.
         2704 pub started_ns: Cell64,
         /// Name (`PR_SET_NAME`), NUL-padded.

@@ -1,6 +1,6 @@
 //! Access to the pool's bytes. The only unsafe code of this crate; everything above it is safe.
 
-use core::sync::atomic::AtomicU64;
+use crate::sync::AtomicU64;
 
 use crate::{Frame, PAGE_SIZE, PoolAddr, PoolHeader, PoolSafe};
 

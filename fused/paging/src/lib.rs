@@ -1,1 +1,38 @@
-//! placeholder
+//! Page-table formats of all ISAs, and one walker: the "remote CPU driver" of Stramash (§5, §6.4) for every ISA and
+//! every level.
+//!
+//! x86-64 4-level, AArch64 4 KiB / 48-bit and RISC-V Sv48 tables have the same geometry (four levels of nine bits); only
+//! the entries differ. A [`Format`] is therefore plain data and code that every kernel is compiled with, and a [`Table`]
+//! is any island's page table as any kernel (or the host, or a test) sees it in the pool: `pool + root + format + map`.
+//!
+//! Invariants:
+//! - Tables lie in the pool and hold *local* physical addresses of the island that translates by them ([`PhysMap`]).
+//! - Only user pages of 4 KiB are described here; the kernel half of a root (slots 256..511) is never read or written.
+//! - Levels are numbered 3 (root) to 0 (the table of pages), as in the RISC-V manual.
+//! - Every entry is born with its accessed and dirty bits set, so no hardware ever writes to a table and plain stores
+//!   cannot lose an update.
+//! - What an entry holds is an allegation until [`Format::decode`] has accepted it: it is the exact inverse of the
+//!   encoder, and everything else is [`Entry::Corrupt`].
+//!
+//! How kernels share tables while hardware walks them: `docs/protocols/remote-walk.md`.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod aarch64;
+mod attr;
+mod format;
+mod map;
+mod sv48;
+mod table;
+mod x86_64;
+
+pub use attr::Attr;
+pub use format::{Entry, Format};
+pub use map::PhysMap;
+pub use table::{Leaf, OutOfFrames, Table};
+
+/// Levels of every table: 3 (root) down to 0.
+pub const LEVELS: u8 = 4;
+/// Entries in a table page.
+pub const ENTRIES: usize = 512;

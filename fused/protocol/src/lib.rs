@@ -5,11 +5,14 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod fs;
 pub mod lock;
 pub mod memory;
+pub mod pipe;
 pub mod run_queue;
 pub mod shootdown;
 pub mod slab;
+pub mod stream;
 pub mod threads;
 pub mod timer;
 pub mod wait;
@@ -68,6 +71,6 @@ pub trait Context {
 
 /// Adds one to a statistics counter.
 #[inline(always)]
-pub fn count(counter: &core::sync::atomic::AtomicU64) {
-    counter.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+pub fn count(counter: &motet_layout::sync::AtomicU64) {
+    counter.fetch_add(1, motet_layout::sync::Ordering::Relaxed);
 }

@@ -6,7 +6,7 @@
 //! Order, outermost first: process tree → descriptor table → address space → inode (parent before child) → pipe →
 //! wait queue → timer list → ready queue → memory (island, then global) and slabs.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_layout::CoreId;
 

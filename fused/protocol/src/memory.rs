@@ -8,7 +8,7 @@
 //! Invariants: a frame is free in the bitmap exactly if its count is 0 and its block is owned; `free` of a block is the
 //! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one.
 
-use core::sync::atomic::Ordering;
+use motet_layout::sync::Ordering;
 
 use motet_layout::{
     BLOCK_RESERVED, BlockRecord, Cell64, Frame, FrameRecord, IslandMemory, MemoryState, PAGE_SIZE, Pool, PoolAddr,
@@ -245,8 +245,7 @@ fn take_block(context: &impl Context, state: &MemoryState, share: &IslandMemory)
     }
     let pool = context.pool();
     let _guard = lock(context, &state.lock);
-    let Some(index) =
-        (0..state.block_count.get()).find(|&index| block(pool, index).owner.load(Ordering::Relaxed) == 0)
+    let Some(index) = (0..state.block_count.get()).find(|&index| block(pool, index).owner.load(Ordering::Relaxed) == 0)
     else {
         return;
     };
@@ -280,4 +279,3 @@ fn give_back(context: &impl Context, state: &MemoryState, index: u32) {
 fn bitmap_word(pool: Pool, index: u32) -> &'static Cell64 {
     pool.at(PoolAddr(pool.header().frame_bitmap.get() + u64::from(index) * 8))
 }
-

@@ -8,11 +8,10 @@
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
-use core::sync::atomic::{Ordering, fence};
+use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, IslandId, THREAD_READY,
-    ThreadRecord,
+    CORE_AWAKE, CORE_IDLE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, IslandId, THREAD_READY, ThreadRecord,
 };
 
 use crate::{Context, count};
@@ -142,9 +141,7 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     }
     (0..cores.min(CORES_PER_ISLAND_MAX))
         .map(|index| CoreId::new(last.island(), index))
-        .find(|&core| {
-            allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) == CORE_IDLE
-        })
+        .find(|&core| allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) == CORE_IDLE)
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
 }
 

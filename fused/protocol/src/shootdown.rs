@@ -8,7 +8,7 @@
 //!
 //! Protocol page: `docs/protocols/shoot-down.md`.
 
-use core::sync::atomic::{Ordering, fence};
+use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLANDS_MAX, IslandId, SpaceRecord};
 

@@ -1,6 +1,6 @@
 //! The thread table: thread ids (a process's id is its first thread's) to thread objects.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_layout::{PoolAddr, ThreadRecord};
 
@@ -15,9 +15,9 @@ pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option
     let _guard = lock(context, &header.tid_lock);
     let last = header.last_tid.get();
     let len = header.threads_len.get();
-    let tid = (1..len).map(|step| (last + step) % len).find(|&tid| {
-        tid != 0 && slot(context, tid).is_some_and(|slot| slot.load(Ordering::Relaxed) == 0)
-    })?;
+    let tid = (1..len)
+        .map(|step| (last + step) % len)
+        .find(|&tid| tid != 0 && slot(context, tid).is_some_and(|slot| slot.load(Ordering::Relaxed) == 0))?;
     header.last_tid.set(tid);
     thread.tid.set(tid);
     slot(context, tid)?.store(context.raw(thread), Ordering::Release);
@@ -31,6 +31,13 @@ pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option
 pub fn unregister(context: &impl Context, tid: u32) {
     if let Some(slot) = slot(context, tid) {
         slot.store(0, Ordering::Release);
+    }
+}
+
+/// Makes an id in use name another thread.
+pub fn replace(context: &impl Context, tid: u32, thread: &'static ThreadRecord) {
+    if let Some(slot) = slot(context, tid) {
+        slot.store(context.raw(thread), Ordering::Release);
     }
 }
 

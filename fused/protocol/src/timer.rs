@@ -1,6 +1,6 @@
 //! Deadlines: one ordered list per core, in the pool, so that any island can cancel what another has armed.
 
-use core::sync::atomic::Ordering;
+use motet_layout::sync::Ordering;
 
 use motet_layout::{CoreId, CoreRecord, TimerNode};
 

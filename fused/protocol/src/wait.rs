@@ -8,7 +8,7 @@
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
-use core::sync::atomic::{Ordering, fence};
+use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
     THREAD_BLOCKED, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WaitNode,

@@ -1,1 +1,31 @@
-//! placeholder
+//! One machine out of several QEMU processes.
+//!
+//! The fabric creates the pool, starts one unmodified QEMU per island, connects their doorbells, pumps the console, and
+//! watches over all of it. It is a peer of the islands: it rings and is rung, and what happened is in the pool.
+//!
+//! Nothing outlives a run: shared memory and kernels' images are memfds, sockets have no names, and every QEMU dies
+//! with this process, whatever ends it.
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+mod console;
+mod error;
+pub mod image;
+mod ivshmem;
+pub mod machine;
+#[allow(unsafe_code)] // the mapping of the pool
+mod pool;
+#[allow(unsafe_code)] // descriptors and the death signal of child processes
+pub mod qemu;
+mod qmp;
+mod results;
+pub mod rootfs;
+pub mod run;
+mod streams;
+pub mod terminal;
+
+pub use error::{Error, ErrorKind, Result};
+pub use ivshmem::Doorbells;
+pub use machine::Machine;
+pub use pool::{Command, HostPool, LocalRange, STREAM_SIZE, TREE_SIZE, local_ranges};
+pub use results::Results;

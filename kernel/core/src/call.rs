@@ -22,8 +22,10 @@ pub enum Stop {
     /// The thread has prepared to wait (see `motet_protocol::wait`); the call is dispatched again when it is woken.
     /// The deadline of the wait is in the thread's `deadline_ns` (0: none).
     Block,
-    /// The thread's registers have been replaced (exec, signal return) or it has exited: nothing is written to them.
+    /// The thread's registers have been replaced (exec, signal return): no result is written to them.
     Replaced,
+    /// The thread has exited or was handed to another core: it must not be touched any more.
+    Gone,
 }
 
 impl From<Errno> for Stop {
@@ -59,6 +61,13 @@ pub struct PathBuf {
 }
 
 impl PathBuf {
+    /// A path of these bytes, cut at [`PATH_MAX`] - 1.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut path = Self { bytes: [0; PATH_MAX], len: bytes.len().min(PATH_MAX - 1) };
+        path.bytes[..path.len].copy_from_slice(&bytes[..path.len]);
+        path
+    }
+
     /// The path's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -162,7 +171,7 @@ impl<M: Machine> Call<'_, M> {
         while at < end {
             let run = mm::resolve(self.cpu, space, at, access)?;
             let here = (PAGE_SIZE - at % PAGE_SIZE).min(end - at);
-            each(run, here as usize)?;
+            self.cpu.with_pinned(|| each(run, here as usize))?;
             at += here;
         }
         Ok(())

@@ -1,7 +1,10 @@
 //! One core of the kernel: what every operation is given to act with.
 
+use core::cell::Cell;
+
 use motet_hal::Machine;
-use motet_layout::{CoreId, Pool};
+use motet_layout::{CoreId, IslandId, Isa, Pool};
+use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, shootdown};
 
 /// A core of this island, running the kernel. Lives on the core's stack.
@@ -14,9 +17,65 @@ pub struct Cpu<M: Machine> {
     pub id: CoreId,
     /// Machine clock minus [`Machine::counter_ns`], in nanoseconds (wrapping).
     pub clock_offset_ns: u64,
+    /// This island's map of the pool.
+    pub map: PhysMap<'static>,
+    /// This island's page-table format.
+    pub format: Format,
+    /// While set, this core serves no shoot-down, so that user memory resolved before stays where it is. Code that runs
+    /// with it set takes no address-space lock and waits for no lock whose holder shoots down.
+    pub pinned: Cell<bool>,
+    /// The address space whose table this core uses (pool address, 0 none).
+    pub active_space: Cell<u64>,
+    /// The thread whose extended registers this core holds: its pool address and id.
+    pub ext_owner: Cell<(u64, u32)>,
+    /// Deadline the timer is programmed to, in machine time.
+    pub timer_ns: Cell<u64>,
 }
 
 impl<M: Machine> Cpu<M> {
+    /// This core's view of the machine.
+    ///
+    /// # Panics
+    /// When the host described this island wrongly.
+    pub fn new(machine: &'static M, clock_offset_ns: u64) -> Self {
+        let (pool, id) = (machine.pool(), machine.core());
+        let record = &pool.header().islands[id.island().index()];
+        let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
+        Self {
+            machine,
+            pool,
+            id,
+            clock_offset_ns,
+            map: PhysMap::new(&record.ranges, pool.len()),
+            format: format.expect("the island record names a page-table format"),
+            pinned: Cell::new(false),
+            active_space: Cell::new(0),
+            ext_owner: Cell::new((0, 0)),
+            timer_ns: Cell::new(u64::MAX),
+        }
+    }
+
+    /// This core's island.
+    #[inline(always)]
+    pub fn island(&self) -> IslandId {
+        self.id.island()
+    }
+
+    /// Carries out shoot-downs asked of this core.
+    #[inline(always)]
+    pub fn serve_shootdowns(&self) {
+        shootdown::serve(self, || self.machine.flush_user());
+    }
+
+    /// Runs `use_memory` with resolved user memory kept in place.
+    #[inline(always)]
+    pub fn with_pinned<R>(&self, use_memory: impl FnOnce() -> R) -> R {
+        let outer = self.pinned.replace(true);
+        let result = use_memory();
+        self.pinned.set(outer);
+        result
+    }
+
     /// Nanoseconds on the machine's clock, the same on all islands.
     #[inline]
     pub fn now_ns(&self) -> u64 {
@@ -54,7 +113,9 @@ impl<M: Machine> Context for Cpu<M> {
     }
 
     fn relax(&self) {
-        shootdown::serve(self, || self.machine.flush_user());
+        if !self.pinned.get() {
+            self.serve_shootdowns();
+        }
         self.machine.relax();
     }
 

@@ -1,11 +1,23 @@
 //! The kernel: generic over the machine, the same source on every island.
+//!
+//! A core's life is [`sched::core_loop`]: pick a thread, run it by [`motet_hal::Machine::run_user`] until it traps, serve
+//! the trap, repeat. Everything that is shared, and almost everything is, lies in the pool and is described in
+//! `motet_layout`; the algorithms over it are in `motet_protocol`. Nothing here allocates from a heap, and nothing waits
+//! on a kernel stack: a system call that must wait is dispatched again (see [`call`]).
 #![no_std]
 #![forbid(unsafe_code)]
 
-use motet_hal::Machine;
+mod boot;
+pub mod call;
+pub mod cpu;
+mod file;
+mod futex;
+mod mm;
+mod process;
+mod random;
+mod sched;
+mod signal;
+mod syscall;
+mod time;
 
-/// Runs this core of the kernel; returns never.
-pub fn run<M: Machine>(machine: &'static M) -> ! {
-    machine.log(b"motet: kernel reached\n");
-    machine.park()
-}
+pub use boot::run;

@@ -1,1 +1,29 @@
-//! placeholder
+//! Islands as host code: several fused kernels in one process, over one region of bytes.
+//!
+//! Every core of every island is a host thread that runs the kernel's entry point against a [`HostedMachine`]. User code
+//! is interpreted ([`isa`], [`asm`]). What real hardware may keep too long is really kept here: each core caches
+//! translations ([`Config::check_stale`] reports a stale one that is used although nobody is changing the space), each
+//! island caches instructions until `sync_instructions`. An island's page tables are in any of the formats the real
+//! ISAs use, so that kernels edit each other's foreign tables.
+//!
+//! Two drivers: [`Driver::Threads`] lets all cores run at once; [`Driver::Seeded`] passes a baton, so that one core
+//! runs at a time, time is virtual, and a seed decides who goes on at every point where the HAL is called (with
+//! `--cfg motet_model` at every atomic operation on the pool too), which doorbells are late, and which island stalls or
+//! dies. A seed reproduces its run exactly.
+//!
+//! The odd thing: kernels never return, so a run ends by unwinding every core out of its next call into the HAL.
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod asm;
+mod baton;
+pub mod elf;
+mod hart;
+pub mod isa;
+mod machine;
+#[allow(unsafe_code)]
+mod region;
+mod world;
+
+pub use machine::HostedMachine;
+pub use world::{Config, Driver, Failure, Faults, Host, IslandConfig, NoHost, Outcome, run, run_seeds};

@@ -1,0 +1,175 @@
+//! Signal frames: what the kernel leaves on the user stack for a handler, and takes back at `rt_sigreturn`.
+//!
+//! Linux's layouts per ISA (`rt_sigframe`: `siginfo`, `ucontext`, extended state), as pure code over bytes. Delivering is
+//! three steps, of which only the second can fail: [`build`], copy the pieces to user memory, [`enter`]. The thread's
+//! extended state must be in its frame before ([`UserFrame::ext`], `save_ext`) and is to be loaded again after [`enter`]
+//! and [`restore`] (`load_ext`).
+
+mod aarch64;
+mod hosted;
+mod riscv64;
+mod x86_64;
+
+use core::ops::Range;
+
+use motet_layout::{FRAME_REGS, Isa, USER_END, UserFrame};
+
+use crate::registers::{self, frame_isa};
+use crate::signal::{SIGINFO_SIZE, SigInfo, SigStack, SignalSet, UNBLOCKABLE};
+
+/// Bytes [`build`] may need.
+pub const SIGFRAME_MAX: usize = 2304;
+
+/// The buffer a frame is built in.
+pub type SigframeBuffer = [u8; SIGFRAME_MAX];
+
+/// A signal to be handled by user code.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// The signal and its reason.
+    pub info: SigInfo,
+    /// Address of the handler.
+    pub handler: u64,
+    /// Where the handler returns to: `sa_restorer` if it is set, otherwise the address of the ISA's [`trampoline`] (on
+    /// RISC-V always that).
+    pub restorer: u64,
+    /// Signal mask to come back with `rt_sigreturn`.
+    pub mask: SignalSet,
+    /// Alternate stack to come back with `rt_sigreturn`.
+    pub stack: SigStack,
+    /// The frame is built downwards from here: [`SigStack::base`].
+    pub base: u64,
+}
+
+/// A frame ready to be copied to user memory.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// Stack pointer of the handler, lowest address of the frame.
+    pub sp: u64,
+    /// Address of `siginfo`, the handler's second argument.
+    pub info: u64,
+    /// Address of `ucontext`, its third.
+    pub context: u64,
+    /// Value of the frame pointer register in the handler, if the ISA sets it (AArch64).
+    frame_pointer: Option<u64>,
+    pieces: [(u64, usize, usize); 2],
+}
+
+impl Built {
+    /// What goes where: user addresses and ranges of the buffer.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, Range<usize>)> {
+        self.pieces.into_iter().filter(|piece| piece.1 < piece.2).map(|(address, start, end)| (address, start..end))
+    }
+}
+
+/// Builds the frame of a handler in `out`.
+///
+/// Addresses wrap when the stack pointer is nonsense; copying then fails, and the signal becomes SIGSEGV.
+pub fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
+    match frame_isa(frame) {
+        Isa::X86_64 => x86_64::build(frame, delivery, out),
+        Isa::AArch64 => aarch64::build(frame, delivery, out),
+        Isa::RiscV64 => riscv64::build(frame, delivery, out),
+        Isa::Hosted => hosted::build(frame, delivery, out),
+    }
+}
+
+/// Lets the thread enter the handler: program counter, stack pointer, arguments (signal, `siginfo`, `ucontext`) and
+/// return address. On x86-64 the extended state becomes the initial one, as on Linux.
+pub fn enter(frame: &UserFrame, delivery: &Delivery, built: &Built) {
+    let isa = frame_isa(frame);
+    registers::set_pc(frame, delivery.handler);
+    registers::set_sp(frame, built.sp);
+    let args = [delivery.info.signal.into(), built.info, built.context];
+    match isa {
+        Isa::X86_64 => x86_64::enter(frame, args),
+        Isa::AArch64 => aarch64::enter(frame, args, delivery.restorer, built.frame_pointer),
+        Isa::RiscV64 => riscv64::enter(frame, args, delivery.restorer),
+        Isa::Hosted => hosted::enter(frame, args, delivery.restorer),
+    }
+}
+
+/// What `rt_sigreturn` restores besides registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restored {
+    /// The signal mask (unblockable signals removed).
+    pub mask: SignalSet,
+    /// The alternate stack, to be set as by `sigaltstack`, errors ignored.
+    pub stack: SigStack,
+}
+
+/// The frame on the user stack cannot be read or says what no kernel wrote: the thread gets SIGSEGV.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadFrame;
+
+/// Takes the registers back from the frame at the thread's stack pointer (`rt_sigreturn`). `read` copies from user memory
+/// and says whether it could. The thread's frame may be half changed when this fails.
+///
+/// # Errors
+/// [`BadFrame`].
+pub fn restore(frame: &UserFrame, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Result<Restored, BadFrame> {
+    let mut read = |address: u64, into: &mut [u8]| if read(address, into) { Ok(()) } else { Err(BadFrame) };
+    let restored = match frame_isa(frame) {
+        Isa::X86_64 => x86_64::restore(frame, &mut read)?,
+        Isa::AArch64 => aarch64::restore(frame, &mut read)?,
+        Isa::RiscV64 => riscv64::restore(frame, &mut read)?,
+        Isa::Hosted => hosted::restore(frame, &mut read)?,
+    };
+    if registers::pc(frame) >= USER_END {
+        return Err(BadFrame); // x86-64 must never return to a non-canonical address
+    }
+    Ok(Restored { mask: restored.mask & !UNBLOCKABLE, ..restored })
+}
+
+type Read<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<(), BadFrame>;
+
+/// The least stack a signal needs (`AT_MINSIGSTKSZ`).
+pub const fn min_stack_size(isa: Isa) -> u64 {
+    match isa {
+        Isa::X86_64 => 440 + 512 + 64 + 16,
+        Isa::AArch64 => 4688 + 16 + 16,
+        Isa::RiscV64 => 1088 + riscv64::VECTOR_MAX as u64 + 16,
+        Isa::Hosted => hosted::SIZE as u64 + 16,
+    }
+}
+
+/// Instructions that call `rt_sigreturn`, for handlers without `sa_restorer` (Linux has them in the vDSO); unwinders
+/// know them by their bytes. x86-64 requires `sa_restorer`, and so does the hosted ISA.
+pub const fn trampoline(isa: Isa) -> Option<&'static [u8; 8]> {
+    match isa {
+        Isa::AArch64 => Some(&[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4]), // mov x8, #139; svc #0
+        Isa::RiscV64 => Some(&[0x93, 0x08, 0xb0, 0x08, 0x73, 0x00, 0x00, 0x00]), // li a7, 139; ecall
+        Isa::X86_64 | Isa::Hosted => None,
+    }
+}
+
+/// Where the parts of a `ucontext` are that all ISAs but x86-64 have at the same place (`asm-generic/ucontext.h` with
+/// the 1024-bit mask of AArch64 and RISC-V), relative to the frame, which begins with `siginfo`.
+mod generic {
+    pub(super) const CONTEXT: usize = super::SIGINFO_SIZE;
+    pub(super) const STACK: usize = CONTEXT + 16;
+    pub(super) const MASK: usize = CONTEXT + 40;
+    /// `uc_mcontext`.
+    pub(super) const MACHINE: usize = CONTEXT + 176;
+}
+
+fn get_reg(frame: &UserFrame, index: usize) -> u64 {
+    frame.regs[index % FRAME_REGS].get()
+}
+
+fn set_reg(frame: &UserFrame, index: usize, value: u64) {
+    frame.regs[index % FRAME_REGS].set(value);
+}
+
+/// `n` words of extended state from `first` on, as bytes.
+fn get_ext(frame: &UserFrame, first: usize, out: &mut [u8]) {
+    for (word, bytes) in frame.ext[first..].iter().zip(out.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&word.get().to_le_bytes());
+    }
+}
+
+fn set_ext(frame: &UserFrame, first: usize, from: &[u8]) {
+    for (word, bytes) in frame.ext[first..].iter().zip(from.chunks_exact(8)) {
+        word.set(crate::wire::take_at(bytes, 0));
+    }
+}

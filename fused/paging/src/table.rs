@@ -1,0 +1,378 @@
+//! The walker: any island's page table, read and edited by any kernel.
+
+use core::ops::Range;
+use motet_layout::sync::{AtomicU64, Ordering};
+
+use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
+
+use crate::format::{Encoding, with_encoding};
+use crate::{Attr, ENTRIES, Entry, Format, LEVELS, PhysMap};
+
+/// Entries of one table page.
+type Page = [AtomicU64; ENTRIES];
+
+/// A mapped page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaf {
+    /// Its frame.
+    pub frame: Frame,
+    /// What may be done with it.
+    pub attr: Attr,
+}
+
+/// No frame was left for a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfFrames;
+
+/// The user half of an island's page table.
+///
+/// Addresses at or above 2^47 are never translated, and editing them panics. Edits are made under the address space's
+/// lock; hardware may walk meanwhile. After an edit that takes something away, the caller owes a shoot-down on the
+/// island's cores before it reuses a frame.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    /// The pool, as this kernel sees it.
+    pub pool: Pool,
+    /// The root table.
+    pub root: Frame,
+    /// The format of the island that translates by this table.
+    pub format: Format,
+    /// Where that island sees the pool.
+    pub map: PhysMap<'a>,
+}
+
+/// Bytes translated by one entry at `level`.
+const fn span(level: u8) -> u64 {
+    1 << (PAGE_SHIFT + 9 * level as u32)
+}
+
+/// First address past the one entry at `level` that translates `va`.
+const fn next(va: u64, level: u8) -> u64 {
+    (va | (span(level) - 1)) + 1
+}
+
+#[inline(always)]
+const fn index(va: u64, level: u8) -> usize {
+    (va >> (PAGE_SHIFT + 9 * level as u32)) as usize % ENTRIES
+}
+
+/// Whether `va` is in the half of the address space that user tables translate.
+#[inline(always)]
+const fn is_user(va: u64) -> bool {
+    va >> 47 == 0
+}
+
+/// The end of user addresses as tables see it.
+const HALF_END: u64 = 1 << 47;
+
+impl Table<'_> {
+    /// What user code of the island finds at `va`: the frame and its attributes. `None` for what hardware would not
+    /// translate, inactive pages included.
+    #[inline]
+    pub fn lookup(&self, va: u64) -> Option<(Frame, Attr)> {
+        with_encoding!(self.format, F => {
+            let (pte, page) = self.walk::<F>(va, F::READ_MASK, F::READ_BITS)?;
+            Some((page.frame(), F::attr(pte)))
+        })
+    }
+
+    /// The byte of the pool that user code of the island may read at `va`.
+    ///
+    /// This and [`writable`](Self::writable) are what user-memory copies use: one load per level, one test of the leaf.
+    #[inline]
+    pub fn readable(&self, va: u64) -> Option<PoolAddr> {
+        with_encoding!(self.format, F => {
+            let (_, page) = self.walk::<F>(va, F::READ_MASK, F::READ_BITS)?;
+            Some(page.add(va % PAGE_SIZE))
+        })
+    }
+
+    /// The byte of the pool that user code of the island may write at `va`.
+    #[inline]
+    pub fn writable(&self, va: u64) -> Option<PoolAddr> {
+        with_encoding!(self.format, F => {
+            let (_, page) = self.walk::<F>(va, F::WRITE_MASK, F::WRITE_BITS)?;
+            Some(page.add(va % PAGE_SIZE))
+        })
+    }
+
+    /// The page mapped at `va`, active or not.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    #[inline]
+    pub fn leaf(&self, va: u64) -> Option<Leaf> {
+        if !is_user(va) {
+            return None;
+        }
+        with_encoding!(self.format, F => {
+            let page = self.leaf_page::<F>(va).ok()?;
+            self.decode::<F>(page[index(va, 0)].load(Ordering::Relaxed))
+        })
+    }
+
+    /// Maps `frame` at `va` and returns what was mapped there before.
+    ///
+    /// `allocate` gives frames for missing tables, zeroed.
+    ///
+    /// # Errors
+    /// `allocate` had no frame. Tables made so far stay, empty.
+    ///
+    /// # Panics
+    /// When `va` is no user address, or the table is corrupt.
+    pub fn map(
+        &self,
+        va: u64,
+        frame: Frame,
+        attr: Attr,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<Option<Leaf>, OutOfFrames> {
+        assert!(is_user(va), "mapping {va:#x}, which is no user address");
+        with_encoding!(self.format, F => {
+            let mut page = self.page(self.root.addr());
+            for level in (1..LEVELS).rev() {
+                page = self.next_or_new::<F>(&page[index(va, level)], level, allocate)?;
+            }
+            let slot = &page[index(va, 0)];
+            let before = self.decode::<F>(slot.load(Ordering::Relaxed));
+            self.store::<F>(slot, Some(Leaf { frame, attr }));
+            Ok(before)
+        })
+    }
+
+    /// Replaces the page mapped at `va` by what `edit` makes of it (`None` removes it); returns what it was. Nothing
+    /// happens when no page is mapped there.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn update(&self, va: u64, edit: impl FnOnce(Leaf) -> Option<Leaf>) -> Option<Leaf> {
+        with_encoding!(self.format, F => {
+            let slot = &self.leaf_page::<F>(va).ok()?[index(va, 0)];
+            let before = self.decode::<F>(slot.load(Ordering::Relaxed))?;
+            let after = edit(before);
+            if after != Some(before) {
+                self.store::<F>(slot, after);
+            }
+            Some(before)
+        })
+    }
+
+    /// Removes the page at `va` and returns it.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn unmap(&self, va: u64) -> Option<Leaf> {
+        self.update(va, |_| None)
+    }
+
+    /// Visits the pages mapped in `range` (page-aligned), inactive ones too, in ascending order; each becomes what `edit`
+    /// returns (`None` removes it). Absent subtrees cost one load per absent entry.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn for_each(&self, range: Range<u64>, mut edit: impl FnMut(u64, Leaf) -> Option<Leaf>) {
+        let end = range.end.min(HALF_END);
+        let mut va = range.start;
+        with_encoding!(self.format, F => while va < end {
+            match self.leaf_page::<F>(va) {
+                Ok(page) => {
+                    let stop = next(va, 1).min(end);
+                    self.edit_page::<F>(page, va..stop, &mut edit);
+                    va = stop;
+                }
+                Err((page, level)) => va = skip_empty(page, level, va, end),
+            }
+        });
+    }
+
+    /// Takes tables that `range` (page-aligned) no longer needs out of the tree and hands their frames to `free`.
+    ///
+    /// A table that lies wholly in `range` goes: the caller has removed its pages before. A table that `range` cuts goes
+    /// when it has become empty. The root stays. Hardware may hold translations through a table until the shoot-down, so
+    /// its frame must not be used again before. `0..u64::MAX` takes all.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn free_tables(&self, range: Range<u64>, mut free: impl FnMut(Frame)) {
+        let range = range.start..range.end.min(HALF_END);
+        if range.is_empty() {
+            return;
+        }
+        with_encoding!(self.format, F => self.free_below::<F>(self.root.addr(), LEVELS - 1, 0, &range, &mut free));
+    }
+
+    /// The level-0 entry of `va`, if its `mask` bits are `bits`, and the page it names.
+    #[inline(always)]
+    fn walk<F: Encoding>(&self, va: u64, mask: u64, bits: u64) -> Option<(u64, PoolAddr)> {
+        match self.map.single_delta() {
+            // Subtracting before masking gives the same as after (the delta is page-aligned) and shows the compiler an
+            // aligned address, so that the pool need not test it. The pool's bounds check is the map's as well.
+            Some(delta) => self.walk_by::<F>(va, mask, bits, |pte| {
+                Some(PoolAddr((pte << F::ADDRESS_SHIFT).wrapping_sub(delta) & F::ADDRESS_MASK))
+            }),
+            None => self.walk_piecewise::<F>(va, mask, bits),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn walk_piecewise<F: Encoding>(&self, va: u64, mask: u64, bits: u64) -> Option<(u64, PoolAddr)> {
+        self.walk_by::<F>(va, mask, bits, |pte| self.map.to_pool(F::phys(pte)))
+    }
+
+    #[inline(always)]
+    fn walk_by<F: Encoding>(
+        &self,
+        va: u64,
+        mask: u64,
+        bits: u64,
+        named: impl Fn(u64) -> Option<PoolAddr>,
+    ) -> Option<(u64, PoolAddr)> {
+        if !is_user(va) {
+            return None;
+        }
+        let mut page: &Page = self.pool.page_words(self.root.addr())?;
+        // The next address depends on the loaded entry, which orders the loads on every ISA; the entry was published
+        // with release. Hardware walks rely on the same.
+        for level in (1..LEVELS).rev() {
+            let pte = page[index(va, level)].load(Ordering::Relaxed);
+            if !F::is_table(pte) {
+                return None;
+            }
+            page = self.pool.page_words(named(pte)?)?;
+        }
+        let pte = page[index(va, 0)].load(Ordering::Relaxed);
+        if pte & mask != bits {
+            return None;
+        }
+        Some((pte, named(pte)?))
+    }
+
+    #[inline(always)]
+    fn decode<F: Encoding>(&self, pte: u64) -> Option<Leaf> {
+        match F::decode_leaf(pte) {
+            Entry::Empty => None,
+            Entry::Leaf { phys, attr } => match self.map.to_pool(phys) {
+                Some(page) => Some(Leaf { frame: page.frame(), attr }),
+                None => corrupt(pte, 0),
+            },
+            Entry::Table(_) | Entry::Corrupt => corrupt(pte, 0),
+        }
+    }
+
+    /// Writes a leaf. Release: a frame's content, filled before, is visible to whoever finds the entry.
+    #[inline(always)]
+    fn store<F: Encoding>(&self, slot: &AtomicU64, leaf: Option<Leaf>) {
+        let pte = leaf.map_or(0, |leaf| F::leaf(self.map.to_local(leaf.frame.addr()), leaf.attr));
+        slot.store(pte, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn page(&self, addr: PoolAddr) -> &'static Page {
+        self.pool.at(addr)
+    }
+
+    /// The table an entry at `level` names; `None` when the entry is empty.
+    #[inline(always)]
+    fn next_table<F: Encoding>(&self, slot: &AtomicU64, level: u8) -> Option<PoolAddr> {
+        let pte = slot.load(Ordering::Relaxed);
+        if pte == 0 {
+            return None;
+        }
+        match (F::is_table(pte), self.map.to_pool(F::phys(pte))) {
+            (true, Some(addr)) => Some(addr),
+            _ => corrupt(pte, level),
+        }
+    }
+
+    #[inline(always)]
+    fn next_or_new<F: Encoding>(
+        &self,
+        slot: &AtomicU64,
+        level: u8,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<&'static Page, OutOfFrames> {
+        if let Some(addr) = self.next_table::<F>(slot, level) {
+            return Ok(self.page(addr));
+        }
+        let table = allocate().ok_or(OutOfFrames)?.addr();
+        slot.store(F::table(self.map.to_local(table)), Ordering::Release); // the zeroes are visible before the entry
+        Ok(self.page(table))
+    }
+
+    /// The table of pages around `va`, or the deepest table there and the level of its empty entry.
+    #[inline(always)]
+    fn leaf_page<F: Encoding>(&self, va: u64) -> Result<&'static Page, (&'static Page, u8)> {
+        assert!(is_user(va), "editing {va:#x}, which is no user address");
+        let mut page = self.page(self.root.addr());
+        for level in (1..LEVELS).rev() {
+            match self.next_table::<F>(&page[index(va, level)], level) {
+                Some(addr) => page = self.page(addr),
+                None => return Err((page, level)),
+            }
+        }
+        Ok(page)
+    }
+
+    #[inline(always)]
+    fn edit_page<F: Encoding>(&self, page: &Page, range: Range<u64>, edit: &mut impl FnMut(u64, Leaf) -> Option<Leaf>) {
+        let first = index(range.start, 0);
+        let count = ((range.end - range.start) >> PAGE_SHIFT) as usize;
+        for (n, slot) in page[first..first + count].iter().enumerate() {
+            if let Some(before) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
+                let after = edit(range.start + n as u64 * PAGE_SIZE, before);
+                if after != Some(before) {
+                    self.store::<F>(slot, after);
+                }
+            }
+        }
+    }
+
+    /// Frees what [`free_tables`](Self::free_tables) says below the table at `table`, whose first entry translates `base`.
+    fn free_below<F: Encoding>(
+        &self,
+        table: PoolAddr,
+        level: u8,
+        base: u64,
+        range: &Range<u64>,
+        free: &mut impl FnMut(Frame),
+    ) {
+        let page = self.page(table);
+        let (first, last) = (range.start.max(base), range.end.min(base + span(level) * ENTRIES as u64));
+        let mut va = first & !(span(level) - 1);
+        while va < last {
+            let slot = &page[index(va, level)];
+            if let Some(child) = self.next_table::<F>(slot, level) {
+                if level > 1 {
+                    self.free_below::<F>(child, level - 1, va, range, free);
+                }
+                let covered = range.start <= va && va + span(level) <= range.end;
+                if covered || self.is_empty_page(child) {
+                    debug_assert!(self.is_empty_page(child), "freeing a table that maps pages");
+                    slot.store(0, Ordering::Release);
+                    free(child.frame());
+                }
+            }
+            va += span(level);
+        }
+    }
+
+    fn is_empty_page(&self, table: PoolAddr) -> bool {
+        self.page(table).iter().all(|slot| slot.load(Ordering::Relaxed) == 0)
+    }
+}
+
+/// The first address from `va` on, at most `end`, whose entry in `page` (at `level`, empty for `va`) is not empty; the
+/// address past the table when all are.
+fn skip_empty(page: &Page, level: u8, va: u64, end: u64) -> u64 {
+    let mut va = next(va, level);
+    while va < end && index(va, level) != 0 && page[index(va, level)].load(Ordering::Relaxed) == 0 {
+        va += span(level);
+    }
+    va
+}
+
+#[cold]
+fn corrupt(pte: u64, level: u8) -> ! {
+    panic!("page-table entry {pte:#018x} at level {level} is nothing a kernel writes: shared structures are corrupt")
+}

@@ -1,0 +1,251 @@
+//! Random operations on tables of all three formats against one map, and against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use motet_layout::{Cell64, Frame, PAGE_SIZE, Pool, PoolAddr, PoolRange};
+use motet_paging::{Attr, Format, Leaf, OutOfFrames, PhysMap, Table};
+use proptest::prelude::*;
+
+const POOL_FRAMES: u64 = 256;
+
+/// A pool of leaked memory: tests are few and small.
+fn pool() -> Pool {
+    let words: &'static mut [u64] = vec![0u64; (POOL_FRAMES * PAGE_SIZE / 8 + 512) as usize].leak();
+    let base = words.as_mut_ptr().cast::<u8>();
+    let base = base.wrapping_add(base.align_offset(PAGE_SIZE as usize));
+    // SAFETY: page-aligned, POOL_FRAMES pages long with room to spare, leaked, used in no other way.
+    unsafe { Pool::new(base, POOL_FRAMES * PAGE_SIZE) }
+}
+
+fn ranges(pieces: &[(u64, u64, u64)]) -> &'static [PoolRange] {
+    let range = |n: usize| {
+        let (pool, local, len) = pieces.get(n).copied().unwrap_or_default();
+        PoolRange { pool_offset: Cell64::new(pool), local_phys: Cell64::new(local), len: Cell64::new(len) }
+    };
+    Vec::leak((0..4).map(range).collect())
+}
+
+const LEN: u64 = POOL_FRAMES * PAGE_SIZE;
+
+/// One piece, or split as q35 splits it, with the upper piece first.
+fn map(split: bool, base: u64) -> PhysMap<'static> {
+    let (low, high) = (0x40 * PAGE_SIZE, LEN - 0x40 * PAGE_SIZE);
+    let pieces: &[_] = if split { &[(low, 1 << 32, high), (0, base, low)] } else { &[(0, base, LEN)] };
+    PhysMap::new(ranges(pieces), LEN)
+}
+
+/// An island's table with its own frames.
+struct Island {
+    table: Table<'static>,
+    free: Vec<Frame>,
+    taken: BTreeSet<Frame>,
+}
+
+impl Island {
+    fn new(format: Format, split: bool) -> Self {
+        let pool = pool();
+        let base = match format {
+            Format::X86_64 => 0x400_0000,
+            Format::AArch64 => 0x4400_0000,
+            Format::Sv48 => 0x8400_0000,
+        };
+        let table = Table { pool, root: Frame(1), format, map: map(split, base) };
+        Self { table, free: (2..POOL_FRAMES as u32).map(Frame).collect(), taken: BTreeSet::new() }
+    }
+
+    fn map(&mut self, va: u64, leaf: Leaf) -> Result<Option<Leaf>, OutOfFrames> {
+        let (free, taken, pool) = (&mut self.free, &mut self.taken, self.table.pool);
+        self.table.map(va, leaf.frame, leaf.attr, &mut || {
+            let frame = free.pop()?;
+            pool.zero_frame(frame);
+            taken.insert(frame);
+            Some(frame)
+        })
+    }
+
+    fn free_tables(&mut self, range: std::ops::Range<u64>) {
+        let (free, taken) = (&mut self.free, &mut self.taken);
+        self.table.free_tables(range, |frame| {
+            assert!(taken.remove(&frame), "freed {frame:?} twice");
+            free.push(frame);
+        });
+    }
+
+    fn all(&self) -> BTreeMap<u64, Leaf> {
+        let mut all = BTreeMap::new();
+        self.table.for_each(0..u64::MAX, |va, leaf| {
+            assert!(all.last_key_value().is_none_or(|(&last, _)| last < va), "not ascending");
+            all.insert(va, leaf);
+            Some(leaf)
+        });
+        all
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map(u64, Leaf),
+    Unmap(u64),
+    Update(u64, Option<Attr>),
+    Protect(u64, u64, Attr),
+    Remove(u64, u64),
+    FreeTables(u64, u64),
+}
+
+/// Page addresses that often meet: few slots at every level, the ends of user space among them.
+fn page() -> impl Strategy<Value = u64> {
+    let slot = |top: u64| prop_oneof![Just(0), Just(1), Just(7), Just(top)];
+    (slot(255), slot(511), slot(511), slot(511)).prop_map(|(a, b, c, d)| a << 39 | b << 30 | c << 21 | d << 12)
+}
+
+fn attr() -> impl Strategy<Value = Attr> {
+    (0u8..32).prop_map(Attr::from_bits)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let frame = (1..POOL_FRAMES as u32).prop_map(Frame);
+    let range = || (page(), page()).prop_map(|(a, b)| (a.min(b), a.max(b) + PAGE_SIZE));
+    prop_oneof![
+        8 => (page(), frame, attr()).prop_map(|(va, frame, attr)| Op::Map(va, Leaf { frame, attr })),
+        2 => page().prop_map(Op::Unmap),
+        2 => (page(), proptest::option::of(attr())).prop_map(|(va, attr)| Op::Update(va, attr)),
+        2 => (range(), attr()).prop_map(|((start, end), attr)| Op::Protect(start, end, attr)),
+        1 => range().prop_map(|(start, end)| Op::Remove(start, end)),
+        1 => range().prop_map(|(start, end)| Op::FreeTables(start, end)),
+    ]
+}
+
+fn normal(leaf: Leaf) -> Leaf {
+    Leaf { attr: leaf.attr.normalised(), ..leaf }
+}
+
+/// Applies `op` to the model and an island; both must answer alike.
+fn apply(op: &Op, island: &mut Island, model: &mut BTreeMap<u64, Leaf>) {
+    match *op {
+        Op::Map(va, leaf) => {
+            let before = model.insert(va, normal(leaf));
+            assert_eq!(island.map(va, leaf), Ok(before));
+        }
+        Op::Unmap(va) => assert_eq!(island.table.unmap(va), model.remove(&va)),
+        Op::Update(va, attr) => {
+            let edit = |leaf: Leaf| attr.map(|attr| Leaf { attr, ..leaf });
+            let before = island.table.update(va, edit);
+            assert_eq!(before, model.get(&va).copied());
+            match before.and_then(edit) {
+                Some(after) => model.insert(va, normal(after)),
+                None => model.remove(&va),
+            };
+        }
+        Op::Protect(start, end, attr) => {
+            let mut seen = BTreeMap::new();
+            island.table.for_each(start..end, |va, leaf| {
+                seen.insert(va, leaf);
+                Some(Leaf { attr, ..leaf })
+            });
+            assert_eq!(seen, model.range(start..end).map(|(&va, &leaf)| (va, leaf)).collect());
+            model.range_mut(start..end).for_each(|(_, leaf)| leaf.attr = attr.normalised());
+        }
+        Op::Remove(start, end) => {
+            island.table.for_each(start..end, |_, _| None);
+            model.retain(|&va, _| va < start || va >= end);
+        }
+        Op::FreeTables(start, end) => {
+            island.table.for_each(start..end, |_, _| None);
+            model.retain(|&va, _| va < start || va >= end);
+            island.free_tables(start..end);
+        }
+    }
+}
+
+fn check(island: &Island, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
+    assert_eq!(&island.all(), model);
+    for &va in probes.iter().chain(model.keys()) {
+        let (leaf, at) = (model.get(&va), va + 0x123);
+        let byte = |leaf: &Leaf| leaf.frame.addr().add(0x123);
+        let active = leaf.filter(|leaf| leaf.attr.is_active());
+        assert_eq!(island.table.leaf(at), leaf.copied());
+        assert_eq!(island.table.lookup(at), active.map(|leaf| (leaf.frame, leaf.attr)));
+        assert_eq!(island.table.readable(at), active.map(byte));
+        assert_eq!(island.table.writable(at), active.filter(|leaf| leaf.attr.contains(Attr::WRITE)).map(byte));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn tables_of_all_formats_are_the_map(
+        ops in proptest::collection::vec(op(), 1..60), probes in proptest::collection::vec(page(), 8), split: bool,
+    ) {
+        for format in Format::ALL {
+            let (mut island, mut model) = (Island::new(format, split), BTreeMap::new());
+            for op in &ops {
+                apply(op, &mut island, &mut model);
+                check(&island, &model, &probes);
+            }
+            // Everything given back, exactly once.
+            island.table.for_each(0..u64::MAX, |_, _| None);
+            island.free_tables(0..u64::MAX);
+            prop_assert!(island.taken.is_empty());
+            prop_assert_eq!(island.free.len() as u64, POOL_FRAMES - 2);
+        }
+    }
+
+    #[test]
+    fn physical_maps_invert(offset in 1..LEN, split: bool) {
+        let map = map(split, 0x4400_0000);
+        let phys = map.to_local(PoolAddr(offset));
+        prop_assert_eq!(map.to_pool(phys), Some(PoolAddr(offset)));
+        prop_assert_eq!(phys, match (split, offset < 0x40 * PAGE_SIZE) {
+            (true, false) => (1 << 32) + offset - 0x40 * PAGE_SIZE,
+            _ => 0x4400_0000 + offset,
+        });
+    }
+}
+
+#[test]
+fn outside_of_the_pool_is_nothing() {
+    for split in [false, true] {
+        let map = map(split, 0x4400_0000);
+        for phys in [0, 0x43ff_ffff, 0x4400_0000 + LEN, (1 << 32) + LEN, u64::MAX] {
+            assert_eq!(map.to_pool(phys), None);
+        }
+    }
+}
+
+#[test]
+fn no_frame_for_a_table_is_an_error_and_leaves_nothing_mapped() {
+    for format in Format::ALL {
+        let mut island = Island::new(format, false);
+        island.free.truncate(2);
+        let leaf = Leaf { frame: Frame(200), attr: Attr::READ };
+        assert_eq!(island.map(0x1000, leaf), Err(OutOfFrames));
+        assert_eq!(island.table.lookup(0x1000), None);
+        island.free.push(Frame(100));
+        assert_eq!(island.map(0x1000, leaf), Ok(None));
+        assert_eq!(island.table.lookup(0x1000), Some((Frame(200), Attr::READ)));
+    }
+}
+
+#[test]
+fn kernel_addresses_are_never_translated() {
+    for format in Format::ALL {
+        let mut island = Island::new(format, false);
+        island.map(0, Leaf { frame: Frame(200), attr: Attr::READ | Attr::WRITE }).unwrap();
+        for va in [1 << 47, 1 << 48, 0xffff_9000_0000_0000, 0xffff_ffff_ffff_f000] {
+            assert_eq!(island.table.lookup(va), None);
+            assert_eq!(island.table.readable(va), None);
+            assert_eq!(island.table.writable(va), None);
+            assert_eq!(island.table.leaf(va), None);
+        }
+    }
+}
+
+#[test]
+fn a_walk_into_garbage_finds_nothing() {
+    for (format, garbage) in Format::ALL.into_iter().flat_map(|f| [1, 3, 0x27, 0xffff_ffff_ffff_ffff].map(|g| (f, g))) {
+        let mut island = Island::new(format, false);
+        island.map(0, Leaf { frame: Frame(200), attr: Attr::READ }).unwrap();
+        island.table.pool.at::<Cell64>(island.table.root.addr()).set(garbage);
+        assert_eq!(island.table.readable(0), None, "{format:?} {garbage:#x}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Reading and writing file contents, by runs that lie within one page.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::Errno;
+use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PoolAddr};
+
+use crate::{
+    Context,
+    lock::{lock, try_lock},
+};
+
+use super::pages;
+
+/// Largest file, in bytes.
+pub const FILE_SIZE_MAX: u64 = 1 << 40;
+
+/// Copies one run between the file at `offset` and memory: into the file when `write`. Returns the bytes copied, which
+/// end at the latest with the run, with the file's page and (reading) with the file; 0: end of file. Writing extends
+/// the file.
+///
+/// `memory` says where the other side's bytes are now. It is asked again whenever this function had to wait for
+/// something, because waiting carries out shoot-downs, after which a user page may have lost its frame.
+///
+/// # Errors
+/// `ENOSPC`, `EFBIG`; what `memory` fails with.
+#[inline]
+pub fn transfer<E: From<Errno>>(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    offset: u64,
+    write: bool,
+    mut memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
+) -> Result<usize, E> {
+    loop {
+        let (run, run_len) = memory()?;
+        let Some(guard) = try_lock(context, &inode.lock) else {
+            drop(lock(context, &inode.lock));
+            continue;
+        };
+        let len = run_len.min((PAGE_SIZE - offset % PAGE_SIZE) as usize);
+        if !write {
+            let len = (len as u64).min(inode.size.load(Ordering::Relaxed).saturating_sub(offset)) as usize;
+            match pages::find(context, inode, offset >> PAGE_SHIFT) {
+                _ if len == 0 => {}
+                Some(frame) => context.pool().copy(frame.addr().add(offset % PAGE_SIZE), run, len),
+                None => context.pool().zero(run, len),
+            }
+            return Ok(len);
+        }
+        let Some(frame) = pages::find(context, inode, offset >> PAGE_SHIFT) else {
+            pages::find_or_allocate(context, inode, offset >> PAGE_SHIFT)?;
+            continue;
+        };
+        context.pool().copy(run, frame.addr().add(offset % PAGE_SIZE), len);
+        extend(inode, offset + len as u64);
+        drop(guard);
+        return Ok(len);
+    }
+}
+
+/// Calls `each` with the pieces of pool memory behind `len` bytes of the file from `offset`, page by page, the inode
+/// locked. Reading stops at the end of the file and shows holes as `None`; writing fills holes and extends the file.
+/// Returns the bytes covered.
+///
+/// # Errors
+/// `ENOSPC`, `EFBIG` when not a single byte could be covered.
+pub fn for_each_run(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    offset: u64,
+    len: u64,
+    write: bool,
+    mut each: impl FnMut(Option<PoolAddr>, usize),
+) -> Result<u64, Errno> {
+    let mut done = 0;
+    while done < len {
+        let at = offset.checked_add(done).ok_or(Errno::EFBIG)?;
+        let guard = lock(context, &inode.lock);
+        let mut here = (len - done).min(PAGE_SIZE - at % PAGE_SIZE);
+        let frame = if write {
+            match pages::find_or_allocate(context, inode, at >> PAGE_SHIFT) {
+                Ok(frame) => Some(frame),
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+            }
+        } else {
+            here = here.min(inode.size.load(Ordering::Relaxed).saturating_sub(at));
+            pages::find(context, inode, at >> PAGE_SHIFT)
+        };
+        if here == 0 {
+            break;
+        }
+        each(frame.map(|frame| frame.addr().add(at % PAGE_SIZE)), here as usize);
+        if write {
+            extend(inode, at + here);
+        }
+        drop(guard);
+        done += here;
+    }
+    Ok(done)
+}
+
+/// Reads file contents into private memory; returns the bytes read, fewer only at the end of the file.
+pub fn read_bytes(context: &impl Context, inode: &'static InodeRecord, offset: u64, into: &mut [u8]) -> usize {
+    let mut done = 0;
+    let read = for_each_run(context, inode, offset, into.len() as u64, false, |run, len| {
+        let piece = &mut into[done..done + len];
+        match run {
+            Some(run) => context.pool().read(run, piece),
+            None => piece.fill(0),
+        }
+        done += len;
+    });
+    read.unwrap_or(0) as usize
+}
+
+/// Writes file contents from private memory; returns the bytes written.
+///
+/// # Errors
+/// `ENOSPC`, `EFBIG` when nothing was written.
+pub fn write_bytes(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    offset: u64,
+    from: &[u8],
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    let written = for_each_run(context, inode, offset, from.len() as u64, true, |run, len| {
+        if let Some(run) = run {
+            context.pool().write(run, &from[done..done + len]);
+        }
+        done += len;
+    })?;
+    Ok(written as usize)
+}
+
+/// Makes the file `size` bytes long: cuts it, or adds a hole.
+///
+/// # Errors
+/// `EFBIG`.
+pub fn truncate(context: &impl Context, inode: &'static InodeRecord, size: u64) -> Result<(), Errno> {
+    if size > FILE_SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    let _guard = lock(context, &inode.lock);
+    if size < inode.size.load(Ordering::Relaxed) {
+        inode.size.store(size, Ordering::Relaxed);
+        pages::free_range(context, inode, size.div_ceil(PAGE_SIZE), u64::MAX);
+        zero_in_page(context, inode, size, PAGE_SIZE - size % PAGE_SIZE);
+    }
+    inode.size.store(size, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Makes `len` bytes from `offset` read as zero, freeing whole pages. The size does not change.
+pub fn punch(context: &impl Context, inode: &'static InodeRecord, offset: u64, len: u64) {
+    let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
+    let _guard = lock(context, &inode.lock);
+    let head_end = offset.next_multiple_of(PAGE_SIZE).min(end);
+    zero_in_page(context, inode, offset, head_end.saturating_sub(offset));
+    let tail = (end & !(PAGE_SIZE - 1)).max(head_end);
+    zero_in_page(context, inode, tail, end.saturating_sub(tail));
+    pages::free_range(context, inode, head_end >> PAGE_SHIFT, tail >> PAGE_SHIFT);
+}
+
+/// Extends the file by `len` bytes for one appending writer, and returns where they start: concurrent appends do not
+/// mix.
+///
+/// # Errors
+/// `EFBIG`.
+pub fn reserve(context: &impl Context, inode: &'static InodeRecord, len: u64) -> Result<u64, Errno> {
+    let _guard = lock(context, &inode.lock);
+    let start = inode.size.load(Ordering::Relaxed);
+    let end = start.checked_add(len).filter(|&end| end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
+    inode.size.store(end, Ordering::Relaxed);
+    Ok(start)
+}
+
+/// Zeroes bytes of one page, if it is present. The inode's lock is held.
+fn zero_in_page(context: &impl Context, inode: &InodeRecord, offset: u64, len: u64) {
+    if len == 0 || offset % PAGE_SIZE == 0 && len == PAGE_SIZE {
+        return;
+    }
+    if let Some(frame) = pages::find(context, inode, offset >> PAGE_SHIFT) {
+        context.pool().zero(frame.addr().add(offset % PAGE_SIZE), len as usize);
+    }
+}
+
+#[inline(always)]
+fn extend(inode: &InodeRecord, end: u64) {
+    if end > inode.size.load(Ordering::Relaxed) {
+        inode.size.store(end, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,339 @@
+//! Directories: a list of entries in creation order (for `readdir`) and a small hash index (for look-ups).
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::Errno;
+use motet_layout::{Cell64, DIRECTORY_BUCKETS, EntryRecord, InodeRecord, NAME_MAX, PoolAddr};
+
+use crate::{Context, lock::lock, slab};
+
+use super::{
+    Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, get, is_directory, new_inode, put,
+    write_bytes,
+};
+
+/// The inode that `name` (not "." or "..") names in `dir`.
+///
+/// # Errors
+/// `ENOTDIR`, `ENOENT`, `ENAMETOOLONG`.
+#[inline]
+pub fn lookup<'c, C: Context>(context: &'c C, dir: &'static InodeRecord, name: &[u8]) -> Result<Held<'c, C>, Errno> {
+    if !is_directory(dir) {
+        return Err(Errno::ENOTDIR);
+    }
+    if name.len() > NAME_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    let hash = hash(name);
+    let _guard = lock(context, &dir.lock);
+    let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
+    // The entry's own reference keeps the inode alive while the directory is locked.
+    Ok(Held::new(context, entry_inode(context, entry)))
+}
+
+/// The directory above `dir`; the root's is itself. That of a removed directory is the one it was in.
+pub fn parent<'c, C: Context>(context: &'c C, dir: &'static InodeRecord) -> Held<'c, C> {
+    let _guard = lock(context, &dir.lock);
+    Held::new(context, context.object(dir.parent.load(Ordering::Relaxed)).unwrap_or(dir))
+}
+
+/// Makes a file of any type but symbolic link and enters it in `dir`.
+///
+/// # Errors
+/// `ENOTDIR`, `EEXIST`, `ENOENT` (the directory has been removed), `ENAMETOOLONG`, `ENOSPC`.
+pub fn create<'c, C: Context>(
+    context: &'c C,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    attributes: Attributes,
+) -> Result<Held<'c, C>, Errno> {
+    let inode = Held::adopt(context, new_inode(context, attributes)?);
+    enter(context, dir, name, inode.inode(), attributes.now_ns)?;
+    Ok(inode)
+}
+
+/// Makes a directory; the type in `attributes.mode` is ignored.
+///
+/// # Errors
+/// As [`create`]; `EMLINK`.
+pub fn mkdir<'c, C: Context>(
+    context: &'c C,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    attributes: Attributes,
+) -> Result<Held<'c, C>, Errno> {
+    create(context, dir, name, Attributes { mode: attributes.mode & !TYPE_MASK | TYPE_DIRECTORY, ..attributes })
+}
+
+/// Makes a symbolic link to `target` (less than a page).
+///
+/// # Errors
+/// As [`create`]; `ENAMETOOLONG` when the target is a page long or more, `ENOENT` when it is empty.
+pub fn symlink<'c, C: Context>(
+    context: &'c C,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    target: &[u8],
+    attributes: Attributes,
+) -> Result<Held<'c, C>, Errno> {
+    if target.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    if target.len() >= motet_layout::PAGE_SIZE as usize {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    let inode = Held::adopt(context, new_inode(context, Attributes { mode: TYPE_SYMLINK | 0o777, ..attributes })?);
+    write_bytes(context, inode.inode(), 0, target)?;
+    enter(context, dir, name, inode.inode(), attributes.now_ns)?;
+    Ok(inode)
+}
+
+/// Gives an inode one more name.
+///
+/// # Errors
+/// As [`create`]; `EPERM` for a directory, `ENOENT` for a file whose last name has been removed, `EMLINK`.
+pub fn link(
+    context: &impl Context,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    inode: &'static InodeRecord,
+    now_ns: u64,
+) -> Result<(), Errno> {
+    if is_directory(inode) {
+        return Err(Errno::EPERM);
+    }
+    match inode.links.load(Ordering::Relaxed) {
+        0 => return Err(Errno::ENOENT),
+        LINKS_MAX.. => return Err(Errno::EMLINK),
+        _ => {}
+    }
+    enter(context, dir, name, inode, now_ns)
+}
+
+/// Enters an inode in a directory under a new name.
+fn enter(
+    context: &impl Context,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    inode: &'static InodeRecord,
+    now_ns: u64,
+) -> Result<(), Errno> {
+    check_name(name)?;
+    if !is_directory(dir) {
+        return Err(Errno::ENOTDIR);
+    }
+    let hash = hash(name);
+    let _guard = lock(context, &dir.lock);
+    if find(context, dir, name, hash).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    // A removed directory takes no new entries.
+    if dir.links.load(Ordering::Relaxed) == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if is_directory(inode) && dir.links.load(Ordering::Relaxed) >= LINKS_MAX {
+        return Err(Errno::EMLINK);
+    }
+    let entry = slab::alloc::<EntryRecord>(context).ok_or(Errno::ENOSPC)?;
+    set_name(context, entry, name, hash);
+    entry.inode.set(context.raw(inode));
+    get(inode);
+    if is_directory(inode) {
+        get(dir);
+        inode.parent.store(context.raw(dir), Ordering::Relaxed);
+        inode.links.store(2, Ordering::Relaxed);
+        dir.links.fetch_add(1, Ordering::Relaxed);
+    } else {
+        inode.links.fetch_add(1, Ordering::Relaxed);
+    }
+    insert(context, dir, entry);
+    inode.changed_ns.set(now_ns);
+    touch(dir, now_ns);
+    Ok(())
+}
+
+/// Removes a name of a file that is not a directory.
+///
+/// # Errors
+/// `ENOTDIR`, `ENOENT`, `EISDIR`, `ENAMETOOLONG`.
+pub fn unlink(context: &impl Context, dir: &'static InodeRecord, name: &[u8], now_ns: u64) -> Result<(), Errno> {
+    let hash = checked_hash(dir, name)?;
+    let guard = lock(context, &dir.lock);
+    let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
+    let inode = entry_inode(context, entry);
+    if is_directory(inode) {
+        return Err(Errno::EISDIR);
+    }
+    remove(context, dir, entry);
+    slab::free(context, entry);
+    inode.links.fetch_sub(1, Ordering::Relaxed);
+    inode.changed_ns.set(now_ns);
+    touch(dir, now_ns);
+    drop(guard);
+    put(context, inode);
+    Ok(())
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+/// `ENOTDIR`, `ENOENT`, `ENOTEMPTY`, `EBUSY` (something is mounted there), `ENAMETOOLONG`.
+pub fn rmdir(context: &impl Context, dir: &'static InodeRecord, name: &[u8], now_ns: u64) -> Result<(), Errno> {
+    let hash = checked_hash(dir, name)?;
+    let renames = lock(context, &context.pool().header().rename_lock);
+    let guard = lock(context, &dir.lock);
+    let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
+    let inode = entry_inode(context, entry);
+    retire_directory(context, inode)?;
+    remove(context, dir, entry);
+    slab::free(context, entry);
+    dir.links.fetch_sub(1, Ordering::Relaxed);
+    touch(dir, now_ns);
+    drop(guard);
+    drop(renames);
+    put(context, inode);
+    Ok(())
+}
+
+/// Marks an empty directory as removed. The lock of the directory it is in is held, and the rename lock.
+pub(super) fn retire_directory(context: &impl Context, inode: &'static InodeRecord) -> Result<(), Errno> {
+    if !is_directory(inode) {
+        return Err(Errno::ENOTDIR);
+    }
+    if inode.mount.get() != 0 {
+        return Err(Errno::EBUSY);
+    }
+    let _guard = lock(context, &inode.lock);
+    if inode.entry_count.get() != 0 {
+        return Err(Errno::ENOTEMPTY);
+    }
+    inode.links.store(0, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Calls `each` with the entries whose position is at least `from`, in ascending order, until it returns `false`.
+/// Positions start at 2; "." and ".." are the caller's. The directory is locked meanwhile, so `each` must not touch
+/// user memory.
+pub fn readdir(
+    context: &impl Context,
+    dir: &'static InodeRecord,
+    from: u64,
+    mut each: impl FnMut(&'static EntryRecord, &'static InodeRecord) -> bool,
+) {
+    let _guard = lock(context, &dir.lock);
+    let mut at = context.object::<EntryRecord>(dir.entries[0].get());
+    while let Some(entry) = at {
+        if entry.position.get() >= from && !each(entry, entry_inode(context, entry)) {
+            return;
+        }
+        at = context.object(entry.next.get());
+    }
+}
+
+/// Copies an entry's name; the part of `into` that holds it.
+pub fn entry_name<'b>(context: &impl Context, entry: &'static EntryRecord, into: &'b mut [u8; NAME_MAX]) -> &'b [u8] {
+    let len = (entry.name_len.get() as usize).min(NAME_MAX);
+    context.pool().read(context.pool().addr_of(&entry.name), &mut into[..len]);
+    &into[..len]
+}
+
+/// Refuses names that no entry can have.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Errno> {
+    match name {
+        b"" => Err(Errno::ENOENT),
+        b"." | b".." => Err(Errno::EEXIST),
+        _ if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
+        _ => Ok(()),
+    }
+}
+
+fn checked_hash(dir: &InodeRecord, name: &[u8]) -> Result<u32, Errno> {
+    if !is_directory(dir) {
+        return Err(Errno::ENOTDIR);
+    }
+    if name.len() > NAME_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    Ok(hash(name))
+}
+
+/// The entry of that name. The directory's lock is held.
+pub(super) fn find(context: &impl Context, dir: &InodeRecord, name: &[u8], hash: u32) -> Option<&'static EntryRecord> {
+    let mut at = context.object::<EntryRecord>(bucket(dir, hash).get());
+    while let Some(entry) = at {
+        if entry.hash.get() == hash
+            && entry.name_len.get() as usize == name.len()
+            && name.iter().zip(&entry.name).all(|(&byte, cell)| byte == cell.load(Ordering::Relaxed))
+        {
+            return Some(entry);
+        }
+        at = context.object(entry.bucket_next.get());
+    }
+    None
+}
+
+/// Links an entry, whose name and inode are set, into a directory. The directory's lock is held.
+pub(super) fn insert(context: &impl Context, dir: &InodeRecord, entry: &'static EntryRecord) {
+    let raw = context.raw(entry);
+    let position = dir.next_entry.get();
+    dir.next_entry.set(position + 1);
+    entry.position.set(u64::from(position));
+    let bucket = bucket(dir, entry.hash.get());
+    entry.bucket_next.set(bucket.get());
+    bucket.set(raw);
+    let [first, last] = &dir.entries;
+    entry.next.set(0);
+    entry.prev.set(last.get());
+    match context.object::<EntryRecord>(last.get()) {
+        Some(last) => last.next.set(raw),
+        None => first.set(raw),
+    }
+    last.set(raw);
+    dir.entry_count.set(dir.entry_count.get() + 1);
+}
+
+/// Takes an entry out of a directory. The directory's lock is held.
+pub(super) fn remove(context: &impl Context, dir: &InodeRecord, entry: &'static EntryRecord) {
+    let raw = context.raw(entry);
+    let mut link = bucket(dir, entry.hash.get());
+    while link.get() != raw {
+        link = &context.pool().at::<EntryRecord>(PoolAddr(link.get())).bucket_next;
+    }
+    link.set(entry.bucket_next.get());
+    let [first, last] = &dir.entries;
+    match context.object::<EntryRecord>(entry.prev.get()) {
+        Some(prev) => prev.next.set(entry.next.get()),
+        None => first.set(entry.next.get()),
+    }
+    match context.object::<EntryRecord>(entry.next.get()) {
+        Some(next) => next.prev.set(entry.prev.get()),
+        None => last.set(entry.prev.get()),
+    }
+    dir.entry_count.set(dir.entry_count.get() - 1);
+}
+
+pub(super) fn set_name(context: &impl Context, entry: &'static EntryRecord, name: &[u8], hash: u32) {
+    context.pool().write(context.pool().addr_of(&entry.name), name);
+    entry.name_len.set(name.len() as u32);
+    entry.hash.set(hash);
+}
+
+pub(super) fn entry_inode(context: &impl Context, entry: &EntryRecord) -> &'static InodeRecord {
+    context.pool().at(PoolAddr(entry.inode.get()))
+}
+
+pub(super) fn touch(dir: &InodeRecord, now_ns: u64) {
+    dir.modified_ns.set(now_ns);
+    dir.changed_ns.set(now_ns);
+}
+
+/// FNV-1a.
+#[inline]
+pub(super) fn hash(name: &[u8]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn bucket(dir: &InodeRecord, hash: u32) -> &Cell64 {
+    // The low bits of FNV-1a depend on few bits of the last bytes; the high ones on all.
+    &dir.buckets[(hash >> 16) as usize % DIRECTORY_BUCKETS]
+}

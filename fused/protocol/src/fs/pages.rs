@@ -1,0 +1,166 @@
+//! A file's pages: a radix tree of 512-entry index frames over 4 KiB frames. Absent pages are holes.
+
+use motet_abi::Errno;
+use motet_layout::{Frame, InodeRecord};
+
+use crate::{
+    Context,
+    lock::lock,
+    memory::{alloc_zeroed_frame, release_frame, share_frame},
+};
+
+use super::contents::FILE_SIZE_MAX;
+
+/// log2 of the entries of an index frame.
+const LEVEL_BITS: u32 = 9;
+
+/// The frame of page `index` with a reference added for the caller, `None` for a hole.
+pub fn page(context: &impl Context, inode: &'static InodeRecord, index: u64) -> Option<Frame> {
+    let _guard = lock(context, &inode.lock);
+    let frame = find(context, inode, index)?;
+    share_frame(context, frame);
+    Some(frame)
+}
+
+/// The frame of page `index`, which is made (zeroed) if it is a hole, with a reference added for the caller. The
+/// file's size does not change.
+///
+/// # Errors
+/// `ENOSPC`; `EFBIG` past the largest file size.
+pub fn page_or_allocate(context: &impl Context, inode: &'static InodeRecord, index: u64) -> Result<Frame, Errno> {
+    let _guard = lock(context, &inode.lock);
+    let frame = find_or_allocate(context, inode, index)?;
+    share_frame(context, frame);
+    Ok(frame)
+}
+
+/// The frame of a page. The inode's lock is held.
+#[inline]
+pub(super) fn find(context: &impl Context, inode: &InodeRecord, index: u64) -> Option<Frame> {
+    let mut level = inode.page_levels.get();
+    let mut frame = Frame(inode.pages.get());
+    if index >> (LEVEL_BITS * level) != 0 {
+        return None;
+    }
+    while level > 0 && !frame.is_none() {
+        level -= 1;
+        frame = entry(context, frame, index, level);
+    }
+    (!frame.is_none()).then_some(frame)
+}
+
+/// The frame of a page, made if it is absent. The inode's lock is held. A failure leaves index frames at most, which
+/// belong to the tree.
+pub(super) fn find_or_allocate(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<Frame, Errno> {
+    if index >= FILE_SIZE_MAX >> motet_layout::PAGE_SHIFT {
+        return Err(Errno::EFBIG);
+    }
+    if let Some(frame) = find(context, inode, index) {
+        return Ok(frame);
+    }
+    grow(context, inode, index)?;
+    let allocate = || alloc_zeroed_frame(context).ok_or(Errno::ENOSPC);
+    let mut level = inode.page_levels.get();
+    let mut frame = Frame(inode.pages.get());
+    if frame.is_none() {
+        frame = allocate()?;
+        inode.pages.set(frame.0);
+        inode.page_count.set(inode.page_count.get() + u32::from(level == 0));
+    }
+    while level > 0 {
+        level -= 1;
+        let mut below = entry(context, frame, index, level);
+        if below.is_none() {
+            below = allocate()?;
+            set_entry(context, frame, slot(index, level), below);
+            inode.page_count.set(inode.page_count.get() + u32::from(level == 0));
+        }
+        frame = below;
+    }
+    Ok(frame)
+}
+
+/// Frees the pages `from..to`. The inode's lock is held.
+pub(super) fn free_range(context: &impl Context, inode: &InodeRecord, from: u64, to: u64) {
+    let root = Frame(inode.pages.get());
+    if !root.is_none() && from < to && prune(context, inode, root, inode.page_levels.get(), 0, from, to) {
+        inode.pages.set(0);
+        inode.page_levels.set(0);
+    }
+}
+
+/// Frees all pages of an inode that nobody uses any more.
+pub(super) fn free_all(context: &impl Context, inode: &InodeRecord) {
+    free_range(context, inode, 0, u64::MAX);
+}
+
+/// Adds levels above the root until the tree reaches page `index`.
+fn grow(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<(), Errno> {
+    while index >> (LEVEL_BITS * inode.page_levels.get()) != 0 {
+        let below = Frame(inode.pages.get());
+        if !below.is_none() {
+            let above = alloc_zeroed_frame(context).ok_or(Errno::ENOSPC)?;
+            set_entry(context, above, 0, below);
+            inode.pages.set(above.0);
+        }
+        inode.page_levels.set(inode.page_levels.get() + 1);
+    }
+    Ok(())
+}
+
+/// Frees what `frame`, `level` levels above the pages and starting at page `first`, holds of `from..to`. `true`: the
+/// frame itself was freed too, because nothing is left in it.
+fn prune(
+    context: &impl Context,
+    inode: &InodeRecord,
+    frame: Frame,
+    level: u32,
+    first: u64,
+    from: u64,
+    to: u64,
+) -> bool {
+    let span = 1 << (LEVEL_BITS * level);
+    if from >= first + span || to <= first {
+        return false;
+    }
+    if level == 0 {
+        inode.page_count.set(inode.page_count.get() - 1);
+        release_frame(context, frame);
+        return true;
+    }
+    let below_span = span >> LEVEL_BITS;
+    let mut empty = true;
+    for index in 0..1 << LEVEL_BITS {
+        let below = entry(context, frame, index, 0);
+        if below.is_none() {
+            continue;
+        }
+        if prune(context, inode, below, level - 1, first + index * below_span, from, to) {
+            set_entry(context, frame, index as usize, Frame::NONE);
+        } else {
+            empty = false;
+        }
+    }
+    if empty {
+        release_frame(context, frame);
+    }
+    empty
+}
+
+fn slot(index: u64, level: u32) -> usize {
+    (index >> (LEVEL_BITS * level)) as usize % (1 << LEVEL_BITS)
+}
+
+#[inline(always)]
+fn entry(context: &impl Context, frame: Frame, index: u64, level: u32) -> Frame {
+    match context.pool().page_words(frame.addr()) {
+        Some(words) => Frame(words[slot(index, level)].load(motet_layout::sync::Ordering::Relaxed) as u32),
+        None => panic!("page tree refers to frame {:#x} outside of the pool", frame.0),
+    }
+}
+
+fn set_entry(context: &impl Context, frame: Frame, slot: usize, below: Frame) {
+    if let Some(words) = context.pool().page_words(frame.addr()) {
+        words[slot].store(u64::from(below.0), motet_layout::sync::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,240 @@
+//! Pipes: a ring of 16 frames, written and read by any island.
+//!
+//! `head` and `tail` count bytes and return to 0 whenever the pipe empties, so that short messages always use the same
+//! frame, which stays in the caches. Frames are allocated when first used and kept.
+//!
+//! [`push`] and [`pop`] move at most one run each and never wait: when there is no room, or nothing to read, the caller
+//! waits in the pipe's queue (see [`crate::wait`]) and comes again. The opposite side is woken only when it waits.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::Errno;
+use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY, PIPE_FRAMES, PipeRecord, PoolAddr};
+
+use crate::{
+    Context,
+    lock::{lock, try_lock},
+    memory::{alloc_frame, release_frame},
+    slab, wait,
+};
+
+/// A piece of memory to be read or filled: where it is now, and its bytes.
+pub type Run = (PoolAddr, usize);
+
+/// A new pipe with one reference and no open end.
+pub fn create(context: &impl Context) -> Option<&'static PipeRecord> {
+    let pipe = slab::alloc::<PipeRecord>(context)?;
+    pipe.refs.store(1, Ordering::Relaxed);
+    Some(pipe)
+}
+
+/// Drops a reference; the last one frees the pipe.
+pub fn put(context: &impl Context, pipe: &'static PipeRecord) {
+    if pipe.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    // Nodes of threads that still wait must not stay linked in memory that becomes another pipe.
+    wait::wake(context, &pipe.read_waiters);
+    wait::wake(context, &pipe.write_waiters);
+    for frame in &pipe.frames {
+        if frame.get() != 0 {
+            release_frame(context, Frame(frame.get()));
+        }
+    }
+    slab::free(context, pipe);
+}
+
+/// Opens an end for reading (with a reference of its own) and tells openers that wait for a reader.
+pub fn open_reader(context: &impl Context, pipe: &'static PipeRecord) {
+    pipe.refs.fetch_add(1, Ordering::Relaxed);
+    pipe.readers.fetch_add(1, Ordering::Relaxed);
+    pipe.reader_opens.fetch_add(1, Ordering::Release);
+    wait::wake(context, &pipe.write_waiters);
+}
+
+/// Opens an end for writing (with a reference of its own) and tells openers that wait for a writer.
+pub fn open_writer(context: &impl Context, pipe: &'static PipeRecord) {
+    pipe.refs.fetch_add(1, Ordering::Relaxed);
+    pipe.writers.fetch_add(1, Ordering::Relaxed);
+    pipe.writer_opens.fetch_add(1, Ordering::Release);
+    wait::wake(context, &pipe.read_waiters);
+}
+
+/// Closes a reading end. After the last one, writers are woken: their writes fail.
+pub fn close_reader(context: &impl Context, pipe: &'static PipeRecord) {
+    if pipe.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+        wait::wake(context, &pipe.write_waiters);
+    }
+    put(context, pipe);
+}
+
+/// Closes a writing end. After the last one, readers are woken: they see the end of the stream.
+pub fn close_writer(context: &impl Context, pipe: &'static PipeRecord) {
+    if pipe.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
+        wait::wake(context, &pipe.read_waiters);
+    }
+    put(context, pipe);
+}
+
+/// Bytes waiting to be read.
+#[inline(always)]
+pub fn used(pipe: &PipeRecord) -> usize {
+    (pipe.head.get().wrapping_sub(pipe.tail.get()) as usize).min(PIPE_CAPACITY)
+}
+
+/// Writes bytes that lie in at most two runs (the second may be empty). Returns how many were taken; `None`: there is
+/// not enough room now. With `whole`, which a write of at most [`PIPE_BUF`] bytes must ask for, all or none are taken.
+///
+/// `memory` says where the bytes are now; it is asked again whenever this function had to wait (see
+/// [`fs::transfer`](crate::fs::transfer)).
+///
+/// # Errors
+/// `EPIPE` when nobody can read any more, `ENOMEM`; what `memory` fails with.
+#[inline]
+pub fn push<E: From<Errno>>(
+    context: &impl Context,
+    pipe: &'static PipeRecord,
+    whole: bool,
+    mut memory: impl FnMut() -> Result<[Run; 2], E>,
+) -> Result<Option<usize>, E> {
+    loop {
+        let [(run, run_len), (more, more_len)] = memory()?;
+        let Some(guard) = try_lock(context, &pipe.lock) else {
+            drop(lock(context, &pipe.lock));
+            continue;
+        };
+        if pipe.readers.load(Ordering::Relaxed) == 0 {
+            return Err(Errno::EPIPE.into());
+        }
+        let room = PIPE_CAPACITY - used(pipe);
+        let len = run_len + more_len;
+        if room == 0 || whole && room < len {
+            return Ok(None);
+        }
+        let len = len.min(room);
+        let head = pipe.head.get();
+        if !frames_present(pipe, head, len) {
+            allocate(context, pipe, head, len)?;
+            continue;
+        }
+        copy_in(context, pipe, head, run, run_len.min(len));
+        if len > run_len {
+            copy_in(context, pipe, head.wrapping_add(run_len as u32), more, len - run_len);
+        }
+        pipe.head.set(head.wrapping_add(len as u32));
+        drop(guard);
+        wait::wake(context, &pipe.read_waiters);
+        return Ok(Some(len));
+    }
+}
+
+/// Reads bytes into one run. Returns how many; 0 at the end of the stream (no bytes and no writer); `None`: nothing to
+/// read now. `memory` as in [`push`].
+///
+/// # Errors
+/// What `memory` fails with.
+#[inline]
+pub fn pop<E>(
+    context: &impl Context,
+    pipe: &'static PipeRecord,
+    mut memory: impl FnMut() -> Result<Run, E>,
+) -> Result<Option<usize>, E> {
+    loop {
+        let (run, run_len) = memory()?;
+        let Some(guard) = try_lock(context, &pipe.lock) else {
+            drop(lock(context, &pipe.lock));
+            continue;
+        };
+        let used = used(pipe);
+        if used == 0 {
+            return Ok((pipe.writers.load(Ordering::Acquire) == 0).then_some(0));
+        }
+        let len = run_len.min(used);
+        let tail = pipe.tail.get();
+        copy_out(context, pipe, tail, run, len);
+        if len == used {
+            pipe.head.set(0);
+            pipe.tail.set(0);
+        } else {
+            pipe.tail.set(tail.wrapping_add(len as u32));
+        }
+        drop(guard);
+        wait::wake(context, &pipe.write_waiters);
+        return Ok(Some(len));
+    }
+}
+
+/// What a pipe's ends can do without waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Readiness {
+    /// A read returns bytes.
+    pub readable: bool,
+    /// A write of [`PIPE_BUF`] bytes succeeds.
+    pub writable: bool,
+    /// Nobody can write any more (or has yet).
+    pub no_writer: bool,
+    /// Nobody can read any more.
+    pub no_reader: bool,
+}
+
+/// What a pipe's ends can do now.
+pub fn readiness(pipe: &PipeRecord) -> Readiness {
+    let used = used(pipe);
+    Readiness {
+        readable: used > 0,
+        writable: PIPE_CAPACITY - used >= PIPE_BUF,
+        no_writer: pipe.writers.load(Ordering::Acquire) == 0,
+        no_reader: pipe.readers.load(Ordering::Acquire) == 0,
+    }
+}
+
+#[inline(always)]
+fn slot(position: u32) -> usize {
+    (position as usize % PIPE_CAPACITY) >> PAGE_SHIFT
+}
+
+/// Whether the frames behind `len` bytes (at least 1) from `head` exist.
+#[inline(always)]
+fn frames_present(pipe: &PipeRecord, head: u32, len: usize) -> bool {
+    let (first, last) = (slot(head), slot(head.wrapping_add(len as u32 - 1)));
+    if pipe.frames[first].get() == 0 || pipe.frames[last].get() == 0 {
+        return false;
+    }
+    // Frames are allocated in ring order, and a push has at most two pages: only one frame can lie between.
+    first == last || pipe.frames[(first + 1) % PIPE_FRAMES].get() != 0
+}
+
+#[cold]
+fn allocate(context: &impl Context, pipe: &PipeRecord, head: u32, len: usize) -> Result<(), Errno> {
+    let pages = (head as usize % PAGE_SIZE as usize + len).div_ceil(PAGE_SIZE as usize);
+    for step in 0..pages {
+        let frame = &pipe.frames[(slot(head) + step) % PIPE_FRAMES];
+        if frame.get() == 0 {
+            frame.set(alloc_frame(context).ok_or(Errno::ENOMEM)?.0);
+        }
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn copy_in(context: &impl Context, pipe: &PipeRecord, head: u32, run: PoolAddr, len: usize) {
+    pieces(pipe, head, len, |ring, done, here| context.pool().copy(run.add(done as u64), ring, here));
+}
+
+#[inline(always)]
+fn copy_out(context: &impl Context, pipe: &PipeRecord, tail: u32, run: PoolAddr, len: usize) {
+    pieces(pipe, tail, len, |ring, done, here| context.pool().copy(ring, run.add(done as u64), here));
+}
+
+/// Calls `each` with the pieces of the ring from `position` on: address, bytes before it, bytes in it.
+#[inline(always)]
+fn pieces(pipe: &PipeRecord, position: u32, len: usize, mut each: impl FnMut(PoolAddr, usize, usize)) {
+    let mut done = 0;
+    while done < len {
+        let at = position.wrapping_add(done as u32);
+        let within = at as usize % PAGE_SIZE as usize;
+        let here = (PAGE_SIZE as usize - within).min(len - done);
+        each(Frame(pipe.frames[slot(at)].get()).addr().add(within as u64), done, here);
+        done += here;
+    }
+}

@@ -1,0 +1,172 @@
+//! Byte streams between the machine and the host: console input and output, the command's standard streams.
+//!
+//! One side produces, one consumes; neither waits for the other here. A side that must sleep first says so
+//! ([`producer_waits`], [`consumer_waits`]), which looks once more; the other side rings when its operation tells it to.
+//! Inside the machine there are many producers or consumers: each operation takes the stream's lock. The host is alone
+//! on its side and may act without it ([`Side::Host`]).
+
+use motet_layout::sync::{AtomicU32, Ordering, fence};
+
+use motet_layout::{HostStream, PoolAddr};
+
+use crate::{
+    Context,
+    lock::{lock, try_lock},
+};
+
+/// Who acts on a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// A core of the machine: takes the stream's lock.
+    Machine,
+    /// The host: its side is its own.
+    Host,
+}
+
+/// What an operation moved, and whether the other side sleeps and must be rung.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use = "the other side may have to be rung"]
+pub struct Moved {
+    /// Bytes moved.
+    pub len: usize,
+    /// The other side waits for this: ring it.
+    pub ring: bool,
+}
+
+/// Whether the producer may still add bytes or has added some that were not consumed.
+pub fn readable(stream: &HostStream) -> bool {
+    used(stream) != 0 || stream.closed.load(Ordering::Acquire) != 0
+}
+
+/// Whether a producer's next byte is taken (if only to be discarded).
+pub fn writable(stream: &HostStream) -> bool {
+    room(stream) != 0 || stream.gone.load(Ordering::Acquire) != 0
+}
+
+/// Bytes produced and not yet consumed.
+pub fn used(stream: &HostStream) -> usize {
+    let tail = stream.tail.load(Ordering::Acquire);
+    (stream.head.load(Ordering::Acquire).wrapping_sub(tail)).min(stream.capacity.get()) as usize
+}
+
+/// Bytes that can be produced now.
+pub fn room(stream: &HostStream) -> usize {
+    stream.capacity.get() as usize - used(stream)
+}
+
+/// Produces bytes from a run of pool memory, as many as there is room for. `memory` says where they are; it is asked
+/// again after every wait for the lock.
+///
+/// # Errors
+/// What `memory` fails with.
+pub fn produce<E>(
+    context: &impl Context,
+    stream: &HostStream,
+    mut memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
+) -> Result<Moved, E> {
+    loop {
+        let (run, len) = memory()?;
+        let Some(_guard) = try_lock(context, &stream.lock) else {
+            drop(lock(context, &stream.lock));
+            continue;
+        };
+        return Ok(fill(stream, len, |ring, done, here| context.pool().copy(run.add(done as u64), ring, here)));
+    }
+}
+
+/// Produces bytes from private memory, as many as there is room for.
+pub fn produce_bytes(context: &impl Context, side: Side, stream: &HostStream, from: &[u8]) -> Moved {
+    let _guard = (side == Side::Machine).then(|| lock(context, &stream.lock));
+    fill(stream, from.len(), |ring, done, here| context.pool().write(ring, &from[done..done + here]))
+}
+
+/// Consumes bytes into a run of pool memory, as many as there are. `memory` as in [`produce`].
+///
+/// # Errors
+/// What `memory` fails with.
+pub fn consume<E>(
+    context: &impl Context,
+    stream: &HostStream,
+    mut memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
+) -> Result<Moved, E> {
+    loop {
+        let (run, len) = memory()?;
+        let Some(_guard) = try_lock(context, &stream.lock) else {
+            drop(lock(context, &stream.lock));
+            continue;
+        };
+        return Ok(drain(stream, len, |ring, done, here| context.pool().copy(ring, run.add(done as u64), here)));
+    }
+}
+
+/// Consumes bytes into private memory, as many as there are.
+pub fn consume_bytes(context: &impl Context, side: Side, stream: &HostStream, into: &mut [u8]) -> Moved {
+    let _guard = (side == Side::Machine).then(|| lock(context, &stream.lock));
+    drain(stream, into.len(), |ring, done, here| context.pool().read(ring, &mut into[done..done + here]))
+}
+
+/// The producer adds no more. `true`: ring the consumer.
+#[must_use]
+pub fn close(stream: &HostStream) -> bool {
+    stream.closed.store(1, Ordering::SeqCst);
+    take_waiting(&stream.consumer_waiting)
+}
+
+/// The consumer takes no more. `true`: ring the producer.
+#[must_use]
+pub fn leave(stream: &HostStream) -> bool {
+    stream.gone.store(1, Ordering::SeqCst);
+    take_waiting(&stream.producer_waiting)
+}
+
+/// Says that the producer is about to sleep for room. `true`: it may; the consumer will ring. `false`: there is room.
+#[must_use]
+pub fn producer_waits(stream: &HostStream) -> bool {
+    stream.producer_waiting.store(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    !writable(stream)
+}
+
+/// Says that the consumer is about to sleep for bytes. `true`: it may; the producer will ring. `false`: there are some.
+#[must_use]
+pub fn consumer_waits(stream: &HostStream) -> bool {
+    stream.consumer_waiting.store(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    !readable(stream)
+}
+
+fn fill(stream: &HostStream, len: usize, each: impl FnMut(PoolAddr, usize, usize)) -> Moved {
+    if stream.gone.load(Ordering::Acquire) != 0 {
+        return Moved { len, ring: false };
+    }
+    let len = len.min(room(stream));
+    let head = stream.head.load(Ordering::Relaxed);
+    pieces(stream, head, len, each);
+    stream.head.store(head.wrapping_add(len as u64), Ordering::SeqCst);
+    Moved { len, ring: len > 0 && take_waiting(&stream.consumer_waiting) }
+}
+
+fn drain(stream: &HostStream, len: usize, each: impl FnMut(PoolAddr, usize, usize)) -> Moved {
+    let len = len.min(used(stream));
+    let tail = stream.tail.load(Ordering::Relaxed);
+    pieces(stream, tail, len, each);
+    stream.tail.store(tail.wrapping_add(len as u64), Ordering::SeqCst);
+    Moved { len, ring: len > 0 && take_waiting(&stream.producer_waiting) }
+}
+
+/// Calls `each` with the pieces of the ring from `position` on: address, bytes before it, bytes in it.
+fn pieces(stream: &HostStream, position: u64, len: usize, mut each: impl FnMut(PoolAddr, usize, usize)) {
+    let (data, capacity) = (PoolAddr(stream.data.get()), stream.capacity.get());
+    let mut done = 0;
+    while done < len {
+        let within = position.wrapping_add(done as u64) % capacity;
+        let here = ((capacity - within) as usize).min(len - done);
+        each(data.add(within), done, here);
+        done += here;
+    }
+}
+
+fn take_waiting(waiting: &AtomicU32) -> bool {
+    fence(Ordering::SeqCst);
+    waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::SeqCst) != 0
+}

@@ -1,0 +1,148 @@
+//! Pipes and host streams: bytes come out as they went in, limits hold, memory is given back.
+
+mod files_support;
+
+use std::collections::VecDeque;
+
+use files_support::Actor;
+use motet_abi::Errno;
+use motet_layout::{HostStream, PAGE_SIZE, PIPE_CAPACITY, PipeRecord, PoolAddr, sync::Ordering};
+use motet_protocol::{
+    Context, memory, pipe,
+    stream::{self, Side},
+};
+use proptest::prelude::*;
+
+/// Two frames next to each other, as user memory.
+fn buffer(actor: &Actor) -> PoolAddr {
+    let frames = [memory::alloc_frame(actor).unwrap(), memory::alloc_frame(actor).unwrap()];
+    assert_eq!(frames[0].0 + 1, frames[1].0);
+    frames[0].addr()
+}
+
+fn push(
+    actor: &Actor,
+    pipe: &'static PipeRecord,
+    at: PoolAddr,
+    bytes: &[u8],
+    whole: bool,
+) -> Result<Option<usize>, Errno> {
+    actor.pool().write(at, bytes);
+    let first = bytes.len().min(PAGE_SIZE as usize);
+    pipe::push(actor, pipe, whole, || Ok([(at, first), (at.add(first as u64), bytes.len() - first)]))
+}
+
+fn pop(actor: &Actor, pipe: &'static PipeRecord, at: PoolAddr, len: usize) -> Option<Vec<u8>> {
+    let read = pipe::pop::<Errno>(actor, pipe, || Ok((at, len))).unwrap()?;
+    let mut bytes = vec![0; read];
+    actor.pool().read(at, &mut bytes);
+    Some(bytes)
+}
+
+fn open(actor: &Actor) -> &'static PipeRecord {
+    let pipe = pipe::create(actor).unwrap();
+    pipe::open_reader(actor, pipe);
+    pipe::open_writer(actor, pipe);
+    pipe::put(actor, pipe);
+    pipe
+}
+
+proptest! {
+    #[test]
+    fn a_pipe_is_a_queue_of_bytes(steps in prop::collection::vec((any::<bool>(), 1..8192usize, any::<u8>()), 1..200)) {
+        let actor = Actor::new(32 << 20);
+        let at = buffer(&actor);
+        let pipe = open(&actor);
+        let mut model = VecDeque::new();
+        for (write, len, seed) in steps {
+            if write {
+                let bytes: Vec<u8> = (0..len).map(|index| (index as u8).wrapping_mul(seed)).collect();
+                let whole = len <= 4096;
+                let room = PIPE_CAPACITY - model.len();
+                let expected = if room == 0 || whole && room < len { None } else { Some(len.min(room)) };
+                prop_assert_eq!(push(&actor, pipe, at, &bytes, whole), Ok(expected));
+                model.extend(&bytes[..expected.unwrap_or(0)]);
+            } else {
+                let expected: Vec<u8> = model.drain(..len.min(model.len()).min(4096)).collect();
+                let found = pop(&actor, pipe, at, len.min(4096));
+                prop_assert!(found.unwrap_or_default() == expected);
+            }
+            prop_assert_eq!(pipe::used(pipe), model.len());
+        }
+        pipe::close_writer(&actor, pipe);
+        while !model.is_empty() {
+            let expected: Vec<u8> = model.drain(..model.len().min(4096)).collect();
+            prop_assert!(pop(&actor, pipe, at, 4096) == Some(expected));
+        }
+        prop_assert_eq!(pop(&actor, pipe, at, 1), Some(Vec::new()));
+        pipe::close_reader(&actor, pipe);
+        prop_assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (2, 0));
+    }
+
+    #[test]
+    fn a_stream_is_a_queue_of_bytes(steps in prop::collection::vec((any::<bool>(), 0..3000usize, any::<u8>()), 1..100)) {
+        let actor = Actor::new(32 << 20);
+        let stream = attach(&actor);
+        let mut model = VecDeque::new();
+        for (write, len, seed) in steps {
+            if write {
+                let bytes = vec![seed; len];
+                let moved = stream::produce_bytes(&actor, Side::Machine, stream, &bytes);
+                prop_assert_eq!(moved.len, len.min(4096 - model.len()));
+                model.extend(&bytes[..moved.len]);
+            } else {
+                let mut bytes = vec![0; len];
+                let moved = stream::consume_bytes(&actor, Side::Host, stream, &mut bytes);
+                let expected: Vec<u8> = model.drain(..len.min(model.len())).collect();
+                prop_assert!(bytes[..moved.len] == expected[..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn writing_without_readers_fails() {
+    let actor = Actor::new(32 << 20);
+    let (at, pipe) = (buffer(&actor), open(&actor));
+    assert_eq!(pop(&actor, pipe, at, 1), None);
+    pipe::close_reader(&actor, pipe);
+    assert_eq!(push(&actor, pipe, at, b"x", true), Err(Errno::EPIPE));
+    assert!(pipe::readiness(pipe).no_reader);
+    pipe::close_writer(&actor, pipe);
+}
+
+#[test]
+fn short_messages_stay_in_one_frame() {
+    let actor = Actor::new(32 << 20);
+    let (at, pipe) = (buffer(&actor), open(&actor));
+    for _ in 0..10_000 {
+        assert_eq!(push(&actor, pipe, at, b"ping", true), Ok(Some(4)));
+        assert_eq!(pop(&actor, pipe, at, 100).as_deref(), Some(&b"ping"[..]));
+    }
+    assert_eq!(pipe.frames.iter().filter(|frame| frame.get() != 0).count(), 1);
+}
+
+fn attach(actor: &Actor) -> &'static HostStream {
+    let stream = &actor.pool().header().console_out;
+    stream.data.set(memory::alloc_frame(actor).unwrap().addr().0);
+    stream.capacity.set(PAGE_SIZE);
+    stream
+}
+
+#[test]
+fn a_waiting_side_is_rung_once() {
+    let actor = Actor::new(32 << 20);
+    let stream = attach(&actor);
+    assert!(stream::consumer_waits(stream));
+    assert!(stream::produce_bytes(&actor, Side::Machine, stream, b"a").ring);
+    assert!(!stream::produce_bytes(&actor, Side::Machine, stream, b"b").ring);
+    assert!(!stream::consumer_waits(stream), "there are bytes");
+    stream.consumer_waiting.store(0, Ordering::Relaxed);
+    assert_eq!(stream::produce_bytes(&actor, Side::Machine, stream, &[0; 5000]).len, 4094);
+    assert!(stream::producer_waits(stream));
+    assert!(stream::consume_bytes(&actor, Side::Host, stream, &mut [0; 1]).ring);
+    assert!(!stream::leave(stream));
+    let discarded = stream::produce_bytes(&actor, Side::Machine, stream, &[0; 5000]);
+    assert_eq!(discarded.len, 5000, "nobody listens: bytes are taken and forgotten");
+    assert!(!stream::close(stream));
+}

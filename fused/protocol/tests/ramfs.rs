@@ -1,0 +1,413 @@
+//! The ramfs against a simple model: any sequence of operations has the same results and leaves the same tree, and
+//! everything is given back in the end.
+
+mod files_support;
+
+use std::collections::BTreeMap;
+
+use files_support::Actor;
+use motet_abi::Errno;
+use motet_layout::{InodeRecord, NAME_MAX, sync::Ordering};
+use motet_protocol::fs::{self, Attributes, Held, Replace};
+use proptest::prelude::*;
+
+const POOL_LEN: u64 = 32 << 20;
+
+/// Where an operation acts: a directory path of up to two names, and a name in it.
+type Place = (Vec<u8>, u8);
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Create(Place),
+    Mkdir(Place),
+    Symlink(Place),
+    Unlink(Place),
+    Rmdir(Place),
+    Link(Place, Place),
+    Rename(Place, Place, u8),
+    Write(Place, u32, u16, u8),
+    Truncate(Place, u32),
+    Punch(Place, u32, u32),
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    (prop::collection::vec(0..3u8, 0..3), 0..3u8)
+}
+
+/// Offsets near page and level boundaries, and some in between.
+fn offset() -> impl Strategy<Value = u32> {
+    prop_oneof![0..3u32, 4090..4100u32, 8192..12290u32, (1u32 << 21) - 4..(1u32 << 21) + 4]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        place().prop_map(Operation::Create),
+        place().prop_map(Operation::Mkdir),
+        place().prop_map(Operation::Symlink),
+        place().prop_map(Operation::Unlink),
+        place().prop_map(Operation::Rmdir),
+        (place(), place()).prop_map(|(from, to)| Operation::Link(from, to)),
+        (place(), place(), 0..3u8).prop_map(|(from, to, how)| Operation::Rename(from, to, how)),
+        (place(), offset(), 0..9000u16, any::<u8>())
+            .prop_map(|(at, offset, len, byte)| Operation::Write(at, offset, len, byte)),
+        (place(), offset()).prop_map(|(at, size)| Operation::Truncate(at, size)),
+        (place(), offset(), offset()).prop_map(|(at, offset, len)| Operation::Punch(at, offset, len)),
+    ]
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Node {
+    Directory(BTreeMap<u8, usize>),
+    File(Vec<u8>),
+    Symlink,
+}
+
+/// The model: nodes by number, node 0 is the root.
+struct Model(Vec<Node>);
+
+impl Model {
+    fn entries(&mut self, dir: usize) -> &mut BTreeMap<u8, usize> {
+        match &mut self.0[dir] {
+            Node::Directory(entries) => entries,
+            Node::File(_) | Node::Symlink => unreachable!("only directories are walked"),
+        }
+    }
+
+    fn is_directory(&self, node: usize) -> bool {
+        matches!(self.0[node], Node::Directory(_))
+    }
+
+    fn walk(&mut self, path: &[u8]) -> Result<usize, Errno> {
+        let mut at = 0;
+        for name in path {
+            if !self.is_directory(at) {
+                return Err(Errno::ENOTDIR);
+            }
+            at = *self.entries(at).get(name).ok_or(Errno::ENOENT)?;
+        }
+        if self.is_directory(at) { Ok(at) } else { Err(Errno::ENOTDIR) }
+    }
+
+    fn find(&mut self, (path, name): &Place) -> Result<usize, Errno> {
+        let dir = self.walk(path)?;
+        self.entries(dir).get(name).copied().ok_or(Errno::ENOENT)
+    }
+
+    fn add(&mut self, (path, name): &Place, node: Node) -> Result<(), Errno> {
+        let dir = self.walk(path)?;
+        if self.entries(dir).contains_key(name) {
+            return Err(Errno::EEXIST);
+        }
+        self.0.push(node);
+        let number = self.0.len() - 1;
+        self.entries(dir).insert(*name, number);
+        Ok(())
+    }
+
+    fn remove(&mut self, (path, name): &Place, directory: bool) -> Result<(), Errno> {
+        let dir = self.walk(path)?;
+        let node = *self.entries(dir).get(name).ok_or(Errno::ENOENT)?;
+        match &self.0[node] {
+            Node::Directory(_) if !directory => return Err(Errno::EISDIR),
+            Node::Directory(entries) if !entries.is_empty() => return Err(Errno::ENOTEMPTY),
+            Node::File(_) | Node::Symlink if directory => return Err(Errno::ENOTDIR),
+            Node::Directory(_) | Node::File(_) | Node::Symlink => {}
+        }
+        self.entries(dir).remove(name);
+        Ok(())
+    }
+
+    fn contains(&self, ancestor: usize, node: usize) -> bool {
+        ancestor == node
+            || match &self.0[ancestor] {
+                Node::Directory(entries) => entries.values().any(|&below| self.contains(below, node)),
+                Node::File(_) | Node::Symlink => false,
+            }
+    }
+
+    fn link(&mut self, from: &Place, to: &Place) -> Result<(), Errno> {
+        let node = self.find(from)?;
+        let dir = self.walk(&to.0)?;
+        if self.is_directory(node) {
+            return Err(Errno::EPERM);
+        }
+        if self.entries(dir).contains_key(&to.1) {
+            return Err(Errno::EEXIST);
+        }
+        self.entries(dir).insert(to.1, node);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &Place, to: &Place, replace: Replace) -> Result<(), Errno> {
+        let (old_dir, new_dir) = (self.walk(&from.0)?, self.walk(&to.0)?);
+        let source = *self.entries(old_dir).get(&from.1).ok_or(Errno::ENOENT)?;
+        let target = self.entries(new_dir).get(&to.1).copied();
+        if replace == Replace::Refuse && target.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if self.is_directory(source) && self.contains(source, new_dir) {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(target) = target {
+            if self.is_directory(target) && self.contains(target, old_dir) {
+                return Err(if replace == Replace::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+            }
+            if replace == Replace::Exchange {
+                self.entries(new_dir).insert(to.1, source);
+                self.entries(old_dir).insert(from.1, target);
+                return Ok(());
+            }
+            match (self.is_directory(source), &self.0[target]) {
+                (true, Node::File(_) | Node::Symlink) => return Err(Errno::ENOTDIR),
+                (false, Node::Directory(_)) => return Err(Errno::EISDIR),
+                (_, Node::Directory(entries)) if target != source && !entries.is_empty() => {
+                    return Err(Errno::ENOTEMPTY);
+                }
+                _ if target == source => return Ok(()),
+                _ => {}
+            }
+        } else if replace == Replace::Exchange {
+            return Err(Errno::ENOENT);
+        }
+        self.entries(old_dir).remove(&from.1);
+        self.entries(new_dir).insert(to.1, source);
+        Ok(())
+    }
+
+    fn change(&mut self, at: &Place, change: impl FnOnce(&mut Vec<u8>)) -> Result<(), Errno> {
+        let node = self.find(at)?;
+        match &mut self.0[node] {
+            Node::File(bytes) => change(bytes),
+            Node::Directory(_) | Node::Symlink => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, operation: &Operation) -> Result<(), Errno> {
+        match operation {
+            Operation::Create(at) => self.add(at, Node::File(Vec::new())),
+            Operation::Mkdir(at) => self.add(at, Node::Directory(BTreeMap::new())),
+            Operation::Symlink(at) => self.add(at, Node::Symlink),
+            Operation::Unlink(at) => self.remove(at, false),
+            Operation::Rmdir(at) => self.remove(at, true),
+            Operation::Link(from, to) => self.link(from, to),
+            Operation::Rename(from, to, how) => self.rename(from, to, replace(*how)),
+            Operation::Write(at, offset, len, byte) => self.change(at, |bytes| {
+                let (start, end) = (*offset as usize, *offset as usize + *len as usize);
+                if *len > 0 && bytes.len() < end {
+                    bytes.resize(end, 0);
+                }
+                if *len > 0 {
+                    bytes[start..end].fill(*byte);
+                }
+            }),
+            Operation::Truncate(at, size) => self.change(at, |bytes| bytes.resize(*size as usize, 0)),
+            Operation::Punch(at, offset, len) => self.change(at, |bytes| {
+                let end = bytes.len().min((offset + len) as usize);
+                let start = end.min(*offset as usize);
+                bytes[start..end].fill(0);
+            }),
+        }
+    }
+}
+
+fn replace(how: u8) -> Replace {
+    [Replace::Allow, Replace::Refuse, Replace::Exchange][how as usize]
+}
+
+fn name(letter: u8) -> [u8; 1] {
+    [b'a' + letter]
+}
+
+fn walk<'c>(actor: &'c Actor, path: &[u8]) -> Result<Held<'c, Actor>, Errno> {
+    let mut at = Held::new(actor, actor.root());
+    for &letter in path {
+        at = fs::lookup(actor, at.inode(), &name(letter))?;
+    }
+    if fs::is_directory(&at) { Ok(at) } else { Err(Errno::ENOTDIR) }
+}
+
+fn find<'c>(actor: &'c Actor, (path, letter): &Place) -> Result<Held<'c, Actor>, Errno> {
+    fs::lookup(actor, walk(actor, path)?.inode(), &name(*letter))
+}
+
+fn regular<'c>(actor: &'c Actor, at: &Place) -> Result<Held<'c, Actor>, Errno> {
+    find(actor, at).and_then(
+        |inode| {
+            if fs::file_type(&inode) == fs::TYPE_REGULAR { Ok(inode) } else { Err(Errno::EINVAL) }
+        },
+    )
+}
+
+fn apply(actor: &Actor, operation: &Operation) -> Result<(), Errno> {
+    let fresh = Attributes { mode: 0o644, now_ns: 1, ..Attributes::default() };
+    match operation {
+        Operation::Create((path, letter)) => {
+            fs::create(actor, walk(actor, path)?.inode(), &name(*letter), fresh).map(drop)
+        }
+        Operation::Mkdir((path, letter)) => {
+            fs::mkdir(actor, walk(actor, path)?.inode(), &name(*letter), fresh).map(drop)
+        }
+        Operation::Symlink((path, letter)) => {
+            fs::symlink(actor, walk(actor, path)?.inode(), &name(*letter), b"target", fresh).map(drop)
+        }
+        Operation::Unlink((path, letter)) => fs::unlink(actor, walk(actor, path)?.inode(), &name(*letter), 2),
+        Operation::Rmdir((path, letter)) => fs::rmdir(actor, walk(actor, path)?.inode(), &name(*letter), 2),
+        Operation::Link(from, (path, letter)) => {
+            let inode = find(actor, from)?;
+            fs::link(actor, walk(actor, path)?.inode(), &name(*letter), inode.inode(), 3)
+        }
+        Operation::Rename(from, to, how) => {
+            let (old_dir, new_dir) = (walk(actor, &from.0)?, walk(actor, &to.0)?);
+            let (old, new) = (name(from.1), name(to.1));
+            fs::rename(actor, (old_dir.inode(), &old), (new_dir.inode(), &new), replace(*how), 4)
+        }
+        Operation::Write(at, offset, len, byte) => {
+            let bytes = vec![*byte; *len as usize];
+            assert_eq!(fs::write_bytes(actor, regular(actor, at)?.inode(), u64::from(*offset), &bytes)?, bytes.len());
+            Ok(())
+        }
+        Operation::Truncate(at, size) => fs::truncate(actor, regular(actor, at)?.inode(), u64::from(*size)),
+        Operation::Punch(at, offset, len) => {
+            fs::punch(actor, regular(actor, at)?.inode(), u64::from(*offset), u64::from(*len));
+            Ok(())
+        }
+    }
+}
+
+/// The entries of a directory as `readdir` tells them.
+fn list(actor: &Actor, dir: &'static InodeRecord) -> Vec<(Vec<u8>, &'static InodeRecord)> {
+    let mut found = Vec::new();
+    fs::readdir(actor, dir, 0, |entry, inode| {
+        found.push((fs::entry_name(actor, entry, &mut [0; NAME_MAX]).to_vec(), inode));
+        true
+    });
+    found
+}
+
+fn compare(actor: &Actor, dir: &'static InodeRecord, model: &Model, node: usize) {
+    let Node::Directory(entries) = &model.0[node] else { panic!("the model has no directory here") };
+    let listed = list(actor, dir);
+    assert_eq!(listed.len(), entries.len());
+    let directories = entries.values().filter(|&&below| model.is_directory(below)).count();
+    assert_eq!(dir.links.load(Ordering::Relaxed) as usize, 2 + directories);
+    for (name, inode) in listed {
+        let below = entries[&(name[0] - b'a')];
+        match &model.0[below] {
+            Node::Directory(_) => {
+                assert!(core::ptr::eq(fs::parent(actor, inode).inode(), dir));
+                compare(actor, inode, model, below);
+            }
+            Node::File(bytes) => {
+                assert_eq!(inode.size.load(Ordering::Relaxed), bytes.len() as u64);
+                let mut found = vec![0; bytes.len() + 1];
+                assert_eq!(fs::read_bytes(actor, inode, 0, &mut found), bytes.len());
+                assert!(found[..bytes.len()] == bytes[..], "contents differ");
+            }
+            Node::Symlink => assert_eq!(fs::file_type(inode), fs::TYPE_SYMLINK),
+        }
+    }
+}
+
+fn remove_all(actor: &Actor, dir: &'static InodeRecord) {
+    for (name, inode) in list(actor, dir) {
+        if fs::is_directory(inode) {
+            remove_all(actor, inode);
+            fs::rmdir(actor, dir, &name, 9).unwrap();
+        } else {
+            fs::unlink(actor, dir, &name, 9).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn behaves_like_the_model(operations in prop::collection::vec(operation(), 1..80)) {
+        let actor = Actor::new(POOL_LEN);
+        let root = fs::make_root(&actor, 0).unwrap();
+        let mut model = Model(vec![Node::Directory(BTreeMap::new())]);
+        for operation in &operations {
+            prop_assert_eq!(apply(&actor, operation), model.apply(operation), "{:?}", operation);
+        }
+        compare(&actor, root, &model, 0);
+        remove_all(&actor, root);
+        prop_assert_eq!(actor.frames_in_use(), 0);
+        prop_assert_eq!(actor.objects_in_use(), 1, "only the root is left");
+    }
+}
+
+#[test]
+fn an_open_file_outlives_its_name_and_its_directory() {
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let dir = fs::mkdir(&actor, root, b"d", Attributes::default()).unwrap();
+    let file = fs::create(&actor, dir.inode(), b"f", Attributes::default()).unwrap();
+    fs::write_bytes(&actor, file.inode(), 0, b"still here").unwrap();
+    fs::unlink(&actor, dir.inode(), b"f", 0).unwrap();
+    fs::rmdir(&actor, root, b"d", 0).unwrap();
+    let mut bytes = [0; 10];
+    assert_eq!(fs::read_bytes(&actor, file.inode(), 0, &mut bytes), 10);
+    assert_eq!(&bytes, b"still here");
+    assert!(core::ptr::eq(fs::parent(&actor, dir.inode()).inode(), root));
+    let refused = fs::create(&actor, dir.inode(), b"g", Attributes::default());
+    assert_eq!(refused.err(), Some(Errno::ENOENT));
+    drop((file, dir));
+    assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
+}
+
+#[test]
+fn exhausted_memory_is_an_error_and_leaks_nothing() {
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let file = fs::create(&actor, root, b"big", Attributes::default()).unwrap();
+    let chunk = vec![7; 1 << 20];
+    let mut at = 0;
+    let end = loop {
+        match fs::write_bytes(&actor, file.inode(), at, &chunk) {
+            Ok(written) => at += written as u64,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(end, Errno::ENOSPC);
+    assert!(at > 24 << 20);
+    assert_eq!(fs::symlink(&actor, root, b"s", b"t", Attributes::default()).err(), Some(Errno::ENOSPC));
+    fs::truncate(&actor, file.inode(), 0).unwrap();
+    assert_eq!(actor.frames_in_use(), 0);
+    fs::write_bytes(&actor, file.inode(), fs::FILE_SIZE_MAX - 1, b"x").unwrap();
+    assert_eq!(fs::write_bytes(&actor, file.inode(), fs::FILE_SIZE_MAX, b"x"), Err(Errno::EFBIG));
+    assert_eq!(fs::truncate(&actor, file.inode(), fs::FILE_SIZE_MAX + 1), Err(Errno::EFBIG));
+    drop(file);
+    fs::unlink(&actor, root, b"big", 0).unwrap();
+    assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
+}
+
+#[test]
+fn two_islands_use_one_tree() {
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    std::thread::scope(|scope| {
+        for core in 0..3u8 {
+            scope.spawn(move || {
+                let actor = actor.on_core(core * 16);
+                let mine = fs::mkdir(&actor, root, &[b'0' + core], Attributes::default()).unwrap();
+                for round in 0..2000u32 {
+                    let shared = fs::create(&actor, root, b"shared", Attributes::default());
+                    let file = fs::create(&actor, mine.inode(), b"f", Attributes::default()).unwrap();
+                    fs::write_bytes(&actor, file.inode(), 4090, &round.to_le_bytes()).unwrap();
+                    let target = [b'0' + (core + 1) % 3];
+                    let _ = fs::rename(&actor, (mine.inode(), b"f"), (root, b"shared"), Replace::Allow, 0);
+                    let _ = fs::unlink(&actor, mine.inode(), b"f", 0);
+                    let _ = fs::rename(&actor, (root, b"shared"), (mine.inode(), b"f"), Replace::Exchange, 0);
+                    let _ = fs::rename(&actor, (root, &target), (mine.inode(), b"d"), Replace::Refuse, 0);
+                    let _ = fs::rename(&actor, (mine.inode(), b"d"), (root, &target), Replace::Refuse, 0);
+                    let _ = fs::unlink(&actor, mine.inode(), b"f", 0);
+                    drop(shared);
+                }
+            });
+        }
+    });
+    remove_all(&actor, root);
+    assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
+}

@@ -1,0 +1,136 @@
+//! The commands and options of `motet`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Parser};
+
+/// One operating system over cores of several instruction sets.
+#[derive(Parser, Debug)]
+#[command(
+    name = "motet",
+    version,
+    about = "One operating system over x86-64, AArch64 and RISC-V cores that share one memory",
+    after_help = EXAMPLES,
+    disable_help_subcommand = true
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Subcommand,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  motet run                                        a shell on the default machine
+  motet run -- 'on aarch64 uname -m | on riscv64 cat'    a pipeline over two instruction sets
+  motet run --in data.csv --out results -- 'sort /in/data.csv > /out/sorted'
+  motet run --machine machines/quad.toml --verbose
+
+Exit status: that of the command in the machine; 64 and up (sysexits.h) for Motet's own errors.";
+
+/// The commands.
+#[derive(clap::Subcommand, Debug)]
+pub enum Subcommand {
+    /// Boot a machine and run a command in it, or a shell
+    Run(RunOptions),
+    /// Run the hardware conformance suite on every island of a machine
+    Test(TestOptions),
+    /// Build the kernels
+    Build(BuildOptions),
+    /// Run an experiment (see `motet bench --help`)
+    Bench(BenchOptions),
+    /// Check that everything Motet needs is here
+    Doctor,
+}
+
+/// Options of machines that run.
+#[derive(Args, Debug)]
+pub struct MachineOptions {
+    /// Machine description [default: machines/default.toml]
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// Show the islands' diagnostic consoles, each line after its island's name
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Give up when an island has not joined after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub boot_timeout: f64,
+}
+
+/// `motet run`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_HELP)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub machine: MachineOptions,
+    /// Copy a file or folder into the machine as /in/NAME (may be repeated)
+    #[arg(long = "in", value_name = "PATH")]
+    pub inputs: Vec<PathBuf>,
+    /// When the command has ended, copy what is in the machine's /out to this folder
+    #[arg(long = "out", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// The command: its words, joined with spaces, go to the machine's `sh -c`. Without it: an interactive shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+const RUN_HELP: &str = "\
+The command's output and error output arrive on standard output and standard error; its exit status is that of
+`motet run` (128 + N when signal N killed it). Quote what the machine's shell is to interpret:
+  motet run -- 'on riscv64 ps | wc -l'
+
+In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
+the run. Results of an interrupted run are not copied to --out.";
+
+/// `motet test`.
+#[derive(Args, Debug)]
+pub struct TestOptions {
+    #[command(flatten)]
+    pub machine: MachineOptions,
+}
+
+/// `motet build`.
+#[derive(Args, Debug)]
+pub struct BuildOptions {
+    /// Only these instruction sets (x86_64, aarch64, riscv64); all by default
+    #[arg(value_name = "ISA")]
+    pub isas: Vec<String>,
+}
+
+/// `motet bench`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct BenchOptions {
+    /// Name and options of the experiment
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=86400.0).contains(&value) => Ok(value),
+        Ok(_) | Err(_) => Err("a number of seconds from 0.1 to 86400".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn words_after_two_dashes_are_the_command() {
+        let arguments =
+            Arguments::try_parse_from(["motet", "run", "--in", "a", "--in", "b", "--", "ls", "-l"]).unwrap();
+        let Subcommand::Run(options) = arguments.command else { panic!("not run") };
+        assert_eq!(options.command, ["ls", "-l"]);
+        assert_eq!(options.inputs.len(), 2);
+        assert!(Arguments::try_parse_from(["motet", "run", "ls"]).is_err());
+        assert!(Arguments::try_parse_from(["motet", "run", "--boot-timeout", "-1"]).is_err());
+    }
+}

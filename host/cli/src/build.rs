@@ -1,0 +1,61 @@
+//! `motet build`: the kernels, one per instruction set, from one source.
+
+use std::process::{Command, Stdio};
+
+use motet_fabric::{Error, ErrorKind, Result, run::target_of};
+use motet_layout::Isa;
+
+use crate::{arguments::BuildOptions, project};
+
+/// Builds the kernels with cargo.
+///
+/// # Errors
+/// An unknown instruction set, or cargo is missing or fails.
+pub fn build(options: &BuildOptions) -> Result<u8> {
+    let root = project::root()?;
+    for isa in chosen(&options.isas)? {
+        eprintln!("motet: building the {} kernel", isa.name());
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--profile", "kernel", "-p", "motet-image"]);
+        cargo.args(["--features", isa.name(), "--bin", &format!("motet-{}", isa.name()), "--target", target_of(isa)]);
+        // Standard output is the guest's.
+        let status = cargo.current_dir(&root).stdin(Stdio::null()).stdout(std::io::stderr()).status();
+        let status =
+            status.map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot run cargo: {error}")))?;
+        if !status.success() {
+            let message = format!(
+                "building the {} kernel failed; a missing target is installed by `rustup target add {}`",
+                isa.name(),
+                target_of(isa)
+            );
+            return Err(Error::new(ErrorKind::Software, message));
+        }
+    }
+    Ok(0)
+}
+
+fn chosen(names: &[String]) -> Result<Vec<Isa>> {
+    let all = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
+    if names.is_empty() {
+        return Ok(all.into());
+    }
+    let find = |name: &String| {
+        all.into_iter().find(|isa| isa.name() == name).ok_or_else(|| {
+            let message = format!("unknown instruction set \"{name}\"; known: x86_64, aarch64, riscv64");
+            Error::new(ErrorKind::Usage, message)
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instruction_sets_are_chosen_by_name() {
+        assert_eq!(chosen(&[]).unwrap().len(), 3);
+        assert_eq!(chosen(&["riscv64".into()]).unwrap(), [Isa::RiscV64]);
+        assert_eq!(chosen(&["vax".into()]).unwrap_err().exit_status(), 64);
+    }
+}

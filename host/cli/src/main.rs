@@ -1,0 +1,48 @@
+//! `motet`: the command line of Motet.
+//!
+//! Exit status: the guest command's own, or 64 and up (sysexits) for Motet's errors. Everything that is not the guest's
+//! goes to standard error.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod build;
+mod doctor;
+mod progress;
+mod project;
+mod run;
+mod test;
+
+use std::{io::Write, process::ExitCode};
+
+use arguments::{Arguments, Subcommand};
+use clap::Parser;
+use motet_fabric::{ErrorKind, Result};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let status = if error.use_stderr() { ErrorKind::Usage as u8 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    match dispatch(arguments.command) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            // Standard error may be closed; the status still tells.
+            let _ = writeln!(std::io::stderr(), "motet: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn dispatch(command: Subcommand) -> Result<u8> {
+    match command {
+        Subcommand::Run(options) => run::run(&options),
+        Subcommand::Test(options) => test::test(&options),
+        Subcommand::Build(options) => build::build(&options),
+        Subcommand::Bench(options) => project::run_sibling("motet-bench", &options.arguments),
+        Subcommand::Doctor => doctor::doctor(),
+    }
+}

@@ -1,0 +1,128 @@
+//! `motet run`.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use motet_fabric::{
+    Command, HostPool, Machine, Result, Results,
+    rootfs::Tree,
+    run::{Event, Hooks, Options, Outcome},
+    terminal,
+};
+use motet_layout::Isa;
+
+use crate::{
+    arguments::{MachineOptions, RunOptions},
+    progress::{self, Progress},
+    project,
+};
+
+/// Boots a machine and runs a command in it.
+///
+/// # Errors
+/// See [`motet_fabric::run::run`].
+pub fn run(options: &RunOptions) -> Result<u8> {
+    let root = project::root()?;
+    let settings = settings(&root, &options.machine, "run", guest_command(&options.command))?;
+    let tree = guest_files(&project::target(&root).join("userland"), &settings.machine, &options.inputs)?;
+    let results = options.output.as_deref().map(Results::prepare).transpose()?;
+    let progress = Progress::new(&settings.machine, options.machine.verbose);
+    let mut hooks = RunHooks { progress, tree, results };
+    let outcome = motet_fabric::run::run(&settings, &mut hooks);
+    hooks.progress.finish();
+    Ok(match outcome? {
+        Outcome::Exited(status) => status,
+        Outcome::Interrupted(signal) => 128 + signal as u8,
+    })
+}
+
+/// The machine and how it is to run.
+///
+/// # Errors
+/// A machine file that is missing or wrong.
+pub fn settings(root: &Path, options: &MachineOptions, mode: &str, command: Command) -> Result<Options> {
+    let file: PathBuf = options.machine.clone().unwrap_or_else(|| root.join("machines/default.toml"));
+    Ok(Options {
+        machine: Machine::load(&file)?,
+        kernels: project::target(root),
+        mode: mode.into(),
+        command,
+        boot_timeout: Duration::from_secs_f64(options.boot_timeout),
+        verbose: options.verbose,
+    })
+}
+
+struct RunHooks {
+    progress: Progress,
+    tree: Tree,
+    results: Option<Results>,
+}
+
+impl Hooks for RunHooks {
+    fn event(&mut self, event: Event<'_>) {
+        self.progress.event(event);
+    }
+
+    fn prepare(&mut self, pool: &HostPool) -> Result<()> {
+        self.tree.build(pool)
+    }
+
+    fn collect(&mut self, pool: &HostPool) -> Result<()> {
+        let skipped = self.results.as_ref().map_or(Ok(Vec::new()), |results| results.collect(pool))?;
+        for path in skipped {
+            progress::print(&format!("motet: not copied, neither file, folder nor link: {}", path.display()));
+        }
+        Ok(())
+    }
+}
+
+/// The machine's root file system.
+fn guest_files(userland: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result<Tree> {
+    let mut isas: Vec<Isa> = Vec::new();
+    for island in &machine.islands {
+        if !isas.contains(&island.isa) {
+            isas.push(island.isa);
+        }
+    }
+    let mut tree = Tree::system(userland, &isas, &applets(userland))?;
+    for input in inputs {
+        tree.add_input(input)?;
+    }
+    Ok(tree)
+}
+
+/// The names that busybox answers to. The builds for all instruction sets are of one version, so whichever this host
+/// can run is asked.
+fn applets(userland: &Path) -> Vec<String> {
+    for isa in [Isa::X86_64, Isa::AArch64, Isa::RiscV64] {
+        let busybox = userland.join(isa.name()).join("busybox");
+        if let Ok(output) = std::process::Command::new(busybox).arg("--list").output() {
+            if output.status.success() {
+                return String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+            }
+        }
+    }
+    // The shell finds busybox's other applets by itself.
+    vec!["sh".into()]
+}
+
+/// What the machine's first process runs.
+fn guest_command(words: &[String]) -> Command {
+    let args = if words.is_empty() {
+        vec!["/bin/sh".into(), "-l".into()]
+    } else {
+        vec!["/bin/sh".into(), "-c".into(), words.join(" ")]
+    };
+    let terminal = terminal::is_interactive();
+    let term = std::env::var("TERM").ok().filter(|term| terminal && !term.is_empty());
+    let env = vec![
+        "PATH=/bin".into(),
+        "HOME=/root".into(),
+        "USER=root".into(),
+        "SHELL=/bin/sh".into(),
+        format!("TERM={}", term.as_deref().unwrap_or("dumb")),
+    ];
+    Command { args, env, terminal, terminal_size: if terminal { terminal::size() } else { (0, 0) } }
+}

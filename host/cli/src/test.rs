@@ -1,0 +1,40 @@
+//! `motet test`: the conformance suite on a real machine.
+
+use motet_fabric::{
+    Command, HostPool, Result,
+    run::{Event, Hooks, Outcome},
+};
+
+use crate::{arguments::TestOptions, progress::Progress, project, run};
+
+/// Boots a machine in conformance mode; what the islands report goes to standard error.
+///
+/// # Errors
+/// An island failed, hung or died.
+pub fn test(options: &TestOptions) -> Result<u8> {
+    let root = project::root()?;
+    let settings = run::settings(&root, &options.machine, "conformance", Command::default())?;
+    let mut hooks = TestHooks { progress: Progress::new(&settings.machine, true) };
+    Ok(match motet_fabric::run::run(&settings, &mut hooks)? {
+        Outcome::Exited(status) => status,
+        Outcome::Interrupted(signal) => 128 + signal as u8,
+    })
+}
+
+struct TestHooks {
+    progress: Progress,
+}
+
+impl Hooks for TestHooks {
+    fn event(&mut self, event: Event<'_>) {
+        self.progress.event(event);
+    }
+
+    fn prepare(&mut self, _pool: &HostPool) -> Result<()> {
+        Ok(())
+    }
+
+    fn collect(&mut self, _pool: &HostPool) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Errors of the host side, each with the exit status it ends a command with.
+
+use std::fmt;
+
+/// What kind of failure; decides the exit status (the numbers of `sysexits.h`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ErrorKind {
+    /// The command was used wrongly.
+    Usage = 64,
+    /// An input file is missing or unreadable.
+    NoInput = 66,
+    /// Something Motet needs is not installed or not built.
+    Unavailable = 69,
+    /// An island failed, hung or died.
+    Software = 70,
+    /// An output file cannot be created.
+    CantCreate = 73,
+    /// Reading or writing failed.
+    Io = 74,
+    /// The host refuses a resource now; trying again may help.
+    Temporary = 75,
+    /// The machine description is wrong.
+    Config = 78,
+}
+
+/// A failure of Motet itself (never of the guest's command).
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// Decides the exit status.
+    pub kind: ErrorKind,
+    /// What happened, where, and what to do; may have several lines.
+    pub message: String,
+}
+
+impl Error {
+    /// An error of `kind`.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The exit status of a command that ends with this error.
+    pub fn exit_status(&self) -> u8 {
+        self.kind as u8
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The result of host-side operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Says what was being done when the system refused.
+pub(crate) trait Context<T> {
+    /// Turns a system error into an [`Error`] that begins with `what`.
+    fn context(self, kind: ErrorKind, what: impl FnOnce() -> String) -> Result<T>;
+
+    /// [`Context::context`] for host resources (descriptors, memory, processes).
+    fn host(self, what: &str) -> Result<T>;
+}
+
+impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+    fn context(self, kind: ErrorKind, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::new(kind, format!("{}: {error}", what())))
+    }
+
+    fn host(self, what: &str) -> Result<T> {
+        self.context(ErrorKind::Temporary, || format!("the host refuses {what}"))
+    }
+}

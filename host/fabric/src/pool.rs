@@ -1,0 +1,298 @@
+//! The pool on the host: a sparse memfd that every QEMU maps, and the header that kernels find in it.
+//!
+//! Invariants:
+//! - The mapping lives as long as the process: references to pool structures are `'static`, and no file is left behind.
+//! - Everything the host writes here is written before the first QEMU starts, except atomic protocol words.
+//! - Firmware never writes to the pool. What QEMU puts near the end of RAM must not lie in it, see [`local_ranges`].
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::Ordering,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use motet_layout::{
+    CONSOLE_TERMINAL, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, PAGE_SIZE, POOL_MAGIC, POOL_VERSION, Pool,
+    PoolAddr, PoolHeader,
+};
+use rustix::{fs::MemfdFlags, mm};
+
+use motet_protocol::{Context, memory};
+
+use crate::{
+    error::{Context as _, Error, ErrorKind, Result},
+    machine::Machine,
+};
+
+/// Bytes each console stream can hold.
+pub const STREAM_SIZE: u64 = 256 << 10;
+/// Longest command with its environment, in bytes.
+const COMMAND_LEN_MAX: usize = 1 << 20;
+/// Bytes past the pool's end that one RISC-V island maps besides the pool: QEMU puts its device tree there.
+pub const TREE_SIZE: u64 = 2 << 20;
+
+/// A piece of an island's map of the pool: (pool offset, local physical address, bytes).
+pub type LocalRange = (u64, u64, u64);
+
+/// Where an island of `isa` with `private` bytes of its own memory sees a pool of `pool_len` bytes.
+///
+/// - x86-64 (q35): RAM below 4 GiB is limited to the private memory (`max-ram-below-4g`), so the pool begins at 4 GiB
+///   and firmware, which puts its tables at the top of low memory, stays out of it.
+/// - AArch64 (virt): RAM begins at 1 GiB; the pool follows the private memory.
+/// - RISC-V (virt): RAM begins at 2 GiB; the pool follows the private memory. QEMU puts the device tree into the last
+///   2 MiB of RAM, so RAM is longer than the pool by [`TREE_SIZE`] or more ([`HostPool::map_len`]).
+pub fn local_ranges(isa: Isa, private: u64, pool_len: u64) -> Vec<LocalRange> {
+    let base = match isa {
+        Isa::X86_64 => 4 << 30,
+        Isa::AArch64 => (1 << 30) + private,
+        Isa::RiscV64 | Isa::Hosted => (2 << 30) + private,
+    };
+    vec![(0, base, pool_len)]
+}
+
+/// What a machine is to run, as it stands in the pool header.
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    /// Argument strings; the first is the program's path.
+    pub args: Vec<String>,
+    /// Environment strings, `NAME=value`.
+    pub env: Vec<String>,
+    /// Whether standard input and output are a terminal.
+    pub terminal: bool,
+    /// Rows and columns of that terminal.
+    pub terminal_size: (u16, u16),
+}
+
+/// The pool of one machine.
+#[derive(Debug)]
+pub struct HostPool {
+    pool: Pool,
+    memory: OwnedFd,
+    started: Instant,
+    map_lens: Vec<u64>,
+}
+
+impl HostPool {
+    /// Creates the pool of `machine` and fills in its header. `doorbell_peers[i]` is island i's peer id.
+    ///
+    /// # Errors
+    /// The host refuses memory, or the command is too long.
+    pub fn create(machine: &Machine, command: &Command, host_peer: u32, verbose: bool) -> Result<Self> {
+        let len = machine.pool.size;
+        let mut mapped = len;
+        let map_lens = machine
+            .islands
+            .iter()
+            .map(|island| match island.isa {
+                Isa::RiscV64 => {
+                    mapped += TREE_SIZE;
+                    mapped
+                }
+                Isa::X86_64 | Isa::AArch64 | Isa::Hosted => len,
+            })
+            .collect();
+        let memory = rustix::fs::memfd_create("motet-pool", MemfdFlags::CLOEXEC).host("a memory file")?;
+        rustix::fs::ftruncate(&memory, mapped).host("memory for the pool")?;
+        let pool = map(&memory, len)?;
+        let started = Instant::now();
+        let this = Self { pool, memory, started, map_lens };
+        this.write_header(machine, host_peer, verbose)?;
+        this.lay_out(machine, command)?;
+        Ok(this)
+    }
+
+    /// The pool's header.
+    pub fn header(&self) -> &'static PoolHeader {
+        self.pool.header()
+    }
+
+    /// Bytes in the pool.
+    pub fn memory_len(&self) -> u64 {
+        self.pool.len()
+    }
+
+    /// The memory file that holds the pool, for QEMU.
+    pub fn memory(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    /// Bytes of the memory file that island `index` maps: the pool, and for a RISC-V island the place for its device
+    /// tree, which no other island uses.
+    pub fn map_len(&self, index: usize) -> u64 {
+        self.map_lens[index]
+    }
+
+    /// A function that brings the machine's clock in the header up to date.
+    pub fn ticker(&self) -> impl Fn() + Send + 'static {
+        let (header, started) = (self.header(), self.started);
+        move || {
+            let now_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            header.host_clock_ns.store(now_ns, Ordering::Release);
+        }
+    }
+
+    fn write_header(&self, machine: &Machine, host_peer: u32, verbose: bool) -> Result<()> {
+        let header = self.header();
+        header.version.set(POOL_VERSION);
+        header.island_count.set(machine.islands.len() as u32);
+        header.fingerprint.set(FINGERPRINT);
+        header.pool_len.set(self.pool.len());
+        header.host_peer.set(host_peer);
+        header.verbose.set(u32::from(verbose));
+        let realtime = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        header.realtime_at_zero_ns.set(u64::try_from(realtime.as_nanos()).unwrap_or(0));
+        let mut seed = [0u8; 32];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).host("random numbers")?;
+        for (word, bytes) in header.seed.iter().zip(seed.chunks_exact(8)) {
+            word.set(u64::from_le_bytes(bytes.try_into().expect("chunks of 8")));
+        }
+        for (index, (record, island)) in header.islands.iter().zip(&machine.islands).enumerate() {
+            record.isa.set(island.isa as u32);
+            record.paging.set(island.isa as u32);
+            record.core_count.set(island.cores as u32);
+            record.doorbell_peer.set(index as u32);
+            record.private_len.set(island.private);
+            let ranges = local_ranges(island.isa, island.private, self.pool.len());
+            for (slot, (offset, phys, len)) in record.ranges.iter().zip(ranges) {
+                slot.pool_offset.set(offset);
+                slot.local_phys.set(phys);
+                slot.len.set(len);
+            }
+            let extensions = island.extensions.join(" ");
+            for (slot, byte) in record.extensions.iter().zip(extensions.bytes()) {
+                slot.store(byte, Ordering::Relaxed);
+            }
+            record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
+        }
+        header.magic.set(POOL_MAGIC);
+        Ok(())
+    }
+
+    /// Lays out the memory allocator's tables, and the streams and the command behind them.
+    fn lay_out(&self, machine: &Machine, command: &Command) -> Result<()> {
+        let header = self.header();
+        let mut bytes = Vec::new();
+        for text in command.args.iter().chain(&command.env) {
+            if text.contains('\0') {
+                return Err(Error::new(ErrorKind::Usage, "the command contains a NUL character"));
+            }
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.push(0);
+        }
+        if bytes.len() > COMMAND_LEN_MAX {
+            return Err(Error::new(ErrorKind::Usage, "the command is longer than 1 MiB"));
+        }
+        let block_frames = (machine.pool.block / PAGE_SIZE) as u32;
+        let mut at = memory::format(self.pool, block_frames, 3 * STREAM_SIZE + bytes.len() as u64)
+            .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
+        for stream in [&header.console_in, &header.console_out, &header.console_err] {
+            set_up_stream(stream, at);
+            at = at.add(STREAM_SIZE);
+        }
+        self.pool.write(at, &bytes);
+        header.command.set(at.0);
+        header.command_args.set(command.args.len() as u32);
+        header.command_env.set(command.env.len() as u32);
+        header.interactive.set(if command.terminal { CONSOLE_TERMINAL } else { 0 });
+        let (rows, columns) = command.terminal_size;
+        header.terminal_size.store(u32::from(rows) << 16 | u32::from(columns), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Context for HostPool {
+    fn core(&self) -> CoreId {
+        CoreId::HOST
+    }
+
+    fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+
+    /// The host rings through [`Doorbells`](crate::Doorbells), and wakes no threads.
+    fn ring(&self, _target: CoreId) {}
+}
+
+fn set_up_stream(stream: &HostStream, at: PoolAddr) {
+    stream.data.set(at.0);
+    stream.capacity.set(STREAM_SIZE);
+}
+
+/// Maps the pool for the rest of the process's life.
+fn map(memory: &OwnedFd, len: u64) -> Result<Pool> {
+    let protection = mm::ProtFlags::READ | mm::ProtFlags::WRITE;
+    let bytes = usize::try_from(len).host("a pool of this size")?;
+    // SAFETY: a fresh shared mapping at an address the system chooses; nothing else refers to it.
+    let base = unsafe { mm::mmap(std::ptr::null_mut(), bytes, protection, mm::MapFlags::SHARED, memory, 0) }
+        .host("address space for the pool")?;
+    // SAFETY: `base` is page-aligned, `len` bytes from it are mapped readable and writable, and never unmapped.
+    Ok(unsafe { Pool::new(base.cast(), len) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 2\n\
+            [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\nextensions = [\"rv64gc\", \"v\"]\n\
+            [[island]]\nname = \"c\"\nisa = \"aarch64\"\ncores = 1\n[[island]]\nname = \"d\"\nisa = \"riscv64\"\ncores = 1\n";
+        Machine::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_pool_follows_private_memory() {
+        assert_eq!(local_ranges(Isa::X86_64, 64 << 20, 1 << 30), [(0, 0x1_0000_0000, 1 << 30)]);
+        assert_eq!(local_ranges(Isa::AArch64, 256 << 20, 1 << 30), [(0, 0x5000_0000, 1 << 30)]);
+        assert_eq!(local_ranges(Isa::RiscV64, 64 << 20, 1 << 30), [(0, 0x8400_0000, 1 << 30)]);
+    }
+
+    #[test]
+    fn ranges_cover_the_pool_without_overlap() {
+        for isa in [Isa::X86_64, Isa::AArch64, Isa::RiscV64] {
+            for pool_len in [32 << 20, 1 << 30, 3 << 30, 256 << 30] {
+                let mut next = 0;
+                for (offset, phys, len) in local_ranges(isa, 256 << 20, pool_len) {
+                    assert_eq!((offset, phys % PAGE_SIZE), (next, 0));
+                    next += len;
+                }
+                assert_eq!(next, pool_len);
+            }
+        }
+    }
+
+    #[test]
+    fn header_describes_the_machine() {
+        let command =
+            Command { args: vec!["/bin/sh".into(), "-c".into()], env: vec!["A=b".into()], ..Command::default() };
+        let pool = HostPool::create(&machine(), &command, 4, false).unwrap();
+        let header = pool.header();
+        assert_eq!((header.magic.get(), header.fingerprint.get()), (POOL_MAGIC, FINGERPRINT));
+        assert_eq!((header.island_count.get(), header.host_peer.get()), (4, 4));
+        assert_eq!(header.islands[1].isa.get(), Isa::RiscV64 as u32);
+        assert_eq!(header.islands[4].isa.get(), 0);
+        assert_eq!(header.islands[1].ranges[1].len.get(), 0);
+        let extensions: Vec<u8> = header.islands[1]
+            .extensions
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .take_while(|&b| b != 0)
+            .collect();
+        assert_eq!(extensions, b"rv64gc v");
+        let mut text = [0; 15];
+        pool.pool().read(PoolAddr(header.command.get()), &mut text);
+        assert_eq!(&text, b"/bin/sh\0-c\0A=b\0");
+        assert!(header.seed.iter().any(|word| word.get() != 0));
+    }
+
+    #[test]
+    fn each_riscv_island_has_its_own_place_for_the_device_tree() {
+        let pool = HostPool::create(&machine(), &Command::default(), 4, false).unwrap();
+        let lens: Vec<u64> = (0..4).map(|island| pool.map_len(island)).collect();
+        assert_eq!(lens, [64 << 20, 66 << 20, 64 << 20, 68 << 20]);
+    }
+}

@@ -1,0 +1,357 @@
+//! QEMU processes: how each ISA's machine is built, and starting and stopping it.
+//!
+//! What every QEMU must have (ARCHITECTURE.md): multi-threaded TCG and at least two virtual CPUs, because only then are
+//! its atomics atomic for other processes; private memory first, the pool behind it.
+
+use std::{
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use motet_layout::Isa;
+use rustix::{fs::MemfdFlags, io::FdFlags, pipe::PipeFlags, process::Signal};
+
+use crate::{
+    console::Console,
+    error::{Context, Error, ErrorKind, Result},
+    machine::IslandSpec,
+    pool::local_ranges,
+    qmp::Qmp,
+};
+
+/// Oldest QEMU that is known to work, (major, minor).
+pub const VERSION_MIN: (u64, u64) = (10, 0);
+
+/// How QEMU builds the machine of an ISA.
+#[derive(Clone, Copy, Debug)]
+struct Board {
+    /// The program.
+    program: &'static str,
+    /// Debian's package of it.
+    package: &'static str,
+    /// `-machine`, without the parts that depend on the island.
+    machine: &'static str,
+    /// Default `-cpu`.
+    cpu: &'static str,
+    /// Further arguments.
+    extra: &'static [&'static str],
+}
+
+/// The board of an ISA; `None` for ISAs that QEMU does not run.
+const fn board(isa: Isa) -> Option<Board> {
+    Some(match isa {
+        // qboot: SeaBIOS takes a third of a second longer. Devices that nobody uses are off.
+        Isa::X86_64 => Board {
+            program: "qemu-system-x86_64",
+            package: "qemu-system-x86",
+            machine: "q35,sata=off,smbus=off,usb=off,vmport=off,i8042=off,smm=off,graphics=off",
+            cpu: "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+pdpe1gb",
+            extra: &["-bios", "qboot.rom"],
+        },
+        Isa::AArch64 => Board {
+            program: "qemu-system-aarch64",
+            package: "qemu-system-arm",
+            machine: "virt,gic-version=3",
+            cpu: "cortex-a76",
+            extra: &[],
+        },
+        Isa::RiscV64 => Board {
+            program: "qemu-system-riscv64",
+            package: "qemu-system-riscv (older Debian: qemu-system-misc)",
+            machine: "virt,aia=aplic-imsic",
+            cpu: "rv64",
+            extra: &[],
+        },
+        Isa::Hosted => return None,
+    })
+}
+
+/// Descriptors that QEMU inherits, by the number they have here and there.
+#[derive(Clone, Copy, Debug)]
+struct Descriptors {
+    pool: RawFd,
+    kernel: RawFd,
+    doorbell: RawFd,
+    qmp: RawFd,
+}
+
+/// What one island's QEMU is started with.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The island.
+    pub island: &'a IslandSpec,
+    /// Its id.
+    pub index: usize,
+    /// The kernel image, as QEMU wants it.
+    pub kernel: BorrowedFd<'a>,
+    /// `mode=` for the kernel.
+    pub mode: &'a str,
+    /// The pool's memory file.
+    pub pool: BorrowedFd<'a>,
+    /// Bytes in the pool.
+    pub pool_len: u64,
+    /// Bytes of the memory file to map.
+    pub map_len: u64,
+    /// The doorbell device's server socket.
+    pub doorbell: OwnedFd,
+    /// Vectors of the doorbell device.
+    pub vectors: usize,
+}
+
+/// A running QEMU.
+#[derive(Debug)]
+pub struct Qemu {
+    child: Child,
+    /// Becomes readable when the process ends.
+    pidfd: OwnedFd,
+    /// The island's diagnostic console and QEMU's own messages.
+    pub console: Console,
+    /// Its control socket.
+    pub qmp: Qmp,
+}
+
+impl Qemu {
+    /// Starts an island. The process dies with the calling *thread*, so call it from one that lives as long as the run.
+    ///
+    /// # Errors
+    /// QEMU is not installed, or the host refuses resources.
+    pub fn start(launch: Launch<'_>) -> Result<Self> {
+        let name = &launch.island.name;
+        let program = locate(launch.island.isa)?;
+        let (output, console_end) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).host("a pipe for an island's console")?;
+        let (qmp, qmp_end) = Qmp::pair()?;
+        let descriptors = Descriptors {
+            pool: launch.pool.as_raw_fd(),
+            kernel: launch.kernel.as_raw_fd(),
+            doorbell: launch.doorbell.as_raw_fd(),
+            qmp: qmp_end.as_raw_fd(),
+        };
+        let mut command = Command::new(&program);
+        command.args(arguments(&launch, descriptors)).process_group(0).stdin(Stdio::null());
+        command.stderr(Stdio::from(console_end.try_clone().host("descriptors")?)).stdout(Stdio::from(console_end));
+        inherit(&mut command, [launch.pool, launch.kernel, launch.doorbell.as_fd(), qmp_end.as_fd()]);
+        let child = command
+            .spawn()
+            .context(ErrorKind::Unavailable, || format!("island {name}: cannot start {}", program.display()))?;
+        let pid = rustix::process::Pid::from_child(&child);
+        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).host("a descriptor")?;
+        Ok(Self { child, pidfd, console: Console::new(output)?, qmp })
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Readable when the process has ended.
+    pub fn ended(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// How the process ended, if it has.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Kills the process at once and reaps it.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until the process ends by itself; tells whether it did.
+    pub fn wait(&mut self, at_most: Duration) -> bool {
+        let timeout = rustix::event::Timespec::try_from(at_most).ok();
+        let mut fds = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
+        let ended = matches!(rustix::event::poll(&mut fds, timeout.as_ref()), Ok(n) if n > 0);
+        ended && self.child.wait().is_ok()
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What an exit status of QEMU means.
+pub fn describe_exit(status: ExitStatus) -> String {
+    match status.code() {
+        Some(0) => "QEMU ended: the island reset or powered itself off (a triple fault resets)".into(),
+        Some(code) => format!("QEMU ended with status {code}"),
+        None => format!("QEMU was killed ({status})"),
+    }
+}
+
+/// Finds the QEMU of an ISA on `PATH`.
+///
+/// # Errors
+/// What to install.
+pub fn locate(isa: Isa) -> Result<PathBuf> {
+    let Some(board) = board(isa) else {
+        return Err(Error::new(ErrorKind::Config, format!("QEMU does not run {} islands", isa.name())));
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(board.program)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        let message = format!(
+            "{} is not installed; install QEMU {}.{} or later (Debian: apt install {})",
+            board.program, VERSION_MIN.0, VERSION_MIN.1, board.package
+        );
+        Error::new(ErrorKind::Unavailable, message)
+    })
+}
+
+/// The version of a QEMU program, and whether it is recent enough.
+///
+/// # Errors
+/// The program does not run or does not tell.
+pub fn version(program: &Path) -> Result<((u64, u64), bool)> {
+    let what = || format!("cannot run {} --version", program.display());
+    let output = Command::new(program).arg("--version").output().context(ErrorKind::Unavailable, what)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers =
+        text.split("version ").nth(1).unwrap_or_default().split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok(((major, minor), (major, minor) >= VERSION_MIN)),
+        _ => Err(Error::new(ErrorKind::Unavailable, format!("{} does not tell its version", program.display()))),
+    }
+}
+
+/// A memfd that holds a kernel image.
+///
+/// # Errors
+/// The host refuses memory.
+pub fn memory_file(bytes: &[u8]) -> Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("motet-kernel", MemfdFlags::CLOEXEC).host("a memory file")?;
+    let mut file = std::fs::File::from(fd);
+    std::io::Write::write_all(&mut file, bytes).host("memory for a kernel image")?;
+    Ok(file.into())
+}
+
+/// Virtual CPUs of an island: its cores, and a parked spare where that is needed. Two at least make QEMU's atomics real;
+/// a RISC-V machine wants a hart in each memory node, and the pool's node gets the spare.
+fn vcpus(island: &IslandSpec) -> usize {
+    match island.isa {
+        Isa::RiscV64 => island.cores + 1,
+        Isa::X86_64 | Isa::AArch64 | Isa::Hosted => island.cores.max(2),
+    }
+}
+
+fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
+    let island = launch.island;
+    let Some(board) = board(island.isa) else { return Vec::new() };
+    let vcpus = vcpus(island);
+    let machine = match island.isa {
+        Isa::X86_64 => format!("{},max-ram-below-4g={}", board.machine, island.private),
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => board.machine.into(),
+    };
+    let (own_cpus, pool_cpus) = match island.isa {
+        Isa::RiscV64 => (format!(",cpus=0-{}", vcpus - 2), format!(",cpus={}", vcpus - 1)),
+        Isa::X86_64 | Isa::AArch64 | Isa::Hosted => (format!(",cpus=0-{}", vcpus - 1), String::new()),
+    };
+    let pool_phys = local_ranges(island.isa, island.private, launch.pool_len)[0].1;
+    let mut arguments: Vec<String> = Vec::new();
+    let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    option("-name", format!("motet-{},debug-threads=on", island.name));
+    option("-machine", machine);
+    option("-cpu", island.cpu.clone().unwrap_or_else(|| board.cpu.into()));
+    option("-accel", "tcg,thread=multi".into());
+    option("-smp", vcpus.to_string());
+    option("-m", format!("{}M", (island.private + launch.map_len) >> 20));
+    option("-object", format!("memory-backend-ram,id=private,size={},reserve=off", island.private));
+    let pool = fds.pool;
+    option(
+        "-object",
+        format!("memory-backend-file,id=pool,share=on,size={},mem-path=/proc/self/fd/{pool}", launch.map_len),
+    );
+    option("-numa", format!("node,nodeid=0,memdev=private{own_cpus}"));
+    option("-numa", format!("node,nodeid=1,memdev=pool{pool_cpus}"));
+    option("-kernel", format!("/proc/self/fd/{}", fds.kernel));
+    option("-append", format!("island={} pool={pool_phys:#x} mode={}", launch.index, launch.mode));
+    option("-chardev", format!("socket,id=doorbell,fd={}", fds.doorbell));
+    option("-device", format!("ivshmem-doorbell,chardev=doorbell,vectors={}", launch.vectors));
+    option("-chardev", format!("socket,id=qmp,fd={}", fds.qmp));
+    option("-mon", "chardev=qmp,mode=control".into());
+    option("-chardev", "stdio,id=console,signal=off".into());
+    option("-serial", "chardev:console".into());
+    option("-display", "none".into());
+    arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
+    arguments.extend(board.extra.iter().map(|&word| word.to_owned()));
+    arguments
+}
+
+/// Lets the child keep `fds`, and makes the kernel kill it when this thread ends.
+fn inherit<const N: usize>(command: &mut Command, fds: [BorrowedFd<'_>; N]) {
+    let numbers = fds.map(|fd| fd.as_raw_fd());
+    let parent = rustix::process::getpid();
+    let prepare = move || {
+        for number in numbers {
+            // SAFETY: the caller holds these descriptors open until after `spawn`, and the child has copies of them.
+            rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::empty())?;
+        }
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before the line above.
+        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
+    };
+    // SAFETY: between fork and exec, `prepare` makes system calls only: no allocation, no locks.
+    unsafe { command.pre_exec(prepare) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn line(toml: &str) -> String {
+        let machine = Machine::parse(&format!("[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let launch = Launch {
+            island: &machine.islands[0],
+            index: 3,
+            kernel: null.as_fd(),
+            mode: "run",
+            pool: null.as_fd(),
+            pool_len: 64 << 20,
+            map_len: 66 << 20,
+            doorbell: null.try_clone().unwrap().into(),
+            vectors: 2,
+        };
+        arguments(&launch, Descriptors { pool: 10, kernel: 11, doorbell: 12, qmp: 13 }).join(" ")
+    }
+
+    #[test]
+    fn every_island_has_real_atomics() {
+        for (isa, smp) in [("x86_64", 2), ("aarch64", 2), ("riscv64", 2)] {
+            let line = line(&format!("isa = \"{isa}\"\ncores = 1"));
+            assert!(line.contains(&format!("-smp {smp} ")) && line.contains("tcg,thread=multi"), "{line}");
+            assert!(!line.contains("icount"));
+        }
+        assert!(line("isa = \"riscv64\"\ncores = 2").contains("-smp 3 "));
+    }
+
+    #[test]
+    fn kernels_are_told_where_the_pool_is() {
+        let x86 = line("isa = \"x86_64\"\ncores = 4");
+        assert!(x86.contains("max-ram-below-4g=67108864"), "{x86}");
+        assert!(x86.contains("-append island=3 pool=0x100000000 mode=run"));
+        let arm = line("isa = \"aarch64\"\ncores = 1\ncpu = \"max\"");
+        assert!(arm.contains("pool=0x50000000") && arm.contains("-cpu max ") && arm.contains("-m 322M"), "{arm}");
+        let riscv = line("isa = \"riscv64\"\ncores = 2");
+        assert!(riscv.contains("memdev=private,cpus=0-1") && riscv.contains("memdev=pool,cpus=2"), "{riscv}");
+    }
+
+    #[test]
+    fn exits_are_described() {
+        assert!(describe_exit(ExitStatus::from_raw(9)).contains("SIGKILL"));
+        assert!(describe_exit(ExitStatus::from_raw(0x100)).contains("status 1"));
+        assert!(describe_exit(ExitStatus::from_raw(0)).contains("triple fault"));
+    }
+}

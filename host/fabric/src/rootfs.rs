@@ -1,0 +1,480 @@
+//! The guest's root file system: described here, built in the pool before boot.
+//!
+//! ```text
+//! /isa/ISA/bin   programs of that instruction set (busybox and a name for each of its applets)
+//! /bin           the same of island 0's instruction set; `on ISA COMMAND` runs COMMAND with another one's
+//! /usr/bin, /usr/sbin, /sbin -> /bin
+//! /etc /root /tmp /dev /proc /in /out
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use motet_layout::{InodeRecord, Isa, MOUNT_PROC, PoolAddr};
+use motet_protocol::{Context as _, fs as pool_fs};
+
+use crate::{
+    HostPool,
+    error::{Context, Error, ErrorKind, Result},
+};
+
+/// What stands at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A directory.
+    Directory,
+    /// A regular file with these contents.
+    Bytes(Vec<u8>),
+    /// A regular file with the contents of a file on the host.
+    HostFile(PathBuf),
+    /// Another name of the file at this guest path.
+    HardLink(String),
+    /// A symbolic link to this target.
+    Symlink(Vec<u8>),
+    /// A character device with this major and minor number.
+    Device(u32, u32),
+    /// Where the kernels show `/proc`.
+    Proc,
+}
+
+/// One path of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    entry: Entry,
+    /// Permission bits.
+    mode: u32,
+    /// Time of the last change, in nanoseconds since 1970; `None`: now.
+    modified_ns: Option<u64>,
+}
+
+/// A description of the guest's root file system.
+///
+/// Keys are paths without a leading slash, as bytes; a directory sorts before what is in it.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    nodes: BTreeMap<Vec<u8>, Node>,
+}
+
+const SYSTEM_FOLDERS: [(&str, u32); 10] = [
+    ("bin", 0o755),
+    ("dev", 0o755),
+    ("etc", 0o755),
+    ("in", 0o755),
+    ("isa", 0o755),
+    ("out", 0o755),
+    ("root", 0o700),
+    ("tmp", 0o1777),
+    ("usr", 0o755),
+    ("var", 0o755),
+];
+
+const SYSTEM_LINKS: [(&str, &str); 8] = [
+    ("sbin", "bin"),
+    ("usr/bin", "/bin"),
+    ("usr/sbin", "/bin"),
+    ("var/tmp", "/tmp"),
+    ("dev/fd", "/proc/self/fd"),
+    ("dev/stdin", "/proc/self/fd/0"),
+    ("dev/stdout", "/proc/self/fd/1"),
+    ("dev/stderr", "/proc/self/fd/2"),
+];
+
+/// Linux device numbers (Documentation/admin-guide/devices.txt).
+const DEVICES: [(&str, u32, u32, u32); 7] = [
+    ("dev/null", 1, 3, 0o666),
+    ("dev/zero", 1, 5, 0o666),
+    ("dev/full", 1, 7, 0o666),
+    ("dev/random", 1, 8, 0o666),
+    ("dev/urandom", 1, 9, 0o666),
+    ("dev/tty", 5, 0, 0o666),
+    ("dev/console", 5, 1, 0o600),
+];
+
+const TEXT_FILES: [(&str, &str, u32); 5] = [
+    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644),
+    ("etc/group", "root:x:0:\ntty:x:5:\n", 0o644),
+    ("etc/hostname", "motet\n", 0o644),
+    ("etc/profile", "PS1='motet:\\w\\$ '\nps() { /bin/ps \"$@\"; }\n", 0o644),
+    ("bin/on", ON_SCRIPT, 0o755),
+];
+
+/// Programs are looked up by path: a busybox shell prefers its own applets to what is on `PATH`.
+const ON_SCRIPT: &str = "\
+#!/bin/sh
+# on ISA COMMAND [ARGUMENT...]: runs COMMAND with the programs of another instruction set.
+if [ $# -lt 2 ]; then
+    echo \"usage: on ISA COMMAND [ARGUMENT...]\" >&2
+    exit 125
+fi
+isa=$1
+shift
+if [ ! -d \"/isa/$isa/bin\" ]; then
+    echo \"on: no programs for '$isa'; there are: $(cd /isa && echo *)\" >&2
+    exit 125
+fi
+PATH=/isa/$isa/bin:$PATH
+export PATH
+if [ -x \"/isa/$isa/bin/$1\" ]; then
+    program=/isa/$isa/bin/$1
+    shift
+    exec \"$program\" \"$@\"
+fi
+exec \"$@\"
+";
+
+impl Tree {
+    /// The system's own part of the tree, for a machine with these instruction sets (the first one is island 0's).
+    /// `userland` holds `ISA/PROGRAM` files; `applets` are the names that busybox answers to.
+    ///
+    /// # Errors
+    /// Programs for one of the instruction sets are missing.
+    pub fn system(userland: &Path, isas: &[Isa], applets: &[String]) -> Result<Self> {
+        let mut tree = Self::default();
+        for (path, mode) in SYSTEM_FOLDERS {
+            tree.set(path, Entry::Directory, mode);
+        }
+        tree.set("proc", Entry::Proc, 0o555);
+        for (path, target) in SYSTEM_LINKS {
+            tree.set(path, Entry::Symlink(target.into()), 0o777);
+        }
+        for (path, major, minor, mode) in DEVICES {
+            tree.set(path, Entry::Device(major, minor), mode);
+        }
+        for isa in isas {
+            tree.add_programs(userland, *isa, applets)?;
+        }
+        if let Some(first) = isas.first() {
+            tree.link_first_programs(*first);
+        }
+        for (path, text, mode) in TEXT_FILES {
+            tree.set(path, Entry::Bytes(text.into()), mode);
+        }
+        Ok(tree)
+    }
+
+    /// A tree of these paths only.
+    #[cfg(test)]
+    pub(crate) fn of(entries: &[(&str, Entry, u32)]) -> Self {
+        let mut tree = Self::default();
+        entries.iter().for_each(|(path, entry, mode)| tree.set(path, entry.clone(), *mode));
+        tree
+    }
+
+    /// Adds a file or folder of the host as `/in/NAME`.
+    ///
+    /// # Errors
+    /// It is not there, is neither file nor folder, or its name is taken.
+    pub fn add_input(&mut self, path: &Path) -> Result<()> {
+        let what = || format!("--in {}", path.display());
+        // The name of `.` or `..` is that of the folder it means.
+        let name = match path.file_name() {
+            Some(name) => name.to_owned(),
+            None => {
+                let full = fs::canonicalize(path).context(ErrorKind::NoInput, what)?;
+                full.file_name().map(ToOwned::to_owned).unwrap_or_default()
+            }
+        };
+        if name.is_empty() {
+            return Err(Error::new(ErrorKind::Usage, format!("{}: has no name", what())));
+        }
+        let key = [b"in/", name.as_bytes()].concat();
+        if self.nodes.contains_key(&key) {
+            let message = format!("{}: another --in is called {} too", what(), name.to_string_lossy());
+            return Err(Error::new(ErrorKind::Usage, message));
+        }
+        let metadata = fs::metadata(path).context(ErrorKind::NoInput, what)?;
+        self.add_host(key, path, &metadata)
+    }
+
+    /// Builds the tree in the pool.
+    ///
+    /// # Errors
+    /// A host file cannot be read, or the pool is too small.
+    pub fn build(&self, pool: &HostPool) -> Result<()> {
+        let now_ns = nanoseconds(SystemTime::now());
+        let full = |path: &[u8]| {
+            let path = String::from_utf8_lossy(path).into_owned();
+            move |error| {
+                let message = format!("no room for /{path} in the pool ({error:?}): a larger [pool] size is needed");
+                Error::new(ErrorKind::Config, message)
+            }
+        };
+        let root = pool_fs::make_root(pool, now_ns).map_err(full(b""))?;
+        for (path, node) in &self.nodes {
+            let (parent, name) = split(path);
+            let parent = find(pool, root, parent).ok_or_else(|| internal(path))?;
+            let inode = build_node(pool, root, (&parent, name), node, now_ns, &full(path))?;
+            if let (Some(inode), Some(time)) = (inode, node.modified_ns) {
+                inode.modified_ns.set(time);
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, path: &str, entry: Entry, mode: u32) {
+        self.nodes.insert(path.as_bytes().to_vec(), Node { entry, mode, modified_ns: None });
+    }
+
+    fn add_programs(&mut self, userland: &Path, isa: Isa, applets: &[String]) -> Result<()> {
+        let folder = userland.join(isa.name());
+        let missing =
+            || format!("the programs for {} are not there (./motet sets them up): {}", isa.name(), folder.display());
+        let bin = format!("isa/{}/bin", isa.name());
+        self.set(&format!("isa/{}", isa.name()), Entry::Directory, 0o755);
+        self.set(&bin, Entry::Directory, 0o755);
+        for entry in fs::read_dir(&folder).context(ErrorKind::Unavailable, missing)? {
+            let entry = entry.context(ErrorKind::Unavailable, missing)?;
+            if let (true, Some(name)) = (entry.path().is_file(), entry.file_name().to_str()) {
+                self.set(&format!("{bin}/{name}"), Entry::HostFile(entry.path()), 0o755);
+            }
+        }
+        let busybox = format!("{bin}/busybox");
+        if !self.nodes.contains_key(busybox.as_bytes()) {
+            return Err(Error::new(ErrorKind::Unavailable, format!("{}: no busybox", missing())));
+        }
+        // Hard links: they cost a directory entry each, and no look-up of a target.
+        for applet in applets {
+            let path = format!("{bin}/{applet}");
+            self.nodes.entry(path.into_bytes()).or_insert(Node {
+                entry: Entry::HardLink(busybox.clone()),
+                mode: 0,
+                modified_ns: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn link_first_programs(&mut self, isa: Isa) {
+        let bin = format!("isa/{}/bin/", isa.name());
+        let programs: Vec<String> = self
+            .nodes
+            .keys()
+            .filter_map(|path| std::str::from_utf8(path).ok()?.strip_prefix(&bin).map(str::to_owned))
+            .collect();
+        for program in &programs {
+            self.set(&format!("bin/{program}"), Entry::HardLink(format!("{bin}{program}")), 0);
+        }
+        // The machine's own process list shows islands and cores; with options, busybox's.
+        let ps = format!("#!/bin/sh\n[ $# -eq 0 ] && exec cat /proc/motet/ps\nexec /{bin}ps \"$@\"\n");
+        self.set("bin/ps", Entry::Bytes(ps.into_bytes()), 0o755);
+    }
+
+    fn add_host(&mut self, key: Vec<u8>, path: &Path, metadata: &fs::Metadata) -> Result<()> {
+        let what = || format!("--in {}", path.display());
+        let kind = metadata.file_type();
+        let entry = if kind.is_dir() {
+            Entry::Directory
+        } else if kind.is_file() {
+            // Find out now, not after the machine has been started.
+            fs::File::open(path).context(ErrorKind::NoInput, what)?;
+            Entry::HostFile(path.to_owned())
+        } else if kind.is_symlink() {
+            Entry::Symlink(fs::read_link(path).context(ErrorKind::NoInput, what)?.as_os_str().as_bytes().to_vec())
+        } else {
+            return Err(Error::new(ErrorKind::NoInput, format!("{}: neither a file nor a folder", what())));
+        };
+        let modified_ns = metadata.modified().ok().map(nanoseconds);
+        self.nodes.insert(key.clone(), Node { entry, mode: metadata.mode() & 0o777, modified_ns });
+        if kind.is_dir() {
+            for child in fs::read_dir(path).context(ErrorKind::NoInput, what)? {
+                let child = child.context(ErrorKind::NoInput, what)?;
+                let metadata =
+                    child.metadata().context(ErrorKind::NoInput, || format!("--in {}", child.path().display()))?;
+                let key = [&key, b"/".as_slice(), child.file_name().as_bytes()].concat();
+                self.add_host(key, &child.path(), &metadata)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A directory in the pool, kept alive while it is used.
+type Folder<'a> = pool_fs::Held<'a, HostPool>;
+
+/// Makes one entry; returns its inode unless it is a link to another one.
+fn build_node(
+    pool: &HostPool,
+    root: &'static InodeRecord,
+    (parent, name): (&Folder<'_>, &[u8]),
+    node: &Node,
+    now_ns: u64,
+    full: &dyn Fn(motet_abi::Errno) -> Error,
+) -> Result<Option<&'static InodeRecord>> {
+    let attributes = |mode, rdev| pool_fs::Attributes { mode, rdev, now_ns, ..pool_fs::Attributes::default() };
+    let parent = parent.inode();
+    let held = match &node.entry {
+        Entry::Directory | Entry::Proc => {
+            let inode = pool_fs::mkdir(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
+            if node.entry == Entry::Proc {
+                inode.mount.set(MOUNT_PROC);
+            }
+            inode
+        }
+        Entry::Bytes(_) | Entry::HostFile(_) => {
+            let file = pool_fs::create(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
+            fill(pool, file.inode(), &node.entry, full)?;
+            file
+        }
+        Entry::Symlink(target) => pool_fs::symlink(pool, parent, name, target, attributes(0, 0)).map_err(full)?,
+        Entry::Device(major, minor) => {
+            let mode = pool_fs::TYPE_CHARACTER | node.mode;
+            pool_fs::create(pool, parent, name, attributes(mode, major << 8 | minor)).map_err(full)?
+        }
+        Entry::HardLink(target) => {
+            let target = find(pool, root, target.as_bytes()).ok_or_else(|| internal(name))?;
+            pool_fs::link(pool, parent, name, target.inode(), now_ns).map_err(full)?;
+            return Ok(None);
+        }
+    };
+    Ok(Some(held.inode()))
+}
+
+fn fill(
+    pool: &HostPool,
+    inode: &'static InodeRecord,
+    entry: &Entry,
+    full: &dyn Fn(motet_abi::Errno) -> Error,
+) -> Result<()> {
+    let read;
+    let bytes: &[u8] = match entry {
+        Entry::Bytes(bytes) => bytes,
+        Entry::HostFile(path) => {
+            read = fs::read(path).context(ErrorKind::NoInput, || path.display().to_string())?;
+            &read
+        }
+        Entry::Directory | Entry::HardLink(_) | Entry::Symlink(_) | Entry::Device(..) | Entry::Proc => &[],
+    };
+    let mut done = 0;
+    while done < bytes.len() {
+        done += pool_fs::write_bytes(pool, inode, done as u64, &bytes[done..]).map_err(full)?;
+    }
+    Ok(())
+}
+
+/// The inode at a path below `root`, without following links.
+pub(crate) fn find<'a>(pool: &'a HostPool, root: &'static InodeRecord, path: &[u8]) -> Option<Folder<'a>> {
+    let mut at = Folder::new(pool, root);
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        at = pool_fs::lookup(pool, at.inode(), name).ok()?;
+    }
+    Some(at)
+}
+
+/// The root directory of a pool in which a tree has been built.
+pub(crate) fn root_of(pool: &HostPool) -> Option<&'static InodeRecord> {
+    pool.pool().get(PoolAddr(pool.header().root_inode.get()))
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
+fn internal(path: &[u8]) -> Error {
+    Error::new(
+        ErrorKind::Software,
+        format!("the root file system is inconsistent at {}", String::from_utf8_lossy(path)),
+    )
+}
+
+fn nanoseconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).ok().and_then(|span| u64::try_from(span.as_nanos()).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, Machine};
+    use motet_layout::sync::Ordering;
+
+    fn pool(size: &str) -> HostPool {
+        let text = format!("[pool]\nsize = \"{size}\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n");
+        HostPool::create(&Machine::parse(&text).unwrap(), &Command::default(), 1, false).unwrap()
+    }
+
+    fn userland() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for isa in ["riscv64", "x86_64"] {
+            fs::create_dir(folder.path().join(isa)).unwrap();
+            fs::write(folder.path().join(isa).join("busybox"), format!("program of {isa}")).unwrap();
+        }
+        folder
+    }
+
+    fn contents(pool: &HostPool, path: &str) -> String {
+        let inode = find(pool, root_of(pool).unwrap(), path.as_bytes()).unwrap_or_else(|| panic!("no {path}"));
+        let mut bytes = vec![0; inode.size.load(Ordering::Relaxed) as usize];
+        assert_eq!(pool_fs::read_bytes(pool, inode.inode(), 0, &mut bytes), bytes.len());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn programs_of_each_instruction_set_have_their_place() {
+        let userland = userland();
+        let applets = ["ls".to_owned(), "ps".to_owned(), "[".to_owned()];
+        let tree = Tree::system(userland.path(), &[Isa::RiscV64, Isa::X86_64], &applets).unwrap();
+        let pool = pool("32MiB");
+        tree.build(&pool).unwrap();
+        assert_eq!(contents(&pool, "isa/x86_64/bin/["), "program of x86_64");
+        assert_eq!(contents(&pool, "bin/ls"), "program of riscv64");
+        assert!(contents(&pool, "bin/ps").contains("exec /isa/riscv64/bin/ps"));
+        assert!(contents(&pool, "bin/on").starts_with("#!/bin/sh"));
+        let root = root_of(&pool).unwrap();
+        assert_eq!(find(&pool, root, b"proc").unwrap().mount.get(), MOUNT_PROC);
+        assert_eq!(find(&pool, root, b"dev/urandom").unwrap().rdev.get(), 1 << 8 | 9);
+        assert_eq!(find(&pool, root, b"tmp").unwrap().mode.get() & 0o7777, 0o1777);
+        assert_eq!(find(&pool, root, b"isa/riscv64/bin/busybox").unwrap().links.load(Ordering::Relaxed), 6);
+    }
+
+    #[test]
+    fn missing_programs_are_named() {
+        let userland = userland();
+        let error = Tree::system(userland.path(), &[Isa::AArch64], &[]).unwrap_err();
+        assert!(error.exit_status() == 69 && error.message.contains("aarch64"), "{error}");
+    }
+
+    #[test]
+    fn inputs_keep_names_modes_and_times() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        fs::write(folder.path().join("data/a"), "alto").unwrap();
+        std::os::unix::fs::symlink("a", folder.path().join("data/b")).unwrap();
+        let mut tree = Tree::of(&[("in", Entry::Directory, 0o755)]);
+        tree.add_input(&folder.path().join("data")).unwrap();
+        tree.add_input(&folder.path().join("data/a")).unwrap();
+        let pool = pool("32MiB");
+        tree.build(&pool).unwrap();
+        assert_eq!(contents(&pool, "in/data/a"), "alto");
+        assert_eq!(contents(&pool, "in/data/b"), "a");
+        let inode = find(&pool, root_of(&pool).unwrap(), b"in/a").unwrap();
+        let modified = fs::metadata(folder.path().join("data/a")).unwrap().modified().unwrap();
+        assert_eq!(inode.modified_ns.get(), nanoseconds(modified));
+    }
+
+    #[test]
+    fn wrong_inputs_are_refused_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, "").unwrap();
+        let mut tree = Tree::default();
+        assert_eq!(tree.add_input(&folder.path().join("b")).unwrap_err().exit_status(), 66);
+        assert_eq!(tree.add_input(Path::new("/dev/null")).unwrap_err().exit_status(), 66);
+        tree.add_input(&file).unwrap();
+        let error = tree.add_input(&file).unwrap_err();
+        assert!(error.exit_status() == 64 && error.message.contains("another --in is called a too"), "{error}");
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_pool_is_named() {
+        let big = Entry::Bytes(vec![1; 40 << 20]);
+        let error = Tree::of(&[("big", big, 0o644)]).build(&pool("32MiB")).unwrap_err();
+        assert!(error.exit_status() == 78 && error.message.contains("no room for /big"), "{error}");
+    }
+}

@@ -1,0 +1,561 @@
+//! The life of a machine: create the pool, start every island, pump the console, watch, stop.
+//!
+//! One thread polls everything (doorbell of the host, consoles, ends of processes, terminal, signals); a second one only
+//! keeps the clock in the pool's header until every island has set its own by it.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use motet_layout::{ISLAND_FAILED, ISLAND_JOINED, Isa, IslandRecord};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::{
+    error::{Context, Error, ErrorKind, Result},
+    image,
+    ivshmem::Doorbells,
+    machine::Machine,
+    pool::{Command, HostPool},
+    qemu::{self, Launch, Qemu},
+    streams::{Input, Output, Reading},
+    terminal::{self, RawMode},
+};
+
+/// How often the clock in the header is brought up to date while islands boot.
+const TICK: Duration = Duration::from_micros(50);
+/// Longest sleep of the event loop while islands boot: they ring only once they have joined.
+const LOOK_WHILE_BOOTING: Duration = Duration::from_millis(5);
+/// Longest sleep of the event loop later.
+const LOOK: Duration = Duration::from_secs(1);
+/// An island whose heartbeat stands still is rung this often ...
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// ... and has hung when it did not react this many times.
+const PINGS_MAX: u32 = 6;
+/// How long islands may take to end by themselves.
+const QUIT_WITHIN: Duration = Duration::from_secs(2);
+
+/// What to run, and how.
+#[derive(Debug)]
+pub struct Options {
+    /// The machine.
+    pub machine: Machine,
+    /// The folder that holds `TARGET/kernel/motet-ISA`.
+    pub kernels: PathBuf,
+    /// `run` or `conformance`; passed to the kernels.
+    pub mode: String,
+    /// What runs in the machine.
+    pub command: Command,
+    /// How long the islands may take to join.
+    pub boot_timeout: Duration,
+    /// Kernels log more to their diagnostic consoles.
+    pub verbose: bool,
+}
+
+/// What happened; for progress display.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// An island's QEMU has been started.
+    Started {
+        /// The island.
+        island: usize,
+    },
+    /// A line on an island's diagnostic console.
+    Line {
+        /// The island.
+        island: usize,
+        /// The line, without control characters.
+        line: &'a str,
+    },
+    /// An island has joined.
+    Joined {
+        /// The island.
+        island: usize,
+        /// Time since its QEMU was started.
+        after: Duration,
+    },
+    /// All islands have joined; the console belongs to the machine from now on.
+    Running,
+}
+
+/// What the caller adds to a run.
+pub trait Hooks {
+    /// Something happened.
+    fn event(&mut self, event: Event<'_>);
+
+    /// The pool's header is complete and no island has started: build the root file system.
+    ///
+    /// # Errors
+    /// Ends the run.
+    fn prepare(&mut self, pool: &HostPool) -> Result<()>;
+
+    /// The command has ended, and every island with it: fetch results.
+    ///
+    /// # Errors
+    /// Reported instead of the command's exit status.
+    fn collect(&mut self, pool: &HostPool) -> Result<()>;
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The command ended with this status.
+    Exited(u8),
+    /// A signal (or the escape, as SIGINT) ended the run.
+    Interrupted(i32),
+}
+
+/// Runs a machine until its command ends. Call it from the program's main thread: the islands die with the thread.
+///
+/// # Errors
+/// An island failed, died or hung (with its last console lines), or the host refused something.
+pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
+    raise_descriptor_limit();
+    let machine = &options.machine;
+    let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
+    let kernels = load_kernels(options)?;
+    let mut bells = Doorbells::create(&cores)?;
+    let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
+    hooks.prepare(&pool)?;
+    let signals = Signals::new()?;
+    let clock = Clock::start(&pool)?;
+    let mut islands = Vec::new();
+    for (index, island) in machine.islands.iter().enumerate() {
+        let doorbell = bells.take_socket(index).expect("taken once");
+        let qemu = Qemu::start(Launch {
+            island,
+            index,
+            kernel: kernel_of(&kernels, island.isa),
+            mode: &options.mode,
+            pool: pool.memory(),
+            pool_len: pool.memory_len(),
+            map_len: pool.map_len(index),
+            doorbell,
+            vectors: bells.vectors(),
+        })?;
+        hooks.event(Event::Started { island: index });
+        islands.push(Island { qemu, started: Instant::now(), joined: false, heartbeat: 0, pings: 0 });
+    }
+    let mut run = Run { options, pool: &pool, bells: &bells, islands, signals, clock: Some(clock), hooks };
+    let outcome = run.watch();
+    run.stop(outcome.is_ok());
+    if matches!(outcome, Ok(Outcome::Exited(_))) {
+        hooks.collect(&pool)?;
+    }
+    outcome
+}
+
+/// The path of an ISA's kernel below the folder of build results.
+pub fn kernel_path(isa: Isa) -> PathBuf {
+    [target_of(isa), "kernel", &format!("motet-{}", isa.name())].iter().collect()
+}
+
+/// The Rust target that kernels of an ISA are built for.
+pub const fn target_of(isa: Isa) -> &'static str {
+    match isa {
+        Isa::X86_64 => "x86_64-unknown-none",
+        Isa::AArch64 => "aarch64-unknown-none-softfloat",
+        Isa::RiscV64 => "riscv64imac-unknown-none-elf",
+        Isa::Hosted => "hosted",
+    }
+}
+
+struct Island {
+    qemu: Qemu,
+    started: Instant,
+    joined: bool,
+    heartbeat: u64,
+    pings: u32,
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    pool: &'a HostPool,
+    bells: &'a Doorbells,
+    islands: Vec<Island>,
+    signals: Signals,
+    clock: Option<Clock>,
+    hooks: &'a mut dyn Hooks,
+}
+
+/// What became ready while the event loop slept.
+#[derive(Default)]
+struct Ready {
+    input: bool,
+    writable: [bool; 2],
+    closed: [bool; 2],
+}
+
+impl Run<'_> {
+    /// The event loop: until the command ends or something is wrong.
+    fn watch(&mut self) -> Result<Outcome> {
+        let header = self.pool.header();
+        let terminal = self.options.command.terminal;
+        let (stdin, stdout, stderr) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
+        let mut input = Input::new(self.pool, &header.console_in, stdin, terminal);
+        let mut outputs = [
+            Output::new(self.pool, &header.console_out, stdout, "standard output"),
+            Output::new(self.pool, &header.console_err, stderr, "standard error"),
+        ];
+        let bells = self.bells;
+        // Island 0 owns the machine's end of the streams.
+        let ring = || bells.ring(0, 0);
+        let mut raw_mode = None;
+        let mut last_ping = Instant::now();
+        loop {
+            let ready = self.sleep(&input, &outputs)?;
+            if let Some(signal) = self.signals.take() {
+                return Ok(Outcome::Interrupted(signal));
+            }
+            self.read_consoles()?;
+            self.check_islands()?;
+            if self.clock.is_some() && self.all_joined() {
+                self.clock = None;
+                raw_mode = if terminal { RawMode::enter() } else { None };
+                self.hooks.event(Event::Running);
+            }
+            if ready.input && input.read_chunk(ring) == Reading::Escape {
+                return Ok(Outcome::Interrupted(signal_hook::consts::SIGINT));
+            }
+            for (index, output) in outputs.iter_mut().enumerate() {
+                if ready.closed[index] {
+                    output.close(ring);
+                }
+                if output.has_bytes() && (ready.writable[index] || output.target().is_none()) {
+                    output.write_chunk(ring)?;
+                }
+            }
+            let exit = header.exit.load(Ordering::Acquire);
+            if exit != 0 && !outputs.iter().any(Output::has_bytes) {
+                self.drain_consoles();
+                drop(raw_mode);
+                return Ok(Outcome::Exited((exit - 1) as u8));
+            }
+            if self.clock.is_none() && last_ping.elapsed() >= PING_EVERY {
+                last_ping = Instant::now();
+                self.watch_heartbeats()?;
+            }
+            if self.signals.window_changed() {
+                let (rows, columns) = terminal::size();
+                header.terminal_size.store(u32::from(rows) << 16 | u32::from(columns), Ordering::Release);
+                ring();
+            }
+        }
+    }
+
+    /// Sleeps until something is to be done.
+    fn sleep(&self, input: &Input<'_>, outputs: &[Output<'_>; 2]) -> Result<Ready> {
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.bells.host_bell(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.readable(), PollFlags::IN),
+        ];
+        for island in &self.islands {
+            fds.push(PollFd::from_borrowed_fd(island.qemu.ended(), PollFlags::IN));
+            fds.extend(island.qemu.console.pipe().map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)));
+        }
+        // Nobody reads what is typed while islands boot, except the machine, later.
+        let source = if self.clock.is_none() { input.source() } else { None };
+        let input_at = source.map(|fd| push(&mut fds, fd, PollFlags::IN));
+        let outputs_at = [0, 1].map(|index: usize| {
+            let events = if outputs[index].has_bytes() { PollFlags::OUT } else { PollFlags::empty() };
+            outputs[index].target().map(|fd| push(&mut fds, fd, events))
+        });
+        let at_most = if self.clock.is_some() { LOOK_WHILE_BOOTING } else { LOOK };
+        let timeout = Timespec::try_from(at_most).ok();
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).host("to wait for events"),
+        }
+        self.bells.take_host_rings();
+        let got = |at: Option<usize>| at.map_or(PollFlags::empty(), |at| fds[at].revents());
+        let broken = PollFlags::ERR | PollFlags::NVAL;
+        Ok(Ready {
+            input: !got(input_at).is_empty(),
+            writable: outputs_at.map(|at| got(at).contains(PollFlags::OUT)),
+            closed: outputs_at.map(|at| got(at).intersects(broken)),
+        })
+    }
+
+    fn read_consoles(&mut self) -> Result<()> {
+        for (index, island) in self.islands.iter_mut().enumerate() {
+            for line in island.qemu.console.read() {
+                self.hooks.event(Event::Line { island: index, line: &line });
+                if let Some((_, reason)) = line.split_once("motet: refused: ") {
+                    let reason = reason.to_owned();
+                    return Err(self.failure(index, &format!("refuses to join: {reason}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what QEMU has passed on so far, so that the last lines of the consoles are complete.
+    fn drain_consoles(&mut self) {
+        for (index, island) in self.islands.iter_mut().enumerate() {
+            for line in island.qemu.console.read() {
+                self.hooks.event(Event::Line { island: index, line: &line });
+            }
+        }
+    }
+
+    fn check_islands(&mut self) -> Result<()> {
+        for index in 0..self.islands.len() {
+            let record = &self.pool.header().islands[index];
+            match record.state.load(Ordering::Acquire) {
+                ISLAND_FAILED => return Err(self.failure(index, &format!("failed: {}", message_of(record)))),
+                ISLAND_JOINED if !self.islands[index].joined => {
+                    self.islands[index].joined = true;
+                    let after = self.islands[index].started.elapsed();
+                    self.hooks.event(Event::Joined { island: index, after });
+                }
+                _ => {}
+            }
+            if let Some(status) = self.islands[index].qemu.exit_status() {
+                // A machine that is being stopped may have ended by itself.
+                if self.pool.header().exit.load(Ordering::Acquire) == 0 {
+                    return Err(self.failure(index, &qemu::describe_exit(status)));
+                }
+            }
+            let late = self.islands[index].started.elapsed() > self.options.boot_timeout;
+            if late && !self.islands[index].joined && self.pool.header().exit.load(Ordering::Acquire) == 0 {
+                let seconds = self.options.boot_timeout.as_secs_f64();
+                return Err(self.hang(index, &format!("it has not joined after {seconds} s")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rings islands whose heartbeat stands still (an idle island has none), and reports one that does not react.
+    fn watch_heartbeats(&mut self) -> Result<()> {
+        for index in 0..self.islands.len() {
+            let heartbeat = self.pool.header().islands[index].heartbeat.load(Ordering::Relaxed);
+            let island = &mut self.islands[index];
+            if heartbeat != island.heartbeat {
+                (island.heartbeat, island.pings) = (heartbeat, 0);
+                continue;
+            }
+            if island.pings == PINGS_MAX {
+                let seconds = PING_EVERY.as_secs() * u64::from(PINGS_MAX);
+                return Err(self.hang(index, &format!("no sign of life for {seconds} s")));
+            }
+            island.pings += 1;
+            self.bells.ring(index, 0);
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    fn all_joined(&self) -> bool {
+        self.islands.iter().all(|island| island.joined)
+    }
+
+    /// An error about an island, with the last lines of its console.
+    fn failure(&mut self, index: usize, what: &str) -> Error {
+        self.drain_consoles();
+        let name = &self.options.machine.islands[index].name;
+        let mut message = format!("island {name} {what}");
+        let lines = self.islands[index].qemu.console.last_lines();
+        if lines.is_empty() {
+            message.push_str("\nits console is empty");
+        } else {
+            message.push_str("\nthe last lines of its console:");
+        }
+        for line in lines {
+            message.push_str(&format!("\n  [{name}] {line}"));
+        }
+        Error::new(ErrorKind::Software, message)
+    }
+
+    /// An error about an island that does not react, with its program counters if its QEMU answers.
+    fn hang(&mut self, index: usize, what: &str) -> Error {
+        let place = match self.islands[index].qemu.qmp.monitor("info registers -a") {
+            Some(registers) => format!("program counters: {}", program_counters(&registers).join(", ")),
+            None => "and its QEMU does not answer".into(),
+        };
+        self.failure(index, &format!("hangs: {what} ({place})"))
+    }
+
+    /// Stops every island: in order when the run went well, at once otherwise.
+    fn stop(&mut self, in_order: bool) {
+        self.clock = None;
+        if in_order {
+            for island in &mut self.islands {
+                island.qemu.qmp.quit();
+            }
+            let deadline = Instant::now() + QUIT_WITHIN;
+            for island in &mut self.islands {
+                island.qemu.wait(deadline.saturating_duration_since(Instant::now()));
+            }
+        }
+        for island in &mut self.islands {
+            island.qemu.kill();
+        }
+        self.drain_consoles();
+    }
+}
+
+fn push<'a>(fds: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>, events: PollFlags) -> usize {
+    fds.push(PollFd::from_borrowed_fd(fd, events));
+    fds.len() - 1
+}
+
+/// Why an island failed, as it says itself.
+fn message_of(record: &IslandRecord) -> String {
+    let len = (record.message_len.load(Ordering::Acquire) as usize).min(record.message.len());
+    let bytes: Vec<u8> = record.message[..len].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+    String::from_utf8_lossy(&bytes).trim_end().chars().filter(|&c| c == '\n' || !c.is_control()).collect()
+}
+
+/// Finds `RIP=`, `PC=` and `pc` in the register dumps of the three ISAs.
+fn program_counters(registers: &str) -> Vec<String> {
+    let mut words = registers.split(|c: char| c.is_whitespace() || c == '=').filter(|word| !word.is_empty());
+    let mut counters = Vec::new();
+    while let Some(word) = words.next() {
+        if matches!(word, "RIP" | "PC" | "pc") {
+            counters.extend(words.next().map(|value| format!("0x{}", value.trim_start_matches("0x"))));
+        }
+    }
+    counters
+}
+
+/// Kernel images in memory, one per ISA of the machine: islands of one ISA share it.
+fn load_kernels(options: &Options) -> Result<Vec<(Isa, OwnedFd)>> {
+    let mut kernels: Vec<(Isa, OwnedFd)> = Vec::new();
+    for island in &options.machine.islands {
+        let isa = island.isa;
+        if kernels.iter().any(|(have, _)| *have == isa) {
+            continue;
+        }
+        let path = options.kernels.join(kernel_path(isa));
+        let mut bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
+            format!("the {} kernel is not there (run `motet build`): {}", isa.name(), path.display())
+        })?;
+        if isa == Isa::AArch64 {
+            bytes = image::flatten_aarch64(&bytes)
+                .map_err(|what| Error::new(ErrorKind::Unavailable, format!("kernel {}: {what}", path.display())))?;
+        }
+        kernels.push((isa, qemu::memory_file(&bytes)?));
+    }
+    Ok(kernels)
+}
+
+fn kernel_of(kernels: &[(Isa, OwnedFd)], isa: Isa) -> BorrowedFd<'_> {
+    let (_, fd) = kernels.iter().find(|(have, _)| *have == isa).expect("loaded for every island");
+    fd.as_fd()
+}
+
+/// Large machines pass more descriptors around than the usual soft limit of 1024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// The thread that keeps the clock in the header while islands boot. Dropping it stops it.
+struct Clock {
+    stop: Arc<AtomicBool>,
+}
+
+impl Clock {
+    fn start(pool: &HostPool) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, tick) = (stop.clone(), pool.ticker());
+        let keep_time = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                tick();
+                std::thread::sleep(TICK);
+            }
+        };
+        std::thread::Builder::new().name("clock".into()).spawn(keep_time).host("a thread")?;
+        Ok(Self { stop })
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Signals that end a run, and changes of the terminal's size, as a descriptor and flags.
+struct Signals {
+    socket: std::os::unix::net::UnixStream,
+    ending: Arc<AtomicUsize>,
+    window: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+        let (socket, sender) = std::os::unix::net::UnixStream::pair().host("a socket")?;
+        socket.set_nonblocking(true).host("a socket")?;
+        let (ending, window) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, ending.clone(), signal as usize).host("a signal handler")?;
+        }
+        signal_hook::flag::register(SIGWINCH, window.clone()).host("a signal handler")?;
+        // After the flags: handlers run in the order of registration, and the byte says "look at the flags".
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGWINCH] {
+            let sender = sender.try_clone().host("a socket")?;
+            signal_hook::low_level::pipe::register(signal, sender).host("a signal handler")?;
+        }
+        Ok(Self { socket, ending, window })
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The signal that ends the run, if one came.
+    fn take(&self) -> Option<i32> {
+        while rustix::io::read(&self.socket, &mut [0u8; 64]).is_ok_and(|n| n > 0) {}
+        i32::try_from(self.ending.swap(0, Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
+    }
+
+    fn window_changed(&self) -> bool {
+        self.window.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_counters_of_each_isa_are_found() {
+        assert_eq!(program_counters("RSP=1 \nRIP=ffffffff80001000 RFL=00000246"), ["0xffffffff80001000"]);
+        assert_eq!(
+            program_counters("CPU#0\n PC=0000000040000000 X00=0\nCPU#1\n PC=10 X00=2"),
+            ["0x0000000040000000", "0x10"]
+        );
+        assert_eq!(
+            program_counters("CPU#0\n V      =   0\n pc       0000000080000000\n mhartid 0"),
+            ["0x0000000080000000"]
+        );
+    }
+
+    #[test]
+    fn a_missing_kernel_says_what_to_do() {
+        let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
+        let options = Options {
+            machine: Machine::parse(text).unwrap(),
+            kernels: "/nonexistent".into(),
+            mode: "run".into(),
+            command: Command::default(),
+            boot_timeout: Duration::from_secs(1),
+            verbose: false,
+        };
+        let error = load_kernels(&options).unwrap_err();
+        assert_eq!(error.exit_status(), 69);
+        assert!(
+            error.message.contains("motet build") && error.message.contains("x86_64-unknown-none/kernel/motet-x86_64")
+        );
+    }
+}

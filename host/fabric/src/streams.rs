@@ -1,0 +1,224 @@
+//! The host's ends of the console streams ([`HostStream`], [`motet_protocol::stream`]).
+
+use std::os::fd::BorrowedFd;
+
+use motet_layout::{HostStream, sync::Ordering};
+use motet_protocol::stream::{self, Side};
+
+use crate::{
+    HostPool,
+    error::{Context, ErrorKind, Result},
+    terminal::Escape,
+};
+
+/// Most bytes moved to or from a file at once.
+const CHUNK: usize = 64 << 10;
+/// Most bytes written to a pipe or terminal at once: what fits without blocking when it is writable.
+const PIPE_CHUNK: usize = 4096;
+
+/// Machine to host: the host consumes, and writes what it takes to a descriptor.
+pub struct Output<'a> {
+    pool: &'a HostPool,
+    stream: &'static HostStream,
+    target: BorrowedFd<'a>,
+    name: &'static str,
+    chunk: usize,
+    /// Taken from the stream and not yet written.
+    pending: Vec<u8>,
+}
+
+impl<'a> Output<'a> {
+    /// The consumer of `stream`, which writes to `target`. `name` is for error messages.
+    pub fn new(pool: &'a HostPool, stream: &'static HostStream, target: BorrowedFd<'a>, name: &'static str) -> Self {
+        let regular = rustix::fs::fstat(target)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile);
+        let chunk = if regular { CHUNK } else { PIPE_CHUNK };
+        Self { pool, stream, target, name, chunk, pending: Vec::new() }
+    }
+
+    /// The descriptor to poll, while somebody may read at its other end.
+    pub fn target(&self) -> Option<BorrowedFd<'a>> {
+        (self.stream.gone.load(Ordering::Relaxed) == 0).then_some(self.target)
+    }
+
+    /// Whether bytes are there; if not, the producer has been told to ring when there are.
+    pub fn has_bytes(&self) -> bool {
+        let used = || stream::used(self.stream) > 0;
+        !self.pending.is_empty() || used() || !stream::consumer_waits(self.stream) && used()
+    }
+
+    /// The other end of the descriptor has gone: the machine's writers get EPIPE. `ring` wakes those that wait.
+    pub fn close(&mut self, ring: impl Fn()) {
+        self.pending.clear();
+        let mut rest = vec![0; self.stream.capacity.get() as usize];
+        let discarded = stream::consume_bytes(self.pool, Side::Host, self.stream, &mut rest);
+        if stream::leave(self.stream) || discarded.ring {
+            ring();
+        }
+    }
+
+    /// Writes one chunk to the descriptor, which is writable; `ring` tells a producer that waits for room.
+    ///
+    /// # Errors
+    /// The descriptor does not take bytes (a full disk).
+    pub fn write_chunk(&mut self, ring: impl Fn()) -> Result<()> {
+        if self.target().is_none() {
+            self.close(ring);
+            return Ok(());
+        }
+        if self.pending.is_empty() {
+            self.pending.resize(self.chunk, 0);
+            let moved = stream::consume_bytes(self.pool, Side::Host, self.stream, &mut self.pending);
+            self.pending.truncate(moved.len);
+            if moved.ring {
+                ring();
+            }
+        }
+        match rustix::io::write(self.target, &self.pending) {
+            Ok(written) => drop(self.pending.drain(..written)),
+            Err(rustix::io::Errno::PIPE) => self.close(ring),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(error) => return Err(error).context(ErrorKind::Io, || format!("writing to {}", self.name)),
+        }
+        Ok(())
+    }
+}
+
+/// Host to machine: the host produces what it reads from a descriptor.
+pub struct Input<'a> {
+    pool: &'a HostPool,
+    stream: &'static HostStream,
+    source: BorrowedFd<'a>,
+    escape: Option<Escape>,
+}
+
+/// What reading brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// Bytes, or the end.
+    Done,
+    /// The user typed the escape: end the run.
+    Escape,
+}
+
+impl<'a> Input<'a> {
+    /// The producer of `stream`, which reads `source`; on a terminal it looks for the escape.
+    pub fn new(pool: &'a HostPool, stream: &'static HostStream, source: BorrowedFd<'a>, terminal: bool) -> Self {
+        Self { pool, stream, source, escape: terminal.then(Escape::default) }
+    }
+
+    /// The descriptor to poll, while there is room and the end has not been reached. Without room, the consumer has
+    /// been told to ring when there is.
+    pub fn source(&self) -> Option<BorrowedFd<'a>> {
+        let over = self.stream.closed.load(Ordering::Relaxed) != 0 || self.stream.gone.load(Ordering::Acquire) != 0;
+        let room = || stream::room(self.stream) > 0;
+        (!over && (room() || !stream::producer_waits(self.stream))).then_some(self.source)
+    }
+
+    /// Reads once from the descriptor, which is readable; `ring` tells a consumer that waits.
+    pub fn read_chunk(&mut self, ring: impl Fn()) -> Reading {
+        let mut bytes = [0u8; CHUNK];
+        let room = stream::room(self.stream).min(CHUNK);
+        let wake = match rustix::io::read(self.source, &mut bytes[..room]) {
+            Ok(read) if read > 0 => {
+                if self.escape.as_mut().is_some_and(|escape| escape.typed(&bytes[..read])) {
+                    return Reading::Escape;
+                }
+                stream::produce_bytes(self.pool, Side::Host, self.stream, &bytes[..read]).ring
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => false,
+            // A source that cannot be read (closed, a directory) has nothing to say.
+            Ok(_) | Err(_) => stream::close(self.stream),
+        };
+        if wake {
+            ring();
+        }
+        Reading::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Machine, pool};
+    use std::{cell::Cell, fs::File, io::Read as _, os::fd::AsFd};
+
+    fn pool() -> pool::HostPool {
+        let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
+        pool::HostPool::create(&Machine::parse(text).unwrap(), &pool::Command::default(), 1, false).unwrap()
+    }
+
+    /// What the machine does when it prints.
+    fn produce(pool: &HostPool, stream: &HostStream, bytes: &[u8]) {
+        assert_eq!(stream::produce_bytes(pool, Side::Machine, stream, bytes).len, bytes.len());
+    }
+
+    #[test]
+    fn output_arrives_over_the_wrap_and_asks_to_be_rung() {
+        let pool = pool();
+        let stream = &pool.header().console_out;
+        let start = pool::STREAM_SIZE - 3;
+        stream.head.store(start, Ordering::Relaxed);
+        stream.tail.store(start, Ordering::Relaxed);
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let mut output = Output::new(&pool, stream, write.as_fd(), "test");
+        assert!(!output.has_bytes());
+        assert_eq!(stream.consumer_waiting.load(Ordering::Relaxed), 1);
+        produce(&pool, stream, b"counterpoint");
+        stream.producer_waiting.store(1, Ordering::Relaxed);
+        let rings = Cell::new(0);
+        while output.has_bytes() {
+            output.write_chunk(|| rings.set(rings.get() + 1)).unwrap();
+        }
+        let mut text = [0; 12];
+        File::from(read).read_exact(&mut text).unwrap();
+        assert_eq!((&text, rings.get()), (b"counterpoint", 1));
+    }
+
+    #[test]
+    fn a_reader_that_left_closes_the_stream() {
+        let pool = pool();
+        let stream = &pool.header().console_out;
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        drop(read);
+        produce(&pool, stream, b"x");
+        let mut output = Output::new(&pool, stream, write.as_fd(), "test");
+        // The test harness, like the program, ignores SIGPIPE.
+        output.write_chunk(|| {}).unwrap();
+        assert!(output.target().is_none() && !output.has_bytes());
+        assert_eq!(stream.gone.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn input_stops_when_full_and_ends() {
+        let pool = pool();
+        let stream = &pool.header().console_in;
+        let file = File::open("/dev/zero").unwrap();
+        let mut input = Input::new(&pool, stream, file.as_fd(), false);
+        while input.source().is_some() {
+            assert_eq!(input.read_chunk(|| {}), Reading::Done);
+        }
+        assert_eq!(stream.head.load(Ordering::Relaxed), pool::STREAM_SIZE);
+        assert_eq!(stream.producer_waiting.load(Ordering::Relaxed), 1);
+        stream.tail.store(5, Ordering::Relaxed);
+        assert!(input.source().is_some());
+        let empty = File::open("/dev/null").unwrap();
+        let mut input = Input::new(&pool, stream, empty.as_fd(), false);
+        stream.consumer_waiting.store(1, Ordering::Relaxed);
+        let rings = Cell::new(0);
+        input.read_chunk(|| rings.set(1));
+        assert!(input.source().is_none() && rings.get() == 1);
+        assert_eq!(stream.closed.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_corrupt_head_is_not_believed() {
+        let pool = pool();
+        let stream = &pool.header().console_out;
+        stream.head.store(u64::MAX / 2, Ordering::Relaxed);
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        let mut output = Output::new(&pool, stream, null.as_fd(), "test");
+        output.write_chunk(|| {}).unwrap();
+        assert_eq!(stream.tail.load(Ordering::Relaxed), PIPE_CHUNK as u64);
+    }
+}

@@ -1,0 +1,125 @@
+//! Joining the machine, and starting its first process.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::Machine;
+use motet_layout::{
+    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandRecord, PROCESS_ALIVE, ProcessRecord, SignalActions,
+    THREAD_READY, ThreadRecord,
+};
+use motet_protocol::{Context, run_queue::core_record, slab, threads};
+
+use crate::{cpu::Cpu, file, process, sched};
+
+/// Runs this core of the kernel; returns never. The first core of an island joins the machine and starts the others;
+/// the first island starts the first process once all have joined.
+pub fn run<M: Machine>(machine: &'static M) -> ! {
+    if machine.core().index_in_island() != 0 {
+        let offset = machine.pool().header().islands[machine.island().index()].clock_offset_ns.get();
+        sched::core_loop(&Cpu::new(machine, offset))
+    }
+    let offset = set_clock(machine);
+    let cpu = Cpu::new(machine, offset);
+    let record = cpu.island_record();
+    record.clock_offset_ns.set(offset);
+    publish_extensions(&cpu, record);
+    for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
+        core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+    core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
+    start_other_cores(&cpu, record);
+    record.joined_at_ns.set(cpu.now_ns());
+    record.state.store(ISLAND_JOINED, Ordering::SeqCst);
+    cpu.pool.header().joined.fetch_add(1, Ordering::SeqCst);
+    machine.ring_host();
+    cpu.log(format_args!("{} joined with {} cores", M::ISA.name(), record.core_count.get()));
+    if cpu.id.index() == 0 {
+        wait_for_all(&cpu);
+        start_first_process(&cpu);
+    }
+    sched::core_loop(&cpu)
+}
+
+/// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:
+/// sampled at a moment when the host's word changes.
+fn set_clock<M: Machine>(machine: &'static M) -> u64 {
+    let word = &machine.pool().header().host_clock_ns;
+    let before = word.load(Ordering::Relaxed);
+    loop {
+        let now = word.load(Ordering::Acquire);
+        if now != before {
+            return now.wrapping_sub(machine.counter_ns());
+        }
+        machine.relax();
+    }
+}
+
+fn publish_extensions<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
+    let text = cpu.machine.extensions().as_bytes();
+    // The host may have described them already (a machine file that restricts them).
+    if record.extensions[0].load(Ordering::Relaxed) == 0 {
+        for (to, &from) in record.extensions.iter().zip(text.iter().take(191)) {
+            to.store(from, Ordering::Relaxed);
+        }
+    }
+}
+
+fn start_other_cores<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
+    for index in 1..(record.core_count.get() as usize).min(CORES_PER_ISLAND_MAX) {
+        let core = core_record(cpu, CoreId::new(cpu.island(), index));
+        if let Err(reason) = cpu.machine.start_core(index) {
+            cpu.log(format_args!("core {index} does not start: {reason}"));
+            record.core_count.set(index as u32);
+            return;
+        }
+        while core.state.load(Ordering::SeqCst) == 0 {
+            cpu.machine.relax();
+        }
+    }
+}
+
+fn wait_for_all<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
+    // Polling, with pauses: the islands still booting need the host's cores.
+    while header.joined.load(Ordering::SeqCst) < header.island_count.get() {
+        cpu.machine.set_timer(cpu.machine.counter_ns() + 200_000);
+        cpu.machine.wait_for_interrupt();
+    }
+}
+
+/// Makes process 1 of the command that the host put into the pool.
+fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
+    let (Some(process), Some(thread), Some(actions)) = (
+        slab::alloc::<ProcessRecord>(cpu),
+        slab::alloc::<ThreadRecord>(cpu),
+        slab::alloc::<SignalActions>(cpu),
+    ) else {
+        panic!("the pool is too small for the first process");
+    };
+    actions.refs.store(1, Ordering::Relaxed);
+    process.actions.set(cpu.raw(actions));
+    process.state.store(PROCESS_ALIVE, Ordering::Relaxed);
+    process.thread_count.store(1, Ordering::Relaxed);
+    process.threads.set(cpu.raw(thread));
+    process.umask.set(0o022);
+    process.nice.set(20);
+    process.started_ns.set(cpu.now_ns());
+    process::ids::set_default_limits(process);
+    thread.process.store(cpu.raw(process), Ordering::Relaxed);
+    thread.started_ns.set(cpu.now_ns());
+    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    for word in &thread.affinity {
+        word.store(u64::MAX, Ordering::Relaxed);
+    }
+    let pid = threads::register(cpu, thread).unwrap_or(1);
+    process.pid.set(pid);
+    process.pgid.store(pid, Ordering::Relaxed);
+    process.sid.store(pid, Ordering::Relaxed);
+    let started = file::open_first(cpu, process).and_then(|()| process::exec::start_first(cpu, process, thread));
+    if let Err(errno) = started {
+        file::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));
+        cpu.pool.header().exit.store(1 + 127, Ordering::SeqCst);
+        cpu.machine.ring_host();
+    }
+}

@@ -1,0 +1,212 @@
+//! A position in user memory: one buffer, or the buffers of an I/O vector, walked page by page.
+
+use motet_abi::{Errno, file::IOV_MAX};
+use motet_hal::{Access, Machine};
+use motet_layout::{PAGE_SIZE, PoolAddr, SpaceRecord};
+use motet_protocol::pipe::Run;
+
+use crate::{call::Call, mm};
+
+/// Most bytes one call transfers (Linux `MAX_RW_COUNT`).
+pub const TRANSFER_MAX: u64 = 0x7fff_f000;
+const IOVEC_SIZE: u64 = 16;
+
+/// User memory to be read from or written to, in order.
+pub struct Cursor<'a, 'c, M: Machine> {
+    call: &'a Call<'c, M>,
+    space: &'static SpaceRecord,
+    access: Access,
+    /// Next byte, and bytes left in its buffer.
+    at: u64,
+    left: u64,
+    /// Bytes left in all.
+    remaining: u64,
+    done: u64,
+    /// Address of the next vector entry.
+    next_entry: u64,
+}
+
+impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
+    /// One buffer. `access`: [`Access::Write`] when user memory is going to be written.
+    #[inline]
+    pub fn new(call: &'a Call<'c, M>, address: u64, len: u64, access: Access) -> Self {
+        let len = len.min(TRANSFER_MAX);
+        let space = mm::space_of(call.cpu, call.process);
+        Self { call, space, access, at: address, left: len, remaining: len, done: 0, next_entry: 0 }
+    }
+
+    /// The buffers of the `count` entries of the vector at `address`.
+    ///
+    /// # Errors
+    /// `EINVAL` when there are too many or their lengths overflow; `EFAULT`.
+    pub fn vector(call: &'a Call<'c, M>, address: u64, count: u64, access: Access) -> Result<Self, Errno> {
+        if count > IOV_MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let mut total = 0u64;
+        for index in 0..count {
+            let len = call.read_user_u64(address.wrapping_add(index * IOVEC_SIZE + 8))?;
+            total = total.checked_add(len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+        }
+        let mut cursor = Self::new(call, 0, total, access);
+        cursor.left = 0;
+        cursor.next_entry = address;
+        Ok(cursor)
+    }
+
+    /// Bytes left.
+    #[inline(always)]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// Bytes passed.
+    #[inline(always)]
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Lets the cursor end after `len` more bytes.
+    pub fn limit(&mut self, len: u64) {
+        self.remaining = self.remaining.min(len);
+    }
+
+    /// Where the next bytes lie now, up to the end of their page or buffer. At least one must remain.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    #[inline(always)]
+    pub fn run(&mut self) -> Result<Run, Errno> {
+        if self.left == 0 {
+            self.next_buffer()?;
+        }
+        let run = mm::resolve(self.call.cpu, self.space, self.at, self.access)?;
+        let len = (PAGE_SIZE - self.at % PAGE_SIZE).min(self.left).min(self.remaining);
+        Ok((run, len as usize))
+    }
+
+    /// All remaining bytes as at most two runs; `None` when they are more.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    #[inline(always)]
+    pub fn two_runs(&mut self) -> Result<Option<[Run; 2]>, Errno> {
+        let first = self.run()?;
+        let rest = self.remaining - first.1 as u64;
+        if rest == 0 {
+            return Ok(Some([first, (PoolAddr::NULL, 0)]));
+        }
+        self.second_run(first, rest)
+    }
+
+    fn second_run(&mut self, first: Run, rest: u64) -> Result<Option<[Run; 2]>, Errno> {
+        let (at, left, next_entry) = (self.at, self.left, self.next_entry);
+        self.at += first.1 as u64;
+        self.left -= first.1 as u64;
+        self.remaining = rest;
+        let second = self.run();
+        (self.at, self.left, self.next_entry) = (at, left, next_entry);
+        self.remaining = rest + first.1 as u64;
+        let second = second?;
+        if (second.1 as u64) < rest {
+            return Ok(None);
+        }
+        // Finding the second run may have taken waiting, in which the first could move.
+        let first_now = self.run()?;
+        Ok(Some([first_now, second]))
+    }
+
+    /// Passes over `len` bytes.
+    ///
+    /// # Errors
+    /// `EFAULT` when the vector cannot be read.
+    #[inline(always)]
+    pub fn advance(&mut self, len: usize) -> Result<(), Errno> {
+        let mut len = (len as u64).min(self.remaining);
+        self.remaining -= len;
+        self.done += len;
+        while len > self.left {
+            len -= self.left;
+            self.left = 0;
+            self.next_buffer()?;
+        }
+        self.at += len;
+        self.left -= len;
+        Ok(())
+    }
+
+    /// Copies kernel bytes to the cursor, as many as remain; returns how many.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, Errno> {
+        let mut written = 0;
+        while !bytes.is_empty() && self.remaining > 0 {
+            let (run, len) = self.run()?;
+            let len = len.min(bytes.len());
+            self.call.cpu.pool.write(run, &bytes[..len]);
+            bytes = &bytes[len..];
+            written += len;
+            self.advance(len)?;
+        }
+        Ok(written)
+    }
+
+    /// Copies bytes from the cursor, as many as remain and fit; returns how many.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        let mut read = 0;
+        while read < into.len() && self.remaining > 0 {
+            let (run, len) = self.run()?;
+            let len = len.min(into.len() - read);
+            self.call.cpu.pool.read(run, &mut into[read..read + len]);
+            read += len;
+            self.advance(len)?;
+        }
+        Ok(read)
+    }
+
+    /// Copies bytes from the cursor without passing over them.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    pub fn peek(&mut self, into: &mut [u8]) -> Result<(), Errno> {
+        let saved = (self.at, self.left, self.remaining, self.done, self.next_entry);
+        let read = self.read(into);
+        (self.at, self.left, self.remaining, self.done, self.next_entry) = saved;
+        read.map(drop)
+    }
+
+    /// Writes zero bytes to all that remains.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    pub fn zero(&mut self) -> Result<(), Errno> {
+        while self.remaining > 0 {
+            let (run, len) = self.run()?;
+            self.call.cpu.pool.zero(run, len);
+            self.advance(len)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the next byte cannot be accessed.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`.
+    pub fn probe(&mut self) -> Result<(), Errno> {
+        if self.remaining > 0 { self.run().map(drop) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn next_buffer(&mut self) -> Result<(), Errno> {
+        while self.left == 0 {
+            self.at = self.call.read_user_u64(self.next_entry)?;
+            self.left = self.call.read_user_u64(self.next_entry.wrapping_add(8))?;
+            self.next_entry = self.next_entry.wrapping_add(IOVEC_SIZE);
+        }
+        Ok(())
+    }
+}

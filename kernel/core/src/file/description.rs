@@ -1,0 +1,199 @@
+//! Open file descriptions: what descriptors refer to.
+
+use core::ops::Deref;
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{
+    EventRecord, FILE_DEVICE, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC,
+    FileRecord, InodeRecord, PipeRecord,
+};
+use motet_protocol::{Context, fs, pipe, slab};
+
+use super::{event, lock, proc::ProcNode};
+use crate::cpu::Cpu;
+
+/// What kind of thing an open file is.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A regular file, directory or (with `O_PATH`) anything in the ramfs.
+    Inode(&'static InodeRecord),
+    /// An end, or both, of a pipe.
+    Pipe(&'static PipeRecord),
+    /// A character device, by its Linux number.
+    Device(Device),
+    /// A file of procfs.
+    Proc(ProcNode),
+    /// An event counter.
+    Event(&'static EventRecord),
+}
+
+/// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
+pub struct OpenFile<'c, M: Machine> {
+    cpu: &'c Cpu<M>,
+    record: &'static FileRecord,
+    counted: bool,
+}
+
+impl<'c, M: Machine> OpenFile<'c, M> {
+    /// A use that drops one reference, which the caller hands over, when `counted`.
+    pub fn new(cpu: &'c Cpu<M>, record: &'static FileRecord, counted: bool) -> Self {
+        Self { cpu, record, counted }
+    }
+
+    /// The description.
+    pub fn record(&self) -> &'static FileRecord {
+        self.record
+    }
+
+    /// The description with a reference that the caller must [`put`].
+    pub fn release(self) -> &'static FileRecord {
+        if !self.counted {
+            self.record.refs.fetch_add(1, Ordering::Relaxed);
+        }
+        let record = self.record;
+        core::mem::forget(self);
+        record
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        kind(self.cpu, self.record)
+    }
+
+    /// Its inode, if it has one.
+    pub fn inode(&self) -> Option<&'static InodeRecord> {
+        self.cpu.object(self.record.inode.get())
+    }
+
+    /// Its open flags now.
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        self.record.flags.load(Ordering::Relaxed)
+    }
+
+    /// Fails with `EBADF` when the file is not open for reading.
+    #[inline(always)]
+    pub fn check_readable(&self) -> Result<(), Errno> {
+        if self.flags() & (O_ACCMODE | O_PATH) == O_WRONLY || self.flags() & O_PATH != 0 {
+            return Err(Errno::EBADF);
+        }
+        Ok(())
+    }
+
+    /// Fails with `EBADF` when the file is not open for writing.
+    #[inline(always)]
+    pub fn check_writable(&self) -> Result<(), Errno> {
+        if self.flags() & O_ACCMODE == O_RDONLY || self.flags() & O_PATH != 0 {
+            return Err(Errno::EBADF);
+        }
+        Ok(())
+    }
+
+    /// Whether operations must not wait.
+    #[inline(always)]
+    pub fn nonblocking(&self) -> bool {
+        self.flags() & O_NONBLOCK != 0
+    }
+}
+
+impl<M: Machine> Clone for OpenFile<'_, M> {
+    fn clone(&self) -> Self {
+        self.record.refs.fetch_add(1, Ordering::Relaxed);
+        Self { cpu: self.cpu, record: self.record, counted: true }
+    }
+}
+
+impl<M: Machine> Deref for OpenFile<'_, M> {
+    type Target = FileRecord;
+
+    #[inline(always)]
+    fn deref(&self) -> &FileRecord {
+        self.record
+    }
+}
+
+impl<M: Machine> Drop for OpenFile<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.counted {
+            put(self.cpu, self.record);
+        }
+    }
+}
+
+/// What an open file is.
+///
+/// # Panics
+/// When the description's kind is none: the pool is corrupt.
+#[inline]
+pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
+    let object = record.object.get();
+    let found = match record.kind.get() {
+        FILE_INODE => cpu.object(record.inode.get()).map(Kind::Inode),
+        FILE_PIPE_READ | FILE_PIPE_WRITE | FILE_PIPE_BOTH => cpu.object(object).map(Kind::Pipe),
+        FILE_DEVICE => Some(Kind::Device(Device::decode(object as u32))),
+        FILE_PROC => Some(Kind::Proc(ProcNode::from_raw(object))),
+        FILE_EVENT => cpu.object(object).map(Kind::Event),
+        _ => None,
+    };
+    match found {
+        Some(kind) => kind,
+        None => panic!("open file of kind {} without an object", record.kind.get()),
+    }
+}
+
+/// What a new description refers to. The references in it are handed over.
+pub struct Parts {
+    /// `FILE_*`.
+    pub kind: u32,
+    /// Open flags: access mode and status.
+    pub flags: u32,
+    /// Inode, with a reference.
+    pub inode: Option<&'static InodeRecord>,
+    /// What [`FileRecord::object`] is to be.
+    pub object: u64,
+}
+
+/// Makes a description with one reference. On failure the caller keeps what it handed over.
+///
+/// # Errors
+/// `ENFILE` when memory is exhausted.
+pub fn create<M: Machine>(cpu: &Cpu<M>, parts: &Parts) -> Result<&'static FileRecord, Errno> {
+    let record = slab::alloc::<FileRecord>(cpu).ok_or(Errno::ENFILE)?;
+    record.refs.store(1, Ordering::Relaxed);
+    record.kind.set(parts.kind);
+    record.flags.store(parts.flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC), Ordering::Relaxed);
+    record.inode.set(parts.inode.map_or(0, |inode| cpu.raw(inode)));
+    record.object.set(parts.object);
+    Ok(record)
+}
+
+/// Drops a reference; the last one closes the file.
+#[inline]
+pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
+    if record.refs.fetch_sub(1, Ordering::AcqRel) == 1 {
+        close_last(cpu, record);
+    }
+}
+
+fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
+    lock::release_of_file(cpu, record);
+    match kind(cpu, record) {
+        Kind::Pipe(ends) => {
+            if record.kind.get() != FILE_PIPE_WRITE {
+                pipe::close_reader(cpu, ends);
+            }
+            if record.kind.get() != FILE_PIPE_READ {
+                pipe::close_writer(cpu, ends);
+            }
+        }
+        Kind::Event(counter) => event::free(cpu, counter),
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => {}
+    }
+    if let Some(inode) = cpu.object(record.inode.get()) {
+        fs::put(cpu, inode);
+    }
+    slab::free(cpu, record);
+}

@@ -1,0 +1,215 @@
+//! What a path can name, and the working, root and program references that processes keep.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{Cell64, FILE_INODE, FILE_PROC, InodeRecord, ProcessRecord};
+use motet_protocol::{
+    Context,
+    fs::{self, Held},
+};
+
+use super::{
+    description::{Kind, OpenFile},
+    proc::{self, ProcNode},
+};
+use crate::{call::Call, cpu::Cpu, process};
+
+/// What a path names.
+pub enum Node<'c, M: Machine> {
+    /// An inode of the ramfs.
+    Inode(Held<'c, Cpu<M>>),
+    /// A file of procfs.
+    Proc(ProcNode),
+    /// An open file without a name (a pipe behind `/proc/self/fd/0`, or a descriptor with an empty path).
+    Open(OpenFile<'c, M>),
+}
+
+impl<'c, M: Machine> Node<'c, M> {
+    /// The node of an inode, which the caller knows to be alive.
+    pub fn of_inode(cpu: &'c Cpu<M>, inode: &'static InodeRecord) -> Self {
+        Self::Inode(Held::new(cpu, inode))
+    }
+
+    /// The node an open file was opened from, or the file itself when it has none.
+    pub fn of_file(cpu: &'c Cpu<M>, file: OpenFile<'c, M>) -> Self {
+        match (file.record().kind.get(), file.kind(), file.inode()) {
+            (_, _, Some(inode)) => Self::of_inode(cpu, inode),
+            (FILE_PROC, Kind::Proc(node), None) => Self::Proc(node),
+            _ => Self::Open(file),
+        }
+    }
+
+    /// The root of the file system.
+    pub fn file_system_root(cpu: &'c Cpu<M>) -> Self {
+        let root = cpu.object::<InodeRecord>(cpu.pool.header().root_inode.get());
+        Self::of_inode(cpu, root.expect("the host made a root directory"))
+    }
+
+    /// Type and permissions.
+    pub fn mode(&self) -> u32 {
+        match self {
+            Self::Inode(inode) => inode.mode.get(),
+            Self::Proc(node) => proc::mode(*node),
+            Self::Open(_) => S_IFIFO | 0o600,
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode() & S_IFMT == S_IFDIR
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.mode() & S_IFMT == S_IFLNK
+    }
+
+    /// Whether both are the same file.
+    pub fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inode(one), Self::Inode(other)) => core::ptr::eq(one.inode(), other.inode()),
+            (Self::Proc(one), Self::Proc(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// The inode.
+    ///
+    /// # Errors
+    /// `otherwise`, when it is none of the ramfs.
+    pub fn inode_or(&self, otherwise: Errno) -> Result<&'static InodeRecord, Errno> {
+        match self {
+            Self::Inode(inode) => Ok(inode.inode()),
+            Self::Proc(_) | Self::Open(_) => Err(otherwise),
+        }
+    }
+
+    /// Fails with `EACCES` unless the caller may do all of `mask` (`R_OK`, `W_OK`, `X_OK`).
+    pub fn check(&self, call: &Call<M>, mask: u32) -> Result<(), Errno> {
+        match self {
+            Self::Inode(inode) => check_access(call, inode, mask, Ids::effective(call.process)),
+            Self::Proc(_) | Self::Open(_) => Ok(()),
+        }
+    }
+}
+
+impl<M: Machine> Clone for Node<'_, M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Inode(inode) => Self::Inode(inode.clone()),
+            Self::Proc(node) => Self::Proc(*node),
+            Self::Open(file) => Self::Open(file.clone()),
+        }
+    }
+}
+
+/// By whose rights access is decided.
+#[derive(Clone, Copy)]
+pub struct Ids {
+    uid: u32,
+    gid: u32,
+}
+
+impl Ids {
+    /// The effective ids.
+    pub fn effective(process: &ProcessRecord) -> Self {
+        Self { uid: process.ids[1].get(), gid: process.ids[4].get() }
+    }
+
+    /// The real ids, by which `access` decides.
+    pub fn real(process: &ProcessRecord) -> Self {
+        Self { uid: process.ids[0].get(), gid: process.ids[3].get() }
+    }
+
+    /// The owner of new files.
+    pub fn owner(self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
+
+    /// Whether these rights reach everything.
+    pub fn is_root(self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether these are the rights of the file's owner (or root's).
+    pub fn owns(self, inode: &InodeRecord) -> bool {
+        self.uid == 0 || self.uid == inode.uid.get()
+    }
+}
+
+/// Fails with `EACCES` unless `ids` may do all of `mask` with the inode.
+pub fn check_access<M: Machine>(_call: &Call<M>, inode: &InodeRecord, mask: u32, ids: Ids) -> Result<(), Errno> {
+    let mode = inode.mode.get();
+    let granted = if ids.is_root() {
+        let executable = mode & S_IFMT == S_IFDIR || mode & 0o111 != 0;
+        R_OK | W_OK | if executable { X_OK } else { 0 }
+    } else if ids.uid == inode.uid.get() {
+        mode >> 6
+    } else if ids.gid == inode.gid.get() {
+        mode >> 3
+    } else {
+        mode
+    };
+    if mask & !granted & 7 == 0 { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// The node in a process's reference; the file system's root when it is not set.
+///
+/// Only the process's own threads change its references, and they hold the process-tree lock if they are several; the
+/// caller is the only thread of the process or holds that lock.
+pub fn load<'c, M: Machine>(cpu: &'c Cpu<M>, cells: &[Cell64; 2]) -> Node<'c, M> {
+    match (cpu.object::<InodeRecord>(cells[0].get()), cells[1].get()) {
+        (Some(inode), _) => Node::of_inode(cpu, inode),
+        (None, 0) => Node::file_system_root(cpu),
+        (None, raw) => Node::Proc(ProcNode::from_raw(raw)),
+    }
+}
+
+/// The node in one of the calling process's references.
+pub fn of_process<'c, M: Machine>(
+    call: &Call<'c, M>,
+    cells: impl Fn(&'static ProcessRecord) -> &'static [Cell64; 2],
+) -> Node<'c, M> {
+    let several = call.process.thread_count.load(Ordering::Relaxed) > 1;
+    let _tree = several.then(|| process::lock_tree(call.cpu));
+    load(call.cpu, cells(call.process))
+}
+
+/// Replaces a reference of a process. `None` clears it.
+pub fn store<M: Machine>(cpu: &Cpu<M>, cells: &'static [Cell64; 2], node: Option<Node<M>>) {
+    let (inode, raw) = match node {
+        Some(Node::Inode(inode)) => (cpu.raw(inode.release()), 0),
+        Some(Node::Proc(node)) => (0, node.raw()),
+        Some(Node::Open(_)) | None => (0, 0),
+    };
+    let before = {
+        let _tree = process::lock_tree(cpu);
+        let before = cells[0].get();
+        cells[0].set(inode);
+        cells[1].set(raw);
+        before
+    };
+    if let Some(before) = cpu.object::<InodeRecord>(before) {
+        fs::put(cpu, before);
+    }
+}
+
+/// Copies a reference of a process to a new one, which nobody else knows yet.
+pub fn inherit<M: Machine>(from: &Node<M>, to: &'static [Cell64; 2], cpu: &Cpu<M>) {
+    match from {
+        Node::Inode(inode) => to[0].set(cpu.raw(inode.clone().release())),
+        Node::Proc(node) => to[1].set(node.raw()),
+        Node::Open(_) => {}
+    }
+}
+
+/// Whether a description is a directory that paths can start from, and which.
+pub fn directory_of<'c, M: Machine>(cpu: &'c Cpu<M>, file: OpenFile<'c, M>) -> Result<Node<'c, M>, Errno> {
+    if !matches!(file.record().kind.get(), FILE_INODE | FILE_PROC) {
+        return Err(Errno::ENOTDIR);
+    }
+    let node = Node::of_file(cpu, file);
+    if node.is_directory() { Ok(node) } else { Err(Errno::ENOTDIR) }
+}

@@ -1,0 +1,489 @@
+//! `open` and its relatives: from a path, or from nothing, to a descriptor.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{
+    EventRecord, FILE_DEVICE, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC,
+    FileRecord, InodeRecord, PipeRecord,
+};
+use motet_protocol::{
+    Context,
+    fs::{self, Attributes, Held},
+    lock::lock,
+    pipe, slab,
+};
+
+use super::{
+    description::{self, Kind, OpenFile, Parts},
+    device,
+    node::{Ids, Node},
+    path::{self, Found, Path},
+    table,
+};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+};
+
+/// Status flags that stay with an open file and can be changed by `fcntl`.
+pub const STATUS_FLAGS: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
+/// Tag of the pool address, in the thread's last scratch word, of a file whose opening waits.
+const OPENING: u64 = 1;
+/// `eventfd2`: reads take one at a time.
+const EFD_SEMAPHORE: u32 = 1;
+const MFD_CLOEXEC: u64 = 1;
+
+/// `open(path, flags, mode)`.
+pub fn open<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, flags, mode, ..] = call.args;
+    open_at(call, AT_FDCWD, path, open_flags(call.isa, flags as u32), mode as u32)
+}
+
+/// `openat(dirfd, path, flags, mode)`.
+pub fn openat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, flags, mode, ..] = call.args;
+    open_at(call, dirfd as i32, path, open_flags(call.isa, flags as u32), mode as u32)
+}
+
+/// `openat2(dirfd, path, how, size)`; the resolve restrictions are not offered.
+pub fn openat2<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, how, size, ..] = call.args;
+    if size < 24 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (flags, mode) = (call.read_user_u64(how)?, call.read_user_u64(how.wrapping_add(8))?);
+    if call.read_user_u64(how.wrapping_add(16))? != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    open_at(call, dirfd as i32, path, open_flags(call.isa, flags as u32), mode as u32)
+}
+
+/// `creat(path, mode)`.
+pub fn creat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, mode, ..] = call.args;
+    open_at(call, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode as u32)
+}
+
+/// A signal ended an `open` that was waiting for the other side of a named pipe: undoes it.
+pub fn open_interrupted<M: Machine>(call: &Call<M>) {
+    if let Some(record) = take_pending(call) {
+        description::put(call.cpu, record);
+    }
+}
+
+fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, flags: u32, mode: u32) -> SysResult {
+    if let Some(record) = take_pending(call) {
+        return wait_for_partner(call, record, flags);
+    }
+    let mut path = Path::from_user(call, path)?;
+    let node = locate(call, dirfd, &mut path, flags, mode)?;
+    if flags & O_PATH == 0 {
+        if let Node::Inode(inode) = &node {
+            if fs::file_type(inode) == fs::TYPE_PIPE {
+                return open_fifo(call, inode.inode(), flags);
+            }
+        }
+    }
+    let record = open_node(call, node, flags)?;
+    table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from)
+}
+
+/// Finds the file to open, making it if that is asked for, and checks that it may be opened this way.
+fn locate<'c, M: Machine>(
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &mut Path,
+    flags: u32,
+    mode: u32,
+) -> Result<Node<'c, M>, Errno> {
+    let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+    let follow = flags & O_NOFOLLOW == 0 && !exclusive;
+    let unnamed = flags & O_TMPFILE == O_TMPFILE;
+    let found = path::walk(call, dirfd, path, follow)?;
+    let node = match found.node {
+        Some(_) if exclusive && !unnamed => return Err(Errno::EEXIST),
+        Some(node) => node,
+        None if flags & O_CREAT == 0 || unnamed => return Err(Errno::ENOENT),
+        None => return create(call, path, &found, flags, mode),
+    };
+    if unnamed {
+        let dir = node.inode_or(Errno::EOPNOTSUPP)?;
+        node.check(call, W_OK | X_OK)?;
+        if !fs::is_directory(dir) {
+            return Err(Errno::ENOTDIR);
+        }
+        let inode = fs::new_inode(call.cpu, attributes(call, S_IFREG | mode & 0o7777))?;
+        return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
+    }
+    check_existing(call, &node, flags)?;
+    if flags & O_TRUNC != 0 && flags & O_PATH == 0 {
+        if let Node::Inode(inode) = &node {
+            if fs::file_type(inode) == fs::TYPE_REGULAR {
+                node.check(call, W_OK)?;
+                fs::truncate(call.cpu, inode.inode(), 0)?;
+                let now = call.cpu.realtime_ns();
+                inode.modified_ns.set(now);
+                inode.changed_ns.set(now);
+            }
+        }
+    }
+    Ok(node)
+}
+
+fn create<'c, M: Machine>(
+    call: &Call<'c, M>,
+    path: &Path,
+    found: &Found<'c, M>,
+    flags: u32,
+    mode: u32,
+) -> Result<Node<'c, M>, Errno> {
+    let dir = found.parent.inode_or(Errno::EACCES)?;
+    let name = path.name(&found.last, Errno::EISDIR)?;
+    if found.directory {
+        return Err(Errno::EISDIR);
+    }
+    if flags & O_DIRECTORY != 0 {
+        return Err(Errno::EINVAL);
+    }
+    found.parent.check(call, W_OK | X_OK)?;
+    match fs::create(call.cpu, dir, name, attributes(call, S_IFREG | mode & 0o7777)) {
+        Ok(inode) => Ok(Node::Inode(inode)),
+        // Someone else has just made it.
+        Err(Errno::EEXIST) if flags & O_EXCL == 0 => {
+            let node = Node::Inode(fs::lookup(call.cpu, dir, name)?);
+            check_existing(call, &node, flags | O_NOFOLLOW)?;
+            Ok(node)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Result<(), Errno> {
+    if node.is_symlink() && flags & O_PATH == 0 {
+        return Err(Errno::ELOOP);
+    }
+    if flags & O_DIRECTORY != 0 && !node.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    if flags & O_PATH != 0 {
+        return Ok(());
+    }
+    let writes = flags & O_ACCMODE != O_RDONLY;
+    if node.is_directory() && (writes || flags & O_CREAT != 0) {
+        return Err(Errno::EISDIR);
+    }
+    let mask = match flags & O_ACCMODE {
+        O_RDONLY => R_OK,
+        O_WRONLY => W_OK,
+        _ => R_OK | W_OK,
+    };
+    node.check(call, mask)
+}
+
+/// A description of a node that is not a named pipe.
+fn open_node<M: Machine>(call: &Call<M>, node: Node<M>, flags: u32) -> Result<&'static FileRecord, Errno> {
+    let cpu = call.cpu;
+    match node {
+        Node::Inode(inode) => open_inode(call, inode, flags),
+        Node::Proc(node) => {
+            if flags & O_ACCMODE != O_RDONLY && !super::proc::writable(node) {
+                return Err(Errno::EACCES);
+            }
+            description::create(cpu, &Parts { kind: FILE_PROC, flags, inode: None, object: node.raw() })
+        }
+        Node::Open(file) => reopen(call, &file, flags),
+    }
+}
+
+fn open_inode<M: Machine>(
+    call: &Call<M>,
+    inode: Held<'_, Cpu<M>>,
+    flags: u32,
+) -> Result<&'static FileRecord, Errno> {
+    let (mut kind, mut object) = (FILE_INODE, 0);
+    if flags & O_PATH == 0 {
+        match fs::file_type(&inode) {
+            fs::TYPE_CHARACTER => {
+                kind = FILE_DEVICE;
+                object = u64::from(inode.rdev.get());
+                device::check_open(call, Device::decode(inode.rdev.get()), flags)?;
+            }
+            fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO),
+            _ => {}
+        }
+    }
+    let record = description::create(call.cpu, &Parts { kind, flags, inode: Some(inode.inode()), object })?;
+    // The description has taken over the reference.
+    inode.release();
+    Ok(record)
+}
+
+/// Opens again what has no name: a pipe behind `/proc/<pid>/fd`.
+fn reopen<M: Machine>(call: &Call<M>, file: &OpenFile<'_, M>, flags: u32) -> Result<&'static FileRecord, Errno> {
+    match file.kind() {
+        Kind::Pipe(ends) => open_ends(call.cpu, ends, None, flags),
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENXIO),
+    }
+}
+
+/// A description of a pipe's ends by the access mode in `flags`.
+fn open_ends<M: Machine>(
+    cpu: &Cpu<M>,
+    ends: &'static PipeRecord,
+    inode: Option<&'static InodeRecord>,
+    flags: u32,
+) -> Result<&'static FileRecord, Errno> {
+    let kind = match flags & O_ACCMODE {
+        O_RDONLY => FILE_PIPE_READ,
+        O_WRONLY => FILE_PIPE_WRITE,
+        _ => FILE_PIPE_BOTH,
+    };
+    let record = description::create(cpu, &Parts { kind, flags, inode, object: cpu.raw(ends) })?;
+    if kind == FILE_PIPE_BOTH {
+        // A description of both ends has one reference for each.
+        pipe::open_writer(cpu, ends);
+        pipe::open_reader(cpu, ends);
+    } else if kind == FILE_PIPE_READ {
+        pipe::open_reader(cpu, ends);
+    } else {
+        pipe::open_writer(cpu, ends);
+    }
+    if let Some(inode) = inode {
+        fs::get(inode);
+    }
+    Ok(record)
+}
+
+/// Opens a named pipe; an opener of one end waits for one of the other.
+fn open_fifo<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, flags: u32) -> SysResult {
+    let ends = fifo_of(call.cpu, inode)?;
+    let opens = match flags & O_ACCMODE {
+        O_RDONLY => ends.writer_opens.load(Ordering::Acquire),
+        _ => ends.reader_opens.load(Ordering::Acquire),
+    };
+    if flags & O_NONBLOCK != 0 && flags & O_ACCMODE == O_WRONLY && ends.readers.load(Ordering::Acquire) == 0 {
+        return Err(Errno::ENXIO.into());
+    }
+    let record = open_ends(call.cpu, ends, Some(inode), flags)?;
+    call.thread.scratch[2].set(u64::from(opens));
+    wait_for_partner(call, record, flags)
+}
+
+/// The pipe of a named pipe, made when it is first opened.
+fn fifo_of<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<&'static PipeRecord, Errno> {
+    let _guard = lock(cpu, &inode.lock);
+    if let Some(ends) = cpu.object(inode.pipe.load(Ordering::Relaxed)) {
+        return Ok(ends);
+    }
+    let ends = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
+    inode.pipe.store(cpu.raw(ends), Ordering::Release);
+    Ok(ends)
+}
+
+/// Finishes opening a named pipe once the other side has been opened since `scratch[2]` was taken.
+fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, flags: u32) -> SysResult {
+    let cpu = call.cpu;
+    let install = || table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from);
+    let Kind::Pipe(ends) = description::kind(cpu, record) else { return install() };
+    let (queue, present, opens) = match record.kind.get() {
+        FILE_PIPE_READ => (&ends.read_waiters, &ends.writers, &ends.writer_opens),
+        FILE_PIPE_WRITE => (&ends.write_waiters, &ends.readers, &ends.reader_opens),
+        _ => return install(),
+    };
+    if flags & O_NONBLOCK != 0 {
+        return install();
+    }
+    let seen = call.thread.scratch[2].get() as u32;
+    let met = || present.load(Ordering::Acquire) != 0 || opens.load(Ordering::Acquire) != seen;
+    let waited = call.wait_for(queue, || Ok(met().then_some(())));
+    match waited {
+        Ok(()) => install(),
+        Err(stop) => {
+            call.thread.scratch[3].set(cpu.raw(record) | OPENING);
+            Err(stop)
+        }
+    }
+}
+
+fn take_pending<M: Machine>(call: &Call<M>) -> Option<&'static FileRecord> {
+    let word = call.thread.scratch[3].get();
+    if word & OPENING == 0 {
+        return None;
+    }
+    call.thread.scratch[3].set(0);
+    call.cpu.object(word & !OPENING)
+}
+
+/// What a new file of the calling process starts with.
+pub fn attributes<M: Machine>(call: &Call<M>, mode: u32) -> Attributes {
+    let (uid, gid) = Ids::effective(call.process).owner();
+    let mode = mode & !(call.process.umask.get() & 0o777);
+    Attributes { mode, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() }
+}
+
+/// Opens a program for exec: a regular file that may be executed.
+///
+/// # Errors
+/// As `open`; `EACCES` when it is not executable.
+pub fn open_executable<'c, M: Machine>(
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &[u8],
+    flags: u64,
+) -> Result<Held<'c, Cpu<M>>, Errno> {
+    let mut path = Path::from_bytes(path)?;
+    let node = path::resolve_path(call, dirfd, &mut path, flags as u32)?;
+    if node.is_symlink() {
+        return Err(Errno::ELOOP);
+    }
+    node.check(call, X_OK)?;
+    match node {
+        Node::Inode(inode) if fs::file_type(&inode) == fs::TYPE_REGULAR => Ok(inode),
+        _ => Err(Errno::EACCES),
+    }
+}
+
+/// The inode to map for `mmap`, with a reference; `None` for memory without a file (`/dev/zero`).
+///
+/// # Errors
+/// `EBADF`, `EACCES`, `ENODEV`.
+pub fn inode_for_mmap<'c, M: Machine>(
+    call: &Call<'c, M>,
+    fd: i32,
+    writable_shared: bool,
+) -> Result<Option<Held<'c, Cpu<M>>>, Errno> {
+    let file = table::get(call, fd)?;
+    file.check_readable().map_err(|_| Errno::EACCES)?;
+    if writable_shared {
+        file.check_writable().map_err(|_| Errno::EACCES)?;
+    }
+    match file.kind() {
+        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => Ok(Some(Held::new(call.cpu, inode))),
+        Kind::Device(device) if device == device::ZERO => Ok(None),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENODEV),
+    }
+}
+
+/// `pipe(fds)`.
+pub fn pipe<M: Machine>(call: &Call<M>) -> SysResult {
+    new_pipe(call, 0)
+}
+
+/// `pipe2(fds, flags)`.
+pub fn pipe2<M: Machine>(call: &Call<M>) -> SysResult {
+    new_pipe(call, open_flags(call.isa, call.args[1] as u32))
+}
+
+fn new_pipe<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
+    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let ends = pipe::create(call.cpu).ok_or(Errno::ENFILE)?;
+    let opened = open_both(call, ends, flags);
+    pipe::put(call.cpu, ends);
+    let [read, write] = opened?;
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&(read as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&(write as u32).to_le_bytes());
+    if let Err(errno) = call.write_user(call.args[0], &bytes) {
+        let files = table::of(call.cpu, call.process);
+        for fd in [read, write] {
+            // They were opened a moment ago.
+            let _ = table::close(call.cpu, files, fd as i32);
+        }
+        return Err(errno.into());
+    }
+    Ok(0)
+}
+
+fn open_both<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, flags: u32) -> Result<[u64; 2], Errno> {
+    let close_on_exec = flags & O_CLOEXEC != 0;
+    let reader = open_ends(call.cpu, ends, None, O_RDONLY | flags)?;
+    let writer = match open_ends(call.cpu, ends, None, O_WRONLY | flags) {
+        Ok(writer) => writer,
+        Err(errno) => {
+            description::put(call.cpu, reader);
+            return Err(errno);
+        }
+    };
+    let read = match table::install(call, reader, close_on_exec, 0) {
+        Ok(read) => read,
+        Err(errno) => {
+            description::put(call.cpu, writer);
+            return Err(errno);
+        }
+    };
+    match table::install(call, writer, close_on_exec, 0) {
+        Ok(write) => Ok([read, write]),
+        Err(errno) => {
+            // It was opened a moment ago.
+            let _ = table::close(call.cpu, table::of(call.cpu, call.process), read as i32);
+            Err(errno)
+        }
+    }
+}
+
+/// `eventfd(count)`.
+pub fn eventfd<M: Machine>(call: &Call<M>) -> SysResult {
+    new_event(call, 0)
+}
+
+/// `eventfd2(count, flags)`.
+pub fn eventfd2<M: Machine>(call: &Call<M>) -> SysResult {
+    new_event(call, call.args[1] as u32)
+}
+
+fn new_event<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
+    if flags & !(O_CLOEXEC | O_NONBLOCK | EFD_SEMAPHORE) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let counter = slab::alloc::<EventRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
+    counter.count.set(u64::from(call.args[0] as u32));
+    counter.semaphore.set(flags & EFD_SEMAPHORE);
+    let parts =
+        Parts { kind: FILE_EVENT, flags: O_RDWR | flags & O_NONBLOCK, inode: None, object: call.cpu.raw(counter) };
+    match description::create(call.cpu, &parts) {
+        Ok(record) => Ok(table::install(call, record, flags & O_CLOEXEC != 0, 0)?),
+        Err(errno) => {
+            slab::free(call.cpu, counter);
+            Err(errno.into())
+        }
+    }
+}
+
+/// `memfd_create(name, flags)`: a file without a name. Seals are not kept.
+pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
+    let (uid, gid) = Ids::effective(call.process).owner();
+    let attributes = Attributes { mode: S_IFREG | 0o777, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() };
+    let inode = Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
+    let record = open_inode(call, inode, O_RDWR)?;
+    Ok(table::install(call, record, call.args[1] & MFD_CLOEXEC != 0, 0)?)
+}
+
+/// `close(fd)`.
+pub fn close<M: Machine>(call: &Call<M>) -> SysResult {
+    table::close(call.cpu, table::of(call.cpu, call.process), call.args[0] as i32)?;
+    Ok(0)
+}
+
+/// `close_range(first, last, flags)`. A shared table is not unshared first.
+pub fn close_range<M: Machine>(call: &Call<M>) -> SysResult {
+    let [first, last, flags, ..] = call.args;
+    if first as u32 > last as u32 {
+        return Err(Errno::EINVAL.into());
+    }
+    let files = table::of(call.cpu, call.process);
+    if flags as u32 & CLOSE_RANGE_CLOEXEC == 0 {
+        table::close_matching(call.cpu, files, first as u32, last as u32, |_| true);
+        return Ok(0);
+    }
+    let mut at = first as u32;
+    while let Some(fd) = table::next_used(call.cpu, files, at).filter(|&fd| fd <= last as u32) {
+        // It may have been closed meanwhile.
+        let _ = table::set_close_on_exec(call, fd as i32, true);
+        at = fd + 1;
+    }
+    Ok(0)
+}

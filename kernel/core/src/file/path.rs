@@ -1,0 +1,304 @@
+//! Paths: from names to nodes.
+//!
+//! The whole path lies in one buffer. A symbolic link's target replaces the part of the path that led to it, in place,
+//! so a walk needs no recursion and no second buffer.
+
+use core::ops::Range;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{MOUNT_PROC, NAME_MAX};
+use motet_protocol::fs;
+
+use super::{
+    node::{self, Node},
+    proc, table,
+};
+use crate::call::{Call, PATH_MAX};
+
+/// Most symbolic links followed in one walk (Linux `MAXSYMLINKS`).
+const SYMLINKS_MAX: u32 = 40;
+
+/// A path, as far as it has not been walked.
+pub struct Path {
+    bytes: [u8; PATH_MAX],
+    len: usize,
+}
+
+/// The last component of a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Last {
+    /// An ordinary name: a part of the path.
+    Name(Range<usize>),
+    /// ".", or nothing behind the root.
+    Dot,
+    /// "..".
+    DotDot,
+}
+
+/// Where a walk ended.
+pub struct Found<'c, M: Machine> {
+    /// The directory that holds (or would hold) the last component.
+    pub parent: Node<'c, M>,
+    /// What the path names, `None` if it does not exist.
+    pub node: Option<Node<'c, M>>,
+    /// The last component.
+    pub last: Last,
+    /// The path ended in a slash: it can name a directory only.
+    pub directory: bool,
+}
+
+impl Path {
+    /// Copies a zero-terminated path from user memory.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENAMETOOLONG`.
+    pub fn from_user<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Errno> {
+        let mut path = Self { bytes: [0; PATH_MAX], len: 0 };
+        path.len = call.read_string(address, &mut path.bytes)?;
+        Ok(path)
+    }
+
+    /// Copies a path from kernel memory.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Errno> {
+        if bytes.len() >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let mut path = Self { bytes: [0; PATH_MAX], len: bytes.len() };
+        path.bytes[..bytes.len()].copy_from_slice(bytes);
+        Ok(path)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The last component found by a walk; `otherwise` when it is not a name.
+    ///
+    /// # Errors
+    /// `otherwise`.
+    pub fn name(&self, last: &Last, otherwise: Errno) -> Result<&[u8], Errno> {
+        match last {
+            Last::Name(range) => Ok(&self.bytes[range.clone()]),
+            Last::Dot | Last::DotDot => Err(otherwise),
+        }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Puts a link's target in place of everything before `rest`; `target` fills the buffer it is given and returns the
+    /// target's length.
+    fn replace_head(
+        &mut self,
+        rest: usize,
+        len: usize,
+        target: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<(), Errno> {
+        let rest_len = self.len - rest;
+        let separator = usize::from(rest_len > 0);
+        if len + separator + rest_len >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.bytes.copy_within(rest..self.len, len + separator);
+        let filled = target(&mut self.bytes[..len]);
+        if filled == 0 {
+            return Err(Errno::ENOENT);
+        }
+        // The target may have shrunk meanwhile; more slashes than one mean the same.
+        self.bytes[filled..len + separator].fill(b'/');
+        self.len = len + separator + rest_len;
+        Ok(())
+    }
+}
+
+/// What the path in user memory names, from `dirfd`. `flags`: `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
+///
+/// # Errors
+/// `ENOENT`, `ENOTDIR`, `ELOOP`, `EACCES`, `ENAMETOOLONG`, `EFAULT`, `EBADF`.
+pub fn resolve<'c, M: Machine>(call: &Call<'c, M>, dirfd: i32, address: u64, flags: u32) -> Result<Node<'c, M>, Errno> {
+    let mut path = Path::from_user(call, address)?;
+    resolve_path(call, dirfd, &mut path, flags)
+}
+
+/// What a path names, from `dirfd`.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_path<'c, M: Machine>(
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &mut Path,
+    flags: u32,
+) -> Result<Node<'c, M>, Errno> {
+    if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
+        return match dirfd {
+            AT_FDCWD => Ok(node::of_process(call, |process| &process.cwd)),
+            _ => Ok(Node::of_file(call.cpu, table::get(call, dirfd)?)),
+        };
+    }
+    walk(call, dirfd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?.node.ok_or(Errno::ENOENT)
+}
+
+/// Walks a path from `dirfd` up to its last component, which need not exist. `follow`: a symbolic link there is
+/// followed.
+///
+/// # Errors
+/// As [`resolve`], but for a missing last component.
+pub fn walk<'c, M: Machine>(
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &mut Path,
+    follow: bool,
+) -> Result<Found<'c, M>, Errno> {
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let mut current = match (path.bytes[0], dirfd) {
+        (b'/', _) => node::of_process(call, |process| &process.root),
+        (_, AT_FDCWD) => node::of_process(call, |process| &process.cwd),
+        _ => node::directory_of(call.cpu, table::get(call, dirfd)?)?,
+    };
+    let mut found = Found { parent: current.clone(), node: None, last: Last::Dot, directory: false };
+    let mut at = 0;
+    let mut symlinks = 0;
+    loop {
+        at += path.bytes[at..path.len].iter().take_while(|&&byte| byte == b'/').count();
+        if at == path.len {
+            // Only slashes, or a path that ended in a directory reached by "." or "..".
+            found.node = Some(current);
+            return Ok(found);
+        }
+        let end = at + path.bytes[at..path.len].iter().take_while(|&&byte| byte != b'/').count();
+        let name = &path.bytes[at..end];
+        let slashes = path.bytes[end..path.len].iter().take_while(|&&byte| byte == b'/').count();
+        let is_last = end + slashes == path.len;
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if !current.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        current.check(call, X_OK)?;
+        found.directory = slashes > 0;
+        found.last = match name {
+            b"." => Last::Dot,
+            b".." => Last::DotDot,
+            _ => Last::Name(at..end),
+        };
+        let next = match found.last {
+            Last::Dot => Some(current.clone()),
+            Last::DotDot => Some(parent(call, &current)),
+            Last::Name(_) => child(call, &current, name)?,
+        };
+        let Some(next) = next else {
+            if !is_last {
+                return Err(Errno::ENOENT);
+            }
+            found.parent = current;
+            return Ok(found);
+        };
+        if next.is_symlink() && (follow || !is_last || slashes > 0) {
+            symlinks += 1;
+            if symlinks > SYMLINKS_MAX {
+                return Err(Errno::ELOOP);
+            }
+            if let Some(direct) = follow_direct(call, &next)? {
+                if is_last {
+                    found.node = Some(direct);
+                    found.parent = current;
+                    return finish(found);
+                }
+                current = direct;
+                at = end;
+                continue;
+            }
+            expand(call, path, end, &next)?;
+            if path.bytes[0] == b'/' {
+                current = node::of_process(call, |process| &process.root);
+            }
+            found.parent = current.clone();
+            found.last = Last::Dot;
+            at = 0;
+            continue;
+        }
+        if is_last {
+            found.parent = current;
+            found.node = Some(next);
+            return finish(found);
+        }
+        current = next;
+        at = end;
+    }
+}
+
+/// A path that ends in a slash must name a directory.
+fn finish<M: Machine>(found: Found<M>) -> Result<Found<M>, Errno> {
+    match &found.node {
+        Some(node) if found.directory && !node.is_directory() => Err(Errno::ENOTDIR),
+        _ => Ok(found),
+    }
+}
+
+/// The directory above; the process's root is its own.
+pub fn parent<'c, M: Machine>(call: &Call<'c, M>, dir: &Node<'c, M>) -> Node<'c, M> {
+    let root = node::of_process(call, |process| &process.root);
+    if dir.same(&root) {
+        return root;
+    }
+    match dir {
+        Node::Inode(inode) => Node::Inode(fs::parent(call.cpu, inode.inode())),
+        Node::Proc(node) => match proc::parent(*node) {
+            Some(above) => Node::Proc(above),
+            None => Node::file_system_root(call.cpu),
+        },
+        Node::Open(_) => root,
+    }
+}
+
+/// What `name` names in a directory, `None` if nothing.
+fn child<'c, M: Machine>(call: &Call<'c, M>, dir: &Node<'c, M>, name: &[u8]) -> Result<Option<Node<'c, M>>, Errno> {
+    match dir {
+        Node::Inode(dir) => match fs::lookup(call.cpu, dir.inode(), name) {
+            Ok(inode) if inode.mount.get() == MOUNT_PROC => Ok(Some(Node::Proc(proc::ROOT))),
+            Ok(inode) => Ok(Some(Node::Inode(inode))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        },
+        Node::Proc(dir) => Ok(proc::lookup(call, *dir, name).map(Node::Proc)),
+        Node::Open(_) => Err(Errno::ENOTDIR),
+    }
+}
+
+/// Where a link of procfs leads without a path (an open file, a working directory), `None` for ordinary links.
+fn follow_direct<'c, M: Machine>(call: &Call<'c, M>, link: &Node<'c, M>) -> Result<Option<Node<'c, M>>, Errno> {
+    match link {
+        Node::Proc(link) => proc::follow(call, *link),
+        Node::Inode(_) | Node::Open(_) => Ok(None),
+    }
+}
+
+/// Replaces the walked part of the path (up to `rest`) by the link's target.
+fn expand<M: Machine>(call: &Call<M>, path: &mut Path, rest: usize, link: &Node<M>) -> Result<(), Errno> {
+    match link {
+        Node::Inode(link) => {
+            let len = link.size.load(motet_layout::sync::Ordering::Relaxed) as usize;
+            path.replace_head(rest, len, |into| fs::read_bytes(call.cpu, link.inode(), 0, into))
+        }
+        Node::Proc(link) => {
+            let mut text = [0; 64];
+            let len = proc::link_text(call, *link, &mut text)?;
+            path.replace_head(rest, len, |into| {
+                into.copy_from_slice(&text[..len]);
+                len
+            })
+        }
+        Node::Open(_) => Err(Errno::EINVAL),
+    }
+}

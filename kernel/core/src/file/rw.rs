@@ -1,0 +1,341 @@
+//! Reading and writing: `read`, `write` and their relatives.
+//!
+//! A transfer first resolves a page of user memory, then takes the file's lock and copies: no lock of a file is held
+//! while user memory may fault. A call that waits keeps the bytes it has done in the thread's `progress`.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::{Access, Machine};
+use motet_layout::{FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord};
+use motet_protocol::{
+    fs,
+    lock::{Guard, lock},
+    memory::{alloc_frame, release_frame},
+    pipe,
+};
+
+use super::{
+    cursor::Cursor,
+    description::{Kind, OpenFile},
+    device, event, proc, table,
+};
+use crate::{
+    call::{Call, Stop, SysResult},
+    signal,
+};
+
+/// Signal of a write to a pipe that nobody reads.
+const SIGPIPE: u32 = 13;
+/// `pwritev2`, `preadv2`: the position is the file's own.
+const POSITION_OWN: u64 = u64::MAX;
+
+/// `read(fd, buffer, length)`.
+pub fn read<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, buffer, len, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    read_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Write), None)
+}
+
+/// `write(fd, buffer, length)`.
+pub fn write<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, buffer, len, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    write_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Read), None)
+}
+
+/// `readv(fd, vector, count)`.
+pub fn readv<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, vector, count, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    read_file(call, &file, &mut Cursor::vector(call, vector, count, Access::Write)?, None)
+}
+
+/// `writev(fd, vector, count)`.
+pub fn writev<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, vector, count, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    write_file(call, &file, &mut Cursor::vector(call, vector, count, Access::Read)?, None)
+}
+
+/// `pread64(fd, buffer, length, offset)`.
+pub fn pread64<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, buffer, len, offset, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    read_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Write), Some(check_offset(&file, offset)?))
+}
+
+/// `pwrite64(fd, buffer, length, offset)`.
+pub fn pwrite64<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, buffer, len, offset, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    write_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Read), Some(check_offset(&file, offset)?))
+}
+
+/// `preadv(fd, vector, count, offset)`; the offset's second argument word matters on 32-bit ISAs only.
+pub fn preadv<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, vector, count, offset, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    let mut cursor = Cursor::vector(call, vector, count, Access::Write)?;
+    read_file(call, &file, &mut cursor, Some(check_offset(&file, offset)?))
+}
+
+/// `pwritev(fd, vector, count, offset)`.
+pub fn pwritev<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, vector, count, offset, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    let mut cursor = Cursor::vector(call, vector, count, Access::Read)?;
+    write_file(call, &file, &mut cursor, Some(check_offset(&file, offset)?))
+}
+
+/// `preadv2(fd, vector, count, offset, -, flags)`: no flag is offered.
+pub fn preadv2<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[5] != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if call.args[3] == POSITION_OWN { readv(call) } else { preadv(call) }
+}
+
+/// `pwritev2(fd, vector, count, offset, -, flags)`: no flag is offered.
+pub fn pwritev2<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[5] != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if call.args[3] == POSITION_OWN { writev(call) } else { pwritev(call) }
+}
+
+/// Reads from any open file, at its own position unless `at` gives another.
+pub fn read_file<M: Machine>(
+    call: &Call<M>, file: &OpenFile<M>, into: &mut Cursor<M>, at: Option<u64>,
+) -> SysResult {
+    file.check_readable()?;
+    match file.kind() {
+        Kind::Pipe(ends) => read_pipe(call, ends, file.nonblocking(), into),
+        Kind::Inode(inode) => read_inode(call, file, inode, into, at),
+        Kind::Device(device) => device::read(call, device, file.nonblocking(), into),
+        Kind::Proc(node) => {
+            let (_guard, position) = position(call, file, at);
+            let read = proc::read(call, node, position, into)?;
+            if at.is_none() {
+                file.offset.store(position + read, Ordering::Relaxed);
+            }
+            Ok(read)
+        }
+        Kind::Event(counter) => event::read(call, counter, file.nonblocking(), into),
+    }
+}
+
+/// Writes to any open file, at its own position unless `at` gives another.
+pub fn write_file<M: Machine>(
+    call: &Call<M>, file: &OpenFile<M>, from: &mut Cursor<M>, at: Option<u64>,
+) -> SysResult {
+    file.check_writable()?;
+    match file.kind() {
+        Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), from),
+        Kind::Inode(inode) => write_inode(call, file, inode, from, at),
+        Kind::Device(device) => device::write(call, device, file.nonblocking(), from),
+        Kind::Proc(node) => proc::write(call, node, from),
+        Kind::Event(counter) => event::write(call, counter, file.nonblocking(), from),
+    }
+}
+
+/// What a transfer that an error ended returns: the bytes done, if any.
+#[inline(always)]
+pub fn partial<E: Into<Stop>>(done: u64, error: E) -> SysResult {
+    match error.into() {
+        Stop::Error(_) if done > 0 => Ok(done),
+        stop => Err(stop),
+    }
+}
+
+/// The position to use. The description is locked when it is shared and its own position is used.
+fn position<'f, M: Machine>(call: &Call<M>, file: &'f FileRecord, at: Option<u64>) -> (Option<Guard<'f>>, u64) {
+    match at {
+        Some(at) => (None, at),
+        None => {
+            let shared = file.refs.load(Ordering::Relaxed) > 1;
+            let guard = shared.then(|| lock(call.cpu, &file.lock));
+            (guard, file.offset.load(Ordering::Relaxed))
+        }
+    }
+}
+
+fn read_inode<M: Machine>(
+    call: &Call<M>, file: &FileRecord, inode: &'static InodeRecord, into: &mut Cursor<M>, at: Option<u64>,
+) -> SysResult {
+    if fs::is_directory(inode) {
+        return Err(Errno::EISDIR.into());
+    }
+    let (_guard, start) = position(call, file, at);
+    let moved = move_inode(call, inode, start, false, into);
+    if at.is_none() {
+        file.offset.store(start + into.done(), Ordering::Relaxed);
+    }
+    match moved {
+        Ok(()) => Ok(into.done()),
+        Err(errno) => partial(into.done(), errno),
+    }
+}
+
+fn write_inode<M: Machine>(
+    call: &Call<M>, file: &FileRecord, inode: &'static InodeRecord, from: &mut Cursor<M>, at: Option<u64>,
+) -> SysResult {
+    if from.remaining() == 0 {
+        return Ok(0);
+    }
+    let append = file.flags.load(Ordering::Relaxed) & O_APPEND != 0;
+    let (_guard, own) = position(call, file, at);
+    let len = from.remaining();
+    let start = if append { fs::reserve(call.cpu, inode, len)? } else { own };
+    let moved = move_inode(call, inode, start, true, from);
+    let done = from.done();
+    if at.is_none() {
+        file.offset.store(start + done, Ordering::Relaxed);
+    }
+    let now = call.cpu.realtime_ns();
+    inode.modified_ns.set(now);
+    inode.changed_ns.set(now);
+    match moved {
+        Ok(()) => Ok(done),
+        Err(errno) => partial(done, errno),
+    }
+}
+
+/// Moves bytes between a regular file and user memory until one of them ends.
+fn move_inode<M: Machine>(
+    call: &Call<M>, inode: &'static InodeRecord, start: u64, write: bool, cursor: &mut Cursor<M>,
+) -> Result<(), Errno> {
+    let mut at = start;
+    while cursor.remaining() > 0 {
+        let len = fs::transfer(call.cpu, inode, at, write, || cursor.run())?;
+        if len == 0 {
+            break;
+        }
+        cursor.advance(len)?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+/// Reads from a pipe: what there is, waiting for the first byte.
+#[inline]
+fn read_pipe<M: Machine>(
+    call: &Call<M>, ends: &'static PipeRecord, nonblocking: bool, into: &mut Cursor<M>,
+) -> SysResult {
+    if into.remaining() == 0 {
+        return Ok(0);
+    }
+    call.wait_for(&ends.read_waiters, || {
+        match pipe::pop(call.cpu, ends, || into.run())? {
+            Some(len) => into.advance(len)?,
+            None if nonblocking => return Err(Errno::EAGAIN.into()),
+            None => return Ok(None),
+        }
+        while into.done() > 0 && into.remaining() > 0 && pipe::used(ends) > 0 {
+            match pipe::pop(call.cpu, ends, || into.run()) {
+                Ok(Some(len)) if len > 0 => into.advance(len)?,
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(Some(into.done()))
+    })
+}
+
+/// Writes to a pipe: everything, waiting for room; up to [`PIPE_BUF`] bytes in one piece.
+#[inline]
+fn write_pipe<M: Machine>(
+    call: &Call<M>, ends: &'static PipeRecord, nonblocking: bool, from: &mut Cursor<M>,
+) -> SysResult {
+    if from.remaining() == 0 {
+        return Ok(0);
+    }
+    let before = call.thread.progress.get();
+    if before > 0 {
+        from.advance(before as usize)?;
+    }
+    let whole = before == 0 && from.remaining() <= PIPE_BUF as u64;
+    let written = call.wait_for(&ends.write_waiters, || {
+        let pushed = if whole { push_whole(call, ends, from) } else { push_all(call, ends, from) };
+        match pushed {
+            Ok(()) if from.remaining() == 0 => Ok(Some(from.done())),
+            Ok(()) if !nonblocking => {
+                call.thread.progress.set(from.done());
+                Ok(None)
+            }
+            Ok(()) => partial(from.done(), Errno::EAGAIN).map(Some),
+            Err(errno) => {
+                if errno == Errno::EPIPE {
+                    signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+                }
+                partial(from.done(), errno).map(Some)
+            }
+        }
+    })?;
+    Ok(written)
+}
+
+/// Pushes a short write in one piece, if there is room.
+#[inline]
+fn push_whole<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Errno> {
+    let mut in_pieces = false;
+    let pushed = pipe::push(call.cpu, ends, true, || {
+        from.two_runs()?.ok_or_else(|| {
+            in_pieces = true;
+            Errno::EAGAIN
+        })
+    });
+    match pushed {
+        Ok(Some(len)) => from.advance(len),
+        Ok(None) => Ok(()),
+        Err(_) if in_pieces => gather(call, ends, from),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Collects a short write that lies in many pieces, so that it reaches the pipe as one.
+#[cold]
+fn gather<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Errno> {
+    let len = from.remaining() as usize;
+    if pipe::used(ends) + len > motet_layout::PIPE_CAPACITY && ends.readers.load(Ordering::Acquire) > 0 {
+        return Ok(());
+    }
+    let mut bytes = [0; PIPE_BUF];
+    from.peek(&mut bytes[..len])?;
+    let frame = alloc_frame(call.cpu).ok_or(Errno::ENOMEM)?;
+    call.cpu.pool.write(frame.addr(), &bytes[..len]);
+    let pushed = pipe::push(call.cpu, ends, true, || Ok([(frame.addr(), len), (frame.addr(), 0)]));
+    release_frame(call.cpu, frame);
+    match pushed? {
+        Some(len) => from.advance(len),
+        None => Ok(()),
+    }
+}
+
+/// Pushes as much of a long write as there is room for.
+fn push_all<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Errno> {
+    while from.remaining() > 0 {
+        let pushed = pipe::push(call.cpu, ends, false, || {
+            let run = from.run()?;
+            Ok::<_, Errno>([run, (run.0, 0)])
+        })?;
+        match pushed {
+            Some(len) => from.advance(len)?,
+            None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Checks the offset of `pread64` and its like.
+fn check_offset<M: Machine>(file: &OpenFile<M>, offset: u64) -> Result<u64, Errno> {
+    if offset > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    match file.kind() {
+        Kind::Pipe(_) | Kind::Event(_) => Err(Errno::ESPIPE),
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => Ok(offset),
+    }
+}
+
+/// Bytes per step when data passes through a frame of its own.
+pub const STEP: u64 = PAGE_SIZE;

@@ -1,0 +1,292 @@
+//! Descriptor tables.
+//!
+//! A descriptor word is the pool address of the open file description, plus [`FILES_CLOEXEC`]. Everything that changes
+//! a table takes its lock. The only thread of the only process that uses a table reads it without: nobody else changes
+//! it (others look into it through procfs at most).
+
+use motet_layout::sync::{AtomicU64, Ordering};
+
+use motet_abi::{Errno, time::RLIMIT_NOFILE};
+use motet_hal::Machine;
+use motet_layout::{
+    FILES_CLOEXEC, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, ProcessRecord,
+};
+use motet_protocol::{
+    Context,
+    lock::lock,
+    memory::{alloc_zeroed_frame, release_frame},
+    slab,
+};
+
+use super::description::{self, OpenFile};
+use crate::{call::Call, cpu::Cpu};
+
+/// The descriptor table of a process that has not exited.
+#[inline(always)]
+pub fn of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static FilesRecord {
+    cpu.pool.at(motet_layout::PoolAddr(process.files.load(Ordering::Relaxed)))
+}
+
+/// The open file behind a descriptor.
+///
+/// # Errors
+/// `EBADF`.
+#[inline]
+pub fn get<'c, M: Machine>(call: &Call<'c, M>, fd: i32) -> Result<OpenFile<'c, M>, Errno> {
+    let files = of(call.cpu, call.process);
+    if alone(call.process, files) {
+        let word = slot(call.cpu, files, fd).ok_or(Errno::EBADF)?.load(Ordering::Relaxed);
+        let record = call.cpu.object::<FileRecord>(word & !FILES_CLOEXEC).ok_or(Errno::EBADF)?;
+        return Ok(OpenFile::new(call.cpu, record, false));
+    }
+    get_from(call.cpu, files, fd)
+}
+
+/// The open file behind a descriptor of any table, with a reference.
+///
+/// # Errors
+/// `EBADF`.
+pub fn get_from<'c, M: Machine>(
+    cpu: &'c Cpu<M>,
+    files: &'static FilesRecord,
+    fd: i32,
+) -> Result<OpenFile<'c, M>, Errno> {
+    let _guard = lock(cpu, &files.lock);
+    let word = slot(cpu, files, fd).ok_or(Errno::EBADF)?.load(Ordering::Relaxed);
+    let record = cpu.object::<FileRecord>(word & !FILES_CLOEXEC).ok_or(Errno::EBADF)?;
+    record.refs.fetch_add(1, Ordering::Relaxed);
+    Ok(OpenFile::new(cpu, record, true))
+}
+
+/// Whether only the calling thread can change the table.
+#[inline(always)]
+pub fn alone(process: &ProcessRecord, files: &FilesRecord) -> bool {
+    process.thread_count.load(Ordering::Relaxed) == 1 && files.refs.load(Ordering::Relaxed) == 1
+}
+
+/// A table without descriptors.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static FilesRecord, Errno> {
+    let files = slab::alloc::<FilesRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    files.refs.store(1, Ordering::Relaxed);
+    Ok(files)
+}
+
+/// A copy of a table: the same open files under the same numbers.
+pub fn fork<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) -> Option<&'static FilesRecord> {
+    let copy = slab::alloc::<FilesRecord>(cpu)?;
+    copy.refs.store(1, Ordering::Relaxed);
+    let guard = lock(cpu, &files.lock);
+    let high = files.high.get();
+    for fd in 0..high as i32 {
+        let word = slot(cpu, files, fd).map_or(0, |slot| slot.load(Ordering::Relaxed));
+        let Some(record) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) else { continue };
+        let Some(slot) = slot_or_allocate(cpu, copy, fd) else {
+            drop(guard);
+            release(cpu, copy);
+            return None;
+        };
+        record.refs.fetch_add(1, Ordering::Relaxed);
+        slot.store(word, Ordering::Relaxed);
+        copy.high.set(fd as u32 + 1);
+    }
+    copy.low_free.set(files.low_free.get());
+    Some(copy)
+}
+
+/// Drops a process's use of a table; the last one closes all its descriptors.
+pub fn release<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
+    if files.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    close_matching(cpu, files, 0, u32::MAX, |_| true);
+    for frame in &files.frames {
+        if frame.get() != 0 {
+            release_frame(cpu, Frame(frame.get()));
+        }
+    }
+    slab::free(cpu, files);
+}
+
+/// Gives an open file, whose reference is handed over, the lowest free descriptor that is at least `least`.
+///
+/// # Errors
+/// `EMFILE`; `EINVAL` when `least` is beyond the limit. The file is closed.
+pub fn install<M: Machine>(
+    call: &Call<M>,
+    record: &'static FileRecord,
+    close_on_exec: bool,
+    least: u32,
+) -> Result<u64, Errno> {
+    let cpu = call.cpu;
+    let files = of(cpu, call.process);
+    let found = {
+        let _guard = lock(cpu, &files.lock);
+        lowest_free(call, files, least).map(|(fd, slot)| {
+            slot.store(cpu.raw(record) | flag(close_on_exec), Ordering::Release);
+            files.high.set(files.high.get().max(fd + 1));
+            if least <= files.low_free.get() {
+                files.low_free.set(fd + 1);
+            }
+            u64::from(fd)
+        })
+    };
+    if found.is_err() {
+        description::put(cpu, record);
+    }
+    found
+}
+
+/// Puts an open file, whose reference is handed over, at descriptor `fd`, closing what was there.
+///
+/// # Errors
+/// `EBADF` when `fd` is beyond the limit, `ENOMEM`. The file is closed.
+pub fn replace<M: Machine>(
+    call: &Call<M>,
+    record: &'static FileRecord,
+    close_on_exec: bool,
+    fd: u32,
+) -> Result<(), Errno> {
+    let cpu = call.cpu;
+    let files = of(cpu, call.process);
+    let before = {
+        let _guard = lock(cpu, &files.lock);
+        let slot = if fd < limit(call) { slot_or_allocate(cpu, files, fd as i32).ok_or(Errno::ENOMEM) } else { Err(Errno::EBADF) };
+        slot.map(|slot| {
+            files.high.set(files.high.get().max(fd + 1));
+            slot.swap(cpu.raw(record) | flag(close_on_exec), Ordering::AcqRel)
+        })
+    };
+    match before {
+        Ok(word) => {
+            if let Some(closed) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) {
+                description::put(cpu, closed);
+            }
+            Ok(())
+        }
+        Err(errno) => {
+            description::put(cpu, record);
+            Err(errno)
+        }
+    }
+}
+
+/// Closes a descriptor.
+///
+/// # Errors
+/// `EBADF`.
+pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Result<(), Errno> {
+    let record = {
+        let _guard = lock(cpu, &files.lock);
+        let word = slot(cpu, files, fd).ok_or(Errno::EBADF)?.swap(0, Ordering::Relaxed);
+        let record = cpu.object::<FileRecord>(word & !FILES_CLOEXEC).ok_or(Errno::EBADF)?;
+        files.low_free.set(files.low_free.get().min(fd as u32));
+        record
+    };
+    description::put(cpu, record);
+    Ok(())
+}
+
+/// Closes the descriptors `first..=last` whose words satisfy `which`.
+pub fn close_matching<M: Machine>(
+    cpu: &Cpu<M>,
+    files: &'static FilesRecord,
+    first: u32,
+    last: u32,
+    which: impl Fn(u64) -> bool,
+) {
+    for fd in first..files.high.get().min(last.saturating_add(1)) {
+        let word = slot(cpu, files, fd as i32).map_or(0, |slot| slot.load(Ordering::Relaxed));
+        if word != 0 && which(word) {
+            // Another thread may have been faster.
+            let _ = close(cpu, files, fd as i32);
+        }
+    }
+}
+
+/// Whether a descriptor is closed by exec.
+///
+/// # Errors
+/// `EBADF`.
+pub fn closes_on_exec<M: Machine>(call: &Call<M>, fd: i32) -> Result<bool, Errno> {
+    let word = slot(call.cpu, of(call.cpu, call.process), fd).map_or(0, |slot| slot.load(Ordering::Relaxed));
+    if word == 0 { Err(Errno::EBADF) } else { Ok(word & FILES_CLOEXEC != 0) }
+}
+
+/// Sets whether a descriptor is closed by exec.
+///
+/// # Errors
+/// `EBADF`.
+pub fn set_close_on_exec<M: Machine>(call: &Call<M>, fd: i32, close: bool) -> Result<(), Errno> {
+    let files = of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &files.lock);
+    let slot = slot(call.cpu, files, fd).ok_or(Errno::EBADF)?;
+    let word = slot.load(Ordering::Relaxed);
+    if word == 0 {
+        return Err(Errno::EBADF);
+    }
+    slot.store(word & !FILES_CLOEXEC | flag(close), Ordering::Relaxed);
+    Ok(())
+}
+
+/// The lowest descriptor in use that is at least `from`.
+pub fn next_used<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, from: u32) -> Option<u32> {
+    (from..files.high.get()).find(|&fd| slot(cpu, files, fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0))
+}
+
+/// Descriptors are below this for the calling process.
+pub fn limit<M: Machine>(call: &Call<M>) -> u32 {
+    call.process.limits[2 * RLIMIT_NOFILE].get().min(FILES_MAX as u64) as u32
+}
+
+fn flag(close_on_exec: bool) -> u64 {
+    if close_on_exec { FILES_CLOEXEC } else { 0 }
+}
+
+fn lowest_free<M: Machine>(
+    call: &Call<M>,
+    files: &'static FilesRecord,
+    least: u32,
+) -> Result<(u32, &'static AtomicU64), Errno> {
+    let limit = limit(call);
+    if least >= limit && least != 0 {
+        return Err(Errno::EINVAL);
+    }
+    for fd in least.max(files.low_free.get())..limit {
+        let slot = slot_or_allocate(call.cpu, files, fd as i32).ok_or(Errno::ENOMEM)?;
+        if slot.load(Ordering::Relaxed) == 0 {
+            return Ok((fd, slot));
+        }
+    }
+    Err(Errno::EMFILE)
+}
+
+/// The word of a descriptor, `None` when there is none that high.
+#[inline(always)]
+fn slot<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Option<&'static AtomicU64> {
+    let fd = fd as u32 as usize;
+    if fd < FILES_INLINE {
+        return Some(&files.inline[fd]);
+    }
+    slot_in_frame(cpu, files, fd - FILES_INLINE)
+}
+
+#[cold]
+fn slot_in_frame<M: Machine>(cpu: &Cpu<M>, files: &FilesRecord, index: usize) -> Option<&'static AtomicU64> {
+    let frame = Frame(files.frames.get(index / FILES_PER_FRAME)?.get());
+    if frame.is_none() {
+        return None;
+    }
+    Some(&cpu.pool.page_words(frame.addr())?[index % FILES_PER_FRAME])
+}
+
+fn slot_or_allocate<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Option<&'static AtomicU64> {
+    if let Some(slot) = slot(cpu, files, fd) {
+        return Some(slot);
+    }
+    let frame = files.frames.get((fd as usize).checked_sub(FILES_INLINE)? / FILES_PER_FRAME)?;
+    frame.set(alloc_zeroed_frame(cpu)?.0);
+    slot(cpu, files, fd)
+}

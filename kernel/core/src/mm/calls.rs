@@ -1,0 +1,375 @@
+//! System calls that change address spaces.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{
+    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+};
+use motet_paging::{Attr, Leaf};
+use motet_protocol::{
+    Context, count,
+    lock::lock,
+    memory::{frame_record, release_frame},
+    shootdown::Stale,
+};
+
+use super::{fault::copy_on_write, home_table, space_of, tables, vma, vma::VmaSpec};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    file,
+};
+
+const PROT_READ: u64 = 1;
+const PROT_WRITE: u64 = 2;
+const PROT_EXEC: u64 = 4;
+const MAP_SHARED: u64 = 1;
+const MAP_PRIVATE: u64 = 2;
+const MAP_TYPE: u64 = 0xf;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+
+/// Longest heap and mapping, in bytes; keeps sums of addresses from overflowing.
+const LEN_MAX: u64 = USER_END;
+
+/// `brk(address)`: moves the end of the heap; returns where it is.
+pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
+    let space = space_of(call.cpu, call.process);
+    let guard = lock(call.cpu, &space.lock);
+    let (start, old) = (space.brk[0].get(), space.brk[1].get());
+    let new = call.args[0];
+    if new < start || new > USER_END - LEN_MAX / 4 {
+        return Ok(old);
+    }
+    let (old_end, new_end) = (old.next_multiple_of(PAGE_SIZE), new.next_multiple_of(PAGE_SIZE));
+    if new_end > old_end {
+        let free = vma::first_ending_after(call.cpu, space, old_end).is_none_or(|vma| vma.start.get() >= new_end);
+        let spec = anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP);
+        if !free || vma::insert(call.cpu, space, &spec).is_err() {
+            return Ok(old);
+        }
+    } else if new_end < old_end && unmap_locked(call.cpu, space, new_end, old_end).is_err() {
+        return Ok(old);
+    }
+    space.brk[1].set(new);
+    drop(guard);
+    Ok(new)
+}
+
+/// `mmap(address, length, protection, flags, fd, offset)`.
+pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
+    let [address, len, protection, flags, fd, offset] = call.args;
+    let kind = flags & MAP_TYPE;
+    if len == 0 || kind != MAP_SHARED && kind != MAP_PRIVATE && kind != 3 || offset % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let len = len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len <= LEN_MAX).ok_or(Errno::ENOMEM)?;
+    let shared = if kind == MAP_PRIVATE { 0 } else { VMA_SHARED };
+    let inode = if flags & MAP_ANONYMOUS != 0 {
+        None
+    } else {
+        file::inode_for_mmap(call, fd as i32, shared != 0 && protection & PROT_WRITE != 0)?
+    };
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    let start = choose_address(call.cpu, space, address, len, flags)?;
+    let spec = VmaSpec {
+        start,
+        end: start + len,
+        flags: vma_flags(protection) | shared,
+        inode: inode.as_ref().map(|held| held.inode()),
+        offset,
+        file_len: if inode.is_some() { len } else { 0 },
+    };
+    // Beyond the end of the file there is nothing to map; private pages there read as zero.
+    vma::insert(call.cpu, space, &spec)?;
+    Ok(start)
+}
+
+/// `munmap(address, length)`.
+pub fn munmap<M: Machine>(call: &Call<M>) -> SysResult {
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::EINVAL)?;
+    if start == end {
+        return Err(Errno::EINVAL.into());
+    }
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    unmap_locked(call.cpu, space, start, end)?;
+    Ok(0)
+}
+
+/// `mprotect(address, length, protection)`.
+pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    let flags = vma_flags(call.args[2]);
+    protect(call.cpu, space, start, end, flags)?;
+    Ok(0)
+}
+
+/// Changes the protection of a range of a space whose lock is held.
+///
+/// # Errors
+/// `ENOMEM` when part of the range is not mapped (the part before it is changed).
+pub fn protect<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64, flags: u32,
+) -> Result<(), Errno> {
+    let mut covered = start;
+    let mut any = false;
+    let changed = vma::for_each_within(cpu, space, start, end, |vma| {
+        if vma.start.get() > covered {
+            return Err(Errno::ENOMEM);
+        }
+        covered = vma.end.get();
+        let old = vma.flags.get();
+        vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
+        any |= reprotect(cpu, space, vma, flags & VMA_EXECUTE & !old != 0);
+        Ok(())
+    });
+    if any {
+        Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+    }
+    changed?;
+    if covered < end { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// `mremap(old, old_length, new_length, flags, new)`.
+pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
+    let [old, old_len, new_len, flags, target, _] = call.args;
+    let (start, end) = page_range(old, old_len, Errno::EINVAL)?;
+    let new_len = new_len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len != 0 && len <= LEN_MAX);
+    let new_len = new_len.ok_or(Errno::EINVAL)?;
+    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 || start == end {
+        return Err(Errno::EINVAL.into());
+    }
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    let vma = vma::find(call.cpu, space, start).filter(|vma| vma.end.get() >= end).ok_or(Errno::EFAULT)?;
+    if flags & MREMAP_FIXED == 0 && new_len <= end - start {
+        unmap_locked(call.cpu, space, start + new_len, end)?;
+        return Ok(start);
+    }
+    let spec = VmaSpec {
+        start: end,
+        end: start + new_len,
+        flags: vma.flags.get() & !VMA_STACK,
+        inode: call.cpu.object::<InodeRecord>(vma.inode.get()),
+        offset: vma.offset.get() + (start - vma.start.get()),
+        file_len: if vma.inode.get() == 0 { 0 } else { new_len },
+    };
+    let above = vma::first_ending_after(call.cpu, space, end);
+    if flags & MREMAP_FIXED == 0 && vma.end.get() == end && above.is_none_or(|above| above.start.get() >= start + new_len)
+    {
+        let grown = VmaSpec { offset: spec.offset + (end - start), file_len: spec.file_len.saturating_sub(end - start), ..spec };
+        vma::insert(call.cpu, space, &grown)?;
+        return Ok(start);
+    }
+    if flags & MREMAP_MAYMOVE == 0 {
+        return Err(Errno::ENOMEM.into());
+    }
+    let to = if flags & MREMAP_FIXED != 0 {
+        let (to, to_end) = page_range(target, new_len, Errno::EINVAL)?;
+        if to < end && start < to_end {
+            return Err(Errno::EINVAL.into());
+        }
+        unmap_locked(call.cpu, space, to, to_end)?;
+        to
+    } else {
+        vma::find_free(call.cpu, space, new_len, space.mmap_top.get()).ok_or(Errno::ENOMEM)?
+    };
+    vma::insert(call.cpu, space, &VmaSpec { start: to, end: to + new_len, ..spec })?;
+    move_pages(call.cpu, space, start, end.min(start + new_len), to)?;
+    unmap_locked(call.cpu, space, start, end)?;
+    Ok(to)
+}
+
+/// `madvise(address, length, advice)`: `MADV_DONTNEED` and `MADV_FREE` drop private anonymous pages.
+pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::EINVAL)?;
+    if call.args[2] != MADV_DONTNEED && call.args[2] != MADV_FREE {
+        return Ok(0);
+    }
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    drop_pages(call.cpu, space, start, end);
+    Ok(0)
+}
+
+/// `msync`: shared mappings are the file's pages, so there is nothing to write.
+pub fn msync<M: Machine>(call: &Call<M>) -> SysResult {
+    page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
+    Ok(0)
+}
+
+/// `mlock`, `munlock`, `mlockall`, ...: memory is never paged out.
+pub fn mlock<M: Machine>(_call: &Call<M>) -> SysResult {
+    Ok(0)
+}
+
+/// `mincore(address, length, vector)`: everything counts as resident.
+pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
+    for page in 0..(end - start) / PAGE_SIZE {
+        call.write_user(call.args[2] + page, &[1])?;
+    }
+    Ok(0)
+}
+
+/// Takes `[start, end)` out of a space whose lock is held.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
+    if start >= end {
+        return Ok(());
+    }
+    vma::unmap(cpu, space, start, end)?;
+    drop_pages(cpu, space, start, end);
+    let home = home_table(cpu, space);
+    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
+        table.free_tables(start..end, |frame| release_frame(cpu, frame));
+    }
+    home.free_tables(start..end, |frame| release_frame(cpu, frame));
+    Ok(())
+}
+
+/// Unmaps the pages of a range everywhere, waits until nobody can use them, and drops the references.
+fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
+    let home = home_table(cpu, space);
+    let mut any = false;
+    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
+        table.for_each(start..end, |_, _| {
+            count(&cpu.counters().remote_pte_edits);
+            any = true;
+            None
+        });
+    }
+    // Make the home's entries inactive first: their frames must stay until the shoot-down is complete.
+    home.for_each(start..end, |_, leaf| {
+        any = true;
+        Some(Leaf { frame: leaf.frame, attr: Attr::NONE })
+    });
+    if !any {
+        return;
+    }
+    Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+    home.for_each(start..end, |_, leaf| {
+        release_frame(cpu, leaf.frame);
+        space.resident.fetch_sub(1, Ordering::Relaxed);
+        None
+    });
+}
+
+/// Gives the resident pages of a VMA its new protection. Returns whether permissions were taken away.
+fn reprotect<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, vma: &motet_layout::VmaRecord, new_code: bool,
+) -> bool {
+    let home = home_table(cpu, space);
+    let allowed = super::fault::attr_of(vma);
+    let range = vma.start.get()..vma.end.get();
+    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
+        // Other islands look again, by faulting.
+        table.for_each(range.clone(), |_, _| {
+            count(&cpu.counters().remote_pte_edits);
+            None
+        });
+    }
+    let mut any = false;
+    home.for_each(range, |_, leaf| {
+        any = true;
+        if new_code {
+            // It may have been written since islands last fetched from it.
+            frame_record(cpu.pool, leaf.frame).synced.store(0, Ordering::Release);
+        }
+        let kept = leaf.attr.bits() & (Attr::COW | Attr::SHARED).bits();
+        let mut attr = allowed.without(Attr::EXECUTE).union(Attr::from_bits(kept));
+        if attr.contains(Attr::COW) {
+            attr = copy_on_write(attr);
+        }
+        Some(Leaf { frame: leaf.frame, attr })
+    });
+    any
+}
+
+fn move_pages<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64, to: u64,
+) -> Result<(), Errno> {
+    let home = home_table(cpu, space);
+    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
+        table.for_each(start..end, |_, _| None);
+    }
+    let mut at = start;
+    while at < end {
+        if let Some(leaf) = home.unmap(at) {
+            let moved = home.map(at - start + to, leaf.frame, leaf.attr, &mut || {
+                motet_protocol::memory::alloc_zeroed_frame(cpu)
+            });
+            if moved.is_err() {
+                release_frame(cpu, leaf.frame);
+                return Err(Errno::ENOMEM);
+            }
+        }
+        at += PAGE_SIZE;
+    }
+    Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+    Ok(())
+}
+
+fn choose_address<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, len: u64, flags: u64,
+) -> Result<u64, Errno> {
+    let exact = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    if exact {
+        let (start, end) = page_range(address, len, Errno::EINVAL)?;
+        if end > USER_END || start < PAGE_SIZE * 16 {
+            return Err(Errno::ENOMEM);
+        }
+        if flags & MAP_FIXED_NOREPLACE == 0 {
+            unmap_locked(cpu, space, start, end)?;
+        } else if vma::first_ending_after(cpu, space, start).is_some_and(|vma| vma.start.get() < end) {
+            return Err(Errno::EEXIST);
+        }
+        return Ok(start);
+    }
+    let hint = address & !(PAGE_SIZE - 1);
+    if hint >= PAGE_SIZE * 16
+        && hint.checked_add(len).is_some_and(|end| end <= USER_END)
+        && vma::first_ending_after(cpu, space, hint).is_none_or(|vma| vma.start.get() >= hint + len)
+    {
+        return Ok(hint);
+    }
+    vma::find_free(cpu, space, len, space.mmap_top.get()).ok_or(Errno::ENOMEM)
+}
+
+/// The page range of an address (which must be page-aligned) and a length.
+fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Errno> {
+    if address % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let len = len.checked_next_multiple_of(PAGE_SIZE).ok_or(overflow)?;
+    let end = address.checked_add(len).filter(|&end| end <= USER_END).ok_or(overflow)?;
+    Ok((address, end))
+}
+
+fn anonymous(start: u64, end: u64, flags: u32) -> VmaSpec {
+    VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0 }
+}
+
+/// `VMA_*` of Linux `PROT_*`.
+pub fn vma_flags(protection: u64) -> u32 {
+    let mut flags = 0;
+    for (prot, flag) in [(PROT_READ, VMA_READ), (PROT_WRITE, VMA_WRITE), (PROT_EXEC, VMA_EXECUTE)] {
+        if protection & prot != 0 {
+            flags |= flag;
+        }
+    }
+    flags
+}

@@ -1,0 +1,229 @@
+//! Page faults: from user code and from the kernel's own use of user memory.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::{Access, Machine};
+use motet_layout::{
+    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_WRITE, VmaRecord,
+};
+use motet_paging::{Attr, Leaf, Table};
+use motet_protocol::{
+    Context, count, fs,
+    lock::lock,
+    memory::{alloc_frame, alloc_zeroed_frame, frame_record, frame_refs, release_frame},
+    shootdown::Stale,
+};
+
+use super::{home_table, space::ensure_root, table, tables, vma};
+use crate::cpu::Cpu;
+
+/// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
+const AROUND_PAGES: u64 = 16;
+
+/// Makes the page at `address` usable for `access` on this island.
+///
+/// # Errors
+/// `EFAULT` when the space does not allow it; `ENOMEM`.
+pub fn serve<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access,
+) -> Result<(), Errno> {
+    let _guard = lock(cpu, &space.lock);
+    count(&cpu.counters().page_faults);
+    let vma = vma::find(cpu, space, address)
+        .or_else(|| vma::find_or_grow(cpu, space, address))
+        .filter(|vma| vma.flags.get() & needed(access) != 0)
+        .ok_or(Errno::EFAULT)?;
+    ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
+    let page = address & !(PAGE_SIZE - 1);
+    let home = home_table(cpu, space);
+    let leaf = match home.leaf(page) {
+        None => {
+            let leaf = first_use(cpu, vma, page, access)?;
+            space.resident.fetch_add(1, Ordering::Relaxed);
+            install(cpu, space, &home, vma, page, leaf)?;
+            if vma.inode.get() != 0 && access != Access::Write {
+                map_around(cpu, space, &home, vma, page);
+            }
+            return Ok(());
+        }
+        Some(leaf) if access == Access::Write && !leaf.attr.contains(Attr::WRITE) => {
+            return write_to_shared(cpu, space, &home, vma, page, leaf);
+        }
+        Some(leaf) => leaf,
+    };
+    // The authority has it: this island's table has not seen it yet, or may not execute it yet.
+    install(cpu, space, &home, vma, page, Leaf { frame: leaf.frame, attr: with_execute(leaf.attr, vma) })
+}
+
+fn needed(access: Access) -> u32 {
+    match access {
+        Access::Read => VMA_READ | VMA_WRITE | VMA_EXECUTE,
+        Access::Write => VMA_WRITE,
+        Access::Execute => VMA_EXECUTE,
+    }
+}
+
+/// The frame for a page that nobody has touched in this space.
+fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Access) -> Result<Leaf, Errno> {
+    let flags = vma.flags.get();
+    let within = page - vma.start.get();
+    let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get()) else {
+        let frame = alloc_zeroed_frame(cpu).ok_or(Errno::ENOMEM)?;
+        return Ok(Leaf { frame, attr: attr_of(vma) });
+    };
+    let index = (vma.offset.get() + within) / PAGE_SIZE;
+    if flags & VMA_SHARED != 0 {
+        let frame = fs::page_or_allocate(cpu, inode, index)?;
+        return Ok(Leaf { frame, attr: attr_of(vma).union(Attr::SHARED) });
+    }
+    let whole = vma.file_len.get() - within >= PAGE_SIZE;
+    // The page comes with a reference of our own, so that a concurrent truncation cannot free it.
+    let cached = fs::page(cpu, inode, index);
+    match cached {
+        Some(frame) if whole && access != Access::Write => Ok(Leaf { frame, attr: copy_on_write(attr_of(vma)) }),
+        _ => {
+            let copy = private_copy(cpu, cached, vma.file_len.get() - within);
+            if let Some(cached) = cached {
+                release_frame(cpu, cached);
+            }
+            Ok(Leaf { frame: copy?, attr: attr_of(vma) })
+        }
+    }
+}
+
+/// A frame of this space's own with the first `len` bytes of `cached` and zeroes after them.
+fn private_copy<M: Machine>(cpu: &Cpu<M>, cached: Option<Frame>, len: u64) -> Result<Frame, Errno> {
+    let Some(cached) = cached else {
+        return alloc_zeroed_frame(cpu).ok_or(Errno::ENOMEM);
+    };
+    let len = len.min(PAGE_SIZE) as usize;
+    let frame = alloc_frame(cpu).ok_or(Errno::ENOMEM)?;
+    cpu.pool.copy(cached.addr(), frame.addr(), len);
+    cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
+    Ok(frame)
+}
+
+/// A store to a page that the space may write but has mapped without write permission.
+fn write_to_shared<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, home: &Table<'_>, vma: &VmaRecord, page: u64, leaf: Leaf,
+) -> Result<(), Errno> {
+    let attr = attr_of(vma).union(leaf.attr).without(Attr::COW);
+    let only_user = !leaf.attr.contains(Attr::COW) || frame_refs(cpu.pool, leaf.frame) == 1;
+    if only_user {
+        // Nothing is taken away: other islands that still have it without write permission fault and look here.
+        return install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr });
+    }
+    let copy = private_copy(cpu, Some(leaf.frame), PAGE_SIZE)?;
+    install(cpu, space, home, vma, page, Leaf { frame: copy, attr })?;
+    for (island, table) in tables(cpu, space) {
+        if table.root != home.root && island != cpu.island() && table.unmap(page).is_some() {
+            count(&cpu.counters().remote_pte_edits);
+        }
+    }
+    Stale::new().complete(cpu, space, || cpu.machine.flush_page(page));
+    release_frame(cpu, leaf.frame);
+    Ok(())
+}
+
+/// Enters a leaf in the home table and in this island's.
+fn install<M: Machine>(
+    cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord, page: u64, leaf: Leaf,
+) -> Result<(), Errno> {
+    let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
+    let home_island = IslandId::from_raw(space.home.get()).unwrap_or(cpu.island());
+    if vma.flags.get() & VMA_EXECUTE != 0 {
+        make_executable_here(cpu, leaf.frame);
+    }
+    enter(cpu, &own, cpu.island(), page, leaf)?;
+    if own.root != home.root {
+        count(&cpu.counters().remote_pte_edits);
+        enter(cpu, home, home_island, page, leaf)?;
+    }
+    cpu.machine.page_table_fence();
+    Ok(())
+}
+
+/// Writes a leaf into an island's table; execution only if that island has synchronised its fetches with the frame.
+fn enter<M: Machine>(
+    cpu: &Cpu<M>, table: &Table<'_>, island: IslandId, page: u64, leaf: Leaf,
+) -> Result<(), Errno> {
+    let synced = frame_record(cpu.pool, leaf.frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
+    let attr = if synced { leaf.attr } else { leaf.attr.without(Attr::EXECUTE) };
+    table
+        .map(page, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu))
+        .map(|_| ())
+        .map_err(|_| Errno::ENOMEM)
+}
+
+/// Synchronises this island's instruction fetches with a frame, once.
+fn make_executable_here<M: Machine>(cpu: &Cpu<M>, frame: Frame) {
+    let record = frame_record(cpu.pool, frame);
+    let bit = 1 << cpu.island().index();
+    if record.synced.load(Ordering::Acquire) & bit == 0 {
+        cpu.machine.sync_instructions(frame);
+        count(&cpu.counters().icache_syncs);
+        record.synced.fetch_or(bit, Ordering::AcqRel);
+    }
+}
+
+/// Makes what was written to `[start, end)` visible to this island's fetches, and to other islands' when they next fetch.
+pub fn sync_range<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
+    let _guard = lock(cpu, &space.lock);
+    let own = 1 << cpu.island().index();
+    home_table(cpu, space).for_each(start & !(PAGE_SIZE - 1)..end, |_, leaf| {
+        cpu.machine.sync_instructions(leaf.frame);
+        frame_record(cpu.pool, leaf.frame).synced.store(own, Ordering::Release);
+        Some(leaf)
+    });
+}
+
+/// Maps the neighbours of a page of a file that are in the page cache, read-only, in this island's table and the home's.
+fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord, page: u64) {
+    let window = AROUND_PAGES * PAGE_SIZE;
+    let first = (page & !(window - 1)).max(vma.start.get());
+    let whole_end = vma.start.get() + (vma.file_len.get() & !(PAGE_SIZE - 1));
+    let last = ((page & !(window - 1)) + window).min(vma.end.get()).min(whole_end);
+    let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) else { return };
+    let attr = if vma.flags.get() & VMA_SHARED != 0 {
+        attr_of(vma).union(Attr::SHARED)
+    } else {
+        copy_on_write(attr_of(vma))
+    };
+    for neighbour in (first..last).step_by(PAGE_SIZE as usize).filter(|&at| at != page) {
+        if home.leaf(neighbour).is_some() {
+            continue;
+        }
+        let index = (vma.offset.get() + neighbour - vma.start.get()) / PAGE_SIZE;
+        let Some(frame) = fs::page(cpu, inode, index) else { continue };
+        if install(cpu, space, home, vma, neighbour, Leaf { frame, attr }).is_err() {
+            // The neighbour will fault by itself.
+            home.unmap(neighbour);
+            release_frame(cpu, frame);
+            return;
+        }
+        space.resident.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the VMA allows, as page attributes.
+pub fn attr_of(vma: &VmaRecord) -> Attr {
+    let flags = vma.flags.get();
+    let mut attr = Attr::NONE;
+    for (flag, bit) in [(VMA_READ, Attr::READ), (VMA_WRITE, Attr::WRITE), (VMA_EXECUTE, Attr::EXECUTE)] {
+        if flags & flag != 0 {
+            attr = attr.union(bit);
+        }
+    }
+    attr.normalised()
+}
+
+/// The same without write permission, marked for copying if it had it.
+pub fn copy_on_write(attr: Attr) -> Attr {
+    // Marked even where the VMA is read-only now: `mprotect` may make it writable.
+    attr.without(Attr::WRITE).union(Attr::COW)
+}
+
+fn with_execute(attr: Attr, vma: &VmaRecord) -> Attr {
+    if vma.flags.get() & VMA_EXECUTE != 0 { attr.union(Attr::EXECUTE) } else { attr }
+}

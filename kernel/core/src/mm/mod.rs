@@ -1,0 +1,83 @@
+//! Address spaces.
+//!
+//! A space has VMAs and one page table for each island that uses it, all in the pool; any island edits any of them
+//! under the space's lock. The table of the space's *home* island is the authority: every resident page has a leaf
+//! there, which holds the one reference to its frame. The other islands' tables are caches of it, filled when they
+//! fault (remote walk), and kept from becoming stale by the editors (remote edits and shoot-down).
+
+pub mod calls;
+mod fault;
+mod space;
+mod vma;
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::{Access, Machine};
+use motet_layout::{Frame, IslandId, Isa, PoolAddr, ProcessRecord, SpaceRecord};
+use motet_paging::{Format, PhysMap, Table};
+use motet_protocol::Context;
+
+pub use calls::protect;
+pub use fault::{serve as serve_fault, sync_range};
+pub use space::{activate, create, deactivate, fork, release, share};
+pub use vma::{VmaSpec, find, for_each as for_each_vma, insert, unmap};
+
+use crate::cpu::Cpu;
+
+/// The address space of a process that has not exited.
+#[inline(always)]
+pub fn space_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static SpaceRecord {
+    cpu.pool.at(PoolAddr(process.space.load(Ordering::Relaxed)))
+}
+
+/// Where the byte at `address` lies in the pool, for an access by the kernel on behalf of a thread of the space. Faults
+/// the page in.
+///
+/// The answer is good until this core serves a shoot-down: use it at once (see [`Cpu::pinned`]).
+///
+/// # Errors
+/// `EFAULT` when the space does not allow the access; `ENOMEM`.
+#[inline]
+pub fn resolve<M: Machine>(
+    cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access,
+) -> Result<PoolAddr, Errno> {
+    loop {
+        let found = table(cpu, space, cpu.island()).and_then(|table| match access {
+            Access::Read | Access::Execute => table.readable(address),
+            Access::Write => table.writable(address),
+        });
+        if let Some(addr) = found {
+            return Ok(addr);
+        }
+        fault::serve(cpu, space, address, access)?;
+    }
+}
+
+/// An island's page table of a space, if it has one.
+#[inline(always)]
+fn table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, island: IslandId) -> Option<Table<'static>> {
+    let root = Frame(space.roots[island.index()].load(Ordering::Relaxed));
+    if root.is_none() {
+        return None;
+    }
+    if island == cpu.island() {
+        return Some(Table { pool: cpu.pool, root, format: cpu.format, map: cpu.map });
+    }
+    let record = &cpu.pool.header().islands[island.index()];
+    let isa = Isa::from_raw(record.paging.get())?;
+    let map = PhysMap::new(&record.ranges, cpu.pool.len());
+    Some(Table { pool: cpu.pool, root, format: Format::from_isa(isa)?, map })
+}
+
+/// The table that is the authority.
+fn home_table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Table<'static> {
+    let home = IslandId::from_raw(space.home.get()).and_then(|home| table(cpu, space, home));
+    home.expect("an address space has its home table")
+}
+
+/// The tables of all islands that use the space, with their islands.
+fn tables<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> impl Iterator<Item = (IslandId, Table<'static>)> {
+    let islands = cpu.pool.header().island_count.get();
+    (0..islands).filter_map(IslandId::from_raw).filter_map(move |island| Some((island, table(cpu, space, island)?)))
+}

@@ -1,0 +1,213 @@
+//! Making, copying, using and ending address spaces.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{CORES_PER_ISLAND_MAX, Frame, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VmaRecord};
+use motet_paging::{Attr, Leaf, Table};
+use motet_protocol::{
+    Context, count,
+    lock::lock,
+    memory::{alloc_zeroed_frame, release_frame, share_frame},
+    shootdown::Stale,
+    slab,
+};
+
+use super::{home_table, tables, vma};
+use crate::cpu::Cpu;
+
+/// A new, empty space whose home is this island.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static SpaceRecord, Errno> {
+    let space = slab::alloc::<SpaceRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    space.refs.store(1, Ordering::Relaxed);
+    space.home.set(u32::from(cpu.island().0));
+    space.mmap_top.set(USER_END);
+    if ensure_root(cpu, space).is_none() {
+        slab::free(cpu, space);
+        return Err(Errno::ENOMEM);
+    }
+    Ok(space)
+}
+
+/// Adds a user.
+pub fn share(space: &SpaceRecord) {
+    space.refs.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Drops a user; the last one frees everything. The space must not be active on this core.
+pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
+    if space.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    // A core that is just switching away may still walk the tables (its kernel half may be in the root).
+    for active in &space.active {
+        while active.load(Ordering::SeqCst) != 0 {
+            cpu.relax();
+        }
+    }
+    let home = home_table(cpu, space);
+    vma::for_each(cpu, space, |vma| {
+        home.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
+            release_frame(cpu, leaf.frame);
+            None
+        });
+        vma::free(cpu, vma);
+    });
+    for (island, table) in tables(cpu, space) {
+        if table.root != home.root {
+            // Leaves of other islands' tables hold no references.
+            table.for_each(0..u64::MAX, |_, _| None);
+        }
+        table.free_tables(0..u64::MAX, |frame| release_frame(cpu, frame));
+        space.roots[island.index()].store(0, Ordering::Relaxed);
+        release_frame(cpu, table.root);
+    }
+    slab::free(cpu, space);
+}
+
+/// Makes this core translate by the space's table (making one for this island if there is none).
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<(), Errno> {
+    let raw = cpu.raw(space);
+    if cpu.active_space.get() == raw {
+        return Ok(());
+    }
+    let root = match Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed)) {
+        Frame::NONE => {
+            let _guard = lock(cpu, &space.lock);
+            ensure_root(cpu, space).ok_or(Errno::ENOMEM)?
+        }
+        root => root,
+    };
+    // First say so, then translate: whoever edits the table from now on asks this core to drop translations.
+    space.active[cpu.island().index()].fetch_or(own_bit(cpu), Ordering::SeqCst);
+    cpu.machine.activate_space(root);
+    leave_active(cpu, raw);
+    Ok(())
+}
+
+/// Makes this core translate no user address.
+pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.active_space.get() != 0 {
+        cpu.machine.activate_space(Frame::NONE);
+        leave_active(cpu, 0);
+    }
+}
+
+/// A copy of `parent` for a forked process: private pages are shared until one side writes to them.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'static SpaceRecord, Errno> {
+    let child = create(cpu)?;
+    let guard = lock(cpu, &parent.lock);
+    child.brk[0].set(parent.brk[0].get());
+    child.brk[1].set(parent.brk[1].get());
+    child.mmap_top.set(parent.mmap_top.get());
+    let copied = copy_vmas(cpu, parent, child).and_then(|()| copy_pages(cpu, parent, child));
+    // Write permission was taken from the parent's pages, even when copying failed half-way.
+    Stale::new().complete(cpu, parent, || cpu.machine.flush_user());
+    drop(guard);
+    match copied {
+        Ok(()) => Ok(child),
+        Err(errno) => {
+            release(cpu, child);
+            Err(errno)
+        }
+    }
+}
+
+/// This island's root table, made when there is none. The space is locked or not yet shared.
+pub fn ensure_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<Frame> {
+    let slot = &space.roots[cpu.island().index()];
+    let root = Frame(slot.load(Ordering::Relaxed));
+    if !root.is_none() {
+        return Some(root);
+    }
+    let root = alloc_zeroed_frame(cpu)?;
+    cpu.machine.prepare_root(root);
+    slot.store(root.0, Ordering::Release);
+    Some(root)
+}
+
+fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
+    let mut result = Ok(());
+    vma::for_each(cpu, parent, |vma| {
+        let spec = vma::VmaSpec {
+            start: vma.start.get(),
+            end: vma.end.get(),
+            flags: vma.flags.get(),
+            inode: cpu.object(vma.inode.get()),
+            offset: vma.offset.get(),
+            file_len: vma.file_len.get(),
+        };
+        if result.is_ok() {
+            result = vma::insert(cpu, child, &spec);
+        }
+    });
+    result
+}
+
+fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
+    let (from, to) = (home_table(cpu, parent), home_table(cpu, child));
+    let same_home = parent.home.get() == child.home.get();
+    let mut result = Ok(());
+    let mut pages = 0;
+    vma::for_each(cpu, parent, |vma| {
+        from.for_each(vma.start.get()..vma.end.get(), |address, leaf| {
+            let shared = Leaf { frame: leaf.frame, attr: without_write(leaf.attr, vma) };
+            // The child's home is this island, which may not have synchronised its fetches with what the parent's home runs.
+            let attr = if same_home { shared.attr } else { shared.attr.without(Attr::EXECUTE) };
+            if result.is_ok() {
+                match to.map(address, shared.frame, attr, &mut || alloc_zeroed_frame(cpu)) {
+                    Ok(_) => {
+                        share_frame(cpu, leaf.frame);
+                        pages += 1;
+                    }
+                    Err(_) => result = Err(Errno::ENOMEM),
+                }
+            }
+            Some(shared)
+        });
+        withdraw_write_elsewhere(cpu, parent, &from, vma);
+    });
+    child.resident.store(pages, Ordering::Relaxed);
+    result
+}
+
+/// What both sides may do with a page after a fork.
+fn without_write(attr: Attr, vma: &VmaRecord) -> Attr {
+    if vma.flags.get() & VMA_SHARED == 0 && attr.contains(Attr::WRITE) {
+        attr.without(Attr::WRITE).union(Attr::COW)
+    } else {
+        attr
+    }
+}
+
+fn withdraw_write_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord) {
+    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
+        table.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
+            count(&cpu.counters().remote_pte_edits);
+            Some(Leaf { frame: leaf.frame, attr: without_write(leaf.attr, vma) })
+        });
+    }
+}
+
+fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {
+    1 << (cpu.id.index() % CORES_PER_ISLAND_MAX)
+}
+
+/// The core's hardware no longer uses the space that was active: says so, and remembers the new one.
+fn leave_active<M: Machine>(cpu: &Cpu<M>, new: u64) {
+    let old = cpu.active_space.replace(new);
+    if old != 0 {
+        let space = cpu.pool.at::<SpaceRecord>(PoolAddr(old));
+        space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,202 @@
+//! The end of threads and processes.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::registers;
+use motet_hal::Machine;
+use motet_layout::{
+    PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
+};
+use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
+
+use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    file, futex, mm, sched, signal,
+};
+
+/// `exit(status)`: ends the thread.
+pub fn exit<M: Machine>(call: &Call<M>) -> SysResult {
+    let status = (call.args[0] as u32 & 0xff) << 8;
+    end_thread(call.cpu, call.thread, call.process, status);
+    Err(Stop::Gone)
+}
+
+/// `exit_group(status)`: ends the process.
+pub fn exit_group<M: Machine>(call: &Call<M>) -> SysResult {
+    let status = (call.args[0] as u32 & 0xff) << 8;
+    end_process(call.cpu, call.thread, call.process, status);
+    Err(Stop::Gone)
+}
+
+/// Ends the process of the running thread as killed by `signal`. The thread is gone afterwards.
+pub fn exit_group_by_signal<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, signal: u32,
+) {
+    end_process(cpu, thread, process, signal);
+}
+
+/// Asks every other thread of the process to end, with `status` as the process's, and ends the running one.
+fn end_process<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, status: u32,
+) {
+    if process.exiting.swap(1, Ordering::AcqRel) == 0 {
+        process.exit_status.store(status, Ordering::Relaxed);
+    }
+    kill_other_threads(cpu, thread, process);
+    end_thread(cpu, thread, process, status);
+}
+
+/// Asks the other threads of a process to end.
+pub fn kill_other_threads<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
+    let _tree = lock_tree(cpu);
+    for_each_thread(cpu, process, |other| {
+        if !core::ptr::eq(other, thread) {
+            other.kill.store(1, Ordering::Relaxed);
+            other.attention.store(1, Ordering::SeqCst);
+            signal::resume_stopped(cpu, other);
+            if !wait::wake_thread(cpu, other, WAKE_SIGNAL) {
+                sched::nudge(cpu, other);
+            }
+        }
+    });
+}
+
+/// Ends the running thread; the last one ends the process.
+pub fn end_thread<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, status: u32,
+) {
+    let isa = registers::frame_isa(&thread.frame);
+    futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });
+    sched::charge(cpu, thread);
+    wait::finish(cpu, thread);
+    timer::disarm(cpu, &thread.timer);
+    cpu.ext_owner.set((0, 0));
+    let last = process.thread_count.fetch_sub(1, Ordering::AcqRel) == 1;
+    if last {
+        if process.exiting.swap(1, Ordering::AcqRel) == 0 {
+            process.exit_status.store(status, Ordering::Relaxed);
+        }
+        release_resources(cpu, process);
+    } else {
+        mm::deactivate(cpu);
+    }
+    let tree = lock_tree(cpu);
+    process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
+    process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());
+    unlink_thread(cpu, process, thread);
+    thread.state.store(THREAD_DEAD, Ordering::Relaxed);
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    let is_leader = thread.tid.get() == process.pid.get();
+    if !is_leader {
+        threads::unregister(cpu, thread.tid.get());
+        slab::free(cpu, thread);
+    }
+    if last {
+        become_zombie(cpu, process);
+    }
+    drop(tree);
+}
+
+/// Frees a process that never entered the tree (its clone failed).
+pub fn discard<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    release_resources(cpu, process);
+    slab::free(cpu, process);
+}
+
+/// Takes a zombie out of the tree and frees it. The tree lock is held.
+pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    if let Some(parent) = parent_of(cpu, process) {
+        for (sum, own, children) in [
+            (&parent.child_times_ns[0], &process.times_ns[0], &process.child_times_ns[0]),
+            (&parent.child_times_ns[1], &process.times_ns[1], &process.child_times_ns[1]),
+        ] {
+            sum.set(sum.get() + own.get() + children.get());
+        }
+    }
+    disown(cpu, process);
+    let pid = process.pid.get();
+    if let Some(leader) = threads::lookup(cpu, pid) {
+        threads::unregister(cpu, pid);
+        slab::free(cpu, leader);
+    }
+    slab::free(cpu, process);
+}
+
+fn release_resources<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    timer::disarm(cpu, &process.alarm);
+    file::release_files(cpu, process);
+    mm::deactivate(cpu);
+    let space = mm::space_of(cpu, process);
+    process.space.store(0, Ordering::Relaxed);
+    mm::release(cpu, space);
+    if let Some(actions) = cpu.object::<SignalActions>(process.actions.get()) {
+        process.actions.set(0);
+        signal::release_actions(cpu, actions);
+    }
+}
+
+/// The last thread has gone: children go to the first process, the parent is told. The tree lock is held.
+fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    let init = super::lookup(cpu, 1).filter(|init| !core::ptr::eq(*init, process));
+    for_each_child(cpu, process, |child| {
+        disown(cpu, child);
+        match init {
+            Some(init) => {
+                adopt(cpu, init, child);
+                if child.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE {
+                    wait::wake(cpu, &init.child_waiters);
+                }
+            }
+            None => child.parent.store(0, Ordering::Release),
+        }
+    });
+    process.state.store(PROCESS_ZOMBIE, Ordering::Release);
+    wait::wake(cpu, &process.vfork_waiters);
+    if process.pid.get() == 1 {
+        end_run(cpu, process.exit_status.load(Ordering::Relaxed));
+        return;
+    }
+    match parent_of(cpu, process) {
+        Some(parent) if !signal::discards_children(cpu, parent) => {
+            let exit_signal = process.exit_signal.get();
+            if exit_signal != 0 {
+                signal::send_locked(cpu, parent, exit_signal, process.pid.get());
+            }
+            wait::wake(cpu, &parent.child_waiters);
+        }
+        Some(parent) => {
+            reap(cpu, process);
+            wait::wake(cpu, &parent.child_waiters);
+        }
+        None => reap(cpu, process),
+    }
+}
+
+/// The first process has ended: so does the run, with its status.
+fn end_run<M: Machine>(cpu: &Cpu<M>, status: u32) {
+    let signal = status & 0x7f;
+    let code = if signal != 0 { 128 + signal } else { status >> 8 & 0xff };
+    file::flush_host_streams(cpu);
+    let header = cpu.pool.header();
+    if header.exit.compare_exchange(0, 1 + code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        cpu.machine.ring_host();
+    }
+}
+
+fn unlink_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'static ThreadRecord) {
+    let raw = cpu.raw(thread);
+    if process.threads.get() == raw {
+        process.threads.set(thread.sibling.get());
+        return;
+    }
+    let mut at = cpu.object::<ThreadRecord>(process.threads.get());
+    while let Some(other) = at {
+        if other.sibling.get() == raw {
+            other.sibling.set(thread.sibling.get());
+            return;
+        }
+        at = cpu.object(other.sibling.get());
+    }
+}

@@ -1,0 +1,299 @@
+//! `fork`, `vfork`, `clone`, `clone3`: new processes and threads.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::{Errno, registers};
+use motet_hal::Machine;
+use motet_layout::{
+    Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord,
+};
+use motet_protocol::{Context, run_queue, slab, threads, wait};
+
+use super::{adopt, lock_tree, parent_of};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    file, mm, sched, signal,
+};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+/// New namespaces, pidfds, cgroups: not offered.
+const CLONE_REFUSED: u64 = 0x7e02_0000 | 0x1000 | 0x2_0000_0000;
+const CLONE_EXIT_SIGNAL: u64 = 0xff;
+
+/// What a new thread or process is to be.
+struct Spec {
+    flags: u64,
+    exit_signal: u32,
+    stack: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    tls: u64,
+}
+
+/// `fork()`.
+pub fn fork<M: Machine>(call: &Call<M>) -> SysResult {
+    start(call, &Spec { flags: 0, exit_signal: signal::SIGCHLD, stack: 0, parent_tid: 0, child_tid: 0, tls: 0 })
+}
+
+/// `vfork()`.
+pub fn vfork<M: Machine>(call: &Call<M>) -> SysResult {
+    let flags = CLONE_VM | CLONE_VFORK;
+    start(call, &Spec { flags, exit_signal: signal::SIGCHLD, stack: 0, parent_tid: 0, child_tid: 0, tls: 0 })
+}
+
+/// `clone(flags, stack, parent_tid, ...)`; the last two arguments are (child_tid, tls) on x86-64, (tls, child_tid)
+/// elsewhere.
+pub fn clone<M: Machine>(call: &Call<M>) -> SysResult {
+    let [flags, stack, parent_tid, fourth, fifth, _] = call.args;
+    let (child_tid, tls) = match call.isa {
+        Isa::X86_64 => (fourth, fifth),
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => (fifth, fourth),
+    };
+    let exit_signal = (flags & CLONE_EXIT_SIGNAL) as u32;
+    start(call, &Spec { flags: flags & 0xffff_ff00, exit_signal, stack, parent_tid, child_tid, tls })
+}
+
+/// `clone3(arguments, size)`.
+pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
+    let [at, size, ..] = call.args;
+    if size < 64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut words = [0u64; 8];
+    for (index, word) in words.iter_mut().enumerate() {
+        *word = call.read_user_u64(at.wrapping_add(8 * index as u64))?;
+    }
+    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls] = words;
+    if exit_signal > 64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let stack = if stack == 0 { 0 } else { stack.wrapping_add(stack_size) };
+    start(call, &Spec { flags, exit_signal: exit_signal as u32, stack, parent_tid, child_tid, tls })
+}
+
+fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
+    let flags = spec.flags;
+    if call.thread.in_syscall.get() != 0 {
+        return vfork_continues(call);
+    }
+    let thread_without_signals = flags & CLONE_THREAD != 0 && flags & CLONE_SIGHAND == 0;
+    let signals_without_memory = flags & CLONE_SIGHAND != 0 && flags & CLONE_VM == 0;
+    if flags & CLONE_REFUSED != 0 || thread_without_signals || signals_without_memory {
+        return Err(Errno::EINVAL.into());
+    }
+    let thread = new_thread(call, spec)?;
+    let child = if flags & CLONE_THREAD != 0 {
+        thread.process.store(call.cpu.raw(call.process), Ordering::Relaxed);
+        Ok(None)
+    } else {
+        new_process(call, spec, thread).map(Some)
+    };
+    let tid = child.and_then(|child| enter(call, spec, thread, child));
+    let tid = match tid {
+        Ok(tid) => tid,
+        Err(errno) => {
+            slab::free(call.cpu, thread);
+            return Err(errno.into());
+        }
+    };
+    if flags & CLONE_VFORK != 0 {
+        // The child's id is the result once it has executed a program or exited.
+        call.thread.scratch[0].set(u64::from(tid));
+        start_child(call, thread);
+        return vfork_continues(call);
+    }
+    start_child(call, thread);
+    Ok(u64::from(tid))
+}
+
+/// A thread that continues where the caller is, with 0 as result of the call.
+fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static ThreadRecord, Errno> {
+    let (cpu, parent) = (call.cpu, call.thread);
+    let thread = slab::alloc::<ThreadRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    sched::save_ext(cpu, parent);
+    registers::copy_frame(&parent.frame, &thread.frame);
+    registers::set_result(&thread.frame, 0);
+    if spec.stack != 0 {
+        registers::set_sp(&thread.frame, spec.stack);
+    }
+    if spec.flags & CLONE_SETTLS != 0 {
+        registers::set_tls(&thread.frame, spec.tls);
+    }
+    if spec.flags & CLONE_CHILD_CLEARTID != 0 {
+        thread.clear_child_tid.set(spec.child_tid);
+    }
+    thread.signal_mask.store(parent.signal_mask.load(Ordering::Relaxed), Ordering::Relaxed);
+    if spec.flags & CLONE_VM == 0 || spec.flags & CLONE_VFORK != 0 {
+        for (to, from) in thread.altstack.iter().zip(&parent.altstack) {
+            to.set(from.get());
+        }
+    }
+    for (to, from) in thread.affinity.iter().zip(&parent.affinity) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    for (to, from) in thread.name.iter().zip(&parent.name) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    thread.started_ns.set(cpu.now_ns());
+    Ok(thread)
+}
+
+fn new_process<M: Machine>(
+    call: &Call<M>, spec: &Spec, thread: &'static ThreadRecord,
+) -> Result<&'static ProcessRecord, Errno> {
+    let (cpu, parent) = (call.cpu, call.process);
+    let child = slab::alloc::<ProcessRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    inherit(cpu, parent, child);
+    child.exit_signal.set(spec.exit_signal);
+    thread.process.store(cpu.raw(child), Ordering::Relaxed);
+    let space = mm::space_of(cpu, parent);
+    let space = if spec.flags & CLONE_VM != 0 {
+        mm::share(space);
+        Ok(space)
+    } else {
+        mm::fork(cpu, space)
+    };
+    let parts = space.and_then(|space| {
+        child.space.store(cpu.raw(space), Ordering::Relaxed);
+        child.actions.set(cpu.raw(actions_for_child(cpu, parent, spec.flags)?));
+        file::files_for_child(cpu, parent, child, spec.flags & CLONE_FILES != 0)
+    });
+    match parts {
+        Ok(()) => Ok(child),
+        Err(errno) => {
+            if let Some(space) = cpu.object(child.space.load(Ordering::Relaxed)) {
+                mm::release(cpu, space);
+            }
+            if let Some(actions) = cpu.object(child.actions.get()) {
+                signal::release_actions(cpu, actions);
+            }
+            slab::free(cpu, child);
+            Err(errno)
+        }
+    }
+}
+
+/// Plain values that a child starts with.
+fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessRecord) {
+    for (to, from) in child.ids.iter().zip(&parent.ids) {
+        to.set(from.get());
+    }
+    for (to, from) in child.limits.iter().zip(&parent.limits) {
+        to.set(from.get());
+    }
+    for (to, from) in child.name.iter().zip(&parent.name) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    for (to, from) in [(&child.arguments, &parent.arguments), (&child.environment, &parent.environment)] {
+        to[0].set(from[0].get());
+        to[1].set(from[1].get());
+    }
+    child.pgid.store(parent.pgid.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.sid.store(parent.sid.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.isa.store(parent.isa.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.umask.set(parent.umask.get());
+    child.nice.set(parent.nice.get());
+    child.started_ns.set(cpu.now_ns());
+    child.thread_count.store(1, Ordering::Relaxed);
+    child.state.store(PROCESS_ALIVE, Ordering::Relaxed);
+}
+
+fn actions_for_child<M: Machine>(
+    cpu: &Cpu<M>, parent: &ProcessRecord, flags: u64,
+) -> Result<&'static SignalActions, Errno> {
+    let actions = cpu.object::<SignalActions>(parent.actions.get()).expect("a living process has signal actions");
+    if flags & CLONE_SIGHAND != 0 {
+        actions.refs.fetch_add(1, Ordering::Relaxed);
+        return Ok(actions);
+    }
+    let copy = slab::alloc::<SignalActions>(cpu).ok_or(Errno::ENOMEM)?;
+    copy.refs.store(1, Ordering::Relaxed);
+    for (to, from) in copy.actions.iter().zip(&actions.actions) {
+        let cleared = flags & CLONE_CLEAR_SIGHAND != 0 && from.handler.get() > 1;
+        to.handler.set(if cleared { 0 } else { from.handler.get() });
+        to.flags.set(from.flags.get());
+        to.restorer.set(from.restorer.get());
+        to.mask.set(from.mask.get());
+    }
+    Ok(copy)
+}
+
+/// Gives the thread its id and links it (and its process) into the tree. On failure the new process is undone.
+fn enter<M: Machine>(
+    call: &Call<M>, spec: &Spec, thread: &'static ThreadRecord, child: Option<&'static ProcessRecord>,
+) -> Result<u32, Errno> {
+    let cpu = call.cpu;
+    let Some(tid) = threads::register(cpu, thread) else {
+        if let Some(child) = child {
+            super::exit::discard(cpu, child);
+        }
+        return Err(Errno::EAGAIN);
+    };
+    let tid_bytes = tid.to_le_bytes();
+    if spec.flags & CLONE_PARENT_SETTID != 0 {
+        // As on Linux, a bad address does not undo the clone.
+        let _ = call.write_user(spec.parent_tid, &tid_bytes);
+    }
+    if spec.flags & CLONE_CHILD_SETTID != 0 {
+        let process = child.unwrap_or(call.process);
+        let of_child = Call { cpu, thread, process, args: call.args, isa: call.isa };
+        let _ = of_child.write_user(spec.child_tid, &tid_bytes);
+    }
+    let _tree = lock_tree(cpu);
+    let process = child.unwrap_or(call.process);
+    thread.sibling.set(process.threads.get());
+    process.threads.set(cpu.raw(thread));
+    match child {
+        Some(child) => {
+            child.pid.set(tid);
+            let parent = match parent_of(cpu, call.process) {
+                Some(grandparent) if spec.flags & CLONE_PARENT != 0 => grandparent,
+                _ => call.process,
+            };
+            adopt(cpu, parent, child);
+            cpu.pool.header().forks.fetch_add(1, Ordering::Relaxed);
+        }
+        None => {
+            process.thread_count.fetch_add(1, Ordering::Relaxed);
+            if process.exiting.load(Ordering::Relaxed) != 0 {
+                thread.kill.store(1, Ordering::Relaxed);
+                thread.attention.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+    Ok(tid)
+}
+
+fn start_child<M: Machine>(call: &Call<M>, thread: &'static ThreadRecord) {
+    let affinity = [thread.affinity[0].load(Ordering::Relaxed), thread.affinity[1].load(Ordering::Relaxed)];
+    let target = run_queue::least_loaded(call.cpu, call.cpu.island(), affinity);
+    sched::start_on(call.cpu, thread, target);
+}
+
+/// The parent of a `vfork` waits until the child has executed a program or exited.
+fn vfork_continues<M: Machine>(call: &Call<M>) -> SysResult {
+    let pid = call.thread.scratch[0].get();
+    let tree = lock_tree(call.cpu);
+    let child = super::lookup(call.cpu, pid as u32).filter(|child| {
+        child.execed.get() == 0
+            && child.state.load(Ordering::Relaxed) != PROCESS_ZOMBIE
+            && parent_of(call.cpu, child).is_some_and(|parent| core::ptr::eq(parent, call.process))
+    });
+    let Some(child) = child else { return Ok(pid) };
+    wait::prepare(call.thread);
+    wait::enqueue(call.cpu, call.thread, &child.vfork_waiters, 0, u32::MAX);
+    // The child leaves by taking the tree lock and then waking; it has not yet, or it will find the caller queued.
+    drop(tree);
+    Err(Stop::Block)
+}

@@ -1,0 +1,190 @@
+//! Loading ELF executables into a new address space.
+//!
+//! A file is an allegation: every field is checked before it is used, and what does not fit is `ENOEXEC`.
+
+use elf::{
+    abi::{ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD},
+    endian::LittleEndian,
+    file::{Class, FileHeader, parse_ident},
+    parse::ParsingTable,
+    segment::ProgramHeader,
+};
+use motet_abi::{Errno, elf as abi};
+use motet_hal::Machine;
+use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
+use motet_protocol::fs;
+
+use crate::{
+    cpu::Cpu,
+    mm::{self, VmaSpec},
+};
+
+/// Program headers that are looked at.
+const HEADERS_MAX: usize = 64;
+const HEADER_LEN: usize = 56;
+/// Longest interpreter path, with its zero.
+pub const INTERPRETER_MAX: usize = 256;
+
+/// What the kernel needs to know of an executable.
+pub struct Executable {
+    /// Its instruction set.
+    pub isa: Isa,
+    header: FileHeader<LittleEndian>,
+    headers: [u8; HEADERS_MAX * HEADER_LEN],
+    count: usize,
+    file_len: u64,
+}
+
+/// Where a file was loaded.
+pub struct Loaded {
+    /// Entry point.
+    pub entry: u64,
+    /// Address of the program headers in memory, 0 when no segment holds them.
+    pub headers_at: u64,
+    /// Number of program headers.
+    pub header_count: u64,
+    /// Difference between addresses in memory and in the file.
+    pub bias: u64,
+    /// First address past its last segment.
+    pub end: u64,
+}
+
+impl Executable {
+    /// Reads and checks the headers of a file.
+    ///
+    /// # Errors
+    /// `ENOEXEC` when it is no 64-bit little-endian ELF executable, or is truncated or inconsistent.
+    pub fn read<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<Self, Errno> {
+        let mut bytes = [0; 64];
+        if fs::read_bytes(cpu, inode, 0, &mut bytes) < bytes.len() {
+            return Err(Errno::ENOEXEC);
+        }
+        let ident = parse_ident::<LittleEndian>(&bytes[..16]).map_err(|_| Errno::ENOEXEC)?;
+        if ident.1 != Class::ELF64 {
+            return Err(Errno::ENOEXEC);
+        }
+        let header = FileHeader::parse_tail(ident, &bytes[16..]).map_err(|_| Errno::ENOEXEC)?;
+        let isa = abi::isa_of_machine(header.e_machine).ok_or(Errno::ENOEXEC)?;
+        let count = usize::from(header.e_phnum);
+        let known_type = header.e_type == ET_EXEC || header.e_type == ET_DYN;
+        if !known_type || count == 0 || count > HEADERS_MAX || usize::from(header.e_phentsize) != HEADER_LEN {
+            return Err(Errno::ENOEXEC);
+        }
+        let mut headers = [0; HEADERS_MAX * HEADER_LEN];
+        let table = &mut headers[..count * HEADER_LEN];
+        if header.e_phoff.checked_add(table.len() as u64).is_none()
+            || fs::read_bytes(cpu, inode, header.e_phoff, table) < table.len()
+        {
+            return Err(Errno::ENOEXEC);
+        }
+        let file_len = inode.size.load(core::sync::atomic::Ordering::Relaxed);
+        let executable = Self { isa, header, headers, count, file_len };
+        executable.check()?;
+        Ok(executable)
+    }
+
+    /// The path of the program interpreter, if the file names one: copied to `into`, its length returned.
+    ///
+    /// # Errors
+    /// `ENOEXEC` when the path is too long or not terminated.
+    pub fn interpreter<M: Machine>(
+        &self, cpu: &Cpu<M>, inode: &'static InodeRecord, into: &mut [u8; INTERPRETER_MAX],
+    ) -> Result<Option<usize>, Errno> {
+        let Some(segment) = self.segments().find(|segment| segment.p_type == PT_INTERP) else { return Ok(None) };
+        let len = segment.p_filesz as usize;
+        if segment.p_filesz < 2 || segment.p_filesz > INTERPRETER_MAX as u64 {
+            return Err(Errno::ENOEXEC);
+        }
+        let read = fs::read_bytes(cpu, inode, segment.p_offset, &mut into[..len]);
+        match into[..len].iter().position(|&byte| byte == 0) {
+            Some(end) if read == len && end > 0 => Ok(Some(end)),
+            _ => Err(Errno::ENOEXEC),
+        }
+    }
+
+    /// Whether the file chooses its addresses itself.
+    pub fn is_fixed(&self) -> bool {
+        self.header.e_type == ET_EXEC
+    }
+
+    /// Maps the segments into `space`, displaced by `bias` unless the file is fixed.
+    ///
+    /// # Errors
+    /// `ENOEXEC` when segments overlap or leave user space; `ENOMEM`.
+    pub fn map<M: Machine>(
+        &self, cpu: &Cpu<M>, space: &'static SpaceRecord, inode: &'static InodeRecord, bias: u64,
+    ) -> Result<Loaded, Errno> {
+        let bias = if self.is_fixed() { 0 } else { bias };
+        let mut loaded = Loaded {
+            entry: self.header.e_entry.wrapping_add(bias),
+            headers_at: 0,
+            header_count: self.count as u64,
+            bias,
+            end: 0,
+        };
+        let mut mapped_end = 0;
+        for segment in self.segments().filter(|segment| segment.p_type == PT_LOAD && segment.p_memsz != 0) {
+            let address = segment.p_vaddr.checked_add(bias).ok_or(Errno::ENOEXEC)?;
+            let end = address.checked_add(segment.p_memsz).filter(|&end| end <= USER_END).ok_or(Errno::ENOEXEC)?;
+            let start = address & !(PAGE_SIZE - 1);
+            // Ascending and on pages of its own, as the format demands; the first page is never mapped.
+            if start < mapped_end.max(PAGE_SIZE) {
+                return Err(Errno::ENOEXEC);
+            }
+            mapped_end = end.next_multiple_of(PAGE_SIZE);
+            let lead = address - start;
+            let spec = VmaSpec {
+                start,
+                end: mapped_end,
+                flags: segment_flags(segment.p_flags),
+                inode: (segment.p_filesz != 0).then_some(inode),
+                offset: segment.p_offset - lead.min(segment.p_offset),
+                file_len: if segment.p_filesz == 0 { 0 } else { segment.p_filesz + lead },
+            };
+            mm::insert(cpu, space, &spec)?;
+            let in_segment = self.header.e_phoff.wrapping_sub(segment.p_offset);
+            if in_segment < segment.p_filesz {
+                loaded.headers_at = address + in_segment;
+            }
+            loaded.end = end;
+        }
+        Ok(loaded)
+    }
+
+    /// Checks everything about the segments that does not depend on where they go.
+    fn check(&self) -> Result<(), Errno> {
+        let mut loads = 0;
+        for segment in self.segments() {
+            if segment.p_type != PT_LOAD && segment.p_type != PT_INTERP {
+                continue;
+            }
+            let file_end = segment.p_offset.checked_add(segment.p_filesz).ok_or(Errno::ENOEXEC)?;
+            if file_end > self.file_len {
+                return Err(Errno::ENOEXEC);
+            }
+            if segment.p_type == PT_LOAD {
+                let congruent = segment.p_offset % PAGE_SIZE == segment.p_vaddr % PAGE_SIZE;
+                if segment.p_filesz > segment.p_memsz || segment.p_filesz != 0 && !congruent {
+                    return Err(Errno::ENOEXEC);
+                }
+                loads += 1;
+            }
+        }
+        if loads == 0 { Err(Errno::ENOEXEC) } else { Ok(()) }
+    }
+
+    fn segments(&self) -> impl Iterator<Item = ProgramHeader> {
+        let table = &self.headers[..self.count * HEADER_LEN];
+        ParsingTable::<LittleEndian, ProgramHeader>::new(LittleEndian, Class::ELF64, table).iter()
+    }
+}
+
+fn segment_flags(flags: u32) -> u32 {
+    let mut vma = 0;
+    for (bit, flag) in [(PF_R, VMA_READ), (PF_W, VMA_WRITE), (PF_X, VMA_EXECUTE)] {
+        if flags & bit != 0 {
+            vma |= flag;
+        }
+    }
+    vma
+}

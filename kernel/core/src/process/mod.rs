@@ -1,0 +1,108 @@
+//! Processes: making, replacing, ending and waiting for them, and what they are called.
+
+pub mod exec;
+pub mod exit;
+pub mod fork;
+pub mod ids;
+mod load;
+pub mod wait;
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::Machine;
+use motet_layout::{PoolAddr, ProcessRecord, ThreadRecord};
+use motet_protocol::{
+    Context,
+    lock::{Guard, lock},
+};
+
+use crate::cpu::Cpu;
+
+/// Takes the process-tree lock: parents, children, thread lists, process groups, and the life of thread objects.
+pub fn lock_tree<M: Machine>(cpu: &Cpu<M>) -> Guard<'static> {
+    lock(cpu, &cpu.pool.header().tree_lock)
+}
+
+/// The process of a thread.
+pub fn process_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> &'static ProcessRecord {
+    cpu.pool.at(PoolAddr(thread.process.load(Ordering::Relaxed)))
+}
+
+/// Nanoseconds of user and system time of a process: finished threads and living ones as last charged.
+pub fn times_ns<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> (u64, u64) {
+    let (mut user, mut system) = (process.times_ns[0].get(), process.times_ns[1].get());
+    let mut at = cpu.object::<ThreadRecord>(process.threads.get());
+    while let Some(thread) = at {
+        user += thread.user_ns.get();
+        system += thread.system_ns.get();
+        at = cpu.object(thread.sibling.get());
+    }
+    (user, system)
+}
+
+/// Calls `each` with the threads of a process. The tree lock is held.
+pub fn for_each_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut each: impl FnMut(&'static ThreadRecord)) {
+    let mut at = cpu.object::<ThreadRecord>(process.threads.get());
+    while let Some(thread) = at {
+        at = cpu.object(thread.sibling.get());
+        each(thread);
+    }
+}
+
+/// Calls `each` with the children of a process. The tree lock is held.
+pub fn for_each_child<M: Machine>(
+    cpu: &Cpu<M>, process: &ProcessRecord, mut each: impl FnMut(&'static ProcessRecord),
+) {
+    let mut at = cpu.object::<ProcessRecord>(process.first_child.get());
+    while let Some(child) = at {
+        at = cpu.object(child.next_sibling.get());
+        each(child);
+    }
+}
+
+/// The process with that id. The tree lock is held.
+pub fn lookup<M: Machine>(cpu: &Cpu<M>, pid: u32) -> Option<&'static ProcessRecord> {
+    let thread = motet_protocol::threads::lookup(cpu, pid)?;
+    let process = process_of(cpu, thread);
+    (process.pid.get() == pid).then_some(process)
+}
+
+/// Calls `each` with every process. The tree lock is held.
+pub fn for_each<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static ProcessRecord)) {
+    for thread in motet_protocol::threads::all(cpu) {
+        let process = process_of(cpu, thread);
+        if process.pid.get() == thread.tid.get() {
+            each(process);
+        }
+    }
+}
+
+/// Makes `child` a child of `parent`. The tree lock is held.
+pub fn adopt<M: Machine>(cpu: &Cpu<M>, parent: &'static ProcessRecord, child: &'static ProcessRecord) {
+    let first = parent.first_child.get();
+    child.parent.store(cpu.raw(parent), Ordering::Release);
+    child.prev_sibling.set(0);
+    child.next_sibling.set(first);
+    if let Some(first) = cpu.object::<ProcessRecord>(first) {
+        first.prev_sibling.set(cpu.raw(child));
+    }
+    parent.first_child.set(cpu.raw(child));
+}
+
+/// Takes `child` out of its parent's list. The tree lock is held.
+pub fn disown<M: Machine>(cpu: &Cpu<M>, child: &'static ProcessRecord) {
+    let (prev, next) = (child.prev_sibling.get(), child.next_sibling.get());
+    match (cpu.object::<ProcessRecord>(prev), parent_of(cpu, child)) {
+        (Some(prev), _) => prev.next_sibling.set(next),
+        (None, Some(parent)) => parent.first_child.set(next),
+        (None, None) => {}
+    }
+    if let Some(next) = cpu.object::<ProcessRecord>(next) {
+        next.prev_sibling.set(prev);
+    }
+}
+
+/// The parent.
+pub fn parent_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> Option<&'static ProcessRecord> {
+    cpu.object(process.parent.load(Ordering::Acquire))
+}

@@ -1,0 +1,166 @@
+//! `wait4` and `waitid`.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
+
+use super::{exit::reap, for_each_child, lock_tree};
+use crate::call::{Call, Stop, SysResult};
+
+const WNOHANG: u64 = 1;
+const WUNTRACED: u64 = 2;
+const WEXITED: u64 = 4;
+const WCONTINUED: u64 = 8;
+const WNOWAIT: u64 = 0x100_0000;
+const STOP_REPORTED: u32 = 1 << 31;
+const STATUS_CONTINUED: u32 = 0xffff;
+
+/// Which children are waited for.
+#[derive(Clone, Copy)]
+enum Which {
+    Any,
+    Pid(u32),
+    Group(u32),
+}
+
+/// A child's news.
+struct News {
+    pid: u32,
+    status: u32,
+    times_ns: [u64; 2],
+    uid: u32,
+}
+
+/// `wait4(pid, status, options, rusage)`.
+pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
+    let [pid, status_at, options, rusage_at, ..] = call.args;
+    let which = match pid as i32 {
+        -1 => Which::Any,
+        0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
+        pid if pid > 0 => Which::Pid(pid as u32),
+        group => Which::Group(group.unsigned_abs()),
+    };
+    if options & !(WNOHANG | WUNTRACED | WCONTINUED | 0xe000_0000) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let Some(news) = wait_for(call, which, options | WEXITED)? else { return Ok(0) };
+    if status_at != 0 {
+        call.write_user(status_at, &news.status.to_le_bytes())?;
+    }
+    if rusage_at != 0 {
+        write_rusage(call, rusage_at, news.times_ns)?;
+    }
+    Ok(u64::from(news.pid))
+}
+
+/// `waitid(kind, id, info, options, rusage)`.
+pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
+    let [kind, id, info_at, options, rusage_at, _] = call.args;
+    let which = match kind {
+        0 => Which::Any,
+        1 => Which::Pid(id as u32),
+        2 if id == 0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
+        2 => Which::Group(id as u32),
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    if options & (WEXITED | WUNTRACED | WCONTINUED) == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let news = wait_for(call, which, options)?;
+    if rusage_at != 0 {
+        write_rusage(call, rusage_at, news.as_ref().map_or([0; 2], |news| news.times_ns))?;
+    }
+    if info_at != 0 {
+        let mut info = [0u8; 128];
+        if let Some(news) = &news {
+            let (code, status) = child_code(news.status);
+            for (offset, word) in [(0, 17), (8, code), (16, news.pid), (20, news.uid), (24, status)] {
+                info[offset..offset + 4].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        call.write_user(info_at, &info)?;
+    }
+    Ok(0)
+}
+
+/// `si_code` and `si_status` of a wait status.
+pub fn child_code(status: u32) -> (u32, u32) {
+    match (status & 0x7f, status) {
+        (_, STATUS_CONTINUED) => (6, 18),
+        (0x7f, _) => (5, status >> 8 & 0xff),
+        (0, _) => (1, status >> 8 & 0xff),
+        (signal, _) => (if status & 0x80 != 0 { 3 } else { 2 }, signal),
+    }
+}
+
+fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Option<News>, Stop> {
+    if options & WNOHANG != 0 {
+        return look(call, which, options);
+    }
+    call.wait_for(&call.process.child_waiters, || look(call, which, options)).map(Some)
+}
+
+/// A child with news; `None`: none has any yet.
+fn look<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Option<News>, Stop> {
+    let cpu = call.cpu;
+    let _tree = lock_tree(cpu);
+    let (mut any, mut found) = (false, None);
+    for_each_child(cpu, call.process, |child| {
+        let matches = match which {
+            Which::Any => true,
+            Which::Pid(pid) => child.pid.get() == pid,
+            Which::Group(group) => child.pgid.load(Ordering::Relaxed) == group,
+        };
+        if matches {
+            any = true;
+            if found.is_none() {
+                found = status_of(child, options).map(|status| (child, status));
+            }
+        }
+    });
+    let Some((child, status)) = found else {
+        return if any { Ok(None) } else { Err(Errno::ECHILD.into()) };
+    };
+    let news = News {
+        pid: child.pid.get(),
+        status,
+        times_ns: [child.times_ns[0].get(), child.times_ns[1].get()],
+        uid: child.ids[0].get(),
+    };
+    if options & WNOWAIT == 0 {
+        if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {
+            reap(cpu, child);
+        } else if status == STATUS_CONTINUED {
+            child.continued.store(0, Ordering::Relaxed);
+        } else {
+            child.stopped.fetch_or(STOP_REPORTED, Ordering::Relaxed);
+        }
+    }
+    Ok(Some(news))
+}
+
+fn status_of(child: &ProcessRecord, options: u64) -> Option<u32> {
+    if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {
+        return (options & WEXITED != 0).then(|| child.exit_status.load(Ordering::Relaxed));
+    }
+    let stopped = child.stopped.load(Ordering::Relaxed);
+    if options & WUNTRACED != 0 && stopped != 0 && stopped & STOP_REPORTED == 0 {
+        return Some((stopped - 1) << 8 | 0x7f);
+    }
+    if options & WCONTINUED != 0 && child.continued.load(Ordering::Relaxed) != 0 {
+        return Some(STATUS_CONTINUED);
+    }
+    None
+}
+
+/// Linux `struct rusage`, of which times are kept.
+pub fn write_rusage<M: Machine>(call: &Call<M>, address: u64, times_ns: [u64; 2]) -> Result<(), Errno> {
+    let mut usage = [0u8; 144];
+    for (index, ns) in times_ns.into_iter().enumerate() {
+        usage[16 * index..16 * index + 8].copy_from_slice(&(ns / 1_000_000_000).to_le_bytes());
+        usage[16 * index + 8..16 * index + 16].copy_from_slice(&(ns % 1_000_000_000 / 1000).to_le_bytes());
+    }
+    call.write_user(address, &usage)
+}

@@ -1,0 +1,52 @@
+//! Random bytes for user programs.
+//!
+//! The host seeds the pool with real entropy; a counter in the pool, which every request advances, and the clock are
+//! mixed with the seed by SplitMix64 steps. Good for hash seeds and temporary names, not for keys that matter.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+};
+
+/// Fills `into` with random bytes.
+pub fn fill<M: Machine>(cpu: &Cpu<M>, into: &mut [u8]) {
+    let header = cpu.pool.header();
+    for piece in into.chunks_mut(8) {
+        let ticket = header.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut word = mix(ticket ^ cpu.machine.counter_ns());
+        for seed in &header.seed {
+            word = mix(word ^ seed.get());
+        }
+        piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
+    }
+}
+
+/// `getrandom(buffer, length, flags)`.
+pub fn getrandom<M: Machine>(call: &Call<M>) -> SysResult {
+    let [at, len, flags, ..] = call.args;
+    if flags & !7 != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let len = len.min(i32::MAX as u64);
+    let mut bytes = [0; 256];
+    let mut done = 0;
+    while done < len {
+        let here = (len - done).min(bytes.len() as u64) as usize;
+        fill(call.cpu, &mut bytes[..here]);
+        call.write_user(at.wrapping_add(done), &bytes[..here])?;
+        done += here as u64;
+    }
+    Ok(len)
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood 2014).
+fn mix(word: u64) -> u64 {
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}

@@ -1,0 +1,314 @@
+//! A core's life: pick a thread, run it until it blocks, exits, moves or has used up its slice.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::registers;
+use motet_hal::{Interrupts, Machine, Trap};
+use motet_layout::{
+    CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
+    TimerNode, WAKE_TIMEOUT,
+};
+use motet_protocol::{Context, count, run_queue, run_queue::core_record, timer, wait};
+
+use crate::{
+    call::{Call, Stop},
+    cpu::Cpu,
+    file, mm, process,
+    signal::{self, Attention},
+    syscall, time,
+};
+
+/// Longest time a thread runs while another waits for its core.
+const SLICE_NS: u64 = 10_000_000;
+
+/// Runs threads on this core for ever.
+pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
+    core_record(cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
+    loop {
+        match run_queue::next(cpu) {
+            Some(thread) => run_thread(cpu, thread),
+            None => idle(cpu),
+        }
+    }
+}
+
+/// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
+pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    thread.core.store(u32::from(target.0), Ordering::Relaxed);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    if target.island() != cpu.island() {
+        count(&cpu.counters().foreign_wakeups);
+        count(&cpu.pool.header().islands[target.island().index()].counters.arrivals);
+    }
+    if target == cpu.id { run_queue::append(cpu, thread) } else { run_queue::push(cpu, thread, target) }
+}
+
+/// Stores the extended registers of the thread that runs here.
+pub fn save_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.machine.save_ext(&thread.frame);
+}
+
+/// The thread's saved extended registers were changed: load them before it runs.
+pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.machine.load_ext(&thread.frame);
+}
+
+fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let core = core_record(cpu, cpu.id);
+    let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+    core.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    count(&cpu.counters().context_switches);
+    let started_ns = cpu.now_ns();
+    if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
+        take_ext(cpu, thread);
+        program_timer(cpu, started_ns);
+        run_until_gone(cpu, thread, process);
+    } else {
+        process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+    }
+    core.current_thread.store(0, Ordering::Relaxed);
+    core.busy_ns.set(core.busy_ns.get() + cpu.now_ns().saturating_sub(started_ns));
+}
+
+/// Runs the thread until it no longer belongs to this core.
+fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    thread.charged_at_ns.set(cpu.now_ns());
+    loop {
+        if thread.in_syscall.get() != 0 {
+            wait::finish(cpu, thread);
+            timer::disarm(cpu, &thread.timer);
+        }
+        if thread.attention.load(Ordering::Relaxed) != 0 {
+            if let Attention::Gone = signal::attend(cpu, thread, process) {
+                return;
+            }
+        }
+        if thread.in_syscall.get() != 0 {
+            if serve_syscall(cpu, thread, process).is_none() {
+                return;
+            }
+            continue;
+        }
+        cpu.serve_shootdowns();
+        match cpu.machine.run_user(&thread.frame) {
+            Trap::Syscall => {
+                if serve_syscall(cpu, thread, process).is_none() {
+                    return;
+                }
+            }
+            Trap::PageFault { address, access } => {
+                let space = mm::space_of(cpu, process);
+                if let Err(errno) = mm::serve_fault(cpu, space, address, access) {
+                    signal::memory_fault(cpu, thread, address, errno);
+                }
+            }
+            Trap::Interrupt(interrupts) => {
+                if interrupted(cpu, thread, interrupts) {
+                    return;
+                }
+            }
+            trap => signal::exception(cpu, thread, trap),
+        }
+    }
+}
+
+/// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
+#[inline]
+fn serve_syscall<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord,
+) -> Option<()> {
+    let isa = registers::frame_isa(&thread.frame);
+    let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
+    count(&cpu.counters().syscalls);
+    let result = match syscall::dispatch(&call, registers::syscall_number(&thread.frame)) {
+        Ok(value) => value as i64,
+        Err(Stop::Error(errno)) => errno.result(),
+        Err(Stop::Block) => return block(cpu, thread),
+        Err(Stop::Replaced) => {
+            end_call(thread);
+            return Some(());
+        }
+        Err(Stop::Gone) => return None,
+    };
+    registers::set_result(&thread.frame, result);
+    end_call(thread);
+    Some(())
+}
+
+/// Forgets what the finished system call kept.
+#[inline]
+pub fn end_call(thread: &ThreadRecord) {
+    if thread.in_syscall.get() != 0 || thread.progress.get() != 0 || thread.deadline_ns.get() != 0 {
+        thread.in_syscall.set(0);
+        thread.progress.set(0);
+        thread.deadline_ns.set(0);
+        for word in &thread.scratch {
+            word.set(0);
+        }
+    }
+}
+
+/// Blocks the thread, which has prepared to wait. `None`: it is blocked, and may already run elsewhere.
+fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
+    thread.in_syscall.set(1);
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    if thread.deadline_ns.get() != 0 {
+        thread.timer.kind.set(TIMER_WAIT);
+        thread.timer.owner.set(cpu.raw(thread));
+        timer::arm(cpu, &thread.timer, thread.deadline_ns.get());
+    }
+    // A signal sent before the thread prepared did not wake it; one sent after does.
+    if thread.attention.load(Ordering::SeqCst) != 0 {
+        return Some(());
+    }
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    if wait::commit(thread) {
+        return None;
+    }
+    core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    Some(())
+}
+
+/// Charges the time since the thread was last charged.
+pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    let now = cpu.now_ns();
+    thread.user_ns.set(thread.user_ns.get() + now.saturating_sub(thread.charged_at_ns.get()));
+    thread.charged_at_ns.set(now);
+}
+
+/// An interrupt while the thread ran. `true`: the thread has given up the core.
+fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
+    handle_interrupts(cpu, interrupts);
+    let core = core_record(cpu, cpu.id);
+    if run_queue::has_ready(core) && interrupts.contains(Interrupts::TIMER) {
+        yield_core(cpu, thread);
+        return true;
+    }
+    program_timer(cpu, cpu.now_ns());
+    false
+}
+
+/// Puts the running thread at the end of this core's ready queue. The caller leaves it alone afterwards.
+pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    run_queue::append(cpu, thread);
+}
+
+/// Moves the running thread to another core of this island. The caller leaves it alone afterwards.
+pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    end_call(thread);
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    start_on(cpu, thread, target);
+}
+
+/// Acts on interrupts that were taken: expired timers, input for the console.
+fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
+    cpu.island_record().heartbeat.fetch_add(1, Ordering::Relaxed);
+    if interrupts.contains(Interrupts::TIMER) {
+        cpu.timer_ns.set(u64::MAX);
+    }
+    if interrupts.contains(Interrupts::DOORBELL) {
+        count(&cpu.counters().doorbells_taken);
+        if cpu.id.index() == 0 {
+            file::host_rang(cpu);
+        }
+    }
+    expire_timers(cpu);
+}
+
+fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
+    while let Some(node) = timer::take_expired(cpu, cpu.now_ns()) {
+        expire(cpu, node);
+    }
+}
+
+fn expire<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) {
+    match node.kind.get() {
+        TIMER_WAIT => {
+            wait::wake_thread(cpu, cpu.pool.at::<ThreadRecord>(PoolAddr(node.owner.get())), WAKE_TIMEOUT);
+        }
+        TIMER_ALARM => time::alarm_expired(cpu, cpu.pool.at::<ProcessRecord>(PoolAddr(node.owner.get()))),
+        other => panic!("a timer of unknown kind {other} expired"),
+    }
+}
+
+/// Waits until there is something to do.
+fn idle<M: Machine>(cpu: &Cpu<M>) {
+    mm::deactivate(cpu);
+    expire_timers(cpu);
+    let core = core_record(cpu, cpu.id);
+    let before_ns = cpu.now_ns();
+    set_timer(cpu, timer::next_deadline_ns(cpu));
+    if !run_queue::begin_idle(cpu) {
+        return;
+    }
+    let interrupts = cpu.machine.wait_for_interrupt();
+    run_queue::end_idle(cpu);
+    cpu.serve_shootdowns();
+    core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
+    handle_interrupts(cpu, interrupts);
+}
+
+/// Sets the timer for the earliest deadline or the end of the slice.
+fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
+    set_timer(cpu, timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS));
+}
+
+/// A timer was armed on this core while a thread runs: lets its deadline interrupt.
+pub fn reprogram_timer<M: Machine>(cpu: &Cpu<M>) {
+    program_timer(cpu, cpu.now_ns());
+}
+
+fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    let programmed = cpu.timer_ns.get();
+    // An interrupt that comes too early is harmless; reprogramming costs more.
+    if programmed <= deadline_ns && deadline_ns != u64::MAX && programmed > cpu.now_ns() {
+        return;
+    }
+    if programmed != deadline_ns {
+        cpu.timer_ns.set(deadline_ns);
+        let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(cpu.clock_offset_ns) };
+        cpu.machine.set_timer(local);
+    }
+}
+
+/// Loads the thread's extended registers unless this core still holds them.
+fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let owner = (cpu.raw(thread), thread.tid.get());
+    let here = u32::from(cpu.id.0) + 1;
+    if cpu.ext_owner.get() != owner || thread.ext_core.get() != here {
+        cpu.machine.load_ext(&thread.frame);
+        cpu.ext_owner.set(owner);
+        thread.ext_core.set(here);
+    }
+}
+
+/// Makes the core that runs `thread` look at its attention word soon.
+pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
+    let record = core_record(cpu, core);
+    if core != cpu.id && record.current_thread.load(Ordering::SeqCst) == cpu.raw(thread) {
+        count(&cpu.counters().doorbells_rung);
+        cpu.ring(core);
+    }
+}
+
+/// `sched_yield()`.
+pub fn sched_yield<M: Machine>(call: &Call<M>) -> Result<u64, Stop> {
+    if run_queue::has_ready(core_record(call.cpu, call.cpu.id)) {
+        registers::set_result(&call.thread.frame, 0);
+        end_call(call.thread);
+        yield_core(call.cpu, call.thread);
+        return Err(Stop::Gone);
+    }
+    Ok(0)
+}
+

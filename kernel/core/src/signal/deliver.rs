@@ -1,0 +1,96 @@
+//! Entering handlers and coming back from them.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::{
+    Errno, registers, sigframe,
+    signal::{self as abi, SS_DISABLE, SigInfo, SigStack},
+};
+use motet_hal::Machine;
+use motet_layout::{ProcessRecord, SignalAction, ThreadRecord};
+
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    process::exec::TRAMPOLINE,
+    sched,
+};
+
+/// Lets the thread enter the handler of a signal when it next runs.
+///
+/// # Errors
+/// The stack cannot be written.
+pub fn deliver<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, action: &SignalAction, info: &SigInfo,
+) -> Result<(), Errno> {
+    let isa = registers::frame_isa(&thread.frame);
+    let flags = action.flags.get();
+    let own_restorer = flags & abi::SA_RESTORER != 0 && sigframe_takes_restorer(isa);
+    let stack = alternate_stack(thread);
+    let mask = if thread.restore_mask.get() != 0 { thread.saved_mask.get() } else { thread.signal_mask.load(Ordering::Relaxed) };
+    let delivery = sigframe::Delivery {
+        info: *info,
+        handler: action.handler.get(),
+        restorer: if own_restorer { action.restorer.get() } else { TRAMPOLINE },
+        mask,
+        stack,
+        base: stack.base(&thread.frame, flags),
+    };
+    sched::save_ext(cpu, thread);
+    let mut buffer = [0; sigframe::SIGFRAME_MAX];
+    let built = sigframe::build(&thread.frame, &delivery, &mut buffer);
+    let call = Call { cpu, thread, process, args: [0; 6], isa };
+    for (address, range) in built.pieces() {
+        call.write_user(address, &buffer[range])?;
+    }
+    sigframe::enter(&thread.frame, &delivery, &built);
+    sched::reload_ext(cpu, thread);
+    thread.restore_mask.set(0);
+    let own = if flags & abi::SA_NODEFER == 0 { abi::bit(info.signal) } else { 0 };
+    thread.signal_mask.fetch_or((action.mask.get() | own) & !abi::UNBLOCKABLE, Ordering::SeqCst);
+    thread.fault_address.set(0);
+    if flags & abi::SA_RESETHAND != 0 {
+        action.handler.set(abi::SIG_DFL);
+    }
+    Ok(())
+}
+
+/// `rt_sigreturn()`.
+pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
+    let thread = call.thread;
+    sched::save_ext(call.cpu, thread);
+    let restored = sigframe::restore(&thread.frame, |address, into| call.read_user(address, into).is_ok());
+    match restored {
+        Ok(restored) => {
+            thread.signal_mask.store(restored.mask, Ordering::SeqCst);
+            set_alternate_stack(thread, &restored.stack);
+            thread.attention.store(1, Ordering::SeqCst);
+        }
+        Err(sigframe::BadFrame) => super::force(call.cpu, thread, abi::SIGSEGV),
+    }
+    sched::reload_ext(call.cpu, thread);
+    Err(Stop::Replaced)
+}
+
+/// The thread's alternate stack.
+pub fn alternate_stack(thread: &ThreadRecord) -> SigStack {
+    let [sp, size, flags] = &thread.altstack;
+    if size.get() == 0 {
+        return SigStack::NONE;
+    }
+    SigStack { ss_sp: sp.get(), ss_flags: flags.get() as u32, ss_size: size.get() }
+}
+
+/// Sets or takes away the alternate stack.
+pub fn set_alternate_stack(thread: &ThreadRecord, stack: &SigStack) {
+    let enabled = stack.ss_flags & SS_DISABLE == 0;
+    let [sp, size, flags] = &thread.altstack;
+    sp.set(if enabled { stack.ss_sp } else { 0 });
+    size.set(if enabled { stack.ss_size } else { 0 });
+    flags.set(if enabled { u64::from(stack.ss_flags & !abi::SS_ONSTACK) } else { 0 });
+}
+
+/// RISC-V handlers always return through the kernel's trampoline.
+fn sigframe_takes_restorer(isa: motet_layout::Isa) -> bool {
+    abi::SigAction::size(isa) == 32
+}

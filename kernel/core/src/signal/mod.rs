@@ -1,0 +1,395 @@
+//! Signals: sending, and what a thread does about them before it runs user code.
+//!
+//! Pending sets, masks and actions are in the pool, so a signal to a thread of another island is a bit, an attention
+//! word and a wake-up (or a doorbell, if the thread runs). Sending happens under the process-tree lock, which keeps
+//! the target alive.
+
+pub mod calls;
+mod deliver;
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::{
+    Errno, registers,
+    signal::{self as abi, DefaultAction, SigCause, SigInfo, UNBLOCKABLE},
+};
+use motet_hal::{Machine, Trap};
+use motet_layout::{
+    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_READY, THREAD_STOPPED, ThreadRecord,
+    WAKE_SIGNAL,
+};
+use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
+
+pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
+
+use crate::{
+    call::Call,
+    cpu::Cpu,
+    process::{self, for_each_thread, lock_tree, parent_of},
+    sched, time,
+};
+
+const STOP_SIGNALS: u64 =
+    abi::bit(abi::SIGSTOP) | abi::bit(abi::SIGTSTP) | abi::bit(abi::SIGTTIN) | abi::bit(abi::SIGTTOU);
+
+/// What became of a thread that attended to its signals.
+pub enum Attention {
+    /// It runs on.
+    Run,
+    /// It has exited or stopped: it is no longer this core's.
+    Gone,
+}
+
+/// Sends a signal to a process; `sender` is the sender's pid, 0 for the kernel.
+pub fn send_to_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, sender: u32) {
+    let _tree = lock_tree(cpu);
+    send_locked(cpu, process, signal, sender);
+}
+
+/// Sends a signal to every process of a group. Returns whether there was one.
+pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
+    let _tree = lock_tree(cpu);
+    send_to_matching(cpu, signal, 0, |process| process.pgid.load(Ordering::Relaxed) == pgid)
+}
+
+/// Sends a signal to the processes that match. The tree lock is held.
+pub fn send_to_matching<M: Machine>(
+    cpu: &Cpu<M>, signal: u32, sender: u32, matches: impl Fn(&ProcessRecord) -> bool,
+) -> bool {
+    let mut any = false;
+    process::for_each(cpu, |process| {
+        if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && matches(process) {
+            any = true;
+            if signal != 0 {
+                send_locked(cpu, process, signal, sender);
+            }
+        }
+    });
+    any
+}
+
+/// As [`send_to_process`], with the tree lock held.
+pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, sender: u32) {
+    if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !prepare_target(cpu, process, signal) {
+        return;
+    }
+    process.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
+    let mut chosen = None;
+    for_each_thread(cpu, process, |thread| {
+        let blocked = thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0;
+        if chosen.is_none() || !blocked {
+            chosen = Some(thread);
+        }
+        if signal == SIGKILL {
+            notify(cpu, thread, signal, sender);
+        }
+    });
+    if let Some(thread) = chosen {
+        notify(cpu, thread, signal, sender);
+    }
+}
+
+/// Sends a signal to one thread.
+pub fn send_to_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
+    let _tree = lock_tree(cpu);
+    send_to_thread_locked(cpu, thread, signal, 0);
+}
+
+/// As [`send_to_thread`], with the tree lock held.
+pub fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, sender: u32) {
+    if prepare_target(cpu, process::process_of(cpu, thread), signal) {
+        thread.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
+        notify(cpu, thread, signal, sender);
+    }
+}
+
+/// The thread did something at `address` that its address space does not allow.
+pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, address: u64, errno: Errno) {
+    thread.fault_address.set(address);
+    let signal = if errno == Errno::ENOMEM { abi::SIGKILL } else { abi::SIGSEGV };
+    force(cpu, thread, signal);
+}
+
+/// The thread caused an exception.
+pub fn exception<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Trap) {
+    let (signal, address) = match trap {
+        Trap::IllegalInstruction => (abi::SIGILL, registers::pc(&thread.frame)),
+        Trap::Breakpoint => (abi::SIGTRAP, registers::pc(&thread.frame)),
+        Trap::Arithmetic => (abi::SIGFPE, registers::pc(&thread.frame)),
+        Trap::Misaligned { address } => (abi::SIGBUS, address),
+        Trap::BadAddress { address } => (abi::SIGSEGV, address),
+        Trap::Syscall | Trap::PageFault { .. } | Trap::Interrupt(_) => return,
+    };
+    thread.fault_address.set(address);
+    force(cpu, thread, signal);
+}
+
+/// Sends a signal that the thread cannot put off: if it blocks or ignores it, the default action is taken.
+pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
+    let process = process::process_of(cpu, thread);
+    let action = action_of(cpu, process, signal);
+    let blocked = thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0;
+    if blocked || action.handler.get() == abi::SIG_IGN {
+        action.handler.set(abi::SIG_DFL);
+        thread.signal_mask.fetch_and(!abi::bit(signal), Ordering::Relaxed);
+    }
+    thread.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
+    thread.attention.store(1, Ordering::SeqCst);
+}
+
+/// Acts on what may be waiting for the running thread.
+pub fn attend<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord,
+) -> Attention {
+    thread.attention.store(0, Ordering::SeqCst);
+    loop {
+        if thread.kill.load(Ordering::SeqCst) != 0 {
+            let status = process.exit_status.load(Ordering::Relaxed);
+            process::exit::end_thread(cpu, thread, process, status);
+            return Attention::Gone;
+        }
+        if process.stopped.load(Ordering::SeqCst) != 0 && stop(cpu, thread, process) {
+            return Attention::Gone;
+        }
+        let Some(signal) = take_signal(thread, process) else {
+            restore_mask(thread);
+            return Attention::Run;
+        };
+        let action = action_of(cpu, process, signal);
+        match action.handler.get() {
+            abi::SIG_IGN => {}
+            abi::SIG_DFL => match abi::default_action(signal) {
+                DefaultAction::Ignore | DefaultAction::Continue => {}
+                DefaultAction::Stop => stop_process(cpu, process, signal),
+                DefaultAction::Terminate | DefaultAction::Core => {
+                    finish_call_for_exit(cpu, thread);
+                    process::exit::exit_group_by_signal(cpu, thread, process, signal);
+                    return Attention::Gone;
+                }
+            },
+            _ => {
+                interrupt_call(cpu, thread, process, Some(action));
+                let info = info_of(thread, signal);
+                if deliver::deliver(cpu, thread, process, action, &info).is_err() {
+                    if signal == abi::SIGSEGV {
+                        action.handler.set(abi::SIG_DFL);
+                    }
+                    force(cpu, thread, abi::SIGSEGV);
+                    thread.attention.store(0, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+}
+
+/// Whether children of this process leave no zombies.
+pub fn discards_children<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> bool {
+    let action = action_of(cpu, process, SIGCHLD);
+    action.handler.get() == abi::SIG_IGN || action.flags.get() & abi::SA_NOCLDWAIT != 0
+}
+
+/// Drops a process's use of signal actions.
+pub fn release_actions<M: Machine>(cpu: &Cpu<M>, actions: &'static SignalActions) {
+    if actions.refs.fetch_sub(1, Ordering::AcqRel) == 1 {
+        slab::free(cpu, actions);
+    }
+}
+
+/// Exec: handlers no longer exist, so handled signals get their default action.
+pub fn reset_for_exec<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
+    for signal in 1..=abi::NSIG {
+        let action = action_of(cpu, process, signal);
+        if action.handler.get() != abi::SIG_IGN {
+            action.handler.set(abi::SIG_DFL);
+        }
+        action.flags.set(0);
+        action.mask.set(0);
+    }
+}
+
+/// Lets a stopped thread run. The tree lock is held.
+pub fn resume_stopped<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let resumed =
+        thread.state.compare_exchange(THREAD_STOPPED, THREAD_READY, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    if resumed {
+        run_queue::hand_over(cpu, thread);
+    }
+}
+
+/// The action of a signal.
+pub fn action_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) -> &'static SignalAction {
+    let actions: &'static SignalActions = cpu.pool.at(PoolAddr(process.actions.get()));
+    &actions.actions[signal as usize - 1]
+}
+
+/// Signals that would interrupt the thread now.
+pub fn deliverable(thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
+    let pending = thread.pending.load(Ordering::SeqCst) | process.pending.load(Ordering::SeqCst);
+    pending & !thread.signal_mask.load(Ordering::Relaxed)
+}
+
+/// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
+fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) -> bool {
+    if signal == abi::SIGCONT || signal == SIGKILL {
+        for_each_thread(cpu, process, |thread| {
+            thread.pending.fetch_and(!STOP_SIGNALS, Ordering::Relaxed);
+        });
+        process.pending.fetch_and(!STOP_SIGNALS, Ordering::Relaxed);
+        if process.stopped.swap(0, Ordering::SeqCst) != 0 {
+            if signal == abi::SIGCONT {
+                process.continued.store(1, Ordering::Relaxed);
+                tell_parent(cpu, process);
+            }
+            for_each_thread(cpu, process, |thread| resume_stopped(cpu, thread));
+        }
+    } else if abi::bit(signal) & STOP_SIGNALS != 0 {
+        process.pending.fetch_and(!abi::bit(abi::SIGCONT), Ordering::Relaxed);
+    }
+    let action = action_of(cpu, process, signal).handler.get();
+    let ignored = action == abi::SIG_IGN
+        || action == abi::SIG_DFL && matches!(abi::default_action(signal), DefaultAction::Ignore);
+    // A blocked signal is kept: the process may look for it or stop ignoring it.
+    !ignored || cpu.object::<ThreadRecord>(process.threads.get()).is_some_and(|thread| {
+        thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0
+    })
+}
+
+/// Makes the thread look, unless it has the signal blocked and does not wait for it.
+fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, sender: u32) {
+    if let Some(slot) = thread.signal_sender.get(signal as usize - 1) {
+        slot.set(sender);
+    }
+    let blocked = thread.signal_mask.load(Ordering::SeqCst) & abi::bit(signal) & !UNBLOCKABLE != 0;
+    let awaited = thread.scratch[3].get() & abi::bit(signal) != 0;
+    if blocked && !awaited {
+        return;
+    }
+    thread.attention.store(1, Ordering::SeqCst);
+    if signal == SIGKILL {
+        resume_stopped(cpu, thread);
+    }
+    if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
+        sched::nudge(cpu, thread);
+    }
+}
+
+/// Takes the next signal that is not blocked; a thread's own come first.
+fn take_signal(thread: &ThreadRecord, process: &ProcessRecord) -> Option<u32> {
+    loop {
+        let mask = thread.signal_mask.load(Ordering::Relaxed) & !UNBLOCKABLE;
+        for set in [&thread.pending, &process.pending] {
+            let ready = set.load(Ordering::SeqCst) & !mask;
+            if ready != 0 {
+                // A fatal signal first, then faults, which concern the instruction the thread is at.
+                let first = if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
+                if set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
+                    return Some(first.trailing_zeros() + 1);
+                }
+            }
+        }
+        if deliverable(thread, process) == 0 {
+            return None;
+        }
+    }
+}
+
+/// After a call that changed the mask for its own time (`sigsuspend`, `ppoll`), if no handler was entered.
+fn restore_mask(thread: &ThreadRecord) {
+    if thread.restore_mask.get() != 0 && thread.in_syscall.get() == 0 {
+        thread.restore_mask.set(0);
+        thread.signal_mask.store(thread.saved_mask.get(), Ordering::SeqCst);
+    }
+}
+
+/// Ends the wait of a thread that is about to exit.
+fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if thread.in_syscall.get() != 0 {
+        wait::finish(cpu, thread);
+        timer::disarm(cpu, &thread.timer);
+        sched::end_call(thread);
+    }
+}
+
+/// A handler is about to run: the system call in progress ends, or will be made again after it.
+fn interrupt_call<M: Machine>(
+    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, action: Option<&SignalAction>,
+) {
+    if thread.in_syscall.get() == 0 {
+        return;
+    }
+    wait::finish(cpu, thread);
+    timer::disarm(cpu, &thread.timer);
+    let isa = registers::frame_isa(&thread.frame);
+    let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
+    let number = registers::syscall_number(&thread.frame);
+    let restarts = action.is_some_and(|action| action.flags.get() & abi::SA_RESTART != 0);
+    if thread.progress.get() != 0 {
+        registers::set_result(&thread.frame, thread.progress.get() as i64);
+    } else if restarts && crate::syscall::is_restartable(isa, number) {
+        registers::rewind_syscall(&thread.frame);
+    } else {
+        time::sleep_interrupted(&call);
+        registers::set_result(&thread.frame, Errno::EINTR.result());
+    }
+    sched::end_call(thread);
+}
+
+/// Stops all threads of a process.
+fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) {
+    let _tree = lock_tree(cpu);
+    process.stopped.store(signal + 1, Ordering::SeqCst);
+    process.continued.store(0, Ordering::Relaxed);
+    for_each_thread(cpu, process, |thread| {
+        thread.attention.store(1, Ordering::SeqCst);
+        if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
+            sched::nudge(cpu, thread);
+        }
+    });
+    tell_parent(cpu, process);
+}
+
+/// Takes the running thread off this core if its process is still stopped.
+fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) -> bool {
+    sched::save_ext(cpu, thread);
+    sched::charge(cpu, thread);
+    // The lock orders this against a continuing signal: it finds the thread stopped, or we find the process running.
+    let _tree = lock_tree(cpu);
+    if process.stopped.load(Ordering::SeqCst) == 0 {
+        return false;
+    }
+    thread.attention.store(1, Ordering::SeqCst);
+    thread.state.store(THREAD_STOPPED, Ordering::SeqCst);
+    true
+}
+
+/// A child stopped or continued. The tree lock is held.
+fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
+    if let Some(parent) = parent_of(cpu, process) {
+        if action_of(cpu, parent, SIGCHLD).flags.get() & abi::SA_NOCLDSTOP == 0 {
+            send_locked(cpu, parent, SIGCHLD, process.pid.get());
+        }
+        wait::wake(cpu, &parent.child_waiters);
+    }
+}
+
+fn info_of(thread: &ThreadRecord, signal: u32) -> SigInfo {
+    let address = thread.fault_address.get();
+    let fault = |code| SigInfo { signal, code, cause: SigCause::Fault { address } };
+    match signal {
+        abi::SIGSEGV if address != 0 => fault(abi::SEGV_MAPERR),
+        abi::SIGBUS if address != 0 => fault(abi::BUS_ADRALN),
+        abi::SIGILL if address != 0 => fault(abi::ILL_ILLOPC),
+        abi::SIGFPE if address != 0 => fault(abi::FPE_INTDIV),
+        abi::SIGTRAP if address != 0 => fault(abi::TRAP_BRKPT),
+        _ => {
+            let pid = thread.signal_sender.get(signal as usize - 1).map_or(0, |slot| slot.get());
+            SigInfo { signal, code: abi::SI_USER, cause: SigCause::Sender { pid, uid: 0 } }
+        }
+    }
+}
+
+/// The thread with that id, which must be alive. The tree lock is held.
+fn living_thread<M: Machine>(cpu: &Cpu<M>, tid: u32) -> Option<&'static ThreadRecord> {
+    threads::lookup(cpu, tid)
+        .filter(|thread| process::process_of(cpu, thread).state.load(Ordering::Acquire) == PROCESS_ALIVE)
+}

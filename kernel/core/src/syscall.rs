@@ -1,0 +1,247 @@
+//! The system-call table: from a neutral name to its handler.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use motet_abi::{Errno, Syscall};
+use motet_hal::Machine;
+use motet_layout::Isa;
+
+use crate::{
+    call::{Call, SysResult},
+    file, futex,
+    mm::calls as memory,
+    process::{exec, exit, fork, ids, wait},
+    random, sched,
+    signal::calls as signals,
+    time,
+};
+
+/// Serves system call `number` of the caller's ABI.
+///
+/// # Errors
+/// See [`crate::call::Stop`].
+#[inline]
+pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
+    match Syscall::decode(call.isa, number) {
+        Some(name) => serve(call, name),
+        None => {
+            call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));
+            Err(Errno::ENOSYS.into())
+        }
+    }
+}
+
+/// Whether a call interrupted by a handler with `SA_RESTART` is made again (signal(7)).
+pub fn is_restartable(isa: Isa, number: u64) -> bool {
+    use Syscall as S;
+    !matches!(
+        Syscall::decode(isa, number),
+        Some(S::Pause | S::RtSigsuspend | S::RtSigtimedwait | S::Nanosleep | S::ClockNanosleep | S::Poll | S::Ppoll | S::Select | S::Pselect6 | S::EpollWait | S::EpollPwait | S::EpollPwait2 | S::IoGetevents | S::Semop | S::Semtimedop)
+    )
+}
+
+// The table is one match, which compiles to a jump table; calls that Motet does not have share the last arm.
+#[expect(clippy::wildcard_enum_match_arm, reason = "several hundred calls of Linux are not implemented")]
+fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
+    use Syscall as S;
+    match name {
+        S::Brk => memory::brk(call),
+        S::Mmap => memory::mmap(call),
+        S::Munmap => memory::munmap(call),
+        S::Mprotect => memory::mprotect(call),
+        S::Mremap => memory::mremap(call),
+        S::Madvise => memory::madvise(call),
+        S::Msync => memory::msync(call),
+        S::Mlock => memory::mlock(call),
+        S::Munlock => memory::mlock(call),
+        S::Mlockall => memory::mlock(call),
+        S::Munlockall => memory::mlock(call),
+        S::Mlock2 => memory::mlock(call),
+        S::Mincore => memory::mincore(call),
+        S::Fork => fork::fork(call),
+        S::Vfork => fork::vfork(call),
+        S::Clone => fork::clone(call),
+        S::Clone3 => fork::clone3(call),
+        S::Execve => exec::execve(call),
+        S::Execveat => exec::execveat(call),
+        S::Exit => exit::exit(call),
+        S::ExitGroup => exit::exit_group(call),
+        S::Wait4 => wait::wait4(call),
+        S::Waitid => wait::waitid(call),
+        S::Getpid => ids::getpid(call),
+        S::Gettid => ids::gettid(call),
+        S::Getppid => ids::getppid(call),
+        S::SetTidAddress => ids::set_tid_address(call),
+        S::Getpgid => ids::getpgid(call),
+        S::Getpgrp => ids::getpgrp(call),
+        S::Getsid => ids::getsid(call),
+        S::Setpgid => ids::setpgid(call),
+        S::Setsid => ids::setsid(call),
+        S::Getuid => ids::getuid(call),
+        S::Geteuid => ids::geteuid(call),
+        S::Getgid => ids::getgid(call),
+        S::Getegid => ids::getegid(call),
+        S::Setuid => ids::setuid(call),
+        S::Setgid => ids::setgid(call),
+        S::Setreuid => ids::setreuid(call),
+        S::Setregid => ids::setregid(call),
+        S::Setresuid => ids::setresuid(call),
+        S::Setresgid => ids::setresgid(call),
+        S::Getresuid => ids::getresuid(call),
+        S::Getresgid => ids::getresgid(call),
+        S::Getgroups => ids::getgroups(call),
+        S::Setgroups => ids::setgroups(call),
+        S::Uname => ids::uname(call),
+        S::Sysinfo => ids::sysinfo(call),
+        S::Getrusage => ids::getrusage(call),
+        S::Prlimit64 => ids::prlimit64(call),
+        S::Getrlimit => ids::getrlimit(call),
+        S::Setrlimit => ids::setrlimit(call),
+        S::SchedGetaffinity => ids::sched_getaffinity(call),
+        S::SchedSetaffinity => ids::sched_setaffinity(call),
+        S::SchedGetscheduler => ids::sched_getscheduler(call),
+        S::SchedSetscheduler => ids::sched_setscheduler(call),
+        S::SchedGetparam => ids::sched_getparam(call),
+        S::SchedGetPriorityMin => ids::sched_get_priority(call),
+        S::SchedGetPriorityMax => ids::sched_get_priority(call),
+        S::Getpriority => ids::getpriority(call),
+        S::Setpriority => ids::setpriority(call),
+        S::Getcpu => ids::getcpu(call),
+        S::Prctl => ids::prctl(call),
+        S::ArchPrctl => ids::arch_prctl(call),
+        S::Membarrier => ids::membarrier(call),
+        S::RiscvFlushIcache => ids::riscv_flush_icache(call),
+        S::RiscvHwprobe => ids::riscv_hwprobe(call),
+        S::Futex => futex::futex(call),
+        S::SetRobustList => futex::set_robust_list(call),
+        S::GetRobustList => futex::get_robust_list(call),
+        S::Getrandom => random::getrandom(call),
+        S::SchedYield => sched::sched_yield(call),
+        S::RtSigaction => signals::rt_sigaction(call),
+        S::RtSigprocmask => signals::rt_sigprocmask(call),
+        S::RtSigpending => signals::rt_sigpending(call),
+        S::RtSigsuspend => signals::rt_sigsuspend(call),
+        S::RtSigtimedwait => signals::rt_sigtimedwait(call),
+        S::RtSigreturn => signals::rt_sigreturn(call),
+        S::Sigaltstack => signals::sigaltstack(call),
+        S::Kill => signals::kill(call),
+        S::Tkill => signals::tkill(call),
+        S::Tgkill => signals::tgkill(call),
+        S::RtSigqueueinfo => signals::rt_sigqueueinfo(call),
+        S::ClockGettime => time::clock_gettime(call),
+        S::ClockGetres => time::clock_getres(call),
+        S::Gettimeofday => time::gettimeofday(call),
+        S::Time => time::time(call),
+        S::Nanosleep => time::nanosleep(call),
+        S::ClockNanosleep => time::clock_nanosleep(call),
+        S::Pause => time::pause(call),
+        S::Alarm => time::alarm(call),
+        S::Setitimer => time::setitimer(call),
+        S::Getitimer => time::getitimer(call),
+        S::Times => time::times(call),
+        S::Read => file::read(call),
+        S::Write => file::write(call),
+        S::Pread64 => file::pread64(call),
+        S::Pwrite64 => file::pwrite64(call),
+        S::Readv => file::readv(call),
+        S::Writev => file::writev(call),
+        S::Preadv => file::preadv(call),
+        S::Pwritev => file::pwritev(call),
+        S::Preadv2 => file::preadv2(call),
+        S::Pwritev2 => file::pwritev2(call),
+        S::Open => file::open(call),
+        S::Openat => file::openat(call),
+        S::Openat2 => file::openat2(call),
+        S::Creat => file::creat(call),
+        S::Close => file::close(call),
+        S::CloseRange => file::close_range(call),
+        S::Lseek => file::lseek(call),
+        S::Stat => file::stat(call),
+        S::Lstat => file::lstat(call),
+        S::Fstat => file::fstat(call),
+        S::Newfstatat => file::newfstatat(call),
+        S::Statx => file::statx(call),
+        S::Access => file::access(call),
+        S::Faccessat => file::faccessat(call),
+        S::Faccessat2 => file::faccessat2(call),
+        S::Getdents64 => file::getdents64(call),
+        S::Getcwd => file::getcwd(call),
+        S::Chdir => file::chdir(call),
+        S::Fchdir => file::fchdir(call),
+        S::Chroot => file::chroot(call),
+        S::Mkdir => file::mkdir(call),
+        S::Mkdirat => file::mkdirat(call),
+        S::Rmdir => file::rmdir(call),
+        S::Link => file::link(call),
+        S::Linkat => file::linkat(call),
+        S::Unlink => file::unlink(call),
+        S::Unlinkat => file::unlinkat(call),
+        S::Symlink => file::symlink(call),
+        S::Symlinkat => file::symlinkat(call),
+        S::Readlink => file::readlink(call),
+        S::Readlinkat => file::readlinkat(call),
+        S::Rename => file::rename(call),
+        S::Renameat => file::renameat(call),
+        S::Renameat2 => file::renameat2(call),
+        S::Truncate => file::truncate(call),
+        S::Ftruncate => file::ftruncate(call),
+        S::Fallocate => file::fallocate(call),
+        S::Chmod => file::chmod(call),
+        S::Fchmod => file::fchmod(call),
+        S::Fchmodat => file::fchmodat(call),
+        S::Fchmodat2 => file::fchmodat2(call),
+        S::Chown => file::chown(call),
+        S::Lchown => file::lchown(call),
+        S::Fchown => file::fchown(call),
+        S::Fchownat => file::fchownat(call),
+        S::Umask => file::umask(call),
+        S::Utimensat => file::utimensat(call),
+        S::Utimes => file::utimes(call),
+        S::Utime => file::utime(call),
+        S::Futimesat => file::futimesat(call),
+        S::Mknod => file::mknod(call),
+        S::Mknodat => file::mknodat(call),
+        S::Statfs => file::statfs(call),
+        S::Fstatfs => file::fstatfs(call),
+        S::Sync => file::sync(call),
+        S::Fsync => file::fsync(call),
+        S::Fdatasync => file::fdatasync(call),
+        S::Syncfs => file::syncfs(call),
+        S::Pipe => file::pipe(call),
+        S::Pipe2 => file::pipe2(call),
+        S::Dup => file::dup(call),
+        S::Dup2 => file::dup2(call),
+        S::Dup3 => file::dup3(call),
+        S::Fcntl => file::fcntl(call),
+        S::Flock => file::flock(call),
+        S::Ioctl => file::ioctl(call),
+        S::Poll => file::poll(call),
+        S::Ppoll => file::ppoll(call),
+        S::Select => file::select(call),
+        S::Pselect6 => file::pselect6(call),
+        S::Sendfile => file::sendfile(call),
+        S::Splice => file::splice(call),
+        S::Tee => file::tee(call),
+        S::CopyFileRange => file::copy_file_range(call),
+        S::Eventfd => file::eventfd(call),
+        S::Eventfd2 => file::eventfd2(call),
+        S::MemfdCreate => file::memfd_create(call),
+        S::Fadvise64 => file::fadvise64(call),
+        S::Readahead => file::readahead(call),
+        S::Mount => file::mount(call),
+        S::Umount2 => file::umount2(call),
+        unknown => not_implemented(call, unknown),
+    }
+}
+
+/// Calls that programs try and do without.
+fn not_implemented<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
+    /// Calls already reported by this island, a bit each.
+    static REPORTED: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
+    let (word, bit) = (name as usize / 32, 1 << (name as usize % 32));
+    let seen = REPORTED.get(word).map_or(0, |reported| reported.fetch_or(bit, Ordering::Relaxed));
+    if seen & bit == 0 {
+        call.cpu.log(format_args!("system call {} ({}) is not implemented", name.name(), call.isa.name()));
+    }
+    Err(Errno::ENOSYS.into())
+}

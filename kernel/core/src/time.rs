@@ -1,0 +1,260 @@
+//! Clocks, sleeping, interval timers.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{ProcessRecord, TIMER_ALARM};
+use motet_protocol::{Context, timer, wait};
+
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    signal,
+};
+
+const NS: u64 = 1_000_000_000;
+const CLOCK_REALTIME: u64 = 0;
+const CLOCK_PROCESS: u64 = 2;
+const CLOCK_THREAD: u64 = 3;
+const CLOCK_REALTIME_COARSE: u64 = 5;
+const CLOCK_TAI: u64 = 11;
+const TIMER_ABSTIME: u64 = 1;
+/// Clock ticks per second that user programs see (`times`, `/proc/<pid>/stat`).
+pub const TICKS_PER_SECOND: u64 = 100;
+/// Longest wait, about 146 years: larger values mean "for ever".
+const WAIT_NS_MAX: u64 = u64::MAX / 4;
+
+/// Reads a `timespec` as nanoseconds.
+///
+/// # Errors
+/// `EFAULT`; `EINVAL` when it is negative or its nanoseconds are out of range.
+pub fn read_timespec<M: Machine>(call: &Call<M>, address: u64) -> Result<u64, Errno> {
+    let seconds = call.read_user_u64(address)?;
+    let nanoseconds = call.read_user_u64(address.wrapping_add(8))?;
+    if seconds >> 63 != 0 || nanoseconds >= NS {
+        return Err(Errno::EINVAL);
+    }
+    Ok(seconds.saturating_mul(NS).saturating_add(nanoseconds).min(WAIT_NS_MAX))
+}
+
+/// Writes nanoseconds as a `timespec`.
+///
+/// # Errors
+/// `EFAULT`.
+pub fn write_timespec<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Result<(), Errno> {
+    write_pair(call, address, ns / NS, ns % NS)
+}
+
+/// Writes nanoseconds as a `timeval`.
+///
+/// # Errors
+/// `EFAULT`.
+pub fn write_timeval<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Result<(), Errno> {
+    write_pair(call, address, ns / NS, ns % NS / 1000)
+}
+
+/// The machine time of the deadline in the `timespec` at `address`.
+///
+/// # Errors
+/// As [`read_timespec`].
+pub fn deadline_of<M: Machine>(call: &Call<M>, address: u64, absolute: bool, realtime: bool) -> Result<u64, Errno> {
+    let ns = read_timespec(call, address)?;
+    Ok(deadline_from(call.cpu, ns, absolute, realtime))
+}
+
+/// The machine time `ns` from now, or at `ns` of a clock. Never 0.
+pub fn deadline_from<M: Machine>(cpu: &Cpu<M>, ns: u64, absolute: bool, realtime: bool) -> u64 {
+    let deadline = match (absolute, realtime) {
+        (false, _) => cpu.now_ns() + ns,
+        (true, true) => ns.saturating_sub(cpu.pool.header().realtime_at_zero_ns.get()),
+        (true, false) => ns,
+    };
+    deadline.max(1)
+}
+
+/// `clock_gettime(clock, timespec)`.
+pub fn clock_gettime<M: Machine>(call: &Call<M>) -> SysResult {
+    write_timespec(call, call.args[1], read_clock(call, call.args[0])?)?;
+    Ok(0)
+}
+
+/// `clock_getres(clock, timespec)`.
+pub fn clock_getres<M: Machine>(call: &Call<M>) -> SysResult {
+    read_clock(call, call.args[0])?;
+    if call.args[1] != 0 {
+        write_timespec(call, call.args[1], 1)?;
+    }
+    Ok(0)
+}
+
+/// `gettimeofday(timeval, timezone)`.
+pub fn gettimeofday<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[0] != 0 {
+        write_timeval(call, call.args[0], call.cpu.realtime_ns())?;
+    }
+    if call.args[1] != 0 {
+        call.write_user(call.args[1], &[0; 8])?;
+    }
+    Ok(0)
+}
+
+/// `time(seconds)`.
+pub fn time<M: Machine>(call: &Call<M>) -> SysResult {
+    let seconds = call.cpu.realtime_ns() / NS;
+    if call.args[0] != 0 {
+        call.write_user(call.args[0], &seconds.to_le_bytes())?;
+    }
+    Ok(seconds)
+}
+
+/// `nanosleep(request, remaining)`.
+pub fn nanosleep<M: Machine>(call: &Call<M>) -> SysResult {
+    sleep(call, call.args[0], call.args[1], false, false)
+}
+
+/// `clock_nanosleep(clock, flags, request, remaining)`.
+pub fn clock_nanosleep<M: Machine>(call: &Call<M>) -> SysResult {
+    let [clock, flags, request, remaining, ..] = call.args;
+    read_clock(call, clock)?;
+    let realtime = matches!(clock, CLOCK_REALTIME | CLOCK_TAI);
+    sleep(call, request, remaining, flags & TIMER_ABSTIME != 0, realtime)
+}
+
+/// `pause()`: waits for a signal.
+pub fn pause<M: Machine>(call: &Call<M>) -> SysResult {
+    wait::prepare(call.thread);
+    Err(Stop::Block)
+}
+
+/// `alarm(seconds)`: returns the seconds that were left.
+pub fn alarm<M: Machine>(call: &Call<M>) -> SysResult {
+    let left = set_alarm(call, (call.args[0] & 0xffff_ffff) * NS, 0);
+    Ok(left.0.div_ceil(NS))
+}
+
+/// `setitimer(which, new, old)`: the real-time timer.
+pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[0] != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let timeval = |at: u64| -> Result<u64, Errno> {
+        let (seconds, micros) = (call.read_user_u64(at)?, call.read_user_u64(at + 8)?);
+        if seconds >> 63 != 0 || micros >= 1_000_000 { Err(Errno::EINVAL) } else { Ok(seconds.saturating_mul(NS) + micros * 1000) }
+    };
+    let (interval, value) = (timeval(call.args[1])?, timeval(call.args[1] + 16)?);
+    let (left, old_interval) = set_alarm(call, value.min(WAIT_NS_MAX), interval.min(WAIT_NS_MAX));
+    write_itimer(call, call.args[2], left, old_interval)?;
+    Ok(0)
+}
+
+/// `getitimer(which, value)`.
+pub fn getitimer<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[0] > 2 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (left, interval) = if call.args[0] == 0 { alarm_left(call.cpu, call.process) } else { (0, 0) };
+    write_itimer(call, call.args[1], left, interval)?;
+    Ok(0)
+}
+
+/// `times(buffer)`: ticks of this process and its children.
+pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
+    let tick_ns = NS / TICKS_PER_SECOND;
+    let (user, system) = crate::process::times_ns(call.cpu, call.process);
+    let children = [call.process.child_times_ns[0].get(), call.process.child_times_ns[1].get()];
+    if call.args[0] != 0 {
+        for (index, ns) in [user, system, children[0], children[1]].into_iter().enumerate() {
+            call.write_user(call.args[0] + 8 * index as u64, &(ns / tick_ns).to_le_bytes())?;
+        }
+    }
+    Ok(call.cpu.now_ns() / tick_ns)
+}
+
+/// A process's real-time timer has expired.
+pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    let interval = process.alarm_interval_ns.get();
+    if interval != 0 {
+        timer::arm(cpu, &process.alarm, cpu.now_ns() + interval);
+    }
+    signal::send_to_process(cpu, process, signal::SIGALRM, 0);
+}
+
+fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: bool, realtime: bool) -> SysResult {
+    if call.timed_out() {
+        return Ok(0);
+    }
+    if call.thread.in_syscall.get() == 0 {
+        let deadline = deadline_of(call, request, absolute, realtime)?;
+        call.thread.deadline_ns.set(deadline);
+        // Where a signal that ends the sleep finds what to fill in.
+        call.thread.scratch[0].set(if absolute { 0 } else { remaining });
+    }
+    if call.thread.deadline_ns.get() <= call.cpu.now_ns() {
+        return Ok(0);
+    }
+    wait::prepare(call.thread);
+    Err(Stop::Block)
+}
+
+/// Tells an interrupted sleep how much of it was left.
+pub fn sleep_interrupted<M: Machine>(call: &Call<M>) {
+    let remaining = call.thread.scratch[0].get();
+    if remaining != 0 {
+        let left = call.thread.deadline_ns.get().saturating_sub(call.cpu.now_ns());
+        // The sleep fails with EINTR in any case; a bad address changes nothing more.
+        let _ = write_timespec(call, remaining, left);
+    }
+}
+
+fn read_clock<M: Machine>(call: &Call<M>, clock: u64) -> Result<u64, Errno> {
+    match clock {
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | 8 | CLOCK_TAI => Ok(call.cpu.realtime_ns()),
+        1 | 4 | 6 | 7 | 9 => Ok(call.cpu.now_ns()),
+        CLOCK_PROCESS => {
+            let (user, system) = crate::process::times_ns(call.cpu, call.process);
+            Ok(user + system + uncharged(call))
+        }
+        CLOCK_THREAD => Ok(call.thread.user_ns.get() + call.thread.system_ns.get() + uncharged(call)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn uncharged<M: Machine>(call: &Call<M>) -> u64 {
+    call.cpu.now_ns().saturating_sub(call.thread.charged_at_ns.get())
+}
+
+fn set_alarm<M: Machine>(call: &Call<M>, value_ns: u64, interval_ns: u64) -> (u64, u64) {
+    let process = call.process;
+    let old = alarm_left(call.cpu, process);
+    timer::disarm(call.cpu, &process.alarm);
+    process.alarm_interval_ns.set(interval_ns);
+    if value_ns != 0 {
+        process.alarm.kind.set(TIMER_ALARM);
+        process.alarm.owner.set(call.cpu.raw(process));
+        timer::arm(call.cpu, &process.alarm, call.cpu.now_ns() + value_ns);
+        crate::sched::reprogram_timer(call.cpu);
+    }
+    old
+}
+
+fn alarm_left<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> (u64, u64) {
+    let armed = process.alarm.core.load(Ordering::Relaxed) != 0;
+    let left = if armed { process.alarm.deadline_ns.get().saturating_sub(cpu.now_ns()).max(1) } else { 0 };
+    (left, process.alarm_interval_ns.get())
+}
+
+fn write_itimer<M: Machine>(call: &Call<M>, address: u64, left_ns: u64, interval_ns: u64) -> Result<(), Errno> {
+    if address == 0 {
+        return Ok(());
+    }
+    write_timeval(call, address, interval_ns)?;
+    write_timeval(call, address + 16, left_ns)
+}
+
+fn write_pair<M: Machine>(call: &Call<M>, address: u64, first: u64, second: u64) -> Result<(), Errno> {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    call.write_user(address, &bytes)
+}

@@ -1,0 +1,195 @@
+//! One core: its private data, its system registers, the exception code (trap.s).
+
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+use core::ptr::with_exposed_provenance;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use motet_layout::{CORES_PER_ISLAND_MAX, Cell64, CoreId, UserFrame};
+
+/// Reads a system register.
+macro_rules! read_register {
+    ($name:literal) => {{
+        let value: u64;
+        // SAFETY: reading this register changes no state that Rust knows of.
+        unsafe { core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value, options(nostack, preserves_flags)) };
+        value
+    }};
+}
+
+/// Writes a system register that does not change what Rust's memory accesses mean.
+macro_rules! write_register {
+    ($name:literal, $value:expr) => {{
+        let value: u64 = $value;
+        // SAFETY: used for registers that control interrupts, timers and user mode only.
+        unsafe { core::arch::asm!(concat!("msr ", $name, ", {}"), in(reg) value, options(nostack, preserves_flags)) }
+    }};
+}
+
+/// An instruction without operands that orders or waits (it also keeps the compiler from moving memory accesses).
+macro_rules! barrier {
+    ($($instruction:literal);+) => {
+        // SAFETY: barriers, TLB maintenance and waits do not change what Rust's memory accesses mean.
+        unsafe { core::arch::asm!($($instruction),+, options(nostack, preserves_flags)) }
+    };
+}
+pub(crate) use {barrier, read_register, write_register};
+
+/// What the exception code and the panic handler need of a core. Reached through TPIDR_EL1; private to the island.
+///
+/// Written by the boot core before the core starts, then by the core itself.
+#[repr(C, align(64))]
+pub struct PerCore {
+    /// SP_EL1 of the call that entered user mode.
+    kernel_sp: AtomicU64,
+    /// End of its stack.
+    pub stack_top: AtomicU64,
+    /// End of the stack for kernel exceptions.
+    pub fault_stack: AtomicU64,
+    /// [`CoreId`].
+    pub id: AtomicU64,
+    /// Affinity fields of its MPIDR_EL1.
+    pub affinity: AtomicU64,
+    /// x0..x30 and SP at a kernel exception.
+    pub fault_regs: [AtomicU64; 32],
+    /// 1 after the first kernel exception.
+    pub faulted: AtomicU64,
+}
+
+/// The cores of this island.
+pub static CORES: [PerCore; CORES_PER_ISLAND_MAX] = [const { PerCore::new() }; CORES_PER_ISLAND_MAX];
+
+impl PerCore {
+    const fn new() -> Self {
+        Self {
+            kernel_sp: AtomicU64::new(0),
+            stack_top: AtomicU64::new(0),
+            fault_stack: AtomicU64::new(0),
+            id: AtomicU64::new(0),
+            affinity: AtomicU64::new(0),
+            fault_regs: [const { AtomicU64::new(0) }; 32],
+            faulted: AtomicU64::new(0),
+        }
+    }
+
+    /// This core's.
+    #[inline(always)]
+    pub fn this() -> &'static Self {
+        let address: usize;
+        // SAFETY: TPIDR_EL1 is constant from before the first Rust code on this core.
+        unsafe { asm!("mrs {}, tpidr_el1", out(reg) address, options(pure, nomem, nostack, preserves_flags)) };
+        // SAFETY: boot.s stores the address of an element of CORES, all of whose fields are atomic.
+        unsafe { &*with_exposed_provenance::<Self>(address) }
+    }
+
+    /// Its identifier.
+    #[inline(always)]
+    pub fn core_id(&self) -> CoreId {
+        CoreId(self.id.load(Ordering::Relaxed) as u8)
+    }
+}
+
+unsafe extern "C" {
+    fn motet_enter_user(frame: *const UserFrame) -> u64;
+    fn motet_save_ext(ext: *const Cell64);
+    fn motet_load_ext(ext: *const Cell64);
+    fn motet_clear_ext();
+    fn motet_rewrite_frame(frame: *mut u8);
+}
+
+/// What [`enter_user`] returns for an interrupt; no exception syndrome looks like this.
+pub const INTERRUPTED: u64 = u64::MAX;
+
+/// Runs user code until the next exception; returns its syndrome (ESR_EL1) or [`INTERRUPTED`].
+#[inline(always)]
+pub fn enter_user(frame: &'static UserFrame) -> u64 {
+    // SAFETY: the frame is writable memory for good; the assembly code keeps Rust's registers, enters EL0 whatever the
+    // frame holds, and EL0 has no access to kernel memory.
+    unsafe { motet_enter_user(frame) }
+}
+
+/// Stores the extended registers.
+pub fn save_ext(frame: &'static UserFrame) {
+    const { assert!(size_of::<[Cell64; 192]>() >= 528) };
+    // SAFETY: `ext` has room for 32 vector registers and two words, and its cells may be written through `&`.
+    unsafe { motet_save_ext(frame.ext.as_ptr()) }
+}
+
+/// Loads the extended registers: from the frame, or their initial state.
+pub fn load_ext(frame: Option<&'static UserFrame>) {
+    match frame {
+        // SAFETY: as in `save_ext`; the kernel itself is compiled without these registers.
+        Some(frame) => unsafe { motet_load_ext(frame.ext.as_ptr()) },
+        // SAFETY: the kernel is compiled without these registers.
+        None => unsafe { motet_clear_ext() },
+    }
+}
+
+/// Rewrites 4096 bytes at `frame` onto themselves and drops stale instructions.
+pub fn rewrite_frame(frame: *mut u8) {
+    // SAFETY: the caller got the pointer from the pool, which is writable; adding zero atomically loses no other store.
+    unsafe { motet_rewrite_frame(frame) }
+}
+
+/// Sets up what user mode may do on this core, and drops the identity map.
+pub fn init_user_mode() {
+    write_register!("cpacr_el1", 3 << 20); // floating point and Advanced SIMD; no SVE
+    write_register!("cntkctl_el1", 1 << 1); // CNTVCT_EL0
+    write_register!("pmuserenr_el0", 0);
+    write_register!("tpidrro_el0", 0);
+    write_register!("mdscr_el1", 0);
+    set_user_root(crate::memory::empty_root());
+    load_ext(None);
+}
+
+/// Switches TTBR0 and drops user translations.
+#[inline]
+pub fn set_user_root(phys: u64) {
+    // SAFETY: user addresses are never accessed by Rust code.
+    unsafe {
+        asm!("dsb ishst", "msr ttbr0_el1, {}", "isb", "tlbi aside1, xzr", "dsb nsh", "isb", in(reg) phys,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Drops user translations of one page.
+#[inline]
+pub fn flush_page(address: u64) {
+    let operand = address >> 12 & 0xfff_ffff_ffff;
+    // SAFETY: TLB maintenance.
+    unsafe {
+        asm!("dsb ishst", "tlbi vae1, {}", "dsb nsh", "isb", in(reg) operand, options(nostack, preserves_flags));
+    }
+}
+
+/// PSCI: starts a core at physical address `entry`, with `context` in x0. Returns PSCI's status.
+pub fn psci_cpu_on(smc: bool, affinity: u64, entry: u64, context: u64) -> i32 {
+    psci(smc, 0xc400_0003, affinity, entry, context) as i32
+}
+
+/// PSCI: turns this core off. Returns when that is not possible.
+pub fn psci_cpu_off(smc: bool) {
+    psci(smc, 0x8400_0002, 0, 0, 0);
+}
+
+fn psci(smc: bool, function: u64, a: u64, b: u64, c: u64) -> u64 {
+    let mut status = function;
+    if smc {
+        // SAFETY: a firmware call by the SMC calling convention.
+        unsafe { asm!("smc #0", inout("x0") status, in("x1") a, in("x2") b, in("x3") c, clobber_abi("C")) };
+    } else {
+        // SAFETY: as above.
+        unsafe { asm!("hvc #0", inout("x0") status, in("x1") a, in("x2") b, in("x3") c, clobber_abi("C")) };
+    }
+    status
+}
+
+global_asm!(
+    include_str!("trap.s"),
+    kernel_sp = const offset_of!(PerCore, kernel_sp),
+    fault_stack = const offset_of!(PerCore, fault_stack),
+    fault_regs = const offset_of!(PerCore, fault_regs),
+    pc = const offset_of!(UserFrame, pc),
+    regs = const offset_of!(UserFrame, regs),
+);
+const _: () = assert!(offset_of!(UserFrame, status) == offset_of!(UserFrame, pc) + 8);

@@ -1,0 +1,273 @@
+//! The machine: [`Machine`] on AArch64.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::ivshmem::{Ivshmem, Registers};
+use motet_hal::{Access, Interrupts, Machine, Trap};
+use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame};
+
+use crate::console;
+use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
+use crate::features::Features;
+use crate::gic::Gic;
+use crate::memory::{empty_root, image_phys};
+
+/// This island. One value, made by the boot core; constant afterwards.
+pub struct AArch64 {
+    pub(crate) gic: Gic,
+    pub(crate) doorbell: Option<Ivshmem>,
+    pub(crate) cores: usize,
+    pub(crate) pool: Pool,
+    pub(crate) pieces: [Piece; 4],
+    pub(crate) clock: Clock,
+    pub(crate) command_line: &'static str,
+    pub(crate) features: Features,
+    pub(crate) psci_smc: bool,
+}
+
+/// A piece of the pool and where it is in this island's physical memory.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Piece {
+    pub(crate) pool_offset: u64,
+    pub(crate) phys: u64,
+    pub(crate) len: u64,
+}
+
+/// Conversion between counter ticks and nanoseconds, both as 32.32 fixed-point factors.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock {
+    ns_per_tick: u64,
+    ticks_per_ns: u64,
+}
+
+impl Clock {
+    pub(crate) fn detect() -> Self {
+        let hertz = read_register!("cntfrq_el0").max(1);
+        Self { ns_per_tick: (1_000_000_000 << 32) / hertz, ticks_per_ns: (hertz << 32).div_ceil(1_000_000_000) }
+    }
+
+    #[inline]
+    fn ns(self, ticks: u64) -> u64 {
+        ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
+    }
+
+    /// The first tick at or after `ns` (up to 2^-32 of the time late).
+    #[inline]
+    fn ticks(self, ns: u64) -> u64 {
+        let ticks = ((u128::from(ns) * u128::from(self.ticks_per_ns)) >> 32) + 1;
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+}
+
+/// Registers of the device at a physical address below 512 GiB.
+pub(crate) fn device(phys: u64) -> Registers {
+    // SAFETY: the kernel half maps everything that is not RAM at DEVICE_VA, uncached.
+    unsafe { Registers::new((DEVICE_VA + phys) as usize) }
+}
+
+/// Stops this core for good.
+pub(crate) fn stop_core(psci_smc: bool) -> ! {
+    Gic::stop_core();
+    write_register!("cntv_ctl_el0", 0);
+    cpu::psci_cpu_off(psci_smc);
+    loop {
+        barrier!("wfi");
+    }
+}
+
+impl AArch64 {
+    /// Local physical address of a frame.
+    #[inline]
+    fn local_phys(&self, frame: Frame) -> u64 {
+        let offset = frame.addr().0;
+        for piece in &self.pieces {
+            if offset.wrapping_sub(piece.pool_offset) < piece.len {
+                return piece.phys + (offset - piece.pool_offset);
+            }
+        }
+        panic!("frame {:#x} is outside of the pool", frame.0)
+    }
+
+    /// Sends a doorbell message to a peer; nothing happens when there is no doorbell device.
+    #[inline]
+    fn ring_peer(&self, peer: u32, vector: usize) {
+        if let Some(doorbell) = &self.doorbell {
+            barrier!("dsb st");
+            doorbell.ring(peer, vector);
+        }
+    }
+
+    /// What an exception other than a system call is (ARM DDI 0487, ESR_EL1).
+    #[inline(never)]
+    fn decode(&self, syndrome: u64, frame: &UserFrame) -> Trap {
+        if syndrome == INTERRUPTED {
+            return Trap::Interrupt(self.gic.acknowledge());
+        }
+        let address = untagged(read_register!("far_el1"));
+        match syndrome >> 26 & 0x3f {
+            0x20 => abort(syndrome, address, Access::Execute),
+            0x24 => {
+                let (is_write, is_maintenance) = (syndrome & 1 << 6 != 0, syndrome & 1 << 8 != 0);
+                abort(syndrome, address, if is_write && !is_maintenance { Access::Write } else { Access::Read })
+            }
+            0x22 => Trap::Misaligned { address },
+            0x26 => Trap::Misaligned { address: frame.regs[31].get() },
+            0x2c => Trap::Arithmetic,
+            0x30 | 0x32 | 0x34 | 0x3c => Trap::Breakpoint,
+            _ => Trap::IllegalInstruction,
+        }
+    }
+}
+
+/// A user address without its tag (the hardware ignores the top byte of user addresses).
+const fn untagged(address: u64) -> u64 {
+    if address & 1 << 55 == 0 { address & 0x00ff_ffff_ffff_ffff } else { address }
+}
+
+/// An instruction or data abort, by its fault status code.
+const fn abort(syndrome: u64, address: u64, access: Access) -> Trap {
+    match syndrome & 0x3f {
+        0x04..=0x0f => Trap::PageFault { address, access }, // translation, access flag, permission
+        0x21 => Trap::Misaligned { address },
+        _ => Trap::BadAddress { address }, // address size, external, TLB conflict, unsupported atomic
+    }
+}
+
+impl Machine for AArch64 {
+    const ISA: Isa = Isa::AArch64;
+
+    #[inline(always)]
+    fn core(&self) -> CoreId {
+        PerCore::this().core_id()
+    }
+
+    #[inline(always)]
+    fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    fn command_line(&self) -> &str {
+        self.command_line
+    }
+
+    fn log(&self, bytes: &[u8]) {
+        console::write(bytes);
+    }
+
+    #[inline(always)]
+    fn run_user(&self, frame: &'static UserFrame) -> Trap {
+        const SUPERVISOR_CALL: u64 = 0x15;
+        let syndrome = cpu::enter_user(frame);
+        if syndrome >> 26 == SUPERVISOR_CALL { Trap::Syscall } else { self.decode(syndrome, frame) }
+    }
+
+    fn save_ext(&self, frame: &'static UserFrame) {
+        cpu::save_ext(frame);
+        frame.ext_valid.set(1);
+    }
+
+    fn load_ext(&self, frame: &'static UserFrame) {
+        cpu::load_ext((frame.ext_valid.get() == 1).then_some(frame));
+    }
+
+    fn prepare_root(&self, _root: Frame) {
+        // The kernel half is in TTBR1.
+    }
+
+    #[inline]
+    fn activate_space(&self, root: Frame) {
+        cpu::set_user_root(if root.is_none() { empty_root() } else { self.local_phys(root) });
+    }
+
+    #[inline]
+    fn flush_page(&self, address: u64) {
+        cpu::flush_page(address);
+    }
+
+    #[inline]
+    fn flush_user(&self) {
+        barrier!("dsb ishst"; "tlbi aside1, xzr"; "dsb nsh"; "isb");
+    }
+
+    fn sync_instructions(&self, frame: Frame) {
+        cpu::rewrite_frame(self.pool.bytes(frame.addr(), PAGE_SIZE as usize));
+    }
+
+    #[inline]
+    fn page_table_fence(&self) {
+        barrier!("dsb ishst"; "isb");
+    }
+
+    #[inline]
+    fn counter_ns(&self) -> u64 {
+        barrier!("isb"); // the counter may otherwise be read ahead of earlier instructions
+        self.clock.ns(read_register!("cntvct_el0"))
+    }
+
+    #[inline]
+    fn set_timer(&self, deadline_ns: u64) {
+        if deadline_ns == u64::MAX {
+            write_register!("cntv_ctl_el0", 0);
+        } else {
+            write_register!("cntv_cval_el0", self.clock.ticks(deadline_ns));
+            write_register!("cntv_ctl_el0", 1);
+        }
+    }
+
+    #[inline]
+    fn ring(&self, target: CoreId) {
+        if target.island() == self.island() {
+            barrier!("dsb st");
+            Gic::ring(CORES[target.index_in_island()].affinity.load(Ordering::Relaxed));
+        } else {
+            let peer = self.pool.header().islands[target.island().index()].doorbell_peer.get();
+            self.ring_peer(peer, target.index_in_island());
+        }
+    }
+
+    fn ring_host(&self) {
+        self.ring_peer(self.pool.header().host_peer.get(), 0);
+    }
+
+    #[inline]
+    fn wait_for_interrupt(&self) -> Interrupts {
+        barrier!("dsb sy"; "wfi"); // a pending interrupt ends it even though it is masked
+        self.gic.acknowledge()
+    }
+
+    #[inline]
+    fn poll_interrupts(&self) -> Interrupts {
+        self.gic.acknowledge()
+    }
+
+    #[inline]
+    fn relax(&self) {
+        barrier!("yield");
+    }
+
+    fn start_core(&self, index: usize) -> Result<(), &'static str> {
+        unsafe extern "C" {
+            fn motet_secondary();
+        }
+        if index == 0 || index >= self.cores {
+            return Err("this island has no such core");
+        }
+        let affinity = CORES[index].affinity.load(Ordering::Relaxed);
+        let entry = image_phys(motet_secondary as *const () as u64);
+        barrier!("dsb sy");
+        match cpu::psci_cpu_on(self.psci_smc, affinity, entry, index as u64) {
+            0 => Ok(()),
+            -2 => Err("PSCI: no such core"),
+            -4 => Err("PSCI: the core is on already"),
+            _ => Err("PSCI: the core does not start"),
+        }
+    }
+
+    fn extensions(&self) -> &str {
+        self.features.as_str()
+    }
+
+    fn park(&self) -> ! {
+        stop_core(self.psci_smc)
+    }
+}

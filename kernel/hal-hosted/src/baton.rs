@@ -1,0 +1,368 @@
+//! The deterministic driver: one core runs at a time, and a seeded generator decides who goes on.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+
+use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX};
+
+use crate::machine::lock;
+use crate::world::{Ended, Faults, World};
+
+/// Where a core lets others go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Point {
+    /// After that many user instructions.
+    User(u64),
+    /// In a spin loop.
+    Relax,
+    /// After ringing.
+    Ring,
+    /// In another call of the HAL.
+    Call,
+    /// Before an atomic operation on the pool (`--cfg motet_model`).
+    #[cfg_attr(not(motet_model), allow(dead_code))]
+    Atomic,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    /// Not started.
+    Absent,
+    Ready,
+    /// In `wait_for_interrupt`.
+    Waiting,
+    Parked,
+}
+
+/// A splitmix64 generator: small, seedable by any number, good enough for schedules.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Below `bound` (not 0).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+struct State {
+    random: Random,
+    now_ns: u64,
+    steps: u64,
+    /// Who runs; none before the start and after the end.
+    running: Option<usize>,
+    status: Vec<Status>,
+    last_point: Vec<Option<Point>>,
+    /// Doorbells under way: when they arrive, and at which core.
+    bells: Vec<(u64, usize)>,
+    /// When the host looks at the pool.
+    host_at_ns: Option<u64>,
+    /// Islands do not run before these times (`u64::MAX`: dead).
+    stalled_until_ns: [u64; ISLANDS_MAX],
+    /// Hash of all decisions.
+    trace: u64,
+}
+
+/// The baton and everything that decides who holds it.
+pub struct Baton {
+    state: Mutex<State>,
+    turns: Vec<Condvar>,
+    /// Copy of `State::now_ns` for readers without the lock.
+    now_ns: AtomicU64,
+    quantum: u64,
+    faults: Faults,
+    steps_max: u64,
+}
+
+impl Baton {
+    pub fn new(seed: u64, cores: usize, quantum: u64, faults: Faults, steps_max: u64) -> Self {
+        let state = State {
+            random: Random(seed),
+            now_ns: 0,
+            steps: 0,
+            running: None,
+            status: vec![Status::Absent; cores],
+            last_point: vec![None; cores],
+            bells: Vec::new(),
+            host_at_ns: None,
+            stalled_until_ns: [0; ISLANDS_MAX],
+            trace: 0xcbf2_9ce4_8422_2325,
+        };
+        Self {
+            state: Mutex::new(state),
+            turns: (0..cores).map(|_| Condvar::new()).collect(),
+            now_ns: AtomicU64::new(0),
+            quantum,
+            faults,
+            steps_max,
+        }
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+
+    /// Steps taken and the hash of all decisions.
+    pub fn trace(&self) -> (u64, u64) {
+        let state = lock(&self.state);
+        (state.steps, state.trace)
+    }
+
+    /// How many user instructions to run before the next point.
+    pub fn user_budget(&self) -> u64 {
+        1 + lock(&self.state).random.below(self.quantum)
+    }
+
+    /// Enters a core; it runs when it is chosen.
+    pub fn enter(&self, core: usize) {
+        lock(&self.state).status[core] = Status::Ready;
+    }
+
+    /// Gives the baton to the first core.
+    pub fn begin(&self, world: &World) {
+        let mut state = lock(&self.state);
+        match self.choose(world, &mut state, None) {
+            Ok(first) => self.pass(&mut state, first),
+            Err(reason) => self.give_up(world, state, &reason),
+        }
+    }
+
+    /// Called by a fresh core's thread: waits for its first turn.
+    pub fn first_turn(&self, world: &World, core: usize) {
+        self.await_turn(world, core, lock(&self.state));
+    }
+
+    /// Lets others go on, perhaps.
+    pub fn point(&self, world: &World, core: usize, point: Point) {
+        let cost_ns = match point {
+            Point::User(instructions) => instructions,
+            Point::Relax => 200,
+            Point::Ring => 500,
+            Point::Call => 50,
+            Point::Atomic => 2,
+        };
+        let mut state = self.step(world, core, point, cost_ns);
+        match self.choose(world, &mut state, Some((core, point))) {
+            Ok(next) if next == core => {}
+            Ok(next) => {
+                self.pass(&mut state, next);
+                self.await_turn(world, core, state);
+            }
+            Err(reason) => self.give_up_and_end(world, state, &reason),
+        }
+    }
+
+    /// Sleeps until an interrupt is pending for `core`.
+    pub fn wait(&self, world: &World, core: usize) {
+        let mut state = self.step(world, core, Point::Call, 50);
+        state.status[core] = Status::Waiting;
+        match self.choose(world, &mut state, None) {
+            Ok(next) => {
+                if next != core {
+                    self.pass(&mut state, next);
+                }
+                let mut state = self.hold_turn(world, core, state);
+                state.status[core] = Status::Ready;
+            }
+            Err(reason) => self.give_up_and_end(world, state, &reason),
+        }
+    }
+
+    /// Takes `core` out of the game.
+    pub fn park(&self, world: &World, core: usize) {
+        let mut state = self.step(world, core, Point::Call, 50);
+        state.status[core] = Status::Parked;
+        match self.choose(world, &mut state, None) {
+            Ok(next) => self.pass(&mut state, next),
+            Err(reason) => self.give_up(world, state, &reason),
+        }
+    }
+
+    /// Sends a doorbell on its way.
+    pub fn ring(&self, core: usize) {
+        let mut state = lock(&self.state);
+        self.send_bell(&mut state, core);
+    }
+
+    pub fn ring_host(&self) {
+        let mut state = lock(&self.state);
+        let at = state.now_ns + 1000 + state.random.below(20_000);
+        state.host_at_ns.get_or_insert(at);
+    }
+
+    /// Wakes every waiting thread, so that it sees the end of the run.
+    pub fn end(&self) {
+        let _state = lock(&self.state);
+        for turn in &self.turns {
+            turn.notify_all();
+        }
+    }
+
+    /// Where every core is.
+    pub fn describe(&self) -> String {
+        Self::describe_state(&lock(&self.state))
+    }
+
+    fn describe_state(state: &State) -> String {
+        let mut text = format!("at {} ns, step {}, running {:?}\n", state.now_ns, state.steps, state.running);
+        for (core, status) in state.status.iter().enumerate().filter(|(_, status)| **status != Status::Absent) {
+            let last = state.last_point[core];
+            let (island, index) = (core / CORES_PER_ISLAND_MAX, core % CORES_PER_ISLAND_MAX);
+            let stalled = state.stalled_until_ns[island];
+            writeln!(text, "  core {island}.{index}: {status:?}, last at {last:?}, stalled until {stalled}")
+                .expect("a String takes everything");
+        }
+        text
+    }
+
+    fn send_bell(&self, state: &mut State, core: usize) {
+        let late = if self.faults.bell_delay_ns_max == 0 { 0 } else { state.random.below(self.faults.bell_delay_ns_max) };
+        let at = state.now_ns + state.random.below(2000) + late;
+        state.bells.push((at, core));
+    }
+
+    fn step(&self, world: &World, core: usize, point: Point, cost_ns: u64) -> std::sync::MutexGuard<'_, State> {
+        if world.has_ended() {
+            Ended::unwind();
+        }
+        let mut state = lock(&self.state);
+        state.steps += 1;
+        state.now_ns += cost_ns;
+        self.now_ns.store(state.now_ns, Ordering::Relaxed);
+        state.last_point[core] = Some(point);
+        if state.steps > self.steps_max {
+            self.give_up_and_end(world, state, "the run does not end");
+        }
+        if world.look_for_end(state.now_ns) {
+            drop(state);
+            world.end();
+            Ended::unwind();
+        }
+        self.inject(&mut state);
+        state
+    }
+
+    fn inject(&self, state: &mut State) {
+        if self.faults.stall_every != 0 && state.random.below(self.faults.stall_every) == 0 {
+            let island = state.random.below(ISLANDS_MAX as u64) as usize;
+            let until = state.now_ns + state.random.below(self.faults.stall_ns_max.max(1));
+            state.stalled_until_ns[island] = state.stalled_until_ns[island].max(until);
+        }
+        if let Some((island, step)) = self.faults.death
+            && state.steps == step
+        {
+            state.stalled_until_ns[island.index()] = u64::MAX;
+        }
+    }
+
+    /// Who goes on. Time passes when nobody can.
+    fn choose(&self, world: &World, state: &mut State, current: Option<(usize, Point)>) -> Result<usize, String> {
+        loop {
+            self.deliver(world, state);
+            let runnable: Vec<usize> = (0..state.status.len()).filter(|&core| self.can_run(world, state, core)).collect();
+            if !runnable.is_empty() {
+                let next = self.pick(state, &runnable, current);
+                state.trace = (state.trace ^ (next as u64 + 1)).wrapping_mul(0x100_0000_01b3);
+                return Ok(next);
+            }
+            let Some(next_event) = self.next_event(world, state) else {
+                return Err("nothing will ever happen again: all cores wait, no timer, no doorbell".into());
+            };
+            state.now_ns = state.now_ns.max(next_event);
+            self.now_ns.store(state.now_ns, Ordering::Relaxed);
+        }
+    }
+
+    fn pick(&self, state: &mut State, runnable: &[usize], current: Option<(usize, Point)>) -> usize {
+        if let Some((core, point)) = current.filter(|(core, _)| runnable.contains(core)) {
+            let stay_of_16 = match point {
+                Point::Relax if runnable.len() > 1 => 0,
+                Point::Relax | Point::Call | Point::User(_) => 10,
+                Point::Ring => 8,
+                Point::Atomic => 15,
+            };
+            if state.random.below(16) < stay_of_16 {
+                return core;
+            }
+        }
+        runnable[state.random.below(runnable.len() as u64) as usize]
+    }
+
+    fn can_run(&self, world: &World, state: &State, core: usize) -> bool {
+        state.stalled_until_ns[core / CORES_PER_ISLAND_MAX] <= state.now_ns
+            && match state.status[core] {
+                Status::Ready => true,
+                Status::Waiting => world.is_interrupted(core, state.now_ns),
+                Status::Absent | Status::Parked => false,
+            }
+    }
+
+    fn deliver(&self, world: &World, state: &mut State) {
+        let now = state.now_ns;
+        state.bells.retain(|&(at, core)| {
+            if at <= now {
+                world.deliver_bell(core);
+            }
+            at > now
+        });
+        if state.host_at_ns.is_some_and(|at| at <= now) {
+            state.host_at_ns = None;
+            for core in world.host_looks() {
+                self.send_bell(state, core.index());
+            }
+        }
+    }
+
+    fn next_event(&self, world: &World, state: &State) -> Option<u64> {
+        let stall = |core: usize| state.stalled_until_ns[core / CORES_PER_ISLAND_MAX];
+        let bells = state.bells.iter().map(|&(at, core)| at.max(stall(core)));
+        let cores = (0..state.status.len()).filter_map(|core| match state.status[core] {
+            Status::Ready => Some(stall(core)),
+            Status::Waiting if world.is_interrupted(core, state.now_ns) => Some(stall(core)),
+            Status::Waiting => Some(world.timer_ns(core).max(stall(core))),
+            Status::Absent | Status::Parked => None,
+        });
+        bells.chain(cores).chain(state.host_at_ns).filter(|&at| at != u64::MAX).min()
+    }
+
+    fn pass(&self, state: &mut State, next: usize) {
+        state.running = Some(next);
+        self.turns[next].notify_all();
+    }
+
+    fn await_turn(&self, world: &World, core: usize, state: std::sync::MutexGuard<'_, State>) {
+        drop(self.hold_turn(world, core, state));
+    }
+
+    fn hold_turn<'a>(
+        &'a self, world: &World, core: usize, mut state: std::sync::MutexGuard<'a, State>,
+    ) -> std::sync::MutexGuard<'a, State> {
+        while state.running != Some(core) {
+            if world.has_ended() {
+                drop(state);
+                Ended::unwind();
+            }
+            state = self.turns[core].wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        state
+    }
+
+    fn give_up(&self, world: &World, state: std::sync::MutexGuard<'_, State>, reason: &str) {
+        let description = Self::describe_state(&state);
+        drop(state);
+        world.fail(format!("{reason}\n{description}"));
+    }
+
+    fn give_up_and_end(&self, world: &World, state: std::sync::MutexGuard<'_, State>, reason: &str) -> ! {
+        self.give_up(world, state, reason);
+        Ended::unwind()
+    }
+}

@@ -1,0 +1,159 @@
+//! The hosted instruction set: what user programs of tests are made of.
+//!
+//! Instructions are eight bytes, little-endian: operation, `a`, `b`, `c` (register numbers), then a signed 32-bit
+//! immediate. r15 is the stack pointer. System calls: number in r8, arguments in r0..r5, result in r0. All zeroes is
+//! illegal. Plain loads acquire and plain stores release, so that programs need no fences for message passing.
+
+/// Bytes in an instruction.
+pub const INSTRUCTION_SIZE: u64 = 8;
+/// General registers.
+pub const REGISTERS: usize = 16;
+/// Index of the thread pointer in a frame.
+pub const THREAD_POINTER: usize = 16;
+/// Extended ("floating-point") registers, which only `save_ext` and `load_ext` move.
+pub const EXT_REGISTERS: usize = 4;
+
+macro_rules! operations {
+    ($($(#[$meta:meta])* $name:ident = $code:literal,)*) => {
+        /// An operation.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Op { $($(#[$meta])* $name = $code,)* }
+
+        impl Op {
+            /// Decodes an operation; `None` is an illegal instruction.
+            pub const fn from_raw(raw: u8) -> Option<Self> {
+                match raw { $($code => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+operations! {
+    /// a = imm, sign-extended.
+    Li = 1,
+    /// Upper half of a = imm.
+    Lih = 2,
+    /// a = b + c.
+    Add = 3,
+    /// a = b - c.
+    Sub = 4,
+    /// a = b & c.
+    And = 5,
+    /// a = b | c.
+    Or = 6,
+    /// a = b ^ c.
+    Xor = 7,
+    /// a = b << c.
+    Shl = 8,
+    /// a = b >> c, unsigned.
+    Shr = 9,
+    /// a = b >> c, signed.
+    Sar = 10,
+    /// a = b * c.
+    Mul = 11,
+    /// a = b / c, unsigned; division by zero is an arithmetic trap.
+    Divu = 12,
+    /// a = b % c, unsigned; division by zero is an arithmetic trap.
+    Remu = 13,
+    /// a = b + imm.
+    Addi = 14,
+    /// a = b & imm.
+    Andi = 15,
+    /// a = pc + imm.
+    Lea = 16,
+    /// a = byte at b + imm.
+    Ld8 = 20,
+    /// a = 16 bits at b + imm.
+    Ld16 = 21,
+    /// a = 32 bits at b + imm.
+    Ld32 = 22,
+    /// a = 64 bits at b + imm.
+    Ld64 = 23,
+    /// Byte at b + imm = a.
+    St8 = 24,
+    /// 16 bits at b + imm = a.
+    St16 = 25,
+    /// 32 bits at b + imm = a.
+    St32 = 26,
+    /// 64 bits at b + imm = a.
+    St64 = 27,
+    /// If a == b, pc += imm.
+    Beq = 30,
+    /// If a != b, pc += imm.
+    Bne = 31,
+    /// If a < b (unsigned), pc += imm.
+    Bltu = 32,
+    /// If a >= b (unsigned), pc += imm.
+    Bgeu = 33,
+    /// If a < b (signed), pc += imm.
+    Blt = 34,
+    /// If a >= b (signed), pc += imm.
+    Bge = 35,
+    /// a = next pc; pc += imm.
+    Jal = 36,
+    /// a = next pc; pc = b + imm.
+    Jalr = 37,
+    /// The word of imm bytes (1, 2, 4, 8) at c: if it equals a, it becomes b; a = its old value.
+    Cas = 40,
+    /// The word of imm bytes at c += b; a = its old value.
+    AmoAdd = 41,
+    /// The word of imm bytes at c = b; a = its old value.
+    AmoSwap = 42,
+    /// Orders everything.
+    Fence = 43,
+    /// A system call.
+    Syscall = 50,
+    /// A breakpoint.
+    Break = 51,
+    /// A hint that the program spins.
+    Pause = 52,
+    /// a = thread pointer.
+    GetTp = 53,
+    /// Thread pointer = a.
+    SetTp = 54,
+    /// a = nanoseconds of the core's counter.
+    Time = 55,
+    /// Extended register imm += a.
+    ExtAdd = 60,
+    /// a = extended register imm.
+    ExtGet = 61,
+    /// Extended register imm = a.
+    ExtSet = 62,
+}
+
+/// A decoded instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instruction {
+    /// What it does.
+    pub op: Op,
+    /// First register.
+    pub a: u8,
+    /// Second register.
+    pub b: u8,
+    /// Third register.
+    pub c: u8,
+    /// The immediate.
+    pub imm: i32,
+}
+
+impl Instruction {
+    /// The instruction's eight bytes as a word.
+    pub const fn encode(self) -> u64 {
+        self.op as u64
+            | (self.a as u64) << 8
+            | (self.b as u64) << 16
+            | (self.c as u64) << 24
+            | (self.imm as u32 as u64) << 32
+    }
+
+    /// Decodes a word; `None` is an illegal instruction.
+    pub const fn decode(word: u64) -> Option<Self> {
+        let (a, b, c) = ((word >> 8) as u8, (word >> 16) as u8, (word >> 24) as u8);
+        let Some(op) = Op::from_raw(word as u8) else { return None };
+        if a as usize >= REGISTERS || b as usize >= REGISTERS || c as usize >= REGISTERS {
+            return None;
+        }
+        Some(Self { op, a, b, c, imm: (word >> 32) as i32 })
+    }
+}

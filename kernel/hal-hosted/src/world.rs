@@ -1,0 +1,625 @@
+//! A machine of hosted islands: its description, its run, its end.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use motet_hal::Interrupts;
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, IslandId, Isa, POOL_MAGIC, POOL_VERSION,
+    Pool,
+};
+
+use crate::HostedMachine;
+use crate::baton::{Baton, Point};
+use crate::machine::{become_core, lock};
+use crate::region::Region;
+
+/// One hosted island.
+#[derive(Clone, Debug)]
+pub struct IslandConfig {
+    /// Whose page-table format it uses; not [`Isa::Hosted`].
+    pub paging: Isa,
+    /// Cores.
+    pub cores: usize,
+    /// Where it sees the pool (its local physical address).
+    pub local_base: u64,
+    /// Pool offset (a multiple of the page size) from which on it sees the pool at 4 GiB + that offset instead, as q35
+    /// splits its memory.
+    pub split_at: Option<u64>,
+    /// What `Machine::extensions` says.
+    pub extensions: String,
+}
+
+impl IslandConfig {
+    /// An island with that page-table format and number of cores.
+    pub fn new(paging: Isa, cores: usize) -> Self {
+        let local_base = match paging {
+            Isa::X86_64 | Isa::Hosted => 0x400_0000,
+            Isa::AArch64 => 0x4400_0000,
+            Isa::RiscV64 => 0x8400_0000,
+        };
+        Self { paging, cores, local_base, split_at: None, extensions: "base".into() }
+    }
+}
+
+/// Faults for the seeded driver to inject.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Doorbells arrive up to this much later (and so merge with later ones).
+    pub bell_delay_ns_max: u64,
+    /// About every so many steps an island stalls; 0: never.
+    pub stall_every: u64,
+    /// Longest stall.
+    pub stall_ns_max: u64,
+    /// An island that stops for good at that step.
+    pub death: Option<(IslandId, u64)>,
+}
+
+/// Who decides which core runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Driver {
+    /// All at once, each on its host thread, in real time.
+    Threads,
+    /// One at a time, in virtual time; the seed decides everything.
+    Seeded(u64),
+}
+
+/// A machine to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bytes in the pool.
+    pub pool_len: u64,
+    /// The islands.
+    pub islands: Vec<IslandConfig>,
+    /// `mode=` of the kernels' command line.
+    pub mode: &'static str,
+    /// The driver.
+    pub driver: Driver,
+    /// Most user instructions between two points of the seeded driver.
+    pub quantum: u64,
+    /// Panic when a stale translation or instruction is used although nobody is changing the space or the frame.
+    pub check_stale: bool,
+    /// Steps after which a seeded run counts as endless.
+    pub steps_max: u64,
+    /// Real time after which a threaded run counts as endless.
+    pub time_max: Duration,
+    /// Faults for the seeded driver.
+    pub faults: Faults,
+    /// Copy the islands' logs to standard error as they appear.
+    pub echo_log: bool,
+}
+
+impl Config {
+    /// A machine of these islands with a 64 MiB pool.
+    pub fn new(driver: Driver, islands: Vec<IslandConfig>) -> Self {
+        Self {
+            pool_len: 64 << 20,
+            islands,
+            mode: "run",
+            driver,
+            quantum: 64,
+            check_stale: matches!(driver, Driver::Seeded(_)),
+            steps_max: 20_000_000,
+            time_max: Duration::from_secs(120),
+            faults: Faults::default(),
+            echo_log: std::env::var_os("MOTET_ECHO").is_some(),
+        }
+    }
+}
+
+/// The host's side of the pool: consoles, files.
+pub trait Host: Send {
+    /// The host was rung, or the run is over: look at the pool. Returns the cores to ring.
+    fn look(&mut self, pool: Pool) -> Vec<CoreId>;
+}
+
+/// A host that never does anything.
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn look(&mut self, _pool: Pool) -> Vec<CoreId> {
+        Vec::new()
+    }
+}
+
+/// A finished run.
+pub struct Outcome {
+    /// The machine's exit status (`header.exit` - 1).
+    pub status: u32,
+    /// What each island logged.
+    pub logs: Vec<Vec<u8>>,
+    /// Points passed (seeded driver).
+    pub steps: u64,
+    /// Hash of all scheduling decisions (seeded driver): equal for equal runs.
+    pub trace: u64,
+    region: Region,
+}
+
+impl Outcome {
+    /// The pool as the kernels left it, until this value is dropped.
+    pub fn pool(&self) -> Pool {
+        self.region.pool()
+    }
+}
+
+/// A run that ended badly.
+#[derive(Debug)]
+pub struct Failure {
+    /// The seed, for the seeded driver.
+    pub seed: Option<u64>,
+    /// What happened, and where every core was.
+    pub message: String,
+    /// What each island logged.
+    pub logs: Vec<Vec<u8>>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.seed {
+            Some(seed) => writeln!(f, "seed {seed} fails (MOTET_SEED={seed} repeats it): {}", self.message)?,
+            None => writeln!(f, "{}", self.message)?,
+        }
+        for (island, log) in self.logs.iter().enumerate() {
+            writeln!(f, "--- log of island {island}\n{}", String::from_utf8_lossy(log))?;
+        }
+        Ok(())
+    }
+}
+
+/// The payload that unwinds a core out of its kernel when the run is over.
+pub struct Ended;
+
+impl Ended {
+    pub fn unwind() -> ! {
+        resume_unwind(Box::new(Ended))
+    }
+}
+
+/// What the HAL calls of a core and other cores share.
+struct CoreState {
+    /// [`Interrupts`] that arrived.
+    pending: AtomicU32,
+    /// Timer deadline on the world's clock.
+    timer_ns: AtomicU64,
+    /// Started: rings before are lost, as with MSI-X that is not enabled yet.
+    started: AtomicBool,
+    bell: Mutex<()>,
+    rung: Condvar,
+}
+
+/// The machine that all islands are part of.
+pub struct World {
+    pub config: Config,
+    pub pool: Pool,
+    entry: fn(&'static HostedMachine) -> !,
+    machines: OnceLock<Vec<HostedMachine>>,
+    cores: Vec<CoreState>,
+    baton: Option<Baton>,
+    epoch: Instant,
+    ended: AtomicBool,
+    failure: Mutex<Option<String>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    host: Mutex<Box<dyn Host>>,
+    host_rung: Mutex<bool>,
+    host_bell: Condvar,
+}
+
+/// Runs a machine until `header.exit` is set. `prepare` fills the pool behind the header (which describes the machine
+/// already); `entry` is the kernel.
+///
+/// # Errors
+/// A kernel panicked, all cores wait for ever, or the run did not end in time.
+pub fn run(
+    config: Config,
+    host: Box<dyn Host>,
+    prepare: impl FnOnce(Pool),
+    entry: fn(&'static HostedMachine) -> !,
+) -> Result<Outcome, Failure> {
+    let region = Region::new(config.pool_len);
+    let pool = region.pool();
+    write_header(pool, &config);
+    prepare(pool);
+    let world: &'static World = Box::leak(Box::new(World::new(config, pool, host, entry)));
+    world.boot();
+    match &world.baton {
+        Some(baton) => baton.begin(world),
+        None => world.attend(),
+    }
+    world.join();
+    let seed = if let Driver::Seeded(seed) = world.config.driver { Some(seed) } else { None };
+    let machines = world.machines();
+    let logs = machines.iter().map(HostedMachine::take_log).collect();
+    machines.iter().for_each(HostedMachine::clear);
+    lock(&world.host).look(pool);
+    if let Some(message) = lock(&world.failure).take() {
+        return Err(Failure { seed, message, logs });
+    }
+    let (steps, trace) = world.baton.as_ref().map_or((0, 0), Baton::trace);
+    Ok(Outcome { status: pool.header().exit.load(Ordering::Acquire) - 1, logs, steps, trace, region })
+}
+
+/// Runs `each` with many seeds; `MOTET_SEED` replaces them by one.
+///
+/// # Panics
+/// At the first seed whose run fails, with the seed.
+pub fn run_seeds(seeds: std::ops::Range<u64>, mut each: impl FnMut(u64) -> Result<(), Failure>) {
+    let only = std::env::var("MOTET_SEED").ok().and_then(|text| text.parse().ok());
+    let seeds = only.map_or(seeds, |seed: u64| seed..seed + 1);
+    for seed in seeds {
+        if let Err(failure) = each(seed) {
+            panic!("{failure}");
+        }
+    }
+}
+
+fn write_header(pool: Pool, config: &Config) {
+    let header = pool.header();
+    header.magic.set(POOL_MAGIC);
+    header.version.set(POOL_VERSION);
+    header.island_count.set(config.islands.len() as u32);
+    header.fingerprint.set(FINGERPRINT);
+    header.pool_len.set(config.pool_len);
+    header.host_peer.set(config.islands.len() as u32);
+    header.realtime_at_zero_ns.set(1_700_000_000_000_000_000);
+    for (index, word) in header.seed.iter().enumerate() {
+        word.set(0x9e37_79b9_7f4a_7c15u64.rotate_left(index as u32));
+    }
+    for (index, island) in config.islands.iter().enumerate() {
+        let record = &header.islands[index];
+        record.isa.set(Isa::Hosted as u32);
+        record.core_count.set(island.cores as u32);
+        record.doorbell_peer.set(index as u32);
+        record.paging.set(island.paging as u32);
+        record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
+        record.private_len.set(64 << 20);
+        let below = island.split_at.unwrap_or(config.pool_len);
+        let pieces = [(0, island.local_base, below), (below, (4 << 30) + below, config.pool_len - below)];
+        for (range, (offset, local, len)) in record.ranges.iter().zip(pieces) {
+            range.pool_offset.set(offset);
+            range.local_phys.set(local);
+            range.len.set(len);
+        }
+        for (byte, value) in record.extensions.iter().zip(island.extensions.bytes()) {
+            byte.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl World {
+    fn new(config: Config, pool: Pool, host: Box<dyn Host>, entry: fn(&'static HostedMachine) -> !) -> Self {
+        let cores = config.islands.len() * CORES_PER_ISLAND_MAX;
+        let baton = match config.driver {
+            Driver::Threads => None,
+            Driver::Seeded(seed) => Some(Baton::new(seed, cores, config.quantum, config.faults, config.steps_max)),
+        };
+        let core = || CoreState {
+            pending: AtomicU32::new(0),
+            timer_ns: AtomicU64::new(u64::MAX),
+            started: AtomicBool::new(false),
+            bell: Mutex::new(()),
+            rung: Condvar::new(),
+        };
+        Self {
+            pool,
+            entry,
+            machines: OnceLock::new(),
+            cores: (0..cores).map(|_| core()).collect(),
+            baton,
+            epoch: Instant::now(),
+            ended: AtomicBool::new(false),
+            failure: Mutex::default(),
+            threads: Mutex::default(),
+            host: Mutex::new(host),
+            host_rung: Mutex::new(false),
+            host_bell: Condvar::new(),
+            config,
+        }
+    }
+
+    fn boot(&'static self) {
+        #[cfg(motet_model)]
+        motet_layout::sync::set_hook(before_atomic);
+        let islands = self.config.islands.iter().enumerate();
+        let machine = |(index, island): (usize, _)| {
+            HostedMachine::new(self, IslandId(index as u8), island, self.config.mode)
+        };
+        if self.machines.set(islands.map(machine).collect()).is_err() {
+            unreachable!("a world boots once");
+        }
+        for machine in self.machines() {
+            self.start(CoreId::new(IslandId(machine.island_index() as u8), 0));
+        }
+    }
+
+    fn machines(&'static self) -> &'static [HostedMachine] {
+        self.machines.get().expect("the world has booted")
+    }
+
+    /// Starts a core's thread. `false`: it runs already.
+    pub fn start(&'static self, core: CoreId) -> bool {
+        let state = &self.cores[core.index()];
+        if state.started.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        if let Some(baton) = &self.baton {
+            baton.enter(core.index());
+        }
+        let name = format!("core {}.{}", core.island().0, core.index_in_island());
+        let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || self.live(core));
+        lock(&self.threads).push(thread.expect("the host can start a thread"));
+        true
+    }
+
+    /// The life of a core.
+    fn live(&'static self, core: CoreId) {
+        become_core(core, self);
+        let machine = &self.machines()[core.island().index()];
+        let end = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(baton) = &self.baton {
+                baton.first_turn(self, core.index());
+            }
+            (self.entry)(machine)
+        }));
+        let Err(payload) = end;
+        let _quiet = Quiet::begin();
+        if !payload.is::<Ended>() {
+            let record = &self.pool.header().islands[core.island().index()];
+            record.state.store(ISLAND_FAILED, Ordering::Release);
+            let (island, index) = (core.island().0, core.index_in_island());
+            let place = self.baton.as_ref().map(Baton::describe).unwrap_or_default();
+            self.fail(format!("core {island}.{index} panicked: {}\n{place}", message_of(&*payload)));
+        }
+    }
+
+    fn join(&self) {
+        // Cores may start others until they see the end.
+        loop {
+            let Some(thread) = lock(&self.threads).pop() else { return };
+            if thread.join().is_err() {
+                self.fail("a core's thread died outside of its kernel".into());
+            }
+        }
+    }
+
+    /// The threaded driver's host: keeps the clock, looks when rung, sees the end.
+    fn attend(&'static self) {
+        while !self.has_ended() {
+            if self.look_for_end(self.now_ns()) {
+                self.end();
+                return;
+            }
+            if self.epoch.elapsed() > self.config.time_max {
+                self.fail(format!("the run does not end\n{}", self.describe()));
+                return;
+            }
+            let rung = lock(&self.host_rung);
+            let (mut rung, _) = self
+                .host_bell
+                .wait_timeout_while(rung, Duration::from_millis(1), |rung| !*rung)
+                .unwrap_or_else(PoisonError::into_inner);
+            if std::mem::take(&mut *rung) {
+                drop(rung);
+                for core in self.host_looks() {
+                    self.ring(core);
+                }
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        let started = self.cores.iter().enumerate().filter(|(_, core)| core.started.load(Ordering::Relaxed));
+        let line = |(core, state): (usize, &CoreState)| {
+            let record = &self.pool.header().cores[core];
+            format!(
+                "  core {}.{}: pending {:#x}, timer {}, state {}, thread {:#x}, inbox {:#x}, asked {}, done {}\n",
+                core / CORES_PER_ISLAND_MAX,
+                core % CORES_PER_ISLAND_MAX,
+                state.pending.load(Ordering::Relaxed),
+                state.timer_ns.load(Ordering::Relaxed),
+                record.state.load(Ordering::Relaxed),
+                record.current_thread.load(Ordering::Relaxed),
+                record.inbox.load(Ordering::Relaxed),
+                record.shootdown_asked.load(Ordering::Relaxed),
+                record.shootdown_done.load(Ordering::Relaxed),
+            )
+        };
+        started.map(line).collect()
+    }
+
+    /// Whether the machine has set its exit word. Keeps the host's clock in the header going until then.
+    pub fn look_for_end(&self, now_ns: u64) -> bool {
+        let header = self.pool.header();
+        if header.joined.load(Ordering::Relaxed) < self.config.islands.len() as u32 {
+            header.host_clock_ns.store(now_ns, Ordering::Relaxed);
+        }
+        header.exit.load(Ordering::Acquire) != 0
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends the run: every core unwinds out of its next call.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        if let Some(baton) = &self.baton {
+            baton.end();
+        }
+        for core in &self.cores {
+            let _bell = lock(&core.bell);
+            core.rung.notify_all();
+        }
+    }
+
+    /// Ends the run with a failure; the first one counts.
+    pub fn fail(&self, message: String) {
+        let message = if self.has_ended() { message } else { format!("{message}{}", self.describe()) };
+        lock(&self.failure).get_or_insert(message);
+        self.end();
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        match &self.baton {
+            Some(baton) => baton.now_ns(),
+            None => self.epoch.elapsed().as_nanos() as u64,
+        }
+    }
+
+    pub fn user_budget(&self) -> u64 {
+        self.baton.as_ref().map_or(256, Baton::user_budget)
+    }
+
+    /// A point where others may go on, and where a core sees the end of the run.
+    pub fn point(&self, core: CoreId, point: Point) {
+        if std::thread::panicking() {
+            return; // a guard is dropped while the core unwinds
+        }
+        if self.has_ended() {
+            Ended::unwind();
+        }
+        let _quiet = Quiet::begin();
+        match &self.baton {
+            Some(baton) => baton.point(self, core.index(), point),
+            None if point == Point::Relax => std::thread::yield_now(),
+            None => {}
+        }
+    }
+
+    pub fn set_timer(&self, core: CoreId, deadline_ns: u64) {
+        self.cores[core.index()].timer_ns.store(deadline_ns, Ordering::Relaxed);
+        self.point(core, Point::Call);
+    }
+
+    pub fn timer_ns(&self, core: usize) -> u64 {
+        self.cores[core].timer_ns.load(Ordering::Relaxed)
+    }
+
+    pub fn is_interrupted(&self, core: usize, now_ns: u64) -> bool {
+        self.cores[core].pending.load(Ordering::Acquire) != 0 || self.timer_ns(core) <= now_ns
+    }
+
+    /// Acknowledges what is pending.
+    pub fn take_interrupts(&self, core: CoreId) -> Interrupts {
+        let state = &self.cores[core.index()];
+        let mut taken = Interrupts(state.pending.swap(0, Ordering::AcqRel));
+        if self.timer_ns(core.index()) <= self.now_ns() {
+            state.timer_ns.store(u64::MAX, Ordering::Relaxed);
+            taken = taken.union(Interrupts::TIMER);
+        }
+        taken
+    }
+
+    pub fn ring(&self, target: CoreId) {
+        match (&self.baton, self.cores.get(target.index())) {
+            (_, None) => {}
+            (Some(baton), Some(_)) => baton.ring(target.index()),
+            (None, Some(_)) => self.deliver_bell(target.index()),
+        }
+    }
+
+    pub fn deliver_bell(&self, core: usize) {
+        let state = &self.cores[core];
+        if state.started.load(Ordering::Acquire) {
+            state.pending.fetch_or(Interrupts::DOORBELL.0, Ordering::AcqRel);
+            let _bell = lock(&state.bell);
+            state.rung.notify_all();
+        }
+    }
+
+    pub fn ring_host(&self) {
+        match &self.baton {
+            Some(baton) => baton.ring_host(),
+            None => {
+                *lock(&self.host_rung) = true;
+                self.host_bell.notify_all();
+            }
+        }
+    }
+
+    pub fn host_looks(&self) -> Vec<CoreId> {
+        lock(&self.host).look(self.pool)
+    }
+
+    /// Sleeps until an interrupt is pending.
+    pub fn wait(&self, core: CoreId) {
+        let _quiet = Quiet::begin();
+        if let Some(baton) = &self.baton {
+            return baton.wait(self, core.index());
+        }
+        let state = &self.cores[core.index()];
+        let mut bell = lock(&state.bell);
+        loop {
+            if self.has_ended() {
+                drop(bell);
+                Ended::unwind();
+            }
+            let now = self.now_ns();
+            if self.is_interrupted(core.index(), now) {
+                return;
+            }
+            let sleep = Duration::from_nanos((self.timer_ns(core.index()) - now).min(1_000_000_000));
+            bell = state.rung.wait_timeout(bell, sleep).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub fn park(&self, core: CoreId) -> ! {
+        let _quiet = Quiet::begin();
+        if let Some(baton) = &self.baton {
+            baton.park(self, core.index());
+        }
+        Ended::unwind()
+    }
+}
+
+/// While one of these lives, atomic operations of this thread on the pool are no scheduling points: the driver itself
+/// looks at the pool, with its own locks held.
+pub struct Quiet {
+    #[cfg(motet_model)]
+    before: bool,
+}
+
+#[cfg(motet_model)]
+thread_local! {
+    static QUIET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+impl Quiet {
+    #[cfg(not(motet_model))]
+    pub fn begin() -> Self {
+        Self {}
+    }
+
+    #[cfg(motet_model)]
+    pub fn begin() -> Self {
+        Self { before: QUIET.replace(true) }
+    }
+}
+
+#[cfg(motet_model)]
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        QUIET.set(self.before);
+    }
+}
+
+/// Called before every atomic operation on pools when built for models.
+#[cfg(motet_model)]
+fn before_atomic() {
+    if let Some((core, world)) = crate::machine::this_core()
+        && !QUIET.get()
+        && world.baton.is_some()
+    {
+        world.point(core, Point::Atomic);
+    }
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<String>() {
+        return text.clone();
+    }
+    payload.downcast_ref::<&str>().map_or_else(|| "no message".into(), |text| (*text).to_owned())
+}

@@ -1,0 +1,86 @@
+//! The island's serial port: a 16550, written by polling.
+
+use core::{
+    fmt,
+    hint::spin_loop,
+    ptr::with_exposed_provenance_mut,
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use motet_layout::DEVICE_VA;
+
+const LINE_STATUS: usize = 5;
+const LINE_STATUS_EMPTY: u8 = 1 << 5;
+/// How long a writer waits for another: a core that died in the middle of a line must not silence the others.
+const SPINS_MAX: u32 = 1 << 20;
+
+/// Virtual address of the port. Until the device tree has been read: where QEMU's `virt` has it.
+static PORT: AtomicUsize = AtomicUsize::new((DEVICE_VA + 0x1000_0000) as usize);
+/// Held by the core that writes, so that lines of several cores do not mix.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Uses the port at `phys` from now on.
+pub fn set_port(phys: u64) {
+    PORT.store((DEVICE_VA + phys) as usize, Relaxed);
+}
+
+/// Writes bytes.
+pub fn write(bytes: &[u8]) {
+    for _ in 0..SPINS_MAX {
+        if !BUSY.swap(true, Acquire) {
+            break;
+        }
+        spin_loop();
+    }
+    let port = with_exposed_provenance_mut::<u8>(PORT.load(Relaxed));
+    for byte in bytes {
+        // SAFETY: the port's registers, mapped by the boot tables and by the kernel's.
+        unsafe {
+            while port.add(LINE_STATUS).read_volatile() & LINE_STATUS_EMPTY == 0 {}
+            port.write_volatile(*byte);
+        }
+    }
+    BUSY.store(false, Release);
+}
+
+/// A piece of text of limited length: a line of the console is written at once, a panic's message also to the pool.
+pub struct Line<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Line<N> {
+    /// Formats; what does not fit is cut off.
+    pub fn new(text: fmt::Arguments<'_>) -> Self {
+        let mut line = Self { bytes: [0; N], len: 0 };
+        // Fails never: what does not fit is dropped.
+        let _ = fmt::write(&mut line, text);
+        line
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<const N: usize> fmt::Write for Line<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let len = text.len().min(N - self.len);
+        self.bytes[self.len..self.len + len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
+}
+
+/// Writes a formatted line of at most 255 bytes, "motet: " before it.
+macro_rules! log_line {
+    ($($text:tt)*) => {
+        $crate::console::write($crate::console::Line::<256>::new(format_args!("motet: {}\n", format_args!($($text)*))).bytes())
+    };
+}
+
+pub(crate) use log_line;

@@ -1,0 +1,25 @@
+//! The ivshmem doorbell: vector k interrupts core k.
+
+use motet_hal::ivshmem::{Ivshmem, Registers};
+use motet_layout::DEVICE_VA;
+
+use crate::{console::log_line, interrupts::DOORBELL_IDENTITY, platform::Platform};
+
+/// Finds the device, aims its first `core_count` vectors, and lets interrupts through. `None`: the machine has none.
+pub fn find(platform: &Platform, core_count: usize) -> Option<Ivshmem> {
+    let found = platform.pci.and_then(|(config, window)| Ivshmem::find(registers(config), window, registers));
+    let Some(doorbell) = found else {
+        log_line!("no doorbell device: other islands and the host cannot be rung");
+        return None;
+    };
+    for (vector, hart) in platform.harts().iter().take(core_count.min(doorbell.vectors())).enumerate() {
+        doorbell.set_vector(vector, hart.imsic, DOORBELL_IDENTITY);
+    }
+    doorbell.enable();
+    Some(doorbell)
+}
+
+fn registers(phys: u64) -> Registers {
+    // SAFETY: device registers below 512 GiB are mapped at DEVICE_VA for good.
+    unsafe { Registers::new((DEVICE_VA + phys) as usize) }
+}

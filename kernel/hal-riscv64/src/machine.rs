@@ -1,0 +1,288 @@
+//! The machine as the kernel sees it.
+
+use core::{
+    arch::asm,
+    cell::UnsafeCell,
+    mem::MaybeUninit,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
+use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame};
+
+use crate::{
+    boot, console, csr, doorbell, extended,
+    interrupts::{self, Clock},
+    memory::KERNEL_SLOTS,
+    panic,
+    per_core::{PER_CORE, PerCore},
+    platform::{PhysRange, Platform},
+    sbi, trap,
+};
+
+/// Pieces of the map from pool offsets to local physical addresses (as many as an island record holds).
+pub const POOL_RANGES_MAX: usize = 4;
+
+/// The machine under a RISC-V island's kernel. Fixed once the kernel runs.
+#[derive(Debug)]
+pub struct TheMachine {
+    pub(crate) platform: Platform,
+    pub(crate) clock: Clock,
+    island: IslandId,
+    core_count: usize,
+    pool: Pool,
+    pool_ranges: [PoolRange; POOL_RANGES_MAX],
+    kernel_entries: [u64; KERNEL_SLOTS.len()],
+    kernel_satp: u64,
+    /// Whether user code has vectors.
+    vector: bool,
+    /// Whether new page-table entries are seen without a fence (Svvptc).
+    sees_new_entries: bool,
+    doorbell: Option<Ivshmem>,
+}
+
+/// A piece of the pool: its offset there, and where this island has it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PoolRange {
+    /// First pool offset.
+    pub pool_offset: u64,
+    /// Local physical addresses.
+    pub phys: PhysRange,
+}
+
+/// What boot found out and built.
+pub struct Parts {
+    pub platform: Platform,
+    pub clock: Clock,
+    pub island: IslandId,
+    pub core_count: usize,
+    pub pool: Pool,
+    pub pool_ranges: [PoolRange; POOL_RANGES_MAX],
+    pub kernel_entries: [u64; KERNEL_SLOTS.len()],
+    pub kernel_satp: u64,
+    pub vector: bool,
+}
+
+struct Slot(UnsafeCell<MaybeUninit<TheMachine>>);
+
+// SAFETY: written once by the boot core before `READY`, then only read.
+unsafe impl Sync for Slot {}
+
+static MACHINE: Slot = Slot(UnsafeCell::new(MaybeUninit::uninit()));
+static READY: AtomicBool = AtomicBool::new(false);
+
+impl TheMachine {
+    /// Makes the machine. Called once, by the boot core.
+    pub(crate) fn install(parts: Parts) -> &'static Self {
+        let Parts { platform, clock, island, core_count, pool, pool_ranges, kernel_entries, kernel_satp, vector } =
+            parts;
+        let sees_new_entries = platform.harts().iter().all(|hart| hart.has("svvptc"));
+        let doorbell = doorbell::find(&platform, core_count);
+        let machine = Self {
+            platform,
+            clock,
+            island,
+            core_count,
+            pool,
+            pool_ranges,
+            kernel_entries,
+            kernel_satp,
+            vector,
+            sees_new_entries,
+            doorbell,
+        };
+        // SAFETY: no reference exists yet (`READY` is false), and only the boot core runs.
+        let machine = unsafe { (*MACHINE.0.get()).write(machine) };
+        READY.store(true, Release);
+        machine
+    }
+
+    /// The machine, once it is made.
+    pub(crate) fn get() -> Option<&'static Self> {
+        // SAFETY: initialised before `READY` was set, and not written since.
+        READY.load(Acquire).then(|| unsafe { (*MACHINE.0.get()).assume_init_ref() })
+    }
+
+    /// Readies the core that executes the call for user code and interrupts.
+    pub(crate) fn init_core(&self) {
+        let zicboz = self.platform.harts()[self.core().index_in_island()].has("zicboz");
+        boot::init_user_mode(self.vector, zicboz);
+        interrupts::init_core(&self.clock);
+    }
+
+    fn local_phys(&self, frame: Frame) -> u64 {
+        let offset = frame.addr().0;
+        for range in &self.pool_ranges {
+            let within = offset.wrapping_sub(range.pool_offset);
+            if within < range.phys.len {
+                return range.phys.start + within;
+            }
+        }
+        panic!("frame {} is outside of the pool", frame.0)
+    }
+}
+
+impl Machine for TheMachine {
+    const ISA: Isa = Isa::RiscV64;
+
+    #[inline(always)]
+    fn core(&self) -> CoreId {
+        PerCore::this().core()
+    }
+
+    #[inline(always)]
+    fn island(&self) -> IslandId {
+        self.island
+    }
+
+    #[inline(always)]
+    fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    fn command_line(&self) -> &str {
+        self.platform.command_line
+    }
+
+    fn log(&self, bytes: &[u8]) {
+        console::write(bytes);
+    }
+
+    #[inline(always)]
+    fn run_user(&self, frame: &'static UserFrame) -> Trap {
+        trap::run_user(self, frame)
+    }
+
+    fn save_ext(&self, frame: &'static UserFrame) {
+        extended::save(frame, self.vector);
+    }
+
+    fn load_ext(&self, frame: &'static UserFrame) {
+        extended::load(frame, self.vector);
+    }
+
+    fn prepare_root(&self, root: Frame) {
+        let table = self.pool.bytes(root.addr(), PAGE_SIZE as usize).cast::<u64>();
+        for (slot, entry) in KERNEL_SLOTS.into_iter().zip(self.kernel_entries) {
+            // SAFETY: `bytes` checked the range; the caller owns the fresh frame.
+            unsafe { table.add(slot).write(entry) };
+        }
+    }
+
+    fn activate_space(&self, root: Frame) {
+        let satp = if root.is_none() { self.kernel_satp } else { csr::satp(self.local_phys(root)) };
+        // SAFETY: every root has the kernel half (`prepare_root`). ASID 0 spares the global entries, which never change;
+        // the fence comes after, so that no translation of the old root that is made in between survives.
+        unsafe { asm!("csrw satp, {}", "sfence.vma zero, {}", in(reg) satp, in(reg) 0, options(nostack)) };
+    }
+
+    fn flush_page(&self, address: u64) {
+        // SAFETY: only drops cached translations.
+        unsafe { asm!("sfence.vma {}, {}", in(reg) address, in(reg) 0, options(nostack)) };
+    }
+
+    fn flush_user(&self) {
+        // SAFETY: only drops cached translations.
+        unsafe { asm!("sfence.vma zero, {}", in(reg) 0, options(nostack)) };
+    }
+
+    /// Other cores of the island need no FENCE.I of their own: QEMU drops translated code for all cores of its process
+    /// when one of them stores to it.
+    fn sync_instructions(&self, frame: Frame) {
+        let bytes = self.pool.bytes(frame.addr(), PAGE_SIZE as usize);
+        // SAFETY: the frame's bytes (checked). An atomic addition of zero changes nothing and loses no store that another
+        // island makes meanwhile. The first fence orders before the loads whatever told this core of the code.
+        unsafe {
+            asm!(
+                "fence rw, rw",
+                "2: amoadd.d zero, zero, ({at})",
+                "addi {at}, {at}, 8",
+                "bne {at}, {end}, 2b",
+                "fence.i",
+                at = inout(reg) bytes => _,
+                end = in(reg) bytes.add(PAGE_SIZE as usize),
+                options(nostack)
+            );
+        }
+    }
+
+    fn page_table_fence(&self) {
+        if self.sees_new_entries {
+            // An entry that became valid is seen soon; until then the access faults again, which the kernel must
+            // expect anyway. Entries that were valid before are the business of `flush_page`.
+            // SAFETY: only orders.
+            unsafe { asm!("fence w, rw", options(nostack)) };
+        } else {
+            self.flush_user();
+        }
+    }
+
+    #[inline(always)]
+    fn counter_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn set_timer(&self, deadline_ns: u64) {
+        self.clock.arm(deadline_ns);
+    }
+
+    fn ring(&self, target: CoreId) {
+        let index = target.index_in_island();
+        if target.island() == self.island {
+            if let Some(hart) = self.platform.harts().get(index) {
+                interrupts::send(hart.imsic);
+            }
+        } else if let Some(doorbell) = &self.doorbell {
+            let peer = self.pool.header().islands[target.island().index()].doorbell_peer.get();
+            order_before_devices();
+            doorbell.ring(peer, index);
+        }
+    }
+
+    fn ring_host(&self) {
+        if let Some(doorbell) = &self.doorbell {
+            order_before_devices();
+            doorbell.ring(self.pool.header().host_peer.get(), 0);
+        }
+    }
+
+    fn wait_for_interrupt(&self) -> Interrupts {
+        interrupts::wait(self)
+    }
+
+    fn poll_interrupts(&self) -> Interrupts {
+        interrupts::take(self)
+    }
+
+    fn relax(&self) {
+        core::hint::spin_loop();
+    }
+
+    fn start_core(&self, index: usize) -> Result<(), &'static str> {
+        if index == 0 || index >= self.core_count {
+            return Err("the island has no such core");
+        }
+        let core = &PER_CORE[index];
+        core.set_core(self.island, index);
+        core.kernel_satp.store(self.kernel_satp, Relaxed);
+        order_before_devices();
+        sbi::hart_start(self.platform.harts()[index].id, boot::secondary_entry_phys(), boot::phys_of(core))
+    }
+
+    fn extensions(&self) -> &str {
+        self.platform.harts()[self.core().index_in_island()].isa
+    }
+
+    fn park(&self) -> ! {
+        panic::park()
+    }
+}
+
+/// Orders memory accesses before the device store that follows.
+fn order_before_devices() {
+    // SAFETY: only orders.
+    unsafe { asm!("fence rw, ow", options(nostack)) };
+}

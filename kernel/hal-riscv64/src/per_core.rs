@@ -1,0 +1,83 @@
+//! What one core keeps for itself.
+
+use core::{
+    arch::asm,
+    mem::offset_of,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, IslandId};
+
+/// One core's private state; `tp` points to it. The first words are used by the assembly in `trap.rs` and `boot.rs`.
+#[repr(C, align(64))]
+pub struct PerCore {
+    /// Target of the store that ends a load reservation; also the trap entry's first spill (user `a0`).
+    pub scratch: AtomicU64,
+    /// The user frame in use (its address in the pool's mapping).
+    pub frame: AtomicU64,
+    /// Where `run_user` continues, and the registers inline assembly cannot declare as clobbered.
+    pub resume: [AtomicU64; 4],
+    /// Top of the stack for exceptions in the kernel itself.
+    pub trap_stack: AtomicU64,
+    /// Top of the kernel stack.
+    pub stack: AtomicU64,
+    /// x0..x31 at an exception in the kernel.
+    pub fault_registers: [AtomicU64; 32],
+    /// `satp` of the kernel's own root table (set before a core is started).
+    pub kernel_satp: AtomicU64,
+    /// Core id.
+    pub core: AtomicUsize,
+    /// The frame whose `ext` words equal this core's extended registers unless sstatus says dirty; 0: none.
+    pub ext_frame: AtomicUsize,
+    /// Set by the first panic of this core: a second one only parks.
+    pub panicking: AtomicBool,
+}
+
+pub const SCRATCH: usize = offset_of!(PerCore, scratch);
+pub const FRAME: usize = offset_of!(PerCore, frame);
+pub const RESUME: usize = offset_of!(PerCore, resume);
+pub const TRAP_STACK: usize = offset_of!(PerCore, trap_stack);
+pub const STACK: usize = offset_of!(PerCore, stack);
+pub const FAULT_REGISTERS: usize = offset_of!(PerCore, fault_registers);
+pub const KERNEL_SATP: usize = offset_of!(PerCore, kernel_satp);
+
+/// By index in the island.
+pub static PER_CORE: [PerCore; CORES_PER_ISLAND_MAX] = [const { PerCore::new() }; CORES_PER_ISLAND_MAX];
+
+impl PerCore {
+    const fn new() -> Self {
+        Self {
+            scratch: AtomicU64::new(0),
+            frame: AtomicU64::new(0),
+            resume: [const { AtomicU64::new(0) }; 4],
+            trap_stack: AtomicU64::new(0),
+            stack: AtomicU64::new(0),
+            fault_registers: [const { AtomicU64::new(0) }; 32],
+            kernel_satp: AtomicU64::new(0),
+            core: AtomicUsize::new(0),
+            ext_frame: AtomicUsize::new(0),
+            panicking: AtomicBool::new(false),
+        }
+    }
+
+    /// This core's.
+    #[inline(always)]
+    pub fn this() -> &'static Self {
+        let address: *const Self;
+        // SAFETY: reads `tp`, which never changes on a core once Rust runs there.
+        unsafe { asm!("mv {}, tp", out(reg) address, options(pure, nomem, nostack, preserves_flags)) };
+        // SAFETY: `tp` points to this core's element of `PER_CORE` (invariant of the crate).
+        unsafe { &*address }
+    }
+
+    /// This core's id.
+    #[inline(always)]
+    pub fn core(&self) -> CoreId {
+        CoreId(self.core.load(Relaxed) as u8)
+    }
+
+    /// Names core `index` of `island` (before it is started).
+    pub fn set_core(&self, island: IslandId, index: usize) {
+        self.core.store(CoreId::new(island, index).index(), Relaxed);
+    }
+}

@@ -1,0 +1,111 @@
+//! What the processor has: features by CPUID, and their names as in Linux's `/proc/cpuinfo`.
+
+use core::{arch::x86_64::__cpuid_count, fmt::Write};
+
+use crate::text::Text;
+
+/// A CPUID feature bit.
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    leaf: u32,
+    register: Register,
+    bit: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Register {
+    Ebx,
+    Ecx,
+    Edx,
+}
+
+/// 1 GiB pages.
+pub const PAGES_1G: Feature = Feature { leaf: 0x8000_0001, register: Register::Edx, bit: 26 };
+/// Execute-disable.
+pub const NX: Feature = Feature { leaf: 0x8000_0001, register: Register::Edx, bit: 20 };
+/// `rdfsbase` and company.
+pub const FSGSBASE: Feature = Feature { leaf: 7, register: Register::Ebx, bit: 0 };
+/// Supervisor-mode execution prevention.
+pub const SMEP: Feature = Feature { leaf: 7, register: Register::Ebx, bit: 7 };
+/// User-mode instruction prevention.
+pub const UMIP: Feature = Feature { leaf: 7, register: Register::Ecx, bit: 2 };
+
+impl Feature {
+    /// Whether this core has it.
+    pub fn present(self) -> bool {
+        read(self.leaf, self.register) >> self.bit & 1 == 1
+    }
+}
+
+fn read(leaf: u32, register: Register) -> u32 {
+    #[allow(unused_unsafe, reason = "unsafe up to Rust 1.93")]
+    // SAFETY: every x86-64 processor has CPUID.
+    let cpuid = |leaf| unsafe { __cpuid_count(leaf, 0) };
+    if cpuid(leaf & 0x8000_0000).eax < leaf {
+        return 0;
+    }
+    let found = cpuid(leaf);
+    match register {
+        Register::Ebx => found.ebx,
+        Register::Ecx => found.ecx,
+        Register::Edx => found.edx,
+    }
+}
+
+/// Names by bit, `-` where Linux shows none (arch/x86/include/asm/cpufeatures.h, in its order of words).
+const WORDS: [(u32, Register, &str); 6] = [
+    (
+        1,
+        Register::Edx,
+        "fpu vme de pse tsc msr pae mce cx8 apic - sep mtrr pge mca cmov pat pse36 pn clflush - dts acpi mmx fxsr sse \
+         sse2 ss ht tm ia64 pbe",
+    ),
+    (
+        0x8000_0001,
+        Register::Edx,
+        "- - - - - - - - - - - syscall - - - - - - - mp nx - mmxext - - fxsr_opt pdpe1gb rdtscp - lm 3dnowext 3dnow",
+    ),
+    (
+        1,
+        Register::Ecx,
+        "pni pclmulqdq dtes64 monitor ds_cpl vmx smx est tm2 ssse3 cid sdbg fma cx16 xtpr pdcm - pcid dca sse4_1 \
+         sse4_2 x2apic movbe popcnt tsc_deadline_timer aes xsave - avx f16c rdrand hypervisor",
+    ),
+    (
+        0x8000_0001,
+        Register::Ecx,
+        "lahf_lm cmp_legacy svm extapic cr8_legacy abm sse4a misalignsse 3dnowprefetch osvw ibs xop skinit wdt - lwp \
+         fma4 tce - nodeid_msr - tbm topoext perfctr_core perfctr_nb - bpext ptsc perfctr_llc mwaitx",
+    ),
+    (
+        7,
+        Register::Ebx,
+        "fsgsbase tsc_adjust sgx bmi1 hle avx2 - smep bmi2 erms invpcid rtm cqm - mpx rdt_a avx512f avx512dq rdseed \
+         adx smap avx512ifma - clflushopt clwb intel_pt avx512pf avx512er avx512cd sha_ni avx512bw avx512vl",
+    ),
+    (
+        7,
+        Register::Ecx,
+        "- avx512vbmi umip pku ospke waitpkg avx512_vbmi2 - gfni vaes vpclmulqdq avx512_vnni avx512_bitalg tme \
+         avx512_vpopcntdq - la57 - - - - - rdpid - bus_lock_detect cldemote - movdiri movdir64b enqcmd sgx_lc",
+    ),
+];
+
+/// The flags of this core, space-separated. Features that need an XSAVE-managed state, which this kernel does not keep
+/// (AVX and what builds on it), are left out, as Linux does when the state is off.
+pub fn flags<const N: usize>() -> Text<N> {
+    const NEED_XSAVE: [&str; 10] =
+        ["xsave", "avx", "avx2", "f16c", "fma", "fma4", "xop", "vaes", "vpclmulqdq", "pku"];
+    let mut text = Text::new();
+    for (leaf, register, names) in WORDS {
+        let bits = read(leaf, register);
+        for (bit, name) in names.split_ascii_whitespace().enumerate() {
+            let hidden = name == "-" || name.starts_with("avx512") || NEED_XSAVE.contains(&name);
+            if bits >> bit & 1 == 1 && !hidden {
+                let separator = if text.as_str().is_empty() { "" } else { " " };
+                let _ = write!(text, "{separator}{name}");
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,136 @@
+//! Timer and doorbells of one core.
+
+use super::programs::Step;
+use super::user::{DATA_VA, trap_code};
+use super::{Check, SHORT_NS, Suite, ensure, same};
+use crate::{Interrupts, Machine, Trap};
+
+/// A timer's distance, in nanoseconds.
+const SOON_NS: u64 = 3_000_000;
+
+impl<M: Machine> Suite<M> {
+    pub(super) fn interrupt_tests(&self) {
+        self.test("timer_in_user_mode", Self::timer_in_user_mode);
+        self.test("timer_ends_a_wait", Self::timer_ends_a_wait);
+        self.test("timer_in_the_past", Self::timer_in_the_past);
+        self.test("timer_cancelled", Self::timer_cancelled);
+        self.test("doorbell_before_a_wait", Self::doorbell_before_a_wait);
+        self.test("doorbell_in_user_mode", Self::doorbell_in_user_mode);
+        self.test("interrupts_are_acknowledged", Self::interrupts_are_acknowledged);
+    }
+
+    fn timer_in_user_mode(&self) -> Check {
+        let space = self.space(&[Step::Count])?;
+        self.machine.activate_space(space.table.root);
+        for round in 0..5 {
+            let counted = space.value(M::ISA);
+            let deadline = self.machine.counter_ns() + SOON_NS;
+            self.machine.set_timer(deadline);
+            let interrupts = self.run_to_interrupt(&space)?;
+            let now = self.machine.counter_ns();
+            ensure(interrupts.contains(Interrupts::TIMER), "interrupt", interrupts.0.into(), Interrupts::TIMER.0.into())?;
+            ensure(now >= deadline, "time of the interrupt", now, deadline)?;
+            ensure(space.value(M::ISA) > counted, "progress of user code", space.value(M::ISA), counted + 1)?;
+            ensure(now < deadline + SHORT_NS, "lateness", now - deadline, round)?;
+        }
+        Ok(())
+    }
+
+    fn timer_ends_a_wait(&self) -> Check {
+        for _ in 0..5 {
+            let deadline = self.machine.counter_ns() + SOON_NS;
+            self.machine.set_timer(deadline);
+            let mut interrupts = Interrupts::default();
+            while interrupts == Interrupts::default() {
+                interrupts = self.machine.wait_for_interrupt();
+            }
+            ensure(interrupts.contains(Interrupts::TIMER), "interrupt", interrupts.0.into(), Interrupts::TIMER.0.into())?;
+            let now = self.machine.counter_ns();
+            ensure(now >= deadline, "time of the interrupt", now, deadline)?;
+        }
+        Ok(())
+    }
+
+    fn timer_in_the_past(&self) -> Check {
+        self.machine.set_timer(1);
+        let came = self.wait_for_kind(Interrupts::TIMER);
+        ensure(came, "timer interrupt for a deadline in the past", 0, 1)?;
+        let space = self.space(&[Step::Count])?;
+        self.machine.activate_space(space.table.root);
+        self.machine.set_timer(self.machine.counter_ns().saturating_sub(1));
+        let interrupts = self.run_to_interrupt(&space)?;
+        same("interrupt in user mode", interrupts.0.into(), Interrupts::TIMER.0.into())
+    }
+
+    fn timer_cancelled(&self) -> Check {
+        self.machine.set_timer(self.machine.counter_ns() + SOON_NS);
+        self.machine.set_timer(u64::MAX);
+        let start = self.machine.counter_ns();
+        let mut seen = Interrupts::default();
+        while self.machine.counter_ns() < start + 3 * SOON_NS {
+            seen = seen.union(self.machine.poll_interrupts());
+            self.machine.relax();
+        }
+        ensure(!seen.contains(Interrupts::TIMER), "interrupt of a cancelled timer", seen.0.into(), 0)
+    }
+
+    /// A doorbell that arrives before the core sleeps must end the sleep.
+    fn doorbell_before_a_wait(&self) -> Check {
+        for _ in 0..100 {
+            self.machine.ring(self.machine.core());
+            let came = self.wait_for_kind(Interrupts::DOORBELL);
+            ensure(came, "doorbell to itself", 0, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for an interrupt of that kind, with a timer as a guard. `false`: only the guard came.
+    fn wait_for_kind(&self, kind: Interrupts) -> bool {
+        let start = self.machine.counter_ns();
+        if kind != Interrupts::TIMER {
+            self.machine.set_timer(start + SHORT_NS);
+        }
+        loop {
+            let interrupts = self.machine.wait_for_interrupt();
+            if interrupts.contains(kind) {
+                return true;
+            }
+            if self.machine.counter_ns() > start + SHORT_NS {
+                return false;
+            }
+        }
+    }
+
+    fn doorbell_in_user_mode(&self) -> Check {
+        let space = self.space(&[Step::Count])?;
+        self.machine.activate_space(space.table.root);
+        for _ in 0..20 {
+            self.machine.set_timer(self.machine.counter_ns() + SHORT_NS);
+            self.machine.ring(self.machine.core());
+            let interrupts = self.run_to_interrupt(&space)?;
+            same("interrupt", interrupts.0.into(), Interrupts::DOORBELL.0.into())?;
+        }
+        Ok(())
+    }
+
+    /// What was reported once is not reported again.
+    fn interrupts_are_acknowledged(&self) -> Check {
+        self.machine.set_timer(1);
+        ensure(self.wait_for_kind(Interrupts::TIMER), "timer interrupt", 0, 1)?;
+        self.machine.ring(self.machine.core());
+        ensure(self.wait_for_kind(Interrupts::DOORBELL), "doorbell", 0, 1)?;
+        self.machine.set_timer(u64::MAX);
+        let start = self.machine.counter_ns();
+        let mut seen = Interrupts::default();
+        while self.machine.counter_ns() < start + SOON_NS {
+            seen = seen.union(self.machine.poll_interrupts());
+            self.machine.relax();
+        }
+        same("interrupts that came again", seen.0.into(), 0)?;
+        let space = self.space(&[Step::Syscall])?;
+        space.set(M::ISA, 0, DATA_VA);
+        self.machine.activate_space(space.table.root);
+        let trap = self.machine.run_user(space.frame);
+        same("trap of a quiet core", trap_code(trap), trap_code(Trap::Syscall))
+    }
+}

@@ -1,0 +1,54 @@
+# shellcheck shell=bash disable=SC2154
+# Sourced by `motet`: the checks of `./motet test`, in the order in which they fail fastest.
+
+# Runs the steps named, or all of them, and prints how many passed. A failed step does not stop the others.
+run_checks() {
+    local steps=("$@") step failed=() passed=0
+    [[ ${#steps[@]} -gt 0 ]] || steps=(fmt clippy unit model machine)
+    for step in "${steps[@]}"; do
+        declare -F "check_$step" >/dev/null || { echo "motet: there is no test step '$step'" >&2 && usage && exit 64; }
+    done
+    cd "$root" || exit
+    for step in "${steps[@]}"; do
+        echo "motet test: $step" >&2
+        if "check_$step"; then
+            passed=$((passed + 1))
+        else
+            failed+=("$step")
+        fi
+    done
+    [[ ${#failed[@]} -eq 0 ]] || echo "motet test: failed: ${failed[*]}" >&2
+    echo "$passed passed, ${#failed[@]} failed"
+    [[ ${#failed[@]} -eq 0 ]]
+}
+
+check_fmt() {
+    cargo fmt --all --check
+}
+
+# The host's crates, then each kernel for its own target.
+check_clippy() {
+    local pair isa
+    cargo clippy --quiet ${CI:+--locked} --all-targets -- -D warnings || return
+    for pair in "${kernel_targets[@]}"; do
+        isa=${pair%%:*}
+        cargo clippy --quiet ${CI:+--locked} -p "motet-hal-$isa" -p motet-image --features "motet-image/$isa" \
+            --target "${pair#*:}" --profile kernel -- -D warnings || return
+    done
+}
+
+# Unit and property tests, several kernels in one process, and the golden layouts.
+check_unit() {
+    cargo test --quiet ${CI:+--locked}
+}
+
+# The protocols under a model checker: every interleaving (loom) or many seeded ones (shuttle).
+check_model() {
+    RUSTFLAGS="--cfg motet_model ${RUSTFLAGS-}" cargo test --quiet ${CI:+--locked} --release \
+        --target-dir "$out/model" -p motet-protocol
+}
+
+# On real QEMU: the conformance suite of each HAL, then fused machines.
+check_machine() {
+    "$out/release/motet" test
+}
