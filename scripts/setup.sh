@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh run|test          install what is missing
 #   scripts/setup.sh --check run|test  only say what is missing
+#   scripts/setup.sh --fetch DIR PACKAGE:ARCHITECTURE...  download Debian packages, install nothing
 #
 # Package hosts come from this computer's own apt configuration, which is never changed: what needs other suites
 # than it names goes through private lists below target/setup. docs/setup.md tells what is installed and why.
@@ -24,6 +25,10 @@ declare -A debian_arch=([x86_64]=amd64 [aarch64]=arm64 [riscv64]=riscv64)
 
 main() {
     local check=false
+    if [[ ${1-} == --fetch ]]; then
+        fetch_packages "${@:2}"
+        return
+    fi
     [[ ${1-} != --check ]] || { check=true && shift; }
     level=${1-run}
     mkdir -p "$state"
@@ -265,6 +270,24 @@ set_up_guests() {
         mv MANIFEST "$out/userland/MANIFEST"
     )
     rm -rf "$work"
+}
+
+# What experiments compare with, for instance Debian's kernels. DIR must exist. A package that only stands for the newest
+# version of a kernel (linux-image-arm64) is replaced by the one that it stands for.
+fetch_packages() {
+    local folder=$1 package newest packages=()
+    log=$state/fetch.log
+    mkdir -p "$state" && : >"$log"
+    needs_debian "the packages ${*:2}, as .deb files in $folder"
+    apt_for_guests "$state/fetch"
+    run_apt update
+    for package in "${@:2}"; do
+        newest=$(apt-cache "${apt_options[@]}" show "$package" 2>>"$log" | sed -n 's/^Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
+        packages+=("${newest:-${package%:*}}:${package##*:}")
+    done
+    say "fetching with apt: ${packages[*]}"
+    (cd "$folder" && run_apt download "${packages[@]}")
+    rm -rf "$state/fetch"
 }
 
 sha256() { sha256sum "$1" | cut -d' ' -f1; }

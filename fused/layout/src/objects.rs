@@ -325,7 +325,10 @@ pool_struct! {
         96 pub active: [AtomicU32; 8],
         /// Bytes mapped.
         128 pub mapped_len: Cell64,
-        136 _pad0: [Cell64; 47],
+        /// 1: the next island to use it becomes its home (exec across islands).
+        136 pub moved: AtomicU32,
+        140 _pad0: Cell32,
+        144 _pad1: [Cell64; 46],
     }
 }
 

@@ -269,7 +269,10 @@ impl Table<'_> {
 
     #[inline(always)]
     fn page(&self, addr: PoolAddr) -> &'static Page {
-        self.pool.at(addr)
+        match self.pool.page_words(addr) {
+            Some(page) => page,
+            None => corrupt(addr.0, LEVELS),
+        }
     }
 
     /// The table an entry at `level` names; `None` when the entry is empty.

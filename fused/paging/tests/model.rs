@@ -171,7 +171,7 @@ fn check(island: &Island, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn tables_of_all_formats_are_the_map(
         ops in proptest::collection::vec(op(), 1..60), probes in proptest::collection::vec(page(), 8), split: bool,

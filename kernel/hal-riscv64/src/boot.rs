@@ -226,7 +226,7 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
     console::set_port(platform.serial);
     let args = BootArgs::parse(platform.command_line)?;
     let header_range = PhysRange { start: args.pool_phys, len: size_of::<PoolHeader>() as u64 };
-    if args.pool_phys % PAGE_SIZE != 0 || !platform.is_memory(header_range) {
+    if !args.pool_phys.is_multiple_of(PAGE_SIZE) || !platform.is_memory(header_range) {
         return Err("the pool's address is not memory of this machine");
     }
     // SAFETY: memory that the boot tables map here, until `kernel_tables` are used.
@@ -313,7 +313,10 @@ fn pool_ranges(
         if phys.len == 0 {
             continue;
         }
-        if range.pool_offset != covered || (phys.start | phys.len) % PAGE_SIZE != 0 || !platform.is_memory(phys) {
+        if range.pool_offset != covered
+            || !(phys.start | phys.len).is_multiple_of(PAGE_SIZE)
+            || !platform.is_memory(phys)
+        {
             return Err("the island table's ranges of the pool do not fit this machine's memory");
         }
         covered += phys.len;

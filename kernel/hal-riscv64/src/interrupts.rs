@@ -49,14 +49,14 @@ impl Clock {
     /// Nanoseconds since the machine was switched on.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
-        (u128::from(read_csr!("time")) * u128::from(self.ns_per_tick) >> 32) as u64
+        ((u128::from(read_csr!("time")) * u128::from(self.ns_per_tick)) >> 32) as u64
     }
 
     /// Arms this core's timer for the first tick at or after `deadline_ns`; `u64::MAX` disarms it.
     pub fn arm(&self, deadline_ns: u64) {
         let ticks = match deadline_ns {
             u64::MAX => u64::MAX,
-            _ => (u128::from(deadline_ns) * u128::from(self.ticks_per_ns) >> 64) as u64 + 1,
+            _ => ((u128::from(deadline_ns) * u128::from(self.ticks_per_ns)) >> 64) as u64 + 1,
         };
         if self.sstc {
             // SAFETY: only a timer (`stimecmp`).

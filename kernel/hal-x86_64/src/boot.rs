@@ -5,7 +5,10 @@ use core::{
     cell::UnsafeCell,
     fmt,
     fmt::Write,
-    sync::atomic::{AtomicU64, Ordering::{Acquire, Relaxed, Release}},
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use motet_hal::{
@@ -30,6 +33,9 @@ use crate::{
 const TRAMPOLINE_PHYS: u64 = 0x8000;
 /// How long a core may take from its start signal to Rust code. Host load counts.
 const START_LIMIT_NS: u64 = 2_000_000_000;
+
+/// Cores that were started or are being started, bit per index.
+static STARTED: AtomicU32 = AtomicU32::new(1);
 
 /// Local physical address of the kernel's root table, for secondary cores.
 static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
@@ -247,6 +253,9 @@ fn find_doorbell(cores: usize) -> Option<Ivshmem> {
 pub fn start_core(machine: &'static TheMachine, index: usize) -> Result<(), &'static str> {
     if index == 0 || index >= CORES_PER_ISLAND_MAX {
         return Err("no such core");
+    }
+    if STARTED.fetch_or(1 << index, Relaxed) & 1 << index != 0 {
+        return Err("the core was started before");
     }
     machine.map.map_core_block(index)?;
     // SAFETY: just mapped, and the core does not run yet.

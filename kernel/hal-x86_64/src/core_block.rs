@@ -106,7 +106,7 @@ impl Core {
         let block = CORE_BLOCKS + ((id.index_in_island() as u64) << CORE_BLOCK_SHIFT);
         let at = core::ptr::with_exposed_provenance_mut::<Self>(block as usize);
         let mut tss = TaskStateSegment::new();
-            tss.privilege_stack_table[0] = VirtAddr::new(block + TRAP_TOP as u64);
+        tss.privilege_stack_table[0] = VirtAddr::new(block + TRAP_TOP as u64);
         tss.interrupt_stack_table[0] = VirtAddr::new(block + EMERGENCY_TOP);
         let gdt = descriptors(block + offset_of!(Self, tss) as u64);
         // SAFETY: mapped and unused, by the caller.

@@ -94,8 +94,7 @@ const WORDS: [(u32, Register, &str); 6] = [
 /// The flags of this core, space-separated. Features that need an XSAVE-managed state, which this kernel does not keep
 /// (AVX and what builds on it), are left out, as Linux does when the state is off.
 pub fn flags<const N: usize>() -> Text<N> {
-    const NEED_XSAVE: [&str; 10] =
-        ["xsave", "avx", "avx2", "f16c", "fma", "fma4", "xop", "vaes", "vpclmulqdq", "pku"];
+    const NEED_XSAVE: [&str; 10] = ["xsave", "avx", "avx2", "f16c", "fma", "fma4", "xop", "vaes", "vpclmulqdq", "pku"];
     let mut text = Text::new();
     for (leaf, register, names) in WORDS {
         let bits = read(leaf, register);

@@ -43,10 +43,8 @@ pub unsafe fn build() {
 /// # Safety
 /// [`build`] has been called; this core's task-state segment is loaded before anything can trap.
 pub unsafe fn load() {
-    let pointer = DescriptorTablePointer {
-        limit: (size_of::<Table>() - 1) as u16,
-        base: VirtAddr::from_ptr(TABLE.0.get()),
-    };
+    let pointer =
+        DescriptorTablePointer { limit: (size_of::<Table>() - 1) as u16, base: VirtAddr::from_ptr(TABLE.0.get()) };
     // SAFETY: the table is complete and static.
     unsafe { lidt(&pointer) };
 }

@@ -1,7 +1,8 @@
 //! The HAL of x86-64 islands: QEMU's `q35` under TCG.
 //!
 //! What it needs of the machine: entry by PVH, `-cpu` with NX, 1 GiB pages and FSGSBASE, an HPET, COM1. SMEP and UMIP are
-//! used when they are there.
+//! used when they are there. The firmware must be qboot: SeaBIOS puts its tables at the end of low memory, that is into
+//! the pool, after the host has filled it (the kernel then refuses to join).
 //!
 //! Invariants:
 //! - Interrupts are masked whenever Rust code runs, except for one instruction in [`Machine::wait_for_interrupt`] and
@@ -41,7 +42,7 @@ use core::{
 };
 
 use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
-use motet_layout::{CoreId, Frame, IslandId, Isa, PAGE_SIZE, Pool, UserFrame};
+use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame};
 use x86_64::{VirtAddr, instructions::tlb};
 
 use crate::{clock::Clock, core_block::Core, paging::KernelMap, pool_map::PoolMap, text::Text};

@@ -110,7 +110,8 @@ impl KernelMap {
         let text_end = (&raw const motet_text_end).addr() as u64;
         let rodata_end = (&raw const motet_rodata_end).addr() as u64;
         let end = KERNEL_VA + image_end();
-        let pieces = [(text, text_end, Kind::Text), (text_end, rodata_end, Kind::ReadOnly), (rodata_end, end, Kind::Data)];
+        let pieces =
+            [(text, text_end, Kind::Text), (text_end, rodata_end, Kind::ReadOnly), (rodata_end, end, Kind::Data)];
         for (start, end, kind) in pieces {
             self.map(start, start - KERNEL_VA, end - start, kind)?;
         }

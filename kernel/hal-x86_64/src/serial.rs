@@ -3,7 +3,10 @@
 use core::{
     fmt,
     hint::spin_loop,
-    sync::atomic::{AtomicBool, Ordering::{Acquire, Relaxed, Release}},
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
 };
 
 use x86_64::instructions::port::{PortReadOnly, PortWriteOnly};
@@ -24,9 +27,13 @@ pub fn init() {
 
 /// Writes bytes. Messages of several cores do not mix, unless one dies while writing.
 pub fn write(bytes: &[u8]) {
-    const PATIENCE: u32 = 10_000_000;
-    let free = |_: &u32| BUSY.compare_exchange_weak(false, true, Acquire, Relaxed).is_ok();
-    let _ = (0..PATIENCE).inspect(|_| spin_loop()).find(free);
+    const PATIENCE: u32 = 1_000_000;
+    for _ in 0..PATIENCE {
+        if !BUSY.swap(true, Acquire) {
+            break;
+        }
+        spin_loop();
+    }
     for chunk in bytes.chunks(FIFO_SIZE) {
         // SAFETY: COM1 is this kernel's alone.
         while unsafe { PortReadOnly::<u8>::new(COM1 + 5).read() } & TRANSMITTER_EMPTY == 0 {

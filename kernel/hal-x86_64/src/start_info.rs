@@ -72,7 +72,9 @@ impl Start {
             // SAFETY: as above.
             match unsafe { read::<u8>(info.command_line + offset) } {
                 None | Some(0) => break,
-                Some(byte) => drop(start.command_line.write_char(char::from(byte))),
+                Some(byte) => {
+                    let _ = start.command_line.write_char(char::from(byte));
+                }
             }
         }
         let mut count = 0;

@@ -9,7 +9,11 @@ use motet_hal::{Access, Interrupts, Trap};
 use motet_layout::UserFrame;
 use x86_64::registers::control::Cr2;
 
-use crate::{apic, core_block::{CORE_BLOCKS, CORE_BLOCK_SHIFT, Core, TRAP_TOP, USER_CS, USER_SS}, machine};
+use crate::{
+    apic,
+    core_block::{CORE_BLOCK_SHIFT, CORE_BLOCKS, Core, TRAP_TOP, USER_CS, USER_SS},
+    machine,
+};
 
 /// Vector of the LAPIC timer.
 pub const VECTOR_TIMER: u8 = 32;
@@ -166,9 +170,25 @@ extern "C" fn kernel_trap(trap: &KernelTrap) {
 #[cold]
 fn kernel_exception(trap: &KernelTrap, vector: u8) -> ! {
     const NAMES: [&str; 20] = [
-        "division by zero", "debug", "NMI", "breakpoint", "overflow", "bound", "invalid opcode", "no FPU",
-        "double fault", "FPU segment overrun", "invalid TSS", "segment not present", "stack fault",
-        "general protection fault", "page fault", "vector 15", "FPU error", "alignment check", "machine check",
+        "division by zero",
+        "debug",
+        "NMI",
+        "breakpoint",
+        "overflow",
+        "bound",
+        "invalid opcode",
+        "no FPU",
+        "double fault",
+        "FPU segment overrun",
+        "invalid TSS",
+        "segment not present",
+        "stack fault",
+        "general protection fault",
+        "page fault",
+        "vector 15",
+        "FPU error",
+        "alignment check",
+        "machine check",
         "SIMD error",
     ];
     let name = NAMES.get(vector as usize).copied().unwrap_or("unknown exception");
@@ -177,6 +197,11 @@ fn kernel_exception(trap: &KernelTrap, vector: u8) -> ! {
         "kernel exception {vector} ({name}), error {:#x}, address {:#x}, rip {:#x}, cs {:#x}, rflags {:#x}\n\
          rax {rax:#x} rbx {rbx:#x} rcx {rcx:#x} rdx {rdx:#x} rsi {rsi:#x} rdi {rdi:#x} rbp {rbp:#x} rsp {:#x}\n\
          r8 {r8:#x} r9 {r9:#x} r10 {r10:#x} r11 {r11:#x} r12 {r12:#x} r13 {r13:#x} r14 {r14:#x} r15 {r15:#x}",
-        trap.error, Cr2::read_raw(), trap.rip, trap.cs, trap.rflags, trap.rsp,
+        trap.error,
+        Cr2::read_raw(),
+        trap.rip,
+        trap.cs,
+        trap.rflags,
+        trap.rsp,
     )
 }

@@ -16,12 +16,11 @@ use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{Frame, IslandId, Isa, PoolAddr, ProcessRecord, SpaceRecord};
 use motet_paging::{Format, PhysMap, Table};
-use motet_protocol::Context;
 
 pub use calls::protect;
 pub use fault::{serve as serve_fault, sync_range};
-pub use space::{activate, create, deactivate, fork, release, share};
-pub use vma::{VmaSpec, find, for_each as for_each_vma, insert, unmap};
+pub use space::{activate, create, deactivate, fork, leave_island, release, share};
+pub use vma::{VmaSpec, for_each as for_each_vma, insert};
 
 use crate::cpu::Cpu;
 

@@ -14,7 +14,7 @@ use motet_protocol::{
     slab,
 };
 
-use super::{home_table, tables, vma};
+use super::{home_table, table, tables, vma};
 use crate::cpu::Cpu;
 
 /// A new, empty space whose home is this island.
@@ -81,7 +81,11 @@ pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result
     let root = match Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed)) {
         Frame::NONE => {
             let _guard = lock(cpu, &space.lock);
-            ensure_root(cpu, space).ok_or(Errno::ENOMEM)?
+            let root = ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
+            if space.moved.load(Ordering::Relaxed) != 0 {
+                move_home_here(cpu, space)?;
+            }
+            root
         }
         root => root,
     };
@@ -134,6 +138,39 @@ pub fn ensure_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<Fram
     cpu.machine.prepare_root(root);
     slot.store(root.0, Ordering::Release);
     Some(root)
+}
+
+/// Says that the space is about to be used on another island only, which then becomes its home.
+pub fn leave_island(space: &SpaceRecord) {
+    space.moved.store(1, Ordering::Relaxed);
+}
+
+/// Makes this island's table, which is empty, the authority, and frees the former home's. The space is locked and active
+/// nowhere: it was made for a program that starts here.
+fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), Errno> {
+    space.moved.store(0, Ordering::Relaxed);
+    let old_home = space.home.get() as usize;
+    if old_home == cpu.island().index() {
+        return Ok(());
+    }
+    let (from, to) = (home_table(cpu, space), table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?);
+    let mut result = Ok(());
+    from.for_each(0..u64::MAX, |address, leaf| {
+        // This island has not synchronised its fetches with the frame: it will fault, and then may execute.
+        let attr = leaf.attr.without(Attr::EXECUTE);
+        if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).is_err() {
+            result = Err(Errno::ENOMEM);
+        }
+        Some(leaf)
+    });
+    result?;
+    space.home.set(u32::from(cpu.island().0));
+    space.roots[old_home].store(0, Ordering::Relaxed);
+    count(&cpu.counters().remote_pte_edits);
+    from.for_each(0..u64::MAX, |_, _| None);
+    from.free_tables(0..u64::MAX, |frame| release_frame(cpu, frame));
+    release_frame(cpu, from.root);
+    Ok(())
 }
 
 fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {

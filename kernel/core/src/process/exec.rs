@@ -113,7 +113,12 @@ pub fn start_first<M: Machine>(
     let image = build(&call, &executable, program.inode(), &command)?;
     commit(&call, &image, program.inode(), path.as_bytes(), executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
-    let target = if island == cpu.island() { cpu.id } else { target_core(&call, island) };
+    let target = if island == cpu.island() {
+        cpu.id
+    } else {
+        mm::leave_island(image.space);
+        target_core(&call, island)
+    };
     sched::start_on(cpu, thread, target);
     Ok(())
 }
@@ -610,6 +615,7 @@ fn become_leader<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
 fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     let (cpu, thread) = (call.cpu, call.thread);
     mm::deactivate(cpu);
+    mm::leave_island(mm::space_of(cpu, call.process));
     cpu.ext_owner.set((0, 0));
     sched::charge(cpu, thread);
     sched::end_call(thread);

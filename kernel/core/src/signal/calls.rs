@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno, registers,
+    wire::Wire,
     signal::{self as abi, NSIG, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigCause, SigInfo, SigStack, UNBLOCKABLE},
 };
 use motet_hal::Machine;
@@ -155,7 +156,7 @@ pub fn sigaltstack<M: Machine>(call: &Call<M>) -> SysResult {
     if new_at != 0 {
         let mut bytes = [0; 24];
         call.read_user(new_at, &mut bytes)?;
-        let new = SigStack::from_bytes(&bytes);
+        let new = SigStack::take(&bytes);
         if in_use {
             return Err(Errno::EPERM.into());
         }
