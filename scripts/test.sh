@@ -42,13 +42,15 @@ check_unit() {
     cargo test --quiet ${CI:+--locked}
 }
 
-# The protocols under a model checker: every interleaving (loom) or many seeded ones (shuttle).
+# The protocols and the kernels in one process, with every atomic operation on the pool a point where the seeded
+# schedule may switch.
 check_model() {
-    RUSTFLAGS="--cfg motet_model ${RUSTFLAGS-}" cargo test --quiet ${CI:+--locked} --release \
-        --target-dir "$out/model" -p motet-protocol
+    RUSTFLAGS="--cfg motet_model" cargo test --quiet ${CI:+--locked} --release \
+        --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted
 }
 
 # On real QEMU: the conformance suite of each HAL, then fused machines.
 check_machine() {
+    (build) || return
     "$out/release/motet" test
 }

@@ -36,7 +36,7 @@ pool_struct! {
         64 pub changed_ns: Cell64,
         /// Nanoseconds since 1970 of its creation.
         72 pub created_ns: Cell64,
-        /// Parent directory (directories only, pool address).
+        /// Parent directory (pool address): of a directory, with a reference; of other files, where they were last linked.
         80 pub parent: AtomicU64,
         /// Entries (directories only).
         88 pub entry_count: Cell32,
@@ -57,9 +57,17 @@ pool_struct! {
         136 _pad0: [Cell64; 7],
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
-        320 _pad1: [Cell64; 24],
+        /// Threads that wait for the whole-file lock.
+        320 pub flock_waiters: WaitQueue,
+        /// The whole-file lock (`flock`): number of shared holders, or [`FLOCK_EXCLUSIVE`].
+        352 pub flock: Cell32,
+        356 _pad1: Cell32,
+        360 _pad2: [Cell64; 19],
     }
 }
+
+/// [`InodeRecord::flock`]: one open file holds the lock for itself.
+pub const FLOCK_EXCLUSIVE: u32 = u32::MAX;
 
 /// [`InodeRecord::mount`]: nothing mounted.
 pub const MOUNT_NONE: u32 = 0;
@@ -125,8 +133,10 @@ pool_struct! {
         32 pub inode: Cell64,
         /// Pipe (pool address), device number or procfs node.
         40 pub object: Cell64,
-        /// Signal-driven and lease fields are not kept.
-        48 _pad1: [Cell64; 10],
+        /// What it holds of its inode's whole-file lock: 0, 1 (shared) or [`FLOCK_EXCLUSIVE`]. Guarded by the inode's lock.
+        48 pub flock: Cell32,
+        52 _pad1: Cell32,
+        56 _pad2: [Cell64; 9],
     }
 }
 

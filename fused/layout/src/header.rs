@@ -93,9 +93,9 @@ pool_struct! {
         /// Island-written: what it counts.
         192 pub counters: IslandCounters,
         /// ISA extensions of its cores, as in `/proc/cpuinfo`: NUL-padded UTF-8.
-        320 pub extensions: [AtomicByte; 192],
+        320 pub extensions: [AtomicByte; 448],
         /// Island-written: why it failed, UTF-8, `message_len` bytes.
-        512 pub message: [AtomicByte; 512],
+        768 pub message: [AtomicByte; 256],
     }
 }
 

@@ -52,9 +52,12 @@ pub struct MachineOptions {
     /// Show the islands' diagnostic consoles, each line after its island's name
     #[arg(long, short)]
     pub verbose: bool,
-    /// Give up when an island has not joined after this many seconds
+    /// Give up when an island has not joined (`test`: when no island has reported anything) for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub boot_timeout: f64,
+    /// Further arguments, separated by spaces, for the QEMU of the island with this name (may be repeated)
+    #[arg(long = "qemu", value_name = "ISLAND=ARGUMENTS", value_parser = qemu_arguments)]
+    pub qemu_arguments: Vec<(String, Vec<String>)>,
 }
 
 /// `motet run`.
@@ -104,6 +107,11 @@ pub struct BenchOptions {
     /// Name and options of the experiment
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     pub arguments: Vec<OsString>,
+}
+
+fn qemu_arguments(text: &str) -> Result<(String, Vec<String>), String> {
+    let (island, arguments) = text.split_once('=').ok_or("ISLAND=ARGUMENTS, for instance arm=-s")?;
+    Ok((island.into(), arguments.split_ascii_whitespace().map(str::to_owned).collect()))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -6,9 +6,9 @@ use std::{
 };
 
 use motet_fabric::{
-    Command, HostPool, Machine, Result, Results,
+    Command, Error, ErrorKind, HostPool, Machine, Result, Results,
     rootfs::Tree,
-    run::{Event, Hooks, Options, Outcome},
+    run::{Event, Hooks, Mode, Options, Outcome},
     terminal,
 };
 use motet_layout::Isa;
@@ -25,7 +25,7 @@ use crate::{
 /// See [`motet_fabric::run::run`].
 pub fn run(options: &RunOptions) -> Result<u8> {
     let root = project::root()?;
-    let settings = settings(&root, &options.machine, "run", guest_command(&options.command))?;
+    let settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command))?;
     let tree = guest_files(&project::target(&root).join("userland"), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let progress = Progress::new(&settings.machine, options.machine.verbose);
@@ -42,16 +42,31 @@ pub fn run(options: &RunOptions) -> Result<u8> {
 ///
 /// # Errors
 /// A machine file that is missing or wrong.
-pub fn settings(root: &Path, options: &MachineOptions, mode: &str, command: Command) -> Result<Options> {
+pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Command) -> Result<Options> {
     let file: PathBuf = options.machine.clone().unwrap_or_else(|| root.join("machines/default.toml"));
+    let machine = Machine::load(&file)?;
+    let qemu_arguments = qemu_arguments(&machine, &options.qemu_arguments)?;
     Ok(Options {
-        machine: Machine::load(&file)?,
+        machine,
+        qemu_arguments,
         kernels: project::target(root),
-        mode: mode.into(),
+        mode,
         command,
         boot_timeout: Duration::from_secs_f64(options.boot_timeout),
         verbose: options.verbose,
     })
+}
+
+/// Sorts what was given by name by island.
+fn qemu_arguments(machine: &Machine, given: &[(String, Vec<String>)]) -> Result<Vec<Vec<String>>> {
+    let mut sorted = vec![Vec::new(); machine.islands.len()];
+    for (name, arguments) in given {
+        let Some(index) = machine.islands.iter().position(|island| island.name == *name) else {
+            return Err(Error::new(ErrorKind::Usage, format!("--qemu: the machine has no island \"{name}\"")));
+        };
+        sorted[index].extend_from_slice(arguments);
+    }
+    Ok(sorted)
 }
 
 struct RunHooks {

@@ -2,7 +2,7 @@
 
 use motet_fabric::{
     Command, HostPool, Result,
-    run::{Event, Hooks, Outcome},
+    run::{Event, Hooks, Mode, Outcome},
 };
 
 use crate::{arguments::TestOptions, progress::Progress, project, run};
@@ -13,7 +13,7 @@ use crate::{arguments::TestOptions, progress::Progress, project, run};
 /// An island failed, hung or died.
 pub fn test(options: &TestOptions) -> Result<u8> {
     let root = project::root()?;
-    let settings = run::settings(&root, &options.machine, "conformance", Command::default())?;
+    let settings = run::settings(&root, &options.machine, Mode::Conformance, Command::default())?;
     let mut hooks = TestHooks { progress: Progress::new(&settings.machine, true) };
     Ok(match motet_fabric::run::run(&settings, &mut hooks)? {
         Outcome::Exited(status) => status,

@@ -17,7 +17,7 @@ use motet_layout::{
 };
 use rustix::{fs::MemfdFlags, mm};
 
-use motet_protocol::{Context, memory};
+use motet_protocol::{Context, format::format};
 
 use crate::{
     error::{Context as _, Error, ErrorKind, Result},
@@ -183,7 +183,7 @@ impl HostPool {
             return Err(Error::new(ErrorKind::Usage, "the command is longer than 1 MiB"));
         }
         let block_frames = (machine.pool.block / PAGE_SIZE) as u32;
-        let mut at = motet_protocol::format::format(self.pool, block_frames, 3 * STREAM_SIZE + bytes.len() as u64)
+        let mut at = format(self.pool, block_frames, 3 * STREAM_SIZE + bytes.len() as u64)
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
         for stream in [&header.console_in, &header.console_out, &header.console_err] {
             set_up_stream(stream, at);

@@ -71,6 +71,11 @@ const fn board(isa: Isa) -> Option<Board> {
     })
 }
 
+/// The `-cpu` of islands whose description names none; `None` for ISAs that QEMU does not run.
+pub fn default_cpu(isa: Isa) -> Option<&'static str> {
+    board(isa).map(|board| board.cpu)
+}
+
 /// Descriptors that QEMU inherits, by the number they have here and there.
 #[derive(Clone, Copy, Debug)]
 struct Descriptors {
@@ -101,6 +106,8 @@ pub struct Launch<'a> {
     pub doorbell: OwnedFd,
     /// Vectors of the doorbell device.
     pub vectors: usize,
+    /// Arguments behind all others.
+    pub further: &'a [String],
 }
 
 /// A running QEMU.
@@ -284,6 +291,7 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     option("-display", "none".into());
     arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     arguments.extend(board.extra.iter().map(|&word| word.to_owned()));
+    arguments.extend_from_slice(launch.further);
     arguments
 }
 
@@ -323,6 +331,7 @@ mod tests {
             map_len: 66 << 20,
             doorbell: null.try_clone().unwrap().into(),
             vectors: 2,
+            further: &[],
         };
         arguments(&launch, Descriptors { pool: 10, kernel: 11, doorbell: 12, qmp: 13 }).join(" ")
     }

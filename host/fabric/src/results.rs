@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn files_folders_and_links_come_back() {
         let folder = tempfile::tempdir().unwrap();
-        let big: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let big: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
         let pool = pool(&Tree::of(&[
             ("out", Entry::Directory, 0o755),
             ("out/big", Entry::Bytes(big.clone()), 0o640),
@@ -258,13 +258,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(&Tree::of(&[("out", Entry::Directory, 0o755), ("out/a", Entry::Bytes(b"x".into()), 0o644)]));
         let root = root_of(&pool).unwrap();
-        for path in ["", "out", "out/a"] {
-            find(&pool, root, path.as_bytes()).unwrap().lock.store(3, Ordering::Relaxed);
-            if path.is_empty() {
-                root.lock.store(0, Ordering::Relaxed);
-            }
-        }
-        root.lock.store(3, Ordering::Relaxed);
+        let held = ["", "out", "out/a"].map(|path| find(&pool, root, path.as_bytes()).unwrap());
+        held.iter().for_each(|inode| inode.lock.store(3, Ordering::Relaxed));
         Results::prepare(folder.path()).unwrap().collect(&pool).unwrap();
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"x");
     }

@@ -205,7 +205,10 @@ impl Tree {
             }
         };
         let root = pool_fs::make_root(pool, now_ns).map_err(full(b""))?;
-        for (path, node) in &self.nodes {
+        let is_link = |node: &Node| matches!(node.entry, Entry::HardLink(_));
+        let files = self.nodes.iter().filter(|(_, node)| !is_link(node));
+        // Links come last: what they name may sort behind them.
+        for (path, node) in files.chain(self.nodes.iter().filter(|(_, node)| is_link(node))) {
             let (parent, name) = split(path);
             let parent = find(pool, root, parent).ok_or_else(|| internal(path))?;
             let inode = build_node(pool, root, (&parent, name), node, now_ns, &full(path))?;
@@ -251,13 +254,14 @@ impl Tree {
 
     fn link_first_programs(&mut self, isa: Isa) {
         let bin = format!("isa/{}/bin/", isa.name());
-        let programs: Vec<String> = self
-            .nodes
-            .keys()
-            .filter_map(|path| std::str::from_utf8(path).ok()?.strip_prefix(&bin).map(str::to_owned))
-            .collect();
-        for program in &programs {
-            self.set(&format!("bin/{program}"), Entry::HardLink(format!("{bin}{program}")), 0);
+        let mut links = Vec::new();
+        for (path, node) in &self.nodes {
+            let Some(name) = std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix(&bin)) else { continue };
+            let file = if let Entry::HardLink(file) = &node.entry { file.clone() } else { format!("{bin}{name}") };
+            links.push((format!("bin/{name}"), file));
+        }
+        for (path, file) in links {
+            self.set(&path, Entry::HardLink(file), 0);
         }
         // The machine's own process list shows islands and cores; with options, busybox's.
         let ps = format!("#!/bin/sh\n[ $# -eq 0 ] && exec cat /proc/motet/ps\nexec /{bin}ps \"$@\"\n");
@@ -430,7 +434,7 @@ mod tests {
         assert_eq!(find(&pool, root, b"proc").unwrap().mount.get(), MOUNT_PROC);
         assert_eq!(find(&pool, root, b"dev/urandom").unwrap().rdev.get(), 1 << 8 | 9);
         assert_eq!(find(&pool, root, b"tmp").unwrap().mode.get() & 0o7777, 0o1777);
-        assert_eq!(find(&pool, root, b"isa/riscv64/bin/busybox").unwrap().links.load(Ordering::Relaxed), 6);
+        assert_eq!(find(&pool, root, b"isa/riscv64/bin/busybox").unwrap().links.load(Ordering::Relaxed), 7);
     }
 
     #[test]

@@ -40,6 +40,25 @@ const PINGS_MAX: u32 = 6;
 /// How long islands may take to end by themselves.
 const QUIT_WITHIN: Duration = Duration::from_secs(2);
 
+/// What the kernels do (`mode=` on their command lines).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Join, and run the command.
+    Run,
+    /// Run the conformance suite of the HALs. Islands do not join then; they report on their consoles.
+    Conformance,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Conformance => "conformance",
+        }
+    }
+}
+
 /// What to run, and how.
 #[derive(Debug)]
 pub struct Options {
@@ -47,14 +66,16 @@ pub struct Options {
     pub machine: Machine,
     /// The folder that holds `TARGET/kernel/motet-ISA`.
     pub kernels: PathBuf,
-    /// `run` or `conformance`; passed to the kernels.
-    pub mode: String,
+    /// What the kernels do.
+    pub mode: Mode,
     /// What runs in the machine.
     pub command: Command,
-    /// How long the islands may take to join.
+    /// How long the islands may take to join; in conformance mode, how long all their consoles may be silent.
     pub boot_timeout: Duration,
     /// Kernels log more to their diagnostic consoles.
     pub verbose: bool,
+    /// Further arguments for islands' QEMUs, by island id; islands behind the end get none.
+    pub qemu_arguments: Vec<Vec<String>>,
 }
 
 /// What happened; for progress display.
@@ -131,15 +152,23 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
             island,
             index,
             kernel: kernel_of(&kernels, island.isa),
-            mode: &options.mode,
+            mode: options.mode.name(),
             pool: pool.memory(),
             pool_len: pool.memory_len(),
             map_len: pool.map_len(index),
             doorbell,
             vectors: bells.vectors(),
+            further: options.qemu_arguments.get(index).map_or(&[], Vec::as_slice),
         })?;
         hooks.event(Event::Started { island: index });
-        islands.push(Island { qemu, started: Instant::now(), joined: false, heartbeat: 0, pings: 0 });
+        islands.push(Island {
+            qemu,
+            started: Instant::now(),
+            joined: false,
+            heartbeat: 0,
+            pings: 0,
+            said: Instant::now(),
+        });
     }
     let mut run = Run { options, pool: &pool, bells: &bells, islands, signals, clock: Some(clock), hooks };
     let outcome = run.watch();
@@ -171,6 +200,8 @@ struct Island {
     joined: bool,
     heartbeat: u64,
     pings: u32,
+    /// When its console had its last line.
+    said: Instant,
 }
 
 struct Run<'a> {
@@ -273,7 +304,7 @@ impl Run<'_> {
         }
         self.bells.take_host_rings();
         let got = |at: Option<usize>| at.map_or(PollFlags::empty(), |at| fds[at].revents());
-        let broken = PollFlags::ERR | PollFlags::NVAL;
+        let broken = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         Ok(Ready {
             input: !got(input_at).is_empty(),
             writable: outputs_at.map(|at| got(at).contains(PollFlags::OUT)),
@@ -284,6 +315,7 @@ impl Run<'_> {
     fn read_consoles(&mut self) -> Result<()> {
         for (index, island) in self.islands.iter_mut().enumerate() {
             for line in island.qemu.console.read() {
+                island.said = Instant::now();
                 self.hooks.event(Event::Line { island: index, line: &line });
                 if let Some((_, reason)) = line.split_once("motet: refused: ") {
                     let reason = reason.to_owned();
@@ -304,8 +336,9 @@ impl Run<'_> {
     }
 
     fn check_islands(&mut self) -> Result<()> {
+        let header = self.pool.header();
         for index in 0..self.islands.len() {
-            let record = &self.pool.header().islands[index];
+            let record = &header.islands[index];
             match record.state.load(Ordering::Acquire) {
                 ISLAND_FAILED => return Err(self.failure(index, &format!("failed: {}", message_of(record)))),
                 ISLAND_JOINED if !self.islands[index].joined => {
@@ -317,17 +350,31 @@ impl Run<'_> {
             }
             if let Some(status) = self.islands[index].qemu.exit_status() {
                 // A machine that is being stopped may have ended by itself.
-                if self.pool.header().exit.load(Ordering::Acquire) == 0 {
+                if header.exit.load(Ordering::Acquire) == 0 {
                     return Err(self.failure(index, &qemu::describe_exit(status)));
                 }
             }
-            let late = self.islands[index].started.elapsed() > self.options.boot_timeout;
-            if late && !self.islands[index].joined && self.pool.header().exit.load(Ordering::Acquire) == 0 {
-                let seconds = self.options.boot_timeout.as_secs_f64();
-                return Err(self.hang(index, &format!("it has not joined after {seconds} s")));
-            }
         }
-        Ok(())
+        if header.exit.load(Ordering::Acquire) == 0 { self.check_boot_time() } else { Ok(()) }
+    }
+
+    /// Reports an island that has not joined in time.
+    fn check_boot_time(&mut self) -> Result<()> {
+        let limit = self.options.boot_timeout;
+        let late = match self.options.mode {
+            Mode::Run => self.islands.iter().position(|island| !island.joined && island.started.elapsed() > limit),
+            // Islands wait for each other, so the one that has been silent longest is the first suspect.
+            Mode::Conformance => {
+                let silent = self.islands.iter().all(|island| island.said.elapsed() > limit);
+                let first = (0..self.islands.len()).min_by_key(|&index| self.islands[index].said);
+                first.filter(|_| silent)
+            }
+        };
+        let what = match self.options.mode {
+            Mode::Run => "it has not joined after",
+            Mode::Conformance => "no island has reported anything for",
+        };
+        late.map_or(Ok(()), |index| Err(self.hang(index, &format!("{what} {} s", limit.as_secs_f64()))))
     }
 
     /// Rings islands whose heartbeat stands still (an idle island has none), and reports one that does not react.
@@ -547,10 +594,11 @@ mod tests {
         let options = Options {
             machine: Machine::parse(text).unwrap(),
             kernels: "/nonexistent".into(),
-            mode: "run".into(),
+            mode: Mode::Run,
             command: Command::default(),
             boot_timeout: Duration::from_secs(1),
             verbose: false,
+            qemu_arguments: Vec::new(),
         };
         let error = load_kernels(&options).unwrap_err();
         assert_eq!(error.exit_status(), 69);

@@ -58,7 +58,7 @@ fn publish_extensions<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
     let text = cpu.machine.extensions().as_bytes();
     // The host may have described them already (a machine file that restricts them).
     if record.extensions[0].load(Ordering::Relaxed) == 0 {
-        for (to, &from) in record.extensions.iter().zip(text.iter().take(191)) {
+        for (to, &from) in record.extensions.iter().zip(text.iter().take(447)) {
             to.store(from, Ordering::Relaxed);
         }
     }

@@ -25,6 +25,9 @@ pub enum Point {
     Atomic,
 }
 
+/// Virtual time of a user instruction: slow, so that timers need few instructions to wait for.
+const USER_INSTRUCTION_NS: u64 = 20;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     /// Not started.
@@ -143,7 +146,7 @@ impl Baton {
     /// Lets others go on, perhaps.
     pub fn point(&self, world: &World, core: usize, point: Point) {
         let cost_ns = match point {
-            Point::User(instructions) => instructions,
+            Point::User(instructions) => instructions * USER_INSTRUCTION_NS,
             Point::Relax => 200,
             Point::Ring => 500,
             Point::Call => 50,

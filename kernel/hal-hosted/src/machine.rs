@@ -144,13 +144,16 @@ impl Machine for HostedMachine {
     }
 
     fn log(&self, bytes: &[u8]) {
-        lock(&self.log).extend_from_slice(bytes);
-        if self.world.config.echo_log {
-            eprint!("[{}] {}", self.island.0, String::from_utf8_lossy(bytes));
+        let mut log = lock(&self.log);
+        log.extend_from_slice(bytes);
+        if self.world.config.echo_log && bytes.ends_with(b"\n") {
+            let line = log[..log.len() - 1].rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+            eprintln!("[{}] {}", self.island.0, String::from_utf8_lossy(line));
         }
     }
 
     fn run_user(&self, frame: &'static UserFrame) -> Trap {
+        self.point(Point::Call);
         let mut regs = Registers::load(frame);
         let trap = loop {
             let interrupts = self.world.take_interrupts(self.core());

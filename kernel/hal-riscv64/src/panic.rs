@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Bytes of a message; what the island record holds.
-const MESSAGE_LEN_MAX: usize = 512;
+const MESSAGE_LEN_MAX: usize = 256;
 
 /// Reports on the console and in the island's record, rings the host, stops this core.
 #[panic_handler]

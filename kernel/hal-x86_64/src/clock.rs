@@ -62,13 +62,13 @@ impl Clock {
     /// Nanoseconds since calibration.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
-        (u128::from(tsc() - self.tsc_zero) * u128::from(self.ns_per_tick) >> FRACTION_BITS) as u64
+        ((u128::from(tsc() - self.tsc_zero) * u128::from(self.ns_per_tick)) >> FRACTION_BITS) as u64
     }
 
     /// APIC timer ticks that take at least `ns` (the most there are when it is longer than the timer's range, about
     /// a minute).
     pub fn timer_ticks(&self, ns: u64) -> u32 {
-        let ticks = (u128::from(ns) * u128::from(self.timer_per_ns) >> FRACTION_BITS) + 1;
+        let ticks = ((u128::from(ns) * u128::from(self.timer_per_ns)) >> FRACTION_BITS) + 1;
         u32::try_from(ticks).unwrap_or(u32::MAX)
     }
 }

@@ -147,7 +147,7 @@ impl Core {
         // SAFETY: what the kernel's tables and code need (NX and system calls are on since boot).
         unsafe {
             let coprocessor = Cr0Flags::MONITOR_COPROCESSOR | Cr0Flags::NUMERIC_ERROR;
-            Cr0::write(Cr0::read() - Cr0Flags::EMULATE_COPROCESSOR - Cr0Flags::TASK_SWITCHED | coprocessor);
+            Cr0::write((Cr0::read() - Cr0Flags::EMULATE_COPROCESSOR - Cr0Flags::TASK_SWITCHED) | coprocessor);
             Cr4::write(control_flags());
             self.install_syscall_gate();
         }

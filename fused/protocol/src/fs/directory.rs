@@ -8,7 +8,7 @@ use motet_layout::{Cell64, DIRECTORY_BUCKETS, EntryRecord, InodeRecord, NAME_MAX
 use crate::{Context, lock::lock, slab};
 
 use super::{
-    Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, get, is_directory, new_inode, put,
+    Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, get, is_directory, new_inode, put, try_get,
     write_bytes,
 };
 
@@ -35,6 +35,14 @@ pub fn lookup<'c, C: Context>(context: &'c C, dir: &'static InodeRecord, name: &
 pub fn parent<'c, C: Context>(context: &'c C, dir: &'static InodeRecord) -> Held<'c, C> {
     let _guard = lock(context, &dir.lock);
     Held::new(context, context.object(dir.parent.load(Ordering::Relaxed)).unwrap_or(dir))
+}
+
+/// A directory that may hold a name of a file that is no directory: where it was last linked or moved to.
+pub fn directory_hint<'c, C: Context>(context: &'c C, inode: &InodeRecord) -> Option<Held<'c, C>> {
+    // The hint is no reference: the directory may have been freed, or become another inode.
+    let hint = context.object::<InodeRecord>(inode.parent.load(Ordering::Relaxed)).filter(|hint| try_get(hint))?;
+    let held = Held::adopt(context, hint);
+    is_directory(&held).then_some(held)
 }
 
 /// Makes a file of any type but symbolic link and enters it in `dir`.
@@ -137,10 +145,10 @@ fn enter(
     let entry = slab::alloc::<EntryRecord>(context).ok_or(Errno::ENOSPC)?;
     set_name(context, entry, name, hash);
     entry.inode.set(context.raw(inode));
+    inode.parent.store(context.raw(dir), Ordering::Relaxed);
     get(inode);
     if is_directory(inode) {
         get(dir);
-        inode.parent.store(context.raw(dir), Ordering::Relaxed);
         inode.links.store(2, Ordering::Relaxed);
         dir.links.fetch_add(1, Ordering::Relaxed);
     } else {

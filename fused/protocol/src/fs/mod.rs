@@ -21,7 +21,7 @@ use motet_abi::Errno;
 use motet_layout::{InodeRecord, PipeRecord};
 
 pub use contents::{FILE_SIZE_MAX, for_each_run, punch, read_bytes, reserve, transfer, truncate, write_bytes};
-pub use directory::{create, entry_name, link, lookup, mkdir, parent, readdir, rmdir, symlink, unlink};
+pub use directory::{create, directory_hint, entry_name, link, lookup, mkdir, parent, readdir, rmdir, symlink, unlink};
 pub use pages::{page, page_or_allocate};
 pub use rename::{Replace, rename};
 
@@ -166,6 +166,13 @@ pub fn get(inode: &'static InodeRecord) {
     inode.refs.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Adds a reference to an inode that may have been freed (inodes are type-stable memory: it may also be another one by
+/// now). `false`: it was free.
+pub fn try_get(inode: &'static InodeRecord) -> bool {
+    let more = |refs| if refs == 0 { None } else { Some(refs + 1) };
+    inode.refs.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
+}
+
 /// Drops a reference; the last one frees the inode, its contents, and its reference to its parent.
 ///
 /// # Panics
@@ -184,7 +191,11 @@ pub fn put(context: &impl Context, inode: &'static InodeRecord) {
 fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
     let mut next = Some(inode);
     while let Some(inode) = next {
-        let parent = context.object::<InodeRecord>(inode.parent.load(Ordering::Relaxed));
+        let parent = if is_directory(inode) {
+            context.object::<InodeRecord>(inode.parent.load(Ordering::Relaxed))
+        } else {
+            None
+        };
         pages::free_all(context, inode);
         if let Some(fifo) = context.object::<PipeRecord>(inode.pipe.load(Ordering::Relaxed)) {
             pipe::put(context, fifo);

@@ -160,7 +160,11 @@ fn set_parent(
     from: &'static InodeRecord,
     to: &'static InodeRecord,
 ) {
-    if !is_directory(inode) || core::ptr::eq(from, to) {
+    if !is_directory(inode) {
+        inode.parent.store(context.raw(to), Ordering::Relaxed);
+        return;
+    }
+    if core::ptr::eq(from, to) {
         return;
     }
     let _guard = lock(context, &inode.lock);

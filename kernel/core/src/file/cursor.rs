@@ -66,11 +66,6 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         self.done
     }
 
-    /// Lets the cursor end after `len` more bytes.
-    pub fn limit(&mut self, len: u64) {
-        self.remaining = self.remaining.min(len);
-    }
-
     /// Where the next bytes lie now, up to the end of their page or buffer. At least one must remain.
     ///
     /// # Errors

@@ -15,7 +15,12 @@ use crate::{
 const COUNT_MAX: u64 = u64::MAX - 1;
 
 /// Reads the count and sets it to 0 (or takes one from it). Waits while it is 0.
-pub fn read<M: Machine>(call: &Call<M>, counter: &'static EventRecord, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+pub fn read<M: Machine>(
+    call: &Call<M>,
+    counter: &'static EventRecord,
+    nonblocking: bool,
+    into: &mut Cursor<M>,
+) -> SysResult {
     if into.remaining() < 8 {
         return Err(Errno::EINVAL.into());
     }
@@ -38,7 +43,12 @@ pub fn read<M: Machine>(call: &Call<M>, counter: &'static EventRecord, nonblocki
 }
 
 /// Adds to the count. Waits while the sum would be too large.
-pub fn write<M: Machine>(call: &Call<M>, counter: &'static EventRecord, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
+pub fn write<M: Machine>(
+    call: &Call<M>,
+    counter: &'static EventRecord,
+    nonblocking: bool,
+    from: &mut Cursor<M>,
+) -> SysResult {
     if from.remaining() < 8 {
         return Err(Errno::EINVAL.into());
     }

@@ -89,7 +89,7 @@ impl<'c, M: Machine> Node<'c, M> {
     /// Fails with `EACCES` unless the caller may do all of `mask` (`R_OK`, `W_OK`, `X_OK`).
     pub fn check(&self, call: &Call<M>, mask: u32) -> Result<(), Errno> {
         match self {
-            Self::Inode(inode) => check_access(call, inode, mask, Ids::effective(call.process)),
+            Self::Inode(inode) => check_access(inode, mask, Ids::effective(call.process)),
             Self::Proc(_) | Self::Open(_) => Ok(()),
         }
     }
@@ -140,7 +140,7 @@ impl Ids {
 }
 
 /// Fails with `EACCES` unless `ids` may do all of `mask` with the inode.
-pub fn check_access<M: Machine>(_call: &Call<M>, inode: &InodeRecord, mask: u32, ids: Ids) -> Result<(), Errno> {
+pub fn check_access(inode: &InodeRecord, mask: u32, ids: Ids) -> Result<(), Errno> {
     let mode = inode.mode.get();
     let granted = if ids.is_root() {
         let executable = mode & S_IFMT == S_IFDIR || mode & 0o111 != 0;

@@ -6,7 +6,7 @@ use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
     EventRecord, FILE_DEVICE, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC,
-    FileRecord, InodeRecord, PipeRecord,
+    FileRecord, InodeRecord, PipeRecord, ThreadRecord,
 };
 use motet_protocol::{
     Context,
@@ -29,8 +29,8 @@ use crate::{
 
 /// Status flags that stay with an open file and can be changed by `fcntl`.
 pub const STATUS_FLAGS: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
-/// Tag of the pool address, in the thread's last scratch word, of a file whose opening waits.
-const OPENING: u64 = 1;
+/// In the thread's scratch word 1: an `open` waits; word 2 holds the count of opens it has seen, word 3 its file.
+const OPENING: u64 = u64::from_le_bytes(*b"opening\0");
 /// `eventfd2`: reads take one at a time.
 const EFD_SEMAPHORE: u32 = 1;
 const MFD_CLOEXEC: u64 = 1;
@@ -66,16 +66,17 @@ pub fn creat<M: Machine>(call: &Call<M>) -> SysResult {
     open_at(call, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode as u32)
 }
 
-/// A signal ended an `open` that was waiting for the other side of a named pipe: undoes it.
-pub fn open_interrupted<M: Machine>(call: &Call<M>) {
-    if let Some(record) = take_pending(call) {
-        description::put(call.cpu, record);
+/// The call in progress ends early, because of a signal or because the thread ends: if it is an `open` that was waiting
+/// for the other side of a named pipe, undoes it.
+pub fn open_interrupted<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if let Some((record, _)) = take_pending(cpu, thread) {
+        description::put(cpu, record);
     }
 }
 
 fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, flags: u32, mode: u32) -> SysResult {
-    if let Some(record) = take_pending(call) {
-        return wait_for_partner(call, record, flags);
+    if let Some((record, seen)) = take_pending(call.cpu, call.thread) {
+        return wait_for_partner(call, record, seen, flags);
     }
     let mut path = Path::from_user(call, path)?;
     let node = locate(call, dirfd, &mut path, flags, mode)?;
@@ -197,11 +198,7 @@ fn open_node<M: Machine>(call: &Call<M>, node: Node<M>, flags: u32) -> Result<&'
     }
 }
 
-fn open_inode<M: Machine>(
-    call: &Call<M>,
-    inode: Held<'_, Cpu<M>>,
-    flags: u32,
-) -> Result<&'static FileRecord, Errno> {
+fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Errno> {
     let (mut kind, mut object) = (FILE_INODE, 0);
     if flags & O_PATH == 0 {
         match fs::file_type(&inode) {
@@ -267,8 +264,7 @@ fn open_fifo<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, flags: u32
         return Err(Errno::ENXIO.into());
     }
     let record = open_ends(call.cpu, ends, Some(inode), flags)?;
-    call.thread.scratch[2].set(u64::from(opens));
-    wait_for_partner(call, record, flags)
+    wait_for_partner(call, record, opens, flags)
 }
 
 /// The pipe of a named pipe, made when it is first opened.
@@ -282,8 +278,8 @@ fn fifo_of<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<&'st
     Ok(ends)
 }
 
-/// Finishes opening a named pipe once the other side has been opened since `scratch[2]` was taken.
-fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, flags: u32) -> SysResult {
+/// Finishes opening a named pipe once the other side is open, or has been opened since the count was `seen`.
+fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, seen: u32, flags: u32) -> SysResult {
     let cpu = call.cpu;
     let install = || table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from);
     let Kind::Pipe(ends) = description::kind(cpu, record) else { return install() };
@@ -295,25 +291,28 @@ fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, fla
     if flags & O_NONBLOCK != 0 {
         return install();
     }
-    let seen = call.thread.scratch[2].get() as u32;
     let met = || present.load(Ordering::Acquire) != 0 || opens.load(Ordering::Acquire) != seen;
     let waited = call.wait_for(queue, || Ok(met().then_some(())));
     match waited {
         Ok(()) => install(),
         Err(stop) => {
-            call.thread.scratch[3].set(cpu.raw(record) | OPENING);
+            let [_, tag, opens, file] = &call.thread.scratch;
+            tag.set(OPENING);
+            opens.set(u64::from(seen));
+            file.set(cpu.raw(record));
             Err(stop)
         }
     }
 }
 
-fn take_pending<M: Machine>(call: &Call<M>) -> Option<&'static FileRecord> {
-    let word = call.thread.scratch[3].get();
-    if word & OPENING == 0 {
+/// The file whose opening waits, and the count of opens it has seen.
+fn take_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'static FileRecord, u32)> {
+    let [_, tag, opens, file] = &thread.scratch;
+    if tag.get() != OPENING {
         return None;
     }
-    call.thread.scratch[3].set(0);
-    call.cpu.object(word & !OPENING)
+    tag.set(0);
+    Some((cpu.object(file.get())?, opens.get() as u32))
 }
 
 /// What a new file of the calling process starts with.
@@ -341,7 +340,7 @@ pub fn open_executable<'c, M: Machine>(
     node.check(call, X_OK)?;
     match node {
         Node::Inode(inode) if fs::file_type(&inode) == fs::TYPE_REGULAR => Ok(inode),
-        _ => Err(Errno::EACCES),
+        Node::Inode(_) | Node::Proc(_) | Node::Open(_) => Err(Errno::EACCES),
     }
 }
 

@@ -95,12 +95,7 @@ impl Path {
 
     /// Puts a link's target in place of everything before `rest`; `target` fills the buffer it is given and returns the
     /// target's length.
-    fn replace_head(
-        &mut self,
-        rest: usize,
-        len: usize,
-        target: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<(), Errno> {
+    fn replace_head(&mut self, rest: usize, len: usize, target: impl FnOnce(&mut [u8]) -> usize) -> Result<(), Errno> {
         let rest_len = self.len - rest;
         let separator = usize::from(rest_len > 0);
         if len + separator + rest_len >= PATH_MAX {

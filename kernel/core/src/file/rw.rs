@@ -7,7 +7,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::{Access, Machine};
-use motet_layout::{FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord};
+use motet_layout::{FileRecord, InodeRecord, PIPE_BUF, PipeRecord};
 use motet_protocol::{
     fs,
     lock::{Guard, lock},
@@ -105,9 +105,7 @@ pub fn pwritev2<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// Reads from any open file, at its own position unless `at` gives another.
-pub fn read_file<M: Machine>(
-    call: &Call<M>, file: &OpenFile<M>, into: &mut Cursor<M>, at: Option<u64>,
-) -> SysResult {
+pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_readable()?;
     match file.kind() {
         Kind::Pipe(ends) => read_pipe(call, ends, file.nonblocking(), into),
@@ -126,9 +124,7 @@ pub fn read_file<M: Machine>(
 }
 
 /// Writes to any open file, at its own position unless `at` gives another.
-pub fn write_file<M: Machine>(
-    call: &Call<M>, file: &OpenFile<M>, from: &mut Cursor<M>, at: Option<u64>,
-) -> SysResult {
+pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_writable()?;
     match file.kind() {
         Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), from),
@@ -144,7 +140,7 @@ pub fn write_file<M: Machine>(
 pub fn partial<E: Into<Stop>>(done: u64, error: E) -> SysResult {
     match error.into() {
         Stop::Error(_) if done > 0 => Ok(done),
-        stop => Err(stop),
+        stop @ (Stop::Error(_) | Stop::Block | Stop::Replaced | Stop::Gone) => Err(stop),
     }
 }
 
@@ -161,7 +157,11 @@ fn position<'f, M: Machine>(call: &Call<M>, file: &'f FileRecord, at: Option<u64
 }
 
 fn read_inode<M: Machine>(
-    call: &Call<M>, file: &FileRecord, inode: &'static InodeRecord, into: &mut Cursor<M>, at: Option<u64>,
+    call: &Call<M>,
+    file: &FileRecord,
+    inode: &'static InodeRecord,
+    into: &mut Cursor<M>,
+    at: Option<u64>,
 ) -> SysResult {
     if fs::is_directory(inode) {
         return Err(Errno::EISDIR.into());
@@ -178,7 +178,11 @@ fn read_inode<M: Machine>(
 }
 
 fn write_inode<M: Machine>(
-    call: &Call<M>, file: &FileRecord, inode: &'static InodeRecord, from: &mut Cursor<M>, at: Option<u64>,
+    call: &Call<M>,
+    file: &FileRecord,
+    inode: &'static InodeRecord,
+    from: &mut Cursor<M>,
+    at: Option<u64>,
 ) -> SysResult {
     if from.remaining() == 0 {
         return Ok(0);
@@ -203,7 +207,11 @@ fn write_inode<M: Machine>(
 
 /// Moves bytes between a regular file and user memory until one of them ends.
 fn move_inode<M: Machine>(
-    call: &Call<M>, inode: &'static InodeRecord, start: u64, write: bool, cursor: &mut Cursor<M>,
+    call: &Call<M>,
+    inode: &'static InodeRecord,
+    start: u64,
+    write: bool,
+    cursor: &mut Cursor<M>,
 ) -> Result<(), Errno> {
     let mut at = start;
     while cursor.remaining() > 0 {
@@ -220,7 +228,10 @@ fn move_inode<M: Machine>(
 /// Reads from a pipe: what there is, waiting for the first byte.
 #[inline]
 fn read_pipe<M: Machine>(
-    call: &Call<M>, ends: &'static PipeRecord, nonblocking: bool, into: &mut Cursor<M>,
+    call: &Call<M>,
+    ends: &'static PipeRecord,
+    nonblocking: bool,
+    into: &mut Cursor<M>,
 ) -> SysResult {
     if into.remaining() == 0 {
         return Ok(0);
@@ -244,7 +255,10 @@ fn read_pipe<M: Machine>(
 /// Writes to a pipe: everything, waiting for room; up to [`PIPE_BUF`] bytes in one piece.
 #[inline]
 fn write_pipe<M: Machine>(
-    call: &Call<M>, ends: &'static PipeRecord, nonblocking: bool, from: &mut Cursor<M>,
+    call: &Call<M>,
+    ends: &'static PipeRecord,
+    nonblocking: bool,
+    from: &mut Cursor<M>,
 ) -> SysResult {
     if from.remaining() == 0 {
         return Ok(0);
@@ -336,6 +350,3 @@ fn check_offset<M: Machine>(file: &OpenFile<M>, offset: u64) -> Result<u64, Errn
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => Ok(offset),
     }
 }
-
-/// Bytes per step when data passes through a frame of its own.
-pub const STEP: u64 = PAGE_SIZE;

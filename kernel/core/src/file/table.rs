@@ -153,7 +153,11 @@ pub fn replace<M: Machine>(
     let files = of(cpu, call.process);
     let before = {
         let _guard = lock(cpu, &files.lock);
-        let slot = if fd < limit(call) { slot_or_allocate(cpu, files, fd as i32).ok_or(Errno::ENOMEM) } else { Err(Errno::EBADF) };
+        let slot = if fd < limit(call) {
+            slot_or_allocate(cpu, files, fd as i32).ok_or(Errno::ENOMEM)
+        } else {
+            Err(Errno::EBADF)
+        };
         slot.map(|slot| {
             files.high.set(files.high.get().max(fd + 1));
             slot.swap(cpu.raw(record) | flag(close_on_exec), Ordering::AcqRel)
@@ -233,7 +237,8 @@ pub fn set_close_on_exec<M: Machine>(call: &Call<M>, fd: i32, close: bool) -> Re
 
 /// The lowest descriptor in use that is at least `from`.
 pub fn next_used<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, from: u32) -> Option<u32> {
-    (from..files.high.get()).find(|&fd| slot(cpu, files, fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0))
+    (from..files.high.get())
+        .find(|&fd| slot(cpu, files, fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0))
 }
 
 /// Descriptors are below this for the calling process.

@@ -496,7 +496,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
     fn hwcap(&self) -> (u64, u64) {
         let islands = &self.call.cpu.pool.header().islands;
         let Some(island) = islands.iter().find(|island| island.isa.get() == self.isa as u32) else { return (0, 0) };
-        let mut text = [0; 192];
+        let mut text = [0; 448];
         for (to, from) in text.iter_mut().zip(&island.extensions) {
             *to = from.load(Ordering::Relaxed);
         }

@@ -72,6 +72,7 @@ pub fn end_thread<M: Machine>(
     sched::charge(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
+    file::open_interrupted(cpu, thread);
     cpu.ext_owner.set((0, 0));
     let last = process.thread_count.fetch_sub(1, Ordering::AcqRel) == 1;
     if last {

@@ -25,6 +25,7 @@ pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
 use crate::{
     call::Call,
     cpu::Cpu,
+    file,
     process::{self, for_each_thread, lock_tree, parent_of},
     sched, time,
 };
@@ -306,6 +307,7 @@ fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord)
     if thread.in_syscall.get() != 0 {
         wait::finish(cpu, thread);
         timer::disarm(cpu, &thread.timer);
+        file::open_interrupted(cpu, thread);
         sched::end_call(thread);
     }
 }
@@ -319,6 +321,7 @@ fn interrupt_call<M: Machine>(
     }
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
+    file::open_interrupted(cpu, thread);
     let isa = registers::frame_isa(&thread.frame);
     let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
     let number = registers::syscall_number(&thread.frame);

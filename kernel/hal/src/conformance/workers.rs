@@ -47,7 +47,10 @@ pub fn obey<M: Machine>(machine: &'static M) -> ! {
 
 fn run_until_told<M: Machine>(machine: &'static M, mailbox: &Mailbox, [root, frame]: [u64; 2]) -> u64 {
     let frame = machine.pool().at::<UserFrame>(PoolAddr(frame));
+    // A signal's doorbell may have merged with the request's: look before the first wait for one.
+    let signal = mailbox.signal.load(Ordering::Acquire);
     machine.activate_space(Frame(root as u32));
+    mailbox.noticed.store(signal, Ordering::Release);
     loop {
         match machine.run_user(frame) {
             Trap::Syscall => {

@@ -1,0 +1,162 @@
+//! The block allocator: no frame is given twice, all come back, blocks move between islands.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use motet_layout::sync::Ordering;
+use motet_layout::{Frame, Pool};
+use motet_protocol::{Context, memory};
+
+use crate::harness::{BLOCK_FRAMES, Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
+
+const BLOCKS: u64 = 3;
+
+/// Frames that are in use; ghost state, no scheduling points.
+#[derive(Default)]
+struct InUse(Mutex<BTreeSet<u32>>);
+
+impl InUse {
+    fn add(&self, frame: Frame) {
+        assert!(self.0.lock().expect("never poisoned").insert(frame.0), "frame {:#x} was given twice", frame.0);
+    }
+
+    fn remove(&self, frame: Frame) {
+        assert!(self.0.lock().expect("never poisoned").remove(&frame.0), "frame {:#x} was not in use", frame.0);
+    }
+}
+
+/// Checks the tables against each other when nothing is in use.
+fn check_all_free(pool: Pool) {
+    quietly(|| {
+        let state = &pool.header().memory;
+        let mut frames = state.free_blocks.load(Ordering::Relaxed) * BLOCK_FRAMES;
+        for (index, share) in state.islands.iter().enumerate() {
+            let (free, owned) = (share.free_frames.load(Ordering::Relaxed), share.owned_frames.load(Ordering::Relaxed));
+            assert_eq!(free, owned, "island {index} misses frames");
+            frames += free;
+            let mut at = share.current.get();
+            let mut listed = 0;
+            while at != 0 {
+                let block = memory::block(pool, at - 1);
+                assert_eq!(block.owner.load(Ordering::Relaxed), index as u32 + 1, "block {} is in a foreign list", at - 1);
+                assert_eq!(block.free.get(), BLOCK_FRAMES);
+                listed += BLOCK_FRAMES;
+                at = block.next.get();
+            }
+            assert_eq!(listed, owned, "island {index}'s list of blocks");
+        }
+        assert_eq!(u64::from(frames), BLOCKS * u64::from(BLOCK_FRAMES), "frames were lost");
+    });
+}
+
+/// Each of three islands allocates, frees, and gives blocks back.
+#[test]
+fn frames_are_given_once_and_come_back() {
+    explore(300, || {
+        let (pool, _) = fresh_pool(BLOCKS);
+        let bells = Arc::new(Bells::default());
+        let in_use = Arc::new(InUse::default());
+        let actor = |island: u8| -> Box<dyn FnOnce() + Send> {
+            let (core, in_use) = (Core::new(pool, island, &bells), in_use.clone());
+            Box::new(move || {
+                for _ in 0..2 {
+                    let frames: Vec<Frame> = (0..3).map_while(|_| memory::alloc_frame(&core)).collect();
+                    frames.iter().for_each(|&frame| in_use.add(frame));
+                    for frame in frames {
+                        in_use.remove(frame);
+                        memory::release_frame(&core, frame);
+                    }
+                    memory::return_free_blocks(&core);
+                }
+            })
+        };
+        together((0..3).map(actor).collect());
+        check_all_free(pool);
+    });
+}
+
+/// An island under pressure takes the last block while another gives one back; frames are freed by strangers.
+#[test]
+fn blocks_move_under_pressure() {
+    explore(60, || {
+        let (pool, _) = fresh_pool(BLOCKS);
+        let bells = Arc::new(Bells::default());
+        let in_use = Arc::new(InUse::default());
+        let (first, second) = (Core::new(pool, 0, &bells), Core::new(pool, 1, &bells));
+        // Island 0 owns two blocks, the upper one all free but for some frames that island 1 will drop.
+        let held: Vec<Frame> = quietly(|| (0..50).filter_map(|_| memory::alloc_frame(&first)).collect());
+        assert_eq!(held.len(), 50);
+        let stranger = {
+            let (in_use, held) = (in_use.clone(), held.clone());
+            move || {
+                for &frame in &held[2..] {
+                    memory::release_frame(&second, frame);
+                }
+                let frame = memory::alloc_frame(&second).expect("memory is left");
+                in_use.add(frame);
+                in_use.remove(frame);
+                memory::release_frame(&second, frame);
+            }
+        };
+        let core = first.clone();
+        let owner = move || {
+            for _ in 0..3 {
+                memory::return_free_blocks(&core);
+                let frame = memory::alloc_frame(&core).expect("memory is left");
+                in_use.add(frame);
+                in_use.remove(frame);
+                memory::release_frame(&core, frame);
+            }
+        };
+        together(vec![Box::new(stranger), Box::new(owner)]);
+        quietly(|| held[..2].iter().for_each(|&frame| memory::release_frame(&first, frame)));
+        check_all_free(pool);
+    });
+}
+
+/// Two islands share a frame; whoever drops it last frees it, once.
+#[test]
+fn the_last_reference_frees() {
+    explore(1500, || {
+        let (pool, base) = fresh_pool(BLOCKS);
+        let _ = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let cores: Vec<Core> = (0..3).map(|island| Core::new(pool, island, &bells)).collect();
+        let frame = quietly(|| {
+            let frame = memory::alloc_frame(&cores[0]).expect("memory is left");
+            (1..3).for_each(|_| memory::share_frame(&cores[0], frame));
+            frame
+        });
+        let drop_one = |core: Core| -> Box<dyn FnOnce() + Send> { Box::new(move || memory::release_frame(&core, frame)) };
+        together(cores.into_iter().map(drop_one).collect());
+        check_all_free(pool);
+    });
+}
+
+/// A reference count that is read, then written.
+#[test]
+fn counting_without_atomicity_is_caught() {
+    must_be_caught(1500, || {
+        let (pool, _) = fresh_pool(BLOCKS);
+        let bells = Arc::new(Bells::default());
+        let cores: Vec<Core> = (0..2).map(|island| Core::new(pool, island, &bells)).collect();
+        let frame = quietly(|| {
+            let frame = memory::alloc_frame(&cores[0]).expect("memory is left");
+            memory::share_frame(&cores[0], frame);
+            frame
+        });
+        let drop_one = |core: Core| -> Box<dyn FnOnce() + Send> {
+            Box::new(move || {
+                let refs = &memory::frame_record(core.pool(), frame).refs;
+                let before = refs.load(Ordering::Acquire);
+                if before == 1 {
+                    memory::release_frame(&core, frame);
+                } else {
+                    refs.store(before - 1, Ordering::Release);
+                }
+            })
+        };
+        together(cores.into_iter().map(drop_one).collect());
+        check_all_free(pool);
+    });
+}

@@ -1,0 +1,210 @@
+//! Pools, cores and schedules for models.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use motet_layout::{
+    CORE_AWAKE, CoreId, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING, ThreadRecord,
+};
+use motet_protocol::{Context, memory, run_queue};
+use shuttle::sync::{Condvar, Mutex};
+
+/// Bytes of a model's pool: the least there can be.
+const POOL_LEN: u64 = memory::POOL_LEN_MIN;
+/// Frames in a block: the least there can be.
+pub const BLOCK_FRAMES: u32 = 64;
+/// Bytes at the beginning that a run may dirty: header, tables, and objects of the model.
+const DIRTY_LEN: usize = 1 << 20;
+/// Room for objects of a model.
+const OBJECTS_LEN: u64 = 128 << 10;
+
+std::thread_local! {
+    static POOL: Cell<Option<Pool>> = const { Cell::new(None) };
+    /// Whether atomic operations are scheduling points: not while a model is set up or judged.
+    static EXPLORES: Cell<bool> = const { Cell::new(false) };
+}
+
+fn before_operation() {
+    if EXPLORES.get() {
+        // Any operation on one of shuttle's own atomics is a scheduling point.
+        shuttle::sync::atomic::AtomicBool::new(false).load(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Runs `body` without scheduling points: set-up and ghost code.
+pub fn quietly<R>(body: impl FnOnce() -> R) -> R {
+    let before = EXPLORES.replace(false);
+    let result = body();
+    EXPLORES.set(before);
+    result
+}
+
+/// Explores a model: many random schedules and many with few preemptions at random places.
+pub fn explore(iterations: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
+    motet_layout::sync::set_hook(before_operation);
+    let run = move || {
+        EXPLORES.set(true);
+        model();
+        EXPLORES.set(false);
+    };
+    shuttle::check_random(run.clone(), iterations);
+    shuttle::check_pct(run, iterations, 3);
+}
+
+/// Explores a model that is broken on purpose.
+///
+/// # Panics
+/// When no schedule shows that it is broken.
+pub fn must_be_caught(iterations: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
+    let caught = catch_unwind(AssertUnwindSafe(|| explore(iterations, model))).is_err();
+    EXPLORES.set(false);
+    assert!(caught, "a broken variant passed {iterations} schedules: the model cannot fail");
+}
+
+/// The pool of this test's thread, laid out anew, with `free_blocks` blocks that nobody owns. Returns where a model's
+/// own objects may lie.
+pub fn fresh_pool(free_blocks: u64) -> (Pool, PoolAddr) {
+    quietly(|| {
+        let pool = POOL.get().unwrap_or_else(map_pool);
+        POOL.set(Some(pool));
+        pool.zero(PoolAddr::NULL, DIRTY_LEN);
+        let header = pool.header();
+        header.pool_len.set(POOL_LEN);
+        header.island_count.set(3);
+        let block_len = u64::from(BLOCK_FRAMES) * 4096;
+        // Whatever is not to be free is "extra".
+        let tables = memory::format(pool, BLOCK_FRAMES, OBJECTS_LEN).expect("a model's pool fits");
+        pool.zero(PoolAddr::NULL, DIRTY_LEN);
+        header.pool_len.set(POOL_LEN);
+        header.island_count.set(3);
+        let extra = POOL_LEN - free_blocks * block_len - tables.0;
+        let objects = memory::format(pool, BLOCK_FRAMES, extra).expect("a model's pool fits");
+        for island in &header.islands[..3] {
+            island.core_count.set(1);
+        }
+        (pool, objects)
+    })
+}
+
+fn map_pool() -> Pool {
+    let words: &'static mut [u64] = vec![0u64; POOL_LEN as usize / 8 + 512].leak();
+    let base = words.as_mut_ptr().cast::<u8>();
+    let base = base.wrapping_add(base.align_offset(4096));
+    // SAFETY: page-aligned, POOL_LEN bytes with room to spare, leaked, used in no other way.
+    unsafe { Pool::new(base, POOL_LEN) }
+}
+
+/// Hands out zeroed objects of a model.
+pub struct Objects {
+    pub pool: Pool,
+    next: Cell<u64>,
+}
+
+impl Objects {
+    pub fn new(pool: Pool, base: PoolAddr) -> Self {
+        Self { pool, next: Cell::new(base.0) }
+    }
+
+    pub fn make<T: PoolSafe>(&self) -> &'static T {
+        let at = self.next.get().next_multiple_of(64);
+        self.next.set(at + size_of::<T>() as u64);
+        self.pool.at(PoolAddr(at))
+    }
+
+    /// A running thread that last ran on `core`, and may run on any.
+    pub fn thread(&self, core: CoreId) -> &'static ThreadRecord {
+        quietly(|| {
+            let thread = self.make::<ThreadRecord>();
+            thread.state.store(THREAD_RUNNING, std::sync::atomic::Ordering::Relaxed);
+            thread.core.store(u32::from(core.0), std::sync::atomic::Ordering::Relaxed);
+            for word in &thread.affinity {
+                word.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+            }
+            thread
+        })
+    }
+}
+
+/// Doorbells of all cores: pending flags that a sleeping core waits for.
+#[derive(Default)]
+pub struct Bells {
+    pending: [Mutex<bool>; ISLANDS_MAX],
+    rung: [Condvar; ISLANDS_MAX],
+    /// Rings and sleeps so far, per island (of one core each).
+    pub rings: [std::sync::atomic::AtomicU32; ISLANDS_MAX],
+    pub sleeps: [std::sync::atomic::AtomicU32; ISLANDS_MAX],
+}
+
+/// Core 0 of an island.
+#[derive(Clone)]
+pub struct Core {
+    pool: Pool,
+    id: CoreId,
+    pub bells: Arc<Bells>,
+}
+
+impl Core {
+    /// The only core of an island, awake.
+    pub fn new(pool: Pool, island: u8, bells: &Arc<Bells>) -> Self {
+        let id = CoreId::new(IslandId(island), 0);
+        quietly(|| pool.header().cores[id.index()].state.store(CORE_AWAKE, std::sync::atomic::Ordering::Relaxed));
+        Self { pool, id, bells: bells.clone() }
+    }
+
+    fn island(&self) -> usize {
+        self.id.island().index()
+    }
+
+    /// `wait_for_interrupt`.
+    pub fn sleep(&self) {
+        self.bells.sleeps[self.island()].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut pending = self.bells.pending[self.island()].lock().expect("no panic while it was held");
+        while !*pending {
+            pending = self.bells.rung[self.island()].wait(pending).expect("no panic while it was held");
+        }
+        *pending = false;
+    }
+
+    /// The next thread for this core; sleeps as a kernel does while there is none.
+    pub fn next_thread(&self) -> &'static ThreadRecord {
+        loop {
+            if let Some(thread) = run_queue::next(self) {
+                return thread;
+            }
+            if run_queue::begin_idle(self) {
+                self.sleep();
+                run_queue::end_idle(self);
+            }
+        }
+    }
+}
+
+impl Context for Core {
+    fn core(&self) -> CoreId {
+        self.id
+    }
+
+    fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    fn relax(&self) {
+        shuttle::thread::yield_now();
+    }
+
+    fn ring(&self, target: CoreId) {
+        let island = target.island().index();
+        self.bells.rings[island].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        *self.bells.pending[island].lock().expect("no panic while it was held") = true;
+        self.bells.rung[island].notify_all();
+    }
+}
+
+/// Runs all actors to their end.
+pub fn together(actors: Vec<Box<dyn FnOnce() + Send>>) {
+    let threads: Vec<_> = actors.into_iter().map(shuttle::thread::spawn).collect();
+    for thread in threads {
+        thread.join().expect("an actor panicked");
+    }
+}

@@ -1,0 +1,101 @@
+//! Inboxes and idle cores: no thread is lost, and a sleeping core is rung at most once.
+
+use std::sync::Arc;
+
+use motet_layout::sync::Ordering;
+use motet_layout::{CORE_IDLE, CoreId, IslandId, THREAD_READY, ThreadRecord};
+use motet_protocol::run_queue::{self, core_record};
+use motet_protocol::{Context, wait};
+
+use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
+
+const TARGET: u8 = 0;
+const WAKERS: u8 = 2;
+const THREADS_EACH: usize = 2;
+
+fn target() -> CoreId {
+    CoreId::new(IslandId(TARGET), 0)
+}
+
+/// Two islands hand threads to a core that sleeps whenever it has none.
+fn model(take: fn(&Core) -> &'static ThreadRecord) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let sleeper = Core::new(pool, TARGET, &bells);
+        let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for island in 1..=WAKERS {
+            let core = Core::new(pool, island, &bells);
+            let threads: Vec<_> = (0..THREADS_EACH).map(|_| objects.thread(target())).collect();
+            actors.push(Box::new(move || {
+                for thread in threads {
+                    thread.state.store(THREAD_READY, Ordering::Relaxed);
+                    run_queue::hand_over(&core, thread);
+                }
+            }));
+        }
+        actors.push(Box::new(move || {
+            let mut seen = Vec::new();
+            while seen.len() < usize::from(WAKERS) * THREADS_EACH {
+                let thread = take(&sleeper);
+                let raw = sleeper.raw(thread);
+                assert!(!seen.contains(&raw), "a thread was taken twice");
+                seen.push(raw);
+            }
+            assert!(run_queue::next(&sleeper).is_none(), "a thread too many");
+        }));
+        together(actors);
+        quietly(|| {
+            let island = usize::from(TARGET);
+            let (rings, sleeps) = (&bells.rings[island], &bells.sleeps[island]);
+            assert!(rings.load(Ordering::Relaxed) <= sleeps.load(Ordering::Relaxed) + 1, "rung more often than it slept");
+        });
+    }
+}
+
+#[test]
+fn no_thread_is_lost() {
+    explore(1500, model(Core::next_thread));
+}
+
+#[test]
+fn sleeping_without_a_second_look_is_caught() {
+    must_be_caught(1500, model(|core| {
+        loop {
+            if let Some(thread) = run_queue::next(core) {
+                return thread;
+            }
+            core_record(core, core.core()).state.store(CORE_IDLE, Ordering::SeqCst);
+            core.sleep();
+            run_queue::end_idle(core);
+        }
+    }));
+}
+
+/// A thread that becomes ready on a core of another island reaches the core it last ran on.
+#[test]
+fn a_woken_thread_returns_to_its_core() {
+    explore(1000, || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let (home, waker) = (Core::new(pool, TARGET, &bells), Core::new(pool, 1, &bells));
+        let thread = objects.thread(target());
+        together(vec![
+            Box::new(move || {
+                wait::prepare(thread);
+                if wait::commit(thread) {
+                    let woken = home.next_thread();
+                    assert!(std::ptr::eq(woken, thread));
+                    assert_eq!(woken.state.load(Ordering::Relaxed), THREAD_READY);
+                }
+            }),
+            Box::new(move || {
+                while !wait::wake_thread(&waker, thread, motet_layout::WAKE_SIGNAL) {
+                    waker.relax();
+                }
+            }),
+        ]);
+    });
+}

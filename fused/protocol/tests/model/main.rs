@@ -1,0 +1,15 @@
+//! Models: the protocols' own code on a real pool, under a scheduler that explores interleavings.
+//!
+//! `RUSTFLAGS="--cfg motet_model" cargo test -p motet-protocol --test model` (without the flag this file is empty).
+//! Every atomic operation on the pool is a scheduling point (see `motet_layout::sync`). A failing schedule is printed;
+//! `shuttle::replay` repeats it. Each model also has a twin with a step of the protocol left out or reordered, and the
+//! twin must be caught: a model that cannot fail proves nothing.
+#![cfg(motet_model)]
+
+mod allocator;
+mod harness;
+mod idle;
+mod locks;
+mod shoot_down;
+mod timers;
+mod wake_up;

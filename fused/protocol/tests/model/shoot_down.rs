@@ -1,0 +1,217 @@
+//! Shoot-down: once it is complete, no core uses a translation that was withdrawn; idle cores are not waited for.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use motet_layout::sync::{AtomicU64, Ordering};
+use motet_layout::{CoreId, Pool, SpaceRecord};
+use motet_protocol::lock::lock;
+use motet_protocol::shootdown::{self, Stale};
+use motet_protocol::{Context, run_queue};
+
+use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
+
+/// What the page-table entry says: which frame, 0 for none.
+const OLD: u64 = 1;
+const NEW: u64 = 2;
+
+/// What a model's actors share.
+#[derive(Clone)]
+struct World {
+    space: &'static SpaceRecord,
+    entry: &'static AtomicU64,
+    /// Ghost: set when the shoot-down is complete.
+    withdrawn: Arc<std::sync::atomic::AtomicBool>,
+    bells: Arc<Bells>,
+    pool: Pool,
+}
+
+impl World {
+    fn new() -> Self {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let (space, entry) = (objects.make(), objects.make::<AtomicU64>());
+        crate::harness::quietly(|| entry.store(OLD, Ordering::Relaxed));
+        Self { space, entry, withdrawn: Arc::default(), bells: Arc::default(), pool }
+    }
+
+    fn user(&self, island: u8) -> User {
+        User { core: Core::new(self.pool, island, &self.bells), world: self.clone(), cached: Cell::new(0) }
+    }
+
+    /// Island 2 withdraws the entry, as a kernel does: under the space's lock.
+    fn initiator(&self) -> Box<dyn FnOnce() + Send> {
+        let (core, world) = (Core::new(self.pool, 2, &self.bells), self.clone());
+        Box::new(move || {
+            let _guard = lock(&core, &world.space.lock);
+            world.entry.store(NEW, Ordering::Release);
+            Stale::new().complete(&core, world.space, || {});
+            world.withdrawn.store(true, Ordering::SeqCst);
+        })
+    }
+}
+
+/// A core in user mode, with a translation cache of one entry.
+struct User {
+    core: Core,
+    world: World,
+    cached: Cell<u64>,
+}
+
+impl User {
+    fn id(&self) -> CoreId {
+        self.core.core()
+    }
+
+    fn serve(&self) {
+        shootdown::serve(&self.core, || self.cached.set(0));
+    }
+
+    fn activate(&self) {
+        self.world.space.active[self.id().island().index()].fetch_or(1, Ordering::SeqCst);
+        self.cached.set(0);
+    }
+
+    fn deactivate(&self) {
+        self.cached.set(0);
+        self.world.space.active[self.id().island().index()].fetch_and(!1, Ordering::SeqCst);
+    }
+
+    /// One user instruction: translates by the cache if it can.
+    fn access(&self) {
+        if self.cached.get() == 0 {
+            self.cached.set(self.world.entry.load(Ordering::Acquire));
+        }
+        let withdrawn = self.world.withdrawn.load(Ordering::SeqCst);
+        assert!(!withdrawn || self.cached.get() != OLD, "a stale translation was used after the shoot-down");
+    }
+}
+
+/// Serves like a kernel while it spins: otherwise two cores could wait for each other.
+struct Serving<'a>(&'a User);
+
+impl Context for Serving<'_> {
+    fn core(&self) -> CoreId {
+        self.0.id()
+    }
+    fn pool(&self) -> Pool {
+        self.0.world.pool
+    }
+    fn relax(&self) {
+        self.0.serve();
+        self.0.core.relax();
+    }
+    fn ring(&self, target: CoreId) {
+        self.0.core.ring(target);
+    }
+}
+
+/// A user core that runs, takes the space's lock in the kernel, idles, and runs again.
+fn run_lock_idle_run(user: &User, serve_after_idle: bool) {
+    user.activate();
+    for _ in 0..2 {
+        user.access();
+        user.serve(); // an interrupt
+        user.access();
+        drop(lock(&Serving(user), &user.world.space.lock)); // a system call
+        user.serve();
+        user.access();
+        if run_queue::begin_idle(&user.core) {
+            run_queue::end_idle(&user.core);
+        }
+        if serve_after_idle {
+            user.serve();
+        }
+        user.access();
+    }
+    // It would go on serving interrupts for ever.
+    user.deactivate();
+    while !user.world.withdrawn.load(Ordering::SeqCst) {
+        user.serve();
+        user.core.relax();
+    }
+}
+
+fn model(serve_after_idle: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let world = World::new();
+        let mut actors = vec![world.initiator()];
+        for island in 0..2 {
+            let user = world.user(island);
+            actors.push(Box::new(move || run_lock_idle_run(&user, serve_after_idle)));
+        }
+        together(actors);
+    }
+}
+
+#[test]
+fn no_stale_translation_after_completion() {
+    explore(1500, model(true));
+}
+
+#[test]
+fn forgetting_to_serve_after_idling_is_caught() {
+    must_be_caught(1500, model(false));
+}
+
+/// A core that sleeps for good does not hold up the initiator.
+#[test]
+fn an_idle_core_is_not_waited_for() {
+    explore(1500, || {
+        let world = World::new();
+        let user = world.user(0);
+        user.activate();
+        together(vec![
+            world.initiator(),
+            Box::new(move || {
+                user.access();
+                user.serve();
+                user.access();
+                assert!(run_queue::begin_idle(&user.core));
+            }),
+        ]);
+    });
+}
+
+/// The initiator tells the cores first and edits the entry afterwards.
+#[test]
+fn editing_after_asking_is_caught() {
+    must_be_caught(1500, || {
+        let world = World::new();
+        let (user, initiator) = (world.user(0), Core::new(world.pool, 2, &world.bells));
+        let edited = world.clone();
+        together(vec![
+            Box::new(move || {
+                Stale::new().complete(&initiator, edited.space, || {});
+                edited.entry.store(NEW, Ordering::Release);
+                edited.withdrawn.store(true, Ordering::SeqCst);
+            }),
+            Box::new(move || run_lock_idle_run(&user, true)),
+        ]);
+    });
+}
+
+/// A core that activates the space during the shoot-down either is asked or translates by the new entry.
+#[test]
+fn activation_beside_a_shoot_down() {
+    explore(1500, || {
+        let world = World::new();
+        let user = world.user(0);
+        together(vec![
+            world.initiator(),
+            Box::new(move || {
+                for _ in 0..2 {
+                    user.activate();
+                    user.access();
+                    user.serve();
+                    user.access();
+                    user.deactivate();
+                }
+                while !user.world.withdrawn.load(Ordering::SeqCst) {
+                    user.serve();
+                    user.core.relax();
+                }
+            }),
+        ]);
+    });
+}

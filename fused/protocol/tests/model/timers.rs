@@ -1,0 +1,112 @@
+//! Deadlines: each armed timer expires once or is disarmed, and the list stays sound.
+
+use std::sync::Arc;
+
+use motet_layout::sync::{AtomicU32, Ordering};
+use motet_layout::{CoreId, IslandId, TimerNode};
+use motet_protocol::{Context, run_queue::core_record, timer};
+
+use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
+
+/// Core 0 arms three timers and takes what has expired; another island disarms one of them (or two do).
+fn model(disarm: fn(&Core, &'static TimerNode)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let home = Core::new(pool, 0, &bells);
+        let nodes: Vec<&'static TimerNode> = (0..3).map(|_| objects.make()).collect();
+        let expired: Vec<&'static AtomicU32> = (0..3).map(|_| objects.make()).collect();
+        let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        let (own_nodes, own_expired) = (nodes.clone(), expired.clone());
+        let owner = home.clone();
+        actors.push(Box::new(move || {
+            for (node, deadline) in own_nodes.iter().zip([30, 10, 20]) {
+                timer::arm(&owner, node, deadline);
+            }
+            let mut last = 0;
+            for now in [5, 15, 40] {
+                while let Some(node) = timer::take_expired(&owner, now) {
+                    let index = own_nodes.iter().position(|own| std::ptr::eq(*own, node)).expect("one of ours");
+                    own_expired[index].fetch_add(1, Ordering::Relaxed);
+                    assert!(node.deadline_ns.get() <= now, "expired too early");
+                    assert!(node.deadline_ns.get() >= last, "expired out of order");
+                    last = node.deadline_ns.get();
+                }
+            }
+        }));
+        for island in 1..3 {
+            let core = Core::new(pool, island, &bells);
+            let node = nodes[1];
+            actors.push(Box::new(move || disarm(&core, node)));
+        }
+        together(actors);
+        quietly(|| {
+            let record = core_record(&home, home.core());
+            assert_eq!(record.timer_head.get(), 0, "a timer stayed in the list");
+            assert_eq!(record.timer_deadline_ns.load(Ordering::Relaxed), u64::MAX);
+            for (index, count) in expired.iter().enumerate() {
+                let count = count.load(Ordering::Relaxed);
+                assert!(count == 1 || index == 1 && count == 0, "timer {index} expired {count} times");
+            }
+        });
+    }
+}
+
+#[test]
+fn expire_once_or_are_disarmed() {
+    explore(1500, model(|core, node| timer::disarm(core, node)));
+}
+
+/// Unlinks without looking again under the lock whether the timer is still armed.
+#[test]
+fn disarming_without_a_second_look_is_caught() {
+    must_be_caught(1500, model(|core, node| {
+        let armed_on = node.core.load(Ordering::Acquire);
+        if armed_on == 0 {
+            return;
+        }
+        let record = core_record(core, CoreId::new(IslandId(0), 0));
+        let _guard = motet_protocol::lock::lock(core, &record.timer_lock);
+        match core.object::<TimerNode>(node.prev.get()) {
+            Some(prev) => prev.next.set(node.next.get()),
+            None => record.timer_head.set(node.next.get()),
+        }
+        if let Some(next) = core.object::<TimerNode>(node.next.get()) {
+            next.prev.set(node.prev.get());
+        }
+        node.core.store(0, Ordering::Release);
+        let first = core.object::<TimerNode>(record.timer_head.get());
+        record.timer_deadline_ns.store(first.map_or(u64::MAX, |first| first.deadline_ns.get()), Ordering::Relaxed);
+    }));
+}
+
+/// A timer armed on one core, moved to another core's list by its thread, disarmed by a third.
+#[test]
+fn move_between_cores() {
+    explore(1500, || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let cores: Vec<Core> = (0..3).map(|island| Core::new(pool, island, &bells)).collect();
+        let node = objects.make::<TimerNode>();
+        quietly(|| timer::arm(&cores[0], node, 10));
+        let (first, second, third) = (cores[0].clone(), cores[1].clone(), cores[2].clone());
+        together(vec![
+            Box::new(move || {
+                timer::take_expired(&first, 20);
+            }),
+            Box::new(move || {
+                timer::disarm(&second, node);
+                timer::arm(&second, node, 30);
+            }),
+            Box::new(move || timer::disarm(&third, node)),
+        ]);
+        quietly(|| {
+            timer::disarm(&cores[2], node);
+            for core in &cores {
+                assert_eq!(core_record(core, core.core()).timer_head.get(), 0, "a timer stayed in a list");
+            }
+        });
+    });
+}

@@ -1,0 +1,202 @@
+//! `motet bench boot`: how long the machine takes to boot, what system calls cost beside Linux, and whether a pipe
+//! between islands is as fast as one inside an island.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use motet_calls::OPERATIONS;
+use motet_fabric::{Error, ErrorKind, Machine, Result};
+
+use crate::{
+    linux, motet,
+    project::{self, ISAS, Project},
+    prompt,
+    report::{self, Measurement, geometric_mean, median},
+};
+
+/// A user waits this long for a prompt without complaint, in seconds.
+const BOOT_BAR_S: f64 = 3.0;
+/// How long each pipe is measured.
+const PIPE_SECONDS: u64 = 2;
+
+/// Options of `motet bench boot`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Write the measurements to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure Linux again, too
+    #[arg(long)]
+    remeasure: bool,
+    /// Boots of which the median is taken
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    boots: u32,
+    /// Only this part (may be repeated)
+    #[arg(long, value_enum, value_name = "PART")]
+    only: Vec<Part>,
+}
+
+/// Parts of the experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Part {
+    /// Time to the prompt
+    Prompt,
+    /// Instructions of system calls, beside Linux
+    Calls,
+    /// Throughput of pipes
+    Pipes,
+    /// Linux's instructions alone
+    Linux,
+}
+
+/// Runs the experiment. A part that fails does not keep the others from being reported.
+///
+/// # Errors
+/// A part failed, or the JSON file cannot be written.
+pub fn run(options: &Options) -> Result<()> {
+    let project = Project::find()?;
+    let mut measurements = Vec::new();
+    let mut failures = Vec::new();
+    let wanted = |part: Part| {
+        let by_default = part != Part::Linux && options.only.is_empty();
+        by_default || options.only.contains(&part)
+    };
+    let mut add = |outcome: Result<Vec<Measurement>>| match outcome {
+        Ok(more) => measurements.extend(more),
+        Err(error) => {
+            eprintln!("motet: {error}");
+            failures.push(error.kind);
+        }
+    };
+    if wanted(Part::Prompt) {
+        add(boot_to_prompt(&project, options.boots));
+    }
+    for isa in ISAS {
+        if wanted(Part::Linux) {
+            add(linux_calls(&project, isa, options.remeasure));
+        }
+        if wanted(Part::Calls) {
+            add(calls(&project, isa, options.remeasure));
+        }
+    }
+    if wanted(Part::Pipes) {
+        add(pipes(&project));
+    }
+    print!("{}", report::table(&measurements));
+    if let Some(path) = &options.json {
+        report::write_json(path, &measurements)?;
+    }
+    match failures.first() {
+        None => Ok(()),
+        Some(kind) => Err(Error::new(*kind, format!("{} part(s) of the experiment failed, see above", failures.len()))),
+    }
+}
+
+fn boot_to_prompt(project: &Project, boots: u32) -> Result<Vec<Measurement>> {
+    let machine = Machine::load(&project.root.join("machines/default.toml"))?;
+    let mut times = Vec::new();
+    for boot in 1..=boots {
+        let seconds = prompt::time(project)?.as_secs_f64();
+        eprintln!("motet: boot {boot} of {boots}: prompt after {seconds:.2} s");
+        times.push(seconds);
+    }
+    Ok(vec![Measurement {
+        metric: "boot_to_prompt_s".into(),
+        value: median(&times),
+        unit: "s",
+        machine: project::describe(&machine)?,
+        reference: Some(BOOT_BAR_S),
+        source: format!("median of {boots} boots; reference: the bar"),
+    }])
+}
+
+fn calls(project: &Project, isa: motet_layout::Isa, remeasure: bool) -> Result<Vec<Measurement>> {
+    let reference = linux::reference(project, isa, remeasure)?;
+    eprintln!("motet: counting instructions of system calls on {}", isa.name());
+    let (machine, costs) = motet::costs(project, isa)?;
+    let machine = project::describe(&machine.machine)?;
+    let measurement = |index: usize| Measurement {
+        metric: format!("{}_instructions_{}", OPERATIONS[index].name, isa.name()),
+        value: costs[index],
+        unit: "instructions",
+        machine: machine.clone(),
+        reference: Some(reference.costs[index]),
+        source: format!("median of {} batches; reference: {}", OPERATIONS[index].batches, reference.source),
+    };
+    Ok((0..OPERATIONS.len()).map(measurement).collect())
+}
+
+fn linux_calls(project: &Project, isa: motet_layout::Isa, remeasure: bool) -> Result<Vec<Measurement>> {
+    let reference = linux::reference(project, isa, remeasure)?;
+    let measurement = |index: usize| Measurement {
+        metric: format!("linux_{}_instructions_{}", OPERATIONS[index].name, isa.name()),
+        value: reference.costs[index],
+        unit: "instructions",
+        machine: project::host(),
+        reference: None,
+        source: reference.source.clone(),
+    };
+    Ok((0..OPERATIONS.len()).map(measurement).collect())
+}
+
+/// All pipes of a machine with two cores on each island, so that both ends run at once in either case.
+fn pipes(project: &Project) -> Result<Vec<Measurement>> {
+    let folder = project.scratch("pipes")?;
+    let described = motet::describe(&folder, &ISAS.map(|isa| (isa, 2)))?;
+    let programs = motet::collect_programs(project, &folder)?;
+    let pairs: Vec<_> = ISAS.iter().flat_map(|from| ISAS.map(|to| (*from, to))).collect();
+    let mut script = String::new();
+    for (from, to) in &pairs {
+        let program = |isa: &motet_layout::Isa| format!("/in/programs/{}/stream", isa.name());
+        script += &format!("{} source {PIPE_SECONDS} | {} sink\n", program(from), program(to));
+    }
+    eprintln!("motet: measuring {} pipes for {PIPE_SECONDS} s each", pairs.len());
+    let options = ["--in".to_owned(), programs.display().to_string()];
+    let output = motet::run(project, &described, &options, &script, Duration::from_secs(180))?;
+    let rates: Vec<f64> = output.lines().filter_map(mebibytes_per_second).collect();
+    if rates.len() != pairs.len() {
+        return Err(Error::new(ErrorKind::Software, format!("pipes: {} of {} measured", rates.len(), pairs.len())));
+    }
+    let machine = project::describe(&described.machine)?;
+    let measurement = |metric: String, value, unit, source: &str| Measurement {
+        metric,
+        value,
+        unit,
+        machine: machine.clone(),
+        reference: None,
+        source: source.into(),
+    };
+    let mut measurements = Vec::new();
+    for ((from, to), rate) in pairs.iter().zip(&rates) {
+        let metric = format!("pipe_{}_to_{}_mib_per_s", from.name(), to.name());
+        measurements.push(measurement(metric, *rate, "MiB/s", "writes and reads of 64 KiB"));
+    }
+    let of = |across: bool| -> Vec<f64> {
+        pairs.iter().zip(&rates).filter(|((from, to), _)| (from != to) == across).map(|(_, rate)| *rate).collect()
+    };
+    let ratio = geometric_mean(&of(true)) / geometric_mean(&of(false));
+    let source = "geometric means: pipes between two islands over pipes inside an island, one run; reference: equal";
+    let mut ratio = measurement("pipe_cross_island_ratio".into(), ratio, "ratio", source);
+    ratio.reference = Some(1.0);
+    measurements.push(ratio);
+    Ok(measurements)
+}
+
+/// From what `stream sink` prints: bytes and nanoseconds.
+fn mebibytes_per_second(line: &str) -> Option<f64> {
+    let (bytes, nanoseconds) = line.split_once(' ')?;
+    let (bytes, nanoseconds): (f64, f64) = (bytes.parse().ok()?, nanoseconds.parse().ok()?);
+    (bytes > 0.0 && nanoseconds > 0.0).then(|| bytes / (1 << 20) as f64 / (nanoseconds / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_come_from_what_the_sink_prints() {
+        assert_eq!(mebibytes_per_second("1048576 500000000"), Some(2.0));
+        assert_eq!(mebibytes_per_second("0 0"), None);
+        assert_eq!(mebibytes_per_second("sh: not found"), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the operations cost on Linux: Debian's kernel on the same QEMU and CPU, with the same program as its `/init`.
+//!
+//! Figures are kept in the folder of build results, and measured again when the kernel's package, QEMU, the CPU or the
+//! program changes.
+
+use std::{
+    hash::{DefaultHasher, Hasher},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use motet_fabric::{Error, ErrorKind, Result, qemu};
+use motet_layout::Isa;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    counts::{self, Costs},
+    process,
+    project::{Project, file_error, qemu_version},
+};
+
+/// Linux's figures for one ISA.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// Costs of the operations, in instructions.
+    pub costs: Costs,
+    /// What they were measured on.
+    pub source: String,
+    /// Identifies all that the figures depend on.
+    key: String,
+}
+
+/// How Linux is started on an ISA.
+struct Board {
+    /// Debian's name of the ISA.
+    debian: &'static str,
+    /// QEMU's machine, as Motet's islands have it.
+    machine: &'static str,
+    /// Name of the serial port.
+    console: &'static str,
+}
+
+fn board(isa: Isa) -> Option<Board> {
+    Some(match isa {
+        Isa::X86_64 => Board { debian: "amd64", machine: "q35", console: "ttyS0" },
+        Isa::AArch64 => Board { debian: "arm64", machine: "virt,gic-version=3", console: "ttyAMA0" },
+        Isa::RiscV64 => Board { debian: "riscv64", machine: "virt,aia=aplic-imsic", console: "ttyS0" },
+        Isa::Hosted => return None,
+    })
+}
+
+/// Figures for an ISA: kept ones if they still hold and `remeasure` does not ask for new ones.
+///
+/// # Errors
+/// The kernel cannot be fetched, or Linux does not run the program to its end.
+pub fn reference(project: &Project, isa: Isa, remeasure: bool) -> Result<Reference> {
+    let folder = project.target.join("linux").join(isa.name());
+    let unknown = || Error::new(ErrorKind::Software, format!("no Linux for {}", isa.name()));
+    let board = board(isa).ok_or_else(unknown)?;
+    let cpu = qemu::default_cpu(isa).ok_or_else(unknown)?;
+    let package = kernel(project, &board, &folder)?;
+    let program = project.guest_program(isa, "calls")?;
+    let bytes = std::fs::read(&program).map_err(file_error(&program))?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes);
+    let source = format!("Linux: Debian {package}, QEMU {}, -cpu {cpu}", qemu_version(isa)?);
+    let key = format!("{source}, program {:016x}", hasher.finish());
+    let kept = folder.join("calls.json");
+    if !remeasure {
+        let reference = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<Reference>(&text).ok());
+        if let Some(reference) = reference.filter(|reference| reference.key == key) {
+            return Ok(reference);
+        }
+    }
+    eprintln!("motet: measuring Linux on {} (once, a minute)", isa.name());
+    let costs = measure(project, isa, &board, cpu, &folder, &bytes)?;
+    let reference = Reference { costs, source, key };
+    let text = serde_json::to_string_pretty(&reference).expect("numbers and strings");
+    std::fs::write(&kept, text).map_err(file_error(&kept))?;
+    Ok(reference)
+}
+
+fn measure(project: &Project, isa: Isa, board: &Board, cpu: &str, folder: &Path, program: &[u8]) -> Result<Costs> {
+    let (initramfs, marks) = (folder.join("initramfs"), folder.join("marks"));
+    std::fs::write(&initramfs, archive(program)).map_err(file_error(&initramfs))?;
+    let mut command = Command::new(qemu::locate(isa)?);
+    command.args(["-machine", board.machine, "-cpu", cpu, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "512M"]);
+    command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"]);
+    command.arg("-kernel").arg(folder.join("vmlinuz")).arg("-initrd").arg(&initramfs);
+    // One CPU, as the island has one core; a panic ends QEMU.
+    command.args(["-append", &format!("console={} maxcpus=1 quiet panic=-1", board.console)]);
+    command.args(["-plugin", &format!("{},out={}", project.counting_plugin()?.display(), marks.display())]);
+    let text = process::expect(&mut command, Duration::from_secs(300))?;
+    if !text.contains("calls: ok") {
+        let message = format!("Linux did not run the program to its end\n{}", process::tail(&text, ""));
+        return Err(Error::new(ErrorKind::Software, message));
+    }
+    counts::read(&marks)
+}
+
+/// Fetches Debian's kernel unless it is there; its package and version.
+fn kernel(project: &Project, board: &Board, folder: &Path) -> Result<String> {
+    let (image, package) = (folder.join("vmlinuz"), folder.join("package"));
+    if let (true, Ok(text)) = (image.is_file(), std::fs::read_to_string(&package)) {
+        return Ok(text.trim().to_owned());
+    }
+    let work = project.scratch(&format!("fetch-{}", board.debian))?;
+    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+    let name = format!("linux-image-{0}:{0}", board.debian);
+    eprintln!("motet: fetching Debian's {name}");
+    let mut fetch = Command::new(project.root.join("scripts/setup.sh"));
+    process::expect(fetch.arg("--fetch").arg(&work).arg(&name), Duration::from_secs(900))?;
+    let deb = only_file(&work)?;
+    unpack_image(&deb, &image)?;
+    let fields = process::expect(
+        Command::new("dpkg-deb").args(["--show", "--showformat", "${Package} ${Version}"]).arg(&deb),
+        Duration::from_secs(60),
+    )?;
+    // Last, because it says that the image is complete.
+    std::fs::write(&package, &fields).map_err(file_error(&package))?;
+    let _ = std::fs::remove_dir_all(&work);
+    Ok(fields)
+}
+
+fn only_file(folder: &Path) -> Result<PathBuf> {
+    let entry = std::fs::read_dir(folder).map_err(file_error(folder))?.next();
+    let entry = entry.ok_or_else(|| Error::new(ErrorKind::Unavailable, "apt downloaded nothing"))?;
+    Ok(entry.map_err(file_error(folder))?.path())
+}
+
+/// Writes the kernel of a package to `image`, without unpacking its thousands of modules.
+fn unpack_image(deb: &Path, image: &Path) -> Result<()> {
+    let failed = |what: &str| Error::new(ErrorKind::Unavailable, format!("{}: {what}", deb.display()));
+    let file = std::fs::File::create(image).map_err(file_error(image))?;
+    let mut archive = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(deb)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(&format!("dpkg-deb: {error}")))?;
+    let status = Command::new("tar")
+        .args(["-x", "-O", "--wildcards", "./boot/vmlinu*"])
+        .stdin(archive.stdout.take().map_or_else(Stdio::null, Stdio::from))
+        .stdout(file)
+        .status();
+    let unpacked = process::wait(&mut archive, Duration::from_secs(60)) == Some(true);
+    if !unpacked || !status.is_ok_and(|status| status.success()) {
+        return Err(failed("has no kernel"));
+    }
+    Ok(())
+}
+
+/// An initramfs of the program and the devices it needs, in the "new" cpio format (Linux,
+/// Documentation/driver-api/early-userspace/buffer-format.rst).
+fn archive(init: &[u8]) -> Vec<u8> {
+    const DIRECTORY: u32 = 0o40755;
+    const DEVICE: u32 = 0o20666;
+    const PROGRAM: u32 = 0o100_755;
+    let mut bytes = Vec::new();
+    let entries: [(&str, u32, (u32, u32), &[u8]); 5] = [
+        ("dev", DIRECTORY, (0, 0), &[]),
+        ("dev/console", DEVICE, (5, 1), &[]),
+        ("dev/null", DEVICE, (1, 3), &[]),
+        ("init", PROGRAM, (0, 0), init),
+        ("TRAILER!!!", 0, (0, 0), &[]),
+    ];
+    for (inode, (name, mode, (major, minor), contents)) in (1_u32..).zip(entries) {
+        bytes.extend_from_slice(b"070701");
+        let (size, name_size) = (contents.len() as u32, name.len() as u32 + 1);
+        // Inode, mode, user, group, links, time, size, device, device number, length of the name, checksum.
+        for field in [inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0] {
+            bytes.extend_from_slice(format!("{field:08X}").as_bytes());
+        }
+        for part in [&[name.as_bytes(), &[0]].concat(), contents] {
+            bytes.extend_from_slice(part);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_have_aligned_entries_and_an_end() {
+        let bytes = archive(b"program");
+        assert_eq!(bytes.len() % 4, 0);
+        let magics = bytes.windows(6).enumerate().filter(|(_, window)| *window == b"070701");
+        assert!(magics.clone().count() == 5 && magics.into_iter().all(|(at, _)| at % 4 == 0));
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains("init\0") && text.contains("program") && text.contains("TRAILER!!!\0"));
+    }
+}

@@ -1,0 +1,55 @@
+//! `motet bench`: one experiment per published table or figure, and those that keep Motet honest about itself.
+//!
+//! An experiment prints a table to standard output and progress to standard error, and writes its measurements as JSON
+//! on request. docs/benchmarks.md says what each metric means.
+#![forbid(unsafe_code)]
+
+mod boot;
+mod counts;
+mod linux;
+mod motet;
+mod process;
+mod project;
+mod prompt;
+mod report;
+
+use std::{io::Write, process::ExitCode};
+
+use clap::Parser;
+use motet_fabric::ErrorKind;
+
+/// Run an experiment
+#[derive(Parser, Debug)]
+#[command(name = "motet bench", version, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Experiment {
+    /// Boot time, what system calls cost on each instruction set beside Linux, and pipes between islands
+    Boot(boot::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let status = if error.use_stderr() { ErrorKind::Usage as u8 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    let outcome = match arguments.experiment {
+        Experiment::Boot(options) => boot::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Standard error may be closed; the status still tells.
+            let _ = writeln!(std::io::stderr(), "motet: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}

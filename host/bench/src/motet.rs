@@ -1,0 +1,92 @@
+//! Runs of Motet, through its command line: what is measured is what users get.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use motet_fabric::{Machine, Result};
+use motet_layout::Isa;
+
+use crate::{
+    counts::{self, Costs},
+    process,
+    project::{ISAS, Project, file_error},
+};
+
+/// A machine description, and the file that `motet run` reads it from.
+#[derive(Debug)]
+pub struct Described {
+    /// The machine.
+    pub machine: Machine,
+    /// The file.
+    pub file: PathBuf,
+}
+
+/// Writes the description of a machine with these islands; each is called by its ISA's name.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn describe(folder: &Path, islands: &[(Isa, usize)]) -> Result<Described> {
+    let mut text = "[pool]\nsize = \"512MiB\"\n".to_owned();
+    for (isa, cores) in islands {
+        text += &format!("\n[[island]]\nname = \"{0}\"\nisa = \"{0}\"\ncores = {cores}\n", isa.name());
+    }
+    let file = folder.join("machine.toml");
+    std::fs::write(&file, &text).map_err(file_error(&file))?;
+    Ok(Described { machine: Machine::parse(&text)?, file })
+}
+
+/// A folder `programs/ISA` with the guest programs, to be copied into a machine as `/in/programs`.
+///
+/// # Errors
+/// They are not built, or cannot be copied.
+pub fn collect_programs(project: &Project, folder: &Path) -> Result<PathBuf> {
+    let programs = folder.join("programs");
+    for isa in ISAS {
+        let into = programs.join(isa.name());
+        std::fs::create_dir_all(&into).map_err(file_error(&into))?;
+        for name in ["calls", "stream"] {
+            let from = project.guest_program(isa, name)?;
+            std::fs::copy(&from, into.join(name)).map_err(file_error(&from))?;
+        }
+    }
+    Ok(programs)
+}
+
+/// Runs a shell command in a machine; its standard output.
+///
+/// # Errors
+/// The machine or the command fails, or takes longer than `at_most`.
+pub fn run(
+    project: &Project,
+    machine: &Described,
+    options: &[String],
+    command: &str,
+    at_most: Duration,
+) -> Result<String> {
+    let mut motet = Command::new(project.motet());
+    motet.arg("run").arg("--verbose").arg("--machine").arg(&machine.file);
+    process::expect(motet.args(options).args(["--", command]), at_most)
+}
+
+/// What the operations cost on an island of this ISA that is alone in its machine and has one core.
+///
+/// # Errors
+/// As [`run`].
+pub fn costs(project: &Project, isa: Isa) -> Result<(Described, Costs)> {
+    let folder = project.scratch(&format!("calls-{}", isa.name()))?;
+    let machine = describe(&folder, &[(isa, 1)])?;
+    let programs = collect_programs(project, &folder)?;
+    let marks = folder.join("marks");
+    let plugin = project.counting_plugin()?;
+    let options = [
+        "--qemu".to_owned(),
+        format!("{}=-plugin {},out={}", isa.name(), plugin.display(), marks.display()),
+        "--in".to_owned(),
+        programs.display().to_string(),
+    ];
+    run(project, &machine, &options, &format!("/in/programs/{}/calls", isa.name()), Duration::from_secs(120))?;
+    Ok((machine, counts::read(&marks)?))
+}

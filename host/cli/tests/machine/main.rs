@@ -1,0 +1,80 @@
+//! Tests of whole machines: `motet` boots fused QEMU islands and runs programs on them.
+//!
+//! `./motet test machine` runs them; a filter and `--list` work as with any Rust test:
+//! `cargo test --release -p motet-cli --test machine -- pipelines`. `MOTET_TEST_HOST=1` replaces the machine by a second
+//! run on the host: a check of the scripts themselves.
+#![forbid(unsafe_code)]
+
+mod bad_input;
+mod command_line;
+mod fuzz;
+mod process;
+mod scripts;
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each machine uses several host processors.
+    arguments.test_threads.get_or_insert(1);
+    let mut trials = script_trials(&arguments);
+    if !on_host_only() {
+        trials.extend(command_line::trials());
+        trials.extend(bad_input::trials());
+        trials.extend(fuzz::trials());
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A test of this name that fails with a text.
+pub fn trial(name: &str, test: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
+    Trial::test(name.to_owned(), move || test().map_err(Failed::from))
+}
+
+fn on_host_only() -> bool {
+    std::env::var_os("MOTET_TEST_HOST").is_some()
+}
+
+/// A busybox that the host can run.
+fn host_busybox() -> PathBuf {
+    process::target().join("userland").join(std::env::consts::ARCH).join("busybox")
+}
+
+/// One trial per script. The first one that runs boots the machine, for all that are not filtered out.
+fn script_trials(arguments: &Arguments) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for folder in ["same", "motet"] {
+        let name = |script: &scripts::Script| format!("{folder}::{}", script.name);
+        let wanted = |script: &scripts::Script| is_wanted(arguments, &name(script));
+        let batch: Vec<scripts::Script> = scripts::in_folder(folder).into_iter().filter(wanted).collect();
+        if folder == "motet" && on_host_only() {
+            continue;
+        }
+        let shared = Arc::new((batch.clone(), OnceLock::new()));
+        for script in batch {
+            let shared = shared.clone();
+            trials.push(trial(&name(&script), move || {
+                let want = if folder == "same" { script.on_host(&host_busybox()) } else { script.as_written() }?;
+                if on_host_only() {
+                    return scripts::compare(&want, &script.on_host(&host_busybox())?);
+                }
+                let results = shared.1.get_or_init(|| scripts::on_machine(&shared.0, &[]));
+                let got = results.get(&script.name).ok_or("no result")?.as_ref().map_err(String::clone)?;
+                scripts::compare(&want, got)
+            }));
+        }
+    }
+    trials
+}
+
+/// Whether a test of this name is run.
+fn is_wanted(arguments: &Arguments, name: &str) -> bool {
+    let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter.as_str()) };
+    arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
+}

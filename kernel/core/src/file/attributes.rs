@@ -1,0 +1,278 @@
+//! Changing what files are: mode, owner, times, length.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Errno,
+    file::*,
+    time::{Timespec, Timeval},
+    wire::Wire,
+};
+use motet_hal::Machine;
+use motet_layout::InodeRecord;
+use motet_protocol::fs;
+
+use super::{
+    description::Kind,
+    node::{Ids, Node},
+    path, table,
+};
+use crate::call::{Call, SysResult};
+
+const PERMISSIONS: u32 = 0o7777;
+const FALLOC_FL_KEEP_SIZE: u64 = 1;
+const FALLOC_FL_PUNCH_HOLE: u64 = 2;
+const FALLOC_FL_ZERO_RANGE: u64 = 16;
+/// An id that `chown` leaves as it is.
+const UNCHANGED: u32 = u32::MAX;
+
+/// `chmod(path, mode)`.
+pub fn chmod<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, mode, ..] = call.args;
+    set_mode(call, &path::resolve(call, AT_FDCWD, path, 0)?, mode as u32)
+}
+
+/// `fchmod(fd, mode)`.
+pub fn fchmod<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, mode, ..] = call.args;
+    set_mode(call, &Node::of_file(call.cpu, table::get(call, fd as i32)?), mode as u32)
+}
+
+/// `fchmodat(dirfd, path, mode)`.
+pub fn fchmodat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, mode, ..] = call.args;
+    set_mode(call, &path::resolve(call, dirfd as i32, path, 0)?, mode as u32)
+}
+
+/// `fchmodat2(dirfd, path, mode, flags)`.
+pub fn fchmodat2<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, mode, flags, ..] = call.args;
+    let node = path::resolve(call, dirfd as i32, path, flags as u32)?;
+    if node.is_symlink() {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    set_mode(call, &node, mode as u32)
+}
+
+/// `chown(path, uid, gid)`.
+pub fn chown<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, uid, gid, ..] = call.args;
+    set_owner(call, &path::resolve(call, AT_FDCWD, path, 0)?, uid as u32, gid as u32)
+}
+
+/// `lchown(path, uid, gid)`.
+pub fn lchown<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, uid, gid, ..] = call.args;
+    set_owner(call, &path::resolve(call, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)?, uid as u32, gid as u32)
+}
+
+/// `fchown(fd, uid, gid)`.
+pub fn fchown<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, uid, gid, ..] = call.args;
+    set_owner(call, &Node::of_file(call.cpu, table::get(call, fd as i32)?), uid as u32, gid as u32)
+}
+
+/// `fchownat(dirfd, path, uid, gid, flags)`.
+pub fn fchownat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, uid, gid, flags, _] = call.args;
+    set_owner(call, &path::resolve(call, dirfd as i32, path, flags as u32)?, uid as u32, gid as u32)
+}
+
+/// `umask(mask)`.
+pub fn umask<M: Machine>(call: &Call<M>) -> SysResult {
+    let before = call.process.umask.get();
+    call.process.umask.set(call.args[0] as u32 & 0o777);
+    Ok(u64::from(before))
+}
+
+/// `utimensat(dirfd, path, times, flags)`.
+pub fn utimensat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, times, flags, ..] = call.args;
+    let times = if times == 0 { [Time::Now; 2] } else { read_timespecs(call, times)? };
+    let node = if path == 0 {
+        Node::of_file(call.cpu, table::get(call, dirfd as i32)?)
+    } else {
+        path::resolve(call, dirfd as i32, path, flags as u32)?
+    };
+    set_times(call, &node, times)
+}
+
+/// `utimes(path, times)`.
+pub fn utimes<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, times, ..] = call.args;
+    let times = read_timevals(call, times)?;
+    set_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
+}
+
+/// `futimesat(dirfd, path, times)`.
+pub fn futimesat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, times, ..] = call.args;
+    let times = read_timevals(call, times)?;
+    let node = if path == 0 {
+        Node::of_file(call.cpu, table::get(call, dirfd as i32)?)
+    } else {
+        path::resolve(call, dirfd as i32, path, 0)?
+    };
+    set_times(call, &node, times)
+}
+
+/// `utime(path, times)`: whole seconds.
+pub fn utime<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, at, ..] = call.args;
+    let mut times = [Time::Now; 2];
+    if at != 0 {
+        for (index, time) in times.iter_mut().enumerate() {
+            let seconds = call.read_user_u64(at.wrapping_add(8 * index as u64))?;
+            *time = Time::At(seconds.saturating_mul(1_000_000_000));
+        }
+    }
+    set_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
+}
+
+/// `truncate(path, length)`.
+pub fn truncate<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, len, ..] = call.args;
+    let node = path::resolve(call, AT_FDCWD, path, 0)?;
+    node.check(call, W_OK)?;
+    set_length(call, node.inode_or(Errno::EINVAL)?, len)
+}
+
+/// `ftruncate(fd, length)`.
+pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, len, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    file.check_writable().map_err(|_| Errno::EINVAL)?;
+    match file.kind() {
+        Kind::Inode(inode) => set_length(call, inode, len),
+        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// `fallocate(fd, mode, offset, length)`. Memory is not reserved in advance.
+pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, mode, offset, len, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    file.check_writable()?;
+    let inode = match file.kind() {
+        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => return Err(Errno::ENODEV.into()),
+        Kind::Pipe(_) | Kind::Event(_) => return Err(Errno::ESPIPE.into()),
+    };
+    let end = offset.checked_add(len).filter(|&end| len > 0 && end <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+    if end > fs::FILE_SIZE_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    match mode & !FALLOC_FL_KEEP_SIZE {
+        0 => {}
+        FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE == 0 => return Err(Errno::EOPNOTSUPP.into()),
+        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => fs::punch(call.cpu, inode, offset, len),
+        _ => return Err(Errno::EOPNOTSUPP.into()),
+    }
+    if mode & FALLOC_FL_KEEP_SIZE == 0 && end > inode.size.load(Ordering::Relaxed) {
+        fs::truncate(call.cpu, inode, end)?;
+    }
+    Ok(0)
+}
+
+/// A time to be set.
+#[derive(Clone, Copy)]
+enum Time {
+    /// The present.
+    Now,
+    /// Not at all.
+    Keep,
+    /// Nanoseconds since 1970.
+    At(u64),
+}
+
+fn read_timespecs<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Errno> {
+    let mut bytes = [0; 2 * Timespec::SIZE];
+    call.read_user(at, &mut bytes)?;
+    let mut times = [Time::Now; 2];
+    for (time, bytes) in times.iter_mut().zip(bytes.chunks_exact(Timespec::SIZE)) {
+        let spec = Timespec::take(bytes);
+        *time = match spec.tv_nsec {
+            Timespec::UTIME_NOW => Time::Now,
+            Timespec::UTIME_OMIT => Time::Keep,
+            // Times before 1970 become 1970.
+            0..1_000_000_000 => Time::At(spec.to_ns().unwrap_or(0)),
+            _ => return Err(Errno::EINVAL),
+        };
+    }
+    Ok(times)
+}
+
+fn read_timevals<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Errno> {
+    let mut times = [Time::Now; 2];
+    if at != 0 {
+        let mut bytes = [0; 2 * Timeval::SIZE];
+        call.read_user(at, &mut bytes)?;
+        for (time, bytes) in times.iter_mut().zip(bytes.chunks_exact(Timeval::SIZE)) {
+            *time = Time::At(Timeval::take(bytes).to_ns().ok_or(Errno::EINVAL)?);
+        }
+    }
+    Ok(times)
+}
+
+fn set_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: [Time; 2]) -> SysResult {
+    let inode = node.inode_or(Errno::EPERM)?;
+    if !Ids::effective(call.process).owns(inode) {
+        let now_only = matches!(times, [Time::Now, Time::Now]);
+        return Err(if now_only { Errno::EACCES } else { Errno::EPERM }.into());
+    }
+    let now = call.cpu.realtime_ns();
+    for (cell, time) in [&inode.accessed_ns, &inode.modified_ns].into_iter().zip(times) {
+        match time {
+            Time::Now => cell.set(now),
+            Time::Keep => {}
+            Time::At(ns) => cell.set(ns),
+        }
+    }
+    inode.changed_ns.set(now);
+    Ok(0)
+}
+
+fn set_mode<M: Machine>(call: &Call<M>, node: &Node<M>, mode: u32) -> SysResult {
+    let inode = node.inode_or(Errno::EPERM)?;
+    if !Ids::effective(call.process).owns(inode) {
+        return Err(Errno::EPERM.into());
+    }
+    inode.mode.set(inode.mode.get() & !PERMISSIONS | mode & PERMISSIONS);
+    inode.changed_ns.set(call.cpu.realtime_ns());
+    Ok(0)
+}
+
+fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> SysResult {
+    let inode = node.inode_or(Errno::EPERM)?;
+    let ids = Ids::effective(call.process);
+    let gives_away = uid != UNCHANGED && uid != inode.uid.get();
+    if !ids.owns(inode) || gives_away && !ids.is_root() {
+        return Err(Errno::EPERM.into());
+    }
+    for (cell, id) in [(&inode.uid, uid), (&inode.gid, gid)] {
+        if id != UNCHANGED {
+            cell.set(id);
+        }
+    }
+    if fs::file_type(inode) == fs::TYPE_REGULAR {
+        inode.mode.set(inode.mode.get() & !(S_ISUID | S_ISGID));
+    }
+    inode.changed_ns.set(call.cpu.realtime_ns());
+    Ok(0)
+}
+
+fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {
+    if len > i64::MAX as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    match fs::file_type(inode) {
+        fs::TYPE_REGULAR => {}
+        fs::TYPE_DIRECTORY => return Err(Errno::EISDIR.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    fs::truncate(call.cpu, inode, len)?;
+    let now = call.cpu.realtime_ns();
+    inode.modified_ns.set(now);
+    inode.changed_ns.set(now);
+    Ok(0)
+}

@@ -1,0 +1,224 @@
+//! Directories as programs see them: `getdents64`, the working directory.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Errno,
+    file::{AT_FDCWD, DIRENT_MAX, X_OK, dirent64},
+};
+use motet_hal::Machine;
+use motet_layout::{InodeRecord, NAME_MAX};
+use motet_protocol::{
+    fs::{self, Held},
+    lock::lock,
+};
+
+use super::{
+    description::Kind,
+    node::{self, Node},
+    path, proc, table,
+};
+use crate::call::{Call, PATH_MAX, SysResult};
+
+/// Entries are collected in pieces of this many bytes, so that user memory is not touched with a directory locked.
+const PIECE: usize = 2048;
+/// Positions of "." and "..", which every directory has; the entries' own follow.
+const POSITION_DOT: u64 = 0;
+const POSITION_DOT_DOT: u64 = 1;
+const POSITION_FIRST: u64 = 2;
+
+/// Directory records collected for user memory.
+pub struct Records {
+    bytes: [u8; PIECE],
+    len: usize,
+    limit: usize,
+    /// Where the next call goes on.
+    pub next: u64,
+}
+
+impl Records {
+    /// Adds an entry; `next` is the position behind it. `false`: it does not fit.
+    pub fn push(&mut self, number: u64, next: u64, mode: u32, name: &[u8]) -> bool {
+        match dirent64(&mut self.bytes[self.len..self.limit], number, next as i64, mode, name) {
+            Some(len) => {
+                self.len += len;
+                self.next = next;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// `getdents64(fd, buffer, length)`.
+pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, buffer, len, ..] = call.args;
+    let file = table::get(call, fd as i32)?;
+    file.check_readable()?;
+    let _guard = (file.record().refs.load(Ordering::Relaxed) > 1).then(|| lock(call.cpu, &file.record().lock));
+    let mut records = Records { bytes: [0; PIECE], len: 0, limit: 0, next: file.offset.load(Ordering::Relaxed) };
+    let len = len as u32 as usize;
+    let mut done = 0;
+    loop {
+        records.len = 0;
+        records.limit = PIECE.min(len - done);
+        match file.kind() {
+            Kind::Inode(dir) if fs::is_directory(dir) => collect(call, dir, &mut records),
+            Kind::Proc(dir) if proc::is_directory(dir) => proc::list(call, dir, &mut records),
+            Kind::Inode(_) | Kind::Proc(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Event(_) => {
+                return Err(Errno::ENOTDIR.into());
+            }
+        }
+        if records.len == 0 {
+            break;
+        }
+        call.write_user(buffer.wrapping_add(done as u64), &records.bytes[..records.len])?;
+        done += records.len;
+        file.offset.store(records.next, Ordering::Relaxed);
+    }
+    if done == 0 && len < DIRENT_MAX && !at_end(call, &file.kind(), records.next) {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(done as u64)
+}
+
+/// Whether nothing follows a position, so that an empty result is the end and not too small a buffer.
+fn at_end<M: Machine>(call: &Call<M>, kind: &Kind, position: u64) -> bool {
+    let mut probe = Records { bytes: [0; PIECE], len: 0, limit: PIECE, next: position };
+    match kind {
+        Kind::Inode(dir) => collect(call, dir, &mut probe),
+        Kind::Proc(dir) => proc::list(call, *dir, &mut probe),
+        Kind::Pipe(_) | Kind::Device(_) | Kind::Event(_) => {}
+    }
+    probe.len == 0
+}
+
+fn collect<M: Machine>(call: &Call<M>, dir: &'static InodeRecord, records: &mut Records) {
+    let cpu = call.cpu;
+    if records.next == POSITION_DOT && !records.push(dir.number.get(), POSITION_DOT_DOT, dir.mode.get(), b".") {
+        return;
+    }
+    if records.next == POSITION_DOT_DOT {
+        let above = fs::parent(cpu, dir);
+        if !records.push(above.number.get(), POSITION_FIRST, above.mode.get(), b"..") {
+            return;
+        }
+    }
+    fs::readdir(cpu, dir, records.next, |entry, inode| {
+        let mut name = [0; NAME_MAX];
+        let name = fs::entry_name(cpu, entry, &mut name);
+        records.push(inode.number.get(), entry.position.get() + 1, inode.mode.get(), name)
+    });
+}
+
+/// `getcwd(buffer, length)`.
+pub fn getcwd<M: Machine>(call: &Call<M>) -> SysResult {
+    let [buffer, len, ..] = call.args;
+    let cwd = node::of_process(call, |process| &process.cwd);
+    let mut bytes = [0; PATH_MAX];
+    let path = path_of(call, &cwd, &mut bytes)?;
+    if path.len() as u64 + 1 > len {
+        return Err(Errno::ERANGE.into());
+    }
+    call.write_user(buffer, path)?;
+    call.write_user(buffer.wrapping_add(path.len() as u64), &[0])?;
+    Ok(path.len() as u64 + 1)
+}
+
+/// The absolute path of a directory. (Other files do not know where their names are.)
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT` when a directory above was removed.
+pub fn path_of<'b, M: Machine>(
+    call: &Call<M>,
+    node: &Node<M>,
+    into: &'b mut [u8; PATH_MAX],
+) -> Result<&'b [u8], Errno> {
+    let mut start = into.len();
+    match node {
+        Node::Open(_) => return Err(Errno::ENOENT),
+        Node::Proc(node) => {
+            let len = proc::path_text(*node, into);
+            return Ok(&into[..len]);
+        }
+        Node::Inode(inode) => {
+            let root = node::of_process(call, |process| &process.root);
+            let mut at = inode.clone();
+            while !is_root(&root, &at) {
+                let above = fs::parent(call.cpu, at.inode());
+                if core::ptr::eq(above.inode(), at.inode()) {
+                    // The caller's root is not above it.
+                    break;
+                }
+                prepend_name(call, above.inode(), at.inode(), into, &mut start)?;
+                at = above;
+            }
+        }
+    }
+    if start == into.len() {
+        prepend(b"/", into, &mut start)?;
+    }
+    Ok(&into[start..])
+}
+
+fn is_root<M: Machine>(root: &Node<M>, dir: &Held<'_, crate::cpu::Cpu<M>>) -> bool {
+    matches!(root, Node::Inode(root) if core::ptr::eq(root.inode(), dir.inode()))
+}
+
+/// Puts the name by which `dir` holds `inode` in front of the path.
+fn prepend_name<M: Machine>(
+    call: &Call<M>,
+    dir: &'static InodeRecord,
+    inode: &'static InodeRecord,
+    into: &mut [u8],
+    start: &mut usize,
+) -> Result<(), Errno> {
+    let mut name = [0; NAME_MAX];
+    let mut len = 0;
+    fs::readdir(call.cpu, dir, 0, |entry, found| {
+        let same = core::ptr::eq(found, inode);
+        if same {
+            len = fs::entry_name(call.cpu, entry, &mut name).len();
+        }
+        !same
+    });
+    if len == 0 {
+        return Err(Errno::ENOENT);
+    }
+    prepend(&name[..len], into, start)?;
+    prepend(b"/", into, start)
+}
+
+fn prepend(text: &[u8], into: &mut [u8], start: &mut usize) -> Result<(), Errno> {
+    let at = start.checked_sub(text.len()).ok_or(Errno::ENAMETOOLONG)?;
+    into[at..*start].copy_from_slice(text);
+    *start = at;
+    Ok(())
+}
+
+/// `chdir(path)`.
+pub fn chdir<M: Machine>(call: &Call<M>) -> SysResult {
+    let dir = path::resolve(call, AT_FDCWD, call.args[0], 0)?;
+    change(call, dir, &call.process.cwd)
+}
+
+/// `fchdir(fd)`.
+pub fn fchdir<M: Machine>(call: &Call<M>) -> SysResult {
+    let dir = Node::of_file(call.cpu, table::get(call, call.args[0] as i32)?);
+    change(call, dir, &call.process.cwd)
+}
+
+/// `chroot(path)`.
+pub fn chroot<M: Machine>(call: &Call<M>) -> SysResult {
+    let dir = path::resolve(call, AT_FDCWD, call.args[0], 0)?;
+    change(call, dir, &call.process.root)
+}
+
+fn change<M: Machine>(call: &Call<M>, dir: Node<M>, reference: &'static [motet_layout::Cell64; 2]) -> SysResult {
+    if !dir.is_directory() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    dir.check(call, X_OK)?;
+    node::store(call.cpu, reference, Some(dir));
+    Ok(0)
+}

@@ -1,0 +1,249 @@
+//! Files as programs see them: descriptors, paths, transfers, terminals, procfs.
+//!
+//! The file system itself is `motet_protocol::fs`. Locks, outermost first: process tree → open file (its position) →
+//! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
+//! holds the lock of an inode, pipe or terminal.
+
+mod attributes;
+mod cursor;
+mod description;
+mod device;
+mod dir;
+mod event;
+mod fcntl;
+mod lock;
+mod names;
+mod node;
+mod open;
+mod path;
+mod poll;
+mod proc;
+mod rw;
+mod splice;
+mod stat;
+mod table;
+mod tty;
+
+use core::fmt;
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, HostStream, InodeRecord, ProcessRecord};
+use motet_protocol::{
+    Context,
+    fs::{self, Held},
+    stream::{self, Side},
+    wait,
+};
+
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    process,
+};
+use description::Parts;
+use node::Node;
+
+pub use attributes::{
+    chmod, chown, fallocate, fchmod, fchmodat, fchmodat2, fchown, fchownat, ftruncate, futimesat, lchown, truncate,
+    umask, utime, utimensat, utimes,
+};
+pub use dir::{chdir, chroot, fchdir, getcwd, getdents64};
+pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};
+pub use lock::flock;
+pub use names::{
+    link, linkat, mkdir, mkdirat, mknod, mknodat, readlink, readlinkat, rename, renameat, renameat2, rmdir, symlink,
+    symlinkat, unlink, unlinkat,
+};
+pub use open::{
+    close, close_range, creat, eventfd, eventfd2, inode_for_mmap, memfd_create, open, open_executable,
+    open_interrupted, openat, openat2, pipe, pipe2,
+};
+pub use poll::{poll, ppoll, pselect6, select};
+pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
+pub use splice::{copy_file_range, sendfile, splice, tee};
+pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};
+
+/// Gives the first process its descriptors 0, 1 and 2, its directories, and the terminal if there is one.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
+    let files = table::create(cpu)?;
+    process.files.store(cpu.raw(files), Ordering::Release);
+    node::store(cpu, &process.cwd, Some(Node::file_system_root(cpu)));
+    node::store(cpu, &process.root, Some(Node::file_system_root(cpu)));
+    let terminal = cpu.pool.header().interactive.get() == CONSOLE_TERMINAL;
+    if terminal {
+        tty::start(cpu, process);
+    }
+    for (fd, host) in [device::HOST_IN, device::HOST_OUT, device::HOST_ERR].into_iter().enumerate() {
+        let device = if terminal { device::CONSOLE } else { host };
+        let parts = Parts {
+            kind: FILE_DEVICE,
+            flags: O_RDWR,
+            inode: device_inode(cpu, device).map(Held::release),
+            object: u64::from(device.encode()),
+        };
+        let record = description::create(cpu, &parts)?;
+        files.inline[fd].store(cpu.raw(record), Ordering::Release);
+        files.high.set(fd as u32 + 1);
+        files.low_free.set(fd as u32 + 1);
+    }
+    Ok(())
+}
+
+/// The inode in `/dev` of a device that the first process has open, if the host made one.
+fn device_inode<M: Machine>(cpu: &Cpu<M>, device: Device) -> Option<Held<'_, Cpu<M>>> {
+    let path: &[&[u8]] = match device {
+        device::CONSOLE => &[b"dev", b"console"],
+        device::HOST_IN => &[b"dev", b"host", b"stdin"],
+        device::HOST_OUT => &[b"dev", b"host", b"stdout"],
+        device::HOST_ERR => &[b"dev", b"host", b"stderr"],
+        _ => return None,
+    };
+    let root = cpu.object::<InodeRecord>(cpu.pool.header().root_inode.get())?;
+    let mut at = Held::new(cpu, root);
+    for name in path {
+        at = fs::lookup(cpu, at.inode(), name).ok()?;
+    }
+    Some(at)
+}
+
+/// Gives a child its parent's descriptors (the same table when `share`), directories and program.
+///
+/// # Errors
+/// `ENOMEM`: the child has got nothing.
+pub fn files_for_child<M: Machine>(
+    cpu: &Cpu<M>,
+    parent: &'static ProcessRecord,
+    child: &'static ProcessRecord,
+    share: bool,
+) -> Result<(), Errno> {
+    let files = table::of(cpu, parent);
+    let files = if share {
+        files.refs.fetch_add(1, Ordering::Relaxed);
+        files
+    } else {
+        table::fork(cpu, files).ok_or(Errno::ENOMEM)?
+    };
+    child.files.store(cpu.raw(files), Ordering::Release);
+    let several = parent.thread_count.load(Ordering::Relaxed) > 1;
+    let _tree = several.then(|| process::lock_tree(cpu));
+    for (from, to) in [(&parent.cwd, &child.cwd), (&parent.root, &child.root), (&parent.exe, &child.exe)] {
+        if from[0].get() != 0 || from[1].get() != 0 {
+            node::inherit(&node::load(cpu, from), to, cpu);
+        }
+    }
+    Ok(())
+}
+
+/// A process ends: its descriptors are closed, its directories and program let go.
+pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    let files = {
+        // procfs looks at other processes' tables under this lock.
+        let _tree = process::lock_tree(cpu);
+        process.files.swap(0, Ordering::AcqRel)
+    };
+    if let Some(files) = cpu.object(files) {
+        table::release(cpu, files);
+    }
+    for cells in [&process.cwd, &process.root, &process.exe] {
+        node::store(cpu, cells, None);
+    }
+}
+
+/// Exec: closes the descriptors that are marked for it.
+pub fn close_on_exec<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    table::close_matching(cpu, table::of(cpu, process), 0, u32::MAX, |word| word & FILES_CLOEXEC != 0);
+}
+
+/// Remembers the program of a process (`/proc/<pid>/exe`).
+pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, inode: &'static InodeRecord) {
+    node::store(cpu, &process.exe, Some(Node::of_inode(cpu, inode)));
+}
+
+/// The host rang: there is input, or room for output. Called on the core that the host rings.
+pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
+    tty::input_arrived(cpu);
+    if stream::readable(&header.console_in) {
+        wait::wake(cpu, &header.console_in.waiters);
+    }
+    for output in [&header.console_out, &header.console_err] {
+        if stream::writable(output) {
+            wait::wake(cpu, &output.waiters);
+        }
+    }
+}
+
+/// Says a line to the user: on the terminal, or on the command's standard error.
+pub fn kernel_message<M: Machine>(cpu: &Cpu<M>, message: fmt::Arguments<'_>) {
+    struct Output<'a, M: Machine>(&'a Cpu<M>);
+    impl<M: Machine> fmt::Write for Output<'_, M> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let header = self.0.pool.header();
+            if header.interactive.get() == CONSOLE_TERMINAL {
+                tty::put(self.0, text.as_bytes());
+            } else {
+                let moved = stream::produce_bytes(self.0, Side::Machine, &header.console_err, text.as_bytes());
+                device::ring_host_if(self.0, moved);
+            }
+            Ok(())
+        }
+    }
+    // Output that finds no room is dropped; nothing here fails.
+    let _ = fmt::write(&mut Output(cpu), format_args!("motet: {message}\n"));
+}
+
+/// The run is over: the host is told that no more output comes.
+pub fn flush_host_streams<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
+    let close = |output: &HostStream| stream::close(output);
+    if close(&header.console_out) | close(&header.console_err) {
+        cpu.machine.ring_host();
+    }
+}
+
+/// `sync()`, and others that have nothing to do: the pool is the medium.
+pub fn sync<M: Machine>(_call: &Call<M>) -> SysResult {
+    Ok(0)
+}
+
+/// `fsync(fd)`.
+pub fn fsync<M: Machine>(call: &Call<M>) -> SysResult {
+    table::get(call, call.args[0] as i32)?;
+    Ok(0)
+}
+
+/// `fdatasync(fd)`.
+pub fn fdatasync<M: Machine>(call: &Call<M>) -> SysResult {
+    fsync(call)
+}
+
+/// `syncfs(fd)`.
+pub fn syncfs<M: Machine>(call: &Call<M>) -> SysResult {
+    fsync(call)
+}
+
+/// `fadvise64(fd, offset, length, advice)`: advice is not needed.
+pub fn fadvise64<M: Machine>(call: &Call<M>) -> SysResult {
+    fsync(call)
+}
+
+/// `readahead(fd, offset, count)`: everything is in memory.
+pub fn readahead<M: Machine>(call: &Call<M>) -> SysResult {
+    fsync(call)
+}
+
+/// `mount(...)`: the file system's shape is fixed.
+pub fn mount<M: Machine>(_call: &Call<M>) -> SysResult {
+    Err(Errno::EPERM.into())
+}
+
+/// `umount2(...)`.
+pub fn umount2<M: Machine>(_call: &Call<M>) -> SysResult {
+    Err(Errno::EPERM.into())
+}

@@ -1,0 +1,262 @@
+//! Making, removing and changing names.
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::InodeRecord;
+use motet_protocol::fs::{self, Replace};
+
+use super::{
+    node::{Ids, Node},
+    open::attributes,
+    path::{self, Found, Last, Path},
+    proc,
+};
+use crate::call::{Call, SysResult};
+
+/// `mkdir(path, mode)`.
+pub fn mkdir<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, mode, ..] = call.args;
+    make_directory(call, AT_FDCWD, path, mode as u32)
+}
+
+/// `mkdirat(dirfd, path, mode)`.
+pub fn mkdirat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, mode, ..] = call.args;
+    make_directory(call, dirfd as i32, path, mode as u32)
+}
+
+/// `mknod(path, mode, device)`.
+pub fn mknod<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, mode, device, ..] = call.args;
+    make_node(call, AT_FDCWD, path, mode as u32, device as u32)
+}
+
+/// `mknodat(dirfd, path, mode, device)`.
+pub fn mknodat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, mode, device, ..] = call.args;
+    make_node(call, dirfd as i32, path, mode as u32, device as u32)
+}
+
+/// `rmdir(path)`.
+pub fn rmdir<M: Machine>(call: &Call<M>) -> SysResult {
+    remove(call, AT_FDCWD, call.args[0], true)
+}
+
+/// `unlink(path)`.
+pub fn unlink<M: Machine>(call: &Call<M>) -> SysResult {
+    remove(call, AT_FDCWD, call.args[0], false)
+}
+
+/// `unlinkat(dirfd, path, flags)`.
+pub fn unlinkat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, flags, ..] = call.args;
+    if flags as u32 & !AT_REMOVEDIR != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    remove(call, dirfd as i32, path, flags as u32 & AT_REMOVEDIR != 0)
+}
+
+/// `link(old, new)`.
+pub fn link<M: Machine>(call: &Call<M>) -> SysResult {
+    let [old, new, ..] = call.args;
+    make_link(call, (AT_FDCWD, old), (AT_FDCWD, new), 0)
+}
+
+/// `linkat(old_dirfd, old, new_dirfd, new, flags)`.
+pub fn linkat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [old_dirfd, old, new_dirfd, new, flags, _] = call.args;
+    if flags as u32 & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    make_link(call, (old_dirfd as i32, old), (new_dirfd as i32, new), flags as u32)
+}
+
+/// `symlink(target, path)`.
+pub fn symlink<M: Machine>(call: &Call<M>) -> SysResult {
+    let [target, path, ..] = call.args;
+    make_symlink(call, target, AT_FDCWD, path)
+}
+
+/// `symlinkat(target, dirfd, path)`.
+pub fn symlinkat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [target, dirfd, path, ..] = call.args;
+    make_symlink(call, target, dirfd as i32, path)
+}
+
+/// `readlink(path, buffer, length)`.
+pub fn readlink<M: Machine>(call: &Call<M>) -> SysResult {
+    let [path, buffer, len, ..] = call.args;
+    read_link(call, AT_FDCWD, path, buffer, len)
+}
+
+/// `readlinkat(dirfd, path, buffer, length)`.
+pub fn readlinkat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [dirfd, path, buffer, len, ..] = call.args;
+    read_link(call, dirfd as i32, path, buffer, len)
+}
+
+/// `rename(old, new)`.
+pub fn rename<M: Machine>(call: &Call<M>) -> SysResult {
+    let [old, new, ..] = call.args;
+    change_name(call, (AT_FDCWD, old), (AT_FDCWD, new), 0)
+}
+
+/// `renameat(old_dirfd, old, new_dirfd, new)`.
+pub fn renameat<M: Machine>(call: &Call<M>) -> SysResult {
+    let [old_dirfd, old, new_dirfd, new, ..] = call.args;
+    change_name(call, (old_dirfd as i32, old), (new_dirfd as i32, new), 0)
+}
+
+/// `renameat2(old_dirfd, old, new_dirfd, new, flags)`.
+pub fn renameat2<M: Machine>(call: &Call<M>) -> SysResult {
+    let [old_dirfd, old, new_dirfd, new, flags, _] = call.args;
+    change_name(call, (old_dirfd as i32, old), (new_dirfd as i32, new), flags as u32)
+}
+
+/// The directory of a name that is to be made, checked for write access.
+fn directory_for_new<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
+    if found.node.is_some() {
+        return Err(Errno::EEXIST);
+    }
+    found.parent.check(call, W_OK | X_OK)?;
+    // Nothing can be made in procfs.
+    found.parent.inode_or(Errno::EPERM)
+}
+
+/// The directory of a name that is to be removed or moved away, checked for write access.
+fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
+    let node = found.node.as_ref().ok_or(Errno::ENOENT)?;
+    found.parent.check(call, W_OK | X_OK)?;
+    let dir = found.parent.inode_or(Errno::EPERM)?;
+    let ids = Ids::effective(call.process);
+    if let Node::Inode(inode) = node {
+        if dir.mode.get() & S_ISVTX != 0 && !ids.owns(dir) && !ids.owns(inode) {
+            return Err(Errno::EPERM);
+        }
+    }
+    Ok(dir)
+}
+
+fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32) -> SysResult {
+    let mut path = Path::from_user(call, path)?;
+    let found = path::walk(call, dirfd, &mut path, false)?;
+    let dir = directory_for_new(call, &found)?;
+    let name = path.name(&found.last, Errno::EEXIST)?;
+    fs::mkdir(call.cpu, dir, name, attributes(call, S_IFDIR | mode & 0o1777))?;
+    Ok(0)
+}
+
+fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, device: u32) -> SysResult {
+    match mode & S_IFMT {
+        0 | S_IFREG | S_IFIFO | S_IFSOCK => {}
+        S_IFCHR | S_IFBLK if Ids::effective(call.process).is_root() => {}
+        S_IFCHR | S_IFBLK | S_IFDIR => return Err(Errno::EPERM.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    let mut path = Path::from_user(call, path)?;
+    let found = path::walk(call, dirfd, &mut path, false)?;
+    let dir = directory_for_new(call, &found)?;
+    let name = path.name(&found.last, Errno::EEXIST)?;
+    if found.directory {
+        return Err(Errno::ENOENT.into());
+    }
+    let attributes = fs::Attributes { rdev: device, ..attributes(call, mode) };
+    fs::create(call.cpu, dir, name, attributes)?;
+    Ok(0)
+}
+
+fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) -> SysResult {
+    let mut path = Path::from_user(call, path)?;
+    let found = path::walk(call, dirfd, &mut path, false)?;
+    let name = match (&found.last, directory) {
+        (Last::Name(_), _) => path.name(&found.last, Errno::EINVAL)?,
+        (Last::Dot, true) => return Err(Errno::EINVAL.into()),
+        (Last::DotDot, true) => return Err(Errno::ENOTEMPTY.into()),
+        (Last::Dot | Last::DotDot, false) => return Err(Errno::EISDIR.into()),
+    };
+    if matches!(found.node, Some(Node::Proc(proc::ROOT))) {
+        return Err(Errno::EBUSY.into());
+    }
+    let dir = directory_of(call, &found)?;
+    let now = call.cpu.realtime_ns();
+    if directory {
+        fs::rmdir(call.cpu, dir, name, now)?
+    } else {
+        fs::unlink(call.cpu, dir, name, now)?
+    }
+    Ok(0)
+}
+
+fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags: u32) -> SysResult {
+    let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
+    let node = path::resolve(call, old.0, old.1, follow | flags & AT_EMPTY_PATH)?;
+    let mut path = Path::from_user(call, new.1)?;
+    let found = path::walk(call, new.0, &mut path, false)?;
+    let dir = directory_for_new(call, &found)?;
+    let name = path.name(&found.last, Errno::EEXIST)?;
+    if found.directory {
+        return Err(Errno::ENOENT.into());
+    }
+    fs::link(call.cpu, dir, name, node.inode_or(Errno::EXDEV)?, call.cpu.realtime_ns())?;
+    Ok(0)
+}
+
+fn make_symlink<M: Machine>(call: &Call<M>, target: u64, dirfd: i32, path: u64) -> SysResult {
+    let target = Path::from_user(call, target)?;
+    let mut path = Path::from_user(call, path)?;
+    let found = path::walk(call, dirfd, &mut path, false)?;
+    let dir = directory_for_new(call, &found)?;
+    let name = path.name(&found.last, Errno::EEXIST)?;
+    if found.directory {
+        return Err(Errno::ENOENT.into());
+    }
+    fs::symlink(call.cpu, dir, name, target.as_bytes(), attributes(call, 0))?;
+    Ok(0)
+}
+
+fn read_link<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, buffer: u64, len: u64) -> SysResult {
+    if len as i32 <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut path = Path::from_user(call, path)?;
+    // An empty path means the link that the descriptor names.
+    let node = path::resolve_path(call, dirfd, &mut path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    if !node.is_symlink() {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut target = [0; PATH_MAX];
+    let target_len = match &node {
+        Node::Inode(inode) => fs::read_bytes(call.cpu, inode.inode(), 0, &mut target),
+        Node::Proc(link) => proc::link_text(call, *link, &mut target)?,
+        Node::Open(_) => return Err(Errno::EINVAL.into()),
+    };
+    let len = target_len.min(len as i32 as usize);
+    call.write_user(buffer, &target[..len])?;
+    Ok(len as u64)
+}
+
+fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags: u32) -> SysResult {
+    let replace = match flags {
+        0 => Replace::Allow,
+        RENAME_NOREPLACE => Replace::Refuse,
+        RENAME_EXCHANGE => Replace::Exchange,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    let mut old_path = Path::from_user(call, old.1)?;
+    let source = path::walk(call, old.0, &mut old_path, false)?;
+    let mut new_path = Path::from_user(call, new.1)?;
+    let target = path::walk(call, new.0, &mut new_path, false)?;
+    let old_name = old_path.name(&source.last, Errno::EBUSY)?;
+    let new_name = new_path.name(&target.last, Errno::EBUSY)?;
+    let old_dir = directory_of(call, &source)?;
+    let new_dir = match target.node {
+        Some(_) => directory_of(call, &target)?,
+        None => directory_for_new(call, &target)?,
+    };
+    let moves_directory = source.node.as_ref().is_some_and(Node::is_directory);
+    if target.directory && !moves_directory {
+        return Err(Errno::ENOTDIR.into());
+    }
+    fs::rename(call.cpu, (old_dir, old_name), (new_dir, new_name), replace, call.cpu.realtime_ns())?;
+    Ok(0)
+}

@@ -1,0 +1,246 @@
+//! Waiting for several files: `poll`, `select` and their relatives.
+//!
+//! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. A
+//! thread has places in a limited number of queues: with more files than that, it looks again every few milliseconds.
+
+use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
+use motet_hal::Machine;
+use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, WaitQueue};
+use motet_protocol::{pipe, wait};
+
+use super::{
+    description::{Kind, OpenFile},
+    device, event, table,
+};
+use crate::{
+    call::{Call, Stop, SysResult},
+    signal::calls::{begin_temporary_mask, end_temporary_mask},
+    time,
+};
+
+/// How often files are asked when not all of their queues could be entered, in nanoseconds.
+const ASK_AGAIN_NS: u64 = 5_000_000;
+const NS_PER_MS: u64 = 1_000_000;
+const INPUT: u16 = POLLIN | POLLRDNORM;
+const OUTPUT: u16 = POLLOUT | POLLWRNORM;
+/// Bytes of a full descriptor set.
+const SET_BYTES: usize = FD_SETSIZE / 8;
+/// `poll` refuses more entries than a process can have descriptors.
+const ENTRIES_MAX: u64 = motet_layout::FILES_MAX as u64;
+
+/// `poll(entries, count, timeout_ms)`.
+pub fn poll<M: Machine>(call: &Call<M>) -> SysResult {
+    let [entries, count, timeout_ms, ..] = call.args;
+    let timeout_ns = u64::try_from(timeout_ms as i32).ok().map(|ms| ms * NS_PER_MS);
+    poll_entries(call, entries, count, timeout_ns)
+}
+
+/// `ppoll(entries, count, timeout, mask, mask_size)`. The time left is not written back.
+pub fn ppoll<M: Machine>(call: &Call<M>) -> SysResult {
+    let [entries, count, timeout, mask, ..] = call.args;
+    let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
+    with_mask(call, mask, || poll_entries(call, entries, count, timeout_ns))
+}
+
+/// `select(count, readable, writable, exceptional, timeout)`. The time left is not written back.
+pub fn select<M: Machine>(call: &Call<M>) -> SysResult {
+    let [count, .., timeout, _] = call.args;
+    let timeout_ns = match timeout {
+        0 => None,
+        _ => {
+            let mut bytes = [0; Timeval::SIZE];
+            call.read_user(timeout, &mut bytes)?;
+            Some(Timeval::take(&bytes).to_ns().ok_or(Errno::EINVAL)?)
+        }
+    };
+    select_sets(call, count, timeout_ns)
+}
+
+/// `pselect6(count, readable, writable, exceptional, timeout, mask)`.
+pub fn pselect6<M: Machine>(call: &Call<M>) -> SysResult {
+    let [count, _, _, _, timeout, mask] = call.args;
+    let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
+    // The last argument points to a pair: mask, size.
+    let mask = if mask == 0 { 0 } else { call.read_user_u64(mask)? };
+    with_mask(call, mask, || select_sets(call, count, timeout_ns))
+}
+
+/// What a file is ready for, among `POLLIN`, `POLLOUT` and their relatives, and what is always reported.
+pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
+    if file.flags() & O_PATH != 0 {
+        return POLLNVAL;
+    }
+    match file.kind() {
+        Kind::Inode(_) | Kind::Proc(_) => INPUT | OUTPUT,
+        Kind::Device(device) => device::readiness(call.cpu, device),
+        Kind::Event(counter) => {
+            let (readable, writable) = event::readiness(counter);
+            if_so(readable, INPUT) | if_so(writable, OUTPUT)
+        }
+        Kind::Pipe(ends) => {
+            let state = pipe::readiness(ends);
+            let reads = file.record().kind.get() != FILE_PIPE_WRITE;
+            let writes = file.record().kind.get() != FILE_PIPE_READ;
+            let for_reading = if_so(state.readable, INPUT) | if_so(state.no_writer, POLLHUP);
+            let for_writing = if_so(state.writable && !state.no_reader, OUTPUT) | if_so(state.no_reader, POLLERR);
+            if_so(reads, for_reading) | if_so(writes, for_writing)
+        }
+    }
+}
+
+/// The queues of those who wait for a file to become readable, and writable.
+fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static WaitQueue>; 2] {
+    match file.kind() {
+        Kind::Inode(_) | Kind::Proc(_) => [None, None],
+        Kind::Device(device) => device::queues(call.cpu, device),
+        Kind::Event(counter) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
+        Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
+    }
+}
+
+/// Enters the queues that tell of `events`. `false`: the thread has no place left.
+fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16) -> bool {
+    let [readable, writable] = queues(call, file);
+    // Hang-ups and errors are told to the side that waits, so at least one queue is entered.
+    let reads = events & INPUT != 0 || file.record().kind.get() == FILE_PIPE_READ;
+    let writes = events & OUTPUT != 0 || file.record().kind.get() == FILE_PIPE_WRITE;
+    let wanted = [readable.filter(|_| reads), writable.filter(|_| writes)];
+    wanted.into_iter().flatten().all(|queue| wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX))
+}
+
+fn poll_entries<M: Machine>(call: &Call<M>, entries: u64, count: u64, timeout_ns: Option<u64>) -> SysResult {
+    if count > ENTRIES_MAX {
+        return Err(Errno::EINVAL.into());
+    }
+    wait_until_ready(call, timeout_ns, |enter_queues| {
+        let mut result = Asked::default();
+        for index in 0..count {
+            let at = entries.wrapping_add(index * Pollfd::SIZE as u64);
+            let mut bytes = [0; Pollfd::SIZE];
+            call.read_user(at, &mut bytes)?;
+            let mut entry = Pollfd::take(&bytes);
+            entry.revents = 0;
+            if entry.fd >= 0 {
+                entry.revents = match table::get(call, entry.fd) {
+                    Err(_) => POLLNVAL,
+                    Ok(file) => {
+                        if enter_queues && !enter(call, &file, entry.events) {
+                            result.queues_missed = true;
+                        }
+                        readiness(call, &file) & (entry.events | POLLERR | POLLHUP | POLLNVAL)
+                    }
+                };
+            }
+            result.ready += u64::from(entry.revents != 0);
+            entry.put(&mut bytes);
+            call.write_user(at, &bytes)?;
+        }
+        Ok(result)
+    })
+}
+
+fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) -> SysResult {
+    let count = count as i32;
+    if count < 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let count = (count as usize).min(FD_SETSIZE);
+    let bytes = count.div_ceil(64) * 8;
+    let mut asked = [[0; SET_BYTES]; 3];
+    for (set, &address) in asked.iter_mut().zip(&call.args[1..4]) {
+        if address != 0 {
+            call.read_user(address, &mut set[..bytes])?;
+        }
+    }
+    let mut ready = [[0; SET_BYTES]; 3];
+    let number = wait_until_ready(call, timeout_ns, |enter_queues| {
+        let mut result = Asked::default();
+        ready = [[0; SET_BYTES]; 3];
+        for fd in 0..count {
+            let (byte, bit) = (fd / 8, 1 << (fd % 8));
+            let wanted = [0, 1, 2].map(|set: usize| asked[set][byte] & bit != 0);
+            if wanted == [false; 3] {
+                continue;
+            }
+            let file = table::get(call, fd as i32)?;
+            let events = if_so(wanted[0], INPUT) | if_so(wanted[1], OUTPUT) | if_so(wanted[2], POLLPRI);
+            if enter_queues && !enter(call, &file, events) {
+                result.queues_missed = true;
+            }
+            let found = readiness(call, &file);
+            for (set, mask) in [INPUT | POLLHUP | POLLERR, OUTPUT | POLLERR, POLLPRI].into_iter().enumerate() {
+                if wanted[set] && found & mask != 0 {
+                    ready[set][byte] |= bit;
+                    result.ready += 1;
+                }
+            }
+        }
+        Ok(result)
+    })?;
+    for (set, &address) in ready.iter().zip(&call.args[1..4]) {
+        if address != 0 {
+            call.write_user(address, &set[..bytes])?;
+        }
+    }
+    Ok(number)
+}
+
+/// What asking all files brought.
+#[derive(Default)]
+struct Asked {
+    ready: u64,
+    queues_missed: bool,
+}
+
+/// Asks, waits and asks again until something is ready or the time has passed. The deadline is kept in `scratch[0]`,
+/// because the thread's own may be earlier.
+fn wait_until_ready<M: Machine>(
+    call: &Call<M>,
+    timeout_ns: Option<u64>,
+    mut ask: impl FnMut(bool) -> Result<Asked, Stop>,
+) -> SysResult {
+    let thread = call.thread;
+    let asked = ask(false)?;
+    if asked.ready > 0 || timeout_ns == Some(0) {
+        return Ok(asked.ready);
+    }
+    if let Some(timeout_ns) = timeout_ns {
+        if thread.in_syscall.get() == 0 {
+            thread.scratch[0].set(time::deadline_from(call.cpu, timeout_ns, false, false));
+        }
+        if thread.scratch[0].get() <= call.cpu.now_ns() {
+            return Ok(0);
+        }
+    }
+    wait::prepare(thread);
+    match ask(true) {
+        Ok(asked) if asked.ready == 0 => {
+            let own = if timeout_ns.is_some() { thread.scratch[0].get() } else { u64::MAX };
+            let again = if asked.queues_missed { call.cpu.now_ns() + ASK_AGAIN_NS } else { u64::MAX };
+            let deadline = own.min(again);
+            thread.deadline_ns.set(if deadline == u64::MAX { 0 } else { deadline });
+            Err(Stop::Block)
+        }
+        found => {
+            wait::finish(call.cpu, thread);
+            thread.scratch[0].set(0);
+            found.map(|asked| asked.ready)
+        }
+    }
+}
+
+/// Runs `serve` with another signal mask (at `mask` in user memory, unless 0) until the call has ended.
+fn with_mask<M: Machine>(call: &Call<M>, mask: u64, serve: impl FnOnce() -> SysResult) -> SysResult {
+    if mask != 0 && call.thread.in_syscall.get() == 0 {
+        begin_temporary_mask(call, call.read_user_u64(mask)?);
+    }
+    let result = serve();
+    if result != Err(Stop::Block) {
+        end_temporary_mask(call);
+    }
+    result
+}
+
+fn if_so(condition: bool, bits: u16) -> u16 {
+    if condition { bits } else { 0 }
+}

@@ -1,0 +1,489 @@
+//! procfs: files made of text when they are read. A node is a number; nothing is kept between two reads.
+#![expect(clippy::wildcard_enum_match_arm, reason = "each operation concerns a few of the many kinds of node")]
+
+mod machine;
+mod motet;
+mod process;
+mod text;
+
+use core::fmt::Write;
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{FilesRecord, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_protocol::{Context, threads};
+
+use super::{
+    cursor::Cursor,
+    description::Kind,
+    dir::{Records, path_of},
+    node::{self, Node},
+    table,
+};
+use crate::{
+    call::{Call, PATH_MAX, SysResult},
+    cpu::Cpu,
+    process as processes,
+};
+use text::Text;
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Entry {
+    Root = 1,
+    SelfLink,
+    ThreadSelf,
+    MountsLink,
+    Cpuinfo,
+    Meminfo,
+    Uptime,
+    Loadavg,
+    Stat,
+    Version,
+    Filesystems,
+    Cmdline,
+    Interrupts,
+    Motet,
+    MotetPs,
+    Sys,
+    SysKernel,
+    Hostname,
+    Ostype,
+    Osrelease,
+    PidMax,
+    ThreadsMax,
+    SysRandom,
+    Uuid,
+    BootId,
+    SysVm,
+    OvercommitMemory,
+    Process,
+    ProcessStat,
+    ProcessStatus,
+    ProcessStatm,
+    ProcessCmdline,
+    ProcessEnviron,
+    ProcessComm,
+    ProcessMaps,
+    ProcessMounts,
+    ProcessExe,
+    ProcessCwd,
+    ProcessRoot,
+    ProcessFd,
+    ProcessFdLink,
+    ProcessTask,
+}
+
+use Entry as E;
+
+const DIRECTORY: u32 = S_IFDIR | 0o555;
+const FILE: u32 = S_IFREG | 0o444;
+const WRITABLE: u32 = S_IFREG | 0o644;
+const LINK: u32 = S_IFLNK | 0o777;
+
+/// Every named node: where it is, its name, what it is, its mode. Processes and descriptors are named by number.
+const TABLE: &[(Entry, &str, Entry, u32)] = &[
+    (E::Root, "self", E::SelfLink, LINK),
+    (E::Root, "thread-self", E::ThreadSelf, LINK),
+    (E::Root, "mounts", E::MountsLink, LINK),
+    (E::Root, "cpuinfo", E::Cpuinfo, FILE),
+    (E::Root, "meminfo", E::Meminfo, FILE),
+    (E::Root, "uptime", E::Uptime, FILE),
+    (E::Root, "loadavg", E::Loadavg, FILE),
+    (E::Root, "stat", E::Stat, FILE),
+    (E::Root, "version", E::Version, FILE),
+    (E::Root, "filesystems", E::Filesystems, FILE),
+    (E::Root, "cmdline", E::Cmdline, FILE),
+    (E::Root, "interrupts", E::Interrupts, FILE),
+    (E::Root, "motet", E::Motet, FILE),
+    (E::Root, "motet-ps", E::MotetPs, FILE),
+    (E::Root, "sys", E::Sys, DIRECTORY),
+    (E::Sys, "kernel", E::SysKernel, DIRECTORY),
+    (E::Sys, "vm", E::SysVm, DIRECTORY),
+    (E::SysKernel, "hostname", E::Hostname, FILE),
+    (E::SysKernel, "ostype", E::Ostype, FILE),
+    (E::SysKernel, "osrelease", E::Osrelease, FILE),
+    (E::SysKernel, "pid_max", E::PidMax, FILE),
+    (E::SysKernel, "threads-max", E::ThreadsMax, FILE),
+    (E::SysKernel, "random", E::SysRandom, DIRECTORY),
+    (E::SysRandom, "uuid", E::Uuid, FILE),
+    (E::SysRandom, "boot_id", E::BootId, FILE),
+    (E::SysVm, "overcommit_memory", E::OvercommitMemory, FILE),
+    (E::Process, "stat", E::ProcessStat, FILE),
+    (E::Process, "status", E::ProcessStatus, FILE),
+    (E::Process, "statm", E::ProcessStatm, FILE),
+    (E::Process, "cmdline", E::ProcessCmdline, FILE),
+    (E::Process, "environ", E::ProcessEnviron, FILE),
+    (E::Process, "comm", E::ProcessComm, WRITABLE),
+    (E::Process, "maps", E::ProcessMaps, FILE),
+    (E::Process, "mounts", E::ProcessMounts, FILE),
+    (E::Process, "exe", E::ProcessExe, LINK),
+    (E::Process, "cwd", E::ProcessCwd, LINK),
+    (E::Process, "root", E::ProcessRoot, LINK),
+    (E::Process, "fd", E::ProcessFd, DIRECTORY),
+    (E::Process, "task", E::ProcessTask, DIRECTORY),
+];
+
+/// A node: what it is, of which process or thread, and which descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcNode {
+    entry: Entry,
+    id: u32,
+    fd: u32,
+}
+
+/// `/proc`.
+pub const ROOT: ProcNode = ProcNode { entry: E::Root, id: 0, fd: 0 };
+
+impl ProcNode {
+    /// The number by which open files and processes refer to it.
+    pub fn raw(self) -> u64 {
+        self.entry as u64 | u64::from(self.id) << 8 | u64::from(self.fd) << 40
+    }
+
+    /// The node of a number; `/proc` itself for a number that is none.
+    pub fn from_raw(raw: u64) -> Self {
+        let entries = TABLE.iter().map(|row| row.2).chain([E::Root, E::Process, E::ProcessFdLink]);
+        match entries.into_iter().find(|&entry| entry as u64 == raw & 0xff) {
+            Some(entry) => Self { entry, id: (raw >> 8) as u32, fd: (raw >> 40) as u32 },
+            None => ROOT,
+        }
+    }
+
+    /// Inode number.
+    pub fn number(self) -> u64 {
+        1 << 32 | self.raw()
+    }
+
+    fn of(self, entry: Entry) -> Self {
+        Self { entry, fd: 0, ..self }
+    }
+}
+
+/// Type and permissions.
+pub fn mode(node: ProcNode) -> u32 {
+    match node.entry {
+        E::ProcessFdLink => S_IFLNK | 0o700,
+        entry => TABLE.iter().find(|row| row.2 == entry).map_or(DIRECTORY, |row| row.3),
+    }
+}
+
+/// Whether it is a directory.
+pub fn is_directory(node: ProcNode) -> bool {
+    mode(node) & S_IFMT == S_IFDIR
+}
+
+/// Whether it can be opened for writing.
+pub fn writable(node: ProcNode) -> bool {
+    mode(node) & 0o222 != 0
+}
+
+/// The directory above, `None` for `/proc`.
+pub fn parent(node: ProcNode) -> Option<ProcNode> {
+    match node.entry {
+        E::Root => None,
+        E::Process => Some(ROOT),
+        E::ProcessFdLink => Some(node.of(E::ProcessFd)),
+        entry => TABLE.iter().find(|row| row.2 == entry).map(|row| node.of(row.0)),
+    }
+}
+
+/// What `name` names in a directory.
+pub fn lookup<M: Machine>(call: &Call<M>, dir: ProcNode, name: &[u8]) -> Option<ProcNode> {
+    if let Some(row) = TABLE.iter().find(|row| row.0 == dir.entry && row.1.as_bytes() == name) {
+        return Some(dir.of(row.2));
+    }
+    let number = number(name)?;
+    match dir.entry {
+        E::Root => with_thread(call.cpu, number, |_, _| ()).map(|()| ProcNode { entry: E::Process, id: number, fd: 0 }),
+        E::ProcessTask => {
+            let process = with_thread(call.cpu, dir.id, |_, process| call.cpu.raw(process))?;
+            let of_thread = with_thread(call.cpu, number, |_, process| call.cpu.raw(process))?;
+            (process == of_thread).then_some(ProcNode { entry: E::Process, id: number, fd: 0 })
+        }
+        E::ProcessFd => {
+            let files = FilesOf::new(call.cpu, dir.id)?;
+            let used = table::next_used(call.cpu, files.files, number) == Some(number);
+            used.then_some(ProcNode { entry: E::ProcessFdLink, fd: number, ..dir })
+        }
+        _ => None,
+    }
+}
+
+/// Collects a directory's entries from `records.next` on.
+pub fn list<M: Machine>(call: &Call<M>, dir: ProcNode, records: &mut Records) {
+    if records.next == 0 && !records.push(dir.number(), 1, DIRECTORY, b".") {
+        return;
+    }
+    let above = parent(dir).unwrap_or(ROOT);
+    if records.next == 1 && !records.push(above.number(), 2, DIRECTORY, b"..") {
+        return;
+    }
+    for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.0 == dir.entry) {
+        let position = 2 + index as u64;
+        if position >= records.next && !records.push(dir.of(row.2).number(), position + 1, row.3, row.1.as_bytes()) {
+            return;
+        }
+    }
+    let first = 2 + TABLE.len() as u64;
+    let mut at = records.next.max(first) - first;
+    while let Some((number, node)) = next_numbered(call, dir, at as u32) {
+        let mut digits = [0; 10];
+        let next = first + u64::from(number) + 1;
+        if !records.push(node.number(), next, mode(node), decimal(number, &mut digits)) {
+            return;
+        }
+        at = u64::from(number) + 1;
+    }
+    records.next = records.next.max(first);
+}
+
+/// The next entry named by a number that is at least `from`.
+fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option<(u32, ProcNode)> {
+    let cpu = call.cpu;
+    match dir.entry {
+        E::Root => next_thread(cpu, from, |thread, process| thread.tid.get() == process.pid.get())
+            .map(|id| (id, ProcNode { entry: E::Process, id, fd: 0 })),
+        E::ProcessTask => {
+            let of = with_thread(cpu, dir.id, |_, process| cpu.raw(process))?;
+            next_thread(cpu, from, |_, process| cpu.raw(process) == of)
+                .map(|id| (id, ProcNode { entry: E::Process, id, fd: 0 }))
+        }
+        E::ProcessFd => {
+            let files = FilesOf::new(cpu, dir.id)?;
+            let fd = table::next_used(cpu, files.files, from)?;
+            Some((fd, ProcNode { entry: E::ProcessFdLink, fd, ..dir }))
+        }
+        _ => None,
+    }
+}
+
+/// Where a link leads directly, `None` for links that are paths.
+pub fn follow<'c, M: Machine>(call: &Call<'c, M>, link: ProcNode) -> Result<Option<Node<'c, M>>, Errno> {
+    let cells = |choose: fn(&'static ProcessRecord) -> &'static [motet_layout::Cell64; 2]| {
+        with_thread(call.cpu, link.id, |_, process| node::load(call.cpu, choose(process))).ok_or(Errno::ENOENT)
+    };
+    match link.entry {
+        E::ProcessExe => cells(|process| &process.exe).map(Some),
+        E::ProcessCwd => cells(|process| &process.cwd).map(Some),
+        E::ProcessRoot => cells(|process| &process.root).map(Some),
+        E::ProcessFdLink => {
+            let files = FilesOf::new(call.cpu, link.id).ok_or(Errno::ENOENT)?;
+            let file = table::get_from(call.cpu, files.files, link.fd as i32).map_err(|_| Errno::ENOENT)?;
+            Ok(Some(Node::of_file(call.cpu, file)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What `readlink` says; returns its length.
+///
+/// # Errors
+/// `ENOENT`, `ENAMETOOLONG`.
+pub fn link_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> Result<usize, Errno> {
+    let mut line = Line { bytes: into, len: 0 };
+    let (pid, tid) = (call.process.pid.get(), call.thread.tid.get());
+    let written = match link.entry {
+        E::SelfLink => write!(line, "{pid}"),
+        E::ThreadSelf => write!(line, "{pid}/task/{tid}"),
+        E::MountsLink => write!(line, "self/mounts"),
+        _ => return target_text(call, link, into),
+    };
+    written.map_err(|_| Errno::ENAMETOOLONG)?;
+    Ok(line.len)
+}
+
+fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> Result<usize, Errno> {
+    let target = follow(call, link)?.ok_or(Errno::EINVAL)?;
+    if let Node::Open(file) = &target {
+        let mut line = Line { bytes: into, len: 0 };
+        let number = call.cpu.raw(file.record()) >> 6;
+        let written = match file.kind() {
+            Kind::Event(_) => write!(line, "anon_inode:[eventfd]"),
+            Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) => write!(line, "pipe:[{number}]"),
+        };
+        written.map_err(|_| Errno::ENAMETOOLONG)?;
+        return Ok(line.len);
+    }
+    let mut path = [0; PATH_MAX];
+    // A file without a name left has none to show.
+    let path = path_of(call, &target, &mut path).unwrap_or(b"/ (deleted)");
+    let into = into.get_mut(..path.len()).ok_or(Errno::ENAMETOOLONG)?;
+    into.copy_from_slice(path);
+    Ok(path.len())
+}
+
+/// Writes the absolute path of a node; returns its length.
+pub fn path_text(node: ProcNode, into: &mut [u8]) -> usize {
+    let mut chain = [ROOT; 8];
+    let mut depth = 0;
+    let mut at = Some(node);
+    while let Some(node) = at.filter(|_| depth < chain.len()) {
+        chain[depth] = node;
+        depth += 1;
+        at = parent(node);
+    }
+    let mut line = Line { bytes: into, len: 0 };
+    for node in chain[..depth].iter().rev() {
+        // The buffer is a page, far longer than any path here.
+        let _ = match node.entry {
+            E::Root => write!(line, "/proc"),
+            E::Process => write!(line, "/{}", node.id),
+            E::ProcessFdLink => write!(line, "/{}", node.fd),
+            entry => write!(line, "/{}", TABLE.iter().find(|row| row.2 == entry).map_or("", |row| row.1)),
+        };
+    }
+    line.len
+}
+
+/// Reads from a file at `position`; returns the bytes read.
+pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mut Cursor<M>) -> SysResult {
+    if is_directory(node) {
+        return Err(Errno::EISDIR.into());
+    }
+    match node.entry {
+        E::ProcessCmdline => return process::read_memory(call, node.id, position, into, |p| &p.arguments),
+        E::ProcessEnviron => return process::read_memory(call, node.id, position, into, |p| &p.environment),
+        _ => {}
+    }
+    let mut text = Text::new(into, position);
+    // An error means that the buffer is full or bad; `finish` knows which.
+    let _ = generate(call, node, &mut text);
+    text.finish()
+}
+
+/// Writes to a file: only a process's name can be written.
+pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
+    if node.entry != E::ProcessComm {
+        return Err(Errno::EACCES.into());
+    }
+    let len = from.remaining();
+    let mut name = [0; 16];
+    let read = from.read(&mut name[..15])?;
+    let end = name[..read].iter().position(|&byte| byte == b'\n').unwrap_or(read);
+    name[end..].fill(0);
+    with_thread(call.cpu, node.id, |thread, process| {
+        let leads = thread.tid.get() == process.pid.get();
+        for (index, byte) in name.into_iter().enumerate() {
+            thread.name[index].store(byte, Ordering::Relaxed);
+            if leads {
+                process.name[index].store(byte, Ordering::Relaxed);
+            }
+        }
+    })
+    .ok_or(Errno::ESRCH)?;
+    Ok(len)
+}
+
+fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> core::fmt::Result {
+    match node.entry {
+        E::Cpuinfo => machine::cpuinfo(call.cpu, out),
+        E::Meminfo => machine::meminfo(call.cpu, out),
+        E::Uptime => machine::uptime(call.cpu, out),
+        E::Loadavg => machine::loadavg(call.cpu, out),
+        E::Stat => machine::stat(call.cpu, out),
+        E::Interrupts => machine::interrupts(call.cpu, out),
+        E::Version => machine::version(out),
+        E::Filesystems => out.write_str("nodev\tramfs\nnodev\tproc\n"),
+        E::Cmdline => out.write_str("motet\n"),
+        E::Hostname => out.write_str("motet\n"),
+        E::Ostype => out.write_str("Linux\n"),
+        E::Osrelease => writeln!(out, "{}", processes::ids::KERNEL_RELEASE),
+        E::PidMax | E::ThreadsMax => writeln!(out, "{}", threads::TIDS),
+        E::OvercommitMemory => out.write_str("1\n"),
+        E::Uuid => machine::uuid(call.cpu, out),
+        E::BootId => machine::boot_id(call.cpu, out),
+        E::Motet => motet::counters(call.cpu, out),
+        E::MotetPs => motet::processes(call.cpu, out),
+        E::ProcessStat => process::stat(call.cpu, node.id, out),
+        E::ProcessStatus => process::status(call.cpu, node.id, out),
+        E::ProcessStatm => process::statm(call.cpu, node.id, out),
+        E::ProcessComm => process::comm(call.cpu, node.id, out),
+        E::ProcessMaps => process::maps(call, node.id, out),
+        E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\n"),
+        E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink | E::Sys | E::SysKernel | E::SysRandom | E::SysVm => {
+            Ok(())
+        }
+        E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
+        E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
+    }
+}
+
+/// Calls `look` with a thread and its process under the process-tree lock, if there is one of that id.
+fn with_thread<M: Machine, R>(
+    cpu: &Cpu<M>,
+    id: u32,
+    look: impl FnOnce(&'static ThreadRecord, &'static ProcessRecord) -> R,
+) -> Option<R> {
+    let _tree = processes::lock_tree(cpu);
+    let thread = threads::lookup(cpu, id).filter(|thread| thread.state.load(Ordering::Relaxed) != THREAD_FREE)?;
+    Some(look(thread, processes::process_of(cpu, thread)))
+}
+
+/// The lowest thread id from `from` on whose thread satisfies `which`.
+fn next_thread<M: Machine>(
+    cpu: &Cpu<M>,
+    from: u32,
+    which: impl Fn(&ThreadRecord, &'static ProcessRecord) -> bool,
+) -> Option<u32> {
+    let _tree = processes::lock_tree(cpu);
+    let high = cpu.pool.header().threads_high.load(Ordering::Relaxed);
+    (from..high)
+        .find(|&tid| threads::lookup(cpu, tid).is_some_and(|thread| which(thread, processes::process_of(cpu, thread))))
+}
+
+/// The descriptor table of any process, kept for the time of this value.
+struct FilesOf<'c, M: Machine> {
+    cpu: &'c Cpu<M>,
+    files: &'static FilesRecord,
+}
+
+impl<'c, M: Machine> FilesOf<'c, M> {
+    fn new(cpu: &'c Cpu<M>, id: u32) -> Option<Self> {
+        with_thread(cpu, id, |_, process| {
+            // A process that ends gives its table up under the tree lock.
+            let files = cpu.object::<FilesRecord>(process.files.load(Ordering::Relaxed))?;
+            files.refs.fetch_add(1, Ordering::Relaxed);
+            Some(Self { cpu, files })
+        })?
+    }
+}
+
+impl<M: Machine> Drop for FilesOf<'_, M> {
+    fn drop(&mut self) {
+        table::release(self.cpu, self.files);
+    }
+}
+
+/// Text in a slice.
+struct Line<'b> {
+    bytes: &'b mut [u8],
+    len: usize,
+}
+
+impl Write for Line<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let into = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(core::fmt::Error)?;
+        into.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+/// A name that is a decimal number without leading zeroes.
+fn number(name: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(name).ok()?;
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
+}
+
+fn decimal(number: u32, into: &mut [u8; 10]) -> &[u8] {
+    let mut line = Line { bytes: into, len: 0 };
+    // Ten digits are enough for 32 bits.
+    let _ = write!(line, "{number}");
+    let len = line.len;
+    &into[..len]
+}

@@ -1,0 +1,88 @@
+//! What only Motet has: counters per island, and processes with the place where they run.
+
+use core::fmt::{Result, Write};
+
+use motet_layout::sync::{AtomicU64, Ordering};
+
+use motet_hal::Machine;
+use motet_layout::{CoreId, IslandCounters};
+
+use super::{
+    machine::{NS_PER_S, cores, isa_name, islands},
+    next_thread,
+    process::Summary,
+    text::Text,
+};
+use crate::cpu::Cpu;
+
+type Counter = fn(&IslandCounters) -> &AtomicU64;
+
+const COUNTERS: [(&str, Counter); 13] = [
+    ("doorbells_rung", |counters| &counters.doorbells_rung),
+    ("doorbells_taken", |counters| &counters.doorbells_taken),
+    ("foreign_wakeups", |counters| &counters.foreign_wakeups),
+    ("arrivals", |counters| &counters.arrivals),
+    ("remote_pte_edits", |counters| &counters.remote_pte_edits),
+    ("shootdowns", |counters| &counters.shootdowns),
+    ("shootdowns_foreign", |counters| &counters.shootdowns_foreign),
+    ("blocks_taken", |counters| &counters.blocks_taken),
+    ("blocks_returned", |counters| &counters.blocks_returned),
+    ("syscalls", |counters| &counters.syscalls),
+    ("page_faults", |counters| &counters.page_faults),
+    ("context_switches", |counters| &counters.context_switches),
+    ("icache_syncs", |counters| &counters.icache_syncs),
+];
+
+/// `/proc/motet`: a table of counters, an island per column.
+pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
+    write!(out, "{:<20}", "island")?;
+    for (id, _) in islands(cpu) {
+        write!(out, " {:>12}", id.index())?;
+    }
+    write!(out, "\n{:<20}", "isa")?;
+    for (_, record) in islands(cpu) {
+        write!(out, " {:>12}", isa_name(record))?;
+    }
+    write!(out, "\n{:<20}", "cores")?;
+    for (island, _) in islands(cpu) {
+        write!(out, " {:>12}", cores(cpu).filter(|(core, _)| core.island() == island).count())?;
+    }
+    write!(out, "\n{:<20}", "frames_owned")?;
+    for (id, _) in islands(cpu) {
+        write!(out, " {:>12}", cpu.pool.header().memory.islands[id.index()].owned_frames.load(Ordering::Relaxed))?;
+    }
+    write!(out, "\n{:<20}", "frames_free")?;
+    for (id, _) in islands(cpu) {
+        write!(out, " {:>12}", cpu.pool.header().memory.islands[id.index()].free_frames.load(Ordering::Relaxed))?;
+    }
+    for (name, counter) in COUNTERS {
+        write!(out, "\n{name:<20}")?;
+        for (_, record) in islands(cpu) {
+            write!(out, " {:>12}", counter(&record.counters).load(Ordering::Relaxed))?;
+        }
+    }
+    out.write_char('\n')
+}
+
+/// `/proc/motet-ps`: every process, and where it runs (or ran last).
+pub fn processes<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
+    let [pid, parent, user, state, island, core] = ["PID", "PPID", "USER", "STAT", "ISLAND", "CORE"];
+    writeln!(out, "{pid:>5} {parent:>5} {user:<8} {state:<4} {island:<10} {core:>4} {:>8} COMMAND", "TIME")?;
+    let mut from = 1;
+    while let Some(pid) = next_thread(cpu, from, |thread, process| thread.tid.get() == process.pid.get()) {
+        from = pid + 1;
+        // It may have ended meanwhile.
+        let Some(summary) = Summary::of(cpu, pid) else { continue };
+        let core = CoreId::from_raw(summary.core).unwrap_or(cpu.id);
+        let record = &cpu.pool.header().islands[core.island().index()];
+        write!(out, "{pid:>5} {:>5} ", summary.parent)?;
+        match summary.uid {
+            0 => write!(out, "{:<8}", "root")?,
+            uid => write!(out, "{uid:<8}")?,
+        }
+        write!(out, " {:<4} {:<7}/{:<2} {:>4}", summary.state, isa_name(record), core.island().index(), core.index())?;
+        let seconds = (summary.user_ns + summary.system_ns) / NS_PER_S;
+        writeln!(out, " {:>5}:{:02} {}", seconds / 60, seconds % 60, summary.name())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! procfs files about one process (or thread).
+//!
+//! What is needed of a process is copied under the process-tree lock; formatting, which copies to user memory and may
+//! fault, comes after.
+
+use core::fmt::{Result as FmtResult, Write};
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::Device};
+use motet_hal::{Access, Machine};
+use motet_layout::{
+    Cell64, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD, THREAD_READY,
+    THREAD_RUNNING, THREAD_STOPPED, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+};
+use motet_protocol::{Context, fs, lock::lock};
+
+use super::{
+    super::{cursor::Cursor, device, dir::path_of, node::Node},
+    Text,
+    machine::NS_PER_TICK,
+    with_thread,
+};
+use crate::{
+    call::{Call, PATH_MAX, SysResult},
+    cpu::Cpu,
+    mm, process as processes,
+};
+
+/// What is shown of a thread and its process.
+pub struct Summary {
+    pub pid: u32,
+    pub tid: u32,
+    pub parent: u32,
+    pub pgid: u32,
+    pub sid: u32,
+    pub state: char,
+    pub uid: u32,
+    pub core: u32,
+    pub user_ns: u64,
+    pub system_ns: u64,
+    ids: [u32; 6],
+    child_ns: [u64; 2],
+    nice: u32,
+    threads: u32,
+    started_ns: u64,
+    isa: u32,
+    mapped_len: u64,
+    resident: u64,
+    exit_signal: u32,
+    pending: [u64; 2],
+    blocked: u64,
+    umask: u32,
+    name: [u8; 16],
+}
+
+impl Summary {
+    /// The summary of a thread id; its process's as a whole when it is the process's first.
+    pub fn of<M: Machine>(cpu: &Cpu<M>, id: u32) -> Option<Self> {
+        with_thread(cpu, id, |thread, process| {
+            let leads = thread.tid.get() == process.pid.get();
+            let (user_ns, system_ns) =
+                if leads { processes::times_ns(cpu, process) } else { (thread.user_ns.get(), thread.system_ns.get()) };
+            let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
+            let state = match thread.state.load(Ordering::Relaxed) {
+                _ if process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE => 'Z',
+                THREAD_RUNNING | THREAD_READY => 'R',
+                THREAD_STOPPED => 'T',
+                THREAD_DEAD => 'X',
+                _ => 'S',
+            };
+            let name = if leads { &process.name } else { &thread.name };
+            Self {
+                pid: process.pid.get(),
+                tid: thread.tid.get(),
+                parent: processes::parent_of(cpu, process).map_or(0, |parent| parent.pid.get()),
+                pgid: process.pgid.load(Ordering::Relaxed),
+                sid: process.sid.load(Ordering::Relaxed),
+                state,
+                uid: process.ids[1].get(),
+                core: thread.core.load(Ordering::Relaxed),
+                user_ns,
+                system_ns,
+                ids: core::array::from_fn(|index| process.ids[index].get()),
+                child_ns: [process.child_times_ns[0].get(), process.child_times_ns[1].get()],
+                nice: process.nice.get(),
+                threads: process.thread_count.load(Ordering::Relaxed),
+                started_ns: process.started_ns.get(),
+                isa: process.isa.load(Ordering::Relaxed),
+                mapped_len: space.map_or(0, |space| space.mapped_len.get()),
+                resident: space.map_or(0, |space| u64::from(space.resident.load(Ordering::Relaxed))),
+                exit_signal: process.exit_signal.get(),
+                pending: [thread.pending.load(Ordering::Relaxed), process.pending.load(Ordering::Relaxed)],
+                blocked: thread.signal_mask.load(Ordering::Relaxed),
+                umask: process.umask.get(),
+                name: core::array::from_fn(|index| name[index].load(Ordering::Relaxed)),
+            }
+        })
+    }
+
+    /// The program's name.
+    pub fn name(&self) -> &str {
+        let end = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
+        self.name[..end].utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    }
+
+    fn nice_value(&self) -> i32 {
+        self.nice as i32 - 20
+    }
+}
+
+/// `stat`: one line; field 39 is the core.
+pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    let tty = &cpu.pool.header().tty;
+    let has_terminal = tty.session.get() != 0 && tty.session.get() == summary.sid;
+    let (terminal, foreground) =
+        if has_terminal { (device::CONSOLE.encode() as i32, tty.foreground_pgid.get() as i32) } else { (0, -1) };
+    let Summary { pid: _, tid, parent, pgid, sid, state, .. } = summary;
+    write!(out, "{tid} ({}) {state} {parent} {pgid} {sid} {terminal} {foreground} 0 0 0 0 0", summary.name())?;
+    for ns in [summary.user_ns, summary.system_ns, summary.child_ns[0], summary.child_ns[1]] {
+        write!(out, " {}", ns / NS_PER_TICK)?;
+    }
+    let nice = summary.nice_value();
+    write!(out, " {} {nice} {} 0 {}", 20 + nice, summary.threads, summary.started_ns / NS_PER_TICK)?;
+    // Sizes, then limits and addresses that are not told.
+    write!(out, " {} {} {} 0 0 0 0 0", summary.mapped_len, summary.resident, u64::MAX)?;
+    write!(out, " {} {} 0 0", summary.pending[0], summary.blocked)?;
+    // wchan, nswap, cnswap, exit signal, processor, then real-time scheduling and what is not kept.
+    writeln!(out, " 0 0 0 {} {} 0 0 0 0 0 0 0 0 0 0 0 0 0", summary.exit_signal, summary.core)
+}
+
+/// `status`.
+pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    let state = match summary.state {
+        'R' => "R (running)",
+        'T' => "T (stopped)",
+        'Z' => "Z (zombie)",
+        'X' => "X (dead)",
+        _ => "S (sleeping)",
+    };
+    writeln!(out, "Name:\t{}\nUmask:\t{:04o}\nState:\t{state}", summary.name(), summary.umask)?;
+    writeln!(out, "Tgid:\t{}\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0", summary.pid, summary.tid, summary.parent)?;
+    let [uid, euid, suid, gid, egid, sgid] = summary.ids;
+    writeln!(out, "Uid:\t{uid}\t{euid}\t{suid}\t{euid}\nGid:\t{gid}\t{egid}\t{sgid}\t{egid}\nFDSize:\t64\nGroups:\t")?;
+    let (size, resident) = (summary.mapped_len / 1024, summary.resident * PAGE_SIZE / 1024);
+    writeln!(out, "VmSize:\t{size:>8} kB\nVmRSS:\t{resident:>8} kB\nThreads:\t{}", summary.threads)?;
+    writeln!(out, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", summary.pending[0], summary.pending[1])?;
+    writeln!(out, "SigBlk:\t{:016x}", summary.blocked)?;
+    let isa = Isa::from_raw(summary.isa).map_or("?", Isa::name);
+    writeln!(out, "MotetIsa:\t{isa}\nMotetIsland:\t{}\nMotetCore:\t{}", summary.core / 16, summary.core)
+}
+
+/// `statm`: sizes in pages.
+pub fn statm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    writeln!(out, "{} {} 0 0 0 0 0", summary.mapped_len / PAGE_SIZE, summary.resident)
+}
+
+/// `comm`.
+pub fn comm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    writeln!(out, "{}", summary.name())
+}
+
+/// `maps`. Each line is copied out of the address space by itself, so user memory is not touched with it locked.
+pub fn maps<M: Machine>(call: &Call<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let Some(space) = SpaceOf::new(call.cpu, id) else { return Ok(()) };
+    let mut at = 0;
+    while let Some(line) = MapLine::next(call.cpu, space.space, at) {
+        at = line.end;
+        let flag = |bit, set, clear| if line.flags & bit != 0 { set } else { clear };
+        let [r, w, x, s] = [
+            flag(VMA_READ, 'r', '-'),
+            flag(VMA_WRITE, 'w', '-'),
+            flag(VMA_EXECUTE, 'x', '-'),
+            flag(VMA_SHARED, 's', 'p'),
+        ];
+        write!(out, "{:08x}-{:08x} {r}{w}{x}{s} {:08x} 00:02 ", line.start, line.end, line.offset)?;
+        let mut path = [0; PATH_MAX];
+        let name: &[u8] = match &line.inode {
+            Some(inode) => {
+                write!(out, "{} ", inode.number.get())?;
+                path_of(call, &Node::Inode(inode.clone()), &mut path).unwrap_or(b" (deleted)")
+            }
+            None => {
+                out.write_str("0 ")?;
+                let flags = line.flags;
+                if flags & VMA_STACK != 0 {
+                    b"[stack]"
+                } else if flags & VMA_HEAP != 0 {
+                    b"[heap]"
+                } else {
+                    b""
+                }
+            }
+        };
+        for chunk in name.utf8_chunks() {
+            out.write_str(chunk.valid())?;
+        }
+        out.write_char('\n')?;
+    }
+    Ok(())
+}
+
+/// `cmdline`, `environ`: memory of the process between two addresses.
+pub fn read_memory<M: Machine>(
+    call: &Call<M>,
+    id: u32,
+    position: u64,
+    into: &mut Cursor<M>,
+    range: fn(&ProcessRecord) -> &[Cell64; 2],
+) -> SysResult {
+    let cpu = call.cpu;
+    let Some((start, end)) = with_thread(cpu, id, |_, process| (range(process)[0].get(), range(process)[1].get()))
+    else {
+        return Err(Errno::ESRCH.into());
+    };
+    let Some(space) = SpaceOf::new(cpu, id) else { return Ok(0) };
+    let mut at = start.saturating_add(position);
+    while at < end && into.remaining() > 0 {
+        let mut bytes = [0; 256];
+        let len = (end - at).min(PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() as u64).min(into.remaining()) as usize;
+        // Another space's pages may be taken away while they are read: the bytes are then whatever is there.
+        let run = mm::resolve(cpu, space.space, at, Access::Read)?;
+        cpu.pool.read(run, &mut bytes[..len]);
+        into.write(&bytes[..len])?;
+        at += len as u64;
+    }
+    Ok(into.done())
+}
+
+/// One line of `maps`.
+struct MapLine<'c, M: Machine> {
+    start: u64,
+    end: u64,
+    flags: u32,
+    offset: u64,
+    inode: Option<fs::Held<'c, Cpu<M>>>,
+}
+
+impl<'c, M: Machine> MapLine<'c, M> {
+    /// The first VMA that starts at `from` or above.
+    fn next(cpu: &'c Cpu<M>, space: &SpaceRecord, from: u64) -> Option<Self> {
+        let _guard = lock(cpu, &space.lock);
+        let mut found = None;
+        mm::for_each_vma(cpu, space, |vma| {
+            if found.is_none() && vma.start.get() >= from {
+                found = Some(Self {
+                    start: vma.start.get(),
+                    end: vma.end.get(),
+                    flags: vma.flags.get(),
+                    offset: vma.offset.get(),
+                    inode: cpu.object::<InodeRecord>(vma.inode.get()).map(|inode| fs::Held::new(cpu, inode)),
+                });
+            }
+        });
+        found
+    }
+}
+
+/// The address space of any process, kept for the time of this value.
+struct SpaceOf<'c, M: Machine> {
+    cpu: &'c Cpu<M>,
+    space: &'static SpaceRecord,
+}
+
+impl<'c, M: Machine> SpaceOf<'c, M> {
+    fn new(cpu: &'c Cpu<M>, id: u32) -> Option<Self> {
+        with_thread(cpu, id, |_, process| {
+            let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed))?;
+            // A process that ends lets its space go without the tree lock: it may be free already.
+            let more = |refs| if refs == 0 { None } else { Some(refs + 1) };
+            space.refs.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).ok()?;
+            Some(Self { cpu, space })
+        })?
+    }
+}
+
+impl<M: Machine> Drop for SpaceOf<'_, M> {
+    fn drop(&mut self) {
+        mm::release(self.cpu, self.space);
+    }
+}
+
+const _: () = assert!(Device { major: 5, minor: 1 }.encode() == 0x501);

@@ -1,0 +1,73 @@
+//! Generated text on its way to user memory: the part in front of the reader's position is dropped, and generating stops
+//! when the reader's buffer is full.
+
+use core::fmt;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+
+use super::super::cursor::Cursor;
+use crate::call::SysResult;
+
+/// Bytes collected before they are copied.
+const BUFFER: usize = 256;
+
+/// A `fmt::Write` into user memory.
+pub struct Text<'x, 'a, 'c, M: Machine> {
+    cursor: &'x mut Cursor<'a, 'c, M>,
+    skip: u64,
+    buffer: [u8; BUFFER],
+    len: usize,
+    failed: Option<Errno>,
+}
+
+impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
+    /// Text from `position` on.
+    pub fn new(cursor: &'x mut Cursor<'a, 'c, M>, position: u64) -> Self {
+        Self { cursor, skip: position, buffer: [0; BUFFER], len: 0, failed: None }
+    }
+
+    /// Copies the rest; the bytes that reached user memory.
+    pub fn finish(mut self) -> SysResult {
+        // What went wrong is in `failed`.
+        let _ = self.flush();
+        match self.failed {
+            Some(errno) if self.cursor.done() == 0 => Err(errno.into()),
+            _ => Ok(self.cursor.done()),
+        }
+    }
+
+    fn flush(&mut self) -> fmt::Result {
+        let len = core::mem::take(&mut self.len);
+        if self.failed.is_some() {
+            return Err(fmt::Error);
+        }
+        match self.cursor.write(&self.buffer[..len]) {
+            Ok(written) if written == len && self.cursor.remaining() > 0 => Ok(()),
+            Ok(_) => Err(fmt::Error),
+            Err(errno) => {
+                self.failed = Some(errno);
+                Err(fmt::Error)
+            }
+        }
+    }
+}
+
+impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut bytes = text.as_bytes();
+        let skipped = self.skip.min(bytes.len() as u64);
+        self.skip -= skipped;
+        bytes = &bytes[skipped as usize..];
+        while !bytes.is_empty() {
+            let len = bytes.len().min(BUFFER - self.len);
+            self.buffer[self.len..self.len + len].copy_from_slice(&bytes[..len]);
+            self.len += len;
+            bytes = &bytes[len..];
+            if self.len == BUFFER {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+}

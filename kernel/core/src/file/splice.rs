@@ -1,0 +1,216 @@
+//! Transfers between files inside the kernel: `sendfile`, `copy_file_range`.
+//!
+//! Data passes through a frame of the caller's own, so that two files are never locked together. `splice` and `tee` are
+//! refused; programs then read and write.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::O_APPEND};
+use motet_hal::Machine;
+use motet_layout::{FileRecord, Frame, InodeRecord, PAGE_SIZE, PipeRecord};
+use motet_protocol::{
+    fs,
+    memory::{alloc_frame, release_frame},
+    pipe, wait,
+};
+
+use super::{cursor::TRANSFER_MAX, description::Kind, rw::partial, table};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    signal,
+};
+
+const SIGPIPE: u32 = 13;
+
+/// A frame for data on its way.
+struct Passage<'c, M: Machine> {
+    cpu: &'c Cpu<M>,
+    frame: Frame,
+}
+
+impl<'c, M: Machine> Passage<'c, M> {
+    fn new(cpu: &'c Cpu<M>) -> Result<Self, Errno> {
+        Ok(Self { cpu, frame: alloc_frame(cpu).ok_or(Errno::ENOMEM)? })
+    }
+
+    /// Fills it from a file; the bytes read.
+    fn fill(&self, from: &'static InodeRecord, at: u64, len: u64) -> Result<usize, Errno> {
+        let len = len.min(PAGE_SIZE) as usize;
+        fs::transfer(self.cpu, from, at, false, || Ok((self.frame.addr(), len)))
+    }
+
+    /// Writes `len` bytes of it to a file.
+    fn drain(&self, to: &'static InodeRecord, at: u64, len: usize) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < len {
+            let run = || Ok::<_, Errno>((self.frame.addr().add(done as u64), len - done));
+            done += fs::transfer(self.cpu, to, at + done as u64, true, run)?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine> Drop for Passage<'_, M> {
+    fn drop(&mut self) {
+        release_frame(self.cpu, self.frame);
+    }
+}
+
+/// `sendfile(out, in, offset, count)`: from a regular file to a regular file or a pipe; others are refused with `EINVAL`,
+/// upon which programs read and write.
+pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
+    let [out, input, offset_at, count, ..] = call.args;
+    let (input, out) = (table::get(call, input as i32)?, table::get(call, out as i32)?);
+    input.check_readable()?;
+    out.check_writable()?;
+    let from = match input.kind() {
+        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => {
+            return Err(Errno::EINVAL.into());
+        }
+    };
+    if out.flags() & O_APPEND != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    // A call that waits has already moved the position by its progress, so that a signal may end it.
+    let before = call.thread.progress.get();
+    let position = if offset_at == 0 { input.offset.load(Ordering::Relaxed) } else { call.read_user_u64(offset_at)? };
+    let start = position.checked_sub(before).ok_or(Errno::EINVAL)?;
+    let count = count.min(TRANSFER_MAX);
+    let result = match out.kind() {
+        Kind::Inode(to) => {
+            let position = out.offset.load(Ordering::Relaxed);
+            let moved = copy(call, (from, start), (to, position), count);
+            if let Ok(moved) = moved {
+                out.offset.store(position + moved, Ordering::Relaxed);
+            }
+            moved
+        }
+        Kind::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
+        Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => return Err(Errno::EINVAL.into()),
+    };
+    let moved = match result {
+        Ok(moved) => moved,
+        Err(Stop::Block) => call.thread.progress.get(),
+        Err(stop) => return Err(stop),
+    };
+    if offset_at == 0 {
+        input.offset.store(start + moved, Ordering::Relaxed);
+    } else if let Err(errno) = call.write_user(offset_at, &(start + moved).to_le_bytes()) {
+        if result == Err(Stop::Block) {
+            wait::finish(call.cpu, call.thread);
+        }
+        return Err(errno.into());
+    }
+    result
+}
+
+/// `copy_file_range(in, in_offset, out, out_offset, length, flags)`.
+pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
+    let [input, input_at, out, out_at, len, flags] = call.args;
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (input, out) = (table::get(call, input as i32)?, table::get(call, out as i32)?);
+    input.check_readable()?;
+    out.check_writable()?;
+    let (Kind::Inode(from), Kind::Inode(to)) = (input.kind(), out.kind()) else {
+        return Err(Errno::EINVAL.into());
+    };
+    if fs::is_directory(from) {
+        return Err(Errno::EISDIR.into());
+    }
+    if out.flags() & O_APPEND != 0 {
+        return Err(Errno::EBADF.into());
+    }
+    let position = |file: &FileRecord, at: u64| {
+        if at == 0 { Ok(file.offset.load(Ordering::Relaxed)) } else { call.read_user_u64(at) }
+    };
+    let (start, target) = (position(&input, input_at)?, position(&out, out_at)?);
+    let len = len.min(TRANSFER_MAX);
+    let overlaps = start < target.saturating_add(len) && target < start.saturating_add(len);
+    if core::ptr::eq(from, to) && overlaps {
+        return Err(Errno::EINVAL.into());
+    }
+    let moved = copy(call, (from, start), (to, target), len)?;
+    for (file, at, position) in [(&input, input_at, start), (&out, out_at, target)] {
+        if at == 0 {
+            file.offset.store(position + moved, Ordering::Relaxed);
+        } else {
+            call.write_user(at, &(position + moved).to_le_bytes())?;
+        }
+    }
+    Ok(moved)
+}
+
+/// `splice(...)`: refused.
+pub fn splice<M: Machine>(_call: &Call<M>) -> SysResult {
+    Err(Errno::EINVAL.into())
+}
+
+/// `tee(...)`: refused.
+pub fn tee<M: Machine>(_call: &Call<M>) -> SysResult {
+    Err(Errno::EINVAL.into())
+}
+
+fn copy<M: Machine>(
+    call: &Call<M>,
+    (from, start): (&'static InodeRecord, u64),
+    (to, target): (&'static InodeRecord, u64),
+    len: u64,
+) -> SysResult {
+    let passage = Passage::new(call.cpu)?;
+    let mut done = 0;
+    while done < len {
+        let here = match passage.fill(from, start + done, len - done) {
+            Ok(0) => break,
+            Ok(here) => here,
+            Err(errno) => return partial(done, errno),
+        };
+        if let Err(errno) = passage.drain(to, target + done, here) {
+            return partial(done, errno);
+        }
+        done += here as u64;
+    }
+    let now = call.cpu.realtime_ns();
+    to.modified_ns.set(now);
+    to.changed_ns.set(now);
+    Ok(done)
+}
+
+fn send_to_pipe<M: Machine>(
+    call: &Call<M>,
+    from: &'static InodeRecord,
+    start: u64,
+    ends: &'static PipeRecord,
+    nonblocking: bool,
+    len: u64,
+) -> SysResult {
+    let passage = Passage::new(call.cpu)?;
+    let mut done = call.thread.progress.get();
+    call.wait_for(&ends.write_waiters, || {
+        while done < len {
+            let here = passage.fill(from, start + done, len - done)?;
+            if here == 0 {
+                break;
+            }
+            let run = || Ok::<_, Errno>([(passage.frame.addr(), here), (passage.frame.addr(), 0)]);
+            match pipe::push(call.cpu, ends, false, run) {
+                Ok(Some(pushed)) => done += pushed as u64,
+                Ok(None) if nonblocking => return partial(done, Errno::EAGAIN).map(Some),
+                Ok(None) => {
+                    call.thread.progress.set(done);
+                    return Ok(None);
+                }
+                Err(errno) => {
+                    if errno == Errno::EPIPE {
+                        signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+                    }
+                    return partial(done, errno).map(Some);
+                }
+            }
+        }
+        Ok(Some(done))
+    })
+}

@@ -1,0 +1,323 @@
+//! The line discipline: editing, echo, signals from the keyboard, output processing. After Linux's N_TTY and termios(3).
+//!
+//! The input ring holds `used` bytes from `read` on, the first `ready` of which can be read. In canonical mode a bit per
+//! ring position says that the byte there ends a line; a line ended by the end-of-file character ends in a zero byte
+//! with that bit, which readers do not see.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    signal::{SIGINT, SIGQUIT, SIGTSTP},
+    terminal::*,
+};
+use motet_hal::Machine;
+use motet_layout::{TTY_INPUT_SIZE, Tty};
+use motet_protocol::{
+    lock::lock,
+    stream::{self, Side},
+    wait,
+};
+
+use super::{super::device::ring_host_if, put};
+use crate::{cpu::Cpu, signal};
+
+const SIZE: u32 = TTY_INPUT_SIZE as u32;
+/// Bytes taken from the host at a time.
+const CHUNK: usize = 64;
+const RUB_OUT: &[u8] = b"\x08 \x08";
+
+/// What [`take_ready`] took.
+pub struct Taken {
+    /// Bytes copied.
+    pub len: usize,
+    /// The last byte taken ended a line: a read returns.
+    pub ends_line: bool,
+}
+
+/// What a typed byte leads to, apart from its place in the input.
+#[derive(Default)]
+struct Effects {
+    echo: Echo,
+    signal: u32,
+    wake: bool,
+}
+
+/// Bytes to be echoed, collected while the terminal is locked.
+struct Echo {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Default for Echo {
+    fn default() -> Self {
+        Self { bytes: [0; 512], len: 0 }
+    }
+}
+
+impl Echo {
+    fn push(&mut self, bytes: &[u8]) {
+        let len = bytes.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + len].copy_from_slice(&bytes[..len]);
+        self.len += len;
+    }
+}
+
+/// Moves some typed bytes from the host's stream into the terminal. `false`: there were none, or there is no room.
+pub fn take_input<M: Machine>(cpu: &Cpu<M>, tty: &'static Tty) -> bool {
+    let input = &cpu.pool.header().console_in;
+    let mut bytes = [0; CHUNK];
+    let guard = lock(cpu, &tty.lock);
+    if is_full(tty) {
+        return false;
+    }
+    let moved = stream::consume_bytes(cpu, Side::Machine, input, &mut bytes);
+    ring_host_if(cpu, moved);
+    let mut effects = Effects::default();
+    let mut signals = [0; 4];
+    let mut count = 0;
+    for &byte in &bytes[..moved.len] {
+        type_byte(tty, byte, &mut effects);
+        if effects.signal != 0 && count < signals.len() {
+            signals[count] = effects.signal;
+            count += 1;
+        }
+        effects.signal = 0;
+    }
+    let foreground = tty.foreground_pgid.get();
+    drop(guard);
+    put(cpu, &effects.echo.bytes[..effects.echo.len]);
+    if effects.wake {
+        wait::wake(cpu, &tty.readers);
+    }
+    for &signal in &signals[..count] {
+        if foreground != 0 {
+            signal::send_to_group(cpu, foreground, signal);
+        }
+    }
+    moved.len > 0
+}
+
+/// Whether raw input fills the ring, so that the host has to keep the rest. Lines are cut instead.
+pub fn is_full(tty: &Tty) -> bool {
+    tty.flags[3].get() & ICANON == 0 && tty.used.get() + CHUNK as u32 > SIZE
+}
+
+/// Takes bytes that are ready, up to the end of a line. The terminal is locked. `None`: none are ready.
+pub fn take_ready(tty: &Tty, into: &mut [u8]) -> Option<Taken> {
+    if tty.ready.get() == 0 {
+        return None;
+    }
+    let canonical = tty.flags[3].get() & ICANON != 0;
+    let mut taken = Taken { len: 0, ends_line: false };
+    while taken.len < into.len() && tty.ready.get() > 0 {
+        let at = tty.read.get();
+        let byte = tty.input[at as usize].load(Ordering::Relaxed);
+        let ends_line = ends_line(tty, at);
+        mark_line_end(tty, at, false);
+        tty.read.set((at + 1) % SIZE);
+        tty.ready.set(tty.ready.get() - 1);
+        tty.used.set(tty.used.get() - 1);
+        if !(ends_line && byte == 0) {
+            into[taken.len] = byte;
+            taken.len += 1;
+        }
+        if ends_line && canonical {
+            taken.ends_line = true;
+            break;
+        }
+    }
+    // An end-of-file mark right behind what filled the buffer belongs to the same read.
+    if !taken.ends_line && taken.len == into.len() && canonical && tty.ready.get() > 0 {
+        let at = tty.read.get();
+        if ends_line(tty, at) && tty.input[at as usize].load(Ordering::Relaxed) == 0 {
+            mark_line_end(tty, at, false);
+            tty.read.set((at + 1) % SIZE);
+            tty.ready.set(tty.ready.get() - 1);
+            tty.used.set(tty.used.get() - 1);
+            taken.ends_line = true;
+        }
+    }
+    Some(taken)
+}
+
+/// Drops all input. The terminal is locked.
+pub fn flush_input(tty: &Tty) {
+    tty.used.set(0);
+    tty.ready.set(0);
+    for word in &tty.line_ends {
+        word.set(0);
+    }
+}
+
+/// Makes what has been typed readable: the mode changes between lines and raw. The terminal is locked.
+pub fn mode_changed(tty: &Tty) {
+    let used = tty.used.get();
+    if used > tty.ready.get() && tty.flags[3].get() & ICANON != 0 {
+        mark_line_end(tty, (tty.read.get() + used - 1) % SIZE, true);
+    }
+    tty.ready.set(used);
+}
+
+/// Output processing: `ONLCR`, `OCRNL`. `into` is twice as long as `bytes`; returns the bytes filled.
+pub fn process_output(tty: &Tty, bytes: &[u8], into: &mut [u8]) -> usize {
+    let flags = tty.flags[1].get();
+    let mut len = 0;
+    for &byte in bytes {
+        if flags & OPOST != 0 && flags & ONLCR != 0 && byte == b'\n' {
+            into[len] = b'\r';
+            len += 1;
+        }
+        into[len] = if flags & OPOST != 0 && flags & OCRNL != 0 && byte == b'\r' { b'\n' } else { byte };
+        len += 1;
+    }
+    len
+}
+
+/// A byte was typed. The terminal is locked.
+fn type_byte(tty: &Tty, byte: u8, effects: &mut Effects) {
+    let [input, _, _, local] = [0, 1, 2, 3].map(|index| tty.flags[index].get());
+    let mut byte = if input & ISTRIP != 0 { byte & 0x7f } else { byte };
+    match byte {
+        b'\r' if input & IGNCR != 0 => return,
+        b'\r' if input & ICRNL != 0 => byte = b'\n',
+        b'\n' if input & INLCR != 0 => byte = b'\r',
+        _ => {}
+    }
+    if local & ISIG != 0 {
+        for (index, signal) in [(VINTR, SIGINT), (VQUIT, SIGQUIT), (VSUSP, SIGTSTP)] {
+            if is_control(tty, byte, index) {
+                if local & NOFLSH == 0 {
+                    flush_input(tty);
+                }
+                echo(tty, byte, &mut effects.echo);
+                effects.signal = signal;
+                return;
+            }
+        }
+    }
+    if local & ICANON != 0 {
+        edit(tty, byte, effects);
+    } else if append(tty, byte) {
+        tty.ready.set(tty.used.get());
+        echo(tty, byte, &mut effects.echo);
+        effects.wake = true;
+    }
+}
+
+/// A byte was typed in canonical mode.
+fn edit(tty: &Tty, byte: u8, effects: &mut Effects) {
+    let local = tty.flags[3].get();
+    let echo_to = &mut effects.echo;
+    if is_control(tty, byte, VERASE) || byte == 8 && tty.control[VERASE].load(Ordering::Relaxed) == 127 {
+        erase(tty, echo_to);
+    } else if is_control(tty, byte, VWERASE) && local & IEXTEN != 0 {
+        while last(tty).is_some_and(|byte| byte == b' ' || byte == b'\t') {
+            erase(tty, echo_to);
+        }
+        while last(tty).is_some_and(|byte| byte != b' ' && byte != b'\t') {
+            erase(tty, echo_to);
+        }
+    } else if is_control(tty, byte, VKILL) {
+        while last(tty).is_some() {
+            erase(tty, echo_to);
+        }
+    } else if is_control(tty, byte, VREPRINT) && local & IEXTEN != 0 {
+        echo(tty, byte, echo_to);
+        echo_to.push(b"\n");
+        for index in tty.ready.get()..tty.used.get() {
+            let at = (tty.read.get() + index) % SIZE;
+            echo(tty, tty.input[at as usize].load(Ordering::Relaxed), echo_to);
+        }
+    } else if is_control(tty, byte, VEOF) {
+        effects.wake = end_line(tty, 0);
+    } else if byte == b'\n' || is_control(tty, byte, VEOL) || is_control(tty, byte, VEOL2) {
+        if byte == b'\n' && local & (ECHO | ECHONL) != 0 {
+            echo_to.push(b"\n");
+        } else {
+            echo(tty, byte, echo_to);
+        }
+        effects.wake = end_line(tty, byte);
+    } else if tty.used.get() < SIZE - 1 {
+        // The last place is kept for the end of the line.
+        append(tty, byte);
+        echo(tty, byte, echo_to);
+    }
+}
+
+/// Appends a byte that ends a line, and makes the line readable.
+fn end_line(tty: &Tty, byte: u8) -> bool {
+    let at = (tty.read.get() + tty.used.get()) % SIZE;
+    if append(tty, byte) {
+        mark_line_end(tty, at, true);
+    }
+    tty.ready.set(tty.used.get());
+    true
+}
+
+fn append(tty: &Tty, byte: u8) -> bool {
+    let used = tty.used.get();
+    if used == SIZE {
+        return false;
+    }
+    tty.input[((tty.read.get() + used) % SIZE) as usize].store(byte, Ordering::Relaxed);
+    tty.used.set(used + 1);
+    true
+}
+
+/// The last byte of the line being typed.
+fn last(tty: &Tty) -> Option<u8> {
+    let used = tty.used.get();
+    (used > tty.ready.get()).then(|| tty.input[((tty.read.get() + used - 1) % SIZE) as usize].load(Ordering::Relaxed))
+}
+
+/// Erases the last character of the line being typed: with `IUTF8` all its bytes.
+fn erase(tty: &Tty, echo_to: &mut Echo) {
+    let Some(mut byte) = last(tty) else { return };
+    tty.used.set(tty.used.get() - 1);
+    if tty.flags[0].get() & IUTF8 != 0 {
+        while byte & 0xc0 == 0x80 {
+            let Some(before) = last(tty) else { break };
+            byte = before;
+            tty.used.set(tty.used.get() - 1);
+        }
+    }
+    let local = tty.flags[3].get();
+    if local & ECHO != 0 && local & ECHOE != 0 {
+        echo_to.push(RUB_OUT);
+        if shows_as_two(byte) && local & ECHOCTL != 0 {
+            echo_to.push(RUB_OUT);
+        }
+    }
+}
+
+/// Echoes a byte as the terminal's settings say.
+fn echo(tty: &Tty, byte: u8, echo_to: &mut Echo) {
+    let local = tty.flags[3].get();
+    if local & ECHO == 0 {
+        return;
+    }
+    if shows_as_two(byte) && local & ECHOCTL != 0 {
+        echo_to.push(&[b'^', byte ^ 0x40]);
+    } else {
+        echo_to.push(&[byte]);
+    }
+}
+
+fn shows_as_two(byte: u8) -> bool {
+    byte < 32 && byte != b'\n' && byte != b'\t' || byte == 127
+}
+
+/// Whether a byte is the control character at `index`, which is not disabled.
+fn is_control(tty: &Tty, byte: u8, index: usize) -> bool {
+    let character = tty.control[index].load(Ordering::Relaxed);
+    character != 0 && character == byte
+}
+
+fn ends_line(tty: &Tty, at: u32) -> bool {
+    tty.line_ends[at as usize / 64].get() >> (at % 64) & 1 != 0
+}
+
+fn mark_line_end(tty: &Tty, at: u32, ends: bool) {
+    let word = &tty.line_ends[at as usize / 64];
+    word.set(word.get() & !(1 << (at % 64)) | u64::from(ends) << (at % 64));
+}

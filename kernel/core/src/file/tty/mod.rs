@@ -1,0 +1,246 @@
+//! The console terminal: what programs see of it. The line discipline is in [`line`], settings in [`ioctl`].
+//!
+//! Bytes typed arrive in the header's console stream. Whoever is told that there are some (the core that the host
+//! rings), or wants some (a reader), moves them through the line discipline into the terminal's input ring. Output goes
+//! to the host's stream after output processing.
+
+pub mod ioctl;
+mod line;
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Errno,
+    file::O_NOCTTY,
+    signal::{SIGTTIN, SIGTTOU, bit},
+    terminal::*,
+};
+use motet_hal::Machine;
+use motet_layout::{CONSOLE_TERMINAL, ProcessRecord, Tty};
+use motet_protocol::{
+    lock::lock,
+    stream::{self, Side},
+    wait,
+};
+
+use super::{cursor::Cursor, device::ring_host_if, rw::partial};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    signal,
+};
+
+/// Bytes of user memory that are processed at a time.
+const CHUNK: usize = 256;
+/// A tenth of a second, the unit of `VTIME`.
+const TENTH_NS: u64 = 100_000_000;
+
+/// Makes the terminal ready and lets the first process's session own it.
+pub fn start<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
+    let tty = terminal(cpu);
+    ioctl::set_attributes(tty, &Termios::fresh());
+    tty.session.set(process.sid.load(Ordering::Relaxed));
+    tty.foreground_pgid.set(process.pgid.load(Ordering::Relaxed));
+    input_arrived(cpu);
+}
+
+/// Moves what the host has typed into the terminal, and asks the host to ring for more.
+pub fn input_arrived<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
+    if header.interactive.get() != CONSOLE_TERMINAL {
+        return;
+    }
+    let tty = terminal(cpu);
+    loop {
+        if line::take_input(cpu, tty) {
+            continue;
+        }
+        if closed(cpu) {
+            wait::wake(cpu, &tty.readers);
+            return;
+        }
+        if line::is_full(tty) || stream::consumer_waits(&header.console_in) {
+            return;
+        }
+    }
+}
+
+/// Whether the terminal is the calling process's controlling one.
+pub fn controls<M: Machine>(call: &Call<M>) -> bool {
+    let session = terminal(call.cpu).session.get();
+    session != 0 && session == call.process.sid.load(Ordering::Relaxed)
+}
+
+/// The console was opened: a session leader without a terminal acquires it.
+pub fn opened<M: Machine>(call: &Call<M>, flags: u32) {
+    let process = call.process;
+    let leads = process.sid.load(Ordering::Relaxed) == process.pid.get();
+    let tty = terminal(call.cpu);
+    let _guard = lock(call.cpu, &tty.lock);
+    if flags & O_NOCTTY == 0 && leads && tty.session.get() == 0 {
+        tty.session.set(process.sid.load(Ordering::Relaxed));
+        tty.foreground_pgid.set(process.pgid.load(Ordering::Relaxed));
+    }
+}
+
+/// Whether a read returns at once.
+pub fn readable<M: Machine>(cpu: &Cpu<M>) -> bool {
+    input_arrived(cpu);
+    bytes_ready(cpu) > 0 || closed(cpu)
+}
+
+/// Bytes that a read would return.
+pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>) -> usize {
+    terminal(cpu).ready.get() as usize
+}
+
+/// Reads a line, or in raw mode what there is.
+pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+    if into.remaining() == 0 {
+        return Ok(0);
+    }
+    let tty = terminal(call.cpu);
+    check_foreground(call, SIGTTIN)?;
+    let raw = tty.flags[3].get() & ICANON == 0;
+    let [least, tenths] = [VMIN, VTIME].map(|index| u64::from(tty.control[index].load(Ordering::Relaxed)));
+    let (least, tenths) = match (raw, least, tenths) {
+        (false, ..) => (1, 0),
+        // The time between bytes is not kept: what is there when the first has come is returned.
+        (true, 1.., 1..) => (1, 0),
+        (true, least, tenths) => (least, tenths),
+    };
+    if tenths > 0 && call.thread.deadline_ns.get() == 0 {
+        call.thread.deadline_ns.set(call.cpu.now_ns() + tenths * TENTH_NS);
+    }
+    let timed_out = call.timed_out();
+    call.wait_for(&tty.readers, || {
+        input_arrived(call.cpu);
+        let available = u64::from(tty.ready.get());
+        let enough = available >= least.min(into.remaining()).max(1);
+        if enough || available > 0 && (timed_out || nonblocking) {
+            let read = take(call, tty, into)?;
+            // Another reader may have been faster.
+            return Ok(read.or((timed_out || least == 0).then_some(0)));
+        }
+        if closed(call.cpu) || timed_out || least == 0 && tenths == 0 {
+            return Ok(Some(0));
+        }
+        if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) }
+    })
+}
+
+/// Writes, with output processing.
+pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
+    let tty = terminal(call.cpu);
+    if tty.flags[3].get() & TOSTOP != 0 {
+        check_foreground(call, SIGTTOU)?;
+    }
+    let output = &call.cpu.pool.header().console_out;
+    from.advance(call.thread.progress.get() as usize)?;
+    call.wait_for(&output.waiters, || {
+        while from.remaining() > 0 {
+            let written = match write_some(call, tty, from) {
+                Ok(written) => written,
+                Err(errno) => return partial(from.done(), errno).map(Some),
+            };
+            if written {
+                continue;
+            }
+            if nonblocking {
+                return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);
+            }
+            if stream::producer_waits(output) {
+                call.thread.progress.set(from.done());
+                return Ok(None);
+            }
+        }
+        Ok(Some(from.done()))
+    })
+}
+
+/// Writes bytes of the kernel's own (messages, echo), with output processing; what does not fit is dropped.
+pub fn put<M: Machine>(cpu: &Cpu<M>, bytes: &[u8]) {
+    let mut expanded = [0; 2 * CHUNK];
+    for piece in bytes.chunks(CHUNK) {
+        let len = line::process_output(terminal(cpu), piece, &mut expanded);
+        let output = &cpu.pool.header().console_out;
+        ring_host_if(cpu, stream::produce_bytes(cpu, Side::Machine, output, &expanded[..len]));
+    }
+}
+
+/// The terminal.
+pub fn terminal<M: Machine>(cpu: &Cpu<M>) -> &'static Tty {
+    &cpu.pool.header().tty
+}
+
+/// The user of the terminal has gone.
+fn closed<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let input = &cpu.pool.header().console_in;
+    input.closed.load(Ordering::Acquire) != 0 && stream::used(input) == 0
+}
+
+/// Takes input that is ready; `None` when there is none. Bytes are copied out of the ring in pieces, so that user
+/// memory is not touched with the terminal locked.
+fn take<M: Machine>(call: &Call<M>, tty: &'static Tty, into: &mut Cursor<M>) -> Result<Option<u64>, Stop> {
+    into.probe()?;
+    let mut any = false;
+    loop {
+        let mut bytes = [0; CHUNK];
+        let room = bytes.len().min(into.remaining() as usize);
+        let taken = {
+            let _guard = lock(call.cpu, &tty.lock);
+            line::take_ready(tty, &mut bytes[..room])
+        };
+        let Some(taken) = taken else { break };
+        any = true;
+        into.write(&bytes[..taken.len])?;
+        if taken.ends_line || into.remaining() == 0 {
+            break;
+        }
+    }
+    if any {
+        // There is room again for what the host may have kept back.
+        input_arrived(call.cpu);
+    }
+    Ok(any.then_some(into.done()))
+}
+
+/// Processes and writes a piece of user memory. `false`: there is no room now.
+fn write_some<M: Machine>(call: &Call<M>, tty: &Tty, from: &mut Cursor<M>) -> Result<bool, Errno> {
+    let output = &call.cpu.pool.header().console_out;
+    let gone = output.gone.load(Ordering::Acquire) != 0;
+    let room = if gone { 2 * CHUNK } else { stream::room(output) };
+    let len = (room / 2).min(CHUNK).min(from.remaining() as usize);
+    if len == 0 {
+        return Ok(false);
+    }
+    let (mut bytes, mut expanded) = ([0; CHUNK], [0; 2 * CHUNK]);
+    from.peek(&mut bytes[..len])?;
+    let expanded_len = line::process_output(tty, &bytes[..len], &mut expanded);
+    // Another writer may take the room meanwhile: then the end of this piece is lost, as on a terminal line overrun.
+    ring_host_if(call.cpu, stream::produce_bytes(call.cpu, Side::Machine, output, &expanded[..expanded_len]));
+    from.advance(len)?;
+    Ok(true)
+}
+
+/// Stops a background process that uses its controlling terminal.
+///
+/// # Errors
+/// [`Stop::Block`] after the signal was sent: the call is made again when the process continues. `EIO` when it ignores
+/// the signal (`SIGTTIN`).
+pub fn check_foreground<M: Machine>(call: &Call<M>, stop_signal: u32) -> Result<(), Stop> {
+    let tty = terminal(call.cpu);
+    let pgid = call.process.pgid.load(Ordering::Relaxed);
+    if !controls(call) || tty.foreground_pgid.get() == 0 || tty.foreground_pgid.get() == pgid {
+        return Ok(());
+    }
+    let blocked = call.thread.signal_mask.load(Ordering::Relaxed) & bit(stop_signal) != 0;
+    let ignored = signal::action_of(call.cpu, call.process, stop_signal).handler.get() == motet_abi::signal::SIG_IGN;
+    if blocked || ignored {
+        return if stop_signal == SIGTTIN { Err(Errno::EIO.into()) } else { Ok(()) };
+    }
+    signal::send_to_group(call.cpu, pgid, stop_signal);
+    // The pending signal keeps the thread from blocking; afterwards the call is dispatched again.
+    wait::prepare(call.thread);
+    Err(Stop::Block)
+}

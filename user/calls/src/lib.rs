@@ -1,0 +1,39 @@
+//! What the guest programs, the counting plugin and the experiments agree on: which system calls are measured, how
+//! often, and the marks around them; and, for the programs, system calls without a library.
+//!
+//! The programs use nothing but system calls, so that the same bytes run on Linux and on Motet and cost the same
+//! outside the kernel.
+#![no_std]
+
+pub mod marks;
+#[cfg(feature = "guest")]
+pub mod system;
+
+/// One measured operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Snake case; metrics begin with it.
+    pub name: &'static str,
+    /// Executed before anything is counted: caches, allocators and copied pages have settled afterwards.
+    pub warm_up: u32,
+    /// Batches that are counted one by one; the median of them is free of timer ticks, if batches are short.
+    pub batches: u32,
+    /// Executions in a batch.
+    pub iterations: u32,
+}
+
+/// `getpid()`.
+pub const GETPID: Operation = Operation { name: "getpid", warm_up: 1000, batches: 200, iterations: 50 };
+/// `read` of one byte from `/dev/null`, which has none.
+pub const READ_NULL: Operation = Operation { name: "read_null", warm_up: 1000, batches: 200, iterations: 50 };
+/// One byte to another process and one back, over two pipes.
+pub const PIPE_ROUND_TRIP: Operation = Operation { name: "pipe_round_trip", warm_up: 200, batches: 200, iterations: 5 };
+/// A child that exits at once, and waiting for it.
+pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_up: 50, batches: 300, iterations: 1 };
+
+/// All operations, in the order in which `calls` executes them. The batches of operation `i` lie between mark `2 * i`
+/// and mark `2 * i + 1`.
+pub const OPERATIONS: [Operation; 4] = [GETPID, READ_NULL, PIPE_ROUND_TRIP, FORK_EXIT_WAIT];
+
+/// `stream` reads and writes this much at a time, in bytes.
+pub const CHUNK_SIZE: usize = 64 << 10;

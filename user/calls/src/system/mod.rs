@@ -1,0 +1,213 @@
+//! Linux system calls, raw, and the start of a program. An ISA's part is its instructions and its numbers.
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
+mod isa;
+
+/// Numbers of include/uapi/asm-generic/unistd.h, which AArch64 and RISC-V share.
+#[cfg(not(target_arch = "x86_64"))]
+mod generic {
+    pub const OPENAT: usize = 56;
+    pub const CLOSE: usize = 57;
+    pub const PIPE2: usize = 59;
+    pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
+    pub const EXIT_GROUP: usize = 94;
+    pub const NANOSLEEP: usize = 101;
+    pub const CLOCK_GETTIME: usize = 113;
+    pub const REBOOT: usize = 142;
+    pub const GETPID: usize = 172;
+    pub const CLONE: usize = 220;
+    pub const WAIT4: usize = 260;
+}
+
+use core::ffi::{CStr, c_char};
+
+pub use isa::mark;
+use isa::{number, system_call};
+
+/// A negated error number.
+pub type Failure = isize;
+
+/// Standard output.
+pub const STDOUT: i32 = 1;
+/// Standard error.
+pub const STDERR: i32 = 2;
+
+const AT_FDCWD: isize = -100;
+const CLOCK_MONOTONIC: usize = 1;
+const SIGCHLD: usize = 17;
+const O_RDWR: usize = 2;
+const REBOOT_MAGIC: [usize; 2] = [0xfee1_dead, 672_274_793];
+const REBOOT_POWER_OFF: usize = 0x4321_fedc;
+
+fn result(value: isize) -> Result<usize, Failure> {
+    if (-4095..0).contains(&value) { Err(value) } else { Ok(value as usize) }
+}
+
+/// The id of this process.
+#[inline(always)]
+pub fn getpid() -> usize {
+    // SAFETY: no pointers.
+    unsafe { system_call(number::GETPID, [0; 6]) as usize }
+}
+
+/// Opens an existing file for reading and writing.
+///
+/// # Errors
+/// The kernel's.
+pub fn open(path: &CStr) -> Result<i32, Failure> {
+    let args = [AT_FDCWD as usize, path.as_ptr() as usize, O_RDWR, 0, 0, 0];
+    // SAFETY: the path is a terminated string, which the kernel only reads.
+    result(unsafe { system_call(number::OPENAT, args) }).map(|fd| fd as i32)
+}
+
+/// Closes a descriptor.
+pub fn close(fd: i32) {
+    // SAFETY: no pointers, and no file of this program's is used after it.
+    unsafe { system_call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Reads into `bytes`; 0 at the end.
+///
+/// # Errors
+/// The kernel's.
+#[inline(always)]
+pub fn read(fd: i32, bytes: &mut [u8]) -> Result<usize, Failure> {
+    // SAFETY: the kernel writes `bytes` at most.
+    result(unsafe {
+        system_call(number::READ, [fd as usize, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0])
+    })
+}
+
+/// Writes some of `bytes`.
+///
+/// # Errors
+/// The kernel's.
+#[inline(always)]
+pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Failure> {
+    // SAFETY: the kernel reads `bytes` at most.
+    result(unsafe { system_call(number::WRITE, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) })
+}
+
+/// Reading end and writing end of a new pipe.
+///
+/// # Errors
+/// The kernel's.
+pub fn pipe() -> Result<[i32; 2], Failure> {
+    let mut ends = [0i32; 2];
+    // SAFETY: the kernel writes two descriptors.
+    result(unsafe { system_call(number::PIPE2, [ends.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) })?;
+    Ok(ends)
+}
+
+/// Copies this process: the child's id, and 0 in the child.
+///
+/// # Errors
+/// The kernel's.
+#[inline(always)]
+pub fn fork() -> Result<usize, Failure> {
+    // SAFETY: without CLONE_VM the child has its own copy of all memory; this program has one thread and no locks.
+    result(unsafe { system_call(number::CLONE, [SIGCHLD, 0, 0, 0, 0, 0]) })
+}
+
+/// Waits until this child ends.
+///
+/// # Errors
+/// The kernel's.
+#[inline(always)]
+pub fn wait(child: usize) -> Result<usize, Failure> {
+    // SAFETY: null pointers: neither status nor resource usage is asked for.
+    result(unsafe { system_call(number::WAIT4, [child, 0, 0, 0, 0, 0]) })
+}
+
+/// Ends this process.
+#[inline(always)]
+pub fn exit(status: u8) -> ! {
+    loop {
+        // SAFETY: no pointers.
+        unsafe { system_call(number::EXIT_GROUP, [usize::from(status), 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Switches the machine off, if this is a Linux and this process may; returns otherwise.
+pub fn power_off() {
+    let args = [REBOOT_MAGIC[0], REBOOT_MAGIC[1], REBOOT_POWER_OFF, 0, 0, 0];
+    // SAFETY: no pointers.
+    unsafe { system_call(number::REBOOT, args) };
+}
+
+/// Sleeps.
+pub fn sleep(seconds: u64) {
+    let time = [seconds, 0u64];
+    // SAFETY: the kernel reads seconds and nanoseconds, and is not asked for the time that remains.
+    unsafe { system_call(number::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn now_ns() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes seconds and nanoseconds, 64 bits each on all three ISAs.
+    unsafe { system_call(number::CLOCK_GETTIME, [CLOCK_MONOTONIC, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// The arguments of this program.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments {
+    count: usize,
+    pointers: *const *const c_char,
+}
+
+impl Arguments {
+    /// What the kernel put on a program's first stack.
+    ///
+    /// # Safety
+    /// `stack` is the stack pointer that the kernel started the program with.
+    pub unsafe fn new(stack: *const usize) -> Self {
+        // SAFETY: by the System V ABI of each ISA there are a count and that many pointers, for the program's life.
+        unsafe { Self { count: *stack, pointers: stack.add(1).cast() } }
+    }
+
+    /// Argument `index`; 0 is the program's name.
+    pub fn get(&self, index: usize) -> Option<&'static [u8]> {
+        // SAFETY: see `new`; each pointer is of a terminated string.
+        (index < self.count).then(|| unsafe { CStr::from_ptr(*self.pointers.add(index)).to_bytes() })
+    }
+}
+
+/// Writes a decimal number into the end of `digits`.
+pub fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// Makes `$main: fn(Arguments) -> u8` the program.
+#[macro_export]
+macro_rules! program {
+    ($main:path) => {
+        /// Called with the first stack pointer by the few instructions that an ISA's module puts at `_start`.
+        ///
+        /// # Safety
+        /// Nobody else calls it.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn motet_program(stack: *const usize) -> ! {
+            // SAFETY: `_start` passes it on unchanged.
+            let arguments = unsafe { $crate::system::Arguments::new(stack) };
+            $crate::system::exit($main(arguments))
+        }
+
+        #[panic_handler]
+        fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+            $crate::system::exit(101)
+        }
+    };
+}

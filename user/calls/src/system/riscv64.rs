@@ -1,0 +1,27 @@
+//! RISC-V.
+
+use core::arch::{asm, global_asm};
+
+global_asm!(".globl _start", "_start:", "mv a0, sp", "call motet_program", "unimp");
+
+pub(super) use super::generic as number;
+
+/// # Safety
+/// As the system call.
+#[inline(always)]
+pub unsafe fn system_call(number: usize, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the kernel preserves all registers but the result; memory is the caller's promise.
+    unsafe {
+        asm!("ecall", in("a7") number, inlateout("a0") args[0] => result, in("a1") args[1], in("a2") args[2],
+            in("a3") args[3], in("a4") args[4], in("a5") args[5], options(nostack));
+    }
+    result
+}
+
+/// Executes mark `MARK`.
+#[inline(always)]
+pub fn mark<const MARK: u8>() {
+    // SAFETY: a no-op.
+    unsafe { asm!(".4byte {0}", const const { crate::marks::riscv64(MARK) }, options(nostack)) };
+}
