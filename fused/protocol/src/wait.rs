@@ -61,10 +61,10 @@ pub fn enqueue(
 /// Leaves all queues. Called by the thread's core when the wait is over or was not needed; the thread is running again.
 pub fn finish(context: &impl Context, thread: &'static ThreadRecord) {
     for node in &thread.nodes[..thread.wait_count.get() as usize] {
-        if let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Acquire)) {
+        while let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Acquire)) {
             let _guard = lock(context, &queue.lock);
-            // A waker may have unlinked it before we held the lock.
-            if node.queue.load(Ordering::Relaxed) != 0 {
+            // Before we held the lock, a waker may have unlinked it, or a requeue moved it.
+            if node.queue.load(Ordering::Relaxed) == context.raw(queue) {
                 unlink(context, queue, node);
             }
         }
@@ -127,20 +127,20 @@ pub fn requeue(
     to_key: u64,
     limit: u32,
 ) -> u32 {
+    if core::ptr::eq(from, to) && from_key == to_key {
+        return 0; // they would be found again and again
+    }
+    // Both locks, so that a waiter that leaves meanwhile finds its node in one of the queues; by address, so that two
+    // movers in opposite directions do not wait for each other.
+    let (first, second) = if context.raw(from) <= context.raw(to) { (from, to) } else { (to, from) };
+    let _first = lock(context, &first.lock);
+    let _second = (!core::ptr::eq(first, second)).then(|| lock(context, &second.lock));
     let mut moved = 0;
     while moved < limit {
-        let guard = lock(context, &from.lock);
         let Some(node) = find(context, from, from_key, u32::MAX) else { break };
         unlink(context, from, node);
         node.key.set(to_key);
-        if core::ptr::eq(from, to) {
-            link_last(context, to, node);
-        } else {
-            // Between the two locks the node is in no queue; a waker of the thread itself finds it unlinked and goes on.
-            drop(guard);
-            let _guard = lock(context, &to.lock);
-            link_last(context, to, node);
-        }
+        link_last(context, to, node);
         moved += 1;
     }
     moved
@@ -148,14 +148,15 @@ pub fn requeue(
 
 #[cold]
 fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, key: u64, bits: u32) -> u32 {
+    let _guard = lock(context, &queue.lock);
     let mut woken = 0;
     while woken < limit {
-        let guard = lock(context, &queue.lock);
         let Some(node) = find(context, queue, key, bits) else { break };
-        unlink(context, queue, node);
         let thread = context.pool().at::<ThreadRecord>(motet_layout::PoolAddr(node.thread.get()));
-        drop(guard);
+        // Wake first: while its node is linked the thread cannot have left this wait for another one (`finish` needs the
+        // lock), so a wake-up that counts goes to a waiter of this queue.
         woken += u32::from(wake_thread(context, thread, WAKE_EVENT));
+        unlink(context, queue, node);
     }
     woken
 }

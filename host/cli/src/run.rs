@@ -128,7 +128,7 @@ fn guest_command(words: &[String]) -> Command {
     let args = if words.is_empty() {
         vec!["/bin/sh".into(), "-l".into()]
     } else {
-        vec!["/bin/sh".into(), "-c".into(), words.join(" ")]
+        vec!["/bin/sh".into(), "-c".into(), format!(". /etc/motet\n{}", words.join(" "))]
     };
     let terminal = terminal::is_interactive();
     let term = std::env::var("TERM").ok().filter(|term| terminal && !term.is_empty());

@@ -99,9 +99,13 @@ const TEXT_FILES: [(&str, &str, u32); 5] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644),
     ("etc/group", "root:x:0:\ntty:x:5:\n", 0o644),
     ("etc/hostname", "motet\n", 0o644),
-    ("etc/profile", "PS1='motet:\\w\\$ '\nps() { /bin/ps \"$@\"; }\n", 0o644),
+    ("etc/profile", "PS1='motet:\\w\\$ '\n. /etc/motet\n", 0o644),
+    ("etc/motet", SHELL_SETTINGS, 0o644),
     ("bin/on", ON_SCRIPT, 0o755),
 ];
+
+/// Read by the first shell. A busybox shell prefers its own applets to what is on `PATH`; functions come before both.
+const SHELL_SETTINGS: &str = "ps() { /bin/ps \"$@\"; }\n";
 
 /// Programs are looked up by path: a busybox shell prefers its own applets to what is on `PATH`.
 const ON_SCRIPT: &str = "\

@@ -25,6 +25,17 @@ fn resume(core: &Core, thread: &'static ThreadRecord) -> u32 {
     reason
 }
 
+/// Takes a permit as user code takes a semaphore: by a futex wait for "some permit", over and over. `false`: a signal came.
+fn acquire(core: &Core, thread: &'static ThreadRecord, queue: &'static WaitQueue, permits: &'static AtomicU32) -> bool {
+    while !take(permits) {
+        // What a limited wake-up may stand for is a change that a waiter observes, not one that the wait consumes.
+        if !wait_for(core, thread, queue, || permits.load(Ordering::SeqCst) != 0) {
+            return false;
+        }
+    }
+    true
+}
+
 /// Takes a permit, if there is one.
 fn take(permits: &AtomicU32) -> bool {
     permits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
@@ -63,7 +74,7 @@ fn permits(timeouts: u32) {
     for island in 0..2 {
         let (core, thread) = (Core::new(pool, island, &bells), objects.thread(core_of(island)));
         threads.push(thread);
-        actors.push(Box::new(move || assert!(wait_for(&core, thread, queue, || take(permits)))));
+        actors.push(Box::new(move || assert!(acquire(&core, thread, queue, permits))));
     }
     let (core, first) = (Core::new(pool, 2, &bells), threads[0]);
     actors.push(Box::new(move || {
@@ -170,10 +181,9 @@ fn a_leaver_does_not_swallow_a_wake_up() {
         let (leaver, stayer) = (Core::new(pool, 0, &bells), Core::new(pool, 1, &bells));
         let (leaving, staying) = (objects.thread(core_of(0)), objects.thread(core_of(1)));
         let (waker, signaller) = (Core::new(pool, 2, &bells), Core::new(pool, 3, &bells));
-        // How many threads in `queue` the waker was told it woke, and how many permits were taken.
         together(vec![
             Box::new(move || {
-                if !wait_for(&leaver, leaving, queue, || take(permits)) {
+                if !acquire(&leaver, leaving, queue, permits) {
                     wait_for(&leaver, leaving, other_queue, || other_flag.load(Ordering::SeqCst) != 0);
                 } else {
                     // It got the permit: the other one needs another.
@@ -182,7 +192,9 @@ fn a_leaver_does_not_swallow_a_wake_up() {
                 }
             }),
             Box::new(move || {
-                while !wait_for(&stayer, staying, queue, || take(permits)) {}
+                while !acquire(&stayer, staying, queue, permits) {}
+                permits.fetch_add(1, Ordering::SeqCst); // without a signal the other one waits for it, too
+                wait::wake_matching(&stayer, queue, 1, 0, u32::MAX);
                 other_flag.store(1, Ordering::SeqCst);
                 wait::wake(&stayer, other_queue);
             }),

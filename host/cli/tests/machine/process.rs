@@ -41,6 +41,8 @@ pub struct Motet {
 pub struct Ended {
     /// Standard output.
     pub output: String,
+    /// Standard output, byte by byte.
+    pub bytes: Vec<u8>,
     /// Standard error.
     pub errors: String,
     /// How it ended; `None`: it was killed at its time limit.
@@ -158,9 +160,9 @@ impl Collected {
     }
 
     /// Everything.
-    pub fn finish(self) -> String {
+    pub fn finish(self) -> Vec<u8> {
         let _ = self.reader.join();
-        String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
+        std::mem::take(&mut self.bytes.lock().expect("no reader panics"))
     }
 }
 
@@ -215,7 +217,9 @@ impl Running {
             let _ = self.child.wait();
         }
         let took = self.started.elapsed();
-        Ended { output: self.output.finish(), errors: self.errors.finish(), status, took }
+        let (bytes, errors) = (self.output.finish(), self.errors.finish());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended { output: text(&bytes), errors: text(&errors), bytes, status, took }
     }
 }
 

@@ -162,7 +162,7 @@ fn one_boot(scripts: &[Script], machine: &[&str]) -> (Results, String) {
     let mut running = motet.start();
     watch(&mut running);
     let ended = running.wait();
-    let results = parse(&ended.output);
+    let results = parse(&ended.bytes);
     (results, ended.describe())
 }
 
@@ -200,18 +200,23 @@ done
 "#;
 
 /// Takes apart what the driver prints.
-fn parse(mut text: &str) -> Results {
+fn parse(mut bytes: &[u8]) -> Results {
     let mut results = Results::new();
-    while let Some(at) = text.find(MARK) {
-        text = &text[at + MARK.len()..];
-        let Some((line, rest)) = text.split_once('\n') else { break };
+    while let Some(at) = bytes.windows(MARK.len()).position(|window| window == MARK.as_bytes()) {
+        bytes = &bytes[at + MARK.len()..];
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { break };
+        let line = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        bytes = &bytes[end + 1..];
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<usize>().ok());
         let (Some(status), Some(output), Some(errors)) = (number(), number(), number()) else { break };
-        let (Some(output), Some(errors)) = (rest.get(..output), rest.get(output..output + errors)) else { break };
-        let did = Did { output: output.into(), errors: errors.into(), status: status as i32 };
-        results.insert(name.to_owned(), Ok(did));
+        if bytes.len() < output + errors {
+            break;
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (output, errors) = (text(&bytes[..output]), text(&bytes[output..output + errors]));
+        results.insert(name.to_owned(), Ok(Did { output, errors, status: status as i32 }));
     }
     results
 }

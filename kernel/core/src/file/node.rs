@@ -52,7 +52,12 @@ impl<'c, M: Machine> Node<'c, M> {
         match self {
             Self::Inode(inode) => inode.mode.get(),
             Self::Proc(node) => proc::mode(*node),
-            Self::Open(_) => S_IFIFO | 0o600,
+            Self::Open(file) => match file.kind() {
+                Kind::Device(_) => S_IFCHR | 0o600,
+                Kind::Pipe(_) => S_IFIFO | 0o600,
+                // Event counters have no type.
+                Kind::Inode(_) | Kind::Proc(_) | Kind::Event(_) => 0o600,
+            },
         }
     }
 

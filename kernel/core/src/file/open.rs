@@ -217,11 +217,15 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
     Ok(record)
 }
 
-/// Opens again what has no name: a pipe behind `/proc/<pid>/fd`.
+/// Opens again what has no name: a pipe or stream behind `/proc/<pid>/fd`.
 fn reopen<M: Machine>(call: &Call<M>, file: &OpenFile<'_, M>, flags: u32) -> Result<&'static FileRecord, Errno> {
     match file.kind() {
         Kind::Pipe(ends) => open_ends(call.cpu, ends, None, flags),
-        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENXIO),
+        Kind::Device(_) => {
+            let object = file.record().object.get();
+            description::create(call.cpu, &Parts { kind: FILE_DEVICE, flags, inode: None, object })
+        }
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENXIO),
     }
 }
 

@@ -8,6 +8,7 @@ use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE};
 use motet_protocol::{Context, memory};
 
 use super::{
+    description::Kind,
     node::{self, Ids, Node},
     path, proc, table,
 };
@@ -121,9 +122,17 @@ pub fn stat_of<M: Machine>(call: &Call<M>, node: &Node<M>) -> Stat {
         }
         Node::Open(file) => Stat {
             device: PIPEFS,
-            inode: call.cpu.raw(file.record()) >> 6,
+            inode: match file.kind() {
+                // Both ends of a pipe are one file.
+                Kind::Pipe(ends) => call.cpu.raw(ends) >> 6,
+                Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => call.cpu.raw(file.record()) >> 6,
+            },
             mode: node.mode(),
             links: 1,
+            special: match file.kind() {
+                Kind::Device(device) => device,
+                Kind::Inode(_) | Kind::Pipe(_) | Kind::Proc(_) | Kind::Event(_) => Device::default(),
+            },
             block_size: PAGE_SIZE as u32,
             ..Stat::default()
         },

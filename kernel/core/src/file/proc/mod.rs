@@ -303,7 +303,9 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
         let number = call.cpu.raw(file.record()) >> 6;
         let written = match file.kind() {
             Kind::Event(_) => write!(line, "anon_inode:[eventfd]"),
-            Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) => write!(line, "pipe:[{number}]"),
+            Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),
+            Kind::Pipe(ends) => write!(line, "pipe:[{}]", call.cpu.raw(ends) >> 6),
+            Kind::Inode(_) | Kind::Proc(_) => write!(line, "file:[{number}]"),
         };
         written.map_err(|_| Errno::ENAMETOOLONG)?;
         return Ok(line.len);
