@@ -7,11 +7,14 @@ use std::fmt::Write;
 use motet_layout::LAYOUTS;
 
 fn listing() -> String {
-    let mut text = String::from("# structure size align / offset size field. Written by `MOTET_BLESS=1 cargo test -p motet-layout`.\n");
+    let mut text = String::from(
+        "# structure size align / offset size field. Written by `MOTET_BLESS=1 cargo test -p motet-layout`.\n",
+    );
     for layout in LAYOUTS {
         writeln!(text, "{} {} {}", layout.name, layout.size, layout.align).expect("a String takes everything");
         for field in layout.fields {
-            writeln!(text, "  {:>5} {:>5} {}", field.offset, field.size, field.name).expect("a String takes everything");
+            writeln!(text, "  {:>5} {:>5} {}", field.offset, field.size, field.name)
+                .expect("a String takes everything");
         }
     }
     text
@@ -31,9 +34,18 @@ fn layouts_are_as_listed() {
         if !found.starts_with(' ') {
             structure = found;
         }
-        assert_eq!(golden, found, "line {} of golden.txt, in `{structure}`; MOTET_BLESS=1 accepts the change", line + 1);
+        assert_eq!(
+            golden,
+            found,
+            "line {} of golden.txt, in `{structure}`; MOTET_BLESS=1 accepts the change",
+            line + 1
+        );
     }
-    assert_eq!(golden.lines().count(), found.lines().count(), "golden.txt has more or fewer lines; MOTET_BLESS=1 accepts");
+    assert_eq!(
+        golden.lines().count(),
+        found.lines().count(),
+        "golden.txt has more or fewer lines; MOTET_BLESS=1 accepts"
+    );
 }
 
 #[test]

@@ -25,9 +25,8 @@ const AT_MOST: Duration = Duration::from_secs(60);
 /// # Errors
 /// No prompt comes, or the machine does not end when the shell is told to.
 pub fn time(project: &Project) -> Result<Duration> {
-    let (mut terminal, guest_end) = open_terminal().map_err(|error| {
-        Error::new(ErrorKind::Temporary, format!("the host refuses a terminal: {error}"))
-    })?;
+    let (mut terminal, guest_end) = open_terminal()
+        .map_err(|error| Error::new(ErrorKind::Temporary, format!("the host refuses a terminal: {error}")))?;
     let duplicate = || guest_end.try_clone().map_err(|error| Error::new(ErrorKind::Temporary, error.to_string()));
     let mut motet = Command::new(project.motet());
     motet.arg("run").env("TERM", "dumb");

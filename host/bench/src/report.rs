@@ -110,7 +110,9 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         let keys: Vec<&String> = value[0].as_object().unwrap().keys().collect();
         assert_eq!(keys.len(), 6);
-        assert!(["metric", "value", "unit", "machine", "reference", "source"].iter().all(|key| value[0].get(key).is_some()));
+        assert!(
+            ["metric", "value", "unit", "machine", "reference", "source"].iter().all(|key| value[0].get(key).is_some())
+        );
     }
 
     #[test]

@@ -95,7 +95,7 @@ const DEVICES: [(&str, u32, u32, u32); 7] = [
     ("dev/console", 5, 1, 0o600),
 ];
 
-const TEXT_FILES: [(&str, &str, u32); 5] = [
+const TEXT_FILES: [(&str, &str, u32); 6] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644),
     ("etc/group", "root:x:0:\ntty:x:5:\n", 0o644),
     ("etc/hostname", "motet\n", 0o644),
@@ -268,7 +268,7 @@ impl Tree {
             self.set(&path, Entry::HardLink(file), 0);
         }
         // The machine's own process list shows islands and cores; with options, busybox's.
-        let ps = format!("#!/bin/sh\n[ $# -eq 0 ] && exec cat /proc/motet/ps\nexec /{bin}ps \"$@\"\n");
+        let ps = format!("#!/bin/sh\n[ $# -eq 0 ] && exec cat /proc/motet-ps\nexec /{bin}ps \"$@\"\n");
         self.set("bin/ps", Entry::Bytes(ps.into_bytes()), 0o755);
     }
 

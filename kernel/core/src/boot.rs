@@ -89,11 +89,9 @@ fn wait_for_all<M: Machine>(cpu: &Cpu<M>) {
 
 /// Makes process 1 of the command that the host put into the pool.
 fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
-    let (Some(process), Some(thread), Some(actions)) = (
-        slab::alloc::<ProcessRecord>(cpu),
-        slab::alloc::<ThreadRecord>(cpu),
-        slab::alloc::<SignalActions>(cpu),
-    ) else {
+    let (Some(process), Some(thread), Some(actions)) =
+        (slab::alloc::<ProcessRecord>(cpu), slab::alloc::<ThreadRecord>(cpu), slab::alloc::<SignalActions>(cpu))
+    else {
         panic!("the pool is too small for the first process");
     };
     actions.refs.store(1, Ordering::Relaxed);

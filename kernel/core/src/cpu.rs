@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, IslandId, Isa, Pool};
+use motet_layout::{CoreId, Isa, IslandId, Pool};
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, shootdown};
 

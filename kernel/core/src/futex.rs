@@ -229,4 +229,3 @@ fn mark_owner_died<M: Machine>(call: &Call<M>, address: u64) {
         }
     }
 }
-

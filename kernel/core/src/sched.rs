@@ -117,7 +117,9 @@ fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
 /// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
 #[inline]
 fn serve_syscall<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord,
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
 ) -> Option<()> {
     let isa = registers::frame_isa(&thread.frame);
     let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
@@ -311,4 +313,3 @@ pub fn sched_yield<M: Machine>(call: &Call<M>) -> Result<u64, Stop> {
     }
     Ok(0)
 }
-

@@ -36,7 +36,23 @@ pub fn is_restartable(isa: Isa, number: u64) -> bool {
     use Syscall as S;
     !matches!(
         Syscall::decode(isa, number),
-        Some(S::Pause | S::RtSigsuspend | S::RtSigtimedwait | S::Nanosleep | S::ClockNanosleep | S::Poll | S::Ppoll | S::Select | S::Pselect6 | S::EpollWait | S::EpollPwait | S::EpollPwait2 | S::IoGetevents | S::Semop | S::Semtimedop)
+        Some(
+            S::Pause
+                | S::RtSigsuspend
+                | S::RtSigtimedwait
+                | S::Nanosleep
+                | S::ClockNanosleep
+                | S::Poll
+                | S::Ppoll
+                | S::Select
+                | S::Pselect6
+                | S::EpollWait
+                | S::EpollPwait
+                | S::EpollPwait2
+                | S::IoGetevents
+                | S::Semop
+                | S::Semtimedop
+        )
     )
 }
 

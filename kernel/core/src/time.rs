@@ -140,7 +140,11 @@ pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let timeval = |at: u64| -> Result<u64, Errno> {
         let (seconds, micros) = (call.read_user_u64(at)?, call.read_user_u64(at + 8)?);
-        if seconds >> 63 != 0 || micros >= 1_000_000 { Err(Errno::EINVAL) } else { Ok(seconds.saturating_mul(NS) + micros * 1000) }
+        if seconds >> 63 != 0 || micros >= 1_000_000 {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(seconds.saturating_mul(NS) + micros * 1000)
+        }
     };
     let (interval, value) = (timeval(call.args[1])?, timeval(call.args[1] + 16)?);
     let (left, old_interval) = set_alarm(call, value.min(WAIT_NS_MAX), interval.min(WAIT_NS_MAX));

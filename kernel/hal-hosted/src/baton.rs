@@ -227,7 +227,8 @@ impl Baton {
     }
 
     fn send_bell(&self, state: &mut State, core: usize) {
-        let late = if self.faults.bell_delay_ns_max == 0 { 0 } else { state.random.below(self.faults.bell_delay_ns_max) };
+        let late =
+            if self.faults.bell_delay_ns_max == 0 { 0 } else { state.random.below(self.faults.bell_delay_ns_max) };
         let at = state.now_ns + state.random.below(2000) + late;
         state.bells.push((at, core));
     }
@@ -270,7 +271,8 @@ impl Baton {
     fn choose(&self, world: &World, state: &mut State, current: Option<(usize, Point)>) -> Result<usize, String> {
         loop {
             self.deliver(world, state);
-            let runnable: Vec<usize> = (0..state.status.len()).filter(|&core| self.can_run(world, state, core)).collect();
+            let runnable: Vec<usize> =
+                (0..state.status.len()).filter(|&core| self.can_run(world, state, core)).collect();
             if !runnable.is_empty() {
                 let next = self.pick(state, &runnable, current);
                 state.trace = (state.trace ^ (next as u64 + 1)).wrapping_mul(0x100_0000_01b3);
@@ -346,7 +348,10 @@ impl Baton {
     }
 
     fn hold_turn<'a>(
-        &'a self, world: &World, core: usize, mut state: std::sync::MutexGuard<'a, State>,
+        &'a self,
+        world: &World,
+        core: usize,
+        mut state: std::sync::MutexGuard<'a, State>,
     ) -> std::sync::MutexGuard<'a, State> {
         while state.running != Some(core) {
             if world.has_ended() {

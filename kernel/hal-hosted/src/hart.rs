@@ -231,7 +231,13 @@ impl Hart {
 
     /// `expected` and `value` as in the instruction's a and b; returns the old value.
     fn atomic(
-        &mut self, machine: &HostedMachine, op: Op, address: u64, size: u64, expected: u64, value: u64,
+        &mut self,
+        machine: &HostedMachine,
+        op: Op,
+        address: u64,
+        size: u64,
+        expected: u64,
+        value: u64,
     ) -> Result<u64, Trap> {
         macro_rules! perform {
             ($word:ty, $value:ty, $addr:expr) => {{
@@ -260,9 +266,7 @@ impl Hart {
         })
     }
 
-    fn aligned(
-        &mut self, machine: &HostedMachine, address: u64, size: u64, access: Access,
-    ) -> Result<PoolAddr, Trap> {
+    fn aligned(&mut self, machine: &HostedMachine, address: u64, size: u64, access: Access) -> Result<PoolAddr, Trap> {
         if address % size != 0 {
             return Err(Trap::Misaligned { address });
         }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::sync::AtomicU64 as PoolWord;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, Frame, IslandId, Isa, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
+    CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
 };
 use motet_paging::Format;
 
@@ -213,7 +213,8 @@ impl Machine for HostedMachine {
     }
 
     fn set_timer(&self, deadline_ns: u64) {
-        let deadline = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.saturating_sub(self.counter_offset_ns()) };
+        let deadline =
+            if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.saturating_sub(self.counter_offset_ns()) };
         self.world.set_timer(self.core(), deadline);
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use motet_hal::Interrupts;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, IslandId, Isa, POOL_MAGIC, POOL_VERSION,
+    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, Isa, IslandId, POOL_MAGIC, POOL_VERSION,
     Pool,
 };
 
@@ -324,9 +324,8 @@ impl World {
         #[cfg(motet_model)]
         motet_layout::sync::set_hook(before_atomic);
         let islands = self.config.islands.iter().enumerate();
-        let machine = |(index, island): (usize, _)| {
-            HostedMachine::new(self, IslandId(index as u8), island, self.config.mode)
-        };
+        let machine =
+            |(index, island): (usize, _)| HostedMachine::new(self, IslandId(index as u8), island, self.config.mode);
         if self.machines.set(islands.map(machine).collect()).is_err() {
             unreachable!("a world boots once");
         }

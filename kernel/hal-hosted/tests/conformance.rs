@@ -48,7 +48,8 @@ fn seeds_with_late_doorbells_and_stalls() {
 #[test]
 fn a_seed_reproduces_its_run() {
     let two = || vec![IslandConfig::new(Isa::X86_64, 2), IslandConfig::new(Isa::AArch64, 1)];
-    let trace = |seed| conform(Driver::Seeded(seed), Faults::default(), two()).unwrap_or_else(|failure| panic!("{failure}"));
+    let trace =
+        |seed| conform(Driver::Seeded(seed), Faults::default(), two()).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(trace(7), trace(7));
     assert_ne!(trace(7), trace(8));
 }

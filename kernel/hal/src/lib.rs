@@ -12,7 +12,7 @@ pub mod boot;
 pub mod conformance;
 pub mod ivshmem;
 
-use motet_layout::{CoreId, Frame, IslandId, Isa, Pool, UserFrame};
+use motet_layout::{CoreId, Frame, Isa, IslandId, Pool, UserFrame};
 
 /// How a faulting access touched memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,13 +23,13 @@ pub struct Operation {
 }
 
 /// `getpid()`.
-pub const GETPID: Operation = Operation { name: "getpid", warm_up: 1000, batches: 200, iterations: 50 };
+pub const GETPID: Operation = Operation { name: "getpid", warm_up: 1000, batches: 1000, iterations: 10 };
 /// `read` of one byte from `/dev/null`, which has none.
-pub const READ_NULL: Operation = Operation { name: "read_null", warm_up: 1000, batches: 200, iterations: 50 };
+pub const READ_NULL: Operation = Operation { name: "read_null", warm_up: 1000, batches: 1000, iterations: 10 };
 /// One byte to another process and one back, over two pipes.
-pub const PIPE_ROUND_TRIP: Operation = Operation { name: "pipe_round_trip", warm_up: 200, batches: 200, iterations: 5 };
+pub const PIPE_ROUND_TRIP: Operation = Operation { name: "pipe_round_trip", warm_up: 200, batches: 500, iterations: 1 };
 /// A child that exits at once, and waiting for it.
-pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_up: 50, batches: 300, iterations: 1 };
+pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_up: 50, batches: 500, iterations: 1 };
 
 /// All operations, in the order in which `calls` executes them. The batches of operation `i` lie between mark `2 * i`
 /// and mark `2 * i + 1`.

@@ -38,7 +38,12 @@ fn check_all_free(pool: Pool) {
             let mut listed = 0;
             while at != 0 {
                 let block = memory::block(pool, at - 1);
-                assert_eq!(block.owner.load(Ordering::Relaxed), index as u32 + 1, "block {} is in a foreign list", at - 1);
+                assert_eq!(
+                    block.owner.load(Ordering::Relaxed),
+                    index as u32 + 1,
+                    "block {} is in a foreign list",
+                    at - 1
+                );
                 assert_eq!(block.free.get(), BLOCK_FRAMES);
                 listed += BLOCK_FRAMES;
                 at = block.next.get();
@@ -127,7 +132,8 @@ fn the_last_reference_frees() {
             (1..3).for_each(|_| memory::share_frame(&cores[0], frame));
             frame
         });
-        let drop_one = |core: Core| -> Box<dyn FnOnce() + Send> { Box::new(move || memory::release_frame(&core, frame)) };
+        let drop_one =
+            |core: Core| -> Box<dyn FnOnce() + Send> { Box::new(move || memory::release_frame(&core, frame)) };
         together(cores.into_iter().map(drop_one).collect());
         check_all_free(pool);
     });

@@ -4,9 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use motet_layout::{
-    CORE_AWAKE, CoreId, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING, ThreadRecord,
-};
+use motet_layout::{CORE_AWAKE, CoreId, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING, ThreadRecord};
 use motet_protocol::{Context, memory, run_queue};
 use shuttle::sync::{Condvar, Mutex};
 

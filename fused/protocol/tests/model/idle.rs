@@ -49,7 +49,10 @@ fn model(take: fn(&Core) -> &'static ThreadRecord) -> impl Fn() + Clone + Send +
         quietly(|| {
             let island = usize::from(TARGET);
             let (rings, sleeps) = (&bells.rings[island], &bells.sleeps[island]);
-            assert!(rings.load(Ordering::Relaxed) <= sleeps.load(Ordering::Relaxed) + 1, "rung more often than it slept");
+            assert!(
+                rings.load(Ordering::Relaxed) <= sleeps.load(Ordering::Relaxed) + 1,
+                "rung more often than it slept"
+            );
         });
     }
 }
@@ -61,16 +64,19 @@ fn no_thread_is_lost() {
 
 #[test]
 fn sleeping_without_a_second_look_is_caught() {
-    must_be_caught(1500, model(|core| {
-        loop {
-            if let Some(thread) = run_queue::next(core) {
-                return thread;
+    must_be_caught(
+        1500,
+        model(|core| {
+            loop {
+                if let Some(thread) = run_queue::next(core) {
+                    return thread;
+                }
+                core_record(core, core.core()).state.store(CORE_IDLE, Ordering::SeqCst);
+                core.sleep();
+                run_queue::end_idle(core);
             }
-            core_record(core, core.core()).state.store(CORE_IDLE, Ordering::SeqCst);
-            core.sleep();
-            run_queue::end_idle(core);
-        }
-    }));
+        }),
+    );
 }
 
 /// A thread that becomes ready on a core of another island reaches the core it last ran on.

@@ -39,32 +39,41 @@ fn count(core: &Core, word: &AtomicU64, counter: &Cell64) {
 
 #[test]
 fn excludes_and_names_its_holder() {
-    explore(1500, model(|core, word, counter| {
-        let _guard = lock::lock(core, word);
-        count(core, word, counter);
-    }));
+    explore(
+        1500,
+        model(|core, word, counter| {
+            let _guard = lock::lock(core, word);
+            count(core, word, counter);
+        }),
+    );
 }
 
 #[test]
 fn try_lock_excludes() {
-    explore(1500, model(|core, word, counter| {
-        loop {
-            if let Some(_guard) = lock::try_lock(core, word) {
-                return count(core, word, counter);
+    explore(
+        1500,
+        model(|core, word, counter| {
+            loop {
+                if let Some(_guard) = lock::try_lock(core, word) {
+                    return count(core, word, counter);
+                }
+                core.relax();
             }
-            core.relax();
-        }
-    }));
+        }),
+    );
 }
 
 #[test]
 fn looking_before_taking_is_caught() {
-    must_be_caught(1500, model(|core, word, counter| {
-        while word.load(Ordering::Acquire) != 0 {
-            core.relax();
-        }
-        word.store(u64::from(core.core().0) + 1, Ordering::Relaxed);
-        counter.set(counter.get() + 1);
-        word.store(0, Ordering::Release);
-    }));
+    must_be_caught(
+        1500,
+        model(|core, word, counter| {
+            while word.load(Ordering::Acquire) != 0 {
+                core.relax();
+            }
+            word.store(u64::from(core.core().0) + 1, Ordering::Relaxed);
+            counter.set(counter.get() + 1);
+            word.store(0, Ordering::Release);
+        }),
+    );
 }

@@ -61,24 +61,27 @@ fn expire_once_or_are_disarmed() {
 /// Unlinks without looking again under the lock whether the timer is still armed.
 #[test]
 fn disarming_without_a_second_look_is_caught() {
-    must_be_caught(1500, model(|core, node| {
-        let armed_on = node.core.load(Ordering::Acquire);
-        if armed_on == 0 {
-            return;
-        }
-        let record = core_record(core, CoreId::new(IslandId(0), 0));
-        let _guard = motet_protocol::lock::lock(core, &record.timer_lock);
-        match core.object::<TimerNode>(node.prev.get()) {
-            Some(prev) => prev.next.set(node.next.get()),
-            None => record.timer_head.set(node.next.get()),
-        }
-        if let Some(next) = core.object::<TimerNode>(node.next.get()) {
-            next.prev.set(node.prev.get());
-        }
-        node.core.store(0, Ordering::Release);
-        let first = core.object::<TimerNode>(record.timer_head.get());
-        record.timer_deadline_ns.store(first.map_or(u64::MAX, |first| first.deadline_ns.get()), Ordering::Relaxed);
-    }));
+    must_be_caught(
+        1500,
+        model(|core, node| {
+            let armed_on = node.core.load(Ordering::Acquire);
+            if armed_on == 0 {
+                return;
+            }
+            let record = core_record(core, CoreId::new(IslandId(0), 0));
+            let _guard = motet_protocol::lock::lock(core, &record.timer_lock);
+            match core.object::<TimerNode>(node.prev.get()) {
+                Some(prev) => prev.next.set(node.next.get()),
+                None => record.timer_head.set(node.next.get()),
+            }
+            if let Some(next) = core.object::<TimerNode>(node.next.get()) {
+                next.prev.set(node.prev.get());
+            }
+            node.core.store(0, Ordering::Release);
+            let first = core.object::<TimerNode>(record.timer_head.get());
+            record.timer_deadline_ns.store(first.map_or(u64::MAX, |first| first.deadline_ns.get()), Ordering::Relaxed);
+        }),
+    );
 }
 
 /// A timer armed on one core, moved to another core's list by its thread, disarmed by a third.

@@ -43,7 +43,10 @@ fn take(permits: &AtomicU32) -> bool {
 
 /// Waits in `queue` until `attempt`, as a kernel's system call does. Returns whether it succeeded; a signal ends it.
 fn wait_for(
-    core: &Core, thread: &'static ThreadRecord, queue: &'static WaitQueue, mut attempt: impl FnMut() -> bool,
+    core: &Core,
+    thread: &'static ThreadRecord,
+    queue: &'static WaitQueue,
+    mut attempt: impl FnMut() -> bool,
 ) -> bool {
     loop {
         if attempt() {
@@ -218,7 +221,8 @@ fn requeue_beside_a_signal() {
         let bells = Arc::new(Bells::default());
         let (from, to) = (objects.make::<WaitQueue>(), objects.make::<WaitQueue>());
         let flag = objects.make::<AtomicU32>();
-        let (home, mover, signaller) = (Core::new(pool, 0, &bells), Core::new(pool, 1, &bells), Core::new(pool, 2, &bells));
+        let (home, mover, signaller) =
+            (Core::new(pool, 0, &bells), Core::new(pool, 1, &bells), Core::new(pool, 2, &bells));
         let thread = objects.thread(core_of(0));
         together(vec![
             Box::new(move || {

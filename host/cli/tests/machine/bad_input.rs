@@ -1,3 +1,5 @@
 //! x
 /// y
-pub fn trials() -> Vec<libtest_mimic::Trial> { Vec::new() }
+pub fn trials() -> Vec<libtest_mimic::Trial> {
+    Vec::new()
+}

@@ -113,9 +113,7 @@ pub fn compare(wanted: &Did, got: &Did) -> Result<(), String> {
         return Ok(());
     }
     let mut differences = String::new();
-    for (what, wanted, got) in
-        [("output", &wanted.output, &got.output), ("errors", &wanted.errors, &got.errors)]
-    {
+    for (what, wanted, got) in [("output", &wanted.output, &got.output), ("errors", &wanted.errors, &got.errors)] {
         if wanted != got {
             let lines = TextDiff::from_lines(wanted.as_str(), got.as_str());
             differences.push_str(&format!("{}", lines.unified_diff().header(&format!("{what} wanted"), what)));

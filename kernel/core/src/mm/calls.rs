@@ -120,7 +120,11 @@ pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
 /// # Errors
 /// `ENOMEM` when part of the range is not mapped (the part before it is changed).
 pub fn protect<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64, flags: u32,
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    flags: u32,
 ) -> Result<(), Errno> {
     let mut covered = start;
     let mut any = false;
@@ -166,9 +170,15 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         file_len: if vma.inode.get() == 0 { 0 } else { new_len },
     };
     let above = vma::first_ending_after(call.cpu, space, end);
-    if flags & MREMAP_FIXED == 0 && vma.end.get() == end && above.is_none_or(|above| above.start.get() >= start + new_len)
+    if flags & MREMAP_FIXED == 0
+        && vma.end.get() == end
+        && above.is_none_or(|above| above.start.get() >= start + new_len)
     {
-        let grown = VmaSpec { offset: spec.offset + (end - start), file_len: spec.file_len.saturating_sub(end - start), ..spec };
+        let grown = VmaSpec {
+            offset: spec.offset + (end - start),
+            file_len: spec.file_len.saturating_sub(end - start),
+            ..spec
+        };
         vma::insert(call.cpu, space, &grown)?;
         return Ok(start);
     }
@@ -270,7 +280,10 @@ fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64,
 
 /// Gives the resident pages of a VMA its new protection. Returns whether permissions were taken away.
 fn reprotect<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, vma: &motet_layout::VmaRecord, new_code: bool,
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    vma: &motet_layout::VmaRecord,
+    new_code: bool,
 ) -> bool {
     let home = home_table(cpu, space);
     let allowed = super::fault::attr_of(vma);
@@ -300,7 +313,11 @@ fn reprotect<M: Machine>(
 }
 
 fn move_pages<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64, to: u64,
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    to: u64,
 ) -> Result<(), Errno> {
     let home = home_table(cpu, space);
     for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
@@ -309,9 +326,8 @@ fn move_pages<M: Machine>(
     let mut at = start;
     while at < end {
         if let Some(leaf) = home.unmap(at) {
-            let moved = home.map(at - start + to, leaf.frame, leaf.attr, &mut || {
-                motet_protocol::memory::alloc_zeroed_frame(cpu)
-            });
+            let moved = home
+                .map(at - start + to, leaf.frame, leaf.attr, &mut || motet_protocol::memory::alloc_zeroed_frame(cpu));
             if moved.is_err() {
                 release_frame(cpu, leaf.frame);
                 return Err(Errno::ENOMEM);
@@ -324,7 +340,11 @@ fn move_pages<M: Machine>(
 }
 
 fn choose_address<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, len: u64, flags: u64,
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    len: u64,
+    flags: u64,
 ) -> Result<u64, Errno> {
     let exact = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if exact {

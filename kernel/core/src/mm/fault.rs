@@ -25,9 +25,7 @@ const AROUND_PAGES: u64 = 16;
 ///
 /// # Errors
 /// `EFAULT` when the space does not allow it; `ENOMEM`.
-pub fn serve<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access,
-) -> Result<(), Errno> {
+pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access) -> Result<(), Errno> {
     let _guard = lock(cpu, &space.lock);
     count(&cpu.counters().page_faults);
     let vma = vma::find(cpu, space, address)
@@ -106,7 +104,12 @@ fn private_copy<M: Machine>(cpu: &Cpu<M>, cached: Option<Frame>, len: u64) -> Re
 
 /// A store to a page that the space may write but has mapped without write permission.
 fn write_to_shared<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, home: &Table<'_>, vma: &VmaRecord, page: u64, leaf: Leaf,
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    home: &Table<'_>,
+    vma: &VmaRecord,
+    page: u64,
+    leaf: Leaf,
 ) -> Result<(), Errno> {
     let attr = attr_of(vma).union(leaf.attr).without(Attr::COW);
     let only_user = !leaf.attr.contains(Attr::COW) || frame_refs(cpu.pool, leaf.frame) == 1;
@@ -128,7 +131,12 @@ fn write_to_shared<M: Machine>(
 
 /// Enters a leaf in the home table and in this island's.
 fn install<M: Machine>(
-    cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord, page: u64, leaf: Leaf,
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    home: &Table<'_>,
+    vma: &VmaRecord,
+    page: u64,
+    leaf: Leaf,
 ) -> Result<(), Errno> {
     let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
     let home_island = IslandId::from_raw(space.home.get()).unwrap_or(cpu.island());
@@ -145,15 +153,10 @@ fn install<M: Machine>(
 }
 
 /// Writes a leaf into an island's table; execution only if that island has synchronised its fetches with the frame.
-fn enter<M: Machine>(
-    cpu: &Cpu<M>, table: &Table<'_>, island: IslandId, page: u64, leaf: Leaf,
-) -> Result<(), Errno> {
+fn enter<M: Machine>(cpu: &Cpu<M>, table: &Table<'_>, island: IslandId, page: u64, leaf: Leaf) -> Result<(), Errno> {
     let synced = frame_record(cpu.pool, leaf.frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
     let attr = if synced { leaf.attr } else { leaf.attr.without(Attr::EXECUTE) };
-    table
-        .map(page, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu))
-        .map(|_| ())
-        .map_err(|_| Errno::ENOMEM)
+    table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).map(|_| ()).map_err(|_| Errno::ENOMEM)
 }
 
 /// Synchronises this island's instruction fetches with a frame, once.
@@ -185,11 +188,8 @@ fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, v
     let whole_end = vma.start.get() + (vma.file_len.get() & !(PAGE_SIZE - 1));
     let last = ((page & !(window - 1)) + window).min(vma.end.get()).min(whole_end);
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) else { return };
-    let attr = if vma.flags.get() & VMA_SHARED != 0 {
-        attr_of(vma).union(Attr::SHARED)
-    } else {
-        copy_on_write(attr_of(vma))
-    };
+    let attr =
+        if vma.flags.get() & VMA_SHARED != 0 { attr_of(vma).union(Attr::SHARED) } else { copy_on_write(attr_of(vma)) };
     for neighbour in (first..last).step_by(PAGE_SIZE as usize).filter(|&at| at != page) {
         if home.leaf(neighbour).is_some() {
             continue;

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{Frame, IslandId, Isa, PoolAddr, ProcessRecord, SpaceRecord};
+use motet_layout::{Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
 use motet_paging::{Format, PhysMap, Table};
 
 pub use calls::protect;
@@ -39,7 +39,10 @@ pub fn space_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static S
 /// `EFAULT` when the space does not allow the access; `ENOMEM`.
 #[inline]
 pub fn resolve<M: Machine>(
-    cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access,
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    access: Access,
 ) -> Result<PoolAddr, Errno> {
     loop {
         let found = table(cpu, space, cpu.island()).and_then(|table| match access {

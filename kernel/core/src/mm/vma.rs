@@ -46,7 +46,8 @@ pub fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64)
         return Some(vma);
     }
     let page = address & !(PAGE_SIZE - 1);
-    let floor = cpu.object::<VmaRecord>(vma.prev.get()).map_or(PAGE_SIZE * 16, |below| below.end.get() + PAGE_SIZE * 256);
+    let floor =
+        cpu.object::<VmaRecord>(vma.prev.get()).map_or(PAGE_SIZE * 16, |below| below.end.get() + PAGE_SIZE * 256);
     if vma.flags.get() & VMA_STACK == 0 || vma.end.get() - page > STACK_GROWTH_MAX || page < floor {
         return None;
     }
@@ -56,9 +57,7 @@ pub fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64)
 }
 
 /// The first VMA whose end is above `address`.
-pub fn first_ending_after<M: Machine>(
-    cpu: &Cpu<M>, space: &SpaceRecord, address: u64,
-) -> Option<&'static VmaRecord> {
+pub fn first_ending_after<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
     let mut at = cpu.object::<VmaRecord>(space.first_vma.get());
     while let Some(vma) = at {
         if vma.end.get() > address {
@@ -134,7 +133,10 @@ pub fn unmap<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64
 /// # Errors
 /// `ENOMEM`; what `each` fails with.
 pub fn for_each_within<M: Machine>(
-    cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64,
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    start: u64,
+    end: u64,
     mut each: impl FnMut(&'static VmaRecord) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     split_at(cpu, space, start)?;
@@ -200,7 +202,10 @@ fn last<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<&'static VmaRec
 }
 
 fn link<M: Machine>(
-    cpu: &Cpu<M>, space: &SpaceRecord, prev: Option<&'static VmaRecord>, vma: &'static VmaRecord,
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    prev: Option<&'static VmaRecord>,
+    vma: &'static VmaRecord,
     next: Option<&'static VmaRecord>,
 ) {
     let raw = cpu.raw(vma);
@@ -229,4 +234,3 @@ fn unlink<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
     }
     space.vma_count.set(space.vma_count.get() - 1);
 }
-

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::{Errno, elf as abi, registers, sigframe, system};
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    CoreId, ISLAND_JOINED, InodeRecord, IslandId, Isa, PAGE_SIZE, ProcessRecord, SpaceRecord,
-    ThreadRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE,
+    CoreId, ISLAND_JOINED, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord, USER_END,
+    VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE,
 };
 use motet_protocol::{Context, fs, run_queue, slab, threads, wait};
 
@@ -58,7 +58,12 @@ pub fn execveat<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 fn execute<M: Machine>(
-    call: &Call<M>, dirfd: i32, path_at: u64, arguments_at: u64, environment_at: u64, flags: u64,
+    call: &Call<M>,
+    dirfd: i32,
+    path_at: u64,
+    arguments_at: u64,
+    environment_at: u64,
+    flags: u64,
 ) -> SysResult {
     let path = call.read_path(path_at)?;
     let mut prefix = Prefix::new();
@@ -96,13 +101,16 @@ fn execute<M: Machine>(
 /// # Errors
 /// What is wrong with the program.
 pub fn start_first<M: Machine>(
-    cpu: &Cpu<M>, process: &'static ProcessRecord, thread: &'static ThreadRecord,
+    cpu: &Cpu<M>,
+    process: &'static ProcessRecord,
+    thread: &'static ThreadRecord,
 ) -> Result<(), Errno> {
     let header = cpu.pool.header();
     let empty = mm::create(cpu)?;
     process.space.store(cpu.raw(empty), Ordering::Relaxed);
     let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
-    let command = Command { cpu, at: header.command.get(), args: header.command_args.get(), env: header.command_env.get() };
+    let command =
+        Command { cpu, at: header.command.get(), args: header.command_args.get(), env: header.command_env.get() };
     let mut path = [0; PATH_MAX];
     let path_len = command.string(0, &mut path).ok_or(Errno::ENOENT)?;
     let path = PathBuf::from_bytes(&path[..path_len]);
@@ -137,9 +145,7 @@ trait StringSource<M: Machine> {
     /// Number of argument strings and of environment strings.
     fn counts(&self) -> (u64, u64);
     /// Calls `piece` with the bytes of string `index` (arguments, then environment), without its zero.
-    fn read(
-        &self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
-    ) -> Result<(), Errno>;
+    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno>;
 }
 
 /// Strings of `execve`: in the caller's memory, with what interpreter scripts put in front.
@@ -154,7 +160,11 @@ struct Strings<'a> {
 
 impl<'a> Strings<'a> {
     fn new<M: Machine>(
-        call: &Call<M>, arguments_at: u64, environment_at: u64, prefix: &'a Prefix, path: &'a [u8],
+        call: &Call<M>,
+        arguments_at: u64,
+        environment_at: u64,
+        prefix: &'a Prefix,
+        path: &'a [u8],
     ) -> Result<Self, Errno> {
         let arguments = count_vector(call, arguments_at)?;
         let environment = count_vector(call, environment_at)?;
@@ -183,9 +193,7 @@ impl<M: Machine> StringSource<M> for Strings<'_> {
         (arguments, self.environment)
     }
 
-    fn read(
-        &self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno> {
         let (arguments, _) = <Self as StringSource<M>>::counts(self);
         let prefix = self.prefix.count as u64;
         let pointer_at = if index >= arguments {
@@ -241,7 +249,10 @@ impl<M: Machine> StringSource<M> for Command<'_, M> {
     }
 
     fn read(
-        &self, _call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
+        &self,
+        _call: &Call<M>,
+        index: u64,
+        piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let mut bytes = [0; PATH_MAX];
         let len = self.string(index, &mut bytes).ok_or(Errno::E2BIG)?;
@@ -281,7 +292,11 @@ impl Prefix {
 
 /// Opens the program, through interpreter scripts.
 fn find_program<'c, M: Machine>(
-    call: &Call<'c, M>, dirfd: i32, path: &PathBuf, flags: u64, prefix: &mut Prefix,
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &PathBuf,
+    flags: u64,
+    prefix: &mut Prefix,
 ) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
     let mut program = file::open_executable(call, dirfd, path.as_bytes(), flags)?;
     for _ in 0..=SCRIPTS_MAX {
@@ -342,7 +357,10 @@ fn island_load<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> u32 {
 
 /// Loads program, interpreter, arguments and environment into a new space.
 fn build<M: Machine>(
-    call: &Call<M>, executable: &Executable, inode: &'static InodeRecord, strings: &dyn StringSource<M>,
+    call: &Call<M>,
+    executable: &Executable,
+    inode: &'static InodeRecord,
+    strings: &dyn StringSource<M>,
 ) -> Result<Image, Errno> {
     let space = mm::create(call.cpu)?;
     let built = fill(call, executable, inode, strings, space);
@@ -353,7 +371,10 @@ fn build<M: Machine>(
 }
 
 fn fill<M: Machine>(
-    call: &Call<M>, executable: &Executable, inode: &'static InodeRecord, strings: &dyn StringSource<M>,
+    call: &Call<M>,
+    executable: &Executable,
+    inode: &'static InodeRecord,
+    strings: &dyn StringSource<M>,
     space: &'static SpaceRecord,
 ) -> Result<Image, Errno> {
     let cpu = call.cpu;
@@ -391,7 +412,10 @@ struct StackBuilder<'a, 'b, M: Machine> {
 
 impl<M: Machine> StackBuilder<'_, '_, M> {
     fn build(
-        &self, strings: &dyn StringSource<M>, program: &Loaded, interpreter: Option<&Loaded>,
+        &self,
+        strings: &dyn StringSource<M>,
+        program: &Loaded,
+        interpreter: Option<&Loaded>,
     ) -> Result<Image, Errno> {
         let (arguments, environment) = strings.counts();
         let count = arguments + environment;
@@ -455,7 +479,11 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
 
     /// The auxiliary vector; writes the platform name and random bytes it points to at `extra_at`.
     fn auxiliary(
-        &self, extra_at: u64, path_at: u64, program: &Loaded, interpreter: Option<&Loaded>,
+        &self,
+        extra_at: u64,
+        path_at: u64,
+        program: &Loaded,
+        interpreter: Option<&Loaded>,
     ) -> Result<[(u64, u64); 20], Errno> {
         let process = self.call.process;
         let mut random = [0; 16];
@@ -504,9 +532,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         system::hwcap(self.isa, core::str::from_utf8(&text[..len]).unwrap_or(""))
     }
 
-    fn write_string(
-        &self, strings: &dyn StringSource<M>, index: u64, mut at: u64, end: u64,
-    ) -> Result<u64, Errno> {
+    fn write_string(&self, strings: &dyn StringSource<M>, index: u64, mut at: u64, end: u64) -> Result<u64, Errno> {
         strings.read(self.call, index, &mut |piece| {
             // Another thread may have made the string longer since it was measured.
             if at + piece.len() as u64 >= end {
@@ -541,7 +567,9 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
 
 /// Copies a zero-terminated user string in pieces.
 fn read_pieces<M: Machine>(
-    call: &Call<M>, mut at: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
+    call: &Call<M>,
+    mut at: u64,
+    piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let mut bytes = [0; 256];
     loop {

@@ -4,9 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::Machine;
-use motet_layout::{
-    PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
-};
+use motet_layout::{PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL};
 use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
 
 use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};
@@ -32,15 +30,16 @@ pub fn exit_group<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// Ends the process of the running thread as killed by `signal`. The thread is gone afterwards.
 pub fn exit_group_by_signal<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, signal: u32,
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    signal: u32,
 ) {
     end_process(cpu, thread, process, signal);
 }
 
 /// Asks every other thread of the process to end, with `status` as the process's, and ends the running one.
-fn end_process<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, status: u32,
-) {
+fn end_process<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, status: u32) {
     if process.exiting.swap(1, Ordering::AcqRel) == 0 {
         process.exit_status.store(status, Ordering::Relaxed);
     }
@@ -65,7 +64,10 @@ pub fn kill_other_threads<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, proce
 
 /// Ends the running thread; the last one ends the process.
 pub fn end_thread<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, status: u32,
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    status: u32,
 ) {
     let isa = registers::frame_isa(&thread.frame);
     futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });

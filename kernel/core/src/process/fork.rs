@@ -4,9 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{Errno, registers};
 use motet_hal::Machine;
-use motet_layout::{
-    Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord,
-};
+use motet_layout::{Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord};
 use motet_protocol::{Context, run_queue, slab, threads, wait};
 
 use super::{adopt, lock_tree, parent_of};
@@ -150,7 +148,9 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static Thread
 }
 
 fn new_process<M: Machine>(
-    call: &Call<M>, spec: &Spec, thread: &'static ThreadRecord,
+    call: &Call<M>,
+    spec: &Spec,
+    thread: &'static ThreadRecord,
 ) -> Result<&'static ProcessRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.process);
     let child = slab::alloc::<ProcessRecord>(cpu).ok_or(Errno::ENOMEM)?;
@@ -210,7 +210,9 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
 }
 
 fn actions_for_child<M: Machine>(
-    cpu: &Cpu<M>, parent: &ProcessRecord, flags: u64,
+    cpu: &Cpu<M>,
+    parent: &ProcessRecord,
+    flags: u64,
 ) -> Result<&'static SignalActions, Errno> {
     let actions = cpu.object::<SignalActions>(parent.actions.get()).expect("a living process has signal actions");
     if flags & CLONE_SIGHAND != 0 {
@@ -231,7 +233,10 @@ fn actions_for_child<M: Machine>(
 
 /// Gives the thread its id and links it (and its process) into the tree. On failure the new process is undone.
 fn enter<M: Machine>(
-    call: &Call<M>, spec: &Spec, thread: &'static ThreadRecord, child: Option<&'static ProcessRecord>,
+    call: &Call<M>,
+    spec: &Spec,
+    thread: &'static ThreadRecord,
+    child: Option<&'static ProcessRecord>,
 ) -> Result<u32, Errno> {
     let cpu = call.cpu;
     let Some(tid) = threads::register(cpu, thread) else {

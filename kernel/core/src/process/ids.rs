@@ -501,7 +501,9 @@ fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_a
 
 /// Calls `act` with the process of that id (0: the caller's), which stays alive meanwhile.
 fn with_process<M: Machine>(
-    call: &Call<M>, pid: u64, act: impl FnOnce(&'static ProcessRecord) -> SysResult,
+    call: &Call<M>,
+    pid: u64,
+    act: impl FnOnce(&'static ProcessRecord) -> SysResult,
 ) -> SysResult {
     if pid == 0 || pid as u32 == call.process.pid.get() {
         return act(call.process);

@@ -88,7 +88,10 @@ impl Executable {
     /// # Errors
     /// `ENOEXEC` when the path is too long or not terminated.
     pub fn interpreter<M: Machine>(
-        &self, cpu: &Cpu<M>, inode: &'static InodeRecord, into: &mut [u8; INTERPRETER_MAX],
+        &self,
+        cpu: &Cpu<M>,
+        inode: &'static InodeRecord,
+        into: &mut [u8; INTERPRETER_MAX],
     ) -> Result<Option<usize>, Errno> {
         let Some(segment) = self.segments().find(|segment| segment.p_type == PT_INTERP) else { return Ok(None) };
         let len = segment.p_filesz as usize;
@@ -112,7 +115,11 @@ impl Executable {
     /// # Errors
     /// `ENOEXEC` when segments overlap or leave user space; `ENOMEM`.
     pub fn map<M: Machine>(
-        &self, cpu: &Cpu<M>, space: &'static SpaceRecord, inode: &'static InodeRecord, bias: u64,
+        &self,
+        cpu: &Cpu<M>,
+        space: &'static SpaceRecord,
+        inode: &'static InodeRecord,
+        bias: u64,
     ) -> Result<Loaded, Errno> {
         let bias = if self.is_fixed() { 0 } else { bias };
         let mut loaded = Loaded {

@@ -50,9 +50,7 @@ pub fn for_each_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut ea
 }
 
 /// Calls `each` with the children of a process. The tree lock is held.
-pub fn for_each_child<M: Machine>(
-    cpu: &Cpu<M>, process: &ProcessRecord, mut each: impl FnMut(&'static ProcessRecord),
-) {
+pub fn for_each_child<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut each: impl FnMut(&'static ProcessRecord)) {
     let mut at = cpu.object::<ProcessRecord>(process.first_child.get());
     while let Some(child) = at {
         at = cpu.object(child.next_sibling.get());

@@ -4,8 +4,10 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno, registers,
+    signal::{
+        self as abi, NSIG, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigCause, SigInfo, SigStack, UNBLOCKABLE,
+    },
     wire::Wire,
-    signal::{self as abi, NSIG, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigCause, SigInfo, SigStack, UNBLOCKABLE},
 };
 use motet_hal::Machine;
 use motet_layout::THREAD_DEAD;

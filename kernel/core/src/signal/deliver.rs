@@ -21,13 +21,21 @@ use crate::{
 /// # Errors
 /// The stack cannot be written.
 pub fn deliver<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, action: &SignalAction, info: &SigInfo,
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    action: &SignalAction,
+    info: &SigInfo,
 ) -> Result<(), Errno> {
     let isa = registers::frame_isa(&thread.frame);
     let flags = action.flags.get();
     let own_restorer = flags & abi::SA_RESTORER != 0 && sigframe_takes_restorer(isa);
     let stack = alternate_stack(thread);
-    let mask = if thread.restore_mask.get() != 0 { thread.saved_mask.get() } else { thread.signal_mask.load(Ordering::Relaxed) };
+    let mask = if thread.restore_mask.get() != 0 {
+        thread.saved_mask.get()
+    } else {
+        thread.signal_mask.load(Ordering::Relaxed)
+    };
     let delivery = sigframe::Delivery {
         info: *info,
         handler: action.handler.get(),

@@ -55,7 +55,10 @@ pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
 
 /// Sends a signal to the processes that match. The tree lock is held.
 pub fn send_to_matching<M: Machine>(
-    cpu: &Cpu<M>, signal: u32, sender: u32, matches: impl Fn(&ProcessRecord) -> bool,
+    cpu: &Cpu<M>,
+    signal: u32,
+    sender: u32,
+    matches: impl Fn(&ProcessRecord) -> bool,
 ) -> bool {
     let mut any = false;
     process::for_each(cpu, |process| {
@@ -139,9 +142,7 @@ pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u3
 }
 
 /// Acts on what may be waiting for the running thread.
-pub fn attend<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord,
-) -> Attention {
+pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {
     thread.attention.store(0, Ordering::SeqCst);
     loop {
         if thread.kill.load(Ordering::SeqCst) != 0 {
@@ -250,9 +251,10 @@ fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, sig
     let ignored = action == abi::SIG_IGN
         || action == abi::SIG_DFL && matches!(abi::default_action(signal), DefaultAction::Ignore);
     // A blocked signal is kept: the process may look for it or stop ignoring it.
-    !ignored || cpu.object::<ThreadRecord>(process.threads.get()).is_some_and(|thread| {
-        thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0
-    })
+    !ignored
+        || cpu
+            .object::<ThreadRecord>(process.threads.get())
+            .is_some_and(|thread| thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0)
 }
 
 /// Makes the thread look, unless it has the signal blocked and does not wait for it.
@@ -282,7 +284,8 @@ fn take_signal(thread: &ThreadRecord, process: &ProcessRecord) -> Option<u32> {
             let ready = set.load(Ordering::SeqCst) & !mask;
             if ready != 0 {
                 // A fatal signal first, then faults, which concern the instruction the thread is at.
-                let first = if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
+                let first =
+                    if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
                 if set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
                     return Some(first.trailing_zeros() + 1);
                 }
@@ -314,7 +317,10 @@ fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord)
 
 /// A handler is about to run: the system call in progress ends, or will be made again after it.
 fn interrupt_call<M: Machine>(
-    cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, action: Option<&SignalAction>,
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    action: Option<&SignalAction>,
 ) {
     if thread.in_syscall.get() == 0 {
         return;

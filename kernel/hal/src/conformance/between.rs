@@ -43,9 +43,8 @@ impl<M: Machine> Suite<M> {
             let mut index = 0;
             for first in 0..suite.islands {
                 let neighbours_only = suite.islands > ISLANDS_FULLY_PAIRED;
-                let partner = |&second: &usize| {
-                    second != first && (!neighbours_only || second == (first + 1) % suite.islands)
-                };
+                let partner =
+                    |&second: &usize| second != first && (!neighbours_only || second == (first + 1) % suite.islands);
                 for second in (0..suite.islands).filter(partner) {
                     suite.meet()?;
                     let own = suite.island.index();
@@ -65,10 +64,16 @@ impl<M: Machine> Suite<M> {
     /// Every island writes a word of its own; all read all.
     fn same_bytes_everywhere(&self) -> Check {
         let greeting = |island: usize| 0x0102_0304_0506_0700 + island as u64;
-        self.scratch.shared(Area::Greeting, self.island.index()).store(greeting(self.island.index()), Ordering::Release);
+        self.scratch
+            .shared(Area::Greeting, self.island.index())
+            .store(greeting(self.island.index()), Ordering::Release);
         self.meet()?;
         for island in 0..self.islands {
-            same("another island's word", self.scratch.shared(Area::Greeting, island).load(Ordering::Acquire), greeting(island))?;
+            same(
+                "another island's word",
+                self.scratch.shared(Area::Greeting, island).load(Ordering::Acquire),
+                greeting(island),
+            )?;
             let first = self.scratch.object::<AtomicU8>(Area::Greeting, island as u64 * 8);
             same("its first byte", first.load(Ordering::Relaxed).into(), island as u64)?;
         }
@@ -91,11 +96,15 @@ impl<M: Machine> Suite<M> {
                 short.fetch_add(1, Ordering::Relaxed);
                 byte.fetch_add(1, Ordering::Relaxed);
                 let mut seen = exchanged.load(Ordering::Relaxed);
-                while let Err(now) = exchanged.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                while let Err(now) =
+                    exchanged.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed)
+                {
                     seen = now;
                 }
                 let mut seen = half_exchanged.load(Ordering::Relaxed);
-                while let Err(now) = half_exchanged.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                while let Err(now) =
+                    half_exchanged.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed)
+                {
                     seen = now;
                 }
             }
@@ -349,7 +358,11 @@ impl<M: Machine> Suite<M> {
             Ok(())
         };
         run(100)?;
-        same("pc", space.frame.pc.get(), CODE_VA + Program::new(M::ISA, &[Step::Constant(0), Step::Syscall]).bytes().len() as u64)?;
+        same(
+            "pc",
+            space.frame.pc.get(),
+            CODE_VA + Program::new(M::ISA, &[Step::Constant(0), Step::Syscall]).bytes().len() as u64,
+        )?;
         code.store(space.code.0.into(), Ordering::Release);
         for round in 1..=rounds {
             self.expect(|| generation.load(Ordering::Acquire) == round, "rewritten code")?;

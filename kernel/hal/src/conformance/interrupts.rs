@@ -28,7 +28,12 @@ impl<M: Machine> Suite<M> {
             self.machine.set_timer(deadline);
             let interrupts = self.run_to_interrupt(&space)?;
             let now = self.machine.counter_ns();
-            ensure(interrupts.contains(Interrupts::TIMER), "interrupt", interrupts.0.into(), Interrupts::TIMER.0.into())?;
+            ensure(
+                interrupts.contains(Interrupts::TIMER),
+                "interrupt",
+                interrupts.0.into(),
+                Interrupts::TIMER.0.into(),
+            )?;
             ensure(now >= deadline, "time of the interrupt", now, deadline)?;
             ensure(space.value(M::ISA) > counted, "progress of user code", space.value(M::ISA), counted + 1)?;
             ensure(now < deadline + SHORT_NS, "lateness", now - deadline, round)?;
@@ -44,7 +49,12 @@ impl<M: Machine> Suite<M> {
             while interrupts == Interrupts::default() {
                 interrupts = self.machine.wait_for_interrupt();
             }
-            ensure(interrupts.contains(Interrupts::TIMER), "interrupt", interrupts.0.into(), Interrupts::TIMER.0.into())?;
+            ensure(
+                interrupts.contains(Interrupts::TIMER),
+                "interrupt",
+                interrupts.0.into(),
+                Interrupts::TIMER.0.into(),
+            )?;
             let now = self.machine.counter_ns();
             ensure(now >= deadline, "time of the interrupt", now, deadline)?;
         }

@@ -28,7 +28,11 @@ impl<M: Machine> Suite<M> {
         let pattern: [u8; 16] = core::array::from_fn(|index| index as u8 * 17);
         self.pool.write(from.addr().add(5), &pattern);
         self.pool.copy(from.addr().add(5), to.addr().add(8), pattern.len());
-        same("first word, little-endian", self.word(to, 1).get(), u64::from_le_bytes([0, 17, 34, 51, 68, 85, 102, 119]))?;
+        same(
+            "first word, little-endian",
+            self.word(to, 1).get(),
+            u64::from_le_bytes([0, 17, 34, 51, 68, 85, 102, 119]),
+        )?;
         let mut back = [0; 16];
         self.pool.read(to.addr().add(8), &mut back);
         ensure(back == pattern, "bytes read back", back[15].into(), pattern[15].into())?;

@@ -140,9 +140,9 @@ pub const fn traps_misaligned(isa: Isa) -> bool {
 
 fn x86_64(program: &mut Program, step: Step) {
     match step {
-        Step::Syscall => program.push(&[0x0f, 0x05]),  // syscall
-        Step::Illegal => program.push(&[0x0f, 0x0b]),  // ud2
-        Step::Breakpoint => program.push(&[0xcc]),     // int3
+        Step::Syscall => program.push(&[0x0f, 0x05]), // syscall
+        Step::Illegal => program.push(&[0x0f, 0x0b]), // ud2
+        Step::Breakpoint => program.push(&[0xcc]),    // int3
         Step::Increment(register) => {
             let register = register as u8;
             program.push(&[0x48 | register >> 3, 0xff, 0xc0 | register & 7]); // inc r64
@@ -170,18 +170,18 @@ fn aarch64(program: &mut Program, step: Step) {
         Step::Breakpoint => program.word(0xd420_0000), // brk #0
         Step::Increment(register) => program.word(0x9100_0400 | (register as u32) << 5 | register as u32), // add xN, xN, #1
         Step::Constant(value) => program.word(0xd280_0000 | u32::from(value) << 5), // movz x0, #value
-        Step::Load => program.word(0xf940_0020),       // ldr x0, [x1]
-        Step::Store => program.word(0xf900_0020),      // str x0, [x1]
-        Step::AlignedAccess => program.word(0xc85f_7c20), // ldxr x0, [x1]
-        Step::Jump => program.word(0xd61f_0020),       // br x1
+        Step::Load => program.word(0xf940_0020),                                    // ldr x0, [x1]
+        Step::Store => program.word(0xf900_0020),                                   // str x0, [x1]
+        Step::AlignedAccess => program.word(0xc85f_7c20),                           // ldxr x0, [x1]
+        Step::Jump => program.word(0xd61f_0020),                                    // br x1
         Step::Count => {
             program.word(0x9100_0400); // 1: add x0, x0, #1
             program.word(0x17ff_ffff); // b 1b
         }
-        Step::SetFirstExt => program.word(0x9e67_0000), // fmov d0, x0
-        Step::SetLastExt => program.word(0x9e67_001f),  // fmov d31, x0
-        Step::GetFirstExt => program.word(0x9e66_0000), // fmov x0, d0
-        Step::GetLastExt => program.word(0x9e66_03e0),  // fmov x0, d31
+        Step::SetFirstExt => program.word(0x9e67_0000),   // fmov d0, x0
+        Step::SetLastExt => program.word(0x9e67_001f),    // fmov d31, x0
+        Step::GetFirstExt => program.word(0x9e66_0000),   // fmov x0, d0
+        Step::GetLastExt => program.word(0x9e66_03e0),    // fmov x0, d31
         Step::ThreadPointer => program.word(0xd53b_d040), // mrs x0, tpidr_el0
     }
 }
@@ -193,10 +193,10 @@ fn riscv64(program: &mut Program, step: Step) {
         Step::Breakpoint => program.word(0x0010_0073), // ebreak
         Step::Increment(register) => program.word(0x0010_0013 | (register as u32) << 7 | (register as u32) << 15), // addi
         Step::Constant(value) => program.word(0x0000_0513 | u32::from(value) << 20), // li a0, value
-        Step::Load => program.word(0x0005_b503),       // ld a0, 0(a1)
-        Step::Store => program.word(0x00a5_b023),      // sd a0, 0(a1)
-        Step::AlignedAccess => program.word(0x0005_b52f), // amoadd.d a0, zero, (a1)
-        Step::Jump => program.word(0x0005_8067),       // jr a1
+        Step::Load => program.word(0x0005_b503),                                     // ld a0, 0(a1)
+        Step::Store => program.word(0x00a5_b023),                                    // sd a0, 0(a1)
+        Step::AlignedAccess => program.word(0x0005_b52f),                            // amoadd.d a0, zero, (a1)
+        Step::Jump => program.word(0x0005_8067),                                     // jr a1
         Step::Count => {
             program.word(0x0015_0513); // 1: addi a0, a0, 1
             program.word(0xffdf_f06f); // j 1b
@@ -224,7 +224,7 @@ fn hosted(program: &mut Program, step: Step) {
         Step::Store => put(27, 0, 1, 0, 0),                                         // st64 r0, r1
         Step::Jump => put(37, 14, 1, 0, 0),                                         // jalr r14, r1
         Step::Count => {
-            put(14, 0, 0, 0, 1);  // addi r0, r0, 1
+            put(14, 0, 0, 0, 1); // addi r0, r0, 1
             put(36, 14, 0, 0, -8); // jal r14, -8
         }
         Step::SetFirstExt => put(62, 0, 0, 0, 0),

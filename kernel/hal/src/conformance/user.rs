@@ -164,7 +164,11 @@ impl<M: Machine> Suite<M> {
         self.machine.activate_space(space.table.root);
         same("trap", trap_code(self.run_to_trap(&space)), trap_code(Trap::Syscall))?;
         for register in general_registers(M::ISA).filter(|&register| !is_clobbered(M::ISA, register)) {
-            same("register incremented by user code", space.frame.regs[register].get(), 0x1000_0000_0000 * register as u64 + 8)?;
+            same(
+                "register incremented by user code",
+                space.frame.regs[register].get(),
+                0x1000_0000_0000 * register as u64 + 8,
+            )?;
         }
         Ok(())
     }
@@ -249,7 +253,15 @@ impl<M: Machine> Suite<M> {
 
     /// Two threads' extended registers, switched as a kernel switches them.
     fn extended_state(&self) -> Check {
-        let writer = [Step::SetFirstExt, Step::SetLastExt, Step::Syscall, Step::GetFirstExt, Step::Syscall, Step::GetLastExt, Step::Syscall];
+        let writer = [
+            Step::SetFirstExt,
+            Step::SetLastExt,
+            Step::Syscall,
+            Step::GetFirstExt,
+            Step::Syscall,
+            Step::GetLastExt,
+            Step::Syscall,
+        ];
         let threads = [self.space(&writer)?, self.space(&writer)?];
         for (index, thread) in threads.iter().enumerate() {
             thread.set(M::ISA, 0x5555_0000 + index as u64, DATA_VA);

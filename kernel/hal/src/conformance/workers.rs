@@ -89,9 +89,19 @@ impl<M: Machine> Suite<M> {
 
     fn start_cores(&self) -> Check {
         let refused = self.machine.start_core(motet_layout::CORES_PER_ISLAND_MAX - 1).is_err();
-        ensure(refused || self.cores == motet_layout::CORES_PER_ISLAND_MAX, "start of a core that does not exist", 1, 0)?;
+        ensure(
+            refused || self.cores == motet_layout::CORES_PER_ISLAND_MAX,
+            "start of a core that does not exist",
+            1,
+            0,
+        )?;
         for core in self.siblings() {
-            ensure(self.machine.start_core(core.index_in_island()).is_ok(), "start of core", 0, core.index_in_island() as u64)?;
+            ensure(
+                self.machine.start_core(core.index_in_island()).is_ok(),
+                "start of core",
+                0,
+                core.index_in_island() as u64,
+            )?;
             let noticed = self.scratch.mailbox(core).noticed;
             let alive = self.wait_until(SHORT_NS, || noticed.load(Ordering::Acquire) == 1);
             ensure(alive, "started cores that arrived", 0, core.index_in_island() as u64)?;
@@ -165,7 +175,12 @@ impl<M: Machine> Suite<M> {
                 mailbox.signal.store(round * 2, Ordering::Release);
                 self.machine.ring(core);
                 let noticed = self.wait_until(SHORT_NS, || mailbox.noticed.load(Ordering::Acquire) == round * 2);
-                ensure(noticed, "shoot-downs a running sibling noticed", mailbox.noticed.load(Ordering::Relaxed), round * 2)?;
+                ensure(
+                    noticed,
+                    "shoot-downs a running sibling noticed",
+                    mailbox.noticed.load(Ordering::Relaxed),
+                    round * 2,
+                )?;
                 let seen = self.wait_until(SHORT_NS, || value.get() == round % 2);
                 ensure(seen, "word a sibling sees after its flush", value.get(), round % 2)?;
             }

@@ -76,9 +76,7 @@ pub fn close(fd: i32) {
 #[inline(always)]
 pub fn read(fd: i32, bytes: &mut [u8]) -> Result<usize, Failure> {
     // SAFETY: the kernel writes `bytes` at most.
-    result(unsafe {
-        system_call(number::READ, [fd as usize, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0])
-    })
+    result(unsafe { system_call(number::READ, [fd as usize, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) })
 }
 
 /// Writes some of `bytes`.

@@ -37,5 +37,7 @@ pub unsafe fn system_call(number: usize, args: [usize; 6]) -> isize {
 #[inline(always)]
 pub fn mark<const MARK: u8>() {
     // SAFETY: a no-op.
-    unsafe { asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {0}", const const { crate::marks::x86_64(MARK) }, options(nostack)) };
+    unsafe {
+        asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {0}", const const { crate::marks::x86_64(MARK) }, options(nostack))
+    };
 }
