@@ -113,10 +113,10 @@ fn guest_files(userland: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result
 fn applets(userland: &Path) -> Vec<String> {
     for isa in [Isa::X86_64, Isa::AArch64, Isa::RiscV64] {
         let busybox = userland.join(isa.name()).join("busybox");
-        if let Ok(output) = std::process::Command::new(busybox).arg("--list").output() {
-            if output.status.success() {
-                return String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-            }
+        if let Ok(output) = std::process::Command::new(busybox).arg("--list").output()
+            && output.status.success()
+        {
+            return String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
         }
     }
     // The shell finds busybox's other applets by itself.

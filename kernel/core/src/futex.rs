@@ -77,10 +77,11 @@ pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn release_of_thread<M: Machine>(call: &Call<M>) {
     release_robust_list(call);
     let clear = call.thread.clear_child_tid.get();
-    if clear != 0 && call.write_user(clear, &0u32.to_le_bytes()).is_ok() {
-        if let Ok(futex) = find(call, clear, false) {
-            wait::wake_matching(call.cpu, queue(call.cpu, futex.key), 1, futex.key, BITS_ALL);
-        }
+    if clear != 0
+        && call.write_user(clear, &0u32.to_le_bytes()).is_ok()
+        && let Ok(futex) = find(call, clear, false)
+    {
+        wait::wake_matching(call.cpu, queue(call.cpu, futex.key), 1, futex.key, BITS_ALL);
     }
 }
 
@@ -223,9 +224,9 @@ fn mark_owner_died<M: Machine>(call: &Call<M>, address: u64) {
     let Ok(futex) = find(call, address, false) else { return };
     let tid = call.thread.tid.get();
     let mark = |old: u32| (old & FUTEX_TID == tid).then_some(old & FUTEX_WAITERS | FUTEX_OWNER_DIED);
-    if let Ok(old) = futex.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark) {
-        if old & FUTEX_WAITERS != 0 {
-            wait::wake_matching(call.cpu, queue(call.cpu, futex.key), 1, futex.key, BITS_ALL);
-        }
+    if let Ok(old) = futex.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark)
+        && old & FUTEX_WAITERS != 0
+    {
+        wait::wake_matching(call.cpu, queue(call.cpu, futex.key), 1, futex.key, BITS_ALL);
     }
 }

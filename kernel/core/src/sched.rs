@@ -80,10 +80,10 @@ fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
             wait::finish(cpu, thread);
             timer::disarm(cpu, &thread.timer);
         }
-        if thread.attention.load(Ordering::Relaxed) != 0 {
-            if let Attention::Gone = signal::attend(cpu, thread, process) {
-                return;
-            }
+        if thread.attention.load(Ordering::Relaxed) != 0
+            && let Attention::Gone = signal::attend(cpu, thread, process)
+        {
+            return;
         }
         if thread.in_syscall.get() != 0 {
             if serve_syscall(cpu, thread, process).is_none() {
@@ -109,7 +109,11 @@ fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
                     return;
                 }
             }
-            trap => signal::exception(cpu, thread, trap),
+            trap @ (Trap::IllegalInstruction
+            | Trap::Breakpoint
+            | Trap::Arithmetic
+            | Trap::Misaligned { .. }
+            | Trap::BadAddress { .. }) => signal::exception(cpu, thread, trap),
         }
     }
 }

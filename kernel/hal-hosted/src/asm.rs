@@ -2,17 +2,20 @@
 //!
 //! ```
 //! use motet_hal_hosted::{asm::Assembler, isa::Op};
-//! let mut asm = Assembler::new(0x10000);
+//! use motet_layout::Isa;
+//! let mut asm = Assembler::new(Isa::Hosted, 0x10000);
 //! let again = asm.here();
 //! asm.op_i(Op::Addi, 0, 0, -1);
 //! asm.li(1, 0);
 //! asm.branch(Op::Bne, 0, 1, again);
-//! asm.syscall(93); // exit
+//! asm.syscall(93, &[]); // exit
 //! let program = asm.finish();
 //! assert_eq!(program.len() % 8, 0);
 //! ```
 
-use crate::isa::{INSTRUCTION_SIZE, Instruction, Op};
+use motet_layout::Isa;
+
+use crate::isa::{INSTRUCTION_SIZE, Instruction, Op, Roles};
 
 /// A place in a program; bound once with [`Assembler::bind`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +24,8 @@ pub struct Label(usize);
 /// Builds a program that will be loaded at a fixed address.
 #[derive(Debug)]
 pub struct Assembler {
+    /// Which registers mean what on the island the program is for.
+    pub roles: Roles,
     base: u64,
     words: Vec<u64>,
     /// Addresses of labels, `None` while unbound.
@@ -30,9 +35,9 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// A program whose first instruction lies at `base`.
-    pub fn new(base: u64) -> Self {
-        Self { base, words: Vec::new(), labels: Vec::new(), fixups: Vec::new() }
+    /// A program for islands that say they have `isa`, whose first instruction lies at `base`.
+    pub fn new(isa: Isa, base: u64) -> Self {
+        Self { roles: Roles::of(isa), base, words: Vec::new(), labels: Vec::new(), fixups: Vec::new() }
     }
 
     /// The address of the next instruction.
@@ -116,9 +121,9 @@ impl Assembler {
         self.op_i(op, a, b, 0);
     }
 
-    /// Jumps to a label; r14 (by convention never used otherwise) takes the return address.
+    /// Jumps to a label.
     pub fn jump(&mut self, label: Label) {
-        self.call(14, label);
+        self.branch(Op::Beq, self.roles.stack, self.roles.stack, label);
     }
 
     /// Jumps to a label; `link` takes the return address.
@@ -127,9 +132,12 @@ impl Assembler {
         self.op_i(Op::Jal, link, 0, 0);
     }
 
-    /// System call `number`; arguments are in r0..r5 already.
-    pub fn syscall(&mut self, number: u64) {
-        self.li(8, number);
+    /// System call `number` with constant arguments; argument registers beyond them are as they are.
+    pub fn syscall(&mut self, number: u64, args: &[u64]) {
+        for (index, &value) in args.iter().enumerate() {
+            self.li(self.roles.args[index], value);
+        }
+        self.li(self.roles.number, number);
         self.op(Op::Syscall, 0, 0, 0);
     }
 

@@ -1,4 +1,6 @@
-//! Writes static ELF executables for the hosted ISA, so that `execve` can be tested.
+//! Writes static ELF executables for hosted islands, so that `execve` can be tested.
+
+use motet_layout::Isa;
 
 /// `e_machine` of hosted executables: "MT", a value nobody has registered.
 pub const EM_HOSTED: u16 = 0x4d54;
@@ -20,12 +22,22 @@ pub struct Segment {
     pub memory_len: u64,
 }
 
+/// `e_machine` of programs for islands that say they have `isa`.
+const fn machine(isa: Isa) -> u16 {
+    match isa {
+        Isa::X86_64 => 62,
+        Isa::AArch64 => 183,
+        Isa::RiscV64 => 243,
+        Isa::Hosted => EM_HOSTED,
+    }
+}
+
 /// An ELF64 little-endian `ET_EXEC` file with these segments.
-pub fn executable(entry: u64, segments: &[Segment]) -> Vec<u8> {
+pub fn executable(isa: Isa, entry: u64, segments: &[Segment]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     file.extend_from_slice(&2u16.to_le_bytes()); // ET_EXEC
-    file.extend_from_slice(&EM_HOSTED.to_le_bytes());
+    file.extend_from_slice(&machine(isa).to_le_bytes());
     file.extend_from_slice(&1u32.to_le_bytes());
     for word in [entry, HEADER_SIZE, 0] {
         file.extend_from_slice(&word.to_le_bytes());

@@ -6,36 +6,39 @@ use std::sync::atomic::Ordering;
 
 use motet_hal::{Access, Trap};
 use motet_layout::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
+use motet_layout::{Frame, Isa, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
 use motet_paging::{Attr, Entry, Format, LEVELS, PhysMap};
 
-use crate::HostedMachine;
-use crate::isa::{EXT_REGISTERS, INSTRUCTION_SIZE, Instruction, Op, REGISTERS, THREAD_POINTER};
+use crate::isa::{
+    EXT_REGISTERS, INSTRUCTION_SIZE, Instruction, Op, REGISTERS_MAX, registers, system_call_size, thread_pointer,
+};
+use crate::machine::Island;
 
 /// A frame's instructions as this island last fetched them.
 pub type CodePage = Arc<[u64; 512]>;
 
 /// User registers while they are "in the core": general ones, thread pointer, program counter.
 pub struct Registers {
-    pub general: [u64; REGISTERS],
+    pub general: [u64; REGISTERS_MAX],
     pub thread_pointer: u64,
     pub pc: u64,
 }
 
 impl Registers {
-    pub fn load(frame: &UserFrame) -> Self {
+    pub fn load(isa: Isa, frame: &UserFrame) -> Self {
+        let count = registers(isa);
         Self {
-            general: std::array::from_fn(|index| frame.regs[index].get()),
-            thread_pointer: frame.regs[THREAD_POINTER].get(),
+            general: std::array::from_fn(|index| if index < count { frame.regs[index].get() } else { 0 }),
+            thread_pointer: frame.regs[thread_pointer(isa)].get(),
             pc: frame.pc.get(),
         }
     }
 
-    pub fn store(&self, frame: &UserFrame) {
-        for (cell, value) in frame.regs.iter().zip(self.general) {
+    pub fn store(&self, isa: Isa, frame: &UserFrame) {
+        for (cell, value) in frame.regs.iter().zip(self.general).take(registers(isa)) {
             cell.set(value);
         }
-        frame.regs[THREAD_POINTER].set(self.thread_pointer);
+        frame.regs[thread_pointer(isa)].set(self.thread_pointer);
         frame.pc.set(self.pc);
     }
 }
@@ -93,7 +96,7 @@ impl Hart {
     }
 
     /// Executes up to `budget` instructions.
-    pub fn run(&mut self, machine: &HostedMachine, regs: &mut Registers, budget: u64) -> Option<Trap> {
+    pub fn run(&mut self, machine: &Island, regs: &mut Registers, budget: u64) -> Option<Trap> {
         for _ in 0..budget {
             if let Err(trap) = self.step(machine, regs) {
                 return Some(trap);
@@ -102,7 +105,11 @@ impl Hart {
         None
     }
 
-    fn step(&mut self, machine: &HostedMachine, regs: &mut Registers) -> Result<(), Trap> {
+    fn step(&mut self, machine: &Island, regs: &mut Registers) -> Result<(), Trap> {
+        // A kernel that restarts a system call goes back by the size of the real ISA's instruction.
+        if regs.pc % INSTRUCTION_SIZE == INSTRUCTION_SIZE - system_call_size(machine.isa) {
+            regs.pc &= !(INSTRUCTION_SIZE - 1);
+        }
         let pc = regs.pc;
         let word = self.fetch(machine, pc)?;
         let Instruction { op, a, b, c, imm } = Instruction::decode(word).ok_or(Trap::IllegalInstruction)?;
@@ -152,7 +159,12 @@ impl Hart {
                 regs.pc = next;
                 return Err(Trap::Syscall);
             }
-            Op::Break => return Err(Trap::Breakpoint),
+            Op::Break => {
+                if machine.isa == Isa::X86_64 {
+                    regs.pc = next;
+                }
+                return Err(Trap::Breakpoint);
+            }
             Op::Pause => {
                 std::hint::spin_loop();
                 first
@@ -179,7 +191,7 @@ impl Hart {
         Ok(())
     }
 
-    fn fetch(&mut self, machine: &HostedMachine, pc: u64) -> Result<u64, Trap> {
+    fn fetch(&mut self, machine: &Island, pc: u64) -> Result<u64, Trap> {
         if pc % INSTRUCTION_SIZE != 0 {
             return Err(Trap::Misaligned { address: pc });
         }
@@ -206,7 +218,7 @@ impl Hart {
         Ok(fetched)
     }
 
-    fn load(&mut self, machine: &HostedMachine, address: u64, size: u64) -> Result<u64, Trap> {
+    fn load(&mut self, machine: &Island, address: u64, size: u64) -> Result<u64, Trap> {
         let addr = self.aligned(machine, address, size, Access::Read)?;
         let pool = machine.pool_map();
         Ok(match size {
@@ -217,7 +229,7 @@ impl Hart {
         })
     }
 
-    fn store(&mut self, machine: &HostedMachine, address: u64, size: u64, value: u64) -> Result<(), Trap> {
+    fn store(&mut self, machine: &Island, address: u64, size: u64, value: u64) -> Result<(), Trap> {
         let addr = self.aligned(machine, address, size, Access::Write)?;
         let pool = machine.pool_map();
         match size {
@@ -232,7 +244,7 @@ impl Hart {
     /// `expected` and `value` as in the instruction's a and b; returns the old value.
     fn atomic(
         &mut self,
-        machine: &HostedMachine,
+        machine: &Island,
         op: Op,
         address: u64,
         size: u64,
@@ -266,14 +278,14 @@ impl Hart {
         })
     }
 
-    fn aligned(&mut self, machine: &HostedMachine, address: u64, size: u64, access: Access) -> Result<PoolAddr, Trap> {
+    fn aligned(&mut self, machine: &Island, address: u64, size: u64, access: Access) -> Result<PoolAddr, Trap> {
         if address % size != 0 {
             return Err(Trap::Misaligned { address });
         }
         self.translate(machine, address, access)
     }
 
-    fn translate(&mut self, machine: &HostedMachine, address: u64, access: Access) -> Result<PoolAddr, Trap> {
+    fn translate(&mut self, machine: &Island, address: u64, access: Access) -> Result<PoolAddr, Trap> {
         if address >> 47 != 0 {
             return Err(Trap::BadAddress { address });
         }
@@ -302,7 +314,7 @@ impl Hart {
     }
 
     /// Walks as hardware does, from the cached table of pages if there is one.
-    fn walk(&mut self, machine: &HostedMachine, address: u64) -> Option<Translation> {
+    fn walk(&mut self, machine: &Island, address: u64) -> Option<Translation> {
         let region = address >> (PAGE_SHIFT + 9);
         let table = match self.tables.get(&region) {
             Some(&table) => table,
@@ -317,7 +329,7 @@ impl Hart {
 
     /// While nobody changes a space (its lock is free), a core that has it active must hold no translation that the
     /// table does not grant: whoever took the right away shot it down before unlocking.
-    fn check_not_stale(&self, machine: &HostedMachine, address: u64, cached: Translation) {
+    fn check_not_stale(&self, machine: &Island, address: u64, cached: Translation) {
         if !machine.checks_stale() {
             return;
         }
@@ -369,7 +381,7 @@ const fn index(address: u64, level: u8) -> usize {
 }
 
 /// The table of pages for `address`: three levels of table entries, in the island's local physical addresses.
-fn find_table(machine: &HostedMachine, root: Frame, address: u64) -> Option<PoolAddr> {
+fn find_table(machine: &Island, root: Frame, address: u64) -> Option<PoolAddr> {
     let pool = machine.pool_map();
     if root.is_none() {
         return None;
@@ -387,7 +399,7 @@ fn find_table(machine: &HostedMachine, root: Frame, address: u64) -> Option<Pool
     Some(table)
 }
 
-fn read_leaf(machine: &HostedMachine, table: PoolAddr, address: u64) -> Option<Translation> {
+fn read_leaf(machine: &Island, table: PoolAddr, address: u64) -> Option<Translation> {
     let pool = machine.pool_map();
     let pte = pool.page_words(table)?[index(address, 0)].load(Ordering::Acquire);
     match machine.format().decode(pte, 0) {
@@ -400,7 +412,7 @@ fn read_leaf(machine: &HostedMachine, table: PoolAddr, address: u64) -> Option<T
     }
 }
 
-fn ranges(machine: &HostedMachine) -> &'static [PoolRange] {
+fn ranges(machine: &Island) -> &'static [PoolRange] {
     &machine.pool_map().header().islands[machine.island_index()].ranges
 }
 

@@ -1,15 +1,81 @@
 //! The hosted instruction set: what user programs of tests are made of.
 //!
 //! Instructions are eight bytes, little-endian: operation, `a`, `b`, `c` (register numbers), then a signed 32-bit
-//! immediate. r15 is the stack pointer. System calls: number in r8, arguments in r0..r5, result in r0. All zeroes is
-//! illegal. Plain loads acquire and plain stores release, so that programs need no fences for message passing.
+//! immediate. All zeroes is illegal. Plain loads acquire and plain stores release, so that programs need no fences for
+//! message passing.
+//!
+//! Register `rN` is `UserFrame::regs[N]` of the ISA that the island says it has; which of them are the stack pointer,
+//! system-call number, arguments and result is that ISA's affair ([`Roles`]). On islands that say they are hosted: r15
+//! is the stack pointer; system calls have their number in r8, arguments in r0..r5, the result in r0.
+
+use motet_layout::Isa;
 
 /// Bytes in an instruction.
 pub const INSTRUCTION_SIZE: u64 = 8;
-/// General registers.
-pub const REGISTERS: usize = 16;
+/// Most general registers of an ISA.
+pub const REGISTERS_MAX: usize = 32;
+
+/// General registers of an ISA.
+pub const fn registers(isa: Isa) -> usize {
+    match isa {
+        Isa::X86_64 | Isa::Hosted => 16,
+        Isa::AArch64 | Isa::RiscV64 => 32,
+    }
+}
+
 /// Index of the thread pointer in a frame.
-pub const THREAD_POINTER: usize = 16;
+pub const fn thread_pointer(isa: Isa) -> usize {
+    match isa {
+        Isa::X86_64 | Isa::Hosted => 16,
+        Isa::AArch64 => 32,
+        Isa::RiscV64 => 4, // so r4 itself cannot be used otherwise, as on real ones
+    }
+}
+
+/// Bytes in the ISA's own system-call instruction.
+pub const fn system_call_size(isa: Isa) -> u64 {
+    match isa {
+        Isa::X86_64 => 2,
+        Isa::AArch64 | Isa::RiscV64 => 4,
+        Isa::Hosted => INSTRUCTION_SIZE,
+    }
+}
+
+/// Which registers mean what, by the ISA's Linux ABI.
+#[derive(Clone, Copy, Debug)]
+pub struct Roles {
+    /// System-call number.
+    pub number: u8,
+    /// System-call arguments.
+    pub args: [u8; 6],
+    /// System-call result.
+    pub result: u8,
+    /// Stack pointer.
+    pub stack: u8,
+    /// Five registers that nothing else uses.
+    pub saved: [u8; 5],
+}
+
+impl Roles {
+    /// The roles of an ISA.
+    pub const fn of(isa: Isa) -> Self {
+        match isa {
+            Isa::X86_64 => {
+                Self { number: 0, args: [7, 6, 2, 10, 8, 9], result: 0, stack: 4, saved: [3, 5, 12, 13, 14] }
+            }
+            Isa::AArch64 => {
+                Self { number: 8, args: [0, 1, 2, 3, 4, 5], result: 0, stack: 31, saved: [19, 20, 21, 22, 23] }
+            }
+            Isa::RiscV64 => {
+                Self { number: 17, args: [10, 11, 12, 13, 14, 15], result: 10, stack: 2, saved: [8, 9, 18, 19, 20] }
+            }
+            Isa::Hosted => {
+                Self { number: 8, args: [0, 1, 2, 3, 4, 5], result: 0, stack: 15, saved: [9, 10, 11, 12, 13] }
+            }
+        }
+    }
+}
+
 /// Extended ("floating-point") registers, which only `save_ext` and `load_ext` move.
 pub const EXT_REGISTERS: usize = 4;
 
@@ -151,7 +217,7 @@ impl Instruction {
     pub const fn decode(word: u64) -> Option<Self> {
         let (a, b, c) = ((word >> 8) as u8, (word >> 16) as u8, (word >> 24) as u8);
         let Some(op) = Op::from_raw(word as u8) else { return None };
-        if a as usize >= REGISTERS || b as usize >= REGISTERS || c as usize >= REGISTERS {
+        if a as usize >= REGISTERS_MAX || b as usize >= REGISTERS_MAX || c as usize >= REGISTERS_MAX {
             return None;
         }
         Some(Self { op, a, b, c, imm: (word >> 32) as i32 })

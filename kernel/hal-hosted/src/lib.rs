@@ -1,6 +1,6 @@
 //! Islands as host code: several fused kernels in one process, over one region of bytes.
 //!
-//! Every core of every island is a host thread that runs the kernel's entry point against a [`HostedMachine`]. User code
+//! Every core of every island is a host thread that runs the kernel's entry point against a [`Hosted`] machine. User code
 //! is interpreted ([`isa`], [`asm`]). What real hardware may keep too long is really kept here: each core caches
 //! translations ([`Config::check_stale`] reports a stale one that is used although nobody is changing the space), each
 //! island caches instructions until `sync_instructions`. An island's page tables are in any of the formats the real
@@ -25,5 +25,5 @@ mod machine;
 mod region;
 mod world;
 
-pub use machine::HostedMachine;
-pub use world::{Config, Driver, Failure, Faults, Host, IslandConfig, NoHost, Outcome, run, run_seeds};
+pub use machine::{Flavour, Hosted, HostedMachine};
+pub use world::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, NoHost, Outcome, run, run_seeds};

@@ -1,7 +1,12 @@
-//! [`HostedMachine`]: the HAL of one hosted island.
+//! [`Hosted`]: the HAL of one hosted island.
+//!
+//! A hosted island says it has one of the real ISAs, or [`Isa::Hosted`]. Its user code is the interpreter's either way;
+//! what differs is what the kernel sees: the register frame's numbering, system-call numbers and structures, page-table
+//! format, `e_machine`. So several hosted islands are as foreign to each other as real ones.
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,8 +36,48 @@ pub fn this_core() -> Option<(CoreId, &'static World)> {
     CORE.get()
 }
 
+/// The ISA a hosted island says it has.
+pub trait Flavour: Send + Sync + 'static {
+    /// That ISA.
+    const ISA: Isa;
+}
+
+macro_rules! flavours {
+    ($($name:ident)*) => { $(
+        /// A hosted island that passes for one of this ISA.
+        pub struct $name;
+        impl Flavour for $name {
+            const ISA: Isa = Isa::$name;
+        }
+    )* };
+}
+flavours! { X86_64 AArch64 RiscV64 }
+
+/// A hosted island that says what it is.
+pub struct Plain;
+
+impl Flavour for Plain {
+    const ISA: Isa = Isa::Hosted;
+}
+
 /// The machine under one hosted island's kernel.
-pub struct HostedMachine {
+pub struct Hosted<F: Flavour> {
+    island: &'static Island,
+    flavour: PhantomData<F>,
+}
+
+/// The machine under a hosted island of its own ISA.
+pub type HostedMachine = Hosted<Plain>;
+
+impl<F: Flavour> Hosted<F> {
+    pub(crate) fn leak(island: &'static Island) -> &'static Self {
+        Box::leak(Box::new(Self { island, flavour: PhantomData }))
+    }
+}
+
+/// One island, whatever ISA it says it has.
+pub struct Island {
+    pub isa: Isa,
     world: &'static World,
     island: IslandId,
     format: Format,
@@ -46,9 +91,10 @@ pub struct HostedMachine {
     log: Mutex<Vec<u8>>,
 }
 
-impl HostedMachine {
+impl Island {
     pub(crate) fn new(world: &'static World, island: IslandId, config: &IslandConfig, mode: &str) -> Self {
         Self {
+            isa: config.isa,
             world,
             island,
             format: Format::from_isa(config.paging).expect("a hosted island borrows a real ISA's page-table format"),
@@ -119,6 +165,10 @@ impl HostedMachine {
         self.world.pool.get(PoolAddr(record.active_space.load(Ordering::Relaxed)))
     }
 
+    fn core(&self) -> CoreId {
+        CORE.get().expect("the HAL is called on a core's thread").0
+    }
+
     fn hart(&self) -> MutexGuard<'_, Hart> {
         lock(&self.harts[self.core().index_in_island()])
     }
@@ -128,135 +178,138 @@ impl HostedMachine {
     }
 }
 
-impl Machine for HostedMachine {
-    const ISA: Isa = Isa::Hosted;
+impl<F: Flavour> Machine for Hosted<F> {
+    const ISA: Isa = F::ISA;
 
     fn core(&self) -> CoreId {
-        CORE.get().expect("the HAL is called on a core's thread").0
+        self.island.core()
     }
 
     fn pool(&self) -> Pool {
-        self.world.pool
+        self.island.world.pool
     }
 
     fn command_line(&self) -> &str {
-        &self.command_line
+        &self.island.command_line
     }
 
     fn log(&self, bytes: &[u8]) {
-        let mut log = lock(&self.log);
+        let mut log = lock(&self.island.log);
         log.extend_from_slice(bytes);
-        if self.world.config.echo_log && bytes.ends_with(b"\n") {
+        if self.island.world.config.echo_log && bytes.ends_with(b"\n") {
             let line = log[..log.len() - 1].rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-            eprintln!("[{}] {}", self.island.0, String::from_utf8_lossy(line));
+            eprintln!("[{}] {}", self.island.island.0, String::from_utf8_lossy(line));
         }
     }
 
     fn run_user(&self, frame: &'static UserFrame) -> Trap {
-        self.point(Point::Call);
-        let mut regs = Registers::load(frame);
+        self.island.point(Point::Call);
+        let mut regs = Registers::load(F::ISA, frame);
         let trap = loop {
-            let interrupts = self.world.take_interrupts(self.core());
+            let interrupts = self.island.world.take_interrupts(self.core());
             if interrupts != Interrupts::default() {
                 break Trap::Interrupt(interrupts);
             }
-            let budget = self.world.user_budget();
-            if let Some(trap) = self.hart().run(self, &mut regs, budget) {
+            let budget = self.island.world.user_budget();
+            if let Some(trap) = self.island.hart().run(self.island, &mut regs, budget) {
                 break trap;
             }
-            self.point(Point::User(budget));
+            self.island.point(Point::User(budget));
         };
-        regs.store(frame);
+        regs.store(F::ISA, frame);
         trap
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
-        self.hart().save_ext(frame);
+        self.island.hart().save_ext(frame);
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
-        self.hart().load_ext(frame);
+        self.island.hart().load_ext(frame);
     }
 
     fn prepare_root(&self, root: Frame) {
         // Nothing translates kernel addresses here; a mark shows tests that the kernel half was filled.
-        self.pool_words(root)[KERNEL_ROOT_SLOT].store(1, Ordering::Relaxed);
+        self.island.pool_words(root)[KERNEL_ROOT_SLOT].store(1, Ordering::Relaxed);
     }
 
     fn activate_space(&self, root: Frame) {
-        self.point(Point::Call);
-        self.hart().activate(root);
+        self.island.point(Point::Call);
+        self.island.hart().activate(root);
     }
 
     fn flush_page(&self, address: u64) {
-        self.point(Point::Call);
-        self.hart().flush_page(address);
+        self.island.point(Point::Call);
+        self.island.hart().flush_page(address);
     }
 
     fn flush_user(&self) {
-        self.point(Point::Call);
-        self.hart().flush_all();
+        self.island.point(Point::Call);
+        self.island.hart().flush_all();
     }
 
     fn sync_instructions(&self, frame: Frame) {
-        self.point(Point::Call);
-        lock(&self.instructions).remove(&frame.0);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.island.point(Point::Call);
+        lock(&self.island.instructions).remove(&frame.0);
+        self.island.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     fn page_table_fence(&self) {
-        self.point(Point::Call);
+        self.island.point(Point::Call);
     }
 
     fn counter_ns(&self) -> u64 {
-        self.now_ns()
+        self.island.now_ns()
     }
 
     fn set_timer(&self, deadline_ns: u64) {
-        let deadline =
-            if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.saturating_sub(self.counter_offset_ns()) };
-        self.world.set_timer(self.core(), deadline);
+        let deadline = if deadline_ns == u64::MAX {
+            u64::MAX
+        } else {
+            deadline_ns.saturating_sub(self.island.counter_offset_ns())
+        };
+        self.island.world.set_timer(self.core(), deadline);
     }
 
     fn ring(&self, target: CoreId) {
-        self.world.ring(target);
-        self.point(Point::Ring);
+        self.island.world.ring(target);
+        self.island.point(Point::Ring);
     }
 
     fn ring_host(&self) {
-        self.world.ring_host();
-        self.point(Point::Ring);
+        self.island.world.ring_host();
+        self.island.point(Point::Ring);
     }
 
     fn wait_for_interrupt(&self) -> Interrupts {
-        self.world.wait(self.core());
-        self.world.take_interrupts(self.core())
+        self.island.world.wait(self.core());
+        self.island.world.take_interrupts(self.core())
     }
 
     fn poll_interrupts(&self) -> Interrupts {
-        self.point(Point::Call);
-        self.world.take_interrupts(self.core())
+        self.island.point(Point::Call);
+        self.island.world.take_interrupts(self.core())
     }
 
     fn relax(&self) {
-        self.point(Point::Relax);
+        self.island.point(Point::Relax);
     }
 
     fn start_core(&self, index: usize) -> Result<(), &'static str> {
-        if index == 0 || index >= self.harts.len().min(CORES_PER_ISLAND_MAX) {
+        if index == 0 || index >= self.island.harts.len().min(CORES_PER_ISLAND_MAX) {
             return Err("the island has no such core");
         }
-        let started = self.world.start(CoreId::new(self.island, index));
-        self.point(Point::Call);
+        let started = self.island.world.start(CoreId::new(self.island.island, index));
+        self.island.point(Point::Call);
         if started { Ok(()) } else { Err("the core runs already") }
     }
 
     fn extensions(&self) -> &str {
-        &self.extensions
+        &self.island.extensions
     }
 
     fn park(&self) -> ! {
-        self.world.park(self.core())
+        self.island.world.park(self.core())
     }
 }
 

@@ -7,20 +7,21 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use motet_hal::Interrupts;
+use motet_hal::{Interrupts, Machine};
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, Isa, IslandId, POOL_MAGIC, POOL_VERSION,
     Pool,
 };
 
-use crate::HostedMachine;
 use crate::baton::{Baton, Point};
-use crate::machine::{become_core, lock};
+use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
 use crate::region::Region;
 
 /// One hosted island.
 #[derive(Clone, Debug)]
 pub struct IslandConfig {
+    /// The ISA it says it has.
+    pub isa: Isa,
     /// Whose page-table format it uses; not [`Isa::Hosted`].
     pub paging: Isa,
     /// Cores.
@@ -35,14 +36,20 @@ pub struct IslandConfig {
 }
 
 impl IslandConfig {
-    /// An island with that page-table format and number of cores.
+    /// An island that says it is hosted, with that page-table format and number of cores.
     pub fn new(paging: Isa, cores: usize) -> Self {
+        Self { isa: Isa::Hosted, ..Self::foreign(paging, cores) }
+    }
+
+    /// An island that says it has that (real) ISA, and its page-table format.
+    pub fn foreign(isa: Isa, cores: usize) -> Self {
+        let paging = isa;
         let local_base = match paging {
             Isa::X86_64 | Isa::Hosted => 0x400_0000,
             Isa::AArch64 => 0x4400_0000,
             Isa::RiscV64 => 0x8400_0000,
         };
-        Self { paging, cores, local_base, split_at: None, extensions: "base".into() }
+        Self { isa, paging, cores, local_base, split_at: None, extensions: "base".into() }
     }
 }
 
@@ -195,8 +202,8 @@ struct CoreState {
 pub struct World {
     pub config: Config,
     pub pool: Pool,
-    entry: fn(&'static HostedMachine) -> !,
-    machines: OnceLock<Vec<HostedMachine>>,
+    entry: fn(&'static Island) -> !,
+    machines: OnceLock<Vec<Island>>,
     cores: Vec<CoreState>,
     baton: Option<Baton>,
     epoch: Instant,
@@ -208,22 +215,33 @@ pub struct World {
     host_bell: Condvar,
 }
 
-/// Runs a machine until `header.exit` is set. `prepare` fills the pool behind the header (which describes the machine
-/// already); `entry` is the kernel.
+/// What runs on every core.
+pub trait Kernel {
+    /// The kernel's entry point.
+    fn run<M: Machine>(machine: &'static M) -> !;
+}
+
+/// Runs a core of `island`, as the ISA that it says it has.
+fn enter<K: Kernel>(island: &'static Island) -> ! {
+    match island.isa {
+        Isa::X86_64 => K::run(Hosted::<X86_64>::leak(island)),
+        Isa::AArch64 => K::run(Hosted::<AArch64>::leak(island)),
+        Isa::RiscV64 => K::run(Hosted::<RiscV64>::leak(island)),
+        Isa::Hosted => K::run(Hosted::<Plain>::leak(island)),
+    }
+}
+
+/// Runs a machine with kernel `K` until `header.exit` is set. `prepare` fills the pool behind the header (which describes
+/// the machine already).
 ///
 /// # Errors
 /// A kernel panicked, all cores wait for ever, or the run did not end in time.
-pub fn run(
-    config: Config,
-    host: Box<dyn Host>,
-    prepare: impl FnOnce(Pool),
-    entry: fn(&'static HostedMachine) -> !,
-) -> Result<Outcome, Failure> {
+pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(Pool)) -> Result<Outcome, Failure> {
     let region = Region::new(config.pool_len);
     let pool = region.pool();
     write_header(pool, &config);
     prepare(pool);
-    let world: &'static World = Box::leak(Box::new(World::new(config, pool, host, entry)));
+    let world: &'static World = Box::leak(Box::new(World::new(config, pool, host, enter::<K>)));
     world.boot();
     match &world.baton {
         Some(baton) => baton.begin(world),
@@ -232,8 +250,8 @@ pub fn run(
     world.join();
     let seed = if let Driver::Seeded(seed) = world.config.driver { Some(seed) } else { None };
     let machines = world.machines();
-    let logs = machines.iter().map(HostedMachine::take_log).collect();
-    machines.iter().for_each(HostedMachine::clear);
+    let logs = machines.iter().map(Island::take_log).collect();
+    machines.iter().for_each(Island::clear);
     lock(&world.host).look(pool);
     if let Some(message) = lock(&world.failure).take() {
         return Err(Failure { seed, message, logs });
@@ -270,7 +288,7 @@ fn write_header(pool: Pool, config: &Config) {
     }
     for (index, island) in config.islands.iter().enumerate() {
         let record = &header.islands[index];
-        record.isa.set(Isa::Hosted as u32);
+        record.isa.set(island.isa as u32);
         record.core_count.set(island.cores as u32);
         record.doorbell_peer.set(index as u32);
         record.paging.set(island.paging as u32);
@@ -290,7 +308,7 @@ fn write_header(pool: Pool, config: &Config) {
 }
 
 impl World {
-    fn new(config: Config, pool: Pool, host: Box<dyn Host>, entry: fn(&'static HostedMachine) -> !) -> Self {
+    fn new(config: Config, pool: Pool, host: Box<dyn Host>, entry: fn(&'static Island) -> !) -> Self {
         let cores = config.islands.len() * CORES_PER_ISLAND_MAX;
         let baton = match config.driver {
             Driver::Threads => None,
@@ -324,8 +342,7 @@ impl World {
         #[cfg(motet_model)]
         motet_layout::sync::set_hook(before_atomic);
         let islands = self.config.islands.iter().enumerate();
-        let machine =
-            |(index, island): (usize, _)| HostedMachine::new(self, IslandId(index as u8), island, self.config.mode);
+        let machine = |(index, island): (usize, _)| Island::new(self, IslandId(index as u8), island, self.config.mode);
         if self.machines.set(islands.map(machine).collect()).is_err() {
             unreachable!("a world boots once");
         }
@@ -334,7 +351,7 @@ impl World {
         }
     }
 
-    fn machines(&'static self) -> &'static [HostedMachine] {
+    fn machines(&'static self) -> &'static [Island] {
         self.machines.get().expect("the world has booted")
     }
 

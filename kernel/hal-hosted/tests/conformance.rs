@@ -1,7 +1,16 @@
 //! The HAL conformance suite on hosted islands of every page-table format.
 
-use motet_hal_hosted::{Config, Driver, Faults, HostedMachine, IslandConfig, NoHost, run, run_seeds};
+use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, Kernel, NoHost, run, run_seeds};
 use motet_layout::Isa;
+
+/// The suite in place of a kernel.
+struct Suite;
+
+impl Kernel for Suite {
+    fn run<M: motet_hal::Machine>(machine: &'static M) -> ! {
+        motet_hal::conformance::run(machine)
+    }
+}
 
 fn islands() -> Vec<IslandConfig> {
     let mut split = IslandConfig::new(Isa::X86_64, 2);
@@ -14,7 +23,7 @@ fn conform(driver: Driver, faults: Faults, islands: Vec<IslandConfig>) -> Result
     config.mode = "conformance";
     config.faults = faults;
     let count = config.islands.len();
-    let outcome = run(config, Box::new(NoHost), |_| {}, motet_hal::conformance::run::<HostedMachine>)?;
+    let outcome = run::<Suite>(config, Box::new(NoHost), |_| {})?;
     let logs: Vec<_> = outcome.logs.iter().map(|log| String::from_utf8_lossy(log).into_owned()).collect();
     let report = logs.join("");
     assert_eq!(outcome.status, 0, "{report}");

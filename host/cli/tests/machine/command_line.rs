@@ -1,5 +1,299 @@
-//! x
-/// y
-pub fn trials() -> Vec<libtest_mimic::Trial> {
-    Vec::new()
+//! What `motet run` promises its caller: streams, exit status, files in and out, terminals, signals, and that nothing
+//! stays behind.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    process::{self, Collected, Motet, Running, children_of, expect_gone},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 13] = [
+        ("run::streams_and_status_are_the_command_s", streams_and_status),
+        ("run::the_command_reads_standard_input", standard_input),
+        ("run::a_command_that_reads_nothing_leaves_the_input", unread_input),
+        ("run::a_reader_that_leaves_ends_the_command", closed_output),
+        ("run::a_command_killed_by_a_signal_has_status_128_and_more", killed_command),
+        ("run::files_go_in_and_come_out", files_in_and_out),
+        ("run::a_shell_on_a_terminal", shell_on_a_terminal),
+        ("run::interrupt_leaves_nothing_behind", || ends_by(Signal::INT)),
+        ("run::terminate_leaves_nothing_behind", || ends_by(Signal::TERM)),
+        ("run::kill_leaves_nothing_behind", || ends_by(Signal::KILL)),
+        ("run::a_killed_island_is_named", killed_island),
+        ("run::every_machine_boots", every_machine),
+        ("run::boots_again_and_again", again),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+fn streams_and_status() -> Result<(), String> {
+    let ended = Motet::command("echo to output; on riscv64 sh -c 'echo to errors >&2; exit 37'").wait();
+    ended.expect_code(37)?.expect_output("to output\n")?.expect_errors(&["to errors\n"]).map(drop)
+}
+
+fn standard_input() -> Result<(), String> {
+    let lines: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+    let motet = Motet::command("read first; echo \"$first\"; on aarch64 wc -l; on riscv64 cat").input(lines);
+    motet.wait().expect_code(0)?.expect_output("line 0\n19999\n").map(drop)
+}
+
+fn unread_input() -> Result<(), String> {
+    let input = vec![b'x'; 4 << 20];
+    Motet::command("on aarch64 head -c 3").input(input).wait().expect_code(0)?.expect_output("xxx").map(drop)
+}
+
+fn closed_output() -> Result<(), String> {
+    let motet = Motet::command("on riscv64 yes; echo \"ended by $?\" >&2; exit 3");
+    let mut child =
+        motet.to_command().stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 2];
+    std::io::Read::read_exact(&mut child.stdout.take().expect("piped"), &mut first).map_err(|e| e.to_string())?;
+    let deadline = Instant::now() + process::LIMIT;
+    while Instant::now() < deadline {
+        if let Ok(Some(status)) = child.try_wait() {
+            return if status.code() == Some(3) { Ok(()) } else { Err(format!("the run ended: {status}")) };
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err("the run goes on although nobody reads its output".into())
+}
+
+fn killed_command() -> Result<(), String> {
+    let ended = Motet::command("on aarch64 sh -c 'kill -KILL $$'; status=$?; kill -KILL $$; exit $status").wait();
+    ended.expect_code(128 + 9).map(drop)
+}
+
+fn files_in_and_out() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let given = folder.path().join("given");
+    let inner = given.join("inner");
+    let write = || -> std::io::Result<()> {
+        fs::create_dir_all(&inner)?;
+        fs::write(given.join("text"), "some text\n")?;
+        fs::write(inner.join("bytes"), (0..=255).cycle().take(1 << 20).collect::<Vec<u8>>())?;
+        std::os::unix::fs::symlink("inner/bytes", given.join("link"))?;
+        fs::write(folder.path().join("single"), "one file\n")
+    };
+    write().map_err(|error| error.to_string())?;
+    let results = folder.path().join("results");
+    let command = "cat /in/single /in/given/text; on aarch64 cp -a /in/given /out/copied; \
+        on riscv64 sh -c 'rev /in/single > /out/reversed; chmod 750 /out/reversed'; mkdir -p /out/a/b; exit 5";
+    let ended =
+        Motet::run(["--in".as_ref(), given.as_os_str(), "--in".as_ref(), folder.path().join("single").as_ref()])
+            .arguments(["--out".as_ref(), results.as_os_str()])
+            .arguments(["--", command])
+            .wait();
+    // Results are fetched whatever the command's status is.
+    ended.expect_code(5)?.expect_output("one file\nsome text\n")?;
+    let same = |a: &Path, b: &Path| match (fs::read(a), fs::read(b)) {
+        (Ok(a), Ok(b)) if a == b => Ok(()),
+        (a, b) => Err(format!("{:?} is not as it was: {:?}", b.map(|b| b.len()), a.map(|a| a.len()))),
+    };
+    same(&given.join("text"), &results.join("copied/text"))?;
+    same(&inner.join("bytes"), &results.join("copied/inner/bytes"))?;
+    same(&inner.join("bytes"), &results.join("copied/link"))?;
+    let link = fs::read_link(results.join("copied/link")).map_err(|error| format!("copied/link: {error}"))?;
+    let reversed = fs::read_to_string(results.join("reversed")).map_err(|error| format!("reversed: {error}"))?;
+    if link != Path::new("inner/bytes") || reversed != "elif eno\n" || !results.join("a/b").is_dir() {
+        return Err(format!("link {}, reversed {reversed:?}", link.display()));
+    }
+    Ok(())
+}
+
+fn shell_on_a_terminal() -> Result<(), String> {
+    let terminal = Terminal::open()?;
+    let mut shell = terminal.start(&Motet::run(["--boot-timeout", "30"]))?;
+    let prompt = "motet:";
+    shell.expect(prompt)?;
+    shell.type_line("stty size")?;
+    shell.expect("33 77\r\n")?;
+    shell.type_line("on riscv64 uname -m | on aarch64 sed 's/^/it is /'")?;
+    shell.expect("it is riscv64\r\n")?;
+    shell.type_line("on aarch64 sleep 1000")?;
+    std::thread::sleep(Duration::from_millis(500));
+    shell.type_bytes(b"\x03")?;
+    shell.type_line("echo status=$?")?;
+    shell.expect("status=130\r\n")?;
+    // The end of the input, and a line that is corrected before it is sent.
+    shell.type_line("on riscv64 cat > /tmp/typed")?;
+    std::thread::sleep(Duration::from_millis(500));
+    shell.type_bytes(b"wrongg\x7f\n\x04")?;
+    shell.type_line("rev /tmp/typed")?;
+    shell.expect("gnorw\r\n")?;
+    shell.type_line("tty; exit 9")?;
+    shell.finish(9)
+}
+
+fn ends_by(signal: Signal) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let motet = Motet::command("echo started; on riscv64 sleep 1000").folder(folder.path());
+    let mut running = motet.variable("TMPDIR", folder.path()).start();
+    let islands = started(&mut running)?;
+    let began = Instant::now();
+    kill_process(pid(running.id())?, signal).map_err(|error| error.to_string())?;
+    let ended = running.wait();
+    if signal != Signal::KILL {
+        ended.expect_code(128 + signal.as_raw())?;
+    }
+    expect_gone(&islands)?;
+    if began.elapsed() > Duration::from_secs(6) {
+        return Err(format!("that took {:?}\n{}", began.elapsed(), ended.describe()));
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) }
+}
+
+fn killed_island() -> Result<(), String> {
+    for (name, program) in [("x86", "x86_64"), ("arm", "aarch64"), ("riscv", "riscv64")] {
+        let mut running = Motet::command("echo started; on riscv64 sleep 1000").start();
+        let islands = started(&mut running)?;
+        let victim = islands.iter().find(|&&id| process::command_line(id).contains(&format!("qemu-system-{program}")));
+        let victim = *victim.ok_or_else(|| format!("no QEMU for {program}"))?;
+        kill_process(pid(victim)?, Signal::KILL).map_err(|error| error.to_string())?;
+        let ended = running.wait();
+        ended.expect_code(70)?.expect_errors(&[&format!("island {name}"), "signal 9"])?;
+        expect_gone(&islands)?;
+    }
+    Ok(())
+}
+
+fn every_machine() -> Result<(), String> {
+    let mut machines: Vec<_> = fs::read_dir(process::root().join("machines"))
+        .map_err(|error| error.to_string())?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    machines.sort();
+    for machine in machines {
+        let command = "cd /isa; for isa in *; do on $isa uname -m | on $isa cat; done";
+        let ended = Motet::run(["--machine".as_ref(), machine.as_os_str()]).arguments(["--", command]).wait();
+        let text = fs::read_to_string(&machine).map_err(|error| error.to_string())?;
+        let isas = ["aarch64", "riscv64", "x86_64"].into_iter().filter(|isa| text.contains(&format!("\"{isa}\"")));
+        let wanted: String = isas.map(|isa| format!("{isa}\n")).collect();
+        ended
+            .expect_code(0)
+            .and_then(|ended| ended.expect_output(&wanted))
+            .map_err(|error| format!("{}: {error}", machine.display()))?;
+    }
+    Ok(())
+}
+
+fn again() -> Result<(), String> {
+    for number in 0..5 {
+        let command = format!("on aarch64 echo {number} | on riscv64 cat");
+        let ended = Motet::command(&command).wait();
+        ended.expect_code(0)?.expect_output(&format!("{number}\n"))?;
+    }
+    Ok(())
+}
+
+/// Waits for the word `started` of a command; the QEMUs.
+fn started(running: &mut Running) -> Result<BTreeSet<u32>, String> {
+    if !running.until(|running| running.output.so_far().contains("started")) {
+        running.kill();
+        return Err(format!("the command has not started:\n{}", running.errors.so_far()));
+    }
+    let islands = children_of(running.id());
+    if islands.len() == 3 { Ok(islands) } else { Err(format!("not three islands: {islands:?}")) }
+}
+
+fn pid(id: u32) -> Result<Pid, String> {
+    i32::try_from(id).ok().and_then(Pid::from_raw).ok_or_else(|| format!("no process {id}"))
+}
+
+/// A pseudo-terminal.
+struct Terminal {
+    controller: fs::File,
+    user: fs::File,
+}
+
+/// `motet` on it.
+struct Session {
+    child: std::process::Child,
+    keys: fs::File,
+    screen: Collected,
+    /// What has been looked at.
+    seen: usize,
+}
+
+impl Terminal {
+    fn open() -> Result<Self, String> {
+        use rustix::{pty, termios};
+        let open = || -> rustix::io::Result<Self> {
+            let controller = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY)?;
+            pty::grantpt(&controller)?;
+            pty::unlockpt(&controller)?;
+            let name = pty::ptsname(&controller, Vec::new())?;
+            let path = Path::new(name.to_str().map_err(|_| rustix::io::Errno::INVAL)?).to_owned();
+            let user = fs::File::options().read(true).write(true).open(path).map_err(|_| rustix::io::Errno::IO)?;
+            let size = termios::Winsize { ws_row: 33, ws_col: 77, ws_xpixel: 0, ws_ypixel: 0 };
+            termios::tcsetwinsize(&user, size)?;
+            Ok(Self { controller: controller.into(), user })
+        };
+        open().map_err(|error| format!("no pseudo-terminal: {error}"))
+    }
+
+    fn start(self, motet: &Motet) -> Result<Session, String> {
+        let end = || self.user.try_clone().map_err(|error| error.to_string());
+        let mut command = motet.to_command();
+        command.stdin(end()?).stdout(end()?).stderr(end()?).env("TERM", "vt100");
+        let child = command.spawn().map_err(|error| error.to_string())?;
+        let screen = Collected::new(self.controller.try_clone().map_err(|error| error.to_string())?);
+        Ok(Session { child, keys: self.controller, screen, seen: 0 })
+    }
+}
+
+impl Session {
+    fn type_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
+        std::io::Write::write_all(&mut self.keys, bytes).map_err(|error| error.to_string())
+    }
+
+    fn type_line(&mut self, line: &str) -> Result<(), String> {
+        self.type_bytes(line.as_bytes())?;
+        self.type_bytes(b"\r")
+    }
+
+    /// Waits until this is on the screen, behind what was waited for before.
+    fn expect(&mut self, text: &str) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let screen = self.screen.so_far();
+            if let Some(at) = screen.get(self.seen..).and_then(|new| new.find(text)) {
+                self.seen += at + text.len();
+                return Ok(());
+            }
+            if Instant::now() > deadline || !matches!(self.child.try_wait(), Ok(None)) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return Err(format!("no {text:?} on the terminal:\n{screen:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn finish(mut self, wanted: i32) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        let fine = status.code() == Some(wanted);
+        if fine { Ok(()) } else { Err(format!("{status}, not {wanted}:\n{:?}", self.screen.so_far())) }
+    }
 }

@@ -32,10 +32,10 @@ pub fn flock<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// The last reference to an open file goes: it gives up what it holds.
 pub fn release_of_file<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
-    if file.flock.get() != 0 {
-        if let Some(inode) = cpu.object::<InodeRecord>(file.inode.get()) {
-            convert(cpu, inode, file, 0);
-        }
+    if file.flock.get() != 0
+        && let Some(inode) = cpu.object::<InodeRecord>(file.inode.get())
+    {
+        convert(cpu, inode, file, 0);
     }
 }
 

@@ -129,10 +129,12 @@ fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'st
     found.parent.check(call, W_OK | X_OK)?;
     let dir = found.parent.inode_or(Errno::EPERM)?;
     let ids = Ids::effective(call.process);
-    if let Node::Inode(inode) = node {
-        if dir.mode.get() & S_ISVTX != 0 && !ids.owns(dir) && !ids.owns(inode) {
-            return Err(Errno::EPERM);
-        }
+    if let Node::Inode(inode) = node
+        && dir.mode.get() & S_ISVTX != 0
+        && !ids.owns(dir)
+        && !ids.owns(inode)
+    {
+        return Err(Errno::EPERM);
     }
     Ok(dir)
 }

@@ -80,12 +80,11 @@ fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, flags: u32, mode: 
     }
     let mut path = Path::from_user(call, path)?;
     let node = locate(call, dirfd, &mut path, flags, mode)?;
-    if flags & O_PATH == 0 {
-        if let Node::Inode(inode) = &node {
-            if fs::file_type(inode) == fs::TYPE_PIPE {
-                return open_fifo(call, inode.inode(), flags);
-            }
-        }
+    if flags & O_PATH == 0
+        && let Node::Inode(inode) = &node
+        && fs::file_type(inode) == fs::TYPE_PIPE
+    {
+        return open_fifo(call, inode.inode(), flags);
     }
     let record = open_node(call, node, flags)?;
     table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from)
@@ -119,16 +118,16 @@ fn locate<'c, M: Machine>(
         return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
     }
     check_existing(call, &node, flags)?;
-    if flags & O_TRUNC != 0 && flags & O_PATH == 0 {
-        if let Node::Inode(inode) = &node {
-            if fs::file_type(inode) == fs::TYPE_REGULAR {
-                node.check(call, W_OK)?;
-                fs::truncate(call.cpu, inode.inode(), 0)?;
-                let now = call.cpu.realtime_ns();
-                inode.modified_ns.set(now);
-                inode.changed_ns.set(now);
-            }
-        }
+    if flags & O_TRUNC != 0
+        && flags & O_PATH == 0
+        && let Node::Inode(inode) = &node
+        && fs::file_type(inode) == fs::TYPE_REGULAR
+    {
+        node.check(call, W_OK)?;
+        fs::truncate(call.cpu, inode.inode(), 0)?;
+        let now = call.cpu.realtime_ns();
+        inode.modified_ns.set(now);
+        inode.changed_ns.set(now);
     }
     Ok(node)
 }

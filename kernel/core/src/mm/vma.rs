@@ -29,10 +29,11 @@ const STACK_GROWTH_MAX: u64 = 8 << 20;
 
 /// The VMA that contains `address`. The space's lock is held.
 pub fn find<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
-    if let Some(hint) = cpu.object::<VmaRecord>(space.last_vma.get()) {
-        if hint.start.get() <= address && address < hint.end.get() {
-            return Some(hint);
-        }
+    if let Some(hint) = cpu.object::<VmaRecord>(space.last_vma.get())
+        && hint.start.get() <= address
+        && address < hint.end.get()
+    {
+        return Some(hint);
     }
     let found = first_ending_after(cpu, space, address).filter(|vma| vma.start.get() <= address)?;
     space.last_vma.set(cpu.raw(found));
@@ -90,16 +91,15 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
         None => last(cpu, space),
     };
     space.mapped_len.set(space.mapped_len.get() + spec.end - spec.start);
-    if let Some(prev) = prev {
-        if spec.inode.is_none()
-            && prev.inode.get() == 0
-            && prev.flags.get() == spec.flags
-            && prev.end.get() == spec.start
-            && spec.flags & VMA_STACK == 0
-        {
-            prev.end.set(spec.end);
-            return Ok(());
-        }
+    if let Some(prev) = prev
+        && spec.inode.is_none()
+        && prev.inode.get() == 0
+        && prev.flags.get() == spec.flags
+        && prev.end.get() == spec.start
+        && spec.flags & VMA_STACK == 0
+    {
+        prev.end.set(spec.end);
+        return Ok(());
     }
     let vma = slab::alloc::<VmaRecord>(cpu).ok_or(Errno::ENOMEM)?;
     vma.start.set(spec.start);
