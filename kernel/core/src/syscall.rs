@@ -246,6 +246,19 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::Readahead => file::readahead(call),
         S::Mount => file::mount(call),
         S::Umount2 => file::umount2(call),
+        // No file system here keeps extended attributes.
+        S::Getxattr
+        | S::Lgetxattr
+        | S::Fgetxattr
+        | S::Setxattr
+        | S::Lsetxattr
+        | S::Fsetxattr
+        | S::Listxattr
+        | S::Llistxattr
+        | S::Flistxattr
+        | S::Removexattr
+        | S::Lremovexattr
+        | S::Fremovexattr => Err(Errno::EOPNOTSUPP.into()),
         unknown => not_implemented(call, unknown),
     }
 }

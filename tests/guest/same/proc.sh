@@ -4,8 +4,7 @@ for isa in x86_64 aarch64 riscv64; do
     on $isa sh -c '[ -d /proc/self ] && echo "self"'
     on $isa sh -c 'read pid rest < /proc/self/stat; [ "$pid" = $$ ] && echo "own process id"'
     on $isa readlink /proc/self/cwd | sed 's|.*/||' | tr -c '\n' . | sed 's/\.\.*/named/'
-    on $isa sh -c 'tr "\0" " " < /proc/$$/cmdline' _ one 'two words' | sed 's/.*_/_/'
-    echo
+    on $isa sh -c 'line=$(tr "\0" "|" < /proc/$$/cmdline); echo "$line"' _ one 'two words' | sed 's/.*echo/echo/'
     on $isa grep -c '^MemTotal: *[1-9][0-9]* kB$' /proc/meminfo
     on $isa awk '{ print ($1 > 0) }' /proc/uptime
     on $isa sh -c 'exec 7< /dev/null; readlink /proc/self/fd/7'
@@ -13,7 +12,7 @@ for isa in x86_64 aarch64 riscv64; do
     on $isa sh -c 'ls /proc/self/fd >/dev/null && echo "descriptors"'
     on $isa grep -c stack /proc/self/maps
     on aarch64 sleep 50 &
-    on $isa cat /proc/$!/status | grep '^State:' | cut -c8
+    until on $isa cat /proc/$!/status | grep '^State:.*S'; do sleep 0.05; done
     kill $!
     wait $! 2>/dev/null
     on $isa test -e /proc/$! || echo "gone"

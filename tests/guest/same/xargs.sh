@@ -7,6 +7,5 @@ on aarch64 find "$TEXT" -exec on riscv64 wc -c {} \; | sed 's/ .*//'
 on riscv64 env on aarch64 env on x86_64 echo "three times"
 on aarch64 sh -c 'on riscv64 sh -c "on x86_64 sh -c \"echo nested; exit 3\""'
 echo "status $?"
-on riscv64 nice true && on aarch64 nohup true 2>/dev/null
 on aarch64 sh -c 'exec on riscv64 sh -c "echo \$PPID"' | grep -c '^[0-9]*$'
 on riscv64 setsid sh -c 'echo "a session of its own"'

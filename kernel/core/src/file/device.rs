@@ -1,6 +1,8 @@
 //! Character devices, by Linux device number.
 
-use motet_abi::{Errno, file::Device, terminal::*};
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::Device, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
 use motet_layout::HostStream;
 use motet_protocol::stream::{self, Moved};
@@ -9,7 +11,7 @@ use super::{cursor::Cursor, rw::partial, tty};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    random,
+    random, signal,
 };
 
 /// `/dev/null`.
@@ -179,6 +181,10 @@ fn write_stream<M: Machine>(
     from.advance(before as usize)?;
     call.wait_for(&output.waiters, || {
         while from.remaining() > 0 {
+            if output.gone.load(Ordering::Acquire) != 0 {
+                signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+                return partial(from.done(), Errno::EPIPE).map(Some);
+            }
             let moved = match stream::produce(call.cpu, output, || from.run()) {
                 Ok(moved) => moved,
                 Err(errno) => return partial(from.done(), errno).map(Some),

@@ -5,7 +5,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*};
+use motet_abi::{Errno, file::*, signal::SIGPIPE};
 use motet_hal::{Access, Machine};
 use motet_layout::{FileRecord, InodeRecord, PIPE_BUF, PipeRecord};
 use motet_protocol::{
@@ -25,8 +25,6 @@ use crate::{
     signal,
 };
 
-/// Signal of a write to a pipe that nobody reads.
-const SIGPIPE: u32 = 13;
 /// `pwritev2`, `preadv2`: the position is the file's own.
 const POSITION_OWN: u64 = u64::MAX;
 

@@ -5,7 +5,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::O_APPEND};
+use motet_abi::{Errno, file::O_APPEND, signal::SIGPIPE};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, Frame, InodeRecord, PAGE_SIZE, PipeRecord};
 use motet_protocol::{
@@ -20,8 +20,6 @@ use crate::{
     cpu::Cpu,
     signal,
 };
-
-const SIGPIPE: u32 = 13;
 
 /// A frame for data on its way.
 struct Passage<'c, M: Machine> {

@@ -2,7 +2,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, signal::SIGTTOU, terminal::*, wire::Wire};
+use motet_abi::{Errno, signal::{SIGCONT, SIGHUP, SIGTTOU, SIGWINCH}, terminal::*, wire::Wire};
 use motet_hal::Machine;
 use motet_layout::Tty;
 use motet_protocol::lock::lock;
@@ -16,9 +16,6 @@ use crate::{
 const TCIFLUSH: u64 = 0;
 const TCOFLUSH: u64 = 1;
 const TCSBRKP: u32 = 0x5425;
-const SIGWINCH: u32 = 28;
-const SIGHUP: u32 = 1;
-const SIGCONT: u32 = 18;
 
 /// Serves an `ioctl` on the terminal.
 ///
