@@ -218,13 +218,10 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
     result
 }
 
-/// What both sides may do with a page after a fork.
+/// What both sides may do with a page after a fork. A private page is marked even where nobody may write to it now:
+/// `mprotect` may make it writable.
 fn without_write(attr: Attr, vma: &VmaRecord) -> Attr {
-    if vma.flags.get() & VMA_SHARED == 0 && attr.contains(Attr::WRITE) {
-        attr.without(Attr::WRITE).union(Attr::COW)
-    } else {
-        attr
-    }
+    if vma.flags.get() & VMA_SHARED == 0 { super::fault::copy_on_write(attr) } else { attr }
 }
 
 fn withdraw_write_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord) {
