@@ -50,8 +50,9 @@ check_model() {
         --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted
 }
 
-# On real QEMU: the conformance suite of each HAL, then fused machines.
+# On real QEMU: the conformance suite of each HAL, then programs on fused machines.
 check_machine() {
     (build) || return
-    "$out/release/motet" test
+    "$out/release/motet" test || return
+    cargo test --quiet ${CI:+--locked} --release -p motet-cli --test machine
 }

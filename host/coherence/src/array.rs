@@ -93,10 +93,11 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// Remembers a use.
+    /// Remembers a use of the line at an index.
     #[inline]
-    pub(crate) fn touch(&self, index: usize) {
-        let (set, way) = (index / self.ways, index % self.ways);
+    pub(crate) fn touch(&self, line: u64, index: usize) {
+        let set = self.set(line);
+        let way = index - set * self.ways;
         self.recent[set].store(way as u64, Relaxed);
         match self.replacement {
             Replacement::Lru => {
@@ -192,7 +193,7 @@ mod tests {
     fn fill(array: &Array<'_>, line: u64) -> u64 {
         let (index, old) = array.victim(line);
         array.tags[index].store(tag(line, SHARED), Relaxed);
-        array.touch(index);
+        array.touch(line, index);
         old >> TAG_SHIFT
     }
 
@@ -201,7 +202,7 @@ mod tests {
         let words: Vec<AtomicU64> = (0..32).map(|_| AtomicU64::new(0)).collect();
         let array = array(&words, 4, Replacement::Lru);
         (1..=4).for_each(|line| assert_eq!(fill(&array, line), 0));
-        array.touch(array.find(1).unwrap().0);
+        array.touch(1, array.find(1).unwrap().0);
         assert_eq!([fill(&array, 5), fill(&array, 6), fill(&array, 7), fill(&array, 8)], [2, 3, 4, 1]);
     }
 

@@ -57,6 +57,7 @@ struct Port<'a> {
     /// Local address plus this is the global address.
     delta: u64,
     hit_ps: u64,
+    segment: Option<&'a Segment>,
     l1: Array<'a>,
 }
 
@@ -86,7 +87,7 @@ impl<'a> Core<'a> {
     pub(crate) fn new(model: &'a Model<'a>, number: usize) -> Self {
         let state = &model.cores[number];
         let island = &model.config.islands[state.island];
-        let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, l1 };
+        let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: None, l1 };
         Self {
             model,
             state,
@@ -122,6 +123,9 @@ impl<'a> Core<'a> {
                 bump(self.state.counters, kind.count(), 1);
                 let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
                 return Picoseconds(port.hit_ps + extra);
+            }
+            if let Some(segment) = port.segment {
+                return self.cached(kind, line, segment);
             }
         }
         self.access_lines(kind, address, size)
@@ -171,9 +175,8 @@ impl<'a> Core<'a> {
         }
         let port = if kind == Kind::Fetch { &mut self.fetch } else { &mut self.data };
         (port.base, port.limit, port.delta) = (segment.local, segment.size, delta);
-        self.count(kind.count(), 1);
-        let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
-        Picoseconds(self.cached(kind, local.wrapping_add(delta) / LINE_SIZE, segment) + extra)
+        port.segment = Some(segment);
+        self.cached(kind, local.wrapping_add(delta) / LINE_SIZE, segment)
     }
 
     fn uncached(&self, kind: Kind, segment: &Segment) -> Picoseconds {
@@ -191,23 +194,30 @@ impl<'a> Core<'a> {
         Picoseconds(cost)
     }
 
-    /// The latency of a cached access, apart from an atomic's extra.
-    fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
+    /// A cached access within a line.
+    #[inline(never)]
+    fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
+        self.count(kind.count(), 1);
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
-        let (l1, hit_ps) = (port.l1, port.hit_ps);
-        if let Some((index, word)) = l1.find(line) {
+        let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
+        if let Some((index, word)) = port.l1.find(line) {
             let state = word & STATE_MASK;
             if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line)) {
-                l1.touch(index);
-                return hit_ps;
+                port.l1.touch(line, index);
+                return Picoseconds(extra + port.hit_ps);
             }
             if state == SHARED {
-                l1.touch(index);
-                return hit_ps + self.directory(kind, line, segment, true);
+                port.l1.touch(line, index);
+                return Picoseconds(extra + port.hit_ps + self.directory(kind, line, segment, true));
             }
         }
         self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-        if self.has_l2 { self.second_level(kind, line, segment) } else { self.directory(kind, line, segment, false) }
+        let missed = if self.has_l2 {
+            self.second_level(kind, line, segment)
+        } else {
+            self.directory(kind, line, segment, false)
+        };
+        Picoseconds(extra + missed)
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
@@ -231,7 +241,7 @@ impl<'a> Core<'a> {
             drop(own);
             return self.directory(kind, line, segment, false);
         };
-        l2.touch(index);
+        l2.touch(line, index);
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
         let state = word & STATE_MASK;
         if kind.writes() && state == SHARED {
@@ -255,7 +265,7 @@ impl<'a> Core<'a> {
         };
         let index = l1.find(line).map_or_else(|| l1.victim(line).0, |(index, _)| index);
         let old = l1.tags[index].swap(tag(line, state), Relaxed);
-        l1.touch(index);
+        l1.touch(line, index);
         if old == 0 || old >> TAG_SHIFT == line {
             return;
         }

@@ -128,7 +128,7 @@ impl Core<'_> {
         if exclusive {
             entry.flags |= OWNED;
         }
-        entry.domain.l3.touch(entry.index);
+        entry.domain.l3.touch(line, entry.index);
         entry.store(line);
         Decision { grant: if exclusive { EXCLUSIVE } else { SHARED }, cost }
     }
@@ -160,7 +160,7 @@ impl Core<'_> {
         entry.flags |= ALONE | OWNED;
         entry.sharers = self.bit;
         if !upgrade {
-            entry.domain.l3.touch(entry.index);
+            entry.domain.l3.touch(line, entry.index);
         }
         entry.store(line);
         Decision { grant: MODIFIED, cost }
@@ -187,7 +187,7 @@ impl Core<'_> {
         if grant != SHARED {
             flags |= OWNED;
         }
-        own.l3.touch(index);
+        own.l3.touch(line, index);
         Entry { domain: own, index, flags, sharers: self.bit }.store(line);
         Decision { grant, cost }
     }
@@ -260,7 +260,7 @@ impl Core<'_> {
             self.evict_l2(old);
         }
         l2.tags[index].store(tag(line, state), Relaxed);
-        l2.touch(index);
+        l2.touch(line, index);
     }
 
     /// Makes room in this core's L2: its L1s and the directory forget the line as well.

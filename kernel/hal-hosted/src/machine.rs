@@ -180,12 +180,13 @@ impl Island {
 
     /// The trap as a HAL with the configured defect reports it.
     fn distort(&self, trap: Trap, regs: &mut Registers) -> Trap {
-        match trap {
-            Trap::Syscall if self.has(Defect::SyscallPc) => regs.pc -= INSTRUCTION_SIZE,
-            Trap::PageFault { address, .. } if self.has(Defect::FaultKind) => {
-                return Trap::PageFault { address, access: Access::Read };
-            }
-            _ => {}
+        if trap == Trap::Syscall && self.has(Defect::SyscallPc) {
+            regs.pc -= INSTRUCTION_SIZE;
+        }
+        if let Trap::PageFault { address, .. } = trap
+            && self.has(Defect::FaultKind)
+        {
+            return Trap::PageFault { address, access: Access::Read };
         }
         trap
     }

@@ -55,7 +55,7 @@ fn model(disarm: fn(&Core, &'static TimerNode)) -> impl Fn() + Clone + Send + Sy
 
 #[test]
 fn expire_once_or_are_disarmed() {
-    explore(1500, model(|core, node| timer::disarm(core, node)));
+    explore(1500, model(timer::disarm));
 }
 
 /// Unlinks without looking again under the lock whether the timer is still armed.

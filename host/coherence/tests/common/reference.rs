@@ -6,7 +6,7 @@
 use motet_coherence::config::Geometry;
 use motet_coherence::{Config, Counters, Kind};
 
-use super::{POOL, PRIVATE, pool_base};
+use crate::common::{POOL, PRIVATE, pool_base};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {

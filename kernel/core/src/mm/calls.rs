@@ -100,7 +100,8 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 fn nameless_file<M: Machine>(cpu: &Cpu<M>, len: u64) -> Result<fs::Held<'_, Cpu<M>>, Errno> {
-    let attributes = fs::Attributes { mode: fs::TYPE_REGULAR | 0o600, now_ns: cpu.realtime_ns(), ..fs::Attributes::default() };
+    let attributes =
+        fs::Attributes { mode: fs::TYPE_REGULAR | 0o600, now_ns: cpu.realtime_ns(), ..fs::Attributes::default() };
     let file = fs::Held::adopt(cpu, fs::new_inode(cpu, attributes)?);
     fs::truncate(cpu, file.inode(), len)?;
     Ok(file)

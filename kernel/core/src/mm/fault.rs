@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_WRITE, VmaRecord,
+    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_WRITE,
+    VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
@@ -181,7 +182,11 @@ fn install<M: Machine>(
 /// Writes a leaf into an island's table; execution only if that island has synchronised its fetches with the frame.
 /// Returns what was there before.
 fn enter<M: Machine>(
-    cpu: &Cpu<M>, table: &Table<'_>, island: IslandId, page: u64, leaf: Leaf,
+    cpu: &Cpu<M>,
+    table: &Table<'_>,
+    island: IslandId,
+    page: u64,
+    leaf: Leaf,
 ) -> Result<Option<Leaf>, Errno> {
     let synced = frame_record(cpu.pool, leaf.frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
     let attr = if synced { leaf.attr } else { leaf.attr.without(Attr::EXECUTE) };

@@ -53,19 +53,16 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     vma::for_each(cpu, space, |vma| {
         home.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
             release_frame(cpu, leaf.frame);
-            None
+            Some(leaf)
         });
-        vma::free(cpu, vma);
     });
+    // Leaves of other islands' tables hold no references; tables lie where VMAs are.
     for (island, table) in tables(cpu, space) {
-        if table.root != home.root {
-            // Leaves of other islands' tables hold no references.
-            table.for_each(0..u64::MAX, |_, _| None);
-        }
-        table.free_tables(0..u64::MAX, |frame| release_frame(cpu, frame));
+        table.free_all_tables(|| vma::ranges(cpu, space), |frame| release_frame(cpu, frame));
         space.roots[island.index()].store(0, Ordering::Relaxed);
         release_frame(cpu, table.root);
     }
+    vma::for_each(cpu, space, |vma| vma::free(cpu, vma));
     slab::free(cpu, space);
 }
 

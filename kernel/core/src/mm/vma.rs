@@ -1,5 +1,7 @@
 //! VMAs: a list ordered by address, under the space's lock.
 
+use core::ops::Range;
+
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
@@ -77,6 +79,12 @@ pub fn for_each<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, mut each: impl Fn
         each(vma);
         at = cpu.object(next);
     }
+}
+
+/// The address ranges of all VMAs, ascending. The space's lock is held, or nobody else uses it.
+pub fn ranges<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> impl Iterator<Item = Range<u64>> {
+    let first = cpu.object::<VmaRecord>(space.first_vma.get());
+    core::iter::successors(first, |vma| cpu.object(vma.next.get())).map(|vma| vma.start.get()..vma.end.get())
 }
 
 /// Inserts a VMA. Merges it with the one below when they are alike (anonymous).

@@ -4,7 +4,9 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::Machine;
-use motet_layout::{PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL};
+use motet_layout::{
+    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
+};
 use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
 
 use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};

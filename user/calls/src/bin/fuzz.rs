@@ -20,8 +20,7 @@ const BUFFER_WORDS: usize = 1024;
 mod number {
     /// exit, kill, pause, rt_sigsuspend, ptrace, adjtimex, settimeofday, reboot, tkill, clock_settime, exit_group, tgkill,
     /// rt_sigqueueinfo, rt_tgsigqueueinfo, clock_adjtime, pidfd_send_signal
-    pub const LEFT_OUT: [u64; 16] =
-        [60, 62, 34, 130, 101, 159, 164, 169, 200, 227, 231, 234, 129, 297, 305, 424];
+    pub const LEFT_OUT: [u64; 16] = [60, 62, 34, 130, 101, 159, 164, 169, 200, 227, 231, 234, 129, 297, 305, 424];
     /// fork, vfork, clone, clone3: some, or there are too many processes
     pub const SELDOM: [u64; 4] = [56, 57, 58, 435];
     /// First argument: a process. setpgid, setpriority, sched_set..., prlimit64, process_vm_..., process_madvise
@@ -93,8 +92,18 @@ fn ends(child: usize) -> bool {
 }
 
 const PATHS: [&core::ffi::CStr; 12] = [
-    c"file", c"directory", c"directory/inner", c"link", c"fifo", c".", c"..", c"", c"/dev/null", c"/dev/zero",
-    c"/proc/self/stat", c"/proc/self/fd/3",
+    c"file",
+    c"directory",
+    c"directory/inner",
+    c"link",
+    c"fifo",
+    c".",
+    c"..",
+    c"",
+    c"/dev/null",
+    c"/dev/zero",
+    c"/proc/self/stat",
+    c"/proc/self/fd/3",
 ];
 
 struct Child {
