@@ -81,8 +81,9 @@ pub fn alloc_frame(context: &impl Context) -> Option<Frame> {
     if used * 100 >= owned * PRESSURE_PERCENT {
         take_block(context, state, share);
     }
-    let frame = pop_frame(pool, share)?;
+    let frame = pop_frame(pool, share);
     drop(guard);
+    let frame = frame.or_else(|| borrow_frame(context, state))?;
     let record = frame_record(pool, frame);
     record.synced.store(0, Ordering::Relaxed);
     record.refs.store(1, Ordering::Release);
@@ -208,6 +209,18 @@ fn pop_frame(pool: Pool, share: &IslandMemory) -> Option<Frame> {
         at = record.next.get();
     }
     None
+}
+
+/// When the pool has no free block any more: a frame of another island's block, which goes back there when it is freed.
+#[cold]
+fn borrow_frame(context: &impl Context, state: &MemoryState) -> Option<Frame> {
+    state.islands.iter().find_map(|share| {
+        if share.free_frames.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let _guard = lock(context, &share.lock);
+        pop_frame(context.pool(), share)
+    })
 }
 
 fn pop_from(pool: Pool, share: &IslandMemory, index: u32) -> Option<Frame> {

@@ -150,9 +150,9 @@ fn false_sharing_costs_what_sharing_does() {
 fn instructions_devices_doorbells_and_straddles() {
     let text = "[[core]]\nfrequency_mhz = 3000\nmemory_cycles = 100\ncpi = 0.5\ncpi_class = { float = 2.0 }";
     let (_, counters) = run(&[1], text, |cores| {
-        // A third of a nanosecond each: nothing is lost to rounding.
+        // 166.667 ps each: parts of a picosecond are kept.
         let each: u64 = (0..3000).map(|_| cores[0].instructions(Class::Integer, 2).0).sum();
-        assert_eq!(each, 999_999);
+        assert_eq!(each, 1_000_002);
         assert_eq!(cores[0].instructions(Class::Float, 3000).0, 2_000_001);
         // No caches: everything goes to memory.
         assert_eq!(cores[0].access(Kind::Load, 60, 8).0, 2 * 33_333);

@@ -6,8 +6,9 @@ use std::sync::{Condvar, Mutex};
 
 use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX};
 
+use crate::config::Faults;
 use crate::machine::lock;
-use crate::world::{Ended, Faults, World};
+use crate::world::{Ended, World};
 
 /// Where a core lets others go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,6 +17,7 @@
 
 pub mod asm;
 mod baton;
+mod config;
 pub mod elf;
 mod hart;
 pub mod isa;
@@ -25,5 +26,6 @@ mod machine;
 mod region;
 mod world;
 
+pub use config::{Config, Defect, Driver, Faults, IslandConfig};
 pub use machine::{Flavour, Hosted, HostedMachine};
-pub use world::{Config, Defect, Driver, Failure, Faults, Host, IslandConfig, Kernel, NoHost, Outcome, run, run_seeds};
+pub use world::{Failure, Host, Kernel, NoHost, Outcome, run, run_seeds};

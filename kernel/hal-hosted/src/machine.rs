@@ -18,9 +18,10 @@ use motet_layout::{
 use motet_paging::Format;
 
 use crate::baton::Point;
+use crate::config::{Defect, IslandConfig};
 use crate::hart::{CodePage, Hart, Registers, snapshot};
 use crate::isa::INSTRUCTION_SIZE;
-use crate::world::{Defect, IslandConfig, Quiet, World};
+use crate::world::{Quiet, World};
 
 thread_local! {
     static CORE: Cell<Option<(CoreId, &'static World)>> = const { Cell::new(None) };

@@ -14,6 +14,7 @@ done
 sh -c 'echo $$; exec on aarch64 sh -c "echo \$\$; exec on riscv64 sh -c \"echo \\\$\\\$\""' | sort -u | wc -l
 on aarch64 sleep 100 &
 sleeper=$!
+until readlink /proc/$sleeper/exe | grep -q aarch64; do sleep 0.05; done
 for isa in x86_64 aarch64 riscv64; do on $isa readlink /proc/$sleeper/exe; done
 kill $sleeper
 wait $sleeper 2>/dev/null

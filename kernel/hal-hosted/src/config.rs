@@ -1,0 +1,150 @@
+//! The description of a hosted machine: islands, driver, faults, defects.
+
+use std::time::Duration;
+
+use motet_layout::{Isa, IslandId};
+
+/// One hosted island.
+#[derive(Clone, Debug)]
+pub struct IslandConfig {
+    /// The ISA it says it has.
+    pub isa: Isa,
+    /// Whose page-table format it uses; not [`Isa::Hosted`].
+    pub paging: Isa,
+    /// Cores.
+    pub cores: usize,
+    /// Where it sees the pool (its local physical address).
+    pub local_base: u64,
+    /// Pool offset (a multiple of the page size) from which on it sees the pool at 4 GiB + that offset instead, as q35
+    /// splits its memory.
+    pub split_at: Option<u64>,
+    /// What `Machine::extensions` says.
+    pub extensions: String,
+}
+
+impl IslandConfig {
+    /// An island that says it is hosted, with that page-table format and number of cores.
+    pub fn new(paging: Isa, cores: usize) -> Self {
+        Self { isa: Isa::Hosted, ..Self::foreign(paging, cores) }
+    }
+
+    /// An island that says it has that (real) ISA, and its page-table format.
+    pub fn foreign(isa: Isa, cores: usize) -> Self {
+        let paging = isa;
+        let local_base = match paging {
+            Isa::X86_64 | Isa::Hosted => 0x400_0000,
+            Isa::AArch64 => 0x4400_0000,
+            Isa::RiscV64 => 0x8400_0000,
+        };
+        Self { isa, paging, cores, local_base, split_at: None, extensions: "base".into() }
+    }
+}
+
+/// Faults for the seeded driver to inject.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Doorbells arrive up to this much later (and so merge with later ones).
+    pub bell_delay_ns_max: u64,
+    /// About every so many steps an island stalls; 0: never.
+    pub stall_every: u64,
+    /// Longest stall.
+    pub stall_ns_max: u64,
+    /// An island that stops for good at that step.
+    pub death: Option<(IslandId, u64)>,
+}
+
+/// A HAL that is wrong on purpose: shows that a test can fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Defect {
+    /// `flush_page` does nothing.
+    FlushPage,
+    /// `flush_user` does nothing.
+    FlushUser,
+    /// `activate_space` keeps older translations.
+    ActivateSpace,
+    /// `sync_instructions` does nothing.
+    SyncInstructions,
+    /// `load_ext` leaves what is loaded.
+    LoadExt,
+    /// `set_timer` does nothing.
+    SetTimer,
+    /// Rings of cores of other islands do nothing.
+    ForeignRing,
+    /// Interrupts that were taken stay pending.
+    Acknowledge,
+    /// The program counter of a system-call trap is the call's.
+    SyscallPc,
+    /// All faults look like reads.
+    FaultKind,
+}
+
+impl Defect {
+    /// Every defect.
+    pub const ALL: [Self; 10] = [
+        Self::FlushPage,
+        Self::FlushUser,
+        Self::ActivateSpace,
+        Self::SyncInstructions,
+        Self::LoadExt,
+        Self::SetTimer,
+        Self::ForeignRing,
+        Self::Acknowledge,
+        Self::SyscallPc,
+        Self::FaultKind,
+    ];
+}
+
+/// Who decides which core runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Driver {
+    /// All at once, each on its host thread, in real time.
+    Threads,
+    /// One at a time, in virtual time; the seed decides everything.
+    Seeded(u64),
+}
+
+/// A machine to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bytes in the pool.
+    pub pool_len: u64,
+    /// The islands.
+    pub islands: Vec<IslandConfig>,
+    /// `mode=` of the kernels' command line.
+    pub mode: &'static str,
+    /// The driver.
+    pub driver: Driver,
+    /// Most user instructions between two points of the seeded driver.
+    pub quantum: u64,
+    /// Panic when a stale translation or instruction is used although nobody is changing the space or the frame.
+    pub check_stale: bool,
+    /// Steps after which a seeded run counts as endless.
+    pub steps_max: u64,
+    /// Real time after which a threaded run counts as endless.
+    pub time_max: Duration,
+    /// Faults for the seeded driver.
+    pub faults: Faults,
+    /// What all islands do wrong.
+    pub defect: Option<Defect>,
+    /// Copy the islands' logs to standard error as they appear.
+    pub echo_log: bool,
+}
+
+impl Config {
+    /// A machine of these islands with a 64 MiB pool.
+    pub fn new(driver: Driver, islands: Vec<IslandConfig>) -> Self {
+        Self {
+            pool_len: 64 << 20,
+            islands,
+            mode: "run",
+            driver,
+            quantum: 64,
+            check_stale: matches!(driver, Driver::Seeded(_)),
+            steps_max: 20_000_000,
+            time_max: Duration::from_secs(120),
+            faults: Faults::default(),
+            defect: None,
+            echo_log: std::env::var_os("MOTET_ECHO").is_some(),
+        }
+    }
+}
