@@ -44,14 +44,14 @@ fn measure(label: &str, bytes: u64, stride: u64, access: impl Fn(&mut Core<'_>, 
     println!("{label:28} {best:6.2} ns   hits L1D {:.3}  L2 {:.3}  L3 {:.3}", rates[1], rates[2], rates[3]);
 }
 
-/// Nanoseconds of a chain of additions, about one cycle each: what this host is worth at the moment.
+/// Nanoseconds of one link of a chain of multiplications: what this host is worth at the moment.
 fn cycle() -> f64 {
     let round = || {
         let start = Instant::now();
         let mut sum = black_box(1_u64);
         for _ in 0..1000 {
             for _ in 0..10 {
-                sum = black_box(sum.wrapping_mul(3)); // 3 cycles, and a store and a load: about 8 together
+                sum = black_box(sum.wrapping_mul(3));
             }
         }
         black_box(sum);

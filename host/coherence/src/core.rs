@@ -27,6 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    #[inline(always)]
     pub(crate) const fn writes(self) -> bool {
         matches!(self, Self::Store | Self::Atomic)
     }
@@ -37,6 +38,7 @@ impl Kind {
         if self.writes() { MODIFIED } else { SHARED }
     }
 
+    #[inline(always)]
     const fn count(self) -> Count {
         match self {
             Self::Fetch => Count::fetches,
@@ -109,7 +111,7 @@ impl<'a> Core<'a> {
     }
 
     /// An access to `size` bytes at a local physical address: its latency. Where no memory is, a device is meant.
-    #[inline]
+    #[inline(always)]
     pub fn access(&mut self, kind: Kind, address: u64, size: u32) -> Picoseconds {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         let inside = address % LINE_SIZE + u64::from(size) <= LINE_SIZE;

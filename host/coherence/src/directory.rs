@@ -286,10 +286,10 @@ impl Core<'_> {
 
     /// Without an L2, a line that left one L1 and is not in the other is held no more.
     pub(crate) fn forget_unless_held(&self, line: u64) {
-        if self.state.l1i.find(line).is_none() && self.state.l1d.find(line).is_none() {
-            if let Some((_, word)) = self.state.l2.find(line) {
-                self.evict_l2(word);
-            }
+        let held = self.state.l1i.find(line).is_some() || self.state.l1d.find(line).is_some();
+        let known = self.state.l2.find(line).filter(|_| !held);
+        if let Some((_, word)) = known {
+            self.evict_l2(word);
         }
     }
 

@@ -81,9 +81,9 @@ fn ping_pong_between_islands() {
     let (cost, counters) = run(&[1, 1], TINY, |cores| {
         let mut cost = [Picoseconds(0); 2];
         for _ in 0..rounds {
-            for island in 0..2 {
-                cost[island] += cores[island].access(Kind::Load, pool_base(island), 8);
-                cost[island] += cores[island].access(Kind::Store, pool_base(island), 8);
+            for (island, core) in cores.iter_mut().enumerate() {
+                cost[island] += core.access(Kind::Load, pool_base(island), 8);
+                cost[island] += core.access(Kind::Store, pool_base(island), 8);
             }
         }
         cost
@@ -106,8 +106,8 @@ fn ping_pong_under_one_last_level_cache() {
     let rounds = 1000;
     let (_, counters) = run(&[1, 1], &common::one_l3(), |cores| {
         for _ in 0..rounds {
-            for island in 0..2 {
-                cores[island].access(Kind::Atomic, pool_base(island), 8);
+            for (island, core) in cores.iter_mut().enumerate() {
+                core.access(Kind::Atomic, pool_base(island), 8);
             }
         }
     });

@@ -3,11 +3,12 @@
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PoolAddr};
+use motet_layout::{Frame, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PoolAddr};
 
 use crate::{
     Context,
     lock::{lock, try_lock},
+    memory::frame_record,
 };
 
 use super::pages;
@@ -53,6 +54,7 @@ pub fn transfer<E: From<Errno>>(
             continue;
         };
         context.pool().copy(run, frame.addr().add(offset % PAGE_SIZE), len);
+        written(context, frame);
         extend(inode, offset + len as u64);
         drop(guard);
         return Ok(len);
@@ -92,7 +94,8 @@ pub fn for_each_run(
             break;
         }
         each(frame.map(|frame| frame.addr().add(at % PAGE_SIZE)), here as usize);
-        if write {
+        if let Some(frame) = frame.filter(|_| write) {
+            written(context, frame);
             extend(inode, at + here);
         }
         drop(guard);
@@ -185,6 +188,11 @@ fn zero_in_page(context: &impl Context, inode: &InodeRecord, offset: u64, len: u
     if let Some(frame) = pages::find(context, inode, offset >> PAGE_SHIFT) {
         context.pool().zero(frame.addr().add(offset % PAGE_SIZE), len as usize);
     }
+}
+
+/// The frame's bytes have changed: islands that executed from it must look again before they next map it for execution.
+fn written(context: &impl Context, frame: Frame) {
+    frame_record(context.pool(), frame).synced.store(0, Ordering::Release);
 }
 
 #[inline(always)]

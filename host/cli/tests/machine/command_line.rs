@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::Path,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -56,8 +57,9 @@ fn unread_input() -> Result<(), String> {
 
 fn closed_output() -> Result<(), String> {
     let motet = Motet::command("on riscv64 yes; echo \"ended by $?\" >&2; exit 3");
-    let mut child =
-        motet.to_command().stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut command = motet.to_command();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut first = [0; 2];
     std::io::Read::read_exact(&mut child.stdout.take().expect("piped"), &mut first).map_err(|e| e.to_string())?;
     let deadline = Instant::now() + process::LIMIT;

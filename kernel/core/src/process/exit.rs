@@ -159,6 +159,8 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         match init {
             Some(init) => {
                 adopt(cpu, init, child);
+                // As on Linux: a signal that its parent wanted does not end the first process.
+                child.exit_signal.set(signal::SIGCHLD);
                 if child.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE {
                     wait::wake(cpu, &init.child_waiters);
                 }

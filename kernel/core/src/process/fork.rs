@@ -166,7 +166,9 @@ fn new_process<M: Machine>(
     let (cpu, parent) = (call.cpu, call.process);
     let child = slab::alloc::<ProcessRecord>(cpu).ok_or(Errno::ENOMEM)?;
     inherit(cpu, parent, child);
-    child.exit_signal.set(spec.exit_signal);
+    // A sibling ends with the signal that its parent agreed to, not one the caller chooses.
+    let sibling = spec.flags & CLONE_PARENT != 0;
+    child.exit_signal.set(if sibling { parent.exit_signal.get() } else { spec.exit_signal });
     thread.process.store(cpu.raw(child), Ordering::Relaxed);
     let space = mm::space_of(cpu, parent);
     let space = if spec.flags & CLONE_VM != 0 {
