@@ -137,6 +137,7 @@ impl<'a> Array<'a> {
     /// Clears or changes a line's word while its owner may replace it: `Some(word before)` if the line was there.
     pub(crate) fn change(&self, line: u64, state: impl Fn(u64) -> u64) -> Option<u64> {
         let (index, mut word) = self.find(line)?;
+        crate::model::window();
         loop {
             match self.tags[index].compare_exchange(word, state(word), Relaxed, Relaxed) {
                 Ok(before) => return Some(before),

@@ -8,7 +8,7 @@ use std::sync::atomic::{
 use crate::array::{Array, EXCLUSIVE, MODIFIED, SHARED, STATE_MASK, TAG_SHIFT, tag};
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, bump};
-use crate::model::{CoreState, Model, lock};
+use crate::model::{CoreState, Model, lock, window};
 use crate::{LINE_SIZE, Picoseconds};
 
 /// What an access is.
@@ -245,6 +245,7 @@ impl<'a> Core<'a> {
         };
         l2.touch(line, index);
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
+        window();
         let state = word & STATE_MASK;
         if kind.writes() && state == SHARED {
             drop(own);
@@ -266,6 +267,7 @@ impl<'a> Core<'a> {
             Kind::Load | Kind::Walk => (self.state.l1d, l2_state.min(EXCLUSIVE)),
         };
         let index = l1.find(line).map_or_else(|| l1.victim(line).0, |(index, _)| index);
+        window();
         let old = l1.tags[index].swap(tag(line, state), Relaxed);
         l1.touch(line, index);
         if old == 0 || old >> TAG_SHIFT == line {

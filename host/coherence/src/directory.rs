@@ -15,7 +15,7 @@ use crate::array::{EXCLUSIVE, MODIFIED, SHARED, STATE_MASK, TAG_SHIFT, tag};
 use crate::config::Segment;
 use crate::core::{Core, Kind};
 use crate::counters::Count;
-use crate::model::{DomainState, lock};
+use crate::model::{DomainState, lock, window};
 use crate::resolve::SHARED_LINES;
 
 /// L3 tag word: the line is here.
@@ -297,6 +297,7 @@ impl Core<'_> {
     fn take(&self, core: usize, line: u64, state: u64) -> bool {
         let other = &self.model.cores[core];
         let set_lock = (core != self.number).then(|| lock(&other.locks[other.l2.set(line)], self.number));
+        window();
         let change = |word: u64| if state == 0 { 0 } else { word & !STATE_MASK | state };
         let before = other.l2.change(line, change).unwrap_or(0) & STATE_MASK;
         let l1d = other.l1d.change(line, change).unwrap_or(0) & STATE_MASK;

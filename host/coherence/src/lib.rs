@@ -15,6 +15,8 @@ pub mod config;
 mod core;
 mod counters;
 mod directory;
+#[cfg(test)]
+mod meeting;
 mod model;
 mod resolve;
 mod table;

@@ -259,6 +259,13 @@ fn bucket_count(config: &Config) -> usize {
     l2.chain(l3).min().unwrap_or(1).min(BUCKETS_MAX)
 }
 
+/// A place where another thread may come between; the unit tests' threads let it happen there.
+#[inline(always)]
+pub(crate) fn window() {
+    #[cfg(test)]
+    crate::meeting::pause();
+}
+
 /// A held lock.
 #[must_use]
 pub(crate) struct Guard<'a>(&'a AtomicU64);

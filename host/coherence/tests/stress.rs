@@ -46,7 +46,7 @@ fn stress(cores: &[usize], text: &str) {
         let costs: Vec<u64> = std::thread::scope(|scope| {
             let spawn = |core| {
                 let (config, region) = (config.clone(), &region);
-                scope.spawn(move || drive(config, region, core, round * 64 + core as u64, 50_000))
+                scope.spawn(move || drive(config, region, core, round * 64 + core as u64, 10_000))
             };
             let threads: Vec<_> = (0..config.core_count()).map(spawn).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
