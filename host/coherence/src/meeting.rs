@@ -52,7 +52,7 @@ fn locks_keep_the_invariants_where_threads_meet() {
     let region = allocate(Model::region_words(&config));
     let model = Model::create(config, &region).unwrap();
     // Few accesses between checks: a wrong line is soon replaced.
-    for round in 0..1500 {
+    for round in 0..4000 {
         let start = Barrier::new(CORES);
         let drive = |core: usize| {
             RANDOM.with(|state| state.set(round * 100 + core as u64 + 1));

@@ -80,7 +80,8 @@ impl PathBuf {
 impl<M: Machine> Call<'_, M> {
     /// Whether this dispatch follows a wait that ended because its deadline passed.
     pub fn timed_out(&self) -> bool {
-        let woken = self.thread.in_syscall.get() != 0 && self.thread.wake_reason.load(Ordering::Relaxed) == WAKE_TIMEOUT;
+        let woken =
+            self.thread.in_syscall.get() != 0 && self.thread.wake_reason.load(Ordering::Relaxed) == WAKE_TIMEOUT;
         // A timer that expired just as an earlier wait ended may have woken this one.
         woken && self.cpu.now_ns() >= self.thread.deadline_ns.get()
     }

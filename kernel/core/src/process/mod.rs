@@ -5,6 +5,8 @@ pub mod exit;
 pub mod fork;
 pub mod ids;
 mod load;
+pub mod stack;
+mod strings;
 pub mod wait;
 
 use core::sync::atomic::Ordering;

@@ -12,7 +12,7 @@ use motet_layout::{ProcessRecord, SignalAction, ThreadRecord};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    process::exec::TRAMPOLINE,
+    process::stack::TRAMPOLINE,
     sched,
 };
 

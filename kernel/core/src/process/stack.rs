@@ -1,0 +1,206 @@
+//! The initial stack of a program, and the page its signal handlers return to.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, elf as abi, sigframe, system};
+use motet_hal::{Access, Machine};
+use motet_layout::{Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
+
+use super::{
+    load::Loaded,
+    strings::{ARGUMENTS_MAX, StringSource},
+};
+use crate::{call::Call, mm, random};
+
+/// Where handlers without a restorer of their own return to: a page with the ISA's `rt_sigreturn` call.
+pub const TRAMPOLINE: u64 = 0x7fff_bfff_f000;
+const STACK_TOP: u64 = USER_END;
+const STACK_LEN: u64 = 128 << 10;
+/// The stack's VMA at the start; it grows downwards.
+pub const STACK: mm::VmaSpec = mm::VmaSpec {
+    start: STACK_TOP - STACK_LEN,
+    end: STACK_TOP,
+    flags: VMA_READ | VMA_WRITE | VMA_STACK,
+    inode: None,
+    offset: 0,
+    file_len: 0,
+};
+
+/// A program loaded into a new space.
+pub struct Image {
+    pub space: &'static SpaceRecord,
+    pub entry: u64,
+    pub stack: u64,
+    pub arguments: [u64; 2],
+    pub environment: [u64; 2],
+}
+
+/// Writes the initial stack: from the top down strings, random bytes, auxiliary vector, environment, arguments, count.
+pub struct StackBuilder<'a, 'b, M: Machine> {
+    pub call: &'a Call<'b, M>,
+    pub space: &'static SpaceRecord,
+    pub isa: Isa,
+}
+
+impl<M: Machine> StackBuilder<'_, '_, M> {
+    /// Writes it all; the entry point of the result is 0.
+    ///
+    /// # Errors
+    /// `E2BIG`, `EFAULT`, `ENOMEM`.
+    pub fn build(
+        &self,
+        strings: &dyn StringSource<M>,
+        program: &Loaded,
+        interpreter: Option<&Loaded>,
+    ) -> Result<Image, Errno> {
+        let (arguments, environment) = strings.counts();
+        let count = arguments + environment;
+        let mut strings_len = 0;
+        for index in 0..count {
+            strings.read(self.call, index, &mut |piece| {
+                strings_len += piece.len() as u64;
+                if strings_len > ARGUMENTS_MAX { Err(Errno::E2BIG) } else { Ok(()) }
+            })?;
+            strings_len += 1;
+            if strings_len + 8 * count > ARGUMENTS_MAX {
+                return Err(Errno::E2BIG);
+            }
+        }
+        let strings_at = STACK_TOP - 16 - strings_len;
+        let extra_at = (strings_at - 64) & !15;
+        let auxiliary = self.auxiliary(extra_at, strings_at, program, interpreter)?;
+        let vector_len = 8 * (1 + count + 2) + 16 * auxiliary.len() as u64;
+        let stack = (extra_at - vector_len) & !15;
+        self.write_words(stack, &[arguments])?;
+        let mut pointer_at = stack + 8;
+        let mut at = strings_at;
+        let mut environment_at = strings_at;
+        for index in 0..count {
+            if index == arguments {
+                self.write_words(pointer_at, &[0])?;
+                pointer_at += 8;
+                environment_at = at;
+            }
+            self.write_words(pointer_at, &[at])?;
+            pointer_at += 8;
+            at = self.write_string(strings, index, at, strings_at + strings_len)?;
+        }
+        if environment == 0 {
+            self.write_words(pointer_at, &[0])?;
+            pointer_at += 8;
+            environment_at = at;
+        }
+        self.write_words(pointer_at, &[0])?;
+        pointer_at += 8;
+        for (key, value) in auxiliary {
+            self.write_words(pointer_at, &[key, value])?;
+            pointer_at += 16;
+        }
+        Ok(Image {
+            space: self.space,
+            entry: 0,
+            stack,
+            arguments: [strings_at, environment_at],
+            environment: [environment_at, at],
+        })
+    }
+
+    /// Maps the page with the `rt_sigreturn` call, for ISAs that need one.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn map_trampoline(&self) -> Result<(), Errno> {
+        let Some(code) = sigframe::trampoline(self.isa) else { return Ok(()) };
+        let (start, end) = (TRAMPOLINE, TRAMPOLINE + PAGE_SIZE);
+        mm::insert(self.call.cpu, self.space, &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, ..STACK })?;
+        self.write(start, code)?;
+        mm::protect(self.call.cpu, self.space, start, end, VMA_READ | VMA_EXECUTE)
+    }
+
+    /// The auxiliary vector; writes the platform name and random bytes it points to at `extra_at`.
+    fn auxiliary(
+        &self,
+        extra_at: u64,
+        path_at: u64,
+        program: &Loaded,
+        interpreter: Option<&Loaded>,
+    ) -> Result<[(u64, u64); 20], Errno> {
+        let process = self.call.process;
+        let mut random = [0; 16];
+        random::fill(self.call.cpu, &mut random);
+        self.write(extra_at, &random)?;
+        let platform_at = match abi::platform(self.isa) {
+            Some(platform) => {
+                self.write(extra_at + 16, platform.as_bytes())?;
+                extra_at + 16
+            }
+            None => 0,
+        };
+        let (hwcap, hwcap2) = self.hwcap();
+        Ok([
+            (abi::AT_PHDR, program.headers_at),
+            (abi::AT_PHENT, 56),
+            (abi::AT_PHNUM, program.header_count),
+            (abi::AT_PAGESZ, PAGE_SIZE),
+            (abi::AT_BASE, interpreter.map_or(0, |interpreter| interpreter.bias)),
+            (abi::AT_FLAGS, 0),
+            (abi::AT_ENTRY, program.entry),
+            (abi::AT_UID, u64::from(process.ids[0].get())),
+            (abi::AT_EUID, u64::from(process.ids[1].get())),
+            (abi::AT_GID, u64::from(process.ids[3].get())),
+            (abi::AT_EGID, u64::from(process.ids[4].get())),
+            (abi::AT_SECURE, 0),
+            (abi::AT_CLKTCK, crate::time::TICKS_PER_SECOND),
+            (abi::AT_HWCAP, hwcap),
+            (abi::AT_HWCAP2, hwcap2),
+            (abi::AT_RANDOM, extra_at),
+            (abi::AT_EXECFN, path_at),
+            (abi::AT_MINSIGSTKSZ, sigframe::min_stack_size(self.isa)),
+            (abi::AT_PLATFORM, platform_at),
+            (abi::AT_NULL, 0),
+        ])
+    }
+
+    fn hwcap(&self) -> (u64, u64) {
+        let islands = &self.call.cpu.pool.header().islands;
+        let Some(island) = islands.iter().find(|island| island.isa.get() == self.isa as u32) else { return (0, 0) };
+        let mut text = [0; 448];
+        for (to, from) in text.iter_mut().zip(&island.extensions) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        let len = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+        system::hwcap(self.isa, core::str::from_utf8(&text[..len]).unwrap_or(""))
+    }
+
+    fn write_string(&self, strings: &dyn StringSource<M>, index: u64, mut at: u64, end: u64) -> Result<u64, Errno> {
+        strings.read(self.call, index, &mut |piece| {
+            // Another thread may have made the string longer since it was measured.
+            if at + piece.len() as u64 >= end {
+                return Err(Errno::E2BIG);
+            }
+            self.write(at, piece)?;
+            at += piece.len() as u64;
+            Ok(())
+        })?;
+        self.write(at, &[0])?;
+        Ok(at + 1)
+    }
+
+    fn write_words(&self, at: u64, words: &[u64]) -> Result<(), Errno> {
+        words.iter().enumerate().try_for_each(|(index, word)| self.write(at + 8 * index as u64, &word.to_le_bytes()))
+    }
+
+    /// Writes to the new space, which is not active and known to nobody else.
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let cpu = self.call.cpu;
+        let mut done = 0;
+        while done < bytes.len() {
+            let address = at + done as u64;
+            let here = ((PAGE_SIZE - address % PAGE_SIZE) as usize).min(bytes.len() - done);
+            let run = mm::resolve(cpu, self.space, address, Access::Write)?;
+            cpu.pool.write(run, &bytes[done..done + here]);
+            done += here;
+        }
+        Ok(())
+    }
+}

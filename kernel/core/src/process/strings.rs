@@ -1,0 +1,184 @@
+//! Argument and environment strings of a program about to start, and where they come from.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{PAGE_SIZE, PoolAddr};
+
+use crate::{
+    call::{Call, PATH_MAX},
+    cpu::Cpu,
+};
+
+/// Most bytes of argument and environment strings with their pointers (a quarter of the stack limit).
+pub const ARGUMENTS_MAX: u64 = 2 << 20;
+
+/// Where argument and environment strings come from.
+pub trait StringSource<M: Machine> {
+    /// Number of argument strings and of environment strings.
+    fn counts(&self) -> (u64, u64);
+    /// Calls `piece` with the bytes of string `index` (arguments, then environment), without its zero.
+    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno>;
+}
+
+/// Strings of `execve`: in the caller's memory, with what interpreter scripts put in front.
+pub struct Strings<'a> {
+    arguments_at: u64,
+    arguments: u64,
+    environment_at: u64,
+    environment: u64,
+    prefix: &'a Prefix,
+    path: &'a [u8],
+}
+
+impl<'a> Strings<'a> {
+    /// See the type.
+    pub fn new<M: Machine>(
+        call: &Call<M>,
+        arguments_at: u64,
+        environment_at: u64,
+        prefix: &'a Prefix,
+        path: &'a [u8],
+    ) -> Result<Self, Errno> {
+        let arguments = count_vector(call, arguments_at)?;
+        let environment = count_vector(call, environment_at)?;
+        Ok(Self { arguments_at, arguments, environment_at, environment, prefix, path })
+    }
+}
+
+fn count_vector<M: Machine>(call: &Call<M>, at: u64) -> Result<u64, Errno> {
+    let mut count = 0;
+    while at != 0 && call.read_user_u64(at.wrapping_add(8 * count))? != 0 {
+        count += 1;
+        if count * 9 > ARGUMENTS_MAX {
+            return Err(Errno::E2BIG);
+        }
+    }
+    Ok(count)
+}
+
+impl<M: Machine> StringSource<M> for Strings<'_> {
+    fn counts(&self) -> (u64, u64) {
+        let arguments = match self.prefix.count {
+            // A program always finds at least its name.
+            0 => self.arguments.max(1),
+            prefix => prefix as u64 + self.arguments.saturating_sub(1),
+        };
+        (arguments, self.environment)
+    }
+
+    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno> {
+        let (arguments, _) = <Self as StringSource<M>>::counts(self);
+        let prefix = self.prefix.count as u64;
+        let pointer_at = if index >= arguments {
+            self.environment_at + 8 * (index - arguments)
+        } else if index < prefix {
+            return piece(self.prefix.string(index as usize));
+        } else if self.arguments == 0 {
+            return piece(self.path);
+        } else {
+            // What scripts put in front stands for the program's own name.
+            self.arguments_at + 8 * (index - prefix.saturating_sub(1))
+        };
+        read_pieces(call, call.read_user_u64(pointer_at)?, piece)
+    }
+}
+
+/// The strings of the machine's first program: in the pool, put there by the host.
+pub struct Command<'a, M: Machine> {
+    pub cpu: &'a Cpu<M>,
+    pub at: u64,
+    pub args: u32,
+    pub env: u32,
+}
+
+impl<M: Machine> Command<'_, M> {
+    /// Copies string `index`; returns its length.
+    pub fn string(&self, index: u64, into: &mut [u8]) -> Option<usize> {
+        let mut at = self.at;
+        let mut byte = [0];
+        for _ in 0..index {
+            loop {
+                self.cpu.pool.read(PoolAddr(at), &mut byte);
+                at += 1;
+                if byte[0] == 0 {
+                    break;
+                }
+            }
+        }
+        for (len, slot) in into.iter_mut().enumerate() {
+            self.cpu.pool.read(PoolAddr(at + len as u64), &mut byte);
+            if byte[0] == 0 {
+                return Some(len);
+            }
+            *slot = byte[0];
+        }
+        None
+    }
+}
+
+impl<M: Machine> StringSource<M> for Command<'_, M> {
+    fn counts(&self) -> (u64, u64) {
+        (u64::from(self.args), u64::from(self.env))
+    }
+
+    fn read(
+        &self,
+        _call: &Call<M>,
+        index: u64,
+        piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut bytes = [0; PATH_MAX];
+        let len = self.string(index, &mut bytes).ok_or(Errno::E2BIG)?;
+        piece(&bytes[..len])
+    }
+}
+
+/// Strings that interpreter scripts put in front of the arguments, in order.
+pub struct Prefix {
+    pub bytes: [u8; 1024],
+    pub len: usize,
+    pub count: usize,
+}
+
+impl Prefix {
+    /// See the type.
+    pub fn new() -> Self {
+        Self { bytes: [0; 1024], len: 0, count: 0 }
+    }
+
+    pub fn string(&self, index: usize) -> &[u8] {
+        self.bytes[..self.len].split(|&byte| byte == 0).nth(index).unwrap_or(&[])
+    }
+
+    /// Puts a string in front.
+    pub fn prepend(&mut self, text: &[u8]) -> Result<(), Errno> {
+        if self.len + text.len() + 1 > self.bytes.len() {
+            return Err(Errno::E2BIG);
+        }
+        self.bytes.copy_within(..self.len, text.len() + 1);
+        self.bytes[..text.len()].copy_from_slice(text);
+        self.bytes[text.len()] = 0;
+        self.len += text.len() + 1;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// Copies a zero-terminated user string in pieces.
+fn read_pieces<M: Machine>(
+    call: &Call<M>,
+    mut at: u64,
+    piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut bytes = [0; 256];
+    loop {
+        let here = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() as u64) as usize;
+        call.read_user(at, &mut bytes[..here])?;
+        match bytes[..here].iter().position(|&byte| byte == 0) {
+            Some(0) => return Ok(()),
+            Some(end) => return piece(&bytes[..end]),
+            None => piece(&bytes[..here])?,
+        }
+        at += here as u64;
+    }
+}
