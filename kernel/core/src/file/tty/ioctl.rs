@@ -2,7 +2,12 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, signal::{SIGCONT, SIGHUP, SIGTTOU, SIGWINCH}, terminal::*, wire::Wire};
+use motet_abi::{
+    Errno,
+    signal::{SIGCONT, SIGHUP, SIGTTOU, SIGWINCH},
+    terminal::*,
+    wire::Wire,
+};
 use motet_hal::Machine;
 use motet_layout::Tty;
 use motet_protocol::lock::lock;

@@ -1,0 +1,224 @@
+//! The QEMU plugin that keeps a timed machine's time.
+//!
+//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,bells=CORE:FD/CORE:FD...`: loaded into every island of a timed
+//! machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
+//! CPU; when a quantum is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
+//!
+//! A virtual CPU takes part from the moment its kernel announces which core it is ([`motet_hal::marks::CORE`]): booting
+//! costs no simulated time.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
+mod memory;
+#[allow(unsafe_code)] // QEMU's interface
+mod qemu;
+
+use std::{
+    os::fd::BorrowedFd,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+
+use motet_hal::marks;
+use motet_layout::{CORES_PER_ISLAND_MAX, Isa};
+use motet_timing::{Bells, ClockRegion, Next, Timing};
+use qemu::{Access, Block, Times, Vcpu};
+
+/// Virtual CPUs that one QEMU may have: the island's cores and spare ones.
+const VCPUS_MAX: usize = 64;
+/// Time of one instruction: 2 GHz, one cycle each.
+const INSTRUCTION_PS: u64 = 500;
+/// After QEMU has taken a doorbell from its descriptor: until its main loop has raised the interrupt.
+const SETTLE: Duration = Duration::from_micros(100);
+
+/// What translated code and callbacks keep for each virtual CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct VcpuTime {
+    /// Time since `base_ps`; translated code adds to it, and calls [`boundary`] when it is a quantum or more.
+    since_ps: u64,
+    /// Time at the last boundary (wrapping: less than 0 when `since_ps` was set to force a boundary).
+    base_ps: u64,
+    /// What memory has added to `since_ps` since the last boundary.
+    stall_ps: u64,
+    /// What was added to `since_ps` to force a boundary.
+    forced_ps: u64,
+}
+
+struct Plugin {
+    isa: Isa,
+    first_core: usize,
+    timing: Timing<Doorbells>,
+    clocks: &'static ClockRegion,
+    times: Times,
+    /// 1 + the core that each virtual CPU has announced to be; 0: none.
+    cores: [AtomicU32; VCPUS_MAX],
+}
+
+static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+
+/// The doorbells of all cores of the machine.
+#[derive(Debug)]
+struct Doorbells(Vec<(usize, BorrowedFd<'static>)>);
+
+impl Doorbells {
+    fn of(&self, core: usize) -> Option<BorrowedFd<'static>> {
+        self.0.iter().find(|(owner, _)| *owner == core).map(|(_, bell)| *bell)
+    }
+}
+
+impl Bells for Doorbells {
+    fn ring(&self, core: usize) {
+        if let Some(bell) = self.of(core) {
+            // The counter can only be full when nobody ever takes rings; then one is pending already.
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn settle(&self, core: usize) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let Some(bell) = self.of(core) else { return };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let untaken = || {
+            let mut fds = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+            poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        };
+        let mut looks = 0;
+        while untaken() && looks < 2000 {
+            looks += 1;
+            std::thread::sleep(SETTLE / 2);
+        }
+        std::thread::sleep(SETTLE);
+    }
+}
+
+/// QEMU has loaded the plugin.
+///
+/// # Errors
+/// What is wrong with the arguments.
+fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
+    let value = |name: &str| {
+        let found = arguments.iter().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='));
+        found.ok_or_else(|| format!("{name}= is missing; only the fabric loads this plugin"))
+    };
+    let number = |name: &str| value(name)?.parse::<i32>().map_err(|error| format!("{name}: {error}"));
+    let isa = [Isa::X86_64, Isa::AArch64, Isa::RiscV64].into_iter().find(|known| known.name() == isa);
+    let isa = isa.ok_or("unknown instruction set")?;
+    let bells = value("bells")?.split('/').map(|bell| {
+        let (core, fd) = bell.split_once(':')?;
+        Some((core.parse().ok()?, memory::event(fd.parse().ok()?)))
+    });
+    let bells = Doorbells(bells.collect::<Option<_>>().ok_or("bells: not CORE:FD/CORE:FD...")?);
+    let clocks = memory::clocks(number("clocks")?)?;
+    let timing = Timing::new(clocks, memory::header(number("pool")?)?, bells).ok_or("clocks: not set up")?;
+    let plugin = Plugin {
+        isa,
+        first_core: number("island")? as usize * CORES_PER_ISLAND_MAX,
+        timing,
+        clocks,
+        times: Times::new(),
+        cores: [const { AtomicU32::new(0) }; VCPUS_MAX],
+    };
+    PLUGIN.set(plugin).map_err(|_| "loaded twice".into())
+}
+
+impl Plugin {
+    /// The core that a virtual CPU is, once its time runs.
+    fn core(&self, vcpu: Vcpu) -> Option<usize> {
+        self.cores.get(vcpu.0 as usize)?.load(Acquire).checked_sub(1).map(|core| core as usize)
+    }
+
+    /// Time of a core, now.
+    fn now_ps(&self, vcpu: Vcpu) -> u64 {
+        self.times.update(vcpu, |time| time.base_ps.wrapping_add(time.since_ps))
+    }
+
+    /// Books what has happened since the last boundary; the core's time.
+    fn account(&self, vcpu: Vcpu, core: usize) -> u64 {
+        let (now_ps, own_ps, stall_ps) = self.times.update(vcpu, |time| {
+            let now_ps = time.base_ps.wrapping_add(time.since_ps);
+            let own_ps = time.since_ps - time.forced_ps - time.stall_ps;
+            let stall_ps = time.stall_ps;
+            *time = VcpuTime { base_ps: now_ps, since_ps: 0, stall_ps: 0, forced_ps: 0 };
+            (now_ps, own_ps, stall_ps)
+        });
+        let clock = &self.clocks.cores[core];
+        clock.instructions.store(clock.instructions.load(Relaxed) + own_ps / INSTRUCTION_PS, Relaxed);
+        clock.stall_ps.store(clock.stall_ps.load(Relaxed) + stall_ps, Relaxed);
+        now_ps
+    }
+
+    /// Goes on at `now_ps`; `soon`: with a boundary before the next block.
+    fn resume(&self, vcpu: Vcpu, now_ps: u64, soon: bool) {
+        let forced_ps = if soon { self.timing.settings().quantum_ps } else { 0 };
+        self.times.update(vcpu, |time| {
+            *time = VcpuTime { base_ps: now_ps.wrapping_sub(forced_ps), since_ps: forced_ps, stall_ps: 0, forced_ps };
+        });
+    }
+}
+
+/// QEMU is translating a block.
+fn translated(block: &Block<'_>) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let mut count = 0;
+    for instruction in block.instructions() {
+        count += 1;
+        let mut buffer = [0; 16];
+        if let Some(mark) = marks::decode(plugin.isa, instruction.bytes(&mut buffer)) {
+            instruction.report_mark(mark);
+        }
+    }
+    block.add_time(&plugin.times, plugin.timing.settings().quantum_ps, count * INSTRUCTION_PS);
+}
+
+/// A virtual CPU has used up its quantum, or is to look at once.
+fn boundary(vcpu: Vcpu) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
+    let now_ps = plugin.account(vcpu, core);
+    let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);
+    plugin.resume(vcpu, now_ps, escaped);
+}
+
+/// A virtual CPU sleeps. QEMU's big lock is held: this must not wait.
+fn fell_asleep(vcpu: Vcpu) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let Some(core) = plugin.core(vcpu) else { return };
+    let now_ps = plugin.account(vcpu, core);
+    plugin.timing.sleep(core, now_ps);
+    plugin.resume(vcpu, now_ps, true);
+}
+
+/// A virtual CPU is executing a mark.
+fn mark_executed(vcpu: Vcpu, mark: u8) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    if mark >= marks::CORE {
+        announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
+    } else if mark == marks::CLOCK
+        && let Some(core) = plugin.core(vcpu)
+    {
+        plugin.timing.publish(core, plugin.now_ps(vcpu));
+    }
+}
+
+fn announced(plugin: &Plugin, vcpu: Vcpu, core: usize) {
+    if plugin.core(vcpu).is_none()
+        && plugin.timing.announce(core)
+        && let Some(entry) = plugin.cores.get(vcpu.0 as usize)
+    {
+        entry.store(core as u32 + 1, Release);
+        plugin.resume(vcpu, motet_timing::PS_PER_NS, true);
+    }
+}
+
+/// A virtual CPU enters a block.
+fn fetched(_vcpu: Vcpu, _block: usize) {}
+
+/// A virtual CPU accesses memory.
+fn accessed(_vcpu: Vcpu, _access: Access) {}
