@@ -26,7 +26,7 @@ check_fmt() {
     cargo fmt --all --check
 }
 
-# The host's crates, then each kernel for its own target.
+# The host's crates, then each kernel and the guest programs for their own target.
 check_clippy() {
     local pair isa
     cargo clippy --quiet ${CI:+--locked} --all-targets -- -D warnings || return
@@ -34,6 +34,7 @@ check_clippy() {
         isa=${pair%%:*}
         cargo clippy --quiet ${CI:+--locked} -p "motet-hal-$isa" -p motet-image --features "motet-image/$isa" \
             --target "${pair#*:}" --profile kernel -- -D warnings || return
+        cargo clippy --quiet ${CI:+--locked} -p motet-calls --features guest --target "${pair#*:}" --release -- -D warnings || return
     done
 }
 
@@ -49,8 +50,9 @@ check_model() {
         --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted
 }
 
-# On real QEMU: the conformance suite of each HAL, then fused machines.
+# On real QEMU: the conformance suite of each HAL, then programs on fused machines.
 check_machine() {
     (build) || return
-    "$out/release/motet" test
+    "$out/release/motet" test || return
+    cargo test --quiet ${CI:+--locked} --release -p motet-cli --test machine
 }

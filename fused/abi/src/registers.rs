@@ -24,6 +24,7 @@ const RISCV64: Roles =
     Roles { number: 17, args: [10, 11, 12, 13, 14, 15], result: 10, stack: 2, thread: 4, call_size: 4 };
 const HOSTED: Roles = Roles { number: 8, args: [0, 1, 2, 3, 4, 5], result: 0, stack: 15, thread: 16, call_size: 8 };
 
+#[inline(always)]
 const fn roles(isa: Isa) -> &'static Roles {
     match isa {
         Isa::X86_64 => &X86_64,
@@ -64,6 +65,24 @@ pub fn syscall_number(frame: &UserFrame) -> u64 {
 #[inline(always)]
 pub fn syscall_args(frame: &UserFrame) -> [u64; 6] {
     of(frame).args.map(|index| reg(frame, index))
+}
+
+/// As [`syscall_number`], of a frame known to be `isa`'s: a constant there makes this one load.
+#[inline(always)]
+pub fn syscall_number_of(isa: Isa, frame: &UserFrame) -> u64 {
+    reg(frame, roles(isa).number)
+}
+
+/// As [`syscall_args`], of a frame known to be `isa`'s: a constant there makes this six loads.
+#[inline(always)]
+pub fn syscall_args_of(isa: Isa, frame: &UserFrame) -> [u64; 6] {
+    roles(isa).args.map(|index| reg(frame, index))
+}
+
+/// As [`set_result`], of a frame known to be `isa`'s.
+#[inline(always)]
+pub fn set_result_of(isa: Isa, frame: &UserFrame, result: i64) {
+    set_reg(frame, roles(isa).result, result as u64);
 }
 
 /// One system-call argument.
@@ -177,17 +196,22 @@ pub fn init_frame(frame: &UserFrame, isa: Isa, entry: u64, sp: u64) {
 
 /// Copies a thread's registers (`clone`), extended state included when `from` has it stored (save it first).
 pub fn copy_frame(from: &UserFrame, to: &UserFrame) {
-    to.isa.set(from.isa.get());
-    to.pc.set(from.pc.get());
-    to.status.set(from.status.get());
-    for (to, from) in to.regs.iter().zip(&from.regs) {
-        to.set(from.get());
-    }
+    copy_general(from, to);
     to.ext_valid.set(from.ext_valid.get());
     if from.ext_valid.get() != 0 {
         for (to, from) in to.ext.iter().zip(&from.ext) {
             to.set(from.get());
         }
+    }
+}
+
+/// Copies a thread's registers but for the extended state.
+pub fn copy_general(from: &UserFrame, to: &UserFrame) {
+    to.isa.set(from.isa.get());
+    to.pc.set(from.pc.get());
+    to.status.set(from.status.get());
+    for (to, from) in to.regs.iter().zip(&from.regs) {
+        to.set(from.get());
     }
 }
 

@@ -47,13 +47,21 @@ impl Pool {
     /// The object at `addr`, or `None` when the address is null, misaligned or outside of the pool.
     #[inline(always)]
     pub fn get<T: PoolSafe>(self, addr: PoolAddr) -> Option<&'static T> {
-        let end = addr.0.checked_add(size_of::<T>() as u64)?;
-        if addr.is_null() || end > self.len || addr.0 % align_of::<T>() as u64 != 0 {
+        if !self.holds::<T>(addr) {
             return None;
         }
         // SAFETY: in bounds and aligned; `T: PoolSafe` is made of atomics, for which any bytes are valid and shared
         // mutation is allowed; the mapping outlives all users (`new`).
         Some(unsafe { &*self.base.add(addr.0 as usize).cast::<T>() })
+    }
+
+    /// Whether a `T` can lie at `addr`. This is on the path of every access to the pool: one comparison refuses
+    /// addresses outside of it and null, which wraps around.
+    #[inline(always)]
+    fn holds<T: PoolSafe>(self, addr: PoolAddr) -> bool {
+        // A pool has at least a header's length (see `header`), so the subtraction does not wrap.
+        const { assert!(size_of::<T>() < size_of::<PoolHeader>()) };
+        addr.0.wrapping_sub(1) < self.len.wrapping_sub(size_of::<T>() as u64) && addr.0 % align_of::<T>() as u64 == 0
     }
 
     /// The object at `addr`, which this kernel itself established as valid.
@@ -63,10 +71,11 @@ impl Pool {
     #[inline(always)]
     #[track_caller]
     pub fn at<T: PoolSafe>(self, addr: PoolAddr) -> &'static T {
-        match self.get(addr) {
-            Some(object) => object,
-            None => corrupt(addr),
+        if !self.holds::<T>(addr) {
+            corrupt(addr);
         }
+        // SAFETY: as in `get`.
+        unsafe { &*self.base.add(addr.0 as usize).cast::<T>() }
     }
 
     /// The page of words at `addr`, `None` when misaligned or outside of the pool. For page-table walks: one comparison

@@ -201,6 +201,43 @@ impl Table<'_> {
         with_encoding!(self.format, F => self.free_below::<F>(self.root.addr(), LEVELS - 1, 0, &range, &mut free));
     }
 
+    /// Takes all tables but the root out of the tree, whatever they map, and hands their frames to `free`: for a table
+    /// that is used no more. `ranges`, which is called for each level, gives the addresses where pages have been mapped;
+    /// only what lies there is visited.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn free_all_tables<R: Iterator<Item = Range<u64>>>(&self, ranges: impl Fn() -> R, mut free: impl FnMut(Frame)) {
+        with_encoding!(self.format, F => for level in 1..LEVELS {
+            for range in ranges() {
+                self.free_children::<F>(level, &range, &mut free);
+            }
+        });
+    }
+
+    /// Frees the tables that entries at `level` name, as far as they translate addresses of `range`.
+    fn free_children<F: Encoding>(&self, level: u8, range: &Range<u64>, free: &mut impl FnMut(Frame)) {
+        let (mut va, end) = (range.start, range.end.min(HALF_END));
+        'addresses: while va < end {
+            let mut page = self.page(self.root.addr());
+            for above in (level + 1..LEVELS).rev() {
+                match self.next_table::<F>(&page[index(va, above)], above) {
+                    Some(addr) => page = self.page(addr),
+                    None => {
+                        va = next(va, above);
+                        continue 'addresses;
+                    }
+                }
+            }
+            let slot = &page[index(va, level)];
+            if let Some(child) = self.next_table::<F>(slot, level) {
+                slot.store(0, Ordering::Relaxed);
+                free(child.frame());
+            }
+            va = next(va, level);
+        }
+    }
+
     /// The level-0 entry of `va`, if its `mask` bits are `bits`, and the page it names.
     #[inline(always)]
     fn walk<F: Encoding>(&self, va: u64, mask: u64, bits: u64) -> Option<(u64, PoolAddr)> {

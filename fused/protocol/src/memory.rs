@@ -128,6 +128,16 @@ pub fn frame_record(pool: Pool, frame: Frame) -> &'static FrameRecord {
     pool.at(PoolAddr(table + u64::from(frame.0) * size_of::<FrameRecord>() as u64))
 }
 
+/// As [`return_free_blocks`], after a glance whether it can be worth while: at least two blocks' worth of frames is free.
+#[inline]
+pub fn trim(context: &impl Context) {
+    let state = &context.pool().header().memory;
+    let share = &state.islands[context.memory_index()];
+    if share.free_frames.load(Ordering::Relaxed) >= 2 * state.block_frames.get() {
+        return_free_blocks(context);
+    }
+}
+
 /// Gives entirely free blocks back while the island stays below the pressure limit (keeping one). Returns how many.
 pub fn return_free_blocks(context: &impl Context) -> u32 {
     let pool = context.pool();

@@ -164,6 +164,43 @@ pub fn pop<E>(
     }
 }
 
+/// [`push`] for the ordinary case: a short message, room for it in one frame of the ring, nobody else at the pipe. `false`:
+/// it is not that case, and nothing was done.
+#[inline(always)]
+pub fn push_short(context: &impl Context, pipe: &'static PipeRecord, (run, len): Run) -> bool {
+    let Some(guard) = try_lock(context, &pipe.lock) else { return false };
+    let (head, within) = (pipe.head.get(), pipe.head.get() as usize % PAGE_SIZE as usize);
+    let frame = pipe.frames[slot(head)].get();
+    let room = PIPE_CAPACITY.wrapping_sub(head.wrapping_sub(pipe.tail.get()) as usize);
+    let fits = within + len <= PAGE_SIZE as usize && len <= room && room <= PIPE_CAPACITY;
+    if !fits || frame == 0 || pipe.readers.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    context.pool().copy(run, Frame(frame).addr().add(within as u64), len);
+    pipe.head.set(head.wrapping_add(len as u32));
+    drop(guard);
+    wait::wake(context, &pipe.read_waiters);
+    true
+}
+
+/// [`pop`] for the ordinary case: everything in the pipe lies in one frame and fits into the run. Returns the bytes read;
+/// `None`: it is not that case, and nothing was done.
+#[inline(always)]
+pub fn pop_short(context: &impl Context, pipe: &'static PipeRecord, (run, len): Run) -> Option<usize> {
+    let guard = try_lock(context, &pipe.lock)?;
+    let tail = pipe.tail.get();
+    let (used, within) = (pipe.head.get().wrapping_sub(tail) as usize, tail as usize % PAGE_SIZE as usize);
+    if used == 0 || used > len || within + used > PAGE_SIZE as usize {
+        return None;
+    }
+    context.pool().copy(Frame(pipe.frames[slot(tail)].get()).addr().add(within as u64), run, used);
+    pipe.head.set(0);
+    pipe.tail.set(0);
+    drop(guard);
+    wait::wake(context, &pipe.write_waiters);
+    Some(used)
+}
+
 /// What a pipe's ends can do without waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Readiness {

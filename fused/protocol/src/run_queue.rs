@@ -107,7 +107,8 @@ pub fn begin_idle(context: &impl Context) -> bool {
 
 /// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
 pub fn end_idle(context: &impl Context) {
-    core_record(context, context.core()).state.store(CORE_AWAKE, Ordering::SeqCst);
+    core_record(context, context.core()).state.store(CORE_AWAKE, Ordering::Relaxed);
+    fence(Ordering::SeqCst); // then look whether a shoot-down was asked
 }
 
 /// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue.

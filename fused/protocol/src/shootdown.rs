@@ -79,8 +79,9 @@ impl Default for Stale {
 #[inline(always)]
 pub fn serve(context: &impl Context, flush: impl FnOnce()) {
     let record = core_record(context, context.core());
-    let asked = record.shootdown_asked.load(Ordering::Acquire);
-    if asked != record.shootdown_done.load(Ordering::Relaxed) {
+    // Relaxed, as this is on every way to user code; what was asked orders itself when there is something.
+    if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_done.load(Ordering::Relaxed) {
+        let asked = record.shootdown_asked.load(Ordering::Acquire);
         flush();
         record.shootdown_done.store(asked, Ordering::Release);
     }

@@ -48,6 +48,18 @@ pub fn disarm(context: &impl Context, node: &'static TimerNode) {
 
 /// Takes the first timer of this core that has expired at `now_ns`.
 pub fn take_expired(context: &impl Context, now_ns: u64) -> Option<&'static TimerNode> {
+    expire_first(context, now_ns, |_| true)
+}
+
+/// Lets the first timer of this core that has expired at `now_ns` act; returns it. It is disarmed if `act` says so.
+///
+/// `act` runs under the list's lock and before the timer is disarmed: whoever disarms it at the same time waits until it
+/// has acted, so it never acts on an owner that has gone on to something else.
+pub fn expire_first(
+    context: &impl Context,
+    now_ns: u64,
+    act: impl FnOnce(&'static TimerNode) -> bool,
+) -> Option<&'static TimerNode> {
     let record = core_record(context, context.core());
     if record.timer_deadline_ns.load(Ordering::Relaxed) > now_ns || record.timer_head.get() == 0 {
         return None;
@@ -57,7 +69,9 @@ pub fn take_expired(context: &impl Context, now_ns: u64) -> Option<&'static Time
     if first.deadline_ns.get() > now_ns {
         return None;
     }
-    unlink(context, record, first);
+    if act(first) {
+        unlink(context, record, first);
+    }
     Some(first)
 }
 

@@ -21,7 +21,9 @@ use crate::{Context, lock::lock, run_queue::hand_over};
 pub fn prepare(thread: &'static ThreadRecord) {
     debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_RUNNING);
     thread.wake_reason.store(WAKE_EVENT, Ordering::Relaxed);
-    thread.state.store(THREAD_PREPARING, Ordering::SeqCst);
+    thread.state.store(THREAD_PREPARING, Ordering::Relaxed);
+    // Then look at what wakers change. A fence, as QEMU does not keep a store-release before a load-acquire.
+    fence(Ordering::SeqCst);
 }
 
 /// Puts the preparing thread into a queue. `key` and `bits` narrow futex wake-ups (otherwise 0 and `u32::MAX`).
@@ -98,6 +100,7 @@ pub fn wake(context: &impl Context, queue: &'static WaitQueue) -> u32 {
 
 /// Wakes one thread, wherever it waits; `reason` tells it why. `false`: it was not waiting.
 pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
+    fence(Ordering::SeqCst); // what the caller changed, then the state: the other side of `prepare`
     let mut state = thread.state.load(Ordering::SeqCst);
     loop {
         let next = match state {

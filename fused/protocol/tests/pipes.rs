@@ -48,6 +48,8 @@ fn open(actor: &Actor) -> &'static PipeRecord {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
     #[test]
     fn a_pipe_is_a_queue_of_bytes(steps in prop::collection::vec((any::<bool>(), 1..8192usize, any::<u8>()), 1..200)) {
         let actor = Actor::new(32 << 20);

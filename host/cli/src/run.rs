@@ -117,6 +117,7 @@ fn guest_files(userland: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result
         }
     }
     let mut tree = Tree::system(userland, &isas, &applets(userland))?;
+    tree.add_cores(machine);
     for input in inputs {
         tree.add_input(input)?;
     }

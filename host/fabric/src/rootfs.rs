@@ -15,11 +15,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use motet_layout::{InodeRecord, Isa, MOUNT_PROC, PoolAddr};
+use motet_layout::{CORES_PER_ISLAND_MAX, InodeRecord, Isa, MOUNT_PROC, PoolAddr};
 use motet_protocol::{Context as _, fs as pool_fs};
 
 use crate::{
-    HostPool,
+    HostPool, Machine,
     error::{Context, Error, ErrorKind, Result},
 };
 
@@ -60,9 +60,10 @@ pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Node>,
 }
 
-const SYSTEM_FOLDERS: [(&str, u32); 10] = [
+const SYSTEM_FOLDERS: [(&str, u32); 11] = [
     ("bin", 0o755),
     ("dev", 0o755),
+    ("dev/host", 0o755),
     ("etc", 0o755),
     ("in", 0o755),
     ("isa", 0o755),
@@ -85,7 +86,7 @@ const SYSTEM_LINKS: [(&str, &str); 8] = [
 ];
 
 /// Linux device numbers (Documentation/admin-guide/devices.txt).
-const DEVICES: [(&str, u32, u32, u32); 7] = [
+const DEVICES: [(&str, u32, u32, u32); 11] = [
     ("dev/null", 1, 3, 0o666),
     ("dev/zero", 1, 5, 0o666),
     ("dev/full", 1, 7, 0o666),
@@ -93,6 +94,10 @@ const DEVICES: [(&str, u32, u32, u32); 7] = [
     ("dev/urandom", 1, 9, 0o666),
     ("dev/tty", 5, 0, 0o666),
     ("dev/console", 5, 1, 0o600),
+    ("dev/kmsg", 1, 11, 0o600),
+    ("dev/host/stdin", 240, 0, 0o400),
+    ("dev/host/stdout", 240, 1, 0o600),
+    ("dev/host/stderr", 240, 2, 0o600),
 ];
 
 const TEXT_FILES: [(&str, &str, u32); 6] = [
@@ -159,6 +164,26 @@ impl Tree {
             tree.set(path, Entry::Bytes(text.into()), mode);
         }
         Ok(tree)
+    }
+
+    /// Adds what C libraries read to count the machine's cores.
+    pub fn add_cores(&mut self, machine: &Machine) {
+        let mut list = String::new();
+        for (index, island) in machine.islands.iter().enumerate() {
+            let first = index * CORES_PER_ISLAND_MAX;
+            let comma = if index == 0 { "" } else { "," };
+            list += &match island.cores {
+                1 => format!("{comma}{first}"),
+                cores => format!("{comma}{first}-{}", first + cores - 1),
+            };
+        }
+        list.push('\n');
+        for path in ["sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu"] {
+            self.set(path, Entry::Directory, 0o755);
+        }
+        for name in ["online", "possible", "present"] {
+            self.set(&format!("sys/devices/system/cpu/{name}"), Entry::Bytes(list.clone().into()), 0o444);
+        }
     }
 
     /// A tree of these paths only.

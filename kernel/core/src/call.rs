@@ -51,6 +51,9 @@ pub struct Call<'a, M: Machine> {
     pub isa: Isa,
 }
 
+/// Strings are copied in aligned pieces of this many bytes (a divisor of the page size), as most are short.
+const STRING_PIECE: u64 = 64;
+
 /// Longest path, with its terminating zero (Linux `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
 
@@ -195,7 +198,7 @@ impl<M: Machine> Call<'_, M> {
         let mut len = 0;
         loop {
             let at = address.checked_add(len as u64).ok_or(Errno::EFAULT)?;
-            let here = (PAGE_SIZE - at % PAGE_SIZE).min((into.len() - len) as u64) as usize;
+            let here = (STRING_PIECE - at % STRING_PIECE).min((into.len() - len) as u64) as usize;
             if here == 0 {
                 return Err(Errno::ENAMETOOLONG);
             }

@@ -1,9 +1,9 @@
 //! Futexes: wait queues by address, in the pool, so that a wake-up is the same act on every island.
 //!
-//! A shared futex is named by where its word lies in the pool, a private one by its space and address (its frame may
-//! change by a copy-on-write); the hash of the name chooses one of the queues in the pool, the name is the wait node's key.
+//! A futex in shared memory is named by where its word lies in the pool, any other by its space and address (its frame
+//! may change by a copy-on-write); the hash of the name chooses one of the queues in the pool, the name is the wait node's key.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
@@ -77,7 +77,11 @@ pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn release_of_thread<M: Machine>(call: &Call<M>) {
     release_robust_list(call);
     let clear = call.thread.clear_child_tid.get();
+    // As on Linux, the end of the last thread that uses the memory is nobody's news.
+    let used_by_others = call.process.thread_count.load(Ordering::Relaxed) > 1
+        || mm::space_of(call.cpu, call.process).refs.load(Ordering::Relaxed) > 1;
     if clear != 0
+        && used_by_others
         && call.write_user(clear, &0u32.to_le_bytes()).is_ok()
         && let Ok(futex) = find(call, clear, false)
     {
@@ -89,7 +93,6 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
     if bits == 0 {
         return Err(Errno::EINVAL.into());
     }
-    let futex = find(call, call.args[0], is_private(call))?;
     if call.timed_out() {
         return Err(Errno::ETIMEDOUT.into());
     }
@@ -101,9 +104,14 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
         let realtime = call.args[1] & FUTEX_CLOCK_REALTIME != 0;
         call.thread.deadline_ns.set(time::deadline_of(call, call.args[3], absolute, realtime)?);
     }
-    wait::prepare(call.thread);
-    wait::enqueue(call.cpu, call.thread, queue(call.cpu, futex.key), futex.key, bits);
-    if futex.word.load(Ordering::SeqCst) != expected {
+    let futex = find(call, call.args[0], is_private(call))?;
+    // Pinned, so that the word is still the one found: a copy-on-write meanwhile would have to wait for this core.
+    let word = call.cpu.with_pinned(|| {
+        wait::prepare(call.thread);
+        wait::enqueue(call.cpu, call.thread, queue(call.cpu, futex.key), futex.key, bits);
+        futex.word.load(Ordering::SeqCst)
+    });
+    if word != expected {
         wait::finish(call.cpu, call.thread);
         return Err(Errno::EAGAIN.into());
     }
@@ -120,7 +128,8 @@ fn wake<M: Machine>(call: &Call<M>, limit: u32, bits: u32) -> SysResult {
 
 fn requeue<M: Machine>(call: &Call<M>, wake: u32, move_limit: u32, expected: Option<u32>) -> SysResult {
     let private = is_private(call);
-    let (from, to) = (find(call, call.args[0], private)?, find(call, call.args[4], private)?);
+    let to = find(call, call.args[4], private)?;
+    let from = find(call, call.args[0], private)?; // last: its word is looked at
     if expected.is_some_and(|expected| from.word.load(Ordering::SeqCst) != expected) {
         return Err(Errno::EAGAIN.into());
     }
@@ -178,7 +187,9 @@ fn find<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex
     let space = mm::space_of(call.cpu, call.process);
     let addr = mm::resolve(call.cpu, space, address, Access::Write)
         .or_else(|_| mm::resolve(call.cpu, space, address, Access::Read))?;
-    let key = if private { private_key(call.cpu.raw(space), address) } else { addr.0 };
+    // The frame names a futex only in shared memory: elsewhere a fork and a store give the page another one.
+    let by_address = private || !mm::is_shared(call.cpu, space, address);
+    let key = if by_address { private_key(call.cpu.raw(space), address) } else { addr.0 };
     Ok(Futex { word: call.cpu.pool.at(addr), key })
 }
 

@@ -1,6 +1,6 @@
 //! A core's life: pick a thread, run it until it blocks, exits, moves or has used up its slice.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap};
@@ -8,7 +8,7 @@ use motet_layout::{
     CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
     TimerNode, WAKE_TIMEOUT,
 };
-use motet_protocol::{Context, count, run_queue, run_queue::core_record, timer, wait};
+use motet_protocol::{Context, count, memory, run_queue, run_queue::core_record, timer, wait};
 
 use crate::{
     call::{Call, Stop},
@@ -58,7 +58,9 @@ fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
-    core.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
+    // Then look at the attention word: whoever sets it looks whom to nudge afterwards.
+    fence(Ordering::SeqCst);
     count(&cpu.counters().context_switches);
     let started_ns = cpu.now_ns();
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
@@ -76,16 +78,18 @@ fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     thread.charged_at_ns.set(cpu.now_ns());
     loop {
-        if thread.in_syscall.get() != 0 {
+        let mut in_syscall = thread.in_syscall.get() != 0;
+        if in_syscall {
             wait::finish(cpu, thread);
             timer::disarm(cpu, &thread.timer);
         }
-        if thread.attention.load(Ordering::Relaxed) != 0
-            && let Attention::Gone = signal::attend(cpu, thread, process)
-        {
-            return;
+        if thread.attention.load(Ordering::Relaxed) != 0 {
+            if let Attention::Gone = signal::attend(cpu, thread, process) {
+                return;
+            }
+            in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
         }
-        if thread.in_syscall.get() != 0 {
+        if in_syscall {
             if serve_syscall(cpu, thread, process).is_none() {
                 return;
             }
@@ -125,10 +129,11 @@ fn serve_syscall<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
 ) -> Option<()> {
-    let isa = registers::frame_isa(&thread.frame);
-    let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
+    // A thread that runs here has this island's registers.
+    debug_assert!(registers::frame_isa(&thread.frame) == M::ISA);
+    let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
     count(&cpu.counters().syscalls);
-    let result = match syscall::dispatch(&call, registers::syscall_number(&thread.frame)) {
+    let result = match syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame)) {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
         Err(Stop::Block) => return block(cpu, thread),
@@ -138,7 +143,7 @@ fn serve_syscall<M: Machine>(
         }
         Err(Stop::Gone) => return None,
     };
-    registers::set_result(&thread.frame, result);
+    registers::set_result_of(M::ISA, &thread.frame, result);
     end_call(thread);
     Some(())
 }
@@ -237,17 +242,23 @@ fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
 }
 
 fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
-    while let Some(node) = timer::take_expired(cpu, cpu.now_ns()) {
-        expire(cpu, node);
+    // One moment for all, so that a short interval armed again does not keep the core here.
+    let now_ns = cpu.now_ns();
+    while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {
+        if node.kind.get() == TIMER_ALARM {
+            time::alarm_expired(cpu, now_ns);
+        }
     }
 }
 
-fn expire<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) {
+/// The timer of a wait wakes its thread. `false`: it is no such timer, and stays armed.
+fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
     match node.kind.get() {
         TIMER_WAIT => {
             wait::wake_thread(cpu, cpu.pool.at::<ThreadRecord>(PoolAddr(node.owner.get())), WAKE_TIMEOUT);
+            true
         }
-        TIMER_ALARM => time::alarm_expired(cpu, cpu.pool.at::<ProcessRecord>(PoolAddr(node.owner.get()))),
+        TIMER_ALARM => false,
         other => panic!("a timer of unknown kind {other} expired"),
     }
 }
@@ -256,6 +267,8 @@ fn expire<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) {
 fn idle<M: Machine>(cpu: &Cpu<M>) {
     mm::deactivate(cpu);
     expire_timers(cpu);
+    // Time that nobody waits for: memory this island no longer needs goes back to all.
+    memory::trim(cpu);
     let core = core_record(cpu, cpu.id);
     let before_ns = cpu.now_ns();
     set_timer(cpu, timer::next_deadline_ns(cpu));

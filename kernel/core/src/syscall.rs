@@ -1,6 +1,6 @@
 //! The system-call table: from a neutral name to its handler.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
@@ -22,7 +22,7 @@ use crate::{
 /// See [`crate::call::Stop`].
 #[inline]
 pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
-    match Syscall::decode(call.isa, number) {
+    match Syscall::decode(M::ISA, number) {
         Some(name) => serve(call, name),
         None => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));

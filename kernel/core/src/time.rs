@@ -4,12 +4,13 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{ProcessRecord, TIMER_ALARM};
+use motet_layout::{PoolAddr, ProcessRecord, TIMER_ALARM};
 use motet_protocol::{Context, timer, wait};
 
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
+    process::lock_tree,
     signal,
 };
 
@@ -22,6 +23,8 @@ const CLOCK_TAI: u64 = 11;
 const TIMER_ABSTIME: u64 = 1;
 /// Clock ticks per second that user programs see (`times`, `/proc/<pid>/stat`).
 pub const TICKS_PER_SECOND: u64 = 100;
+/// Shortest interval of a repeated alarm: a shorter one would leave its process no time to run.
+const ALARM_INTERVAL_NS_MIN: u64 = 50_000;
 /// Longest wait, about 146 years: larger values mean "for ever".
 const WAIT_NS_MAX: u64 = u64::MAX / 4;
 
@@ -129,8 +132,9 @@ pub fn pause<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `alarm(seconds)`: returns the seconds that were left.
 pub fn alarm<M: Machine>(call: &Call<M>) -> SysResult {
-    let left = set_alarm(call, (call.args[0] & 0xffff_ffff) * NS, 0);
-    Ok(left.0.div_ceil(NS))
+    let (left, _) = set_alarm(call, (call.args[0] & 0xffff_ffff) * NS, 0);
+    // To the nearest second, but an armed timer never counts as none.
+    Ok((left.saturating_add(NS / 2) / NS).max(u64::from(left != 0)))
 }
 
 /// `setitimer(which, new, old)`: the real-time timer.
@@ -143,7 +147,7 @@ pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
         if seconds >> 63 != 0 || micros >= 1_000_000 {
             Err(Errno::EINVAL)
         } else {
-            Ok(seconds.saturating_mul(NS) + micros * 1000)
+            Ok(seconds.saturating_mul(NS).saturating_add(micros * 1000))
         }
     };
     let (interval, value) = (timeval(call.args[1])?, timeval(call.args[1] + 16)?);
@@ -175,13 +179,32 @@ pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(call.cpu.now_ns() / tick_ns)
 }
 
-/// A process's real-time timer has expired.
-pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+/// This core's first timer is a process's real-time timer, and has expired.
+///
+/// Alarms are armed, disarmed and taken under the tree lock only: the process is alive, and nobody else arms it again.
+pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    let _tree = lock_tree(cpu);
+    let mut taken = None;
+    timer::expire_first(cpu, now_ns, |node| {
+        let is_alarm = node.kind.get() == TIMER_ALARM;
+        taken = is_alarm.then_some(node);
+        is_alarm
+    });
+    let Some(node) = taken else { return };
+    let process = cpu.pool.at::<ProcessRecord>(PoolAddr(node.owner.get()));
     let interval = process.alarm_interval_ns.get();
     if interval != 0 {
-        timer::arm(cpu, &process.alarm, cpu.now_ns() + interval);
+        timer::arm(cpu, &process.alarm, cpu.now_ns() + interval.max(ALARM_INTERVAL_NS_MIN));
     }
-    signal::send_to_process(cpu, process, signal::SIGALRM, 0);
+    signal::send_locked(cpu, process, signal::SIGALRM, 0);
+}
+
+/// Disarms the timer of a process that ends.
+pub fn end_alarm<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    if process.alarm.kind.get() != 0 {
+        let _tree = lock_tree(cpu);
+        timer::disarm(cpu, &process.alarm);
+    }
 }
 
 fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: bool, realtime: bool) -> SysResult {
@@ -230,6 +253,7 @@ fn uncharged<M: Machine>(call: &Call<M>) -> u64 {
 
 fn set_alarm<M: Machine>(call: &Call<M>, value_ns: u64, interval_ns: u64) -> (u64, u64) {
     let process = call.process;
+    let _tree = lock_tree(call.cpu);
     let old = alarm_left(call.cpu, process);
     timer::disarm(call.cpu, &process.alarm);
     process.alarm_interval_ns.set(interval_ns);

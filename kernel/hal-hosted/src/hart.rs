@@ -66,9 +66,10 @@ impl Hart {
         Self { root: Frame::NONE, pages: HashMap::new(), tables: HashMap::new(), fetch: None, ext: [0; EXT_REGISTERS] }
     }
 
+    /// Translates by `root` from now on; what is cached stays until it is flushed.
     pub fn activate(&mut self, root: Frame) {
         self.root = root;
-        self.flush_all();
+        self.fetch = None;
     }
 
     pub fn flush_page(&mut self, address: u64) {

@@ -26,4 +26,4 @@ mod region;
 mod world;
 
 pub use machine::{Flavour, Hosted, HostedMachine};
-pub use world::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, NoHost, Outcome, run, run_seeds};
+pub use world::{Config, Defect, Driver, Failure, Faults, Host, IslandConfig, Kernel, NoHost, Outcome, run, run_seeds};

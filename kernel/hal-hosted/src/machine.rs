@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use motet_hal::{Interrupts, Machine, Trap};
+use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::sync::AtomicU64 as PoolWord;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
@@ -19,7 +19,8 @@ use motet_paging::Format;
 
 use crate::baton::Point;
 use crate::hart::{CodePage, Hart, Registers, snapshot};
-use crate::world::{IslandConfig, Quiet, World};
+use crate::isa::INSTRUCTION_SIZE;
+use crate::world::{Defect, IslandConfig, Quiet, World};
 
 thread_local! {
     static CORE: Cell<Option<(CoreId, &'static World)>> = const { Cell::new(None) };
@@ -173,6 +174,23 @@ impl Island {
         lock(&self.harts[self.core().index_in_island()])
     }
 
+    fn has(&self, defect: Defect) -> bool {
+        self.world.config.defect == Some(defect)
+    }
+
+    /// The trap as a HAL with the configured defect reports it.
+    fn distort(&self, trap: Trap, regs: &mut Registers) -> Trap {
+        if trap == Trap::Syscall && self.has(Defect::SyscallPc) {
+            regs.pc -= INSTRUCTION_SIZE;
+        }
+        if let Trap::PageFault { address, .. } = trap
+            && self.has(Defect::FaultKind)
+        {
+            return Trap::PageFault { address, access: Access::Read };
+        }
+        trap
+    }
+
     fn point(&self, point: Point) {
         self.world.point(self.core(), point);
     }
@@ -216,6 +234,7 @@ impl<F: Flavour> Machine for Hosted<F> {
             }
             self.island.point(Point::User(budget));
         };
+        let trap = self.island.distort(trap, &mut regs);
         regs.store(F::ISA, frame);
         trap
     }
@@ -225,7 +244,9 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
-        self.island.hart().load_ext(frame);
+        if !self.island.has(Defect::LoadExt) {
+            self.island.hart().load_ext(frame);
+        }
     }
 
     fn prepare_root(&self, root: Frame) {
@@ -235,21 +256,32 @@ impl<F: Flavour> Machine for Hosted<F> {
 
     fn activate_space(&self, root: Frame) {
         self.island.point(Point::Call);
-        self.island.hart().activate(root);
+        let mut hart = self.island.hart();
+        hart.activate(root);
+        if !self.island.has(Defect::ActivateSpace) {
+            hart.flush_all();
+        }
     }
 
     fn flush_page(&self, address: u64) {
         self.island.point(Point::Call);
-        self.island.hart().flush_page(address);
+        if !self.island.has(Defect::FlushPage) {
+            self.island.hart().flush_page(address);
+        }
     }
 
     fn flush_user(&self) {
         self.island.point(Point::Call);
-        self.island.hart().flush_all();
+        if !self.island.has(Defect::FlushUser) {
+            self.island.hart().flush_all();
+        }
     }
 
     fn sync_instructions(&self, frame: Frame) {
         self.island.point(Point::Call);
+        if self.island.has(Defect::SyncInstructions) {
+            return;
+        }
         lock(&self.island.instructions).remove(&frame.0);
         self.island.epoch.fetch_add(1, Ordering::AcqRel);
     }
@@ -263,6 +295,9 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn set_timer(&self, deadline_ns: u64) {
+        if self.island.has(Defect::SetTimer) {
+            return;
+        }
         let deadline = if deadline_ns == u64::MAX {
             u64::MAX
         } else {
@@ -272,6 +307,9 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn ring(&self, target: CoreId) {
+        if self.island.has(Defect::ForeignRing) && target.island() != self.island.island {
+            return;
+        }
         self.island.world.ring(target);
         self.island.point(Point::Ring);
     }

@@ -66,6 +66,47 @@ pub struct Faults {
     pub death: Option<(IslandId, u64)>,
 }
 
+/// A HAL that is wrong on purpose: shows that a test can fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Defect {
+    /// `flush_page` does nothing.
+    FlushPage,
+    /// `flush_user` does nothing.
+    FlushUser,
+    /// `activate_space` keeps older translations.
+    ActivateSpace,
+    /// `sync_instructions` does nothing.
+    SyncInstructions,
+    /// `load_ext` leaves what is loaded.
+    LoadExt,
+    /// `set_timer` does nothing.
+    SetTimer,
+    /// Rings of cores of other islands do nothing.
+    ForeignRing,
+    /// Interrupts that were taken stay pending.
+    Acknowledge,
+    /// The program counter of a system-call trap is the call's.
+    SyscallPc,
+    /// All faults look like reads.
+    FaultKind,
+}
+
+impl Defect {
+    /// Every defect.
+    pub const ALL: [Self; 10] = [
+        Self::FlushPage,
+        Self::FlushUser,
+        Self::ActivateSpace,
+        Self::SyncInstructions,
+        Self::LoadExt,
+        Self::SetTimer,
+        Self::ForeignRing,
+        Self::Acknowledge,
+        Self::SyscallPc,
+        Self::FaultKind,
+    ];
+}
+
 /// Who decides which core runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Driver {
@@ -96,6 +137,8 @@ pub struct Config {
     pub time_max: Duration,
     /// Faults for the seeded driver.
     pub faults: Faults,
+    /// What all islands do wrong.
+    pub defect: Option<Defect>,
     /// Copy the islands' logs to standard error as they appear.
     pub echo_log: bool,
 }
@@ -113,6 +156,7 @@ impl Config {
             steps_max: 20_000_000,
             time_max: Duration::from_secs(120),
             faults: Faults::default(),
+            defect: None,
             echo_log: std::env::var_os("MOTET_ECHO").is_some(),
         }
     }
@@ -260,13 +304,17 @@ pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(
     Ok(Outcome { status: pool.header().exit.load(Ordering::Acquire) - 1, logs, steps, trace, region })
 }
 
-/// Runs `each` with many seeds; `MOTET_SEED` replaces them by one.
+/// Runs `each` with many seeds; `MOTET_SEED` replaces them by one, `MOTET_SEEDS` by more or fewer.
 ///
 /// # Panics
 /// At the first seed whose run fails, with the seed.
 pub fn run_seeds(seeds: std::ops::Range<u64>, mut each: impl FnMut(u64) -> Result<(), Failure>) {
-    let only = std::env::var("MOTET_SEED").ok().and_then(|text| text.parse().ok());
-    let seeds = only.map_or(seeds, |seed: u64| seed..seed + 1);
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match (number("MOTET_SEED"), number("MOTET_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, Some(count)) => seeds.start..seeds.start + count,
+        (None, None) => seeds,
+    };
     for seed in seeds {
         if let Err(failure) = each(seed) {
             panic!("{failure}");
@@ -521,7 +569,8 @@ impl World {
     /// Acknowledges what is pending.
     pub fn take_interrupts(&self, core: CoreId) -> Interrupts {
         let state = &self.cores[core.index()];
-        let mut taken = Interrupts(state.pending.swap(0, Ordering::AcqRel));
+        let keep = if self.config.defect == Some(Defect::Acknowledge) { u32::MAX } else { 0 };
+        let mut taken = Interrupts(state.pending.fetch_and(keep, Ordering::AcqRel));
         if self.timer_ns(core.index()) <= self.now_ns() {
             state.timer_ns.store(u64::MAX, Ordering::Relaxed);
             taken = taken.union(Interrupts::TIMER);

@@ -1,6 +1,6 @@
 //! The HAL conformance suite on hosted islands of every page-table format.
 
-use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, Kernel, NoHost, run, run_seeds};
+use motet_hal_hosted::{Config, Defect, Driver, Faults, IslandConfig, Kernel, NoHost, run, run_seeds};
 use motet_layout::Isa;
 
 /// The suite in place of a kernel.
@@ -61,4 +61,24 @@ fn a_seed_reproduces_its_run() {
         |seed| conform(Driver::Seeded(seed), Faults::default(), two()).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(trace(7), trace(7));
     assert_ne!(trace(7), trace(8));
+}
+
+/// The suite notices every defect: a suite that cannot fail proves nothing.
+#[test]
+fn defects_are_noticed() {
+    for defect in Defect::ALL {
+        let islands = vec![IslandConfig::new(Isa::AArch64, 2), IslandConfig::new(Isa::RiscV64, 1)];
+        let mut config = Config::new(Driver::Seeded(1), islands);
+        config.mode = "conformance";
+        config.defect = Some(defect);
+        config.check_stale = false; // the suite itself is to notice
+        config.steps_max = 500_000;
+        match run::<Suite>(config, Box::new(NoHost), |_| {}) {
+            Ok(outcome) => {
+                println!("{defect:?} fails the suite after {} steps", outcome.steps);
+                assert_ne!(outcome.status, 0, "{defect:?} was not noticed");
+            }
+            Err(failure) => println!("{defect:?} ends the run: {}", failure.message.lines().next().unwrap_or_default()),
+        }
+    }
 }

@@ -9,5 +9,5 @@ for isa in x86_64 aarch64 riscv64; do
     echo "full $?"
     on $isa test -c /dev/null && echo "a character device"
     echo text | on $isa cat /dev/stdin
-    on $isa sh -c 'echo by name > /dev/stderr' 2>&1
+    on $isa sh -c 'echo by name > /dev/stderr' 2>&1 | cat
 done

@@ -16,20 +16,22 @@ pub struct Operation {
     pub name: &'static str,
     /// Executed before anything is counted: caches, allocators and copied pages have settled afterwards.
     pub warm_up: u32,
-    /// Batches that are counted one by one; the median of them is free of timer ticks, if batches are short.
+    /// Batches that are counted one by one; the median of them is free of what happens rarely, like timer ticks.
     pub batches: u32,
-    /// Executions in a batch.
+    /// Executions in a batch: enough that each has its share of regular extra work. (Every 48th system call on Linux
+    /// computes random numbers for the offset of the kernel's stack.)
     pub iterations: u32,
 }
 
 /// `getpid()`.
-pub const GETPID: Operation = Operation { name: "getpid", warm_up: 1000, batches: 1000, iterations: 10 };
+pub const GETPID: Operation = Operation { name: "getpid", warm_up: 1000, batches: 100, iterations: 100 };
 /// `read` of one byte from `/dev/null`, which has none.
-pub const READ_NULL: Operation = Operation { name: "read_null", warm_up: 1000, batches: 1000, iterations: 10 };
+pub const READ_NULL: Operation = Operation { name: "read_null", warm_up: 1000, batches: 100, iterations: 100 };
 /// One byte to another process and one back, over two pipes.
-pub const PIPE_ROUND_TRIP: Operation = Operation { name: "pipe_round_trip", warm_up: 200, batches: 500, iterations: 1 };
+pub const PIPE_ROUND_TRIP: Operation =
+    Operation { name: "pipe_round_trip", warm_up: 200, batches: 100, iterations: 20 };
 /// A child that exits at once, and waiting for it.
-pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_up: 50, batches: 500, iterations: 1 };
+pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_up: 50, batches: 60, iterations: 10 };
 
 /// All operations, in the order in which `calls` executes them. The batches of operation `i` lie between mark `2 * i`
 /// and mark `2 * i + 1`.

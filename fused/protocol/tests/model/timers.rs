@@ -55,7 +55,7 @@ fn model(disarm: fn(&Core, &'static TimerNode)) -> impl Fn() + Clone + Send + Sy
 
 #[test]
 fn expire_once_or_are_disarmed() {
-    explore(1500, model(|core, node| timer::disarm(core, node)));
+    explore(1500, model(timer::disarm));
 }
 
 /// Unlinks without looking again under the lock whether the timer is still armed.
@@ -112,4 +112,54 @@ fn move_between_cores() {
             }
         });
     });
+}
+
+/// The owner of a timer disarms it and goes on to something else, which the timer must leave alone.
+fn going_on(expire: fn(&Core, &AtomicU32)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let (first, second) = (Core::new(pool, 0, &bells), Core::new(pool, 1, &bells));
+        let node = objects.make::<TimerNode>();
+        let gone_on = objects.make::<AtomicU32>();
+        quietly(|| timer::arm(&first, node, 10));
+        together(vec![
+            Box::new(move || expire(&first, gone_on)),
+            Box::new(move || {
+                timer::disarm(&second, node);
+                gone_on.store(1, Ordering::SeqCst);
+            }),
+        ]);
+    }
+}
+
+fn act(gone_on: &AtomicU32) {
+    assert_eq!(gone_on.load(Ordering::SeqCst), 0, "a timer acted on an owner that had gone on");
+}
+
+#[test]
+fn act_before_their_owner_goes_on() {
+    explore(
+        500,
+        going_on(|core, gone_on| {
+            timer::expire_first(core, 20, |_| {
+                act(gone_on);
+                true
+            });
+        }),
+    );
+}
+
+/// Takes the timer out of the list first, and then acts.
+#[test]
+fn acting_after_the_lock_is_caught() {
+    must_be_caught(
+        500,
+        going_on(|core, gone_on| {
+            if timer::take_expired(core, 20).is_some() {
+                act(gone_on);
+            }
+        }),
+    );
 }

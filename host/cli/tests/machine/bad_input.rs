@@ -1,5 +1,279 @@
-//! x
-/// y
-pub fn trials() -> Vec<libtest_mimic::Trial> {
-    Vec::new()
+//! What is wrong must be said, and must not stop a machine: machine descriptions, kernels, a missing QEMU, programs
+//! that are broken or for another instruction set, a full pool.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    process::{self, Motet},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+const ONE_ISLAND: &str = "[pool]\nsize = \"128MiB\"\n[[island]]\nname = \"only\"\nisa = \"x86_64\"\ncores = 1\n";
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 12] = [
+        ("bad::unknown_key_is_named_with_line_and_column", unknown_key),
+        ("bad::a_pool_too_small_for_its_files_is_refused", small_pool),
+        ("bad::missing_files_are_named", missing_files),
+        ("bad::a_missing_qemu_is_named", missing_qemu),
+        ("bad::a_missing_kernel_is_named", missing_kernel),
+        ("bad::a_kernel_with_other_layouts_does_not_join", other_layouts),
+        ("bad::a_kernel_of_another_isa_is_refused", wrong_kernel),
+        ("bad::corrupt_programs_do_not_stop_the_machine", corrupt_programs),
+        ("bad::truncated_programs_fail", truncated_programs),
+        ("bad::programs_without_island_are_refused_with_the_isa", absent_isa),
+        ("bad::a_full_pool_is_an_error_of_the_program", full_pool),
+        ("bad::too_many_processes_are_an_error_of_the_program", many_processes),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// A folder, and a file of this name in it.
+fn file(name: &str, contents: impl AsRef<[u8]>) -> Result<(tempfile::TempDir, PathBuf), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join(name);
+    fs::write(&path, contents).map_err(|error| error.to_string())?;
+    Ok((folder, path))
+}
+
+fn on_machine(text: &str, command: &str) -> Result<process::Ended, String> {
+    let (_folder, path) = file("machine.toml", text)?;
+    Ok(Motet::run(["--machine".as_ref(), path.as_os_str()]).arguments(["--", command]).wait())
+}
+
+fn unknown_key() -> Result<(), String> {
+    let text = ONE_ISLAND.replace("cores = 1", "cores = 1\ncolour = \"red\"");
+    on_machine(&text, "true")?.expect_code(78)?.expect_errors(&["machine.toml:7:1: ", "colour"])?;
+    let text = ONE_ISLAND.replace("x86_64", "vax");
+    on_machine(&text, "true")?.expect_code(78)?.expect_errors(&["machine.toml:5:7: ", "\"vax\"", "riscv64"])?;
+    let text = ONE_ISLAND.replace("128MiB", "1MiB");
+    on_machine(&text, "true")?.expect_code(78)?.expect_errors(&["machine.toml:2:8: ", "too small"]).map(drop)
+}
+
+fn small_pool() -> Result<(), String> {
+    let (_folder, large) = file("large", vec![1; 40 << 20])?;
+    let (_other, machine) = file("machine.toml", ONE_ISLAND.replace("128MiB", "32MiB"))?;
+    let ended = Motet::run(["--in".as_ref(), large.as_os_str(), "--machine".as_ref(), machine.as_os_str()])
+        .arguments(["--", "true"])
+        .wait();
+    ended.expect_code(78)?.expect_errors(&["/in/large", "[pool] size"]).map(drop)
+}
+
+fn missing_files() -> Result<(), String> {
+    let ended = Motet::run(["--in", "/nowhere/data", "--", "true"]).wait();
+    ended.expect_code(66)?.expect_errors(&["/nowhere/data"])?;
+    let ended = Motet::run(["--machine", "/nowhere/machine.toml", "--", "true"]).wait();
+    ended.expect_errors(&["/nowhere/machine.toml"])?;
+    let ended = Motet::run(["--out", "/proc/nowhere", "--", "true"]).wait();
+    ended.expect_code(73)?.expect_errors(&["--out /proc/nowhere"])?;
+    Motet::run(["--colour"]).wait().expect_code(64)?.expect_errors(&["--colour"]).map(drop)
+}
+
+fn missing_qemu() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let ended = Motet::command("true").variable("PATH", folder.path()).wait();
+    ended.expect_code(69)?.expect_errors(&["qemu-system-x86_64 is not installed", "apt install"]).map(drop)
+}
+
+/// A folder of build results whose kernels are these, by ISA.
+fn results_with(kernels: &[(&str, Vec<u8>)]) -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let make = || -> std::io::Result<()> {
+        symlink(process::target().join("userland"), folder.path().join("userland"))?;
+        for (isa, bytes) in kernels {
+            let path = folder.path().join(kernel_path(isa));
+            fs::create_dir_all(path.parent().expect("has one"))?;
+            fs::write(path, bytes)?;
+        }
+        Ok(())
+    };
+    make().map_err(|error| error.to_string())?;
+    Ok(folder)
+}
+
+fn kernel_path(isa: &str) -> PathBuf {
+    let target = match isa {
+        "x86_64" => "x86_64-unknown-none",
+        "aarch64" => "aarch64-unknown-none-softfloat",
+        _ => "riscv64imac-unknown-none-elf",
+    };
+    Path::new(target).join("kernel").join(format!("motet-{isa}"))
+}
+
+fn kernel(isa: &str) -> Result<Vec<u8>, String> {
+    let path = process::target().join(kernel_path(isa));
+    fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn with_kernels(kernels: &[(&str, Vec<u8>)]) -> Result<process::Ended, String> {
+    let folder = results_with(kernels)?;
+    let (_machine, path) = file("machine.toml", ONE_ISLAND)?;
+    let motet = Motet::run(["--machine".as_ref(), path.as_os_str()]).arguments(["--", "true"]);
+    Ok(motet.variable("CARGO_TARGET_DIR", folder.path()).wait())
+}
+
+fn missing_kernel() -> Result<(), String> {
+    with_kernels(&[])?.expect_code(69)?.expect_errors(&["x86_64 kernel", "motet build"]).map(drop)
+}
+
+/// The fingerprint is a constant in the kernel's code; one with a bit changed stands for a kernel of another source.
+fn other_layouts() -> Result<(), String> {
+    let mut bytes = kernel("x86_64")?;
+    let fingerprint = motet_layout::FINGERPRINT.to_le_bytes();
+    let found: Vec<usize> = (0..bytes.len() - 8).filter(|&at| bytes[at..at + 8] == fingerprint).collect();
+    if found.is_empty() {
+        return Err("the kernel does not contain the fingerprint of this source: it is not built from it".into());
+    }
+    for at in found {
+        bytes[at] ^= 1;
+    }
+    let ended = with_kernels(&[("x86_64", bytes)])?;
+    ended.expect_code(70)?.expect_errors(&["island only refuses to join", "fingerprint"]).map(drop)
+}
+
+fn wrong_kernel() -> Result<(), String> {
+    let text = ONE_ISLAND.replace("x86_64", "aarch64");
+    let folder = results_with(&[("aarch64", kernel("riscv64")?)])?;
+    let (_machine, path) = file("machine.toml", text)?;
+    let motet = Motet::run(["--machine".as_ref(), path.as_os_str()]).arguments(["--", "true"]);
+    let ended = motet.variable("CARGO_TARGET_DIR", folder.path()).wait();
+    ended.expect_code(69)?.expect_errors(&["motet-aarch64", "not an AArch64 file"]).map(drop)
+}
+
+/// Mutated headers for each ISA.
+const MUTANTS: usize = 70;
+/// Changes the result of a failing run.
+pub const SEED_VARIABLE: &str = "MOTET_TEST_SEED";
+/// What is mutated: file header and program headers are in it.
+const HEAD_LEN: usize = 1024;
+
+/// The seed of everything that is random.
+pub fn seed() -> u64 {
+    std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(20_251_121)
+}
+
+/// The first bytes of an ELF file with one to three fields changed.
+fn mutant(random: &mut fastrand::Rng, busybox: &[u8]) -> Vec<u8> {
+    let mut head = busybox[..HEAD_LEN].to_vec();
+    let headers = 64 + 56 * usize::from(u16::from_le_bytes([head[56], head[57]]));
+    for _ in 0..random.usize(1..=3) {
+        let at = random.usize(4..headers.min(HEAD_LEN - 8));
+        match random.u8(0..5) {
+            0 => head[at] ^= 1 << random.u8(0..8),
+            1 => head[at] = random.u8(..),
+            2 => head[at..at + 8].fill([0, 0xff][random.usize(0..2)]),
+            // Fields of 8 bytes at the ends of what they can hold.
+            3 => {
+                let at = at & !7;
+                let extreme = [u64::MAX, 1 << 63, (1 << 47) - 1, 1 << 47, 0xffff_9000_0000_0000, u64::MAX - 4095];
+                head[at..at + 8].copy_from_slice(&extreme[random.usize(0..extreme.len())].to_le_bytes());
+            }
+            _ => {
+                let from = random.usize(0..headers.min(HEAD_LEN - 8));
+                head.copy_within(from..from + 4, at);
+            }
+        }
+    }
+    head
+}
+
+fn corrupt_programs() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let heads = folder.path().join("heads");
+    fs::create_dir(&heads).map_err(|error| error.to_string())?;
+    let mut random = fastrand::Rng::with_seed(seed());
+    for isa in ISAS {
+        let path = process::target().join("userland").join(isa).join("busybox");
+        let busybox = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        for number in 0..MUTANTS {
+            fs::write(heads.join(format!("{isa}.{number}")), mutant(&mut random, &busybox))
+                .map_err(|e| e.to_string())?;
+        }
+    }
+    let command = "cd /tmp; for isa in x86_64 aarch64 riscv64; do cp /isa/$isa/bin/busybox program; \
+        for head in /in/heads/$isa.*; do dd if=$head of=program conv=notrunc 2>/dev/null; \
+        timeout -s KILL 3 ./program true >/dev/null 2>&1 </dev/null; echo \"${head##*/} $?\"; done; \
+        on $isa echo \"$isa is well\"; done";
+    let ended = Motet::run(["--in".as_ref(), heads.as_os_str()])
+        .arguments(["--", command])
+        .limit(Duration::from_secs(180))
+        .wait();
+    let context = |error| format!("{SEED_VARIABLE}={}: {error}", seed());
+    ended.expect_code(0).map_err(context)?;
+    let failed = ended.output.lines().filter(|line| line.contains('.') && !line.ends_with(" 0")).count();
+    let well = ISAS.iter().all(|isa| ended.output.contains(&format!("{isa} is well\n")));
+    let lines = ended.output.lines().count();
+    if lines == ISAS.len() * (MUTANTS + 1) && well && failed > MUTANTS {
+        return Ok(());
+    }
+    Err(context(format!("{lines} lines, {failed} failures\n{}", ended.describe())))
+}
+
+fn truncated_programs() -> Result<(), String> {
+    let command = "cd /tmp; for isa in x86_64 aarch64 riscv64; do for len in 4 15 16 17 63 64 65 119 120 176 400 4096 \
+        100000; do head -c $len /isa/$isa/bin/busybox > program; chmod +x program; \
+        (./program true) >/dev/null 2>&1 </dev/null && echo \"$isa $len succeeded\"; rm program; done; done; \
+        on aarch64 echo end";
+    Motet::command(command).wait().expect_code(0)?.expect_output("end\n").map(drop)
+}
+
+fn absent_isa() -> Result<(), String> {
+    let (_folder, foreign) = file("foreign", {
+        let busybox = process::target().join("userland/riscv64/busybox");
+        fs::read(busybox).map_err(|error| error.to_string())?
+    })?;
+    let (_other, unknown) = file("unknown", {
+        let mut bytes = fs::read(&foreign).map_err(|error| error.to_string())?;
+        // EM_PPC64 (elf.h)
+        bytes[18] = 21;
+        bytes
+    })?;
+    for path in [&foreign, &unknown] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).map_err(|e| e.to_string())?;
+    }
+    let machine = process::root().join("machines/pair-x86-arm.toml");
+    let command = "on riscv64 true; echo $?; on aarch64 /in/foreign true || echo foreign; \
+        /in/unknown true 2>/dev/null || echo unknown; on aarch64 uname -m";
+    let ended = Motet::run(["--verbose".as_ref(), "--machine".as_ref(), machine.as_os_str()])
+        .arguments(["--in".as_ref(), foreign.as_os_str(), "--in".as_ref(), unknown.as_os_str()])
+        .arguments(["--", command])
+        .wait();
+    ended.expect_code(0)?.expect_output("125\nforeign\nunknown\naarch64\n")?;
+    let on = "on: no programs for 'riscv64'; there are: aarch64 x86_64";
+    ended.expect_errors(&[on, "foreign: is a program for riscv64, and this machine has no riscv64 island"]).map(drop)
+}
+
+/// The default machine with a smaller pool.
+fn with_pool(size: &str, command: &str) -> Result<process::Ended, String> {
+    let text = fs::read_to_string(process::root().join("machines/default.toml")).map_err(|error| error.to_string())?;
+    on_machine(&text.replace("size = \"1GiB\"", &format!("size = \"{size}\"")), command)
+}
+
+/// Files, then memory of programs: what asks for too much fails or is killed, and then there is room again.
+fn full_pool() -> Result<(), String> {
+    let command = "on aarch64 dd if=/dev/zero of=/tmp/full bs=64k 2>/dev/null || echo full; rm -f /tmp/full; \
+        for isa in x86_64 aarch64 riscv64; do on $isa dd if=/dev/zero of=/tmp/again bs=1M count=20 2>/dev/null; \
+        echo $?; rm -f /tmp/again; on $isa awk 'BEGIN { text = \"0123456789abcdef\"; while (1) text = text text }' \
+        2>/dev/null || echo failed; done; on aarch64 echo end";
+    let wanted = format!("full\n{}end\n", "0\nfailed\n".repeat(3));
+    with_pool("96MiB", command)?.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn many_processes() -> Result<(), String> {
+    let command = "(number=0; while [ $number -lt 2000 ]; do sleep 1000 & number=$((number + 1)); done) 2>/tmp/errors \
+        || echo refused; grep -c \"can't fork\" /tmp/errors; kill -KILL -1; sleep 1; \
+        for isa in x86_64 aarch64 riscv64; do on $isa sh -c 'echo \"$(echo $0 forks)\"' $isa; done";
+    let wanted = "refused\n1\nx86_64 forks\naarch64 forks\nriscv64 forks\n";
+    with_pool("64MiB", command)?.expect_code(0)?.expect_output(wanted).map(drop)
 }

@@ -120,20 +120,20 @@ fn shell_on_a_terminal() -> Result<(), String> {
     let prompt = "motet:";
     shell.expect(prompt)?;
     shell.type_line("stty size")?;
-    shell.expect("33 77\r\n")?;
+    shell.expect("33 77\n")?;
     shell.type_line("on riscv64 uname -m | on aarch64 sed 's/^/it is /'")?;
-    shell.expect("it is riscv64\r\n")?;
+    shell.expect("it is riscv64\n")?;
     shell.type_line("on aarch64 sleep 1000")?;
     std::thread::sleep(Duration::from_millis(500));
     shell.type_bytes(b"\x03")?;
     shell.type_line("echo status=$?")?;
-    shell.expect("status=130\r\n")?;
+    shell.expect("status=130\n")?;
     // The end of the input, and a line that is corrected before it is sent.
     shell.type_line("on riscv64 cat > /tmp/typed")?;
     std::thread::sleep(Duration::from_millis(500));
     shell.type_bytes(b"wrongg\x7f\n\x04")?;
     shell.type_line("rev /tmp/typed")?;
-    shell.expect("gnorw\r\n")?;
+    shell.expect("gnorw\n")?;
     shell.type_line("tty; exit 9")?;
     shell.finish(9)
 }
@@ -165,7 +165,7 @@ fn killed_island() -> Result<(), String> {
         let victim = *victim.ok_or_else(|| format!("no QEMU for {program}"))?;
         kill_process(pid(victim)?, Signal::KILL).map_err(|error| error.to_string())?;
         let ended = running.wait();
-        ended.expect_code(70)?.expect_errors(&[&format!("island {name}"), "signal 9"])?;
+        ended.expect_code(70)?.expect_errors(&[&format!("island {name}"), "SIGKILL"])?;
         expect_gone(&islands)?;
     }
     Ok(())
@@ -272,7 +272,8 @@ impl Session {
     fn expect(&mut self, text: &str) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let screen = self.screen.so_far();
+            // How many carriage returns stand before a newline is the terminal's affair.
+            let screen = self.screen.so_far().replace('\r', "");
             if let Some(at) = screen.get(self.seen..).and_then(|new| new.find(text)) {
                 self.seen += at + text.len();
                 return Ok(());

@@ -38,6 +38,7 @@ pub struct OpenFile<'c, M: Machine> {
 
 impl<'c, M: Machine> OpenFile<'c, M> {
     /// A use that drops one reference, which the caller hands over, when `counted`.
+    #[inline(always)]
     pub fn new(cpu: &'c Cpu<M>, record: &'static FileRecord, counted: bool) -> Self {
         Self { cpu, record, counted }
     }
@@ -58,6 +59,7 @@ impl<'c, M: Machine> OpenFile<'c, M> {
     }
 
     /// What it is.
+    #[inline(always)]
     pub fn kind(&self) -> Kind {
         kind(self.cpu, self.record)
     }
@@ -127,7 +129,7 @@ impl<M: Machine> Drop for OpenFile<'_, M> {
 ///
 /// # Panics
 /// When the description's kind is none: the pool is corrupt.
-#[inline]
+#[inline(always)]
 pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
     let object = record.object.get();
     let found = match record.kind.get() {
@@ -140,8 +142,13 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
     };
     match found {
         Some(kind) => kind,
-        None => panic!("open file of kind {} without an object", record.kind.get()),
+        None => without_object(record),
     }
+}
+
+#[cold]
+fn without_object(record: &FileRecord) -> ! {
+    panic!("open file of kind {} without an object: shared structures are corrupt", record.kind.get())
 }
 
 /// What a new description refers to. The references in it are handed over.

@@ -8,7 +8,7 @@ use motet_protocol::fs::{self, Replace};
 use super::{
     node::{Ids, Node},
     open::attributes,
-    path::{self, Found, Last, Path},
+    path::{self, Follow, Found, Last, Path},
     proc,
 };
 use crate::call::{Call, SysResult};
@@ -141,7 +141,7 @@ fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'st
 
 fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32) -> SysResult {
     let mut path = Path::from_user(call, path)?;
-    let found = path::walk(call, dirfd, &mut path, false)?;
+    let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
     fs::mkdir(call.cpu, dir, name, attributes(call, S_IFDIR | mode & 0o1777))?;
@@ -156,7 +156,7 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, devic
         _ => return Err(Errno::EINVAL.into()),
     }
     let mut path = Path::from_user(call, path)?;
-    let found = path::walk(call, dirfd, &mut path, false)?;
+    let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
     if found.directory {
@@ -169,7 +169,7 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, devic
 
 fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) -> SysResult {
     let mut path = Path::from_user(call, path)?;
-    let found = path::walk(call, dirfd, &mut path, false)?;
+    let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let name = match (&found.last, directory) {
         (Last::Name(_), _) => path.name(&found.last, Errno::EINVAL)?,
         (Last::Dot, true) => return Err(Errno::EINVAL.into()),
@@ -180,6 +180,10 @@ fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) ->
         return Err(Errno::EBUSY.into());
     }
     let dir = directory_of(call, &found)?;
+    if !directory && found.directory {
+        let is_directory = found.node.as_ref().is_some_and(Node::is_directory);
+        return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR }.into());
+    }
     let now = call.cpu.realtime_ns();
     if directory {
         fs::rmdir(call.cpu, dir, name, now)?
@@ -193,7 +197,7 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
     let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
     let node = path::resolve(call, old.0, old.1, follow | flags & AT_EMPTY_PATH)?;
     let mut path = Path::from_user(call, new.1)?;
-    let found = path::walk(call, new.0, &mut path, false)?;
+    let found = path::walk(call, new.0, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
     if found.directory {
@@ -206,7 +210,7 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
 fn make_symlink<M: Machine>(call: &Call<M>, target: u64, dirfd: i32, path: u64) -> SysResult {
     let target = Path::from_user(call, target)?;
     let mut path = Path::from_user(call, path)?;
-    let found = path::walk(call, dirfd, &mut path, false)?;
+    let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
     if found.directory {
@@ -245,9 +249,9 @@ fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), fla
         _ => return Err(Errno::EINVAL.into()),
     };
     let mut old_path = Path::from_user(call, old.1)?;
-    let source = path::walk(call, old.0, &mut old_path, false)?;
+    let source = path::walk(call, old.0, &mut old_path, Follow::Never)?;
     let mut new_path = Path::from_user(call, new.1)?;
-    let target = path::walk(call, new.0, &mut new_path, false)?;
+    let target = path::walk(call, new.0, &mut new_path, Follow::Never)?;
     let old_name = old_path.name(&source.last, Errno::EBUSY)?;
     let new_name = new_path.name(&target.last, Errno::EBUSY)?;
     let old_dir = directory_of(call, &source)?;
@@ -256,7 +260,7 @@ fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), fla
         None => directory_for_new(call, &target)?,
     };
     let moves_directory = source.node.as_ref().is_some_and(Node::is_directory);
-    if target.directory && !moves_directory {
+    if (source.directory || target.directory) && !moves_directory {
         return Err(Errno::ENOTDIR.into());
     }
     fs::rename(call.cpu, (old_dir, old_name), (new_dir, new_name), replace, call.cpu.realtime_ns())?;

@@ -19,7 +19,7 @@ use super::{
     description::{self, Kind, OpenFile, Parts},
     device,
     node::{Ids, Node},
-    path::{self, Found, Path},
+    path::{self, Follow, Found, Path},
     table,
 };
 use crate::{
@@ -99,7 +99,7 @@ fn locate<'c, M: Machine>(
     mode: u32,
 ) -> Result<Node<'c, M>, Errno> {
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
-    let follow = flags & O_NOFOLLOW == 0 && !exclusive;
+    let follow = if flags & O_NOFOLLOW == 0 && !exclusive { Follow::Always } else { Follow::UnlessLast };
     let unnamed = flags & O_TMPFILE == O_TMPFILE;
     let found = path::walk(call, dirfd, path, follow)?;
     let node = match found.node {
@@ -161,11 +161,11 @@ fn create<'c, M: Machine>(
 }
 
 fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Result<(), Errno> {
-    if node.is_symlink() && flags & O_PATH == 0 {
-        return Err(Errno::ELOOP);
-    }
     if flags & O_DIRECTORY != 0 && !node.is_directory() {
         return Err(Errno::ENOTDIR);
+    }
+    if node.is_symlink() && flags & O_PATH == 0 {
+        return Err(Errno::ELOOP);
     }
     if flags & O_PATH != 0 {
         return Ok(());

@@ -36,6 +36,17 @@ pub enum Last {
     DotDot,
 }
 
+/// What to do with a symbolic link at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// It is followed.
+    Always,
+    /// It is meant itself, unless a slash follows it.
+    UnlessLast,
+    /// It is meant itself: its name is to be made, changed or removed. What a slash behind it means is the caller's.
+    Never,
+}
+
 /// Where a walk ended.
 pub struct Found<'c, M: Machine> {
     /// The directory that holds (or would hold) the last component.
@@ -138,11 +149,12 @@ pub fn resolve_path<'c, M: Machine>(
             _ => Ok(Node::of_file(call.cpu, table::get(call, dirfd)?)),
         };
     }
-    walk(call, dirfd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?.node.ok_or(Errno::ENOENT)
+    walk(call, dirfd, path, if flags & AT_SYMLINK_NOFOLLOW == 0 { Follow::Always } else { Follow::UnlessLast })?
+        .node
+        .ok_or(Errno::ENOENT)
 }
 
-/// Walks a path from `dirfd` up to its last component, which need not exist. `follow`: a symbolic link there is
-/// followed.
+/// Walks a path from `dirfd` up to its last component, which need not exist.
 ///
 /// # Errors
 /// As [`resolve`], but for a missing last component.
@@ -150,7 +162,7 @@ pub fn walk<'c, M: Machine>(
     call: &Call<'c, M>,
     dirfd: i32,
     path: &mut Path,
-    follow: bool,
+    follow: Follow,
 ) -> Result<Found<'c, M>, Errno> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
@@ -199,7 +211,13 @@ pub fn walk<'c, M: Machine>(
             found.parent = current;
             return Ok(found);
         };
-        if next.is_symlink() && (follow || !is_last || slashes > 0) {
+        let followed = match follow {
+            _ if !is_last => true,
+            Follow::Always => true,
+            Follow::UnlessLast => slashes > 0,
+            Follow::Never => false,
+        };
+        if followed && next.is_symlink() {
             symlinks += 1;
             if symlinks > SYMLINKS_MAX {
                 return Err(Errno::ELOOP);
@@ -208,7 +226,7 @@ pub fn walk<'c, M: Machine>(
                 if is_last {
                     found.node = Some(direct);
                     found.parent = current;
-                    return finish(found);
+                    return finish(found, follow);
                 }
                 current = direct;
                 at = end;
@@ -226,7 +244,7 @@ pub fn walk<'c, M: Machine>(
         if is_last {
             found.parent = current;
             found.node = Some(next);
-            return finish(found);
+            return finish(found, follow);
         }
         current = next;
         at = end;
@@ -234,9 +252,9 @@ pub fn walk<'c, M: Machine>(
 }
 
 /// A path that ends in a slash must name a directory.
-fn finish<M: Machine>(found: Found<M>) -> Result<Found<M>, Errno> {
+fn finish<M: Machine>(found: Found<M>, follow: Follow) -> Result<Found<M>, Errno> {
     match &found.node {
-        Some(node) if found.directory && !node.is_directory() => Err(Errno::ENOTDIR),
+        Some(node) if follow != Follow::Never && found.directory && !node.is_directory() => Err(Errno::ENOTDIR),
         _ => Ok(found),
     }
 }

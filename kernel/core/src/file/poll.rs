@@ -5,7 +5,7 @@
 
 use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
 use motet_hal::Machine;
-use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, WaitQueue};
+use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_INLINE, WaitQueue};
 use motet_protocol::{pipe, wait};
 
 use super::{
@@ -82,7 +82,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
             let reads = file.record().kind.get() != FILE_PIPE_WRITE;
             let writes = file.record().kind.get() != FILE_PIPE_READ;
             let for_reading = if_so(state.readable, INPUT) | if_so(state.no_writer, POLLHUP);
-            let for_writing = if_so(state.writable && !state.no_reader, OUTPUT) | if_so(state.no_reader, POLLERR);
+            let for_writing = if_so(state.writable, OUTPUT) | if_so(state.no_reader, POLLERR);
             if_so(reads, for_reading) | if_so(writes, for_writing)
         }
     }
@@ -144,8 +144,10 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
     if count < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let count = (count as usize).min(FD_SETSIZE);
-    let bytes = count.div_ceil(64) * 8;
+    // As on Linux, descriptors beyond the table are not looked at.
+    let in_table = table::of(call.cpu, call.process).high.get().max(FILES_INLINE as u32) as usize;
+    let count = (count as usize).min(FD_SETSIZE).min(in_table);
+    let bytes = (call.args[0] as usize).min(FD_SETSIZE).div_ceil(64) * 8;
     let mut asked = [[0; SET_BYTES]; 3];
     for (set, &address) in asked.iter_mut().zip(&call.args[1..4]) {
         if address != 0 {

@@ -7,9 +7,9 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*, signal::SIGPIPE};
 use motet_hal::{Access, Machine};
-use motet_layout::{FileRecord, InodeRecord, PIPE_BUF, PipeRecord};
+use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord};
 use motet_protocol::{
-    fs,
+    Context, fs,
     lock::{Guard, lock},
     memory::{alloc_frame, release_frame},
     pipe,
@@ -22,24 +22,63 @@ use super::{
 };
 use crate::{
     call::{Call, Stop, SysResult},
-    signal,
+    mm, signal,
 };
 
 /// `pwritev2`, `preadv2`: the position is the file's own.
 const POSITION_OWN: u64 = u64::MAX;
 
 /// `read(fd, buffer, length)`.
+#[inline]
 pub fn read<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
     let file = table::get(call, fd as i32)?;
+    if let Some(read) = read_short(call, &file, buffer, len) {
+        return Ok(read);
+    }
     read_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Write), None)
 }
 
 /// `write(fd, buffer, length)`.
+#[inline]
 pub fn write<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
     let file = table::get(call, fd as i32)?;
+    if write_short(call, &file, buffer, len) {
+        return Ok(len);
+    }
     write_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Read), None)
+}
+
+/// Reads a short message from a pipe, if that is what the call is about: messages between processes are what pipes are
+/// measured by.
+#[inline(always)]
+fn read_short<M: Machine>(call: &Call<M>, file: &OpenFile<M>, buffer: u64, len: u64) -> Option<u64> {
+    if file.record().kind.get() != FILE_PIPE_READ || len == 0 {
+        return None;
+    }
+    let len = len.min(PAGE_SIZE - buffer % PAGE_SIZE);
+    let ends = call.cpu.object(file.record().object.get())?;
+    // Looked at without the lock, to spare the look-up of the buffer when it is for nothing.
+    if (pipe::used(ends) as u64).wrapping_sub(1) >= len {
+        return None;
+    }
+    let space = mm::space_of(call.cpu, call.process);
+    let run = mm::resolve(call.cpu, space, buffer, Access::Write).ok()?;
+    Some(pipe::pop_short(call.cpu, ends, (run, len as usize))? as u64)
+}
+
+/// Writes a short message to a pipe, if that is what the call is about.
+#[inline(always)]
+fn write_short<M: Machine>(call: &Call<M>, file: &OpenFile<M>, buffer: u64, len: u64) -> bool {
+    let short = len.wrapping_sub(1) < PAGE_SIZE - buffer % PAGE_SIZE;
+    if file.record().kind.get() != FILE_PIPE_WRITE || !short || call.thread.progress.get() != 0 {
+        return false;
+    }
+    let space = mm::space_of(call.cpu, call.process);
+    let Ok(run) = mm::resolve(call.cpu, space, buffer, Access::Read) else { return false };
+    let Some(ends) = call.cpu.object(file.record().object.get()) else { return false };
+    pipe::push_short(call.cpu, ends, (run, len as usize))
 }
 
 /// `readv(fd, vector, count)`.
@@ -165,6 +204,9 @@ fn read_inode<M: Machine>(
         return Err(Errno::EISDIR.into());
     }
     let (_guard, start) = position(call, file, at);
+    if start >= inode.size.load(Ordering::Relaxed) {
+        return Ok(0);
+    }
     let moved = move_inode(call, inode, start, false, into);
     if at.is_none() {
         file.offset.store(start + into.done(), Ordering::Relaxed);
@@ -235,6 +277,11 @@ fn read_pipe<M: Machine>(
         return Ok(0);
     }
     call.wait_for(&ends.read_waiters, || {
+        // Looked at without the lock, to spare the look-up of the buffer when it is for nothing. (A thread that waits
+        // looks again after it has entered the queue, which orders this against writers.)
+        if pipe::used(ends) == 0 && ends.writers.load(Ordering::Acquire) > 0 {
+            return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
+        }
         match pipe::pop(call.cpu, ends, || into.run())? {
             Some(len) => into.advance(len)?,
             None if nonblocking => return Err(Errno::EAGAIN.into()),

@@ -31,7 +31,7 @@ pub fn of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static FilesRe
 ///
 /// # Errors
 /// `EBADF`.
-#[inline]
+#[inline(always)]
 pub fn get<'c, M: Machine>(call: &Call<'c, M>, fd: i32) -> Result<OpenFile<'c, M>, Errno> {
     let files = of(call.cpu, call.process);
     if alone(call.process, files) {
@@ -46,6 +46,7 @@ pub fn get<'c, M: Machine>(call: &Call<'c, M>, fd: i32) -> Result<OpenFile<'c, M
 ///
 /// # Errors
 /// `EBADF`.
+#[inline(never)]
 pub fn get_from<'c, M: Machine>(
     cpu: &'c Cpu<M>,
     files: &'static FilesRecord,

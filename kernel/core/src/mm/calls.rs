@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{
-    Context, count,
+    Context, count, fs,
     lock::lock,
     memory::{frame_record, release_frame},
     shootdown::Stale,
@@ -71,11 +71,17 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let len = len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len <= LEN_MAX).ok_or(Errno::ENOMEM)?;
+    offset.checked_add(len).ok_or(Errno::EOVERFLOW)?;
     let shared = if kind == MAP_PRIVATE { 0 } else { VMA_SHARED };
     let inode = if flags & MAP_ANONYMOUS != 0 {
         None
     } else {
         file::inode_for_mmap(call, fd as i32, shared != 0 && protection & PROT_WRITE != 0)?
+    };
+    let (inode, offset) = match inode {
+        // Pages that nobody touches before a fork must be shared after it, too: they belong to a file without a name.
+        None if shared != 0 => (Some(nameless_file(call.cpu, len)?), 0),
+        inode => (inode, offset),
     };
     let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
@@ -91,6 +97,14 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     // Beyond the end of the file there is nothing to map; private pages there read as zero.
     vma::insert(call.cpu, space, &spec)?;
     Ok(start)
+}
+
+fn nameless_file<M: Machine>(cpu: &Cpu<M>, len: u64) -> Result<fs::Held<'_, Cpu<M>>, Errno> {
+    let attributes =
+        fs::Attributes { mode: fs::TYPE_REGULAR | 0o600, now_ns: cpu.realtime_ns(), ..fs::Attributes::default() };
+    let file = fs::Held::adopt(cpu, fs::new_inode(cpu, attributes)?);
+    fs::truncate(cpu, file.inode(), len)?;
+    Ok(file)
 }
 
 /// `munmap(address, length)`.
@@ -172,6 +186,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     let above = vma::first_ending_after(call.cpu, space, end);
     if flags & MREMAP_FIXED == 0
         && vma.end.get() == end
+        && spec.end <= USER_END
         && above.is_none_or(|above| above.start.get() >= start + new_len)
     {
         let grown = VmaSpec {

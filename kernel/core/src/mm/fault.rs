@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_WRITE, VmaRecord,
+    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_WRITE,
+    VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
@@ -38,8 +39,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     let leaf = match home.leaf(page) {
         None => {
             let leaf = first_use(cpu, vma, page, access)?;
-            space.resident.fetch_add(1, Ordering::Relaxed);
-            install(cpu, space, &home, vma, page, leaf)?;
+            install_first(cpu, space, &home, vma, page, leaf)?;
             if vma.inode.get() != 0 && access != Access::Write {
                 map_around(cpu, space, &home, vma, page);
             }
@@ -118,7 +118,11 @@ fn write_to_shared<M: Machine>(
         return install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr });
     }
     let copy = private_copy(cpu, Some(leaf.frame), PAGE_SIZE)?;
-    install(cpu, space, home, vma, page, Leaf { frame: copy, attr })?;
+    let installed = install(cpu, space, home, vma, page, Leaf { frame: copy, attr });
+    if installed.is_err() && home.leaf(page).is_none_or(|now| now.frame != copy) {
+        release_frame(cpu, copy);
+        return installed;
+    }
     for (island, table) in tables(cpu, space) {
         if table.root != home.root && island != cpu.island() && table.unmap(page).is_some() {
             count(&cpu.counters().remote_pte_edits);
@@ -126,10 +130,29 @@ fn write_to_shared<M: Machine>(
     }
     Stale::new().complete(cpu, space, || cpu.machine.flush_page(page));
     release_frame(cpu, leaf.frame);
-    Ok(())
+    installed
 }
 
-/// Enters a leaf in the home table and in this island's.
+/// As [`install`], for a page that was not resident; on failure before the home has it, the frame is released.
+fn install_first<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    home: &Table<'_>,
+    vma: &VmaRecord,
+    page: u64,
+    leaf: Leaf,
+) -> Result<(), Errno> {
+    let installed = install(cpu, space, home, vma, page, leaf);
+    if installed.is_err() && home.leaf(page).is_none() {
+        release_frame(cpu, leaf.frame);
+    } else {
+        space.resident.fetch_add(1, Ordering::Relaxed);
+    }
+    installed
+}
+
+/// Enters a leaf in the home table and in this island's. The home's comes first: should there be no memory for the
+/// other, the authority has the page and this island will look there again.
 fn install<M: Machine>(
     cpu: &Cpu<M>,
     space: &SpaceRecord,
@@ -143,20 +166,31 @@ fn install<M: Machine>(
     if vma.flags.get() & VMA_EXECUTE != 0 {
         make_executable_here(cpu, leaf.frame);
     }
-    enter(cpu, &own, cpu.island(), page, leaf)?;
     if own.root != home.root {
         count(&cpu.counters().remote_pte_edits);
         enter(cpu, home, home_island, page, leaf)?;
     }
+    let widened = enter(cpu, &own, cpu.island(), page, leaf)?.is_some();
     cpu.machine.page_table_fence();
+    if widened {
+        // This core may have cached the narrower entry it faulted on, and on AArch64 and RISC-V would fault on it again.
+        cpu.machine.flush_page(page);
+    }
     Ok(())
 }
 
 /// Writes a leaf into an island's table; execution only if that island has synchronised its fetches with the frame.
-fn enter<M: Machine>(cpu: &Cpu<M>, table: &Table<'_>, island: IslandId, page: u64, leaf: Leaf) -> Result<(), Errno> {
+/// Returns what was there before.
+fn enter<M: Machine>(
+    cpu: &Cpu<M>,
+    table: &Table<'_>,
+    island: IslandId,
+    page: u64,
+    leaf: Leaf,
+) -> Result<Option<Leaf>, Errno> {
     let synced = frame_record(cpu.pool, leaf.frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
     let attr = if synced { leaf.attr } else { leaf.attr.without(Attr::EXECUTE) };
-    table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).map(|_| ()).map_err(|_| Errno::ENOMEM)
+    table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).map_err(|_| Errno::ENOMEM)
 }
 
 /// Synchronises this island's instruction fetches with a frame, once.
@@ -174,7 +208,8 @@ fn make_executable_here<M: Machine>(cpu: &Cpu<M>, frame: Frame) {
 pub fn sync_range<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
     let _guard = lock(cpu, &space.lock);
     let own = 1 << cpu.island().index();
-    home_table(cpu, space).for_each(start & !(PAGE_SIZE - 1)..end, |_, leaf| {
+    let pages = start & !(PAGE_SIZE - 1)..end.min(USER_END).next_multiple_of(PAGE_SIZE);
+    home_table(cpu, space).for_each(pages, |_, leaf| {
         cpu.machine.sync_instructions(leaf.frame);
         frame_record(cpu.pool, leaf.frame).synced.store(own, Ordering::Release);
         Some(leaf)
@@ -196,13 +231,9 @@ fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, v
         }
         let index = (vma.offset.get() + neighbour - vma.start.get()) / PAGE_SIZE;
         let Some(frame) = fs::page(cpu, inode, index) else { continue };
-        if install(cpu, space, home, vma, neighbour, Leaf { frame, attr }).is_err() {
-            // The neighbour will fault by itself.
-            home.unmap(neighbour);
-            release_frame(cpu, frame);
-            return;
+        if install_first(cpu, space, home, vma, neighbour, Leaf { frame, attr }).is_err() {
+            return; // the neighbour will fault by itself
         }
-        space.resident.fetch_add(1, Ordering::Relaxed);
     }
 }
 

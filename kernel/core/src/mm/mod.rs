@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
-use motet_paging::{Format, PhysMap, Table};
+use motet_paging::{Attr, Format, PhysMap, Table};
 
 pub use calls::protect;
 pub use fault::{serve as serve_fault, sync_range};
@@ -54,6 +54,12 @@ pub fn resolve<M: Machine>(
         }
         fault::serve(cpu, space, address, access)?;
     }
+}
+
+/// Whether the page at `address`, which this island has mapped, belongs to a shared mapping.
+pub fn is_shared<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
+    let found = table(cpu, space, cpu.island()).and_then(|table| table.lookup(address));
+    found.is_some_and(|(_, attr)| attr.contains(Attr::SHARED))
 }
 
 /// An island's page table of a space, if it has one.

@@ -53,19 +53,16 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     vma::for_each(cpu, space, |vma| {
         home.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
             release_frame(cpu, leaf.frame);
-            None
+            Some(leaf)
         });
-        vma::free(cpu, vma);
     });
+    // Leaves of other islands' tables hold no references; tables lie where VMAs are.
     for (island, table) in tables(cpu, space) {
-        if table.root != home.root {
-            // Leaves of other islands' tables hold no references.
-            table.for_each(0..u64::MAX, |_, _| None);
-        }
-        table.free_tables(0..u64::MAX, |frame| release_frame(cpu, frame));
+        table.free_all_tables(|| vma::ranges(cpu, space), |frame| release_frame(cpu, frame));
         space.roots[island.index()].store(0, Ordering::Relaxed);
         release_frame(cpu, table.root);
     }
+    vma::for_each(cpu, space, |vma| vma::free(cpu, vma));
     slab::free(cpu, space);
 }
 
@@ -218,13 +215,10 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
     result
 }
 
-/// What both sides may do with a page after a fork.
+/// What both sides may do with a page after a fork. A private page is marked even where nobody may write to it now:
+/// `mprotect` may make it writable.
 fn without_write(attr: Attr, vma: &VmaRecord) -> Attr {
-    if vma.flags.get() & VMA_SHARED == 0 && attr.contains(Attr::WRITE) {
-        attr.without(Attr::WRITE).union(Attr::COW)
-    } else {
-        attr
-    }
+    if vma.flags.get() & VMA_SHARED == 0 { super::fault::copy_on_write(attr) } else { attr }
 }
 
 fn withdraw_write_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord) {

@@ -1,5 +1,7 @@
 //! VMAs: a list ordered by address, under the space's lock.
 
+use core::ops::Range;
+
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
@@ -79,18 +81,26 @@ pub fn for_each<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, mut each: impl Fn
     }
 }
 
-/// Inserts a VMA; the range must be free. Merges it with the one below when they are alike (anonymous).
+/// The address ranges of all VMAs, ascending. The space's lock is held, or nobody else uses it.
+pub fn ranges<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> impl Iterator<Item = Range<u64>> {
+    let first = cpu.object::<VmaRecord>(space.first_vma.get());
+    core::iter::successors(first, |vma| cpu.object(vma.next.get())).map(|vma| vma.start.get()..vma.end.get())
+}
+
+/// Inserts a VMA. Merges it with the one below when they are alike (anonymous).
 ///
 /// # Errors
-/// `ENOMEM`.
+/// `ENOMEM`, also when the range is not free (an executable may ask for the stack's place).
 pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Result<(), Errno> {
     let next = first_ending_after(cpu, space, spec.start);
-    debug_assert!(next.is_none_or(|next| next.start.get() >= spec.end));
+    if next.is_some_and(|next| next.start.get() < spec.end) {
+        return Err(Errno::ENOMEM);
+    }
     let prev = match next {
         Some(next) => cpu.object::<VmaRecord>(next.prev.get()),
         None => last(cpu, space),
     };
-    space.mapped_len.set(space.mapped_len.get() + spec.end - spec.start);
+    let mapped_len = space.mapped_len.get() + spec.end - spec.start;
     if let Some(prev) = prev
         && spec.inode.is_none()
         && prev.inode.get() == 0
@@ -99,6 +109,7 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
         && spec.flags & VMA_STACK == 0
     {
         prev.end.set(spec.end);
+        space.mapped_len.set(mapped_len);
         return Ok(());
     }
     let vma = slab::alloc::<VmaRecord>(cpu).ok_or(Errno::ENOMEM)?;
@@ -112,6 +123,7 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
         vma.inode.set(cpu.raw(inode));
     }
     link(cpu, space, prev, vma, next);
+    space.mapped_len.set(mapped_len);
     Ok(())
 }
 

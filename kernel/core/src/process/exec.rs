@@ -65,6 +65,9 @@ fn execute<M: Machine>(
     environment_at: u64,
     flags: u64,
 ) -> SysResult {
+    if call.thread.in_syscall.get() != 0 && !is_only_thread(call) {
+        return wait_for_other_threads(call);
+    }
     let path = call.read_path(path_at)?;
     let mut prefix = Prefix::new();
     let program = find_program(call, dirfd, &path, flags, &mut prefix)?;
@@ -72,7 +75,7 @@ fn execute<M: Machine>(
     let island = island_for(call, executable.isa, path.as_bytes())?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
     let image = build(call, &executable, program.inode(), &strings)?;
-    if call.process.thread_count.load(Ordering::Relaxed) > 1 {
+    if !is_only_thread(call) {
         mm::release(call.cpu, image.space);
         return wait_for_other_threads(call);
     }
@@ -423,7 +426,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         for index in 0..count {
             strings.read(self.call, index, &mut |piece| {
                 strings_len += piece.len() as u64;
-                Ok(())
+                if strings_len > ARGUMENTS_MAX { Err(Errno::E2BIG) } else { Ok(()) }
             })?;
             strings_len += 1;
             if strings_len + 8 * count > ARGUMENTS_MAX {
@@ -584,9 +587,19 @@ fn read_pieces<M: Machine>(
     }
 }
 
+/// Whether no other thread of the process is left. The list tells, not the count: a thread that has left the list, under
+/// the tree lock, touches no shared record any more.
+fn is_only_thread<M: Machine>(call: &Call<M>) -> bool {
+    let _tree = lock_tree(call.cpu);
+    call.process.threads.get() == call.cpu.raw(call.thread) && call.thread.sibling.get() == 0
+}
+
 /// Asks the other threads to end, and tries again when they have.
 fn wait_for_other_threads<M: Machine>(call: &Call<M>) -> SysResult {
-    kill_other_threads(call.cpu, call.thread, call.process);
+    // Of two threads that execute programs, the one that was asked to end first gives way.
+    if call.thread.kill.load(Ordering::SeqCst) == 0 {
+        kill_other_threads(call.cpu, call.thread, call.process);
+    }
     call.thread.deadline_ns.set(call.cpu.now_ns() + POLL_NS);
     wait::prepare(call.thread);
     Err(Stop::Block)
@@ -595,10 +608,8 @@ fn wait_for_other_threads<M: Machine>(call: &Call<M>) -> SysResult {
 /// Replaces what the process was. Nothing can fail any more.
 fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord, path: &[u8], isa: Isa) {
     let (cpu, thread, process) = (call.cpu, call.thread, call.process);
-    let old = mm::space_of(cpu, process);
     mm::deactivate(cpu);
-    process.space.store(cpu.raw(image.space), Ordering::Relaxed);
-    mm::release(cpu, old);
+    mm::release(cpu, super::replace_space(cpu, process, cpu.raw(image.space)));
     file::close_on_exec(cpu, process);
     file::set_executable(cpu, process, inode);
     signal::reset_for_exec(cpu, process);
@@ -607,6 +618,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     }
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);
+    process.exit_signal.set(signal::SIGCHLD);
     process.isa.store(isa as u32, Ordering::Relaxed);
     for (to, from) in [(&process.arguments, image.arguments), (&process.environment, image.environment)] {
         to[0].set(from[0]);

@@ -4,14 +4,16 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::Machine;
-use motet_layout::{PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL};
+use motet_layout::{
+    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
+};
 use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
 
 use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    file, futex, mm, sched, signal,
+    file, futex, mm, sched, signal, time,
 };
 
 /// `exit(status)`: ends the thread.
@@ -81,6 +83,8 @@ pub fn end_thread<M: Machine>(
         if process.exiting.swap(1, Ordering::AcqRel) == 0 {
             process.exit_status.store(status, Ordering::Relaxed);
         }
+        mm::deactivate(cpu);
+        time::end_alarm(cpu, process);
         release_resources(cpu, process);
     } else {
         mm::deactivate(cpu);
@@ -105,6 +109,7 @@ pub fn end_thread<M: Machine>(
 /// Frees a process that never entered the tree (its clone failed).
 pub fn discard<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     release_resources(cpu, process);
+    release_actions(cpu, process);
     slab::free(cpu, process);
 }
 
@@ -128,12 +133,12 @@ pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 }
 
 fn release_resources<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    timer::disarm(cpu, &process.alarm);
     file::release_files(cpu, process);
-    mm::deactivate(cpu);
-    let space = mm::space_of(cpu, process);
-    process.space.store(0, Ordering::Relaxed);
-    mm::release(cpu, space);
+    mm::release(cpu, super::replace_space(cpu, process, 0));
+}
+
+/// Senders look at the actions of a living process, under the tree lock: they go when it is a zombie, or was never born.
+fn release_actions<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     if let Some(actions) = cpu.object::<SignalActions>(process.actions.get()) {
         process.actions.set(0);
         signal::release_actions(cpu, actions);
@@ -142,8 +147,14 @@ fn release_resources<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) 
 
 /// The last thread has gone: children go to the first process, the parent is told. The tree lock is held.
 fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    let init = super::lookup(cpu, 1).filter(|init| !core::ptr::eq(*init, process));
+    // Once it has ended, the run has; nobody is left to adopt.
+    let init = super::lookup(cpu, 1)
+        .filter(|init| !core::ptr::eq(*init, process) && init.state.load(Ordering::Relaxed) == PROCESS_ALIVE);
     for_each_child(cpu, process, |child| {
+        let signal = child.death_signal.get();
+        if signal != 0 {
+            signal::send_locked(cpu, child, signal, process.pid.get());
+        }
         disown(cpu, child);
         match init {
             Some(init) => {
@@ -156,6 +167,7 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         }
     });
     process.state.store(PROCESS_ZOMBIE, Ordering::Release);
+    release_actions(cpu, process);
     wait::wake(cpu, &process.vfork_waiters);
     if process.pid.get() == 1 {
         end_run(cpu, process.exit_status.load(Ordering::Relaxed));

@@ -2,16 +2,20 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, registers};
+use motet_abi::{Errno, registers, signal::NSIG};
 use motet_hal::Machine;
-use motet_layout::{Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord};
+use motet_layout::{Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END};
 use motet_protocol::{Context, run_queue, slab, threads, wait};
 
 use super::{adopt, lock_tree, parent_of};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    file, mm, sched, signal,
+    file, mm, sched,
+    signal::{
+        self,
+        calls::{begin_temporary_mask, end_temporary_mask},
+    },
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -58,7 +62,8 @@ pub fn clone<M: Machine>(call: &Call<M>) -> SysResult {
         Isa::X86_64 => (fourth, fifth),
         Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => (fifth, fourth),
     };
-    let exit_signal = (flags & CLONE_EXIT_SIGNAL) as u32;
+    // As on Linux, a number that is no signal means that none is sent.
+    let exit_signal = Some((flags & CLONE_EXIT_SIGNAL) as u32).filter(|&signal| signal <= NSIG).unwrap_or(0);
     start(call, &Spec { flags: flags & 0xffff_ff00, exit_signal, stack, parent_tid, child_tid, tls })
 }
 
@@ -90,6 +95,9 @@ fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
     if flags & CLONE_REFUSED != 0 || thread_without_signals || signals_without_memory {
         return Err(Errno::EINVAL.into());
     }
+    if flags & CLONE_SETTLS != 0 && call.isa == Isa::X86_64 && spec.tls >= USER_END {
+        return Err(Errno::EPERM.into());
+    }
     let thread = new_thread(call, spec)?;
     let child = if flags & CLONE_THREAD != 0 {
         thread.process.store(call.cpu.raw(call.process), Ordering::Relaxed);
@@ -108,6 +116,8 @@ fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
     if flags & CLONE_VFORK != 0 {
         // The child's id is the result once it has executed a program or exited.
         call.thread.scratch[0].set(u64::from(tid));
+        // No handler runs meanwhile, on a stack that may be the child's as well; fatal signals wait, too.
+        begin_temporary_mask(call, u64::MAX);
         start_child(call, thread);
         return vfork_continues(call);
     }
@@ -119,8 +129,9 @@ fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
 fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static ThreadRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.thread);
     let thread = slab::alloc::<ThreadRecord>(cpu).ok_or(Errno::ENOMEM)?;
-    sched::save_ext(cpu, parent);
-    registers::copy_frame(&parent.frame, &thread.frame);
+    registers::copy_general(&parent.frame, &thread.frame);
+    // The caller runs here, so its extended state is in the core's registers.
+    sched::save_ext(cpu, thread);
     registers::set_result(&thread.frame, 0);
     if spec.stack != 0 {
         registers::set_sp(&thread.frame, spec.stack);
@@ -295,7 +306,12 @@ fn vfork_continues<M: Machine>(call: &Call<M>) -> SysResult {
             && child.state.load(Ordering::Relaxed) != PROCESS_ZOMBIE
             && parent_of(call.cpu, child).is_some_and(|parent| core::ptr::eq(parent, call.process))
     });
-    let Some(child) = child else { return Ok(pid) };
+    let Some(child) = child else {
+        drop(tree);
+        call.thread.scratch[0].set(0);
+        end_temporary_mask(call);
+        return Ok(pid);
+    };
     wait::prepare(call.thread);
     wait::enqueue(call.cpu, call.thread, &child.vfork_waiters, 0, u32::MAX);
     // The child leaves by taking the tree lock and then waking; it has not yet, or it will find the caller queued.

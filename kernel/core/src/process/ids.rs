@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, registers, system};
+use motet_abi::{Errno, registers, signal::NSIG, system};
 use motet_hal::Machine;
 use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
 use motet_protocol::{memory, run_queue, threads};
@@ -380,6 +380,9 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
             Ok(0)
         }
         PR_SET_PDEATHSIG => {
+            if call.args[1] > u64::from(NSIG) {
+                return Err(Errno::EINVAL.into());
+            }
             call.process.death_signal.set(call.args[1] as u32);
             Ok(0)
         }

@@ -10,17 +10,26 @@ pub mod wait;
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{PoolAddr, ProcessRecord, ThreadRecord};
+use motet_layout::{PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{
     Context,
     lock::{Guard, lock},
 };
 
-use crate::cpu::Cpu;
+use crate::{cpu::Cpu, mm};
 
 /// Takes the process-tree lock: parents, children, thread lists, process groups, and the life of thread objects.
 pub fn lock_tree<M: Machine>(cpu: &Cpu<M>) -> Guard<'static> {
     lock(cpu, &cpu.pool.header().tree_lock)
+}
+
+/// Gives a process another address space (pool address, 0: none) and returns the former one, with its reference. Others
+/// look at a process's space under the tree lock.
+fn replace_space<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, space: u64) -> &'static SpaceRecord {
+    let _tree = lock_tree(cpu);
+    let old = mm::space_of(cpu, process);
+    process.space.store(space, Ordering::Relaxed);
+    old
 }
 
 /// The process of a thread.

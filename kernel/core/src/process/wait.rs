@@ -36,6 +36,7 @@ struct News {
 /// `wait4(pid, status, options, rusage)`.
 pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
     let [pid, status_at, options, rusage_at, ..] = call.args;
+    let options = options & 0xffff_ffff; // an `int`
     let which = match pid as i32 {
         -1 => Which::Any,
         0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),

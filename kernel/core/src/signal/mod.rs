@@ -41,12 +41,6 @@ pub enum Attention {
     Gone,
 }
 
-/// Sends a signal to a process; `sender` is the sender's pid, 0 for the kernel.
-pub fn send_to_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, sender: u32) {
-    let _tree = lock_tree(cpu);
-    send_locked(cpu, process, signal, sender);
-}
-
 /// Sends a signal to every process of a group. Returns whether there was one.
 pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
     let _tree = lock_tree(cpu);
@@ -72,7 +66,7 @@ pub fn send_to_matching<M: Machine>(
     any
 }
 
-/// As [`send_to_process`], with the tree lock held.
+/// Sends a signal to a process; `sender` is the sender's pid, 0 for the kernel. The tree lock is held.
 pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, sender: u32) {
     if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !prepare_target(cpu, process, signal) {
         return;
@@ -143,7 +137,8 @@ pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u3
 
 /// Acts on what may be waiting for the running thread.
 pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {
-    thread.attention.store(0, Ordering::SeqCst);
+    // A swap, which sees what those wrote before who set the word; a store might overwrite it unseen.
+    thread.attention.swap(0, Ordering::SeqCst);
     loop {
         if thread.kill.load(Ordering::SeqCst) != 0 {
             let status = process.exit_status.load(Ordering::Relaxed);
@@ -153,16 +148,25 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         if process.stopped.load(Ordering::SeqCst) != 0 && stop(cpu, thread, process) {
             return Attention::Gone;
         }
-        let Some(signal) = take_signal(thread, process) else {
+        // A stop is taken and carried out under the tree lock: a continuing signal comes before both or after both.
+        let stops = deliverable(thread, process) & STOP_SIGNALS != 0;
+        let tree = stops.then(|| lock_tree(cpu));
+        let Some(signal) = take_signal(thread, process, if stops { 0 } else { STOP_SIGNALS }) else {
             restore_mask(thread);
             return Attention::Run;
         };
         let action = action_of(cpu, process, signal);
+        if stops {
+            if action.handler.get() == abi::SIG_DFL && abi::default_action(signal) == DefaultAction::Stop {
+                stop_process(cpu, process, signal);
+                continue;
+            }
+            drop(tree);
+        }
         match action.handler.get() {
             abi::SIG_IGN => {}
             abi::SIG_DFL => match abi::default_action(signal) {
-                DefaultAction::Ignore | DefaultAction::Continue => {}
-                DefaultAction::Stop => stop_process(cpu, process, signal),
+                DefaultAction::Ignore | DefaultAction::Continue | DefaultAction::Stop => {}
                 DefaultAction::Terminate | DefaultAction::Core => {
                     finish_call_for_exit(cpu, thread);
                     process::exit::exit_group_by_signal(cpu, thread, process, signal);
@@ -245,6 +249,9 @@ fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, sig
             for_each_thread(cpu, process, |thread| resume_stopped(cpu, thread));
         }
     } else if abi::bit(signal) & STOP_SIGNALS != 0 {
+        for_each_thread(cpu, process, |thread| {
+            thread.pending.fetch_and(!abi::bit(abi::SIGCONT), Ordering::Relaxed);
+        });
         process.pending.fetch_and(!abi::bit(abi::SIGCONT), Ordering::Relaxed);
     }
     let action = action_of(cpu, process, signal).handler.get();
@@ -277,9 +284,10 @@ fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, 
 }
 
 /// Takes the next signal that is not blocked; a thread's own come first.
-fn take_signal(thread: &ThreadRecord, process: &ProcessRecord) -> Option<u32> {
+/// Those of `later` stay pending.
+fn take_signal(thread: &ThreadRecord, process: &ProcessRecord, later: u64) -> Option<u32> {
     loop {
-        let mask = thread.signal_mask.load(Ordering::Relaxed) & !UNBLOCKABLE;
+        let mask = thread.signal_mask.load(Ordering::Relaxed) & !UNBLOCKABLE | later;
         for set in [&thread.pending, &process.pending] {
             let ready = set.load(Ordering::SeqCst) & !mask;
             if ready != 0 {
@@ -291,7 +299,7 @@ fn take_signal(thread: &ThreadRecord, process: &ProcessRecord) -> Option<u32> {
                 }
             }
         }
-        if deliverable(thread, process) == 0 {
+        if deliverable(thread, process) & !later == 0 {
             return None;
         }
     }
@@ -343,9 +351,8 @@ fn interrupt_call<M: Machine>(
     sched::end_call(thread);
 }
 
-/// Stops all threads of a process.
+/// Stops all threads of a process. The tree lock is held.
 fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) {
-    let _tree = lock_tree(cpu);
     process.stopped.store(signal + 1, Ordering::SeqCst);
     process.continued.store(0, Ordering::Relaxed);
     for_each_thread(cpu, process, |thread| {

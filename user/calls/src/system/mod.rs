@@ -16,6 +16,7 @@ mod generic {
     pub const EXIT_GROUP: usize = 94;
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
+    pub const KILL: usize = 129;
     pub const REBOOT: usize = 142;
     pub const GETPID: usize = 172;
     pub const CLONE: usize = 220;
@@ -24,8 +25,8 @@ mod generic {
 
 use core::ffi::{CStr, c_char};
 
-pub use isa::mark;
-use isa::{number, system_call};
+use isa::number;
+pub use isa::{mark, system_call};
 
 /// A negated error number.
 pub type Failure = isize;
@@ -120,6 +121,23 @@ pub fn wait(child: usize) -> Result<usize, Failure> {
     result(unsafe { system_call(number::WAIT4, [child, 0, 0, 0, 0, 0]) })
 }
 
+/// Whether this child has ended. It is collected then.
+///
+/// # Errors
+/// The kernel's.
+pub fn has_ended(child: usize) -> Result<bool, Failure> {
+    const WNOHANG: usize = 1;
+    // SAFETY: null pointers: neither status nor resource usage is asked for.
+    result(unsafe { system_call(number::WAIT4, [child, 0, WNOHANG, 0, 0, 0]) }).map(|ended| ended == child)
+}
+
+/// Kills a process for certain; -1: all but the first one and this one.
+pub fn kill(process: isize) {
+    const SIGKILL: usize = 9;
+    // SAFETY: no pointers.
+    unsafe { system_call(number::KILL, [process as usize, SIGKILL, 0, 0, 0, 0]) };
+}
+
 /// Ends this process.
 #[inline(always)]
 pub fn exit(status: u8) -> ! {
@@ -138,7 +156,12 @@ pub fn power_off() {
 
 /// Sleeps.
 pub fn sleep(seconds: u64) {
-    let time = [seconds, 0u64];
+    sleep_ns(seconds * 1_000_000_000);
+}
+
+/// Sleeps.
+pub fn sleep_ns(duration_ns: u64) {
+    let time = [duration_ns / 1_000_000_000, duration_ns % 1_000_000_000];
     // SAFETY: the kernel reads seconds and nanoseconds, and is not asked for the time that remains.
     unsafe { system_call(number::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }

@@ -13,6 +13,7 @@ pub mod number {
     pub const GETPID: usize = 39;
     pub const CLONE: usize = 56;
     pub const WAIT4: usize = 61;
+    pub const KILL: usize = 62;
     pub const REBOOT: usize = 169;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;

@@ -1,0 +1,76 @@
+//! Nanoseconds of host time that the model needs for an access, by where it hits. Run with `--release`.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use motet_coherence::{Config, Core, Island, Kind, Model, ModelTable, Picoseconds, Piece, Shape, Target, allocate};
+
+const KIB: u64 = 1024;
+
+fn config() -> Config {
+    let island = |name: &str| Island {
+        name: name.into(),
+        cores: 1,
+        memory: vec![
+            Piece { local: 0, size: 64 << 20, target: Target::Private(0) },
+            Piece { local: 64 << 20, size: 256 << 20, target: Target::Pool(0) },
+        ],
+    };
+    let shape = Shape { pool: 256 << 20, islands: vec![island("a"), island("b")] };
+    ModelTable::default().resolve(&shape).expect("the default model fits any machine")
+}
+
+/// Walks `bytes` line by line, again and again; nanoseconds per access in the best of many short rounds (so that other
+/// programs on the host disturb little), and hit rates.
+fn measure(label: &str, bytes: u64, stride: u64, access: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
+    let config = config();
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region).expect("the region is large enough");
+    let mut core = model.core(0).expect("nobody else has it");
+    let count = (bytes / stride).min(1 << 17);
+    let mut at = 0;
+    let mut walk = |count: u64| {
+        let start = Instant::now();
+        for _ in 0..count {
+            black_box(access(&mut core, black_box((64 << 20) + at)));
+            at = if at + stride < bytes { at + stride } else { 0 };
+        }
+        start.elapsed().as_nanos() as f64 / count as f64
+    };
+    walk(2 * bytes / stride);
+    let before = model.counters(0);
+    let best = (0..200).map(|_| walk(count.clamp(4096, 16384))).fold(f64::INFINITY, f64::min);
+    let rates = model.counters(0).since(&before).hit_rates();
+    println!("{label:28} {best:6.2} ns   hits L1D {:.3}  L2 {:.3}  L3 {:.3}", rates[1], rates[2], rates[3]);
+}
+
+/// Nanoseconds of a chain of additions, about one cycle each: what this host is worth at the moment.
+fn cycle() -> f64 {
+    let round = || {
+        let start = Instant::now();
+        let mut sum = black_box(1_u64);
+        for _ in 0..1000 {
+            for _ in 0..10 {
+                sum = black_box(sum.wrapping_mul(3)); // 3 cycles, and a store and a load: about 8 together
+            }
+        }
+        black_box(sum);
+        start.elapsed().as_nanos() as f64 / 10_000.0
+    };
+    (0..200).map(|_| round()).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    // The kind is known where a plugin calls, and the size usually is.
+    let load = |core: &mut Core<'_>, address| core.access(Kind::Load, address, 8);
+    let store = |core: &mut Core<'_>, address| core.access(Kind::Store, address, 8);
+    println!("{:28} {:6.2} ns", "multiply through memory", cycle());
+    measure("L1 hit, way used last", 4 * KIB, 64, load);
+    measure("L1 hit, store", 4 * KIB, 64, store);
+    measure("L1 hit, 8-byte steps", 32 * KIB, 8, load);
+    measure("L1 hit, other way each time", 32 * KIB, 64, load);
+    measure("L2 hit", 512 * KIB, 64, load);
+    measure("L3 hit", 3 << 20, 64, load);
+    measure("miss", 64 << 20, 64, load);
+    measure("sequential, 8-byte steps", 64 << 20, 8, load);
+}

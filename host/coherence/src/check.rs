@@ -1,0 +1,137 @@
+//! The invariants, checked by looking at everything. No access may be under way.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::array::{Array, EXCLUSIVE, MODIFIED, SHARED, TAG_SHIFT};
+use crate::directory::{ALONE, DIRTY, OWNED, PRESENT, cores_in};
+use crate::model::Model;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The line's number.
+    pub line: u64,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {:#x}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// The lines of an array with their states and indices; a line that is there twice, or in another line's set, is a violation.
+fn contents(array: &Array<'_>, name: &str) -> Result<HashMap<u64, (u64, usize)>, Violation> {
+    let mut lines = HashMap::new();
+    for (index, word) in array.tags.iter().enumerate() {
+        let word = word.load(Relaxed);
+        let (line, state) = (word >> TAG_SHIFT, word & ((1 << TAG_SHIFT) - 1));
+        if word == 0 {
+            continue;
+        }
+        ensure(array.set(line) == index / array.ways, line, || format!("in the wrong set of {name}"))?;
+        ensure(lines.insert(line, (state, index)).is_none(), line, || format!("twice in {name}"))?;
+    }
+    Ok(lines)
+}
+
+fn ensure(holds: bool, line: u64, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation { line, what: what() }) }
+}
+
+impl Model<'_> {
+    /// Checks that every line has one writer or many readers, that each level includes the one before, and that the
+    /// directory is exact.
+    ///
+    /// # Errors
+    /// The first violation found.
+    pub fn check(&self) -> Result<(), Violation> {
+        // Who holds each line, and in which state, over the whole machine.
+        let mut holders: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
+        let mut second_levels = Vec::new();
+        for (core, state) in self.cores.iter().enumerate() {
+            let l2 = contents(&state.l2, "an L2")?;
+            for (array, data) in [(&state.l1i, false), (&state.l1d, true)] {
+                self.check_l1(core, array, data, &l2)?;
+            }
+            for (&line, &(state, _)) in &l2 {
+                ensure((SHARED..=MODIFIED).contains(&state), line, || format!("in state {state} in an L2"))?;
+                holders.entry(line).or_default().push((core, state));
+            }
+            second_levels.push(l2);
+        }
+        for (&line, cores) in &holders {
+            let writers = cores.iter().filter(|(_, state)| *state >= EXCLUSIVE).count();
+            ensure(writers == 0 || cores.len() == 1, line, || format!("one may write it, others hold it: {cores:?}"))?;
+        }
+        self.check_directory(&second_levels, &holders)
+    }
+
+    fn check_l1(
+        &self,
+        core: usize,
+        array: &Array<'_>,
+        data: bool,
+        l2: &HashMap<u64, (u64, usize)>,
+    ) -> Result<(), Violation> {
+        for (line, (state, _)) in contents(array, "an L1")? {
+            let Some(&(l2_state, _)) = l2.get(&line) else {
+                return ensure(false, line, || format!("in core {core}'s L1, not in its L2"));
+            };
+            let possible = if data { state <= l2_state } else { state == SHARED };
+            ensure(possible, line, || format!("state {state} in core {core}'s L1, {l2_state} in its L2"))?;
+        }
+        Ok(())
+    }
+
+    fn check_directory(
+        &self,
+        second_levels: &[HashMap<u64, (u64, usize)>],
+        holders: &HashMap<u64, Vec<(usize, u64)>>,
+    ) -> Result<(), Violation> {
+        let mut last_levels = Vec::new();
+        for domain in &self.domains {
+            let lines = contents(&domain.l3, "an L3")?;
+            for (&line, &(flags, index)) in &lines {
+                let sharers: Vec<usize> = cores_in(domain, domain.sharers[index].load(Relaxed)).collect();
+                for &core in &sharers {
+                    let held = second_levels.get(core).is_some_and(|l2| l2.contains_key(&line));
+                    ensure(held, line, || format!("the directory says core {core} has it, and it has not"))?;
+                }
+                ensure(flags & PRESENT != 0, line, || "in an L3, but not present".into())?;
+                ensure(flags & OWNED == 0 || sharers.len() == 1, line, || format!("owned by all of {sharers:?}"))?;
+                ensure(flags & (OWNED | DIRTY) == 0 || flags & ALONE != 0, line, || {
+                    "owned or dirty in an L3, and other L3s may have it".into()
+                })?;
+                ensure(domain.real || !sharers.is_empty(), line, || "in a directory, and nobody has it".into())?;
+            }
+            last_levels.push(lines);
+        }
+        for (number, lines) in last_levels.iter().enumerate() {
+            for (&line, &(flags, _)) in lines.iter().filter(|(_, (flags, _))| flags & ALONE != 0) {
+                let other = last_levels.iter().enumerate().any(|(at, lines)| at != number && lines.contains_key(&line));
+                ensure(!other, line, || format!("in another L3, too, with flags {flags:#x}"))?;
+            }
+        }
+        for (&line, cores) in holders {
+            for &(core, state) in cores {
+                let number = self.config.islands[self.cores[core].island].domain;
+                let domain = &self.domains[number];
+                let Some(&(flags, index)) = last_levels[number].get(&line) else {
+                    return ensure(false, line, || format!("in core {core}'s L2, not in its L3"));
+                };
+                let known = domain.sharers[index].load(Relaxed) >> (core - domain.first_core) & 1 == 1;
+                ensure(known, line, || format!("in core {core}'s L2, and the directory does not say so"))?;
+                ensure((state >= EXCLUSIVE) == (flags & OWNED != 0), line, || {
+                    format!("state {state} in core {core}'s L2, directory flags {flags:#x}")
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

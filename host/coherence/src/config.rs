@@ -1,0 +1,220 @@
+//! The model's configuration, resolved to numbers: what [`crate::ModelTable::resolve`] makes of a machine description.
+//!
+//! All latencies are picoseconds and are from the request to the data.
+
+use std::hash::{Hash, Hasher};
+
+use serde::Deserialize;
+
+/// Which line of a full set is replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replacement {
+    /// The least recently used one.
+    #[default]
+    Lru,
+    /// The one that a binary tree of "went the other way" bits points at; needs a power of two of ways, at most 64.
+    TreePlru,
+    /// Any, by a generator with a seed.
+    Random,
+}
+
+/// How an island caches a range of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// In its caches, coherently with every other island.
+    #[default]
+    Coherent,
+    /// In its caches, coherently only among its own cores; software keeps islands apart.
+    Private,
+    /// Not at all: each access pays the range's latency.
+    Uncached,
+}
+
+/// Classes of instructions that may differ in cycles per instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Integer arithmetic, moves, and everything not listed below.
+    #[default]
+    Integer,
+    /// Jumps, branches, calls.
+    Branch,
+    /// Loads and stores, atomics included; without their memory stalls.
+    Memory,
+    /// Scalar floating point.
+    Float,
+    /// Vector instructions.
+    Vector,
+    /// Privileged instructions, barriers.
+    System,
+}
+
+/// Number of [`Class`]es.
+pub const CLASSES: usize = 6;
+
+/// Shape of one cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    /// A power of two.
+    pub sets: usize,
+    /// Lines in a set.
+    pub ways: usize,
+    /// Which line of a full set goes.
+    pub replacement: Replacement,
+    /// False: no cache, only the directory's knowledge of what the level below holds; large enough never to evict.
+    pub real: bool,
+}
+
+/// Latencies of an island's cores, in picoseconds unless named otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Timing {
+    /// One cycle, in femtoseconds.
+    pub cycle_fs: u64,
+    /// One instruction of each class without memory stalls, in femtoseconds.
+    pub instruction_fs: [u64; CLASSES],
+    /// Instruction fetch that hits L1.
+    pub l1i_ps: u64,
+    /// Data access that hits L1.
+    pub l1d_ps: u64,
+    /// Hit in L2.
+    pub l2_ps: u64,
+    /// Hit in L3; zero without L3.
+    pub l3_ps: u64,
+    /// Extra, when another core under the same L3 must give up or hand over a line.
+    pub peer_ps: u64,
+    /// Extra, for an atomic read-modify-write.
+    pub atomic_ps: u64,
+}
+
+/// A piece of an island's physical memory, and how its cores reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Local physical address of the first byte; a multiple of the line size.
+    pub local: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Local plus this, wrapping, is the global address that data is cached under.
+    pub data_delta: u64,
+    /// The same for instructions.
+    pub fetch_delta: u64,
+    /// How data is cached.
+    pub data: Policy,
+    /// How instructions are cached.
+    pub fetch: Policy,
+    /// Latency of a read that memory serves.
+    pub load_ps: u64,
+    /// Latency of an uncached store.
+    pub store_ps: u64,
+    /// Whether counters say "far".
+    pub far: bool,
+}
+
+/// One island.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IslandConfig {
+    /// Its name.
+    pub name: String,
+    /// Its cores are numbered from here, over the whole machine.
+    pub first_core: usize,
+    /// How many it has.
+    pub cores: usize,
+    /// The last-level cache it is under.
+    pub domain: usize,
+    /// Latencies.
+    pub timing: Timing,
+    /// Each core's instruction cache.
+    pub l1i: Geometry,
+    /// Each core's data cache.
+    pub l1d: Geometry,
+    /// Each core's second level.
+    pub l2: Geometry,
+    /// Its memory, in order of local address.
+    pub segments: Vec<Segment>,
+}
+
+/// Extra latencies between two islands, in picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Link {
+    /// The other's copies are invalidated.
+    pub snoop_invalidate_ps: u64,
+    /// The other's exclusive copy becomes shared.
+    pub snoop_data_ps: u64,
+    /// From ringing the other's doorbell to its first instruction.
+    pub doorbell_ps: u64,
+}
+
+/// A last-level cache and the cores under it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DomainConfig {
+    /// Shape of the cache, or of the directory that stands in for it.
+    pub l3: Geometry,
+    /// First core under it.
+    pub first_core: usize,
+    /// Number of cores under it, at most 64.
+    pub cores: usize,
+    /// An island under it, whose link costs count for the domain.
+    pub island: usize,
+}
+
+/// Everything the model needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// The islands.
+    pub islands: Vec<IslandConfig>,
+    /// The last-level caches.
+    pub domains: Vec<DomainConfig>,
+    /// Row: the island that asks; column: the one that is asked.
+    pub links: Vec<Vec<Link>>,
+    /// A last-level cache takes back what its cores hold.
+    pub back_invalidate_ps: u64,
+    /// A modified line goes to memory.
+    pub write_back_ps: u64,
+    /// An access to a device register.
+    pub device_ps: u64,
+    /// A transfer by a device, before its first byte.
+    pub dma_setup_ps: u64,
+    /// Each 1024 bytes of it.
+    pub dma_kib_ps: u64,
+    /// Of random replacement.
+    pub seed: u64,
+}
+
+impl Config {
+    /// Cores of all islands.
+    pub fn core_count(&self) -> usize {
+        self.islands.iter().map(|island| island.cores).sum()
+    }
+
+    /// The island that a core belongs to.
+    ///
+    /// # Panics
+    /// When there is no such core.
+    pub fn island_of(&self, core: usize) -> usize {
+        self.islands
+            .iter()
+            .position(|island| (island.first_core..island.first_core + island.cores).contains(&core))
+            .expect("core numbers are below core_count")
+    }
+
+    /// A number that differs between configurations, so that processes notice when theirs do.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// FNV-1a: the same in every process, unlike the standard library's hasher by promise.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

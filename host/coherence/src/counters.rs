@@ -1,0 +1,168 @@
+//! What the model counts, per core. The words lie in the region, so any process can read them while others count.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counts of one core, or of several added up. Counts are of lines: an access across two lines is two.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// Place of each count among a core's words.
+        #[derive(Clone, Copy)]
+        #[allow(non_camel_case_types)]
+        pub(crate) enum Count { $($name,)* }
+
+        /// The names of all counts, in order.
+        pub const fn counter_names() -> &'static [&'static str] {
+            &[$(stringify!($name),)*]
+        }
+
+        impl Counters {
+            pub(crate) fn load(words: &[AtomicU64]) -> Self {
+                Self { $($name: words[Count::$name as usize].load(Relaxed),)* }
+            }
+
+            /// All counts, in the order of [`counter_names`].
+            pub fn values(&self) -> Vec<u64> {
+                vec![$(self.$name,)*]
+            }
+
+            /// What was counted since an earlier snapshot.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+            }
+
+            /// The sum, of two cores or two regions of interest.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_add(other.$name),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Instruction fetches through the caches. (The first five are in the order of `Kind`.)
+    fetches,
+    /// Loads through the caches.
+    loads,
+    /// Stores through the caches.
+    stores,
+    /// Atomic read-modify-writes through the caches.
+    atomics,
+    /// Page-table entries read by the hardware walker, through the data cache.
+    walks,
+    /// Instructions executed.
+    instructions,
+    /// Their time without memory stalls.
+    instruction_ps,
+    /// Fetches that missed L1I.
+    l1i_misses,
+    /// Data accesses that missed L1D.
+    l1d_misses,
+    /// Fetches that missed L2. Without an L2, as many as missed L1.
+    l2i_misses,
+    /// Data accesses that missed L2.
+    l2d_misses,
+    /// Fetches that missed the last-level cache.
+    l3i_misses,
+    /// Data accesses that missed the last-level cache.
+    l3d_misses,
+    /// Misses that near memory (or private memory) served.
+    near_reads,
+    /// Misses that far memory served.
+    far_reads,
+    /// Stores that found the line in L1 or L2, but shared, and had to become its only owner first.
+    upgrades,
+    /// Modified lines that this core's L1D gave to its L2 to make room.
+    l1_write_backs,
+    /// Modified lines that this core's accesses moved from an L2, its own or a peer's, to the last level.
+    l2_write_backs,
+    /// Modified lines that this core's accesses made go to memory, from any last-level cache.
+    memory_write_backs,
+    /// Other last-level caches whose exclusive line became shared for this core's reads.
+    snoop_data,
+    /// Other last-level caches that lost a line to this core's writes.
+    snoop_invalidates,
+    /// Cores under the same last-level cache that handed over an exclusive line for this core's reads.
+    peer_data,
+    /// Cores under the same last-level cache that lost a line to this core's writes.
+    peer_invalidates,
+    /// Copies in cores taken back because this core's miss needed their place in the last-level cache.
+    back_invalidates,
+    /// Lines that others' accesses took away from this core.
+    invalidations_received,
+    /// Exclusive lines of this core that others' reads made shared.
+    downgrades_received,
+    /// Fetches around the caches.
+    uncached_fetches,
+    /// Data reads around the caches.
+    uncached_reads,
+    /// Data writes around the caches, atomics included.
+    uncached_writes,
+    /// Accesses to devices: where there is no memory.
+    device_accesses,
+    /// Accesses that touched more than one line.
+    straddles,
+    /// Time of accesses that L1 served.
+    stall_l1_ps,
+    /// Time of accesses that L2 served.
+    stall_l2_ps,
+    /// Time of accesses that the last-level cache served.
+    stall_l3_ps,
+    /// Time of accesses that near memory served.
+    stall_near_ps,
+    /// Time of accesses that far memory served.
+    stall_far_ps,
+    /// Time that coherence added: snoops, invalidations, ownership, back-invalidations, write-backs.
+    stall_coherence_ps,
+    /// Time of accesses around the caches.
+    stall_uncached_ps,
+    /// Time of device accesses.
+    stall_device_ps,
+}
+
+/// Words of a core's counters in the region, whole lines.
+pub(crate) const COUNTER_WORDS: usize = counter_names().len().next_multiple_of(8);
+
+/// Adds to a word that only this thread writes.
+#[inline(always)]
+pub(crate) fn bump(words: &[AtomicU64], count: Count, by: u64) {
+    let word = &words[count as usize];
+    word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+impl Counters {
+    /// Data accesses through the caches.
+    pub fn data_accesses(&self) -> u64 {
+        self.loads + self.stores + self.atomics + self.walks
+    }
+
+    /// Time of all memory accesses.
+    pub fn stall_ps(&self) -> u64 {
+        self.stall_l1_ps
+            + self.stall_l2_ps
+            + self.stall_l3_ps
+            + self.stall_near_ps
+            + self.stall_far_ps
+            + self.stall_coherence_ps
+            + self.stall_uncached_ps
+            + self.stall_device_ps
+    }
+
+    /// Share of accesses that hit, from 0 to 1, in L1I, L1D, L2 and L3; of none, 1.
+    pub fn hit_rates(&self) -> [f64; 4] {
+        let rate = |accesses: u64, misses: u64| 1.0 - misses as f64 / accesses.max(1) as f64;
+        let (l1, l2) = (self.l1i_misses + self.l1d_misses, self.l2i_misses + self.l2d_misses);
+        [
+            rate(self.fetches, self.l1i_misses),
+            rate(self.data_accesses(), self.l1d_misses),
+            rate(l1, l2),
+            rate(l2, self.l3i_misses + self.l3d_misses),
+        ]
+    }
+}

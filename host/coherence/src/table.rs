@@ -1,0 +1,221 @@
+//! The `[model]` table of a machine description, as it is written.
+//!
+//! Every key has a default, so `[model]` alone is a model. [`ModelTable::resolve`] joins it with the machine's shape.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::config::{Policy, Replacement};
+
+/// `[model]`: caches, latencies and links of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelTable {
+    /// Which line of a full set goes, in caches that do not say otherwise.
+    pub replacement: Replacement,
+    /// Seed of random replacement.
+    pub seed: u64,
+    /// From ringing a doorbell to the other core's first instruction, in nanoseconds. Default: 2000 (Stramash, section 9.1.1).
+    pub doorbell_ns: Option<u64>,
+    /// An access to a device register, in nanoseconds. Default: 500.
+    pub device_ns: Option<u64>,
+    /// `[model.dma]`.
+    pub dma: DmaTable,
+    /// `[model.link]`.
+    pub link: LinkTable,
+    /// `[model.l3]`: one last-level cache for all islands, instead of one each.
+    pub l3: Option<SharedL3Table>,
+    /// `[[model.core]]`: the cores of each island.
+    pub core: Vec<CoreTable>,
+    /// `[[model.range]]`: the parts of the pool that differ in distance. Default: one, near every island.
+    pub range: Vec<RangeTable>,
+    /// `[[model.access]]`: how an island reaches a range, where distance alone does not say it.
+    pub access: Vec<AccessTable>,
+}
+
+/// `[model.dma]`: a transfer by a device.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DmaTable {
+    /// Nanoseconds before the first byte. Default: 1000.
+    pub setup_ns: Option<u64>,
+    /// Nanoseconds for each 1024 bytes. Default: 128 (8 GB/s).
+    pub kib_ns: Option<u64>,
+}
+
+/// `[model.link]`: what crossing from one last-level cache to another costs, on top of the memory access.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkTable {
+    /// Another side's copies are invalidated for a write (CXL: snoop invalidate), in nanoseconds. Default: 150.
+    pub snoop_invalidate_ns: Option<u64>,
+    /// Another side's exclusive copy becomes shared for a read (CXL: snoop data), in nanoseconds. Default: 150.
+    pub snoop_data_ns: Option<u64>,
+    /// A last-level cache takes back what its cores hold, to make room, in nanoseconds. Default: 0 (overlapped).
+    pub back_invalidate_ns: Option<u64>,
+    /// A modified line goes to memory, in nanoseconds. Default: 0 (overlapped).
+    pub write_back_ns: Option<u64>,
+    /// `[[model.link.pair]]`: pairs that differ.
+    pub pair: Vec<PairTable>,
+}
+
+/// `[[model.link.pair]]`: two islands with costs of their own, in both directions.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairTable {
+    /// The two islands' names.
+    pub islands: [String; 2],
+    /// As in `[model.link]`.
+    pub snoop_invalidate_ns: Option<u64>,
+    /// As in `[model.link]`.
+    pub snoop_data_ns: Option<u64>,
+    /// As in `[model]`.
+    pub doorbell_ns: Option<u64>,
+}
+
+/// `[model.l3]`: geometry of the one last-level cache. Its latency is each island's `l3_cycles`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedL3Table {
+    /// Bytes.
+    pub size: Bytes,
+    /// Lines in a set.
+    pub ways: u32,
+    /// Which line of a full set goes.
+    pub replacement: Option<Replacement>,
+}
+
+/// `[[model.core]]`: the cores of an island. Latencies are from the request to the data, not per level.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreTable {
+    /// The island's name; without it, this is what all islands have that no other table names.
+    pub island: Option<String>,
+    /// Clock frequency.
+    pub frequency_mhz: u64,
+    /// Cycles per instruction, memory stalls apart. Default: 1.
+    pub cpi: Option<f64>,
+    /// Cycles per instruction of classes that differ.
+    #[serde(default)]
+    pub cpi_class: ClassTable,
+    /// First-level instruction cache. Without it, instructions are not cached.
+    pub l1i: Option<CacheTable>,
+    /// First-level data cache. Without it, data is not cached.
+    pub l1d: Option<CacheTable>,
+    /// Second level, for instructions and data.
+    pub l2: Option<CacheTable>,
+    /// The island's last level, unless the machine has one for all.
+    pub l3: Option<CacheTable>,
+    /// Latency of the machine's last-level cache.
+    pub l3_cycles: Option<u64>,
+    /// Extra cycles to fetch from, or invalidate in, another core under the same last-level cache. Default: 30.
+    pub peer_cycles: Option<u64>,
+    /// Extra cycles of an atomic read-modify-write. Default: 0.
+    pub atomic_cycles: Option<u64>,
+    /// Latency of private memory and of near ranges.
+    pub memory_cycles: u64,
+    /// Latency of the other ranges. Default: `memory_cycles`.
+    pub remote_cycles: Option<u64>,
+}
+
+/// `cpi_class = { float = 2.0 }`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassTable {
+    /// Integer arithmetic, moves, and everything not listed below.
+    pub integer: Option<f64>,
+    /// Jumps, branches, calls.
+    pub branch: Option<f64>,
+    /// Loads and stores, atomics included; without their memory stalls.
+    pub memory: Option<f64>,
+    /// Scalar floating point.
+    pub float: Option<f64>,
+    /// Vector instructions.
+    pub vector: Option<f64>,
+    /// Privileged instructions, barriers.
+    pub system: Option<f64>,
+}
+
+/// `{ size = "32KiB", ways = 8, cycles = 4 }`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheTable {
+    /// Bytes.
+    pub size: Bytes,
+    /// Lines in a set.
+    pub ways: u32,
+    /// Latency of a hit.
+    pub cycles: u64,
+    /// Which line of a full set goes.
+    pub replacement: Option<Replacement>,
+}
+
+/// `[[model.range]]`: a part of the pool.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RangeTable {
+    /// Its name; `private` stands for islands' private memory and cannot be used.
+    pub name: String,
+    /// First byte, as an offset into the pool. Default: where the range before it ends.
+    pub start: Option<Bytes>,
+    /// End. Default: the pool's.
+    pub end: Option<Bytes>,
+    /// Islands that this range is near to.
+    #[serde(default)]
+    pub near: Vec<String>,
+}
+
+/// `[[model.access]]`: how one island reaches one range.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessTable {
+    /// The island's name.
+    pub island: String,
+    /// A range's name, or `private`.
+    pub range: String,
+    /// Latency, in nanoseconds. Default: by distance.
+    pub memory_ns: Option<u64>,
+    /// Latency of an uncached store, in nanoseconds. Default: `memory_ns`.
+    pub store_ns: Option<u64>,
+    /// How data is cached. Default: coherently.
+    pub data: Option<Policy>,
+    /// How instructions are cached. Default: as data.
+    pub fetch: Option<Policy>,
+}
+
+/// A number of bytes, written `"64MiB"`, `"32KiB"` or as a plain number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl std::str::FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("\"{text}\" is not a memory size; write it like \"32KiB\" or \"1GiB\"");
+        let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+        let (digits, shift) = unit.unwrap_or((text, 0));
+        let number: u64 = digits.trim_end().parse().map_err(|_| bad())?;
+        number.checked_mul(1 << shift).map(Self).ok_or_else(bad)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a memory size like \"32KiB\"")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bytes, E> {
+                u64::try_from(number).map(Bytes).map_err(|_| E::custom("a memory size cannot be negative"))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

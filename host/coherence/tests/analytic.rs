@@ -1,0 +1,188 @@
+//! Programs whose counts follow from arithmetic.
+
+mod common;
+
+use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, allocate};
+
+use common::{PRIVATE, TINY, config, pool_base};
+
+const LINE: u64 = 64;
+
+/// The default core's caches are 32 KiB, 1 MiB and 4 MiB.
+const DEFAULT: &str = "";
+
+/// Runs a program on a machine and returns its result and the counters of all cores.
+fn run<R>(cores: &[usize], text: &str, program: impl FnOnce(&mut [Core<'_>]) -> R) -> (R, Vec<Counters>) {
+    let config = config(cores, text);
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region).unwrap();
+    let count = model.config().core_count();
+    let mut handles: Vec<Core<'_>> = (0..count).map(|core| model.core(core).unwrap()).collect();
+    let result = program(&mut handles);
+    model.check().unwrap();
+    (result, (0..count).map(|core| model.counters(core)).collect())
+}
+
+fn walk(core: &mut Core<'_>, kind: Kind, bytes: u64, stride: u64) -> Picoseconds {
+    (0..bytes / stride).map(|step| core.access(kind, PRIVATE + step * stride, 8)).sum()
+}
+
+#[test]
+fn a_stride_misses_once_per_line() {
+    for (stride, misses) in [(8, 1024), (16, 1024), (64, 1024), (128, 512), (4096, 16)] {
+        let (cost, counters) = run(&[1], DEFAULT, |cores| walk(&mut cores[0], Kind::Load, 64 << 10, stride));
+        let (accesses, count) = ((64 << 10) / stride, counters[0]);
+        assert_eq!((count.loads, count.l1d_misses, count.l3d_misses), (accesses, misses, misses));
+        // 2 GHz: a hit is 2 ns, near memory 150 ns.
+        assert_eq!(cost.0, (accesses - misses) * 2_000 + misses * 150_000);
+        assert_eq!(count.stall_ps(), cost.0);
+    }
+}
+
+#[test]
+fn a_working_set_stays_in_the_level_that_it_fits() {
+    // Second walk of each size: lines that miss L1, L2, L3. LRU keeps nothing of a set walked in order that does not fit.
+    for (bytes, l1, l2, l3) in [(32 << 10, 0, 0, 0), (33 << 10, 33 * 16, 0, 0), (1 << 20, 1 << 14, 0, 0)] {
+        let (_, counters) = run(&[1], DEFAULT, |cores| {
+            walk(&mut cores[0], Kind::Load, bytes, LINE);
+            walk(&mut cores[0], Kind::Load, bytes, LINE)
+        });
+        let (cold, count) = (bytes / LINE, counters[0]);
+        // 33 KiB: the extra 16 lines overflow 16 of the 64 sets, all 9 lines of which miss.
+        let l1 = if bytes == 33 << 10 { 16 * 9 } else { l1 };
+        assert_eq!(count.l1d_misses - cold, l1, "{bytes}");
+        assert_eq!((count.l2d_misses - cold, count.l3d_misses - cold), (l2, l3), "{bytes}");
+    }
+    for (bytes, l2, l3) in [(2 << 20, 1 << 15, 0), (4 << 20, 1 << 16, 0), (8 << 20, 1 << 17, 1 << 17)] {
+        let (_, counters) = run(&[1], DEFAULT, |cores| {
+            walk(&mut cores[0], Kind::Load, bytes, LINE);
+            walk(&mut cores[0], Kind::Load, bytes, LINE)
+        });
+        let cold = bytes / LINE;
+        assert_eq!((counters[0].l2d_misses - cold, counters[0].l3d_misses - cold), (l2, l3), "{bytes}");
+    }
+}
+
+#[test]
+fn stores_are_written_back_once_per_line_and_level() {
+    let (_, counters) = run(&[1], DEFAULT, |cores| walk(&mut cores[0], Kind::Store, 8 << 20, 8));
+    let (lines, count) = ((8 << 20) / LINE, counters[0]);
+    assert_eq!((count.stores, count.l1d_misses), (1 << 20, lines));
+    // What is still in each level at the end has not left it.
+    assert_eq!(count.l1_write_backs, lines - (32 << 10) / LINE);
+    assert_eq!(count.l2_write_backs, lines - (1 << 20) / LINE);
+    assert_eq!(count.memory_write_backs, lines - (4 << 20) / LINE);
+    assert_eq!(count.upgrades, 0);
+}
+
+#[test]
+fn ping_pong_between_islands() {
+    let rounds = 1000;
+    let (cost, counters) = run(&[1, 1], TINY, |cores| {
+        let mut cost = [Picoseconds(0); 2];
+        for _ in 0..rounds {
+            for island in 0..2 {
+                cost[island] += cores[island].access(Kind::Load, pool_base(island), 8);
+                cost[island] += cores[island].access(Kind::Store, pool_base(island), 8);
+            }
+        }
+        cost
+    });
+    let [a, b] = [counters[0], counters[1]];
+    // Each load finds the line modified by the other side (except the very first); each store finds it shared with it.
+    assert_eq!((a.l3d_misses, b.l3d_misses), (rounds, rounds));
+    assert_eq!((a.snoop_data, b.snoop_data), (rounds - 1, rounds));
+    assert_eq!((a.snoop_invalidates, b.snoop_invalidates), (rounds - 1, rounds));
+    assert_eq!((a.upgrades, b.upgrades), (rounds - 1, rounds));
+    assert_eq!(a.memory_write_backs + b.memory_write_backs, 2 * rounds - 1);
+    // Near 300 and far 640 cycles of 1 ns, snoops 9 us and 7 us, write-back 20 ns, L1 2 ns, ownership at L3 40 ns.
+    let round = |memory: u64| memory + 9_000_000 + 20_000 + 2_000 + 40_000 + 7_000_000;
+    assert_eq!(cost[1].0, rounds * round(640_000));
+    assert_eq!(cost[0].0, (rounds - 1) * round(300_000) + 300_000 + 2_000);
+}
+
+#[test]
+fn ping_pong_under_one_last_level_cache() {
+    let rounds = 1000;
+    let (_, counters) = run(&[1, 1], &common::one_l3(), |cores| {
+        for _ in 0..rounds {
+            for island in 0..2 {
+                cores[island].access(Kind::Atomic, pool_base(island), 8);
+            }
+        }
+    });
+    let [a, b] = [counters[0], counters[1]];
+    assert_eq!((a.l2d_misses, b.l2d_misses, a.l3d_misses + b.l3d_misses), (rounds, rounds, 1));
+    assert_eq!((a.peer_invalidates, b.peer_invalidates), (rounds - 1, rounds));
+    assert_eq!((a.snoop_invalidates, a.memory_write_backs, b.memory_write_backs), (0, 0, 0));
+}
+
+#[test]
+fn readers_share_without_snoops() {
+    let (_, counters) = run(&[4, 4], TINY, |cores| {
+        for _ in 0..10 {
+            for (number, core) in cores.iter_mut().enumerate() {
+                core.access(Kind::Load, pool_base(number / 4), 8);
+            }
+        }
+    });
+    let total = counters.iter().fold(Counters::default(), |sum, count| sum.plus(count));
+    // The first reader is granted the line exclusively and loses that once; then every reader has its own copy.
+    assert_eq!((total.loads, total.l1d_misses, total.l3d_misses), (80, 8, 2));
+    assert_eq!((total.peer_data, total.snoop_data, total.upgrades), (1, 1, 0));
+}
+
+#[test]
+fn false_sharing_costs_what_sharing_does() {
+    let count = |offset| {
+        let (_, counters) = run(&[2], TINY, |cores| {
+            for _ in 0..100 {
+                cores[0].access(Kind::Store, PRIVATE, 8);
+                cores[1].access(Kind::Store, PRIVATE + offset, 8);
+            }
+        });
+        counters[0].peer_invalidates + counters[1].peer_invalidates
+    };
+    assert_eq!((count(0), count(8), count(64)), (199, 199, 0));
+}
+
+#[test]
+fn instructions_devices_doorbells_and_straddles() {
+    let text = "[[core]]\nfrequency_mhz = 3000\nmemory_cycles = 100\ncpi = 0.5\ncpi_class = { float = 2.0 }";
+    let (_, counters) = run(&[1], text, |cores| {
+        // A third of a nanosecond each: nothing is lost to rounding.
+        let each: u64 = (0..3000).map(|_| cores[0].instructions(Class::Integer, 2).0).sum();
+        assert_eq!(each, 999_999);
+        assert_eq!(cores[0].instructions(Class::Float, 3000).0, 2_000_001);
+        // No caches: everything goes to memory.
+        assert_eq!(cores[0].access(Kind::Load, 60, 8).0, 2 * 33_333);
+        assert_eq!(cores[0].access(Kind::Fetch, 0, 4).0, 33_333);
+        assert_eq!(cores[0].access(Kind::Store, 1 << 40, 4).0, 500_000);
+    });
+    let count = counters[0];
+    assert_eq!((count.straddles, count.uncached_reads, count.uncached_fetches, count.device_accesses), (1, 2, 1, 1));
+    assert_eq!((count.instructions, count.loads), (9000, 0));
+    let config = config(&[1, 1], "");
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region).unwrap();
+    assert_eq!(model.doorbell(0, 1), Picoseconds(2_000_000));
+    assert_eq!(model.dma(8 << 10), Picoseconds(1_000_000 + 8 * 128_000));
+}
+
+#[test]
+fn a_core_is_claimed_once_and_processes_must_agree() {
+    let config = config(&[1, 1], TINY);
+    let region = allocate(Model::region_words(&config));
+    assert!(Model::attach(config.clone(), &region).is_err());
+    let one = Model::create(config.clone(), &region).unwrap();
+    let other = Model::attach(config.clone(), &region).unwrap();
+    let core = one.core(0).unwrap();
+    assert!(other.core(0).is_none());
+    drop(core);
+    let mut core = other.core(0).unwrap();
+    core.access(Kind::Load, 0, 8);
+    assert_eq!(one.counters(0).loads, 1);
+    let mut different = config;
+    different.device_ps += 1;
+    assert!(Model::attach(different, &region).is_err());
+}

@@ -1,0 +1,56 @@
+//! System-call numbers that the programs use, per ISA.
+
+use motet_layout::Isa;
+
+macro_rules! calls {
+    ($($(#[$meta:meta])* $name:ident $x86_64:literal $generic:literal;)*) => {
+        /// A system call.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Sys { $($(#[$meta])* $name,)* }
+
+        impl Sys {
+            /// Its number on `isa` (hosted islands use the generic table).
+            pub const fn number(self, isa: Isa) -> u64 {
+                let (x86_64, generic) = match self { $(Self::$name => ($x86_64, $generic),)* };
+                match isa {
+                    Isa::X86_64 => x86_64,
+                    Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => generic,
+                }
+            }
+        }
+    };
+}
+calls! {
+    /// `read`
+    Read 0 63;
+    /// `write`
+    Write 1 64;
+    /// `close`
+    Close 3 57;
+    /// `dup3`
+    Dup3 292 24;
+    /// `pipe2`
+    Pipe2 293 59;
+    /// `mmap`
+    Mmap 9 222;
+    /// `mprotect`
+    Mprotect 10 226;
+    /// `munmap`
+    Munmap 11 215;
+    /// `sched_yield`
+    SchedYield 24 124;
+    /// `nanosleep`
+    Nanosleep 35 101;
+    /// `clone`
+    Clone 56 220;
+    /// `execve`
+    Execve 59 221;
+    /// `exit`
+    Exit 60 93;
+    /// `wait4`
+    Wait4 61 260;
+    /// `futex`
+    Futex 202 98;
+    /// `exit_group`
+    ExitGroup 231 94;
+}

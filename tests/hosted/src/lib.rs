@@ -1,0 +1,151 @@
+//! Machines of hosted islands that run the real kernel: root file system, command, console, programs.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod calls;
+pub mod program;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use motet_hal::Machine;
+use motet_hal_hosted::{Config, Failure, Host, IslandConfig, Kernel, run};
+use motet_layout::sync::Ordering;
+use motet_layout::{CoreId, HostStream, Isa, IslandId, Pool};
+use motet_protocol::stream::{self, Side};
+use motet_protocol::{Context, fs};
+
+const STREAM_LEN: u64 = 64 << 10;
+const BLOCK_FRAMES: u32 = 256;
+/// Room for the command's strings.
+const COMMAND_LEN: u64 = 4096;
+
+/// The kernel under test.
+struct Motet;
+
+impl Kernel for Motet {
+    fn run<M: Machine>(machine: &'static M) -> ! {
+        motet_kernel::run(machine)
+    }
+}
+
+/// What to run: files of the root directory, and the command.
+#[derive(Clone, Debug, Default)]
+pub struct Scenario {
+    /// Executable files: name in the root directory, contents.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+    /// The command's strings; the first is the program's path.
+    pub command: Vec<&'static str>,
+    /// What standard input holds.
+    pub input: Vec<u8>,
+}
+
+/// How a scenario ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The first process's exit status.
+    pub status: u32,
+    /// Standard output.
+    pub output: String,
+    /// Standard error and kernel messages.
+    pub errors: String,
+    /// Points passed, under a seed.
+    pub steps: u64,
+    /// Hash of the schedule, under a seed.
+    pub trace: u64,
+}
+
+/// The three real ISAs, as many cores each.
+pub fn three_islands(cores: [usize; 3]) -> Vec<IslandConfig> {
+    let isas = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
+    isas.into_iter().zip(cores).map(|(isa, cores)| IslandConfig::foreign(isa, cores)).collect()
+}
+
+/// Runs a scenario on a machine.
+///
+/// # Errors
+/// A kernel panicked, or the run did not end.
+pub fn boot(config: Config, scenario: &Scenario) -> Result<Ended, Failure> {
+    let texts = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
+    let console = Console { texts: texts.clone() };
+    let outcome = run::<Motet>(config, Box::new(console), |pool| prepare(pool, scenario))?;
+    let [output, errors] = std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let mut errors = text(errors);
+    for log in &outcome.logs {
+        errors.push_str(&text(log.clone()));
+    }
+    Ok(Ended { status: outcome.status, output: text(output), errors, steps: outcome.steps, trace: outcome.trace })
+}
+
+/// The host, as an actor on the pool.
+struct HostSide(Pool);
+
+impl Context for HostSide {
+    fn core(&self) -> CoreId {
+        CoreId::HOST
+    }
+    fn pool(&self) -> Pool {
+        self.0
+    }
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+    fn ring(&self, _target: CoreId) {}
+}
+
+/// Takes what the machine writes to its consoles.
+struct Console {
+    texts: Arc<Mutex<[Vec<u8>; 2]>>,
+}
+
+impl Host for Console {
+    fn look(&mut self, pool: Pool) -> Vec<CoreId> {
+        let header = pool.header();
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = Vec::new();
+        for (stream, text) in [&header.console_out, &header.console_err].into_iter().zip(texts.iter_mut()) {
+            // Until it has been told to ring and there is still nothing.
+            while stream::used(stream) != 0 || !stream::consumer_waits(stream) && stream::used(stream) != 0 {
+                let mut bytes = vec![0; stream::used(stream)];
+                let moved = stream::consume_bytes(&HostSide(pool), Side::Host, stream, &mut bytes);
+                text.extend_from_slice(&bytes[..moved.len]);
+                if moved.ring {
+                    rings.push(CoreId::new(IslandId(0), 0));
+                }
+            }
+        }
+        rings
+    }
+}
+
+/// Fills the pool as the host does before boot.
+fn prepare(pool: Pool, scenario: &Scenario) {
+    let host = HostSide(pool);
+    let header = pool.header();
+    let extra = 3 * STREAM_LEN + COMMAND_LEN;
+    let mut at = motet_protocol::format::format(pool, BLOCK_FRAMES, extra).expect("the pool is large enough");
+    for stream in [&header.console_in, &header.console_out, &header.console_err] {
+        stream.data.set(at.0);
+        stream.capacity.set(STREAM_LEN);
+        at = at.add(STREAM_LEN);
+    }
+    fill_input(pool, &header.console_in, &scenario.input);
+    let command: Vec<u8> = scenario.command.iter().flat_map(|text| text.bytes().chain([0])).collect();
+    assert!(command.len() as u64 <= COMMAND_LEN, "the command is too long");
+    pool.write(at, &command);
+    header.command.set(at.0);
+    header.command_args.set(scenario.command.len() as u32);
+    let root = fs::make_root(&host, 0).expect("room for the root directory");
+    for (name, contents) in &scenario.files {
+        let attributes = fs::Attributes { mode: fs::TYPE_REGULAR | 0o755, ..fs::Attributes::default() };
+        let file = fs::create(&host, root, name.as_bytes(), attributes).expect("room for a file");
+        fs::write_bytes(&host, file.inode(), 0, contents).expect("room for a file's contents");
+    }
+}
+
+fn fill_input(pool: Pool, stream: &HostStream, input: &[u8]) {
+    assert!(input.len() as u64 <= STREAM_LEN, "the input is too long");
+    let moved = stream::produce_bytes(&HostSide(pool), Side::Host, stream, input);
+    assert_eq!(moved.len, input.len());
+    stream.closed.store(1, Ordering::Release);
+}
