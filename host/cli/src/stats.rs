@@ -8,17 +8,23 @@ use crate::progress;
 
 /// Prints the table.
 pub fn print(report: &Report) {
-    progress::print("motet: core          time       idle     stalls   instructions   IPC/GHz");
+    progress::print(
+        "motet: core       time ms    idle ms   stall ms instructions   IPC    L1I hit  L1D hit  L2 hit  L3 hit   L3 misses",
+    );
     for core in &report.cores {
         let busy_ps = core.clock_ps.saturating_sub(core.idle_ps).max(1);
+        let cycles = busy_ps as f64 * core.frequency_mhz as f64 / 1e6;
+        let rates = core.memory.hit_rates().map(|rate| format!("{:>7.2}%", rate * 100.0));
         progress::print(&format!(
-            "motet: {:<10} {:>4} ms {:>7} ms {:>7} ms {:>14} {:>9.3}",
+            "motet: {:<9} {:>9} {:>10} {:>10} {:>12} {:>5.2}  {} {:>11}",
             format!("{}.{}", core.island, core.core),
             milliseconds(core.clock_ps),
             milliseconds(core.idle_ps),
             milliseconds(core.stall_ps),
             core.instructions,
-            core.instructions as f64 * 1000.0 / busy_ps as f64,
+            core.instructions as f64 / cycles,
+            rates.join(" "),
+            core.memory.l3i_misses + core.memory.l3d_misses,
         ));
     }
     if report.escapes != 0 {
@@ -39,6 +45,9 @@ pub fn write(report: &Report, path: &Path) -> Result<()> {
         .cores
         .iter()
         .map(|core| {
+            let names = motet_coherence::counter_names().iter().map(|&name| name.to_owned());
+            let memory: serde_json::Map<_, _> =
+                names.zip(core.memory.values().into_iter().map(serde_json::Value::from)).collect();
             serde_json::json!({
                 "island": core.island,
                 "core": core.core,
@@ -46,6 +55,8 @@ pub fn write(report: &Report, path: &Path) -> Result<()> {
                 "idle_ps": core.idle_ps,
                 "stall_ps": core.stall_ps,
                 "instructions": core.instructions,
+                "frequency_mhz": core.frequency_mhz,
+                "memory": memory,
             })
         })
         .collect();

@@ -9,8 +9,8 @@ use std::sync::atomic::{
 use crate::Picoseconds;
 use crate::array::{self, Array};
 use crate::config::{Config, Geometry};
-use crate::counters::{COUNTER_WORDS, Counters};
 use crate::core::Core;
+use crate::counters::{COUNTER_WORDS, Counters};
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::LINE_SIZE;
-use crate::config::{CLASSES, Config, DomainConfig, Geometry, IslandConfig, Link, Policy, Replacement, Segment, Timing};
+use crate::config::{
+    CLASSES, Config, DomainConfig, Geometry, IslandConfig, Link, Policy, Replacement, Segment, Timing,
+};
 use crate::table::{AccessTable, CacheTable, CoreTable, ModelTable, RangeTable};
 
 /// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0.
@@ -159,7 +161,8 @@ impl ModelTable {
                 return fail("model.range.name", format!("\"{}\" is taken", range.name));
             }
             if start != at || end <= start || end > shape.pool || end % LINE_SIZE != 0 {
-                let message = format!("\"{}\" must begin at {at} and end by {}, the pool's size", range.name, shape.pool);
+                let message =
+                    format!("\"{}\" must begin at {at} and end by {}, the pool's size", range.name, shape.pool);
                 return fail("model.range", message);
             }
             ranges.push((start, end, range.clone()));
@@ -294,8 +297,9 @@ impl ModelTable {
                 let [first, second] = &pair.islands;
                 (first == one && second == other) || (first == other && second == one)
             });
-            let pick =
-                |special: Option<u64>, general: Option<u64>, default: u64| special.or(general).unwrap_or(default) * 1000;
+            let pick = |special: Option<u64>, general: Option<u64>, default: u64| {
+                special.or(general).unwrap_or(default) * 1000
+            };
             Link {
                 snoop_invalidate_ps: pick(
                     special.and_then(|pair| pair.snoop_invalidate_ns),

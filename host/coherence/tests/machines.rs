@@ -107,7 +107,10 @@ fn what_cannot_exist_is_refused_by_key() {
         ("[[core]]\nisland = \"a\"\nfrequency_mhz = 1\nmemory_cycles = 1", "model.core"),
         (&format!("{core}{core}"), "model.core.island"),
         (&format!("{core}l1d = {{ size = \"3KiB\", ways = 8, cycles = 1 }}"), "model.core.l1d"),
-        (&format!("{core}l2 = {{ size = \"3KiB\", ways = 3, cycles = 1, replacement = \"tree-plru\" }}"), "model.core.l2"),
+        (
+            &format!("{core}l2 = {{ size = \"3KiB\", ways = 3, cycles = 1, replacement = \"tree-plru\" }}"),
+            "model.core.l2",
+        ),
         (&core.replace("1000", "0"), "model.core.frequency_mhz"),
         (&format!("{core}cpi = -1.0"), "model.core.cpi"),
         (&format!("{core}l3 = {{ size = \"1KiB\", ways = 1, cycles = 1 }}\n[l3]\nsize = 1024\nways = 1"), "model.l3"),

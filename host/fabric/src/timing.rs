@@ -4,9 +4,10 @@ use std::{
     fs::File,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
-    sync::atomic::Ordering::Relaxed,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use motet_coherence::{Counters, Model};
 use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_timing::{ClockRegion, Settings};
 use rustix::{
@@ -16,15 +17,13 @@ use rustix::{
 
 use crate::{
     Doorbells, HostPool,
-    error::{Context, ErrorKind, Result},
+    error::{Context, Error, ErrorKind, Result},
     machine::Machine,
     qemu,
 };
 
 /// Realtime when a deterministic machine starts: 2025-01-01 UTC.
 const DETERMINISTIC_START_NS: u64 = 1_735_689_600_000_000_000;
-/// From ringing a sleeping core to its first instruction.
-const DOORBELL_PS: u64 = 2_000_000;
 
 /// How time is simulated.
 #[derive(Clone, Debug)]
@@ -38,10 +37,13 @@ pub struct Options {
 }
 
 /// The clocks of one machine. The mapping lives as long as the process.
-#[derive(Debug)]
 pub struct Clocks {
     region: &'static ClockRegion,
     memory: OwnedFd,
+    model: Model<'static>,
+    model_memory: OwnedFd,
+    /// The machine's description, for the plugin.
+    description: OwnedFd,
     plugin: File,
 }
 
@@ -72,11 +74,16 @@ impl Clocks {
         let what =
             || format!("the plugin {} (`cargo build --release -p motet-plugin` makes it)", options.plugin.display());
         let plugin = File::open(&options.plugin).context(ErrorKind::Unavailable, what)?;
-        let memory = rustix::fs::memfd_create("motet-clocks", MemfdFlags::CLOEXEC).host("a memory file")?;
-        rustix::fs::ftruncate(&memory, size_of::<ClockRegion>() as u64).host("memory for the clocks")?;
-        let region = map(&memory)?;
-        let settings =
-            Settings { quantum_ps: options.quantum_ps, doorbell_ps: DOORBELL_PS, deterministic: options.deterministic };
+        let config = machine.model_config()?;
+        let doorbell_ps = config.links.iter().flatten().map(|link| link.doorbell_ps).max().unwrap_or(0);
+        let memory = memory_file("motet-clocks", size_of::<ClockRegion>())?;
+        let region = map_clocks(&memory)?;
+        let words = Model::region_words(&config);
+        let model_memory = memory_file("motet-model", words * size_of::<AtomicU64>())?;
+        let model = Model::create(config, map_words(&model_memory, words)?)
+            .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
+        let description = qemu::memory_file(machine.text.as_bytes())?;
+        let settings = Settings { quantum_ps: options.quantum_ps, doorbell_ps, deterministic: options.deterministic };
         region.set_up(settings, machine.islands.iter().map(|island| island.cores).sum());
         let header = pool.header();
         header.timed.set(1);
@@ -86,12 +93,13 @@ impl Clocks {
                 word.set(index as u64 + 1);
             }
         }
-        Ok(Self { region, memory, plugin })
+        Ok(Self { region, memory, model, model_memory, description, plugin })
     }
 
     /// How to load the plugin into the islands' QEMUs.
     pub fn plugin<'a>(&'a self, pool: &'a HostPool, bells: &'a Doorbells, cores: &[usize]) -> PluginLaunch<'a> {
         let mut descriptors = vec![self.plugin.as_fd(), self.memory.as_fd(), pool.memory()];
+        descriptors.extend([self.model_memory.as_fd(), self.description.as_fd()]);
         let mut rings = Vec::new();
         for (island, &count) in cores.iter().enumerate() {
             for core in 0..count {
@@ -102,10 +110,12 @@ impl Clocks {
         }
         // By number, so that no character of a path can be misread.
         let words = format!(
-            "/proc/self/fd/{},clocks={},pool={},bells={}",
+            "/proc/self/fd/{},clocks={},pool={},model={},machine={},bells={}",
             self.plugin.as_raw_fd(),
             self.memory.as_raw_fd(),
             pool.memory().as_raw_fd(),
+            self.model_memory.as_raw_fd(),
+            self.description.as_raw_fd(),
             rings.join("/")
         );
         PluginLaunch { descriptors, words }
@@ -124,6 +134,8 @@ impl Clocks {
                     idle_ps: clock.idle_ps.load(Relaxed),
                     stall_ps: clock.stall_ps.load(Relaxed),
                     instructions: clock.instructions.load(Relaxed),
+                    frequency_mhz: 1_000_000_000 / self.model.config().islands[index].timing.cycle_fs.max(1),
+                    memory: self.model.counters(self.model.core_number(index, core)),
                 });
             }
         }
@@ -157,13 +169,34 @@ pub struct CoreReport {
     pub stall_ps: u64,
     /// Instructions executed.
     pub instructions: u64,
+    /// Its clock frequency.
+    pub frequency_mhz: u64,
+    /// What its caches did.
+    pub memory: Counters,
 }
 
-fn map(memory: &OwnedFd) -> Result<&'static ClockRegion> {
-    let (protection, size) = (ProtFlags::READ | ProtFlags::WRITE, size_of::<ClockRegion>());
-    // SAFETY: a fresh shared mapping at an address the system chooses; nothing else refers to it.
-    let base = unsafe { mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, memory, 0) }
-        .host("address space for the clocks")?;
+fn memory_file(name: &str, size: usize) -> Result<OwnedFd> {
+    let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).host("a memory file")?;
+    rustix::fs::ftruncate(&memory, size as u64).host("memory for a timed run")?;
+    Ok(memory)
+}
+
+fn map_clocks(memory: &OwnedFd) -> Result<&'static ClockRegion> {
+    let base = map(memory, size_of::<ClockRegion>())?;
     // SAFETY: page-aligned, of that size, never unmapped, and made of atomics only.
     Ok(unsafe { &*base.cast::<ClockRegion>() })
+}
+
+fn map_words(memory: &OwnedFd, words: usize) -> Result<&'static [AtomicU64]> {
+    let base = map(memory, words * size_of::<AtomicU64>())?;
+    // SAFETY: as above.
+    Ok(unsafe { std::slice::from_raw_parts(base.cast::<AtomicU64>(), words) })
+}
+
+fn map(memory: &OwnedFd, size: usize) -> Result<*mut u8> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh shared mapping at an address the system chooses; nothing else refers to it.
+    let base = unsafe { mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, memory, 0) }
+        .host("address space for a timed run")?;
+    Ok(base.cast())
 }

@@ -185,8 +185,9 @@ impl Block<'_> {
     }
 
     /// Lets translated code call [`crate::boundary`] when the executing core's budget is used up, and then add this
-    /// block's time.
-    pub fn add_time(&self, times: &Times, limit_ps: u64, block_ps: u64) {
+    /// block's time and instructions.
+    pub fn add_time(&self, times: &Times, limit_ps: u64, block_ps: u64, instructions: u64) {
+        let count = Entry { scoreboard: times.0, offset: std::mem::offset_of!(VcpuTime, instructions) };
         let entry = Entry { scoreboard: times.0, offset: std::mem::offset_of!(VcpuTime, since_ps) };
         // SAFETY: the handle is valid during translation; scoreboards are never freed, and the offset is in the element.
         unsafe {
@@ -200,6 +201,7 @@ impl Block<'_> {
                 std::ptr::null_mut(),
             );
             qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(self.handle, INLINE_ADD, entry, block_ps);
+            qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(self.handle, INLINE_ADD, count, instructions);
         }
     }
 
