@@ -39,8 +39,9 @@ use qemu::{Access, Block, Times, Vcpu};
 const VCPUS_MAX: usize = 64;
 /// Bytes in a cache line.
 const LINE: usize = LINE_SIZE as usize;
-/// After QEMU has taken a doorbell from its descriptor: until its main loop has raised the interrupt.
-const SETTLE: Duration = Duration::from_micros(100);
+/// How often to look whether a doorbell has arrived, and how many times.
+const SETTLE_LOOK: Duration = Duration::from_micros(20);
+const SETTLE_LOOKS_MAX: u32 = 50_000;
 
 /// What translated code and callbacks keep for each virtual CPU.
 #[repr(C)]
@@ -99,13 +100,21 @@ impl Bells for Doorbells {
             let mut fds = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
             poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
         };
-        let mut looks = 0;
-        while untaken() && looks < 2000 {
-            looks += 1;
-            std::thread::sleep(SETTLE / 2);
+        // QEMU's main thread takes the ring and raises the interrupt without sleeping in between.
+        for _ in 0..SETTLE_LOOKS_MAX {
+            if !untaken() && main_thread_sleeps() {
+                return;
+            }
+            std::thread::sleep(SETTLE_LOOK);
         }
-        std::thread::sleep(SETTLE);
     }
+}
+
+/// Whether QEMU's main thread waits for something to do (third word of its `stat`, see proc(5)).
+fn main_thread_sleeps() -> bool {
+    let id = std::process::id();
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 /// QEMU has loaded the plugin.
@@ -224,6 +233,12 @@ fn boundary(vcpu: Vcpu) {
     let now_ps = plugin.account(vcpu, core);
     let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);
     plugin.resume(vcpu, now_ps, escaped);
+    // Not earlier: whose first access comes first must not depend on who announced itself first.
+    CACHES.with_borrow_mut(|caches| {
+        if caches.is_none() {
+            *caches = plugin.model.core(plugin.model.core_number(plugin.island, core - plugin.first_core));
+        }
+    });
 }
 
 /// A virtual CPU sleeps. QEMU's big lock is held: this must not wait.
@@ -254,8 +269,6 @@ fn announced(plugin: &'static Plugin, vcpu: Vcpu, core: usize) {
     {
         entry.store(core as u32 + 1, Release);
         plugin.resume(vcpu, motet_timing::PS_PER_NS, true);
-        let number = plugin.model.core_number(plugin.island, core - plugin.first_core);
-        CACHES.set(plugin.model.core(number));
     }
 }
 

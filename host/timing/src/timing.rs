@@ -21,6 +21,8 @@ use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings};
 const LOOK: Duration = Duration::from_millis(2);
 /// A core that waits this long without seeing another one move escapes.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// The same when an escape spoils what the run is for.
+const PATIENCE_DETERMINISTIC: Duration = Duration::from_secs(2);
 /// How long an announced core waits for the others at a time.
 const ANNOUNCE: Duration = Duration::from_millis(5);
 /// Looks before a waiting core sleeps.
@@ -153,9 +155,10 @@ impl<B: Bells> Timing<B> {
         if self.wait_while(other) {
             return Next { now_ps, escaped: true };
         }
+        let slept = clock.halted.load(SeqCst) != 0;
         let now_ps = self.wake_up(core, now_ps);
         clock.clock_ps.store(now_ps, SeqCst);
-        if self.record(core).rung_at_ns.swap(0, SeqCst) != 0 {
+        if self.record(core).rung_at_ns.swap(0, SeqCst) != 0 || slept {
             self.bells.settle(core);
         }
         if self.ring_own_alarm(core, now_ps) {
@@ -272,6 +275,7 @@ impl<B: Bells> Timing<B> {
 
     /// Waits while `obstacle` says what this core waits for; `true` when that does not change for long.
     fn wait_while(&self, mut obstacle: impl FnMut() -> Option<u64>) -> bool {
+        let patience = if self.settings.deterministic { PATIENCE_DETERMINISTIC } else { PATIENCE };
         let mut seen = None;
         let mut since = None;
         let mut spins = 0;
@@ -286,7 +290,7 @@ impl<B: Bells> Timing<B> {
                 continue;
             }
             let began = *since.get_or_insert_with(Instant::now);
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > patience {
                 self.region.escapes.fetch_add(1, Relaxed);
                 return true;
             }
