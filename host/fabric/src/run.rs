@@ -181,6 +181,9 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     }
     let mut run = Run { options, pool: &pool, bells: &bells, islands, signals, clock: Some(clock), hooks };
     let outcome = run.watch();
+    if let (Some(clocks), Ok(Outcome::Exited(_))) = (&clocks, &outcome) {
+        clocks.wait_for_end();
+    }
     run.stop(outcome.is_ok());
     if let Some(clocks) = &clocks {
         hooks.times(&clocks.report(machine));

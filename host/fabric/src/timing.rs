@@ -5,6 +5,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
 use motet_coherence::{Counters, Model};
@@ -119,6 +120,15 @@ impl Clocks {
             rings.join("/")
         );
         PluginLaunch { descriptors, words }
+    }
+
+    /// Waits until the quantum in which the command ended is over, so that what is counted does not depend on when the host
+    /// looked.
+    pub fn wait_for_end(&self) {
+        let until = Instant::now() + Duration::from_secs(1);
+        while self.region.stopped.load(Relaxed) == 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// What the clocks say.

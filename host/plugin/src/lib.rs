@@ -181,6 +181,9 @@ impl Plugin {
             *time = VcpuTime { base_ps: now_ps, since_ps: 0, instructions: 0, stall_ps: 0 };
             counted
         });
+        if self.timing.is_stopped() {
+            return now_ps;
+        }
         let clock = &self.clocks.cores[core];
         clock.instructions.store(clock.instructions.load(Relaxed) + instructions, Relaxed);
         clock.stall_ps.store(clock.stall_ps.load(Relaxed) + stall_ps, Relaxed);
@@ -306,7 +309,9 @@ fn accessed(vcpu: Vcpu, access: Access) {
 #[inline]
 fn charge(plugin: &'static Plugin, vcpu: Vcpu, use_memory: impl FnOnce(&mut Core<'static>) -> Picoseconds) {
     CACHES.with_borrow_mut(|caches| {
-        if let Some(core) = caches {
+        if let Some(core) = caches
+            && !plugin.timing.is_stopped()
+        {
             let cost_ps = use_memory(core).0;
             if cost_ps != 0 {
                 plugin.times.update(vcpu, |time| {

@@ -67,7 +67,8 @@ pub struct ClockRegion {
     pub waiters: AtomicU32,
     /// Deterministic runs: 1 + the core whose turn it is; 0: nobody's.
     pub turn: AtomicU32,
-    _pad: AtomicU32,
+    /// 1 once the machine's command has ended and the last quantum is over: nothing counts any more.
+    pub stopped: AtomicU32,
     /// How often a core went on although it was not its turn, so that its QEMU could serve another core.
     pub escapes: AtomicU64,
     /// By [`motet_layout::CoreId`].

@@ -102,15 +102,24 @@ impl<B: Bells> Timing<B> {
     /// A running core has come to the end of its quantum, or runs its first instruction after sleep. Waits until it may
     /// go on.
     pub fn boundary(&self, core: usize, now_ps: u64) -> Next {
+        if self.is_stopped() {
+            return Next { now_ps, escaped: false };
+        }
         if self.settings.deterministic { self.turn_boundary(core, now_ps) } else { self.quantum_boundary(core, now_ps) }
     }
 
     /// A core falls asleep. Never waits.
     pub fn sleep(&self, core: usize, now_ps: u64) {
+        if self.is_stopped() {
+            return;
+        }
         let clock = self.clock(core);
         clock.clock_ps.store(now_ps, Relaxed);
         clock.arrived.store(0, Relaxed);
         clock.halted.store(1, SeqCst);
+        if self.stop_at_end(core) {
+            return;
+        }
         self.advance();
         self.skip_idle_time();
         if self.settings.deterministic && self.has_turn(core) {
@@ -123,6 +132,9 @@ impl<B: Bells> Timing<B> {
         let now_ps = self.wake_up(core, now_ps);
         self.record(core).rung_at_ns.store(0, Relaxed);
         self.clock(core).clock_ps.store(now_ps, SeqCst);
+        if self.stop_at_end(core) {
+            return Next { now_ps, escaped: false };
+        }
         self.ring_own_alarm(core, now_ps);
         self.advance();
         self.notify();
@@ -138,6 +150,9 @@ impl<B: Bells> Timing<B> {
         let clock = self.clock(core);
         if self.has_turn(core) && clock.halted.load(SeqCst) == 0 {
             clock.clock_ps.store(now_ps, SeqCst);
+            if self.stop_at_end(core) {
+                return Next { now_ps, escaped: false };
+            }
             self.advance();
             let next = self.next_turn();
             if next != core as u32 + 1 {
@@ -165,6 +180,22 @@ impl<B: Bells> Timing<B> {
             self.bells.settle(core);
         }
         Next { now_ps, escaped: false }
+    }
+
+    /// Whether nothing counts any more.
+    pub fn is_stopped(&self) -> bool {
+        self.region.stopped.load(Relaxed) != 0
+    }
+
+    /// Stops time when the machine's command has ended; whether it has. Deterministic runs stop where the core whose turn
+    /// it is comes to its boundary, not where the host happens to look.
+    fn stop_at_end(&self, core: usize) -> bool {
+        let over = self.header.exit.load(SeqCst) != 0 && (!self.settings.deterministic || self.has_turn(core));
+        if over {
+            self.region.stopped.store(1, SeqCst);
+            self.notify();
+        }
+        over
     }
 
     /// A core that slept is awake: its time is that of what woke it.
@@ -280,7 +311,7 @@ impl<B: Bells> Timing<B> {
         let mut since = None;
         let mut spins = 0;
         loop {
-            let Some(found) = obstacle() else { return false };
+            let Some(found) = obstacle().filter(|_| !self.is_stopped()) else { return false };
             if seen != Some(found) {
                 (seen, since) = (Some(found), None);
             }
