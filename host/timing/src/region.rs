@@ -35,7 +35,8 @@ pub struct CoreClock {
     pub wake_at_ps: AtomicU64,
     /// 1: it woke by itself (the host rang it) and waits for its turn.
     pub arrived: AtomicU32,
-    _pad: AtomicU32,
+    /// Deterministic runs: 1 from where it takes its turn to where it ends it.
+    pub running: AtomicU32,
     /// Instructions executed.
     pub instructions: AtomicU64,
     /// Time spent asleep, in picoseconds.

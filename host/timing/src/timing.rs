@@ -116,6 +116,7 @@ impl<B: Bells> Timing<B> {
         let clock = self.clock(core);
         clock.clock_ps.store(now_ps, Relaxed);
         clock.arrived.store(0, Relaxed);
+        clock.running.store(0, SeqCst);
         clock.halted.store(1, SeqCst);
         if self.stop_at_end(core) {
             return;
@@ -148,7 +149,8 @@ impl<B: Bells> Timing<B> {
 
     fn turn_boundary(&self, core: usize, now_ps: u64) -> Next {
         let clock = self.clock(core);
-        if self.has_turn(core) && clock.halted.load(SeqCst) == 0 {
+        // It may have been given the turn before it came here: then its turn has not begun yet.
+        if clock.running.swap(0, SeqCst) != 0 {
             clock.clock_ps.store(now_ps, SeqCst);
             if self.stop_at_end(core) {
                 return Next { now_ps, escaped: false };
@@ -170,6 +172,7 @@ impl<B: Bells> Timing<B> {
         if self.wait_while(other) {
             return Next { now_ps, escaped: true };
         }
+        clock.running.store(1, SeqCst);
         let slept = clock.halted.load(SeqCst) != 0;
         let now_ps = self.wake_up(core, now_ps);
         clock.clock_ps.store(now_ps, SeqCst);
