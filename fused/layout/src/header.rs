@@ -142,7 +142,15 @@ pool_struct! {
         200 pub timer_head: Cell64,
         /// Earliest deadline, in nanoseconds on the machine's clock; `u64::MAX` when none.
         208 pub timer_deadline_ns: AtomicU64,
-        216 _pad5: [Cell64; 5],
+        /// Timed machines: the core's simulated time in nanoseconds, stored by the simulator at the core's request (never 0
+        /// once the machine's time runs).
+        216 pub clock_ns: AtomicU64,
+        /// Timed machines: when the core wants to be interrupted, `u64::MAX` never. Taken back by the simulator when it
+        /// rings the core.
+        224 pub alarm_ns: AtomicU64,
+        /// Timed machines: when the core was last rung (the ringer's time), 0 when the simulator has taken note of it.
+        232 pub rung_at_ns: AtomicU64,
+        240 _pad5: [Cell64; 2],
         /// Lock of the ready queue.
         256 pub ready_lock: AtomicU64,
         /// First ready thread (pool address).
@@ -239,7 +247,8 @@ pool_struct! {
         108 pub command_env: Cell32,
         /// The root directory's inode (pool address).
         112 pub root_inode: Cell64,
-        120 _pad1: Cell32,
+        /// Whether a simulator keeps the machine's time ([`CoreRecord::clock_ns`]): 1, otherwise 0.
+        120 pub timed: Cell32,
         /// Log level of the kernels' consoles.
         124 pub verbose: Cell32,
         /// Memory allocator.

@@ -72,6 +72,18 @@ pub struct RunOptions {
     /// When the command has ended, copy what is in the machine's /out to this folder
     #[arg(long = "out", value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Simulate the machine's time: every core has a clock that its instructions and memory accesses advance
+    #[arg(long)]
+    pub timed: bool,
+    /// Run one core at a time, so that two runs are the same (with --timed)
+    #[arg(long, requires = "timed")]
+    pub deterministic: bool,
+    /// Farthest that one running core may be ahead of another, in simulated microseconds (with --timed)
+    #[arg(long, value_name = "US", default_value_t = 10.0, value_parser = quantum, requires = "timed")]
+    pub quantum: f64,
+    /// Write what was simulated to this file, as JSON (with --timed)
+    #[arg(long, value_name = "FILE", requires = "timed")]
+    pub stats: Option<PathBuf>,
     /// The command: its words, joined with spaces, go to the machine's `sh -c`. Without it: an interactive shell
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -112,6 +124,13 @@ pub struct BenchOptions {
 fn qemu_arguments(text: &str) -> Result<(String, Vec<String>), String> {
     let (island, arguments) = text.split_once('=').ok_or("ISLAND=ARGUMENTS, for instance arm=-s")?;
     Ok((island.into(), arguments.split_ascii_whitespace().map(str::to_owned).collect()))
+}
+
+fn quantum(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=100_000.0).contains(&value) => Ok(value),
+        Ok(_) | Err(_) => Err("a number of microseconds from 0.1 to 100000".into()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

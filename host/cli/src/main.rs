@@ -10,6 +10,7 @@ mod doctor;
 mod progress;
 mod project;
 mod run;
+mod stats;
 mod test;
 
 use std::{io::Write, process::ExitCode};

@@ -9,14 +9,14 @@ use motet_fabric::{
     Command, Error, ErrorKind, HostPool, Machine, Result, Results,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
-    terminal,
+    terminal, timing,
 };
 use motet_layout::Isa;
 
 use crate::{
     arguments::{MachineOptions, RunOptions},
     progress::{self, Progress},
-    project,
+    project, stats,
 };
 
 /// Boots a machine and runs a command in it.
@@ -25,13 +25,22 @@ use crate::{
 /// See [`motet_fabric::run::run`].
 pub fn run(options: &RunOptions) -> Result<u8> {
     let root = project::root()?;
-    let settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command))?;
+    let mut settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command))?;
+    settings.timing = options.timed.then(|| timing::Options {
+        plugin: project::target(&root).join("release/libmotet_plugin.so"),
+        quantum_ps: (options.quantum * 1e6) as u64,
+        deterministic: options.deterministic,
+    });
     let tree = guest_files(&project::target(&root).join("userland"), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let progress = Progress::new(&settings.machine, options.machine.verbose);
-    let mut hooks = RunHooks { progress, tree, results };
+    let mut hooks = RunHooks { progress, tree, results, report: None };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.progress.finish();
+    if let Some(report) = hooks.report {
+        stats::print(&report);
+        options.stats.as_deref().map_or(Ok(()), |path| stats::write(&report, path))?;
+    }
     Ok(match outcome? {
         Outcome::Exited(status) => status,
         Outcome::Interrupted(signal) => 128 + signal as u8,
@@ -49,6 +58,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
     Ok(Options {
         machine,
         qemu_arguments,
+        timing: None,
         kernels: project::target(root),
         mode,
         command,
@@ -73,6 +83,7 @@ struct RunHooks {
     progress: Progress,
     tree: Tree,
     results: Option<Results>,
+    report: Option<timing::Report>,
 }
 
 impl Hooks for RunHooks {
@@ -82,6 +93,10 @@ impl Hooks for RunHooks {
 
     fn prepare(&mut self, pool: &HostPool) -> Result<()> {
         self.tree.build(pool)
+    }
+
+    fn times(&mut self, report: &timing::Report) {
+        self.report = Some(report.clone());
     }
 
     fn collect(&mut self, pool: &HostPool) -> Result<()> {

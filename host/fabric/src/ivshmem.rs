@@ -86,6 +86,11 @@ impl Doorbells {
         rustix::io::read(&self.host, &mut [0u8; 8]).is_ok()
     }
 
+    /// The eventfd that interrupts a core.
+    pub fn bell(&self, island: usize, core: usize) -> BorrowedFd<'_> {
+        self.islands[island][core].as_fd()
+    }
+
     /// Interrupts a core. The caller has ordered its stores before.
     pub fn ring(&self, island: usize, core: usize) {
         // The counter can only be full when nobody ever takes rings; then one is pending already.

@@ -23,6 +23,8 @@ pub mod rootfs;
 pub mod run;
 mod streams;
 pub mod terminal;
+#[allow(unsafe_code)] // the mapping of the clocks
+pub mod timing;
 
 pub use error::{Error, ErrorKind, Result};
 pub use ivshmem::Doorbells;

@@ -5,11 +5,15 @@
 
 use std::{fmt, ops::Range, path::Path};
 
+use motet_coherence::{Config, ModelTable, Piece, Shape, Target};
 use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX, Isa};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::{
+    error::{Context, Error, ErrorKind, Result},
+    pool::local_ranges,
+};
 
 /// Smallest pool: kernels' shared objects, the root file system and a few programs.
 pub const POOL_SIZE_MIN: u64 = motet_protocol::memory::POOL_LEN_MIN;
@@ -19,12 +23,16 @@ pub const POOL_SIZE_MAX: u64 = 256 << 30;
 pub const BLOCK_SIZE_DEFAULT: u64 = motet_protocol::memory::BLOCK_FRAMES_DEFAULT as u64 * motet_layout::PAGE_SIZE;
 
 /// A machine: what `machines/*.toml` describes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// The shared memory.
     pub pool: PoolSpec,
     /// The islands, in the order of their ids.
     pub islands: Vec<IslandSpec>,
+    /// `[model]`: caches and latencies of timed runs.
+    pub model: ModelTable,
+    /// The description as it was written.
+    pub text: String,
 }
 
 /// The shared memory of a machine.
@@ -76,6 +84,26 @@ impl Machine {
         file.check(text)
     }
 
+    /// Everything that the cache and coherence model of a timed run needs to know.
+    ///
+    /// # Errors
+    /// A `[model]` that does not fit the machine.
+    pub fn model_config(&self) -> Result<Config> {
+        let islands = self.islands.iter().map(|island| {
+            let base = match island.isa {
+                Isa::X86_64 => 0,
+                Isa::AArch64 => 1 << 30,
+                Isa::RiscV64 | Isa::Hosted => 2 << 30,
+            };
+            let pool = local_ranges(island.isa, island.private, self.pool.size).into_iter();
+            let mut memory = vec![Piece { local: base, size: island.private, target: Target::Private(0) }];
+            memory.extend(pool.map(|(offset, local, size)| Piece { local, size, target: Target::Pool(offset) }));
+            motet_coherence::Island { name: island.name.clone(), cores: island.cores, memory }
+        });
+        let shape = Shape { pool: self.pool.size, islands: islands.collect() };
+        self.model.resolve(&shape).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+    }
+
     /// Cores of the whole machine.
     pub fn core_count(&self) -> usize {
         self.islands.iter().map(|island| island.cores).sum()
@@ -97,6 +125,8 @@ pub const fn private_size(isa: Isa) -> (u64, u64) {
 struct MachineFile {
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
+    #[serde(default)]
+    model: ModelTable,
 }
 
 #[derive(Deserialize)]
@@ -139,7 +169,9 @@ impl MachineFile {
             }
             islands.push(island);
         }
-        Ok(Machine { pool, islands })
+        let machine = Machine { pool, islands, model: self.model, text: text.into() };
+        machine.model_config()?;
+        Ok(machine)
     }
 }
 

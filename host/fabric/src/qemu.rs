@@ -106,6 +106,8 @@ pub struct Launch<'a> {
     pub doorbell: OwnedFd,
     /// Vectors of the doorbell device.
     pub vectors: usize,
+    /// The plugin that keeps the time of a timed machine.
+    pub plugin: Option<&'a crate::timing::PluginLaunch<'a>>,
     /// Arguments behind all others.
     pub further: &'a [String],
 }
@@ -142,7 +144,9 @@ impl Qemu {
         let mut command = Command::new(&program);
         command.args(arguments(&launch, descriptors)).process_group(0).stdin(Stdio::null());
         command.stderr(Stdio::from(console_end.try_clone().host("descriptors")?)).stdout(Stdio::from(console_end));
-        inherit(&mut command, [launch.pool, launch.kernel, launch.doorbell.as_fd(), qmp_end.as_fd()]);
+        let mut inherited = vec![launch.pool, launch.kernel, launch.doorbell.as_fd(), qmp_end.as_fd()];
+        inherited.extend(launch.plugin.iter().flat_map(|plugin| plugin.descriptors.iter().copied()));
+        inherit(&mut command, &inherited);
         let child = command
             .spawn()
             .context(ErrorKind::Unavailable, || format!("island {name}: cannot start {}", program.display()))?;
@@ -231,6 +235,30 @@ pub fn version(program: &Path) -> Result<((u64, u64), bool)> {
     }
 }
 
+/// Checks that a QEMU program is recent enough for timed runs and was built with plugins.
+///
+/// # Errors
+/// What it lacks.
+pub fn check_plugins(isa: Isa) -> Result<()> {
+    let program = locate(isa)?;
+    let ((major, minor), recent) = version(&program)?;
+    let name = program.display();
+    if !recent {
+        let message = format!(
+            "{name} is version {major}.{minor}; timed runs need QEMU {}.{} or later (plugin interface version 4)",
+            VERSION_MIN.0, VERSION_MIN.1
+        );
+        return Err(Error::new(ErrorKind::Unavailable, message));
+    }
+    let what = || format!("cannot run {name} --help");
+    let help = Command::new(&program).arg("--help").output().context(ErrorKind::Unavailable, what)?;
+    if String::from_utf8_lossy(&help.stdout).lines().any(|line| line.starts_with("-plugin")) {
+        return Ok(());
+    }
+    let message = format!("{name} (version {major}.{minor}) was built without plugins, which timed runs need");
+    Err(Error::new(ErrorKind::Unavailable, message))
+}
+
 /// A memfd that holds a kernel image.
 ///
 /// # Errors
@@ -288,6 +316,9 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     option("-mon", "chardev=qmp,mode=control".into());
     option("-chardev", "stdio,id=console,signal=off".into());
     option("-serial", "chardev:console".into());
+    if let Some(plugin) = launch.plugin {
+        option("-plugin", plugin.argument(launch.index));
+    }
     option("-display", "none".into());
     arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     arguments.extend(board.extra.iter().map(|&word| word.to_owned()));
@@ -296,11 +327,11 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
 }
 
 /// Lets the child keep `fds`, and makes the kernel kill it when this thread ends.
-fn inherit<const N: usize>(command: &mut Command, fds: [BorrowedFd<'_>; N]) {
-    let numbers = fds.map(|fd| fd.as_raw_fd());
+fn inherit(command: &mut Command, fds: &[BorrowedFd<'_>]) {
+    let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let parent = rustix::process::getpid();
     let prepare = move || {
-        for number in numbers {
+        for &number in &numbers {
             // SAFETY: the caller holds these descriptors open until after `spawn`, and the child has copies of them.
             rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::empty())?;
         }
@@ -331,6 +362,7 @@ mod tests {
             map_len: 66 << 20,
             doorbell: null.try_clone().unwrap().into(),
             vectors: 2,
+            plugin: None,
             further: &[],
         };
         arguments(&launch, Descriptors { pool: 10, kernel: 11, doorbell: 12, qmp: 13 }).join(" ")

@@ -25,6 +25,7 @@ use crate::{
     qemu::{self, Launch, Qemu},
     streams::{Input, Output, Reading},
     terminal::{self, RawMode},
+    timing::{self, Clocks},
 };
 
 /// How often the clock in the header is brought up to date while islands boot.
@@ -74,6 +75,8 @@ pub struct Options {
     pub boot_timeout: Duration,
     /// Kernels log more to their diagnostic consoles.
     pub verbose: bool,
+    /// How the machine's time is simulated; `None`: it runs on the host's time.
+    pub timing: Option<timing::Options>,
     /// Further arguments for islands' QEMUs, by island id; islands behind the end get none.
     pub qemu_arguments: Vec<Vec<String>>,
 }
@@ -115,6 +118,9 @@ pub trait Hooks {
     /// Ends the run.
     fn prepare(&mut self, pool: &HostPool) -> Result<()>;
 
+    /// A timed machine has stopped.
+    fn times(&mut self, _report: &timing::Report) {}
+
     /// The command has ended, and every island with it: fetch results.
     ///
     /// # Errors
@@ -142,12 +148,14 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let kernels = load_kernels(options)?;
     let mut bells = Doorbells::create(&cores)?;
     let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
+    let sockets: Vec<_> = (0..cores.len()).filter_map(|island| bells.take_socket(island)).collect();
+    let clocks = options.timing.as_ref().map(|timing| Clocks::create(timing, machine, &pool)).transpose()?;
+    let plugin = clocks.as_ref().map(|clocks| clocks.plugin(&pool, &bells, &cores));
     hooks.prepare(&pool)?;
     let signals = Signals::new()?;
     let clock = Clock::start(&pool)?;
     let mut islands = Vec::new();
-    for (index, island) in machine.islands.iter().enumerate() {
-        let doorbell = bells.take_socket(index).expect("taken once");
+    for ((index, island), doorbell) in machine.islands.iter().enumerate().zip(sockets) {
         let qemu = Qemu::start(Launch {
             island,
             index,
@@ -158,6 +166,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
             map_len: pool.map_len(index),
             doorbell,
             vectors: bells.vectors(),
+            plugin: plugin.as_ref(),
             further: options.qemu_arguments.get(index).map_or(&[], Vec::as_slice),
         })?;
         hooks.event(Event::Started { island: index });
@@ -172,7 +181,13 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     }
     let mut run = Run { options, pool: &pool, bells: &bells, islands, signals, clock: Some(clock), hooks };
     let outcome = run.watch();
+    if let (Some(clocks), Ok(Outcome::Exited(_))) = (&clocks, &outcome) {
+        clocks.wait_for_end();
+    }
     run.stop(outcome.is_ok());
+    if let Some(clocks) = &clocks {
+        hooks.times(&clocks.report(machine));
+    }
     if matches!(outcome, Ok(Outcome::Exited(_))) {
         hooks.collect(&pool)?;
     }
@@ -267,7 +282,7 @@ impl Run<'_> {
                 drop(raw_mode);
                 return Ok(Outcome::Exited((exit - 1) as u8));
             }
-            if self.clock.is_none() && last_ping.elapsed() >= PING_EVERY {
+            if self.clock.is_none() && self.options.timing.is_none() && last_ping.elapsed() >= PING_EVERY {
                 last_ping = Instant::now();
                 self.watch_heartbeats()?;
             }
@@ -598,6 +613,7 @@ mod tests {
             command: Command::default(),
             boot_timeout: Duration::from_secs(1),
             verbose: false,
+            timing: None,
             qemu_arguments: Vec::new(),
         };
         let error = load_kernels(&options).unwrap_err();

@@ -16,7 +16,10 @@ use crate::{cpu::Cpu, file, process, sched};
 pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
         let offset = machine.pool().header().islands[machine.island().index()].clock_offset_ns.get();
-        sched::core_loop(&Cpu::new(machine, offset))
+        let cpu = Cpu::new(machine, offset);
+        core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
+        cpu.start_timing();
+        sched::core_loop(&cpu)
     }
     let offset = set_clock(machine);
     let cpu = Cpu::new(machine, offset);
@@ -25,6 +28,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     publish_extensions(&cpu, record);
     for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
         core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);
+        core.alarm_ns.store(u64::MAX, Ordering::Relaxed);
     }
     core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
     start_other_cores(&cpu, record);
@@ -33,6 +37,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     cpu.pool.header().joined.fetch_add(1, Ordering::SeqCst);
     machine.ring_host();
     cpu.log(format_args!("{} joined with {} cores", M::ISA.name(), record.core_count.get()));
+    cpu.start_timing();
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
         start_first_process(&cpu);
@@ -41,8 +46,11 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
 }
 
 /// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:
-/// sampled at a moment when the host's word changes.
+/// sampled at a moment when the host's word changes. Timed machines have one clock.
 fn set_clock<M: Machine>(machine: &'static M) -> u64 {
+    if machine.pool().header().timed.get() != 0 {
+        return 0;
+    }
     let word = &machine.pool().header().host_clock_ns;
     let before = word.load(Ordering::Relaxed);
     loop {

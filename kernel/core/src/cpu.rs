@@ -1,11 +1,11 @@
 //! One core of the kernel: what every operation is given to act with.
 
-use core::cell::Cell;
+use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::Machine;
 use motet_layout::{CoreId, Isa, IslandId, Pool};
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{Context, shootdown};
+use motet_protocol::{Context, run_queue::core_record, shootdown};
 
 /// A core of this island, running the kernel. Lives on the core's stack.
 pub struct Cpu<M: Machine> {
@@ -17,6 +17,8 @@ pub struct Cpu<M: Machine> {
     pub id: CoreId,
     /// Machine clock minus [`Machine::counter_ns`], in nanoseconds (wrapping).
     pub clock_offset_ns: u64,
+    /// Whether a simulator keeps the time.
+    pub timed: bool,
     /// This island's map of the pool.
     pub map: PhysMap<'static>,
     /// This island's page-table format.
@@ -46,6 +48,7 @@ impl<M: Machine> Cpu<M> {
             pool,
             id,
             clock_offset_ns,
+            timed: pool.header().timed.get() != 0,
             map: PhysMap::new(&record.ranges, pool.len()),
             format: format.expect("the island record names a page-table format"),
             pinned: Cell::new(false),
@@ -79,7 +82,24 @@ impl<M: Machine> Cpu<M> {
     /// Nanoseconds on the machine's clock, the same on all islands.
     #[inline]
     pub fn now_ns(&self) -> u64 {
+        if self.timed {
+            return self.simulated_ns();
+        }
         self.machine.counter_ns().wrapping_add(self.clock_offset_ns)
+    }
+
+    /// A timed machine's clock, as this core sees it.
+    #[cold]
+    fn simulated_ns(&self) -> u64 {
+        self.machine.publish_clock();
+        core_record(self, self.id).clock_ns.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the machine's time runs, which it does when all its cores are here.
+    pub fn start_timing(&self) {
+        while self.timed && core_record(self, self.id).clock_ns.load(Ordering::Acquire) == 0 {
+            self.machine.announce_core();
+        }
     }
 
     /// Nanoseconds since 1970-01-01 UTC.
@@ -120,6 +140,9 @@ impl<M: Machine> Context for Cpu<M> {
     }
 
     fn ring(&self, target: CoreId) {
+        if self.timed {
+            core_record(self, target).rung_at_ns.store(self.now_ns(), Ordering::Relaxed);
+        }
         self.machine.ring(target);
     }
 }

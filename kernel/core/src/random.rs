@@ -18,7 +18,7 @@ pub fn fill<M: Machine>(cpu: &Cpu<M>, into: &mut [u8]) {
     let header = cpu.pool.header();
     for piece in into.chunks_mut(8) {
         let ticket = header.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let mut word = mix(ticket ^ cpu.machine.counter_ns());
+        let mut word = mix(ticket ^ cpu.now_ns());
         for seed in &header.seed {
             word = mix(word ^ seed.get());
         }

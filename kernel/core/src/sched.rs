@@ -192,6 +192,7 @@ pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 
 /// An interrupt while the thread ran. `true`: the thread has given up the core.
 fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
+    let interrupts = with_alarm(cpu, interrupts);
     handle_interrupts(cpu, interrupts);
     let core = core_record(cpu, cpu.id);
     if run_queue::has_ready(core) && interrupts.contains(Interrupts::TIMER) {
@@ -217,6 +218,12 @@ pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target
     charge(cpu, thread);
     core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
     start_on(cpu, thread, target);
+}
+
+/// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
+fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
+    let due = cpu.timed && cpu.now_ns() >= cpu.timer_ns.get();
+    if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
 }
 
 /// Acts on interrupts that were taken: expired timers, input for the console.
@@ -272,7 +279,7 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
     run_queue::end_idle(cpu);
     cpu.serve_shootdowns();
     core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
-    handle_interrupts(cpu, interrupts);
+    handle_interrupts(cpu, with_alarm(cpu, interrupts));
 }
 
 /// Sets the timer for the earliest deadline or the end of the slice.
@@ -294,6 +301,10 @@ fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
     }
     if programmed != deadline_ns {
         cpu.timer_ns.set(deadline_ns);
+        if cpu.timed {
+            core_record(cpu, cpu.id).alarm_ns.store(deadline_ns, Ordering::Relaxed);
+            return;
+        }
         let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(cpu.clock_offset_ns) };
         cpu.machine.set_timer(local);
     }

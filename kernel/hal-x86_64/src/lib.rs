@@ -41,8 +41,8 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
-use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame};
+use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, marks};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame};
 use x86_64::{VirtAddr, instructions::tlb};
 
 use crate::{clock::Clock, core_block::Core, paging::KernelMap, pool_map::PoolMap, text::Text};
@@ -211,6 +211,15 @@ impl Machine for TheMachine {
         self.clock.now_ns()
     }
 
+    fn publish_clock(&self) {
+        mark::<{ marks::CLOCK }>();
+    }
+
+    fn announce_core(&self) {
+        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_hal::core_marks!(mark);
+        CORE_MARKS[self.core().index_in_island()]();
+    }
+
     fn set_timer(&self, deadline_ns: u64) {
         Core::current().deadline_ns.store(deadline_ns, Relaxed);
         apic::start_timer(match deadline_ns {
@@ -263,4 +272,12 @@ impl Machine for TheMachine {
     fn park(&self) -> ! {
         boot::halt()
     }
+}
+
+/// Executes a no-op that a simulator recognises. It may write to the pool, so the compiler takes it for a store.
+fn mark<const MARK: u8>() {
+    // SAFETY: a no-op.
+    unsafe {
+        asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {displacement}", displacement = const marks::x86_64(MARK), options(nostack, preserves_flags))
+    };
 }

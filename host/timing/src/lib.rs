@@ -1,0 +1,17 @@
+//! Simulated time of a timed machine: one clock per core, in memory that all QEMU processes share.
+//!
+//! Each core adds up its own time and comes to [`Timing::boundary`] once a quantum, where it waits for cores that are
+//! behind. A sleeping core holds nobody back; it wakes at the time of what woke it. When all sleep, time jumps to the
+//! earliest alarm. `docs/simulator.md` describes the rules.
+//!
+//! This crate knows nothing of QEMU; the plugin drives it.
+#![forbid(unsafe_code)]
+
+mod region;
+mod timing;
+
+pub use region::{ClockRegion, CoreClock, REGION_MAGIC, Settings};
+pub use timing::{Bells, Next, Timing};
+
+/// Picoseconds in a nanosecond.
+pub const PS_PER_NS: u64 = 1000;

@@ -1,0 +1,106 @@
+//! Marks: instructions that do nothing on any core, and that a simulator recognises when QEMU translates them.
+//!
+//! | ISA | instruction | why it does nothing |
+//! |---|---|---|
+//! | x86-64 | `nop dword ptr [rax + disp32]` | the long no-op has an address that is never used (SDM, NOP) |
+//! | AArch64 | `movz xzr, #imm16` | writes the zero register (Arm ARM, C1.2.5) |
+//! | RISC-V | `slti x0, x0, imm12` | a hint left to custom use (unprivileged specification, HINT instructions) |
+//!
+//! The numbers differ from those of the marks that user programs set (`motet-calls`).
+
+use motet_layout::{CORES_PER_ISLAND_MAX, Isa};
+
+/// "Store my simulated time into my core record."
+pub const CLOCK: u8 = 0;
+/// "I am core n of this island, and ready to be timed" is `CORE + n`.
+pub const CORE: u8 = 16;
+/// Marks are numbered from 0 to here, exclusive.
+pub const MARKS_MAX: u8 = CORE + CORES_PER_ISLAND_MAX as u8;
+
+const X86_64_OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
+const X86_64_DISPLACEMENT: u32 = 0x4d4f_5500;
+const AARCH64_WORD: u32 = 0xd280_0000 | 0x4d80 << 5 | 31;
+const RISCV64_WORD: u32 = 0x680 << 20 | 0x2013;
+
+/// The displacement in the no-op of a mark on x86-64.
+pub const fn x86_64(mark: u8) -> u32 {
+    assert!(mark < MARKS_MAX);
+    X86_64_DISPLACEMENT + mark as u32
+}
+
+/// The instruction of a mark on AArch64.
+pub const fn aarch64(mark: u8) -> u32 {
+    assert!(mark < MARKS_MAX);
+    AARCH64_WORD + ((mark as u32) << 5)
+}
+
+/// The instruction of a mark on RISC-V.
+pub const fn riscv64(mark: u8) -> u32 {
+    assert!(mark < MARKS_MAX);
+    RISCV64_WORD + ((mark as u32) << 20)
+}
+
+/// The mark that an instruction is.
+pub fn decode(isa: Isa, instruction: &[u8]) -> Option<u8> {
+    let word = |at: usize| Some(u32::from_le_bytes(instruction.get(at..at + 4)?.try_into().ok()?));
+    let number = match isa {
+        Isa::X86_64 if instruction.starts_with(&X86_64_OPCODE) => word(3)?.checked_sub(X86_64_DISPLACEMENT)?,
+        Isa::AArch64 => word(0)?.checked_sub(AARCH64_WORD).filter(|rest| rest & 31 == 0)? >> 5,
+        Isa::RiscV64 => word(0)?.checked_sub(RISCV64_WORD).filter(|rest| rest & 0xf_ffff == 0)? >> 20,
+        Isa::X86_64 | Isa::Hosted => return None,
+    };
+    u8::try_from(number).ok().filter(|&mark| mark < MARKS_MAX)
+}
+
+/// An array with, for each core index, the function that executes its [`CORE`] mark, made from a
+/// `fn mark<const MARK: u8>()`.
+#[macro_export]
+macro_rules! core_marks {
+    ($mark:ident) => {
+        [
+            $mark::<16>,
+            $mark::<17>,
+            $mark::<18>,
+            $mark::<19>,
+            $mark::<20>,
+            $mark::<21>,
+            $mark::<22>,
+            $mark::<23>,
+            $mark::<24>,
+            $mark::<25>,
+            $mark::<26>,
+            $mark::<27>,
+            $mark::<28>,
+            $mark::<29>,
+            $mark::<30>,
+            $mark::<31>,
+        ]
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mark_is_recognised_on_its_own_isa() {
+        for mark in 0..MARKS_MAX {
+            let [a, b, c, d] = x86_64(mark).to_le_bytes();
+            assert_eq!(decode(Isa::X86_64, &[0x0f, 0x1f, 0x80, a, b, c, d]), Some(mark));
+            assert_eq!(decode(Isa::AArch64, &aarch64(mark).to_le_bytes()), Some(mark));
+            assert_eq!(decode(Isa::RiscV64, &riscv64(mark).to_le_bytes()), Some(mark));
+        }
+    }
+
+    #[test]
+    fn other_instructions_are_no_marks() {
+        assert_eq!(decode(Isa::X86_64, &[0x0f, 0x1f, 0x80, 0, 0, 0, 0]), None);
+        assert_eq!(decode(Isa::X86_64, &[0x90]), None);
+        assert_eq!(decode(Isa::AArch64, &0xd503_201f_u32.to_le_bytes()), None);
+        assert_eq!(decode(Isa::RiscV64, &(RISCV64_WORD | 1 << 7).to_le_bytes()), None);
+        assert_eq!(decode(Isa::RiscV64, &[0x01, 0x00]), None);
+        // Marks of user programs.
+        assert_eq!(decode(Isa::AArch64, &(0xd280_0000_u32 | 0x4d40 << 5 | 31).to_le_bytes()), None);
+        assert_eq!(decode(Isa::RiscV64, &(0x6c0_u32 << 20 | 0x2013).to_le_bytes()), None);
+    }
+}
