@@ -3,7 +3,8 @@
 use core::arch::asm;
 
 const EXTENSION_TIME: usize = 0x5449_4d45;
-const EXTENSION_HART_STATE: usize = 0x0048_534d;
+/// Hart state management: function 0 starts a hart, 1 stops the caller.
+pub const EXTENSION_HART_STATE: usize = 0x0048_534d;
 const EXTENSION_BASE: usize = 0x10;
 const ERROR_ALREADY_AVAILABLE: isize = -6;
 
