@@ -7,6 +7,8 @@ use crate::{Interrupts, Machine, Trap};
 
 /// A timer's distance, in nanoseconds.
 const SOON_NS: u64 = 3_000_000;
+/// Rounds after which a core that has run no user code counts as broken.
+const ROUNDS_MAX: u64 = 200;
 
 impl<M: Machine> Suite<M> {
     pub(super) fn interrupt_tests(&self) {
@@ -22,7 +24,10 @@ impl<M: Machine> Suite<M> {
     fn timer_in_user_mode(&self) -> Check {
         let space = self.space(&[Step::Count])?;
         self.machine.activate_space(space.table.root);
-        for round in 0..5 {
+        let (mut rounds, mut rounds_with_progress) = (0, 0);
+        // On a loaded host the deadline may pass before user code has run: such a round shows nothing about progress.
+        while rounds < ROUNDS_MAX && (rounds < 5 || rounds_with_progress == 0) {
+            rounds += 1;
             let counted = space.value(M::ISA);
             let deadline = self.machine.counter_ns() + SOON_NS;
             self.machine.set_timer(deadline);
@@ -35,10 +40,10 @@ impl<M: Machine> Suite<M> {
                 Interrupts::TIMER.0.into(),
             )?;
             ensure(now >= deadline, "time of the interrupt", now, deadline)?;
-            ensure(space.value(M::ISA) > counted, "progress of user code", space.value(M::ISA), counted + 1)?;
-            ensure(now < deadline + SHORT_NS, "lateness", now - deadline, round)?;
+            rounds_with_progress += u64::from(space.value(M::ISA) > counted);
+            ensure(now < deadline + SHORT_NS, "lateness", now - deadline, rounds)?;
         }
-        Ok(())
+        ensure(rounds_with_progress > 0, "rounds in which user code made progress", rounds_with_progress, rounds)
     }
 
     fn timer_ends_a_wait(&self) -> Check {
