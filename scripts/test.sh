@@ -52,7 +52,7 @@ check_model() {
 
 # On real QEMU: the conformance suite of each HAL, then programs on fused machines.
 check_machine() {
-    (build) || return
+    (build && build_guest_programs) || return
     "$out/release/motet" test || return
     cargo test --quiet ${CI:+--locked} --release -p motet-cli --test machine
 }
