@@ -9,6 +9,7 @@ use motet_fabric::{
     Command, Error, ErrorKind, HostPool, Machine, Result, Results,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
+    stats::Stats,
     terminal, timing,
 };
 use motet_layout::Isa;
@@ -34,12 +35,12 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let tree = guest_files(&project::target(&root).join("userland"), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let progress = Progress::new(&settings.machine, options.machine.verbose);
-    let mut hooks = RunHooks { progress, tree, results, report: None };
+    let mut hooks = RunHooks { progress, tree, results, stats: None };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.progress.finish();
-    if let Some(report) = hooks.report {
-        stats::print(&report);
-        options.stats.as_deref().map_or(Ok(()), |path| stats::write(&report, path))?;
+    if let Some(measured) = hooks.stats {
+        stats::print(&measured);
+        options.stats.as_deref().map_or(Ok(()), |path| stats::write(&measured, path))?;
     }
     Ok(match outcome? {
         Outcome::Exited(status) => status,
@@ -83,7 +84,7 @@ struct RunHooks {
     progress: Progress,
     tree: Tree,
     results: Option<Results>,
-    report: Option<timing::Report>,
+    stats: Option<Stats>,
 }
 
 impl Hooks for RunHooks {
@@ -95,8 +96,8 @@ impl Hooks for RunHooks {
         self.tree.build(pool)
     }
 
-    fn times(&mut self, report: &timing::Report) {
-        self.report = Some(report.clone());
+    fn measured(&mut self, stats: Stats) {
+        self.stats = Some(stats);
     }
 
     fn collect(&mut self, pool: &HostPool) -> Result<()> {

@@ -21,6 +21,7 @@ mod qmp;
 mod results;
 pub mod rootfs;
 pub mod run;
+pub mod stats;
 mod streams;
 pub mod terminal;
 #[allow(unsafe_code)] // the mapping of the clocks

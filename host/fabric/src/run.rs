@@ -23,6 +23,7 @@ use crate::{
     machine::Machine,
     pool::{Command, HostPool},
     qemu::{self, Launch, Qemu},
+    stats::Stats,
     streams::{Input, Output, Reading},
     terminal::{self, RawMode},
     timing::{self, Clocks},
@@ -119,7 +120,7 @@ pub trait Hooks {
     fn prepare(&mut self, pool: &HostPool) -> Result<()>;
 
     /// A timed machine has stopped.
-    fn times(&mut self, _report: &timing::Report) {}
+    fn measured(&mut self, _stats: Stats) {}
 
     /// The command has ended, and every island with it: fetch results.
     ///
@@ -186,7 +187,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     }
     run.stop(outcome.is_ok());
     if let Some(clocks) = &clocks {
-        hooks.times(&clocks.report(machine));
+        hooks.measured(clocks.stats(machine, &options.command.args.last().cloned().unwrap_or_default()));
     }
     if matches!(outcome, Ok(Outcome::Exited(_))) {
         hooks.collect(&pool)?;

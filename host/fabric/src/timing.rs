@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::{Counters, Model};
+use motet_coherence::Model;
 use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_timing::{ClockRegion, Settings};
 use rustix::{
@@ -21,6 +21,7 @@ use crate::{
     error::{Context, Error, ErrorKind, Result},
     machine::Machine,
     qemu,
+    stats::{self, CoreStats, IslandStats, MachineStats, Stats},
 };
 
 /// Realtime when a deterministic machine starts: 2025-01-01 UTC.
@@ -131,58 +132,56 @@ impl Clocks {
         }
     }
 
-    /// What the clocks say.
-    pub fn report(&self, machine: &Machine) -> Report {
-        let mut cores = Vec::new();
-        for (index, island) in machine.islands.iter().enumerate() {
-            for core in 0..island.cores {
-                let clock = &self.region.cores[index * CORES_PER_ISLAND_MAX + core];
-                cores.push(CoreReport {
-                    island: island.name.clone(),
-                    core,
-                    clock_ps: clock.clock_ps.load(Relaxed),
-                    idle_ps: clock.idle_ps.load(Relaxed),
-                    stall_ps: clock.stall_ps.load(Relaxed),
-                    instructions: clock.instructions.load(Relaxed),
-                    frequency_mhz: 1_000_000_000 / self.model.config().islands[index].timing.cycle_fs.max(1),
-                    memory: self.model.counters(self.model.core_number(index, core)),
-                });
-            }
+    /// What was measured.
+    pub fn stats(&self, machine: &Machine, command: &str) -> Stats {
+        let settings = self.region.settings().expect("set up in create");
+        let config = self.model.config();
+        let mhz = |index: usize| 1_000_000_000 / config.islands[index].timing.cycle_fs.max(1);
+        let islands = machine.islands.iter().enumerate().map(|(index, island)| IslandStats {
+            name: island.name.clone(),
+            isa: island.isa.name().into(),
+            cores: island.cores,
+            frequency_mhz: mhz(index),
+        });
+        let cores =
+            machine.islands.iter().enumerate().flat_map(|(index, island)| {
+                (0..island.cores).map(move |core| self.core_stats(index, &island.name, core))
+            });
+        Stats {
+            schema: stats::SCHEMA,
+            motet: env!("CARGO_PKG_VERSION").into(),
+            command: command.into(),
+            machine: MachineStats {
+                description: machine.text.clone(),
+                islands: islands.collect(),
+                quantum_ps: settings.quantum_ps,
+                deterministic: settings.deterministic,
+            },
+            time_ps: self.region.now_ps.load(Relaxed),
+            out_of_turn: self.region.escapes.load(Relaxed),
+            cores: cores.collect(),
+            ..Stats::default()
         }
-        Report { now_ps: self.region.now_ps.load(Relaxed), escapes: self.region.escapes.load(Relaxed), cores }
     }
-}
 
-/// How a timed run went.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Simulated time that all cores had reached.
-    pub now_ps: u64,
-    /// How often a core went on although it was not its turn.
-    pub escapes: u64,
-    /// All cores.
-    pub cores: Vec<CoreReport>,
-}
-
-/// One core's part.
-#[derive(Clone, Debug)]
-pub struct CoreReport {
-    /// Its island's name.
-    pub island: String,
-    /// Its index in the island.
-    pub core: usize,
-    /// Its simulated time.
-    pub clock_ps: u64,
-    /// Of it, asleep.
-    pub idle_ps: u64,
-    /// Of it, waiting for memory.
-    pub stall_ps: u64,
-    /// Instructions executed.
-    pub instructions: u64,
-    /// Its clock frequency.
-    pub frequency_mhz: u64,
-    /// What its caches did.
-    pub memory: Counters,
+    fn core_stats(&self, island: usize, name: &str, core: usize) -> CoreStats {
+        let clock = &self.region.cores[island * CORES_PER_ISLAND_MAX + core];
+        let memory = self.model.counters(self.model.core_number(island, core));
+        let names = motet_coherence::counter_names().iter().map(|&name| name.to_owned());
+        let (time_ps, idle_ps) = (clock.clock_ps.load(Relaxed), clock.idle_ps.load(Relaxed));
+        let cycle_fs = self.model.config().islands[island].timing.cycle_fs.max(1);
+        CoreStats {
+            island: name.into(),
+            core,
+            time_ps,
+            idle_ps,
+            stall_ps: clock.stall_ps.load(Relaxed),
+            cycles: (u128::from(time_ps.saturating_sub(idle_ps)) * 1000 / u128::from(cycle_fs)) as u64,
+            instructions: clock.instructions.load(Relaxed),
+            memory: names.zip(memory.values()).collect(),
+            ..CoreStats::default()
+        }
+    }
 }
 
 fn memory_file(name: &str, size: usize) -> Result<OwnedFd> {

@@ -1,0 +1,142 @@
+//! What a timed run measured: the content of `--stats FILE`, and all that reports are made of.
+//!
+//! docs/stats.md describes the file. Times are simulated picoseconds. In a deterministic run everything here is the same
+//! each time, bit for bit; therefore [`Stats::host`] is absent from it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// [`Stats::schema`]: grows when a field changes its meaning or goes away; new fields do not change it.
+pub const SCHEMA: u32 = 1;
+
+/// A timed run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Motet's version.
+    pub motet: String,
+    /// The command that the machine ran.
+    pub command: String,
+    /// The machine.
+    pub machine: MachineStats,
+    /// Simulated time that all cores had reached when the command ended.
+    pub time_ps: u64,
+    /// How often a core went on although it was not its turn.
+    pub out_of_turn: u64,
+    /// The whole run, by core.
+    pub cores: Vec<CoreStats>,
+    /// Regions of interest, in order of their first beginning.
+    pub regions: Vec<RegionStats>,
+    /// Counts over time, by core; empty when none were taken.
+    pub samples: Samples,
+    /// What depends on the host; absent from deterministic runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostStats>,
+}
+
+/// The machine that was simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineStats {
+    /// Its description, in TOML.
+    pub description: String,
+    /// The islands, in order.
+    pub islands: Vec<IslandStats>,
+    /// Farthest that one running core may be ahead of another.
+    pub quantum_ps: u64,
+    /// One core ran at a time.
+    pub deterministic: bool,
+}
+
+/// An island.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IslandStats {
+    /// Its name.
+    pub name: String,
+    /// Its instruction set.
+    pub isa: String,
+    /// Cores that run.
+    pub cores: usize,
+    /// Its cores' clock frequency.
+    pub frequency_mhz: u64,
+}
+
+/// What one core did in the whole run or in a region. Ratios are derived, not stored: see the methods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoreStats {
+    /// Its island's name.
+    pub island: String,
+    /// Its index in the island.
+    pub core: usize,
+    /// Time that passed on its clock.
+    pub time_ps: u64,
+    /// Of it, asleep.
+    pub idle_ps: u64,
+    /// Of it, waiting for memory.
+    pub stall_ps: u64,
+    /// Cycles that it was awake.
+    pub cycles: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Doorbells that it rang for other cores.
+    pub ipis_sent: u64,
+    /// Times that another core's doorbell woke it.
+    pub ipis_received: u64,
+    /// What its caches did, by the names of [`motet_coherence::counter_names`].
+    pub memory: BTreeMap<String, u64>,
+}
+
+/// A region of interest: what the machine did between `motet_roi_begin` and `motet_roi_end`, all entries added up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegionStats {
+    /// Its name.
+    pub name: String,
+    /// How often it was entered.
+    pub entries: u64,
+    /// 1 when the command ended inside it.
+    pub open: u64,
+    /// Time in it, on the clock of the core that began and ended it.
+    pub time_ps: u64,
+    /// Largest distance between the clocks of running cores when it began or ended: how exact the cores' shares are.
+    pub skew_ps: u64,
+    /// By core, in the order of [`Stats::cores`].
+    pub cores: Vec<CoreStats>,
+}
+
+/// Counts over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// Time between samples.
+    pub interval_ps: u64,
+    /// Names of the columns: `time_ps` first; each counts from the beginning of the run.
+    pub columns: Vec<String>,
+    /// For each core, in the order of [`Stats::cores`]: rows.
+    pub cores: Vec<Vec<Vec<u64>>>,
+}
+
+/// What depends on the host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostStats {
+    /// Seconds from when time began to the command's end.
+    pub seconds: f64,
+    /// Million instructions per second, all cores.
+    pub mips: f64,
+}
+
+impl CoreStats {
+    /// A count of its caches; 0 when there is none of that name.
+    pub fn count(&self, name: &str) -> u64 {
+        self.memory.get(name).copied().unwrap_or(0)
+    }
+
+    /// Instructions per cycle while awake.
+    pub fn instructions_per_cycle(&self) -> f64 {
+        self.instructions as f64 / self.cycles.max(1) as f64
+    }
+
+    /// Share of the time awake that memory took, 0 to 1.
+    pub fn stall_share(&self) -> f64 {
+        self.stall_ps as f64 / self.time_ps.saturating_sub(self.idle_ps).max(1) as f64
+    }
+}
