@@ -150,7 +150,9 @@ pool_struct! {
         224 pub alarm_ns: AtomicU64,
         /// Timed machines: when the core was last rung (the ringer's time), 0 when the simulator has taken note of it.
         232 pub rung_at_ns: AtomicU64,
-        240 _pad5: [Cell64; 2],
+        /// Timed machines: how often it has rung other cores. Written by the core.
+        240 pub rings: Cell64,
+        248 _pad5: Cell64,
         /// Lock of the ready queue.
         256 pub ready_lock: AtomicU64,
         /// First ready thread (pool address).

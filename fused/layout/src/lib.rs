@@ -24,6 +24,7 @@ mod ids;
 #[macro_use]
 mod macros;
 mod marker;
+pub mod marks;
 mod objects;
 #[allow(unsafe_code)]
 mod pool;

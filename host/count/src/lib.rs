@@ -1,5 +1,5 @@
 //! A QEMU plugin that counts the instructions which all cores of a machine execute, and writes the count to a file
-//! whenever the guest executes a mark ([`motet_calls::marks`]).
+//! whenever the guest executes a mark ([`motet_layout::marks`]).
 //!
 //! `-plugin libmotet_count.so,out=FILE`; each line of the file is `MARK COUNT`. Counting is inlined in the translated
 //! code, instruction by instruction: counting whole translation blocks would count what comes after a page fault twice.
@@ -14,10 +14,11 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
+use motet_layout::{Isa, marks};
 use qemu::{Block, Counter};
 
 struct State {
-    isa: String,
+    isa: Isa,
     executed: Counter,
     out: Mutex<File>,
 }
@@ -28,7 +29,8 @@ static STATE: OnceLock<State> = OnceLock::new();
 ///
 /// # Errors
 /// What is wrong with the arguments.
-fn install(isa: String, arguments: &[String]) -> Result<(), String> {
+fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
+    let isa = Isa::from_name(isa).ok_or("unknown instruction set")?;
     let path = match arguments {
         [only] => only.strip_prefix("out="),
         _ => None,
@@ -44,7 +46,7 @@ fn translated(block: &Block<'_>) {
     for instruction in block.instructions() {
         instruction.add_one_when_executed(&state.executed);
         let mut buffer = [0; 16];
-        if let Some(mark) = motet_calls::marks::decode(&state.isa, instruction.bytes(&mut buffer)) {
+        if let Some(mark) = marks::decode(state.isa, instruction.bytes(&mut buffer)) {
             instruction.report_when_executed(mark);
         }
     }

@@ -65,7 +65,7 @@ unsafe extern "C" fn qemu_plugin_install(id: u64, info: *const Info, argc: c_int
         let arguments: Vec<String> = (0..argc as usize).map(|index| text(*argv.add(index))).collect();
         (text((*info).target_name), arguments)
     };
-    if let Err(what) = crate::install(isa, &arguments) {
+    if let Err(what) = crate::install(&isa, &arguments) {
         eprintln!("motet-count: {what}");
         return -1;
     }

@@ -4,7 +4,7 @@
 //! machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
 //! CPU; when a quantum is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
 //!
-//! A virtual CPU takes part from the moment its kernel announces which core it is ([`motet_hal::marks::CORE`]): booting
+//! A virtual CPU takes part from the moment its kernel announces which core it is ([`marks::CORE`]): booting
 //! costs no simulated time.
 #![deny(unsafe_code)]
 
@@ -30,8 +30,7 @@ use std::{
 use memory::HostMap;
 use motet_coherence::{Class, Core, Kind, LINE_SIZE, Model, Picoseconds};
 use motet_fabric::{Machine, local_ranges};
-use motet_hal::marks;
-use motet_layout::{CORES_PER_ISLAND_MAX, Isa};
+use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
 use motet_timing::{Bells, ClockRegion, Next, Timing};
 use qemu::{Access, Block, Times, Vcpu};
 

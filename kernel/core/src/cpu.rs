@@ -142,6 +142,8 @@ impl<M: Machine> Context for Cpu<M> {
     fn ring(&self, target: CoreId) {
         if self.timed {
             core_record(self, target).rung_at_ns.store(self.now_ns(), Ordering::Relaxed);
+            let rings = &core_record(self, self.id).rings;
+            rings.set(rings.get() + 1);
         }
         self.machine.ring(target);
     }

@@ -3,8 +3,8 @@
 use core::{arch::asm, sync::atomic::Ordering};
 
 use motet_hal::ivshmem::{Ivshmem, Registers};
-use motet_hal::{Access, Interrupts, Machine, Trap, marks};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame};
+use motet_hal::{Access, Interrupts, Machine, Trap};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::console;
 use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
@@ -209,7 +209,7 @@ impl Machine for AArch64 {
     }
 
     fn announce_core(&self) {
-        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_hal::core_marks!(mark);
+        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
         CORE_MARKS[self.core().index_in_island()]();
     }
 

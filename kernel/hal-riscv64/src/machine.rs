@@ -10,8 +10,8 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, marks};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame};
+use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::{
     boot, console, csr, doorbell, extended,
@@ -230,7 +230,7 @@ impl Machine for TheMachine {
     }
 
     fn announce_core(&self) {
-        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_hal::core_marks!(mark);
+        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
         CORE_MARKS[self.core().index_in_island()]();
     }
 

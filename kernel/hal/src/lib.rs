@@ -12,7 +12,6 @@ pub mod boot;
 #[expect(clippy::wildcard_enum_match_arm, reason = "the suite reports whatever other trap it finds")]
 pub mod conformance;
 pub mod ivshmem;
-pub mod marks;
 
 use motet_layout::{CoreId, Frame, Isa, IslandId, Pool, UserFrame};
 
@@ -142,11 +141,11 @@ pub trait Machine: Sync + 'static {
     fn counter_ns(&self) -> u64;
 
     /// Lets the simulator of a timed machine store this core's simulated time into its core record
-    /// ([`motet_layout::CoreRecord::clock_ns`]): executes [`marks::CLOCK`].
+    /// ([`motet_layout::CoreRecord::clock_ns`]): executes [`motet_layout::marks::CLOCK`].
     fn publish_clock(&self) {}
 
     /// Tells the simulator of a timed machine which core this is and that it is ready to be timed: executes
-    /// [`marks::CORE`].
+    /// [`motet_layout::marks::CORE`].
     fn announce_core(&self) {}
 
     /// Asks for a timer interrupt on this core when [`counter_ns`](Self::counter_ns) reaches `deadline_ns`;

@@ -5,7 +5,7 @@
 //! outside the kernel.
 #![no_std]
 
-pub mod marks;
+pub use motet_layout::marks;
 #[cfg(feature = "guest")]
 pub mod system;
 
@@ -36,6 +36,7 @@ pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_u
 /// All operations, in the order in which `calls` executes them. The batches of operation `i` lie between mark `2 * i`
 /// and mark `2 * i + 1`.
 pub const OPERATIONS: [Operation; 4] = [GETPID, READ_NULL, PIPE_ROUND_TRIP, FORK_EXIT_WAIT];
+const _: () = assert!(OPERATIONS.len() * 2 <= marks::MEASURED_MAX as usize);
 
 /// `stream` reads and writes this much at a time, in bytes.
 pub const CHUNK_SIZE: usize = 64 << 10;

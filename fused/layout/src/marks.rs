@@ -1,4 +1,4 @@
-//! Marks: instructions that do nothing on any core, and that a simulator recognises when QEMU translates them.
+//! Marks: instructions that do nothing on any core, and that a QEMU plugin recognises when QEMU translates them.
 //!
 //! | ISA | instruction | why it does nothing |
 //! |---|---|---|
@@ -6,20 +6,34 @@
 //! | AArch64 | `movz xzr, #imm16` | writes the zero register (Arm ARM, C1.2.5) |
 //! | RISC-V | `slti x0, x0, imm12` | a hint left to custom use (unprivileged specification, HINT instructions) |
 //!
-//! The numbers differ from those of the marks that user programs set (`motet-calls`).
+//! | marks | who executes them | who listens |
+//! |---|---|---|
+//! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
+//! | [`CLOCK`], [`CORE`] and following | kernels | `host/plugin` |
+//! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
 
-use motet_layout::{CORES_PER_ISLAND_MAX, Isa};
+use crate::{CORES_PER_ISLAND_MAX, Isa};
 
+/// Marks of measured programs are numbered from 0 to here, exclusive.
+pub const MEASURED_MAX: u8 = 64;
 /// "Store my simulated time into my core record."
-pub const CLOCK: u8 = 0;
+pub const CLOCK: u8 = 64;
+/// "A region of interest begins." Its name's address is in the first argument register of the ISA's C calling
+/// convention, its length in bytes in the second one.
+pub const ROI_BEGIN: u8 = 65;
+/// "A region of interest ends", with its name as for [`ROI_BEGIN`].
+pub const ROI_END: u8 = 66;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
-pub const CORE: u8 = 16;
+pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.
 pub const MARKS_MAX: u8 = CORE + CORES_PER_ISLAND_MAX as u8;
 
+/// Longest name of a region of interest, in bytes.
+pub const ROI_NAME_MAX: usize = 63;
+
 const X86_64_OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
-const X86_64_DISPLACEMENT: u32 = 0x4d4f_5500;
-const AARCH64_WORD: u32 = 0xd280_0000 | 0x4d80 << 5 | 31;
+const X86_64_DISPLACEMENT: u32 = 0x4d4f_5400;
+const AARCH64_WORD: u32 = 0xd280_0000 | 0x4d40 << 5 | 31;
 const RISCV64_WORD: u32 = 0x680 << 20 | 0x2013;
 
 /// The displacement in the no-op of a mark on x86-64.
@@ -57,24 +71,10 @@ pub fn decode(isa: Isa, instruction: &[u8]) -> Option<u8> {
 #[macro_export]
 macro_rules! core_marks {
     ($mark:ident) => {
-        [
-            $mark::<16>,
-            $mark::<17>,
-            $mark::<18>,
-            $mark::<19>,
-            $mark::<20>,
-            $mark::<21>,
-            $mark::<22>,
-            $mark::<23>,
-            $mark::<24>,
-            $mark::<25>,
-            $mark::<26>,
-            $mark::<27>,
-            $mark::<28>,
-            $mark::<29>,
-            $mark::<30>,
-            $mark::<31>,
-        ]
+        $crate::core_marks!($mark: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($mark:ident: $($core:literal)*) => {
+        [$($mark::<{ $crate::marks::CORE + $core }>,)*]
     };
 }
 
@@ -93,14 +93,25 @@ mod tests {
     }
 
     #[test]
+    fn immediates_of_marks_have_room_in_their_instructions() {
+        let last = MARKS_MAX - 1;
+        assert_eq!(aarch64(last) >> 21, 0xd280_0000 >> 21);
+        // Positive: bit 31 is the sign.
+        assert_eq!(riscv64(last) >> 31, 0);
+    }
+
+    #[test]
     fn other_instructions_are_no_marks() {
+        // Long no-ops that compilers pad with, `nop`, `movz x0, #0x4d40`, `slti x1, x0, 0x680`, the numbers behind the
+        // last mark, and nothing.
         assert_eq!(decode(Isa::X86_64, &[0x0f, 0x1f, 0x80, 0, 0, 0, 0]), None);
         assert_eq!(decode(Isa::X86_64, &[0x90]), None);
+        assert_eq!(decode(Isa::AArch64, &(AARCH64_WORD & !31).to_le_bytes()), None);
         assert_eq!(decode(Isa::AArch64, &0xd503_201f_u32.to_le_bytes()), None);
+        assert_eq!(decode(Isa::AArch64, &(AARCH64_WORD + (u32::from(MARKS_MAX) << 5)).to_le_bytes()), None);
         assert_eq!(decode(Isa::RiscV64, &(RISCV64_WORD | 1 << 7).to_le_bytes()), None);
+        assert_eq!(decode(Isa::RiscV64, &(RISCV64_WORD + (u32::from(MARKS_MAX) << 20)).to_le_bytes()), None);
         assert_eq!(decode(Isa::RiscV64, &[0x01, 0x00]), None);
-        // Marks of user programs.
-        assert_eq!(decode(Isa::AArch64, &(0xd280_0000_u32 | 0x4d40 << 5 | 31).to_le_bytes()), None);
-        assert_eq!(decode(Isa::RiscV64, &(0x6c0_u32 << 20 | 0x2013).to_le_bytes()), None);
+        assert_eq!(decode(Isa::Hosted, &RISCV64_WORD.to_le_bytes()), None);
     }
 }
