@@ -31,6 +31,9 @@ pub struct Stats {
     pub regions: Vec<RegionStats>,
     /// Counts over time, by core; empty when none were taken.
     pub samples: Samples,
+    /// What programs did wrong, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What depends on the host; absent from deterministic runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostStats>,
@@ -92,11 +95,11 @@ pub struct CoreStats {
 pub struct RegionStats {
     /// Its name.
     pub name: String,
-    /// How often it was entered.
+    /// How often it was entered; while the machine is in it, further entries do not count.
     pub entries: u64,
     /// 1 when the command ended inside it.
     pub open: u64,
-    /// Time in it, on the clock of the core that began and ended it.
+    /// Time in it, on the clocks of the cores that began and ended it.
     pub time_ps: u64,
     /// Largest distance between the clocks of running cores when it began or ended: how exact the cores' shares are.
     pub skew_ps: u64,

@@ -4,12 +4,16 @@ use std::{
     fs::File,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
 use motet_coherence::Model;
 use motet_layout::CORES_PER_ISLAND_MAX;
+use motet_record::{Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, Settings};
 use rustix::{
     fs::MemfdFlags,
@@ -21,7 +25,7 @@ use crate::{
     error::{Context, Error, ErrorKind, Result},
     machine::Machine,
     qemu,
-    stats::{self, CoreStats, IslandStats, MachineStats, Stats},
+    stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, Stats},
 };
 
 /// Realtime when a deterministic machine starts: 2025-01-01 UTC.
@@ -44,6 +48,10 @@ pub struct Clocks {
     memory: OwnedFd,
     model: Model<'static>,
     model_memory: OwnedFd,
+    record: Record<'static>,
+    record_memory: OwnedFd,
+    /// The host's time when the command had ended, as [`Record::began`].
+    ended_ns: OnceLock<u64>,
     /// The machine's description, for the plugin.
     description: OwnedFd,
     plugin: File,
@@ -84,9 +92,14 @@ impl Clocks {
         let model_memory = memory_file("motet-model", words * size_of::<AtomicU64>())?;
         let model = Model::create(config, map_words(&model_memory, words)?)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
+        let cores = machine.islands.iter().map(|island| island.cores).sum();
+        let words = Record::words(cores);
+        let record_memory = memory_file("motet-record", words * size_of::<AtomicU64>())?;
+        let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
+            .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let description = qemu::memory_file(machine.text.as_bytes())?;
         let settings = Settings { quantum_ps: options.quantum_ps, doorbell_ps, deterministic: options.deterministic };
-        region.set_up(settings, machine.islands.iter().map(|island| island.cores).sum());
+        region.set_up(settings, cores);
         let header = pool.header();
         header.timed.set(1);
         if options.deterministic {
@@ -95,13 +108,14 @@ impl Clocks {
                 word.set(index as u64 + 1);
             }
         }
-        Ok(Self { region, memory, model, model_memory, description, plugin })
+        let ended_ns = OnceLock::new();
+        Ok(Self { region, memory, model, model_memory, record, record_memory, ended_ns, description, plugin })
     }
 
     /// How to load the plugin into the islands' QEMUs.
     pub fn plugin<'a>(&'a self, pool: &'a HostPool, bells: &'a Doorbells, cores: &[usize]) -> PluginLaunch<'a> {
         let mut descriptors = vec![self.plugin.as_fd(), self.memory.as_fd(), pool.memory()];
-        descriptors.extend([self.model_memory.as_fd(), self.description.as_fd()]);
+        descriptors.extend([self.model_memory.as_fd(), self.record_memory.as_fd(), self.description.as_fd()]);
         let mut rings = Vec::new();
         for (island, &count) in cores.iter().enumerate() {
             for core in 0..count {
@@ -112,11 +126,12 @@ impl Clocks {
         }
         // By number, so that no character of a path can be misread.
         let words = format!(
-            "/proc/self/fd/{},clocks={},pool={},model={},machine={},bells={}",
+            "/proc/self/fd/{},clocks={},pool={},model={},record={},machine={},bells={}",
             self.plugin.as_raw_fd(),
             self.memory.as_raw_fd(),
             pool.memory().as_raw_fd(),
             self.model_memory.as_raw_fd(),
+            self.record_memory.as_raw_fd(),
             self.description.as_raw_fd(),
             rings.join("/")
         );
@@ -130,6 +145,7 @@ impl Clocks {
         while self.region.stopped.load(Relaxed) == 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(100));
         }
+        let _ = self.ended_ns.set(host_ns());
     }
 
     /// What was measured.
@@ -143,10 +159,11 @@ impl Clocks {
             cores: island.cores,
             frequency_mhz: mhz(index),
         });
-        let cores =
-            machine.islands.iter().enumerate().flat_map(|(index, island)| {
-                (0..island.cores).map(move |core| self.core_stats(index, &island.name, core))
-            });
+        let time_ps = self.region.now_ps.load(Relaxed);
+        let probe = Probe::new(self.region, &self.model);
+        let rows: Vec<Row> = (0..config.core_count()).map(|core| probe.row(core)).collect();
+        let end = probe.at(time_ps);
+        let cores = self.core_stats(&rows);
         Stats {
             schema: stats::SCHEMA,
             motet: env!("CARGO_PKG_VERSION").into(),
@@ -157,31 +174,72 @@ impl Clocks {
                 quantum_ps: settings.quantum_ps,
                 deterministic: settings.deterministic,
             },
-            time_ps: self.region.now_ps.load(Relaxed),
+            time_ps,
             out_of_turn: self.region.escapes.load(Relaxed),
-            cores: cores.collect(),
-            ..Stats::default()
+            host: (!settings.deterministic).then(|| self.host_stats(&cores)).flatten(),
+            cores,
+            regions: self.regions(&end),
+            samples: self.samples(&end),
+            warnings: self.record.warnings().iter().map(ToString::to_string).collect(),
         }
     }
 
-    fn core_stats(&self, island: usize, name: &str, core: usize) -> CoreStats {
-        let clock = &self.region.cores[island * CORES_PER_ISLAND_MAX + core];
-        let memory = self.model.counters(self.model.core_number(island, core));
-        let names = motet_coherence::counter_names().iter().map(|&name| name.to_owned());
-        let (time_ps, idle_ps) = (clock.clock_ps.load(Relaxed), clock.idle_ps.load(Relaxed));
-        let cycle_fs = self.model.config().islands[island].timing.cycle_fs.max(1);
-        CoreStats {
-            island: name.into(),
-            core,
-            time_ps,
-            idle_ps,
-            stall_ps: clock.stall_ps.load(Relaxed),
-            cycles: (u128::from(time_ps.saturating_sub(idle_ps)) * 1000 / u128::from(cycle_fs)) as u64,
-            instructions: clock.instructions.load(Relaxed),
-            memory: names.zip(memory.values()).collect(),
-            ..CoreStats::default()
+    fn host_stats(&self, cores: &[CoreStats]) -> Option<HostStats> {
+        let took_ns = self.ended_ns.get().copied().unwrap_or_else(host_ns).saturating_sub(self.record.began()?);
+        let instructions = cores.iter().map(|core| core.instructions).sum::<u64>() as f64;
+        Some(HostStats { seconds: took_ns as f64 / 1e9, mips: instructions * 1e3 / took_ns.max(1) as f64 })
+    }
+
+    fn regions(&self, end: &Snapshot) -> Vec<RegionStats> {
+        let region = |region: motet_record::Region| RegionStats {
+            name: region.name.as_str().into(),
+            entries: region.entries,
+            open: region.open.into(),
+            time_ps: region.time_ps,
+            skew_ps: region.skew_ps,
+            cores: self.core_stats(&region.cores),
+        };
+        self.record.regions(end).into_iter().map(region).collect()
+    }
+
+    fn samples(&self, end: &Snapshot) -> Samples {
+        let samples = self.record.samples(&end.rows);
+        Samples {
+            interval_ps: samples.interval_ps,
+            columns: motet_record::sampled_names().iter().map(|&name| name.to_owned()).collect(),
+            cores: samples.cores,
         }
     }
+
+    /// Counts by core, from those of all cores in the model's order.
+    fn core_stats(&self, rows: &[Row]) -> Vec<CoreStats> {
+        let config = self.model.config();
+        let one = |(number, row): (usize, &Row)| {
+            let island = &config.islands[config.island_of(number)];
+            let clock = motet_record::ClockCounts::of(row);
+            let names = motet_coherence::counter_names().iter().map(|&name| name.to_owned());
+            let awake_ps = clock.time_ps.saturating_sub(clock.idle_ps);
+            CoreStats {
+                island: island.name.clone(),
+                core: number - island.first_core,
+                time_ps: clock.time_ps,
+                idle_ps: clock.idle_ps,
+                stall_ps: clock.stall_ps,
+                cycles: (u128::from(awake_ps) * 1000 / u128::from(island.timing.cycle_fs.max(1))) as u64,
+                instructions: clock.instructions,
+                ipis_sent: clock.ipis_sent,
+                ipis_received: clock.ipis_received,
+                memory: names.zip(motet_record::memory_counts(row).iter().copied()).collect(),
+            }
+        };
+        rows.iter().enumerate().map(one).collect()
+    }
+}
+
+/// The host's monotonic clock in nanoseconds, as the plugin reads it.
+fn host_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn memory_file(name: &str, size: usize) -> Result<OwnedFd> {

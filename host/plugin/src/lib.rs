@@ -1,6 +1,6 @@
 //! The QEMU plugin that keeps a timed machine's time.
 //!
-//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,machine=FD,bells=CORE:FD/CORE:FD...`: loaded into every island of a timed
+//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...`: loaded into every island of a timed
 //! machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
 //! CPU; when a quantum is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
 //!
@@ -9,10 +9,13 @@
 #![deny(unsafe_code)]
 
 mod atomics;
+#[allow(unsafe_code)] // QEMU's interface
+mod guest;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
 #[allow(unsafe_code)] // QEMU's interface
 mod qemu;
+mod regions;
 
 use std::{
     cell::RefCell,
@@ -21,7 +24,7 @@ use std::{
         OnceLock,
         atomic::{
             AtomicU32,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Release},
         },
     },
     time::Duration,
@@ -31,6 +34,7 @@ use memory::HostMap;
 use motet_coherence::{Class, Core, Kind, LINE_SIZE, Model, Picoseconds};
 use motet_fabric::{Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
+use motet_record::{Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing};
 use qemu::{Access, Block, Times, Vcpu};
 
@@ -62,6 +66,7 @@ struct Plugin {
     timing: Timing<Doorbells>,
     clocks: &'static ClockRegion,
     model: Model<'static>,
+    record: Record<'static>,
     island: usize,
     /// Where QEMU has pool and private memory, and how long they are: local address and bytes.
     pieces: [(u64, usize); 2],
@@ -146,10 +151,13 @@ fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
     let pieces = [(pool_local, machine.pool.size as usize), (private_local, machine.islands[island].private as usize)];
     let words = memory::words(number("model")?, Model::region_words(&config))?;
     let model = Model::attach(config, words).map_err(|error| error.to_string())?;
+    let cores = model.config().core_count();
+    let record = Record::attach(memory::words(number("record")?, Record::words(cores))?, cores);
     let plugin = Plugin {
         isa,
         first_core: island * CORES_PER_ISLAND_MAX,
         island,
+        record: record.map_err(|error| error.to_string())?,
         model,
         pieces,
         host_map: OnceLock::new(),
@@ -180,12 +188,7 @@ impl Plugin {
             *time = VcpuTime { base_ps: now_ps, since_ps: 0, instructions: 0, stall_ps: 0 };
             counted
         });
-        if self.timing.is_stopped() {
-            return now_ps;
-        }
-        let clock = &self.clocks.cores[core];
-        clock.instructions.store(clock.instructions.load(Relaxed) + instructions, Relaxed);
-        clock.stall_ps.store(clock.stall_ps.load(Relaxed) + stall_ps, Relaxed);
+        self.timing.book(core, instructions, stall_ps);
         now_ps
     }
 
@@ -194,6 +197,22 @@ impl Plugin {
         let since_ps = if soon { self.timing.settings().quantum_ps } else { 0 };
         let base_ps = now_ps.wrapping_sub(since_ps);
         self.times.update(vcpu, |time| *time = VcpuTime { base_ps, since_ps, instructions: 0, stall_ps: 0 });
+    }
+
+    /// Keeps a core's counts for a report over time, when it has not for a while.
+    #[inline]
+    fn sample(&self, core: usize, now_ps: u64) {
+        let number = self.number(core);
+        if self.record.is_due(number, now_ps) && !self.timing.is_stopped() {
+            let mut row = Probe::new(self.clocks, &self.model).row(number);
+            row[0] = now_ps;
+            self.record.sample(number, &row);
+        }
+    }
+
+    /// The number of one of this island's cores in the model.
+    fn number(&self, core: usize) -> usize {
+        self.model.core_number(self.island, core - self.first_core)
     }
 
     /// Time of a block's instructions, without memory.
@@ -207,7 +226,9 @@ impl Plugin {
 fn translated(block: &Block<'_>) {
     let Some(plugin) = PLUGIN.get() else { return };
     let (mut count, mut bytes, mut start) = (0, 0, 0);
-    for instruction in block.instructions() {
+    let instructions = block.instructions();
+    let total = instructions.len();
+    for (index, instruction) in instructions.enumerate() {
         let (at, len) = instruction.place();
         if count == 0 {
             start = at;
@@ -217,7 +238,7 @@ fn translated(block: &Block<'_>) {
         let mut buffer = [0; 16];
         let code = instruction.bytes(&mut buffer);
         if let Some(mark) = marks::decode(plugin.isa, code) {
-            instruction.report_mark(mark);
+            instruction.report_mark(mark, total - index);
         }
         instruction.report_accesses(atomics::is_atomic(plugin.isa, code));
     }
@@ -235,10 +256,11 @@ fn boundary(vcpu: Vcpu) {
     let now_ps = plugin.account(vcpu, core);
     let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);
     plugin.resume(vcpu, now_ps, escaped);
+    plugin.sample(core, now_ps);
     // Not earlier: whose first access comes first must not depend on who announced itself first.
     CACHES.with_borrow_mut(|caches| {
         if caches.is_none() {
-            *caches = plugin.model.core(plugin.model.core_number(plugin.island, core - plugin.first_core));
+            *caches = plugin.model.core(plugin.number(core));
         }
     });
 }
@@ -248,20 +270,31 @@ fn fell_asleep(vcpu: Vcpu) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return };
     let now_ps = plugin.account(vcpu, core);
+    // Before others have their turn, who may take lines from this core.
+    plugin.sample(core, now_ps);
     plugin.timing.sleep(core, now_ps);
     plugin.resume(vcpu, now_ps, true);
 }
 
-/// A virtual CPU is executing a mark.
-fn mark_executed(vcpu: Vcpu, mark: u8) {
+/// A virtual CPU is executing a mark. `ahead`: instructions from it on that are counted already.
+fn mark_executed(vcpu: Vcpu, mark: u8, ahead: u64) {
     let Some(plugin) = PLUGIN.get() else { return };
     if mark >= marks::CORE {
-        announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
-    } else if mark == marks::CLOCK
-        && let Some(core) = plugin.core(vcpu)
-    {
-        plugin.timing.publish(core, plugin.now_ps(vcpu));
+        return announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
     }
+    let Some(core) = plugin.core(vcpu) else { return };
+    match mark {
+        marks::CLOCK => plugin.timing.publish(core, plugin.now_ps(vcpu)),
+        marks::ROI_BEGIN | marks::ROI_END => regions::marked(plugin, vcpu, core, mark == marks::ROI_BEGIN, ahead),
+        // Other plugins'.
+        _ => {}
+    }
+}
+
+/// The host's monotonic clock, which all its processes share.
+fn host_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn announced(plugin: &'static Plugin, vcpu: Vcpu, core: usize) {
@@ -269,6 +302,7 @@ fn announced(plugin: &'static Plugin, vcpu: Vcpu, core: usize) {
         && plugin.timing.announce(core)
         && let Some(entry) = plugin.cores.get(vcpu.0 as usize)
     {
+        plugin.record.set_began(host_ns());
         entry.store(core as u32 + 1, Release);
         plugin.resume(vcpu, motet_timing::PS_PER_NS, true);
     }

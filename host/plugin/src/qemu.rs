@@ -15,6 +15,7 @@ pub static qemu_plugin_version: c_int = 4;
 
 const INLINE_ADD: c_int = 0;
 const NO_REGISTERS: c_int = 0;
+const READ_REGISTERS: c_int = 1;
 const CONDITION_GE: c_int = 7;
 const MEMORY_READ_AND_WRITE: c_int = 3;
 
@@ -121,7 +122,8 @@ extern "C" fn on_boundary(vcpu: c_uint, _data: *mut c_void) {
 }
 
 extern "C" fn on_mark(vcpu: c_uint, data: *mut c_void) {
-    crate::mark_executed(Vcpu(vcpu), data as usize as u8);
+    let data = data as usize;
+    crate::mark_executed(Vcpu(vcpu), data as u8, (data >> 8) as u64);
 }
 
 extern "C" fn on_fetch(vcpu: c_uint, data: *mut c_void) {
@@ -174,7 +176,7 @@ pub struct Block<'a> {
 
 impl Block<'_> {
     /// Its instructions.
-    pub fn instructions(&self) -> impl Iterator<Item = Instruction<'_>> {
+    pub fn instructions(&self) -> impl ExactSizeIterator<Item = Instruction<'_>> {
         // SAFETY: the handle is valid during translation, which outlives `self`; the index is in range.
         let count = unsafe { qemu_plugin_tb_n_insns(self.handle) };
         (0..count).map(|index| Instruction {
@@ -232,11 +234,12 @@ impl Instruction<'_> {
         unsafe { (qemu_plugin_insn_haddr(self.handle).addr(), qemu_plugin_insn_size(self.handle)) }
     }
 
-    /// Lets translated code call [`crate::mark_executed`].
-    pub fn report_mark(&self, mark: u8) {
-        let data = usize::from(mark) as *mut c_void;
+    /// Lets translated code call [`crate::mark_executed`], where registers can be read. `ahead`: instructions from this
+    /// one to the end of its block.
+    pub fn report_mark(&self, mark: u8, ahead: usize) {
+        let data = (usize::from(mark) | ahead << 8) as *mut c_void;
         // SAFETY: the handle is valid during translation; `data` is a number and never dereferenced.
-        unsafe { qemu_plugin_register_vcpu_insn_exec_cb(self.handle, on_mark, NO_REGISTERS, data) };
+        unsafe { qemu_plugin_register_vcpu_insn_exec_cb(self.handle, on_mark, READ_REGISTERS, data) };
     }
 
     /// Lets translated code call [`crate::accessed`] for each access of this instruction.

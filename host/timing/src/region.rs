@@ -43,6 +43,10 @@ pub struct CoreClock {
     pub idle_ps: AtomicU64,
     /// Time that memory added, in picoseconds.
     pub stall_ps: AtomicU64,
+    /// Doorbells that it rang for other cores.
+    pub ipis_sent: AtomicU64,
+    /// Times that another core's doorbell woke it.
+    pub ipis_received: AtomicU64,
 }
 
 /// The region. Zeroed memory, then [`ClockRegion::set_up`].

@@ -90,8 +90,21 @@ impl<B: Bells> Timing<B> {
             }
             self.wait(|| region.started.load(SeqCst) == 0);
         }
+        // The thread that runs the core is here, so its kernel does not count at the same time.
+        self.record(core).rings.set(0);
         self.publish(core, PS_PER_NS);
         true
+    }
+
+    /// Books what a core has done since it last did this, unless nothing counts any more.
+    pub fn book(&self, core: usize, instructions: u64, stall_ps: u64) {
+        if self.is_stopped() {
+            return;
+        }
+        let clock = self.clock(core);
+        bump(&clock.instructions, instructions);
+        bump(&clock.stall_ps, stall_ps);
+        clock.ipis_sent.store(self.record(core).rings.get(), Relaxed);
     }
 
     /// Stores a core's time where its kernel finds it.
@@ -207,7 +220,11 @@ impl<B: Bells> Timing<B> {
         if clock.halted.load(SeqCst) == 0 {
             return now_ps;
         }
-        let woken_ps = self.known_wake_ps(core).unwrap_or_else(|| self.region.now_ps.load(SeqCst)).max(now_ps);
+        let known_ps = self.known_wake_ps(core);
+        if known_ps.is_some_and(|at| at != clock.wake_at_ps.load(SeqCst)) {
+            bump(&clock.ipis_received, 1);
+        }
+        let woken_ps = known_ps.unwrap_or_else(|| self.region.now_ps.load(SeqCst)).max(now_ps);
         bump(&clock.idle_ps, woken_ps - now_ps);
         clock.clock_ps.store(woken_ps, SeqCst);
         clock.wake_at_ps.store(0, SeqCst);
