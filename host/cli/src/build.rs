@@ -1,13 +1,16 @@
-//! `motet build`: the kernels, one per instruction set, from one source.
+//! `motet build`: the kernels, one per instruction set, from one source, and Motet's program for the guest.
 
-use std::process::{Command, Stdio};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use motet_fabric::{Error, ErrorKind, Result, run::target_of};
 use motet_layout::Isa;
 
 use crate::{arguments::BuildOptions, project};
 
-/// Builds the kernels with cargo.
+/// Builds the kernels and the guest's `motet` with cargo.
 ///
 /// # Errors
 /// An unknown instruction set, or cargo is missing or fails.
@@ -15,23 +18,28 @@ pub fn build(options: &BuildOptions) -> Result<u8> {
     let root = project::root()?;
     for isa in chosen(&options.isas)? {
         eprintln!("motet: building the {} kernel", isa.name());
-        let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--profile", "kernel", "-p", "motet-image"]);
-        cargo.args(["--features", isa.name(), "--bin", &format!("motet-{}", isa.name()), "--target", target_of(isa)]);
-        // Standard output is the guest's.
-        let status = cargo.current_dir(&root).stdin(Stdio::null()).stdout(std::io::stderr()).status();
-        let status =
-            status.map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot run cargo: {error}")))?;
-        if !status.success() {
-            let message = format!(
-                "building the {} kernel failed; a missing target is installed by `rustup target add {}`",
-                isa.name(),
-                target_of(isa)
-            );
-            return Err(Error::new(ErrorKind::Software, message));
-        }
+        let kernel = format!("motet-{}", isa.name());
+        cargo(&root, isa, &["--profile", "kernel", "-p", "motet-image", "--features", isa.name(), "--bin", &kernel])?;
+        cargo(&root, isa, &["--release", "-p", "motet-calls", "--features", "guest", "--bin", "motet"])?;
     }
     Ok(0)
+}
+
+fn cargo(root: &Path, isa: Isa, what: &[&str]) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.arg("build").args(what).args(["--target", target_of(isa)]);
+    // Standard output is the guest's.
+    let status = cargo.current_dir(root).stdin(Stdio::null()).stdout(std::io::stderr()).status();
+    let status = status.map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot run cargo: {error}")))?;
+    if status.success() {
+        return Ok(());
+    }
+    let message = format!(
+        "building for {} failed; a missing target is installed by `rustup target add {}`",
+        isa.name(),
+        target_of(isa)
+    );
+    Err(Error::new(ErrorKind::Software, message))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Isa>> {

@@ -32,7 +32,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         quantum_ps: (options.quantum * 1e6) as u64,
         deterministic: options.deterministic,
     });
-    let tree = guest_files(&project::target(&root).join("userland"), &settings.machine, &options.inputs)?;
+    let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let progress = Progress::new(&settings.machine, options.machine.verbose);
     let mut hooks = RunHooks { progress, tree, results, stats: None };
@@ -110,14 +110,15 @@ impl Hooks for RunHooks {
 }
 
 /// The machine's root file system.
-fn guest_files(userland: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result<Tree> {
+fn guest_files(built: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result<Tree> {
     let mut isas: Vec<Isa> = Vec::new();
     for island in &machine.islands {
         if !isas.contains(&island.isa) {
             isas.push(island.isa);
         }
     }
-    let mut tree = Tree::system(userland, &isas, &applets(userland))?;
+    let userland = built.join("userland");
+    let mut tree = Tree::system(&userland, &isas, &applets(&userland), built)?;
     tree.add_cores(machine);
     for input in inputs {
         tree.add_input(input)?;

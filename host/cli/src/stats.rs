@@ -4,10 +4,13 @@ use std::path::Path;
 
 use motet_fabric::{
     Error, ErrorKind, Result,
-    stats::{CoreStats, Stats},
+    stats::{CoreStats, RegionStats, Stats},
 };
 
 use crate::progress;
+
+/// More regions than this make nobody wiser.
+const REGIONS_SHOWN: usize = 12;
 
 /// Prints the table.
 pub fn print(stats: &Stats) {
@@ -28,8 +31,46 @@ pub fn print(stats: &Stats) {
             core.count("l3i_misses") + core.count("l3d_misses"),
         ));
     }
+    stats.regions.iter().take(REGIONS_SHOWN).for_each(print_region);
+    if stats.regions.len() > REGIONS_SHOWN {
+        progress::print(&format!("motet: and {} more regions (--stats)", stats.regions.len() - REGIONS_SHOWN));
+    }
+    for warning in &stats.warnings {
+        progress::print(&format!("motet: {warning}"));
+    }
     if stats.out_of_turn != 0 {
         progress::print(&format!("motet: {} times a core went on out of turn", stats.out_of_turn));
+    }
+}
+
+/// Prints what the machine did in a region. Cores that did nothing are left out.
+fn print_region(region: &RegionStats) {
+    let entries = if region.entries == 1 { "1 entry".into() } else { format!("{} entries", region.entries) };
+    let open = if region.open == 0 { "" } else { ", open at the end" };
+    progress::print(&format!(
+        "motet: region {}: {}, {entries}, cores' clocks within {}{open}",
+        region.name,
+        duration(region.time_ps),
+        duration(region.skew_ps),
+    ));
+    progress::print(
+        "motet:   core      instructions   IPC  stall   L1I   L1D    L2    L3  near reads   far reads   snoops writebacks IPIs",
+    );
+    for core in region.cores.iter().filter(|core| core.instructions != 0) {
+        let rates = hit_rates(core).map(|rate| format!("{:>4.0}%", rate * 100.0));
+        progress::print(&format!(
+            "motet:   {:<9} {:>12} {:>5.2} {:>5.0}% {} {:>11} {:>11} {:>8} {:>10} {:>4}",
+            format!("{}.{}", core.island, core.core),
+            core.instructions,
+            core.instructions_per_cycle(),
+            core.stall_share() * 100.0,
+            rates.join(" "),
+            core.count("near_reads"),
+            core.count("far_reads"),
+            core.count("snoop_data") + core.count("snoop_invalidates"),
+            core.count("memory_write_backs"),
+            core.ipis_sent,
+        ));
     }
 }
 
@@ -41,6 +82,15 @@ fn hit_rates(core: &CoreStats) -> [f64; 4] {
     let (l2, l3) = (sum(&["l2i_misses", "l2d_misses"]), sum(&["l3i_misses", "l3d_misses"]));
     let data = sum(&["loads", "stores", "atomics", "walks"]);
     [rate(core.count("fetches"), l1i), rate(data, l1d), rate(l1i + l1d, l2), rate(l2, l3)]
+}
+
+/// With a unit that suits it.
+fn duration(ps: u64) -> String {
+    match ps {
+        0..10_000_000 => format!("{:.1} ns", ps as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} us", ps as f64 / 1e6),
+        10_000_000_000.. => format!("{:.1} ms", ps as f64 / 1e9),
+    }
 }
 
 fn milliseconds(ps: u64) -> String {

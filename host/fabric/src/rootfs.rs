@@ -1,7 +1,7 @@
 //! The guest's root file system: described here, built in the pool before boot.
 //!
 //! ```text
-//! /isa/ISA/bin   programs of that instruction set (busybox and a name for each of its applets)
+//! /isa/ISA/bin   programs of that instruction set (busybox and a name for each of its applets, and `motet`)
 //! /bin           the same of island 0's instruction set; `on ISA COMMAND` runs COMMAND with another one's
 //! /usr/bin, /usr/sbin, /sbin -> /bin
 //! /etc /root /tmp /dev /proc /in /out
@@ -21,6 +21,7 @@ use motet_protocol::{Context as _, fs as pool_fs};
 use crate::{
     HostPool, Machine,
     error::{Context, Error, ErrorKind, Result},
+    run::target_of,
 };
 
 /// What stands at a path.
@@ -136,13 +137,19 @@ fi
 exec \"$@\"
 ";
 
+/// The path of Motet's own program for the guest, below the folder of build results.
+pub fn guest_program_path(isa: Isa) -> PathBuf {
+    [target_of(isa), "release", "motet"].iter().collect()
+}
+
 impl Tree {
     /// The system's own part of the tree, for a machine with these instruction sets (the first one is island 0's).
-    /// `userland` holds `ISA/PROGRAM` files; `applets` are the names that busybox answers to.
+    /// `userland` holds `ISA/PROGRAM` files; `applets` are the names that busybox answers to; `built` is the folder of
+    /// build results, which has Motet's own program for the guest.
     ///
     /// # Errors
     /// Programs for one of the instruction sets are missing.
-    pub fn system(userland: &Path, isas: &[Isa], applets: &[String]) -> Result<Self> {
+    pub fn system(userland: &Path, isas: &[Isa], applets: &[String], built: &Path) -> Result<Self> {
         let mut tree = Self::default();
         for (path, mode) in SYSTEM_FOLDERS {
             tree.set(path, Entry::Directory, mode);
@@ -156,6 +163,7 @@ impl Tree {
         }
         for isa in isas {
             tree.add_programs(userland, *isa, applets)?;
+            tree.add_own_program(built, *isa)?;
         }
         if let Some(first) = isas.first() {
             tree.link_first_programs(*first);
@@ -278,6 +286,17 @@ impl Tree {
                 modified_ns: None,
             });
         }
+        Ok(())
+    }
+
+    /// Adds `motet` (`user/calls`), which has no other name.
+    fn add_own_program(&mut self, built: &Path, isa: Isa) -> Result<()> {
+        let path = built.join(guest_program_path(isa));
+        if !path.is_file() {
+            let message = format!("the {} program is not there (run `motet build`): {}", isa.name(), path.display());
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        self.set(&format!("isa/{}/bin/motet", isa.name()), Entry::HostFile(path), 0o755);
         Ok(())
     }
 
@@ -437,6 +456,9 @@ mod tests {
         for isa in ["riscv64", "x86_64"] {
             fs::create_dir(folder.path().join(isa)).unwrap();
             fs::write(folder.path().join(isa).join("busybox"), format!("program of {isa}")).unwrap();
+            let own = folder.path().join(guest_program_path(Isa::from_name(isa).unwrap()));
+            fs::create_dir_all(own.parent().unwrap()).unwrap();
+            fs::write(own, format!("motet of {isa}")).unwrap();
         }
         folder
     }
@@ -452,11 +474,13 @@ mod tests {
     fn programs_of_each_instruction_set_have_their_place() {
         let userland = userland();
         let applets = ["ls".to_owned(), "ps".to_owned(), "[".to_owned()];
-        let tree = Tree::system(userland.path(), &[Isa::RiscV64, Isa::X86_64], &applets).unwrap();
+        let tree = Tree::system(userland.path(), &[Isa::RiscV64, Isa::X86_64], &applets, userland.path()).unwrap();
         let pool = pool("32MiB");
         tree.build(&pool).unwrap();
         assert_eq!(contents(&pool, "isa/x86_64/bin/["), "program of x86_64");
         assert_eq!(contents(&pool, "bin/ls"), "program of riscv64");
+        assert_eq!(contents(&pool, "isa/x86_64/bin/motet"), "motet of x86_64");
+        assert_eq!(contents(&pool, "bin/motet"), "motet of riscv64");
         assert!(contents(&pool, "bin/ps").contains("exec /isa/riscv64/bin/ps"));
         assert!(contents(&pool, "bin/on").starts_with("#!/bin/sh"));
         let root = root_of(&pool).unwrap();
@@ -469,8 +493,10 @@ mod tests {
     #[test]
     fn missing_programs_are_named() {
         let userland = userland();
-        let error = Tree::system(userland.path(), &[Isa::AArch64], &[]).unwrap_err();
+        let error = Tree::system(userland.path(), &[Isa::AArch64], &[], userland.path()).unwrap_err();
         assert!(error.exit_status() == 69 && error.message.contains("aarch64"), "{error}");
+        let error = Tree::system(userland.path(), &[Isa::RiscV64], &[], Path::new("/nonexistent")).unwrap_err();
+        assert!(error.exit_status() == 69 && error.message.contains("motet build"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,8 @@
 
 pub use motet_layout::marks;
 #[cfg(feature = "guest")]
+pub mod roi;
+#[cfg(feature = "guest")]
 pub mod system;
 
 /// One measured operation.

@@ -17,7 +17,8 @@ use crate::{
 
 type Test = fn() -> Result<(), String>;
 
-const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+/// Instruction sets of the default machine.
+pub const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 const ONE_ISLAND: &str = "[pool]\nsize = \"128MiB\"\n[[island]]\nname = \"only\"\nisa = \"x86_64\"\ncores = 1\n";
 
 /// All of them.
@@ -91,6 +92,11 @@ fn results_with(kernels: &[(&str, Vec<u8>)]) -> Result<tempfile::TempDir, String
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let make = || -> std::io::Result<()> {
         symlink(process::target().join("userland"), folder.path().join("userland"))?;
+        for isa in ISAS {
+            let release = Path::new(target_of(isa)).join("release");
+            fs::create_dir_all(folder.path().join(target_of(isa)))?;
+            symlink(process::target().join(&release), folder.path().join(&release))?;
+        }
         for (isa, bytes) in kernels {
             let path = folder.path().join(kernel_path(isa));
             fs::create_dir_all(path.parent().expect("has one"))?;
@@ -103,12 +109,16 @@ fn results_with(kernels: &[(&str, Vec<u8>)]) -> Result<tempfile::TempDir, String
 }
 
 fn kernel_path(isa: &str) -> PathBuf {
-    let target = match isa {
+    Path::new(target_of(isa)).join("kernel").join(format!("motet-{isa}"))
+}
+
+/// The Rust target that kernels and guest programs of an instruction set are built for.
+pub fn target_of(isa: &str) -> &'static str {
+    match isa {
         "x86_64" => "x86_64-unknown-none",
         "aarch64" => "aarch64-unknown-none-softfloat",
         _ => "riscv64imac-unknown-none-elf",
-    };
-    Path::new(target).join("kernel").join(format!("motet-{isa}"))
+    }
 }
 
 fn kernel(isa: &str) -> Result<Vec<u8>, String> {

@@ -12,22 +12,15 @@ use crate::{
 
 const CHILDREN: u32 = 60;
 const CALLS: u32 = 300;
-const TARGETS: [(&str, &str); 3] = [
-    ("x86_64", "x86_64-unknown-none"),
-    ("aarch64", "aarch64-unknown-none-softfloat"),
-    ("riscv64", "riscv64imac-unknown-none-elf"),
-];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let fuzz = |(isa, target): (&'static str, &'static str)| {
-        trial(&format!("fuzz::random_system_calls_on_{isa}"), move || random_calls(isa, target))
-    };
-    TARGETS.into_iter().map(fuzz).collect()
+    let fuzz = |isa: &'static str| trial(&format!("fuzz::random_system_calls_on_{isa}"), move || random_calls(isa));
+    bad_input::ISAS.into_iter().map(fuzz).collect()
 }
 
-fn random_calls(isa: &str, target: &str) -> Result<(), String> {
-    let program: PathBuf = process::target().join(target).join("release/fuzz");
+fn random_calls(isa: &str) -> Result<(), String> {
+    let program: PathBuf = process::target().join(bad_input::target_of(isa)).join("release/fuzz");
     if !program.is_file() {
         return Err(format!("{} is not built", program.display()));
     }

@@ -17,16 +17,18 @@ mod generic {
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
     pub const KILL: usize = 129;
+    pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
     pub const GETPID: usize = 172;
     pub const CLONE: usize = 220;
+    pub const EXECVE: usize = 221;
     pub const WAIT4: usize = 260;
 }
 
 use core::ffi::{CStr, c_char};
 
 use isa::number;
-pub use isa::{mark, system_call};
+pub use isa::{mark, mark_with, spin, system_call};
 
 /// A negated error number.
 pub type Failure = isize;
@@ -121,6 +123,40 @@ pub fn wait(child: usize) -> Result<usize, Failure> {
     result(unsafe { system_call(number::WAIT4, [child, 0, 0, 0, 0, 0]) })
 }
 
+/// Waits until this child ends: its status, as the C library's `WEXITSTATUS` and `WTERMSIG` take it apart.
+///
+/// # Errors
+/// The kernel's.
+pub fn wait_status(child: usize) -> Result<u32, Failure> {
+    const EINTR: Failure = -4;
+    let mut status = 0u32;
+    loop {
+        // SAFETY: the kernel writes the status; resource usage is not asked for.
+        let ended = unsafe { system_call(number::WAIT4, [child, (&raw mut status) as usize, 0, 0, 0, 0]) };
+        if ended != EINTR {
+            return result(ended).map(|_| status);
+        }
+    }
+}
+
+/// Ignores a signal, or stops ignoring it.
+pub fn ignore(signal: usize, ignored: bool) {
+    // Handler (SIG_DFL is 0, SIG_IGN is 1), flags, restorer, mask; RISC-V and AArch64 have no restorer, and read less.
+    let action = [usize::from(ignored), 0, 0, 0];
+    // SAFETY: the kernel reads `action` at most; no code of this program becomes a handler.
+    unsafe { system_call(number::RT_SIGACTION, [signal, action.as_ptr() as usize, 0, 8, 0, 0]) };
+}
+
+/// Replaces this program; returns only if that fails.
+///
+/// # Safety
+/// `arguments` and `environment` point to terminated strings, and end with a null pointer.
+pub unsafe fn execute(path: &CStr, arguments: *const *const c_char, environment: *const *const c_char) -> Failure {
+    let args = [path.as_ptr() as usize, arguments as usize, environment as usize, 0, 0, 0];
+    // SAFETY: the caller's promise; the kernel only reads.
+    unsafe { system_call(number::EXECVE, args) }
+}
+
 /// Whether this child has ended. It is collected then.
 ///
 /// # Errors
@@ -195,6 +231,43 @@ impl Arguments {
     pub fn get(&self, index: usize) -> Option<&'static [u8]> {
         // SAFETY: see `new`; each pointer is of a terminated string.
         (index < self.count).then(|| unsafe { CStr::from_ptr(*self.pointers.add(index)).to_bytes() })
+    }
+}
+
+impl Arguments {
+    /// The value of an environment variable.
+    pub fn variable(&self, name: &[u8]) -> Option<&'static [u8]> {
+        let mut at = self.environment();
+        loop {
+            // SAFETY: see `new`: the environment follows the arguments, and ends with a null pointer.
+            let entry = unsafe {
+                if (*at).is_null() {
+                    return None;
+                }
+                CStr::from_ptr(*at).to_bytes()
+            };
+            if let Some(value) = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
+                return Some(value);
+            }
+            // SAFETY: not the last one.
+            at = unsafe { at.add(1) };
+        }
+    }
+
+    /// Replaces this program by the one at `path`, whose arguments are those of this one from `first` on; returns only if
+    /// that fails.
+    ///
+    /// # Panics
+    /// There are fewer arguments.
+    pub fn execute(&self, path: &CStr, first: usize) -> Failure {
+        assert!(first < self.count);
+        // SAFETY: see `new`: both end with a null pointer.
+        unsafe { execute(path, self.pointers.add(first), self.environment()) }
+    }
+
+    fn environment(&self) -> *const *const c_char {
+        // SAFETY: see `new`: the environment is behind the arguments and their null pointer.
+        unsafe { self.pointers.add(self.count + 1) }
     }
 }
 

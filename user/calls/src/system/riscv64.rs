@@ -25,3 +25,22 @@ pub fn mark<const MARK: u8>() {
     // SAFETY: a no-op.
     unsafe { asm!(".4byte {0}", const const { crate::marks::riscv64(MARK) }, options(nostack)) };
 }
+
+/// Executes mark `MARK` with these bytes in the first two argument registers. They need not be there.
+#[inline(always)]
+pub fn mark_with<const MARK: u8>(name: *const [u8]) {
+    // SAFETY: a no-op; registers are only read.
+    unsafe {
+        asm!(".4byte {0}", const const { crate::marks::riscv64(MARK) },
+            in("a0") name.cast::<u8>(), in("a1") name.len(), options(nostack));
+    }
+}
+
+/// Executes two instructions for each of `iterations`, at least one.
+#[inline(never)]
+pub fn spin(iterations: u64) {
+    // SAFETY: counts down.
+    unsafe {
+        asm!("2:", "addi {0}, {0}, -1", "bnez {0}, 2b", inout(reg) iterations => _, options(nostack));
+    }
+}

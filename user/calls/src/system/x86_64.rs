@@ -10,8 +10,10 @@ pub mod number {
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const NANOSLEEP: usize = 35;
+    pub const RT_SIGACTION: usize = 13;
     pub const GETPID: usize = 39;
     pub const CLONE: usize = 56;
+    pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
     pub const REBOOT: usize = 169;
@@ -41,4 +43,23 @@ pub fn mark<const MARK: u8>() {
     unsafe {
         asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {0}", const const { crate::marks::x86_64(MARK) }, options(nostack))
     };
+}
+
+/// Executes mark `MARK` with these bytes in the first two argument registers. They need not be there.
+#[inline(always)]
+pub fn mark_with<const MARK: u8>(name: *const [u8]) {
+    // SAFETY: a no-op; registers are only read.
+    unsafe {
+        asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {0}", const const { crate::marks::x86_64(MARK) },
+            in("rdi") name.cast::<u8>(), in("rsi") name.len(), options(nostack));
+    }
+}
+
+/// Executes two instructions for each of `iterations`, at least one.
+#[inline(never)]
+pub fn spin(iterations: u64) {
+    // SAFETY: counts down.
+    unsafe {
+        asm!("2:", "dec {0}", "jnz 2b", inout(reg) iterations => _, options(nostack));
+    }
 }

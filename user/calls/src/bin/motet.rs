@@ -1,0 +1,137 @@
+//! `motet` in the guest: what programs in the machine ask of the simulator.
+//!
+//! `motet roi NAME COMMAND [ARGUMENT...]` makes a command a region of interest. It runs on any Linux, too.
+#![no_std]
+#![no_main]
+
+use core::ffi::CStr;
+
+use motet_calls::{
+    roi,
+    system::{self, Arguments, Failure, STDERR, STDOUT},
+};
+
+motet_calls::program!(main);
+
+const USAGE: &[u8] = b"\
+usage: motet roi NAME COMMAND [ARGUMENT...]
+       motet --help | motet roi --help
+
+Talks to the simulator that this machine runs in.
+
+  roi  runs a command as a region of interest
+";
+const ROI_USAGE: &[u8] = b"\
+usage: motet roi NAME COMMAND [ARGUMENT...]
+
+Runs COMMAND; the report of a timed run (motet run --timed) then has a region NAME: what every core of the machine did
+from the beginning of COMMAND to its end. NAME has at most 63 bytes. In a run without --timed, only runs COMMAND.
+
+The exit status is that of COMMAND; 128 + N when signal N ended it, 127 when there is no such program, 126 when it
+cannot be run.
+
+  motet roi sort sort /in/words
+  on riscv64 motet roi pipeline sh -c 'cat /in/words | on aarch64 sort | uniq -c'
+";
+
+/// Exit status of wrong use, as of sysexits.h.
+const WRONG_USE: u8 = 64;
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+const OS_ERROR: u8 = 71;
+const SIGNALS_OF_KEYS: [usize; 2] = [2, 3];
+const ENOENT: Failure = -2;
+const EACCES: Failure = -13;
+const ENOTDIR: Failure = -20;
+/// Longest path of a program, with its end.
+const PATH_SIZE: usize = 4096;
+
+fn main(arguments: Arguments) -> u8 {
+    match (arguments.get(1), arguments.get(2), arguments.get(3)) {
+        (Some(b"--help" | b"-h"), None, _) => say(STDOUT, &[USAGE]),
+        (Some(b"roi"), Some(b"--help" | b"-h"), None) => say(STDOUT, &[ROI_USAGE]),
+        (Some(b"roi"), Some(name), Some(_)) if name.len() <= motet_calls::marks::ROI_NAME_MAX => {
+            return region(name, arguments);
+        }
+        (Some(b"roi"), Some(name), Some(_)) => {
+            return refuse(&[b"motet roi: the name is longer than 63 bytes: ", name, b"\n"]);
+        }
+        (Some(b"roi"), _, _) => return refuse(&[ROI_USAGE]),
+        (Some(other), _, _) => {
+            return refuse(&[b"motet: there is no command '", other, b"' in the machine (motet --help)\n"]);
+        }
+        (None, _, _) => return refuse(&[USAGE]),
+    }
+    0
+}
+
+/// Runs the command from argument 3 on as region `name`.
+fn region(name: &[u8], arguments: Arguments) -> u8 {
+    // Keys that end the command must not end this program before the region's end.
+    SIGNALS_OF_KEYS.iter().for_each(|&signal| system::ignore(signal, true));
+    roi::begin(name);
+    let child = system::fork();
+    if child == Ok(0) {
+        SIGNALS_OF_KEYS.iter().for_each(|&signal| system::ignore(signal, false));
+        system::exit(execute(arguments));
+    }
+    let status = child.and_then(system::wait_status);
+    roi::end(name);
+    match status {
+        Ok(status) if status & 0x7f == 0 => (status >> 8) as u8,
+        Ok(status) => 128 + (status & 0x7f) as u8,
+        Err(_) => {
+            say(STDERR, &[b"motet roi: no process for the command\n"]);
+            OS_ERROR
+        }
+    }
+}
+
+/// Becomes the command, which is looked for on PATH unless it has a slash; the exit status if that fails.
+fn execute(arguments: Arguments) -> u8 {
+    let command = arguments.get(3).unwrap_or_default();
+    let path = if command.contains(&b'/') { b"" } else { arguments.variable(b"PATH").unwrap_or(b"/bin") };
+    let mut worst = ENOENT;
+    for folder in path.split(|&byte| byte == b':') {
+        let mut buffer = [0; PATH_SIZE];
+        let failure = match joined(folder, command, &mut buffer) {
+            Some(program) => arguments.execute(program, 3),
+            None => ENOENT,
+        };
+        if ![ENOENT, ENOTDIR].contains(&failure) {
+            worst = failure;
+        }
+        if ![ENOENT, ENOTDIR, EACCES].contains(&failure) {
+            break;
+        }
+    }
+    let (status, why): (u8, &[u8]) = match worst {
+        ENOENT => (NOT_FOUND, b": not found\n"),
+        EACCES => (CANNOT_RUN, b": permission denied\n"),
+        _ => (CANNOT_RUN, b": cannot be run\n"),
+    };
+    say(STDERR, &[b"motet roi: ", command, why]);
+    status
+}
+
+/// `FOLDER/COMMAND`, or `COMMAND` without a folder; `None` when it is too long.
+fn joined<'a>(folder: &[u8], command: &[u8], buffer: &'a mut [u8; PATH_SIZE]) -> Option<&'a CStr> {
+    let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+    let mut len = 0;
+    for part in [folder, slash, command] {
+        buffer.get_mut(len..len + part.len())?.copy_from_slice(part);
+        len += part.len();
+    }
+    CStr::from_bytes_until_nul(buffer).ok()
+}
+
+fn refuse(parts: &[&[u8]]) -> u8 {
+    say(STDERR, parts);
+    WRONG_USE
+}
+
+fn say(to: i32, parts: &[&[u8]]) {
+    for part in parts {
+        let _ = system::write(to, part);
+    }
+}

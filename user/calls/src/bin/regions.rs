@@ -1,0 +1,74 @@
+//! Regions of interest, right and wrong, for tests of timed runs.
+//!
+//! - `regions work FIRST SECOND`: two regions `first` and `second` that execute so many iterations of two instructions,
+//!   the first one inside of `both`, which is entered twice
+//! - `regions wrong`: names that cannot be read or printed, an end without a begin, a region that stays open
+//! - `regions many COUNT`: so many regions
+#![no_std]
+#![no_main]
+
+use motet_calls::{
+    marks, roi,
+    system::{self, Arguments, STDERR, STDOUT},
+};
+
+motet_calls::program!(main);
+
+fn main(arguments: Arguments) -> u8 {
+    let number = |index: usize| arguments.get(index).map_or(0, decimal);
+    match arguments.get(1) {
+        Some(b"work") => work(number(2), number(3)),
+        Some(b"wrong") => wrong(),
+        Some(b"many") => many(number(2)),
+        _ => {
+            let _ = system::write(STDERR, b"usage: regions work FIRST SECOND | regions wrong | regions many COUNT\n");
+            return 64;
+        }
+    }
+    let _ = system::write(STDOUT, b"done\n");
+    0
+}
+
+fn work(first: u64, second: u64) {
+    roi::begin(b"both");
+    roi::begin(b"first");
+    system::spin(first);
+    roi::end(b"first");
+    roi::end(b"both");
+    roi::begin(b"both");
+    roi::begin(b"second");
+    system::spin(second);
+    roi::end(b"second");
+    roi::end(b"both");
+}
+
+fn wrong() {
+    // Nothing is mapped there: not in the first page, and not where addresses are not canonical.
+    for address in [16, 0x0123_4567_89ab_cdef] {
+        let name = core::ptr::slice_from_raw_parts(core::ptr::without_provenance::<u8>(address), 5);
+        system::mark_with::<{ marks::ROI_BEGIN }>(name);
+    }
+    roi::begin(b"new\nline\xff");
+    roi::end(b"new\nline\xff");
+    let long = [b'l'; 5000];
+    roi::begin(&long);
+    roi::end(&long);
+    roi::begin(b"");
+    roi::end(b"");
+    roi::end(b"never begun");
+    roi::begin(b"open");
+    system::spin(1000);
+}
+
+fn many(count: u64) {
+    for index in 0..count {
+        let mut digits = [0; 20];
+        let name = system::decimal(index, &mut digits);
+        roi::begin(name);
+        roi::end(name);
+    }
+}
+
+fn decimal(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit.wrapping_sub(b'0').min(9)))
+}

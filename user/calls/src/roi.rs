@@ -1,0 +1,27 @@
+//! Regions of interest, for programs without a C library; C programs use `user/include/motet.h`, which says what they are.
+
+use crate::{marks, system};
+
+/// A region begins.
+#[inline(always)]
+pub fn begin(name: &[u8]) {
+    touch(name);
+    system::mark_with::<{ marks::ROI_BEGIN }>(name);
+}
+
+/// A region ends.
+#[inline(always)]
+pub fn end(name: &[u8]) {
+    touch(name);
+    system::mark_with::<{ marks::ROI_END }>(name);
+}
+
+/// Reads the ends of a name, which brings its pages into memory: the simulator cannot.
+#[inline(always)]
+fn touch(name: &[u8]) {
+    let name = &name[..name.len().min(marks::ROI_NAME_MAX)];
+    for byte in name.first().into_iter().chain(name.last()) {
+        // SAFETY: a reference. Volatile, because a compiler that knows the byte would not read it.
+        unsafe { core::ptr::from_ref(byte).read_volatile() };
+    }
+}
