@@ -50,8 +50,9 @@ fn compiled_marks_are_those_of_the_kernels() {
     let folder = tempfile::tempdir().unwrap();
     for options in [&["-std=c99", "-Wpedantic", "-O2"], &["-std=gnu17", "-g", "-O2"]] {
         let program = compile(folder.path(), "c", options);
-        assert_eq!(occurrences(&program, marks::ROI_BEGIN), 4);
-        assert_eq!(occurrences(&program, marks::ROI_END), 1);
+        // One for each call, and perhaps copies on other paths.
+        assert!(occurrences(&program, marks::ROI_BEGIN) >= 4);
+        assert!(occurrences(&program, marks::ROI_END) >= 1);
     }
     // Without optimisation the functions are called.
     let program = compile(folder.path(), "c", &["-O0"]);
