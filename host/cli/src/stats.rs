@@ -31,7 +31,9 @@ pub fn print(stats: &Stats) {
             core.count("l3i_misses") + core.count("l3d_misses"),
         ));
     }
-    stats.regions.iter().take(REGIONS_SHOWN).for_each(print_region);
+    for line in stats.regions.iter().take(REGIONS_SHOWN).flat_map(region_lines) {
+        progress::print(&line);
+    }
     if stats.regions.len() > REGIONS_SHOWN {
         progress::print(&format!("motet: and {} more regions (--stats)", stats.regions.len() - REGIONS_SHOWN));
     }
@@ -43,22 +45,23 @@ pub fn print(stats: &Stats) {
     }
 }
 
-/// Prints what the machine did in a region. Cores that did nothing are left out.
-fn print_region(region: &RegionStats) {
+/// What the machine did in a region. Cores that did nothing are left out.
+fn region_lines(region: &RegionStats) -> Vec<String> {
     let entries = if region.entries == 1 { "1 entry".into() } else { format!("{} entries", region.entries) };
     let open = if region.open == 0 { "" } else { ", open at the end" };
-    progress::print(&format!(
+    let mut lines = vec![format!(
         "motet: region {}: {}, {entries}, cores' clocks within {}{open}",
         region.name,
         duration(region.time_ps),
         duration(region.skew_ps),
-    ));
-    progress::print(
-        "motet:   core      instructions   IPC  stall   L1I   L1D    L2    L3  near reads   far reads   snoops writebacks IPIs",
+    )];
+    lines.push(
+        "motet:   core      instructions   IPC  stall   L1I   L1D    L2    L3  near reads   far reads   snoops writebacks IPIs"
+            .into(),
     );
     for core in region.cores.iter().filter(|core| core.instructions != 0) {
         let rates = hit_rates(core).map(|rate| format!("{:>4.0}%", rate * 100.0));
-        progress::print(&format!(
+        lines.push(format!(
             "motet:   {:<9} {:>12} {:>5.2} {:>5.0}% {} {:>11} {:>11} {:>8} {:>10} {:>4}",
             format!("{}.{}", core.island, core.core),
             core.instructions,
@@ -72,6 +75,7 @@ fn print_region(region: &RegionStats) {
             core.ipis_sent,
         ));
     }
+    lines
 }
 
 /// Share of accesses that hit, 0 to 1, in L1I, L1D, L2 and L3; of none, 1.
@@ -106,4 +110,40 @@ pub fn write(stats: &Stats, path: &Path) -> Result<()> {
     text.push('\n');
     std::fs::write(path, text)
         .map_err(|error| Error::new(ErrorKind::CantCreate, format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_fit_a_terminal() {
+        let counts =
+            ["near_reads", "far_reads", "snoop_data", "memory_write_backs"].map(|name| (name.into(), 9_876_543));
+        let core = CoreStats {
+            island: "riscv".into(),
+            core: 15,
+            time_ps: 1_000_000,
+            stall_ps: 1_000_000,
+            cycles: 1,
+            instructions: 98_765_432_109,
+            ipis_sent: 9999,
+            memory: counts.into(),
+            ..CoreStats::default()
+        };
+        let cores = vec![CoreStats::default(), core];
+        let region = RegionStats { name: "x".repeat(40), entries: 1000, open: 1, cores, ..RegionStats::default() };
+        let lines = region_lines(&region);
+        assert_eq!(lines.len(), 3, "a title, columns, and the core that did something");
+        for line in lines {
+            assert!(line.len() <= 120, "{} columns: {line}", line.len());
+        }
+    }
+
+    #[test]
+    fn durations_have_units_that_suit_them() {
+        assert_eq!(duration(1_500), "1.5 ns");
+        assert_eq!(duration(10_000_000), "10.0 us");
+        assert_eq!(duration(12_857_000_000), "12.9 ms");
+    }
 }

@@ -135,6 +135,47 @@ impl<'a> Probe<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use motet_coherence::{Island, Kind, ModelTable, Piece, Shape, Target, allocate};
+
+    /// Two islands, of two cores and one core.
+    fn config() -> motet_coherence::Config {
+        let island = |name: &str, cores| Island {
+            name: name.into(),
+            cores,
+            memory: vec![Piece { local: 0, size: 1 << 20, target: Target::Pool(0) }],
+        };
+        let shape = Shape { pool: 1 << 20, islands: vec![island("a", 2), island("b", 1)] };
+        ModelTable::default().resolve(&shape).unwrap()
+    }
+
+    fn set(clocks: &ClockRegion, core: usize, clock_ps: u64, halted: u32) {
+        let clock = &clocks.cores[core];
+        clock.clock_ps.store(clock_ps, Relaxed);
+        clock.idle_ps.store(7, Relaxed);
+        clock.instructions.store(100, Relaxed);
+        clock.halted.store(halted, Relaxed);
+    }
+
+    #[test]
+    fn the_core_that_asks_is_exact_and_sleepers_go_along() {
+        let config = config();
+        let words = allocate(motet_coherence::Model::region_words(&config));
+        let model = Model::create(config, &words).unwrap();
+        let _ = model.core(2).unwrap().access(Kind::Load, 64, 8);
+        let clocks = ClockRegion::default();
+        set(&clocks, 0, 1000, 0);
+        set(&clocks, 1, 400, 1);
+        set(&clocks, CORES_PER_ISLAND_MAX, 1250, 0);
+        let probe = Probe::new(&clocks, &model);
+        let now = probe.during(Executing { core: 0, now_ps: 1100, instructions_ahead: 3 });
+        let counts: Vec<_> = now.rows.iter().map(ClockCounts::of).collect();
+        assert_eq!(counts.iter().map(|count| count.time_ps).collect::<Vec<_>>(), [1100, 1100, 1250]);
+        assert_eq!(counts.iter().map(|count| count.idle_ps).collect::<Vec<_>>(), [7, 707, 7]);
+        assert_eq!(counts.iter().map(|count| count.instructions).collect::<Vec<_>>(), [97, 100, 100]);
+        assert_eq!((now.now_ps, now.skew_ps), (1100, 150));
+        let loads = counter_names().iter().position(|&name| name == "loads").unwrap();
+        assert_eq!(now.rows.iter().map(|row| memory_counts(row)[loads]).collect::<Vec<_>>(), [0, 0, 1]);
+    }
 
     #[test]
     fn columns_have_different_names() {

@@ -80,6 +80,27 @@ pub struct ClockRegion {
     pub cores: [CoreClock; CORES_MAX],
 }
 
+impl Default for ClockRegion {
+    fn default() -> Self {
+        Self {
+            magic: AtomicU64::default(),
+            quantum_ps: AtomicU64::default(),
+            doorbell_ps: AtomicU64::default(),
+            deterministic: AtomicU32::default(),
+            expected: AtomicU32::default(),
+            announced: AtomicU32::default(),
+            started: AtomicU32::default(),
+            now_ps: AtomicU64::default(),
+            sequence: AtomicU32::default(),
+            waiters: AtomicU32::default(),
+            turn: AtomicU32::default(),
+            stopped: AtomicU32::default(),
+            escapes: AtomicU64::default(),
+            cores: std::array::from_fn(|_| CoreClock::default()),
+        }
+    }
+}
+
 impl ClockRegion {
     /// Describes a machine with `expected` cores in zeroed memory, before anybody else looks.
     pub fn set_up(&self, settings: Settings, expected: usize) {
