@@ -50,7 +50,7 @@ fn region_lines(region: &RegionStats) -> Vec<String> {
     let entries = if region.entries == 1 { "1 entry".into() } else { format!("{} entries", region.entries) };
     let open = if region.open == 0 { "" } else { ", open at the end" };
     let mut lines = vec![format!(
-        "motet: region {}: {}, {entries}, cores' clocks within {}{open}",
+        "motet: region {}: {}, {entries}, clocks within {}{open}",
         region.name,
         duration(region.time_ps),
         duration(region.skew_ps),
@@ -125,7 +125,7 @@ mod tests {
             core: 15,
             time_ps: 1_000_000,
             stall_ps: 1_000_000,
-            cycles: 1,
+            cycles: 98_765_432_109,
             instructions: 98_765_432_109,
             ipis_sent: 9999,
             memory: counts.into(),
