@@ -36,6 +36,8 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     FilesRecord,
     PipeRecord,
     EventRecord,
+    TraceRing,
+    TraceEvent,
 ];
 
 /// Hash (FNV-1a, 64 bits) of [`LAYOUTS`]: two kernels may share a pool only if theirs are equal.

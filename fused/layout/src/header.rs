@@ -293,7 +293,9 @@ pool_struct! {
         8520 pub frame_bitmap: Cell64,
         /// Guards renames between directories.
         8528 pub rename_lock: AtomicU64,
-        8536 _pad0: [Cell64; 469],
+        /// The cores' traces ([`TraceTable`](crate::TraceTable), a pool address); 0: nothing is traced.
+        8536 pub trace: Cell64,
+        8544 _pad0: [Cell64; 468],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island).

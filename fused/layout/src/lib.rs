@@ -29,6 +29,7 @@ mod objects;
 #[allow(unsafe_code)]
 mod pool;
 pub mod sync;
+mod trace;
 
 pub use address::*;
 pub use files::*;
@@ -39,3 +40,4 @@ pub use ids::*;
 pub use marker::*;
 pub use objects::*;
 pub use pool::Pool;
+pub use trace::*;

@@ -16,9 +16,10 @@ pub mod slab;
 pub mod stream;
 pub mod threads;
 pub mod timer;
+pub mod trace;
 pub mod wait;
 
-use motet_layout::{CoreId, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe};
+use motet_layout::{CoreId, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord};
 
 /// Who acts on the pool.
 pub trait Context {
@@ -34,6 +35,10 @@ pub trait Context {
 
     /// Interrupts a core. Orders earlier stores before the interrupt.
     fn ring(&self, target: CoreId);
+
+    /// A thread that waited has been made ready, and `target` is about to get it. For a kernel's trace.
+    #[inline(always)]
+    fn woke(&self, _thread: &ThreadRecord, _target: CoreId) {}
 
     /// Index of the actor's share of memory: its island, or [`ISLANDS_MAX`] for the host.
     #[inline(always)]

@@ -28,6 +28,7 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
     debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_READY);
     let target = place(context, thread);
     thread.core.store(u32::from(target.0), Ordering::Relaxed);
+    context.woke(thread, target);
     push(context, thread, target);
     if target.island() != context.core().island() {
         count(&context.counters().foreign_wakeups);

@@ -3,9 +3,11 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, Isa, IslandId, Pool};
+use motet_layout::{CoreId, Isa, IslandId, Pool, ThreadRecord};
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{Context, run_queue::core_record, shootdown};
+use motet_protocol::{Context, run_queue::core_record, shootdown, trace::Kind};
+
+use crate::trace::{self, Tracer};
 
 /// A core of this island, running the kernel. Lives on the core's stack.
 pub struct Cpu<M: Machine> {
@@ -32,6 +34,8 @@ pub struct Cpu<M: Machine> {
     pub ext_owner: Cell<(u64, u32)>,
     /// Deadline the timer is programmed to, in machine time.
     pub timer_ns: Cell<u64>,
+    /// Writes down what this core does, if anybody wants to know.
+    pub tracer: Tracer,
 }
 
 impl<M: Machine> Cpu<M> {
@@ -55,6 +59,7 @@ impl<M: Machine> Cpu<M> {
             active_space: Cell::new(0),
             ext_owner: Cell::new((0, 0)),
             timer_ns: Cell::new(u64::MAX),
+            tracer: Tracer::new(pool, id),
         }
     }
 
@@ -145,6 +150,12 @@ impl<M: Machine> Context for Cpu<M> {
             let rings = &core_record(self, self.id).rings;
             rings.set(rings.get() + 1);
         }
+        trace::about_core(self, Kind::Ring, target);
         self.machine.ring(target);
+    }
+
+    #[inline(always)]
+    fn woke(&self, thread: &ThreadRecord, target: CoreId) {
+        trace::hand_over(self, Kind::Wake, thread, target);
     }
 }

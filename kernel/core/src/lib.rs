@@ -19,5 +19,6 @@ mod sched;
 mod signal;
 mod syscall;
 mod time;
+mod trace;
 
 pub use boot::run;

@@ -8,14 +8,20 @@ use motet_layout::{
     CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
     TimerNode, WAKE_TIMEOUT,
 };
-use motet_protocol::{Context, count, memory, run_queue, run_queue::core_record, timer, wait};
+use motet_protocol::{
+    Context, count, memory, run_queue,
+    run_queue::core_record,
+    timer,
+    trace::{End, Kind},
+    wait,
+};
 
 use crate::{
     call::{Call, Stop},
     cpu::Cpu,
     file, mm, process,
     signal::{self, Attention},
-    syscall, time,
+    syscall, time, trace,
 };
 
 /// Longest time a thread runs while another waits for its core.
@@ -36,6 +42,7 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
 pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     thread.core.store(u32::from(target.0), Ordering::Relaxed);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
+    trace::start(cpu, thread, target);
     if target.island() != cpu.island() {
         count(&cpu.counters().foreign_wakeups);
         count(&cpu.pool.header().islands[target.island().index()].counters.arrivals);
@@ -63,6 +70,7 @@ fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     fence(Ordering::SeqCst);
     count(&cpu.counters().context_switches);
     let started_ns = cpu.now_ns();
+    trace::run(cpu, thread, process);
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
         take_ext(cpu, thread);
         program_timer(cpu, started_ns);
@@ -71,6 +79,7 @@ fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
     core.current_thread.store(0, Ordering::Relaxed);
+    trace::stop(cpu);
     core.busy_ns.set(core.busy_ns.get() + cpu.now_ns().saturating_sub(started_ns));
 }
 
@@ -139,6 +148,7 @@ fn serve_syscall<M: Machine>(
         Err(Stop::Block) => return block(cpu, thread),
         Err(Stop::Replaced) => {
             end_call(thread);
+            trace::run(cpu, thread, process);
             return Some(());
         }
         Err(Stop::Gone) => return None,
@@ -177,6 +187,7 @@ fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
     }
     core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
     if wait::commit(thread) {
+        cpu.tracer.will_end(End::Blocked);
         return None;
     }
     core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
@@ -208,6 +219,7 @@ pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
+    cpu.tracer.will_end(End::Yielded);
     run_queue::append(cpu, thread);
 }
 
@@ -234,6 +246,7 @@ fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     }
     if interrupts.contains(Interrupts::DOORBELL) {
         count(&cpu.counters().doorbells_taken);
+        trace::about_core(cpu, Kind::Rung, cpu.id);
         if cpu.id.index() == 0 {
             file::host_rang(cpu);
         }
@@ -275,8 +288,10 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
     if !run_queue::begin_idle(cpu) {
         return;
     }
+    trace::about_core(cpu, Kind::Sleep, cpu.id);
     let interrupts = cpu.machine.wait_for_interrupt();
     run_queue::end_idle(cpu);
+    trace::about_core(cpu, Kind::Awake, cpu.id);
     cpu.serve_shootdowns();
     core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
     handle_interrupts(cpu, with_alarm(cpu, interrupts));

@@ -12,4 +12,5 @@ mod idle;
 mod locks;
 mod shoot_down;
 mod timers;
+mod trace;
 mod wake_up;

@@ -1,0 +1,90 @@
+//! The core's trace: what runs, who wakes whom. Off (and one test of a word per event) unless the host made room for it.
+
+use core::{cell::Cell, sync::atomic::Ordering};
+
+use motet_hal::Machine;
+use motet_layout::{CoreId, Pool, ProcessRecord, ThreadRecord, TraceRing};
+use motet_protocol::{
+    Context,
+    trace::{End, Event, Kind, put, ring_of},
+};
+
+use crate::cpu::Cpu;
+
+/// What a core needs to write its trace.
+pub struct Tracer {
+    ring: Option<&'static TraceRing>,
+    /// The thread whose run is open in the trace (pool address), and its id.
+    running: Cell<(u64, u32)>,
+    end: Cell<End>,
+}
+
+impl Tracer {
+    /// The tracer of core `id`.
+    pub fn new(pool: Pool, id: CoreId) -> Self {
+        Self { ring: ring_of(pool, id), running: Cell::new((0, 0)), end: Cell::new(End::Ended) }
+    }
+
+    /// Says why the running thread is about to leave the core.
+    #[inline(always)]
+    pub fn will_end(&self, end: End) {
+        self.end.set(end);
+    }
+}
+
+/// `thread` begins to run, perhaps another program than before.
+#[inline(always)]
+pub fn run<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) {
+    if let Some(ring) = cpu.tracer.ring {
+        cpu.tracer.running.set((cpu.raw(thread), thread.tid.get()));
+        cpu.tracer.end.set(End::Ended);
+        let name = core::array::from_fn(|index| thread.name[index].load(Ordering::Relaxed));
+        write(cpu, ring, Kind::Run, [thread.tid.get(), process.pid.get(), 0], name);
+    }
+}
+
+/// The thread that ran has left the core.
+#[inline(always)]
+pub fn stop<M: Machine>(cpu: &Cpu<M>) {
+    if let Some(ring) = cpu.tracer.ring {
+        let (_, tid) = cpu.tracer.running.replace((0, 0));
+        write(cpu, ring, Kind::Stop, [tid, 0, cpu.tracer.end.get() as u32], [0; 16]);
+    }
+}
+
+/// `target` is about to get a thread, which is a new one or the one that runs here.
+#[inline(always)]
+pub fn start<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    if cpu.tracer.ring.is_some() {
+        let moves = cpu.tracer.running.get().0 == cpu.raw(thread);
+        if moves {
+            cpu.tracer.end.set(End::Moved);
+        }
+        hand_over(cpu, if moves { Kind::Move } else { Kind::Start }, thread, target);
+    }
+}
+
+/// `target` is about to get a thread.
+#[inline(always)]
+pub fn hand_over<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, target: CoreId) {
+    if let Some(ring) = cpu.tracer.ring {
+        write(cpu, ring, kind, [thread.tid.get(), 0, u32::from(target.0)], [0; 16]);
+    }
+}
+
+/// Something about a core.
+#[inline(always)]
+pub fn about_core<M: Machine>(cpu: &Cpu<M>, kind: Kind, core: CoreId) {
+    if let Some(ring) = cpu.tracer.ring {
+        write(cpu, ring, kind, [0, 0, u32::from(core.0)], [0; 16]);
+    }
+}
+
+/// Nothing is traced after the command's end: how far the cores still come depends on the host.
+#[cold]
+fn write<M: Machine>(cpu: &Cpu<M>, ring: &'static TraceRing, kind: Kind, words: [u32; 3], name: [u8; 16]) {
+    if cpu.pool.header().exit.load(Ordering::Relaxed) == 0 {
+        let [tid, pid, detail] = words;
+        put(cpu.pool, ring, &Event { time_ns: cpu.now_ns(), kind, tid, pid, detail, name });
+    }
+}
