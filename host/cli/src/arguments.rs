@@ -84,6 +84,12 @@ pub struct RunOptions {
     /// Write what was simulated to this file, as JSON (with --timed)
     #[arg(long, value_name = "FILE", requires = "timed")]
     pub stats: Option<PathBuf>,
+    /// Write what every core ran when, and who woke whom, to this file, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Say nothing on standard error but errors: no progress, no table
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// The command: its words, joined with spaces, go to the machine's `sh -c`. Without it: an interactive shell
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -93,6 +99,7 @@ const RUN_HELP: &str = "\
 The command's output and error output arrive on standard output and standard error; its exit status is that of
 `motet run` (128 + N when signal N killed it). Quote what the machine's shell is to interpret:
   motet run -- 'on riscv64 ps | wc -l'
+  motet run --trace trace.json -- 'echo a | on riscv64 cat'          then open it in ui.perfetto.dev
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
 the run. Results of an interrupted run are not copied to --out.";

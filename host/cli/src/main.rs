@@ -7,11 +7,13 @@
 mod arguments;
 mod build;
 mod doctor;
+mod live;
 mod progress;
 mod project;
 mod run;
 mod stats;
 mod test;
+mod trace;
 
 use std::{io::Write, process::ExitCode};
 

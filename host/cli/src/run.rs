@@ -10,14 +10,18 @@ use motet_fabric::{
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
     stats::Stats,
-    terminal, timing,
+    terminal,
+    timing::{self, ClockReading},
+    trace::Recording,
 };
 use motet_layout::Isa;
 
 use crate::{
     arguments::{MachineOptions, RunOptions},
+    live::Live,
     progress::{self, Progress},
     project, stats,
+    trace::TraceFile,
 };
 
 /// Boots a machine and runs a command in it.
@@ -34,15 +38,21 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     });
     let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
-    let progress = Progress::new(&settings.machine, options.machine.verbose);
-    let mut hooks = RunHooks { progress, tree, results, stats: None };
+    let trace = options.trace.as_deref().map(TraceFile::create).transpose()?;
+    settings.command.trace = trace.is_some();
+    let progress = (!options.quiet).then(|| Progress::new(&settings.machine, options.machine.verbose));
+    // An interactive shell and a line that is drawn again and again do not go together.
+    let shell = options.command.is_empty() && settings.command.terminal;
+    let live = (options.timed && !options.quiet && !shell).then(|| Live::new(&settings.machine));
+    let command = if options.command.is_empty() { "a shell".into() } else { options.command.join(" ") };
+    let mut hooks = RunHooks { progress, live, command, tree, results, stats: None, recording: None };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
-    hooks.progress.finish();
-    if let Some(measured) = hooks.stats {
-        stats::print(&measured);
-        options.stats.as_deref().map_or(Ok(()), |path| stats::write(&measured, path))?;
-    }
-    Ok(match outcome? {
+    hooks.finish_display();
+    // What was measured until a failure may explain it.
+    let written = hooks.write(options, trace.as_ref().map(|file| (file, &settings.machine)));
+    let outcome = outcome?;
+    written?;
+    Ok(match outcome {
         Outcome::Exited(status) => status,
         Outcome::Interrupted(signal) => 128 + signal as u8,
     })
@@ -81,23 +91,69 @@ fn qemu_arguments(machine: &Machine, given: &[(String, Vec<String>)]) -> Result<
 }
 
 struct RunHooks {
-    progress: Progress,
+    progress: Option<Progress>,
+    live: Option<Live>,
+    command: String,
     tree: Tree,
     results: Option<Results>,
     stats: Option<Stats>,
+    recording: Option<Recording>,
+}
+
+impl RunHooks {
+    /// Removes what changes from the terminal.
+    fn finish_display(&mut self) {
+        (self.progress, self.live) = (None, None);
+    }
+
+    /// Writes what was measured to where the user wants it.
+    fn write(&self, options: &RunOptions, trace: Option<(&TraceFile, &Machine)>) -> Result<()> {
+        if let Some(measured) = &self.stats {
+            if !options.quiet {
+                stats::print(measured);
+            }
+            options.stats.as_deref().map_or(Ok(()), |path| stats::write(measured, path))?;
+        }
+        let (Some((file, machine)), Some(recording)) = (trace, &self.recording) else { return Ok(()) };
+        if recording.lost != 0 {
+            progress::print(&format!("motet: the trace is not complete: {} events found no room", recording.lost));
+        }
+        file.write(machine, recording)
+    }
 }
 
 impl Hooks for RunHooks {
     fn event(&mut self, event: Event<'_>) {
-        self.progress.event(event);
+        // Lines of the islands' consoles, for instance.
+        self.output_follows();
+        if let Some(progress) = &mut self.progress {
+            progress.event(event);
+        }
     }
 
     fn prepare(&mut self, pool: &HostPool) -> Result<()> {
         self.tree.build(pool)
     }
 
+    fn reading(&mut self, reading: &ClockReading) {
+        if let Some(live) = &mut self.live {
+            live.show(reading);
+        }
+    }
+
+    fn output_follows(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.clear();
+        }
+    }
+
+    fn traced(&mut self, recording: Recording) {
+        self.recording = Some(recording);
+    }
+
     fn measured(&mut self, stats: Stats) {
-        self.stats = Some(stats);
+        // As it was typed; the fabric knows only what the machine's shell is given.
+        self.stats = Some(Stats { command: self.command.clone(), ..stats });
     }
 
     fn collect(&mut self, pool: &HostPool) -> Result<()> {
@@ -157,5 +213,6 @@ fn guest_command(words: &[String]) -> Command {
         "SHELL=/bin/sh".into(),
         format!("TERM={}", term.as_deref().unwrap_or("dumb")),
     ];
-    Command { args, env, terminal, terminal_size: if terminal { terminal::size() } else { (0, 0) } }
+    let terminal_size = if terminal { terminal::size() } else { (0, 0) };
+    Command { args, env, terminal, terminal_size, trace: false }
 }

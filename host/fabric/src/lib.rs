@@ -21,11 +21,13 @@ mod qmp;
 mod results;
 pub mod rootfs;
 pub mod run;
+mod signals;
 pub mod stats;
 mod streams;
 pub mod terminal;
 #[allow(unsafe_code)] // the mapping of the clocks
 pub mod timing;
+pub mod trace;
 
 pub use error::{Error, ErrorKind, Result};
 pub use ivshmem::Doorbells;

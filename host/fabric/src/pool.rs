@@ -22,6 +22,7 @@ use motet_protocol::{Context, format::format};
 use crate::{
     error::{Context as _, Error, ErrorKind, Result},
     machine::Machine,
+    trace,
 };
 
 /// Bytes each console stream can hold.
@@ -61,6 +62,8 @@ pub struct Command {
     pub terminal: bool,
     /// Rows and columns of that terminal.
     pub terminal_size: (u16, u16),
+    /// Whether the cores write down what they run and whom they wake.
+    pub trace: bool,
 }
 
 /// The pool of one machine.
@@ -183,11 +186,16 @@ impl HostPool {
             return Err(Error::new(ErrorKind::Usage, "the command is longer than 1 MiB"));
         }
         let block_frames = (machine.pool.block / PAGE_SIZE) as u32;
-        let mut at = format(self.pool, block_frames, 3 * STREAM_SIZE + bytes.len() as u64)
+        let trace_len = if command.trace { trace::room(machine) } else { 0 };
+        let mut at = format(self.pool, block_frames, 3 * STREAM_SIZE + trace_len + bytes.len() as u64)
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
         for stream in [&header.console_in, &header.console_out, &header.console_err] {
             set_up_stream(stream, at);
             at = at.add(STREAM_SIZE);
+        }
+        if command.trace {
+            trace::lay_out(self, machine, at);
+            at = at.add(trace_len);
         }
         self.pool.write(at, &bytes);
         header.command.set(at.0);

@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -23,10 +23,12 @@ use crate::{
     machine::Machine,
     pool::{Command, HostPool},
     qemu::{self, Launch, Qemu},
+    signals::Signals,
     stats::Stats,
     streams::{Input, Output, Reading},
     terminal::{self, RawMode},
-    timing::{self, Clocks},
+    timing::{self, ClockReading, Clocks},
+    trace::{Recorder, Recording},
 };
 
 /// How often the clock in the header is brought up to date while islands boot.
@@ -35,6 +37,10 @@ const TICK: Duration = Duration::from_micros(50);
 const LOOK_WHILE_BOOTING: Duration = Duration::from_millis(5);
 /// Longest sleep of the event loop later.
 const LOOK: Duration = Duration::from_secs(1);
+/// ... in timed runs, whose progress is shown, ...
+const LOOK_WHILE_TIMED: Duration = Duration::from_millis(200);
+/// ... and in traced ones, whose rings are not to get full.
+const LOOK_WHILE_TRACED: Duration = Duration::from_millis(5);
 /// An island whose heartbeat stands still is rung this often ...
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// ... and has hung when it did not react this many times.
@@ -119,6 +125,15 @@ pub trait Hooks {
     /// Ends the run.
     fn prepare(&mut self, pool: &HostPool) -> Result<()>;
 
+    /// How far a timed machine is, some times a second while it runs. It is fine to write to standard error now.
+    fn reading(&mut self, _reading: &ClockReading) {}
+
+    /// The machine's own output follows: what is to be removed from the terminal goes now.
+    fn output_follows(&mut self) {}
+
+    /// A traced machine has stopped, however the run ended.
+    fn traced(&mut self, _recording: Recording) {}
+
     /// A timed machine has stopped.
     fn measured(&mut self, _stats: Stats) {}
 
@@ -180,14 +195,28 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
             said: Instant::now(),
         });
     }
-    let mut run = Run { options, pool: &pool, bells: &bells, islands, signals, clock: Some(clock), hooks };
+    let mut run = Run {
+        options,
+        pool: &pool,
+        bells: &bells,
+        islands,
+        signals,
+        clock: Some(clock),
+        clocks: clocks.as_ref(),
+        recorder: Recorder::new(&pool, machine),
+        hooks,
+    };
     let outcome = run.watch();
     if let (Some(clocks), Ok(Outcome::Exited(_))) = (&clocks, &outcome) {
         clocks.wait_for_end();
     }
     run.stop(outcome.is_ok());
+    let recorder = run.recorder.take();
     if let Some(clocks) = &clocks {
         hooks.measured(clocks.stats(machine, &options.command.args.last().cloned().unwrap_or_default()));
+    }
+    if let Some(recorder) = recorder {
+        hooks.traced(recorder.finish());
     }
     if matches!(outcome, Ok(Outcome::Exited(_))) {
         hooks.collect(&pool)?;
@@ -227,6 +256,8 @@ struct Run<'a> {
     islands: Vec<Island>,
     signals: Signals,
     clock: Option<Clock>,
+    clocks: Option<&'a Clocks>,
+    recorder: Option<Recorder>,
     hooks: &'a mut dyn Hooks,
 }
 
@@ -254,6 +285,7 @@ impl Run<'_> {
         let ring = || bells.ring(0, 0);
         let mut raw_mode = None;
         let mut last_ping = Instant::now();
+        let mut last_reading = Instant::now();
         loop {
             let ready = self.sleep(&input, &outputs)?;
             if let Some(signal) = self.signals.take() {
@@ -274,8 +306,20 @@ impl Run<'_> {
                     output.close(ring);
                 }
                 if output.has_bytes() && (ready.writable[index] || output.target().is_none()) {
+                    self.hooks.output_follows();
                     output.write_chunk(ring)?;
                 }
+            }
+            if let Some(recorder) = &mut self.recorder {
+                recorder.drain();
+            }
+            if let Some(clocks) =
+                self.clocks.filter(|_| self.clock.is_none() && last_reading.elapsed() >= LOOK_WHILE_TIMED)
+                && outputs[1].is_at_line_start()
+                && (outputs[0].is_at_line_start() || !rustix::termios::isatty(stdout))
+            {
+                last_reading = Instant::now();
+                self.hooks.reading(&clocks.reading(&self.options.machine));
             }
             let exit = header.exit.load(Ordering::Acquire);
             if exit != 0 && !outputs.iter().any(Output::has_bytes) {
@@ -312,7 +356,12 @@ impl Run<'_> {
             let events = if outputs[index].has_bytes() { PollFlags::OUT } else { PollFlags::empty() };
             outputs[index].target().map(|fd| push(&mut fds, fd, events))
         });
-        let at_most = if self.clock.is_some() { LOOK_WHILE_BOOTING } else { LOOK };
+        let at_most = match () {
+            () if self.clock.is_some() => LOOK_WHILE_BOOTING,
+            () if self.recorder.is_some() => LOOK_WHILE_TRACED,
+            () if self.clocks.is_some() => LOOK_WHILE_TIMED,
+            () => LOOK,
+        };
         let timeout = Timespec::try_from(at_most).ok();
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -544,46 +593,6 @@ impl Clock {
 impl Drop for Clock {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Signals that end a run, and changes of the terminal's size, as a descriptor and flags.
-struct Signals {
-    socket: std::os::unix::net::UnixStream,
-    ending: Arc<AtomicUsize>,
-    window: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn new() -> Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
-        let (socket, sender) = std::os::unix::net::UnixStream::pair().host("a socket")?;
-        socket.set_nonblocking(true).host("a socket")?;
-        let (ending, window) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register_usize(signal, ending.clone(), signal as usize).host("a signal handler")?;
-        }
-        signal_hook::flag::register(SIGWINCH, window.clone()).host("a signal handler")?;
-        // After the flags: handlers run in the order of registration, and the byte says "look at the flags".
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGWINCH] {
-            let sender = sender.try_clone().host("a socket")?;
-            signal_hook::low_level::pipe::register(signal, sender).host("a signal handler")?;
-        }
-        Ok(Self { socket, ending, window })
-    }
-
-    fn readable(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// The signal that ends the run, if one came.
-    fn take(&self) -> Option<i32> {
-        while rustix::io::read(&self.socket, &mut [0u8; 64]).is_ok_and(|n| n > 0) {}
-        i32::try_from(self.ending.swap(0, Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
-    }
-
-    fn window_changed(&self) -> bool {
-        self.window.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Output<'a> {
     chunk: usize,
     /// Taken from the stream and not yet written.
     pending: Vec<u8>,
+    /// The last byte written was not the end of a line.
+    mid_line: bool,
 }
 
 impl<'a> Output<'a> {
@@ -33,7 +35,7 @@ impl<'a> Output<'a> {
         let regular = rustix::fs::fstat(target)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile);
         let chunk = if regular { CHUNK } else { PIPE_CHUNK };
-        Self { pool, stream, target, name, chunk, pending: Vec::new() }
+        Self { pool, stream, target, name, chunk, pending: Vec::new(), mid_line: false }
     }
 
     /// The descriptor to poll, while somebody may read at its other end.
@@ -45,6 +47,11 @@ impl<'a> Output<'a> {
     pub fn has_bytes(&self) -> bool {
         let used = || stream::used(self.stream) > 0;
         !self.pending.is_empty() || used() || !stream::consumer_waits(self.stream) && used()
+    }
+
+    /// Whether the next byte begins a line, so that another's line can be written before it.
+    pub fn is_at_line_start(&self) -> bool {
+        !self.mid_line
     }
 
     /// The other end of the descriptor has gone: the machine's writers get EPIPE. `ring` wakes those that wait.
@@ -75,7 +82,10 @@ impl<'a> Output<'a> {
             }
         }
         match rustix::io::write(self.target, &self.pending) {
-            Ok(written) => drop(self.pending.drain(..written)),
+            Ok(written) => {
+                self.mid_line = self.pending[..written].last().map_or(self.mid_line, |&byte| byte != b'\n');
+                self.pending.drain(..written);
+            }
             Err(rustix::io::Errno::PIPE) => self.close(ring),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(error).context(ErrorKind::Io, || format!("writing to {}", self.name)),
@@ -170,9 +180,13 @@ mod tests {
         while output.has_bytes() {
             output.write_chunk(|| rings.set(rings.get() + 1)).unwrap();
         }
-        let mut text = [0; 12];
+        assert!(!output.is_at_line_start());
+        produce(&pool, stream, b"\n");
+        output.write_chunk(|| {}).unwrap();
+        assert!(output.is_at_line_start());
+        let mut text = [0; 13];
         File::from(read).read_exact(&mut text).unwrap();
-        assert_eq!((&text, rings.get()), (b"counterpoint", 1));
+        assert_eq!((&text, rings.get()), (b"counterpoint\n", 1));
     }
 
     #[test]

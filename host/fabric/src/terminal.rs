@@ -18,6 +18,19 @@ pub fn is_interactive() -> bool {
     termios::isatty(rustix::stdio::stdin()) && termios::isatty(rustix::stdio::stdout())
 }
 
+/// Whether standard error is a terminal on which a line can be drawn again and again.
+pub fn draws_lines() -> bool {
+    termios::isatty(rustix::stdio::stderr()) && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns of the terminal on standard error; 80 when it does not tell.
+pub fn error_columns() -> usize {
+    match termios::tcgetwinsize(rustix::stdio::stderr()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        Ok(_) | Err(_) => 80,
+    }
+}
+
 /// Rows and columns of the terminal on standard output; zeros when it does not tell.
 pub fn size() -> (u16, u16) {
     termios::tcgetwinsize(rustix::stdio::stdout()).map_or((0, 0), |size| (size.ws_row, size.ws_col))

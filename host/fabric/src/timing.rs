@@ -57,6 +57,26 @@ pub struct Clocks {
     plugin: File,
 }
 
+/// How far a timed machine is, for display while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct ClockReading {
+    /// Simulated time that all running cores have reached.
+    pub time_ps: u64,
+    /// By island: the sums over its cores.
+    pub islands: Vec<IslandReading>,
+}
+
+/// What the cores of an island have done so far, added up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IslandReading {
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Time that they were awake.
+    pub awake_ps: u64,
+    /// Of it, waiting for memory.
+    pub stall_ps: u64,
+}
+
 /// What QEMUs are started with to load the plugin.
 #[derive(Debug)]
 pub struct PluginLaunch<'a> {
@@ -146,6 +166,20 @@ impl Clocks {
             std::thread::sleep(Duration::from_micros(100));
         }
         let _ = self.ended_ns.set(host_ns());
+    }
+
+    /// How far the machine is now.
+    pub fn reading(&self, machine: &Machine) -> ClockReading {
+        let islands = machine.islands.iter().enumerate().map(|(index, island)| {
+            let mut sum = IslandReading::default();
+            for clock in &self.region.cores[index * CORES_PER_ISLAND_MAX..][..island.cores] {
+                sum.instructions += clock.instructions.load(Relaxed);
+                sum.awake_ps += clock.clock_ps.load(Relaxed).saturating_sub(clock.idle_ps.load(Relaxed));
+                sum.stall_ps += clock.stall_ps.load(Relaxed);
+            }
+            sum
+        });
+        ClockReading { time_ps: self.region.now_ps.load(Relaxed), islands: islands.collect() }
     }
 
     /// What was measured.

@@ -8,6 +8,7 @@
 mod bad_input;
 mod command_line;
 mod fuzz;
+mod measured;
 mod process;
 mod regions;
 mod scripts;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         trials.extend(bad_input::trials());
         trials.extend(fuzz::trials());
         trials.extend(regions::trials());
+        trials.extend(measured::trials());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

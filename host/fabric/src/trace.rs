@@ -1,0 +1,162 @@
+//! The cores' traces: room for them in the pool, and what comes out of it while the machine runs.
+
+use motet_layout::{CoreId, IslandId, Pool, PoolAddr, TraceRing, TraceTable};
+use motet_protocol::{
+    Context,
+    trace::{self, Event},
+};
+
+use crate::{HostPool, machine::Machine};
+
+/// Room of a core's ring, in events: what a busy core writes while the host does something else.
+const RING_EVENTS: u64 = 8192;
+/// Most events that are kept: what viewers of traces can still open.
+const EVENTS_MAX: usize = 4_000_000;
+
+/// What the cores of one machine did, by time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// In order of time; those of a core in the order in which they happened.
+    pub events: Vec<(CoreId, Event)>,
+    /// Events that found no room.
+    pub lost: u64,
+}
+
+/// Bytes of pool that the trace of a machine needs.
+pub(crate) fn room(machine: &Machine) -> u64 {
+    size_of::<TraceTable>() as u64 + cores(machine).count() as u64 * trace::ring_bytes(RING_EVENTS)
+}
+
+/// Makes the rings, in [`room`] zeroed bytes at `at`, before any island starts.
+pub(crate) fn lay_out(pool: &HostPool, machine: &Machine, at: PoolAddr) {
+    let table = pool.pool().at::<TraceTable>(at);
+    let mut next = at.add(size_of::<TraceTable>() as u64);
+    for core in cores(machine) {
+        pool.pool().at::<TraceRing>(next).capacity.set(RING_EVENTS);
+        table[core.index()].set(next.0);
+        next = next.add(trace::ring_bytes(RING_EVENTS));
+    }
+    pool.header().trace.set(at.0);
+}
+
+/// The consumer of all rings.
+pub(crate) struct Recorder {
+    pool: Pool,
+    rings: Vec<(CoreId, &'static TraceRing)>,
+    events: Vec<(CoreId, Event)>,
+    lost: u64,
+}
+
+impl Recorder {
+    /// The recorder of a machine, `None` when its pool has no rings.
+    pub(crate) fn new(pool: &HostPool, machine: &Machine) -> Option<Self> {
+        let rings: Vec<_> =
+            cores(machine).filter_map(|core| Some((core, trace::ring_of(pool.pool(), core)?))).collect();
+        (!rings.is_empty()).then(|| Self { pool: pool.pool(), rings, events: Vec::new(), lost: 0 })
+    }
+
+    /// Takes what is there.
+    pub(crate) fn drain(&mut self) {
+        for &(core, ring) in &self.rings {
+            let (events, lost) = (&mut self.events, &mut self.lost);
+            *lost += trace::take(self.pool, ring, RING_EVENTS, |event| {
+                if events.len() < EVENTS_MAX { events.push((core, event)) } else { *lost += 1 }
+            });
+        }
+    }
+
+    /// All that was taken. Call it when no island runs any more.
+    pub(crate) fn finish(mut self) -> Recording {
+        self.drain();
+        let not_written: u64 = self.rings.iter().map(|(_, ring)| ring.lost.get()).sum();
+        // What a core did stays in order whatever its clock says.
+        let mut latest = [0; motet_layout::CORES_MAX];
+        for (core, event) in &mut self.events {
+            let latest = &mut latest[core.index()];
+            event.time_ns = event.time_ns.max(*latest);
+            *latest = event.time_ns;
+        }
+        self.events.sort_by_key(|(core, event)| (event.time_ns, *core));
+        Recording { events: self.events, lost: self.lost + not_written }
+    }
+}
+
+fn cores(machine: &Machine) -> impl Iterator<Item = CoreId> {
+    let islands = machine.islands.iter().enumerate();
+    islands.flat_map(|(index, island)| (0..island.cores).map(move |core| CoreId::new(IslandId(index as u8), core)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Command;
+    use motet_layout::sync::Ordering;
+    use motet_protocol::trace::Kind;
+
+    fn machine() -> Machine {
+        let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 2\n\
+            [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\n";
+        Machine::parse(text).unwrap()
+    }
+
+    fn pool(trace: bool) -> HostPool {
+        HostPool::create(&machine(), &Command { trace, ..Command::default() }, 2, false).unwrap()
+    }
+
+    fn event(time_ns: u64, tid: u32) -> Event {
+        Event { time_ns, kind: Kind::Wake, tid, pid: 0, detail: 3, name: *b"0123456789abcdef" }
+    }
+
+    #[test]
+    fn there_is_no_trace_unless_asked_for() {
+        let pool = pool(false);
+        assert_eq!(pool.header().trace.get(), 0);
+        assert!(Recorder::new(&pool, &machine()).is_none() && trace::ring_of(pool.pool(), CoreId(0)).is_none());
+    }
+
+    #[test]
+    fn events_of_all_cores_come_out_by_time() {
+        let pool = pool(true);
+        let mut recorder = Recorder::new(&pool, &machine()).unwrap();
+        let ring = |core: u8| trace::ring_of(pool.pool(), CoreId(core)).unwrap();
+        assert!(trace::ring_of(pool.pool(), CoreId(2)).is_none(), "the first island has two cores");
+        trace::put(pool.pool(), ring(16), &event(5, 1));
+        trace::put(pool.pool(), ring(1), &event(7, 2));
+        recorder.drain();
+        trace::put(pool.pool(), ring(16), &event(9, 3));
+        trace::put(pool.pool(), ring(16), &event(8, 4)); // a clock that went back
+        let recording = recorder.finish();
+        let want = [(16, event(5, 1)), (1, event(7, 2)), (16, event(9, 3)), (16, event(9, 4))];
+        assert_eq!(recording.events, want.map(|(core, event)| (CoreId(core), event)));
+        assert_eq!(recording.lost, 0);
+    }
+
+    #[test]
+    fn a_full_ring_keeps_the_oldest_and_counts_the_rest() {
+        let pool = pool(true);
+        let mut recorder = Recorder::new(&pool, &machine()).unwrap();
+        let ring = trace::ring_of(pool.pool(), CoreId(0)).unwrap();
+        for round in 0..2 {
+            for number in 0..RING_EVENTS + 3 {
+                trace::put(pool.pool(), ring, &event(round * RING_EVENTS + number, number as u32));
+            }
+            recorder.drain();
+        }
+        let recording = recorder.finish();
+        assert_eq!((recording.events.len() as u64, recording.lost), (2 * RING_EVENTS, 6));
+        let tids = recording.events.iter().map(|(_, event)| u64::from(event.tid));
+        assert!(tids.eq((0..RING_EVENTS).chain(0..RING_EVENTS)));
+    }
+
+    #[test]
+    fn what_a_broken_kernel_writes_is_not_believed() {
+        let pool = pool(true);
+        let mut recorder = Recorder::new(&pool, &machine()).unwrap();
+        let ring = trace::ring_of(pool.pool(), CoreId(0)).unwrap();
+        ring.capacity.set(u64::MAX);
+        ring.head.store(u64::MAX / 2, Ordering::Relaxed);
+        recorder.drain();
+        let recording = recorder.finish();
+        assert_eq!((recording.events.len(), recording.lost), (0, RING_EVENTS), "events of kind 0 do not exist");
+    }
+}
