@@ -81,9 +81,12 @@ pub struct RunOptions {
     /// Farthest that one running core may be ahead of another, in simulated microseconds (with --timed)
     #[arg(long, value_name = "US", default_value_t = 10.0, value_parser = quantum, requires = "timed")]
     pub quantum: f64,
-    /// Write what was simulated to this file, as JSON (with --timed)
+    /// Write what was simulated to this file, as JSON, which docs/stats.md describes (with --timed)
     #[arg(long, value_name = "FILE", requires = "timed")]
     pub stats: Option<PathBuf>,
+    /// Write what was simulated to this folder, as a page with plots for a browser (with --timed)
+    #[arg(long, value_name = "DIR", requires = "timed")]
+    pub report: Option<PathBuf>,
     /// Write what every core ran when, and who woke whom, to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -99,6 +102,7 @@ const RUN_HELP: &str = "\
 The command's output and error output arrive on standard output and standard error; its exit status is that of
 `motet run` (128 + N when signal N killed it). Quote what the machine's shell is to interpret:
   motet run -- 'on riscv64 ps | wc -l'
+  motet run --timed --report results -- 'echo a | on aarch64 cat'    then open results/index.html
   motet run --trace trace.json -- 'echo a | on riscv64 cat'          then open it in ui.perfetto.dev
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends

@@ -10,6 +10,7 @@ mod doctor;
 mod live;
 mod progress;
 mod project;
+mod report;
 mod run;
 mod stats;
 mod test;

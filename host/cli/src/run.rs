@@ -20,7 +20,9 @@ use crate::{
     arguments::{MachineOptions, RunOptions},
     live::Live,
     progress::{self, Progress},
-    project, stats,
+    project,
+    report::Folder,
+    stats,
     trace::TraceFile,
 };
 
@@ -38,6 +40,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     });
     let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
+    let report = options.report.as_deref().map(Folder::prepare).transpose()?;
     let trace = options.trace.as_deref().map(TraceFile::create).transpose()?;
     settings.command.trace = trace.is_some();
     let progress = (!options.quiet).then(|| Progress::new(&settings.machine, options.machine.verbose));
@@ -49,7 +52,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.finish_display();
     // What was measured until a failure may explain it.
-    let written = hooks.write(options, trace.as_ref().map(|file| (file, &settings.machine)));
+    let written = hooks.write(options, report.as_ref(), trace.as_ref().map(|file| (file, &settings.machine)));
     let outcome = outcome?;
     written?;
     Ok(match outcome {
@@ -107,12 +110,18 @@ impl RunHooks {
     }
 
     /// Writes what was measured to where the user wants it.
-    fn write(&self, options: &RunOptions, trace: Option<(&TraceFile, &Machine)>) -> Result<()> {
+    fn write(
+        &self,
+        options: &RunOptions,
+        report: Option<&Folder>,
+        trace: Option<(&TraceFile, &Machine)>,
+    ) -> Result<()> {
         if let Some(measured) = &self.stats {
             if !options.quiet {
                 stats::print(measured);
             }
             options.stats.as_deref().map_or(Ok(()), |path| stats::write(measured, path))?;
+            report.map_or(Ok(()), |folder| folder.write(measured))?;
         }
         let (Some((file, machine)), Some(recording)) = (trace, &self.recording) else { return Ok(()) };
         if recording.lost != 0 {

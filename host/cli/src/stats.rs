@@ -78,14 +78,22 @@ fn region_lines(region: &RegionStats) -> Vec<String> {
     lines
 }
 
-/// Share of accesses that hit, 0 to 1, in L1I, L1D, L2 and L3; of none, 1.
+/// The levels of [`level_hits`].
+pub const LEVELS: [&str; 4] = ["L1I", "L1D", "L2", "L3"];
+
+/// Share of accesses that hit, 0 to 1, by level; of none, 1.
 fn hit_rates(core: &CoreStats) -> [f64; 4] {
+    level_hits(core).map(|[hits, accesses]| if accesses == 0 { 1.0 } else { hits as f64 / accesses as f64 })
+}
+
+/// Hits and accesses of a core, by level.
+pub fn level_hits(core: &CoreStats) -> [[u64; 2]; 4] {
     let sum = |names: &[&str]| names.iter().map(|name| core.count(name)).sum::<u64>();
-    let rate = |accesses: u64, misses: u64| 1.0 - misses as f64 / accesses.max(1) as f64;
+    let of = |accesses: u64, misses: u64| [accesses.saturating_sub(misses), accesses];
     let (l1i, l1d) = (core.count("l1i_misses"), core.count("l1d_misses"));
     let (l2, l3) = (sum(&["l2i_misses", "l2d_misses"]), sum(&["l3i_misses", "l3d_misses"]));
     let data = sum(&["loads", "stores", "atomics", "walks"]);
-    [rate(core.count("fetches"), l1i), rate(data, l1d), rate(l1i + l1d, l2), rate(l2, l3)]
+    [of(core.count("fetches"), l1i), of(data, l1d), of(l1i + l1d, l2), of(l2, l3)]
 }
 
 /// With a unit that suits it.

@@ -1,4 +1,4 @@
-//! What runs leave for those who measure: traces and figures.
+//! What runs leave for those who measure: traces, figures, reports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,10 @@ const PIPELINE: &str = "{ sleep 0.5; echo voices; } | on aarch64 cat | on riscv6
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("measured::a_trace_shows_threads_on_all_islands_and_who_woke_them", trace_of_a_pipeline),
         ("measured::deterministic_runs_have_the_same_trace", same_trace),
+        ("measured::a_report_and_figures_of_a_timed_run", report),
         ("measured::measuring_what_is_not_simulated_is_refused", refused),
         ("measured::quiet_runs_say_nothing", quiet),
     ];
@@ -109,11 +110,32 @@ fn same_trace() -> Result<(), String> {
     if first.is_empty() || first != second { Err("the traces differ".into()) } else { Ok(()) }
 }
 
+fn report() -> Result<(), String> {
+    let folder = folder()?;
+    let path = folder.path().join("new/report");
+    run(&["--timed", "--report"], &path)?;
+    let stats = read(&path.join("stats.json"))?;
+    let cores = stats["cores"].as_array().ok_or("no cores")?;
+    if cores.len() != 4 || cores.iter().any(|core| core["instructions"].as_u64().is_none_or(|count| count == 0)) {
+        return Err(format!("not four cores with instructions: {cores:?}"));
+    }
+    let page = fs::read_to_string(path.join("index.html")).map_err(|error| error.to_string())?;
+    if !page.contains("riscv.1") || !page.contains("echo voices; } | on aarch64") {
+        return Err("the page does not show the run".into());
+    }
+    Ok(())
+}
+
 fn refused() -> Result<(), String> {
-    Motet::run(["--stats", "x", "--", "true"]).wait().expect_code(64)?.expect_errors(&["--timed", "--stats"])?;
+    for option in ["--stats", "--report"] {
+        Motet::run([option, "x", "--", "true"]).wait().expect_code(64)?.expect_errors(&["--timed", option])?;
+    }
     let path = "/proc/no/such/folder";
-    let motet = Motet::run(["--timed", "--trace", path, "--", "echo ran"]);
-    motet.wait().expect_code(73)?.expect_output("")?.expect_errors(&["--trace", "/proc/no"]).map(drop)
+    for option in ["--report", "--trace"] {
+        let motet = Motet::run(["--timed", option, path, "--", "echo ran"]);
+        motet.wait().expect_code(73)?.expect_output("")?.expect_errors(&[option, "/proc/no"])?;
+    }
+    Ok(())
 }
 
 fn quiet() -> Result<(), String> {

@@ -1,0 +1,120 @@
+//! A run that looks like a real one, for tests.
+
+use std::collections::BTreeMap;
+
+use motet_coherence::counter_names;
+use motet_fabric::stats::{CoreStats, HostStats, IslandStats, MachineStats, RegionStats, SCHEMA, Samples, Stats};
+
+const COLUMNS: [&str; 10] = [
+    "time_ps",
+    "idle_ps",
+    "stall_ps",
+    "instructions",
+    "ipis_sent",
+    "ipis_received",
+    "near_reads",
+    "far_reads",
+    "snoop_data",
+    "snoop_invalidates",
+];
+
+/// A run of so many islands with so many cores each.
+pub fn stats(islands: usize, cores: usize) -> Stats {
+    let names = ["x86", "arm", "riscv", "dsp", "near-memory", "east", "west", "accelerator"];
+    let isas = ["x86_64", "aarch64", "riscv64"];
+    let island = |index: usize| IslandStats {
+        name: names[index].into(),
+        isa: isas[index % 3].into(),
+        cores,
+        frequency_mhz: 2400 - 200 * index as u64,
+    };
+    let all = (0..islands).flat_map(|island| (0..cores).map(move |core| (island, core)));
+    let rows = all.clone().map(|(island, core)| samples(island, core));
+    let measured: Vec<CoreStats> = all.map(|(island, index)| core(names[island], island, index)).collect();
+    let region = |name: &str, entries| RegionStats {
+        name: name.into(),
+        entries,
+        open: u64::from(entries == 1),
+        time_ps: 21_000_000_000,
+        skew_ps: 8_000_000,
+        cores: measured.clone(),
+    };
+    Stats {
+        schema: SCHEMA,
+        motet: "0.1.0".into(),
+        command: "sort </in/words | on riscv64 uniq -c & echo \"<b>it's</b>\"".into(),
+        machine: MachineStats {
+            description: "[pool]\nsize = \"1GiB\" # <pool> & \"more\"\n".into(),
+            islands: (0..islands).map(island).collect(),
+            quantum_ps: 10_000_000,
+            deterministic: false,
+        },
+        time_ps: 61_500_000_000,
+        out_of_turn: 2,
+        cores: measured.clone(),
+        regions: vec![region("parse <input>", 12), region("sort", 1)],
+        samples: Samples {
+            interval_ps: 500_000_000,
+            columns: COLUMNS.map(str::to_owned).into(),
+            cores: rows.collect(),
+        },
+        warnings: vec!["region \"a<b\" was ended and had not begun".into()],
+        host: Some(HostStats { seconds: 3.25, mips: 61.2 }),
+    }
+}
+
+fn core(name: &str, island: usize, core: usize) -> CoreStats {
+    let weight = 1 + (island * 7 + core * 3) as u64 % 11;
+    let memory: BTreeMap<String, u64> = counter_names()
+        .iter()
+        .enumerate()
+        .map(|(index, &counter)| {
+            let value = match counter {
+                "fetches" => 60_000_000,
+                "loads" => 30_000_000,
+                "stores" => 12_000_000,
+                "l1i_misses" | "l1d_misses" => 400_000 * weight,
+                "l2i_misses" | "l2d_misses" => 90_000 * weight,
+                "l3i_misses" | "l3d_misses" => 20_000 * weight,
+                counter if counter.starts_with("stall_") => 300_000_000 * (1 + (index as u64 * weight) % 7),
+                _ => 1000 * weight * (1 + index as u64 % 5),
+            };
+            (counter.to_owned(), value)
+        })
+        .collect();
+    let stall_ps = memory.iter().filter(|(name, _)| name.starts_with("stall_")).map(|(_, value)| value).sum();
+    CoreStats {
+        island: name.into(),
+        core,
+        time_ps: 61_500_000_000,
+        idle_ps: 2_000_000_000 * weight,
+        stall_ps,
+        cycles: 118_000_000,
+        instructions: 8_000_000 * weight,
+        ipis_sent: 120 * weight,
+        ipis_received: 90 * weight,
+        memory,
+    }
+}
+
+/// A core's samples: busy by turns.
+fn samples(island: usize, core: usize) -> Vec<Vec<u64>> {
+    let mut row = vec![0u64; COLUMNS.len()];
+    let mut rows = Vec::new();
+    for index in 0..123u64 {
+        let phase = (index + 17 * island as u64 + 5 * core as u64) % 60;
+        let busy = if phase < 40 { 1000 } else { 100 + (index * 37 + 11 * core as u64) % 150 };
+        row[0] += 500_000_000;
+        row[1] += 500_000 * (1000 - busy);
+        row[2] += 500_000 * busy / (3 + (index / 20 + island as u64) % 4);
+        row[3] += busy * (500 + (index * 13) % 200);
+        row[4] += (phase % 7) * 3;
+        row[5] += (phase % 5) * 2;
+        row[6] += busy / 3;
+        row[7] += (busy * (index % 30)) / 40;
+        row[8] += busy / 7 + phase;
+        row[9] += phase * 2;
+        rows.push(row.clone());
+    }
+    rows
+}
