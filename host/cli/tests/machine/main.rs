@@ -10,6 +10,7 @@ mod command_line;
 mod fuzz;
 mod process;
 mod scripts;
+mod timed;
 
 use std::{
     path::PathBuf,
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         trials.extend(command_line::trials());
         trials.extend(bad_input::trials());
         trials.extend(fuzz::trials());
+        trials.extend(timed::trials());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
