@@ -89,7 +89,9 @@ pool_struct! {
         56 _pad0: Cell64,
         /// Where its cores see the pool.
         64 pub ranges: [PoolRange; 4],
-        160 _pad1: [Cell64; 4],
+        /// Timed machines: from when a core of this island rings one of island `i` to when that one is interrupted, in
+        /// nanoseconds.
+        160 pub doorbell_ns: [Cell32; 8],
         /// Island-written: what it counts.
         192 pub counters: IslandCounters,
         /// ISA extensions of its cores, as in `/proc/cpuinfo`: NUL-padded UTF-8.
@@ -148,11 +150,13 @@ pool_struct! {
         /// Timed machines: when the core wants to be interrupted, `u64::MAX` never. Taken back by the simulator when it
         /// rings the core.
         224 pub alarm_ns: AtomicU64,
-        /// Timed machines: when the core was last rung (the ringer's time), 0 when the simulator has taken note of it.
+        /// Timed machines: when the first doorbell rung for it since it lay down arrives ([`IslandRecord::doorbell_ns`]
+        /// after the ringer's time), 0 none. Cleared by the core before it lies down, and by the simulator when it wakes.
         232 pub rung_at_ns: AtomicU64,
-        /// Timed machines: how often it has rung other cores. Written by the core.
-        240 pub rings: Cell64,
-        248 _pad5: Cell64,
+        /// Timed machines: doorbells rung for it. Counted by the ringers.
+        240 pub rings_received: AtomicU64,
+        /// Timed machines: doorbells that it rang for others. Written by the core.
+        248 pub rings_sent: Cell64,
         /// Lock of the ready queue.
         256 pub ready_lock: AtomicU64,
         /// First ready thread (pool address).
@@ -303,6 +307,7 @@ pool_struct! {
     }
 }
 
+// Lengths of arrays above.
 const _: () = assert!(ISLANDS_MAX == 8 && CORES_MAX == 128);
 
 pool_struct! {

@@ -55,6 +55,9 @@ pub struct MachineOptions {
     /// Give up when an island has not joined (`test`: when no island has reported anything) for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub boot_timeout: f64,
+    /// Give up when a core has shown no progress for this many seconds although it should
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub hang_timeout: f64,
     /// Further arguments, separated by spaces, for the QEMU of the island with this name (may be repeated)
     #[arg(long = "qemu", value_name = "ISLAND=ARGUMENTS", value_parser = qemu_arguments)]
     pub qemu_arguments: Vec<(String, Vec<String>)>,

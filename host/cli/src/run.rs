@@ -77,6 +77,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
         mode,
         command,
         boot_timeout: Duration::from_secs_f64(options.boot_timeout),
+        hang_timeout: Duration::from_secs_f64(options.hang_timeout),
         verbose: options.verbose,
     })
 }

@@ -18,6 +18,7 @@ mod pool;
 #[allow(unsafe_code)] // descriptors and the death signal of child processes
 pub mod qemu;
 mod qmp;
+mod registers;
 mod results;
 pub mod rootfs;
 pub mod run;

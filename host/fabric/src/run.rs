@@ -23,11 +23,12 @@ use crate::{
     machine::Machine,
     pool::{Command, HostPool},
     qemu::{self, Launch, Qemu},
+    registers::{described, program_counters},
     signals::Signals,
     stats::Stats,
     streams::{Input, Output, Reading},
     terminal::{self, RawMode},
-    timing::{self, ClockReading, Clocks},
+    timing::{self, ClockReading, Clocks, Symptom, Watch},
     trace::{Recorder, Recording},
 };
 
@@ -41,9 +42,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_WHILE_TIMED: Duration = Duration::from_millis(200);
 /// ... and in traced ones, whose rings are not to get full.
 const LOOK_WHILE_TRACED: Duration = Duration::from_millis(5);
-/// An island whose heartbeat stands still is rung this often ...
-const PING_EVERY: Duration = Duration::from_secs(5);
-/// ... and has hung when it did not react this many times.
+/// An island that shows no sign of life is looked at (and rung, if it is not timed) this many times within
+/// [`Options::hang_timeout`] before it is said to hang.
 const PINGS_MAX: u32 = 6;
 /// How long islands may take to end by themselves.
 const QUIT_WITHIN: Duration = Duration::from_secs(2);
@@ -80,6 +80,8 @@ pub struct Options {
     pub command: Command,
     /// How long the islands may take to join; in conformance mode, how long all their consoles may be silent.
     pub boot_timeout: Duration,
+    /// How long a core may show no progress before the run ends.
+    pub hang_timeout: Duration,
     /// Kernels log more to their diagnostic consoles.
     pub verbose: bool,
     /// How the machine's time is simulated; `None`: it runs on the host's time.
@@ -199,10 +201,10 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         options,
         pool: &pool,
         bells: &bells,
+        clocks: clocks.as_ref().map(|clocks| (clocks, Watch::default())),
         islands,
         signals,
         clock: Some(clock),
-        clocks: clocks.as_ref(),
         recorder: Recorder::new(&pool, machine),
         hooks,
     };
@@ -253,10 +255,11 @@ struct Run<'a> {
     options: &'a Options,
     pool: &'a HostPool,
     bells: &'a Doorbells,
+    /// A timed machine's clocks, and what watches them.
+    clocks: Option<(&'a Clocks, Watch)>,
     islands: Vec<Island>,
     signals: Signals,
     clock: Option<Clock>,
-    clocks: Option<&'a Clocks>,
     recorder: Option<Recorder>,
     hooks: &'a mut dyn Hooks,
 }
@@ -313,8 +316,9 @@ impl Run<'_> {
             if let Some(recorder) = &mut self.recorder {
                 recorder.drain();
             }
-            if let Some(clocks) =
-                self.clocks.filter(|_| self.clock.is_none() && last_reading.elapsed() >= LOOK_WHILE_TIMED)
+            if let Some((clocks, _)) = &self.clocks
+                && self.clock.is_none()
+                && last_reading.elapsed() >= LOOK_WHILE_TIMED
                 && outputs[1].is_at_line_start()
                 && (outputs[0].is_at_line_start() || !rustix::termios::isatty(stdout))
             {
@@ -327,9 +331,9 @@ impl Run<'_> {
                 drop(raw_mode);
                 return Ok(Outcome::Exited((exit - 1) as u8));
             }
-            if self.clock.is_none() && self.options.timing.is_none() && last_ping.elapsed() >= PING_EVERY {
+            if self.clock.is_none() && last_ping.elapsed() >= self.options.hang_timeout / PINGS_MAX {
                 last_ping = Instant::now();
-                self.watch_heartbeats()?;
+                if self.clocks.is_some() { self.watch_clocks()? } else { self.watch_heartbeats()? }
             }
             if self.signals.window_changed() {
                 let (rows, columns) = terminal::size();
@@ -356,12 +360,13 @@ impl Run<'_> {
             let events = if outputs[index].has_bytes() { PollFlags::OUT } else { PollFlags::empty() };
             outputs[index].target().map(|fd| push(&mut fds, fd, events))
         });
-        let at_most = match () {
+        let look = match () {
             () if self.clock.is_some() => LOOK_WHILE_BOOTING,
             () if self.recorder.is_some() => LOOK_WHILE_TRACED,
             () if self.clocks.is_some() => LOOK_WHILE_TIMED,
             () => LOOK,
         };
+        let at_most = look.min(self.options.hang_timeout / PINGS_MAX);
         let timeout = Timespec::try_from(at_most).ok();
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -452,13 +457,40 @@ impl Run<'_> {
                 continue;
             }
             if island.pings == PINGS_MAX {
-                let seconds = PING_EVERY.as_secs() * u64::from(PINGS_MAX);
+                let seconds = self.options.hang_timeout.as_secs_f64();
                 return Err(self.hang(index, &format!("no sign of life for {seconds} s")));
             }
             island.pings += 1;
             self.bells.ring(index, 0);
         }
         Ok(())
+    }
+
+    /// Reports a core of a timed machine that others wait for in vain. Nothing is rung: that would change the simulation.
+    fn watch_clocks(&mut self) -> Result<()> {
+        let Some((clocks, watch)) = &mut self.clocks else { return Ok(()) };
+        let Some((island, core, symptom)) = watch.look(clocks, self.pool.header(), PINGS_MAX) else { return Ok(()) };
+        let vcpu = clocks.vcpu(island, core);
+        let what = match symptom {
+            Symptom::ClockStands => "its clock stands still, and it neither sleeps nor waits for another core,",
+            Symptom::DoesNotWake => "it was rung, and does not wake,",
+            Symptom::IgnoresInterrupts => "it runs and takes no interrupts",
+        };
+        let seconds = self.options.hang_timeout.as_secs_f64();
+        let place = self.place(island, vcpu);
+        Err(self.failure(island, &format!("hangs: core {core}: {what} for {seconds} s ({place})")))
+    }
+
+    /// Where a virtual CPU of an island is; all of them when it is not known which.
+    fn place(&mut self, index: usize, vcpu: Option<usize>) -> String {
+        let Some(registers) = self.islands[index].qemu.qmp.monitor("info registers -a") else {
+            return "its QEMU does not answer".into();
+        };
+        let counters = program_counters(&registers);
+        match vcpu.and_then(|vcpu| counters.get(vcpu)) {
+            Some(counter) => format!("program counter: {}", described(counter)),
+            None => format!("program counters: {}", counters.join(", ")),
+        }
     }
 }
 
@@ -486,10 +518,7 @@ impl Run<'_> {
 
     /// An error about an island that does not react, with its program counters if its QEMU answers.
     fn hang(&mut self, index: usize, what: &str) -> Error {
-        let place = match self.islands[index].qemu.qmp.monitor("info registers -a") {
-            Some(registers) => format!("program counters: {}", program_counters(&registers).join(", ")),
-            None => "and its QEMU does not answer".into(),
-        };
+        let place = self.place(index, None);
         self.failure(index, &format!("hangs: {what} ({place})"))
     }
 
@@ -522,18 +551,6 @@ fn message_of(record: &IslandRecord) -> String {
     let len = (record.message_len.load(Ordering::Acquire) as usize).min(record.message.len());
     let bytes: Vec<u8> = record.message[..len].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
     String::from_utf8_lossy(&bytes).trim_end().chars().filter(|&c| c == '\n' || !c.is_control()).collect()
-}
-
-/// Finds `RIP=`, `PC=` and `pc` in the register dumps of the three ISAs.
-fn program_counters(registers: &str) -> Vec<String> {
-    let mut words = registers.split(|c: char| c.is_whitespace() || c == '=').filter(|word| !word.is_empty());
-    let mut counters = Vec::new();
-    while let Some(word) = words.next() {
-        if matches!(word, "RIP" | "PC" | "pc") {
-            counters.extend(words.next().map(|value| format!("0x{}", value.trim_start_matches("0x"))));
-        }
-    }
-    counters
 }
 
 /// Kernel images in memory, one per ISA of the machine: islands of one ISA share it.
@@ -601,19 +618,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_counters_of_each_isa_are_found() {
-        assert_eq!(program_counters("RSP=1 \nRIP=ffffffff80001000 RFL=00000246"), ["0xffffffff80001000"]);
-        assert_eq!(
-            program_counters("CPU#0\n PC=0000000040000000 X00=0\nCPU#1\n PC=10 X00=2"),
-            ["0x0000000040000000", "0x10"]
-        );
-        assert_eq!(
-            program_counters("CPU#0\n V      =   0\n pc       0000000080000000\n mhartid 0"),
-            ["0x0000000080000000"]
-        );
-    }
-
-    #[test]
     fn a_missing_kernel_says_what_to_do() {
         let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
         let options = Options {
@@ -622,6 +626,7 @@ mod tests {
             mode: Mode::Run,
             command: Command::default(),
             boot_timeout: Duration::from_secs(1),
+            hang_timeout: Duration::from_secs(1),
             verbose: false,
             timing: None,
             qemu_arguments: Vec::new(),

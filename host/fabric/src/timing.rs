@@ -1,6 +1,7 @@
 //! Timed machines: the clocks that all islands' QEMUs share, and the plugin that keeps them.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
@@ -12,9 +13,9 @@ use std::{
 };
 
 use motet_coherence::Model;
-use motet_layout::CORES_PER_ISLAND_MAX;
+use motet_layout::{CORE_IDLE, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
 use motet_record::{Probe, Record, Row, Snapshot};
-use motet_timing::{ClockRegion, Settings};
+use motet_timing::{ClockRegion, PS_PER_NS, SEAT_PARKED, SEAT_WAITS, Settings};
 use rustix::{
     fs::MemfdFlags,
     mm::{self, MapFlags, ProtFlags},
@@ -105,7 +106,6 @@ impl Clocks {
             || format!("the plugin {} (`cargo build --release -p motet-plugin` makes it)", options.plugin.display());
         let plugin = File::open(&options.plugin).context(ErrorKind::Unavailable, what)?;
         let config = machine.model_config()?;
-        let doorbell_ps = config.links.iter().flatten().map(|link| link.doorbell_ps).max().unwrap_or(0);
         let memory = memory_file("motet-clocks", size_of::<ClockRegion>())?;
         let region = map_clocks(&memory)?;
         let words = Model::region_words(&config);
@@ -118,10 +118,16 @@ impl Clocks {
         let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let description = qemu::memory_file(machine.text.as_bytes())?;
-        let settings = Settings { quantum_ps: options.quantum_ps, doorbell_ps, deterministic: options.deterministic };
+        let host_cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let settings = Settings { quantum_ps: options.quantum_ps, deterministic: options.deterministic, host_cores };
         region.set_up(settings, cores);
         let header = pool.header();
         header.timed.set(1);
+        for (record, links) in header.islands.iter().zip(&model.config().links) {
+            for (word, link) in record.doorbell_ns.iter().zip(links) {
+                word.set(u32::try_from(link.doorbell_ps.div_ceil(PS_PER_NS)).unwrap_or(u32::MAX));
+            }
+        }
         if options.deterministic {
             header.realtime_at_zero_ns.set(DETERMINISTIC_START_NS);
             for (index, word) in header.seed.iter().enumerate() {
@@ -180,6 +186,32 @@ impl Clocks {
             sum
         });
         ClockReading { time_ps: self.region.now_ps.load(Relaxed), islands: islands.collect() }
+    }
+
+    /// What a running core has done so far, for [`Hung`]; `None` while it sleeps or waits for other cores.
+    fn doing(&self, core: usize, record: &CoreRecord) -> Option<Doing> {
+        let clock = &self.region.cores[core];
+        let is_here = clock.announced.load(Relaxed) != 0 && self.region.started.load(Relaxed) != 0;
+        let waits = matches!(clock.seat.load(Relaxed), SEAT_WAITS | SEAT_PARKED);
+        let is_rung = clock.wake_at_ps.load(Relaxed) != 0 || record.state.load(Relaxed) != CORE_IDLE;
+        let sleeps = clock.halted.load(Relaxed) != 0 && !is_rung;
+        let settings = self.region.settings()?;
+        let has_turn = !settings.deterministic || self.region.turn.load(Relaxed) == core as u32 + 1;
+        if !is_here || waits || sleeps || !has_turn || self.region.stopped.load(Relaxed) != 0 {
+            return None;
+        }
+        Some(Doing {
+            clock_ps: clock.clock_ps.load(Relaxed),
+            halted: clock.halted.load(Relaxed),
+            idle_ps: clock.idle_ps.load(Relaxed),
+            alarm_ns: record.alarm_ns.load(Relaxed),
+        })
+    }
+
+    /// The number that an island's QEMU has for a core.
+    pub fn vcpu(&self, island: usize, core: usize) -> Option<usize> {
+        let vcpu = self.region.cores[island * CORES_PER_ISLAND_MAX + core].vcpu.load(Relaxed);
+        vcpu.checked_sub(1).map(|vcpu| vcpu as usize)
     }
 
     /// What was measured.
@@ -276,6 +308,67 @@ fn host_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// What a core has done so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Doing {
+    clock_ps: u64,
+    halted: u32,
+    idle_ps: u64,
+    /// A running core's alarm is never off for long: its kernel limits the slice of each thread.
+    alarm_ns: u64,
+}
+
+/// Why a core is thought to hang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symptom {
+    /// Its clock stands still although it neither sleeps nor waits for another core.
+    ClockStands,
+    /// It was rung and does not wake.
+    DoesNotWake,
+    /// It runs, and does not take the interrupt that its own timer asked for.
+    IgnoresInterrupts,
+}
+
+/// Looks for cores that hang.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// For each core that runs: what it did at the last look, and at how many looks there was no progress.
+    seen: BTreeMap<usize, (Doing, u32)>,
+}
+
+impl Watch {
+    /// Looks at all cores. Returns the first that has shown no progress for `looks_max` looks: its island, its number
+    /// there, and why.
+    pub fn look(&mut self, clocks: &Clocks, header: &PoolHeader, looks_max: u32) -> Option<(usize, usize, Symptom)> {
+        for (core, record) in header.cores.iter().enumerate() {
+            let Some(doing) = clocks.doing(core, record) else {
+                self.seen.remove(&core);
+                continue;
+            };
+            let (before, looks) = self.seen.get(&core).copied().unwrap_or((doing, 0));
+            let Some(symptom) = symptom(before, doing) else {
+                self.seen.insert(core, (doing, 0));
+                continue;
+            };
+            if looks == looks_max {
+                return Some((core / CORES_PER_ISLAND_MAX, core % CORES_PER_ISLAND_MAX, symptom));
+            }
+            self.seen.insert(core, (doing, looks + 1));
+        }
+        None
+    }
+}
+
+/// What is suspicious between two looks at a core that runs.
+fn symptom(before: Doing, now: Doing) -> Option<Symptom> {
+    if now.clock_ps == before.clock_ps && now.idle_ps == before.idle_ps && now.halted == before.halted {
+        return Some(if now.halted == 0 { Symptom::ClockStands } else { Symptom::DoesNotWake });
+    }
+    let awake = now.halted == 0 && now.idle_ps == before.idle_ps;
+    let asked = now.alarm_ns == u64::MAX && before.alarm_ns == u64::MAX;
+    (awake && asked).then_some(Symptom::IgnoresInterrupts)
+}
+
 fn memory_file(name: &str, size: usize) -> Result<OwnedFd> {
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).host("a memory file")?;
     rustix::fs::ftruncate(&memory, size as u64).host("memory for a timed run")?;
@@ -300,4 +393,28 @@ fn map(memory: &OwnedFd, size: usize) -> Result<*mut u8> {
     let base = unsafe { mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, memory, 0) }
         .host("address space for a timed run")?;
     Ok(base.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNS: Doing = Doing { clock_ps: 5, halted: 0, idle_ps: 1, alarm_ns: 9 };
+
+    #[test]
+    fn a_core_that_advances_and_has_an_alarm_is_well() {
+        assert_eq!(symptom(RUNS, Doing { clock_ps: 6, ..RUNS }), None);
+        let without = Doing { alarm_ns: u64::MAX, ..RUNS };
+        assert_eq!(symptom(RUNS, Doing { clock_ps: 6, ..without }), None, "the alarm has just gone off");
+        assert_eq!(symptom(without, Doing { clock_ps: 6, idle_ps: 2, ..without }), None, "it slept in between");
+    }
+
+    #[test]
+    fn each_symptom_is_told_apart() {
+        assert_eq!(symptom(RUNS, RUNS), Some(Symptom::ClockStands));
+        let asleep = Doing { halted: 1, ..RUNS };
+        assert_eq!(symptom(asleep, asleep), Some(Symptom::DoesNotWake));
+        let without = Doing { alarm_ns: u64::MAX, ..RUNS };
+        assert_eq!(symptom(without, Doing { clock_ps: 6, ..without }), Some(Symptom::IgnoresInterrupts));
+    }
 }

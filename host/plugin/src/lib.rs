@@ -2,7 +2,7 @@
 //!
 //! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...`: loaded into every island of a timed
 //! machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
-//! CPU; when a quantum is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
+//! CPU; when a step of time is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
 //!
 //! A virtual CPU takes part from the moment its kernel announces which core it is ([`marks::CORE`]): booting
 //! costs no simulated time.
@@ -24,7 +24,7 @@ use std::{
         OnceLock,
         atomic::{
             AtomicU32,
-            Ordering::{Acquire, Release},
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
     time::Duration,
@@ -35,7 +35,7 @@ use motet_coherence::{Class, Core, Kind, LINE_SIZE, Model, Picoseconds};
 use motet_fabric::{Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
 use motet_record::{Probe, Record};
-use motet_timing::{Bells, ClockRegion, Next, Timing};
+use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
 use qemu::{Access, Block, Times, Vcpu};
 
 /// Virtual CPUs that one QEMU may have: the island's cores and spare ones.
@@ -50,7 +50,7 @@ const SETTLE_LOOKS_MAX: u32 = 50_000;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct VcpuTime {
-    /// Time since `base_ps`; translated code adds to it, and calls [`boundary`] when it is a quantum or more.
+    /// Time since `base_ps`; translated code adds to it, and calls [`boundary`] when it is a step or more.
     since_ps: u64,
     /// Instructions since the last boundary; translated code adds to it.
     instructions: u64,
@@ -111,6 +111,14 @@ impl Bells for Doorbells {
             }
             std::thread::sleep(SETTLE_LOOK);
         }
+    }
+
+    fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {
+        futex::wait(word, expected, at_most);
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        futex::wake(word);
     }
 }
 
@@ -194,7 +202,7 @@ impl Plugin {
 
     /// Goes on at `now_ps`; `soon`: with a boundary before the next block.
     fn resume(&self, vcpu: Vcpu, now_ps: u64, soon: bool) {
-        let since_ps = if soon { self.timing.settings().quantum_ps } else { 0 };
+        let since_ps = if soon { self.timing.settings().step_ps() } else { 0 };
         let base_ps = now_ps.wrapping_sub(since_ps);
         self.times.update(vcpu, |time| *time = VcpuTime { base_ps, since_ps, instructions: 0, stall_ps: 0 });
     }
@@ -242,14 +250,14 @@ fn translated(block: &Block<'_>) {
         }
         instruction.report_accesses(atomics::is_atomic(plugin.isa, code));
     }
-    block.add_time(&plugin.times, plugin.timing.settings().quantum_ps, plugin.block_ps(count), count);
+    block.add_time(&plugin.times, plugin.timing.settings().step_ps(), plugin.block_ps(count), count);
     if start != 0 {
         let lines = (start + bytes).div_ceil(LINE) - start / LINE;
         block.report_fetch(start / LINE * LINE + lines.min(LINE - 1));
     }
 }
 
-/// A virtual CPU has used up its quantum, or is to look at once.
+/// A virtual CPU has run for a step, or is to look at once.
 fn boundary(vcpu: Vcpu) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
@@ -303,6 +311,7 @@ fn announced(plugin: &'static Plugin, vcpu: Vcpu, core: usize) {
         && let Some(entry) = plugin.cores.get(vcpu.0 as usize)
     {
         plugin.record.set_began(host_ns());
+        plugin.clocks.cores[core].vcpu.store(vcpu.0 + 1, Relaxed);
         entry.store(core as u32 + 1, Release);
         plugin.resume(vcpu, motet_timing::PS_PER_NS, true);
     }

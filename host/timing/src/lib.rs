@@ -1,16 +1,19 @@
 //! Simulated time of a timed machine: one clock per core, in memory that all QEMU processes share.
 //!
-//! Each core adds up its own time and comes to [`Timing::boundary`] once a quantum, where it waits for cores that are
-//! behind. A sleeping core holds nobody back; it wakes at the time of what woke it. When all sleep, time jumps to the
+//! Each core adds up its own time and comes to [`Timing::boundary`] a few times in each quantum, where it waits for cores
+//! that are behind. A sleeping core holds nobody back; it wakes at the time of what woke it. When all sleep, time jumps to the
 //! earliest alarm. `docs/simulator.md` describes the rules.
 //!
 //! This crate knows nothing of QEMU; the plugin drives it.
 #![forbid(unsafe_code)]
 
+#[cfg(not(motet_model))]
+pub mod futex;
 mod region;
+mod seats;
 mod timing;
 
-pub use region::{ClockRegion, CoreClock, REGION_MAGIC, Settings};
+pub use region::{ClockRegion, CoreClock, REGION_MAGIC, SEAT_NONE, SEAT_PARKED, SEAT_RUNS, SEAT_WAITS, Settings};
 pub use timing::{Bells, Next, Timing};
 
 /// Picoseconds in a nanosecond.

@@ -1,40 +1,38 @@
-//! Keeping the cores together.
+//! The rules of time: what a core's clock shows after it has run, slept, or been rung.
 //!
 //! Rules about who may block: [`Timing::boundary`] and [`Timing::announce`] wait; [`Timing::sleep`] never does, because
 //! QEMU calls it with its big lock held. No wait is unbounded: a core that has waited for long runs one more block, so
 //! that its QEMU can stop it for work that needs all its cores to stand still ("escape").
 
-use std::{
-    sync::atomic::{
-        AtomicU64,
+use std::time::{Duration, Instant};
+
+use motet_layout::{
+    CORE_IDLE, CoreRecord, PoolHeader,
+    sync::{
+        AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
-    time::{Duration, Instant},
 };
 
-use motet_layout::{CORE_IDLE, CoreRecord, PoolHeader};
-use rustix::thread::futex;
+use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings, region::SEAT_NONE};
 
-use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings};
-
-/// Longest sleep of a waiting core before it looks again.
-const LOOK: Duration = Duration::from_millis(2);
-/// A core that waits this long without seeing another one move escapes.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// The same when an escape spoils what the run is for.
-const PATIENCE_DETERMINISTIC: Duration = Duration::from_secs(2);
 /// How long an announced core waits for the others at a time.
 const ANNOUNCE: Duration = Duration::from_millis(5);
-/// Looks before a waiting core sleeps.
-const SPINS: u32 = 20;
 
-/// Interrupting cores of the machine.
+/// Interrupting cores of the machine, and letting the threads that run them wait.
 pub trait Bells {
     /// Rings a core's doorbell.
     fn ring(&self, core: usize);
 
     /// Waits until the doorbells rung for a core of this process have reached its interrupt controller.
     fn settle(&self, core: usize);
+
+    /// Sleeps until [`Bells::wake`], at most for `at_most`, or not at all if `word` is not `expected`. It may also return
+    /// for no reason.
+    fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration);
+
+    /// Wakes all that wait for `word`.
+    fn wake(&self, word: &AtomicU32);
 }
 
 /// What a core does after a boundary.
@@ -81,17 +79,18 @@ impl<B: Bells> Timing<B> {
         {
             region.turn.store(self.cores.first().map_or(0, |&first| first as u32 + 1), SeqCst);
             region.started.store(1, SeqCst);
-            self.notify();
+            self.bells.wake(&region.started);
         }
         let until = Instant::now() + ANNOUNCE;
         while region.started.load(SeqCst) == 0 {
-            if Instant::now() >= until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
             }
-            self.wait(|| region.started.load(SeqCst) == 0);
+            self.bells.wait(&region.started, 0, left);
         }
         // The thread that runs the core is here, so its kernel does not count at the same time.
-        self.record(core).rings.set(0);
+        self.record(core).rings_sent.set(0);
         self.publish(core, PS_PER_NS);
         true
     }
@@ -104,7 +103,7 @@ impl<B: Bells> Timing<B> {
         let clock = self.clock(core);
         bump(&clock.instructions, instructions);
         bump(&clock.stall_ps, stall_ps);
-        clock.ipis_sent.store(self.record(core).rings.get(), Relaxed);
+        self.count_rings(core);
     }
 
     /// Stores a core's time where its kernel finds it.
@@ -127,75 +126,70 @@ impl<B: Bells> Timing<B> {
             return;
         }
         let clock = self.clock(core);
+        self.count_rings(core);
         clock.clock_ps.store(now_ps, Relaxed);
         clock.arrived.store(0, Relaxed);
         clock.running.store(0, SeqCst);
         clock.halted.store(1, SeqCst);
+        clock.seat.store(SEAT_NONE, SeqCst);
         if self.stop_at_end(core) {
             return;
         }
         self.advance();
         self.skip_idle_time();
-        if self.settings.deterministic && self.has_turn(core) {
-            self.region.turn.store(self.next_turn(), SeqCst);
+        if !self.settings.deterministic {
+            self.release();
+        } else if self.has_turn(core) {
+            self.pass_turn();
         }
-        self.notify();
     }
 
     fn quantum_boundary(&self, core: usize, now_ps: u64) -> Next {
         let now_ps = self.wake_up(core, now_ps);
-        self.record(core).rung_at_ns.store(0, Relaxed);
+        self.count_rings(core);
         self.clock(core).clock_ps.store(now_ps, SeqCst);
         if self.stop_at_end(core) {
             return Next { now_ps, escaped: false };
         }
         self.ring_own_alarm(core, now_ps);
         self.advance();
-        self.notify();
-        let ahead = || {
-            let slowest = self.cores.iter().filter(|&&other| other != core).filter_map(|&other| self.active_ps(other));
-            slowest.min().filter(|&slowest| now_ps > slowest + self.settings.quantum_ps)
-        };
-        let escaped = self.wait_while(ahead);
-        Next { now_ps, escaped }
+        Next { now_ps, escaped: self.keep_together(core, now_ps) }
     }
 
     fn turn_boundary(&self, core: usize, now_ps: u64) -> Next {
         let clock = self.clock(core);
         // It may have been given the turn before it came here: then its turn has not begun yet.
         if clock.running.swap(0, SeqCst) != 0 {
+            self.count_rings(core);
             clock.clock_ps.store(now_ps, SeqCst);
             if self.stop_at_end(core) {
                 return Next { now_ps, escaped: false };
             }
             self.advance();
-            let next = self.next_turn();
-            if next != core as u32 + 1 {
-                self.region.turn.store(next, SeqCst);
-                self.notify();
-            }
+            self.pass_turn();
         } else if clock.halted.load(SeqCst) != 0 {
             clock.arrived.store(1, SeqCst);
         }
-        let other = || {
-            let turn = &self.region.turn;
-            let mine = self.has_turn(core) || turn.compare_exchange(0, core as u32 + 1, SeqCst, SeqCst).is_ok();
-            (!mine).then(|| turn.load(SeqCst).into())
-        };
-        if self.wait_while(other) {
+        if self.wait_for_turn(core) {
             return Next { now_ps, escaped: true };
         }
         clock.running.store(1, SeqCst);
         let slept = clock.halted.load(SeqCst) != 0;
         let now_ps = self.wake_up(core, now_ps);
         clock.clock_ps.store(now_ps, SeqCst);
-        if self.record(core).rung_at_ns.swap(0, SeqCst) != 0 || slept {
+        let rings = self.record(core).rings_received.load(SeqCst);
+        if clock.rings_settled.swap(rings, Relaxed) != rings || slept {
             self.bells.settle(core);
         }
         if self.ring_own_alarm(core, now_ps) {
             self.bells.settle(core);
         }
         Next { now_ps, escaped: false }
+    }
+
+    /// Takes over how often the core's kernel has rung others, so that it is the same at the same time in every run.
+    fn count_rings(&self, core: usize) {
+        self.clock(core).ipis_sent.store(self.record(core).rings_sent.get(), Relaxed);
     }
 
     /// Whether nothing counts any more.
@@ -209,9 +203,14 @@ impl<B: Bells> Timing<B> {
         let over = self.header.exit.load(SeqCst) != 0 && (!self.settings.deterministic || self.has_turn(core));
         if over {
             self.region.stopped.store(1, SeqCst);
-            self.notify();
+            self.cores.iter().for_each(|&core| self.seat(core));
         }
         over
+    }
+
+    /// As [`Timing::is_stopped`], for a core that has said that it waits: it misses neither this nor its seat.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.region.stopped.load(SeqCst) != 0
     }
 
     /// A core that slept is awake: its time is that of what woke it.
@@ -220,12 +219,13 @@ impl<B: Bells> Timing<B> {
         if clock.halted.load(SeqCst) == 0 {
             return now_ps;
         }
-        let known_ps = self.known_wake_ps(core);
-        if known_ps.is_some_and(|at| at != clock.wake_at_ps.load(SeqCst)) {
+        let known = self.known_wake_ps(core);
+        let woken_ps = known.map_or_else(|| self.region.now_ps.load(SeqCst), Wake::at_ps).max(now_ps);
+        if let Some(Wake::Ring(_)) = known {
             bump(&clock.ipis_received, 1);
         }
-        let woken_ps = known_ps.unwrap_or_else(|| self.region.now_ps.load(SeqCst)).max(now_ps);
         bump(&clock.idle_ps, woken_ps - now_ps);
+        self.record(core).rung_at_ns.store(0, SeqCst);
         clock.clock_ps.store(woken_ps, SeqCst);
         clock.wake_at_ps.store(0, SeqCst);
         clock.arrived.store(0, SeqCst);
@@ -233,28 +233,27 @@ impl<B: Bells> Timing<B> {
         woken_ps
     }
 
-    /// When a sleeping core that has been rung wakes.
-    fn known_wake_ps(&self, core: usize) -> Option<u64> {
+    /// When a sleeping core that has been rung wakes, and by what.
+    fn known_wake_ps(&self, core: usize) -> Option<Wake> {
         let alarm_ps = self.clock(core).wake_at_ps.load(SeqCst);
-        let rung_ns = self.record(core).rung_at_ns.load(SeqCst);
-        let rung_ps = if rung_ns == 0 { 0 } else { rung_ns * PS_PER_NS + self.settings.doorbell_ps };
+        let rung_ps = self.record(core).rung_at_ns.load(SeqCst).saturating_mul(PS_PER_NS);
         match (alarm_ps, rung_ps) {
             (0, 0) => None,
-            (0, at) | (at, 0) => Some(at),
-            (alarm, rung) => Some(alarm.min(rung)),
+            (alarm, ring) if ring == 0 || alarm != 0 && alarm < ring => Some(Wake::Alarm(alarm)),
+            (_, ring) => Some(Wake::Ring(ring)),
         }
     }
 
     /// The time of a core that runs, or is about to; `None` while it sleeps.
-    fn active_ps(&self, core: usize) -> Option<u64> {
+    pub(crate) fn active_ps(&self, core: usize) -> Option<u64> {
         let clock = self.clock(core);
         let own_ps = clock.clock_ps.load(SeqCst);
         if clock.halted.load(SeqCst) == 0 {
             return Some(own_ps);
         }
         let rung = clock.wake_at_ps.load(SeqCst) != 0 || self.record(core).state.load(SeqCst) != CORE_IDLE;
-        if rung && let Some(wake_ps) = self.known_wake_ps(core) {
-            return Some(own_ps.max(wake_ps));
+        if rung && let Some(wake) = self.known_wake_ps(core) {
+            return Some(own_ps.max(wake.at_ps()));
         }
         let arrived = clock.arrived.load(SeqCst) != 0;
         arrived.then(|| own_ps.max(self.region.now_ps.load(SeqCst)))
@@ -314,7 +313,7 @@ impl<B: Bells> Timing<B> {
         due
     }
 
-    fn has_turn(&self, core: usize) -> bool {
+    pub(crate) fn has_turn(&self, core: usize) -> bool {
         self.region.turn.load(SeqCst) == core as u32 + 1
     }
 
@@ -324,57 +323,54 @@ impl<B: Bells> Timing<B> {
         active.min().map_or(0, |(_, core)| core as u32 + 1)
     }
 
-    /// Waits while `obstacle` says what this core waits for; `true` when that does not change for long.
-    fn wait_while(&self, mut obstacle: impl FnMut() -> Option<u64>) -> bool {
-        let patience = if self.settings.deterministic { PATIENCE_DETERMINISTIC } else { PATIENCE };
-        let mut seen = None;
-        let mut since = None;
-        let mut spins = 0;
-        loop {
-            let Some(found) = obstacle().filter(|_| !self.is_stopped()) else { return false };
-            if seen != Some(found) {
-                (seen, since) = (Some(found), None);
+    /// The core whose turn it is passes it on.
+    fn pass_turn(&self) {
+        let turn = &self.region.turn;
+        let mut next = self.next_turn();
+        turn.store(next, SeqCst);
+        if next == 0 {
+            // Somebody may have come meanwhile, and have seen a turn that was not over.
+            next = self.next_turn();
+            if next == 0 || turn.compare_exchange(0, next, SeqCst, SeqCst).is_err() {
+                return;
             }
-            if spins < SPINS {
-                spins += 1;
-                std::hint::spin_loop();
-                continue;
-            }
-            let began = *since.get_or_insert_with(Instant::now);
-            if began.elapsed() > patience {
-                self.region.escapes.fetch_add(1, Relaxed);
-                return true;
-            }
-            self.wait(|| obstacle().is_some());
         }
+        self.seat(next as usize - 1);
     }
 
-    /// Sleeps until the next notice unless `still` says that there is no need.
-    fn wait(&self, still: impl FnOnce() -> bool) {
-        let sequence = self.region.sequence.load(SeqCst);
-        self.region.waiters.fetch_add(1, SeqCst);
-        if still() {
-            let timeout = rustix::time::Timespec::try_from(LOOK).ok();
-            // Woken, changed meanwhile, timed out, interrupted: the caller looks again in any case.
-            let _ = futex::wait(&self.region.sequence, futex::Flags::empty(), sequence, timeout.as_ref());
-        }
-        self.region.waiters.fetch_sub(1, SeqCst);
+    pub(crate) fn cores(&self) -> &[usize] {
+        &self.cores
     }
 
-    /// Lets all waiting cores look again.
-    fn notify(&self) {
-        self.region.sequence.fetch_add(1, SeqCst);
-        if self.region.waiters.load(SeqCst) != 0 {
-            let _ = futex::wake(&self.region.sequence, futex::Flags::empty(), i32::MAX as u32);
-        }
+    pub(crate) fn region(&self) -> &'static ClockRegion {
+        self.region
     }
 
-    fn clock(&self, core: usize) -> &'static CoreClock {
+    pub(crate) fn bells(&self) -> &B {
+        &self.bells
+    }
+
+    pub(crate) fn clock(&self, core: usize) -> &'static CoreClock {
         &self.region.cores[core]
     }
 
     fn record(&self, core: usize) -> &'static CoreRecord {
         &self.header.cores[core]
+    }
+}
+
+/// What wakes a sleeping core, and when, in picoseconds.
+#[derive(Clone, Copy)]
+enum Wake {
+    Alarm(u64),
+    Ring(u64),
+}
+
+impl Wake {
+    fn at_ps(self) -> u64 {
+        match self {
+            Self::Alarm(at_ps) | Self::Ring(at_ps) => at_ps,
+        }
     }
 }
 

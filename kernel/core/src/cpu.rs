@@ -100,6 +100,19 @@ impl<M: Machine> Cpu<M> {
         core_record(self, self.id).clock_ns.load(Ordering::Relaxed)
     }
 
+    /// Says when the doorbell that is about to be rung arrives. Of several, the first one wakes the core.
+    #[cold]
+    fn note_ring(&self, target: CoreId) {
+        let latency_ns = self.island_record().doorbell_ns[target.island().index()].get();
+        let arrives_ns = self.simulated_ns() + u64::from(latency_ns);
+        let (own, other) = (core_record(self, self.id), core_record(self, target));
+        let first = |noted_ns: u64| (noted_ns == 0 || arrives_ns < noted_ns).then_some(arrives_ns);
+        // An error says that another one arrives before.
+        let _ = other.rung_at_ns.fetch_update(Ordering::SeqCst, Ordering::Relaxed, first);
+        other.rings_received.fetch_add(1, Ordering::SeqCst);
+        own.rings_sent.set(own.rings_sent.get() + 1);
+    }
+
     /// Waits until the machine's time runs, which it does when all its cores are here.
     pub fn start_timing(&self) {
         while self.timed && core_record(self, self.id).clock_ns.load(Ordering::Acquire) == 0 {
@@ -146,9 +159,7 @@ impl<M: Machine> Context for Cpu<M> {
 
     fn ring(&self, target: CoreId) {
         if self.timed {
-            core_record(self, target).rung_at_ns.store(self.now_ns(), Ordering::Relaxed);
-            let rings = &core_record(self, self.id).rings;
-            rings.set(rings.get() + 1);
+            self.note_ring(target);
         }
         trace::about_core(self, Kind::Ring, target);
         self.machine.ring(target);

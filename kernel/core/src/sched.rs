@@ -285,6 +285,10 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
     let core = core_record(cpu, cpu.id);
     let before_ns = cpu.now_ns();
     set_timer(cpu, timer::next_deadline_ns(cpu));
+    if cpu.timed {
+        // What was rung for while this core was awake does not wake it.
+        core.rung_at_ns.store(0, Ordering::Relaxed);
+    }
     if !run_queue::begin_idle(cpu) {
         return;
     }

@@ -2,7 +2,6 @@
 //! stays behind.
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::Path,
     process::Stdio,
@@ -10,10 +9,10 @@ use std::{
 };
 
 use libtest_mimic::Trial;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use crate::{
-    process::{self, Collected, Motet, Running, children_of, expect_gone},
+    process::{self, Collected, Motet, expect_gone, pid, started},
     trial,
 };
 
@@ -202,20 +201,6 @@ fn again() -> Result<(), String> {
         ended.expect_code(0)?.expect_output(&format!("{number}\n"))?;
     }
     Ok(())
-}
-
-/// Waits for the word `started` of a command; the QEMUs.
-fn started(running: &mut Running) -> Result<BTreeSet<u32>, String> {
-    if !running.until(|running| running.output.so_far().contains("started")) {
-        running.kill();
-        return Err(format!("the command has not started:\n{}", running.errors.so_far()));
-    }
-    let islands = children_of(running.id());
-    if islands.len() == 3 { Ok(islands) } else { Err(format!("not three islands: {islands:?}")) }
-}
-
-fn pid(id: u32) -> Result<Pid, String> {
-    i32::try_from(id).ok().and_then(Pid::from_raw).ok_or_else(|| format!("no process {id}"))
 }
 
 /// A pseudo-terminal.

@@ -12,6 +12,7 @@ mod measured;
 mod process;
 mod regions;
 mod scripts;
+mod timed;
 
 use std::{
     path::PathBuf,
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         trials.extend(fuzz::trials());
         trials.extend(regions::trials());
         trials.extend(measured::trials());
+        trials.extend(timed::trials());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

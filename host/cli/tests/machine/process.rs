@@ -1,5 +1,6 @@
 //! Runs of the program `motet`, with a time limit and a watch on what they leave behind.
 
+use rustix::process::Pid;
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
@@ -306,6 +307,21 @@ fn stat(id: u32) -> Option<(String, u32)> {
 pub fn command_line(id: u32) -> String {
     let bytes = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+/// Waits for the word `started` of a command; the QEMUs.
+pub fn started(running: &mut Running) -> Result<BTreeSet<u32>, String> {
+    if !running.until(|running| running.output.so_far().contains("started")) {
+        running.kill();
+        return Err(format!("the command has not started:\n{}", running.errors.so_far()));
+    }
+    let islands = children_of(running.id());
+    if islands.len() == 3 { Ok(islands) } else { Err(format!("not three islands: {islands:?}")) }
+}
+
+/// The same number as [`rustix`] has it.
+pub fn pid(id: u32) -> Result<Pid, String> {
+    i32::try_from(id).ok().and_then(Pid::from_raw).ok_or_else(|| format!("no process {id}"))
 }
 
 /// Waits until none of these processes is alive.

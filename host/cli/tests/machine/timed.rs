@@ -1,0 +1,124 @@
+//! Timed runs: time is simulated, the same every time if that is asked for, and costs nothing when it is not.
+
+use std::{fs, path::Path};
+
+use libtest_mimic::Trial;
+use motet_fabric::stats::Stats;
+use rustix::process::{Signal, kill_process};
+
+use crate::{
+    process::{self, Motet, expect_gone, pid, started},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// The pipeline of the README, over three instruction sets.
+const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv64 sort | uniq -c | on aarch64 sort -rn | \
+                        head -20";
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("timed::sleeping_takes_simulated_time_only", sleeping),
+        ("timed::deterministic_runs_are_equal", equal_runs),
+        ("timed::untimed_runs_load_no_plugin", no_plugin),
+        ("timed::a_core_that_stops_is_named", stopped_island),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+fn stats_of(path: &Path) -> Result<Stats, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn sleeping() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("stats.json");
+    // So long that nobody waits for it on the host's clock.
+    let ended = Motet::run(["--timed".as_ref(), "--stats".as_ref(), path.as_os_str()])
+        .arguments(["--", "time sleep 2; before=$(date +%s); on riscv64 sleep 3600; echo $(($(date +%s) - before))"])
+        .wait();
+    ended.expect_code(0)?.expect_output("3600\n")?.expect_errors(&["real\t0m 2.00s"])?;
+    let stats = stats_of(&path)?;
+    let seconds = stats.time_ps as f64 / 1e12;
+    if !(3602.0..3603.0).contains(&seconds) {
+        return Err(format!("{seconds} s of simulated time\n{}", ended.errors));
+    }
+    let sleeper = &stats.cores[2];
+    let (sent, received) = stats
+        .cores
+        .iter()
+        .fold((0, 0), |(sent, received), core| (sent + core.ipis_sent, received + core.ipis_received));
+    if sleeper.island != "riscv" || sleeper.idle_ps < 3600 * 1_000_000_000_000 || received == 0 || sent < received {
+        return Err(format!("{sleeper:?}: {sent} doorbells sent, {received} received"));
+    }
+    Ok(())
+}
+
+fn equal_runs() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let text = folder.path().join("text");
+    let lines =
+        |number: u32| format!("{} of {} is {}\n", number % 7, number % 31, "word ".repeat(number as usize % 11));
+    fs::write(&text, (0..1000).map(lines).collect::<String>()).map_err(|error| error.to_string())?;
+    let run = |name: &str| {
+        let path = folder.path().join(name);
+        let ended = Motet::run(["--timed", "--deterministic", "--stats"])
+            .argument(&path)
+            .arguments(["--in".as_ref(), text.as_os_str()])
+            .arguments(["--", PIPELINE])
+            .wait();
+        ended.expect_code(0)?;
+        let stats = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        Ok::<_, String>((ended.output, stats))
+    };
+    let (first, second) = (run("first.json")?, run("second.json")?);
+    if !first.0.contains(" word\n") {
+        return Err(format!("the pipeline printed {:?}", first.0));
+    }
+    if first != second {
+        return Err(format!("two runs differ:\n{}\n{}\n{}\n{}", first.0, second.0, first.1, second.1));
+    }
+    let stats = stats_of(&folder.path().join("first.json"))?;
+    if stats.out_of_turn == 0 { Ok(()) } else { Err(format!("{} times out of turn", stats.out_of_turn)) }
+}
+
+fn no_plugin() -> Result<(), String> {
+    for (arguments, expected) in [(&["--", "echo started; sleep 1000"][..], false), (&["--timed", "--", SPIN], true)] {
+        let mut running = Motet::run(arguments).start();
+        let islands = started(&mut running)?;
+        for &island in &islands {
+            let maps = fs::read_to_string(format!("/proc/{island}/maps")).map_err(|error| error.to_string())?;
+            if maps.contains("libmotet_plugin") != expected {
+                return Err(format!("{} has the plugin: {}", process::command_line(island), !expected));
+            }
+        }
+        kill_process(pid(running.id())?, Signal::TERM).map_err(|error| error.to_string())?;
+        running.wait();
+        expect_gone(&islands)?;
+    }
+    Ok(())
+}
+
+/// Keeps a core of each island busy.
+const SPIN: &str =
+    "for isa in aarch64 riscv64; do on $isa sh -c 'while :; do :; done' & done; echo started; while :; do :; done";
+
+fn stopped_island() -> Result<(), String> {
+    for (mode, name, program) in [("--timed", "arm", "aarch64"), ("--deterministic", "riscv", "riscv64")] {
+        let mut running = Motet::run(["--timed", "--hang-timeout", "3"])
+            .arguments((mode != "--timed").then_some(mode))
+            .arguments(["--", SPIN])
+            .start();
+        let islands = started(&mut running)?;
+        let victim = islands.iter().find(|&&id| process::command_line(id).contains(&format!("qemu-system-{program}")));
+        let victim = *victim.ok_or_else(|| format!("no QEMU for {program}"))?;
+        kill_process(pid(victim)?, Signal::STOP).map_err(|error| error.to_string())?;
+        let wanted = format!("island {name} hangs: core 0");
+        running.wait().expect_code(70)?.expect_errors(&[&wanted, "for 3 s", "its QEMU does not answer"])?;
+        expect_gone(&islands)?;
+    }
+    Ok(())
+}
