@@ -8,6 +8,7 @@
 mod bad_input;
 mod command_line;
 mod fuzz;
+mod places;
 mod process;
 mod scripts;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         trials.extend(command_line::trials());
         trials.extend(bad_input::trials());
         trials.extend(fuzz::trials());
+        trials.extend(places::trials());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
