@@ -202,7 +202,7 @@ impl HostPool {
     }
 
     /// Tells the block allocator which islands each block is near to: those that all ranges it lies in are near to. What
-    /// the host makes (tables, the root file system) goes into the first range.
+    /// the host makes (tables, the root file system but for programs) goes into the first range.
     fn place_blocks(&self, ranges: &[RangeConfig]) {
         let state = &self.header().memory;
         let block_len = u64::from(state.block_frames.get()) * PAGE_SIZE;
@@ -231,6 +231,43 @@ impl Context for HostPool {
 
     /// The host rings through [`Doorbells`](crate::Doorbells), and wakes no threads.
     fn ring(&self, _target: CoreId) {}
+}
+
+/// The pool, for putting things into it that one island uses: they take memory that this island would take.
+#[derive(Debug)]
+pub(crate) struct Near<'a> {
+    pool: &'a HostPool,
+    memory_index: usize,
+}
+
+impl HostPool {
+    /// Where the programs of an ISA belong: with the first island that runs them; with the host's things if none does.
+    pub(crate) fn near(&self, isa: Option<Isa>) -> Near<'_> {
+        let island = isa.and_then(|isa| self.header().islands.iter().position(|island| island.isa.get() == isa as u32));
+        Near { pool: self, memory_index: island.unwrap_or(self.memory_index()) }
+    }
+}
+
+impl Context for Near<'_> {
+    fn core(&self) -> CoreId {
+        self.pool.core()
+    }
+
+    fn pool(&self) -> Pool {
+        self.pool.pool()
+    }
+
+    fn relax(&self) {
+        self.pool.relax();
+    }
+
+    fn ring(&self, target: CoreId) {
+        self.pool.ring(target);
+    }
+
+    fn memory_index(&self) -> usize {
+        self.memory_index
+    }
 }
 
 fn set_up_stream(stream: &HostStream, at: PoolAddr) {
