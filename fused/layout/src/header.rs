@@ -257,8 +257,7 @@ pool_struct! {
         120 pub timed: Cell32,
         /// Log level of the kernels' consoles.
         124 pub verbose: Cell32,
-        /// Memory allocator.
-        128 pub memory: MemoryState,
+        128 _pad0: [Cell64; 48],
         /// Slab caches, by object class.
         512 pub slabs: [SlabCache; 16],
         /// Console input, host to machine.
@@ -299,7 +298,10 @@ pool_struct! {
         8528 pub rename_lock: AtomicU64,
         /// The cores' traces ([`TraceTable`](crate::TraceTable), a pool address); 0: nothing is traced.
         8536 pub trace: Cell64,
-        8544 _pad0: [Cell64; 468],
+        8544 _pad1: [Cell64; 4],
+        /// Memory allocator.
+        8576 pub memory: MemoryState,
+        9280 _pad2: [Cell64; 376],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island).
@@ -312,7 +314,7 @@ const _: () = assert!(ISLANDS_MAX == 8 && CORES_MAX == 128);
 
 pool_struct! {
     /// Physical memory of the pool: see `motet_protocol::memory`.
-    pub struct MemoryState: size 384, align 64 {
+    pub struct MemoryState: size 704, align 64 {
         /// Guards block ownership changes.
         0 pub lock: AtomicU64,
         /// Frames in a block (a power of two).
@@ -325,27 +327,37 @@ pool_struct! {
         24 pub frames: Cell64,
         /// Blocks that no island owns.
         32 pub free_blocks: AtomicU32,
-        36 _pad0: Cell32,
-        40 _pad1: [Cell64; 3],
-        /// Per island: lock, owned blocks, free frames, first block.
+        /// Blocks that islands have given back so far (wraps).
+        36 pub returned_blocks: AtomicU32,
+        40 _pad: [Cell64; 3],
+        /// Per island: lock, owned blocks, free frames.
         64 pub islands: [IslandMemory; 9],
-        352 _pad2: [Cell64; 4],
+        640 _pad1: [Cell64; 8],
     }
 }
 
+/// Distances of a block from an island, each with a list: near to it, near to no island, near to others only.
+pub const DISTANCES: usize = 3;
+
 pool_struct! {
-    /// One island's share of the pool (index 8: the host, while it builds the root file system).
-    pub struct IslandMemory: size 32, align 8 {
+    /// One island's share of the pool (index 8: the host, while it builds the root file system). A cache line of its own,
+    /// so that islands allocate without disturbing each other.
+    pub struct IslandMemory: size 64, align 64 {
         /// Guards the blocks of this island.
         0 pub lock: AtomicU64,
         /// Frames free in its blocks.
         8 pub free_frames: AtomicU32,
         /// Frames in its blocks.
         12 pub owned_frames: AtomicU32,
-        /// Index + 1 of the block allocations come from first; 0: none.
-        16 pub current: Cell32,
-        20 _pad: Cell32,
-        24 _pad1: Cell64,
+        /// By distance: index + 1 of the first block; 0: none.
+        16 pub first: [Cell32; 3],
+        /// 1 + [`MemoryState::returned_blocks`] when no block was free but of others' memory; 0: never.
+        28 pub searched: Cell32,
+        /// By distance: frames free.
+        32 pub free_by_distance: [Cell32; 3],
+        /// By distance: frames in its blocks.
+        44 pub owned_by_distance: [Cell32; 3],
+        56 _pad: Cell64,
     }
 }
 

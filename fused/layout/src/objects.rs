@@ -6,7 +6,7 @@ use crate::{AtomicByte, Cell32, Cell64, UserFrame, WaitQueue};
 
 pool_struct! {
     /// Who owns a block of frames.
-    pub struct BlockRecord: size 16, align 8 {
+    pub struct BlockRecord: size 24, align 8 {
         /// 0: free; 1 + island index (9: the host); [`BLOCK_RESERVED`]: holds the pool's own tables.
         0 pub owner: AtomicU32,
         /// Free frames in it.
@@ -15,8 +15,15 @@ pool_struct! {
         8 pub next: Cell32,
         /// Bitmap word (relative to the block) where the search for a free frame starts.
         12 pub hint: Cell32,
+        /// Bit per island (and [`NEAR_HOST`]) whose memory this is: near to it, by the machine's description. All ones
+        /// where distance does not matter. Host-written.
+        16 pub near: Cell32,
+        20 _pad: Cell32,
     }
 }
+
+/// [`BlockRecord::near`]: the host takes such blocks first for what it puts into the pool before the islands start.
+pub const NEAR_HOST: u32 = 1 << 8;
 
 /// [`BlockRecord::owner`]: the header, the tables and the bitmap.
 pub const BLOCK_RESERVED: u32 = 0xff;
@@ -354,7 +361,8 @@ pool_struct! {
         8 pub end: Cell64,
         /// `VMA_*`.
         16 pub flags: Cell32,
-        20 _pad0: Cell32,
+        /// 1 + the island that its frames should be near to; 0: whichever touches a page first.
+        20 pub node: Cell32,
         /// File it maps (inode pool address), 0: anonymous.
         24 pub inode: Cell64,
         /// Offset in the file of `start`.

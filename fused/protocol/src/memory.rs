@@ -5,14 +5,17 @@
 //! more, and it gives entirely free blocks back while it stays below. Unlike there, nothing is sent: the block table is
 //! in the pool, and a frame is freed into its block by whichever island drops the last reference.
 //!
+//! Where memory lies matters to machines that say so ([`set_near`]): an island takes blocks near to it first, then such
+//! as are near to none, and others' memory only when there is nothing else.
+//!
 //! Invariants: a frame is free in the bitmap exactly if its count is 0 and its block is owned; `free` of a block is the
 //! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one.
 
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    BLOCK_RESERVED, BlockRecord, Cell64, Frame, FrameRecord, IslandMemory, MemoryState, PAGE_SIZE, Pool, PoolAddr,
-    PoolHeader,
+    BLOCK_RESERVED, BlockRecord, Cell32, Cell64, DISTANCES, Frame, FrameRecord, ISLANDS_MAX, IslandMemory, MemoryState,
+    PAGE_SIZE, Pool, PoolAddr, PoolHeader,
 };
 
 use crate::{Context, count, lock::lock};
@@ -23,6 +26,16 @@ pub const PRESSURE_PERCENT: u32 = 70;
 pub const POOL_LEN_MIN: u64 = 32 << 20;
 /// Frames in a block unless the machine description says otherwise (4 MiB).
 pub const BLOCK_FRAMES_DEFAULT: u32 = 1024;
+/// Files leave this share of the pool to everything else: a full disk is an error that programs survive, memory that
+/// cannot be touched is not.
+const FILES_LEAVE: u64 = 32;
+
+/// [`distance`]: near to the island.
+pub const NEAR: usize = 0;
+/// [`distance`]: near to no island.
+pub const NEUTRAL: usize = 1;
+/// [`distance`]: near to other islands only.
+pub const FAR: usize = 2;
 
 /// Why a pool cannot be laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,25 +76,50 @@ pub fn format(pool: Pool, block_frames: u32, extra: u64) -> Result<PoolAddr, For
     header.memory.blocks.set(block_table);
     header.frame_bitmap.set(bitmap);
     header.memory.free_blocks.store((blocks - reserved) as u32, Ordering::Relaxed);
+    for index in 0..blocks {
+        block(pool, index as u32).near.set(u32::MAX);
+    }
     for index in 0..reserved {
         block(pool, index as u32).owner.store(BLOCK_RESERVED, Ordering::Relaxed);
     }
     Ok(PoolAddr(extra_at))
 }
 
-/// Allocates a frame with one reference, contents undefined.
+/// Says which islands a block is near to: a bit each, and [`NEAR_HOST`](motet_layout::NEAR_HOST). Called by the host
+/// before anything is allocated; without it, every block is near to all.
+pub fn set_near(pool: Pool, index: u32, near: u32) {
+    block(pool, index).near.set(near);
+}
+
+/// How far a block that is near to the islands `near` is from an island: [`NEAR`], [`NEUTRAL`] or [`FAR`].
+pub fn distance(near: u32, island: usize) -> usize {
+    const ISLANDS: u32 = (1 << ISLANDS_MAX) - 1;
+    match near {
+        near if near >> island & 1 != 0 => NEAR,
+        near if near & ISLANDS == 0 => NEUTRAL,
+        _ => FAR,
+    }
+}
+
+/// Allocates a frame with one reference, contents undefined; near to this island if possible.
 #[inline]
 pub fn alloc_frame(context: &impl Context) -> Option<Frame> {
+    alloc_frame_on(context, context.memory_index())
+}
+
+/// As [`alloc_frame`], near to the island `island` (an index) and out of its blocks.
+pub fn alloc_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
     let pool = context.pool();
     let state = &pool.header().memory;
-    let share = &state.islands[context.memory_index()];
+    let share = &state.islands[island];
     let guard = lock(context, &share.lock);
-    let owned = share.owned_frames.load(Ordering::Relaxed);
-    let used = owned - share.free_frames.load(Ordering::Relaxed);
-    if used * 100 >= owned * PRESSURE_PERCENT {
-        take_block(context, state, share);
+    let owned = u64::from(share.owned_frames.load(Ordering::Relaxed));
+    let used = owned - u64::from(share.free_frames.load(Ordering::Relaxed));
+    if used * 100 >= owned * u64::from(PRESSURE_PERCENT) {
+        take_block(context, state, island, NEUTRAL);
     }
-    let frame = pop_frame(pool, share);
+    let frame = pop_frame(pool, share)
+        .or_else(|| if take_block(context, state, island, FAR) { pop_frame(pool, share) } else { None });
     drop(guard);
     let frame = frame.or_else(|| borrow_frame(context, state))?;
     let record = frame_record(pool, frame);
@@ -95,6 +133,26 @@ pub fn alloc_zeroed_frame(context: &impl Context) -> Option<Frame> {
     let frame = alloc_frame(context)?;
     context.pool().zero_frame(frame);
     Some(frame)
+}
+
+/// As [`alloc_zeroed_frame`], near to the island `island` (an index).
+pub fn alloc_zeroed_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
+    let frame = alloc_frame_on(context, island)?;
+    context.pool().zero_frame(frame);
+    Some(frame)
+}
+
+/// As [`alloc_zeroed_frame`], for what a file holds: `None` also when little else is left.
+pub fn alloc_file_frame(context: &impl Context) -> Option<Frame> {
+    let pool = context.pool();
+    let state = &pool.header().memory;
+    let least = left_by_files(pool);
+    let in_blocks = u64::from(state.free_blocks.load(Ordering::Relaxed)) * u64::from(state.block_frames.get());
+    // Other islands' counts are looked at only when it gets tight.
+    if in_blocks * PAGE_SIZE < least && usage(pool).0 < least {
+        return None;
+    }
+    alloc_zeroed_frame(context)
 }
 
 /// Adds a reference to a frame the caller holds one to.
@@ -139,16 +197,22 @@ pub fn trim(context: &impl Context) {
     }
 }
 
-/// Gives entirely free blocks back while the island stays below the pressure limit (keeping one). Returns how many.
+/// Gives entirely free blocks back while the island stays below the pressure limit (keeping one); others' memory first.
+/// Returns how many.
 pub fn return_free_blocks(context: &impl Context) -> u32 {
-    let pool = context.pool();
-    let state = &pool.header().memory;
+    let state = &context.pool().header().memory;
     let share = &state.islands[context.memory_index()];
-    let block_frames = state.block_frames.get();
     let _guard = lock(context, &share.lock);
+    (0..DISTANCES).rev().map(|distance| return_from_list(context, state, share, distance)).sum()
+}
+
+/// [`return_free_blocks`] of one list. The island's lock is held.
+fn return_from_list(context: &impl Context, state: &MemoryState, share: &IslandMemory, distance: usize) -> u32 {
+    let pool = context.pool();
+    let block_frames = state.block_frames.get();
     let mut returned = 0;
     let mut previous: Option<&BlockRecord> = None;
-    let mut next = share.current.get();
+    let mut next = share.first[distance].get();
     while next != 0 {
         let record = block(pool, next - 1);
         let index = next - 1;
@@ -159,14 +223,25 @@ pub fn return_free_blocks(context: &impl Context) -> u32 {
         }
         match previous {
             Some(previous) => previous.next.set(next),
-            None => share.current.set(next),
+            None => share.first[distance].set(next),
         }
         share.free_frames.fetch_sub(block_frames, Ordering::Relaxed);
         share.owned_frames.fetch_sub(block_frames, Ordering::Relaxed);
+        subtract(&share.free_by_distance[distance], block_frames);
+        subtract(&share.owned_by_distance[distance], block_frames);
         give_back(context, state, index);
         returned += 1;
     }
     returned
+}
+
+/// Bytes free for files.
+pub fn free_for_files(pool: Pool) -> u64 {
+    usage(pool).0.saturating_sub(left_by_files(pool))
+}
+
+fn left_by_files(pool: Pool) -> u64 {
+    pool.len() / FILES_LEAVE
 }
 
 /// Bytes free and in total, over all islands and the global allocator.
@@ -185,25 +260,42 @@ pub fn block(pool: Pool, index: u32) -> &'static BlockRecord {
 }
 
 fn below_pressure_without(share: &IslandMemory, frames: u32) -> bool {
-    let owned = share.owned_frames.load(Ordering::Relaxed) - frames;
-    let used = owned + frames - share.free_frames.load(Ordering::Relaxed);
-    owned > 0 && used * 100 < owned * PRESSURE_PERCENT / 2
+    let owned = u64::from(share.owned_frames.load(Ordering::Relaxed) - frames);
+    let used = owned + u64::from(frames) - u64::from(share.free_frames.load(Ordering::Relaxed));
+    owned > 0 && used * 100 < owned * u64::from(PRESSURE_PERCENT) / 2
 }
 
-/// Takes a frame from the island's blocks, first the current one. The island's lock is held.
+fn add(count: &Cell32, frames: u32) {
+    count.set(count.get() + frames);
+}
+
+fn subtract(count: &Cell32, frames: u32) {
+    count.set(count.get() - frames);
+}
+
+/// Takes a frame from the island's blocks, as near as there is one. The island's lock is held.
 fn pop_frame(pool: Pool, share: &IslandMemory) -> Option<Frame> {
+    let distance = share.free_by_distance.iter().position(|free| free.get() != 0)?;
+    let frame = pop_from_list(pool, &share.first[distance])?;
+    subtract(&share.free_by_distance[distance], 1);
+    share.free_frames.fetch_sub(1, Ordering::Relaxed);
+    Some(frame)
+}
+
+/// Takes a frame from a list of blocks, first its first one.
+fn pop_from_list(pool: Pool, first: &Cell32) -> Option<Frame> {
     let mut previous: Option<&BlockRecord> = None;
-    let mut at = share.current.get();
+    let mut at = first.get();
     while at != 0 {
         let record = block(pool, at - 1);
         if record.free.get() != 0 {
             if let Some(previous) = previous {
                 // Move to the front, so that the next allocation finds it at once.
                 previous.next.set(record.next.get());
-                record.next.set(share.current.get());
-                share.current.set(at);
+                record.next.set(first.get());
+                first.set(at);
             }
-            return pop_from(pool, share, at - 1);
+            return pop_from(pool, at - 1);
         }
         previous = Some(record);
         at = record.next.get();
@@ -223,7 +315,7 @@ fn borrow_frame(context: &impl Context, state: &MemoryState) -> Option<Frame> {
     })
 }
 
-fn pop_from(pool: Pool, share: &IslandMemory, index: u32) -> Option<Frame> {
+fn pop_from(pool: Pool, index: u32) -> Option<Frame> {
     let record = block(pool, index);
     let block_frames = pool.header().memory.block_frames.get();
     let words = block_frames / 64;
@@ -235,8 +327,7 @@ fn pop_from(pool: Pool, share: &IslandMemory, index: u32) -> Option<Frame> {
         if bits != 0 {
             word.set(bits & (bits - 1));
             record.hint.set(word_index);
-            record.free.set(record.free.get() - 1);
-            share.free_frames.fetch_sub(1, Ordering::Relaxed);
+            subtract(&record.free, 1);
             return Some(Frame((first + word_index) * 64 + bits.trailing_zeros()));
         }
     }
@@ -255,37 +346,64 @@ fn free_frame(context: &impl Context, frame: Frame) {
     let _guard = lock(context, &share.lock);
     let word = bitmap_word(pool, frame.0 / 64);
     word.set(word.get() | 1 << (frame.0 % 64));
-    record.free.set(record.free.get() + 1);
+    add(&record.free, 1);
+    add(&share.free_by_distance[distance(record.near.get(), owner as usize - 1)], 1);
     record.hint.set(frame.0 / 64 % (state.block_frames.get() / 64));
     share.free_frames.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Moves a block from the global allocator to this island, if one is free. The island's lock is held.
+/// Moves the nearest free block from the global allocator to an island, if one is free within `farthest`. The island's
+/// lock is held.
 #[cold]
-fn take_block(context: &impl Context, state: &MemoryState, share: &IslandMemory) {
-    if state.free_blocks.load(Ordering::Relaxed) == 0 {
-        return;
+fn take_block(context: &impl Context, state: &MemoryState, island: usize, farthest: usize) -> bool {
+    let share = &state.islands[island];
+    let searched = state.returned_blocks.load(Ordering::Relaxed).wrapping_add(1);
+    let in_vain = farthest < FAR && share.searched.get() == searched;
+    if in_vain || state.free_blocks.load(Ordering::Relaxed) == 0 {
+        return false;
     }
     let pool = context.pool();
     let _guard = lock(context, &state.lock);
-    let Some(index) = (0..state.block_count.get()).find(|&index| block(pool, index).owner.load(Ordering::Relaxed) == 0)
-    else {
-        return;
+    let Some((index, distance)) = nearest_free(pool, state, island).filter(|found| found.1 <= farthest) else {
+        share.searched.set(searched);
+        return false;
     };
     let frames = state.block_frames.get();
     let record = block(pool, index);
-    record.owner.store(context.memory_index() as u32 + 1, Ordering::Relaxed);
+    record.owner.store(island as u32 + 1, Ordering::Relaxed);
     record.free.set(frames);
     record.hint.set(0);
-    record.next.set(share.current.get());
+    record.next.set(share.first[distance].get());
     for word in 0..frames / 64 {
         bitmap_word(pool, index * (frames / 64) + word).set(u64::MAX);
     }
-    share.current.set(index + 1);
+    share.first[distance].set(index + 1);
     share.free_frames.fetch_add(frames, Ordering::Relaxed);
     share.owned_frames.fetch_add(frames, Ordering::Relaxed);
+    add(&share.free_by_distance[distance], frames);
+    add(&share.owned_by_distance[distance], frames);
     state.free_blocks.fetch_sub(1, Ordering::Relaxed);
     count(&context.counters().blocks_taken);
+    true
+}
+
+/// The first of the free blocks that are nearest to an island, and its distance. The global lock is held.
+fn nearest_free(pool: Pool, state: &MemoryState, island: usize) -> Option<(u32, usize)> {
+    let mut best: Option<(u32, usize)> = None;
+    for index in 0..state.block_count.get() {
+        let record = block(pool, index);
+        if record.owner.load(Ordering::Relaxed) != 0 {
+            continue;
+        }
+        let distance = distance(record.near.get(), island);
+        if best.is_none_or(|best| distance < best.1) {
+            best = Some((index, distance));
+        }
+        if distance == NEAR {
+            break;
+        }
+    }
+    best
 }
 
 fn give_back(context: &impl Context, state: &MemoryState, index: u32) {
@@ -296,6 +414,7 @@ fn give_back(context: &impl Context, state: &MemoryState, index: u32) {
     record.next.set(0);
     record.owner.store(0, Ordering::Relaxed);
     state.free_blocks.fetch_add(1, Ordering::Relaxed);
+    state.returned_blocks.fetch_add(1, Ordering::Relaxed);
     count(&context.counters().blocks_returned);
 }
 

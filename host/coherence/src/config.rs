@@ -157,6 +157,19 @@ pub struct DomainConfig {
     pub island: usize,
 }
 
+/// A part of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RangeConfig {
+    /// Its name in the machine description.
+    pub name: String,
+    /// First byte, as an offset into the pool.
+    pub start: u64,
+    /// One past its last byte.
+    pub end: u64,
+    /// A bit for each island, by number, that it is near to.
+    pub near: u32,
+}
+
 /// Everything the model needs to know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -164,6 +177,8 @@ pub struct Config {
     pub islands: Vec<IslandConfig>,
     /// The last-level caches.
     pub domains: Vec<DomainConfig>,
+    /// The parts of the pool, in order and without gaps.
+    pub ranges: Vec<RangeConfig>,
     /// Row: the island that asks; column: the one that is asked.
     pub links: Vec<Vec<Link>>,
     /// A last-level cache takes back what its cores hold.

@@ -10,23 +10,28 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod bytes;
 mod check;
 pub mod config;
 mod core;
 mod counters;
 mod directory;
+mod error;
 #[cfg(test)]
 mod meeting;
 mod model;
 mod resolve;
 mod table;
+mod validate;
 
+pub use bytes::Bytes;
 pub use check::Violation;
-pub use config::{Class, Config, Policy, Replacement};
+pub use config::{Class, Config, Policy, RangeConfig, Replacement};
 pub use core::{Core, Kind};
 pub use counters::{Counters, counter_names};
+pub use error::{ConfigError, Key, Step};
 pub use model::{Model, RegionError, allocate};
-pub use resolve::{ConfigError, Island, Piece, Shape, Target};
+pub use resolve::{Island, Piece, Shape, Target};
 pub use table::ModelTable;
 
 /// Bytes in a cache line, on every core.

@@ -5,7 +5,10 @@ use std::cell::Cell;
 use std::sync::Barrier;
 
 use crate::config::Config;
-use crate::table::{Bytes, CacheTable, CoreTable};
+use crate::{
+    Bytes,
+    table::{CacheTable, CoreTable},
+};
 use crate::{Island, Kind, Model, ModelTable, Piece, Shape, Target, allocate};
 
 const CORES: usize = 4;

@@ -1,12 +1,12 @@
 //! From a machine's shape and its `[model]` table to numbers; everything inconsistent is refused here, by key.
 
-use std::fmt;
-
-use crate::LINE_SIZE;
-use crate::config::{
-    CLASSES, Config, DomainConfig, Geometry, IslandConfig, Link, Policy, Replacement, Segment, Timing,
+use crate::{
+    LINE_SIZE, Model,
+    bytes::Bytes,
+    config::{Config, DomainConfig, Geometry, IslandConfig, Link, Policy, RangeConfig, Replacement, Segment, Timing},
+    error::{Key, Result, fail},
+    table::{AccessTable, CacheTable, CoreTable, ModelTable},
 };
-use crate::table::{AccessTable, CacheTable, CoreTable, ModelTable, RangeTable};
 
 /// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0.
 const PRIVATE_SPACE: u64 = 1 << 44;
@@ -16,6 +16,8 @@ const ALONE_SPACE: u64 = 1 << 50;
 pub(crate) const SHARED_LINES: u64 = PRIVATE_SPACE / LINE_SIZE;
 /// Cores under one last-level cache: their bits fit one word.
 const DOMAIN_CORES_MAX: usize = 64;
+/// Most host memory for a model, in bytes.
+const MODEL_SIZE_MAX: u64 = 4 << 30;
 
 /// What a machine consists of, apart from its `[model]`.
 #[derive(Clone, Debug, Default)]
@@ -57,29 +59,6 @@ pub enum Target {
     Pool(u64),
 }
 
-/// A `[model]` that does not describe a machine that could exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The key, as in `model.core.l2`.
-    pub key: String,
-    /// What is wrong with it.
-    pub message: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.message)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-type Result<T> = std::result::Result<T, ConfigError>;
-
-fn fail<T>(key: &str, message: impl Into<String>) -> Result<T> {
-    Err(ConfigError { key: key.into(), message: message.into() })
-}
-
 impl ModelTable {
     /// Resolves the table for a machine.
     ///
@@ -87,21 +66,21 @@ impl ModelTable {
     /// Names that do not exist, caches that cannot be built, ranges that do not cover the pool exactly.
     pub fn resolve(&self, shape: &Shape) -> Result<Config> {
         if shape.islands.is_empty() || shape.islands.iter().any(|island| island.cores == 0) {
-            return fail("island", "a machine has at least one island, and an island at least one core");
+            return fail(&Key::model(), "a machine has at least one island, and an island at least one core");
         }
-        self.check_names(shape)?;
+        self.check(shape)?;
         let ranges = self.ranges(shape)?;
         let mut islands = Vec::new();
         let mut first_core = 0;
         for (index, island) in shape.islands.iter().enumerate() {
-            let table = self.core_table(&island.name)?;
-            islands.push(self.island(index, island, first_core, table, &ranges)?);
+            islands.push(self.island(index, island, first_core, &ranges)?);
             first_core += island.cores;
         }
         let domains = self.domains(&mut islands)?;
         let dma = &self.dma;
-        Ok(Config {
+        let config = Config {
             domains,
+            ranges,
             links: self.links(shape),
             back_invalidate_ps: self.link.back_invalidate_ns.unwrap_or(0) * 1000,
             write_back_ps: self.link.write_back_ns.unwrap_or(0) * 1000,
@@ -110,85 +89,37 @@ impl ModelTable {
             dma_kib_ps: dma.kib_ns.unwrap_or(128) * 1000,
             seed: self.seed,
             islands,
-        })
+        };
+        let bytes = Model::region_words(&config) as u64 * 8;
+        if bytes > MODEL_SIZE_MAX {
+            let message =
+                format!("the caches are too large: to model them takes {} MiB of the host's memory", bytes >> 20);
+            return fail(&Key::model(), message);
+        }
+        Ok(config)
     }
 
-    fn check_names(&self, shape: &Shape) -> Result<()> {
-        let known = |name: &String| shape.islands.iter().any(|island| &island.name == name);
-        let cores = self.core.iter().filter_map(|core| core.island.as_ref()).map(|name| ("model.core.island", name));
-        let near = self.range.iter().flat_map(|range| &range.near).map(|name| ("model.range.near", name));
-        let access = self.access.iter().map(|access| ("model.access.island", &access.island));
-        let pairs = self.link.pair.iter().flat_map(|pair| &pair.islands).map(|name| ("model.link.pair.islands", name));
-        for (key, name) in cores.chain(near).chain(access).chain(pairs) {
-            if !known(name) {
-                return fail(key, format!("there is no island \"{name}\""));
-            }
-        }
-        for access in &self.access {
-            if access.range != "private" && !self.range.iter().any(|range| range.name == access.range) {
-                return fail("model.access.range", format!("there is no range \"{}\"", access.range));
-            }
-        }
-        for (index, core) in self.core.iter().enumerate() {
-            if self.core[..index].iter().any(|other| other.island == core.island) {
-                return fail("model.core.island", "two tables for the same island");
-            }
-        }
-        Ok(())
-    }
-
-    fn core_table(&self, name: &str) -> Result<CoreTable> {
-        let named = self.core.iter().find(|core| core.island.as_deref() == Some(name));
-        let table = named.or_else(|| self.core.iter().find(|core| core.island.is_none()));
-        match table {
-            Some(table) => Ok(table.clone()),
-            None if self.core.is_empty() => Ok(CoreTable::default()),
-            None => fail("model.core", format!("no table for island \"{name}\", and none without `island`")),
+    /// The table that says what an island's cores are, and its key.
+    fn core_table(&self, name: &str) -> Result<(CoreTable, Key)> {
+        let key = Key::model().name("core");
+        let named = self.core.iter().position(|core| core.island.as_deref() == Some(name));
+        match named.or_else(|| self.core.iter().position(|core| core.island.is_none())) {
+            Some(index) => Ok((self.core[index].clone(), key.index(index))),
+            None if self.core.is_empty() => Ok((CoreTable::default(), key)),
+            None => fail(&key, format!("there is none for island \"{name}\", and none without `island`")),
         }
     }
 
-    /// The pool's ranges: first byte, end, table.
-    fn ranges(&self, shape: &Shape) -> Result<Vec<(u64, u64, RangeTable)>> {
-        if self.range.is_empty() {
-            let near = shape.islands.iter().map(|island| island.name.clone()).collect();
-            return Ok(vec![(0, shape.pool, RangeTable { name: "pool".into(), start: None, end: None, near })]);
-        }
-        let mut ranges = Vec::new();
-        let mut at = 0;
-        for (index, range) in self.range.iter().enumerate() {
-            let (start, end) = (range.start.map_or(at, |bytes| bytes.0), range.end.map_or(shape.pool, |bytes| bytes.0));
-            if range.name == "private" || self.range[..index].iter().any(|other| other.name == range.name) {
-                return fail("model.range.name", format!("\"{}\" is taken", range.name));
-            }
-            if start != at || end <= start || end > shape.pool || end % LINE_SIZE != 0 {
-                let message =
-                    format!("\"{}\" must begin at {at} and end by {}, the pool's size", range.name, shape.pool);
-                return fail("model.range", message);
-            }
-            ranges.push((start, end, range.clone()));
-            at = end;
-        }
-        if at != shape.pool {
-            return fail("model.range", format!("ranges end at {at}, the pool at {}", shape.pool));
-        }
-        Ok(ranges)
-    }
-
-    fn island(
-        &self,
-        index: usize,
-        island: &Island,
-        first_core: usize,
-        table: CoreTable,
-        ranges: &[(u64, u64, RangeTable)],
-    ) -> Result<IslandConfig> {
-        let timing = timing(&table)?;
-        let l1i = self.geometry("model.core.l1i", table.l1i.as_ref())?;
-        let l1d = self.geometry("model.core.l1d", table.l1d.as_ref())?;
+    fn island(&self, index: usize, island: &Island, first_core: usize, ranges: &[RangeConfig]) -> Result<IslandConfig> {
+        let (table, key) = self.core_table(&island.name)?;
+        let timing = timing(&table);
+        let l1i = self.geometry(table.l1i.as_ref());
+        let l1d = self.geometry(table.l1d.as_ref());
         let l2 = match &table.l2 {
-            Some(cache) => self.geometry("model.core.l2", Some(cache))?,
+            Some(cache) => self.geometry(Some(cache)),
             None => standing_in(&[l1i, l1d]),
         };
+        self.check_distances(index, island, &table, &key, &timing, ranges)?;
         let mut config = IslandConfig {
             name: island.name.clone(),
             first_core,
@@ -205,16 +136,66 @@ impl ModelTable {
         }
         config.segments.sort_by_key(|segment| segment.local);
         if config.segments.windows(2).any(|pair| pair[0].local + pair[0].size > pair[1].local) {
-            return fail("island", format!("the memory map of \"{}\" overlaps itself", island.name));
+            return fail(&Key::model(), format!("the memory map of \"{}\" overlaps itself", island.name));
         }
         Ok(config)
     }
 
-    fn geometry(&self, key: &str, cache: Option<&CacheTable>) -> Result<Geometry> {
+    fn geometry(&self, cache: Option<&CacheTable>) -> Geometry {
         match cache {
-            Some(cache) => geometry(key, cache.size.0, cache.ways, cache.replacement.unwrap_or(self.replacement)),
-            None => Ok(Geometry { sets: 1, ways: 1, replacement: Replacement::Lru, real: false }),
+            Some(cache) => geometry(cache.size, cache.ways, cache.replacement.unwrap_or(self.replacement)),
+            None => Geometry { sets: 1, ways: 1, replacement: Replacement::Lru, real: false },
         }
+    }
+
+    /// That memory has a latency, and one that goes with what is nearer.
+    fn check_distances(
+        &self,
+        index: usize,
+        island: &Island,
+        table: &CoreTable,
+        key: &Key,
+        timing: &Timing,
+        ranges: &[RangeConfig],
+    ) -> Result<()> {
+        let near = |name: &str| {
+            ranges.iter().find(|range| range.name == name).is_none_or(|range| range.near >> index & 1 != 0)
+        };
+        let far_of = |range: &&RangeConfig| {
+            !near(&range.name) && self.rule(island, &range.name).is_none_or(|(_, rule)| rule.memory_ns.is_none())
+        };
+        if let Some(range) = ranges.iter().find(far_of).filter(|_| table.remote_cycles.is_none()) {
+            let message = format!("is missing: \"{}\" is not near to \"{}\"", range.name, island.name);
+            return fail(&key.name("remote_cycles"), message);
+        }
+        for (at, rule) in self.access.iter().enumerate().filter(|(_, rule)| rule.island == island.name) {
+            let key = Key::model().name("access").index(at);
+            let ways = Ways::of(table, Some(rule));
+            if rule.store_ns.is_some() && ways.data != Policy::Uncached {
+                return fail(&key.name("store_ns"), "is for stores past the caches; with it goes data = \"uncached\"");
+            }
+            let Some(memory_ps) = rule.memory_ns.map(|ns| ns * 1000) else { continue };
+            let cached = ways.data != Policy::Uncached || ways.fetch != Policy::Uncached;
+            let slowest_ps = timing.l1i_ps.max(timing.l1d_ps).max(timing.l2_ps).max(timing.l3_ps);
+            if cached && memory_ps < slowest_ps {
+                let message = format!("{memory_ps} ps are less than the {slowest_ps} ps of the caches before it");
+                return fail(&key.name("memory_ns"), message);
+            }
+            let near_ps = cycles_ps(table.memory_cycles, table.frequency_mhz);
+            if !near(&rule.range) && memory_ps < near_ps {
+                let message = format!(
+                    "{memory_ps} ps are less than the {near_ps} ps of near memory; is \"{}\" near?",
+                    rule.range
+                );
+                return fail(&key.name("memory_ns"), message);
+            }
+        }
+        Ok(())
+    }
+
+    /// What `[[model.access]]` says about an island and a range, and where.
+    fn rule(&self, island: &Island, range: &str) -> Option<(usize, &AccessTable)> {
+        self.access.iter().enumerate().find(|(_, rule)| rule.island == island.name && rule.range == range)
     }
 
     fn segments(
@@ -223,10 +204,10 @@ impl ModelTable {
         island: &Island,
         piece: &Piece,
         table: &CoreTable,
-        ranges: &[(u64, u64, RangeTable)],
+        ranges: &[RangeConfig],
     ) -> Result<Vec<Segment>> {
         if (piece.local | piece.size) % LINE_SIZE != 0 || piece.local.checked_add(piece.size).is_none() {
-            return fail("island", format!("the memory map of \"{}\" is not made of whole lines", island.name));
+            return fail(&Key::model(), format!("the memory map of \"{}\" is not made of whole lines", island.name));
         }
         let alone = ALONE_SPACE * (index as u64 + 1);
         let make = |local: u64, size: u64, global: u64, near: bool, access: Option<&AccessTable>| {
@@ -234,10 +215,7 @@ impl ModelTable {
             let load_ps = access
                 .and_then(|access| access.memory_ns)
                 .map_or_else(|| cycles_ps(cycles, table.frequency_mhz), |ns| ns * 1000);
-            let asked = access.and_then(|access| access.data).unwrap_or_default();
-            let data = if table.l1d.is_some() { asked } else { Policy::Uncached };
-            let asked = access.and_then(|access| access.fetch).unwrap_or(asked);
-            let fetch = if table.l1i.is_some() { asked } else { Policy::Uncached };
+            let Ways { data, fetch } = Ways::of(table, access);
             let delta = |policy| {
                 let space = if policy == Policy::Private { alone } else { 0 };
                 (global + space).wrapping_sub(local)
@@ -246,7 +224,7 @@ impl ModelTable {
             let store_ps = access.and_then(|access| access.store_ns).map_or(load_ps, |ns| ns * 1000);
             Segment { local, size, data_delta, fetch_delta, data, fetch, load_ps, store_ps, far: !near }
         };
-        let rule = |range: &str| self.access.iter().find(|rule| rule.island == island.name && rule.range == range);
+        let rule = |range: &str| self.rule(island, range).map(|(_, rule)| rule);
         Ok(match piece.target {
             Target::Private(offset) => {
                 let global = PRIVATE_SPACE * (index as u64 + 1) + offset;
@@ -254,9 +232,9 @@ impl ModelTable {
             }
             Target::Pool(offset) => ranges
                 .iter()
-                .filter_map(|(start, end, range)| {
-                    let (from, to) = ((*start).max(offset), (*end).min(offset + piece.size));
-                    let near = range.near.contains(&island.name);
+                .filter_map(|range| {
+                    let (from, to) = (range.start.max(offset), range.end.min(offset + piece.size));
+                    let near = range.near >> index & 1 != 0;
                     (from < to).then(|| make(piece.local + (from - offset), to - from, from, near, rule(&range.name)))
                 })
                 .collect(),
@@ -266,18 +244,15 @@ impl ModelTable {
     fn domains(&self, islands: &mut [IslandConfig]) -> Result<Vec<DomainConfig>> {
         let mut domains = Vec::new();
         if let Some(l3) = &self.l3 {
-            if self.core.iter().any(|core| core.l3.is_some()) {
-                return fail("model.l3", "there is one for the machine and one for an island");
-            }
-            let l3 = geometry("model.l3", l3.size.0, l3.ways, l3.replacement.unwrap_or(self.replacement))?;
+            let l3 = geometry(l3.size, l3.ways, l3.replacement.unwrap_or(self.replacement));
             let cores = islands.iter().map(|island| island.cores).sum();
             domains.push(DomainConfig { l3, first_core: 0, cores, island: 0 });
             islands.iter_mut().for_each(|island| island.domain = 0);
         } else {
             for (index, island) in islands.iter().enumerate() {
-                let table = self.core_table(&island.name)?;
+                let (table, _) = self.core_table(&island.name)?;
                 let l3 = match &table.l3 {
-                    Some(cache) => self.geometry("model.core.l3", Some(cache))?,
+                    Some(cache) => self.geometry(Some(cache)),
                     None => standing_in(&vec![island.l2; island.cores]),
                 };
                 domains.push(DomainConfig { l3, first_core: island.first_core, cores: island.cores, island: index });
@@ -285,7 +260,8 @@ impl ModelTable {
         }
         match domains.iter().find(|domain| domain.cores > DOMAIN_CORES_MAX) {
             Some(domain) => {
-                fail("model.l3", format!("{} cores under one, {DOMAIN_CORES_MAX} are possible", domain.cores))
+                let message = format!("{} cores are under it; at most {DOMAIN_CORES_MAX} are possible", domain.cores);
+                fail(&Key::model().name("l3"), message)
             }
             None => Ok(domains),
         }
@@ -318,9 +294,8 @@ impl ModelTable {
 impl Default for CoreTable {
     /// A server core of 2 GHz with 32 KiB, 1 MiB and 4 MiB of cache (Stramash, Table 2, Xeon Gold).
     fn default() -> Self {
-        let cache = |kib: u64, ways, cycles| {
-            Some(CacheTable { size: crate::table::Bytes(kib << 10), ways, cycles, replacement: None })
-        };
+        let cache =
+            |kib: u64, ways, cycles| Some(CacheTable { size: Bytes(kib << 10), ways, cycles, replacement: None });
         Self {
             island: None,
             frequency_mhz: 2000,
@@ -343,23 +318,13 @@ fn cycles_ps(cycles: u64, frequency_mhz: u64) -> u64 {
     (cycles * 1_000_000 + frequency_mhz / 2) / frequency_mhz
 }
 
-fn timing(table: &CoreTable) -> Result<Timing> {
+fn timing(table: &CoreTable) -> Timing {
     let mhz = table.frequency_mhz;
-    if !(1..=100_000).contains(&mhz) {
-        return fail("model.core.frequency_mhz", "1 to 100000");
-    }
-    let classes = &table.cpi_class;
-    let each = [classes.integer, classes.branch, classes.memory, classes.float, classes.vector, classes.system];
-    let mut instruction_fs = [0; CLASSES];
-    for (femtoseconds, class) in instruction_fs.iter_mut().zip(each) {
-        let cpi = class.or(table.cpi).unwrap_or(1.0);
-        if !(0.0..=1000.0).contains(&cpi) {
-            return fail("model.core.cpi", "0 to 1000");
-        }
-        *femtoseconds = (cpi * 1e9 / mhz as f64).round() as u64;
-    }
+    let classes = table.cpi_class.named();
+    let instruction_fs =
+        classes.map(|(_, class)| (class.or(table.cpi).unwrap_or(1.0) * 1e9 / mhz as f64).round() as u64);
     let cache = |cache: &Option<CacheTable>| cycles_ps(cache.as_ref().map_or(0, |cache| cache.cycles), mhz);
-    Ok(Timing {
+    Timing {
         cycle_fs: 1_000_000_000 / mhz,
         instruction_fs,
         l1i_ps: cache(&table.l1i),
@@ -368,18 +333,29 @@ fn timing(table: &CoreTable) -> Result<Timing> {
         l3_ps: if table.l3.is_some() { cache(&table.l3) } else { cycles_ps(table.l3_cycles.unwrap_or(0), mhz) },
         peer_ps: cycles_ps(table.peer_cycles.unwrap_or(30), mhz),
         atomic_ps: cycles_ps(table.atomic_cycles.unwrap_or(0), mhz),
-    })
+    }
 }
 
-fn geometry(key: &str, size: u64, ways: u32, replacement: Replacement) -> Result<Geometry> {
-    let set = u64::from(ways) * LINE_SIZE;
-    if ways == 0 || ways > 1024 || size == 0 || size % set != 0 || !(size / set).is_power_of_two() || size > 1 << 32 {
-        return fail(key, format!("{size} bytes in {ways} ways: the number of sets must be a power of two"));
+/// How an island's caches treat a range.
+struct Ways {
+    data: Policy,
+    fetch: Policy,
+}
+
+impl Ways {
+    fn of(table: &CoreTable, access: Option<&AccessTable>) -> Self {
+        let asked = access.and_then(|access| access.data).unwrap_or_default();
+        let data = if table.l1d.is_some() { asked } else { Policy::Uncached };
+        let asked = access.and_then(|access| access.fetch).unwrap_or(asked);
+        let fetch = if table.l1i.is_some() { asked } else { Policy::Uncached };
+        Self { data, fetch }
     }
-    if replacement == Replacement::TreePlru && (!ways.is_power_of_two() || ways > 64) {
-        return fail(key, format!("tree-plru needs a power of two of ways, at most 64, not {ways}"));
-    }
-    Ok(Geometry { sets: (size / set) as usize, ways: ways as usize, replacement, real: true })
+}
+
+/// Of a size that has been checked.
+fn geometry(size: Bytes, ways: u32, replacement: Replacement) -> Geometry {
+    let sets = (size.0 / (u64::from(ways) * LINE_SIZE)) as usize;
+    Geometry { sets, ways: ways as usize, replacement, real: true }
 }
 
 /// A directory that can hold all that the given caches hold together, and one line more while one moves in.

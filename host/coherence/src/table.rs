@@ -2,11 +2,12 @@
 //!
 //! Every key has a default, so `[model]` alone is a model. [`ModelTable::resolve`] joins it with the machine's shape.
 
-use std::fmt;
+use serde::Deserialize;
 
-use serde::{Deserialize, Deserializer, de};
-
-use crate::config::{Policy, Replacement};
+use crate::{
+    bytes::Bytes,
+    config::{CLASSES, Policy, Replacement},
+};
 
 /// `[model]`: caches, latencies and links of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -107,7 +108,7 @@ pub struct CoreTable {
     pub l2: Option<CacheTable>,
     /// The island's last level, unless the machine has one for all.
     pub l3: Option<CacheTable>,
-    /// Latency of the machine's last-level cache.
+    /// Latency of `[model.l3]`; needed if there is one.
     pub l3_cycles: Option<u64>,
     /// Extra cycles to fetch from, or invalidate in, another core under the same last-level cache. Default: 30.
     pub peer_cycles: Option<u64>,
@@ -115,7 +116,7 @@ pub struct CoreTable {
     pub atomic_cycles: Option<u64>,
     /// Latency of private memory and of near ranges.
     pub memory_cycles: u64,
-    /// Latency of the other ranges. Default: `memory_cycles`.
+    /// Latency of the other ranges. Needed if there are such without a latency of their own (`[[model.access]]`).
     pub remote_cycles: Option<u64>,
 }
 
@@ -135,6 +136,20 @@ pub struct ClassTable {
     pub vector: Option<f64>,
     /// Privileged instructions, barriers.
     pub system: Option<f64>,
+}
+
+impl ClassTable {
+    /// Each class's key and value, in the order of [`Class`](crate::Class).
+    pub(crate) fn named(&self) -> [(&'static str, Option<f64>); CLASSES] {
+        [
+            ("integer", self.integer),
+            ("branch", self.branch),
+            ("memory", self.memory),
+            ("float", self.float),
+            ("vector", self.vector),
+            ("system", self.system),
+        ]
+    }
 }
 
 /// `{ size = "32KiB", ways = 8, cycles = 4 }`.
@@ -176,46 +191,10 @@ pub struct AccessTable {
     pub range: String,
     /// Latency, in nanoseconds. Default: by distance.
     pub memory_ns: Option<u64>,
-    /// Latency of an uncached store, in nanoseconds. Default: `memory_ns`.
+    /// Latency of a store, if data is uncached, in nanoseconds. Default: as a load.
     pub store_ns: Option<u64>,
     /// How data is cached. Default: coherently.
     pub data: Option<Policy>,
     /// How instructions are cached. Default: as data.
     pub fetch: Option<Policy>,
-}
-
-/// A number of bytes, written `"64MiB"`, `"32KiB"` or as a plain number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
-
-impl std::str::FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("\"{text}\" is not a memory size; write it like \"32KiB\" or \"1GiB\"");
-        let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-        let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-        let (digits, shift) = unit.unwrap_or((text, 0));
-        let number: u64 = digits.trim_end().parse().map_err(|_| bad())?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(bad)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Bytes;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a memory size like \"32KiB\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                text.parse().map_err(E::custom)
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bytes, E> {
-                u64::try_from(number).map(Bytes).map_err(|_| E::custom("a memory size cannot be negative"))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
 }

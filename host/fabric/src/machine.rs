@@ -3,12 +3,15 @@
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
 //! here, with the key's name and its place in the file.
 
-use std::{fmt, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
-use motet_coherence::{Config, ModelTable, Piece, Shape, Target};
+use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target};
 use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX, Isa};
-use serde::{Deserialize, Deserializer, de};
-use toml::Spanned;
+use serde::Deserialize;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 use crate::{
     error::{Context, Error, ErrorKind, Result},
@@ -87,7 +90,7 @@ impl Machine {
     /// Everything that the cache and coherence model of a timed run needs to know.
     ///
     /// # Errors
-    /// A `[model]` that does not fit the machine.
+    /// A `[model]` that does not fit the machine: with line, column and key.
     pub fn model_config(&self) -> Result<Config> {
         let islands = self.islands.iter().map(|island| {
             let base = match island.isa {
@@ -101,7 +104,9 @@ impl Machine {
             motet_coherence::Island { name: island.name.clone(), cores: island.cores, memory }
         });
         let shape = Shape { pool: self.pool.size, islands: islands.collect() };
-        self.model.resolve(&shape).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+        self.model
+            .resolve(&shape)
+            .map_err(|error| fault(&self.text, place(&self.text, &error.key).unwrap_or(0..0), &error.to_string()))
     }
 
     /// Cores of the whole machine.
@@ -252,58 +257,29 @@ fn private_memory(text: &str, isa: Isa, given: Option<Spanned<Bytes>>) -> Result
     Ok(size)
 }
 
+/// Where an entry of the file stands; if it is not there, where the table stands that lacks it.
+fn place(text: &str, key: &Key) -> Option<Range<usize>> {
+    let file = DeTable::parse(text).ok()?;
+    let (mut table, mut values, mut found) = (Some(file.get_ref()), None, None);
+    for step in key.steps() {
+        let value: Option<&Spanned<DeValue<'_>>> = match step {
+            Step::Name(name) => table.and_then(|table| table.get(*name)),
+            Step::Index(index) => values.and_then(|values: &[_]| values.get(*index)),
+        };
+        let Some(value) = value else { break };
+        found = Some(value.span());
+        table = value.get_ref().as_table();
+        values = value.get_ref().as_array().map(|array| &array[..]);
+    }
+    found
+}
+
 /// An error at a place of the file.
 fn fault(text: &str, span: Range<usize>, message: &str) -> Error {
     let before = &text[..span.start.min(text.len())];
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
     Error::new(ErrorKind::Config, format!("{line}:{column}: {message}"))
-}
-
-/// A number of bytes, written `64MiB`, `1GiB`, `512KiB` or as a plain number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bytes(pub u64);
-
-const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-
-impl std::str::FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let bad = || format!("\"{text}\" is not a memory size; write it like \"64MiB\" or \"1GiB\"");
-        let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-        let (digits, shift) = unit.unwrap_or((text, 0));
-        let number: u64 = digits.trim_end().parse().map_err(|_| bad())?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(bad)
-    }
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, shift)| self.0 != 0 && self.0 % (1 << shift) == 0) {
-            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
-            None => write!(f, "{} bytes", self.0),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Bytes;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a memory size like \"64MiB\" or \"1GiB\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Bytes, E> {
-                text.parse().map_err(E::custom)
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> std::result::Result<Bytes, E> {
-                u64::try_from(number).map(Bytes).map_err(|_| E::custom("a memory size cannot be negative"))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
 }
 
 #[cfg(test)]
@@ -361,22 +337,118 @@ mod tests {
     }
 
     #[test]
-    fn shipped_machines_parse() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-        let mut count = 0;
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            Machine::load(&path).unwrap_or_else(|error| panic!("{error}"));
-            count += 1;
+    fn model_errors_name_key_and_place() {
+        let cache = |ways: u32| format!("{{ size = \"32KiB\", ways = {ways}, cycles = 4 }}");
+        let core = format!("[[model.core]]\nfrequency_mhz = 2000\nl1d = {}\nmemory_cycles = 300\n", cache(8));
+        let ranges = "[[model.range]]\nname = \"x\"\nend = \"8MiB\"\nnear = [\"a\"]\n[[model.range]]\nname = \"y\"\n";
+        for (text, want) in [
+            (core.replace("2000", "0"), "8:17: model.core.frequency_mhz: 0"),
+            (core.replace(&cache(8), &cache(3)), "9:16: model.core.l1d.size: 32KiB in 3 ways"),
+            (core.replace("300", "3"), "10:17: model.core.memory_cycles: 3 cycles are less than the 4 of l1d"),
+            (core.replace("2000", "-1"), "8:17: invalid value: integer `-1`, expected u64"),
+            (core.replace("2000", "\"fast\""), "8:17: invalid type: string \"fast\""),
+            (core.replace("memory_cycles = 300", ""), "7:1: missing field `memory_cycles`"),
+            (core.replace("memory_cycles", "memory_ns"), "10:1: unknown field `memory_ns`"),
+            (format!("{core}island = \"z\""), "11:10: model.core.island: there is no island \"z\"; the islands are a"),
+            (format!("{core}{ranges}"), "7:1: model.core.remote_cycles: is missing: \"y\" is not near to \"a\""),
+            (format!("{core}{ranges}end = \"9MiB\""), "17:7: model.range.end: the last range ends at 9MiB"),
+            (format!("{core}{ranges}start = \"9MiB\""), "17:9: model.range.start: 9MiB leaves a hole"),
+            ("[model.dma]\nkib_ns = 18446744073709551615".into(), "8:10: "),
+            ("[model]\ncolour = 1".into(), "8:1: unknown field `colour`"),
+        ] {
+            let message = message(&format!("{GOOD}{text}"));
+            assert!(message.starts_with(want), "{want:?} does not begin {message:?}");
         }
-        assert!(count >= 4);
+    }
+
+    fn shipped() -> Vec<(std::path::PathBuf, String)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut machines: Vec<_> = paths.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect();
+        machines.sort();
+        machines
     }
 
     #[test]
-    fn sizes_print_as_they_are_written() {
-        for text in ["64MiB", "1GiB", "3KiB"] {
-            assert_eq!(text.parse::<Bytes>().unwrap().to_string(), text);
+    fn shipped_machines_parse() {
+        let machines = shipped();
+        for (path, _) in &machines {
+            Machine::load(path).unwrap_or_else(|error| panic!("{error}"));
         }
-        assert!("99999999999GiB".parse::<Bytes>().is_err());
+        assert!(machines.len() >= 13);
+    }
+
+    /// Changes a machine file somewhere: `what` chooses how, `at` where.
+    fn mutate(text: &str, what: u8, at: usize) -> String {
+        const WORDS: [&str; 16] = [
+            "0",
+            "1",
+            "3",
+            "-1",
+            "63",
+            "4294967296",
+            "9223372036854775807",
+            "18446744073709551615",
+            "99999999999999999999999",
+            "nan",
+            "1e308",
+            "\"\"",
+            "\"16383GiB\"",
+            "\"1\"",
+            "[]",
+            "true",
+        ];
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let line = at % lines.len();
+        let other = at / lines.len() % lines.len();
+        match what {
+            0 => drop(lines.remove(line)),
+            1 => lines.insert(other, lines[line].clone()),
+            2 => lines.swap(line, other),
+            3 => {
+                let place = at % text.len();
+                let mut bytes = text.as_bytes().to_vec();
+                bytes[place] = (at / text.len()) as u8;
+                return String::from_utf8_lossy(&bytes).into_owned();
+            }
+            _ => {
+                // Another value behind one of the file's equals signs.
+                let values: Vec<usize> = text.match_indices("= ").map(|(place, _)| place + 2).collect();
+                let from = values[at % values.len()];
+                let len = text[from..].find([',', '}', '\n']).unwrap_or(text.len() - from);
+                let word = WORDS[at / values.len() % WORDS.len()];
+                return format!("{}{word}{}", &text[..from], &text[from + len..]);
+            }
+        }
+        lines.join("\n")
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: 4000, failure_persistence: None, ..Default::default()
+        })]
+
+        #[test]
+        fn changed_machines_are_accepted_or_refused_with_a_place(
+            which in 0usize..1000,
+            changes in proptest::collection::vec((0u8..8, 0usize..1 << 24), 1..4),
+        ) {
+            let machines = shipped();
+            let (_, text) = &machines[which % machines.len()];
+            let text = changes.iter().fold(text.clone(), |text, &(what, at)| {
+                if text.contains("= ") { mutate(&text, what, at) } else { text }
+            });
+            match Machine::parse(&text) {
+                Ok(machine) => {
+                    let config = machine.model_config().unwrap();
+                    assert!(config.ranges.last().unwrap().end == machine.pool.size);
+                }
+                Err(error) => {
+                    let mut parts = error.message.splitn(3, ':');
+                    let [line, column] = [(); 2].map(|()| parts.next().and_then(|part| part.parse::<usize>().ok()));
+                    assert!(error.kind == ErrorKind::Config && line >= Some(1) && column >= Some(1), "{error}");
+                }
+            }
+        }
     }
 }

@@ -11,13 +11,14 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
+use motet_coherence::RangeConfig;
 use motet_layout::{
-    CONSOLE_TERMINAL, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, PAGE_SIZE, POOL_MAGIC, POOL_VERSION, Pool,
-    PoolAddr, PoolHeader,
+    CONSOLE_TERMINAL, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, NEAR_HOST, PAGE_SIZE, POOL_MAGIC,
+    POOL_VERSION, Pool, PoolAddr, PoolHeader,
 };
 use rustix::{fs::MemfdFlags, mm};
 
-use motet_protocol::{Context, format::format};
+use motet_protocol::{Context, format::format, memory::set_near};
 
 use crate::{
     error::{Context as _, Error, ErrorKind, Result},
@@ -189,6 +190,7 @@ impl HostPool {
         let trace_len = if command.trace { trace::room(machine) } else { 0 };
         let mut at = format(self.pool, block_frames, 3 * STREAM_SIZE + trace_len + bytes.len() as u64)
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
+        self.place_blocks(&machine.model_config()?.ranges);
         for stream in [&header.console_in, &header.console_out, &header.console_err] {
             set_up_stream(stream, at);
             at = at.add(STREAM_SIZE);
@@ -205,6 +207,20 @@ impl HostPool {
         let (rows, columns) = command.terminal_size;
         header.terminal_size.store(u32::from(rows) << 16 | u32::from(columns), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Tells the block allocator which islands each block is near to: those that all ranges it lies in are near to. What
+    /// the host makes (tables, the root file system but for programs) goes into the first range.
+    fn place_blocks(&self, ranges: &[RangeConfig]) {
+        let state = &self.header().memory;
+        let block_len = u64::from(state.block_frames.get()) * PAGE_SIZE;
+        for index in 0..state.block_count.get() {
+            let start = u64::from(index) * block_len;
+            let within = ranges.iter().filter(|range| range.start < start + block_len && start < range.end);
+            let near = within.fold(u32::MAX, |near, range| near & range.near);
+            let host = if ranges.first().is_some_and(|first| start < first.end) { NEAR_HOST } else { 0 };
+            set_near(self.pool, index, near | host);
+        }
     }
 }
 
@@ -223,6 +239,43 @@ impl Context for HostPool {
 
     /// The host rings through [`Doorbells`](crate::Doorbells), and wakes no threads.
     fn ring(&self, _target: CoreId) {}
+}
+
+/// The pool, for putting things into it that one island uses: they take memory that this island would take.
+#[derive(Debug)]
+pub(crate) struct Near<'a> {
+    pool: &'a HostPool,
+    memory_index: usize,
+}
+
+impl HostPool {
+    /// Where the programs of an ISA belong: with the first island that runs them; with the host's things if none does.
+    pub(crate) fn near(&self, isa: Option<Isa>) -> Near<'_> {
+        let island = isa.and_then(|isa| self.header().islands.iter().position(|island| island.isa.get() == isa as u32));
+        Near { pool: self, memory_index: island.unwrap_or(self.memory_index()) }
+    }
+}
+
+impl Context for Near<'_> {
+    fn core(&self) -> CoreId {
+        self.pool.core()
+    }
+
+    fn pool(&self) -> Pool {
+        self.pool.pool()
+    }
+
+    fn relax(&self) {
+        self.pool.relax();
+    }
+
+    fn ring(&self, target: CoreId) {
+        self.pool.ring(target);
+    }
+
+    fn memory_index(&self) -> usize {
+        self.memory_index
+    }
 }
 
 fn set_up_stream(stream: &HostStream, at: PoolAddr) {
@@ -295,6 +348,27 @@ mod tests {
         pool.pool().read(PoolAddr(header.command.get()), &mut text);
         assert_eq!(&text, b"/bin/sh\0-c\0A=b\0");
         assert!(header.seed.iter().any(|word| word.get() != 0));
+    }
+
+    #[test]
+    fn blocks_know_which_islands_they_are_near_to() {
+        let near = |model: &str| {
+            let text = format!(
+                "[pool]\nsize = \"64MiB\"\nblock = \"4MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n\
+                 [[island]]\nname = \"b\"\nisa = \"x86_64\"\ncores = 1\n{model}"
+            );
+            let pool = HostPool::create(&Machine::parse(&text).unwrap(), &Command::default(), 2, false).unwrap();
+            (0..16).map(|index| motet_protocol::memory::block(pool.pool(), index).near.get()).collect::<Vec<u32>>()
+        };
+        assert_eq!(near(""), [0b11 | NEAR_HOST; 16]);
+        let far = "[[model.range]]\nname = \"far\"\n";
+        assert_eq!(near(far), [NEAR_HOST; 16]);
+        let [first, second] =
+            ["a", "b"].map(|name| format!("[[model.range]]\nname = \"{name}\"\nnear = [\"{name}\"]\n"));
+        // The third block lies in both ranges.
+        let parts = near(&format!("{first}end = \"10MiB\"\n{second}"));
+        assert_eq!(parts[..4], [0b01 | NEAR_HOST, 0b01 | NEAR_HOST, NEAR_HOST, 0b10]);
+        assert_eq!(parts[4..], [0b10; 12]);
     }
 
     #[test]

@@ -401,11 +401,18 @@ fn fill(
         }
         Entry::Directory | Entry::HardLink(_) | Entry::Symlink(_) | Entry::Device(..) | Entry::Proc => &[],
     };
+    let near = pool.near(isa_of(bytes));
     let mut done = 0;
     while done < bytes.len() {
-        done += pool_fs::write_bytes(pool, inode, done as u64, &bytes[done..]).map_err(full)?;
+        done += pool_fs::write_bytes(&near, inode, done as u64, &bytes[done..]).map_err(full)?;
     }
     Ok(())
+}
+
+/// The ISA of a program; `None` for files that are none.
+fn isa_of(bytes: &[u8]) -> Option<Isa> {
+    let machine = bytes.strip_prefix(b"\x7fELF")?.get(14..16)?;
+    motet_abi::elf::isa_of_machine(u16::from_le_bytes([machine[0], machine[1]]))
 }
 
 /// The inode at a path below `root`, without following links.
@@ -468,6 +475,17 @@ mod tests {
         let mut bytes = vec![0; inode.size.load(Ordering::Relaxed) as usize];
         assert_eq!(pool_fs::read_bytes(pool, inode.inode(), 0, &mut bytes), bytes.len());
         String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn programs_lie_with_the_island_that_runs_them() {
+        let elf = |machine: u16| [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 11], &machine.to_le_bytes()].concat();
+        assert_eq!(isa_of(&elf(62)), Some(Isa::X86_64));
+        assert_eq!(isa_of(&elf(183)), Some(Isa::AArch64));
+        assert_eq!((isa_of(&elf(1)), isa_of(b"\x7fELF"), isa_of(b"#!/bin/sh\n and so on")), (None, None, None));
+        let pool = pool("64MiB");
+        let shares = [Some(Isa::RiscV64), Some(Isa::X86_64), None].map(|isa| pool.near(isa).memory_index());
+        assert_eq!(shares, [0, pool.memory_index(), pool.memory_index()]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use motet_layout::Isa;
 use crate::{
     call::{Call, SysResult},
     file, futex,
-    mm::calls as memory,
+    mm::{calls as memory, place},
     process::{exec, exit, fork, ids, wait},
     random, sched,
     signal::calls as signals,
@@ -67,6 +67,7 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::Mprotect => memory::mprotect(call),
         S::Mremap => memory::mremap(call),
         S::Madvise => memory::madvise(call),
+        S::Mbind => place::mbind(call),
         S::Msync => memory::msync(call),
         S::Mlock => memory::mlock(call),
         S::Munlock => memory::mlock(call),

@@ -33,6 +33,10 @@ calls! {
     Pipe2 293 59;
     /// `mmap`
     Mmap 9 222;
+    /// `mbind`
+    Mbind 237 235;
+    /// `openat`
+    Openat 257 56;
     /// `mprotect`
     Mprotect 10 226;
     /// `munmap`

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use motet_hal::Machine;
 use motet_hal_hosted::{Config, Failure, Host, IslandConfig, Kernel, run};
 use motet_layout::sync::Ordering;
-use motet_layout::{CoreId, HostStream, Isa, IslandId, Pool};
+use motet_layout::{CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool};
 use motet_protocol::stream::{self, Side};
 use motet_protocol::{Context, fs};
 
@@ -136,6 +136,9 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     header.command.set(at.0);
     header.command_args.set(scenario.command.len() as u32);
     let root = fs::make_root(&host, 0).expect("room for the root directory");
+    let attributes = fs::Attributes { mode: fs::TYPE_DIRECTORY | 0o555, ..fs::Attributes::default() };
+    let proc = fs::mkdir(&host, root, b"proc", attributes).expect("room for a directory");
+    proc.inode().mount.set(MOUNT_PROC);
     for (name, contents) in &scenario.files {
         let attributes = fs::Attributes { mode: fs::TYPE_REGULAR | 0o755, ..fs::Attributes::default() };
         let file = fs::create(&host, root, name.as_bytes(), attributes).expect("room for a file");

@@ -76,6 +76,101 @@ fn incrementer(isa: Isa) -> Vec<u8> {
     })
 }
 
+/// The frames that islands use (own and have not free), by `/proc/motet`.
+fn used_frames(table: &str) -> Vec<u32> {
+    let row = |name: &str| -> Vec<u32> {
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(name)).expect("a row");
+        line.split_whitespace().skip(1).map(|word| word.parse().expect("a number")).collect()
+    };
+    row("frames_owned").into_iter().zip(row("frames_free")).map(|(owned, free)| owned - free).collect()
+}
+
+/// A program on the x86-64 island maps 64 pages, binds them to `node`, touches them, and prints `/proc/motet`.
+fn binder(node: u64) -> Vec<u8> {
+    const AT: u64 = 0x4000_0000;
+    Program::build(Isa::X86_64, |program| {
+        let [at, end, value, _, _] = program.asm.roles.saved;
+        program.call(Sys::Mmap, &[AT, 64 << 12, 3, 0x32, u64::MAX, 0]); // MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS
+        program.or_exit(101);
+        program.asm.li(at, DATA + 512);
+        program.asm.li(value, 1 << node);
+        program.asm.op_i(Op::St64, value, at, 0);
+        program.call(Sys::Mbind, &[AT, 64 << 12, 2, DATA + 512, 64, 0]); // MPOL_BIND
+        program.or_exit(102);
+        program.asm.li(at, AT);
+        program.asm.li(end, AT + (64 << 12));
+        let next = program.asm.here();
+        program.asm.op_i(Op::St8, value, at, 0);
+        program.asm.op_i(Op::Addi, at, at, 1024);
+        program.asm.branch(Op::Bltu, at, end, next);
+        program.arg(0, 0xffff_ff9c); // AT_FDCWD
+        program.arg_string(1, "/proc/motet");
+        program.arg(2, 0);
+        program.call_as_is(Sys::Openat);
+        program.or_exit(103);
+        program.call(Sys::Read, &[3, DATA + 4096, 4096]);
+        program.or_exit(104);
+        program.result_to(value);
+        program.arg(0, 1);
+        program.arg(1, DATA + 4096);
+        program.arg_from(2, value);
+        program.call_as_is(Sys::Write);
+        program.exit(0);
+    })
+}
+
+#[test]
+fn pages_lie_where_mbind_says() {
+    let used = [0, 1, 2].map(|node| {
+        let files = vec![("binder", binder(node))];
+        let scenario = Scenario { files, command: vec!["/binder"], ..Scenario::default() };
+        let ended =
+            under(Driver::Seeded(1), Faults::default(), &scenario).unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(ended.status, 0, "{}", ended.errors);
+        used_frames(&ended.output)
+    });
+    for node in [1, 2] {
+        assert_eq!(used[node][node], used[0][node] + 64, "{used:?}");
+        assert_eq!(used[node][0], used[0][0] - 64, "{used:?}");
+    }
+}
+
+#[test]
+fn mbind_refuses_what_it_cannot_do() {
+    const AT: u64 = 0x4000_0000;
+    // Mode, mask, bits in it, flags, and what must come back; 64 pages are mapped at AT.
+    let calls = [
+        ([AT, 64 << 12, 2, 0b100, 64, 0], 0),
+        ([AT, 64 << 12, 0, 0, 64, 0], 0),
+        ([AT, 64 << 12, 2, 0b1000, 64, 0], 22), // no such island
+        ([AT, 64 << 12, 2, 0b100, 3, 0], 22),   // two bits count, and are 0
+        ([AT, 64 << 12, 3, 0b11, 64, 0], 22),   // interleaved
+        ([AT, 64 << 12, 2, 0b1, 64, 2], 22),    // to be moved
+        ([AT, 64 << 12, 2, 0b1, u64::MAX, 0], 22),
+        ([AT + 1, 64 << 12, 2, 0b1, 64, 0], 22),
+        ([AT, 65 << 12, 2, 0b1, 64, 0], 14), // not all of it is mapped
+    ];
+    let program = Program::build(Isa::X86_64, |program| {
+        let [at, value, _, _, _] = program.asm.roles.saved;
+        program.call(Sys::Mmap, &[AT, 64 << 12, 3, 0x32, u64::MAX, 0]);
+        for (index, ([address, len, mode, mask, bits, flags], errno)) in calls.into_iter().enumerate() {
+            program.asm.li(at, DATA + 512);
+            program.asm.li(value, mask);
+            program.asm.op_i(Op::St64, value, at, 0);
+            program.call(Sys::Mbind, &[address, len, mode, DATA + 512, bits, flags]);
+            program.result_to(value);
+            let good = program.asm.label();
+            program.asm.li(at, 0u64.wrapping_sub(errno));
+            program.asm.branch(Op::Beq, value, at, good);
+            program.exit(100 + index as u64);
+            program.asm.bind(good);
+        }
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("program", program)], command: vec!["/program"], ..Scenario::default() };
+    everywhere(1, &scenario, 0, "");
+}
+
 /// `/first | /second | /third`, each of another ISA; the last writes to standard output.
 #[test]
 fn a_pipeline_spans_three_isas() {

@@ -6,7 +6,7 @@ use motet_layout::{Frame, InodeRecord};
 use crate::{
     Context,
     lock::lock,
-    memory::{alloc_zeroed_frame, release_frame, share_frame},
+    memory::{alloc_file_frame, release_frame, share_frame},
 };
 
 use super::contents::FILE_SIZE_MAX;
@@ -59,7 +59,7 @@ pub(super) fn find_or_allocate(context: &impl Context, inode: &InodeRecord, inde
         return Ok(frame);
     }
     grow(context, inode, index)?;
-    let allocate = || alloc_zeroed_frame(context).ok_or(Errno::ENOSPC);
+    let allocate = || alloc_file_frame(context).ok_or(Errno::ENOSPC);
     let mut level = inode.page_levels.get();
     let mut frame = Frame(inode.pages.get());
     if frame.is_none() {
@@ -99,7 +99,7 @@ fn grow(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<(), E
     while index >> (LEVEL_BITS * inode.page_levels.get()) != 0 {
         let below = Frame(inode.pages.get());
         if !below.is_none() {
-            let above = alloc_zeroed_frame(context).ok_or(Errno::ENOSPC)?;
+            let above = alloc_file_frame(context).ok_or(Errno::ENOSPC)?;
             set_entry(context, above, 0, below);
             inode.pages.set(above.0);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use motet_layout::sync::Ordering;
-use motet_layout::{Frame, Pool};
+use motet_layout::{DISTANCES, Frame, Pool};
 use motet_protocol::{Context, memory};
 
 use crate::harness::{BLOCK_FRAMES, Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
@@ -34,24 +34,28 @@ fn check_all_free(pool: Pool) {
             let (free, owned) = (share.free_frames.load(Ordering::Relaxed), share.owned_frames.load(Ordering::Relaxed));
             assert_eq!(free, owned, "island {index} misses frames");
             frames += free;
-            let mut at = share.current.get();
-            let mut listed = 0;
-            while at != 0 {
-                let block = memory::block(pool, at - 1);
-                assert_eq!(
-                    block.owner.load(Ordering::Relaxed),
-                    index as u32 + 1,
-                    "block {} is in a foreign list",
-                    at - 1
-                );
-                assert_eq!(block.free.get(), BLOCK_FRAMES);
-                listed += BLOCK_FRAMES;
-                at = block.next.get();
-            }
-            assert_eq!(listed, owned, "island {index}'s list of blocks");
+            let listed: u32 = (0..DISTANCES).map(|distance| check_list(pool, index, distance)).sum();
+            assert_eq!(listed, owned, "island {index}'s lists of blocks");
         }
         assert_eq!(u64::from(frames), BLOCKS * u64::from(BLOCK_FRAMES), "frames were lost");
     });
+}
+
+/// Checks one of an island's lists when nothing is in use; frames in it.
+fn check_list(pool: Pool, island: usize, distance: usize) -> u32 {
+    let share = &pool.header().memory.islands[island];
+    let mut at = share.first[distance].get();
+    let mut listed = 0;
+    while at != 0 {
+        let block = memory::block(pool, at - 1);
+        assert_eq!(block.owner.load(Ordering::Relaxed), island as u32 + 1, "block {} is in a foreign list", at - 1);
+        assert_eq!(memory::distance(block.near.get(), island), distance, "block {} is in the wrong list", at - 1);
+        assert_eq!(block.free.get(), BLOCK_FRAMES);
+        listed += BLOCK_FRAMES;
+        at = block.next.get();
+    }
+    assert_eq!((share.free_by_distance[distance].get(), share.owned_by_distance[distance].get()), (listed, listed));
+    listed
 }
 
 /// Each of three islands allocates, frees, and gives blocks back.
@@ -115,6 +119,94 @@ fn blocks_move_under_pressure() {
         };
         together(vec![Box::new(stranger), Box::new(owner)]);
         quietly(|| held[..2].iter().for_each(|&frame| memory::release_frame(&first, frame)));
+        check_all_free(pool);
+    });
+}
+
+/// Says that the last three blocks, which are all that is free, are near to islands 0, 1 and none.
+fn place_blocks(pool: Pool) -> [u32; 3] {
+    let count = pool.header().memory.block_count.get();
+    let blocks = [count - 3, count - 2, count - 1];
+    blocks.into_iter().zip([0b01, 0b10, 0]).for_each(|(block, near)| memory::set_near(pool, block, near));
+    blocks
+}
+
+/// Islands whose own memory is full take each other's and give it back, in all orders.
+#[test]
+fn near_and_far_blocks_move_under_pressure() {
+    explore(60, || {
+        let (pool, _) = fresh_pool(BLOCKS);
+        quietly(|| place_blocks(pool));
+        let bells = Arc::new(Bells::default());
+        let in_use = Arc::new(InUse::default());
+        let cores = [Core::new(pool, 0, &bells), Core::new(pool, 1, &bells)];
+        let frames = BLOCK_FRAMES as usize - 1;
+        let held = cores
+            .clone()
+            .map(|core| quietly(|| (0..frames).filter_map(|_| memory::alloc_frame(&core)).collect::<Vec<Frame>>()));
+        let actor = |core: Core| -> Box<dyn FnOnce() + Send> {
+            let in_use = in_use.clone();
+            Box::new(move || {
+                let frames: Vec<Frame> = (0..3).map_while(|_| memory::alloc_frame(&core)).collect();
+                frames.iter().for_each(|&frame| in_use.add(frame));
+                for frame in frames {
+                    in_use.remove(frame);
+                    memory::release_frame(&core, frame);
+                }
+                memory::return_free_blocks(&core);
+            })
+        };
+        together(cores.iter().cloned().map(actor).collect());
+        quietly(|| held.iter().flatten().for_each(|&frame| memory::release_frame(&cores[0], frame)));
+        check_all_free(pool);
+    });
+}
+
+/// An island fills its own memory, then memory of nobody, then others'; what is freed near is used again first.
+#[test]
+fn memory_near_the_island_is_taken_first() {
+    let (pool, _) = fresh_pool(BLOCKS);
+    quietly(|| {
+        let [near, far, neutral] = place_blocks(pool);
+        let core = Core::new(pool, 0, &Arc::new(Bells::default()));
+        let block_of = |frame: Frame| frame.0 / BLOCK_FRAMES;
+        let frames: Vec<Frame> = std::iter::from_fn(|| memory::alloc_frame(&core)).collect();
+        let order: Vec<u32> = frames.iter().map(|&frame| block_of(frame)).collect();
+        let want = [near, neutral, far].map(|block| vec![block; BLOCK_FRAMES as usize]).concat();
+        assert_eq!(order, want);
+        for &frame in [&frames[100], &frames[5], &frames[150]] {
+            memory::release_frame(&core, frame);
+        }
+        let again: Vec<u32> = std::iter::from_fn(|| memory::alloc_frame(&core)).map(block_of).collect();
+        assert_eq!(again, [near, neutral, far]);
+        // Other islands' memory goes back first; with it gone, too little is free to return more.
+        frames[30..].iter().for_each(|&frame| memory::release_frame(&core, frame));
+        assert_eq!(memory::return_free_blocks(&core), 1);
+        let owners = [near, neutral, far].map(|block| memory::block(pool, block).owner.load(Ordering::Relaxed));
+        assert_eq!(owners, [1, 1, 0]);
+    });
+}
+
+/// The island under pressure leaves others' memory alone until nothing else is left; and finds what comes back.
+#[test]
+fn far_memory_is_not_hoarded() {
+    let (pool, _) = fresh_pool(BLOCKS);
+    quietly(|| {
+        let [near, far, neutral] = place_blocks(pool);
+        let bells = Arc::new(Bells::default());
+        let (first, second) = (Core::new(pool, 0, &bells), Core::new(pool, 1, &bells));
+        let owner = |block: u32| memory::block(pool, block).owner.load(Ordering::Relaxed);
+        let on_request = memory::alloc_frame_on(&second, 0).expect("memory is left");
+        assert_eq!((on_request.0 / BLOCK_FRAMES, owner(near)), (near, 1));
+        let held: Vec<Frame> = (0..BLOCK_FRAMES * 2 - 1).filter_map(|_| memory::alloc_frame(&first)).collect();
+        assert_eq!((held.len() as u32, owner(near), owner(neutral), owner(far)), (BLOCK_FRAMES * 2 - 1, 1, 1, 0));
+        let theirs = memory::alloc_frame(&second).expect("memory is left");
+        assert_eq!((theirs.0 / BLOCK_FRAMES, owner(far)), (far, 2));
+        held.iter().for_each(|&frame| memory::release_frame(&second, frame));
+        memory::release_frame(&second, on_request);
+        assert_eq!(memory::return_free_blocks(&first), 1);
+        assert_eq!((owner(near), owner(neutral)), (1, 0), "the nearest block is kept");
+        memory::release_frame(&first, theirs);
         check_all_free(pool);
     });
 }

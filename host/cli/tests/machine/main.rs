@@ -9,6 +9,7 @@ mod bad_input;
 mod command_line;
 mod fuzz;
 mod measured;
+mod places;
 mod process;
 mod regions;
 mod scripts;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         trials.extend(regions::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());
+        trials.extend(places::trials());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

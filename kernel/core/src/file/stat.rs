@@ -159,7 +159,7 @@ fn of_inode(inode: &InodeRecord) -> Stat {
 }
 
 fn write_statfs<M: Machine>(call: &Call<M>, node: &Node<M>, out: u64) -> SysResult {
-    let (free, total) = memory::usage(call.cpu.pool);
+    let (free, total) = (memory::free_for_files(call.cpu.pool), memory::usage(call.cpu.pool).1);
     let mut result = Statfs {
         f_bsize: PAGE_SIZE as i64,
         f_frsize: PAGE_SIZE as i64,

@@ -93,6 +93,7 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
         inode: inode.as_ref().map(|held| held.inode()),
         offset,
         file_len: if inode.is_some() { len } else { 0 },
+        node: 0,
     };
     // Beyond the end of the file there is nothing to map; private pages there read as zero.
     vma::insert(call.cpu, space, &spec)?;
@@ -182,6 +183,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         inode: call.cpu.object::<InodeRecord>(vma.inode.get()),
         offset: vma.offset.get() + (start - vma.start.get()),
         file_len: if vma.inode.get() == 0 { 0 } else { new_len },
+        node: vma.node.get(),
     };
     let above = vma::first_ending_after(call.cpu, space, end);
     if flags & MREMAP_FIXED == 0
@@ -385,7 +387,7 @@ fn choose_address<M: Machine>(
 }
 
 /// The page range of an address (which must be page-aligned) and a length.
-fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Errno> {
+pub(super) fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Errno> {
     if address % PAGE_SIZE != 0 {
         return Err(Errno::EINVAL);
     }
@@ -395,7 +397,7 @@ fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Err
 }
 
 fn anonymous(start: u64, end: u64, flags: u32) -> VmaSpec {
-    VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0 }
+    VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0 }
 }
 
 /// `VMA_*` of Linux `PROT_*`.

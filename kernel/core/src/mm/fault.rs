@@ -12,11 +12,11 @@ use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, count, fs,
     lock::lock,
-    memory::{alloc_frame, alloc_zeroed_frame, frame_record, frame_refs, release_frame},
+    memory::{alloc_frame_on, alloc_zeroed_frame_on, frame_record, frame_refs, release_frame},
     shootdown::Stale,
 };
 
-use super::{home_table, space::ensure_root, table, tables, vma};
+use super::{home_table, place::island_for, space::ensure_root, table, tables, vma};
 use crate::cpu::Cpu;
 
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
@@ -67,7 +67,7 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
     let flags = vma.flags.get();
     let within = page - vma.start.get();
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get()) else {
-        let frame = alloc_zeroed_frame(cpu).ok_or(Errno::ENOMEM)?;
+        let frame = alloc_zeroed_frame_on(cpu, island_for(cpu, vma)).ok_or(Errno::ENOMEM)?;
         return Ok(Leaf { frame, attr: attr_of(vma) });
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
@@ -81,7 +81,7 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
     match cached {
         Some(frame) if whole && access != Access::Write => Ok(Leaf { frame, attr: copy_on_write(attr_of(vma)) }),
         _ => {
-            let copy = private_copy(cpu, cached, vma.file_len.get() - within);
+            let copy = private_copy(cpu, vma, cached, vma.file_len.get() - within);
             if let Some(cached) = cached {
                 release_frame(cpu, cached);
             }
@@ -91,12 +91,13 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
 }
 
 /// A frame of this space's own with the first `len` bytes of `cached` and zeroes after them.
-fn private_copy<M: Machine>(cpu: &Cpu<M>, cached: Option<Frame>, len: u64) -> Result<Frame, Errno> {
+fn private_copy<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, cached: Option<Frame>, len: u64) -> Result<Frame, Errno> {
+    let island = island_for(cpu, vma);
     let Some(cached) = cached else {
-        return alloc_zeroed_frame(cpu).ok_or(Errno::ENOMEM);
+        return alloc_zeroed_frame_on(cpu, island).ok_or(Errno::ENOMEM);
     };
     let len = len.min(PAGE_SIZE) as usize;
-    let frame = alloc_frame(cpu).ok_or(Errno::ENOMEM)?;
+    let frame = alloc_frame_on(cpu, island).ok_or(Errno::ENOMEM)?;
     cpu.pool.copy(cached.addr(), frame.addr(), len);
     cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
     Ok(frame)
@@ -117,7 +118,7 @@ fn write_to_shared<M: Machine>(
         // Nothing is taken away: other islands that still have it without write permission fault and look here.
         return install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr });
     }
-    let copy = private_copy(cpu, Some(leaf.frame), PAGE_SIZE)?;
+    let copy = private_copy(cpu, vma, Some(leaf.frame), PAGE_SIZE)?;
     let installed = install(cpu, space, home, vma, page, Leaf { frame: copy, attr });
     if installed.is_err() && home.leaf(page).is_none_or(|now| now.frame != copy) {
         release_frame(cpu, copy);
@@ -190,7 +191,7 @@ fn enter<M: Machine>(
 ) -> Result<Option<Leaf>, Errno> {
     let synced = frame_record(cpu.pool, leaf.frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
     let attr = if synced { leaf.attr } else { leaf.attr.without(Attr::EXECUTE) };
-    table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).map_err(|_| Errno::ENOMEM)
+    table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame_on(cpu, island.index())).map_err(|_| Errno::ENOMEM)
 }
 
 /// Synchronises this island's instruction fetches with a frame, once.

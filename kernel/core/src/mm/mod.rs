@@ -7,6 +7,7 @@
 
 pub mod calls;
 mod fault;
+pub mod place;
 mod space;
 mod vma;
 

@@ -180,6 +180,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             inode: cpu.object(vma.inode.get()),
             offset: vma.offset.get(),
             file_len: vma.file_len.get(),
+            node: vma.node.get(),
         };
         if result.is_ok() {
             result = vma::insert(cpu, child, &spec);

@@ -24,6 +24,8 @@ pub struct VmaSpec {
     pub offset: u64,
     /// Bytes of the file mapped from `start` on; the rest is zero.
     pub file_len: u64,
+    /// 1 + the island that its frames should be near to; 0: whichever touches a page first.
+    pub node: u32,
 }
 
 /// Bytes below the stack VMA that an access may grow it by at once.
@@ -105,6 +107,7 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
         && spec.inode.is_none()
         && prev.inode.get() == 0
         && prev.flags.get() == spec.flags
+        && prev.node.get() == spec.node
         && prev.end.get() == spec.start
         && spec.flags & VMA_STACK == 0
     {
@@ -116,6 +119,7 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
     vma.start.set(spec.start);
     vma.end.set(spec.end);
     vma.flags.set(spec.flags);
+    vma.node.set(spec.node);
     vma.offset.set(spec.offset);
     vma.file_len.set(spec.file_len);
     if let Some(inode) = spec.inode {
@@ -193,6 +197,7 @@ fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resu
     upper.start.set(address);
     upper.end.set(vma.end.get());
     upper.flags.set(vma.flags.get());
+    upper.node.set(vma.node.get());
     upper.inode.set(vma.inode.get());
     upper.offset.set(vma.offset.get() + cut);
     upper.file_len.set(vma.file_len.get().saturating_sub(cut));

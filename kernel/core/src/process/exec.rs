@@ -61,7 +61,7 @@ fn execute<M: Machine>(
     let executable = Executable::read(call.cpu, program.inode())?;
     let island = island_for(call, executable.isa, path.as_bytes())?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
-    let image = build(call, &executable, program.inode(), &strings)?;
+    let image = build(call, &executable, program.inode(), &strings, island)?;
     if !is_only_thread(call) {
         mm::release(call.cpu, image.space);
         return wait_for_other_threads(call);
@@ -108,7 +108,7 @@ pub fn start_first<M: Machine>(
     let program = find_program(&call, AT_FDCWD, &path, 0, &mut prefix)?;
     let executable = Executable::read(cpu, program.inode())?;
     let island = island_for(&call, executable.isa, path.as_bytes())?;
-    let image = build(&call, &executable, program.inode(), &command)?;
+    let image = build(&call, &executable, program.inode(), &command, island)?;
     commit(&call, &image, program.inode(), path.as_bytes(), executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() {
@@ -192,9 +192,10 @@ fn build<M: Machine>(
     executable: &Executable,
     inode: &'static InodeRecord,
     strings: &dyn StringSource<M>,
+    island: IslandId,
 ) -> Result<Image, Errno> {
     let space = mm::create(call.cpu)?;
-    let built = fill(call, executable, inode, strings, space);
+    let built = fill(call, executable, inode, strings, space, island);
     if built.is_err() {
         mm::release(call.cpu, space);
     }
@@ -207,6 +208,7 @@ fn fill<M: Machine>(
     inode: &'static InodeRecord,
     strings: &dyn StringSource<M>,
     space: &'static SpaceRecord,
+    island: IslandId,
 ) -> Result<Image, Errno> {
     let cpu = call.cpu;
     space.mmap_top.set(MMAP_TOP);
@@ -226,11 +228,13 @@ fn fill<M: Machine>(
     let heap = program.end.next_multiple_of(PAGE_SIZE);
     space.brk[0].set(heap);
     space.brk[1].set(heap);
-    mm::insert(cpu, space, &STACK)?;
+    // What is written here is read there; later pages of the stack are whoever's that runs then.
+    mm::insert(cpu, space, &mm::VmaSpec { node: mm::place::node_of(island), ..STACK })?;
     let builder = StackBuilder { call, space, isa: executable.isa };
     builder.map_trampoline()?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
+    mm::for_each_vma(cpu, space, |vma| vma.node.set(0));
     Ok(Image { space, entry, ..stack })
 }
 

@@ -147,6 +147,7 @@ impl Executable {
                 inode: (segment.p_filesz != 0).then_some(inode),
                 offset: segment.p_offset - lead.min(segment.p_offset),
                 file_len: if segment.p_filesz == 0 { 0 } else { segment.p_filesz + lead },
+                node: 0,
             };
             mm::insert(cpu, space, &spec)?;
             let in_segment = self.header.e_phoff.wrapping_sub(segment.p_offset);

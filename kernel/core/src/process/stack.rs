@@ -24,6 +24,7 @@ pub const STACK: mm::VmaSpec = mm::VmaSpec {
     inode: None,
     offset: 0,
     file_len: 0,
+    node: 0,
 };
 
 /// A program loaded into a new space.

@@ -104,7 +104,14 @@ pub fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRe
 /// The thread did something at `address` that its address space does not allow.
 pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, address: u64, errno: Errno) {
     thread.fault_address.set(address);
-    let signal = if errno == Errno::ENOMEM { abi::SIGKILL } else { abi::SIGSEGV };
+    let signal = if errno == Errno::ENOMEM {
+        abi::SIGKILL
+    } else if errno == Errno::ENOSPC {
+        // A page of a mapped file for which there is no room.
+        abi::SIGBUS
+    } else {
+        abi::SIGSEGV
+    };
     force(cpu, thread, signal);
 }
 

@@ -5,7 +5,8 @@ use core::fmt::{Result, Write};
 use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, IslandCounters};
+use motet_layout::{CoreId, IslandCounters, IslandMemory};
+use motet_protocol::memory::{FAR, NEAR, NEUTRAL};
 
 use super::{
     machine::{NS_PER_S, cores, isa_name, islands},
@@ -33,6 +34,20 @@ const COUNTERS: [(&str, Counter); 13] = [
     ("icache_syncs", |counters| &counters.icache_syncs),
 ];
 
+type Frames = fn(&IslandMemory) -> u32;
+
+/// An island's share of the pool, and how much of it is memory near to it, near to no island, and near to others only.
+const FRAMES: [(&str, Frames); 8] = [
+    ("frames_owned", |share| share.owned_frames.load(Ordering::Relaxed)),
+    ("frames_free", |share| share.free_frames.load(Ordering::Relaxed)),
+    ("frames_near", |share| share.owned_by_distance[NEAR].get()),
+    ("frames_near_free", |share| share.free_by_distance[NEAR].get()),
+    ("frames_neutral", |share| share.owned_by_distance[NEUTRAL].get()),
+    ("frames_neutral_free", |share| share.free_by_distance[NEUTRAL].get()),
+    ("frames_far", |share| share.owned_by_distance[FAR].get()),
+    ("frames_far_free", |share| share.free_by_distance[FAR].get()),
+];
+
 /// `/proc/motet`: a table of counters, an island per column.
 pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
     write!(out, "{:<20}", "island")?;
@@ -47,13 +62,11 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
     for (island, _) in islands(cpu) {
         write!(out, " {:>12}", cores(cpu).filter(|(core, _)| core.island() == island).count())?;
     }
-    write!(out, "\n{:<20}", "frames_owned")?;
-    for (id, _) in islands(cpu) {
-        write!(out, " {:>12}", cpu.pool.header().memory.islands[id.index()].owned_frames.load(Ordering::Relaxed))?;
-    }
-    write!(out, "\n{:<20}", "frames_free")?;
-    for (id, _) in islands(cpu) {
-        write!(out, " {:>12}", cpu.pool.header().memory.islands[id.index()].free_frames.load(Ordering::Relaxed))?;
+    for (name, frames) in FRAMES {
+        write!(out, "\n{name:<20}")?;
+        for (id, _) in islands(cpu) {
+            write!(out, " {:>12}", frames(&cpu.pool.header().memory.islands[id.index()]))?;
+        }
     }
     for (name, counter) in COUNTERS {
         write!(out, "\n{name:<20}")?;

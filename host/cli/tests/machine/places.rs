@@ -1,0 +1,98 @@
+//! Where memory lies, what happens when it is full, and the shipped machines of published systems in simulated time.
+
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    process::{self, Motet},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("places::islands_use_memory_near_to_them", near_first),
+        ("places::timed_islands_seldom_read_far_memory", near_reads),
+        ("places::published_machines_run_in_simulated_time", published),
+        ("places::a_full_pool_is_an_error_that_programs_survive", full_pool),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+fn shipped(name: &str) -> PathBuf {
+    process::root().join("machines").join(format!("{name}.toml"))
+}
+
+fn run_on(machine: &Path, command: &str) -> Motet {
+    Motet::run(["--machine".as_ref(), machine.as_os_str()]).arguments(["--", command])
+}
+
+/// A row of `/proc/motet`.
+fn row(table: &str, name: &str) -> Result<Vec<u64>, String> {
+    let line = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+    let numbers = line.ok_or_else(|| format!("no {name} in {table}"))?.split_whitespace().skip(1);
+    numbers.map(|word| word.parse().map_err(|_| format!("{name}: {word:?}"))).collect()
+}
+
+fn near_first() -> Result<(), String> {
+    let work = "on aarch64 sort -r /proc/motet >/dev/null; cat /proc/motet";
+    for (machine, near, neutral) in [("stramash-separated", true, false), ("stramash-shared", false, true)] {
+        let ended = run_on(&shipped(machine), work).wait();
+        let table = ended.output.clone();
+        ended.expect_code(0)?;
+        for island in 0..2 {
+            let has = |name: &str| row(&table, name).map(|frames| frames[island] != 0);
+            let found = (has("frames_near")?, has("frames_neutral")?, has("frames_far")?);
+            if found != (near, neutral, false) {
+                return Err(format!("{machine}, island {island}: {found:?} in\n{table}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A program that works on memory of its own, on the island that is not the host's: less than a tenth is far.
+fn near_reads() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let stats = folder.path().join("stats.json");
+    let machine = shipped("stramash-separated");
+    let work = "on aarch64 sh -c 'seq 1 20000 | sort -r | sort | tail -1'";
+    let motet = Motet::run(["--timed", "--stats"]).argument(&stats).argument("--machine").argument(&machine);
+    motet.arguments(["--", work]).wait().expect_code(0)?.expect_output("9999\n")?;
+    let text = std::fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let memory = &stats["cores"][1]["memory"];
+    let [near, far] = ["near_reads", "far_reads"].map(|name| memory[name].as_u64().unwrap_or(0));
+    if near > 10 * far { Ok(()) } else { Err(format!("{near} near reads, {far} far reads")) }
+}
+
+fn published() -> Result<(), String> {
+    for (name, isas) in [
+        ("stramash-fully-shared-32m", "aarch64\nx86_64\n"),
+        ("flick", "riscv64\nx86_64\n"),
+        ("ftm", "riscv64\n"),
+        ("embedded", "aarch64\n"),
+    ] {
+        let command = "cd /isa; for isa in *; do on $isa uname -m | on $isa cat; done";
+        let motet = Motet::run(["--timed".as_ref(), "--machine".as_ref(), shipped(name).as_os_str()]);
+        let ended = motet.arguments(["--", command]).wait();
+        let checked = ended.expect_code(0).and_then(|ended| ended.expect_output(isas)).map(drop);
+        checked.map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn full_pool() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = folder.path().join("machine.toml");
+    let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n\
+                [[island]]\nname = \"b\"\nisa = \"aarch64\"\ncores = 1\n";
+    std::fs::write(&machine, text).map_err(|error| error.to_string())?;
+    let command = "dd if=/dev/zero of=/first bs=64k; echo $?; on aarch64 dd if=/dev/zero of=/second bs=64k; echo $?; \
+                   on aarch64 head -c 300000 /first | wc -c; rm /first /second; echo room >/third; cat /third";
+    let ended = run_on(&machine, command).wait();
+    ended.expect_code(0)?.expect_output("1\n1\n300000\nroom\n")?.expect_errors(&["No space left on device"]).map(drop)
+}

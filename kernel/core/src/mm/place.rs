@@ -1,0 +1,85 @@
+//! Where memory lies: `mbind` with islands as nodes.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{IslandId, PAGE_SIZE, VmaRecord};
+use motet_protocol::{Context, lock::lock};
+
+use super::{calls::page_range, space_of, vma};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+};
+
+// linux/mempolicy.h
+const MPOL_DEFAULT: u64 = 0;
+const MPOL_PREFERRED: u64 = 1;
+const MPOL_BIND: u64 = 2;
+const MPOL_LOCAL: u64 = 4;
+const MPOL_PREFERRED_MANY: u64 = 5;
+const MPOL_F_STATIC_NODES: u64 = 1 << 15;
+/// Longest node mask, in bits.
+const MASK_BITS_MAX: u64 = PAGE_SIZE * 8;
+
+/// [`VmaRecord::node`] for memory near to an island.
+pub fn node_of(island: IslandId) -> u32 {
+    island.index() as u32 + 1
+}
+
+/// The island (an index) whose memory a VMA's new frames should be.
+pub fn island_for<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> usize {
+    vma.node.get().checked_sub(1).map_or(cpu.memory_index(), |island| island as usize)
+}
+
+/// `mbind(address, length, mode, nodes, max_node, flags)`: frames that the range gets from now on are near to the first of
+/// the nodes, as far as there is memory (`MPOL_BIND` too). Pages that are there already stay where they are, so there are
+/// no flags. Pages of files, shared ones included, are near to whoever touches them first.
+pub fn mbind<M: Machine>(call: &Call<M>) -> SysResult {
+    let [address, len, mode, nodes, max_node, flags] = call.args;
+    let (start, end) = page_range(address, len, Errno::EINVAL)?;
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let first = first_node(call, nodes, max_node)?;
+    let node = match (mode & !MPOL_F_STATIC_NODES, first) {
+        (MPOL_DEFAULT | MPOL_LOCAL | MPOL_PREFERRED, None) => 0,
+        (MPOL_PREFERRED | MPOL_BIND | MPOL_PREFERRED_MANY, Some(node)) => node + 1,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    let mut covered = start;
+    vma::for_each_within(call.cpu, space, start, end, |vma| {
+        if vma.start.get() > covered {
+            return Err(Errno::EFAULT);
+        }
+        covered = vma.end.get();
+        vma.node.set(node);
+        Ok(())
+    })?;
+    if covered < end { Err(Errno::EFAULT.into()) } else { Ok(0) }
+}
+
+/// The lowest node of a mask in user memory. As in Linux, `max_node` is one more than the bits that count.
+fn first_node<M: Machine>(call: &Call<M>, mask: u64, max_node: u64) -> Result<Option<u32>, Errno> {
+    let bits = max_node.saturating_sub(1);
+    if bits > MASK_BITS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    if mask == 0 || bits == 0 {
+        return Ok(None);
+    }
+    let islands = call.cpu.pool.header().island_count.get();
+    let mut first = None;
+    for word in 0..bits.div_ceil(64) {
+        let address = mask.checked_add(word * 8).ok_or(Errno::EFAULT)?;
+        let counting = (bits - word * 64).min(64);
+        let set = call.read_user_u64(address)? & (u64::MAX >> (64 - counting));
+        // Nodes that do not exist are an error wherever they stand.
+        if set != 0 && (word > 0 || set >> islands != 0) {
+            return Err(Errno::EINVAL);
+        }
+        first = first.or((set != 0).then(|| set.trailing_zeros()));
+    }
+    Ok(first)
+}
