@@ -20,6 +20,7 @@ mod meeting;
 mod model;
 mod resolve;
 mod table;
+pub mod trace;
 
 pub use check::Violation;
 pub use config::{Class, Config, Policy, Replacement};
