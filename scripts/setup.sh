@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes this computer able to build and run Motet: QEMU, Rust with the kernels' targets, and the guests' programs.
 #
-#   scripts/setup.sh run|test          install what is missing
+#   scripts/setup.sh run|test|bench    install what is missing
 #   scripts/setup.sh --check run|test  only say what is missing
 #   scripts/setup.sh --fetch DIR PACKAGE:ARCHITECTURE...  download Debian packages, install nothing
+#   scripts/setup.sh --simulators DIR  fetch what other cache simulators are built from or run from, install nothing
 #
 # Package hosts come from this computer's own apt configuration, which is never changed: what needs other suites
 # than it names goes through private lists below target/setup. docs/setup.md tells what is installed and why.
@@ -25,12 +26,20 @@ declare -A debian_arch=([x86_64]=amd64 [aarch64]=arm64 [riscv64]=riscv64)
 
 main() {
     local check=false
-    if [[ ${1-} == --fetch ]]; then
-        fetch_packages "${@:2}"
-        return
-    fi
+    case ${1-} in
+        --fetch)
+            fetch_packages "${@:2}"
+            return
+            ;;
+        --simulators)
+            fetch_simulators "$2"
+            return
+            ;;
+    esac
     [[ ${1-} != --check ]] || { check=true && shift; }
     level=${1-run}
+    # Guest programs that compute with floating point.
+    [[ $level == run ]] || rust_targets+=(aarch64-unknown-none riscv64gc-unknown-none-elf)
     mkdir -p "$state"
     find_rust
     if $check; then
@@ -71,7 +80,9 @@ write_env() {
         echo "# Written by scripts/setup.sh."
         printf 'export PATH=%q:$PATH\n' "$rust_dir"
         if [[ ${sysroot-} ]]; then
-            for target in "${rust_targets[@]}"; do
+            # All that were built, whichever level needed them.
+            for target in "$sysroot"/lib/rustlib/*/lib; do
+                target=$(basename "$(dirname "$target")")
                 name=${target^^}
                 printf 'export CARGO_TARGET_%s_RUSTFLAGS=%q\n' "${name//-/_}" "--sysroot=$sysroot"
             done
@@ -290,6 +301,40 @@ fetch_packages() {
     rm -rf "$state/fetch"
 }
 
+# The contrib plugins of the QEMU that is installed, the headers that they need, and Valgrind: contrib/plugins/*.c,
+# qemu-plugin.h, glib and valgrind below DIR. Sources of another patch release do if Debian has no others.
+fetch_simulators() {
+    local folder=$1 work=$state/simulators version wanted tar
+    mkdir -p "$state"
+    log=$state/simulators.log && : >"$log"
+    needs_debian "QEMU's contrib plugins, GLib's headers and Valgrind, as described in scripts/setup.sh, in $folder"
+    rm -rf "$work" && mkdir -p "$work"
+    apt_for_sources "$work"
+    run_apt update
+    wanted=$(dpkg-query -W -f '${Version}' qemu-system-x86 2>/dev/null || true)
+    version=$(apt-cache "${apt_options[@]}" showsrc qemu 2>>"$log" | sed -n 's/^Version: //p' | closest_version "${wanted:-$(qemu_version qemu-system-x86_64)}")
+    [[ $version ]] || fail "Debian's archive has no source of QEMU $(qemu_version qemu-system-x86_64)"
+    say "fetching with apt: the source of qemu $version, libglib2.0-dev, valgrind"
+    (cd "$work" && run_apt source --download-only --tar-only "qemu=$version" && run_apt download libglib2.0-dev valgrind)
+    tar=$(echo "$work"/qemu_*.orig.tar.xz)
+    mkdir -p "$folder"
+    tar -xJf "$tar" -C "$folder" --strip-components=1 --wildcards '*/contrib/plugins/cache.c' '*/qemu-plugin.h' >>"$log" 2>&1 ||
+        fail "$tar has no contrib plugins" with-log
+    find "$folder/include" -name qemu-plugin.h -exec mv {} "$folder" \;
+    dpkg-deb -x "$(echo "$work"/libglib2.0-dev_*.deb)" "$folder/glib"
+    dpkg-deb -x "$(echo "$work"/valgrind_*.deb)" "$folder/valgrind"
+    echo "$version" >"$folder/version"
+    rm -rf "$work"
+}
+
+# Of the versions on standard input: the one asked for, or else the newest with the same first two numbers.
+closest_version() {
+    local all series
+    all=$(sort -V)
+    series=$(sed 's/^[0-9]*://' <<<"$1" | cut -d. -f1,2)
+    grep -Fx -- "$1" <<<"$all" || grep -E "^([0-9]+:)?${series/./\\.}\." <<<"$all" | tail -n 1
+}
+
 sha256() { sha256sum "$1" | cut -d' ' -f1; }
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -360,6 +405,16 @@ apt_for_guests() {
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
         -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
     )
+}
+
+# From here on apt sees only Debian's archive of this computer's own release, sources included, with its files below DIR.
+apt_for_sources() {
+    apt_for_guests "$1"
+    {
+        source_line ''
+        [[ $codename != bookworm ]] || source_line bookworm-backports
+    } | sed 'p; s/^deb /deb-src /' >"$1/sources.list"
+    apt_options+=(-o APT::Architectures="$(dpkg --print-architecture)")
 }
 
 # From here on apt sees this computer's sources and, if they lack it, Debian 12's backports.

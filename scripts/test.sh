@@ -28,7 +28,7 @@ check_fmt() {
 
 # The host's crates, then each kernel and the guest programs for their own target.
 check_clippy() {
-    local pair isa
+    local pair isa target
     cargo clippy --quiet ${CI:+--locked} --all-targets -- -D warnings || return
     for pair in "${kernel_targets[@]}"; do
         isa=${pair%%:*}
@@ -36,6 +36,10 @@ check_clippy() {
             --target "${pair#*:}" --profile kernel -- -D warnings || return
         cargo clippy --quiet ${CI:+--locked} -p motet-calls --features guest --target "${pair#*:}" --release -- -D warnings || return
     done
+    for target in "${float_targets[@]}"; do
+        cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features guest --target "$target" --release -- -D warnings || return
+    done
+    cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features bare --bin bare --target riscv64gc-unknown-none-elf --release -- -D warnings
 }
 
 # Unit and property tests, several kernels in one process, and the golden layouts.

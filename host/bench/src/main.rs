@@ -12,6 +12,7 @@ mod process;
 mod project;
 mod prompt;
 mod report;
+mod sim;
 
 use std::{io::Write, process::ExitCode};
 
@@ -30,6 +31,10 @@ struct Arguments {
 enum Experiment {
     /// Boot time, what system calls cost on each instruction set beside Linux, and pipes between islands
     Boot(boot::Options),
+    /// Hits and misses of the simulator's caches, beside QEMU's contrib plugin `cache` and Valgrind's cachegrind
+    SimAccuracy(sim::accuracy::Options),
+    /// How fast the simulator is, beside QEMU alone and with the contrib plugin `cache`
+    SimSpeed(sim::speed::Options),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +48,8 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.experiment {
         Experiment::Boot(options) => boot::run(&options),
+        Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
+        Experiment::SimSpeed(options) => sim::speed::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -52,6 +52,20 @@ impl Project {
         built(self.target.join(target_of(isa)).join("release").join(name))
     }
 
+    /// A guest program of an ISA that computes with floating point.
+    ///
+    /// # Errors
+    /// It is not built.
+    pub fn float_program(&self, isa: Isa, name: &str) -> Result<PathBuf> {
+        let target = match isa {
+            Isa::X86_64 => "x86_64-unknown-linux-gnu",
+            Isa::AArch64 => "aarch64-unknown-none",
+            Isa::RiscV64 => "riscv64gc-unknown-none-elf",
+            Isa::Hosted => return Err(Error::new(ErrorKind::Software, "no guest programs for hosted islands")),
+        };
+        built(self.target.join(target).join("release").join(name))
+    }
+
     /// The plugin that counts instructions.
     ///
     /// # Errors

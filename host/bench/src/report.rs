@@ -38,7 +38,8 @@ pub fn table(measurements: &[Measurement]) -> String {
     let mut rows = vec![["metric", "value", "reference", "value/reference"].map(str::to_owned)];
     for row in measurements {
         let reference = row.reference.map_or("-".into(), number);
-        let ratio = row.reference.map_or("-".into(), |reference| format!("{:.2}", row.value / reference));
+        let compared = row.reference.filter(|reference| *reference != 0.0);
+        let ratio = compared.map_or("-".into(), |reference| format!("{:.2}", row.value / reference));
         rows.push([row.metric.clone(), number(row.value), reference, ratio]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);

@@ -22,6 +22,7 @@ mod meeting;
 mod model;
 mod resolve;
 mod table;
+pub mod trace;
 mod validate;
 
 pub use bytes::Bytes;

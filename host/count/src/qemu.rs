@@ -13,6 +13,7 @@ pub static qemu_plugin_version: c_int = 4;
 
 const INLINE_ADD: c_int = 0;
 const NO_REGISTERS: c_int = 0;
+const MEMORY_READ_AND_WRITE: c_int = 3;
 
 /// The beginning of `qemu_info_t`.
 #[repr(C)]
@@ -30,11 +31,27 @@ struct Entry {
 
 type OnTranslation = extern "C" fn(id: u64, block: *mut c_void);
 type OnExecution = extern "C" fn(core: c_uint, data: *mut c_void);
+type OnAccess = extern "C" fn(core: c_uint, info: u32, address: u64, data: *mut c_void);
+type OnEnd = extern "C" fn(id: u64, data: *mut c_void);
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: OnTranslation);
     fn qemu_plugin_tb_n_insns(block: *const c_void) -> usize;
     fn qemu_plugin_tb_get_insn(block: *const c_void, index: usize) -> *mut c_void;
+    fn qemu_plugin_register_atexit_cb(id: u64, callback: OnEnd, data: *mut c_void);
+    fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut c_void,
+        callback: OnAccess,
+        flags: c_int,
+        which: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_insn_vaddr(instruction: *const c_void) -> u64;
+    fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
+    fn qemu_plugin_mem_is_store(info: u32) -> bool;
+    fn qemu_plugin_get_hwaddr(info: u32, address: u64) -> *const c_void;
+    fn qemu_plugin_hwaddr_is_io(address: *const c_void) -> bool;
+    fn qemu_plugin_hwaddr_phys_addr(address: *const c_void) -> u64;
     fn qemu_plugin_insn_data(instruction: *const c_void, to: *mut c_void, len: usize) -> usize;
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         instruction: *mut c_void,
@@ -69,13 +86,41 @@ unsafe extern "C" fn qemu_plugin_install(id: u64, info: *const Info, argc: c_int
         eprintln!("motet-count: {what}");
         return -1;
     }
-    // SAFETY: the callback has the type that QEMU calls it with.
-    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation) };
+    // SAFETY: the callbacks have the types that QEMU calls them with.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+        qemu_plugin_register_atexit_cb(id, on_end, std::ptr::null_mut());
+    }
     0
 }
 
 extern "C" fn on_translation(_id: u64, block: *mut c_void) {
     crate::translated(&Block { handle: block, during_translation: PhantomData });
+}
+
+extern "C" fn on_end(_id: u64, _data: *mut c_void) {
+    crate::ended();
+}
+
+extern "C" fn on_instruction(_core: c_uint, data: *mut c_void) {
+    crate::executed(data.addr() as u64);
+}
+
+extern "C" fn on_access(_core: c_uint, info: u32, address: u64, _data: *mut c_void) {
+    // SAFETY: QEMU calls this during the access, which is when these functions may be used; the handle that
+    // `qemu_plugin_get_hwaddr` returns is valid until this thread's next call, or null.
+    let access = unsafe {
+        let found = qemu_plugin_get_hwaddr(info, address);
+        if found.is_null() || qemu_plugin_hwaddr_is_io(found) {
+            return;
+        }
+        motet_coherence::trace::Access {
+            address: qemu_plugin_hwaddr_phys_addr(found),
+            size_log2: qemu_plugin_mem_size_shift(info) as u8,
+            store: qemu_plugin_mem_is_store(info),
+        }
+    };
+    crate::accessed(access);
 }
 
 extern "C" fn on_mark(_core: c_uint, data: *mut c_void) {
@@ -126,6 +171,19 @@ impl Instruction<'_> {
         let data = usize::from(mark) as *mut c_void;
         // SAFETY: the handle is valid during translation; `data` is a number and never dereferenced.
         unsafe { qemu_plugin_register_vcpu_insn_exec_cb(self.handle, on_mark, NO_REGISTERS, data) };
+    }
+}
+
+impl Instruction<'_> {
+    /// Lets translated code call [`crate::executed`], and [`crate::accessed`] for each access of this instruction.
+    pub fn report_all(&self) {
+        // SAFETY: the handle is valid during translation; the data is a number and never dereferenced.
+        unsafe {
+            let address = std::ptr::without_provenance_mut(qemu_plugin_insn_vaddr(self.handle) as usize);
+            qemu_plugin_register_vcpu_insn_exec_cb(self.handle, on_instruction, NO_REGISTERS, address);
+            let nothing = std::ptr::null_mut();
+            qemu_plugin_register_vcpu_mem_cb(self.handle, on_access, NO_REGISTERS, MEMORY_READ_AND_WRITE, nothing);
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod generic {
     pub const GETPID: usize = 172;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
+    pub const MMAP: usize = 222;
     pub const WAIT4: usize = 260;
 }
 
@@ -208,6 +209,35 @@ pub fn now_ns() -> u64 {
     // SAFETY: the kernel writes seconds and nanoseconds, 64 bits each on all three ISAs.
     unsafe { system_call(number::CLOCK_GETTIME, [CLOCK_MONOTONIC, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     time[0] * 1_000_000_000 + time[1]
+}
+
+/// Types that may be all zero bytes, and need nothing when they go.
+pub trait Plain: sealed::Sealed {}
+
+impl<T: sealed::Sealed> Plain for T {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for f64 {}
+    impl Sealed for core::sync::atomic::AtomicU64 {}
+}
+
+/// New memory, for the rest of this process's life; all of it is zero. A process that there is no memory for ends.
+pub fn zeroed<T: Plain>(count: usize) -> &'static mut [T] {
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+    const NO_MEMORY: u8 = 71;
+    let len = count.max(1) * size_of::<T>();
+    let args = [0, len, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0];
+    // SAFETY: new pages, where the kernel likes, take nothing away.
+    match result(unsafe { system_call(number::MMAP, args) }) {
+        // SAFETY: page-aligned, long enough, never unmapped, nobody else's, and zero, which is a value of every `Plain` type.
+        Ok(address) => unsafe {
+            core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(address), count)
+        },
+        Err(_) => exit(NO_MEMORY),
+    }
 }
 
 /// The arguments of this program.

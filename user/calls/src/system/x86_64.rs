@@ -9,6 +9,7 @@ pub mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
     pub const NANOSLEEP: usize = 35;
     pub const RT_SIGACTION: usize = 13;
     pub const GETPID: usize = 39;
@@ -63,3 +64,55 @@ pub fn spin(iterations: u64) {
         asm!("2:", "dec {0}", "jnz 2b", inout(reg) iterations => _, options(nostack));
     }
 }
+// What compilers expect a C library to have; targets without an operating system bring it along. Nothing unwinds.
+#[cfg(target_os = "linux")]
+global_asm!(
+    ".globl memcpy, memmove, memset, memcmp, bcmp, strlen, rust_eh_personality",
+    "rust_eh_personality:",
+    "ud2",
+    "strlen:",
+    "mov rax, rdi",
+    "2: cmp byte ptr [rax], 0",
+    "je 3f",
+    "inc rax",
+    "jmp 2b",
+    "3: sub rax, rdi",
+    "ret",
+    "memmove:",
+    "mov rax, rdi",
+    "mov rcx, rdi",
+    "sub rcx, rsi",
+    "cmp rcx, rdx",
+    "jae memcpy",
+    // The end of the source is the beginning of the destination: from the end.
+    "mov rcx, rdx",
+    "lea rdi, [rdi + rcx - 1]",
+    "lea rsi, [rsi + rcx - 1]",
+    "std",
+    "rep movsb",
+    "cld",
+    "ret",
+    "memcpy:",
+    "mov rax, rdi",
+    "mov rcx, rdx",
+    "rep movsb",
+    "ret",
+    "memset:",
+    "mov r8, rdi",
+    "mov eax, esi",
+    "mov rcx, rdx",
+    "rep stosb",
+    "mov rax, r8",
+    "ret",
+    "memcmp:",
+    "bcmp:",
+    "xor eax, eax",
+    "mov rcx, rdx",
+    "cmp rdx, rdx",
+    "repe cmpsb",
+    "je 2f",
+    "movzx eax, byte ptr [rdi - 1]",
+    "movzx ecx, byte ptr [rsi - 1]",
+    "sub eax, ecx",
+    "2: ret",
+);

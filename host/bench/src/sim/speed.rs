@@ -1,0 +1,202 @@
+//! `motet bench sim-speed`: how long programs take in a timed machine, in an untimed one, and under QEMU's contrib plugin
+//! `cache`, in turns, so that whatever else the host does meets all of them.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use motet_fabric::Result;
+use motet_layout::Isa;
+
+use super::{
+    Collected, USUAL, contrib,
+    machine::{self, Program},
+    tools::Tools,
+    watch::{self, Watched},
+};
+use crate::{
+    motet::Described,
+    project::{self, ISAS, Project},
+    report::{Measurement, geometric_mean, median},
+};
+
+/// Options of `motet bench sim-speed`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Write the measurements to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Once instead of three times, and fewer programs
+    #[arg(long)]
+    quick: bool,
+}
+
+const STRIDE: Program = Program { name: "stride", arguments: "stride", count: 10_000_000 };
+const PROGRAMS: [Program; 5] = [
+    STRIDE,
+    Program { name: "cg", arguments: "cg S", count: 5 },
+    Program { name: "is", arguments: "is S", count: 100 },
+    Program { name: "mg", arguments: "mg S", count: 4 },
+    Program { name: "ft", arguments: "ft S", count: 1 },
+];
+const QUICK: usize = 2;
+const ROUNDS: u32 = 3;
+const AT_MOST: Duration = Duration::from_secs(900);
+
+/// The bars: times as fast as contrib, rate of three islands over one, percent, and megabytes.
+const OVER_CONTRIB: f64 = 5.0;
+const SCALING: f64 = 1.6;
+const LOCKSTEP_PERCENT: f64 = 25.0;
+const MEMORY_MB: f64 = 100.0;
+/// Microseconds; the longest that `motet run` takes stands for "no lock-step".
+const QUANTUM_US: &str = "10";
+const QUANTUM_MAX_US: &str = "100000";
+
+/// Runs the experiment.
+///
+/// # Errors
+/// A part failed, or the JSON file cannot be written.
+pub fn run(options: &Options) -> Result<()> {
+    let project = Project::find()?;
+    let tools = Tools::prepare(&project)?;
+    let (programs, rounds) = if options.quick { (&PROGRAMS[..QUICK], 1) } else { (&PROGRAMS[..], ROUNDS) };
+    let mut collected = Collected::default();
+    let bench = Bench { folder: project.scratch("speed")?, project, tools, rounds };
+    collected.add(bench.one_island(programs));
+    collected.add(bench.three_islands());
+    collected.finish(options.json.as_deref())
+}
+
+struct Bench {
+    project: Project,
+    tools: Tools,
+    folder: PathBuf,
+    rounds: u32,
+}
+
+/// Medians of one program, in seconds, and what it executed when timed.
+struct Times {
+    plain_s: f64,
+    timed_s: f64,
+    contrib_s: f64,
+    instructions: u64,
+}
+
+/// What is measured about a machine, and where it comes from.
+struct Figures {
+    machine: String,
+    source: String,
+}
+
+impl Figures {
+    fn figure(&self, metric: impl Into<String>, value: f64, unit: &'static str, reference: Option<f64>) -> Measurement {
+        let (machine, source) = (self.machine.clone(), self.source.clone());
+        Measurement { metric: metric.into(), value, unit, machine, reference, source }
+    }
+}
+
+impl Bench {
+    fn one_island(&self, programs: &[Program]) -> Result<Vec<Measurement>> {
+        let isa = Isa::X86_64;
+        let machine = machine::describe(&self.folder, &[isa], &USUAL)?;
+        let described = project::describe(&machine.machine)?;
+        let source = format!("median of {} rounds; contrib cache of qemu {} with L2", self.rounds, self.tools.version);
+        let figures = Figures { machine: described, source };
+        let start_up = self.instructions(&machine, STRIDE.with(0).command(isa))?;
+        let (mut measurements, mut over_contrib, mut work) = (Vec::new(), Vec::new(), (0.0, 0.0));
+        for program in programs {
+            let times = self.times(&machine, isa, *program)?;
+            let million = times.instructions.saturating_sub(start_up) as f64 / 1e6;
+            over_contrib.push(times.contrib_s / times.timed_s);
+            work = (work.0 + million, work.1 + times.timed_s);
+            let name = program.name;
+            let ratio = |metric: String, value, reference| figures.figure(metric, value, "ratio", reference);
+            let over = times.contrib_s / times.timed_s;
+            measurements.push(ratio(format!("speed_over_contrib_cache_{name}"), over, Some(OVER_CONTRIB)));
+            measurements.push(ratio(format!("slowdown_over_plain_{name}"), times.timed_s / times.plain_s, None));
+            measurements.push(ratio(
+                format!("contrib_slowdown_over_plain_{name}"),
+                times.contrib_s / times.plain_s,
+                None,
+            ));
+            measurements.push(figures.figure(format!("mips_{name}"), million / times.timed_s, "MIPS", None));
+        }
+        let mean = geometric_mean(&over_contrib);
+        measurements.push(figures.figure("speed_over_contrib_cache", mean, "ratio", Some(OVER_CONTRIB)));
+        measurements.push(figures.figure("mips_one_island", work.0 / work.1, "MIPS", None));
+        Ok(measurements)
+    }
+
+    /// All three ways of running a program, in turns.
+    fn times(&self, machine: &Described, isa: Isa, program: Program) -> Result<Times> {
+        let log = self.folder.join("contrib.log");
+        let contrib = contrib::arguments(&self.tools, &USUAL, &log).join(" ");
+        let contrib = ["--qemu".to_owned(), format!("{}={contrib}", isa.name())];
+        let stats = self.folder.join("stats.json");
+        let timed = ["--timed", "--stats", &stats.display().to_string()].map(str::to_owned);
+        let command = program.command(isa);
+        let (mut plain_s, mut timed_s, mut contrib_s) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 1..=self.rounds {
+            eprintln!("motet: {}, round {round} of {}: untimed, timed, contrib", program.name, self.rounds);
+            plain_s.push(self.watch(machine, &[], &command, 1)?.seconds);
+            timed_s.push(self.watch(machine, &timed, &command, 1)?.seconds);
+            contrib_s.push(self.watch(machine, &contrib, &command, 1)?.seconds);
+        }
+        let instructions = machine::read_stats(&stats)?.cores.iter().map(|core| core.instructions).sum();
+        let [plain_s, timed_s, contrib_s] = [plain_s, timed_s, contrib_s].map(|times| median(&times));
+        Ok(Times { plain_s, timed_s, contrib_s, instructions })
+    }
+
+    /// The stride program on all islands at once, beside the same programs one after the other.
+    fn three_islands(&self) -> Result<Vec<Measurement>> {
+        let folder = self.project.scratch("speed-three")?;
+        let three = machine::describe(&folder, &ISAS, &USUAL)?;
+        let mut singles = Vec::new();
+        for isa in ISAS {
+            let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
+            singles.push((isa, machine::describe(&folder, &[isa], &USUAL)?));
+        }
+        let all = ISAS.map(|isa| STRIDE.command(isa)).join(" & ") + " & wait";
+        let timed = |quantum: &str| ["--timed", "--quantum", quantum].map(str::to_owned);
+        let (mut alone_s, mut together_s, mut free_s, mut memory_bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for round in 1..=self.rounds {
+            eprintln!(
+                "motet: three islands, round {round} of {}: one by one, together, without lock-step",
+                self.rounds
+            );
+            let mut sum_s = 0.0;
+            for (isa, machine) in &singles {
+                sum_s += self.watch(machine, &timed(QUANTUM_US), &STRIDE.command(*isa), 1)?.seconds;
+            }
+            alone_s.push(sum_s);
+            let together = self.watch(&three, &timed(QUANTUM_US), &all, ISAS.len())?;
+            memory_bytes = memory_bytes.max(together.memory_bytes);
+            together_s.push(together.seconds);
+            free_s.push(self.watch(&three, &timed(QUANTUM_MAX_US), &all, ISAS.len())?.seconds);
+        }
+        let [alone_s, together_s, free_s] = [alone_s, together_s, free_s].map(|times| median(&times));
+        let machine = project::describe(&three.machine)?;
+        let figures =
+            Figures { machine, source: format!("stride, median of {} rounds; reference: the bar", self.rounds) };
+        let cost = 100.0 * (together_s / free_s - 1.0);
+        Ok(vec![
+            figures.figure("scaling_three_islands", alone_s / together_s, "ratio", Some(SCALING)),
+            figures.figure("lockstep_cost", cost, "%", Some(LOCKSTEP_PERCENT)),
+            figures.figure("host_memory_per_island_mb", memory_bytes as f64 / 1e6, "MB", Some(MEMORY_MB)),
+        ])
+    }
+
+    fn watch(&self, machine: &Described, options: &[String], command: &str, programs: usize) -> Result<Watched> {
+        let folders = machine::programs(&self.project, &self.folder)?;
+        // Looking takes time, so it is done only where memory is what is asked for.
+        let islands = if programs > 1 { &machine.machine.islands[..] } else { &[] };
+        let private: Vec<u64> = islands.iter().map(|island| island.private).collect();
+        let mut motet = machine::run(&self.project, machine, &folders, options, command);
+        watch::watch(&mut motet, programs, AT_MOST, &private)
+    }
+
+    fn instructions(&self, machine: &Described, command: String) -> Result<u64> {
+        let stats = self.folder.join("stats.json");
+        self.watch(machine, &["--timed", "--stats", &stats.display().to_string()].map(str::to_owned), &command, 1)?;
+        Ok(machine::read_stats(&stats)?.cores.iter().map(|core| core.instructions).sum())
+    }
+}
