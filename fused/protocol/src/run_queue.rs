@@ -126,7 +126,8 @@ pub fn allowed(affinity: [u64; 2], core: CoreId) -> bool {
     affinity[core.index() / 64] >> (core.index() % 64) & 1 != 0
 }
 
-fn load(context: &impl Context, core: CoreId) -> u32 {
+/// How much a core has to do: 0 when it sleeps (approximate).
+pub fn load(context: &impl Context, core: CoreId) -> u32 {
     let record = core_record(context, core);
     if record.state.load(Ordering::Relaxed) == CORE_IDLE { 0 } else { 1 + record.ready_count.load(Ordering::Relaxed) }
 }

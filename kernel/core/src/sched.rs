@@ -3,7 +3,7 @@
 use core::sync::atomic::{Ordering, fence};
 
 use motet_abi::registers;
-use motet_hal::{Interrupts, Machine, Trap};
+use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
     CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
     TimerNode, WAKE_TIMEOUT,
@@ -13,6 +13,7 @@ use motet_protocol::{Context, count, memory, run_queue, run_queue::core_record, 
 use crate::{
     call::{Call, Stop},
     cpu::Cpu,
+    crossing::{self, Fetch},
     file, mm, process,
     signal::{self, Attention},
     syscall, time,
@@ -103,6 +104,13 @@ fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
                 }
             }
             Trap::PageFault { address, access } => {
+                if access == Access::Execute {
+                    match crossing::fetch(cpu, thread, process, address) {
+                        Fetch::Fault => {}
+                        Fetch::Run => continue,
+                        Fetch::Gone => return,
+                    }
+                }
                 let space = mm::space_of(cpu, process);
                 if let Err(errno) = mm::serve_fault(cpu, space, address, access) {
                     signal::memory_fault(cpu, thread, address, errno);
@@ -215,6 +223,16 @@ pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     end_call(thread);
     save_ext(cpu, thread);
+    charge(cpu, thread);
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    start_on(cpu, thread, target);
+}
+
+/// Gives the running thread, whose frame is that of another ISA now, to a core of that ISA. The caller leaves it alone
+/// afterwards.
+pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    thread.ext_core.set(0);
+    cpu.ext_owner.set((0, 0));
     charge(cpu, thread);
     core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
     start_on(cpu, thread, target);

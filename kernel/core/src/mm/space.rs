@@ -4,7 +4,9 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{CORES_PER_ISLAND_MAX, Frame, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VmaRecord};
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, FatProgram, Frame, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW, VmaRecord,
+};
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, count,
@@ -14,7 +16,11 @@ use motet_protocol::{
     slab,
 };
 
-use super::{home_table, table, tables, vma};
+use super::{
+    home_table, table, tables,
+    view::{self, is_borrowed},
+    vma,
+};
 use crate::cpu::Cpu;
 
 /// A new, empty space whose home is this island.
@@ -52,10 +58,15 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     let home = home_table(cpu, space);
     vma::for_each(cpu, space, |vma| {
         home.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
-            release_frame(cpu, leaf.frame);
+            if !is_borrowed(leaf) {
+                release_frame(cpu, leaf.frame);
+            }
             Some(leaf)
         });
     });
+    if let Some(fat) = cpu.object::<FatProgram>(space.fat.get()) {
+        slab::free(cpu, fat);
+    }
     // Leaves of other islands' tables hold no references; tables lie where VMAs are.
     for (island, table) in tables(cpu, space) {
         table.free_all_tables(|| vma::ranges(cpu, space), |frame| release_frame(cpu, frame));
@@ -111,7 +122,9 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
     child.brk[0].set(parent.brk[0].get());
     child.brk[1].set(parent.brk[1].get());
     child.mmap_top.set(parent.mmap_top.get());
-    let copied = copy_vmas(cpu, parent, child).and_then(|()| copy_pages(cpu, parent, child));
+    let copied = copy_vmas(cpu, parent, child)
+        .and_then(|()| view::copy_program(cpu, parent, child))
+        .and_then(|()| copy_pages(cpu, parent, child));
     // Write permission was taken from the parent's pages, even when copying failed half-way.
     Stale::new().complete(cpu, parent, || cpu.machine.flush_user());
     drop(guard);
@@ -153,6 +166,9 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
     let (from, to) = (home_table(cpu, space), table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?);
     let mut result = Ok(());
     from.for_each(0..u64::MAX, |address, leaf| {
+        if is_borrowed(leaf) {
+            return Some(leaf);
+        }
         // This island has not synchronised its fetches with the frame: it will fault, and then may execute.
         let attr = leaf.attr.without(Attr::EXECUTE);
         if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).is_err() {
@@ -180,6 +196,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             inode: cpu.object(vma.inode.get()),
             offset: vma.offset.get(),
             file_len: vma.file_len.get(),
+            view: vma::View::of(vma),
         };
         if result.is_ok() {
             result = vma::insert(cpu, child, &spec);
@@ -194,6 +211,9 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
     let mut result = Ok(());
     let mut pages = 0;
     vma::for_each(cpu, parent, |vma| {
+        if vma.flags.get() & VMA_VIEW != 0 {
+            return; // nothing belongs to it; the child looks by itself
+        }
         from.for_each(vma.start.get()..vma.end.get(), |address, leaf| {
             let shared = Leaf { frame: leaf.frame, attr: without_write(leaf.attr, vma) };
             // The child's home is this island, which may not have synchronised its fetches with what the parent's home runs.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, PathBuf, Stop, SysResult},
     cpu::Cpu,
-    file, mm, sched, signal,
+    crossing, file, mm, sched, signal,
 };
 
 /// Where position-independent programs and their interpreters are loaded.
@@ -228,7 +228,7 @@ fn fill<M: Machine>(
     space.brk[1].set(heap);
     mm::insert(cpu, space, &STACK)?;
     let builder = StackBuilder { call, space, isa: executable.isa };
-    builder.map_trampoline()?;
+    builder.map_trampoline(space.fat.get() != 0)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
     Ok(Image { space, entry, ..stack })
@@ -263,6 +263,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     for word in &thread.altstack {
         word.set(0);
     }
+    crossing::forget(cpu, thread);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);
     process.exit_signal.set(signal::SIGCHLD);
