@@ -263,9 +263,25 @@ pub fn resume_caller(frame: &UserFrame, isa: Isa, record: &CrossingRecord, signa
     }
 }
 
+/// As [`resume_caller`], when `frame` still holds the caller's registers, extended ones included, as they were at the call.
+pub fn return_to_caller(frame: &UserFrame, record: &CrossingRecord, signature: &Signature, results: &Results) {
+    let isa = registers::frame_isa(frame);
+    let convention = convention(isa);
+    registers::set_pc(frame, record.return_pc.get());
+    registers::set_sp(frame, record.caller_sp.get());
+    for (index, &register) in convention.results.iter().enumerate() {
+        set_reg(frame, register, signature.result_word(index).in_register(isa, results.words[index]));
+    }
+    if signature.has_floats() {
+        for (index, &at) in convention.floats.iter().take(2).enumerate() {
+            set_ext(frame, at, float_in_register(isa, results.floats[index], signature.result_is_single(index)));
+        }
+    }
+}
+
 /// A floating-point value as a register of `isa` holds it: RISC-V keeps narrow ones in a box of ones (unprivileged
 /// specification, "NaN boxing").
-const fn float_in_register(isa: Isa, bits: u64, single: bool) -> u64 {
+pub const fn float_in_register(isa: Isa, bits: u64, single: bool) -> u64 {
     match (isa, single) {
         (Isa::RiscV64, true) => bits as u32 as u64 | 0xffff_ffff_0000_0000,
         (_, true) => bits as u32 as u64,

@@ -169,7 +169,9 @@ pool_struct! {
         2864 pub stack_top: [Cell64; 4],
         /// By ISA code - 1: how far that ISA's stack is used by callers in `crossing`, 0: not at all.
         2896 pub stack_used: [Cell64; 4],
-        2928 _pad1: [Cell64; 146],
+        /// A record kept for its next call (pool address), 0: none.
+        2928 pub spare_crossing: Cell64,
+        2936 _pad1: [Cell64; 145],
     }
 }
 
@@ -204,7 +206,10 @@ pool_struct! {
         72 pub result: Cell64,
         /// Machine time of the call.
         80 pub called_at_ns: Cell64,
-        88 _pad0: [Cell64; 5],
+        /// 1: `saved` and `saved_float` hold the caller's registers; 0: they are still in the thread's frame.
+        88 pub is_saved: Cell32,
+        92 _pad0: Cell32,
+        96 _pad1: [Cell64; 4],
         /// Integer registers that the caller's ISA preserves over calls, in the order of `motet_abi::convention`.
         128 pub saved: [Cell64; 16],
         /// Floating-point registers that it preserves.

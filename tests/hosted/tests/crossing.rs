@@ -389,7 +389,7 @@ fn an_island_that_dies_in_the_middle_of_calls_panics_nobody() {
     ];
     let whole = under(Driver::Seeded(3), ROUGH, &scenario(&functions)).unwrap();
     assert_eq!(whole.status, 3);
-    for step in (0..whole.steps).step_by(97) {
+    for step in (0..whole.steps).step_by(211) {
         let faults = Faults { death: Some((IslandId(2), step)), ..ROUGH };
         match under(Driver::Seeded(3), faults, &scenario(&functions)) {
             Ok(ended) => assert_eq!(ended.status, 3, "{}", ended.errors),

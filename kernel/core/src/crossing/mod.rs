@@ -6,6 +6,7 @@
 //! those of the other by the calling conventions (`motet_abi::convention`) and gives the thread to the other island's
 //! core. What the caller needs to go on is in a [`CrossingRecord`]; records of one thread form a stack.
 
+mod direct;
 mod report;
 mod stack;
 
@@ -23,6 +24,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, run_queue, slab};
 
+pub use direct::{called, returned};
 pub use report::{Snapshot, backtrace};
 pub use stack::release_stacks;
 
@@ -172,8 +174,9 @@ fn enter<M: Machine>(
     let outer_used = used.get();
     used.set(caller.sp);
     let stack = stack::of(cpu, thread, space, callee.isa);
-    let record = stack.and_then(|stack| Ok((stack, slab::alloc::<CrossingRecord>(cpu).ok_or(Errno::ENOMEM)?)));
+    let record = stack.and_then(|stack| Ok((stack, new_record(cpu, thread).ok_or(Errno::ENOMEM)?)));
     let (stack, record) = record.inspect_err(|_| used.set(outer_used))?;
+    let tls = registers::tls(&thread.frame);
     record.outer.set(thread.crossing.get());
     record.caller_isa.set(caller_isa as u32);
     record.callee_isa.set(callee.isa as u32);
@@ -182,36 +185,49 @@ fn enter<M: Machine>(
     record.function.set(callee.function);
     record.return_pc.set(caller.pc);
     record.caller_sp.set(caller.sp);
-    record.caller_tls.set(registers::tls(&thread.frame));
+    record.caller_tls.set(tls);
     record.outer_used.set(outer_used);
     record.result.set(caller.result);
     record.called_at_ns.set(cpu.now_ns());
-    convention::save_caller(&thread.frame, record);
+    record.is_saved.set(0);
+    thread.crossing.set(cpu.raw(record));
+    if let Some(program) = cpu.object::<FatProgram>(space.fat.get()) {
+        program.calls[cpu.island().index() * 8 + callee.target.island().index()].fetch_add(1, Ordering::Relaxed);
+    }
     let entry = Entry {
         function: callee.function,
         gate: GATE,
         stack,
-        tls: thread_pointer(cpu, space, registers::tls(&thread.frame), caller_isa, callee.isa),
+        tls: thread_pointer(cpu, space, tls, caller_isa, callee.isa),
         signature: callee.signature,
         arguments: callee.arguments,
     };
+    sched::charge(cpu, thread);
+    if direct::fits(&entry.signature) && direct::call(cpu, thread, space, record, callee.isa, &entry) {
+        return Ok(());
+    }
+    convention::save_caller(&thread.frame, record);
+    record.is_saved.set(1);
     let words = convention::enter(&thread.frame, callee.isa, &entry);
     record.callee_sp.set(words.sp_at_return);
-    thread.crossing.set(cpu.raw(record));
     let memory = Call { cpu, thread, process, args: [0; 6], isa: caller_isa };
     for (index, word) in words.words().iter().enumerate() {
         if memory.write_user(words.at + 8 * index as u64, &word.to_le_bytes()).is_err() {
             // No memory for the function's stack: as if it had returned nothing, then the signal.
-            leave(cpu, thread, record, &convention::Results::default());
+            pop(cpu, thread, record, &convention::Results::default());
             sched::reload_ext(cpu, thread);
             return Err(Errno::ENOMEM);
         }
     }
-    if let Some(program) = cpu.object::<FatProgram>(space.fat.get()) {
-        program.calls[cpu.island().index() * 8 + callee.target.island().index()].fetch_add(1, Ordering::Relaxed);
-    }
     sched::hand_to(cpu, thread, callee.target);
     Ok(())
+}
+
+/// A record: the one that the thread has kept from its last call, or a new one.
+fn new_record<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static CrossingRecord> {
+    let spare = cpu.object::<CrossingRecord>(thread.spare_crossing.get());
+    thread.spare_crossing.set(0);
+    spare.or_else(|| slab::alloc::<CrossingRecord>(cpu))
 }
 
 /// The function has returned: the caller goes on, on its core.
@@ -238,23 +254,35 @@ fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     }
     let results = convention::results(&thread.frame, &signature);
     debug_assert!(isa as u32 == cpu.pool.header().islands[target.island().index()].isa.get());
-    leave(cpu, thread, record, &results);
+    pop(cpu, thread, record, &results);
     sched::hand_to(cpu, thread, target);
     Fetch::Gone
 }
 
 /// Takes the last record off the thread and gives it the caller's registers.
-fn leave<M: Machine>(
+fn pop<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     record: &'static CrossingRecord,
     results: &convention::Results,
 ) {
     let isa = Isa::from_raw(record.caller_isa.get()).unwrap_or(M::ISA);
+    let signature = signature_of(record);
     thread.crossing.set(record.outer.get());
     thread.stack_used[isa as usize - 1].set(record.outer_used.get());
-    convention::resume_caller(&thread.frame, isa, record, &signature_of(record), results);
-    slab::free(cpu, record);
+    if record.is_saved.get() != 0 {
+        convention::resume_caller(&thread.frame, isa, record, &signature, results);
+    } else {
+        convention::return_to_caller(&thread.frame, record, &signature, results);
+        if signature.has_floats() {
+            thread.ext_core.set(0); // load what was just changed
+        }
+    }
+    if thread.spare_crossing.get() == 0 {
+        thread.spare_crossing.set(cpu.raw(record));
+    } else {
+        slab::free(cpu, record);
+    }
 }
 
 fn signature_of(record: &CrossingRecord) -> Signature {
@@ -326,6 +354,10 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     while let Some(record) = cpu.object::<CrossingRecord>(thread.crossing.get()) {
         thread.crossing.set(record.outer.get());
         slab::free(cpu, record);
+    }
+    if let Some(spare) = cpu.object::<CrossingRecord>(thread.spare_crossing.get()) {
+        thread.spare_crossing.set(0);
+        slab::free(cpu, spare);
     }
     for slot in thread.stack_used.iter().chain(&thread.stack_top) {
         slot.set(0);

@@ -5,13 +5,15 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, FatProgram, Frame, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW, VmaRecord,
+    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW,
+    VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, count,
     lock::lock,
     memory::{alloc_zeroed_frame, release_frame, share_frame},
+    run_queue,
     shootdown::Stale,
     slab,
 };
@@ -46,11 +48,15 @@ pub fn share(space: &SpaceRecord) {
 
 /// Drops a user; the last one frees everything. The space must not be active on this core.
 pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
-    if space.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
+    if space.refs.fetch_sub(1, Ordering::SeqCst) != 1 {
         return;
     }
-    // A core that is just switching away may still walk the tables (its kernel half may be in the root).
-    for active in &space.active {
+    // A core that is just switching away may still walk the tables (its kernel half may be in the root), and one to
+    // which calls came from here may sleep with them: it wakes and switches away.
+    for (active, island) in space.active.iter().zip((0..).filter_map(IslandId::from_raw)) {
+        for core in (0..CORES_PER_ISLAND_MAX).filter(|core| active.load(Ordering::SeqCst) >> core & 1 != 0) {
+            run_queue::wake_core(cpu, CoreId::new(island, core));
+        }
         while active.load(Ordering::SeqCst) != 0 {
             cpu.relax();
         }
@@ -102,6 +108,12 @@ pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result
     cpu.machine.activate_space(root);
     leave_active(cpu, raw);
     Ok(())
+}
+
+/// Whether the space that this core has active, if any, still belongs to somebody.
+pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let space = cpu.object::<SpaceRecord>(cpu.active_space.get());
+    space.is_none_or(|space| space.refs.load(Ordering::SeqCst) != 0)
 }
 
 /// Makes this core translate no user address.
