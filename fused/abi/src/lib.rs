@@ -9,10 +9,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod convention;
 pub mod elf;
 mod errno;
+pub mod fat;
 pub mod file;
 pub mod implemented;
+pub mod own;
 pub mod process;
 pub mod registers;
 pub mod sigframe;

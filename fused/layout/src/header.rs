@@ -86,7 +86,8 @@ pool_struct! {
         40 pub heartbeat: AtomicU64,
         /// Island-written: the machine's clock minus the island's counter, in nanoseconds (wrapping).
         48 pub clock_offset_ns: Cell64,
-        56 _pad0: Cell64,
+        /// How long its cores look for work before they wait for an interrupt, in nanoseconds.
+        56 pub poll_ns: Cell64,
         /// Where its cores see the pool.
         64 pub ranges: [PoolRange; 4],
         /// Timed machines: from when a core of this island rings one of island `i` to when that one is interrupted, in
@@ -110,17 +111,26 @@ pub const CORE_OFFLINE: u32 = 0;
 pub const CORE_AWAKE: u32 = 1;
 /// [`CoreRecord::state`]: waiting for an interrupt; whoever gives it work rings it.
 pub const CORE_IDLE: u32 = 2;
+/// [`CoreRecord::state`]: looking at this word in a loop before it waits for an interrupt; it need not be rung.
+pub const CORE_POLLING: u32 = 3;
+/// [`CoreRecord::state`]: it was idle, and another core is writing `message` (see `motet_protocol::direct`).
+pub const CORE_CLAIMED: u32 = 4;
+/// [`CoreRecord::state`]: `message` is a call of a function, which it runs or is about to run.
+pub const CORE_CALLED: u32 = 5;
+/// [`CoreRecord::state`]: `message` is the return from a call.
+pub const CORE_RETURNED: u32 = 6;
 
 pool_struct! {
     /// One core: its run queue and what others may ask of it.
     pub struct CoreRecord: size 512, align 64 {
         /// `CORE_*`. The core moves it; a waker moves it from idle to awake (and then rings).
         0 pub state: AtomicU32,
-        /// Head of the inbox: threads made runnable for this core by anyone, newest first (pool address, 0 empty).
-        4 _pad0: Cell32,
+        /// 1: the thread whose call is in `message` is to look at its own attention word.
+        4 pub attention: AtomicU32,
         /// Head of the inbox: see `motet_protocol::run_queue`.
         8 pub inbox: AtomicU64,
-        16 _pad1: [Cell64; 6],
+        /// What a claimer hands over, in the same cache line as `state`: one line moves for a call, one for its return.
+        16 pub message: [Cell64; 6],
         /// Highest shoot-down ticket asked of this core (fetch_add by initiators).
         64 pub shootdown_asked: AtomicU64,
         /// Highest shoot-down ticket this core has carried out.
@@ -163,7 +173,12 @@ pool_struct! {
         264 pub ready_head: Cell64,
         /// Last ready thread (pool address).
         272 pub ready_tail: Cell64,
-        280 _pad6: [Cell64; 29],
+        280 _pad6: [Cell64; 5],
+        /// The part of `message` that most calls do not need: argument words, then floating-point arguments.
+        320 pub message_words: [Cell64; 8],
+        /// See `message_words`.
+        384 pub message_floats: [Cell64; 8],
+        448 _pad7: [Cell64; 8],
     }
 }
 

@@ -169,7 +169,58 @@ pool_struct! {
         2712 pub name: [AtomicByte; 16],
         /// For pending signals with a sender: the sender's pid, by signal-1 (low signals only).
         2728 pub signal_sender: [Cell32; 32],
-        2856 _pad1: [Cell64; 155],
+        /// The call across instruction sets that it is in: its last [`CrossingRecord`] (pool address), 0: none.
+        2856 pub crossing: Cell64,
+        /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was
+        /// started with).
+        2864 pub stack_top: [Cell64; 4],
+        /// By ISA code - 1: how far that ISA's stack is used by callers in `crossing`, 0: not at all.
+        2896 pub stack_used: [Cell64; 4],
+        /// A record kept for its next call (pool address), 0: none.
+        2928 pub spare_crossing: Cell64,
+        2936 _pad1: [Cell64; 145],
+    }
+}
+
+pool_struct! {
+    /// A call from one ISA (or island) to another that has not returned: what the caller needs to go on. Written by the
+    /// core that makes the call, read by the one that ends it; the thread owns it.
+    pub struct CrossingRecord: size 384, align 64 {
+        /// The call that this one was made in (pool address), 0: none.
+        0 pub outer: Cell64,
+        /// [`Isa`](crate::Isa) of the caller.
+        8 pub caller_isa: Cell32,
+        /// [`Isa`](crate::Isa) of the function called.
+        12 pub callee_isa: Cell32,
+        /// Core that the caller ran on.
+        16 pub caller_core: Cell32,
+        /// Core that was chosen for the function.
+        20 pub callee_core: Cell32,
+        /// The function.
+        24 pub function: Cell64,
+        /// Where the caller goes on.
+        32 pub return_pc: Cell64,
+        /// The caller's stack pointer when it goes on.
+        40 pub caller_sp: Cell64,
+        /// The caller's thread pointer.
+        48 pub caller_tls: Cell64,
+        /// The stack pointer with which the function returns.
+        56 pub callee_sp: Cell64,
+        /// [`ThreadRecord::stack_used`] of the caller's ISA before the call.
+        64 pub outer_used: Cell64,
+        /// How the function's result is passed (`motet_abi::fat::Signature`); bit 63: the call was a system call, whose
+        /// result it is.
+        72 pub result: Cell64,
+        /// Machine time of the call.
+        80 pub called_at_ns: Cell64,
+        /// 1: `saved` and `saved_float` hold the caller's registers; 0: they are still in the thread's frame.
+        88 pub is_saved: Cell32,
+        92 _pad0: Cell32,
+        96 _pad1: [Cell64; 4],
+        /// Integer registers that the caller's ISA preserves over calls, in the order of `motet_abi::convention`.
+        128 pub saved: [Cell64; 16],
+        /// Floating-point registers that it preserves.
+        256 pub saved_float: [Cell64; 16],
     }
 }
 
@@ -335,7 +386,33 @@ pool_struct! {
         /// 1: the next island to use it becomes its home (exec across islands).
         136 pub moved: AtomicU32,
         140 _pad0: Cell32,
-        144 _pad1: [Cell64; 46],
+        /// The program's [`FatProgram`] (pool address), 0: it has one ISA only.
+        144 pub fat: Cell64,
+        152 _pad1: [Cell64; 45],
+    }
+}
+
+pool_struct! {
+    /// An address space's program that holds the text of several ISAs, and how often its threads crossed.
+    pub struct FatProgram: size 640, align 64 {
+        /// Calls from island `n / 8` to island `n % 8`.
+        0 pub calls: [AtomicU64; 64],
+        /// Pages of pinned functions that run on another ISA than theirs, because theirs was missing.
+        512 pub local_pages: AtomicU64,
+        /// Its file (inode pool address); a [`VMA_STORE`] holds the reference.
+        520 pub inode: Cell64,
+        /// Where the pins are in the file.
+        528 pub pins_at: Cell64,
+        /// How many.
+        536 pub pins: Cell32,
+        /// Bytes of names, which follow the pins.
+        540 pub names_len: Cell32,
+        /// By ISA code - 1: the thread pointer of that ISA, less the address of the block that all ISAs' have in common.
+        544 pub thread_pointer_bias: [Cell64; 4],
+        /// Bit n: it has text for the ISA with code n.
+        576 pub texts: Cell32,
+        580 _pad0: Cell32,
+        584 _pad1: [Cell64; 7],
     }
 }
 
@@ -351,6 +428,12 @@ pub const VMA_SHARED: u32 = 8;
 pub const VMA_STACK: u32 = 16;
 /// [`VmaRecord::flags`]: the heap.
 pub const VMA_HEAP: u32 = 32;
+/// [`VmaRecord::flags`]: a view: each island sees what its ISA's [`VMA_STORE`] holds. No page belongs to it.
+pub const VMA_VIEW: u32 = 64;
+/// [`VmaRecord::flags`]: holds one ISA's text for views. Programs can neither change nor remove it.
+pub const VMA_STORE: u32 = 128;
+/// [`VmaRecord::flags`]: a view whose pin is ignored, because no island of that ISA was there.
+pub const VMA_LOCAL: u32 = 256;
 
 pool_struct! {
     /// A range of an address space with one meaning.
@@ -373,6 +456,11 @@ pool_struct! {
         48 pub next: Cell64,
         /// Previous VMA (pool address).
         56 pub prev: Cell64,
-        64 _pad1: [Cell64; 8],
+        /// Views, by ISA code - 1: the address in that ISA's store which `start` shows, 0: it has none.
+        64 pub store: [Cell64; 4],
+        /// Views: the [`Isa`](crate::Isa) that alone executes it; 0: each executes its own.
+        96 pub pin: Cell32,
+        100 _pad1: Cell32,
+        104 _pad2: [Cell64; 3],
     }
 }

@@ -11,7 +11,8 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, IslandId, THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_RETURNED, CORES_PER_ISLAND_MAX,
+    CoreId, CoreRecord, IslandId, THREAD_READY, ThreadRecord,
 };
 
 use crate::{Context, count};
@@ -50,13 +51,19 @@ pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreI
     wake_core(context, target);
 }
 
-/// Makes sure that a core looks at its inbox and other words soon: rings it if it is idle.
+/// Makes sure that a core looks at its inbox and other words soon: rings it if it sleeps, or runs a called function, which
+/// has no time slice.
 pub fn wake_core(context: &impl Context, target: CoreId) {
     let record = core_record(context, target);
-    if record.state.load(Ordering::SeqCst) == CORE_IDLE
-        && record.state.compare_exchange(CORE_IDLE, CORE_AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-        && target != context.core()
-    {
+    let mut state = record.state.load(Ordering::SeqCst);
+    while matches!(state, CORE_IDLE | CORE_POLLING) {
+        match record.state.compare_exchange(state, CORE_AWAKE, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(CORE_POLLING) => return,
+            Ok(_) => break,
+            Err(found) => state = found,
+        }
+    }
+    if matches!(state, CORE_IDLE | CORE_CALLED) && target != context.core() {
         count(&context.counters().doorbells_rung);
         context.ring(target);
     }
@@ -94,22 +101,69 @@ pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
     append_ready(context, record, thread);
 }
 
-/// Announces that this core is about to sleep. `false`: there is work, it must not sleep (and is awake again).
-pub fn begin_idle(context: &impl Context) -> bool {
+/// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
+/// not. In any case [`end_idle`] comes next, after the sleep if there is one.
+pub fn begin_idle(context: &impl Context, state: u32) -> bool {
     let record = core_record(context, context.core());
-    record.state.store(CORE_IDLE, Ordering::SeqCst);
+    record.state.store(state, Ordering::SeqCst);
     fence(Ordering::SeqCst);
-    if record.inbox.load(Ordering::SeqCst) != 0 || record.ready_head.get() != 0 {
-        end_idle(context);
-        return false;
-    }
-    true
+    record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0
+}
+
+/// Why a core is awake again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// It looks for work.
+    Look,
+    /// It is to run a function: see [`crate::direct`]. Its state stays [`CORE_CALLED`] meanwhile.
+    Called,
+    /// A function that a thread of this core has called elsewhere has returned.
+    Returned,
 }
 
 /// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
-pub fn end_idle(context: &impl Context) {
-    core_record(context, context.core()).state.store(CORE_AWAKE, Ordering::Relaxed);
+pub fn end_idle(context: &impl Context) -> Wake {
+    let record = core_record(context, context.core());
+    let mut state = CORE_IDLE;
+    let wake = loop {
+        match state {
+            // Whoever claims a core writes a few words and goes on; it waits for nothing meanwhile.
+            CORE_CLAIMED => {
+                context.relax();
+                state = record.state.load(Ordering::Acquire);
+            }
+            CORE_CALLED => break Wake::Called,
+            CORE_RETURNED => {
+                record.state.store(CORE_AWAKE, Ordering::Relaxed);
+                break Wake::Returned;
+            }
+            CORE_AWAKE => break Wake::Look,
+            _ => match record.state.compare_exchange(state, CORE_AWAKE, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => break Wake::Look,
+                Err(found) => state = found,
+            },
+        }
+    };
     fence(Ordering::SeqCst); // then look whether a shoot-down was asked
+    wake
+}
+
+/// A polling core gives up and is about to sleep. `false`: there is work.
+pub fn poll_to_sleep(context: &impl Context) -> bool {
+    let record = core_record(context, context.core());
+    let slept = record.state.compare_exchange(CORE_POLLING, CORE_IDLE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    fence(Ordering::SeqCst);
+    slept && record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0
+}
+
+/// Whether a core sleeps, or is about to.
+pub fn is_idle(state: u32) -> bool {
+    matches!(state, CORE_IDLE | CORE_POLLING)
+}
+
+/// Whether a core may be running user code, or may begin to without having looked for shoot-downs asked before now.
+pub fn may_run_user(state: u32) -> bool {
+    !matches!(state, CORE_IDLE | CORE_POLLING | CORE_OFFLINE)
 }
 
 /// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue.
@@ -127,9 +181,10 @@ pub fn allowed(affinity: [u64; 2], core: CoreId) -> bool {
     affinity[core.index() / 64] >> (core.index() % 64) & 1 != 0
 }
 
-fn load(context: &impl Context, core: CoreId) -> u32 {
+/// How much a core has to do: 0 when it sleeps (approximate).
+pub fn load(context: &impl Context, core: CoreId) -> u32 {
     let record = core_record(context, core);
-    if record.state.load(Ordering::Relaxed) == CORE_IDLE { 0 } else { 1 + record.ready_count.load(Ordering::Relaxed) }
+    if is_idle(record.state.load(Ordering::Relaxed)) { 0 } else { 1 + record.ready_count.load(Ordering::Relaxed) }
 }
 
 /// Where to run a woken thread: its last core if that is idle or alone on its island, otherwise an idle sibling.
@@ -138,12 +193,12 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     let island = &context.pool().header().islands[last.island().index()];
     let affinity = [thread.affinity[0].load(Ordering::Relaxed), thread.affinity[1].load(Ordering::Relaxed)];
     let cores = island.core_count.get() as usize;
-    if cores <= 1 || core_record(context, last).state.load(Ordering::Relaxed) == CORE_IDLE && allowed(affinity, last) {
+    if cores <= 1 || is_idle(core_record(context, last).state.load(Ordering::Relaxed)) && allowed(affinity, last) {
         return last;
     }
     (0..cores.min(CORES_PER_ISLAND_MAX))
         .map(|index| CoreId::new(last.island(), index))
-        .find(|&core| allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) == CORE_IDLE)
+        .find(|&core| allowed(affinity, core) && is_idle(core_record(context, core).state.load(Ordering::Relaxed)))
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
 }
 

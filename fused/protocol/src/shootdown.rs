@@ -10,9 +10,12 @@
 
 use motet_layout::sync::{Ordering, fence};
 
-use motet_layout::{CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLANDS_MAX, IslandId, SpaceRecord};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, ISLANDS_MAX, IslandId, SpaceRecord};
 
-use crate::{Context, count, run_queue::core_record};
+use crate::{
+    Context, count,
+    run_queue::{core_record, may_run_user},
+};
 
 /// Page-table entries were withdrawn or narrowed, and stale translations of them may still be in use. Frames that were
 /// unmapped must not be released before [`complete`](Self::complete).
@@ -90,7 +93,7 @@ pub fn serve(context: &impl Context, flush: impl FnOnce()) {
 fn ask(context: &impl Context, core: CoreId) -> u64 {
     let record = core_record(context, core);
     let ticket = record.shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
-    if record.state.load(Ordering::SeqCst) == CORE_AWAKE {
+    if may_run_user(record.state.load(Ordering::SeqCst)) {
         count(&context.counters().doorbells_rung);
         context.ring(core);
     }
@@ -101,7 +104,7 @@ fn wait_for(context: &impl Context, tickets: &[(CoreId, u64)]) {
     for &(core, ticket) in tickets {
         let record = core_record(context, core);
         while record.shootdown_done.load(Ordering::Acquire) < ticket
-            && record.state.load(Ordering::SeqCst) == CORE_AWAKE
+            && may_run_user(record.state.load(Ordering::SeqCst))
         {
             context.relax();
         }

@@ -4,8 +4,8 @@
 //! object of the right type. Free objects are linked through their first word.
 
 use motet_layout::{
-    Cell64, EntryRecord, EventRecord, FileRecord, FilesRecord, InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe,
-    ProcessRecord, SignalActions, SpaceRecord, ThreadRecord, VmaRecord,
+    Cell64, CrossingRecord, EntryRecord, EventRecord, FatProgram, FileRecord, FilesRecord, InodeRecord, PAGE_SIZE,
+    PipeRecord, PoolAddr, PoolSafe, ProcessRecord, SignalActions, SpaceRecord, ThreadRecord, VmaRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -38,6 +38,8 @@ classes! {
     8 FilesRecord;
     9 PipeRecord;
     10 EventRecord;
+    11 CrossingRecord;
+    12 FatProgram;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

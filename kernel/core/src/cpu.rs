@@ -32,6 +32,10 @@ pub struct Cpu<M: Machine> {
     pub active_space: Cell<u64>,
     /// The thread whose extended registers this core holds: its pool address and id.
     pub ext_owner: Cell<(u64, u32)>,
+    /// The register frame of functions that this core is called to run (pool address), 0 none yet.
+    pub call_frame: Cell<u64>,
+    /// The address space that stays active while this core sleeps, because calls come from it (pool address).
+    pub resident: Cell<u64>,
     /// Deadline the timer is programmed to, in machine time.
     pub timer_ns: Cell<u64>,
     /// Writes down what this core does, if anybody wants to know.
@@ -58,6 +62,8 @@ impl<M: Machine> Cpu<M> {
             pinned: Cell::new(false),
             active_space: Cell::new(0),
             ext_owner: Cell::new((0, 0)),
+            call_frame: Cell::new(0),
+            resident: Cell::new(0),
             timer_ns: Cell::new(u64::MAX),
             tracer: Tracer::new(pool, id),
         }

@@ -10,6 +10,7 @@
 mod boot;
 pub mod call;
 pub mod cpu;
+mod crossing;
 mod file;
 mod futex;
 mod mm;

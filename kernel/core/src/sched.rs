@@ -3,14 +3,14 @@
 use core::sync::atomic::{Ordering, fence};
 
 use motet_abi::registers;
-use motet_hal::{Interrupts, Machine, Trap};
+use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
-    TimerNode, WAKE_TIMEOUT,
+    CORE_AWAKE, CORE_IDLE, CORE_POLLING, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM,
+    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT,
 };
 use motet_protocol::{
-    Context, count, memory, run_queue,
-    run_queue::core_record,
+    Context, count, direct, memory, run_queue,
+    run_queue::{Wake, core_record},
     timer,
     trace::{End, Kind},
     wait,
@@ -19,6 +19,7 @@ use motet_protocol::{
 use crate::{
     call::{Call, Stop},
     cpu::Cpu,
+    crossing::{self, Fetch},
     file, mm, process,
     signal::{self, Attention},
     syscall, time, trace,
@@ -60,7 +61,8 @@ pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cpu.machine.load_ext(&thread.frame);
 }
 
-fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+/// Runs a thread that this core has, until it no longer does.
+pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let core = core_record(cpu, cpu.id);
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
@@ -74,7 +76,7 @@ fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
         take_ext(cpu, thread);
         program_timer(cpu, started_ns);
-        run_until_gone(cpu, thread, process);
+        run_until_gone(cpu, thread, process, None);
     } else {
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
@@ -83,10 +85,34 @@ fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     core.busy_ns.set(core.busy_ns.get() + cpu.now_ns().saturating_sub(started_ns));
 }
 
-/// Runs the thread until it no longer belongs to this core.
-fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+/// Goes on with a thread that has come to this core by a direct call, at what it stopped at.
+pub fn go_on<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    trap: Option<Trap>,
+) {
+    program_timer(cpu, cpu.now_ns());
+    run_until_gone(cpu, thread, process, trap);
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+}
+
+/// Runs the thread until it no longer belongs to this core. `first`: what it has stopped at already.
+fn run_until_gone<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    first: Option<Trap>,
+) {
     thread.charged_at_ns.set(cpu.now_ns());
+    let mut trap = first;
     loop {
+        if let Some(trap) = trap.take() {
+            if serve_trap(cpu, thread, process, trap).is_none() {
+                return;
+            }
+            continue;
+        }
         let mut in_syscall = thread.in_syscall.get() != 0;
         if in_syscall {
             wait::finish(cpu, thread);
@@ -105,30 +131,51 @@ fn run_until_gone<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
             continue;
         }
         cpu.serve_shootdowns();
-        match cpu.machine.run_user(&thread.frame) {
-            Trap::Syscall => {
-                if serve_syscall(cpu, thread, process).is_none() {
-                    return;
-                }
-            }
-            Trap::PageFault { address, access } => {
-                let space = mm::space_of(cpu, process);
-                if let Err(errno) = mm::serve_fault(cpu, space, address, access) {
-                    signal::memory_fault(cpu, thread, address, errno);
-                }
-            }
-            Trap::Interrupt(interrupts) => {
-                if interrupted(cpu, thread, interrupts) {
-                    return;
-                }
-            }
-            trap @ (Trap::IllegalInstruction
-            | Trap::Breakpoint
-            | Trap::Arithmetic
-            | Trap::Misaligned { .. }
-            | Trap::BadAddress { .. }) => signal::exception(cpu, thread, trap),
+        trap = Some(cpu.machine.run_user(&thread.frame));
+    }
+}
+
+/// Acts on what stopped the thread. `None`: it no longer belongs to this core.
+#[inline(always)]
+fn serve_trap<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    trap: Trap,
+) -> Option<()> {
+    match trap {
+        Trap::Syscall => serve_syscall(cpu, thread, process),
+        Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
+        Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
+        trap @ (Trap::IllegalInstruction
+        | Trap::Breakpoint
+        | Trap::Arithmetic
+        | Trap::Misaligned { .. }
+        | Trap::BadAddress { .. }) => {
+            signal::exception(cpu, thread, trap);
+            Some(())
         }
     }
+}
+
+fn serve_fault<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    address: u64,
+    access: Access,
+) -> Option<()> {
+    if access == Access::Execute {
+        match crossing::fetch(cpu, thread, process, address) {
+            Fetch::Fault => {}
+            Fetch::Run => return Some(()),
+            Fetch::Gone => return None,
+        }
+    }
+    if let Err(errno) = mm::serve_fault(cpu, mm::space_of(cpu, process), address, access) {
+        signal::memory_fault(cpu, thread, address, errno);
+    }
+    Some(())
 }
 
 /// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
@@ -232,6 +279,16 @@ pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target
     start_on(cpu, thread, target);
 }
 
+/// Gives the running thread, whose frame is that of another ISA now, to a core of that ISA. The caller leaves it alone
+/// afterwards.
+pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    thread.ext_core.set(0);
+    cpu.ext_owner.set((0, 0));
+    charge(cpu, thread);
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    start_on(cpu, thread, target);
+}
+
 /// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
 fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
     let due = cpu.timed && cpu.now_ns() >= cpu.timer_ns.get();
@@ -276,9 +333,11 @@ fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
     }
 }
 
-/// Waits until there is something to do.
+/// Waits until there is something to do; does what it is given directly.
 fn idle<M: Machine>(cpu: &Cpu<M>) {
-    mm::deactivate(cpu);
+    if cpu.resident.get() != cpu.active_space.get() {
+        mm::deactivate(cpu);
+    }
     expire_timers(cpu);
     // Time that nobody waits for: memory this island no longer needs goes back to all.
     memory::trim(cpu);
@@ -289,16 +348,39 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
         // What was rung for while this core was awake does not wake it.
         core.rung_at_ns.store(0, Ordering::Relaxed);
     }
-    if !run_queue::begin_idle(cpu) {
-        return;
+    let poll_ns = cpu.island_record().poll_ns.get();
+    let quiet = run_queue::begin_idle(cpu, if poll_ns == 0 { CORE_IDLE } else { CORE_POLLING });
+    let mut interrupts = Interrupts::EMPTY;
+    if quiet && mm::may_stay_active(cpu) && (poll_ns == 0 || !poll(cpu, before_ns + poll_ns)) {
+        trace::about_core(cpu, Kind::Sleep, cpu.id);
+        interrupts = cpu.machine.wait_for_interrupt();
+        trace::about_core(cpu, Kind::Awake, cpu.id);
     }
-    trace::about_core(cpu, Kind::Sleep, cpu.id);
-    let interrupts = cpu.machine.wait_for_interrupt();
-    run_queue::end_idle(cpu);
-    trace::about_core(cpu, Kind::Awake, cpu.id);
+    let wake = run_queue::end_idle(cpu);
     cpu.serve_shootdowns();
     core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
     handle_interrupts(cpu, with_alarm(cpu, interrupts));
+    match wake {
+        Wake::Look => {}
+        Wake::Called => crossing::called(cpu),
+        Wake::Returned => crossing::returned(cpu),
+    }
+    if !mm::may_stay_active(cpu) {
+        mm::deactivate(cpu);
+    }
+}
+
+/// Looks for work until `until_ns`. `false`: there was none, and this core is to sleep.
+fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64) -> bool {
+    let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
+    let state = &core_record(cpu, cpu.id).state;
+    while state.load(Ordering::Acquire) == CORE_POLLING {
+        if cpu.now_ns() >= until_ns {
+            return !run_queue::poll_to_sleep(cpu);
+        }
+        cpu.machine.relax();
+    }
+    true
 }
 
 /// Sets the timer for the earliest deadline or the end of the slice.
@@ -345,6 +427,7 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
     let record = core_record(cpu, core);
     if core != cpu.id && record.current_thread.load(Ordering::SeqCst) == cpu.raw(thread) {
+        direct::mark_attention(cpu, core);
         count(&cpu.counters().doorbells_rung);
         cpu.ring(core);
     }

@@ -2,13 +2,13 @@
 
 use motet_layout::sync::{AtomicU32, Ordering};
 
-use motet_abi::{Errno, Syscall};
+use motet_abi::{Errno, Syscall, own};
 use motet_hal::Machine;
 use motet_layout::Isa;
 
 use crate::{
     call::{Call, SysResult},
-    file, futex,
+    crossing, file, futex,
     mm::{calls as memory, place},
     process::{exec, exit, fork, ids, wait},
     random, sched,
@@ -24,6 +24,8 @@ use crate::{
 pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     match Syscall::decode(M::ISA, number) {
         Some(name) => serve(call, name),
+        None if number == own::CALL_ON => crossing::call_on(call),
+        None if number == own::ISLAND => Ok(call.cpu.island().index() as u64),
         None => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));
             Err(Errno::ENOSYS.into())

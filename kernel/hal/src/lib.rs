@@ -63,6 +63,8 @@ pub enum Trap {
 pub struct Interrupts(pub u32);
 
 impl Interrupts {
+    /// None.
+    pub const EMPTY: Self = Self(0);
     /// The timer passed its deadline.
     pub const TIMER: Self = Self(1);
     /// A doorbell: look at the run-queue inbox, shoot-downs, host streams.

@@ -57,4 +57,10 @@ calls! {
     Futex 202 98;
     /// `exit_group`
     ExitGroup 231 94;
+    /// `kill`
+    Kill 62 129;
+    /// Motet's `call_on`
+    CallOn 0x4d00 0x4d00;
+    /// Motet's `island`
+    Island 0x4d01 0x4d01;
 }

@@ -3,12 +3,13 @@
 #![deny(missing_docs)]
 
 pub mod calls;
+pub mod fat;
 pub mod program;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use motet_hal::Machine;
-use motet_hal_hosted::{Config, Failure, Host, IslandConfig, Kernel, run};
+use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, run, run_seeds};
 use motet_layout::sync::Ordering;
 use motet_layout::{CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool};
 use motet_protocol::stream::{self, Side};
@@ -151,4 +152,36 @@ fn fill_input(pool: Pool, stream: &HostStream, input: &[u8]) {
     let moved = stream::produce_bytes(&HostSide(pool), Side::Host, stream, input);
     assert_eq!(moved.len, input.len());
     stream.closed.store(1, Ordering::Release);
+}
+
+/// Late doorbells and stalling islands.
+pub const ROUGH: Faults = Faults { bell_delay_ns_max: 100_000, stall_every: 2000, stall_ns_max: 500_000, death: None };
+
+/// Runs a scenario on two x86-64, one AArch64 and two RISC-V cores.
+///
+/// # Errors
+/// See [`boot`].
+pub fn under(driver: Driver, faults: Faults, scenario: &Scenario) -> Result<Ended, Failure> {
+    let mut config = Config::new(driver, three_islands([2, 1, 2]));
+    config.faults = faults;
+    boot(config, scenario)
+}
+
+/// Runs a scenario on threads, under seeds, and under seeds with faults; all must end alike.
+///
+/// # Panics
+/// When one does not.
+pub fn everywhere(seeds: u64, scenario: &Scenario, status: u32, output: &str) {
+    let judge = |ended: Ended| {
+        assert_eq!((ended.status, ended.output.as_str()), (status, output), "errors: {}", ended.errors);
+    };
+    judge(under(Driver::Threads, Faults::default(), scenario).unwrap_or_else(|failure| panic!("{failure}")));
+    run_seeds(0..seeds, |seed| {
+        println!("seed {seed}");
+        under(Driver::Seeded(seed), Faults::default(), scenario).map(judge)
+    });
+    run_seeds(1000..1000 + seeds, |seed| {
+        println!("seed {seed} with faults");
+        under(Driver::Seeded(seed), ROUGH, scenario).map(judge)
+    });
 }

@@ -24,15 +24,20 @@ pub struct Program {
 impl Program {
     /// The executable file of a program for `isa`, whose instructions `write` appends.
     pub fn build(isa: Isa, write: impl FnOnce(&mut Self)) -> Vec<u8> {
-        let mut program = Self { asm: Assembler::new(isa, CODE), isa, strings: Vec::new() };
+        let code = Segment { address: CODE, flags: 5, bytes: Self::code(isa, CODE, write), memory_len: 0 };
+        let data = Segment { address: DATA, flags: 6, bytes: Vec::new(), memory_len: DATA_LEN };
+        executable(isa, CODE, &[code, data])
+    }
+
+    /// Instructions at an address, with their strings.
+    pub fn code(isa: Isa, address: u64, write: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut program = Self { asm: Assembler::new(isa, address), isa, strings: Vec::new() };
         write(&mut program);
         for (label, bytes) in std::mem::take(&mut program.strings) {
             program.asm.bind(label);
             program.asm.bytes(&bytes);
         }
-        let code = Segment { address: CODE, flags: 5, bytes: program.asm.finish(), memory_len: 0 };
-        let data = Segment { address: DATA, flags: 6, bytes: Vec::new(), memory_len: DATA_LEN };
-        executable(isa, CODE, &[code, data])
+        program.asm.finish()
     }
 
     /// Argument register `index` = constant.

@@ -1,38 +1,12 @@
 //! Programs of three ISAs on one fused machine, under real threads and under many seeds.
 
-use motet_hal_hosted::isa::Op;
-use motet_hal_hosted::{Config, Driver, Failure, Faults, run_seeds};
+use motet_hal_hosted::{Driver, Faults, isa::Op};
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Ended, Scenario, boot, three_islands};
+use motet_tests_hosted::{ROUGH, Scenario, everywhere, under};
 
 const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
-
-/// Late doorbells and stalling islands.
-const ROUGH: Faults = Faults { bell_delay_ns_max: 100_000, stall_every: 2000, stall_ns_max: 500_000, death: None };
-
-fn under(driver: Driver, faults: Faults, scenario: &Scenario) -> Result<Ended, Failure> {
-    let mut config = Config::new(driver, three_islands([2, 1, 2]));
-    config.faults = faults;
-    boot(config, scenario)
-}
-
-/// Runs a scenario on threads, under seeds, and under seeds with faults; all must end alike.
-fn everywhere(seeds: u64, scenario: &Scenario, status: u32, output: &str) {
-    let judge = |ended: Ended| {
-        assert_eq!((ended.status, ended.output.as_str()), (status, output), "errors: {}", ended.errors);
-    };
-    judge(under(Driver::Threads, Faults::default(), scenario).unwrap_or_else(|failure| panic!("{failure}")));
-    run_seeds(0..seeds, |seed| {
-        println!("seed {seed}");
-        under(Driver::Seeded(seed), Faults::default(), scenario).map(judge)
-    });
-    run_seeds(1000..1000 + seeds, |seed| {
-        println!("seed {seed} with faults");
-        under(Driver::Seeded(seed), ROUGH, scenario).map(judge)
-    });
-}
 
 #[test]
 fn a_program_of_each_isa_starts_and_exits() {

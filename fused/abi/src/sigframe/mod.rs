@@ -143,6 +143,15 @@ pub const fn trampoline(isa: Isa) -> Option<&'static [u8; 8]> {
     }
 }
 
+/// As [`trampoline`], for programs that hold the text of several ISAs and may set a handler on one and enter it on
+/// another.
+pub const fn return_code(isa: Isa) -> Option<&'static [u8; 8]> {
+    match isa {
+        Isa::X86_64 => Some(&[0xb8, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05, 0x90]), // mov eax, 15; syscall; nop
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => trampoline(isa),
+    }
+}
+
 /// Where the parts of a `ucontext` are that all ISAs but x86-64 have at the same place (`asm-generic/ucontext.h` with
 /// the 1024-bit mask of AArch64 and RISC-V), relative to the frame, which begins with `siginfo`.
 mod generic {

@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use motet_layout::{CORE_AWAKE, CoreId, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING, ThreadRecord};
+use motet_layout::{
+    CORE_AWAKE, CORE_IDLE, CoreId, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING, ThreadRecord,
+};
 use motet_protocol::{Context, memory, run_queue};
 use shuttle::sync::{Condvar, Mutex};
 
@@ -170,10 +172,10 @@ impl Core {
             if let Some(thread) = run_queue::next(self) {
                 return thread;
             }
-            if run_queue::begin_idle(self) {
+            if run_queue::begin_idle(self, CORE_IDLE) {
                 self.sleep();
-                run_queue::end_idle(self);
             }
+            run_queue::end_idle(self);
         }
     }
 }

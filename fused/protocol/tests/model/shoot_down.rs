@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use motet_layout::sync::{AtomicU64, Ordering};
-use motet_layout::{CoreId, Pool, SpaceRecord};
+use motet_layout::{CORE_IDLE, CoreId, Pool, SpaceRecord};
 use motet_protocol::lock::lock;
 use motet_protocol::shootdown::{self, Stale};
 use motet_protocol::{Context, run_queue};
@@ -116,9 +116,8 @@ fn run_lock_idle_run(user: &User, serve_after_idle: bool) {
         drop(lock(&Serving(user), &user.world.space.lock)); // a system call
         user.serve();
         user.access();
-        if run_queue::begin_idle(&user.core) {
-            run_queue::end_idle(&user.core);
-        }
+        run_queue::begin_idle(&user.core, CORE_IDLE);
+        run_queue::end_idle(&user.core);
         if serve_after_idle {
             user.serve();
         }
@@ -167,7 +166,7 @@ fn an_idle_core_is_not_waited_for() {
                 user.access();
                 user.serve();
                 user.access();
-                assert!(run_queue::begin_idle(&user.core));
+                assert!(run_queue::begin_idle(&user.core, CORE_IDLE));
             }),
         ]);
     });

@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_STORE,
+    VMA_VIEW, VMA_WRITE,
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{
@@ -15,7 +16,13 @@ use motet_protocol::{
     shootdown::Stale,
 };
 
-use super::{fault::copy_on_write, home_table, space_of, tables, vma, vma::VmaSpec};
+use super::{
+    View, VmaSpec,
+    fault::copy_on_write,
+    home_table, space_of, tables,
+    view::{self, is_borrowed},
+    vma,
+};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -94,6 +101,7 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
         offset,
         file_len: if inode.is_some() { len } else { 0 },
         node: 0,
+        view: View::default(),
     };
     // Beyond the end of the file there is nothing to map; private pages there read as zero.
     vma::insert(call.cpu, space, &spec)?;
@@ -116,6 +124,7 @@ pub fn munmap<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
+    view::check_no_store(call.cpu, space, start, end)?;
     unmap_locked(call.cpu, space, start, end)?;
     Ok(0)
 }
@@ -126,6 +135,7 @@ pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
     let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
     let flags = vma_flags(call.args[2]);
+    view::check_protection(call.cpu, space, start, end, flags)?;
     protect(call.cpu, space, start, end, flags)?;
     Ok(0)
 }
@@ -172,6 +182,9 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
     let vma = vma::find(call.cpu, space, start).filter(|vma| vma.end.get() >= end).ok_or(Errno::EFAULT)?;
+    if vma.flags.get() & (VMA_VIEW | VMA_STORE) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
     if flags & MREMAP_FIXED == 0 && new_len <= end - start {
         unmap_locked(call.cpu, space, start + new_len, end)?;
         return Ok(start);
@@ -184,6 +197,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         offset: vma.offset.get() + (start - vma.start.get()),
         file_len: if vma.inode.get() == 0 { 0 } else { new_len },
         node: vma.node.get(),
+        view: View::default(),
     };
     let above = vma::first_ending_after(call.cpu, space, end);
     if flags & MREMAP_FIXED == 0
@@ -204,6 +218,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let to = if flags & MREMAP_FIXED != 0 {
         let (to, to_end) = page_range(target, new_len, Errno::EINVAL)?;
+        view::check_no_store(call.cpu, space, to, to_end)?;
         if to < end && start < to_end {
             return Err(Errno::EINVAL.into());
         }
@@ -226,6 +241,7 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
+    view::check_no_store(call.cpu, space, start, end)?;
     drop_pages(call.cpu, space, start, end);
     Ok(0)
 }
@@ -282,15 +298,18 @@ fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64,
     // Make the home's entries inactive first: their frames must stay until the shoot-down is complete.
     home.for_each(start..end, |_, leaf| {
         any = true;
-        Some(Leaf { frame: leaf.frame, attr: Attr::NONE })
+        let kept = Attr::from_bits(leaf.attr.bits() & view::BORROWED.bits());
+        Some(Leaf { frame: leaf.frame, attr: kept })
     });
     if !any {
         return;
     }
     Stale::new().complete(cpu, space, || cpu.machine.flush_user());
     home.for_each(start..end, |_, leaf| {
-        release_frame(cpu, leaf.frame);
-        space.resident.fetch_sub(1, Ordering::Relaxed);
+        if !is_borrowed(leaf) {
+            release_frame(cpu, leaf.frame);
+            space.resident.fetch_sub(1, Ordering::Relaxed);
+        }
         None
     });
 }
@@ -315,6 +334,9 @@ fn reprotect<M: Machine>(
     let mut any = false;
     home.for_each(range, |_, leaf| {
         any = true;
+        if is_borrowed(leaf) {
+            return None; // it looks again, too
+        }
         if new_code {
             // It may have been written since islands last fetched from it.
             frame_record(cpu.pool, leaf.frame).synced.store(0, Ordering::Release);
@@ -370,6 +392,7 @@ fn choose_address<M: Machine>(
             return Err(Errno::ENOMEM);
         }
         if flags & MAP_FIXED_NOREPLACE == 0 {
+            view::check_no_store(cpu, space, start, end)?;
             unmap_locked(cpu, space, start, end)?;
         } else if vma::first_ending_after(cpu, space, start).is_some_and(|vma| vma.start.get() < end) {
             return Err(Errno::EEXIST);
@@ -397,7 +420,7 @@ pub(super) fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64
 }
 
 fn anonymous(start: u64, end: u64, flags: u32) -> VmaSpec {
-    VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0 }
+    VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0, view: View::default() }
 }
 
 /// `VMA_*` of Linux `PROT_*`.

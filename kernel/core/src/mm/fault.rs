@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_WRITE,
-    VmaRecord,
+    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW,
+    VMA_WRITE, VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
@@ -16,7 +16,7 @@ use motet_protocol::{
     shootdown::Stale,
 };
 
-use super::{home_table, place::island_for, space::ensure_root, table, tables, vma};
+use super::{home_table, place::island_for, space::ensure_root, table, tables, view, vma};
 use crate::cpu::Cpu;
 
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
@@ -36,6 +36,9 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
     let page = address & !(PAGE_SIZE - 1);
     let home = home_table(cpu, space);
+    if vma.flags.get() & VMA_VIEW != 0 {
+        return show(cpu, space, &home, vma, page);
+    }
     let leaf = match home.leaf(page) {
         None => {
             let leaf = first_use(cpu, vma, page, access)?;
@@ -52,6 +55,37 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     };
     // The authority has it: this island's table has not seen it yet, or may not execute it yet.
     install(cpu, space, &home, vma, page, Leaf { frame: leaf.frame, attr: with_execute(leaf.attr, vma) })
+}
+
+/// Shows a page of a view on this island: what this ISA's store holds there.
+fn show<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    home: &Table<'_>,
+    vma: &VmaRecord,
+    page: u64,
+) -> Result<(), Errno> {
+    let at = view::store_address(vma, M::ISA, page).ok_or(Errno::EFAULT)?;
+    let store = vma::find(cpu, space, at).ok_or(Errno::EFAULT)?;
+    let leaf = match home.leaf(at) {
+        Some(leaf) => leaf,
+        None => {
+            let leaf = first_use(cpu, store, at, Access::Read)?;
+            install_first(cpu, space, home, store, at, leaf)?;
+            leaf
+        }
+    };
+    let executes = view::executes(vma, M::ISA);
+    if executes {
+        make_executable_here(cpu, leaf.frame);
+    }
+    let allowed = if executes { attr_of(vma) } else { attr_of(vma).without(Attr::EXECUTE) };
+    let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
+    let shown = Leaf { frame: leaf.frame, attr: allowed.union(view::BORROWED) };
+    enter(cpu, &own, cpu.island(), page, shown)?;
+    cpu.machine.page_table_fence();
+    cpu.machine.flush_page(page);
+    Ok(())
 }
 
 fn needed(access: Access) -> u32 {

@@ -9,6 +9,7 @@ pub mod calls;
 mod fault;
 pub mod place;
 mod space;
+mod view;
 mod vma;
 
 use core::sync::atomic::Ordering;
@@ -19,9 +20,11 @@ use motet_layout::{Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
 use motet_paging::{Attr, Format, PhysMap, Table};
 
 pub use calls::protect;
+pub use calls::unmap_locked as unmap;
 pub use fault::{serve as serve_fault, sync_range};
-pub use space::{activate, create, deactivate, fork, leave_island, release, share};
-pub use vma::{VmaSpec, for_each as for_each_vma, insert};
+pub use space::{activate, create, deactivate, fork, leave_island, may_stay_active, release, share};
+pub use view::{extend_view, pin_at, run_locally};
+pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert};
 
 use crate::cpu::Cpu;
 

@@ -4,17 +4,25 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{CORES_PER_ISLAND_MAX, Frame, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VmaRecord};
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW,
+    VmaRecord,
+};
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, count,
     lock::lock,
     memory::{alloc_zeroed_frame, release_frame, share_frame},
+    run_queue,
     shootdown::Stale,
     slab,
 };
 
-use super::{home_table, table, tables, vma};
+use super::{
+    home_table, table, tables,
+    view::{self, is_borrowed},
+    vma,
+};
 use crate::cpu::Cpu;
 
 /// A new, empty space whose home is this island.
@@ -40,11 +48,15 @@ pub fn share(space: &SpaceRecord) {
 
 /// Drops a user; the last one frees everything. The space must not be active on this core.
 pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
-    if space.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
+    if space.refs.fetch_sub(1, Ordering::SeqCst) != 1 {
         return;
     }
-    // A core that is just switching away may still walk the tables (its kernel half may be in the root).
-    for active in &space.active {
+    // A core that is just switching away may still walk the tables (its kernel half may be in the root), and one to
+    // which calls came from here may sleep with them: it wakes and switches away.
+    for (active, island) in space.active.iter().zip((0..).filter_map(IslandId::from_raw)) {
+        for core in (0..CORES_PER_ISLAND_MAX).filter(|core| active.load(Ordering::SeqCst) >> core & 1 != 0) {
+            run_queue::wake_core(cpu, CoreId::new(island, core));
+        }
         while active.load(Ordering::SeqCst) != 0 {
             cpu.relax();
         }
@@ -52,10 +64,15 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     let home = home_table(cpu, space);
     vma::for_each(cpu, space, |vma| {
         home.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
-            release_frame(cpu, leaf.frame);
+            if !is_borrowed(leaf) {
+                release_frame(cpu, leaf.frame);
+            }
             Some(leaf)
         });
     });
+    if let Some(fat) = cpu.object::<FatProgram>(space.fat.get()) {
+        slab::free(cpu, fat);
+    }
     // Leaves of other islands' tables hold no references; tables lie where VMAs are.
     for (island, table) in tables(cpu, space) {
         table.free_all_tables(|| vma::ranges(cpu, space), |frame| release_frame(cpu, frame));
@@ -93,6 +110,12 @@ pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result
     Ok(())
 }
 
+/// Whether the space that this core has active, if any, still belongs to somebody.
+pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let space = cpu.object::<SpaceRecord>(cpu.active_space.get());
+    space.is_none_or(|space| space.refs.load(Ordering::SeqCst) != 0)
+}
+
 /// Makes this core translate no user address.
 pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
     if cpu.active_space.get() != 0 {
@@ -111,7 +134,9 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
     child.brk[0].set(parent.brk[0].get());
     child.brk[1].set(parent.brk[1].get());
     child.mmap_top.set(parent.mmap_top.get());
-    let copied = copy_vmas(cpu, parent, child).and_then(|()| copy_pages(cpu, parent, child));
+    let copied = copy_vmas(cpu, parent, child)
+        .and_then(|()| view::copy_program(cpu, parent, child))
+        .and_then(|()| copy_pages(cpu, parent, child));
     // Write permission was taken from the parent's pages, even when copying failed half-way.
     Stale::new().complete(cpu, parent, || cpu.machine.flush_user());
     drop(guard);
@@ -153,6 +178,9 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
     let (from, to) = (home_table(cpu, space), table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?);
     let mut result = Ok(());
     from.for_each(0..u64::MAX, |address, leaf| {
+        if is_borrowed(leaf) {
+            return Some(leaf);
+        }
         // This island has not synchronised its fetches with the frame: it will fault, and then may execute.
         let attr = leaf.attr.without(Attr::EXECUTE);
         if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).is_err() {
@@ -181,6 +209,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             offset: vma.offset.get(),
             file_len: vma.file_len.get(),
             node: vma.node.get(),
+            view: vma::View::of(vma),
         };
         if result.is_ok() {
             result = vma::insert(cpu, child, &spec);
@@ -195,6 +224,9 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
     let mut result = Ok(());
     let mut pages = 0;
     vma::for_each(cpu, parent, |vma| {
+        if vma.flags.get() & VMA_VIEW != 0 {
+            return; // nothing belongs to it; the child looks by itself
+        }
         from.for_each(vma.start.get()..vma.end.get(), |address, leaf| {
             let shared = Leaf { frame: leaf.frame, attr: without_write(leaf.attr, vma) };
             // The child's home is this island, which may not have synchronised its fetches with what the parent's home runs.

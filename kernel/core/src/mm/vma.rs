@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
+use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
 use motet_protocol::{Context, fs, slab};
 
 use crate::cpu::Cpu;
@@ -26,6 +26,31 @@ pub struct VmaSpec {
     pub file_len: u64,
     /// 1 + the island that its frames should be near to; 0: whichever touches a page first.
     pub node: u32,
+    /// What it shows, for views.
+    pub view: View,
+}
+
+/// What a view ([`motet_layout::VMA_VIEW`]) shows. Nothing, for other VMAs.
+#[derive(Clone, Copy, Default)]
+pub struct View {
+    /// By ISA code - 1: address in that ISA's store which the view's start shows; 0: none.
+    pub store: [u64; 4],
+    /// The ISA that alone executes it.
+    pub pin: Option<Isa>,
+}
+
+impl View {
+    /// What a VMA shows.
+    pub fn of(vma: &VmaRecord) -> Self {
+        Self { store: core::array::from_fn(|isa| vma.store[isa].get()), pin: Isa::from_raw(vma.pin.get()) }
+    }
+
+    fn put(&self, vma: &VmaRecord, displaced: u64) {
+        for (slot, &store) in vma.store.iter().zip(&self.store) {
+            slot.set(if store == 0 { 0 } else { store + displaced });
+        }
+        vma.pin.set(self.pin.map_or(0, |isa| isa as u32));
+    }
 }
 
 /// Bytes below the stack VMA that an access may grow it by at once.
@@ -122,6 +147,7 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
     vma.node.set(spec.node);
     vma.offset.set(spec.offset);
     vma.file_len.set(spec.file_len);
+    spec.view.put(vma, 0);
     if let Some(inode) = spec.inode {
         fs::get(inode);
         vma.inode.set(cpu.raw(inode));
@@ -201,6 +227,7 @@ fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resu
     upper.inode.set(vma.inode.get());
     upper.offset.set(vma.offset.get() + cut);
     upper.file_len.set(vma.file_len.get().saturating_sub(cut));
+    View::of(vma).put(upper, cut);
     if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
         fs::get(inode);
     }

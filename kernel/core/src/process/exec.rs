@@ -19,7 +19,7 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, PathBuf, Stop, SysResult},
     cpu::Cpu,
-    file, mm, sched, signal,
+    crossing, file, mm, sched, signal,
 };
 
 /// Where position-independent programs and their interpreters are loaded.
@@ -231,7 +231,7 @@ fn fill<M: Machine>(
     // What is written here is read there; later pages of the stack are whoever's that runs then.
     mm::insert(cpu, space, &mm::VmaSpec { node: mm::place::node_of(island), ..STACK })?;
     let builder = StackBuilder { call, space, isa: executable.isa };
-    builder.map_trampoline()?;
+    builder.map_trampoline(space.fat.get() != 0)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
     mm::for_each_vma(cpu, space, |vma| vma.node.set(0));
@@ -267,6 +267,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     for word in &thread.altstack {
         word.set(0);
     }
+    crossing::forget(cpu, thread);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);
     process.exit_signal.set(signal::SIGCHLD);

@@ -13,7 +13,7 @@ use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    file, futex, mm, sched, signal, time,
+    crossing, file, futex, mm, sched, signal, time,
 };
 
 /// `exit(status)`: ends the thread.
@@ -87,8 +87,10 @@ pub fn end_thread<M: Machine>(
         time::end_alarm(cpu, process);
         release_resources(cpu, process);
     } else {
+        crossing::release_stacks(cpu, thread, mm::space_of(cpu, process));
         mm::deactivate(cpu);
     }
+    crossing::forget(cpu, thread);
     let tree = lock_tree(cpu);
     process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
     process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());

@@ -11,7 +11,7 @@ use super::{adopt, lock_tree, parent_of};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    file, mm, sched,
+    crossing, file, mm, sched,
     signal::{
         self,
         calls::{begin_temporary_mask, end_temporary_mask},
@@ -109,6 +109,7 @@ fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
     let tid = match tid {
         Ok(tid) => tid,
         Err(errno) => {
+            crossing::forget(call.cpu, thread);
             slab::free(call.cpu, thread);
             return Err(errno.into());
         }
@@ -155,6 +156,14 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static Thread
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     thread.started_ns.set(cpu.now_ns());
+    // A thread that goes on with the caller's stack will return where the caller would.
+    if spec.stack == 0
+        && let Err(errno) = crossing::copy_chain(cpu, parent, thread)
+    {
+        crossing::forget(cpu, thread);
+        slab::free(cpu, thread);
+        return Err(errno);
+    }
     Ok(thread)
 }
 

@@ -14,6 +14,7 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
 use motet_protocol::fs;
 
+use super::fat::Fat;
 use crate::{
     cpu::Cpu,
     mm::{self, VmaSpec},
@@ -121,6 +122,7 @@ impl Executable {
         inode: &'static InodeRecord,
         bias: u64,
     ) -> Result<Loaded, Errno> {
+        let fat = Fat::find(cpu, self, inode)?;
         let bias = if self.is_fixed() { 0 } else { bias };
         let mut loaded = Loaded {
             entry: self.header.e_entry.wrapping_add(bias),
@@ -148,8 +150,12 @@ impl Executable {
                 offset: segment.p_offset - lead.min(segment.p_offset),
                 file_len: if segment.p_filesz == 0 { 0 } else { segment.p_filesz + lead },
                 node: 0,
+                view: mm::View::default(),
             };
-            mm::insert(cpu, space, &spec)?;
+            match &fat {
+                Some(fat) if fat.is_text(&segment) => fat.map(cpu, space, inode)?,
+                Some(_) | None => mm::insert(cpu, space, &spec)?,
+            }
             let in_segment = self.header.e_phoff.wrapping_sub(segment.p_offset);
             if in_segment < segment.p_filesz {
                 loaded.headers_at = address + in_segment;
@@ -181,7 +187,8 @@ impl Executable {
         if loads == 0 { Err(Errno::ENOEXEC) } else { Ok(()) }
     }
 
-    fn segments(&self) -> impl Iterator<Item = ProgramHeader> {
+    /// The program headers.
+    pub fn segments(&self) -> impl Iterator<Item = ProgramHeader> {
         let table = &self.headers[..self.count * HEADER_LEN];
         ParsingTable::<LittleEndian, ProgramHeader>::new(LittleEndian, Class::ELF64, table).iter()
     }

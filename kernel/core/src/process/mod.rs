@@ -2,11 +2,13 @@
 
 pub mod exec;
 pub mod exit;
+pub mod fat;
 pub mod fork;
 pub mod ids;
 mod load;
 pub mod stack;
 mod strings;
+pub mod symbols;
 pub mod wait;
 
 use core::sync::atomic::Ordering;

@@ -13,7 +13,11 @@ use super::{
 use crate::{call::Call, mm, random};
 
 /// Where handlers without a restorer of their own return to: a page with the ISA's `rt_sigreturn` call.
-pub const TRAMPOLINE: u64 = 0x7fff_bfff_f000;
+const TRAMPOLINE: u64 = 0x7fff_bfff_f000;
+/// Where an ISA's instructions are in that page.
+pub const fn trampoline_of(isa: Isa) -> u64 {
+    TRAMPOLINE + 64 * isa as u64
+}
 const STACK_TOP: u64 = USER_END;
 const STACK_LEN: u64 = 128 << 10;
 /// The stack's VMA at the start; it grows downwards.
@@ -25,6 +29,7 @@ pub const STACK: mm::VmaSpec = mm::VmaSpec {
     offset: 0,
     file_len: 0,
     node: 0,
+    view: mm::View { store: [0; 4], pin: None },
 };
 
 /// A program loaded into a new space.
@@ -106,15 +111,21 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         })
     }
 
-    /// Maps the page with the `rt_sigreturn` call, for ISAs that need one.
+    /// Maps the page with the `rt_sigreturn` call, for ISAs that need one, and for programs of several.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn map_trampoline(&self) -> Result<(), Errno> {
-        let Some(code) = sigframe::trampoline(self.isa) else { return Ok(()) };
+    pub fn map_trampoline(&self, all_isas: bool) -> Result<(), Errno> {
+        if !all_isas && sigframe::trampoline(self.isa).is_none() {
+            return Ok(());
+        }
         let (start, end) = (TRAMPOLINE, TRAMPOLINE + PAGE_SIZE);
         mm::insert(self.call.cpu, self.space, &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, ..STACK })?;
-        self.write(start, code)?;
+        for isa in Isa::ALL.into_iter().filter(|&isa| all_isas || isa == self.isa) {
+            if let Some(code) = sigframe::return_code(isa) {
+                self.write(trampoline_of(isa), code)?;
+            }
+        }
         mm::protect(self.call.cpu, self.space, start, end, VMA_READ | VMA_EXECUTE)
     }
 

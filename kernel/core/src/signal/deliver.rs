@@ -12,7 +12,8 @@ use motet_layout::{ProcessRecord, SignalAction, ThreadRecord};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    process::stack::TRAMPOLINE,
+    mm,
+    process::stack::trampoline_of,
     sched,
 };
 
@@ -29,7 +30,9 @@ pub fn deliver<M: Machine>(
 ) -> Result<(), Errno> {
     let isa = registers::frame_isa(&thread.frame);
     let flags = action.flags.get();
-    let own_restorer = flags & abi::SA_RESTORER != 0 && sigframe_takes_restorer(isa);
+    // A handler set on one ISA may run on another, whose return code is elsewhere.
+    let has_trampoline = !sigframe_takes_restorer(isa) || mm::space_of(cpu, process).fat.get() != 0;
+    let own_restorer = flags & abi::SA_RESTORER != 0 && !has_trampoline;
     let stack = alternate_stack(thread);
     let mask = if thread.restore_mask.get() != 0 {
         thread.saved_mask.get()
@@ -39,7 +42,7 @@ pub fn deliver<M: Machine>(
     let delivery = sigframe::Delivery {
         info: *info,
         handler: action.handler.get(),
-        restorer: if own_restorer { action.restorer.get() } else { TRAMPOLINE },
+        restorer: if own_restorer { action.restorer.get() } else { trampoline_of(isa) },
         mask,
         stack,
         base: stack.base(&thread.frame, flags),

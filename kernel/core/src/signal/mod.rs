@@ -25,7 +25,7 @@ pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
 use crate::{
     call::Call,
     cpu::Cpu,
-    file,
+    crossing, file,
     process::{self, for_each_thread, lock_tree, parent_of},
     sched, time,
 };
@@ -176,6 +176,13 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
                 DefaultAction::Ignore | DefaultAction::Continue | DefaultAction::Stop => {}
                 DefaultAction::Terminate | DefaultAction::Core => {
                     finish_call_for_exit(cpu, thread);
+                    if thread.crossing.get() != 0 && abi::default_action(signal) == DefaultAction::Core {
+                        file::kernel_message(
+                            cpu,
+                            format_args!("process {} ends by signal {signal}", process.pid.get()),
+                        );
+                        crossing::backtrace(cpu, thread, process);
+                    }
                     process::exit::exit_group_by_signal(cpu, thread, process, signal);
                     return Attention::Gone;
                 }

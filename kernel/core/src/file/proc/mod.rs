@@ -25,6 +25,7 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, SysResult},
     cpu::Cpu,
+    crossing::Snapshot,
     process as processes,
 };
 use text::Text;
@@ -69,6 +70,7 @@ enum Entry {
     ProcessComm,
     ProcessMaps,
     ProcessMounts,
+    ProcessCrossings,
     ProcessExe,
     ProcessCwd,
     ProcessRoot,
@@ -120,6 +122,7 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "comm", E::ProcessComm, WRITABLE),
     (E::Process, "maps", E::ProcessMaps, FILE),
     (E::Process, "mounts", E::ProcessMounts, FILE),
+    (E::Process, "crossings", E::ProcessCrossings, FILE),
     (E::Process, "exe", E::ProcessExe, LINK),
     (E::Process, "cwd", E::ProcessCwd, LINK),
     (E::Process, "root", E::ProcessRoot, LINK),
@@ -405,6 +408,10 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessStatm => process::statm(call.cpu, node.id, out),
         E::ProcessComm => process::comm(call.cpu, node.id, out),
         E::ProcessMaps => process::maps(call, node.id, out),
+        E::ProcessCrossings => {
+            let of = |thread, process| Snapshot::of(call.cpu, thread, process);
+            with_thread(call.cpu, node.id, of).map_or(Ok(()), |snapshot| snapshot.write(out))
+        }
         E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\n"),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink | E::Sys | E::SysKernel | E::SysRandom | E::SysVm => {
             Ok(())

@@ -1,0 +1,321 @@
+//! Calling conventions: carrying a call, and its result, from a thread's registers of one ISA to those of another.
+//!
+//! | | integers | floats | result | return address | kept by the callee |
+//! |---|---|---|---|---|---|
+//! | x86-64 (System V ABI, 3.2) | rdi rsi rdx rcx r8 r9 | xmm0–7 | rax rdx, xmm0–1 | stack | rbx rbp r12–r15 |
+//! | AArch64 (AAPCS64, 6) | x0–x7 | v0–v7 | x0 x1, v0–1 | x30 | x19–x29, d8–d15 |
+//! | RISC-V (psABI, 2; LP64D) | a0–a7 | fa0–fa7 | a0 a1, fa0–1 | ra | s0–s11, fs0–fs11 |
+//! | hosted | r0–r5 | | r0 r1 | r14 | r8–r13 |
+//!
+//! Further integers are on the stack, in order, eight bytes each.
+
+use motet_layout::{Cell64, CrossingRecord, Isa, UserFrame};
+
+use crate::{
+    fat::{FLOATS_MAX, Signature, WORDS_MAX},
+    registers,
+};
+
+/// Where an ISA's C functions find and leave things: indices into [`UserFrame::regs`] and, for floats, the word of
+/// [`UserFrame::ext`] where each register's low half is.
+struct Convention {
+    words: &'static [u8],
+    results: [u8; 2],
+    /// The return address's register; `None`: on the stack.
+    link: Option<u8>,
+    kept: &'static [u8],
+    floats: &'static [u8],
+    kept_floats: &'static [u8],
+    /// The word of `ext` with the floating-point control register, and its bits there.
+    control: Option<(u8, u64)>,
+}
+
+const X86_64: Convention = Convention {
+    words: &[7, 6, 2, 1, 8, 9],
+    results: [0, 2],
+    link: None,
+    kept: &[3, 5, 12, 13, 14, 15],
+    // FXSAVE: XMM0 is at byte 160.
+    floats: &[20, 22, 24, 26, 28, 30, 32, 34],
+    kept_floats: &[],
+    // MXCSR: rounding, flush to zero, masks; not the exception flags.
+    control: Some((3, 0xffc0)),
+};
+const AARCH64: Convention = Convention {
+    words: &[0, 1, 2, 3, 4, 5, 6, 7],
+    results: [0, 1],
+    link: Some(30),
+    kept: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29],
+    floats: &[0, 2, 4, 6, 8, 10, 12, 14],
+    kept_floats: &[16, 18, 20, 22, 24, 26, 28, 30],
+    control: Some((65, u64::MAX)),
+};
+const RISCV64: Convention = Convention {
+    words: &[10, 11, 12, 13, 14, 15, 16, 17],
+    results: [10, 11],
+    link: Some(1),
+    // gp belongs to the program and is the same for all its functions.
+    kept: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 3],
+    floats: &[10, 11, 12, 13, 14, 15, 16, 17],
+    kept_floats: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
+    // frm, not the exception flags.
+    control: Some((32, 0xe0)),
+};
+const HOSTED: Convention = Convention {
+    words: &[0, 1, 2, 3, 4, 5],
+    results: [0, 1],
+    link: Some(14),
+    kept: &[8, 9, 10, 11, 12, 13],
+    floats: &[],
+    kept_floats: &[],
+    control: None,
+};
+
+const fn convention(isa: Isa) -> &'static Convention {
+    match isa {
+        Isa::X86_64 => &X86_64,
+        Isa::AArch64 => &AARCH64,
+        Isa::RiscV64 => &RISCV64,
+        Isa::Hosted => &HOSTED,
+    }
+}
+
+/// Bytes below the stack pointer that a function may use without moving it (System V ABI, 3.2.2).
+const RED_ZONE: u64 = 128;
+/// The stack pointer's alignment at a call, on every ISA.
+const STACK_ALIGN: u64 = 16;
+
+/// The arguments of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arguments {
+    /// Integer words.
+    pub words: [u64; WORDS_MAX],
+    /// Floating-point values, as bits.
+    pub floats: [u64; FLOATS_MAX],
+}
+
+/// What a function gives back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Results {
+    /// Integer words.
+    pub words: [u64; 2],
+    /// Floating-point values, as bits.
+    pub floats: [u64; 2],
+}
+
+/// Where the caller of the function that `frame` is about to execute goes on: program counter and stack pointer. `read`
+/// reads a word of user memory.
+pub fn return_point(frame: &UserFrame, read: impl FnOnce(u64) -> Option<u64>) -> Option<(u64, u64)> {
+    let sp = registers::sp(frame);
+    match convention(registers::frame_isa(frame)).link {
+        Some(link) => Some((reg(frame, link), sp)),
+        None => Some((read(sp)?, sp.wrapping_add(8))),
+    }
+}
+
+/// The arguments in the registers (and on the stack) of a thread that is about to execute a function. The extended
+/// registers are stored. `None`: the stack cannot be read.
+pub fn arguments(
+    frame: &UserFrame,
+    signature: &Signature,
+    mut read: impl FnMut(u64) -> Option<u64>,
+) -> Option<Arguments> {
+    let isa = registers::frame_isa(frame);
+    let convention = convention(isa);
+    let on_stack = registers::sp(frame).wrapping_add(if convention.link.is_some() { 0 } else { 8 });
+    let mut arguments = Arguments::default();
+    for (index, word) in arguments.words.iter_mut().take(signature.word_count()).enumerate() {
+        *word = match convention.words.get(index) {
+            Some(&register) => reg(frame, register),
+            None => read(on_stack.wrapping_add(8 * (index - convention.words.len()) as u64))?,
+        };
+    }
+    for (float, &at) in arguments.floats.iter_mut().zip(convention.floats).take(signature.float_count()) {
+        *float = ext(frame, at);
+    }
+    Some(arguments)
+}
+
+/// The entry of a function on another ISA.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its address.
+    pub function: u64,
+    /// Where it returns to.
+    pub gate: u64,
+    /// The end of the free part of its stack.
+    pub stack: u64,
+    /// Its thread pointer.
+    pub tls: u64,
+    /// What it takes.
+    pub signature: Signature,
+    /// What it is given.
+    pub arguments: Arguments,
+}
+
+/// Words that [`enter`] may want on the stack.
+pub const STACK_WORDS_MAX: usize = WORDS_MAX + 1;
+
+/// What a function's stack begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct StackWords {
+    /// Where they go: the function's stack pointer.
+    pub at: u64,
+    /// The stack pointer when it returns.
+    pub sp_at_return: u64,
+    words: [u64; STACK_WORDS_MAX],
+    count: usize,
+}
+
+impl StackWords {
+    /// The words.
+    pub fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+}
+
+/// Makes `frame` the registers of a thread that enters a function of `isa`. The caller writes the words that come back to
+/// the stack.
+pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry) -> StackWords {
+    let convention = convention(isa);
+    let signature = &entry.signature;
+    let count = signature.word_count();
+    let in_registers = count.min(convention.words.len());
+    let mut stack = StackWords { at: 0, sp_at_return: 0, words: [0; STACK_WORDS_MAX], count: 0 };
+    if convention.link.is_none() {
+        stack.words[0] = entry.gate;
+        stack.count = 1;
+    }
+    for index in in_registers..count {
+        stack.words[stack.count] = signature.word(index).in_register(isa, entry.arguments.words[index]);
+        stack.count += 1;
+    }
+    // Aligned at the arguments, which lie above the return address.
+    let arguments_at = entry.stack.wrapping_sub(RED_ZONE + 8 * (count - in_registers) as u64) & !(STACK_ALIGN - 1);
+    stack.at = arguments_at - if convention.link.is_none() { 8 } else { 0 };
+    stack.sp_at_return = arguments_at;
+    registers::init_frame(frame, isa, entry.function, stack.at);
+    registers::set_tls(frame, entry.tls);
+    if let Some(link) = convention.link {
+        set_reg(frame, link, entry.gate);
+    }
+    for index in 0..in_registers {
+        let value = signature.word(index).in_register(isa, entry.arguments.words[index]);
+        set_reg(frame, convention.words[index], value);
+    }
+    if signature.float_count() != 0 {
+        init_ext(frame, isa);
+        for index in 0..signature.float_count().min(convention.floats.len()) {
+            let value = float_in_register(isa, entry.arguments.floats[index], signature.is_single(index));
+            set_ext(frame, convention.floats[index], value);
+        }
+        if isa == Isa::X86_64 {
+            set_reg(frame, 0, FLOATS_MAX as u64); // al: vector registers that a variadic function must store
+        }
+    }
+    stack
+}
+
+/// What a function that has just returned leaves. The extended registers are stored if the signature has floats.
+pub fn results(frame: &UserFrame, signature: &Signature) -> Results {
+    let convention = convention(registers::frame_isa(frame));
+    let floats = if signature.has_floats() { convention.floats } else { &[] };
+    Results {
+        words: convention.results.map(|register| reg(frame, register)),
+        floats: core::array::from_fn(|index| floats.get(index).map_or(0, |&at| ext(frame, at))),
+    }
+}
+
+/// Stores what the caller in `frame` expects to find again. The extended registers are stored.
+pub fn save_caller(frame: &UserFrame, record: &CrossingRecord) {
+    let convention = convention(registers::frame_isa(frame));
+    for (slot, &register) in record.saved.iter().zip(convention.kept) {
+        slot.set(reg(frame, register));
+    }
+    for (slot, &at) in record.saved_float.iter().zip(convention.kept_floats) {
+        slot.set(ext(frame, at));
+    }
+    if let (Some((at, bits)), Some(slot)) = (convention.control, record.saved_float.last()) {
+        slot.set(ext(frame, at) & bits);
+    }
+}
+
+/// Makes `frame` the registers of the caller in `record`, to whom the function has returned `results`.
+pub fn resume_caller(frame: &UserFrame, isa: Isa, record: &CrossingRecord, signature: &Signature, results: &Results) {
+    let convention = convention(isa);
+    registers::init_frame(frame, isa, record.return_pc.get(), record.caller_sp.get());
+    registers::set_tls(frame, record.caller_tls.get());
+    for (slot, &register) in record.saved.iter().zip(convention.kept) {
+        set_reg(frame, register, slot.get());
+    }
+    for (index, &register) in convention.results.iter().enumerate() {
+        set_reg(frame, register, signature.result_word(index).in_register(isa, results.words[index]));
+    }
+    init_ext(frame, isa);
+    for (slot, &at) in record.saved_float.iter().zip(convention.kept_floats) {
+        set_ext(frame, at, slot.get());
+    }
+    if let (Some((at, bits)), Some(slot)) = (convention.control, record.saved_float.last()) {
+        set_ext(frame, at, ext(frame, at) & !bits | slot.get() & bits);
+    }
+    for (index, &at) in convention.floats.iter().take(2).enumerate() {
+        set_ext(frame, at, float_in_register(isa, results.floats[index], signature.result_is_single(index)));
+    }
+}
+
+/// As [`resume_caller`], when `frame` still holds the caller's registers, extended ones included, as they were at the call.
+pub fn return_to_caller(frame: &UserFrame, record: &CrossingRecord, signature: &Signature, results: &Results) {
+    let isa = registers::frame_isa(frame);
+    let convention = convention(isa);
+    registers::set_pc(frame, record.return_pc.get());
+    registers::set_sp(frame, record.caller_sp.get());
+    for (index, &register) in convention.results.iter().enumerate() {
+        set_reg(frame, register, signature.result_word(index).in_register(isa, results.words[index]));
+    }
+    if signature.has_floats() {
+        for (index, &at) in convention.floats.iter().take(2).enumerate() {
+            set_ext(frame, at, float_in_register(isa, results.floats[index], signature.result_is_single(index)));
+        }
+    }
+}
+
+/// A floating-point value as a register of `isa` holds it: RISC-V keeps narrow ones in a box of ones (unprivileged
+/// specification, "NaN boxing").
+pub const fn float_in_register(isa: Isa, bits: u64, single: bool) -> u64 {
+    match (isa, single) {
+        (Isa::RiscV64, true) => bits as u32 as u64 | 0xffff_ffff_0000_0000,
+        (_, true) => bits as u32 as u64,
+        (_, false) => bits,
+    }
+}
+
+/// Stores the initial extended state, so that parts of it can be set.
+fn init_ext(frame: &UserFrame, isa: Isa) {
+    frame.ext.iter().for_each(|word| word.set(0));
+    if isa == Isa::X86_64 {
+        // FCW; MXCSR and its mask (SDM, FXSAVE and FNINIT).
+        set_ext(frame, 0, 0x037f);
+        set_ext(frame, 3, 0x1f80 | 0xffff << 32);
+    }
+    frame.ext_valid.set(1);
+}
+
+fn reg(frame: &UserFrame, index: u8) -> u64 {
+    frame.regs.get(usize::from(index)).map_or(0, Cell64::get)
+}
+
+fn set_reg(frame: &UserFrame, index: u8, value: u64) {
+    if let Some(slot) = frame.regs.get(usize::from(index)) {
+        slot.set(value);
+    }
+}
+
+fn ext(frame: &UserFrame, index: u8) -> u64 {
+    frame.ext.get(usize::from(index)).map_or(0, Cell64::get)
+}
+
+fn set_ext(frame: &UserFrame, index: u8, value: u64) {
+    if let Some(slot) = frame.ext.get(usize::from(index)) {
+        slot.set(value);
+    }
+}

@@ -1,0 +1,365 @@
+//! Calls that cross instruction sets (Flick, sections III and IV): a thread that calls a function pinned to another ISA
+//! runs it on a core of that ISA, and comes back with its result.
+//!
+//! A fetch from a view that only another ISA executes is a call; a fetch from the *return gate*, an address where nothing
+//! is, is a return. The kernel does both at once, without the program's help: it turns the registers of one ISA into
+//! those of the other by the calling conventions (`motet_abi::convention`) and gives the thread to the other island's
+//! core. What the caller needs to go on is in a [`CrossingRecord`]; records of one thread form a stack.
+
+mod direct;
+mod report;
+mod stack;
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Errno,
+    convention::{self, Entry},
+    fat::Signature,
+    registers,
+};
+use motet_hal::Machine;
+use motet_layout::{
+    CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
+};
+use motet_protocol::{Context, run_queue, slab};
+
+pub use direct::{called, returned};
+pub use report::{Snapshot, backtrace};
+pub use stack::release_stacks;
+
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    file, mm,
+    process::{exit, fat},
+    sched, signal,
+};
+
+/// Functions of other ISAs return here. Nothing is ever mapped at this address unless a program insists.
+pub const GATE: u64 = 0x7fff_bfff_d000;
+/// In [`CrossingRecord::result`]: the call was `motet_call_on`.
+const EXPLICIT: u64 = 1 << 63;
+
+/// What became of a fetch that this island could not serve.
+pub enum Fetch {
+    /// It is an ordinary page fault.
+    Fault,
+    /// The thread goes on here.
+    Run,
+    /// The thread no longer belongs to this core.
+    Gone,
+}
+
+/// A thread has fetched an instruction from an address where this island may not.
+pub fn fetch<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    address: u64,
+) -> Fetch {
+    if address == GATE && registers::pc(&thread.frame) == GATE {
+        return come_back(cpu, thread, process);
+    }
+    let space = mm::space_of(cpu, process);
+    let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
+    let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
+    let function = registers::pc(&thread.frame);
+    let Some(pin) = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa) else {
+        let what = format_args!("it jumps into the middle of code for {}", isa.name());
+        return report::kill(cpu, thread, process, what);
+    };
+    match island_of(cpu, thread, isa) {
+        Some(target) => match call(cpu, thread, process, function, &pin.signature, target) {
+            Ok(()) => Fetch::Gone,
+            Err(errno) => {
+                signal::memory_fault(cpu, thread, address, errno);
+                Fetch::Run
+            }
+        },
+        None if pin.strict => {
+            let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
+            report::kill(cpu, thread, process, what)
+        }
+        None => {
+            program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
+            Fetch::Run
+        }
+    }
+}
+
+/// `motet_call_on(island, function, argument)`: calls a function on a core of an island. As a call of a C function does, it
+/// preserves only the registers that the calling convention preserves.
+///
+/// # Errors
+/// `EINVAL`: there is no such island, or the program has no text for it; `EHOSTDOWN`: it has not joined; `ENOMEM`.
+pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
+    let [island, function, argument, ..] = call.args;
+    let cpu = call.cpu;
+    let island = u32::try_from(island).ok().and_then(IslandId::from_raw).ok_or(Errno::EINVAL)?;
+    let record = &cpu.pool.header().islands[island.index()];
+    let isa = Isa::from_raw(record.isa.get()).ok_or(Errno::EINVAL)?;
+    if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
+        return Err(Errno::EHOSTDOWN.into());
+    }
+    let space = mm::space_of(cpu, call.process);
+    let has_text = match cpu.object::<FatProgram>(space.fat.get()) {
+        Some(program) => isa == M::ISA || program.texts.get() >> (isa as u32) & 1 != 0,
+        None => isa == M::ISA,
+    };
+    if !has_text {
+        return Err(Errno::EINVAL.into());
+    }
+    let target = core_of(cpu, call.thread, island);
+    let frame = &call.thread.frame;
+    let caller = Caller {
+        pc: registers::pc(frame),
+        sp: registers::sp(frame),
+        result: EXPLICIT | u64::from(Signature::POINTER.result),
+    };
+    let mut arguments = convention::Arguments::default();
+    arguments.words[0] = argument;
+    sched::save_ext(cpu, call.thread);
+    sched::end_call(call.thread);
+    let callee = Callee { function, signature: Signature::POINTER, arguments, target, isa };
+    enter(cpu, call.thread, call.process, &caller, &callee)?;
+    Err(Stop::Gone)
+}
+
+/// Where a caller goes on.
+struct Caller {
+    pc: u64,
+    sp: u64,
+    result: u64,
+}
+
+/// What is called, and where.
+struct Callee {
+    function: u64,
+    signature: Signature,
+    arguments: convention::Arguments,
+    target: CoreId,
+    isa: Isa,
+}
+
+fn call<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    function: u64,
+    signature: &Signature,
+    target: CoreId,
+) -> Result<(), Errno> {
+    sched::save_ext(cpu, thread);
+    let memory = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
+    let read = |address| memory.read_user_u64(address).ok();
+    let (pc, sp) = convention::return_point(&thread.frame, read).ok_or(Errno::EFAULT)?;
+    let arguments = convention::arguments(&thread.frame, signature, read).ok_or(Errno::EFAULT)?;
+    let isa = Isa::from_raw(cpu.pool.header().islands[target.island().index()].isa.get()).ok_or(Errno::EINVAL)?;
+    let caller = Caller { pc, sp, result: signature.result.into() };
+    enter(cpu, thread, process, &caller, &Callee { function, signature: *signature, arguments, target, isa })
+}
+
+/// Records the caller, gives the thread the function's registers and hands it over. Afterwards it is not this core's.
+fn enter<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    caller: &Caller,
+    callee: &Callee,
+) -> Result<(), Errno> {
+    let space = mm::space_of(cpu, process);
+    let caller_isa = M::ISA;
+    let used = &thread.stack_used[caller_isa as usize - 1];
+    let outer_used = used.get();
+    used.set(caller.sp);
+    let stack = stack::of(cpu, thread, space, callee.isa, callee.target.island());
+    let record = stack.and_then(|stack| Ok((stack, new_record(cpu, thread).ok_or(Errno::ENOMEM)?)));
+    let (stack, record) = record.inspect_err(|_| used.set(outer_used))?;
+    let tls = registers::tls(&thread.frame);
+    record.outer.set(thread.crossing.get());
+    record.caller_isa.set(caller_isa as u32);
+    record.callee_isa.set(callee.isa as u32);
+    record.caller_core.set(u32::from(cpu.id.0));
+    record.callee_core.set(u32::from(callee.target.0));
+    record.function.set(callee.function);
+    record.return_pc.set(caller.pc);
+    record.caller_sp.set(caller.sp);
+    record.caller_tls.set(tls);
+    record.outer_used.set(outer_used);
+    record.result.set(caller.result);
+    record.called_at_ns.set(cpu.now_ns());
+    record.is_saved.set(0);
+    thread.crossing.set(cpu.raw(record));
+    if let Some(program) = cpu.object::<FatProgram>(space.fat.get()) {
+        program.calls[cpu.island().index() * 8 + callee.target.island().index()].fetch_add(1, Ordering::Relaxed);
+    }
+    let entry = Entry {
+        function: callee.function,
+        gate: GATE,
+        stack,
+        tls: thread_pointer(cpu, space, tls, caller_isa, callee.isa),
+        signature: callee.signature,
+        arguments: callee.arguments,
+    };
+    sched::charge(cpu, thread);
+    if direct::fits(&entry.signature) && direct::call(cpu, thread, space, record, callee.isa, &entry) {
+        return Ok(());
+    }
+    convention::save_caller(&thread.frame, record);
+    record.is_saved.set(1);
+    let words = convention::enter(&thread.frame, callee.isa, &entry);
+    record.callee_sp.set(words.sp_at_return);
+    let memory = Call { cpu, thread, process, args: [0; 6], isa: caller_isa };
+    for (index, word) in words.words().iter().enumerate() {
+        if memory.write_user(words.at + 8 * index as u64, &word.to_le_bytes()).is_err() {
+            // No memory for the function's stack: as if it had returned nothing, then the signal.
+            pop(cpu, thread, record, &convention::Results::default());
+            sched::reload_ext(cpu, thread);
+            return Err(Errno::ENOMEM);
+        }
+    }
+    sched::hand_to(cpu, thread, callee.target);
+    Ok(())
+}
+
+/// A record: the one that the thread has kept from its last call, or a new one.
+fn new_record<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static CrossingRecord> {
+    let spare = cpu.object::<CrossingRecord>(thread.spare_crossing.get());
+    thread.spare_crossing.set(0);
+    spare.or_else(|| slab::alloc::<CrossingRecord>(cpu))
+}
+
+/// The function has returned: the caller goes on, on its core.
+fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Fetch {
+    let Some(record) = cpu.object::<CrossingRecord>(thread.crossing.get()) else {
+        return report::kill(cpu, thread, process, format_args!("it returns from a call that it has not made"));
+    };
+    if record.callee_isa.get() != M::ISA as u32 || record.callee_sp.get() != registers::sp(&thread.frame) {
+        let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
+        return report::kill(cpu, thread, process, what);
+    }
+    let (Some(core), Some(isa)) = (CoreId::from_raw(record.caller_core.get()), Isa::from_raw(record.caller_isa.get()))
+    else {
+        return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
+    };
+    let target = if core.island() == cpu.island() && core != cpu.id || !may_run(thread, core) {
+        core_of(cpu, thread, core.island())
+    } else {
+        core
+    };
+    let signature = signature_of(record);
+    if signature.has_floats() {
+        sched::save_ext(cpu, thread);
+    }
+    let results = convention::results(&thread.frame, &signature);
+    debug_assert!(isa as u32 == cpu.pool.header().islands[target.island().index()].isa.get());
+    pop(cpu, thread, record, &results);
+    sched::hand_to(cpu, thread, target);
+    Fetch::Gone
+}
+
+/// Takes the last record off the thread and gives it the caller's registers.
+fn pop<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    record: &'static CrossingRecord,
+    results: &convention::Results,
+) {
+    let isa = Isa::from_raw(record.caller_isa.get()).unwrap_or(M::ISA);
+    let signature = signature_of(record);
+    thread.crossing.set(record.outer.get());
+    thread.stack_used[isa as usize - 1].set(record.outer_used.get());
+    if record.is_saved.get() != 0 {
+        convention::resume_caller(&thread.frame, isa, record, &signature, results);
+    } else {
+        convention::return_to_caller(&thread.frame, record, &signature, results);
+        if signature.has_floats() {
+            thread.ext_core.set(0); // load what was just changed
+        }
+    }
+    if thread.spare_crossing.get() == 0 {
+        thread.spare_crossing.set(cpu.raw(record));
+    } else {
+        slab::free(cpu, record);
+    }
+}
+
+fn signature_of(record: &CrossingRecord) -> Signature {
+    Signature { words: 0, floats: 0, result: record.result.get() as u32 & 0xfff }
+}
+
+/// The island of an ISA that has least to do, as a core; `None` if none is there.
+fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> Option<CoreId> {
+    let header = cpu.pool.header();
+    (0..header.island_count.get())
+        .filter_map(IslandId::from_raw)
+        .filter(|island| {
+            let record = &header.islands[island.index()];
+            record.isa.get() == isa as u32 && record.state.load(Ordering::Acquire) == ISLAND_JOINED
+        })
+        .map(|island| core_of(cpu, thread, island))
+        .min_by_key(|&core| run_queue::load(cpu, core))
+}
+
+fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, island: IslandId) -> CoreId {
+    run_queue::least_loaded(cpu, island, affinity(thread))
+}
+
+fn may_run(thread: &ThreadRecord, core: CoreId) -> bool {
+    run_queue::allowed(affinity(thread), core)
+}
+
+fn affinity(thread: &ThreadRecord) -> [u64; 2] {
+    [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
+}
+
+/// The thread pointer of another ISA: all point to the same block.
+fn thread_pointer<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, tls: u64, from: Isa, to: Isa) -> u64 {
+    match cpu.object::<FatProgram>(space.fat.get()) {
+        Some(program) if tls != 0 => {
+            let bias = |isa: Isa| program.thread_pointer_bias[isa as usize - 1].get();
+            tls.wrapping_sub(bias(from)).wrapping_add(bias(to))
+        }
+        Some(_) | None => tls,
+    }
+}
+
+/// A forked thread is in the same calls as its parent.
+///
+/// # Errors
+/// `ENOMEM`; the child then has the calls copied so far.
+pub fn copy_chain<M: Machine>(cpu: &Cpu<M>, parent: &ThreadRecord, child: &ThreadRecord) -> Result<(), Errno> {
+    for (to, from) in child.stack_top.iter().zip(&parent.stack_top) {
+        to.set(from.get());
+    }
+    for (to, from) in child.stack_used.iter().zip(&parent.stack_used) {
+        to.set(from.get());
+    }
+    let mut at = cpu.object::<CrossingRecord>(parent.crossing.get());
+    let mut slot = &child.crossing;
+    while let Some(from) = at {
+        let to = slab::alloc::<CrossingRecord>(cpu).ok_or(Errno::ENOMEM)?;
+        cpu.pool.copy(cpu.pool.addr_of(from), cpu.pool.addr_of(to), size_of::<CrossingRecord>());
+        to.outer.set(0);
+        slot.set(cpu.raw(to));
+        slot = &to.outer;
+        at = cpu.object(from.outer.get());
+    }
+    Ok(())
+}
+
+/// The thread ends, or executes another program: it returns to nobody.
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    while let Some(record) = cpu.object::<CrossingRecord>(thread.crossing.get()) {
+        thread.crossing.set(record.outer.get());
+        slab::free(cpu, record);
+    }
+    if let Some(spare) = cpu.object::<CrossingRecord>(thread.spare_crossing.get()) {
+        thread.spare_crossing.set(0);
+        slab::free(cpu, spare);
+    }
+    for slot in thread.stack_used.iter().chain(&thread.stack_top) {
+        slot.set(0);
+    }
+}

@@ -1,0 +1,134 @@
+//! What is said of crossings: `/proc/<pid>/crossings`, and messages when one goes wrong.
+
+use core::fmt::{self, Write};
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::registers;
+use motet_hal::Machine;
+use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
+use motet_protocol::{Context, fs};
+
+use super::{Fetch, exit, file, mm, signal};
+use crate::{
+    cpu::Cpu,
+    process::symbols::{self, NAME_MAX},
+};
+
+/// Calls of a chain that are shown.
+const CHAIN_MAX: usize = 32;
+
+/// Ends a process whose thread has done with a crossing what cannot be.
+pub fn kill<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    what: fmt::Arguments<'_>,
+) -> Fetch {
+    file::kernel_message(cpu, format_args!("process {} is killed: {what}", process.pid.get()));
+    backtrace(cpu, thread, process);
+    exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+    Fetch::Gone
+}
+
+/// Says where a thread is, and whose calls across instruction sets it is in.
+pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    let isa = registers::frame_isa(&thread.frame);
+    let program = cpu.object::<FatProgram>(mm::space_of(cpu, process).fat.get());
+    let inode = program.and_then(|program| cpu.object::<InodeRecord>(program.inode.get()));
+    let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core: Some(cpu.id) };
+    file::kernel_message(cpu, format_args!("  at {at}"));
+    for record in chain(cpu, thread) {
+        let function = record.function.get();
+        let callee = Place { cpu, inode, address: function, isa: None, core: None };
+        let address = record.return_pc.get();
+        let isa = Isa::from_raw(record.caller_isa.get());
+        let caller = Place { cpu, inode, address, isa, core: CoreId::from_raw(record.caller_core.get()) };
+        file::kernel_message(cpu, format_args!("  {callee} was called by {caller}"));
+    }
+}
+
+fn chain<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item = &'static CrossingRecord> {
+    let first = cpu.object::<CrossingRecord>(thread.crossing.get());
+    core::iter::successors(first, |record| cpu.object(record.outer.get())).take(CHAIN_MAX)
+}
+
+/// An address in a program, for people.
+struct Place<'a, M: Machine> {
+    cpu: &'a Cpu<M>,
+    inode: Option<&'static InodeRecord>,
+    address: u64,
+    isa: Option<Isa>,
+    core: Option<CoreId>,
+}
+
+impl<M: Machine> fmt::Display for Place<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut buffer = [0; NAME_MAX];
+        let symbol = self.inode.and_then(|inode| symbols::find(self.cpu, inode, self.address, &mut buffer));
+        match symbol {
+            Some((name, 0)) => f.write_str(name)?,
+            Some((name, offset)) => write!(f, "{name}+{offset:#x}")?,
+            None => write!(f, "{:#x}", self.address)?,
+        }
+        if let Some(isa) = self.isa {
+            write!(f, " ({}", isa.name())?;
+            if let Some(core) = self.core {
+                write!(f, ", island {}, core {}", core.island().index(), core.index() % 16)?;
+            }
+            f.write_char(')')?;
+        }
+        Ok(())
+    }
+}
+
+/// What `/proc/<pid>/crossings` shows, copied while the process cannot go away.
+pub struct Snapshot<'a, M: Machine> {
+    cpu: &'a Cpu<M>,
+    /// `None`: the program has one ISA.
+    file: Option<fs::Held<'a, Cpu<M>>>,
+    calls: [u64; 64],
+    local_pages: u64,
+    /// Function, return address, caller's ISA and core.
+    chain: [(u64, u64, u32, u32); CHAIN_MAX],
+    len: usize,
+}
+
+impl<'a, M: Machine> Snapshot<'a, M> {
+    /// Copies a thread's. The tree lock is held.
+    pub fn of(cpu: &'a Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> Self {
+        let mut snapshot =
+            Self { cpu, file: None, calls: [0; 64], local_pages: 0, chain: [(0, 0, 0, 0); CHAIN_MAX], len: 0 };
+        let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
+        let Some(program) = space.and_then(|space| cpu.object::<FatProgram>(space.fat.get())) else { return snapshot };
+        snapshot.file = cpu.object::<InodeRecord>(program.inode.get()).map(|inode| fs::Held::new(cpu, inode));
+        snapshot.calls = core::array::from_fn(|pair| program.calls[pair].load(Ordering::Relaxed));
+        snapshot.local_pages = program.local_pages.load(Ordering::Relaxed);
+        for record in chain(cpu, thread) {
+            let (function, pc) = (record.function.get(), record.return_pc.get());
+            snapshot.chain[snapshot.len] = (function, pc, record.caller_isa.get(), record.caller_core.get());
+            snapshot.len += 1;
+        }
+        snapshot
+    }
+
+    /// Writes the file's text.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
+        let Some(file) = &self.file else { return out.write_str("the program has text for one instruction set\n") };
+        let (cpu, inode) = (self.cpu, Some(file.inode()));
+        out.write_str("from to calls\n")?;
+        for (pair, calls) in self.calls.iter().enumerate().filter(|&(_, &calls)| calls != 0) {
+            writeln!(out, "{} {} {calls}", pair / 8, pair % 8)?;
+        }
+        writeln!(out, "pages_run_locally {}", self.local_pages)?;
+        for &(function, address, isa, core) in &self.chain[..self.len] {
+            let callee = Place { cpu, inode, address: function, isa: None, core: None };
+            let caller = Place { cpu, inode, address, isa: Isa::from_raw(isa), core: CoreId::from_raw(core) };
+            writeln!(out, "in {callee} called by {caller}")?;
+        }
+        Ok(())
+    }
+}

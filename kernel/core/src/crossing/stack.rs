@@ -1,0 +1,64 @@
+//! A thread's stacks: one for each ISA that it has called functions of.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{Isa, IslandId, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_READ, VMA_WRITE};
+use motet_protocol::lock::lock;
+
+use crate::{
+    cpu::Cpu,
+    mm::{self, View, VmaSpec},
+};
+
+/// Bytes of a stack, as much as Linux gives a program. Its pages come when they are touched.
+const STACK_LEN: u64 = 8 << 20;
+/// Addresses at either end that nothing may be mapped at.
+const GUARD_LEN: u64 = PAGE_SIZE;
+
+/// The end of the free part of the thread's stack for `isa`, which is made if there is none, in memory near `island`.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn of<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &ThreadRecord,
+    space: &'static SpaceRecord,
+    isa: Isa,
+    island: IslandId,
+) -> Result<u64, Errno> {
+    let index = isa as usize - 1;
+    let used = thread.stack_used[index].get();
+    if used != 0 {
+        return Ok(used);
+    }
+    let top = &thread.stack_top[index];
+    if top.get() == 0 {
+        top.set(make(cpu, space, u32::from(island.0) + 1)?);
+    }
+    Ok(top.get())
+}
+
+fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Result<u64, Errno> {
+    let _guard = lock(cpu, &space.lock);
+    let len = STACK_LEN + 2 * GUARD_LEN;
+    let start = mm::find_free(cpu, space, len, space.mmap_top.get()).ok_or(Errno::ENOMEM)?;
+    let (bottom, top) = (start + GUARD_LEN, start + GUARD_LEN + STACK_LEN);
+    let pieces = [(start, bottom, 0), (bottom, top, VMA_READ | VMA_WRITE), (top, start + len, 0)];
+    for (start, end, flags) in pieces {
+        let spec = VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node, view: View::default() };
+        if let Err(errno) = mm::insert(cpu, space, &spec) {
+            mm::unmap(cpu, space, bottom - GUARD_LEN, start)?;
+            return Err(errno);
+        }
+    }
+    Ok(top)
+}
+
+/// The thread ends and others of its process stay: gives back its stacks for other ISAs.
+pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, space: &'static SpaceRecord) {
+    for top in thread.stack_top.iter().map(|top| top.get()).filter(|&top| top != 0) {
+        let _guard = lock(cpu, &space.lock);
+        // Without memory for splitting, the stack stays until the process ends.
+        let _ = mm::unmap(cpu, space, top - STACK_LEN - GUARD_LEN, top + GUARD_LEN);
+    }
+}

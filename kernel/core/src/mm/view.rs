@@ -1,0 +1,120 @@
+//! Text that differs by ISA: each island sees, at the same addresses, what was compiled for it.
+//!
+//! A program's text of each ISA lies in a *store*, an ordinary mapping of the file at addresses that nothing else uses and
+//! that the program cannot change. What the program calls its text is a *view* without pages of its own: an island's
+//! table shows there the frames of its ISA's store. Leaves of views are *borrowed*, in the home's table, too: they hold
+//! no reference, the store's do.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{
+    FatProgram, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord,
+};
+use motet_paging::{Attr, Leaf};
+use motet_protocol::{Context, lock::lock, slab};
+
+use super::vma;
+use crate::cpu::Cpu;
+
+/// Marks leaves that hold no reference: no other page is both private and shared.
+pub const BORROWED: Attr = Attr::COW.union(Attr::SHARED);
+
+/// Whether a leaf holds no reference to its frame.
+pub fn is_borrowed(leaf: Leaf) -> bool {
+    leaf.attr.contains(BORROWED)
+}
+
+/// Where the store of an ISA has what a view shows at `address`.
+pub fn store_address(vma: &VmaRecord, isa: Isa, address: u64) -> Option<u64> {
+    let start = vma.store.get(isa as usize - 1).map_or(0, |store| store.get());
+    (start != 0).then(|| start + (address - vma.start.get()))
+}
+
+/// Whether cores of an ISA execute what a view shows.
+pub fn executes(vma: &VmaRecord, isa: Isa) -> bool {
+    let pinned_here = vma.pin.get() == 0 || vma.pin.get() == isa as u32;
+    vma.flags.get() & VMA_EXECUTE != 0 && (pinned_here || vma.flags.get() & VMA_LOCAL != 0)
+}
+
+/// The ISA that alone executes the code at `address`, if this island is of another one.
+pub fn pin_at<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Option<Isa> {
+    let _guard = lock(cpu, &space.lock);
+    let vma = vma::find(cpu, space, address)?;
+    let here = vma.flags.get() & VMA_VIEW == 0 || vma.flags.get() & VMA_EXECUTE == 0 || executes(vma, M::ISA);
+    if here { None } else { Isa::from_raw(vma.pin.get()) }
+}
+
+/// Lets every island execute the pinned code around `address`; returns how many pages that are.
+pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> u64 {
+    let _guard = lock(cpu, &space.lock);
+    let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_VIEW != 0) else { return 0 };
+    vma.flags.set(vma.flags.get() | VMA_LOCAL);
+    (vma.end.get() - vma.start.get()) / PAGE_SIZE
+}
+
+/// Makes the view that ends at `start` longer, if there is one with the same pin.
+pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64, pin: Option<Isa>) -> bool {
+    let below = vma::first_ending_after(cpu, space, start - 1).filter(|vma| vma.end.get() == start);
+    let Some(vma) = below.filter(|vma| vma.flags.get() & VMA_VIEW != 0 && Isa::from_raw(vma.pin.get()) == pin) else {
+        return false;
+    };
+    vma.end.set(end);
+    space.mapped_len.set(space.mapped_len.get() + end - start);
+    true
+}
+
+/// Programs do not take stores away.
+///
+/// # Errors
+/// `EPERM` when one lies in the range.
+pub fn check_no_store<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
+    let mut at = vma::first_ending_after(cpu, space, start);
+    while let Some(vma) = at.filter(|vma| vma.start.get() < end) {
+        if vma.flags.get() & VMA_STORE != 0 {
+            return Err(Errno::EPERM);
+        }
+        at = cpu.object(vma.next.get());
+    }
+    Ok(())
+}
+
+/// Text of several ISAs cannot be written, and stores keep their protection.
+///
+/// # Errors
+/// `EPERM`, `EACCES`.
+pub fn check_protection<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    start: u64,
+    end: u64,
+    flags: u32,
+) -> Result<(), Errno> {
+    check_no_store(cpu, space, start, end)?;
+    let mut at = vma::first_ending_after(cpu, space, start);
+    while let Some(vma) = at.filter(|vma| vma.start.get() < end) {
+        if vma.flags.get() & VMA_VIEW != 0 && flags & VMA_WRITE != 0 {
+            return Err(Errno::EACCES);
+        }
+        at = cpu.object(vma.next.get());
+    }
+    Ok(())
+}
+
+/// Gives a forked space its own counts of the same program.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn copy_program<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
+    let Some(from) = cpu.object::<FatProgram>(parent.fat.get()) else { return Ok(()) };
+    let to = slab::alloc::<FatProgram>(cpu).ok_or(Errno::ENOMEM)?;
+    to.inode.set(from.inode.get());
+    to.pins_at.set(from.pins_at.get());
+    to.pins.set(from.pins.get());
+    to.names_len.set(from.names_len.get());
+    to.texts.set(from.texts.get());
+    for (to, from) in to.thread_pointer_bias.iter().zip(&from.thread_pointer_bias) {
+        to.set(from.get());
+    }
+    child.fat.set(cpu.raw(to));
+    Ok(())
+}
