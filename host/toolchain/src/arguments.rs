@@ -441,7 +441,7 @@ impl Parser {
         self.parsed.items.push(if is_source {
             Item::Source(Source { path, language: self.language.clone() })
         } else {
-            Item::Object(Input { path, whole: self.whole_archives })
+            Item::Object(Input { path, name: None, whole: self.whole_archives })
         });
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::{
-    error::{Error, ErrorKind, Result, read, write},
+    error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object,
     isa::{ISAS, PerIsa, TARGETS},
     tools::Tools,
@@ -50,10 +50,13 @@ pub const SOURCES: &[&str] = &[
 /// # Errors
 /// The compiler fails.
 pub fn build(tools: &Tools, objects: &Path) -> Result<()> {
+    // Zig leaves more there than it is asked for.
+    let scratch = objects.join("scratch");
+    create_folder(&scratch)?;
     for source in SOURCES {
         let mut built: PerIsa<Vec<u8>> = Default::default();
         for (isa, object) in built.iter_mut().enumerate() {
-            let output = objects.join(format!("builtin.{}", ISAS[isa].name()));
+            let output = scratch.join(ISAS[isa].name());
             let mut command = tools.command("build-obj");
             command.arg(tools.library.join(format!("compiler_rt/{source}.zig")));
             command.args([
@@ -75,7 +78,6 @@ pub fn build(tools: &Tools, objects: &Path) -> Result<()> {
                 return Err(Error::new(ErrorKind::Software, message));
             }
             *object = read(&output)?;
-            let _ = std::fs::remove_file(&output);
         }
         write(&objects.join(format!("builtin_{source}.o")), &fat_object::join(source, &built)?)?;
     }

@@ -100,7 +100,7 @@ impl Driver {
     fn link(&self) -> Result<u8> {
         let mut inputs = Vec::new();
         if !self.arguments.no_start_files {
-            inputs.push(Input { path: self.libc.start_object(), whole: false });
+            inputs.push(Input { path: self.libc.start_object(), name: None, whole: false });
         }
         for (index, item) in self.arguments.items.iter().enumerate() {
             match item {
@@ -111,16 +111,16 @@ impl Driver {
                     if status != 0 {
                         return Ok(status);
                     }
-                    inputs.push(Input { path, whole: false });
+                    inputs.push(Input { path, name: Some(source.path.display().to_string()), whole: false });
                 }
                 Item::Object(input) => inputs.push(input.clone()),
                 Item::Library(name, whole) => {
-                    inputs.extend(self.library(name)?.map(|path| Input { path, whole: *whole }))
+                    inputs.extend(self.library(name)?.map(|path| Input { path, name: None, whole: *whole }))
                 }
             }
         }
         if !self.arguments.no_libraries {
-            inputs.push(Input { path: self.libc.archive(), whole: false });
+            inputs.push(Input { path: self.libc.archive(), name: None, whole: false });
         }
         let mut pins = Vec::new();
         for path in &self.arguments.pins {

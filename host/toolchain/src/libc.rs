@@ -32,6 +32,10 @@ pub const COMMON_FLAGS: &[&str] = &[
     "-fno-pic",
     "-fno-asynchronous-unwind-tables",
     "-fno-addrsig",
+    // Results are the same on all, though only some can multiply and add in one step.
+    "-ffp-contract=off",
+    "-U__FP_FAST_FMA",
+    "-U__FP_FAST_FMAF",
     // No variable is removed, split or made smaller on one ISA only.
     "-fkeep-persistent-storage-variables",
     "-fsigned-char",
@@ -207,6 +211,7 @@ impl Libc {
         for (isa, path) in paths.iter().enumerate() {
             let output = objects.join(format!("{name}.{}", ISAS[isa].name()));
             let mut command = self.compiler(isa);
+            let path = &one_function_per_section(path, objects, isa)?;
             command.arg("-c").arg(path).arg("-o").arg(&output);
             let result = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
             if !result.status.success() {
@@ -256,6 +261,25 @@ impl Libc {
         }
         fs::rename(&partial, self.archive()).map_err(|error| Error::write(&partial, error))
     }
+}
+
+/// Assembly with several functions in one section, which begin at other offsets for each ISA, gets one for each.
+fn one_function_per_section(path: &Path, objects: &Path, isa: usize) -> Result<PathBuf> {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    if stem(path) != "fenv" || extension == "c" {
+        return Ok(path.to_owned());
+    }
+    let mut split = String::new();
+    for line in String::from_utf8_lossy(&read(path)?).lines() {
+        if let Some(name) = line.trim().strip_prefix(".global ") {
+            split.push_str(&format!(".section .text.{name},\"ax\",%progbits\n"));
+        }
+        split.push_str(line);
+        split.push('\n');
+    }
+    let path = objects.join(format!("fenv-{}.{extension}", ISAS[isa].name()));
+    write(&path, split.as_bytes())?;
+    Ok(path)
 }
 
 /// Files of one ISA that would make it different: x87 arithmetic in long double, and what only dynamic programs need.

@@ -1,31 +1,23 @@
 #include <stdint.h>
 #include <string.h>
 
-struct word {
-	uint64_t value;
-} __attribute__((packed, may_alias));
+typedef uint64_t __attribute__((may_alias)) word;
 
 void *memmove(void *destination, const void *source, size_t size)
 {
-	unsigned char *to = destination;
-	const unsigned char *from = source;
-	/* Forwards is right unless the destination begins inside the source. */
-	if ((uintptr_t)to - (uintptr_t)from >= size) {
-		for (; size >= sizeof(struct word); size -= sizeof(struct word)) {
-			*(struct word *)to = *(const struct word *)from;
-			to += sizeof(struct word);
-			from += sizeof(struct word);
+	/* Our memcpy is right unless the destination begins inside the source. */
+	if ((uintptr_t)destination - (uintptr_t)source >= size)
+		return memcpy(destination, source, size);
+	unsigned char *to = (unsigned char *)destination + size;
+	const unsigned char *from = (const unsigned char *)source + size;
+	if ((uintptr_t)to % sizeof(word) == (uintptr_t)from % sizeof(word)) {
+		for (; size && (uintptr_t)to % sizeof(word); size--)
+			*--to = *--from;
+		for (; size >= sizeof(word); size -= sizeof(word)) {
+			to -= sizeof(word);
+			from -= sizeof(word);
+			*(word *)to = *(const word *)from;
 		}
-		while (size--)
-			*to++ = *from++;
-		return destination;
-	}
-	to += size;
-	from += size;
-	for (; size >= sizeof(struct word); size -= sizeof(struct word)) {
-		to -= sizeof(struct word);
-		from -= sizeof(struct word);
-		*(struct word *)to = *(const struct word *)from;
 	}
 	while (size--)
 		*--to = *--from;

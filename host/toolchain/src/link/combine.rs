@@ -10,7 +10,7 @@ use object::{
 
 use super::{
     module::{self, Kind, Section},
-    plan::{Location, Plan, is_got},
+    plan::{Location, Plan, SEGMENT_ALIGN, is_got},
     targets::{Segment, Target},
 };
 use crate::{
@@ -79,7 +79,7 @@ impl<'a> Combiner<'a> {
             let section = object.add_section(Vec::new(), segment.name().into(), kind);
             segments.insert(segment, section);
             if segment == Segment::Bss {
-                object.append_section_bss(section, end - start, 64);
+                object.append_section_bss(section, end - start, SEGMENT_ALIGN);
             } else {
                 let size = usize::try_from(end - start).unwrap_or(usize::MAX);
                 bytes.insert(segment, vec![fill; size]);
@@ -250,7 +250,7 @@ impl<'a> Combiner<'a> {
 
     fn finish(mut self) -> Result<Vec<u8>> {
         for (segment, bytes) in std::mem::take(&mut self.bytes) {
-            self.object.set_section_data(self.segments[&segment], bytes, 64);
+            self.object.set_section_data(self.segments[&segment], bytes, SEGMENT_ALIGN);
         }
         self.object.write().map_err(|error| internal(self.isa, error))
     }

@@ -42,11 +42,11 @@ impl Memory {
     /// # Errors
     /// A shared constant or variable has different contents.
     pub fn merge(plan: &Plan, linked: &PerIsa<Linked>) -> Result<Self> {
-        let [rodata, _, data] = &linked[0].segments;
+        let [(_, rodata), _, (_, data)] = &linked[0].segments;
         let mut memory = Self {
             rodata: rodata.clone(),
             data: data.clone(),
-            texts: std::array::from_fn(|isa| linked[isa].segments[1].clone()),
+            texts: std::array::from_fn(|isa| linked[isa].segments[1].1.clone()),
         };
         for id in &plan.order {
             let unit = plan.linkage.units.get(*id);
@@ -61,9 +61,9 @@ impl Memory {
                 let size = plan.linkage.program.modules[unit.module].images[isa].sections[*section].size as usize;
                 let address = plan.addresses[id][isa];
                 let start = (address - plan.ranges[&unit.segment].0) as usize;
-                let bytes = &linked[isa].segments[index][start..start + size];
+                let bytes = &linked[isa].segments[index].1[start..start + size];
                 if let Some(owner) = owner.filter(|owner| plan.addresses[id][*owner] == address) {
-                    if &linked[owner].segments[index][start..start + size] != bytes {
+                    if &linked[owner].segments[index].1[start..start + size] != bytes {
                         let file = &plan.linkage.program.modules[unit.module].name;
                         let (one, two) = (ISAS[owner].name(), ISAS[isa].name());
                         let message = "refers to something that differs between";

@@ -13,8 +13,8 @@ use crate::{
 
 /// The contents of the program for one ISA.
 pub struct Linked {
-    /// Of `.rodata`, `.text` and `.data`, in this order.
-    pub segments: [Vec<u8>; 3],
+    /// Of `.rodata`, `.text` and `.data`, in this order: address and contents.
+    pub segments: [(u64, Vec<u8>); 3],
     /// The debugger's sections: name and contents.
     pub debug: Vec<(String, Vec<u8>)>,
 }
@@ -47,7 +47,27 @@ pub fn link(tools: &Tools, plan: &Plan, isa: usize, object: &[u8], folder: &Path
         return Err(Error::data(format!("linking for {name} failed:\n{}", text.trim_end())));
     }
     let file = read(&output)?;
-    parse(&file).map_err(|error| Error::new(ErrorKind::Software, format!("{name}: lld's result is malformed: {error}")))
+    let linked = parse(&file)
+        .map_err(|error| Error::new(ErrorKind::Software, format!("{name}: lld's result is malformed: {error}")))?;
+    check_sizes(plan, name, &linked)?;
+    Ok(linked)
+}
+
+/// lld must have put everything where the plan says.
+fn check_sizes(plan: &Plan, name: &str, linked: &Linked) -> Result<()> {
+    for (segment, (start, bytes)) in Segment::ALL.iter().zip(&linked.segments) {
+        let (planned, end) = plan.ranges[segment];
+        if bytes.len() as u64 != end - planned || (*start != planned && !bytes.is_empty()) {
+            let found = format!("{} bytes at {start:#x}", bytes.len());
+            let message = format!(
+                "{name}: lld put {} elsewhere than planned: {found}, not {} bytes at {planned:#x}",
+                segment.name(),
+                end - planned
+            );
+            return Err(Error::new(ErrorKind::Software, message));
+        }
+    }
+    Ok(())
 }
 
 fn script(plan: &Plan) -> String {
@@ -62,11 +82,11 @@ fn script(plan: &Plan) -> String {
 
 fn parse(file: &[u8]) -> object::Result<Linked> {
     let file = object::File::parse(file)?;
-    let mut linked = Linked { segments: [Vec::new(), Vec::new(), Vec::new()], debug: Vec::new() };
+    let mut linked = Linked { segments: Default::default(), debug: Vec::new() };
     for section in file.sections() {
         let name = section.name()?;
         if let Some(index) = Segment::ALL[..3].iter().position(|segment| segment.name() == name) {
-            linked.segments[index] = section.data()?.to_vec();
+            linked.segments[index] = (section.address(), section.data()?.to_vec());
         } else if name.starts_with(".debug_") {
             linked.debug.push((name.to_owned(), section.data()?.to_vec()));
         }

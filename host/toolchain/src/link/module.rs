@@ -130,8 +130,29 @@ impl Module {
             let whole = format!("{name} ({})", ISAS[index].name());
             images.push(parse_image(&whole, object)?);
         }
-        let images = images.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
+        let mut images: PerIsa<Image> = images.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
+        unify_thread_variables(&mut images);
         Ok(Self { name, images })
+    }
+}
+
+/// What emulates a thread-local variable holds its alignment, which each ISA's compiler chooses: the greatest is right
+/// for all.
+fn unify_thread_variables(images: &mut PerIsa<Image>) {
+    const ALIGNMENT: std::ops::Range<usize> = 8..16;
+    let mut greatest: HashMap<String, [u8; 8]> = HashMap::new();
+    let is_variable =
+        |section: &&mut Section| section.name.starts_with(".data.__emutls_v.") && section.data.len() >= ALIGNMENT.end;
+    for section in images.iter_mut().flat_map(|image| &mut image.sections).filter(is_variable) {
+        let mut alignment = [0; 8];
+        alignment.copy_from_slice(&section.data[ALIGNMENT]);
+        let known = greatest.entry(section.name.clone()).or_insert(alignment);
+        if u64::from_le_bytes(alignment) > u64::from_le_bytes(*known) {
+            *known = alignment;
+        }
+    }
+    for section in images.iter_mut().flat_map(|image| &mut image.sections).filter(is_variable) {
+        section.data[ALIGNMENT].copy_from_slice(&greatest[&section.name]);
     }
 }
 

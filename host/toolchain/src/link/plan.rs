@@ -17,6 +17,8 @@ use crate::{
 pub const BASE: u64 = 0x40_0000;
 /// Access rights change at multiples of this.
 pub const PAGE_BYTES: u64 = 4096;
+/// Segments begin at multiples of this.
+pub const SEGMENT_ALIGN: u64 = 64;
 /// Functions begin at multiples of this, so that calls to them are as fast as in a program for one ISA.
 const FUNCTION_ALIGN: u64 = 16;
 /// How `MOTET_ON` marks a function; the ISA's name and a dot follow.
@@ -89,10 +91,19 @@ pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&
     let live = Marker::mark(&linkage, roots, pins)?;
     let pin_of = find_pins(&linkage, &live.units, pins)?;
     let mut private = HashSet::new();
+    let mut differences = Vec::new();
     for id in &live.units {
-        if !is_same_on_all(&linkage, *id)? {
-            private.insert(*id);
+        match is_same_on_all(&linkage, *id) {
+            Ok(true) => {}
+            Ok(false) => {
+                private.insert(*id);
+            }
+            Err(error) => differences.push(error.message),
         }
+    }
+    if !differences.is_empty() {
+        differences.push("A datum exists once and all instruction sets use it: make it the same for all.".into());
+        return Err(Error::data(differences.join("\n")));
     }
     let mut pinned = pin_of
         .iter()
@@ -152,7 +163,7 @@ impl Placer {
 
 impl Plan {
     fn place_rodata(&mut self, place: &mut Placer, live: &Live, private: &HashSet<UnitId>) {
-        let start = place.next.next_multiple_of(16);
+        let start = place.next.next_multiple_of(SEGMENT_ALIGN);
         place.next = start;
         for id in self.units_of(live, Segment::Rodata) {
             let unit = self.linkage.units.get(id);
@@ -194,7 +205,7 @@ impl Plan {
 
     fn place_data(&mut self, place: &mut Placer, live: &Live) {
         for segment in [Segment::Data, Segment::Bss] {
-            let start = if segment == Segment::Data { place.new_page() } else { place.place(0, 64) };
+            let start = if segment == Segment::Data { place.new_page() } else { place.place(0, SEGMENT_ALIGN) };
             for id in self.units_of(live, segment) {
                 let unit = self.linkage.units.get(id);
                 let (size, table) = (unit.size, unit.table().map(str::to_owned));
@@ -501,9 +512,7 @@ fn is_same_on_all(linkage: &Linkage, id: UnitId) -> Result<bool> {
                 let file = &linkage.program.modules[unit.module].name;
                 let (one, two) = (ISAS[*other].name(), ISAS[isa].name());
                 let why = difference(before, &contents);
-                let message = format!("{file}: {} differs between {one} and {two}: {why}", unit.title());
-                let advice = "A datum exists once and all instruction sets use it: make it the same for all";
-                return Err(Error::data(format!("{message}\n{advice}")));
+                return Err(Error::data(format!("{file}: {} differs between {one} and {two}: {why}", unit.title())));
             }
         }
     }

@@ -18,6 +18,8 @@ use crate::{
 pub struct Input {
     /// An object file or an archive.
     pub path: PathBuf,
+    /// For messages, if the file is one that nobody knows: its source.
+    pub name: Option<String>,
     /// Take every member of the archive, not just those that are needed.
     pub whole: bool,
 }
@@ -62,7 +64,8 @@ pub fn load(inputs: &[Input], wanted: &[String]) -> Result<Program> {
         if file.starts_with(b"!<arch>\n") || file.starts_with(b"!<thin>\n") {
             archives.push(Archive::parse(input, file)?);
         } else {
-            loader.add(Module::parse(input.path.display().to_string(), &file)?)?;
+            let name = input.name.clone().unwrap_or_else(|| input.path.display().to_string());
+            loader.add(Module::parse(name, &file)?)?;
         }
     }
     for archive in &archives {
