@@ -68,7 +68,7 @@ pub fn build(tools: &Tools, objects: &Path) -> Result<()> {
                 "-fdata-sections",
             ]);
             command.args(["-fno-PIC", "-fstrip", "-fno-unwind-tables", "-fno-stack-check", "-fno-stack-protector"]);
-            command.args(["-mcpu", cpu(isa)]).arg(format!("-femit-bin={}", output.display()));
+            command.args(["-mcpu", TARGETS[isa].processor]).arg(format!("-femit-bin={}", output.display()));
             let cache = tools.folder.join("zig-cache");
             command.arg("--cache-dir").arg(&cache).arg("--global-cache-dir").arg(&cache);
             let result = command.output().map_err(|error| Error::read(&tools.program, error))?;
@@ -82,11 +82,4 @@ pub fn build(tools: &Tools, objects: &Path) -> Result<()> {
         write(&objects.join(format!("builtin_{source}.o")), &fat_object::join(source, &built)?)?;
     }
     Ok(())
-}
-
-fn cpu(isa: usize) -> &'static str {
-    match TARGETS[isa].architecture {
-        object::Architecture::Riscv64 => "baseline_rv64-relax",
-        _ => "baseline",
-    }
 }

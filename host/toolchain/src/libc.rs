@@ -67,6 +67,7 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("include/bits/float.h", include_str!("../libc/include/bits/float.h")),
     ("include/bits/setjmp.h", include_str!("../libc/include/bits/setjmp.h")),
     ("include/bits/stat.h", include_str!("../libc/include/bits/stat.h")),
+    ("internal/syscall_arch.h", include_str!("../libc/internal/syscall_arch.h")),
     ("src/emutls.c", include_str!("../libc/src/emutls.c")),
     ("src/memcpy.c", include_str!("../libc/src/memcpy.c")),
     ("src/memmove.c", include_str!("../libc/src/memmove.c")),
@@ -231,7 +232,8 @@ impl Libc {
         let musl = self.tools.library.join("libc/musl");
         let mut command = self.tools.command("clang");
         command.arg(format!("--target={}", target.triple)).args(target.flags).args(COMMON_FLAGS).args(LIBRARY_FLAGS);
-        let mut folders = vec![self.folder.join("arch").join(name), self.folder.join("include")];
+        let mut folders =
+            vec![self.folder.join("internal"), self.folder.join("arch").join(name), self.folder.join("include")];
         folders.extend(
             [
                 format!("arch/{name}"),
@@ -263,21 +265,29 @@ impl Libc {
     }
 }
 
-/// Assembly with several functions in one section, which begin at other offsets for each ISA, gets one for each.
+/// Assembly with several functions in one section gets one for each: they begin at other offsets for each ISA.
 fn one_function_per_section(path: &Path, objects: &Path, isa: usize) -> Result<PathBuf> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    if stem(path) != "fenv" || extension == "c" {
+    if extension == "c" {
         return Ok(path.to_owned());
     }
     let mut split = String::new();
+    // Several names before the first instruction are names of one function.
+    let mut is_new = true;
     for line in String::from_utf8_lossy(&read(path)?).lines() {
-        if let Some(name) = line.trim().strip_prefix(".global ") {
+        let text = line.trim();
+        if let Some(name) = text.strip_prefix(".global ").filter(|name| is_new && !name.starts_with("__cp_")) {
             split.push_str(&format!(".section .text.{name},\"ax\",%progbits\n"));
+            is_new = false;
         }
+        is_new |= !text.is_empty()
+            && !text.starts_with(['.', '/', '#', '*'])
+            && !text.ends_with(':')
+            && !text.starts_with("__cp_");
         split.push_str(line);
         split.push('\n');
     }
-    let path = objects.join(format!("fenv-{}.{extension}", ISAS[isa].name()));
+    let path = objects.join(format!("{}-{}.{extension}", stem(path), ISAS[isa].name()));
     write(&path, split.as_bytes())?;
     Ok(path)
 }

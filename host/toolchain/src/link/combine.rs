@@ -9,8 +9,9 @@ use object::{
 };
 
 use super::{
+    live::is_got,
     module::{self, Kind, Section},
-    plan::{Location, Plan, SEGMENT_ALIGN, is_got},
+    plan::{Location, Plan, SEGMENT_ALIGN},
     targets::{Segment, Target},
 };
 use crate::{

@@ -1,17 +1,19 @@
 //! The linker: gives every function and datum one address on all ISAs.
 //!
 //! Object files are read ([`module`]), symbols found and archive members pulled in ([`resolve`]), equal constants merged
-//! ([`pool`]). What is reachable on any ISA is laid out once for all ([`plan`]); then each ISA's sections are copied to
+//! ([`pool`]). What is reachable on any ISA ([`live`]) and the same on all ([`same`]) is laid out once ([`plan`]); then each ISA's sections are copied to
 //! their places in one relocatable object ([`combine`]), whose relocations lld applies ([`lld`]). The results go into
 //! one file ([`image`]).
 
 mod combine;
 mod image;
+mod live;
 mod lld;
 mod module;
 mod plan;
 mod pool;
 mod resolve;
+mod same;
 mod targets;
 
 use std::{

@@ -232,7 +232,7 @@ fn parse_section(
         size: section.size(),
         data: if kind == Kind::Ignored { Vec::new() } else { section.data()?.to_vec() },
         relocations: Vec::new(),
-        retained: sh_flags.0 & u64::from(elf::SHF_GNU_RETAIN.0) != 0 || is_array(&name),
+        retained: sh_flags.0 & elf::SHF_GNU_RETAIN.0 != 0 || is_array(&name),
         name,
     };
     if kind != Kind::Ignored {
@@ -240,7 +240,8 @@ fn parse_section(
             let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
             let symbol = match relocation.target() {
                 RelocationTarget::Symbol(index) => index.0,
-                _ => 0,
+                // The null symbol.
+                RelocationTarget::Section(_) | RelocationTarget::Absolute | _ => 0,
             };
             parsed.relocations.push(Relocation { offset, r_type: r_type.0, symbol, addend: relocation.addend() });
         }
@@ -265,7 +266,7 @@ fn parse_symbol<'d>(symbol: &impl ObjectSymbol<'d>) -> object::Result<Symbol> {
         SymbolSection::Section(index) => Place::Section(index.0),
         SymbolSection::Absolute => Place::Absolute,
         SymbolSection::Common => Place::Common,
-        _ => Place::Undefined,
+        SymbolSection::Unknown | SymbolSection::None | SymbolSection::Undefined | _ => Place::Undefined,
     };
     Ok(Symbol {
         name: symbol.name()?.to_owned(),

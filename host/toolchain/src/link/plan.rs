@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
-    module::{Place, Relocation},
+    live::{self, Live},
+    module::Place,
     pool::PieceId,
     resolve::Definition,
-    targets::{Linkage, Segment, Target, Unit, UnitId},
+    same,
+    targets::{Linkage, Segment, Target, UnitId},
 };
 use crate::{
     error::{Error, Result},
-    isa::{ISAS, PerIsa, TARGETS, index_by_name},
+    isa::{ISAS, PerIsa, index_by_name},
 };
 
 /// Where the program begins.
@@ -22,7 +24,7 @@ pub const SEGMENT_ALIGN: u64 = 64;
 /// Functions begin at multiples of this, so that calls to them are as fast as in a program for one ISA.
 const FUNCTION_ALIGN: u64 = 16;
 /// How `MOTET_ON` marks a function; the ISA's name and a dot follow.
-const PIN_PREFIX: &str = ".text.motet.on.";
+pub const PIN_PREFIX: &str = ".text.motet.on.";
 /// One entry of the global offset table.
 const POINTER_BYTES: u64 = 8;
 
@@ -88,12 +90,17 @@ pub enum Location {
 /// # Errors
 /// A symbol is undefined, a pin impossible, or a variable differs between ISAs.
 pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&[Pinned]) -> u64) -> Result<Plan> {
-    let live = Marker::mark(&linkage, roots, pins)?;
+    let live = live::find(&linkage, roots, pins)?;
     let pin_of = find_pins(&linkage, &live.units, pins)?;
+    let mut problems = same::check_kept(&linkage, &live);
+    problems.extend(same::check_offsets(&linkage, &live));
+    if !problems.is_empty() {
+        return Err(Error::data(problems.join("\n")));
+    }
     let mut private = HashSet::new();
     let mut differences = Vec::new();
     for id in &live.units {
-        match is_same_on_all(&linkage, *id) {
+        match same::is_same_on_all(&linkage, *id) {
             Ok(true) => {}
             Ok(false) => {
                 private.insert(*id);
@@ -308,114 +315,6 @@ fn priority(name: &str) -> u64 {
     name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// What is reachable.
-#[derive(Default)]
-struct Live {
-    units: BTreeSet<UnitId>,
-    pieces: BTreeSet<PieceId>,
-    got: BTreeSet<Target>,
-    commons: BTreeSet<String>,
-}
-
-struct Marker<'a> {
-    linkage: &'a Linkage,
-    live: Live,
-    work: Vec<UnitId>,
-    /// Undefined symbols, each with who refers to it.
-    errors: BTreeMap<String, BTreeSet<String>>,
-}
-
-impl<'a> Marker<'a> {
-    fn mark(linkage: &'a Linkage, roots: &[String], pins: &[Pin]) -> Result<Live> {
-        let mut marker = Marker { linkage, live: Live::default(), work: Vec::new(), errors: BTreeMap::new() };
-        for (index, unit) in linkage.units.list.iter().enumerate() {
-            if unit.retained || unit.name.starts_with(PIN_PREFIX) {
-                marker.reach(Target::Unit(UnitId(index), 0));
-            }
-        }
-        for name in roots.iter().chain(pins.iter().map(|pin| &pin.function)) {
-            for isa in 0..ISAS.len() {
-                if let Some(target) = linkage.by_name(name, isa) {
-                    marker.reach(target);
-                }
-            }
-        }
-        while let Some(id) = marker.work.pop() {
-            marker.scan(id);
-        }
-        if marker.errors.is_empty() { Ok(marker.live) } else { Err(undefined_symbols(&marker.errors)) }
-    }
-
-    fn reach(&mut self, target: Target) {
-        match target {
-            Target::Unit(id, _) => {
-                if self.live.units.insert(id) {
-                    self.work.push(id);
-                }
-            }
-            Target::Piece(id, _) => {
-                self.live.pieces.insert(id);
-            }
-            Target::Common(name) => {
-                self.live.commons.insert(name);
-            }
-            Target::Linker(name) => self.reach_table(&name),
-            Target::Absolute(_) | Target::Missing | Target::Dropped => {}
-        }
-    }
-
-    fn reach_table(&mut self, symbol: &str) {
-        let Some(table) = ["__start_", "__stop_"].iter().find_map(|prefix| symbol.strip_prefix(prefix)) else { return };
-        let linkage = self.linkage;
-        for (index, unit) in linkage.units.list.iter().enumerate() {
-            if unit.table() == Some(table) {
-                self.reach(Target::Unit(UnitId(index), 0));
-            }
-        }
-    }
-
-    fn scan(&mut self, id: UnitId) {
-        let linkage = self.linkage;
-        let unit = linkage.units.get(id);
-        for (isa, section) in unit.sections.iter().enumerate() {
-            let Some(section) = section else { continue };
-            let image = &linkage.program.modules[unit.module].images[isa];
-            for relocation in &image.sections[*section].relocations {
-                match linkage.follow(unit.module, isa, relocation) {
-                    Ok((target, _)) => {
-                        if is_got(isa, relocation) {
-                            self.live.got.insert(target.clone());
-                        }
-                        self.reach(target);
-                    }
-                    Err(error) => {
-                        let file = &linkage.program.modules[unit.module].name;
-                        let referrer = format!("{file}: {}", unit.title());
-                        self.errors.entry(error.message).or_default().insert(referrer);
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn undefined_symbols(errors: &BTreeMap<String, BTreeSet<String>>) -> Error {
-    let mut lines = Vec::new();
-    for (error, referrers) in errors {
-        lines.push(error.clone());
-        lines.extend(referrers.iter().take(3).map(|referrer| format!("  used by {referrer}")));
-        if referrers.len() > 3 {
-            lines.push(format!("  and {} more", referrers.len() - 3));
-        }
-    }
-    Error::data(lines.join("\n"))
-}
-
-/// Whether a relocation goes through the global offset table.
-pub fn is_got(isa: usize, relocation: &Relocation) -> bool {
-    TARGETS[isa].got.iter().any(|(from, _)| *from == relocation.r_type)
-}
-
 /// Pinned units, with the ISA of each.
 fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result<BTreeMap<UnitId, usize>> {
     let mut found = BTreeMap::new();
@@ -487,82 +386,4 @@ fn functions_of(linkage: &Linkage, id: UnitId, isa: usize) -> Vec<String> {
 
 fn function_name(linkage: &Linkage, id: UnitId) -> String {
     functions_of(linkage, id, 0).into_iter().next().unwrap_or_else(|| linkage.units.get(id).title().to_owned())
-}
-
-/// Whether a unit of data has the same contents on all ISAs that have it.
-///
-/// # Errors
-/// It does not, and could be seen by code of another ISA.
-fn is_same_on_all(linkage: &Linkage, id: UnitId) -> Result<bool> {
-    let unit = linkage.units.get(id);
-    if unit.segment == Segment::Text {
-        return Ok(true);
-    }
-    let mut first: Option<(usize, Contents)> = None;
-    for isa in (0..ISAS.len()).filter(|isa| unit.sections[*isa].is_some()) {
-        let contents = contents(linkage, unit, isa)?;
-        match &first {
-            None => first = Some((isa, contents)),
-            Some((_, same)) if *same == contents => {}
-            Some((other, _)) if unit.segment == Segment::Rodata && !has_global(linkage, unit) => {
-                let _ = other;
-                return Ok(false);
-            }
-            Some((other, before)) => {
-                let file = &linkage.program.modules[unit.module].name;
-                let (one, two) = (ISAS[*other].name(), ISAS[isa].name());
-                let why = difference(before, &contents);
-                return Err(Error::data(format!("{file}: {} differs between {one} and {two}: {why}", unit.title())));
-            }
-        }
-    }
-    Ok(true)
-}
-
-#[derive(PartialEq)]
-struct Contents {
-    size: u64,
-    bytes: Vec<u8>,
-    /// Offset, width in bytes (zero: not an absolute one), target and addend.
-    pointers: Vec<(u64, u8, Target, i64)>,
-}
-
-fn contents(linkage: &Linkage, unit: &Unit, isa: usize) -> Result<Contents> {
-    let section = unit.sections[isa].unwrap_or_default();
-    let section = &linkage.program.modules[unit.module].images[isa].sections[section];
-    let mut contents = Contents { size: section.size, bytes: section.data.clone(), pointers: Vec::new() };
-    for relocation in &section.relocations {
-        let (target, addend) = linkage.follow(unit.module, isa, relocation)?;
-        let width = TARGETS[isa]
-            .absolute
-            .iter()
-            .find(|(r_type, _)| *r_type == relocation.r_type)
-            .map_or(0, |(_, width)| *width);
-        contents.pointers.push((relocation.offset, width, target, addend));
-    }
-    contents.pointers.sort();
-    // An ISA's kind of relative pointer says nothing about equality with another's.
-    if contents.pointers.iter().any(|(_, width, ..)| *width == 0) {
-        contents.pointers.push((u64::MAX, u8::try_from(isa).unwrap_or(u8::MAX), Target::Dropped, 0));
-    }
-    Ok(contents)
-}
-
-fn has_global(linkage: &Linkage, unit: &Unit) -> bool {
-    linkage.program.modules[unit.module].images.iter().enumerate().any(|(isa, image)| {
-        image.symbols.iter().any(|symbol| {
-            symbol.global && matches!(symbol.place, Place::Section(section) if Some(section) == unit.sections[isa])
-        })
-    })
-}
-
-fn difference(one: &Contents, two: &Contents) -> String {
-    if one.size != two.size {
-        return format!("{} and {} bytes", one.size, two.size);
-    }
-    if let Some(offset) = one.bytes.iter().zip(&two.bytes).position(|(one, two)| one != two) {
-        return format!("at byte {offset}");
-    }
-    let pointer = one.pointers.iter().zip(&two.pointers).find(|(one, two)| one != two);
-    pointer.map_or_else(|| "other pointers".to_owned(), |(one, _)| format!("the pointer at byte {}", one.0))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    module::{Kind, Module, Place, Relocation, is_array},
+    module::{Image, Kind, Module, Place, Relocation, Section, is_array},
     pool::{PieceId, Pool},
     resolve::{Definition, Program},
 };
@@ -102,10 +102,13 @@ impl Units {
         units
     }
 
+    /// Sections of two ISAs belong together if they begin with the same symbol, or have the same name.
     fn add(&mut self, number: usize, module: &Module) {
+        let mut by_symbol: HashMap<&str, UnitId> = HashMap::new();
         // A file may have several sections of one name: the first belongs to the first, and so on.
-        let mut by_name: HashMap<(String, usize), UnitId> = HashMap::new();
+        let mut by_name: HashMap<(&str, usize), UnitId> = HashMap::new();
         for (isa, image) in module.images.iter().enumerate() {
+            let first_symbols = first_symbols(image);
             let mut seen: HashMap<&str, usize> = HashMap::new();
             for (index, section) in image.sections.iter().enumerate() {
                 let segment = match section.kind {
@@ -116,25 +119,20 @@ impl Units {
                     Kind::Mergeable { .. } | Kind::Debug | Kind::Ignored => continue,
                 };
                 let count = seen.entry(&section.name).or_default();
-                let key = (section.name.clone(), *count);
+                let key = (section.name.as_str(), *count);
                 *count += 1;
-                let id = *by_name.entry(key).or_insert_with(|| {
-                    self.list.push(Unit {
-                        module: number,
-                        name: section.name.clone(),
-                        segment,
-                        sections: [None; ISAS.len()],
-                        size: 0,
-                        align: 1,
-                        retained: false,
-                    });
+                let symbols = first_symbols.get(&index).map_or(&[][..], Vec::as_slice);
+                let known = symbols.iter().find_map(|name| by_symbol.get(name)).or_else(|| by_name.get(&key));
+                let fits = |id: &&UnitId| self.list[id.0].sections[isa].is_none() && self.list[id.0].segment == segment;
+                let id = known.filter(fits).copied().unwrap_or_else(|| {
+                    self.list.push(Unit::new(number, &section.name, segment));
                     UnitId(self.list.len() - 1)
                 });
-                let unit = &mut self.list[id.0];
-                unit.sections[isa] = Some(index);
-                unit.size = unit.size.max(section.size);
-                unit.align = unit.align.max(section.align);
-                unit.retained |= section.retained;
+                by_name.entry(key).or_insert(id);
+                symbols.iter().for_each(|name| {
+                    by_symbol.entry(name).or_insert(id);
+                });
+                self.list[id.0].add_section(isa, index, section);
                 self.by_section.insert((number, isa, index), id);
             }
         }
@@ -151,7 +149,33 @@ impl Units {
     }
 }
 
+/// The functions and data at the beginning of each section.
+fn first_symbols(image: &Image) -> HashMap<usize, Vec<&str>> {
+    let mut found: HashMap<usize, Vec<&str>> = HashMap::new();
+    for symbol in &image.symbols {
+        if let Place::Section(section) = symbol.place
+            && symbol.value == 0
+            && matches!(symbol.kind, elf::STT_FUNC | elf::STT_OBJECT)
+        {
+            found.entry(section).or_default().push(&symbol.name);
+        }
+    }
+    found
+}
+
 impl Unit {
+    fn new(module: usize, name: &str, segment: Segment) -> Self {
+        let sections = [None; ISAS.len()];
+        Self { module, name: name.to_owned(), segment, sections, size: 0, align: 1, retained: false }
+    }
+
+    fn add_section(&mut self, isa: usize, index: usize, section: &Section) {
+        self.sections[isa] = Some(index);
+        self.size = self.size.max(section.size);
+        self.align = self.align.max(section.align);
+        self.retained |= section.retained;
+    }
+
     /// What the programmer calls it, as far as the section's name tells.
     pub fn title(&self) -> &str {
         let prefixes = [".text.", ".rodata.", ".data.", ".bss.", ".data.rel.ro."];
