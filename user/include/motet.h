@@ -72,4 +72,69 @@ static inline void motet_roi_end(const char *name) {
     MOTET_MARK(MOTET_ROI_END, name);
 }
 
+/*
+ * Programs for several instruction sets (`motet cc`).
+ */
+
+#define MOTET_TEXT_OF_(number) #number
+#define MOTET_TEXT_OF(number) MOTET_TEXT_OF_(number)
+
+/* Before the definition of a function, or before one of its declarations: calls of it run on a core with this instruction
+ * set ("x86_64", "aarch64" or "riscv64"), from wherever they are made. Each function gets a section of its own. */
+#define MOTET_ON(isa)                                                                                                  \
+    __attribute__((noinline, used, section(".text.motet.on." isa "." MOTET_TEXT_OF(__COUNTER__))))
+
+/* A system call that may run a function: to the compiler, a call of a function of which it knows nothing. */
+static __inline__ long motet_system_call(long number, long first, long second, long third) {
+#if defined(__x86_64__)
+    long result = number;
+    __asm__ volatile("syscall" : "+a"(result), "+D"(first), "+S"(second), "+d"(third)
+                     : : "rcx", "r8", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+                       "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
+    return result;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = first;
+    register long x1 __asm__("x1") = second;
+    register long x2 __asm__("x2") = third;
+    __asm__ volatile("svc 0" : "+r"(x8), "+r"(x0), "+r"(x1), "+r"(x2)
+                     : : "x3", "x4", "x5", "x6", "x7", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
+                       "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",
+                       "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26",
+                       "v27", "v28", "v29", "v30", "v31", "memory", "cc");
+    return x0;
+#elif defined(__riscv) && __riscv_xlen == 64
+    register long a7 __asm__("a7") = number;
+    register long a0 __asm__("a0") = first;
+    register long a1 __asm__("a1") = second;
+    register long a2 __asm__("a2") = third;
+    __asm__ volatile("ecall" : "+r"(a7), "+r"(a0), "+r"(a1), "+r"(a2)
+                     : : "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a3", "a4", "a5", "a6",
+#ifdef __riscv_flen
+                       "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "ft8", "ft9", "ft10", "ft11", "fa0",
+                       "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7",
+#endif
+                       "memory");
+    return a0;
+#else
+    (void)number, (void)first, (void)second, (void)third;
+    return -38; /* ENOSYS */
+#endif
+}
+
+/* The number of the island that the thread runs on, as in the machine's description; -1 where there are none. */
+static __inline__ int motet_island(void) {
+    long island = motet_system_call(0x4d01, 0, 0, 0);
+    return island < 0 ? -1 : (int)island;
+}
+
+/* Calls function(argument) on a core of an island and returns what it returns; where there are no islands, calls it
+ * here. If the island is not there, or the program has no text for it: -(error number). */
+static __inline__ void *motet_call_on(int island, void *(*function)(void *), void *argument) {
+    if (motet_island() < 0) {
+        return function(argument);
+    }
+    return (void *)motet_system_call(0x4d00, island, (long)function, (long)argument);
+}
+
 #endif

@@ -39,6 +39,11 @@ pub enum Subcommand {
     Build(BuildOptions),
     /// Run an experiment (see `motet bench --help`)
     Bench(BenchOptions),
+    /// Compile and link a C program for every instruction set at once; takes the arguments of any C compiler
+    Cc(ToolOptions),
+    /// The same for C++
+    #[command(name = "c++")]
+    Cxx(ToolOptions),
     /// Check that everything Motet needs is here
     Doctor,
 }
@@ -131,6 +136,15 @@ pub struct BuildOptions {
 #[command(disable_help_flag = true)]
 pub struct BenchOptions {
     /// Name and options of the experiment
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<OsString>,
+}
+
+/// `motet cc` and its relatives.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct ToolOptions {
+    /// The tool's own arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     pub arguments: Vec<OsString>,
 }

@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod stats;
 mod test;
+mod toolchain;
 mod trace;
 
 use std::{io::Write, process::ExitCode};
@@ -47,6 +48,8 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Test(options) => test::test(&options),
         Subcommand::Build(options) => build::build(&options),
         Subcommand::Bench(options) => project::run_sibling("motet-bench", &options.arguments),
+        Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
+        Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),
         Subcommand::Doctor => doctor::doctor(),
     }
 }

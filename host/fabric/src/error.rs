@@ -8,6 +8,8 @@ use std::fmt;
 pub enum ErrorKind {
     /// The command was used wrongly.
     Usage = 64,
+    /// A program that is to be linked is wrong.
+    Data = 65,
     /// An input file is missing or unreadable.
     NoInput = 66,
     /// Something Motet needs is not installed or not built.

@@ -1,0 +1,556 @@
+//! The command line of a C compiler: which arguments are for the compiler, which for the linker, which for `motet`.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
+
+use crate::{
+    error::{Error, Result, read},
+    isa::{index_by_name, names},
+    link::Input,
+};
+
+/// What comes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// An executable.
+    #[default]
+    Link,
+    /// Object files (`-c`).
+    Compile,
+    /// Text for people and other tools (`-E`, `-S`, `-M`, `-fsyntax-only`): of one ISA.
+    Text,
+    /// Answers (`--version`, `-print-search-dirs`): of the compiler alone.
+    Query,
+}
+
+/// Something to compile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// A file, or `-`.
+    pub path: PathBuf,
+    /// Of `-x`.
+    pub language: Option<OsString>,
+}
+
+/// In the order of the command line.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// To be compiled.
+    Source(Source),
+    /// To be linked.
+    Object(Input),
+    /// `-lNAME`.
+    Library(String, bool),
+}
+
+/// A parsed command line.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    /// What comes out.
+    pub mode: Mode,
+    /// `-o`.
+    pub output: Option<PathBuf>,
+    /// What goes in.
+    pub items: Vec<Item>,
+    /// For every compilation.
+    pub compiler: Vec<OsString>,
+    /// For the compilation for the first ISA only: dependency files.
+    pub dependencies: Vec<OsString>,
+    /// For the compilation for the primary ISA only: its own processor's features.
+    pub processor: Vec<OsString>,
+    /// `-L`.
+    pub library_folders: Vec<PathBuf>,
+    /// `-e`.
+    pub entry: Option<String>,
+    /// `-u`.
+    pub needed: Vec<String>,
+    /// `-s`.
+    pub strip: bool,
+    /// `-nostartfiles`, `-nostdlib`.
+    pub no_start_files: bool,
+    /// `-nodefaultlibs`, `-nostdlib`.
+    pub no_libraries: bool,
+    /// `-nostdinc`.
+    pub no_includes: bool,
+    /// `-v`.
+    pub verbose: bool,
+    /// `--pins FILE`.
+    pub pins: Vec<PathBuf>,
+    /// `--isa NAME`: of the text, and of the file as other systems see it.
+    pub primary: usize,
+    /// `--emit-isa NAME FILE`.
+    pub single: Vec<(usize, PathBuf)>,
+}
+
+/// Options of the compiler whose argument may follow as a word of its own.
+const WITH_ARGUMENT: &[&str] = &[
+    "-I",
+    "-D",
+    "-U",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-iprefix",
+    "-iwithprefix",
+    "-isysroot",
+    "-Xclang",
+    "-Xpreprocessor",
+    "-Xassembler",
+    "-mllvm",
+    "--param",
+    "-ftemplate-depth",
+    "-arch",
+];
+
+/// Options without effect on a static program that is linked here.
+const IGNORED: &[&str] = &[
+    "-static",
+    "-fPIC",
+    "-fpic",
+    "-fPIE",
+    "-fpie",
+    "-fno-PIE",
+    "-fno-pie",
+    "-fno-PIC",
+    "-fno-pic",
+    "-pie",
+    "-no-pie",
+    "-rdynamic",
+    "-m64",
+    "-shared-libgcc",
+    "-static-libgcc",
+    "-femulated-tls",
+    "-fno-emulated-tls",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-function-sections",
+    "-fno-data-sections",
+    "-fsigned-char",
+    "-pipe",
+];
+
+/// The same, by their beginnings.
+const IGNORED_PREFIXES: &[&str] =
+    &["-flto", "-fno-lto", "-ftls-model=", "-fuse-ld=", "-fplt", "-fno-plt", "-fno-semantic-interposition"];
+
+/// Options of linkers without effect here.
+const LINKER_IGNORED: &[&str] = &[
+    "--gc-sections",
+    "--no-gc-sections",
+    "--as-needed",
+    "--no-as-needed",
+    "--start-group",
+    "--end-group",
+    "-(",
+    "-)",
+    "-Bstatic",
+    "-Bdynamic",
+    "--no-undefined",
+    "--no-undefined-version",
+    "--export-dynamic",
+    "-E",
+    "--no-relax",
+    "--relax",
+    "--fatal-warnings",
+    "--no-fatal-warnings",
+    "--warn-common",
+    "--no-allow-shlib-undefined",
+    "--eh-frame-hdr",
+    "--icf=none",
+    "--discard-all",
+    "-x",
+    "--discard-locals",
+    "-X",
+    "-static",
+    "-pie",
+    "-no-pie",
+    "--no-dynamic-linker",
+    "--no-copy-dt-needed-entries",
+    "--sort-common",
+    "-S",
+    "--strip-debug",
+];
+
+/// The same, by their beginnings.
+const LINKER_IGNORED_PREFIXES: &[&str] = &[
+    "-O",
+    "--build-id",
+    "--hash-style",
+    "-rpath",
+    "--rpath",
+    "-soname",
+    "-z",
+    "--sort-section",
+    "--dependency-file",
+    "--color-diagnostics",
+    "-Map",
+    "--Map",
+];
+
+/// Options of linkers that would change addresses.
+const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-z", "-rpath", "--rpath", "-rpath-link", "-Map", "-soname"];
+
+struct Parser {
+    words: std::collections::VecDeque<OsString>,
+    parsed: Arguments,
+    language: Option<OsString>,
+    whole_archives: bool,
+}
+
+/// Parses the arguments of `motet cc`.
+///
+/// # Errors
+/// One is wrong, or asks for what cannot be had.
+pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
+    let mut words = std::collections::VecDeque::new();
+    for argument in arguments {
+        match argument.as_bytes().strip_prefix(b"@") {
+            Some(file) => words.extend(response_file(&PathBuf::from(OsString::from_vec(file.to_vec())))?),
+            None => words.push_back(argument.clone()),
+        }
+    }
+    let mut parser = Parser { words, parsed: Arguments::default(), language: None, whole_archives: false };
+    while let Some(word) = parser.words.pop_front() {
+        parser.word(word)?;
+    }
+    let parsed = parser.parsed;
+    if parsed.items.is_empty() && parsed.mode != Mode::Query && !parsed.verbose {
+        return Err(Error::usage("motet cc: no input files"));
+    }
+    Ok(parsed)
+}
+
+impl Parser {
+    fn word(&mut self, word: OsString) -> Result<()> {
+        let Some(text) = word.to_str().map(str::to_owned) else {
+            self.input(word);
+            return Ok(());
+        };
+        if text == "-" || !text.starts_with('-') {
+            self.input(word);
+            return Ok(());
+        }
+        if self.motet(&text)? || self.output(&text)? || self.linker(&text)? || self.target(&text)? {
+            return Ok(());
+        }
+        if WITH_ARGUMENT.contains(&text.as_str()) {
+            let argument = self.argument(&text)?;
+            self.parsed.compiler.extend([word, argument]);
+            return Ok(());
+        }
+        if !IGNORED.contains(&text.as_str()) && !IGNORED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
+            self.parsed.no_includes |= text == "-nostdinc";
+            self.parsed.compiler.push(word);
+        }
+        Ok(())
+    }
+
+    fn motet(&mut self, text: &str) -> Result<bool> {
+        match text {
+            "--pins" => {
+                let path = self.argument(text)?.into();
+                self.parsed.pins.push(path);
+            }
+            "--isa" => self.parsed.primary = self.isa(text)?,
+            "--emit-isa" => {
+                let isa = self.isa(text)?;
+                let path = self.argument(text)?.into();
+                self.parsed.single.push((isa, path));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What comes out, and where.
+    fn output(&mut self, text: &str) -> Result<bool> {
+        let parsed = &mut self.parsed;
+        match text {
+            "-c" => parsed.mode = parsed.mode.max_with(Mode::Compile),
+            "-E" | "-S" | "-M" | "-MM" | "-fsyntax-only" => {
+                parsed.mode = parsed.mode.max_with(Mode::Text);
+                parsed.compiler.push(text.into());
+            }
+            "-emit-llvm" => {
+                return Err(Error::usage(
+                    "motet cc: -emit-llvm: an object file holds machine code of every instruction set",
+                ));
+            }
+            "--version" | "-dumpmachine" | "-dumpversion" | "-###" => {
+                parsed.mode = Mode::Query;
+                parsed.compiler.push(text.into());
+            }
+            "-v" | "--verbose" => parsed.verbose = true,
+            "-MD" | "-MMD" | "-MP" | "-MG" | "-MV" => parsed.dependencies.push(text.into()),
+            "-MF" | "-MT" | "-MQ" => {
+                let argument = self.argument(text)?;
+                self.parsed.dependencies.extend([text.into(), argument]);
+            }
+            "-o" => self.parsed.output = Some(self.argument(text)?.into()),
+            "-x" => {
+                let language = self.argument(text)?;
+                self.language = (language != "none").then_some(language);
+            }
+            _ if text.starts_with("-print-") || text.starts_with("--print-") => {
+                parsed.mode = Mode::Query;
+                parsed.compiler.push(text.into());
+            }
+            _ if text.starts_with("-MF") || text.starts_with("-MT") || text.starts_with("-MQ") => {
+                parsed.dependencies.push(text.into())
+            }
+            _ if text.starts_with("-o") && !text.starts_with("-object") => parsed.output = Some(text[2..].into()),
+            _ if text.starts_with("-x") => self.language = (&text[2..] != "none").then(|| text[2..].into()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn linker(&mut self, text: &str) -> Result<bool> {
+        match text {
+            "-shared" | "--shared" | "-dynamiclib" => {
+                let message = "motet cc: -shared: shared libraries cannot be made: the linker gives each function one address on all \
+                               instruction sets, and does so for whole static programs. Make an archive (ar rcs) instead";
+                return Err(Error::usage(message));
+            }
+            "-r" => {
+                return Err(Error::usage(
+                    "motet cc: -r: object files cannot be linked partly; make an archive (ar rcs) instead",
+                ));
+            }
+            "-static-pie" => {
+                return Err(Error::usage("motet cc: -static-pie: a program has fixed addresses; use -static"));
+            }
+            "-T" => {
+                return Err(Error::usage(
+                    "motet cc: -T: the layout is the same for all instruction sets, so it cannot be chosen",
+                ));
+            }
+            "-s" => self.parsed.strip = true,
+            "-nostartfiles" => self.parsed.no_start_files = true,
+            "-nodefaultlibs" | "-nolibc" => self.parsed.no_libraries = true,
+            "-nostdlib" => (self.parsed.no_start_files, self.parsed.no_libraries) = (true, true),
+            "-e" | "--entry" => self.parsed.entry = Some(self.text_argument(text)?),
+            "-u" => {
+                let symbol = self.text_argument(text)?;
+                self.parsed.needed.push(symbol);
+            }
+            "-z" => {
+                self.argument(text)?;
+            }
+            "-Xlinker" => {
+                let mut words = vec![self.text_argument(text)?];
+                while self.words.front().is_some_and(|word| word == "-Xlinker") {
+                    self.words.pop_front();
+                    words.push(self.text_argument(text)?);
+                }
+                self.linker_words(words)?;
+            }
+            "-L" => {
+                let folder = self.argument(text)?.into();
+                self.parsed.library_folders.push(folder);
+            }
+            "-l" => {
+                let name = self.text_argument(text)?;
+                self.parsed.items.push(Item::Library(name, self.whole_archives));
+            }
+            _ => return self.joined_linker_word(text),
+        }
+        Ok(true)
+    }
+
+    fn joined_linker_word(&mut self, text: &str) -> Result<bool> {
+        if let Some(words) = text.strip_prefix("-Wl,") {
+            self.linker_words(words.split(',').map(str::to_owned).collect())?;
+        } else if let Some(folder) = text.strip_prefix("-L") {
+            self.parsed.library_folders.push(folder.into());
+        } else if let Some(name) = text.strip_prefix("-l") {
+            self.parsed.items.push(Item::Library(name.to_owned(), self.whole_archives));
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn linker_words(&mut self, words: Vec<String>) -> Result<()> {
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "" => {}
+                "-s" | "--strip-all" => self.parsed.strip = true,
+                "--whole-archive" => self.whole_archives = true,
+                "--no-whole-archive" => self.whole_archives = false,
+                "-u" | "--undefined" => self.parsed.needed.extend(words.next()),
+                "-e" | "--entry" => self.parsed.entry = words.next(),
+                ignored if LINKER_WITH_ARGUMENT_IGNORED.contains(&ignored) => {
+                    words.next();
+                }
+                ignored if LINKER_IGNORED.contains(&ignored) => {}
+                other => self.linker_value(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn linker_value(&mut self, word: &str) -> Result<()> {
+        if let Some(path) = word.strip_prefix("--pins=") {
+            self.parsed.pins.push(path.into());
+        } else if let Some(symbol) = word.strip_prefix("--undefined=").or_else(|| word.strip_prefix("-u")) {
+            self.parsed.needed.push(symbol.to_owned());
+        } else if let Some(symbol) = word.strip_prefix("--entry=") {
+            self.parsed.entry = Some(symbol.to_owned());
+        } else if !word.starts_with('-') {
+            self.input(word.into());
+        } else if !LINKER_IGNORED_PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
+            let message = "not supported by Motet's linker, which lays out all instruction sets alike";
+            return Err(Error::usage(format!("motet cc: -Wl,{word}: {message}")));
+        }
+        Ok(())
+    }
+
+    /// Which processor.
+    fn target(&mut self, text: &str) -> Result<bool> {
+        if text == "-target" || text.starts_with("--target=") || text == "-m32" || text == "-mx32" {
+            return Err(Error::usage(format!("motet cc: {text}: programs are always built for {}", names())));
+        }
+        if text.starts_with("-mlong-double-") {
+            return Err(Error::usage(format!(
+                "motet cc: {text}: long double has 64 bits, because it must be the same everywhere"
+            )));
+        }
+        if text == "-fshort-wchar" || text == "-fopenmp" || text == "-fexceptions-cross" {
+            return Err(Error::usage(format!("motet cc: {text} is not supported")));
+        }
+        let of_processor = text.starts_with("-m") && text != "-mllvm" && !text.starts_with("-mno-omit");
+        if of_processor {
+            self.parsed.processor.push(text.into());
+        }
+        Ok(of_processor)
+    }
+
+    fn input(&mut self, word: OsString) {
+        let path = PathBuf::from(word);
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let is_source = path.as_os_str() == "-"
+            || self.language.is_some()
+            || ["c", "i", "s", "S", "sx", "C", "cc", "cpp", "cxx", "c++", "CPP", "ii", "h", "hpp"].contains(&extension);
+        self.parsed.items.push(if is_source {
+            Item::Source(Source { path, language: self.language.clone() })
+        } else {
+            Item::Object(Input { path, name: None, whole: self.whole_archives })
+        });
+    }
+
+    fn argument(&mut self, option: &str) -> Result<OsString> {
+        self.words.pop_front().ok_or_else(|| Error::usage(format!("motet cc: {option} needs an argument")))
+    }
+
+    fn text_argument(&mut self, option: &str) -> Result<String> {
+        let argument = self.argument(option)?;
+        argument.into_string().map_err(|_| Error::usage(format!("motet cc: the argument of {option} is not text")))
+    }
+
+    fn isa(&mut self, option: &str) -> Result<usize> {
+        let name = self.text_argument(option)?;
+        index_by_name(&name).ok_or_else(|| {
+            Error::usage(format!("motet cc: {option} {name}: no such instruction set; there are: {}", names()))
+        })
+    }
+}
+
+impl Mode {
+    /// Of `-c -E`, `-E` decides.
+    fn max_with(self, other: Self) -> Self {
+        let rank = |mode| match mode {
+            Self::Link => 0,
+            Self::Compile => 1,
+            Self::Text => 2,
+            Self::Query => 3,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
+/// The words in a file, with quotes and backslashes as in a shell.
+fn response_file(path: &std::path::Path) -> Result<Vec<OsString>> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut quote = None;
+    let text = read(path)?;
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\\', _) => word.get_or_insert_default().extend(bytes.next()),
+            (b'"' | b'\'', None) => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            (_, Some(end)) if byte == end => quote = None,
+            (b' ' | b'\t' | b'\r' | b'\n', None) => words.extend(word.take().map(OsString::from_vec)),
+            _ => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word.map(OsString::from_vec));
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Arguments> {
+        parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_comes_out_is_decided_by_the_furthest_option() {
+        assert_eq!(parsed("a.c").unwrap().mode, Mode::Link);
+        assert_eq!(parsed("-c a.c").unwrap().mode, Mode::Compile);
+        assert_eq!(parsed("-E -c a.c").unwrap().mode, Mode::Text);
+        assert_eq!(parsed("--version").unwrap().mode, Mode::Query);
+    }
+
+    #[test]
+    fn libraries_and_objects_keep_their_order() {
+        let arguments = parsed("a.c b.o -lm -L lib -Ldir c.a -o app").unwrap();
+        let kinds: String = arguments
+            .items
+            .iter()
+            .map(|item| match item {
+                Item::Source(_) => 's',
+                Item::Object(_) => 'o',
+                Item::Library(..) => 'l',
+            })
+            .collect();
+        assert_eq!(kinds, "solo");
+        assert_eq!(arguments.library_folders, [PathBuf::from("lib"), PathBuf::from("dir")]);
+        assert_eq!(arguments.output, Some(PathBuf::from("app")));
+    }
+
+    #[test]
+    fn dependency_files_are_written_once() {
+        let arguments = parsed("-MD -MF a.d -c a.c").unwrap();
+        assert_eq!(arguments.dependencies, ["-MD", "-MF", "a.d"]);
+        assert!(arguments.compiler.is_empty());
+    }
+
+    #[test]
+    fn processor_features_are_for_the_primary_isa() {
+        let arguments = parsed("-march=x86-64-v3 -O2 -c a.c").unwrap();
+        assert_eq!((arguments.processor, arguments.compiler), (vec!["-march=x86-64-v3".into()], vec!["-O2".into()]));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_with_the_reason() {
+        for (line, word) in
+            [("-shared a.c", "archive"), ("-m32 a.c", "x86_64"), ("-Wl,-T,x a.c", "-T"), ("-o", "needs an argument")]
+        {
+            assert!(parsed(line).unwrap_err().message.contains(word), "{line}");
+        }
+        assert!(parsed("-Wl,--gc-sections,-z,now -fPIC a.c").unwrap().compiler.is_empty());
+    }
+}

@@ -1,0 +1,283 @@
+//! `motet cc`: compiles for every ISA, then links.
+
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    arguments::{Arguments, Item, Mode, Source, parse},
+    error::{Error, ErrorKind, Result, read, write},
+    fat_object,
+    isa::{ISAS, PerIsa, TARGETS, names},
+    libc::{COMMON_FLAGS, Libc},
+    link::{self, Input, Options},
+    pins,
+    tools::Tools,
+};
+
+/// Libraries that are part of the C library.
+const PARTS_OF_LIBC: &[&str] =
+    &["c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic"];
+
+/// Runs `motet cc ARGUMENTS` (`motet c++` if `cxx`) with the toolchain's files in `folder`; gives the exit status.
+///
+/// # Errors
+/// The arguments are wrong, the tools are missing, or the program cannot be linked.
+pub fn cc(folder: &Path, cxx: bool, arguments: &[OsString]) -> Result<u8> {
+    let arguments = parse(arguments)?;
+    let tools = Tools::find(folder)?;
+    let libc = Libc::find(&tools)?;
+    let temporary = tempfile::Builder::new().prefix("motet-cc-").tempdir();
+    let temporary = temporary.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
+    let driver = Driver { tools, libc, cxx, arguments, temporary };
+    match driver.arguments.mode {
+        Mode::Query => driver.query(),
+        Mode::Text => driver.text(),
+        Mode::Compile => driver.compile(),
+        Mode::Link if driver.arguments.items.is_empty() => driver.query(),
+        Mode::Link => driver.link(),
+    }
+}
+
+struct Driver {
+    tools: Tools,
+    libc: Libc,
+    cxx: bool,
+    arguments: Arguments,
+    temporary: TempDir,
+}
+
+impl Driver {
+    fn query(&self) -> Result<u8> {
+        let mut command = self.compiler(self.arguments.primary);
+        if self.arguments.compiler.iter().any(|word| word == "--version") {
+            println!("motet cc: one program for {}", names());
+        }
+        if self.arguments.verbose {
+            command.arg("-v");
+        }
+        let status = command.status().map_err(|error| Error::read(&self.tools.program, error))?;
+        Ok(exit_status(status))
+    }
+
+    fn text(&self) -> Result<u8> {
+        let mut command = self.compiler(self.arguments.primary);
+        command.args(&self.arguments.dependencies);
+        if let Some(output) = &self.arguments.output {
+            command.arg("-o").arg(output);
+        }
+        for source in self.sources() {
+            add_source(&mut command, &source, &source.path);
+        }
+        let status = command.status().map_err(|error| Error::read(&self.tools.program, error))?;
+        Ok(exit_status(status))
+    }
+
+    fn compile(&self) -> Result<u8> {
+        let sources = self.sources();
+        if sources.len() > 1 && self.arguments.output.is_some() {
+            return Err(Error::usage("motet cc: -o with -c needs exactly one source"));
+        }
+        for source in &sources {
+            let output = self
+                .arguments
+                .output
+                .clone()
+                .unwrap_or_else(|| PathBuf::from(source.path.with_extension("o").file_name().unwrap_or_default()));
+            let status = self.compile_one(source, &output)?;
+            if status != 0 {
+                return Ok(status);
+            }
+        }
+        Ok(0)
+    }
+
+    fn link(&self) -> Result<u8> {
+        let mut inputs = Vec::new();
+        if !self.arguments.no_start_files {
+            inputs.push(Input { path: self.libc.start_object(), name: None, whole: false });
+        }
+        for (index, item) in self.arguments.items.iter().enumerate() {
+            match item {
+                Item::Source(source) => {
+                    let stem = source.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    let path = self.temporary.path().join(format!("{index}-{stem}.o"));
+                    let status = self.compile_one(source, &path)?;
+                    if status != 0 {
+                        return Ok(status);
+                    }
+                    inputs.push(Input { path, name: Some(source.path.display().to_string()), whole: false });
+                }
+                Item::Object(input) => inputs.push(input.clone()),
+                Item::Library(name, whole) => {
+                    inputs.extend(self.library(name)?.map(|path| Input { path, name: None, whole: *whole }))
+                }
+            }
+        }
+        if !self.arguments.no_libraries {
+            inputs.push(Input { path: self.libc.archive(), name: None, whole: false });
+        }
+        let mut pins = Vec::new();
+        for path in &self.arguments.pins {
+            pins.extend(pins::load(path)?);
+        }
+        let options = Options {
+            inputs,
+            output: self.arguments.output.clone().unwrap_or_else(|| "a.out".into()),
+            entry: self.arguments.entry.clone().unwrap_or_else(|| "_start".into()),
+            needed: self.arguments.needed.clone(),
+            pins,
+            primary: self.arguments.primary,
+            single: self.arguments.single.clone(),
+            strip: self.arguments.strip,
+        };
+        link::link(&self.tools, &options)?;
+        Ok(0)
+    }
+
+    /// The archive of `-lNAME`; none if the C library has it.
+    fn library(&self, name: &str) -> Result<Option<PathBuf>> {
+        let file = name.strip_prefix(':').map_or_else(|| format!("lib{name}.a"), str::to_owned);
+        let found = self.arguments.library_folders.iter().map(|folder| folder.join(&file)).find(|path| path.is_file());
+        if found.is_some() || PARTS_OF_LIBC.contains(&name) {
+            return Ok(found);
+        }
+        let folders: Vec<String> =
+            self.arguments.library_folders.iter().map(|folder| folder.display().to_string()).collect();
+        let places = if folders.is_empty() {
+            "no -L names a folder".to_owned()
+        } else {
+            format!("not in {}", folders.join(", "))
+        };
+        let message = format!("motet cc: -l{name}: there is no {file} ({places})");
+        Err(Error::new(ErrorKind::NoInput, message))
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        let source = |item: &Item| match item {
+            Item::Source(source) => Some(source.clone()),
+            Item::Object(_) | Item::Library(..) => None,
+        };
+        self.arguments.items.iter().filter_map(source).collect()
+    }
+
+    /// Compiles a source for every ISA at once. What the compiler says is shown once.
+    fn compile_one(&self, source: &Source, output: &Path) -> Result<u8> {
+        let path = self.readable(source)?;
+        let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let objects: PerIsa<PathBuf> =
+            std::array::from_fn(|isa| self.temporary.path().join(format!("{name}.{}", ISAS[isa].name())));
+        let run = |isa: usize| {
+            let mut command = self.compiler(isa);
+            if isa == self.arguments.primary {
+                self.add_dependencies(&mut command, output);
+            }
+            command.arg("-c").arg("-o").arg(&objects[isa]);
+            add_source(&mut command, source, &path);
+            command.stdin(Stdio::null()).output().map_err(|error| Error::read(&self.tools.program, error))
+        };
+        let results: Vec<Result<Output>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || run(isa))).collect();
+            let failed = || Err(Error::new(ErrorKind::Software, "a thread of the compiler's driver failed"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
+        });
+        let results = results.into_iter().collect::<Result<Vec<_>>>()?;
+        let status = self.show(source, &results);
+        if status != 0 {
+            return Ok(status);
+        }
+        let mut contents: PerIsa<Vec<u8>> = Default::default();
+        for (object, path) in contents.iter_mut().zip(&objects) {
+            *object = read(path)?;
+            let _ = std::fs::remove_file(path);
+        }
+        write(output, &fat_object::join(&source.path.display().to_string(), &contents)?)?;
+        Ok(0)
+    }
+
+    /// Standard input can be read only once.
+    fn readable(&self, source: &Source) -> Result<PathBuf> {
+        if source.path.as_os_str() != "-" {
+            return Ok(source.path.clone());
+        }
+        let path = self.temporary.path().join("stdin");
+        let mut file = std::fs::File::create(&path).map_err(|error| Error::write(&path, error))?;
+        std::io::copy(&mut std::io::stdin(), &mut file).map_err(|error| Error::write(&path, error))?;
+        Ok(path)
+    }
+
+    /// Clang would name the dependency file after the object, which is not the one that the user knows.
+    fn add_dependencies(&self, command: &mut Command, output: &Path) {
+        let words = &self.arguments.dependencies;
+        let has = |name: &str| words.iter().any(|word| word.to_str().is_some_and(|word| word.starts_with(name)));
+        command.args(words);
+        if has("-MD") || has("-MMD") {
+            if !has("-MF") {
+                command.arg("-MF").arg(output.with_extension("d"));
+            }
+            if !has("-MT") && !has("-MQ") {
+                command.arg("-MQ").arg(output);
+            }
+        }
+    }
+
+    /// Shows the diagnostics of the primary ISA; of the others only what is not in them. Gives the exit status.
+    fn show(&self, source: &Source, results: &[Output]) -> u8 {
+        let mut error = std::io::stderr();
+        let shown = &results[self.arguments.primary];
+        let _ = error.write_all(&shown.stderr);
+        let mut status = exit_status(shown.status);
+        for (isa, result) in results.iter().enumerate().filter(|(isa, _)| *isa != self.arguments.primary) {
+            if result.stderr != shown.stderr {
+                let path = source.path.display();
+                let _ = writeln!(error, "motet: {path}, compiled for {}:", ISAS[isa].name());
+                let _ = error.write_all(&result.stderr);
+            }
+            if status == 0 {
+                status = exit_status(result.status);
+            }
+        }
+        status
+    }
+
+    /// Clang for an ISA, with everything but the input and the output.
+    fn compiler(&self, isa: usize) -> Command {
+        let target = &TARGETS[isa];
+        let mut command = self.tools.command(if self.cxx { "clang++" } else { "clang" });
+        command.arg(format!("--target={}", target.triple)).arg("-Qunused-arguments");
+        command.args(target.flags).args(&self.arguments.compiler);
+        if isa == self.arguments.primary {
+            command.args(&self.arguments.processor);
+        }
+        command.args(COMMON_FLAGS);
+        if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+            command.arg("-fcolor-diagnostics");
+        }
+        if !self.arguments.no_includes {
+            command.arg("-nostdinc");
+            for folder in self.libc.include_folders(isa) {
+                command.arg("-isystem").arg(folder);
+            }
+        }
+        command
+    }
+}
+
+fn add_source(command: &mut Command, source: &Source, path: &Path) {
+    if let Some(language) = &source.language {
+        command.arg("-x").arg(language);
+    }
+    command.arg(path);
+    if source.language.is_some() {
+        command.arg("-x").arg("none");
+    }
+}
+
+fn exit_status(status: std::process::ExitStatus) -> u8 {
+    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

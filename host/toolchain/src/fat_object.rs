@@ -1,0 +1,121 @@
+//! Object files that hold the code of every ISA.
+//!
+//! Such a file is an ordinary relocatable ELF of x86-64 (so `ar`, `nm` and `ranlib` work on it) in which a section
+//! `.motet.ISA` holds the object file of each other ISA.
+
+use object::{
+    LittleEndian, Object, ObjectSection,
+    elf::{self, FileHeader64, SectionHeader64},
+    read::elf::{FileHeader, SectionHeader},
+};
+
+use crate::{
+    error::{Error, Result},
+    isa::{ISAS, PerIsa, TARGETS},
+};
+
+/// The ISA whose object file carries the others.
+pub const CARRIER: usize = 0;
+
+fn section_name(index: usize) -> String {
+    format!(".motet.{}", ISAS[index].name())
+}
+
+/// One file out of one object file for each ISA.
+///
+/// The others' files are appended to the carrier's, with a new table of sections behind them; what was there stays where
+/// it was.
+///
+/// # Errors
+/// An object file is malformed (`name` is for the message).
+pub fn join(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<Vec<u8>> {
+    let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
+    let carrier = objects[CARRIER].as_slice();
+    let header = FileHeader64::<LittleEndian>::parse(carrier).map_err(malformed)?;
+    let sections = header.section_headers(LittleEndian, carrier).map_err(malformed)?;
+    let names = header.shstrndx(LittleEndian, carrier).map_err(malformed)?;
+    let names = sections.get(names as usize).ok_or_else(|| Error::data(format!("{name}: no section names")))?;
+    let mut names = names.data(LittleEndian, carrier).map_err(malformed)?.to_vec();
+
+    let mut file = carrier.to_vec();
+    let mut table = object::pod::bytes_of_slice(sections).to_vec();
+    let others = objects.iter().enumerate().filter(|(index, _)| *index != CARRIER);
+    for (index, object) in others {
+        // A linker that knows nothing of this leaves it out of the program.
+        table.extend(section_header(
+            &mut names,
+            &section_name(index),
+            elf::SHT_PROGBITS,
+            elf::SHF_EXCLUDE.0,
+            &mut file,
+            object,
+        ));
+    }
+    let title = names.len() as u32;
+    names.extend(b".shstrtab\0");
+    let contents = names.clone();
+    let mut last = section_header(&mut names, "", elf::SHT_STRTAB, 0, &mut file, &contents);
+    last[..4].copy_from_slice(&title.to_le_bytes());
+    table.extend(last);
+
+    file.resize(file.len().next_multiple_of(8), 0);
+    let count = table.len() / size_of::<SectionHeader64<LittleEndian>>();
+    let too_many =
+        |_| Error::data(format!("{name}: {count} sections are too many for an object file; split the source"));
+    let count = u16::try_from(count).ok().filter(|count| *count < elf::SHN_LORESERVE).ok_or(()).map_err(too_many)?;
+    let start = file.len() as u64;
+    file[SECTIONS_AT..SECTIONS_AT + 8].copy_from_slice(&start.to_le_bytes());
+    file[COUNT_AT..COUNT_AT + 2].copy_from_slice(&count.to_le_bytes());
+    file[COUNT_AT + 2..COUNT_AT + 4].copy_from_slice(&(count - 1).to_le_bytes());
+    file.extend(table);
+    Ok(file)
+}
+
+/// In the ELF header: where the table of sections is, how many it has, and which one has their names.
+const SECTIONS_AT: usize = 0x28;
+const COUNT_AT: usize = 0x3c;
+
+/// Appends a section's contents to `file` and its name to `names`; gives its entry of the table.
+fn section_header(
+    names: &mut Vec<u8>,
+    name: &str,
+    kind: elf::SectionType,
+    flags: u64,
+    file: &mut Vec<u8>,
+    contents: &[u8],
+) -> Vec<u8> {
+    file.resize(file.len().next_multiple_of(8), 0);
+    let mut header = Vec::new();
+    header.extend((names.len() as u32).to_le_bytes());
+    header.extend(kind.0.to_le_bytes());
+    for word in [flags, 0, file.len() as u64, contents.len() as u64, 0, 8, 0] {
+        header.extend(word.to_le_bytes());
+    }
+    names.extend(name.as_bytes());
+    names.push(0);
+    file.extend(contents);
+    header
+}
+
+/// The object file of each ISA out of a file made by [`join`].
+///
+/// # Errors
+/// The file is something else (`name` is for the message).
+pub fn split<'a>(name: &str, file: &'a [u8]) -> Result<PerIsa<&'a [u8]>> {
+    let carrier =
+        object::File::parse(file).map_err(|error| Error::data(format!("{name}: not an object file: {error}")))?;
+    if carrier.architecture() != TARGETS[CARRIER].architecture {
+        return Err(not_fat(name, &format!("it holds only {:?}", carrier.architecture())));
+    }
+    let mut objects = [file; ISAS.len()];
+    for (index, object) in objects.iter_mut().enumerate().filter(|(index, _)| *index != CARRIER) {
+        let section = carrier.section_by_name(&section_name(index));
+        let data = section.and_then(|section| section.data().ok());
+        *object = data.ok_or_else(|| not_fat(name, &format!("it has no code for {}", ISAS[index].name())))?;
+    }
+    Ok(objects)
+}
+
+fn not_fat(name: &str, why: &str) -> Error {
+    Error::data(format!("{name}: {why}; compile it with `motet cc -c`, which compiles for every instruction set"))
+}

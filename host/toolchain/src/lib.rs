@@ -1,0 +1,21 @@
+//! Compiling and linking programs for every instruction set at once.
+//!
+//! A program is compiled once for each ISA, by the same compiler and against the same C library; then it is linked so
+//! that each function and each datum has one address on all of them. [`cc`] behaves like any C compiler; the format of
+//! what it makes is in [`format`] and `docs/toolchain.md`.
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+mod builtins;
+mod driver;
+mod error;
+mod fat_object;
+pub mod format;
+mod isa;
+mod libc;
+pub mod link;
+mod pins;
+mod tools;
+
+pub use driver::cc;
+pub use error::{Error, ErrorKind, Result};

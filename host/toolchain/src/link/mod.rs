@@ -1,0 +1,107 @@
+//! The linker: gives every function and datum one address on all ISAs.
+//!
+//! Object files are read ([`module`]), symbols found and archive members pulled in ([`resolve`]), equal constants merged
+//! ([`pool`]). What is reachable on any ISA ([`live`]) and the same on all ([`same`]) is laid out once ([`plan`]); then each ISA's sections are copied to
+//! their places in one relocatable object ([`combine`]), whose relocations lld applies ([`lld`]). The results go into
+//! one file ([`image`]).
+
+mod combine;
+mod image;
+mod live;
+mod lld;
+mod module;
+mod plan;
+mod pool;
+mod resolve;
+mod same;
+mod targets;
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use self::{
+    image::{Image, Memory},
+    lld::Linked,
+    targets::{Linkage, Target},
+};
+pub use self::{plan::Pin, resolve::Input};
+use crate::{
+    error::{Error, Result, write},
+    isa::PerIsa,
+    tools::Tools,
+};
+
+/// What to link, and how.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Object files and archives.
+    pub inputs: Vec<Input>,
+    /// The executable.
+    pub output: PathBuf,
+    /// Where it starts.
+    pub entry: String,
+    /// Symbols that are needed though nothing refers to them.
+    pub needed: Vec<String>,
+    /// Functions to pin, besides those that the source marks.
+    pub pins: Vec<Pin>,
+    /// The ISA of the file as other systems see it.
+    pub primary: usize,
+    /// Ordinary executables to write for single ISAs.
+    pub single: Vec<(usize, PathBuf)>,
+    /// Leave out symbols and the debugger's sections.
+    pub strip: bool,
+}
+
+/// Links a program.
+///
+/// # Errors
+/// See [`resolve::load`], [`plan::plan`], [`lld::link`] and [`Memory::merge`].
+pub fn link(tools: &Tools, options: &Options) -> Result<()> {
+    let mut wanted = options.needed.clone();
+    wanted.push(options.entry.clone());
+    let linkage = Linkage::new(resolve::load(&options.inputs, &wanted)?)?;
+    let plan = plan::plan(linkage, &wanted, &options.pins, image::header_bytes)?;
+    let folder = tempfile::Builder::new()
+        .prefix("motet-ld-")
+        .tempdir()
+        .map_err(|error| Error::write(&std::env::temp_dir(), error))?;
+    let mut linked: Vec<Linked> = Vec::new();
+    for isa in 0..crate::isa::ISAS.len() {
+        let object = combine::combine(&plan, isa, !options.strip)?;
+        linked.push(lld::link(tools, &plan, isa, &object, folder.path())?);
+    }
+    let linked: PerIsa<Linked> = linked.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
+    let memory = Memory::merge(&plan, &linked)?;
+    let single = options.single.iter().map(|(isa, path)| (*isa, path, false));
+    for (primary, path, fat) in single.chain([(options.primary, &options.output, true)]) {
+        let entry = entry(&plan, &options.entry, primary)?;
+        let image = Image {
+            plan: &plan,
+            memory: &memory,
+            debug: &linked[primary].debug,
+            primary,
+            fat,
+            entry,
+            strip: options.strip,
+        };
+        write_executable(path, &image::write(&image))?;
+    }
+    Ok(())
+}
+
+fn entry(plan: &plan::Plan, name: &str, isa: usize) -> Result<u64> {
+    let target = plan.linkage.by_name(name, isa).filter(|target| matches!(target, Target::Unit(..)));
+    let target = target.ok_or_else(|| Error::data(format!("undefined symbol: {name} (where the program starts)")))?;
+    Ok(plan.address(&target, isa))
+}
+
+/// Replaces the file, which may be running.
+fn write_executable(path: &Path, bytes: &[u8]) -> Result<()> {
+    let _ = std::fs::remove_file(path);
+    write(path, bytes)?;
+    let mut permissions = std::fs::metadata(path).map_err(|error| Error::write(path, error))?.permissions();
+    permissions.set_mode(permissions.mode() | (permissions.mode() & 0o444) >> 2);
+    std::fs::set_permissions(path, permissions).map_err(|error| Error::write(path, error))
+}

@@ -1,0 +1,326 @@
+//! Object files as the linker sees them: sections, symbols and relocations of every ISA.
+
+use std::collections::HashMap;
+
+use object::{
+    LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags, SymbolFlags,
+    SymbolSection, elf,
+    read::elf::{ElfFile64, ElfSection64},
+};
+
+use crate::{
+    error::{Error, Result},
+    fat_object,
+    isa::{ISAS, PerIsa},
+};
+
+/// One object file.
+pub struct Module {
+    /// For messages: the path, or `archive(member)`.
+    pub name: String,
+    /// What it holds for each ISA.
+    pub images: PerIsa<Image>,
+}
+
+/// The object file of one ISA.
+pub struct Image {
+    /// By ELF index.
+    pub sections: Vec<Section>,
+    /// By ELF index.
+    pub symbols: Vec<Symbol>,
+    /// Global symbols that it defines, by name.
+    pub defined: HashMap<String, usize>,
+}
+
+/// What a section is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Code.
+    Text,
+    /// Constants.
+    Rodata,
+    /// Constants that may be merged with equal ones.
+    Mergeable {
+        /// The size of one in bytes; of one character, for strings.
+        entry_bytes: usize,
+        /// They end with a character of zeros.
+        strings: bool,
+    },
+    /// Variables.
+    Data,
+    /// Variables that begin as zeros.
+    Bss,
+    /// Of the debugger.
+    Debug,
+    /// Not for the program.
+    Ignored,
+}
+
+/// A section of one ISA.
+pub struct Section {
+    /// In the file.
+    pub name: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// Alignment in bytes, a power of two.
+    pub align: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Contents; empty for [`Kind::Bss`].
+    pub data: Vec<u8>,
+    /// In order of the file.
+    pub relocations: Vec<Relocation>,
+    /// Kept though nothing refers to it.
+    pub retained: bool,
+}
+
+/// A place to fill in.
+#[derive(Clone, Copy)]
+pub struct Relocation {
+    /// In the section, in bytes.
+    pub offset: u64,
+    /// ELF type; the ISA gives it a meaning.
+    pub r_type: u32,
+    /// Index of the symbol.
+    pub symbol: usize,
+    /// Added to the symbol's address.
+    pub addend: i64,
+}
+
+/// Where a symbol is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Elsewhere.
+    Undefined,
+    /// `value` is the address.
+    Absolute,
+    /// Memory that all definitions of the name share; `value` is the alignment in bytes.
+    Common,
+    /// At `value` in the section with this index.
+    Section(usize),
+}
+
+/// A symbol of one ISA.
+pub struct Symbol {
+    /// Empty for sections.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// See [`Place`].
+    pub value: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Its ELF type.
+    pub kind: elf::SymbolType,
+    /// Visible in other files.
+    pub global: bool,
+    /// Gives way to others of the name; need not exist.
+    pub weak: bool,
+}
+
+impl Module {
+    /// Reads a file that holds the object files of all ISAs.
+    ///
+    /// # Errors
+    /// It does not, or has something that cannot be linked.
+    pub fn parse(name: String, file: &[u8]) -> Result<Self> {
+        let objects = fat_object::split(&name, file)?;
+        let mut images = Vec::new();
+        for (index, object) in objects.into_iter().enumerate() {
+            let whole = format!("{name} ({})", ISAS[index].name());
+            images.push(parse_image(&whole, object)?);
+        }
+        let mut images: PerIsa<Image> = images.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
+        unify_thread_variables(&mut images);
+        Ok(Self { name, images })
+    }
+}
+
+/// What emulates a thread-local variable holds its alignment, which each ISA's compiler chooses: the greatest is right
+/// for all.
+fn unify_thread_variables(images: &mut PerIsa<Image>) {
+    const ALIGNMENT: std::ops::Range<usize> = 8..16;
+    let mut greatest: HashMap<String, [u8; 8]> = HashMap::new();
+    let is_variable =
+        |section: &&mut Section| section.name.starts_with(".data.__emutls_v.") && section.data.len() >= ALIGNMENT.end;
+    for section in images.iter_mut().flat_map(|image| &mut image.sections).filter(is_variable) {
+        let mut alignment = [0; 8];
+        alignment.copy_from_slice(&section.data[ALIGNMENT]);
+        let known = greatest.entry(section.name.clone()).or_insert(alignment);
+        if u64::from_le_bytes(alignment) > u64::from_le_bytes(*known) {
+            *known = alignment;
+        }
+    }
+    for section in images.iter_mut().flat_map(|image| &mut image.sections).filter(is_variable) {
+        section.data[ALIGNMENT].copy_from_slice(&greatest[&section.name]);
+    }
+}
+
+fn parse_image(name: &str, object: &[u8]) -> Result<Image> {
+    let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
+    let file = ElfFile64::<LittleEndian>::parse(object).map_err(malformed)?;
+    let mut image = Image { sections: Vec::new(), symbols: Vec::new(), defined: HashMap::new() };
+    for section in file.sections() {
+        let index = section.index().0;
+        while image.sections.len() <= index {
+            image.sections.push(Section::ignored());
+        }
+        image.sections[index] = parse_section(name, &section).map_err(|error| match error {
+            SectionError::Object(error) => malformed(error),
+            SectionError::Unsupported(error) => error,
+        })?;
+    }
+    for symbol in file.symbols() {
+        let index = symbol.index().0;
+        while image.symbols.len() <= index {
+            image.symbols.push(Symbol::null());
+        }
+        let parsed = parse_symbol(&symbol).map_err(malformed)?;
+        if parsed.global && parsed.place != Place::Undefined {
+            image.defined.insert(parsed.name.clone(), index);
+        }
+        image.symbols[index] = parsed;
+    }
+    if image.symbols.is_empty() {
+        image.symbols.push(Symbol::null());
+    }
+    check_indices(name, &image)?;
+    Ok(image)
+}
+
+enum SectionError {
+    Object(object::Error),
+    Unsupported(Error),
+}
+
+impl From<object::Error> for SectionError {
+    fn from(error: object::Error) -> Self {
+        Self::Object(error)
+    }
+}
+
+fn parse_section(
+    file: &str,
+    section: &ElfSection64<'_, '_, LittleEndian>,
+) -> std::result::Result<Section, SectionError> {
+    let SectionFlags::Elf { sh_type, sh_flags } = section.flags() else { return Ok(Section::ignored()) };
+    let name = section.name()?.to_owned();
+    let has = |flag: elf::SectionFlags| sh_flags.0 & flag.0 != 0;
+    if has(elf::SHF_TLS) && section.size() > 0 {
+        let message = "has thread-local storage of the ISA's own kind; it must be emulated, as `motet cc` does for C";
+        return Err(SectionError::Unsupported(Error::data(format!("{file}: section {name} {message}"))));
+    }
+    let kind = if !has(elf::SHF_ALLOC) {
+        if name.starts_with(".debug_") { Kind::Debug } else { Kind::Ignored }
+    } else if name.starts_with(".note.") || name.starts_with(".eh_frame") || sh_type == elf::SHT_X86_64_UNWIND {
+        // Nothing unwinds through a crossing; debuggers have .debug_frame.
+        Kind::Ignored
+    } else if sh_type == elf::SHT_NOBITS {
+        Kind::Bss
+    } else if has(elf::SHF_EXECINSTR) {
+        Kind::Text
+    } else if has(elf::SHF_WRITE) && !is_array(&name) && !name.starts_with(".data.rel.ro") {
+        Kind::Data
+    } else if has(elf::SHF_MERGE) {
+        Kind::Mergeable { entry_bytes: entry_bytes(section), strings: has(elf::SHF_STRINGS) }
+    } else {
+        Kind::Rodata
+    };
+    let mut parsed = Section {
+        kind,
+        align: section.align().max(1),
+        size: section.size(),
+        data: if kind == Kind::Ignored { Vec::new() } else { section.data()?.to_vec() },
+        relocations: Vec::new(),
+        retained: sh_flags.0 & elf::SHF_GNU_RETAIN.0 != 0 || is_array(&name),
+        name,
+    };
+    if kind != Kind::Ignored {
+        for (offset, relocation) in section.relocations() {
+            let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+            let symbol = match relocation.target() {
+                RelocationTarget::Symbol(index) => index.0,
+                // The null symbol.
+                RelocationTarget::Section(_) | RelocationTarget::Absolute | _ => 0,
+            };
+            parsed.relocations.push(Relocation { offset, r_type: r_type.0, symbol, addend: relocation.addend() });
+        }
+    }
+    Ok(parsed)
+}
+
+fn entry_bytes(section: &ElfSection64<'_, '_, LittleEndian>) -> usize {
+    let size = section.elf_section_header().sh_entsize.get(LittleEndian);
+    usize::try_from(size).unwrap_or(0)
+}
+
+/// Arrays of functions that run before and after `main`. Nothing writes them in a static program.
+pub fn is_array(name: &str) -> bool {
+    [".preinit_array", ".init_array", ".fini_array"].iter().any(|array| name.starts_with(array))
+}
+
+fn parse_symbol<'d>(symbol: &impl ObjectSymbol<'d>) -> object::Result<Symbol> {
+    let SymbolFlags::Elf { st_info, .. } = symbol.flags() else { return Ok(Symbol::null()) };
+    let bind = st_info.st_bind();
+    let place = match symbol.section() {
+        SymbolSection::Section(index) => Place::Section(index.0),
+        SymbolSection::Absolute => Place::Absolute,
+        SymbolSection::Common => Place::Common,
+        SymbolSection::Unknown | SymbolSection::None | SymbolSection::Undefined | _ => Place::Undefined,
+    };
+    Ok(Symbol {
+        name: symbol.name()?.to_owned(),
+        place,
+        value: symbol.address(),
+        size: symbol.size(),
+        kind: st_info.st_type(),
+        global: bind != elf::STB_LOCAL,
+        weak: bind == elf::STB_WEAK,
+    })
+}
+
+/// From here on every index is valid.
+fn check_indices(name: &str, image: &Image) -> Result<()> {
+    let places = image.symbols.iter().all(|symbol| match symbol.place {
+        Place::Section(index) => index < image.sections.len(),
+        Place::Undefined | Place::Absolute | Place::Common => true,
+    });
+    let relocations = image.sections.iter().all(|section| {
+        section.relocations.iter().all(|relocation| {
+            relocation.symbol < image.symbols.len()
+                && relocation.offset.checked_add(8).is_some()
+                && relocation.offset < section.size
+        })
+    });
+    let aligned = image.sections.iter().all(|section| section.align.is_power_of_two());
+    let message = "malformed object file: it refers to a symbol or section that it does not have";
+    if places && relocations && aligned { Ok(()) } else { Err(Error::data(format!("{name}: {message}"))) }
+}
+
+impl Section {
+    fn ignored() -> Self {
+        Self {
+            name: String::new(),
+            kind: Kind::Ignored,
+            align: 1,
+            size: 0,
+            data: Vec::new(),
+            relocations: Vec::new(),
+            retained: false,
+        }
+    }
+}
+
+impl Symbol {
+    fn null() -> Self {
+        Self {
+            name: String::new(),
+            place: Place::Undefined,
+            value: 0,
+            size: 0,
+            kind: elf::STT_NOTYPE,
+            global: false,
+            weak: true,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The layout: what is in the program, and at which address.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::{
+    live::{self, Live},
+    module::Place,
+    pool::PieceId,
+    resolve::Definition,
+    same,
+    targets::{Linkage, Segment, Target, UnitId},
+};
+use crate::{
+    error::{Error, Result},
+    isa::{ISAS, PerIsa, index_by_name},
+};
+
+/// Where the program begins.
+pub const BASE: u64 = 0x40_0000;
+/// Access rights change at multiples of this.
+pub const PAGE_BYTES: u64 = 4096;
+/// Segments begin at multiples of this.
+pub const SEGMENT_ALIGN: u64 = 64;
+/// Functions begin at multiples of this, so that calls to them are as fast as in a program for one ISA.
+const FUNCTION_ALIGN: u64 = 16;
+/// How `MOTET_ON` marks a function; the ISA's name and a dot follow.
+pub const PIN_PREFIX: &str = ".text.motet.on.";
+/// One entry of the global offset table.
+const POINTER_BYTES: u64 = 8;
+
+/// A function to be called on cores of one ISA only.
+#[derive(Clone, Debug)]
+pub struct Pin {
+    /// Its symbol.
+    pub function: String,
+    /// Index in [`ISAS`].
+    pub isa: usize,
+    /// Who wants it, for messages.
+    pub origin: String,
+}
+
+/// A pinned function in the layout.
+#[derive(Clone, Debug)]
+pub struct Pinned {
+    /// Its symbol.
+    pub name: String,
+    /// Index in [`ISAS`].
+    pub isa: usize,
+    /// Where it begins.
+    pub address: u64,
+    /// Of the largest ISA's code, in bytes.
+    pub size: u64,
+}
+
+/// Where everything is.
+pub struct Plan {
+    /// What is laid out.
+    pub linkage: Linkage,
+    /// Live units in the order of their addresses.
+    pub order: Vec<UnitId>,
+    /// Address of each live unit: the same for all ISAs, but for constants that only one ISA's code uses.
+    pub addresses: HashMap<UnitId, PerIsa<u64>>,
+    /// Address of each constant in use.
+    pub pieces: BTreeMap<PieceId, u64>,
+    /// Entries of the global offset table, and their addresses.
+    pub got: BTreeMap<Target, u64>,
+    /// Addresses of variables that several files share.
+    pub commons: BTreeMap<String, u64>,
+    /// First and last address of each segment.
+    pub ranges: HashMap<Segment, (u64, u64)>,
+    /// Pinned functions in the order of their addresses.
+    pub pinned: Vec<Pinned>,
+    tables: HashMap<String, (u64, u64)>,
+}
+
+/// Where something is, for a relocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// In a segment, at an address.
+    Segment(Segment, u64),
+    /// An address.
+    Absolute(u64),
+    /// Nowhere: a weak symbol that nobody defines.
+    Missing,
+}
+
+/// Lays out what is reachable from `roots` on any ISA. `headers` gives the size of the file's headers in bytes for a
+/// number of pins and the bytes of their names.
+///
+/// # Errors
+/// A symbol is undefined, a pin impossible, or a variable differs between ISAs.
+pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&[Pinned]) -> u64) -> Result<Plan> {
+    let live = live::find(&linkage, roots, pins)?;
+    let pin_of = find_pins(&linkage, &live.units, pins)?;
+    let mut problems = same::check_kept(&linkage, &live);
+    problems.extend(same::check_offsets(&linkage, &live));
+    if !problems.is_empty() {
+        return Err(Error::data(problems.join("\n")));
+    }
+    let mut private = HashSet::new();
+    let mut differences = Vec::new();
+    for id in &live.units {
+        match same::is_same_on_all(&linkage, *id) {
+            Ok(true) => {}
+            Ok(false) => {
+                private.insert(*id);
+            }
+            Err(error) => differences.push(error.message),
+        }
+    }
+    if !differences.is_empty() {
+        differences.push("A datum exists once and all instruction sets use it: make it the same for all.".into());
+        return Err(Error::data(differences.join("\n")));
+    }
+    let mut pinned = pin_of
+        .iter()
+        .map(|(id, isa)| Pinned {
+            name: function_name(&linkage, *id),
+            isa: *isa,
+            address: 0,
+            size: linkage.units.get(*id).size,
+        })
+        .collect::<Vec<_>>();
+    let start = BASE + headers(&pinned);
+    let mut plan = Plan {
+        linkage,
+        order: Vec::new(),
+        addresses: HashMap::new(),
+        pieces: BTreeMap::new(),
+        got: BTreeMap::new(),
+        commons: BTreeMap::new(),
+        ranges: HashMap::new(),
+        pinned: Vec::new(),
+        tables: HashMap::new(),
+    };
+    let mut place = Placer { next: start };
+    plan.place_rodata(&mut place, &live, &private);
+    plan.place_text(&mut place, &live, &pin_of);
+    plan.place_data(&mut place, &live);
+    for (pin, id) in pinned.iter_mut().zip(pin_of.keys()) {
+        pin.address = plan.addresses[id][0];
+    }
+    pinned.sort_by_key(|pin| pin.address);
+    plan.pinned = pinned;
+    if place.next > i32::MAX as u64 {
+        return Err(Error::data(format!(
+            "the program is too large: {} bytes; it must end below 2 GiB",
+            place.next - BASE
+        )));
+    }
+    Ok(plan)
+}
+
+struct Placer {
+    next: u64,
+}
+
+impl Placer {
+    fn place(&mut self, size: u64, align: u64) -> u64 {
+        let address = self.next.next_multiple_of(align.max(1));
+        self.next = address + size;
+        address
+    }
+
+    fn new_page(&mut self) -> u64 {
+        self.next = self.next.next_multiple_of(PAGE_BYTES);
+        self.next
+    }
+}
+
+impl Plan {
+    fn place_rodata(&mut self, place: &mut Placer, live: &Live, private: &HashSet<UnitId>) {
+        let start = place.next.next_multiple_of(SEGMENT_ALIGN);
+        place.next = start;
+        for id in self.units_of(live, Segment::Rodata) {
+            let unit = self.linkage.units.get(id);
+            let (size, align, sections) = (unit.size, unit.align, unit.sections);
+            let table = unit.table().map(str::to_owned);
+            let addresses = if private.contains(&id) {
+                sections.map(|section| if section.is_some() { place.place(size, align) } else { 0 })
+            } else {
+                [place.place(size, align); ISAS.len()]
+            };
+            self.put(id, addresses, size, table);
+        }
+        for id in &live.pieces {
+            let piece = &self.linkage.pool.pieces[id.0];
+            self.pieces.insert(*id, place.place(piece.bytes.len() as u64, piece.align));
+        }
+        for target in &live.got {
+            self.got.insert(target.clone(), place.place(POINTER_BYTES, POINTER_BYTES));
+        }
+        self.ranges.insert(Segment::Rodata, (start, place.next));
+    }
+
+    /// Functions that any ISA runs first; then those of each ISA in pages of their own.
+    fn place_text(&mut self, place: &mut Placer, live: &Live, pins: &BTreeMap<UnitId, usize>) {
+        let start = place.new_page();
+        let units = self.units_of(live, Segment::Text);
+        for group in std::iter::once(None).chain((0..ISAS.len()).map(Some)) {
+            place.new_page();
+            for id in units.iter().filter(|id| pins.get(id).copied() == group) {
+                let unit = self.linkage.units.get(*id);
+                let (size, table) = (unit.size, unit.table().map(str::to_owned));
+                let address = place.place(size, unit.align.max(FUNCTION_ALIGN));
+                self.put(*id, [address; ISAS.len()], size, table);
+            }
+        }
+        let end = place.new_page();
+        self.ranges.insert(Segment::Text, (start, end));
+    }
+
+    fn place_data(&mut self, place: &mut Placer, live: &Live) {
+        for segment in [Segment::Data, Segment::Bss] {
+            let start = if segment == Segment::Data { place.new_page() } else { place.place(0, SEGMENT_ALIGN) };
+            for id in self.units_of(live, segment) {
+                let unit = self.linkage.units.get(id);
+                let (size, table) = (unit.size, unit.table().map(str::to_owned));
+                let address = place.place(size, unit.align);
+                self.put(id, [address; ISAS.len()], size, table);
+            }
+            if segment == Segment::Bss {
+                for name in &live.commons {
+                    if let Some(Definition::Common { size, align }) = self.linkage.program.definitions.get(name) {
+                        self.commons.insert(name.clone(), place.place(*size, *align));
+                    }
+                }
+            }
+            self.ranges.insert(segment, (start, place.next));
+        }
+    }
+
+    /// Live units of a segment: in order of the files, but parts of a table together, sorted by their priority.
+    fn units_of(&self, live: &Live, segment: Segment) -> Vec<UnitId> {
+        let mut units: Vec<UnitId> =
+            live.units.iter().copied().filter(|id| self.linkage.units.get(*id).segment == segment).collect();
+        units.sort_by_cached_key(|id| {
+            let unit = self.linkage.units.get(*id);
+            (unit.table().map(|table| (table.to_owned(), priority(&unit.name))), *id)
+        });
+        units
+    }
+
+    fn put(&mut self, id: UnitId, addresses: PerIsa<u64>, size: u64, table: Option<String>) {
+        self.order.push(id);
+        if let Some(table) = table {
+            let ends = self.tables.entry(table).or_insert((addresses[0], addresses[0]));
+            ends.1 = addresses[0] + size;
+        }
+        self.addresses.insert(id, addresses);
+    }
+
+    /// Where `target` is for the code of an ISA.
+    pub fn locate(&self, target: &Target, isa: usize) -> Location {
+        match target {
+            Target::Unit(unit, offset) => match self.addresses.get(unit) {
+                Some(addresses) => Location::Segment(self.linkage.units.get(*unit).segment, addresses[isa] + offset),
+                None => Location::Absolute(0),
+            },
+            Target::Piece(piece, offset) => self
+                .pieces
+                .get(piece)
+                .map_or(Location::Absolute(0), |address| Location::Segment(Segment::Rodata, address + offset)),
+            Target::Common(name) => self
+                .commons
+                .get(name)
+                .map_or(Location::Absolute(0), |address| Location::Segment(Segment::Bss, *address)),
+            Target::Linker(name) => Location::Absolute(self.linker_symbol(name)),
+            Target::Absolute(address) => Location::Absolute(*address),
+            Target::Missing => Location::Missing,
+            Target::Dropped => Location::Absolute(0),
+        }
+    }
+
+    /// The address of something that is laid out; zero for what is not.
+    pub fn address(&self, target: &Target, isa: usize) -> u64 {
+        match self.locate(target, isa) {
+            Location::Segment(_, address) | Location::Absolute(address) => address,
+            Location::Missing => 0,
+        }
+    }
+
+    fn linker_symbol(&self, name: &str) -> u64 {
+        let end = |segment| self.ranges[&segment].1;
+        let table = |name: &str| self.tables.get(name).copied().unwrap_or((BASE, BASE));
+        if let Some(array) = name.strip_prefix("__").and_then(|name| name.strip_suffix("_start"))
+            && array.ends_with("_array")
+        {
+            return table(array).0;
+        }
+        if let Some(array) = name.strip_prefix("__").and_then(|name| name.strip_suffix("_end"))
+            && array.ends_with("_array")
+        {
+            return table(array).1;
+        }
+        if let Some(name) = name.strip_prefix("__start_") {
+            return table(name).0;
+        }
+        if let Some(name) = name.strip_prefix("__stop_") {
+            return table(name).1;
+        }
+        match name {
+            "_etext" | "etext" => end(Segment::Text),
+            "_edata" | "edata" => end(Segment::Data),
+            "__bss_start" => self.ranges[&Segment::Bss].0,
+            "_end" | "end" => end(Segment::Bss),
+            "__global_pointer$" => self.ranges[&Segment::Data].0 + 0x800,
+            _ => BASE,
+        }
+    }
+}
+
+/// `.init_array.101` runs before `.init_array.102`, and both before `.init_array`.
+fn priority(name: &str) -> u64 {
+    name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// Pinned units, with the ISA of each.
+fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result<BTreeMap<UnitId, usize>> {
+    let mut found = BTreeMap::new();
+    for id in live {
+        let unit = linkage.units.get(*id);
+        let Some(rest) = unit.name.strip_prefix(PIN_PREFIX) else { continue };
+        let name = rest.split('.').next().unwrap_or_default();
+        let file = &linkage.program.modules[unit.module].name;
+        let isa = index_by_name(name).ok_or_else(|| {
+            let known = crate::isa::names();
+            Error::data(format!("{file}: MOTET_ON(\"{name}\"): no such instruction set; there are: {known}"))
+        })?;
+        found.insert(*id, isa);
+    }
+    for pin in pins {
+        let function = &pin.function;
+        let Some(Target::Unit(id, 0)) = linkage.by_name(function, pin.isa) else {
+            let message = "the program has no such function (or only a static or inlined one)";
+            return Err(Error::data(format!("{}: pin of {function}: {message}", pin.origin)));
+        };
+        if linkage.units.get(id).segment != Segment::Text {
+            return Err(Error::data(format!("{}: pin of {function}: it is data, not a function", pin.origin)));
+        }
+        if let Some(other) = found.insert(id, pin.isa).filter(|other| *other != pin.isa) {
+            let (one, two) = (ISAS[other].name(), ISAS[pin.isa].name());
+            return Err(Error::data(format!("{}: {function} is pinned to {one} and to {two}; choose one", pin.origin)));
+        }
+    }
+    for id in found.keys() {
+        check_pin(linkage, *id)?;
+    }
+    Ok(found)
+}
+
+fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
+    let unit = linkage.units.get(id);
+    let file = &linkage.program.modules[unit.module].name;
+    let functions = functions_of(linkage, id, 0);
+    if functions.len() != 1 {
+        let names = functions.join(", ");
+        return Err(Error::data(format!(
+            "{file}: section {} must hold one function to be pinned, but has: {names}",
+            unit.name
+        )));
+    }
+    match unit.sections.iter().position(Option::is_none) {
+        None => Ok(()),
+        Some(isa) => {
+            Err(Error::data(format!("{file}: pinned function {} has no code for {}", functions[0], ISAS[isa].name())))
+        }
+    }
+}
+
+/// The names of the functions in a unit of text. Several names of one address count once.
+fn functions_of(linkage: &Linkage, id: UnitId, isa: usize) -> Vec<String> {
+    let unit = linkage.units.get(id);
+    let image = &linkage.program.modules[unit.module].images[isa];
+    let mut functions: BTreeMap<u64, String> = BTreeMap::new();
+    for symbol in &image.symbols {
+        if symbol.kind == object::elf::STT_FUNC
+            && let Place::Section(section) = symbol.place
+            && Some(section) == unit.sections[isa]
+        {
+            functions.entry(symbol.value).or_insert_with(|| symbol.name.clone());
+        }
+    }
+    functions.into_values().collect()
+}
+
+fn function_name(linkage: &Linkage, id: UnitId) -> String {
+    functions_of(linkage, id, 0).into_iter().next().unwrap_or_else(|| linkage.units.get(id).title().to_owned())
+}

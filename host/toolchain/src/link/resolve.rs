@@ -1,0 +1,254 @@
+//! Which object files are in the program, and who defines each symbol.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+use object::read::archive::{ArchiveFile, ArchiveOffset};
+
+use super::module::{Module, Place};
+use crate::{
+    error::{Error, Result, read},
+    isa::PerIsa,
+};
+
+/// Something to link, in the order of the command line.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// An object file or an archive.
+    pub path: PathBuf,
+    /// For messages, if the file is one that nobody knows: its source.
+    pub name: Option<String>,
+    /// Take every member of the archive, not just those that are needed.
+    pub whole: bool,
+}
+
+/// The parts of a program.
+#[derive(Default)]
+pub struct Program {
+    /// Object files and the archive members that were needed.
+    pub modules: Vec<Module>,
+    /// Definitions by name.
+    pub definitions: HashMap<String, Definition>,
+}
+
+/// Who defines a symbol.
+#[derive(Clone, Copy, Debug)]
+pub enum Definition {
+    /// A module, perhaps only for some ISAs.
+    Module {
+        /// Its index.
+        module: usize,
+        /// Another definition may replace it.
+        weak: bool,
+    },
+    /// All that have a variable without initial value of this name (`-fcommon`).
+    Common {
+        /// In bytes.
+        size: u64,
+        /// In bytes.
+        align: u64,
+    },
+}
+
+/// Loads `inputs` and what they need out of the archives among them.
+///
+/// # Errors
+/// A file is missing or malformed, or two files define the same symbol.
+pub fn load(inputs: &[Input], wanted: &[String]) -> Result<Program> {
+    let mut loader = Loader { wanted: wanted.iter().cloned().collect(), ..Loader::default() };
+    let mut archives = Vec::new();
+    for input in inputs {
+        let file = read(&input.path)?;
+        if file.starts_with(b"!<arch>\n") || file.starts_with(b"!<thin>\n") {
+            archives.push(Archive::parse(input, file)?);
+        } else {
+            let name = input.name.clone().unwrap_or_else(|| input.path.display().to_string());
+            loader.add(Module::parse(name, &file)?)?;
+        }
+    }
+    for archive in &archives {
+        if archive.whole {
+            archive.offsets()?.into_iter().try_for_each(|offset| loader.add_member(archive, offset))?;
+        }
+    }
+    loader.add_needed(&archives)?;
+    Ok(loader.program)
+}
+
+#[derive(Default)]
+struct Loader {
+    program: Program,
+    /// Names that something refers to and that must be defined.
+    wanted: HashSet<String>,
+    /// Members that are loaded already.
+    loaded: HashSet<(PathBuf, u64)>,
+}
+
+impl Loader {
+    /// Archives are searched until nothing more is found, so their order only decides between two definitions.
+    fn add_needed(&mut self, archives: &[Archive]) -> Result<()> {
+        loop {
+            let mut missing: Vec<String> =
+                self.wanted.iter().filter(|name| !self.program.definitions.contains_key(*name)).cloned().collect();
+            missing.sort_unstable();
+            let mut found = false;
+            for name in missing {
+                let member = archives.iter().find_map(|archive| Some((archive, *archive.symbols.get(&name)?)));
+                if let Some((archive, offset)) = member
+                    && !self.program.definitions.contains_key(&name)
+                    && !self.loaded.contains(&(archive.path.clone(), offset))
+                {
+                    self.add_member(archive, offset)?;
+                    found = true;
+                }
+            }
+            if !found {
+                return Ok(());
+            }
+        }
+    }
+
+    fn add_member(&mut self, archive: &Archive, offset: u64) -> Result<()> {
+        if !self.loaded.insert((archive.path.clone(), offset)) {
+            return Ok(());
+        }
+        let (name, data) = archive.member(offset)?;
+        // The tables that archivers for other systems leave in an archive.
+        if data.is_empty() || name.starts_with("__.SYMDEF") {
+            return Ok(());
+        }
+        self.add(Module::parse(format!("{}({name})", archive.path.display()), &data)?)
+    }
+
+    fn add(&mut self, module: Module) -> Result<()> {
+        let number = self.program.modules.len();
+        let mut names: HashSet<&str> = HashSet::new();
+        for image in &module.images {
+            names.extend(image.defined.keys().map(String::as_str));
+            let undefined = image.symbols.iter().filter(|symbol| symbol.place == Place::Undefined && !symbol.weak);
+            self.wanted.extend(undefined.map(|symbol| symbol.name.clone()));
+        }
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        for name in names {
+            self.define(name, number, &module)?;
+        }
+        self.program.modules.push(module);
+        Ok(())
+    }
+
+    fn define(&mut self, name: &str, number: usize, module: &Module) -> Result<()> {
+        let new = definition(name, number, module);
+        let merged = match (self.program.definitions.get(name).copied(), new) {
+            (None | Some(Definition::Module { weak: true, .. }), Definition::Module { weak: false, .. }) => new,
+            (None, new) => new,
+            (Some(Definition::Common { size, align }), Definition::Common { size: other, align: other_align }) => {
+                Definition::Common { size: size.max(other), align: align.max(other_align) }
+            }
+            (Some(Definition::Common { .. }), Definition::Module { weak: false, .. }) => new,
+            (Some(Definition::Module { weak: true, .. }), Definition::Common { .. }) => new,
+            (Some(Definition::Module { module: first, weak: false }), Definition::Module { weak: false, .. }) => {
+                let first = &self.program.modules[first].name;
+                return Err(Error::data(format!(
+                    "duplicate symbol: {name} is defined in {first} and in {}",
+                    module.name
+                )));
+            }
+            (Some(old), _) => old,
+        };
+        self.program.definitions.insert(name.to_owned(), merged);
+        Ok(())
+    }
+}
+
+fn definition(name: &str, number: usize, module: &Module) -> Definition {
+    let symbols = module.images.iter().filter_map(|image| Some(&image.symbols[*image.defined.get(name)?]));
+    let mut weak = true;
+    let mut common: Option<(u64, u64)> = None;
+    for symbol in symbols {
+        weak &= symbol.weak;
+        if symbol.place == Place::Common {
+            let (size, align) = common.unwrap_or((0, 1));
+            common = Some((size.max(symbol.size), align.max(symbol.value)));
+        }
+    }
+    match common {
+        Some((size, align)) => Definition::Common { size, align },
+        None => Definition::Module { module: number, weak },
+    }
+}
+
+/// What stands before the contents of an archive's member.
+const MEMBER_HEADER_BYTES: u64 = 60;
+
+struct Archive {
+    path: PathBuf,
+    file: Vec<u8>,
+    whole: bool,
+    /// Members by the names that they define.
+    symbols: HashMap<String, u64>,
+}
+
+impl Archive {
+    fn parse(input: &Input, file: Vec<u8>) -> Result<Self> {
+        let malformed = |error| malformed(&input.path, error);
+        let archive = ArchiveFile::parse(file.as_slice()).map_err(malformed)?;
+        if archive.is_thin() {
+            return Err(malformed_text(&input.path, "thin archives are not supported; make it with `ar rcs`"));
+        }
+        let mut symbols = HashMap::new();
+        let mut empty = true;
+        for symbol in archive.symbols().map_err(malformed)?.into_iter().flatten() {
+            let symbol = symbol.map_err(malformed)?;
+            empty = false;
+            symbols.entry(String::from_utf8_lossy(symbol.name()).into_owned()).or_insert(symbol.offset().0);
+        }
+        let mut parsed = Self { path: input.path.clone(), file, whole: input.whole, symbols };
+        if empty {
+            parsed.index_members()?;
+        }
+        Ok(parsed)
+    }
+
+    /// Finds what the members define when the archive has no table of symbols.
+    fn index_members(&mut self) -> Result<()> {
+        for offset in self.offsets()? {
+            let (name, data) = self.member(offset)?;
+            let module = Module::parse(format!("{}({name})", self.path.display()), &data)?;
+            let names: PerIsa<Vec<String>> = module.images.map(|image| image.defined.into_keys().collect());
+            for name in names.into_iter().flatten() {
+                self.symbols.entry(name).or_insert(offset);
+            }
+        }
+        Ok(())
+    }
+
+    fn offsets(&self) -> Result<Vec<u64>> {
+        let malformed = |error| malformed(&self.path, error);
+        let archive = ArchiveFile::parse(self.file.as_slice()).map_err(malformed)?;
+        let mut offsets = Vec::new();
+        for member in archive.members() {
+            let (start, _) = member.map_err(malformed)?.file_range();
+            offsets.push(start.saturating_sub(MEMBER_HEADER_BYTES));
+        }
+        Ok(offsets)
+    }
+
+    fn member(&self, offset: u64) -> Result<(String, Vec<u8>)> {
+        let malformed = |error| malformed(&self.path, error);
+        let archive = ArchiveFile::parse(self.file.as_slice()).map_err(malformed)?;
+        let member = archive.member(ArchiveOffset(offset)).map_err(malformed)?;
+        let data = member.data(self.file.as_slice()).map_err(malformed)?;
+        Ok((String::from_utf8_lossy(member.name()).into_owned(), data.to_vec()))
+    }
+}
+
+fn malformed(path: &Path, error: object::Error) -> Error {
+    malformed_text(path, &format!("malformed archive: {error}"))
+}
+
+fn malformed_text(path: &Path, text: &str) -> Error {
+    Error::data(format!("{}: {text}", path.display()))
+}

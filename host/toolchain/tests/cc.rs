@@ -1,0 +1,183 @@
+//! `motet cc` on small programs: what it makes runs on this computer, and is the same for all ISAs.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use motet_toolchain::{ErrorKind, cc};
+use object::{Object, ObjectSection, ObjectSymbol};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, contents: &str) -> PathBuf {
+        std::fs::write(self.path(name), contents).unwrap();
+        self.path(name)
+    }
+
+    /// Runs `motet cc` with words in which names of files in the folder begin with `%`.
+    fn cc(&self, line: &str) -> motet_toolchain::Result<u8> {
+        let word = |word: &str| match word.strip_prefix('%') {
+            Some(name) => self.path(name).into_os_string(),
+            None => OsString::from(word),
+        };
+        let arguments: Vec<OsString> = line.split(' ').map(word).collect();
+        cc(&toolchain_folder(), false, &arguments)
+    }
+
+    fn run(&self, name: &str) -> String {
+        let output = Command::new(self.path(name)).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The build's folder: the C library in it is built once.
+fn toolchain_folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("toolchain")
+}
+
+const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+
+static __thread char name[40] = "none";
+static const char *const words[] = { "one", "two", "three" };
+static int compare(const void *a, const void *b) { return strcmp(*(const char **)a, *(const char **)b); }
+static void *thread(void *number) { snprintf(name, sizeof name, "t%ld", (long)number); return strdup(name); }
+static jmp_buf back;
+
+int main(int argc, char **argv)
+{
+    const char *sorted[] = { words[2], words[0], words[1] };
+    qsort(sorted, 3, sizeof *sorted, compare);
+    printf("%s %s %s\n", sorted[0], sorted[1], sorted[2]);
+    pthread_t started;
+    void *result;
+    pthread_create(&started, 0, thread, (void *)7);
+    pthread_join(started, &result);
+    printf("%s %s\n", (char *)result, name);
+    int jumped = setjmp(back);
+    if (!jumped)
+        longjmp(back, 3);
+    printf("%d %.6f %Lg %d\n", jumped, sin(argc), 0.5L, (char)-1 < 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_runs_unmodified_on_its_primary_isa() {
+    let folder = Folder::new();
+    folder.write("a.c", PROGRAM);
+    assert_eq!(folder.cc("-O1 -Wall %a.c -o %a -lm -lpthread").unwrap(), 0);
+    assert_eq!(folder.run("a"), "one three two\nt7 none\n3 0.841471 0.5 1\n");
+}
+
+#[test]
+fn every_function_and_datum_has_one_address_and_data_is_the_same() {
+    let folder = Folder::new();
+    folder.write("a.c", PROGRAM);
+    let single = ISAS.map(|isa| format!("--emit-isa {isa} %{isa}")).join(" ");
+    assert_eq!(folder.cc(&format!("-O2 %a.c -o %a {single}")).unwrap(), 0);
+    let files = ISAS.map(|isa| std::fs::read(folder.path(isa)).unwrap());
+    let [first, others @ ..] = files.each_ref().map(|file| object::File::parse(file.as_slice()).unwrap());
+    let mut compared = 0;
+    for other in others {
+        for symbol in first.symbols().filter(|symbol| symbol.is_global()) {
+            if let Some(same) = other.symbol_by_name(symbol.name().unwrap()) {
+                assert_eq!(symbol.address(), same.address(), "{:?}", symbol.name());
+                compared += 1;
+            }
+        }
+        for section in [".rodata", ".data"] {
+            let data = |file: &object::File<'_>| file.section_by_name(section).unwrap().data().unwrap().to_vec();
+            assert!(data(&first) == data(&other), "{section}");
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn objects_go_into_archives_made_by_ar() {
+    let folder = Folder::new();
+    folder.write("a.c", "int twice(int x) { return 2 * x; }");
+    folder.write(
+        "b.c",
+        "#include <stdio.h>\nint twice(int);\nint main(void) { printf(\"%d\\n\", twice(21)); return 0; }",
+    );
+    assert_eq!(folder.cc("-c %a.c -o %a.o -MD -MF %a.d").unwrap(), 0);
+    let ar = Command::new("ar").arg("rcs").arg(folder.path("liba.a")).arg(folder.path("a.o")).status();
+    assert!(ar.unwrap().success());
+    assert_eq!(folder.cc(&format!("%b.c -L{} -la -o %b", folder.0.path().display())).unwrap(), 0);
+    assert_eq!(folder.run("b"), "42\n");
+    assert!(std::fs::read_to_string(folder.path("a.d")).unwrap().contains("a.o:"));
+}
+
+#[test]
+fn pinned_functions_have_pages_of_their_own() {
+    let folder = Folder::new();
+    let header = include_str!("../../../user/include/motet.h");
+    folder.write("motet.h", header);
+    folder.write(
+        "a.c",
+        "#include \"motet.h\"\nMOTET_ON(\"riscv64\") int one(void) { return 1; }\nint two(void) { return 2; }\n\
+         int main(void) { return one() + two() - 3; }",
+    );
+    folder.write("pins.toml", "[pins]\naarch64 = ['two']\n");
+    assert_eq!(folder.cc("-O0 %a.c --pins %pins.toml -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "");
+    let file = std::fs::read(folder.path("a")).unwrap();
+    let file = object::File::parse(file.as_slice()).unwrap();
+    let page = |name| file.symbol_by_name(name).unwrap().address() / 4096;
+    assert_ne!(page("one"), page("two"));
+    assert_ne!(page("main"), page("one"));
+    assert_ne!(page("main"), page("two"));
+}
+
+#[test]
+fn wrong_programs_are_refused_with_the_reason() {
+    let cases = [
+        ("int f(void); int main(void) { return f(); }", "undefined symbol: f"),
+        (
+            "#ifdef __riscv\nint x = 1;\n#else\nint x = 2;\n#endif\nint main(void) { return x; }",
+            "x differs between x86_64 and riscv64: at byte 0",
+        ),
+        (
+            "__attribute__((section(\".text.motet.on.sparc.1\"))) int main(void) { return 0; }",
+            "MOTET_ON(\"sparc\"): no such instruction set; there are: x86_64, aarch64, riscv64",
+        ),
+    ];
+    for (source, message) in cases {
+        let folder = Folder::new();
+        folder.write("a.c", source);
+        let error = folder.cc("-O1 %a.c -o %a").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Data);
+        assert!(error.message.contains(message), "{}", error.message);
+        assert!(!folder.path("a").exists());
+    }
+}
+
+#[test]
+fn what_the_compiler_refuses_gives_its_exit_status() {
+    let folder = Folder::new();
+    folder.write("a.c", "int main(void) { return undeclared; }");
+    assert_eq!(folder.cc("-c %a.c -o %a.o").unwrap(), 1);
+    assert!(!folder.path("a.o").exists());
+}
