@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
-    error::{Error, ErrorKind, Result, read, write},
+    error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object,
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc},
@@ -32,9 +32,10 @@ pub fn cc(folder: &Path, cxx: bool, arguments: &[OsString]) -> Result<u8> {
     let arguments = parse(arguments)?;
     let tools = Tools::find(folder)?;
     let libc = Libc::find(&tools)?;
+    let headers = own_headers(folder)?;
     let temporary = tempfile::Builder::new().prefix("motet-cc-").tempdir();
     let temporary = temporary.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
-    let driver = Driver { tools, libc, cxx, arguments, temporary };
+    let driver = Driver { tools, libc, headers, cxx, arguments, temporary };
     match driver.arguments.mode {
         Mode::Query => driver.query(),
         Mode::Text => driver.text(),
@@ -44,9 +45,26 @@ pub fn cc(folder: &Path, cxx: bool, arguments: &[OsString]) -> Result<u8> {
     }
 }
 
+/// The folder with the header that programs include as `motet.h`; written when there is none, or another version.
+fn own_headers(folder: &Path) -> Result<PathBuf> {
+    const HEADER: &str = include_str!("../../../user/include/motet.h");
+    let headers = folder.join("include");
+    let path = headers.join("motet.h");
+    if std::fs::read(&path).ok().as_deref() != Some(HEADER.as_bytes()) {
+        create_folder(&headers)?;
+        // By way of another name, since several compilers may run at once.
+        let new = headers.join(format!("motet.h.{}", std::process::id()));
+        write(&new, HEADER.as_bytes())?;
+        std::fs::rename(&new, &path).map_err(|error| Error::write(&path, error))?;
+    }
+    Ok(headers)
+}
+
 struct Driver {
     tools: Tools,
     libc: Libc,
+    /// The folder of `motet.h`.
+    headers: PathBuf,
     cxx: bool,
     arguments: Arguments,
     temporary: TempDir,
@@ -263,6 +281,7 @@ impl Driver {
             for folder in self.libc.include_folders(isa) {
                 command.arg("-isystem").arg(folder);
             }
+            command.arg("-isystem").arg(&self.headers);
         }
         command
     }
