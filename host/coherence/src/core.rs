@@ -1,15 +1,18 @@
 //! One core: the events that it reports, and the path of hits in its own caches.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::array::{Array, EXCLUSIVE, MODIFIED, SHARED, STATE_MASK, TAG_SHIFT, tag};
+use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, bump};
-use crate::model::{CoreState, Model, lock, window};
+use crate::model::{CoreState, DomainState, Guard, Model, lock, window};
 use crate::{LINE_SIZE, Picoseconds};
+
+/// L2 tag word, beside the state: the line has been in L1I since it came, and may be there still.
+pub(crate) const IN_L1I: u64 = 4;
+/// The same of L1D.
+pub(crate) const IN_L1D: u64 = 8;
 
 /// What an access is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,12 @@ impl Kind {
         if self.writes() { MODIFIED } else { SHARED }
     }
 
+    /// The flag of L2 that says that the L1 of this access may have the line.
+    #[inline(always)]
+    pub(crate) const fn inside(self) -> u64 {
+        if matches!(self, Self::Fetch) { IN_L1I } else { IN_L1D }
+    }
+
     #[inline(always)]
     const fn count(self) -> Count {
         match self {
@@ -63,10 +72,19 @@ struct Port<'a> {
     l1: Array<'a>,
 }
 
+impl Port<'_> {
+    /// Whether the way used last serves an access at once. Such a hit needs no `touch`: no policy would change its mind.
+    #[inline(always)]
+    fn hits(&self, line: u64, needs: u64) -> bool {
+        (self.l1.recent(line) ^ line << TAG_SHIFT).wrapping_sub(needs) <= MODIFIED - needs
+    }
+}
+
 /// A core, claimed by one thread. Dropping it releases the claim and keeps the caches' contents.
 pub struct Core<'a> {
     pub(crate) model: &'a Model<'a>,
     pub(crate) state: &'a CoreState<'a>,
+    pub(crate) own: &'a DomainState<'a>,
     pub(crate) number: usize,
     pub(crate) domain: usize,
     pub(crate) bit: u64,
@@ -77,6 +95,8 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
+    /// See [`Core::fetch_epoch`].
+    fetch_changes: Cell<u64>,
 }
 
 impl Drop for Core<'_> {
@@ -89,19 +109,22 @@ impl<'a> Core<'a> {
     pub(crate) fn new(model: &'a Model<'a>, number: usize) -> Self {
         let state = &model.cores[number];
         let island = &model.config.islands[state.island];
+        let own = &model.domains[island.domain];
         let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: None, l1 };
         Self {
             model,
             state,
+            own,
             number,
             domain: island.domain,
-            bit: 1 << (number - model.domains[island.domain].first_core),
+            bit: 1 << (number - own.first_core),
             has_l2: island.l2.real,
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
+            fetch_changes: Cell::new(0),
         }
     }
 
@@ -117,11 +140,7 @@ impl<'a> Core<'a> {
         let inside = address % LINE_SIZE + u64::from(size) <= LINE_SIZE;
         if address.wrapping_sub(port.base) < port.limit && inside {
             let line = address.wrapping_add(port.delta) / LINE_SIZE;
-            let set = port.l1.set(line);
-            let index = set * port.l1.ways + port.l1.recent[set].load(Relaxed) as usize;
-            let word = port.l1.tags[index].load(Relaxed);
-            // The way used last needs no `touch`: no policy would change its mind.
-            if word >> TAG_SHIFT == line && word & STATE_MASK >= kind.needs() {
+            if port.hits(line, kind.needs()) {
                 bump(self.state.counters, kind.count(), 1);
                 let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
                 return Picoseconds(port.hit_ps + extra);
@@ -131,6 +150,39 @@ impl<'a> Core<'a> {
             }
         }
         self.access_lines(kind, address, size)
+    }
+
+    /// Fetches of lines that follow each other, the first one at a local physical address: a block of instructions.
+    #[inline]
+    pub fn fetch_lines(&mut self, address: u64, lines: u64) -> Picoseconds {
+        let first = address / LINE_SIZE * LINE_SIZE;
+        let cost = (0..lines).map(|line| self.access(Kind::Fetch, first.saturating_add(line * LINE_SIZE), 1)).sum();
+        if lines > self.fetch.l1.sets() {
+            // The last lines are in the sets of the first.
+            self.fetches_change();
+        }
+        cost
+    }
+
+    /// A number that stays the same as long as every fetch that this core has made would, made again, hit the way of L1I
+    /// that was used last in its set: cost `l1i`'s cycles and change nothing but the count of fetches. So whoever keeps the
+    /// number that follows a [`Core::fetch_lines`] may, while it is the same, report those lines by
+    /// [`Core::fetched_again`] instead, with the same results.
+    ///
+    /// It changes when L1I gets a line or loses one, when another of its lines is used than the set's last, after
+    /// fetches around the caches, and when another core takes a line from this one, even if that was data. (With
+    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the fetch.)
+    #[inline]
+    pub fn fetch_epoch(&self) -> u64 {
+        let received = self.state.counters[Count::invalidations_received as usize].load(Relaxed);
+        self.fetch_changes.get().wrapping_add(received)
+    }
+
+    /// Counts fetches that [`Core::fetch_epoch`] says are hits without consequences: their latency.
+    #[inline]
+    pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
+        bump(self.state.counters, Count::fetches, lines);
+        Picoseconds(lines * self.fetch.hit_ps)
     }
 
     /// `count` instructions of a class: their time without memory stalls.
@@ -165,13 +217,16 @@ impl<'a> Core<'a> {
     fn access_line(&mut self, kind: Kind, local: u64) -> Picoseconds {
         let after = self.segments.partition_point(|segment| segment.local <= local);
         let segment = after.checked_sub(1).map(|index| &self.segments[index]);
-        let Some(segment) = segment.filter(|segment| local - segment.local < segment.size) else {
-            return self.device_access();
+        let segment = segment.filter(|segment| local - segment.local < segment.size);
+        let (policy, delta) = match (segment, kind) {
+            (None, _) => (Policy::Uncached, 0),
+            (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
+            (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
-        let (policy, delta) = match kind {
-            Kind::Fetch => (segment.fetch, segment.fetch_delta),
-            Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk => (segment.data, segment.data_delta),
-        };
+        if policy == Policy::Uncached && kind == Kind::Fetch {
+            self.fetches_change();
+        }
+        let Some(segment) = segment else { return self.device_access() };
         if policy == Policy::Uncached {
             return self.uncached(kind, segment);
         }
@@ -196,97 +251,129 @@ impl<'a> Core<'a> {
         Picoseconds(cost)
     }
 
-    /// A cached access within a line.
+    /// A cached access within a line, unless it hits the way used last.
     #[inline(never)]
     fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
         self.count(kind.count(), 1);
+        let probe = Probe::new(line);
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
-        if let Some((index, word)) = port.l1.find(line) {
+        if let Some((index, word)) = port.l1.find(probe) {
             let state = word & STATE_MASK;
-            if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line)) {
-                port.l1.touch(line, index);
+            if state >= kind.needs() || (state == EXCLUSIVE && self.modify(probe, index)) {
+                self.touch_l1(kind, line, index);
                 return Picoseconds(extra + port.hit_ps);
             }
-            if state == SHARED {
-                port.l1.touch(line, index);
-                return Picoseconds(extra + port.hit_ps + self.directory(kind, line, segment, true));
+            // Exclusive no more: another core reads it, too, or has it now.
+            if state == SHARED || probe.is(port.l1.word(index)) {
+                self.touch_l1(kind, line, index);
+                let held = Some(port.l1.link(index) as usize);
+                return Picoseconds(extra + port.hit_ps + self.directory(kind, probe, segment, held, Some(index)));
             }
         }
         self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-        let missed = if self.has_l2 {
-            self.second_level(kind, line, segment)
-        } else {
-            self.directory(kind, line, segment, false)
-        };
-        Picoseconds(extra + missed)
+        Picoseconds(extra + self.second_level(kind, probe, segment))
+    }
+
+    #[inline(always)]
+    fn touch_l1(&self, kind: Kind, line: u64, index: usize) {
+        if kind != Kind::Fetch {
+            self.state.l1d.touch(line, index);
+        } else if self.state.l1i.touch(line, index) {
+            self.fetches_change();
+        }
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
-    fn modify(&self, line: u64) -> bool {
-        let _own = lock(&self.state.locks[self.state.l2.set(line)], self.number);
-        let to_modified = |word: u64| word | MODIFIED;
-        match self.state.l2.find(line) {
-            Some((_, word)) if word & STATE_MASK >= EXCLUSIVE => {
-                self.state.l2.change(line, to_modified);
-                self.state.l1d.change(line, to_modified).is_some()
-            }
-            _ => false,
+    #[inline]
+    fn modify(&self, probe: Probe, l1_index: usize) -> bool {
+        let (l1d, l2) = (&self.state.l1d, &self.state.l2);
+        let _own = self.lock_own(probe.line);
+        let index = l1d.link(l1_index) as usize;
+        let word = l2.word(index);
+        if !probe.is(word) || word & STATE_MASK < EXCLUSIVE {
+            return false;
         }
+        // While L2 has it, so has L1.
+        l2.set_word(index, word | MODIFIED);
+        l1d.set_word(l1_index, probe.tag(MODIFIED));
+        true
     }
 
-    /// What missed L1. The lock keeps snoops of the line out until L1 has it, too.
-    fn second_level(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
-        let l2 = self.state.l2;
-        let own = lock(&self.state.locks[l2.set(line)], self.number);
-        let Some((index, word)) = l2.find(line) else {
+    /// What missed L1. The lock keeps snoops of the line out until L1 has it, too. (That L2 has not got it needs no lock:
+    /// nobody else puts lines there.)
+    #[inline]
+    fn second_level(&self, kind: Kind, probe: Probe, segment: &Segment) -> u64 {
+        let l2 = &self.state.l2;
+        let Some((index, _)) = l2.find(probe) else { return self.directory(kind, probe, segment, None, None) };
+        if !self.has_l2 {
+            return self.directory(kind, probe, segment, Some(index), None);
+        }
+        let own = self.lock_own(probe.line);
+        let word = l2.word(index);
+        if !probe.is(word) {
             drop(own);
-            return self.directory(kind, line, segment, false);
-        };
-        l2.touch(line, index);
+            return self.directory(kind, probe, segment, None, None);
+        }
+        l2.touch(probe.line, index);
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
         window();
-        let state = word & STATE_MASK;
-        if kind.writes() && state == SHARED {
+        if kind.writes() && word & STATE_MASK == SHARED {
             drop(own);
-            return self.timing.l2_ps + self.directory(kind, line, segment, true);
+            return self.timing.l2_ps + self.directory(kind, probe, segment, Some(index), None);
         }
-        if kind.writes() {
-            l2.tags[index].store(tag(line, MODIFIED), Relaxed);
+        let after = word | kind.inside() | if kind.writes() { MODIFIED } else { 0 };
+        if after != word {
+            l2.set_word(index, after);
         }
-        self.fill_l1(kind, line, state);
+        self.fill_l1(kind, probe, word & STATE_MASK, index, None);
         self.timing.l2_ps
     }
 
-    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes.
-    pub(crate) fn fill_l1(&self, kind: Kind, line: u64, l2_state: u64) {
+    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes. `l2_index`: where L2 has it;
+    /// `known`: where L1 has it already.
+    #[inline(always)]
+    pub(crate) fn fill_l1(&self, kind: Kind, probe: Probe, l2_state: u64, l2_index: usize, known: Option<usize>) {
         let (l1, state) = match kind {
-            Kind::Fetch => (self.state.l1i, SHARED),
-            Kind::Store | Kind::Atomic => (self.state.l1d, MODIFIED),
+            Kind::Fetch => (&self.state.l1i, SHARED),
+            Kind::Store | Kind::Atomic => (&self.state.l1d, MODIFIED),
             // Modified in L2, but not by L1: only the first store makes L1's copy differ.
-            Kind::Load | Kind::Walk => (self.state.l1d, l2_state.min(EXCLUSIVE)),
+            Kind::Load | Kind::Walk => (&self.state.l1d, l2_state.min(EXCLUSIVE)),
         };
-        let index = l1.find(line).map_or_else(|| l1.victim(line).0, |(index, _)| index);
+        let index = known.unwrap_or_else(|| l1.victim(probe.line).0);
+        let (old, old_l2_index) = (l1.word(index), l1.link(index) as usize);
         window();
-        let old = l1.tags[index].swap(tag(line, state), Relaxed);
-        l1.touch(line, index);
-        if old == 0 || old >> TAG_SHIFT == line {
+        // Who takes the old line away just now compares before he swaps.
+        l1.place(probe, index, state, l2_index as u64);
+        l1.touch(probe.line, index);
+        if kind == Kind::Fetch {
+            self.fetches_change();
+        }
+        if old == 0 || probe.is(old) {
             return;
         }
         if old & STATE_MASK == MODIFIED {
             self.count(Count::l1_write_backs, 1);
         }
         if !self.has_l2 {
-            self.forget_unless_held(old >> TAG_SHIFT);
+            self.forget_unless_held(old >> TAG_SHIFT, old_l2_index);
         }
     }
 
-    #[inline]
-    pub(crate) fn count(&self, count: Count, by: u64) {
-        bump(self.state.counters, count, by);
+    /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
+    #[inline(always)]
+    fn lock_own(&self, line: u64) -> Option<Guard<'a>> {
+        self.model.threads.then(|| lock(self.state.l2.lock(line), self.number))
     }
 
-    pub(crate) fn counters_of(&self, core: usize) -> &'a [AtomicU64] {
-        self.model.cores[core].counters
+    /// Fetches may now do something else than before ([`Core::fetch_epoch`]).
+    #[inline]
+    pub(crate) fn fetches_change(&self) {
+        self.fetch_changes.set(self.fetch_changes.get().wrapping_add(1));
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, count: Count, by: u64) {
+        bump(self.state.counters, count, by);
     }
 }

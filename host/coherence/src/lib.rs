@@ -18,6 +18,7 @@ mod directory;
 #[cfg(test)]
 mod meeting;
 mod model;
+mod order;
 mod resolve;
 mod table;
 
@@ -25,7 +26,7 @@ pub use check::Violation;
 pub use config::{Class, Config, Policy, Replacement};
 pub use core::{Core, Kind};
 pub use counters::{Counters, counter_names};
-pub use model::{Model, RegionError, allocate};
+pub use model::{Model, Region, RegionError, Sharing, allocate};
 pub use resolve::{ConfigError, Island, Piece, Shape, Target};
 pub use table::ModelTable;
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, allocate};
+use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, Sharing, allocate};
 
 use common::{PRIVATE, TINY, config, pool_base};
 
@@ -15,7 +15,7 @@ const DEFAULT: &str = "";
 fn run<R>(cores: &[usize], text: &str, program: impl FnOnce(&mut [Core<'_>]) -> R) -> (R, Vec<Counters>) {
     let config = config(cores, text);
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     let count = model.config().core_count();
     let mut handles: Vec<Core<'_>> = (0..count).map(|core| model.core(core).unwrap()).collect();
     let result = program(&mut handles);
@@ -164,7 +164,7 @@ fn instructions_devices_doorbells_and_straddles() {
     assert_eq!((count.instructions, count.loads), (9000, 0));
     let config = config(&[1, 1], "");
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     assert_eq!(model.doorbell(0, 1), Picoseconds(2_000_000));
     assert_eq!(model.dma(8 << 10), Picoseconds(1_000_000 + 8 * 128_000));
 }
@@ -174,7 +174,7 @@ fn a_core_is_claimed_once_and_processes_must_agree() {
     let config = config(&[1, 1], TINY);
     let region = allocate(Model::region_words(&config));
     assert!(Model::attach(config.clone(), &region).is_err());
-    let one = Model::create(config.clone(), &region).unwrap();
+    let one = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
     let other = Model::attach(config.clone(), &region).unwrap();
     let core = one.core(0).unwrap();
     assert!(other.core(0).is_none());

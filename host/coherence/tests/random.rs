@@ -4,7 +4,7 @@ mod common;
 #[path = "common/reference.rs"]
 mod reference;
 
-use motet_coherence::{Config, Core, Model, Picoseconds, allocate};
+use motet_coherence::{Config, Core, Model, Picoseconds, Sharing, allocate};
 use proptest::prelude::*;
 
 use common::{Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base};
@@ -43,7 +43,7 @@ fn islands() -> impl Strategy<Value = Vec<usize>> {
 fn compare(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
     let region = allocate(Model::region_words(&config));
     let mut reference = Reference::new(&config);
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     let mut cores: Vec<Core<'_>> = (0..model.config().core_count()).map(|core| model.core(core).unwrap()).collect();
     for (at, event) in events.iter().enumerate() {
         let cost = cores[event.core].access(event.kind, event.address, event.size);
@@ -61,7 +61,7 @@ fn compare(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
 /// For machines that the reference cannot do: only the invariants, and that the stalls add up to the costs.
 fn invariants(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     let mut cores: Vec<Core<'_>> = (0..model.config().core_count()).map(|core| model.core(core).unwrap()).collect();
     let mut total = vec![0; cores.len()];
     for (at, event) in events.iter().enumerate() {

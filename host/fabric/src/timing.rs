@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::Model;
+use motet_coherence::{Model, Sharing};
 use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_timing::{ClockRegion, Settings};
 use rustix::{
@@ -82,7 +82,9 @@ impl Clocks {
         let region = map_clocks(&memory)?;
         let words = Model::region_words(&config);
         let model_memory = memory_file("motet-model", words * size_of::<AtomicU64>())?;
-        let model = Model::create(config, map_words(&model_memory, words)?)
+        let alone = options.deterministic || config.core_count() == 1;
+        let sharing = if alone { Sharing::OneAtATime } else { Sharing::Threads };
+        let model = Model::create(config, map_words(&model_memory, words)?, sharing)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let description = qemu::memory_file(machine.text.as_bytes())?;
         let settings = Settings { quantum_ps: options.quantum_ps, doorbell_ps, deterministic: options.deterministic };
