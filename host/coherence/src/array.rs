@@ -61,8 +61,9 @@ pub(crate) struct Probe {
 impl Probe {
     #[inline(always)]
     pub(crate) fn new(line: u64) -> Self {
-        // Fibonacci hashing (Knuth, volume 3, section 6.4): lines of one set at equal distances differ.
-        Self { line, prints: (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) * BYTES }
+        // Fibonacci hashing (Knuth, volume 3, section 6.4): lines of one set at equal distances differ. Not 0, which is the
+        // print of ways that do not exist.
+        Self { line, prints: (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).max(1) * BYTES }
     }
 
     /// The tag word of the line with these flags.
@@ -91,12 +92,31 @@ pub(crate) struct Array<'a> {
     mask: u64,
     ways: usize,
     order: Order,
+    /// The bits of a head's `USED` that are the way used last.
+    last_used: u64,
     /// Words of prints in use; 0 if the set is too wide for prints.
     print_words: usize,
     heads: &'a [Head],
     slots: &'a [Slot],
     /// Per line, with [`Order::Stamps`]: the set's clock when it was touched.
     stamps: &'a [AtomicU64],
+}
+
+/// A set of an array. Lines are named by their index in the array.
+#[derive(Clone, Copy)]
+pub(crate) struct Set<'s, 'a> {
+    array: &'s Array<'a>,
+    head: &'a Head,
+    /// Index of the first line.
+    base: usize,
+}
+
+/// Where a line was put, and what was there.
+#[derive(Clone, Copy)]
+pub(crate) struct Replaced {
+    pub(crate) index: usize,
+    pub(crate) word: u64,
+    pub(crate) link: u64,
 }
 
 impl<'a> Array<'a> {
@@ -111,6 +131,7 @@ impl<'a> Array<'a> {
             mask: geometry.sets as u64 - 1,
             ways: geometry.ways,
             order: Order::of(geometry),
+            last_used: Order::of(geometry).last_used(),
             print_words: if geometry.ways <= PRINTED_WAYS { geometry.ways.div_ceil(8) } else { 0 },
             heads: heads.as_chunks().0,
             slots: slots.as_chunks().0,
@@ -136,28 +157,26 @@ impl<'a> Array<'a> {
         self.mask + 1
     }
 
+    /// The set of a line.
     #[inline(always)]
-    pub(crate) fn set(&self, line: u64) -> usize {
-        (line & self.mask) as usize
+    pub(crate) fn set(&self, line: u64) -> Set<'_, 'a> {
+        let number = (line & self.mask) as usize;
+        Set { array: self, head: &self.heads[number], base: number * self.ways }
     }
 
+    /// The line that was used last in a line's set: its index and tag word.
     #[inline(always)]
-    fn head(&self, line: u64) -> &'a Head {
-        &self.heads[self.set(line)]
+    pub(crate) fn recent(&self, line: u64) -> (usize, u64) {
+        let number = (line & self.mask) as usize;
+        let way = self.heads[number][USED].load(Relaxed) & self.last_used;
+        let index = number * self.ways + way as usize;
+        (index, self.word(index))
     }
 
-    /// The lock of a line's set.
+    /// The index of a line, and its tag word.
     #[inline(always)]
-    pub(crate) fn lock(&self, line: u64) -> &'a AtomicU64 {
-        &self.head(line)[LOCK]
-    }
-
-    /// The tag word that was used last in a line's set.
-    #[inline(always)]
-    pub(crate) fn recent(&self, line: u64) -> u64 {
-        let set = self.set(line);
-        let way = self.order.last_used(self.heads[set][USED].load(Relaxed));
-        self.word(set * self.ways + way)
+    pub(crate) fn find(&self, probe: Probe) -> Option<(usize, u64)> {
+        self.set(probe.line).find(probe)
     }
 
     /// The tag word at an index.
@@ -184,74 +203,42 @@ impl<'a> Array<'a> {
         self.slots[index][1].store(link, Relaxed);
     }
 
-    /// The index of a line, and its tag word.
-    #[inline(always)]
-    pub(crate) fn find(&self, probe: Probe) -> Option<(usize, u64)> {
-        let set = self.set(probe.line);
-        let base = set * self.ways;
-        if self.print_words == 0 {
-            return self.find_by_tags(probe, base);
-        }
-        let mut hits = 0;
-        for (number, prints) in self.heads[set][PRINTS..PRINTS + self.print_words].iter().enumerate() {
-            let differ = prints.load(Relaxed) ^ probe.prints;
-            // The top bit of each byte that is 0 (and of some above one; tags decide).
-            hits |= (differ.wrapping_sub(BYTES) & !differ & BYTES << 7) >> (7 - number);
-        }
-        while hits != 0 {
-            let bit = hits.trailing_zeros() as usize;
-            let index = base + (bit & 7) * 8 + bit / 8;
-            // Prints of ways that do not exist may match, too.
-            let word = self.slots.get(index).map_or(0, |slot| slot[0].load(Relaxed));
-            if probe.is(word) {
-                return Some((index, word));
-            }
-            hits &= hits - 1;
-        }
-        None
-    }
-
     #[cold]
-    fn find_by_tags(&self, probe: Probe, base: usize) -> Option<(usize, u64)> {
-        let words = self.slots[base..base + self.ways].iter().map(|slot| slot[0].load(Relaxed));
+    fn find_by_tags(&self, base: usize, probe: Probe) -> Option<(usize, u64)> {
+        let words = self.slots[base..][..self.ways].iter().map(|slot| slot[0].load(Relaxed));
         words.enumerate().find(|(_, word)| probe.is(*word)).map(|(way, word)| (base + way, word))
     }
 
-    /// Remembers a use of the line at an index; false if that changes nothing.
-    #[inline(always)]
-    pub(crate) fn touch(&self, line: u64, index: usize) -> bool {
-        let set = self.set(line);
-        let (head, way) = (&self.heads[set], index - set * self.ways);
-        let used = head[USED].load(Relaxed);
-        if self.order.last_used(used) == way && self.order != Order::Tree {
-            return false;
-        }
-        head[USED].store(self.order.used(used, way), Relaxed);
+    #[inline(never)]
+    fn touch_unpacked(&self, head: &Head, base: usize, way: usize) -> bool {
+        let before = head[USED].load(Relaxed);
+        head[USED].store(way as u64, Relaxed);
+        let memory = &head[MEMORY];
         match self.order {
             Order::Packed | Order::Random | Order::None => {}
             Order::Stamps => {
-                let clock = head[MEMORY].load(Relaxed) + 1;
-                head[MEMORY].store(clock, Relaxed);
-                self.stamps[index].store(clock, Relaxed);
+                let clock = memory.load(Relaxed) + 1;
+                memory.store(clock, Relaxed);
+                self.stamps[base + way].store(clock, Relaxed);
             }
-            Order::Tree => {
-                head[MEMORY].store(order::point_away(head[MEMORY].load(Relaxed), way, self.ways), Relaxed);
-            }
+            Order::Tree => memory.store(order::point_away(memory.load(Relaxed), way, self.ways), Relaxed),
         }
-        true
+        before != way as u64
     }
 
-    /// Where a line would go: an invalid way, or the one the policy gives up. The index, and the word there.
-    #[inline(always)]
-    pub(crate) fn victim(&self, line: u64) -> (usize, u64) {
-        let set = self.set(line);
-        let head = &self.heads[set];
-        let hole = if head[HOLES].load(Relaxed) == 0 { None } else { self.hole(set) };
-        let way = hole.unwrap_or_else(|| match self.order {
+    /// An invalid way, or the one the policy gives up.
+    #[inline(never)]
+    fn victim(&self, head: &Head, base: usize) -> usize {
+        if head[HOLES].load(Relaxed) != 0
+            && let Some(way) = self.hole(head, base)
+        {
+            return way;
+        }
+        match self.order {
             Order::Packed => order::last_of(head[USED].load(Relaxed), self.ways),
             Order::Stamps => {
-                let stamps = &self.stamps[set * self.ways..][..self.ways];
-                (0..self.ways).min_by_key(|&way| stamps[way].load(Relaxed)).unwrap_or(0)
+                let stamps = &self.stamps[base..][..self.ways];
+                (0..stamps.len()).min_by_key(|&way| stamps[way].load(Relaxed)).unwrap_or(0)
             }
             Order::Tree => order::follow(head[MEMORY].load(Relaxed), self.ways),
             Order::Random => {
@@ -260,62 +247,20 @@ impl<'a> Array<'a> {
                 (next % self.ways as u64) as usize
             }
             Order::None => 0,
-        });
-        let index = set * self.ways + way;
-        (index, self.word(index))
+        }
     }
 
-    /// The first invalid way of a set. If there is none, that is remembered, unless another core makes one meanwhile.
-    #[cold]
-    fn hole(&self, set: usize) -> Option<usize> {
-        let slots = &self.slots[set * self.ways..][..self.ways];
-        let look = || slots.iter().position(|slot| slot[0].load(Relaxed) == 0);
+    /// The first invalid way. If there is none, that is remembered, unless another core makes one meanwhile.
+    fn hole(&self, head: &Head, base: usize) -> Option<usize> {
+        let look = || self.slots[base..][..self.ways].iter().position(|slot| slot[0].load(Relaxed) == 0);
         look().or_else(|| {
-            self.heads[set][HOLES].swap(0, AcqRel);
+            head[HOLES].swap(0, AcqRel);
             let late = look();
             if late.is_some() {
-                self.heads[set][HOLES].store(1, Relaxed);
+                head[HOLES].store(1, Relaxed);
             }
             late
         })
-    }
-
-    /// Puts a line at an index, in place of what is there.
-    #[inline(always)]
-    pub(crate) fn place(&self, probe: Probe, index: usize, flags: u64, link: u64) {
-        let set = self.set(probe.line);
-        let way = index - set * self.ways;
-        if let Some(prints) = self.heads[set][PRINTS..].get(way / 8).filter(|_| self.print_words != 0) {
-            let byte = 0xff << (way % 8 * 8);
-            prints.store(prints.load(Relaxed) & !byte | probe.prints & byte, Relaxed);
-        }
-        self.set_link(index, link);
-        self.set_word(index, probe.tag(flags));
-    }
-
-    /// Makes the way at an index invalid.
-    #[inline]
-    pub(crate) fn clear(&self, line: u64, index: usize) {
-        self.set_word(index, 0);
-        self.head(line)[HOLES].store(1, Release);
-    }
-
-    /// Gives a line another state, or takes it away (`state` 0): the word before, if the line was there. `racing`: the
-    /// array's owner may replace the line meanwhile, and has then lost it before.
-    #[inline]
-    pub(crate) fn change(&self, probe: Probe, state: u64, racing: bool) -> Option<u64> {
-        let (index, word) = self.find(probe)?;
-        crate::model::window();
-        let after = if state == 0 { 0 } else { word & !STATE_MASK | state };
-        if racing {
-            self.slots[index][0].compare_exchange(word, after, Relaxed, Relaxed).ok()?;
-        } else {
-            self.set_word(index, after);
-        }
-        if state == 0 {
-            self.head(probe.line)[HOLES].store(1, Release);
-        }
-        Some(word)
     }
 
     /// All valid lines: index and tag word.
@@ -325,7 +270,127 @@ impl<'a> Array<'a> {
 
     /// Whether an index is in a line's set.
     pub(crate) fn is_in_set(&self, line: u64, index: usize) -> bool {
-        self.set(line) == index / self.ways
+        line & self.mask == (index / self.ways) as u64
+    }
+}
+
+impl<'a> Set<'_, 'a> {
+    /// The link at an index.
+    #[inline(always)]
+    pub(crate) fn link(self, index: usize) -> u64 {
+        self.array.link(index)
+    }
+
+    /// The set's lock.
+    #[inline(always)]
+    pub(crate) fn lock(self) -> &'a AtomicU64 {
+        &self.head[LOCK]
+    }
+
+    /// The index of a line, and its tag word.
+    #[inline(always)]
+    pub(crate) fn find(self, probe: Probe) -> Option<(usize, u64)> {
+        let mut hits = match self.array.print_words {
+            1 => self.matches(probe, 0),
+            2 => self.matches(probe, 0) | self.matches(probe, 1),
+            0 => return self.array.find_by_tags(self.base, probe),
+            words => (0..words).fold(0, |hits, number| hits | self.matches(probe, number)),
+        };
+        while hits != 0 {
+            let bit = hits.trailing_zeros() as usize;
+            let index = self.base + (bit & 7) * 8 + bit / 8;
+            let word = self.array.slots.get(index).map_or(0, |slot| slot[0].load(Relaxed));
+            if probe.is(word) {
+                return Some((index, word));
+            }
+            hits &= hits - 1;
+        }
+        None
+    }
+
+    /// Bit `number` of each byte: whether that byte of a word of prints is the line's. Sometimes set above one that is.
+    #[inline(always)]
+    fn matches(self, probe: Probe, number: usize) -> u64 {
+        let differ = self.head[PRINTS..][number].load(Relaxed) ^ probe.prints;
+        (differ.wrapping_sub(BYTES) & !differ & BYTES << 7) >> (7 - number)
+    }
+
+    /// Remembers a use of the line at an index; false if that changes nothing.
+    #[inline(always)]
+    pub(crate) fn touch(self, index: usize) -> bool {
+        let way = index - self.base;
+        let used = self.head[USED].load(Relaxed);
+        if self.array.order != Order::Packed {
+            return self.array.touch_unpacked(self.head, self.base, way);
+        }
+        if used & self.array.last_used == way as u64 {
+            return false;
+        }
+        self.head[USED].store(order::to_front(used, way as u64), Relaxed);
+        true
+    }
+
+    /// Puts a line that is not here into an invalid way, or in place of the line that the policy gives up, and remembers its
+    /// use.
+    #[inline(always)]
+    pub(crate) fn insert(self, probe: Probe, flags: u64, link: u64) -> Replaced {
+        if self.array.order == Order::Packed && self.head[HOLES].load(Relaxed) == 0 {
+            let used = self.head[USED].load(Relaxed);
+            let way = order::last_of(used, self.array.ways);
+            self.head[USED].store(order::last_to_front(used, self.array.ways), Relaxed);
+            return self.put(probe, way, flags, link);
+        }
+        let way = self.array.victim(self.head, self.base);
+        let replaced = self.put(probe, way, flags, link);
+        self.touch(replaced.index);
+        replaced
+    }
+
+    #[inline(always)]
+    fn put(self, probe: Probe, way: usize, flags: u64, link: u64) -> Replaced {
+        if let Some(prints) = self.head[PRINTS..].get(way / 8).filter(|_| self.array.print_words != 0) {
+            let byte = 0xff << (way % 8 * 8);
+            let before = prints.load(Relaxed);
+            prints.store(before ^ (before ^ probe.prints) & byte, Relaxed);
+        }
+        let [word, old_link] = &self.array.slots[self.base + way];
+        let replaced = Replaced { index: self.base + way, word: word.load(Relaxed), link: old_link.load(Relaxed) };
+        crate::model::window();
+        old_link.store(link, Relaxed);
+        word.store(probe.tag(flags), Relaxed);
+        replaced
+    }
+
+    /// Puts a line where it is, or was until another core took it; and remembers its use.
+    #[inline(always)]
+    pub(crate) fn put_again(self, probe: Probe, index: usize, flags: u64, link: u64) {
+        self.put(probe, index - self.base, flags, link);
+        self.touch(index);
+    }
+
+    /// Makes the way at an index invalid.
+    #[inline(always)]
+    pub(crate) fn clear(self, index: usize) {
+        self.array.set_word(index, 0);
+        self.head[HOLES].store(1, Release);
+    }
+
+    /// Gives a line another state, or takes it away (`state` 0): the word before, if the line was there. `racing`: the
+    /// array's owner may replace the line meanwhile, and has then lost it before.
+    #[inline]
+    pub(crate) fn change(self, probe: Probe, state: u64, racing: bool) -> Option<u64> {
+        let (index, word) = self.find(probe)?;
+        crate::model::window();
+        let after = if state == 0 { 0 } else { word & !STATE_MASK | state };
+        if racing {
+            self.array.slots[index][0].compare_exchange(word, after, Relaxed, Relaxed).ok()?;
+        } else {
+            self.array.set_word(index, after);
+        }
+        if state == 0 {
+            self.head[HOLES].store(1, Release);
+        }
+        Some(word)
     }
 }
 
@@ -344,10 +409,7 @@ mod tests {
     }
 
     fn fill(array: &Array<'_>, line: u64) -> u64 {
-        let (index, old) = array.victim(line);
-        array.place(Probe::new(line), index, SHARED, 0);
-        array.touch(line, index);
-        old >> TAG_SHIFT
+        array.set(line).insert(Probe::new(line), SHARED, 0).word >> TAG_SHIFT
     }
 
     #[test]
@@ -360,7 +422,7 @@ mod tests {
                 for step in 0..1000 {
                     let used = lines.remove(step * 7919 % ways);
                     let (index, _) = array.find(Probe::new(used)).unwrap();
-                    array.touch(used, index);
+                    array.set(used).touch(index);
                     lines.push(used);
                     let new = 1000 + step as u64;
                     let oldest = lines.remove(0);
@@ -387,7 +449,7 @@ mod tests {
                 for &line in &twins {
                     let (index, word) = array.find(Probe::new(line)).unwrap();
                     assert_eq!(word >> TAG_SHIFT, line);
-                    array.clear(line, index);
+                    array.set(line).clear(index);
                     assert!(array.find(Probe::new(line)).is_none());
                     assert_eq!(fill(array, line), 0);
                 }

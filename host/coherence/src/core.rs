@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, TAG_SHIFT};
+use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, bump};
 use crate::model::{CoreState, DomainState, Guard, Model, lock, window};
@@ -59,6 +59,30 @@ impl Kind {
     }
 }
 
+/// An access that misses L1, or may not do in L1 what it wants.
+pub(crate) struct Miss<'s, 'a> {
+    pub(crate) kind: Kind,
+    pub(crate) probe: Probe,
+    pub(crate) segment: &'s Segment,
+    /// The line's set of the L1 that was asked, and of L2.
+    pub(crate) l1: Set<'s, 'a>,
+    pub(crate) l2: Set<'s, 'a>,
+    /// Where L2 has the line; another core may have taken it since.
+    pub(crate) held: Option<usize>,
+    /// Where L1 has it, likewise.
+    pub(crate) in_l1: Option<usize>,
+}
+
+/// What L2 has done about a miss.
+enum Served {
+    /// All that was asked.
+    Here,
+    /// It has the line, but shared, and this is a store.
+    Shared,
+    /// Nothing: another core has just taken the line.
+    Gone,
+}
+
 /// The way into the caches for instructions or for data, with the memory segment that was used last.
 struct Port<'a> {
     /// The segment's first local address.
@@ -76,7 +100,7 @@ impl Port<'_> {
     /// Whether the way used last serves an access at once. Such a hit needs no `touch`: no policy would change its mind.
     #[inline(always)]
     fn hits(&self, line: u64, needs: u64) -> bool {
-        (self.l1.recent(line) ^ line << TAG_SHIFT).wrapping_sub(needs) <= MODIFIED - needs
+        (self.l1.recent(line).1 ^ line << TAG_SHIFT).wrapping_sub(needs) <= MODIFIED - needs
     }
 }
 
@@ -255,115 +279,129 @@ impl<'a> Core<'a> {
     #[inline(never)]
     fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
         self.count(kind.count(), 1);
-        let probe = Probe::new(line);
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
-        if let Some((index, word)) = port.l1.find(probe) {
-            let state = word & STATE_MASK;
-            if state >= kind.needs() || (state == EXCLUSIVE && self.modify(probe, index)) {
-                self.touch_l1(kind, line, index);
-                return Picoseconds(extra + port.hit_ps);
-            }
-            // Exclusive no more: another core reads it, too, or has it now.
-            if state == SHARED || probe.is(port.l1.word(index)) {
-                self.touch_l1(kind, line, index);
-                let held = Some(port.l1.link(index) as usize);
-                return Picoseconds(extra + port.hit_ps + self.directory(kind, probe, segment, held, Some(index)));
-            }
+        let (index, word) = port.l1.recent(line);
+        if kind.writes() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
+            return Picoseconds(extra + port.hit_ps);
         }
-        self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-        Picoseconds(extra + self.second_level(kind, probe, segment))
+        let probe = Probe::new(line);
+        let l1 = port.l1.set(line);
+        let Some((index, word)) = l1.find(probe) else {
+            self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
+            return Picoseconds(extra + self.beyond_l1(kind, probe, segment, None));
+        };
+        let state = word & STATE_MASK;
+        self.touch_l1(kind, l1, index);
+        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index)) {
+            return Picoseconds(extra + port.hit_ps);
+        }
+        // Shared, or exclusive until another core wanted it a moment ago.
+        Picoseconds(extra + port.hit_ps + self.beyond_l1(kind, probe, segment, Some(index)))
     }
 
     #[inline(always)]
-    fn touch_l1(&self, kind: Kind, line: u64, index: usize) {
-        if kind != Kind::Fetch {
-            self.state.l1d.touch(line, index);
-        } else if self.state.l1i.touch(line, index) {
+    fn touch_l1(&self, kind: Kind, l1: Set<'_, '_>, index: usize) {
+        if l1.touch(index) && kind == Kind::Fetch {
             self.fetches_change();
         }
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
     #[inline]
-    fn modify(&self, probe: Probe, l1_index: usize) -> bool {
+    fn modify(&self, line: u64, l1_index: usize) -> bool {
         let (l1d, l2) = (&self.state.l1d, &self.state.l2);
-        let _own = self.lock_own(probe.line);
+        let _own = self.lock_own(line);
         let index = l1d.link(l1_index) as usize;
         let word = l2.word(index);
-        if !probe.is(word) || word & STATE_MASK < EXCLUSIVE {
+        if word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE {
             return false;
         }
         // While L2 has it, so has L1.
         l2.set_word(index, word | MODIFIED);
-        l1d.set_word(l1_index, probe.tag(MODIFIED));
+        l1d.set_word(l1_index, line << TAG_SHIFT | MODIFIED);
         true
     }
 
-    /// What missed L1. The lock keeps snoops of the line out until L1 has it, too. (That L2 has not got it needs no lock:
-    /// nobody else puts lines there.)
-    #[inline]
-    fn second_level(&self, kind: Kind, probe: Probe, segment: &Segment) -> u64 {
-        let l2 = &self.state.l2;
-        let Some((index, _)) = l2.find(probe) else { return self.directory(kind, probe, segment, None, None) };
-        if !self.has_l2 {
-            return self.directory(kind, probe, segment, Some(index), None);
+    /// What L1 does not serve. `in_l1`: where it has the line nevertheless, but shared.
+    #[inline(never)]
+    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, in_l1: Option<usize>) -> u64 {
+        let l1 = if kind == Kind::Fetch { &self.state.l1i } else { &self.state.l1d }.set(probe.line);
+        let l2 = self.state.l2.set(probe.line);
+        // That L2 has not got a line needs no lock: nobody else puts lines there.
+        let held = match in_l1 {
+            Some(index) => Some(l1.link(index) as usize),
+            None => l2.find(probe).map(|(index, _)| index),
+        };
+        let miss = Miss { kind, probe, segment, l1, l2, held, in_l1 };
+        let mut cost = 0;
+        if let (Some(index), None, true) = (held, in_l1, self.has_l2) {
+            match self.second_level(&miss, index) {
+                Served::Here => return self.timing.l2_ps,
+                Served::Shared => cost = self.timing.l2_ps,
+                Served::Gone => {}
+            }
         }
-        let own = self.lock_own(probe.line);
-        let word = l2.word(index);
+        cost + self.directory(&miss)
+    }
+
+    /// What L2 seems to have, at an index. The lock keeps snoops of the line out until L1 has it, too.
+    #[inline(always)]
+    fn second_level(&self, miss: &Miss<'_, '_>, index: usize) -> Served {
+        let (kind, probe) = (miss.kind, miss.probe);
+        let _own = self.lock_own(probe.line);
+        let word = self.state.l2.word(index);
         if !probe.is(word) {
-            drop(own);
-            return self.directory(kind, probe, segment, None, None);
+            return Served::Gone;
         }
-        l2.touch(probe.line, index);
+        miss.l2.touch(index);
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
         window();
         if kind.writes() && word & STATE_MASK == SHARED {
-            drop(own);
-            return self.timing.l2_ps + self.directory(kind, probe, segment, Some(index), None);
+            return Served::Shared;
         }
-        let after = word | kind.inside() | if kind.writes() { MODIFIED } else { 0 };
-        if after != word {
-            l2.set_word(index, after);
-        }
-        self.fill_l1(kind, probe, word & STATE_MASK, index, None);
-        self.timing.l2_ps
+        self.state.l2.set_word(index, word | kind.inside() | if kind.writes() { MODIFIED } else { 0 });
+        self.fill_l1(miss, word & STATE_MASK, index);
+        Served::Here
     }
 
-    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes. `l2_index`: where L2 has it;
-    /// `known`: where L1 has it already.
+    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes. `l2_index`: where L2 has it.
     #[inline(always)]
-    pub(crate) fn fill_l1(&self, kind: Kind, probe: Probe, l2_state: u64, l2_index: usize, known: Option<usize>) {
-        let (l1, state) = match kind {
-            Kind::Fetch => (&self.state.l1i, SHARED),
-            Kind::Store | Kind::Atomic => (&self.state.l1d, MODIFIED),
-            // Modified in L2, but not by L1: only the first store makes L1's copy differ.
-            Kind::Load | Kind::Walk => (&self.state.l1d, l2_state.min(EXCLUSIVE)),
-        };
-        let index = known.unwrap_or_else(|| l1.victim(probe.line).0);
-        let (old, old_l2_index) = (l1.word(index), l1.link(index) as usize);
-        window();
-        // Who takes the old line away just now compares before he swaps.
-        l1.place(probe, index, state, l2_index as u64);
-        l1.touch(probe.line, index);
-        if kind == Kind::Fetch {
+    pub(crate) fn fill_l1(&self, miss: &Miss<'_, '_>, l2_state: u64, l2_index: usize) {
+        let (kind, probe) = (miss.kind, miss.probe);
+        let state = if kind.writes() {
+            MODIFIED
+        } else if kind == Kind::Fetch {
             self.fetches_change();
+            SHARED
+        } else {
+            // Modified in L2, but not by L1: only the first store makes L1's copy differ.
+            l2_state.min(EXCLUSIVE)
+        };
+        if let Some(index) = miss.in_l1 {
+            return miss.l1.put_again(probe, index, state, l2_index as u64);
         }
-        if old == 0 || probe.is(old) {
+        // Who takes the old line away just now compares before he swaps.
+        let old = miss.l1.insert(probe, state, l2_index as u64);
+        if old.word == 0 {
             return;
         }
-        if old & STATE_MASK == MODIFIED {
+        if old.word & STATE_MASK == MODIFIED {
             self.count(Count::l1_write_backs, 1);
         }
         if !self.has_l2 {
-            self.forget_unless_held(old >> TAG_SHIFT, old_l2_index);
+            self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
+        } else if !self.model.threads {
+            // Not worth a lock: it only saves looking into L1 later.
+            let l2_word = self.state.l2.word(old.link as usize);
+            self.state.l2.set_word(old.link as usize, l2_word & !kind.inside());
         }
     }
 
     /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
     #[inline(always)]
     fn lock_own(&self, line: u64) -> Option<Guard<'a>> {
-        self.model.threads.then(|| lock(self.state.l2.lock(line), self.number))
+        self.model.threads.then(|| lock(self.state.l2.set(line).lock(), self.number))
     }
 
     /// Fetches may now do something else than before ([`Core::fetch_epoch`]).

@@ -12,9 +12,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, SHARED, STATE_MASK, TAG_SHIFT};
+use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::Segment;
-use crate::core::{Core, IN_L1D, IN_L1I, Kind};
+use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
 use crate::counters::{Count, bump};
 use crate::model::{DomainState, lock, window};
 use crate::resolve::SHARED_LINES;
@@ -66,7 +66,7 @@ impl<'a, 'd> Entry<'a, 'd> {
 
     fn remove(&self, line: u64) {
         self.domain.l3.set_link(self.index, 0);
-        self.domain.l3.clear(line, self.index);
+        self.domain.l3.set(line).clear(self.index);
     }
 
     fn has(&self, flag: u64) -> bool {
@@ -85,34 +85,29 @@ struct Decision {
 }
 
 impl Core<'_> {
-    /// An access that its own caches cannot serve. `held`: where L2 has the line nevertheless, but shared; `in_l1`: where the
-    /// L1 that was asked has it. Returns its latency.
-    pub(crate) fn directory(
-        &self,
-        kind: Kind,
-        probe: Probe,
-        segment: &Segment,
-        held: Option<usize>,
-        in_l1: Option<usize>,
-    ) -> u64 {
+    /// An access that its own caches cannot serve. Returns its latency.
+    #[inline(always)]
+    pub(crate) fn directory(&self, miss: &Miss<'_, '_>) -> u64 {
+        let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let _lines = self.model.lock_line(probe.line, self.number);
         let l2 = &self.state.l2;
         // Another core may have taken the line since the caller looked; nobody can have given it one.
-        let held = held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
+        let held = miss.held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
         // Without an L2, the other L1 may have it; that is no upgrade.
-        let upgrade = held.is_some() && (self.has_l2 || in_l1.is_some());
+        let upgrade = held.is_some() && (self.has_l2 || miss.in_l1.is_some());
         let instruction = kind == Kind::Fetch;
         if upgrade {
             self.count(Count::upgrades, 1);
         } else {
             self.count(if instruction { Count::l2i_misses } else { Count::l2d_misses }, 1);
         }
-        let decision = match Entry::find(self.own, probe) {
+        let l3 = self.own.l3.set(probe.line);
+        let decision = match l3.find(probe).map(|(index, word)| Entry::at(self.own, index, word)) {
             Some(entry) if kind.writes() => self.write_present(entry, probe, segment, upgrade),
             Some(entry) => self.read_present(entry, probe, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
-                self.absent(kind, probe, segment)
+                self.absent(miss, l3)
             }
         };
         let (state, l2_index) = match held {
@@ -122,13 +117,14 @@ impl Core<'_> {
                 l2.set_link(index, decision.index as u64);
                 (state, index)
             }
-            None => (decision.grant, self.fill_l2(probe, decision.grant | kind.inside(), decision.index)),
+            None => (decision.grant, self.fill_l2(miss, decision.grant | kind.inside(), decision.index)),
         };
-        self.fill_l1(kind, probe, state, l2_index, in_l1);
+        self.fill_l1(miss, state, l2_index);
         decision.cost
     }
 
     /// A read of a line that this last-level cache has.
+    #[inline(never)]
     fn read_present(&self, mut entry: Entry<'_, '_>, probe: Probe, segment: &Segment, instruction: bool) -> Decision {
         let others = entry.sharers & !self.bit;
         let mut cost = 0;
@@ -153,12 +149,13 @@ impl Core<'_> {
         if exclusive {
             entry.flags |= OWNED;
         }
-        entry.domain.l3.touch(probe.line, entry.index);
+        entry.domain.l3.set(probe.line).touch(entry.index);
         entry.store(probe.line);
         Decision { grant: if exclusive { EXCLUSIVE } else { SHARED }, cost, index: entry.index }
     }
 
     /// A write to a line that this last-level cache has.
+    #[inline(never)]
     fn write_present(&self, mut entry: Entry<'_, '_>, probe: Probe, segment: &Segment, upgrade: bool) -> Decision {
         let others = entry.sharers & !self.bit;
         let mut cost = 0;
@@ -185,34 +182,35 @@ impl Core<'_> {
         entry.flags |= ALONE | OWNED;
         entry.sharers = self.bit;
         if !upgrade {
-            entry.domain.l3.touch(probe.line, entry.index);
+            entry.domain.l3.set(probe.line).touch(entry.index);
         }
         entry.store(probe.line);
         Decision { grant: MODIFIED, cost, index: entry.index }
     }
 
     /// A line that this last-level cache does not have: from memory, after other last-level caches were asked.
-    fn absent(&self, kind: Kind, probe: Probe, segment: &Segment) -> Decision {
+    #[inline]
+    fn absent(&self, miss: &Miss<'_, '_>, l3: Set<'_, '_>) -> Decision {
+        let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let (alone, snoop_cost) = self.snoop_others(probe, kind.writes());
         let mut cost = snoop_cost + self.served_by_memory(segment);
-        let l3 = &self.own.l3;
-        let (index, old) = l3.victim(probe.line);
-        if old != 0 {
-            cost += self.evict_l3(index, old);
-        }
-        let grant = match kind {
-            Kind::Store | Kind::Atomic => MODIFIED,
-            Kind::Load | Kind::Walk if alone => EXCLUSIVE,
-            Kind::Load | Kind::Walk | Kind::Fetch => SHARED,
+        let grant = if kind.writes() {
+            MODIFIED
+        } else if alone && kind != Kind::Fetch {
+            EXCLUSIVE
+        } else {
+            SHARED
         };
         let flags = PRESENT | if alone { ALONE } else { 0 } | if grant == SHARED { 0 } else { OWNED };
-        l3.place(probe, index, flags, self.bit);
-        l3.touch(probe.line, index);
-        Decision { grant, cost, index }
+        let old = l3.insert(probe, flags, self.bit);
+        if old.word != 0 {
+            cost += self.evict_l3(old);
+        }
+        Decision { grant, cost, index: old.index }
     }
 
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
-    #[inline]
+    #[inline(always)]
     fn snoop_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
         let (mut alone, mut slowest) = (true, 0);
         if probe.line >= SHARED_LINES {
@@ -228,6 +226,7 @@ impl Core<'_> {
     }
 
     /// Asks one other last-level cache that has the line. `slowest`: the slowest answer so far.
+    #[inline(never)]
     fn snoop(&self, mut entry: Entry<'_, '_>, number: usize, probe: Probe, drop_it: bool, slowest: &mut u64) {
         let link = &self.model.config.links[self.state.island][self.model.config.domains[number].island];
         if drop_it {
@@ -252,14 +251,15 @@ impl Core<'_> {
         }
     }
 
-    /// Makes room in the last-level cache, taking the line back from the cores under it. The caller replaces it.
+    /// The last-level cache has lost a line to another: the cores under it lose it, too.
     #[inline]
-    fn evict_l3(&self, index: usize, word: u64) -> u64 {
-        let mut entry = Entry::at(self.own, index, word);
+    fn evict_l3(&self, old: Replaced) -> u64 {
+        let (line, flags) = (old.word >> TAG_SHIFT, old.word & FLAGS);
+        let mut entry = Entry { domain: self.own, index: old.index, flags, sharers: old.link };
         let mut cost = 0;
         if entry.sharers != 0 {
             self.count(Count::back_invalidates, u64::from(entry.sharers.count_ones()));
-            let probe = Probe::new(word >> TAG_SHIFT);
+            let probe = Probe::new(line);
             for core in cores_in(self.own, entry.sharers) {
                 if self.take(core, probe, 0) {
                     self.l2_write_back(&mut entry);
@@ -273,23 +273,21 @@ impl Core<'_> {
 
     /// Gives this core's L2 a line that it has not got, and that the directory knows already; where it is now.
     #[inline]
-    fn fill_l2(&self, probe: Probe, flags: u64, l3_index: usize) -> usize {
-        let l2 = &self.state.l2;
-        let (index, old) = l2.victim(probe.line);
-        if old != 0 {
-            self.evict_l2(index, old);
+    fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, l3_index: usize) -> usize {
+        let old = miss.l2.insert(miss.probe, flags, l3_index as u64);
+        if old.word != 0 {
+            self.evict_l2(old.word, old.link as usize);
         }
-        l2.place(probe, index, flags, l3_index as u64);
-        l2.touch(probe.line, index);
-        index
+        old.index
     }
 
-    /// Makes room in this core's L2: its L1s and the directory forget the line as well. The caller replaces it.
-    #[inline]
-    fn evict_l2(&self, index: usize, word: u64) {
+    /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `l3_index`: its place there.
+    #[inline(always)]
+    fn evict_l2(&self, word: u64, l3_index: usize) {
         let (line, state) = (word >> TAG_SHIFT, word & STATE_MASK);
-        self.evict_l1(Probe::new(line), word);
-        let l3_index = self.state.l2.link(index) as usize;
+        if word & (IN_L1I | IN_L1D) != 0 {
+            self.evict_l1(Probe::new(line), word);
+        }
         let l3_word = self.own.l3.word(l3_index);
         if l3_word >> TAG_SHIFT != line {
             return;
@@ -310,11 +308,11 @@ impl Core<'_> {
     /// This core's L1s lose a line that L2 loses. `l2_word`: L2's tag word of it.
     #[inline]
     fn evict_l1(&self, probe: Probe, l2_word: u64) {
-        if l2_word & IN_L1I != 0 && self.state.l1i.change(probe, 0, false).is_some() {
+        if l2_word & IN_L1I != 0 && self.state.l1i.set(probe.line).change(probe, 0, false).is_some() {
             self.fetches_change();
         }
         if l2_word & IN_L1D != 0
-            && let Some(word) = self.state.l1d.change(probe, 0, false)
+            && let Some(word) = self.state.l1d.set(probe.line).change(probe, 0, false)
             && word & STATE_MASK == MODIFIED
         {
             self.count(Count::l1_write_backs, 1);
@@ -322,13 +320,14 @@ impl Core<'_> {
     }
 
     /// Without an L2, a line that left one L1 and is not in the other is held no more. `index`: where it was held.
+    #[cold]
     pub(crate) fn forget_unless_held(&self, line: u64, index: usize) {
         let (probe, l2) = (Probe::new(line), &self.state.l2);
         let word = l2.word(index);
         let held = self.state.l1i.find(probe).is_some() || self.state.l1d.find(probe).is_some();
         if !held && probe.is(word) {
-            self.evict_l2(index, word);
-            l2.clear(line, index);
+            l2.set(line).clear(index);
+            self.evict_l2(word, l2.link(index) as usize);
         }
     }
 
@@ -337,19 +336,20 @@ impl Core<'_> {
         let other = &self.model.cores[core];
         let foreign = core != self.number;
         let racing = foreign && self.model.threads;
-        let set_lock = racing.then(|| lock(other.l2.lock(probe.line), self.number));
+        let set = other.l2.set(probe.line);
+        let set_lock = racing.then(|| lock(set.lock(), self.number));
         window();
         // L2's words change under locks only.
-        let word = other.l2.change(probe, state, false).unwrap_or(0);
+        let word = set.change(probe, state, false).unwrap_or(0);
         if !foreign {
             self.evict_l1(probe, word);
             return word & STATE_MASK == MODIFIED;
         }
         if word & IN_L1D != 0 {
-            other.l1d.change(probe, state, racing);
+            other.l1d.set(probe.line).change(probe, state, racing);
         }
         if word & IN_L1I != 0 && state == 0 {
-            other.l1i.change(probe, 0, racing);
+            other.l1i.set(probe.line).change(probe, 0, racing);
         }
         drop(set_lock);
         let received = if state == 0 { Count::invalidations_received } else { Count::downgrades_received };

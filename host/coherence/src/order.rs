@@ -42,22 +42,15 @@ impl Order {
         }
     }
 
-    /// The way used last.
-    #[inline(always)]
-    pub(crate) const fn last_used(self, used: u64) -> usize {
-        (if matches!(self, Self::Packed) { used & 15 } else { used }) as usize
-    }
-
-    /// The first word after a use of a way.
-    #[inline(always)]
-    pub(crate) const fn used(self, used: u64, way: usize) -> u64 {
-        if matches!(self, Self::Packed) { to_front(used, way as u64) } else { way as u64 }
+    /// The bits of the first word that are the way used last.
+    pub(crate) const fn last_used(self) -> u64 {
+        if matches!(self, Self::Packed) { 15 } else { u64::MAX }
     }
 }
 
 /// Moves a way's number to the front of an order.
 #[inline(always)]
-const fn to_front(order: u64, way: u64) -> u64 {
+pub(crate) const fn to_front(order: u64, way: u64) -> u64 {
     let differs = order ^ way * NIBBLES;
     // The lowest bit set is the top one of the lowest number that is `way`.
     let found = differs.wrapping_sub(NIBBLES) & !differs & NIBBLES << 3;
@@ -70,6 +63,13 @@ const fn to_front(order: u64, way: u64) -> u64 {
 #[inline(always)]
 pub(crate) const fn last_of(order: u64, ways: usize) -> usize {
     (order >> (4 * (ways - 1)) & 15) as usize
+}
+
+/// Moves the last of so many ways to the front of an order.
+#[inline(always)]
+pub(crate) const fn last_to_front(order: u64, ways: usize) -> u64 {
+    let in_use = u64::MAX >> (64 - 4 * ways);
+    order & !in_use | order << 4 & in_use | last_of(order, ways) as u64
 }
 
 /// Turns the bits on the path to `way` away from it. Node `n` has children `2n + 1` and `2n + 2`; a set bit means right.
@@ -119,7 +119,10 @@ mod tests {
             list.insert(0, way);
             order = to_front(order, way);
             assert!(list.iter().enumerate().all(|(place, &way)| order >> (4 * place) & 15 == way), "{order:x}");
-            assert!((1..=16).all(|ways| last_of(order, ways) as u64 == list[ways - 1]));
+            for ways in 1..=16 {
+                assert_eq!(last_of(order, ways) as u64, list[ways - 1]);
+                assert_eq!(last_to_front(order, ways), to_front(order, list[ways - 1]));
+            }
         }
     }
 }
