@@ -152,11 +152,6 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Number of sets.
-    pub(crate) fn sets(&self) -> u64 {
-        self.mask + 1
-    }
-
     /// The set of a line.
     #[inline(always)]
     pub(crate) fn set(&self, line: u64) -> Set<'_, 'a> {

@@ -104,6 +104,21 @@ impl Port<'_> {
     }
 }
 
+/// What [`Core::fetch_lines`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Its latency.
+    pub cost: Picoseconds,
+    /// As long as [`Core::fetch_epoch`] is this number, fetching the same lines again would hit the line used last of each
+    /// set: cost `l1i`'s cycles each and change nothing but the count of fetches. [`Core::fetched_again`] then does the same.
+    /// If this fetch changed anything, or if lines are not cached, it is a number that never comes. (With
+    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the fetch.)
+    pub epoch: u64,
+}
+
+/// A [`Fetched::epoch`] that is never equal to [`Core::fetch_epoch`], which is even.
+const NEVER: u64 = 1;
+
 /// A core, claimed by one thread. Dropping it releases the claim and keeps the caches' contents.
 pub struct Core<'a> {
     pub(crate) model: &'a Model<'a>,
@@ -119,8 +134,10 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
-    /// See [`Core::fetch_epoch`].
+    /// Twice the number of changes of L1I that this core made and that [`Core::fetch_epoch`] tells.
     fetch_changes: Cell<u64>,
+    /// Whether something was fetched around the caches.
+    fetched_around: Cell<bool>,
 }
 
 impl Drop for Core<'_> {
@@ -149,6 +166,7 @@ impl<'a> Core<'a> {
             segments: &island.segments,
             rest_fs: 0,
             fetch_changes: Cell::new(0),
+            fetched_around: Cell::new(false),
         }
     }
 
@@ -178,31 +196,26 @@ impl<'a> Core<'a> {
 
     /// Fetches of lines that follow each other, the first one at a local physical address: a block of instructions.
     #[inline]
-    pub fn fetch_lines(&mut self, address: u64, lines: u64) -> Picoseconds {
+    pub fn fetch_lines(&mut self, address: u64, lines: u64) -> Fetched {
         let first = address / LINE_SIZE * LINE_SIZE;
+        let epoch = self.fetch_epoch();
+        self.fetched_around.set(false);
         let cost = (0..lines).map(|line| self.access(Kind::Fetch, first.saturating_add(line * LINE_SIZE), 1)).sum();
-        if lines > self.fetch.l1.sets() {
-            // The last lines are in the sets of the first.
-            self.fetches_change();
-        }
-        cost
+        let repeats = !self.fetched_around.get() && epoch == self.fetch_epoch();
+        Fetched { cost, epoch: if repeats { epoch } else { NEVER } }
     }
 
-    /// A number that stays the same as long as every fetch that this core has made would, made again, hit the way of L1I
-    /// that was used last in its set: cost `l1i`'s cycles and change nothing but the count of fetches. So whoever keeps the
-    /// number that follows a [`Core::fetch_lines`] may, while it is the same, report those lines by
-    /// [`Core::fetched_again`] instead, with the same results.
+    /// A number that says whether [`Core::fetch_lines`] would do again what it did: see [`Fetched::epoch`].
     ///
-    /// It changes when L1I gets a line or loses one, when another of its lines is used than the set's last, after
-    /// fetches around the caches, and when another core takes a line from this one, even if that was data. (With
-    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the fetch.)
+    /// It changes when L1I gets a line or loses one, when another of its lines is used than its set's last, and when another
+    /// core takes a line from this one, even if that was data.
     #[inline]
     pub fn fetch_epoch(&self) -> u64 {
         let received = self.state.counters[Count::invalidations_received as usize].load(Relaxed);
-        self.fetch_changes.get().wrapping_add(received)
+        (received << 1).wrapping_add(self.fetch_changes.get())
     }
 
-    /// Counts fetches that [`Core::fetch_epoch`] says are hits without consequences: their latency.
+    /// Counts fetches that are known to be hits without consequences ([`Fetched::epoch`]): their latency.
     #[inline]
     pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
         bump(self.state.counters, Count::fetches, lines);
@@ -248,7 +261,7 @@ impl<'a> Core<'a> {
             (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
         if policy == Policy::Uncached && kind == Kind::Fetch {
-            self.fetches_change();
+            self.fetched_around.set(true);
         }
         let Some(segment) = segment else { return self.device_access() };
         if policy == Policy::Uncached {
@@ -404,10 +417,10 @@ impl<'a> Core<'a> {
         self.model.threads.then(|| lock(self.state.l2.set(line).lock(), self.number))
     }
 
-    /// Fetches may now do something else than before ([`Core::fetch_epoch`]).
+    /// Fetches that hit may now do something else than before ([`Core::fetch_epoch`]).
     #[inline]
     pub(crate) fn fetches_change(&self) {
-        self.fetch_changes.set(self.fetch_changes.get().wrapping_add(1));
+        self.fetch_changes.set(self.fetch_changes.get().wrapping_add(2));
     }
 
     #[inline(always)]

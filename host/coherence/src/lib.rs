@@ -24,7 +24,7 @@ mod table;
 
 pub use check::Violation;
 pub use config::{Class, Config, Policy, Replacement};
-pub use core::{Core, Kind};
+pub use core::{Core, Fetched, Kind};
 pub use counters::{Counters, counter_names};
 pub use model::{Model, Region, RegionError, Sharing, allocate};
 pub use resolve::{ConfigError, Island, Piece, Shape, Target};

@@ -81,16 +81,18 @@ fn invariants_hold_after_threads_met_without_outer_caches() {
 /// A token passes from core to core, so that events have one order: two runs are then identical, whatever the threads do.
 #[test]
 fn ordered_threads_are_deterministic() {
-    let run = || {
+    let run = |sharing| {
         let config = config(&[2, 2], common::TINY);
         let region = allocate(Model::region_words(&config));
-        let model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
+        let model = Model::create(config.clone(), &region, sharing).unwrap();
         for quantum in 0..40_u64 {
             let (config, region, core) = (config.clone(), &region, (quantum % 4) as usize);
             std::thread::scope(|scope| scope.spawn(move || drive(config, region, core, quantum, 500)).join().unwrap());
         }
         (0..4).map(|core| model.counters(core)).collect::<Vec<_>>()
     };
-    assert_eq!(run(), run());
-    assert_ne!(run()[0].fetches, 0);
+    let counters = run(Sharing::Threads);
+    assert_eq!(counters, run(Sharing::Threads));
+    assert_eq!(counters, run(Sharing::OneAtATime));
+    assert_ne!(counters[0].fetches, 0);
 }
