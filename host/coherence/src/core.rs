@@ -133,6 +133,19 @@ impl<'a> Core<'a> {
         self.access_lines(kind, address, size)
     }
 
+    /// A number that changes whenever L1I loses a line other than to its own fetches. While it stays the same, fetching again
+    /// the line that was fetched last in its set of L1I hits and changes nothing but counts ([`Core::fetch_hits`]).
+    #[inline(always)]
+    pub fn instruction_lines_lost(&self) -> u64 {
+        self.state.instruction_lines_lost.load(Relaxed)
+    }
+
+    /// Counts fetches that the caller knows to hit L1I: their time.
+    pub fn fetch_hits(&self, count: u64) -> Picoseconds {
+        bump(self.state.counters, Count::fetches, count);
+        Picoseconds(count * self.fetch.hit_ps)
+    }
+
     /// `count` instructions of a class: their time without memory stalls.
     #[inline]
     pub fn instructions(&mut self, class: Class, count: u64) -> Picoseconds {

@@ -266,7 +266,7 @@ impl Core<'_> {
     /// Makes room in this core's L2: its L1s and the directory forget the line as well.
     fn evict_l2(&self, word: u64) {
         let line = word >> TAG_SHIFT;
-        self.state.l1i.change(line, |_| 0);
+        self.state.drop_instructions(line);
         if self.state.l1d.change(line, |_| 0).is_some_and(|word| word & STATE_MASK == MODIFIED) {
             self.count(Count::l1_write_backs, 1);
         }
@@ -302,7 +302,7 @@ impl Core<'_> {
         let before = other.l2.change(line, change).unwrap_or(0) & STATE_MASK;
         let l1d = other.l1d.change(line, change).unwrap_or(0) & STATE_MASK;
         if state == 0 {
-            other.l1i.change(line, |_| 0);
+            other.drop_instructions(line);
         }
         drop(set_lock);
         if l1d == MODIFIED && core == self.number {

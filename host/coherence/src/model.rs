@@ -33,7 +33,18 @@ pub(crate) struct CoreState<'a> {
     pub(crate) counters: &'a [AtomicU64],
     /// 1 while a [`Core`] exists.
     pub(crate) claim: &'a AtomicU64,
+    /// Lines that L1I lost other than to its own fetches.
+    pub(crate) instruction_lines_lost: &'a AtomicU64,
     pub(crate) island: usize,
+}
+
+impl CoreState<'_> {
+    /// Takes a line away from L1I.
+    pub(crate) fn drop_instructions(&self, line: u64) {
+        if self.l1i.change(line, |_| 0).is_some() {
+            self.instruction_lines_lost.fetch_add(1, Relaxed);
+        }
+    }
 }
 
 /// The words of one last-level cache, which is also the directory of the cores under it.
@@ -124,6 +135,7 @@ impl<'a> Model<'a> {
             core.l2.reset(seed ^ 3 << 40);
             core.locks.iter().chain(core.counters).for_each(|word| word.store(0, Relaxed));
             core.claim.store(0, Relaxed);
+            core.instruction_lines_lost.store(0, Relaxed);
         }
         for (index, domain) in model.domains.iter().enumerate() {
             domain.l3.reset(model.config.seed ^ (index as u64) << 48 ^ 4 << 40);
@@ -166,9 +178,12 @@ impl<'a> Model<'a> {
         let mut cores = Vec::new();
         for (index, island) in config.islands.iter().enumerate() {
             for _ in 0..island.cores {
+                let counters = cut(&mut rest, COUNTER_WORDS);
+                let own = cut(&mut rest, LOCK_WORDS);
                 cores.push(CoreState {
-                    counters: cut(&mut rest, COUNTER_WORDS),
-                    claim: &cut(&mut rest, LOCK_WORDS)[0],
+                    counters,
+                    claim: &own[0],
+                    instruction_lines_lost: &own[1],
                     l1i: take_array(&island.l1i, &mut rest),
                     l1d: take_array(&island.l1d, &mut rest),
                     l2: take_array(&island.l2, &mut rest),
