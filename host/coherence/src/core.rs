@@ -27,15 +27,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it needs the line for itself.
     #[inline(always)]
-    pub(crate) const fn writes(self) -> bool {
+    pub const fn is_write(self) -> bool {
         matches!(self, Self::Store | Self::Atomic)
     }
 
     /// The least state of an L1 line that serves this access at once.
     #[inline(always)]
     const fn needs(self) -> u64 {
-        if self.writes() { MODIFIED } else { SHARED }
+        if self.is_write() { MODIFIED } else { SHARED }
     }
 
     #[inline(always)]
@@ -113,37 +114,43 @@ impl<'a> Core<'a> {
     /// An access to `size` bytes at a local physical address: its latency. Where no memory is, a device is meant.
     #[inline(always)]
     pub fn access(&mut self, kind: Kind, address: u64, size: u32) -> Picoseconds {
-        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         let inside = address % LINE_SIZE + u64::from(size) <= LINE_SIZE;
-        if address.wrapping_sub(port.base) < port.limit && inside {
-            let line = address.wrapping_add(port.delta) / LINE_SIZE;
-            let set = port.l1.set(line);
-            let index = set * port.l1.ways + port.l1.recent[set].load(Relaxed) as usize;
-            let word = port.l1.tags[index].load(Relaxed);
-            // The way used last needs no `touch`: no policy would change its mind.
-            if word >> TAG_SHIFT == line && word & STATE_MASK >= kind.needs() {
-                bump(self.state.counters, kind.count(), 1);
-                let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
-                return Picoseconds(port.hit_ps + extra);
-            }
-            if let Some(segment) = port.segment {
-                return self.cached(kind, line, segment);
-            }
-        }
-        self.access_lines(kind, address, size)
+        let hit = if inside { self.hit(kind, address) } else { None };
+        hit.unwrap_or_else(|| self.access_lines(kind, address, size))
     }
 
-    /// A number that changes whenever L1I loses a line other than to its own fetches. While it stays the same, fetching again
-    /// the line that was fetched last in its set of L1I hits and changes nothing but counts ([`Core::fetch_hits`]).
+    /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
+    /// set, and no other core is asked. Otherwise nothing has happened yet. For callers to whom even a call is dear.
     #[inline(always)]
-    pub fn instruction_lines_lost(&self) -> u64 {
+    pub fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        if address.wrapping_sub(port.base) >= port.limit {
+            return None;
+        }
+        let line = address.wrapping_add(port.delta) / LINE_SIZE;
+        let set = port.l1.set(line);
+        let index = set * port.l1.ways + port.l1.recent.get(set)?.load(Relaxed) as usize;
+        let word = port.l1.tags.get(index)?.load(Relaxed);
+        // The way used last needs no `touch`: no policy would change its mind.
+        if word >> TAG_SHIFT != line || word & STATE_MASK < kind.needs() {
+            return None;
+        }
+        bump(self.state.counters, kind.count(), 1);
+        let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
+        Some(Picoseconds(port.hit_ps + extra))
+    }
+
+    /// A number that changes when L1I loses a line other than to make room for a fetch. While it stays the same, fetching again
+    /// the line that was fetched last in its set of L1I hits, and changes nothing but counts ([`Core::fetched_again`]).
+    #[inline(always)]
+    pub fn fetch_epoch(&self) -> u64 {
         self.state.instruction_lines_lost.load(Relaxed)
     }
 
-    /// Counts fetches that the caller knows to hit L1I: their time.
-    pub fn fetch_hits(&self, count: u64) -> Picoseconds {
-        bump(self.state.counters, Count::fetches, count);
-        Picoseconds(count * self.fetch.hit_ps)
+    /// Counts fetches of lines that [`Core::fetch_epoch`] says are hits without consequences: their latency.
+    pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
+        bump(self.state.counters, Count::fetches, lines);
+        Picoseconds(lines * self.fetch.hit_ps)
     }
 
     /// `count` instructions of a class: their time without memory stalls.
@@ -164,8 +171,14 @@ impl<'a> Core<'a> {
         Picoseconds(self.model.config.device_ps)
     }
 
-    #[cold]
+    /// What [`Core::hit`] does not serve.
+    #[inline(never)]
     fn access_lines(&mut self, kind: Kind, address: u64, size: u32) -> Picoseconds {
+        let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
+        let inside = address % LINE_SIZE + u64::from(size) <= LINE_SIZE;
+        if let Some(segment) = port.segment.filter(|_| inside && address.wrapping_sub(port.base) < port.limit) {
+            return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
+        }
         let last = address.saturating_add(u64::from(size.max(1)) - 1);
         let (first_line, last_line) = (address / LINE_SIZE, last / LINE_SIZE);
         if first_line != last_line {
@@ -260,11 +273,11 @@ impl<'a> Core<'a> {
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
         window();
         let state = word & STATE_MASK;
-        if kind.writes() && state == SHARED {
+        if kind.is_write() && state == SHARED {
             drop(own);
             return self.timing.l2_ps + self.directory(kind, line, segment, true);
         }
-        if kind.writes() {
+        if kind.is_write() {
             l2.tags[index].store(tag(line, MODIFIED), Relaxed);
         }
         self.fill_l1(kind, line, state);

@@ -90,7 +90,7 @@ impl Core<'_> {
         }
         let own = &self.model.domains[self.domain];
         let decision = match Entry::find(own, line) {
-            Some(entry) if kind.writes() => self.write_present(entry, line, segment, upgrade),
+            Some(entry) if kind.is_write() => self.write_present(entry, line, segment, upgrade),
             Some(entry) => self.read_present(entry, line, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
@@ -168,7 +168,7 @@ impl Core<'_> {
 
     /// A line that this last-level cache does not have: from memory, after other last-level caches were asked.
     fn absent(&self, kind: Kind, line: u64, segment: &Segment) -> Decision {
-        let (alone, snoop_cost) = self.snoop_others(line, kind.writes());
+        let (alone, snoop_cost) = self.snoop_others(line, kind.is_write());
         let mut cost = snoop_cost + self.served_by_memory(segment);
         let own = &self.model.domains[self.domain];
         let (index, old) = own.l3.victim(line);

@@ -3,18 +3,19 @@
 use std::cell::UnsafeCell;
 
 use motet_coherence::{Core, Kind, LINE_SIZE};
-use motet_qemu_plugin::{Access, PerVcpu, Physical, VCPUS_MAX, Vcpu};
+use motet_qemu_plugin::{Access, PerVcpu, Physical, Sizes, VCPUS_MAX, Vcpu};
 
-use crate::{ONE_LINE, PLUGIN, Plugin, pages::Pages};
+use crate::{ONE_LINE, Plugin, pages::Pages};
 
 /// What a virtual CPU has once its time runs.
 struct TimedCore {
+    pages: Pages,
+    sizes: Sizes,
     plugin: &'static Plugin,
     /// The core of the cache model that it is.
     caches: Core<'static>,
-    pages: Pages,
-    /// The model's count of lines that L1I lost, as of when [`crate::VcpuTime::recent_lines`] was right.
-    lines_lost: u64,
+    /// The model's number for which [`crate::VcpuTime::recent_lines`] is right; `None`: for none.
+    fetch_epoch: Option<u64>,
 }
 
 static CORES: PerVcpu<Option<Box<TimedCore>>> = PerVcpu::new([const { UnsafeCell::new(None) }; VCPUS_MAX]);
@@ -32,23 +33,21 @@ pub fn begin_quantum(plugin: &'static Plugin, vcpu: &mut Vcpu, number: usize) {
     let Some(core) = CORES.get(vcpu) else { return };
     if core.is_none() {
         let caches = plugin.model.core(plugin.model.core_number(plugin.island, number - plugin.first_core));
-        *core = caches.map(|caches| {
-            let lines_lost = caches.instruction_lines_lost().wrapping_sub(1); // begins with nothing known
-            Box::new(TimedCore { plugin, caches, pages: Pages::new(), lines_lost })
-        });
+        let timed = |caches| TimedCore { pages: Pages::new(), sizes: Sizes::new(), plugin, caches, fetch_epoch: None };
+        *core = caches.map(|caches| Box::new(timed(caches)));
         // All cores have announced themselves, so QEMU makes no further virtual CPU.
         plugin.times.remember(vcpu);
     }
     forget_lost_lines(vcpu);
 }
 
-/// Forgets which lines were fetched last if L1I has lost one: that one must be fetched again.
-#[inline(always)]
+/// Forgets which lines were fetched last if L1I may have lost one: that one must be fetched again.
+#[inline]
 fn forget_lost_lines(vcpu: &mut Vcpu) {
     let Some(Some(core)) = CORES.get(vcpu) else { return };
-    let lost = core.caches.instruction_lines_lost();
-    if lost != core.lines_lost {
-        core.lines_lost = lost;
+    let epoch = Some(core.caches.fetch_epoch());
+    if epoch != core.fetch_epoch {
+        core.fetch_epoch = epoch;
         let plugin = core.plugin;
         plugin.times.get(vcpu).recent_lines.fill(0);
     }
@@ -58,13 +57,16 @@ fn forget_lost_lines(vcpu: &mut Vcpu) {
 ///
 /// Fetching the line that was fetched last in its set hits L1I, and no replacement policy changes its mind by it. So
 /// translated code asks only whether it is that line, and counts a hit, whose cost it has added already; the result is
-/// the same as if each fetch were reported. When L1I loses a line without a fetch (to this core's own misses in L2, or to
-/// other cores), all lines are reported again, in the first case at once, in the second from the core's next quantum on,
-/// or earlier when it misses in a cache itself.
+/// the same as if each fetch were reported. When L1I loses a line other than to a fetch, all lines are reported again: at
+/// once if this core's own miss was the cause, otherwise when it misses the next time or begins its next quantum.
 pub fn fetched(vcpu: &mut Vcpu, line: usize) {
+    forget_lost_lines(vcpu);
     let Some(core) = running(vcpu) else { return };
     let plugin = core.plugin;
     let cost_ps = core.caches.access(Kind::Fetch, line as u64, LINE_SIZE as u32).0;
+    // What misses L2 as well makes room there, perhaps by a line of instructions.
+    let made_room = cost_ps > plugin.costs.fetch_l2_ps;
+    core.fetch_epoch = Some(core.caches.fetch_epoch()).filter(|_| !made_room);
     forget_lost_lines(vcpu);
     let time = plugin.times.get(vcpu);
     time.recent_lines[plugin.costs.recent(line as u64)] = line as u64 + 1;
@@ -77,14 +79,15 @@ pub fn fetched(vcpu: &mut Vcpu, line: usize) {
 /// A virtual CPU enters a line of instructions that L1I does not hold.
 pub fn fetched_uncached(vcpu: &mut Vcpu, line: usize) {
     let Some(core) = running(vcpu) else { return };
+    let plugin = core.plugin;
     let cost_ps = core.caches.access(Kind::Fetch, line as u64, LINE_SIZE as u32).0;
-    charge(vcpu, cost_ps);
+    charge(plugin, vcpu, cost_ps);
 }
 
 /// Tells the model of fetches that translated code counted as hits; their time.
-pub fn count_fetch_hits(vcpu: &mut Vcpu, count: u64) -> u64 {
+pub fn count_fetches_again(vcpu: &mut Vcpu, lines: u64) -> u64 {
     let Some(Some(core)) = CORES.get(vcpu) else { return 0 };
-    core.caches.fetch_hits(count).0
+    core.caches.fetched_again(lines).0
 }
 
 /// A virtual CPU drops translations of addresses.
@@ -111,63 +114,65 @@ pub fn updated(vcpu: &mut Vcpu, access: &Access<'_>) {
 
 /// Code that runs without translation has loaded.
 pub fn loaded_untranslated(vcpu: &mut Vcpu, access: &Access<'_>) {
-    if let Some(core) = running(vcpu) {
-        let cost_ps = core.access_by_qemu(Kind::Load, access, false);
-        charge(vcpu, cost_ps);
-    }
+    accessed_slowly(Kind::Load, vcpu, access, false);
 }
 
 /// Code that runs without translation has stored.
 pub fn stored_untranslated(vcpu: &mut Vcpu, access: &Access<'_>) {
-    if let Some(core) = running(vcpu) {
-        let cost_ps = core.access_by_qemu(Kind::Store, access, false);
-        charge(vcpu, cost_ps);
-    }
+    accessed_slowly(Kind::Store, vcpu, access, false);
 }
 
+/// The quick path makes no call, so it needs to save no registers.
 #[inline(always)]
 fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
     let Some(core) = running(vcpu) else { return };
-    let store = matches!(kind, Kind::Store | Kind::Atomic);
-    let cost_ps = match core.pages.find(access.address, store) {
-        Some(physical) => core.access(kind, physical, access),
-        None => core.access_by_qemu(kind, access, true),
-    };
-    if cost_ps != 0 {
-        charge(vcpu, cost_ps);
-        forget_lost_lines(vcpu);
+    if let Some(physical) = core.pages.find(access.address, kind.is_write())
+        && core.is_within_line(physical, access)
+        && let Some(cost) = core.caches.hit(kind, physical)
+    {
+        let plugin = core.plugin;
+        charge(plugin, vcpu, cost.0);
+    } else {
+        accessed_slowly(kind, vcpu, access, true);
     }
 }
 
-impl TimedCore {
-    #[inline(always)]
-    fn access(&mut self, kind: Kind, physical: u64, access: &Access<'_>) -> u64 {
-        // How long it is matters only where it could reach into the next line.
-        let inside = physical % LINE_SIZE <= LINE_SIZE - u64::from(Access::SIZE_MAX);
-        self.caches.access(kind, physical, if inside { 1 } else { access.size() }).0
-    }
-
-    /// An access to a page that is not known: QEMU knows where it is.
-    #[cold]
-    #[inline(never)]
-    fn access_by_qemu(&mut self, kind: Kind, access: &Access<'_>, remember: bool) -> u64 {
-        match access.physical() {
-            Some(Physical::Memory(physical)) => {
-                if remember {
-                    self.pages.learn(access.address, physical, matches!(kind, Kind::Store | Kind::Atomic));
-                }
-                self.access(kind, physical, access)
+/// `translated`: the address is translated in the way that [`Pages`] remembers.
+#[inline(never)]
+fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated: bool) {
+    let Some(core) = running(vcpu) else { return };
+    let plugin = core.plugin;
+    let known = core.pages.find(access.address, kind.is_write()).filter(|_| translated);
+    let place = known.map(Physical::Memory).or_else(|| access.physical());
+    let cost_ps = match place {
+        Some(Physical::Memory(physical)) => {
+            if translated && known.is_none() {
+                core.pages.learn(access.address, physical, kind.is_write());
             }
-            Some(Physical::Device) => self.caches.device_access().0,
-            None => 0,
+            let known = access.known_size(&core.sizes);
+            let size = known.unwrap_or_else(|| access.learn_size(&mut core.sizes));
+            core.caches.access(kind, physical, size).0
         }
+        Some(Physical::Device) => core.caches.device_access().0,
+        None => 0,
+    };
+    charge(plugin, vcpu, cost_ps);
+    forget_lost_lines(vcpu);
+}
+
+impl TimedCore {
+    /// Whether it is known without a call that an access ends in the line in which it begins.
+    #[inline(always)]
+    fn is_within_line(&self, physical: u64, access: &Access<'_>) -> bool {
+        let left = LINE_SIZE - physical % LINE_SIZE;
+        left >= u64::from(Access::SIZE_MAX)
+            || access.known_size(&self.sizes).is_some_and(|size| u64::from(size) <= left)
     }
 }
 
 /// Adds to a core's time what memory costs.
 #[inline(always)]
-fn charge(vcpu: &mut Vcpu, cost_ps: u64) {
-    let Some(plugin) = PLUGIN.get() else { return };
+fn charge(plugin: &Plugin, vcpu: &mut Vcpu, cost_ps: u64) {
     let time = plugin.times.get(vcpu);
     time.since_ps += cost_ps;
     time.stall_ps += cost_ps;

@@ -198,7 +198,7 @@ impl Plugin {
         if self.timing.is_stopped() {
             return now_ps;
         }
-        let hits_ps = caches::count_fetch_hits(vcpu, counts / ONE_LINE);
+        let hits_ps = caches::count_fetches_again(vcpu, counts / ONE_LINE);
         let clock = &self.clocks.cores[core];
         clock.instructions.store(clock.instructions.load(Relaxed) + counts % ONE_LINE, Relaxed);
         clock.stall_ps.store(clock.stall_ps.load(Relaxed) + stall_ps + hits_ps, Relaxed);

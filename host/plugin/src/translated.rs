@@ -28,6 +28,8 @@ pub struct Costs {
     uniform: bool,
     /// An instruction fetch that hits L1I, in picoseconds.
     pub fetch_hit_ps: u64,
+    /// One that hits L2 (without an L2: L1I).
+    pub fetch_l2_ps: u64,
     /// Local addresses of the memory that L1I caches: start and size.
     fetched_by_cache: Vec<(u64, u64)>,
     /// Number of the last place in [`VcpuTime::recent_lines`] that is used. Lines of one set of L1I share a place.
@@ -43,6 +45,7 @@ impl Costs {
             instruction_fs: timing.instruction_fs,
             uniform: timing.instruction_fs.iter().all(|&fs| fs == timing.instruction_fs[0]),
             fetch_hit_ps: timing.l1i_ps,
+            fetch_l2_ps: if island.l2.real { timing.l2_ps } else { timing.l1i_ps },
             fetched_by_cache: cached.map(|segment| (segment.local, segment.size)).collect(),
             recent_last: island.l1i.sets.min(RECENT_LINES) as u64 - 1,
         }

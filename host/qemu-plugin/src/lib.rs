@@ -16,7 +16,7 @@ use std::{
 };
 
 pub use per_vcpu::{PerVcpu, Scoreboard, VCPUS_MAX, Word, Words};
-pub use translation::{Access, Block, Condition, Direction, Instruction, Physical};
+pub use translation::{Access, Block, Condition, Direction, Instruction, Physical, Sizes};
 
 /// Version of the interface.
 pub const VERSION: c_int = 4;

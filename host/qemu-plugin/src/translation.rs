@@ -169,6 +169,32 @@ pub struct Access<'a> {
     during_access: PhantomData<&'a ()>,
 }
 
+/// Sizes of accesses that QEMU describes by the same word: asking for one is a call.
+#[derive(Debug)]
+pub struct Sizes([(u32, u32); Sizes::COUNT]);
+
+impl Sizes {
+    const COUNT: usize = 64;
+
+    /// None known.
+    pub const fn new() -> Self {
+        // No access has this description: QEMU's use less than half of the bits.
+        Self([(u32::MAX, 0); Self::COUNT])
+    }
+
+    /// Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, 6.4): QEMU does not say which bits differ.
+    #[inline(always)]
+    fn place(info: u32) -> usize {
+        (info.wrapping_mul(0x9e37_79b1) >> 26) as usize % Self::COUNT
+    }
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Where an access went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Physical {
@@ -188,6 +214,20 @@ impl Access<'_> {
 
     /// The largest access that QEMU reports as one: its code generator has values of up to 128 bits in memory operations.
     pub const SIZE_MAX: u32 = 16;
+
+    /// The same, if `known` has it: without a call.
+    #[inline(always)]
+    pub fn known_size(&self, known: &Sizes) -> Option<u32> {
+        let (info, size) = known.0[Sizes::place(self.info)];
+        (info == self.info).then_some(size)
+    }
+
+    /// The same, for `known` to have it.
+    pub fn learn_size(&self, known: &mut Sizes) -> u32 {
+        let size = self.size();
+        known.0[Sizes::place(self.info)] = (self.info, size);
+        size
+    }
 
     /// Where it went; `None` when QEMU has already forgotten.
     pub fn physical(&self) -> Option<Physical> {
