@@ -79,7 +79,7 @@ pub fn translated(block: &Block<'_>) {
         time_fs += plugin.costs.instruction_fs(plugin.isa, code);
         let local = plugin.local(&instruction);
         if let Some(local) = local {
-            add_lines(&mut lines, local, code.len() as u64);
+            add_lines(&mut lines, local, code.len() as u64, plugin.is_pool(local));
         }
         // Firmware runs without translation, at addresses that programs use for other things.
         let remembers = instruction.address() >= KERNEL_START || local.is_some_and(|local| plugin.is_pool(local));
@@ -99,10 +99,11 @@ pub fn translated(block: &Block<'_>) {
     }
 }
 
-/// Adds the lines of an instruction's bytes. Where the rest of one lies that crosses pages is not known.
-fn add_lines(lines: &mut Vec<u64>, local: u64, len: u64) {
-    let page_end = local | 0xfff;
-    for byte in [local, (local + len.max(1) - 1).min(page_end)] {
+/// Adds the lines of an instruction's bytes. Kernels lie in one piece; where a program's instruction goes on that crosses
+/// pages, `scattered` in memory, is not known.
+fn add_lines(lines: &mut Vec<u64>, local: u64, len: u64, scattered: bool) {
+    let last = local + len.max(1) - 1;
+    for byte in [local, if scattered { last.min(local | 0xfff) } else { last }] {
         let line = byte / LINE_SIZE * LINE_SIZE;
         if lines.last() != Some(&line) {
             lines.push(line);
