@@ -57,7 +57,7 @@ pub struct Block<'a> {
 
 impl Block<'_> {
     /// Its instructions.
-    pub fn instructions(&self) -> impl Iterator<Item = Instruction<'_>> {
+    pub fn instructions(&self) -> impl ExactSizeIterator<Item = Instruction<'_>> {
         // SAFETY: the handle is valid during translation, which outlives `self`; the index is in range.
         let count = unsafe { ffi::qemu_plugin_tb_n_insns(self.handle) };
         (0..count).map(|index| Instruction {
