@@ -71,7 +71,7 @@ fn main() {
     let load = |core: &mut Core<'_>, address| core.access(Kind::Load, address, 8);
     let store = |core: &mut Core<'_>, address| core.access(Kind::Store, address, 8);
     println!("{:34} {:7.2}", "multiply through memory", cycle());
-    println!("{:34} {:>7} {:>7}   {}", "ns per step", "one", "threads", "hits L1D L2      L3");
+    println!("{:34} {:>7} {:>7}   hits L1D L2      L3", "ns per step", "one", "threads");
     measure("L1 hit, way used last", 4 * KIB, 64, load);
     measure("L1 hit, store", 4 * KIB, 64, store);
     measure("L1 hit, 8-byte steps", 32 * KIB, 8, load);

@@ -30,15 +30,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it needs the line for itself.
     #[inline(always)]
-    pub(crate) const fn writes(self) -> bool {
+    pub const fn is_write(self) -> bool {
         matches!(self, Self::Store | Self::Atomic)
     }
 
     /// The least state of an L1 line that serves this access at once.
     #[inline(always)]
     const fn needs(self) -> u64 {
-        if self.writes() { MODIFIED } else { SHARED }
+        if self.is_write() { MODIFIED } else { SHARED }
     }
 
     /// The flag of L2 that says that the L1 of this access may have the line.
@@ -178,20 +179,32 @@ impl<'a> Core<'a> {
     /// An access to `size` bytes at a local physical address: its latency. Where no memory is, a device is meant.
     #[inline(always)]
     pub fn access(&mut self, kind: Kind, address: u64, size: u32) -> Picoseconds {
-        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         let inside = address % LINE_SIZE + u64::from(size) <= LINE_SIZE;
-        if address.wrapping_sub(port.base) < port.limit && inside {
-            let line = address.wrapping_add(port.delta) / LINE_SIZE;
-            if port.hits(line, kind.needs()) {
-                bump(self.state.counters, kind.count(), 1);
-                let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
-                return Picoseconds(port.hit_ps + extra);
-            }
-            if let Some(segment) = port.segment {
-                return self.cached(kind, line, segment);
-            }
+        if inside && let Some(cost) = self.hit(kind, address) {
+            return cost;
+        }
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        if let Some(segment) = port.segment
+            && inside
+            && address.wrapping_sub(port.base) < port.limit
+        {
+            return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
         }
         self.access_lines(kind, address, size)
+    }
+
+    /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
+    /// set, and no other core is asked. Otherwise nothing has happened yet. For callers to whom even a call is dear.
+    #[inline(always)]
+    pub fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        let line = address.wrapping_add(port.delta) / LINE_SIZE;
+        if address.wrapping_sub(port.base) >= port.limit || !port.hits(line, kind.needs()) {
+            return None;
+        }
+        bump(self.state.counters, kind.count(), 1);
+        let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
+        Some(Picoseconds(port.hit_ps + extra))
     }
 
     /// Fetches of lines that follow each other, the first one at a local physical address: a block of instructions.
@@ -295,7 +308,7 @@ impl<'a> Core<'a> {
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
         let (index, word) = port.l1.recent(line);
-        if kind.writes() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
+        if kind.is_write() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
             return Picoseconds(extra + port.hit_ps);
         }
         let probe = Probe::new(line);
@@ -370,10 +383,10 @@ impl<'a> Core<'a> {
         miss.l2.touch(index);
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
         window();
-        if kind.writes() && word & STATE_MASK == SHARED {
+        if kind.is_write() && word & STATE_MASK == SHARED {
             return Served::Shared;
         }
-        self.state.l2.set_word(index, word | kind.inside() | if kind.writes() { MODIFIED } else { 0 });
+        self.state.l2.set_word(index, word | kind.inside() | if kind.is_write() { MODIFIED } else { 0 });
         self.fill_l1(miss, word & STATE_MASK, index);
         Served::Here
     }
@@ -382,7 +395,7 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub(crate) fn fill_l1(&self, miss: &Miss<'_, '_>, l2_state: u64, l2_index: usize) {
         let (kind, probe) = (miss.kind, miss.probe);
-        let state = if kind.writes() {
+        let state = if kind.is_write() {
             MODIFIED
         } else if kind == Kind::Fetch {
             self.fetches_change();

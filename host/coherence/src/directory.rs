@@ -103,7 +103,7 @@ impl Core<'_> {
         }
         let l3 = self.own.l3.set(probe.line);
         let decision = match l3.find(probe).map(|(index, word)| Entry::at(self.own, index, word)) {
-            Some(entry) if kind.writes() => self.write_present(entry, probe, segment, upgrade),
+            Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade),
             Some(entry) => self.read_present(entry, probe, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
@@ -192,9 +192,9 @@ impl Core<'_> {
     #[inline]
     fn absent(&self, miss: &Miss<'_, '_>, l3: Set<'_, '_>) -> Decision {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
-        let (alone, snoop_cost) = self.snoop_others(probe, kind.writes());
+        let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write());
         let mut cost = snoop_cost + self.served_by_memory(segment);
-        let grant = if kind.writes() {
+        let grant = if kind.is_write() {
             MODIFIED
         } else if alone && kind != Kind::Fetch {
             EXCLUSIVE
