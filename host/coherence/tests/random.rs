@@ -42,15 +42,25 @@ fn islands() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![Just(vec![1]), Just(vec![2]), Just(vec![1, 1]), Just(vec![3, 2]), Just(vec![2, 2, 4]), Just(vec![8])]
 }
 
-/// Caches of any number of ways, and of any policies.
+/// Caches of any number of ways, and of any policies. What a level must hold, it gets sets for.
 fn geometries() -> impl Strategy<Value = String> {
     let ways = || prop_oneof![4 => 1..=16_u64, 1 => 17..=40_u64];
     let policy = prop_oneof![2 => Just("lru"), 1 => Just("tree-plru"), 1 => Just("random")];
-    let cache = (ways(), 0..3_u32, policy).prop_map(|(ways, sets, policy)| {
+    let cache = (ways(), 0..3_u32, policy).prop_map(|(ways, sets_log2, policy)| {
         let ways = if policy == "tree-plru" { ways.next_power_of_two() } else { ways };
-        format!("{{ size = {}, ways = {ways}, replacement = \"{policy}\", cycles = ", ways << sets << 6)
+        (ways, 1_u64 << sets_log2, policy)
     });
-    (prop::array::uniform4(cache), 0..1000_u64).prop_map(|([l1i, l1d, l2, l3], seed)| {
+    (prop::array::uniform4(cache), 0..1000_u64).prop_map(|(caches, seed)| {
+        let mut lines = [0; 4];
+        let [l1i, l1d, l2, l3] = [0, 1, 2, 3].map(|level| {
+            let (ways, mut sets, policy) = caches[level];
+            let held = lines[..if level < 2 { 0 } else { level }].iter().max().copied().unwrap_or(0);
+            while ways * sets < held {
+                sets *= 2;
+            }
+            lines[level] = ways * sets;
+            format!("{{ size = {}, ways = {ways}, replacement = \"{policy}\", cycles = ", lines[level] << 6)
+        });
         let text = common::TINY
             .replace("{ size = \"512\", ways = 2, cycles = 1", &format!("{l1i}1"))
             .replace("{ size = \"512\", ways = 2, cycles = 2", &format!("{l1d}2"))
