@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use motet_coherence::{Config, Core, Island, Kind, Model, ModelTable, Picoseconds, Piece, Shape, Target, allocate};
+use motet_coherence::{
+    Config, Core, Island, Kind, Model, ModelTable, Picoseconds, Piece, Shape, Sharing, Target, allocate,
+};
 
 const KIB: u64 = 1024;
 
@@ -20,28 +22,32 @@ fn config() -> Config {
     ModelTable::default().resolve(&shape).expect("the default model fits any machine")
 }
 
-/// Walks `bytes` line by line, again and again; nanoseconds per access in the best of many short rounds (so that other
-/// programs on the host disturb little), and hit rates.
-fn measure(label: &str, bytes: u64, stride: u64, access: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
+/// Walks `bytes` in steps, again and again, with each way of sharing; nanoseconds per step in the best of many short
+/// rounds (so that other programs on the host disturb little), and hit rates.
+fn measure(label: &str, bytes: u64, stride: u64, step: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
     let config = config();
-    let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).expect("the region is large enough");
-    let mut core = model.core(0).expect("nobody else has it");
-    let count = (bytes / stride).min(1 << 17);
-    let mut at = 0;
-    let mut walk = |count: u64| {
-        let start = Instant::now();
-        for _ in 0..count {
-            black_box(access(&mut core, black_box((64 << 20) + at)));
-            at = if at + stride < bytes { at + stride } else { 0 };
-        }
-        start.elapsed().as_nanos() as f64 / count as f64
-    };
-    walk(2 * bytes / stride);
-    let before = model.counters(0);
-    let best = (0..200).map(|_| walk(count.clamp(4096, 16384))).fold(f64::INFINITY, f64::min);
-    let rates = model.counters(0).since(&before).hit_rates();
-    println!("{label:28} {best:6.2} ns   hits L1D {:.3}  L2 {:.3}  L3 {:.3}", rates[1], rates[2], rates[3]);
+    let mut rates = [0.0; 4];
+    let best = [Sharing::OneAtATime, Sharing::Threads].map(|sharing| {
+        let region = allocate(Model::region_words(&config));
+        let model = Model::create(config.clone(), &region, sharing).expect("the region is large enough");
+        let mut core = model.core(0).expect("nobody else has it");
+        let count = (bytes / stride).min(1 << 17);
+        let mut at = 0;
+        let mut walk = |count: u64| {
+            let start = Instant::now();
+            for _ in 0..count {
+                black_box(step(&mut core, black_box((64 << 20) + at)));
+                at = if at + stride < bytes { at + stride } else { 0 };
+            }
+            start.elapsed().as_nanos() as f64 / count as f64
+        };
+        walk(2 * bytes / stride);
+        let before = model.counters(0);
+        let best = (0..200).map(|_| walk(count.clamp(4096, 16384))).fold(f64::INFINITY, f64::min);
+        rates = model.counters(0).since(&before).hit_rates();
+        best
+    });
+    println!("{label:34} {:7.2} {:7.2}   {:.3}   {:.3}   {:.3}", best[0], best[1], rates[1], rates[2], rates[3]);
 }
 
 /// Nanoseconds of one link of a chain of multiplications: what this host is worth at the moment.
@@ -64,7 +70,8 @@ fn main() {
     // The kind is known where a plugin calls, and the size usually is.
     let load = |core: &mut Core<'_>, address| core.access(Kind::Load, address, 8);
     let store = |core: &mut Core<'_>, address| core.access(Kind::Store, address, 8);
-    println!("{:28} {:6.2} ns", "multiply through memory", cycle());
+    println!("{:34} {:7.2}", "multiply through memory", cycle());
+    println!("{:34} {:>7} {:>7}   hits L1D L2      L3", "ns per step", "one", "threads");
     measure("L1 hit, way used last", 4 * KIB, 64, load);
     measure("L1 hit, store", 4 * KIB, 64, store);
     measure("L1 hit, 8-byte steps", 32 * KIB, 8, load);
@@ -73,4 +80,8 @@ fn main() {
     measure("L3 hit", 3 << 20, 64, load);
     measure("miss", 64 << 20, 64, load);
     measure("sequential, 8-byte steps", 64 << 20, 8, load);
+    measure("16 MiB by lines, load and store", 16 << 20, 64, |core, address| {
+        let loaded = core.access(Kind::Load, address, 8);
+        loaded + core.access(Kind::Store, address, 8)
+    });
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::Ordering::Relaxed;
 
-use crate::array::{Array, EXCLUSIVE, MODIFIED, SHARED, TAG_SHIFT};
+use crate::array::{Array, EXCLUSIVE, FLAGS, MODIFIED, Probe, SHARED, STATE_MASK, TAG_SHIFT};
+use crate::core::{IN_L1D, IN_L1I};
 use crate::directory::{ALONE, DIRTY, OWNED, PRESENT, cores_in};
 use crate::model::Model;
 
@@ -25,17 +25,15 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// The lines of an array with their states and indices; a line that is there twice, or in another line's set, is a violation.
+/// The lines of an array with their flags and indices; a line that is there twice, or in another line's set, is a violation.
 fn contents(array: &Array<'_>, name: &str) -> Result<HashMap<u64, (u64, usize)>, Violation> {
     let mut lines = HashMap::new();
-    for (index, word) in array.tags.iter().enumerate() {
-        let word = word.load(Relaxed);
-        let (line, state) = (word >> TAG_SHIFT, word & ((1 << TAG_SHIFT) - 1));
-        if word == 0 {
-            continue;
-        }
-        ensure(array.set(line) == index / array.ways, line, || format!("in the wrong set of {name}"))?;
-        ensure(lines.insert(line, (state, index)).is_none(), line, || format!("twice in {name}"))?;
+    for (index, word) in array.lines() {
+        let (line, flags) = (word >> TAG_SHIFT, word & FLAGS);
+        ensure(array.is_in_set(line, index), line, || format!("in the wrong set of {name}"))?;
+        ensure(lines.insert(line, (flags, index)).is_none(), line, || format!("twice in {name}"))?;
+        let found = array.find(Probe::new(line));
+        ensure(found == Some((index, word)), line, || format!("in {name}, and not found there"))?;
     }
     Ok(lines)
 }
@@ -59,7 +57,8 @@ impl Model<'_> {
             for (array, data) in [(&state.l1i, false), (&state.l1d, true)] {
                 self.check_l1(core, array, data, &l2)?;
             }
-            for (&line, &(state, _)) in &l2 {
+            for (&line, &(flags, _)) in &l2 {
+                let state = flags & STATE_MASK;
                 ensure((SHARED..=MODIFIED).contains(&state), line, || format!("in state {state} in an L2"))?;
                 holders.entry(line).or_default().push((core, state));
             }
@@ -79,10 +78,15 @@ impl Model<'_> {
         data: bool,
         l2: &HashMap<u64, (u64, usize)>,
     ) -> Result<(), Violation> {
-        for (line, (state, _)) in contents(array, "an L1")? {
-            let Some(&(l2_state, _)) = l2.get(&line) else {
+        for (line, (state, index)) in contents(array, "an L1")? {
+            let Some(&(l2_flags, l2_index)) = l2.get(&line) else {
                 return ensure(false, line, || format!("in core {core}'s L1, not in its L2"));
             };
+            let l2_state = l2_flags & STATE_MASK;
+            let known = l2_flags & if data { IN_L1D } else { IN_L1I } != 0;
+            ensure(known, line, || format!("in core {core}'s L1, and its L2 does not say so"))?;
+            let linked = array.link(index) == l2_index as u64;
+            ensure(linked, line, || format!("in core {core}'s L1, linked to another place of its L2"))?;
             let possible = if data { state <= l2_state } else { state == SHARED };
             ensure(possible, line, || format!("state {state} in core {core}'s L1, {l2_state} in its L2"))?;
         }
@@ -98,7 +102,7 @@ impl Model<'_> {
         for domain in &self.domains {
             let lines = contents(&domain.l3, "an L3")?;
             for (&line, &(flags, index)) in &lines {
-                let sharers: Vec<usize> = cores_in(domain, domain.sharers[index].load(Relaxed)).collect();
+                let sharers: Vec<usize> = cores_in(domain, domain.l3.link(index)).collect();
                 for &core in &sharers {
                     let held = second_levels.get(core).is_some_and(|l2| l2.contains_key(&line));
                     ensure(held, line, || format!("the directory says core {core} has it, and it has not"))?;
@@ -120,13 +124,15 @@ impl Model<'_> {
         }
         for (&line, cores) in holders {
             for &(core, state) in cores {
+                let link = second_levels[core].get(&line).map(|&(_, index)| self.cores[core].l2.link(index));
                 let number = self.config.islands[self.cores[core].island].domain;
                 let domain = &self.domains[number];
                 let Some(&(flags, index)) = last_levels[number].get(&line) else {
                     return ensure(false, line, || format!("in core {core}'s L2, not in its L3"));
                 };
-                let known = domain.sharers[index].load(Relaxed) >> (core - domain.first_core) & 1 == 1;
+                let known = domain.l3.link(index) >> (core - domain.first_core) & 1 == 1;
                 ensure(known, line, || format!("in core {core}'s L2, and the directory does not say so"))?;
+                ensure(link == Some(index as u64), line, || format!("in core {core}'s L2, linked to another L3 line"))?;
                 ensure((state >= EXCLUSIVE) == (flags & OWNED != 0), line, || {
                     format!("state {state} in core {core}'s L2, directory flags {flags:#x}")
                 })?;

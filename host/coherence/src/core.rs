@@ -1,15 +1,18 @@
 //! One core: the events that it reports, and the path of hits in its own caches.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::array::{Array, EXCLUSIVE, MODIFIED, SHARED, STATE_MASK, TAG_SHIFT, tag};
+use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, bump};
-use crate::model::{CoreState, Model, lock, window};
+use crate::model::{CoreState, DomainState, Guard, Model, lock, window};
 use crate::{LINE_SIZE, Picoseconds};
+
+/// L2 tag word, beside the state: the line has been in L1I since it came, and may be there still.
+pub(crate) const IN_L1I: u64 = 4;
+/// The same of L1D.
+pub(crate) const IN_L1D: u64 = 8;
 
 /// What an access is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +30,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it needs the line for itself.
     #[inline(always)]
-    pub(crate) const fn writes(self) -> bool {
+    pub const fn is_write(self) -> bool {
         matches!(self, Self::Store | Self::Atomic)
     }
 
     /// The least state of an L1 line that serves this access at once.
     #[inline(always)]
     const fn needs(self) -> u64 {
-        if self.writes() { MODIFIED } else { SHARED }
+        if self.is_write() { MODIFIED } else { SHARED }
+    }
+
+    /// The flag of L2 that says that the L1 of this access may have the line.
+    #[inline(always)]
+    pub(crate) const fn inside(self) -> u64 {
+        if matches!(self, Self::Fetch) { IN_L1I } else { IN_L1D }
     }
 
     #[inline(always)]
@@ -48,6 +58,30 @@ impl Kind {
             Self::Walk => Count::walks,
         }
     }
+}
+
+/// An access that misses L1, or may not do in L1 what it wants.
+pub(crate) struct Miss<'s, 'a> {
+    pub(crate) kind: Kind,
+    pub(crate) probe: Probe,
+    pub(crate) segment: &'s Segment,
+    /// The line's set of the L1 that was asked, and of L2.
+    pub(crate) l1: Set<'s, 'a>,
+    pub(crate) l2: Set<'s, 'a>,
+    /// Where L2 has the line; another core may have taken it since.
+    pub(crate) held: Option<usize>,
+    /// Where L1 has it, likewise.
+    pub(crate) in_l1: Option<usize>,
+}
+
+/// What L2 has done about a miss.
+enum Served {
+    /// All that was asked.
+    Here,
+    /// It has the line, but shared, and this is a store.
+    Shared,
+    /// Nothing: another core has just taken the line.
+    Gone,
 }
 
 /// The way into the caches for instructions or for data, with the memory segment that was used last.
@@ -63,10 +97,34 @@ struct Port<'a> {
     l1: Array<'a>,
 }
 
+impl Port<'_> {
+    /// Whether the way used last serves an access at once. Such a hit needs no `touch`: no policy would change its mind.
+    #[inline(always)]
+    fn hits(&self, line: u64, needs: u64) -> bool {
+        (self.l1.recent(line).1 ^ line << TAG_SHIFT).wrapping_sub(needs) <= MODIFIED - needs
+    }
+}
+
+/// What [`Core::fetch_lines`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Its latency.
+    pub cost: Picoseconds,
+    /// As long as [`Core::fetch_epoch`] is this number, fetching the same lines again would hit the line used last of each
+    /// set: cost `l1i`'s cycles each and change nothing but the count of fetches. [`Core::fetched_again`] then does the same.
+    /// If this fetch changed anything, or if lines are not cached, it is a number that never comes. (With
+    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the fetch.)
+    pub epoch: u64,
+}
+
+/// A [`Fetched::epoch`] that is never equal to [`Core::fetch_epoch`], which is even.
+const NEVER: u64 = 1;
+
 /// A core, claimed by one thread. Dropping it releases the claim and keeps the caches' contents.
 pub struct Core<'a> {
     pub(crate) model: &'a Model<'a>,
     pub(crate) state: &'a CoreState<'a>,
+    pub(crate) own: &'a DomainState<'a>,
     pub(crate) number: usize,
     pub(crate) domain: usize,
     pub(crate) bit: u64,
@@ -77,6 +135,10 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
+    /// Twice the number of changes of L1I that this core made and that [`Core::fetch_epoch`] tells.
+    fetch_changes: Cell<u64>,
+    /// Whether something was fetched around the caches.
+    fetched_around: Cell<bool>,
 }
 
 impl Drop for Core<'_> {
@@ -89,19 +151,23 @@ impl<'a> Core<'a> {
     pub(crate) fn new(model: &'a Model<'a>, number: usize) -> Self {
         let state = &model.cores[number];
         let island = &model.config.islands[state.island];
+        let own = &model.domains[island.domain];
         let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: None, l1 };
         Self {
             model,
             state,
+            own,
             number,
             domain: island.domain,
-            bit: 1 << (number - model.domains[island.domain].first_core),
+            bit: 1 << (number - own.first_core),
             has_l2: island.l2.real,
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
+            fetch_changes: Cell::new(0),
+            fetched_around: Cell::new(false),
         }
     }
 
@@ -113,24 +179,60 @@ impl<'a> Core<'a> {
     /// An access to `size` bytes at a local physical address: its latency. Where no memory is, a device is meant.
     #[inline(always)]
     pub fn access(&mut self, kind: Kind, address: u64, size: u32) -> Picoseconds {
-        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         let inside = address % LINE_SIZE + u64::from(size) <= LINE_SIZE;
-        if address.wrapping_sub(port.base) < port.limit && inside {
-            let line = address.wrapping_add(port.delta) / LINE_SIZE;
-            let set = port.l1.set(line);
-            let index = set * port.l1.ways + port.l1.recent[set].load(Relaxed) as usize;
-            let word = port.l1.tags[index].load(Relaxed);
-            // The way used last needs no `touch`: no policy would change its mind.
-            if word >> TAG_SHIFT == line && word & STATE_MASK >= kind.needs() {
-                bump(self.state.counters, kind.count(), 1);
-                let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
-                return Picoseconds(port.hit_ps + extra);
-            }
-            if let Some(segment) = port.segment {
-                return self.cached(kind, line, segment);
-            }
+        if inside && let Some(cost) = self.hit(kind, address) {
+            return cost;
+        }
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        if let Some(segment) = port.segment
+            && inside
+            && address.wrapping_sub(port.base) < port.limit
+        {
+            return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
         }
         self.access_lines(kind, address, size)
+    }
+
+    /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
+    /// set, and no other core is asked. Otherwise nothing has happened yet. For callers to whom even a call is dear.
+    #[inline(always)]
+    pub fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        let line = address.wrapping_add(port.delta) / LINE_SIZE;
+        if address.wrapping_sub(port.base) >= port.limit || !port.hits(line, kind.needs()) {
+            return None;
+        }
+        bump(self.state.counters, kind.count(), 1);
+        let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
+        Some(Picoseconds(port.hit_ps + extra))
+    }
+
+    /// Fetches of lines that follow each other, the first one at a local physical address: a block of instructions.
+    #[inline]
+    pub fn fetch_lines(&mut self, address: u64, lines: u64) -> Fetched {
+        let first = address / LINE_SIZE * LINE_SIZE;
+        let epoch = self.fetch_epoch();
+        self.fetched_around.set(false);
+        let cost = (0..lines).map(|line| self.access(Kind::Fetch, first.saturating_add(line * LINE_SIZE), 1)).sum();
+        let repeats = !self.fetched_around.get() && epoch == self.fetch_epoch();
+        Fetched { cost, epoch: if repeats { epoch } else { NEVER } }
+    }
+
+    /// A number that says whether [`Core::fetch_lines`] would do again what it did: see [`Fetched::epoch`].
+    ///
+    /// It changes when L1I gets a line or loses one, when another of its lines is used than its set's last, and when another
+    /// core takes a line from this one, even if that was data.
+    #[inline]
+    pub fn fetch_epoch(&self) -> u64 {
+        let received = self.state.counters[Count::invalidations_received as usize].load(Relaxed);
+        (received << 1).wrapping_add(self.fetch_changes.get())
+    }
+
+    /// Counts fetches that are known to be hits without consequences ([`Fetched::epoch`]): their latency.
+    #[inline]
+    pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
+        bump(self.state.counters, Count::fetches, lines);
+        Picoseconds(lines * self.fetch.hit_ps)
     }
 
     /// `count` instructions of a class: their time without memory stalls.
@@ -165,13 +267,16 @@ impl<'a> Core<'a> {
     fn access_line(&mut self, kind: Kind, local: u64) -> Picoseconds {
         let after = self.segments.partition_point(|segment| segment.local <= local);
         let segment = after.checked_sub(1).map(|index| &self.segments[index]);
-        let Some(segment) = segment.filter(|segment| local - segment.local < segment.size) else {
-            return self.device_access();
+        let segment = segment.filter(|segment| local - segment.local < segment.size);
+        let (policy, delta) = match (segment, kind) {
+            (None, _) => (Policy::Uncached, 0),
+            (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
+            (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
-        let (policy, delta) = match kind {
-            Kind::Fetch => (segment.fetch, segment.fetch_delta),
-            Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk => (segment.data, segment.data_delta),
-        };
+        if policy == Policy::Uncached && kind == Kind::Fetch {
+            self.fetched_around.set(true);
+        }
+        let Some(segment) = segment else { return self.device_access() };
         if policy == Policy::Uncached {
             return self.uncached(kind, segment);
         }
@@ -196,97 +301,143 @@ impl<'a> Core<'a> {
         Picoseconds(cost)
     }
 
-    /// A cached access within a line.
+    /// A cached access within a line, unless it hits the way used last.
     #[inline(never)]
     fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
         self.count(kind.count(), 1);
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
-        if let Some((index, word)) = port.l1.find(line) {
-            let state = word & STATE_MASK;
-            if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line)) {
-                port.l1.touch(line, index);
-                return Picoseconds(extra + port.hit_ps);
-            }
-            if state == SHARED {
-                port.l1.touch(line, index);
-                return Picoseconds(extra + port.hit_ps + self.directory(kind, line, segment, true));
-            }
+        let (index, word) = port.l1.recent(line);
+        if kind.is_write() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
+            return Picoseconds(extra + port.hit_ps);
         }
-        self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-        let missed = if self.has_l2 {
-            self.second_level(kind, line, segment)
-        } else {
-            self.directory(kind, line, segment, false)
+        let probe = Probe::new(line);
+        let l1 = port.l1.set(line);
+        let Some((index, word)) = l1.find(probe) else {
+            self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
+            return Picoseconds(extra + self.beyond_l1(kind, probe, segment, None));
         };
-        Picoseconds(extra + missed)
+        let state = word & STATE_MASK;
+        self.touch_l1(kind, l1, index);
+        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index)) {
+            return Picoseconds(extra + port.hit_ps);
+        }
+        // Shared, or exclusive until another core wanted it a moment ago.
+        Picoseconds(extra + port.hit_ps + self.beyond_l1(kind, probe, segment, Some(index)))
+    }
+
+    #[inline(always)]
+    fn touch_l1(&self, kind: Kind, l1: Set<'_, '_>, index: usize) {
+        if l1.touch(index) && kind == Kind::Fetch {
+            self.fetches_change();
+        }
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
-    fn modify(&self, line: u64) -> bool {
-        let _own = lock(&self.state.locks[self.state.l2.set(line)], self.number);
-        let to_modified = |word: u64| word | MODIFIED;
-        match self.state.l2.find(line) {
-            Some((_, word)) if word & STATE_MASK >= EXCLUSIVE => {
-                self.state.l2.change(line, to_modified);
-                self.state.l1d.change(line, to_modified).is_some()
-            }
-            _ => false,
+    #[inline]
+    fn modify(&self, line: u64, l1_index: usize) -> bool {
+        let (l1d, l2) = (&self.state.l1d, &self.state.l2);
+        let _own = self.lock_own(line);
+        let index = l1d.link(l1_index) as usize;
+        let word = l2.word(index);
+        if word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE {
+            return false;
         }
+        // While L2 has it, so has L1.
+        l2.set_word(index, word | MODIFIED);
+        l1d.set_word(l1_index, line << TAG_SHIFT | MODIFIED);
+        true
     }
 
-    /// What missed L1. The lock keeps snoops of the line out until L1 has it, too.
-    fn second_level(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
-        let l2 = self.state.l2;
-        let own = lock(&self.state.locks[l2.set(line)], self.number);
-        let Some((index, word)) = l2.find(line) else {
-            drop(own);
-            return self.directory(kind, line, segment, false);
+    /// What L1 does not serve. `in_l1`: where it has the line nevertheless, but shared.
+    #[inline(never)]
+    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, in_l1: Option<usize>) -> u64 {
+        let l1 = if kind == Kind::Fetch { &self.state.l1i } else { &self.state.l1d }.set(probe.line);
+        let l2 = self.state.l2.set(probe.line);
+        // That L2 has not got a line needs no lock: nobody else puts lines there.
+        let held = match in_l1 {
+            Some(index) => Some(l1.link(index) as usize),
+            None => l2.find(probe).map(|(index, _)| index),
         };
-        l2.touch(line, index);
+        let miss = Miss { kind, probe, segment, l1, l2, held, in_l1 };
+        let mut cost = 0;
+        if let (Some(index), None, true) = (held, in_l1, self.has_l2) {
+            match self.second_level(&miss, index) {
+                Served::Here => return self.timing.l2_ps,
+                Served::Shared => cost = self.timing.l2_ps,
+                Served::Gone => {}
+            }
+        }
+        cost + self.directory(&miss)
+    }
+
+    /// What L2 seems to have, at an index. The lock keeps snoops of the line out until L1 has it, too.
+    #[inline(always)]
+    fn second_level(&self, miss: &Miss<'_, '_>, index: usize) -> Served {
+        let (kind, probe) = (miss.kind, miss.probe);
+        let _own = self.lock_own(probe.line);
+        let word = self.state.l2.word(index);
+        if !probe.is(word) {
+            return Served::Gone;
+        }
+        miss.l2.touch(index);
         self.count(Count::stall_l2_ps, self.timing.l2_ps);
         window();
-        let state = word & STATE_MASK;
-        if kind.writes() && state == SHARED {
-            drop(own);
-            return self.timing.l2_ps + self.directory(kind, line, segment, true);
+        if kind.is_write() && word & STATE_MASK == SHARED {
+            return Served::Shared;
         }
-        if kind.writes() {
-            l2.tags[index].store(tag(line, MODIFIED), Relaxed);
-        }
-        self.fill_l1(kind, line, state);
-        self.timing.l2_ps
+        self.state.l2.set_word(index, word | kind.inside() | if kind.is_write() { MODIFIED } else { 0 });
+        self.fill_l1(miss, word & STATE_MASK, index);
+        Served::Here
     }
 
-    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes.
-    pub(crate) fn fill_l1(&self, kind: Kind, line: u64, l2_state: u64) {
-        let (l1, state) = match kind {
-            Kind::Fetch => (self.state.l1i, SHARED),
-            Kind::Store | Kind::Atomic => (self.state.l1d, MODIFIED),
+    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes. `l2_index`: where L2 has it.
+    #[inline(always)]
+    pub(crate) fn fill_l1(&self, miss: &Miss<'_, '_>, l2_state: u64, l2_index: usize) {
+        let (kind, probe) = (miss.kind, miss.probe);
+        let state = if kind.is_write() {
+            MODIFIED
+        } else if kind == Kind::Fetch {
+            self.fetches_change();
+            SHARED
+        } else {
             // Modified in L2, but not by L1: only the first store makes L1's copy differ.
-            Kind::Load | Kind::Walk => (self.state.l1d, l2_state.min(EXCLUSIVE)),
+            l2_state.min(EXCLUSIVE)
         };
-        let index = l1.find(line).map_or_else(|| l1.victim(line).0, |(index, _)| index);
-        window();
-        let old = l1.tags[index].swap(tag(line, state), Relaxed);
-        l1.touch(line, index);
-        if old == 0 || old >> TAG_SHIFT == line {
+        if let Some(index) = miss.in_l1 {
+            return miss.l1.put_again(probe, index, state, l2_index as u64);
+        }
+        // Who takes the old line away just now compares before he swaps.
+        let old = miss.l1.insert(probe, state, l2_index as u64);
+        if old.word == 0 {
             return;
         }
-        if old & STATE_MASK == MODIFIED {
+        if old.word & STATE_MASK == MODIFIED {
             self.count(Count::l1_write_backs, 1);
         }
         if !self.has_l2 {
-            self.forget_unless_held(old >> TAG_SHIFT);
+            self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
+        } else if !self.model.threads {
+            // Not worth a lock: it only saves looking into L1 later.
+            let l2_word = self.state.l2.word(old.link as usize);
+            self.state.l2.set_word(old.link as usize, l2_word & !kind.inside());
         }
     }
 
-    #[inline]
-    pub(crate) fn count(&self, count: Count, by: u64) {
-        bump(self.state.counters, count, by);
+    /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
+    #[inline(always)]
+    fn lock_own(&self, line: u64) -> Option<Guard<'a>> {
+        self.model.threads.then(|| lock(self.state.l2.set(line).lock(), self.number))
     }
 
-    pub(crate) fn counters_of(&self, core: usize) -> &'a [AtomicU64] {
-        self.model.cores[core].counters
+    /// Fetches that hit may now do something else than before ([`Core::fetch_epoch`]).
+    #[inline]
+    pub(crate) fn fetches_change(&self) {
+        self.fetch_changes.set(self.fetch_changes.get().wrapping_add(2));
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, count: Count, by: u64) {
+        bump(self.state.counters, count, by);
     }
 }

@@ -21,7 +21,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            pub(crate) fn load(words: &[AtomicU64]) -> Self {
+            pub(crate) fn load(words: &CounterWords) -> Self {
                 Self { $($name: words[Count::$name as usize].load(Relaxed),)* }
             }
 
@@ -128,10 +128,12 @@ counters! {
 
 /// Words of a core's counters in the region, whole lines.
 pub(crate) const COUNTER_WORDS: usize = counter_names().len().next_multiple_of(8);
+/// A core's counters in the region.
+pub(crate) type CounterWords = [AtomicU64; COUNTER_WORDS];
 
 /// Adds to a word that only this thread writes.
 #[inline(always)]
-pub(crate) fn bump(words: &[AtomicU64], count: Count, by: u64) {
+pub(crate) fn bump(words: &CounterWords, count: Count, by: u64) {
     let word = &words[count as usize];
     word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
 }

@@ -2,19 +2,20 @@
 //!
 //! A last-level cache is inclusive, so its tags are the directory of the cores under it: a tag word says whether any
 //! other last-level cache has the line (`ALONE`), whether its only sharer may have modified it (`OWNED`), and whether
-//! memory is out of date (`DIRTY`); a second word has a bit per core. Other last-level caches are found by looking at
+//! memory is out of date (`DIRTY`); its link has a bit per core. Other last-level caches are found by looking at
 //! their tags, so nothing can disagree with them.
 //!
 //! Locks: first the line's directory lock, then at most one core's L2 set lock at a time. Whoever holds the directory
 //! lock may change the sets it covers in every L3, in its own L2, and, with that core's set lock, in another core's L2
-//! and the L1 lines under it. The core itself may replace an L1 line at any time; so L1 words change by compare and swap.
+//! and the L1 lines under it. The core itself may replace an L1 line at any time; so others change L1 words by compare and
+//! swap. Where only one thread at a time is in the model ([`Sharing::OneAtATime`](crate::Sharing)), nothing is locked.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::array::{EXCLUSIVE, MODIFIED, SHARED, STATE_MASK, TAG_SHIFT, tag};
+use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::Segment;
-use crate::core::{Core, Kind};
-use crate::counters::Count;
+use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
+use crate::counters::{Count, bump};
 use crate::model::{DomainState, lock, window};
 use crate::resolve::SHARED_LINES;
 
@@ -46,19 +47,26 @@ struct Entry<'a, 'd> {
 }
 
 impl<'a, 'd> Entry<'a, 'd> {
-    fn find(domain: &'d DomainState<'a>, line: u64) -> Option<Self> {
-        let (index, word) = domain.l3.find(line)?;
-        Some(Self { domain, index, flags: word & ((1 << TAG_SHIFT) - 1), sharers: domain.sharers[index].load(Relaxed) })
+    #[inline(always)]
+    fn find(domain: &'d DomainState<'a>, probe: Probe) -> Option<Self> {
+        let (index, word) = domain.l3.find(probe)?;
+        Some(Self::at(domain, index, word))
     }
 
+    #[inline(always)]
+    fn at(domain: &'d DomainState<'a>, index: usize, word: u64) -> Self {
+        Self { domain, index, flags: word & FLAGS, sharers: domain.l3.link(index) }
+    }
+
+    #[inline(always)]
     fn store(&self, line: u64) {
-        self.domain.l3.tags[self.index].store(tag(line, self.flags), Relaxed);
-        self.domain.sharers[self.index].store(self.sharers, Relaxed);
+        self.domain.l3.set_link(self.index, self.sharers);
+        self.domain.l3.set_word(self.index, line << TAG_SHIFT | self.flags);
     }
 
-    fn remove(&self) {
-        self.domain.l3.tags[self.index].store(0, Relaxed);
-        self.domain.sharers[self.index].store(0, Relaxed);
+    fn remove(&self, line: u64) {
+        self.domain.l3.set_link(self.index, 0);
+        self.domain.l3.set(line).clear(self.index);
     }
 
     fn has(&self, flag: u64) -> bool {
@@ -72,44 +80,57 @@ struct Decision {
     grant: u64,
     /// Latency, stalls counted.
     cost: u64,
+    /// Where the last level has the line.
+    index: usize,
 }
 
 impl Core<'_> {
-    /// An access that its own caches cannot serve. `upgrade`: they hold the line, but shared. Returns its latency.
-    pub(crate) fn directory(&self, kind: Kind, line: u64, segment: &Segment, upgrade: bool) -> u64 {
-        let _lines = self.model.lock_line(line, self.number);
-        let l2 = self.state.l2;
-        let mine = l2.find(line).map_or(0, |(_, word)| word & STATE_MASK);
-        // Another core may have taken the line since the caller looked.
-        let upgrade = upgrade && mine != 0;
+    /// An access that its own caches cannot serve. Returns its latency.
+    #[inline(always)]
+    pub(crate) fn directory(&self, miss: &Miss<'_, '_>) -> u64 {
+        let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
+        let _lines = self.model.lock_line(probe.line, self.number);
+        let l2 = &self.state.l2;
+        // Another core may have taken the line since the caller looked; nobody can have given it one.
+        let held = miss.held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
+        // Without an L2, the other L1 may have it; that is no upgrade.
+        let upgrade = held.is_some() && (self.has_l2 || miss.in_l1.is_some());
         let instruction = kind == Kind::Fetch;
         if upgrade {
             self.count(Count::upgrades, 1);
         } else {
             self.count(if instruction { Count::l2i_misses } else { Count::l2d_misses }, 1);
         }
-        let own = &self.model.domains[self.domain];
-        let decision = match Entry::find(own, line) {
-            Some(entry) if kind.writes() => self.write_present(entry, line, segment, upgrade),
-            Some(entry) => self.read_present(entry, line, segment, instruction),
+        let l3 = self.own.l3.set(probe.line);
+        let decision = match l3.find(probe).map(|(index, word)| Entry::at(self.own, index, word)) {
+            Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade),
+            Some(entry) => self.read_present(entry, probe, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
-                self.absent(kind, line, segment)
+                self.absent(miss, l3)
             }
         };
-        let state = decision.grant.max(mine);
-        self.fill_l2(line, state);
-        self.fill_l1(kind, line, state);
+        let (state, l2_index) = match held {
+            Some((index, word)) => {
+                let state = decision.grant.max(word & STATE_MASK);
+                l2.set_word(index, word & !STATE_MASK | state | kind.inside());
+                l2.set_link(index, decision.index as u64);
+                (state, index)
+            }
+            None => (decision.grant, self.fill_l2(miss, decision.grant | kind.inside(), decision.index)),
+        };
+        self.fill_l1(miss, state, l2_index);
         decision.cost
     }
 
     /// A read of a line that this last-level cache has.
-    fn read_present(&self, mut entry: Entry<'_, '_>, line: u64, segment: &Segment, instruction: bool) -> Decision {
+    #[inline(never)]
+    fn read_present(&self, mut entry: Entry<'_, '_>, probe: Probe, segment: &Segment, instruction: bool) -> Decision {
         let others = entry.sharers & !self.bit;
         let mut cost = 0;
         if entry.has(OWNED) && others != 0 {
             self.count(Count::peer_data, 1);
-            if cores_in(entry.domain, others).fold(false, |dirty, core| dirty | self.take(core, line, SHARED)) {
+            if cores_in(entry.domain, others).fold(false, |dirty, core| dirty | self.take(core, probe, SHARED)) {
                 self.l2_write_back(&mut entry);
             }
             entry.flags &= !OWNED;
@@ -128,24 +149,25 @@ impl Core<'_> {
         if exclusive {
             entry.flags |= OWNED;
         }
-        entry.domain.l3.touch(line, entry.index);
-        entry.store(line);
-        Decision { grant: if exclusive { EXCLUSIVE } else { SHARED }, cost }
+        entry.domain.l3.set(probe.line).touch(entry.index);
+        entry.store(probe.line);
+        Decision { grant: if exclusive { EXCLUSIVE } else { SHARED }, cost, index: entry.index }
     }
 
     /// A write to a line that this last-level cache has.
-    fn write_present(&self, mut entry: Entry<'_, '_>, line: u64, segment: &Segment, upgrade: bool) -> Decision {
+    #[inline(never)]
+    fn write_present(&self, mut entry: Entry<'_, '_>, probe: Probe, segment: &Segment, upgrade: bool) -> Decision {
         let others = entry.sharers & !self.bit;
         let mut cost = 0;
         if others != 0 {
             self.count(Count::peer_invalidates, u64::from(others.count_ones()));
-            if cores_in(entry.domain, others).fold(false, |dirty, core| dirty | self.take(core, line, 0)) {
+            if cores_in(entry.domain, others).fold(false, |dirty, core| dirty | self.take(core, probe, 0)) {
                 self.l2_write_back(&mut entry);
             }
             cost += self.coherence(self.timing.peer_ps);
         }
         if !entry.has(ALONE) {
-            cost += self.snoop_others(line, true).1;
+            cost += self.snoop_others(probe, true).1;
         }
         cost += match (entry.domain.real, upgrade) {
             (true, true) => self.coherence(self.timing.l3_ps),
@@ -160,160 +182,184 @@ impl Core<'_> {
         entry.flags |= ALONE | OWNED;
         entry.sharers = self.bit;
         if !upgrade {
-            entry.domain.l3.touch(line, entry.index);
+            entry.domain.l3.set(probe.line).touch(entry.index);
         }
-        entry.store(line);
-        Decision { grant: MODIFIED, cost }
+        entry.store(probe.line);
+        Decision { grant: MODIFIED, cost, index: entry.index }
     }
 
     /// A line that this last-level cache does not have: from memory, after other last-level caches were asked.
-    fn absent(&self, kind: Kind, line: u64, segment: &Segment) -> Decision {
-        let (alone, snoop_cost) = self.snoop_others(line, kind.writes());
+    #[inline]
+    fn absent(&self, miss: &Miss<'_, '_>, l3: Set<'_, '_>) -> Decision {
+        let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
+        let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write());
         let mut cost = snoop_cost + self.served_by_memory(segment);
-        let own = &self.model.domains[self.domain];
-        let (index, old) = own.l3.victim(line);
-        if old != 0 {
-            cost += self.evict_l3(own, index, old >> TAG_SHIFT);
-        }
-        let mut flags = PRESENT;
-        if alone {
-            flags |= ALONE;
-        }
-        let grant = match kind {
-            Kind::Store | Kind::Atomic => MODIFIED,
-            Kind::Load | Kind::Walk if alone => EXCLUSIVE,
-            Kind::Load | Kind::Walk | Kind::Fetch => SHARED,
+        let grant = if kind.is_write() {
+            MODIFIED
+        } else if alone && kind != Kind::Fetch {
+            EXCLUSIVE
+        } else {
+            SHARED
         };
-        if grant != SHARED {
-            flags |= OWNED;
+        let flags = PRESENT | if alone { ALONE } else { 0 } | if grant == SHARED { 0 } else { OWNED };
+        let old = l3.insert(probe, flags, self.bit);
+        if old.word != 0 {
+            cost += self.evict_l3(old);
         }
-        own.l3.touch(line, index);
-        Entry { domain: own, index, flags, sharers: self.bit }.store(line);
-        Decision { grant, cost }
+        Decision { grant, cost, index: old.index }
     }
 
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
-    fn snoop_others(&self, line: u64, drop_it: bool) -> (bool, u64) {
+    #[inline(always)]
+    fn snoop_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
         let (mut alone, mut slowest) = (true, 0);
-        if line >= SHARED_LINES {
+        if probe.line >= SHARED_LINES {
             return (true, 0);
         }
         for (number, domain) in self.model.domains.iter().enumerate().filter(|(number, _)| *number != self.domain) {
-            let Some(mut entry) = Entry::find(domain, line) else { continue };
-            let link = &self.model.config.links[self.state.island][self.model.config.domains[number].island];
-            if drop_it {
-                self.count(Count::snoop_invalidates, 1);
-                slowest = slowest.max(link.snoop_invalidate_ps);
-                for core in cores_in(domain, entry.sharers) {
-                    entry.flags |= if self.take(core, line, 0) { DIRTY } else { 0 };
-                }
-                slowest += self.write_back_if_dirty(&entry);
-                entry.remove();
-                continue;
-            }
-            alone = false;
-            if entry.has(ALONE) {
-                self.count(Count::snoop_data, 1);
-                slowest = slowest.max(link.snoop_data_ps);
-                if entry.has(OWNED) {
-                    for core in cores_in(domain, entry.sharers) {
-                        entry.flags |= if self.take(core, line, SHARED) { DIRTY } else { 0 };
-                    }
-                }
-                slowest += self.write_back_if_dirty(&entry);
-                entry.flags = PRESENT;
-                entry.store(line);
+            if let Some(entry) = Entry::find(domain, probe) {
+                alone = false;
+                self.snoop(entry, number, probe, drop_it, &mut slowest);
             }
         }
-        (alone, self.coherence(slowest))
+        (alone || drop_it, self.coherence(slowest))
     }
 
-    /// Makes room in the last-level cache, taking the line back from the cores under it.
-    fn evict_l3(&self, domain: &DomainState<'_>, index: usize, line: u64) -> u64 {
-        let sharers = domain.sharers[index].load(Relaxed);
-        let flags = domain.l3.tags[index].load(Relaxed) & DIRTY;
-        let mut entry = Entry { domain, index, flags, sharers };
+    /// Asks one other last-level cache that has the line. `slowest`: the slowest answer so far.
+    #[inline(never)]
+    fn snoop(&self, mut entry: Entry<'_, '_>, number: usize, probe: Probe, drop_it: bool, slowest: &mut u64) {
+        let link = &self.model.config.links[self.state.island][self.model.config.domains[number].island];
+        if drop_it {
+            self.count(Count::snoop_invalidates, 1);
+            *slowest = link.snoop_invalidate_ps.max(*slowest);
+            for core in cores_in(entry.domain, entry.sharers) {
+                entry.flags |= if self.take(core, probe, 0) { DIRTY } else { 0 };
+            }
+            *slowest += self.write_back_if_dirty(&entry);
+            entry.remove(probe.line);
+        } else if entry.has(ALONE) {
+            self.count(Count::snoop_data, 1);
+            *slowest = link.snoop_data_ps.max(*slowest);
+            if entry.has(OWNED) {
+                for core in cores_in(entry.domain, entry.sharers) {
+                    entry.flags |= if self.take(core, probe, SHARED) { DIRTY } else { 0 };
+                }
+            }
+            *slowest += self.write_back_if_dirty(&entry);
+            entry.flags = PRESENT;
+            entry.store(probe.line);
+        }
+    }
+
+    /// The last-level cache has lost a line to another: the cores under it lose it, too.
+    #[inline]
+    fn evict_l3(&self, old: Replaced) -> u64 {
+        let (line, flags) = (old.word >> TAG_SHIFT, old.word & FLAGS);
+        let mut entry = Entry { domain: self.own, index: old.index, flags, sharers: old.link };
         let mut cost = 0;
-        if sharers != 0 {
-            self.count(Count::back_invalidates, u64::from(sharers.count_ones()));
-            for core in cores_in(domain, sharers) {
-                if self.take(core, line, 0) {
+        if entry.sharers != 0 {
+            self.count(Count::back_invalidates, u64::from(entry.sharers.count_ones()));
+            let probe = Probe::new(line);
+            for core in cores_in(self.own, entry.sharers) {
+                if self.take(core, probe, 0) {
                     self.l2_write_back(&mut entry);
                 }
             }
             cost += self.model.config.back_invalidate_ps;
         }
         cost += self.write_back_if_dirty(&entry);
-        entry.remove();
         self.coherence(cost)
     }
 
-    /// Gives this core's L2 a line, in a state. The directory knows already.
-    fn fill_l2(&self, line: u64, state: u64) {
-        let l2 = self.state.l2;
-        if let Some((index, _)) = l2.find(line) {
-            l2.tags[index].store(tag(line, state), Relaxed);
-            return;
+    /// Gives this core's L2 a line that it has not got, and that the directory knows already; where it is now.
+    #[inline]
+    fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, l3_index: usize) -> usize {
+        let old = miss.l2.insert(miss.probe, flags, l3_index as u64);
+        if old.word != 0 {
+            self.evict_l2(old.word, old.link as usize);
         }
-        let (index, old) = l2.victim(line);
-        if old != 0 {
-            self.evict_l2(old);
-        }
-        l2.tags[index].store(tag(line, state), Relaxed);
-        l2.touch(line, index);
+        old.index
     }
 
-    /// Makes room in this core's L2: its L1s and the directory forget the line as well.
-    fn evict_l2(&self, word: u64) {
-        let line = word >> TAG_SHIFT;
-        self.state.l1i.change(line, |_| 0);
-        if self.state.l1d.change(line, |_| 0).is_some_and(|word| word & STATE_MASK == MODIFIED) {
-            self.count(Count::l1_write_backs, 1);
+    /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `l3_index`: its place there.
+    #[inline(always)]
+    fn evict_l2(&self, word: u64, l3_index: usize) {
+        let (line, state) = (word >> TAG_SHIFT, word & STATE_MASK);
+        if word & (IN_L1I | IN_L1D) != 0 {
+            self.evict_l1(Probe::new(line), word);
         }
-        self.state.l2.change(line, |_| 0);
-        let Some(mut entry) = Entry::find(&self.model.domains[self.domain], line) else { return };
+        let l3_word = self.own.l3.word(l3_index);
+        if l3_word >> TAG_SHIFT != line {
+            return;
+        }
+        let mut entry = Entry::at(self.own, l3_index, l3_word);
         entry.sharers &= !self.bit;
-        entry.flags &= if word & STATE_MASK >= EXCLUSIVE { !OWNED } else { !0 };
-        if word & STATE_MASK == MODIFIED {
+        entry.flags &= if state >= EXCLUSIVE { !OWNED } else { !0 };
+        if state == MODIFIED {
             self.l2_write_back(&mut entry);
         }
         if entry.domain.real || entry.sharers != 0 {
             entry.store(line);
         } else {
-            entry.remove();
+            entry.remove(line);
         }
     }
 
-    /// Without an L2, a line that left one L1 and is not in the other is held no more.
-    pub(crate) fn forget_unless_held(&self, line: u64) {
-        let held = self.state.l1i.find(line).is_some() || self.state.l1d.find(line).is_some();
-        let known = self.state.l2.find(line).filter(|_| !held);
-        if let Some((_, word)) = known {
-            self.evict_l2(word);
+    /// This core's L1s lose a line that L2 loses. `l2_word`: L2's tag word of it.
+    #[inline]
+    fn evict_l1(&self, probe: Probe, l2_word: u64) {
+        if l2_word & IN_L1I != 0 && self.state.l1i.set(probe.line).change(probe, 0, false).is_some() {
+            self.fetches_change();
+        }
+        if l2_word & IN_L1D != 0
+            && let Some(word) = self.state.l1d.set(probe.line).change(probe, 0, false)
+            && word & STATE_MASK == MODIFIED
+        {
+            self.count(Count::l1_write_backs, 1);
+        }
+    }
+
+    /// Without an L2, a line that left one L1 and is not in the other is held no more. `index`: where it was held.
+    #[cold]
+    pub(crate) fn forget_unless_held(&self, line: u64, index: usize) {
+        let (probe, l2) = (Probe::new(line), &self.state.l2);
+        let word = l2.word(index);
+        let held = self.state.l1i.find(probe).is_some() || self.state.l1d.find(probe).is_some();
+        if !held && probe.is(word) {
+            l2.set(line).clear(index);
+            self.evict_l2(word, l2.link(index) as usize);
         }
     }
 
     /// Takes a line away from a core (`state` 0) or makes it share it; whether the core had modified it.
-    fn take(&self, core: usize, line: u64, state: u64) -> bool {
+    fn take(&self, core: usize, probe: Probe, state: u64) -> bool {
         let other = &self.model.cores[core];
-        let set_lock = (core != self.number).then(|| lock(&other.locks[other.l2.set(line)], self.number));
+        let foreign = core != self.number;
+        let racing = foreign && self.model.threads;
+        let set = other.l2.set(probe.line);
+        let set_lock = racing.then(|| lock(set.lock(), self.number));
         window();
-        let change = |word: u64| if state == 0 { 0 } else { word & !STATE_MASK | state };
-        let before = other.l2.change(line, change).unwrap_or(0) & STATE_MASK;
-        let l1d = other.l1d.change(line, change).unwrap_or(0) & STATE_MASK;
-        if state == 0 {
-            other.l1i.change(line, |_| 0);
+        // L2's words change under locks only.
+        let word = set.change(probe, state, false).unwrap_or(0);
+        if !foreign {
+            self.evict_l1(probe, word);
+            return word & STATE_MASK == MODIFIED;
+        }
+        if word & IN_L1D != 0 {
+            other.l1d.set(probe.line).change(probe, state, racing);
+        }
+        if word & IN_L1I != 0 && state == 0 {
+            other.l1i.set(probe.line).change(probe, 0, racing);
         }
         drop(set_lock);
-        if l1d == MODIFIED && core == self.number {
-            self.count(Count::l1_write_backs, 1);
-        }
-        if core != self.number {
-            let received = if state == 0 { Count::invalidations_received } else { Count::downgrades_received };
+        let received = if state == 0 { Count::invalidations_received } else { Count::downgrades_received };
+        if racing {
             // The one kind of counter that several threads write.
-            self.counters_of(core)[received as usize].fetch_add(1, Relaxed);
+            other.counters[received as usize].fetch_add(1, Relaxed);
+        } else {
+            bump(other.counters, received, 1);
         }
-        before == MODIFIED
+        word & STATE_MASK == MODIFIED
     }
 
     /// An L2's modified line arrives in the last level; where that is only a directory, in memory.
@@ -352,8 +398,11 @@ impl Core<'_> {
         segment.load_ps
     }
 
+    #[inline(always)]
     fn coherence(&self, cost: u64) -> u64 {
-        self.count(Count::stall_coherence_ps, cost);
+        if cost != 0 {
+            self.count(Count::stall_coherence_ps, cost);
+        }
         cost
     }
 }

@@ -20,6 +20,7 @@ mod error;
 #[cfg(test)]
 mod meeting;
 mod model;
+mod order;
 mod resolve;
 mod table;
 pub mod trace;
@@ -28,10 +29,10 @@ mod validate;
 pub use bytes::Bytes;
 pub use check::Violation;
 pub use config::{Class, Config, Policy, RangeConfig, Replacement};
-pub use core::{Core, Kind};
+pub use core::{Core, Fetched, Kind};
 pub use counters::{Counters, counter_names};
 pub use error::{ConfigError, Key, Step};
-pub use model::{Model, RegionError, allocate};
+pub use model::{Model, Region, RegionError, Sharing, allocate};
 pub use resolve::{Island, Piece, Shape, Target};
 pub use table::ModelTable;
 

@@ -9,7 +9,7 @@ use crate::{
     Bytes,
     table::{CacheTable, CoreTable},
 };
-use crate::{Island, Kind, Model, ModelTable, Piece, Shape, Target, allocate};
+use crate::{Island, Kind, Model, ModelTable, Piece, Shape, Sharing, Target, allocate};
 
 const CORES: usize = 4;
 
@@ -53,7 +53,7 @@ fn config() -> Config {
 fn locks_keep_the_invariants_where_threads_meet() {
     let config = config();
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     // Few accesses between checks: a wrong line is soon replaced.
     for round in 0..4000 {
         let start = Barrier::new(CORES);

@@ -8,29 +8,42 @@ use std::sync::atomic::{
 
 use crate::Picoseconds;
 use crate::array::{self, Array};
-use crate::config::{Config, Geometry};
+use crate::config::{Config, IslandConfig};
 use crate::core::Core;
-use crate::counters::{COUNTER_WORDS, Counters};
+use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 1;
-/// Words before everything else: magic, version, fingerprint, length.
+const VERSION: u64 = 2;
+/// Words before everything else: magic, version, fingerprint, length, sharing.
 const HEADER_WORDS: usize = 8;
+/// The header's word that is 1 if threads may meet.
+const SHARING: usize = 4;
 /// Words per lock and per claim: a line each, so that they do not share one.
 const LOCK_WORDS: usize = 8;
 /// More locks than this make no difference.
 const BUCKETS_MAX: usize = 1 << 14;
 
+/// Who may be inside the model at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One thread at a time, of whatever process; what it has done is visible to the next one. No lock is taken and
+    /// nothing is atomic. Should two threads meet after all, then counts, costs and the invariants may be wrong, and
+    /// nothing else is.
+    OneAtATime,
+    /// Each core may have a thread of its own, all at once.
+    Threads,
+}
+
 /// The words of one core's caches.
 pub(crate) struct CoreState<'a> {
     pub(crate) l1i: Array<'a>,
     pub(crate) l1d: Array<'a>,
+    /// Its sets' locks: who changes the set, or the L1 lines it includes. Held by the core itself for L2 hits, by others
+    /// for snoops.
     pub(crate) l2: Array<'a>,
-    /// Per L2 set: who changes the set, or the L1 lines it includes. Held by the core itself for L2 hits, by others for snoops.
-    pub(crate) locks: &'a [AtomicU64],
-    pub(crate) counters: &'a [AtomicU64],
+    pub(crate) counters: &'a CounterWords,
     /// 1 while a [`Core`] exists.
     pub(crate) claim: &'a AtomicU64,
     pub(crate) island: usize,
@@ -38,9 +51,8 @@ pub(crate) struct CoreState<'a> {
 
 /// The words of one last-level cache, which is also the directory of the cores under it.
 pub(crate) struct DomainState<'a> {
+    /// A line's link: which cores hold it, one bit each.
     pub(crate) l3: Array<'a>,
-    /// Per line: which cores hold it, one bit each.
-    pub(crate) sharers: &'a [AtomicU64],
     pub(crate) first_core: usize,
     pub(crate) real: bool,
 }
@@ -52,7 +64,9 @@ pub struct Model<'a> {
     pub(crate) domains: Vec<DomainState<'a>>,
     /// Locks of the directory: one for all lines whose numbers end in the same bits.
     buckets: &'a [AtomicU64],
-    pub(crate) bucket_count: usize,
+    bucket_count: usize,
+    /// Whether threads may meet, and locks are needed.
+    pub(crate) threads: bool,
 }
 
 /// A region that cannot be used.
@@ -83,27 +97,37 @@ impl fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
+/// Memory for a model of one process.
+#[derive(Debug)]
+pub struct Region {
+    memory: Vec<AtomicU64>,
+    /// Words to the first host cache line.
+    before: usize,
+}
+
 /// Zeroed memory for a model of one process.
-pub fn allocate(words: usize) -> Vec<AtomicU64> {
-    std::iter::repeat_with(|| AtomicU64::new(0)).take(words).collect()
+pub fn allocate(words: usize) -> Region {
+    let memory: Vec<_> = std::iter::repeat_with(|| AtomicU64::new(0)).take(words + 7).collect();
+    let before = memory.as_ptr().align_offset(64).min(7);
+    Region { memory, before }
+}
+
+impl std::ops::Deref for Region {
+    type Target = [AtomicU64];
+    fn deref(&self) -> &[AtomicU64] {
+        &self.memory[self.before..self.memory.len() - 7 + self.before]
+    }
 }
 
 impl<'a> Model<'a> {
     /// Words that a region needs. Its first word should begin a host cache line.
     pub fn region_words(config: &Config) -> usize {
-        let cores: usize = config
-            .islands
-            .iter()
-            .map(|island| {
-                let caches = [&island.l1i, &island.l1d, &island.l2].map(padded).iter().sum::<usize>();
-                island.cores * (caches + island.l2.sets.next_multiple_of(8) + COUNTER_WORDS + LOCK_WORDS)
-            })
-            .sum();
-        let domains: usize = config
-            .domains
-            .iter()
-            .map(|domain| padded(&domain.l3) + (domain.l3.sets * domain.l3.ways).next_multiple_of(8))
-            .sum();
+        let core = |island: &IslandConfig| {
+            let caches = [&island.l1i, &island.l1d, &island.l2].map(array::words).iter().sum::<usize>();
+            island.cores * (caches + COUNTER_WORDS + LOCK_WORDS)
+        };
+        let cores: usize = config.islands.iter().map(core).sum();
+        let domains: usize = config.domains.iter().map(|domain| array::words(&domain.l3)).sum();
         HEADER_WORDS + bucket_count(config) * LOCK_WORDS + cores + domains
     }
 
@@ -111,8 +135,9 @@ impl<'a> Model<'a> {
     ///
     /// # Errors
     /// A region that is too small.
-    pub fn create(config: Config, region: &'a [AtomicU64]) -> Result<Self, RegionError> {
-        let model = Self::lay_out(config, region)?;
+    pub fn create(config: Config, region: &'a [AtomicU64], sharing: Sharing) -> Result<Self, RegionError> {
+        let threads = sharing == Sharing::Threads;
+        let model = Self { threads, ..Self::lay_out(config, region)? };
         region[0].store(0, Relaxed);
         for bucket in model.buckets {
             bucket.store(0, Relaxed);
@@ -122,32 +147,33 @@ impl<'a> Model<'a> {
             core.l1i.reset(seed ^ 1 << 40);
             core.l1d.reset(seed ^ 2 << 40);
             core.l2.reset(seed ^ 3 << 40);
-            core.locks.iter().chain(core.counters).for_each(|word| word.store(0, Relaxed));
+            core.counters.iter().for_each(|word| word.store(0, Relaxed));
             core.claim.store(0, Relaxed);
         }
         for (index, domain) in model.domains.iter().enumerate() {
             domain.l3.reset(model.config.seed ^ (index as u64) << 48 ^ 4 << 40);
-            domain.sharers.iter().for_each(|word| word.store(0, Relaxed));
         }
         for (word, value) in region[1..].iter().zip(model.identity()) {
             word.store(value, Relaxed);
         }
+        region[SHARING].store(u64::from(threads), Relaxed);
         region[0].store(MAGIC, Release);
         Ok(model)
     }
 
-    /// Joins a model that another process, or another part of this one, has made.
+    /// Joins a model that another process, or another part of this one, has made; who may be in it was said then.
     ///
     /// # Errors
     /// A region that is too small, not created yet, or made for another configuration.
     pub fn attach(config: Config, region: &'a [AtomicU64]) -> Result<Self, RegionError> {
-        let model = Self::lay_out(config, region)?;
+        let mut model = Self::lay_out(config, region)?;
         if region[0].load(Acquire) != MAGIC || region[1].load(Relaxed) != VERSION {
             return Err(RegionError::NotCreated);
         }
         if region[1..].iter().zip(model.identity()).any(|(word, value)| word.load(Relaxed) != value) {
             return Err(RegionError::OtherConfig);
         }
+        model.threads = region[SHARING].load(Relaxed) != 0;
         Ok(model)
     }
 
@@ -166,25 +192,24 @@ impl<'a> Model<'a> {
         let mut cores = Vec::new();
         for (index, island) in config.islands.iter().enumerate() {
             for _ in 0..island.cores {
+                let counters = cut(&mut rest, COUNTER_WORDS);
                 cores.push(CoreState {
-                    counters: cut(&mut rest, COUNTER_WORDS),
+                    counters: counters.try_into().expect("as many as were cut"),
                     claim: &cut(&mut rest, LOCK_WORDS)[0],
-                    l1i: take_array(&island.l1i, &mut rest),
-                    l1d: take_array(&island.l1d, &mut rest),
-                    l2: take_array(&island.l2, &mut rest),
-                    locks: cut(&mut rest, island.l2.sets.next_multiple_of(8)),
+                    l1i: Array::take(&island.l1i, &mut rest),
+                    l1d: Array::take(&island.l1d, &mut rest),
+                    l2: Array::take(&island.l2, &mut rest),
                     island: index,
                 });
             }
         }
         let domains = config.domains.iter().map(|domain| DomainState {
-            l3: take_array(&domain.l3, &mut rest),
-            sharers: cut(&mut rest, (domain.l3.sets * domain.l3.ways).next_multiple_of(8)),
+            l3: Array::take(&domain.l3, &mut rest),
             first_core: domain.first_core,
             real: domain.l3.real,
         });
         let domains = domains.collect();
-        Ok(Self { cores, domains, buckets, bucket_count, config })
+        Ok(Self { cores, domains, buckets, bucket_count, config, threads: true })
     }
 
     /// The configuration.
@@ -229,10 +254,11 @@ impl<'a> Model<'a> {
         Picoseconds(self.config.dma_setup_ps + (bytes * self.config.dma_kib_ps).div_ceil(1024))
     }
 
-    /// Locks the directory for a line, and for every line that can be in the same set of any L2 or L3.
-    pub(crate) fn lock_line(&self, line: u64, core: usize) -> Guard<'a> {
+    /// Locks the directory for a line, and for every line that can be in the same set of any L2 or L3, if threads may meet.
+    #[inline(always)]
+    pub(crate) fn lock_line(&self, line: u64, core: usize) -> Option<Guard<'a>> {
         let bucket = (line as usize & (self.bucket_count - 1)) * LOCK_WORDS;
-        lock(&self.buckets[bucket], core)
+        self.threads.then(|| lock(&self.buckets[bucket], core))
     }
 }
 
@@ -240,15 +266,6 @@ fn cut<'a>(rest: &mut &'a [AtomicU64], count: usize) -> &'a [AtomicU64] {
     let (front, back) = rest.split_at(count);
     *rest = back;
     front
-}
-
-fn padded(geometry: &Geometry) -> usize {
-    array::words(geometry).next_multiple_of(8)
-}
-
-fn take_array<'a>(geometry: &Geometry, rest: &mut &'a [AtomicU64]) -> Array<'a> {
-    let mut words = cut(rest, padded(geometry));
-    Array::take(geometry, &mut words)
 }
 
 /// Victims share their set, hence their line number's low bits, with the line that replaces them: with no more locks than

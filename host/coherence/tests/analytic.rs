@@ -2,7 +2,7 @@
 
 mod common;
 
-use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, allocate};
+use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, Sharing, allocate};
 
 use common::{PRIVATE, TINY, config, pool_base};
 
@@ -15,7 +15,7 @@ const DEFAULT: &str = "";
 fn run<R>(cores: &[usize], text: &str, program: impl FnOnce(&mut [Core<'_>]) -> R) -> (R, Vec<Counters>) {
     let config = config(cores, text);
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     let count = model.config().core_count();
     let mut handles: Vec<Core<'_>> = (0..count).map(|core| model.core(core).unwrap()).collect();
     let result = program(&mut handles);
@@ -164,9 +164,38 @@ fn instructions_devices_doorbells_and_straddles() {
     assert_eq!((count.instructions, count.loads), (9000, 0));
     let config = config(&[1, 1], "");
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     assert_eq!(model.doorbell(0, 1), Picoseconds(2_000_000));
     assert_eq!(model.dma(8 << 10), Picoseconds(1_000_000 + 8 * 128_000));
+}
+
+#[test]
+fn fetches_need_not_be_repeated_until_a_line_of_l1i_goes_or_others_are_used() {
+    let (_, counters) = run(&[1, 1], TINY, |cores| {
+        let [a, b] = cores else { panic!("two cores") };
+        let block = |core: &mut Core<'_>| {
+            let fetched = core.fetch_lines(PRIVATE, 2);
+            fetched.epoch == core.fetch_epoch()
+        };
+        // The first time the lines come.
+        assert_eq!([block(a), block(a), block(a)], [false, true, true]);
+        let epoch = a.fetch_epoch();
+        assert_eq!(a.fetched_again(2), Picoseconds(2_000));
+        a.access(Kind::Load, PRIVATE + 8 * LINE, 8);
+        assert_eq!(a.fetch_epoch(), epoch);
+        // Another line of the same set.
+        a.access(Kind::Fetch, PRIVATE + 4 * LINE, 4);
+        assert_ne!(a.fetch_epoch(), epoch);
+        assert_eq!([block(a), block(a)], [false, true]);
+        // Another core writes one of the lines.
+        let epoch = a.fetch_epoch();
+        b.access(Kind::Store, pool_base(1), 8);
+        assert_ne!(a.fetch_epoch(), epoch);
+        // A device.
+        let device = a.fetch_lines(1 << 40, 1);
+        assert_ne!(device.epoch, a.fetch_epoch());
+    });
+    assert_eq!((counters[0].fetches, counters[0].l1i_misses, counters[0].invalidations_received), (13, 3, 1));
 }
 
 #[test]
@@ -174,7 +203,7 @@ fn a_core_is_claimed_once_and_processes_must_agree() {
     let config = config(&[1, 1], TINY);
     let region = allocate(Model::region_words(&config));
     assert!(Model::attach(config.clone(), &region).is_err());
-    let one = Model::create(config.clone(), &region).unwrap();
+    let one = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
     let other = Model::attach(config.clone(), &region).unwrap();
     let core = one.core(0).unwrap();
     assert!(other.core(0).is_none());

@@ -7,7 +7,7 @@
 use std::{io::Read, path::Path, sync::LazyLock};
 
 use motet_coherence::{
-    Core, Counters, Island, Kind, LINE_SIZE, Model, ModelTable, Piece, Shape, Target, allocate,
+    Core, Counters, Island, Kind, LINE_SIZE, Model, ModelTable, Piece, Shape, Sharing, Target, allocate,
     trace::{self, Reader, Run},
 };
 
@@ -64,7 +64,7 @@ fn machine<R>(caches: &str, run: impl FnOnce(&mut Core<'_>) -> R) -> (R, Counter
     let shape = Shape { pool: 4 * RAM_BYTES, islands: vec![Island { name: "riscv".into(), cores: 1, memory }] };
     let config = table.resolve(&shape).unwrap();
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();
     let mut core = model.core(0).unwrap();
     let result = run(&mut core);
     model.check().unwrap();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use motet_coherence::{Config, Core, Island, Kind, Model, ModelTable, Piece, Policy, Shape, Target, allocate};
+use motet_coherence::{Config, Core, Island, Kind, Model, ModelTable, Piece, Policy, Shape, Sharing, Target, allocate};
 use serde::Deserialize;
 
 use common::{config, shape};
@@ -44,7 +44,7 @@ fn first_loads(name: &str) -> [[u64; 3]; 2] {
     let config = load(name);
     [0, 1].map(|island| {
         let region = allocate(Model::region_words(&config));
-        let model = Model::create(config.clone(), &region).unwrap();
+        let model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
         let mut core = model.core(model.core_number(island, 0)).unwrap();
         let addresses = [0, PRIVATE, (4 << 30) + (768 << 20) - 64];
         addresses.map(|address| core.access(Kind::Load, address, 8).0 / 1000)
@@ -69,7 +69,7 @@ fn memory_models_are_what_they_say() {
 fn flick_caches_only_what_it_may() {
     let config = load("flick");
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     let (mut host, mut board) = (model.core(0).unwrap(), model.core(1).unwrap());
     let board_memory = 4 << 30 | 512 << 20;
     let twice = |core: &mut Core<'_>, kind, address| [(); 2].map(|()| core.access(kind, address, 8).0);
@@ -89,7 +89,7 @@ fn flick_caches_only_what_it_may() {
 fn private_memories_do_not_alias() {
     let config = config(&[1, 1], common::TINY);
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
     let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
     for _ in 0..10 {
         a.access(Kind::Store, 0, 8);

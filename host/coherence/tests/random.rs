@@ -4,7 +4,9 @@ mod common;
 #[path = "common/reference.rs"]
 mod reference;
 
-use motet_coherence::{Config, Core, Model, Picoseconds, allocate};
+use std::collections::HashMap;
+
+use motet_coherence::{Config, Core, Counters, Fetched, Kind, Model, Picoseconds, Sharing, allocate};
 use proptest::prelude::*;
 
 use common::{Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base};
@@ -40,10 +42,43 @@ fn islands() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![Just(vec![1]), Just(vec![2]), Just(vec![1, 1]), Just(vec![3, 2]), Just(vec![2, 2, 4]), Just(vec![8])]
 }
 
+/// Caches of any number of ways, and of any policies. What a level must hold, it gets sets for.
+fn geometries() -> impl Strategy<Value = String> {
+    let ways = || prop_oneof![4 => 1..=16_u64, 1 => 17..=40_u64];
+    let policy = prop_oneof![2 => Just("lru"), 1 => Just("tree-plru"), 1 => Just("random")];
+    let cache = (ways(), 0..3_u32, policy).prop_map(|(ways, sets_log2, policy)| {
+        let ways = if policy == "tree-plru" { ways.next_power_of_two() } else { ways };
+        (ways, 1_u64 << sets_log2, policy)
+    });
+    (prop::array::uniform4(cache), 0..1000_u64).prop_map(|(caches, seed)| {
+        let mut lines = [0; 4];
+        let [l1i, l1d, l2, l3] = [0, 1, 2, 3].map(|level| {
+            let (ways, mut sets, policy) = caches[level];
+            let held = lines[..if level < 2 { 0 } else { level }].iter().max().copied().unwrap_or(0);
+            while ways * sets < held {
+                sets *= 2;
+            }
+            lines[level] = ways * sets;
+            format!("{{ size = {}, ways = {ways}, replacement = \"{policy}\", cycles = ", lines[level] << 6)
+        });
+        let text = common::TINY
+            .replace("{ size = \"512\", ways = 2, cycles = 1", &format!("{l1i}1"))
+            .replace("{ size = \"512\", ways = 2, cycles = 2", &format!("{l1d}2"))
+            .replace("{ size = \"1KiB\", ways = 4, cycles = ", &l2)
+            .replace("{ size = \"2KiB\", ways = 4, cycles = ", &l3);
+        format!("seed = {seed}\n{text}")
+    })
+}
+
 fn compare(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
+    compare_with(config.clone(), events, Sharing::OneAtATime)?;
+    compare_with(config, events, Sharing::Threads)
+}
+
+fn compare_with(config: Config, events: &[Event], sharing: Sharing) -> Result<(), TestCaseError> {
     let region = allocate(Model::region_words(&config));
     let mut reference = Reference::new(&config);
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, sharing).unwrap();
     let mut cores: Vec<Core<'_>> = (0..model.config().core_count()).map(|core| model.core(core).unwrap()).collect();
     for (at, event) in events.iter().enumerate() {
         let cost = cores[event.core].access(event.kind, event.address, event.size);
@@ -60,8 +95,14 @@ fn compare(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
 
 /// For machines that the reference cannot do: only the invariants, and that the stalls add up to the costs.
 fn invariants(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
+    let counts = invariants_with(config.clone(), events, Sharing::OneAtATime)?;
+    prop_assert_eq!(counts, invariants_with(config, events, Sharing::Threads)?);
+    Ok(())
+}
+
+fn invariants_with(config: Config, events: &[Event], sharing: Sharing) -> Result<Vec<Counters>, TestCaseError> {
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region).unwrap();
+    let model = Model::create(config, &region, sharing).unwrap();
     let mut cores: Vec<Core<'_>> = (0..model.config().core_count()).map(|core| model.core(core).unwrap()).collect();
     let mut total = vec![0; cores.len()];
     for (at, event) in events.iter().enumerate() {
@@ -71,7 +112,7 @@ fn invariants(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
     for (core, total) in total.iter().enumerate() {
         prop_assert_eq!(model.counters(core).stall_ps(), *total, "core {}", core);
     }
-    Ok(())
+    Ok((0..cores.len()).map(|core| model.counters(core)).collect())
 }
 
 fn cases() -> ProptestConfig {
@@ -102,10 +143,56 @@ proptest! {
     }
 
     #[test]
-    fn invariants_hold_with_other_replacement(
+    fn counts_equal_the_references_whatever_the_ways_and_the_policies(
         (cores, events) in islands().prop_flat_map(|c| (Just(c.clone()), events(c))),
-        policy in prop_oneof![Just("tree-plru"), Just("random")],
+        text in geometries(),
     ) {
-        invariants(config(&cores, &format!("replacement = \"{policy}\"\n{}", common::TINY)), &events)?;
+        compare(config(&cores, &text), &events)?;
     }
+
+    #[test]
+    fn fetches_left_out_while_the_epoch_stays_change_nothing(
+        (cores, events) in islands().prop_flat_map(|c| (Just(c.clone()), events(c))),
+        text in geometries(),
+    ) {
+        fetch_and_leave_out(config(&cores, &text), &events)?;
+    }
+}
+
+/// Two models run the same trace, where fetches are of blocks; one is told of a block again only if it has to be.
+fn fetch_and_leave_out(config: Config, events: &[Event]) -> Result<(), TestCaseError> {
+    let regions = [(); 2].map(|()| allocate(Model::region_words(&config)));
+    let models = [0, 1].map(|at| Model::create(config.clone(), &regions[at], Sharing::OneAtATime).unwrap());
+    let [mut all, mut some] = [0, 1].map(|at: usize| {
+        (0..config.core_count()).map(|core| models[at].core(core).unwrap()).collect::<Vec<Core<'_>>>()
+    });
+    let mut known = vec![HashMap::new(); config.core_count()];
+    for (at, event) in events.iter().enumerate() {
+        let (all, some) = (&mut all[event.core], &mut some[event.core]);
+        let (costs, lines) = if event.kind == Kind::Fetch {
+            let lines = u64::from(event.size / 4 + 1);
+            // Each block is entered three times, as loops do.
+            let costs = [(); 3].map(|()| {
+                let expected = all.fetch_lines(event.address, lines).cost;
+                let block = (event.address, lines);
+                if known[event.core].get(&block) == Some(&some.fetch_epoch()) {
+                    return (expected, some.fetched_again(lines));
+                }
+                let Fetched { cost, epoch } = some.fetch_lines(event.address, lines);
+                known[event.core].insert(block, epoch);
+                (expected, cost)
+            });
+            (costs.to_vec(), lines)
+        } else {
+            let access = |core: &mut Core<'_>| core.access(event.kind, event.address, event.size);
+            (vec![(access(all), access(some))], 1)
+        };
+        prop_assert!(
+            costs.iter().all(|(expected, cost)| expected == cost),
+            "event {at}, {event:?}, {lines}: {costs:?}"
+        );
+        let [expected, counters] = [0, 1].map(|model: usize| models[model].counters(event.core));
+        prop_assert_eq!(expected, counters, "event {}: {:?}", at, event);
+    }
+    models[1].check().map_err(|violation| TestCaseError::fail(violation.to_string()))
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::atomic::AtomicU64;
 
-use motet_coherence::{Config, Counters, Model, allocate};
+use motet_coherence::{Config, Counters, Model, Sharing, allocate};
 
 use common::{KINDS, config, no_l3, one_l3, only_l1, pool_base};
 
@@ -40,7 +40,7 @@ fn drive(config: Config, region: &[AtomicU64], core: usize, seed: u64, accesses:
 fn stress(cores: &[usize], text: &str) {
     let config = config(cores, text);
     let region = allocate(Model::region_words(&config));
-    let model = Model::create(config.clone(), &region).unwrap();
+    let model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
     for round in 0..20 {
         let before: Vec<Counters> = (0..config.core_count()).map(|core| model.counters(core)).collect();
         let costs: Vec<u64> = std::thread::scope(|scope| {
@@ -81,16 +81,18 @@ fn invariants_hold_after_threads_met_without_outer_caches() {
 /// A token passes from core to core, so that events have one order: two runs are then identical, whatever the threads do.
 #[test]
 fn ordered_threads_are_deterministic() {
-    let run = || {
+    let run = |sharing| {
         let config = config(&[2, 2], common::TINY);
         let region = allocate(Model::region_words(&config));
-        let model = Model::create(config.clone(), &region).unwrap();
+        let model = Model::create(config.clone(), &region, sharing).unwrap();
         for quantum in 0..40_u64 {
             let (config, region, core) = (config.clone(), &region, (quantum % 4) as usize);
             std::thread::scope(|scope| scope.spawn(move || drive(config, region, core, quantum, 500)).join().unwrap());
         }
         (0..4).map(|core| model.counters(core)).collect::<Vec<_>>()
     };
-    assert_eq!(run(), run());
-    assert_ne!(run()[0].fetches, 0);
+    let counters = run(Sharing::Threads);
+    assert_eq!(counters, run(Sharing::Threads));
+    assert_eq!(counters, run(Sharing::OneAtATime));
+    assert_ne!(counters[0].fetches, 0);
 }

@@ -9,9 +9,6 @@
 //! programs that run without address translation.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code)] // QEMU's interface
-mod qemu;
-
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -20,11 +17,13 @@ use std::{
 
 use motet_coherence::trace;
 use motet_layout::{Isa, marks};
-use qemu::{Block, Counter};
+use motet_qemu_plugin::{Access, Block, Direction, Physical, Registration, Scoreboard, Vcpu};
+
+motet_qemu_plugin::plugin!("motet-count", install);
 
 struct State {
     isa: Isa,
-    executed: Counter,
+    executed: Scoreboard<u64>,
     out: Mutex<File>,
 }
 
@@ -41,57 +40,72 @@ const USAGE: &str = "the one argument is out=FILE or trace=FILE";
 ///
 /// # Errors
 /// What is wrong with the arguments.
-fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
+fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), String> {
     let [argument] = arguments else { return Err(USAGE.into()) };
     let (what, path) = argument.split_once('=').ok_or(USAGE)?;
     let file = || File::create(path).map_err(|error| format!("{path}: {error}"));
-    if what == "trace" {
-        let trace = Trace::new(BufWriter::new(file()?)).map_err(|error| format!("{path}: {error}"))?;
-        return TRACE.set(Mutex::new(trace)).map_err(|_| "loaded twice".into());
+    match what {
+        "trace" => {
+            let trace = Trace::new(BufWriter::new(file()?)).map_err(|error| format!("{path}: {error}"))?;
+            TRACE.set(Mutex::new(trace)).map_err(|_| "loaded twice")?;
+            qemu.on_translation(traced);
+            qemu.on_exit(ended);
+        }
+        "out" => {
+            let isa = Isa::from_name(isa).ok_or("unknown instruction set")?;
+            let out = Mutex::new(file()?);
+            STATE.set(State { isa, executed: Scoreboard::new(), out }).map_err(|_| "loaded twice")?;
+            qemu.on_translation(counted);
+        }
+        _ => return Err(USAGE.into()),
     }
-    if what != "out" {
-        return Err(USAGE.into());
-    }
-    let isa = Isa::from_name(isa).ok_or("unknown instruction set")?;
-    let out = Mutex::new(file()?);
-    STATE.set(State { isa, executed: Counter::new(), out }).map_err(|_| "loaded twice".into())
+    Ok(())
 }
 
-/// QEMU is translating a block.
-fn translated(block: &Block<'_>) {
-    let Some(state) = STATE.get() else {
-        return block.instructions().for_each(|instruction| instruction.report_all());
-    };
+/// QEMU is translating a block whose instructions are counted.
+fn counted(block: &Block<'_>) {
+    let Some(state) = STATE.get() else { return };
     for instruction in block.instructions() {
-        instruction.add_one_when_executed(&state.executed);
+        instruction.add(state.executed.word(0), 1);
         let mut buffer = [0; 16];
         if let Some(mark) = marks::decode(state.isa, instruction.bytes(&mut buffer)) {
-            instruction.report_when_executed(mark);
+            instruction.call(mark_executed, mark.into());
         }
     }
 }
 
 /// A core is executing a mark.
-fn mark_executed(mark: u8) {
+fn mark_executed(_vcpu: &mut Vcpu, mark: usize) {
     let Some(state) = STATE.get() else { return };
-    let count = state.executed.sum();
+    let count = state.executed.word(0).sum();
     // Not buffered: QEMU may be killed as soon as the guest has ended. A full disk shows as missing marks.
     if let Ok(mut out) = state.out.lock() {
         let _ = out.write_all(format!("{mark} {count}\n").as_bytes());
     }
 }
 
+/// QEMU is translating a block whose accesses are recorded.
+fn traced(block: &Block<'_>) {
+    for instruction in block.instructions() {
+        instruction.call(executed, instruction.address() as usize);
+        instruction.call_on_access(Direction::Load, |_, access| accessed(access, false));
+        instruction.call_on_access(Direction::Store, |_, access| accessed(access, true));
+    }
+}
+
 /// The core executes an instruction, and a trace is recorded. A full disk shows as a trace that ends too early.
-fn executed(address: u64) {
+fn executed(_vcpu: &mut Vcpu, address: usize) {
     if let Some(mut trace) = TRACE.get().and_then(|trace| trace.lock().ok()) {
-        let _ = trace.instruction(address);
+        let _ = trace.instruction(address as u64);
     }
 }
 
 /// The instruction accesses memory.
-fn accessed(access: trace::Access) {
-    if let Some(mut trace) = TRACE.get().and_then(|trace| trace.lock().ok()) {
-        trace.access(access);
+fn accessed(access: &Access<'_>, store: bool) {
+    if let Some(Physical::Memory(address)) = access.physical()
+        && let Some(mut trace) = TRACE.get().and_then(|trace| trace.lock().ok())
+    {
+        trace.access(trace::Access { address, size_log2: access.size().ilog2() as u8, store });
     }
 }
 

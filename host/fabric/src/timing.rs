@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::Model;
+use motet_coherence::{Model, Sharing};
 use motet_layout::{CORE_IDLE, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
 use motet_record::{Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PS_PER_NS, SEAT_PARKED, SEAT_WAITS, Settings};
@@ -110,7 +110,9 @@ impl Clocks {
         let region = map_clocks(&memory)?;
         let words = Model::region_words(&config);
         let model_memory = memory_file("motet-model", words * size_of::<AtomicU64>())?;
-        let model = Model::create(config, map_words(&model_memory, words)?)
+        let alone = options.deterministic || config.core_count() == 1;
+        let sharing = if alone { Sharing::OneAtATime } else { Sharing::Threads };
+        let model = Model::create(config, map_words(&model_memory, words)?, sharing)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let cores = machine.islands.iter().map(|island| island.cores).sum();
         let words = Record::words(cores);

@@ -9,19 +9,19 @@
 #![deny(unsafe_code)]
 
 mod atomics;
-#[allow(unsafe_code)] // QEMU's interface
-mod guest;
+mod caches;
+mod classes;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
-#[allow(unsafe_code)] // QEMU's interface
-mod qemu;
+mod pages;
 mod regions;
+mod translated;
+mod translations;
 
 use std::{
-    cell::RefCell,
     os::fd::BorrowedFd,
     sync::{
-        OnceLock,
+        Mutex, OnceLock,
         atomic::{
             AtomicU32,
             Ordering::{Acquire, Relaxed, Release},
@@ -31,20 +31,21 @@ use std::{
 };
 
 use memory::HostMap;
-use motet_coherence::{Class, Core, Kind, LINE_SIZE, Model, Picoseconds};
+use motet_coherence::Model;
 use motet_fabric::{Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
+use motet_qemu_plugin::{Guest, Registration, Scoreboard, VCPUS_MAX, Vcpu};
 use motet_record::{Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
-use qemu::{Access, Block, Times, Vcpu};
+use translated::{Ahead, Costs};
 
-/// Virtual CPUs that one QEMU may have: the island's cores and spare ones.
-const VCPUS_MAX: usize = 64;
-/// Bytes in a cache line.
-const LINE: usize = LINE_SIZE as usize;
 /// How often to look whether a doorbell has arrived, and how many times.
 const SETTLE_LOOK: Duration = Duration::from_micros(20);
 const SETTLE_LOOKS_MAX: u32 = 50_000;
+/// Sets of L1I that [`VcpuTime::recent_lines`] tells apart.
+const RECENT_LINES: usize = 64;
+
+motet_qemu_plugin::plugin!("motet-plugin", install);
 
 /// What translated code and callbacks keep for each virtual CPU.
 #[repr(C)]
@@ -52,13 +53,19 @@ const SETTLE_LOOKS_MAX: u32 = 50_000;
 pub struct VcpuTime {
     /// Time since `base_ps`; translated code adds to it, and calls [`boundary`] when it is a step or more.
     since_ps: u64,
-    /// Instructions since the last boundary; translated code adds to it.
-    instructions: u64,
+    /// Instructions since the last boundary, plus 2^32 for each line of instructions entered without a call; translated code
+    /// adds to it. A boundary comes before either part overflows: a step has at most 100 ms.
+    counts: u64,
     /// Time at the last boundary (wrapping: less than 0 when `since_ps` was set to force a boundary).
     base_ps: u64,
-    /// What memory has added to `since_ps` since the last boundary.
+    /// What memory has added to `since_ps` since the last boundary, without hits of lines entered without a call.
     stall_ps: u64,
+    /// By number of their set in L1I: 1 + the address of the line fetched last. See [`caches::fetched`].
+    recent_lines: [u64; RECENT_LINES],
 }
+
+/// One line, in [`VcpuTime::counts`].
+const ONE_LINE: u64 = 1 << 32;
 
 struct Plugin {
     isa: Isa,
@@ -68,10 +75,11 @@ struct Plugin {
     model: Model<'static>,
     record: Record<'static>,
     island: usize,
-    /// Where QEMU has pool and private memory, and how long they are: local address and bytes.
-    pieces: [(u64, usize); 2],
-    host_map: OnceLock<HostMap>,
-    times: Times,
+    host_map: Mutex<HostMap>,
+    /// Local addresses of the pool.
+    pool: std::ops::Range<u64>,
+    costs: Costs,
+    times: Scoreboard<VcpuTime>,
     /// 1 + the core that each virtual CPU has announced to be; 0: none.
     cores: [AtomicU32; VCPUS_MAX],
 }
@@ -133,7 +141,7 @@ fn main_thread_sleeps() -> bool {
 ///
 /// # Errors
 /// What is wrong with the arguments.
-fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
+fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), String> {
     let value = |name: &str| {
         let found = arguments.iter().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='));
         found.ok_or_else(|| format!("{name}= is missing; only the fabric loads this plugin"))
@@ -156,7 +164,9 @@ fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
     let segments = &config.islands.get(island).ok_or("island: not in the machine")?.segments;
     let pool_local = local_ranges(machine.islands[island].isa, machine.islands[island].private, machine.pool.size)[0].1;
     let private_local = segments.first().map_or(0, |segment| segment.local);
-    let pieces = [(pool_local, machine.pool.size as usize), (private_local, machine.islands[island].private as usize)];
+    let pool = (pool_local, machine.pool.size as usize);
+    let host_map = HostMap::new(pool, (private_local, machine.islands[island].private as usize));
+    let costs = Costs::new(&config.islands[island]);
     let words = memory::words(number("model")?, Model::region_words(&config))?;
     let model = Model::attach(config, words).map_err(|error| error.to_string())?;
     let cores = model.config().core_count();
@@ -167,44 +177,56 @@ fn install(isa: &str, arguments: &[String]) -> Result<(), String> {
         island,
         record: record.map_err(|error| error.to_string())?,
         model,
-        pieces,
-        host_map: OnceLock::new(),
+        host_map: Mutex::new(host_map),
+        pool: pool_local..pool_local + machine.pool.size,
+        costs,
         timing,
         clocks,
-        times: Times::new(),
+        times: Scoreboard::new(),
         cores: [const { AtomicU32::new(0) }; VCPUS_MAX],
     };
-    PLUGIN.set(plugin).map_err(|_| "loaded twice".into())
+    PLUGIN.set(plugin).map_err(|_| "loaded twice")?;
+    qemu.on_translation(translated::translated);
+    qemu.on_idle(fell_asleep);
+    Ok(())
 }
 
 impl Plugin {
     /// The core that a virtual CPU is, once its time runs.
-    fn core(&self, vcpu: Vcpu) -> Option<usize> {
-        self.cores.get(vcpu.0 as usize)?.load(Acquire).checked_sub(1).map(|core| core as usize)
+    fn core(&self, vcpu: &Vcpu) -> Option<usize> {
+        self.cores.get(vcpu.index())?.load(Acquire).checked_sub(1).map(|core| core as usize)
     }
 
     /// Time of a core, now.
-    fn now_ps(&self, vcpu: Vcpu) -> u64 {
-        self.times.update(vcpu, |time| time.base_ps.wrapping_add(time.since_ps))
+    fn now_ps(&self, vcpu: &mut Vcpu) -> u64 {
+        let time = self.times.get(vcpu);
+        time.base_ps.wrapping_add(time.since_ps)
     }
 
     /// Books what has happened since the last boundary; the core's time.
-    fn account(&self, vcpu: Vcpu, core: usize) -> u64 {
-        let (now_ps, instructions, stall_ps) = self.times.update(vcpu, |time| {
-            let now_ps = time.base_ps.wrapping_add(time.since_ps);
-            let counted = (now_ps, time.instructions, time.stall_ps);
-            *time = VcpuTime { base_ps: now_ps, since_ps: 0, instructions: 0, stall_ps: 0 };
-            counted
-        });
-        self.timing.book(core, instructions, stall_ps);
+    fn account(&self, vcpu: &mut Vcpu, core: usize) -> u64 {
+        let now_ps = self.now_ps(vcpu);
+        let time = self.times.get(vcpu);
+        (time.base_ps, time.since_ps) = (now_ps, 0);
+        self.book(vcpu, core);
         now_ps
     }
 
+    /// Books what has happened since it last was, apart from time.
+    fn book(&self, vcpu: &mut Vcpu, core: usize) {
+        let time = self.times.get(vcpu);
+        let (counts, stall_ps) = (std::mem::take(&mut time.counts), std::mem::take(&mut time.stall_ps));
+        if !self.timing.is_stopped() {
+            let hits_ps = caches::count_fetches_again(vcpu, counts / ONE_LINE);
+            self.timing.book(core, counts % ONE_LINE, stall_ps + hits_ps);
+        }
+    }
+
     /// Goes on at `now_ps`; `soon`: with a boundary before the next block.
-    fn resume(&self, vcpu: Vcpu, now_ps: u64, soon: bool) {
+    fn resume(&self, vcpu: &mut Vcpu, now_ps: u64, soon: bool) {
         let since_ps = if soon { self.timing.settings().step_ps() } else { 0 };
-        let base_ps = now_ps.wrapping_sub(since_ps);
-        self.times.update(vcpu, |time| *time = VcpuTime { base_ps, since_ps, instructions: 0, stall_ps: 0 });
+        let time = self.times.get(vcpu);
+        (time.base_ps, time.since_ps, time.counts, time.stall_ps) = (now_ps.wrapping_sub(since_ps), since_ps, 0, 0);
     }
 
     /// Keeps a core's counts for a report over time, when it has not for a while.
@@ -222,59 +244,21 @@ impl Plugin {
     fn number(&self, core: usize) -> usize {
         self.model.core_number(self.island, core - self.first_core)
     }
-
-    /// Time of a block's instructions, without memory.
-    fn block_ps(&self, instructions: u64) -> u64 {
-        let instruction_fs = self.model.config().islands[self.island].timing.instruction_fs[Class::Integer as usize];
-        (instructions * instruction_fs + 500) / 1000
-    }
-}
-
-/// QEMU is translating a block.
-fn translated(block: &Block<'_>) {
-    let Some(plugin) = PLUGIN.get() else { return };
-    let (mut count, mut bytes, mut start) = (0, 0, 0);
-    let instructions = block.instructions();
-    let total = instructions.len();
-    for (index, instruction) in instructions.enumerate() {
-        let (at, len) = instruction.place();
-        if count == 0 {
-            start = at;
-        }
-        count += 1;
-        bytes += len;
-        let mut buffer = [0; 16];
-        let code = instruction.bytes(&mut buffer);
-        if let Some(mark) = marks::decode(plugin.isa, code) {
-            instruction.report_mark(mark, total - index);
-        }
-        instruction.report_accesses(atomics::is_atomic(plugin.isa, code));
-    }
-    block.add_time(&plugin.times, plugin.timing.settings().step_ps(), plugin.block_ps(count), count);
-    if start != 0 {
-        let lines = (start + bytes).div_ceil(LINE) - start / LINE;
-        block.report_fetch(start / LINE * LINE + lines.min(LINE - 1));
-    }
 }
 
 /// A virtual CPU has run for a step, or is to look at once.
-fn boundary(vcpu: Vcpu) {
+fn boundary(vcpu: &mut Vcpu, _data: usize) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
     let now_ps = plugin.account(vcpu, core);
     let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);
     plugin.resume(vcpu, now_ps, escaped);
     plugin.sample(core, now_ps);
-    // Not earlier: whose first access comes first must not depend on who announced itself first.
-    CACHES.with_borrow_mut(|caches| {
-        if caches.is_none() {
-            *caches = plugin.model.core(plugin.number(core));
-        }
-    });
+    caches::begin_step(plugin, vcpu, core);
 }
 
 /// A virtual CPU sleeps. QEMU's big lock is held: this must not wait.
-fn fell_asleep(vcpu: Vcpu) {
+fn fell_asleep(vcpu: &mut Vcpu) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return };
     let now_ps = plugin.account(vcpu, core);
@@ -284,18 +268,32 @@ fn fell_asleep(vcpu: Vcpu) {
     plugin.resume(vcpu, now_ps, true);
 }
 
-/// A virtual CPU is executing a mark. `ahead`: instructions from it on that are counted already.
-fn mark_executed(vcpu: Vcpu, mark: u8, ahead: u64) {
-    let Some(plugin) = PLUGIN.get() else { return };
+/// A kernel is executing a mark.
+fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
+    let (Some(plugin), Ok(mark)) = (PLUGIN.get(), u8::try_from(mark)) else { return };
     if mark >= marks::CORE {
-        return announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
+        announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
+    } else if mark == marks::CLOCK
+        && let Some(core) = plugin.core(vcpu)
+    {
+        plugin.timing.publish(core, plugin.now_ps(vcpu));
     }
-    let Some(core) = plugin.core(vcpu) else { return };
-    match mark {
-        marks::CLOCK => plugin.timing.publish(core, plugin.now_ps(vcpu)),
-        marks::ROI_BEGIN | marks::ROI_END => regions::marked(plugin, vcpu, core, mark == marks::ROI_BEGIN, ahead),
-        // Other plugins'.
-        _ => {}
+}
+
+/// A program marks the beginning of a region of interest. `ahead`: [`Ahead`], packed.
+fn region_begins(vcpu: &mut Vcpu, guest: &Guest<'_>, ahead: usize) {
+    region_marked(vcpu, guest, true, Ahead::unpack(ahead));
+}
+
+/// A program marks the end of a region of interest.
+fn region_ends(vcpu: &mut Vcpu, guest: &Guest<'_>, ahead: usize) {
+    region_marked(vcpu, guest, false, Ahead::unpack(ahead));
+}
+
+fn region_marked(vcpu: &mut Vcpu, guest: &Guest<'_>, begins: bool, ahead: Ahead) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    if let Some(core) = plugin.core(vcpu) {
+        regions::marked(plugin, vcpu, guest, core, begins, ahead);
     }
 }
 
@@ -305,62 +303,14 @@ fn host_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn announced(plugin: &'static Plugin, vcpu: Vcpu, core: usize) {
+fn announced(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
     if plugin.core(vcpu).is_none()
         && plugin.timing.announce(core)
-        && let Some(entry) = plugin.cores.get(vcpu.0 as usize)
+        && let Some(entry) = plugin.cores.get(vcpu.index())
     {
         plugin.record.set_began(host_ns());
-        plugin.clocks.cores[core].vcpu.store(vcpu.0 + 1, Relaxed);
+        plugin.clocks.cores[core].vcpu.store(vcpu.index() as u32 + 1, Relaxed);
         entry.store(core as u32 + 1, Release);
         plugin.resume(vcpu, motet_timing::PS_PER_NS, true);
     }
-}
-
-thread_local! {
-    /// The core of the cache model that this thread's virtual CPU is.
-    static CACHES: RefCell<Option<Core<'static>>> = const { RefCell::new(None) };
-}
-
-/// A virtual CPU enters a block. `block`: host address of its first line, plus its number of lines.
-fn fetched(vcpu: Vcpu, block: usize) {
-    let Some(plugin) = PLUGIN.get() else { return };
-    let first = block / LINE * LINE;
-    charge(plugin, vcpu, |core| {
-        let map = plugin.host_map.get_or_init(|| HostMap::find(first, plugin.pieces[0], plugin.pieces[1]));
-        let fetch = |line| core.access(Kind::Fetch, map.local(first + line * LINE), LINE as u32);
-        (0..block % LINE).map(fetch).sum()
-    });
-}
-
-/// A virtual CPU accesses memory.
-fn accessed(vcpu: Vcpu, access: Access) {
-    let Some(plugin) = PLUGIN.get() else { return };
-    let kind = match (access.atomic, access.store) {
-        (true, false) => return, // its store is reported, too
-        (true, true) => Kind::Atomic,
-        (false, true) => Kind::Store,
-        (false, false) => Kind::Load,
-    };
-    charge(plugin, vcpu, |core| {
-        if access.device { core.device_access() } else { core.access(kind, access.physical, access.size) }
-    });
-}
-
-/// Adds what `use_memory` costs to a core's time, if the core is timed.
-#[inline]
-fn charge(plugin: &'static Plugin, vcpu: Vcpu, use_memory: impl FnOnce(&mut Core<'static>) -> Picoseconds) {
-    CACHES.with_borrow_mut(|caches| {
-        if let Some(core) = caches
-            && !plugin.timing.is_stopped()
-        {
-            let cost_ps = use_memory(core).0;
-            if cost_ps != 0 {
-                plugin.times.update(vcpu, |time| {
-                    time.since_ps += cost_ps;
-                    time.stall_ps += cost_ps;
-                });
-            }
-        }
-    });
 }

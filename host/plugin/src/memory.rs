@@ -1,11 +1,12 @@
 //! The shared memory: the pool's header and the clocks, mapped for the rest of QEMU's life.
 
 use std::{
+    ops::Range,
     os::fd::{BorrowedFd, RawFd},
     sync::atomic::AtomicU64,
 };
 
-use motet_layout::{POOL_MAGIC, PoolHeader};
+use motet_layout::{FINGERPRINT, POOL_MAGIC, POOL_VERSION, PoolHeader};
 use motet_timing::ClockRegion;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
@@ -22,11 +23,21 @@ fn map(fd: RawFd, len: usize) -> Result<*mut u8, String> {
 /// The pool's header.
 ///
 /// # Errors
-/// The descriptor is no pool.
+/// The descriptor is no pool, or one with other layouts than this plugin was built for.
 pub fn header(fd: RawFd) -> Result<&'static PoolHeader, String> {
     // SAFETY: page-aligned, never unmapped, and made of atomics only.
     let header = unsafe { &*map(fd, size_of::<PoolHeader>())?.cast::<PoolHeader>() };
-    if header.magic.get() == POOL_MAGIC { Ok(header) } else { Err(format!("descriptor {fd} is no pool")) }
+    if header.magic.get() != POOL_MAGIC {
+        return Err(format!("descriptor {fd} is no pool"));
+    }
+    let (version, fingerprint) = (header.version.get(), header.fingerprint.get());
+    if (version, fingerprint) != (POOL_VERSION, FINGERPRINT) {
+        return Err(format!(
+            "the machine's pool has format {version} with layouts {fingerprint:016x}, and this plugin was built for format \
+             {POOL_VERSION} with layouts {FINGERPRINT:016x}: build `motet` and the plugin from the same sources (./motet build)"
+        ));
+    }
+    Ok(header)
 }
 
 /// The clocks.
@@ -54,43 +65,94 @@ pub fn words(fd: RawFd, count: usize) -> Result<&'static [AtomicU64], String> {
     Ok(unsafe { std::slice::from_raw_parts(base.cast::<AtomicU64>(), count) })
 }
 
-/// Where QEMU has the island's memory in its own address space: instructions are known by these addresses only.
+// SAFETY: see there: words only.
+unsafe impl motet_qemu_plugin::Words for crate::VcpuTime {}
+
+/// A piece of the island's memory: where it is for the guest, how long it is, and where QEMU has it.
 #[derive(Clone, Copy, Debug)]
+struct Piece {
+    local: u64,
+    len: usize,
+    host: Option<usize>,
+}
+
+impl Piece {
+    fn local(&self, host: usize) -> Option<u64> {
+        let offset = host.checked_sub(self.host?)?;
+        (offset < self.len).then(|| self.local + offset as u64)
+    }
+}
+
+/// Where QEMU has the island's memory in its own address space: instructions are known by these addresses only.
+#[derive(Debug)]
 pub struct HostMap {
-    pool: (usize, usize),
-    pool_local: u64,
-    private: (usize, usize),
-    private_local: u64,
+    pool: Piece,
+    private: Piece,
+    /// Mappings that are neither: firmware in read-only memory.
+    others: Vec<Range<usize>>,
 }
 
 impl HostMap {
-    /// Finds the mapping of the pool and the one that holds `code`, an address in private memory.
-    pub fn find(code: usize, pool: (u64, usize), private: (u64, usize)) -> Self {
-        let mut map = Self { pool: (0, 0), pool_local: pool.0, private: (0, private.1), private_local: private.0 };
-        let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        for line in text.lines() {
-            let Some((start, end)) = line.split_whitespace().next().and_then(|range| range.split_once('-')) else {
-                continue;
-            };
-            let (Ok(start), Ok(end)) = (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)) else {
-                continue;
-            };
-            if line.contains("memfd:motet-pool") && end - start >= pool.1 {
-                map.pool = (start, pool.1);
-            } else if (start..end).contains(&code) && end - start == private.1 {
-                map.private.0 = start;
-            }
-        }
-        map
+    /// Of a pool and a private memory: local address and bytes each.
+    pub fn new(pool: (u64, usize), private: (u64, usize)) -> Self {
+        let piece = |(local, len)| Piece { local, len, host: None };
+        Self { pool: piece(pool), private: piece(private), others: Vec::new() }
     }
 
-    /// The island's physical address of a byte of QEMU's memory.
-    #[inline]
-    pub fn local(&self, host: usize) -> u64 {
-        let in_pool = host.wrapping_sub(self.pool.0);
-        if in_pool < self.pool.1 {
-            return self.pool_local + in_pool as u64;
+    /// The island's physical address of a byte of code in QEMU's memory; `None` where neither pool nor private memory is.
+    pub fn local(&mut self, host: usize) -> Option<u64> {
+        if let Some(local) = self.known(host) {
+            return Some(local);
         }
-        self.private_local + (host.wrapping_sub(self.private.0) % self.private.1.max(1)) as u64
+        if !self.others.iter().any(|other| other.contains(&host)) {
+            self.look(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default(), host);
+        }
+        self.known(host)
+    }
+
+    fn known(&self, host: usize) -> Option<u64> {
+        self.pool.local(host).or_else(|| self.private.local(host))
+    }
+
+    /// Looks in `/proc/self/maps` (proc(5)) for the mapping that holds `code`: the pool has a name, private memory its length.
+    fn look(&mut self, maps: &str, code: usize) {
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            let range = words.next().and_then(|range| range.split_once('-'));
+            let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) else {
+                continue;
+            };
+            if !(start..end).contains(&code) {
+                continue;
+            }
+            if line.contains("memfd:motet-pool") {
+                self.pool.host = start.checked_sub(words.nth(1).and_then(number).unwrap_or(0));
+            } else if end - start == self.private.len {
+                self.private.host = Some(start);
+            } else {
+                self.others.push(start..end);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_found_in_the_pool_and_in_private_memory_and_firmware_is_in_neither() {
+        let maps = "10000000-10200000 rw-s 00000000 00:01 7 /memfd:motet-pool (deleted)\n\
+                    20000000-20100000 rw-p 00000000 00:00 0\n\
+                    30000000-30020000 r--p 00000000 00:00 0 /usr/share/qemu/qboot.rom\n";
+        let mut map = HostMap::new((0x8000_0000, 0x20_0000), (0x4000_0000, 0x10_0000));
+        for code in [0x3000_0040, 0x1000_0080, 0x2000_0100] {
+            map.look(maps, code);
+        }
+        assert_eq!(map.known(0x1000_0080), Some(0x8000_0080));
+        assert_eq!(map.known(0x2000_0100), Some(0x4000_0100));
+        assert_eq!((map.known(0x3000_0040), map.known(0x2010_0000)), (None, None));
+        assert_eq!((map.others.len(), map.others[0].clone()), (1, 0x3000_0000..0x3002_0000));
     }
 }

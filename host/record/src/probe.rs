@@ -135,7 +135,7 @@ impl<'a> Probe<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use motet_coherence::{Island, Kind, ModelTable, Piece, Shape, Target, allocate};
+    use motet_coherence::{Island, Kind, ModelTable, Piece, Shape, Sharing, Target, allocate};
 
     /// Two islands, of two cores and one core.
     fn config() -> motet_coherence::Config {
@@ -160,7 +160,7 @@ mod tests {
     fn the_core_that_asks_is_exact_and_sleepers_go_along() {
         let config = config();
         let words = allocate(motet_coherence::Model::region_words(&config));
-        let model = Model::create(config, &words).unwrap();
+        let model = Model::create(config, &words, Sharing::OneAtATime).unwrap();
         let _ = model.core(2).unwrap().access(Kind::Load, 64, 8);
         let clocks = ClockRegion::default();
         set(&clocks, 0, 1000, 0);

@@ -164,7 +164,7 @@ mod tests {
         panic!("nobody needs the counts now")
     }
 
-    fn words() -> Vec<AtomicU64> {
+    fn words() -> motet_coherence::Region {
         allocate(Record::words(2))
     }
 

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -23,11 +23,14 @@ const ONE_ISLAND: &str = "[pool]\nsize = \"128MiB\"\n[[island]]\nname = \"only\"
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 15] = [
         ("bad::unknown_key_is_named_with_line_and_column", unknown_key),
         ("bad::a_pool_too_small_for_its_files_is_refused", small_pool),
         ("bad::missing_files_are_named", missing_files),
         ("bad::a_missing_qemu_is_named", missing_qemu),
+        ("bad::timed_runs_refuse_an_old_qemu_with_both_versions", old_qemu),
+        ("bad::timed_runs_refuse_a_qemu_without_plugins", qemu_without_plugins),
+        ("bad::a_plugin_with_other_layouts_refuses_the_machine_with_both_versions", plugin_with_other_layouts),
         ("bad::a_missing_kernel_is_named", missing_kernel),
         ("bad::a_kernel_with_other_layouts_does_not_join", other_layouts),
         ("bad::a_kernel_of_another_isa_is_refused", wrong_kernel),
@@ -133,22 +136,63 @@ fn with_kernels(kernels: &[(&str, Vec<u8>)]) -> Result<process::Ended, String> {
     Ok(motet.variable("CARGO_TARGET_DIR", folder.path()).wait())
 }
 
+/// A timed run with a program in the place of QEMU that says this to `--version` and `--help`.
+fn with_qemu(version: &str, help: &str) -> Result<process::Ended, String> {
+    let script = format!("#!/bin/sh\ncase $1 in --version) echo '{version}' ;; *) echo '{help}' ;; esac\n");
+    let (folder, program) = file("qemu-system-x86_64", script)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    let (_machine, machine) = file("machine.toml", ONE_ISLAND)?;
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let ended = Motet::run(["--timed".as_ref(), "--machine".as_ref(), machine.as_os_str()]);
+    Ok(ended.arguments(["--", "true"]).variable("PATH", path).wait())
+}
+
+fn old_qemu() -> Result<(), String> {
+    let ended = with_qemu("QEMU emulator version 9.1.2 (Debian 1:9.1.2)", "-plugin [file=]<file>")?;
+    ended.expect_code(69)?.expect_errors(&["qemu-system-x86_64 is version 9.1", "10.0 or later"]).map(drop)
+}
+
+fn qemu_without_plugins() -> Result<(), String> {
+    let ended = with_qemu("QEMU emulator version 10.1.0", "-machine [type=]name")?;
+    ended.expect_code(69)?.expect_errors(&["(version 10.1) was built without plugins"]).map(drop)
+}
+
+fn plugin_with_other_layouts() -> Result<(), String> {
+    let plugin = fs::read(process::target().join("release/libmotet_plugin.so")).map_err(|error| error.to_string())?;
+    let plugin = other_fingerprint(plugin, "plugin")?;
+    let folder = results_with(&[("x86_64", kernel("x86_64")?)])?;
+    fs::create_dir_all(folder.path().join("release")).map_err(|error| error.to_string())?;
+    fs::write(folder.path().join("release/libmotet_plugin.so"), plugin).map_err(|error| error.to_string())?;
+    let (_machine, machine) = file("machine.toml", ONE_ISLAND)?;
+    let timed = Motet::run(["--timed".as_ref(), "--machine".as_ref(), machine.as_os_str()]).arguments(["--", "true"]);
+    let ended = timed.variable("CARGO_TARGET_DIR", folder.path()).wait();
+    let there = format!("{:016x}", motet_layout::FINGERPRINT);
+    let here = format!("{:016x}", motet_layout::FINGERPRINT ^ 1);
+    ended.expect_errors(&["motet-plugin", &format!("layouts {there}"), &format!("layouts {here}"), "./motet build"])?;
+    if ended.code() < 64 { Err(ended.describe()) } else { Ok(()) }
+}
+
 fn missing_kernel() -> Result<(), String> {
     with_kernels(&[])?.expect_code(69)?.expect_errors(&["x86_64 kernel", "motet build"]).map(drop)
 }
 
 /// The fingerprint is a constant in the kernel's code; one with a bit changed stands for a kernel of another source.
-fn other_layouts() -> Result<(), String> {
-    let mut bytes = kernel("x86_64")?;
+/// A program of this source, as if its layouts were others.
+fn other_fingerprint(mut bytes: Vec<u8>, what: &str) -> Result<Vec<u8>, String> {
     let fingerprint = motet_layout::FINGERPRINT.to_le_bytes();
     let found: Vec<usize> = (0..bytes.len() - 8).filter(|&at| bytes[at..at + 8] == fingerprint).collect();
     if found.is_empty() {
-        return Err("the kernel does not contain the fingerprint of this source: it is not built from it".into());
+        return Err(format!("the {what} does not contain the fingerprint of this source: it is not built from it"));
     }
     for at in found {
         bytes[at] ^= 1;
     }
-    let ended = with_kernels(&[("x86_64", bytes)])?;
+    Ok(bytes)
+}
+
+fn other_layouts() -> Result<(), String> {
+    let kernel = other_fingerprint(kernel("x86_64")?, "kernel")?;
+    let ended = with_kernels(&[("x86_64", kernel)])?;
     ended.expect_code(70)?.expect_errors(&["island only refuses to join", "fingerprint"]).map(drop)
 }
 

@@ -1,10 +1,10 @@
 //! A slow model with the same rules, written for clearness: lists in order of use, and searches instead of a directory.
 //!
 //! Sets are lists, most recently used first. Nothing is remembered that can be found out by looking, so a mistake in the
-//! model's directory cannot be here, too. LRU only; coherent memory only; every level present.
+//! model's directory cannot be here, too. Coherent memory only; every level present.
 
 use motet_coherence::config::Geometry;
-use motet_coherence::{Config, Counters, Kind};
+use motet_coherence::{Config, Counters, Kind, Replacement};
 
 use crate::common::{POOL, PRIVATE, pool_base};
 
@@ -16,42 +16,94 @@ enum State {
 }
 use State::{Exclusive, Modified, Shared};
 
-/// A cache: per set a list of lines, most recently used first.
+/// A set: its lines, most recently used first, and what the other policies need.
+struct Set<T> {
+    lines: Vec<(u64, T)>,
+    /// The line in each way.
+    ways: Vec<Option<u64>>,
+    /// A tree in a heap's order; true: the next victim is to the right.
+    tree: Vec<bool>,
+    generator: u64,
+}
+
 struct Cache<T> {
-    sets: Vec<Vec<(u64, T)>>,
-    ways: usize,
+    sets: Vec<Set<T>>,
+    replacement: Replacement,
+}
+
+/// SplitMix64.
+fn step(state: u64) -> u64 {
+    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 impl<T: Copy> Cache<T> {
-    fn new(geometry: &Geometry) -> Self {
-        Self { sets: (0..geometry.sets).map(|_| Vec::new()).collect(), ways: geometry.ways }
+    /// `number`: of the core or the last level; `place`: 1 L1I, 2 L1D, 3 L2, 4 last level.
+    fn new(geometry: &Geometry, seed: u64, number: usize, place: u64) -> Self {
+        let set = |set: usize| Set {
+            lines: Vec::new(),
+            ways: vec![None; geometry.ways],
+            tree: vec![false; geometry.ways],
+            generator: step(seed ^ ((number as u64) << 48) ^ (place << 40) ^ ((set as u64) << 20)) | 1,
+        };
+        Self { sets: (0..geometry.sets).map(set).collect(), replacement: geometry.replacement }
     }
-    fn set(&mut self, line: u64) -> &mut Vec<(u64, T)> {
+    fn set(&mut self, line: u64) -> &mut Set<T> {
         let count = self.sets.len() as u64;
         &mut self.sets[(line % count) as usize]
     }
     fn get(&mut self, line: u64) -> Option<&mut T> {
-        self.set(line).iter_mut().find(|entry| entry.0 == line).map(|entry| &mut entry.1)
+        self.set(line).lines.iter_mut().find(|entry| entry.0 == line).map(|entry| &mut entry.1)
     }
     fn remove(&mut self, line: u64) -> Option<T> {
         let set = self.set(line);
-        let at = set.iter().position(|entry| entry.0 == line)?;
-        Some(set.remove(at).1)
+        let at = set.lines.iter().position(|entry| entry.0 == line)?;
+        *set.ways.iter_mut().find(|way| **way == Some(line)).expect("every line has a way") = None;
+        Some(set.lines.remove(at).1)
     }
     fn touch(&mut self, line: u64) {
         let set = self.set(line);
-        let at = set.iter().position(|entry| entry.0 == line).expect("touched lines are there");
-        let entry = set.remove(at);
-        set.insert(0, entry);
+        let at = set.lines.iter().position(|entry| entry.0 == line).expect("touched lines are there");
+        let entry = set.lines.remove(at);
+        set.lines.insert(0, entry);
+        // From the way up to the root: every node points to the side that the way is not on.
+        let mut node = set.ways.len() - 1 + set.ways.iter().position(|way| *way == Some(line)).expect("it has a way");
+        while node > 0 {
+            let is_left = node % 2 == 1;
+            node = (node - 1) / 2;
+            set.tree[node] = is_left;
+        }
     }
     /// The line that must go before another can come.
     fn oldest_if_full(&mut self, line: u64) -> Option<(u64, T)> {
-        let ways = self.ways;
+        let replacement = self.replacement;
         let set = self.set(line);
-        if set.len() == ways { set.last().copied() } else { None }
+        if set.ways.contains(&None) {
+            return None;
+        }
+        let way = match replacement {
+            Replacement::Lru => return set.lines.last().copied(),
+            Replacement::TreePlru => {
+                let mut node = 0;
+                while node < set.ways.len() - 1 {
+                    node = 2 * node + if set.tree[node] { 2 } else { 1 };
+                }
+                node - (set.ways.len() - 1)
+            }
+            Replacement::Random => {
+                set.generator = step(set.generator);
+                (set.generator % set.ways.len() as u64) as usize
+            }
+        };
+        set.lines.iter().find(|entry| Some(entry.0) == set.ways[way]).copied()
     }
     fn insert(&mut self, line: u64, value: T) {
-        self.set(line).insert(0, (line, value));
+        let set = self.set(line);
+        *set.ways.iter_mut().find(|way| way.is_none()).expect("room was made") = Some(line);
+        set.lines.insert(0, (line, value));
+        self.touch(line);
     }
 }
 
@@ -85,13 +137,14 @@ impl Reference {
                 cores.push(Core {
                     island: number,
                     domain: island.domain,
-                    l1i: Cache::new(&island.l1i),
-                    l1d: Cache::new(&island.l1d),
-                    l2: Cache::new(&island.l2),
+                    l1i: Cache::new(&island.l1i, config.seed, cores.len(), 1),
+                    l1d: Cache::new(&island.l1d, config.seed, cores.len(), 2),
+                    l2: Cache::new(&island.l2, config.seed, cores.len(), 3),
                 });
             }
         }
-        let last = config.domains.iter().map(|domain| Cache::new(&domain.l3)).collect();
+        let last = config.domains.iter().enumerate();
+        let last = last.map(|(number, domain)| Cache::new(&domain.l3, config.seed, number, 4)).collect();
         let counters = vec![Counters::default(); cores.len()];
         Self { config: config.clone(), cores, last, counters }
     }

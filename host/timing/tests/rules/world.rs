@@ -136,7 +136,7 @@ impl World {
 
     /// All cores announce themselves.
     pub fn start(&self) {
-        while !self.cores.iter().fold(true, |all, &core| self.timing.announce(core) && all) {}
+        while self.cores.iter().filter(|&&core| !self.timing.announce(core)).count() > 0 {}
     }
 
     /// A core is awake: nobody rings it from here on, and what was rung is forgotten.

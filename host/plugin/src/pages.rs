@@ -1,0 +1,86 @@
+//! Where a core's virtual pages lie: asking QEMU costs several times what a cache hit costs.
+//!
+//! An entry is as good as one in a core's own TLB: it is made by an access that succeeded, and dropped when the core
+//! executes an instruction that drops TLB entries ([`crate::translations::are_dropped_by`]). A page that became
+//! writable may have moved (copy on write) without such an instruction on a core that has only read it, so only a store
+//! makes an entry good for stores, and replaces the one for loads.
+
+/// Pages remembered: small enough to share the host's L1 with everything else.
+const ENTRIES: usize = 256;
+const PAGE_SHIFT: u32 = 12;
+
+/// A page: its number twice plus 1 if it has been stored to, and physical minus virtual address.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    tag: u64,
+    delta: u64,
+}
+
+/// No page has this number.
+const NONE: Entry = Entry { tag: u64::MAX, delta: 0 };
+
+/// A virtual CPU's pages.
+#[derive(Debug)]
+pub struct Pages([Entry; ENTRIES]);
+
+impl Pages {
+    /// None known.
+    pub const fn new() -> Self {
+        Self([NONE; ENTRIES])
+    }
+
+    /// The physical address of a virtual one, if it is known for loads, or for stores.
+    #[inline(always)]
+    pub fn find(&self, address: u64, store: bool) -> Option<u64> {
+        let page = address >> PAGE_SHIFT;
+        let entry = &self.0[page as usize % ENTRIES];
+        let known = if store { entry.tag == page << 1 | 1 } else { entry.tag >> 1 == page };
+        known.then(|| address.wrapping_add(entry.delta))
+    }
+
+    /// An access to a virtual address has gone to a physical one.
+    pub fn learn(&mut self, address: u64, physical: u64, store: bool) {
+        let page = address >> PAGE_SHIFT;
+        let delta = physical.wrapping_sub(address);
+        self.0[page as usize % ENTRIES] = Entry { tag: page << 1 | u64::from(store), delta };
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.fill(NONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_known_after_an_access_until_it_is_dropped() {
+        let mut pages = Pages::new();
+        assert_eq!((pages.find(0, false), pages.find(u64::MAX, true)), (None, None));
+        pages.learn(0xffff_9000_0000_1234, 0x8000_5234, true);
+        assert_eq!(pages.find(0xffff_9000_0000_1ff8, false), Some(0x8000_5ff8));
+        assert_eq!(pages.find(0xffff_9000_0000_1ff8, true), Some(0x8000_5ff8));
+        assert_eq!(pages.find(0xffff_9000_0000_2000, false), None);
+        pages.clear();
+        assert_eq!(pages.find(0xffff_9000_0000_1ff8, false), None);
+    }
+
+    #[test]
+    fn a_load_does_not_open_a_page_for_stores_and_a_store_replaces_what_loads_knew() {
+        let mut pages = Pages::new();
+        pages.learn(0x40_1000, 0x8000_1000, false);
+        assert_eq!((pages.find(0x40_1008, false), pages.find(0x40_1008, true)), (Some(0x8000_1008), None));
+        pages.learn(0x40_1000, 0x8000_9000, true); // the copy of a page that was shared
+        assert_eq!(pages.find(0x40_1008, false), Some(0x8000_9008));
+    }
+
+    #[test]
+    fn pages_that_share_an_entry_replace_each_other() {
+        let mut pages = Pages::new();
+        pages.learn(0x1000, 0x5000, true);
+        pages.learn(0x1000 + (ENTRIES << PAGE_SHIFT) as u64, 0x6000, true);
+        assert_eq!(pages.find(0x1000, false), None);
+    }
+}

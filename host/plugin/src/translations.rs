@@ -1,0 +1,76 @@
+//! Which instructions make a core drop address translations.
+//!
+//! Kernels execute them wherever a page's translation changes or an address space is switched, because real cores need
+//! them to; so what the plugin remembers of translations ([`crate::pages`]) is as good as a TLB.
+
+use motet_layout::Isa;
+
+/// Whether an instruction switches tables or drops translations.
+pub fn are_dropped_by(isa: Isa, bytes: &[u8]) -> bool {
+    let word = bytes.first_chunk::<4>().map_or(0, |word| u32::from_le_bytes(*word));
+    match isa {
+        Isa::X86_64 => x86_64(bytes),
+        // TLBI: SYS with CRn 8. MSR to SCTLR_EL1, TTBR0_EL1, TTBR1_EL1, TCR_EL1 (Arm ARM, C5.3, C5.5).
+        Isa::AArch64 => {
+            word & 0xfff8_f000 == 0xd508_8000
+                || matches!(word & !31, 0xd518_1000 | 0xd518_2000 | 0xd518_2020 | 0xd518_2040)
+        }
+        // SFENCE.VMA, SINVAL.VMA; CSR instructions on satp (privileged specification, "Supervisor instructions").
+        Isa::RiscV64 => {
+            matches!(word & 0xfe00_7fff, 0x1200_0073 | 0x1600_0073)
+                || (word & 0x7f == 0x73 && word >> 12 & 7 != 0 && word >> 20 == 0x180)
+        }
+        Isa::Hosted => false,
+    }
+}
+
+/// MOV to a control register, INVLPG, INVPCID (SDM, volume 2).
+fn x86_64(bytes: &[u8]) -> bool {
+    let prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
+    let prefixes = bytes.iter().take_while(|byte| prefix(byte)).count();
+    match &bytes[prefixes..] {
+        [0x0f, 0x22, ..] | [0x0f, 0x38, 0x82, ..] => true,
+        [0x0f, 0x01, modrm, ..] => modrm >> 6 != 3 && modrm >> 3 & 7 == 7,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_and_invalidations_are_found_on_every_isa() {
+        let x86: [&[u8]; 5] = [
+            &[0x0f, 0x22, 0xd8],             // mov cr3, rax
+            &[0x41, 0x0f, 0x22, 0xd8],       // mov cr3, r8
+            &[0x0f, 0x01, 0x3f],             // invlpg [rdi]
+            &[0x41, 0x0f, 0x01, 0x38],       // invlpg [r8]
+            &[0x66, 0x0f, 0x38, 0x82, 0x06], // invpcid rax, [rsi]
+        ];
+        assert!(x86.iter().all(|bytes| are_dropped_by(Isa::X86_64, bytes)));
+        // msr ttbr0_el1, x0; msr ttbr1_el1, x3; tlbi aside1, xzr; tlbi vae1, x0; tlbi vmalle1; msr sctlr_el1, x0
+        for word in [0xd518_2000_u32, 0xd518_2023, 0xd508_875f, 0xd508_8720, 0xd508_871f, 0xd518_1000] {
+            assert!(are_dropped_by(Isa::AArch64, &word.to_le_bytes()), "{word:#x}");
+        }
+        // sfence.vma; sfence.vma zero, a0; sfence.vma a0, zero; csrw satp, a0; csrrw a0, satp, a1
+        for word in [0x1200_0073_u32, 0x12a0_0073, 0x1205_0073, 0x1805_1073, 0x1805_9573] {
+            assert!(are_dropped_by(Isa::RiscV64, &word.to_le_bytes()), "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn others_are_not() {
+        // mov rax, cr3; swapgs; lgdt [rax]; nop; an empty one
+        let x86: [&[u8]; 5] = [&[0x0f, 0x20, 0xd8], &[0x0f, 0x01, 0xf8], &[0x0f, 0x01, 0x10], &[0x90], &[]];
+        assert!(!x86.iter().any(|bytes| are_dropped_by(Isa::X86_64, bytes)));
+        // msr tpidr_el1, x0; dc civac, x0; mrs x0, ttbr0_el1; nop
+        for word in [0xd518_d080_u32, 0xd50b_7e20, 0xd538_2000, 0xd503_201f] {
+            assert!(!are_dropped_by(Isa::AArch64, &word.to_le_bytes()), "{word:#x}");
+        }
+        // csrr a0, sstatus; ecall; sret; addi
+        for word in [0x1000_2573_u32, 0x0000_0073, 0x1020_0073, 0x0000_0013] {
+            assert!(!are_dropped_by(Isa::RiscV64, &word.to_le_bytes()), "{word:#x}");
+        }
+    }
+}
