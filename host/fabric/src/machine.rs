@@ -62,7 +62,12 @@ pub struct IslandSpec {
     pub private: u64,
     /// ISA extensions that the file claims for its cores; empty: what the cores themselves report.
     pub extensions: Vec<String>,
+    /// How long an idle core looks for work before it waits for an interrupt, in microseconds.
+    pub poll_us: u32,
 }
+
+/// Longest time that idle cores may poll. They take no interrupts meanwhile.
+const POLL_US_MAX: i64 = 1000;
 
 impl Machine {
     /// Reads a machine description.
@@ -151,6 +156,7 @@ struct IslandTable {
     private: Option<Spanned<Bytes>>,
     #[serde(default)]
     extensions: Vec<Spanned<String>>,
+    poll_us: Option<Spanned<i64>>,
 }
 
 impl MachineFile {
@@ -234,10 +240,17 @@ impl IslandTable {
                 return Err(fault(text, word.span(), "cpu, extensions: letters, digits and -_.+=, only"));
             }
         }
+        let poll_us = match &self.poll_us {
+            Some(poll_us) if !(0..=POLL_US_MAX).contains(poll_us.get_ref()) => {
+                let message = format!("poll_us: {}, an idle core polls for 0 to {POLL_US_MAX} us", poll_us.get_ref());
+                return Err(fault(text, poll_us.span(), &message));
+            }
+            poll_us => poll_us.as_ref().map_or(0, |poll_us| *poll_us.get_ref() as u32),
+        };
         let private = private_memory(text, isa, self.private)?;
         let extensions: Vec<String> = self.extensions.into_iter().map(Spanned::into_inner).collect();
         let name = self.name.into_inner();
-        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, extensions })
+        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, extensions, poll_us })
     }
 }
 
@@ -317,6 +330,7 @@ mod tests {
             ("64MiB", "64 megs", "2:8: \"64 megs\" is not a memory size"),
             ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
             ("cores = 1", "cores = -1", "6:9: cores: -1"),
+            ("cores = 1", "cores = 1\npoll_us = 1001", "7:11: poll_us: 1001, an idle core polls for 0 to 1000 us"),
             ("x86_64", "mips", "5:7: isa: unknown instruction set \"mips\"; known: x86_64, aarch64, riscv64"),
             ("\"a\"", "\"a b\"", "4:8: name: "),
             ("cores = 1", "cores = 1\nprivate = \"2GiB\"", "7:11: private: 2GiB for x86_64; must be"),

@@ -156,6 +156,7 @@ impl HostPool {
             record.core_count.set(island.cores as u32);
             record.doorbell_peer.set(index as u32);
             record.private_len.set(island.private);
+            record.poll_ns.set(u64::from(island.poll_us) * 1000);
             let ranges = local_ranges(island.isa, island.private, self.pool.len());
             for (slot, (offset, phys, len)) in record.ranges.iter().zip(ranges) {
                 slot.pool_offset.set(offset);
