@@ -15,7 +15,7 @@ use std::{
 use motet_coherence::{Model, Sharing};
 use motet_layout::{CORE_IDLE, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
 use motet_record::{Probe, Record, Row, Snapshot};
-use motet_timing::{ClockRegion, PS_PER_NS, SEAT_PARKED, SEAT_WAITS, Settings};
+use motet_timing::{ClockRegion, PS_PER_NS, SEAT_PARKED, SEAT_STATE, SEAT_WAITS, Settings};
 use rustix::{
     fs::MemfdFlags,
     mm::{self, MapFlags, ProtFlags},
@@ -194,7 +194,7 @@ impl Clocks {
     fn doing(&self, core: usize, record: &CoreRecord) -> Option<Doing> {
         let clock = &self.region.cores[core];
         let is_here = clock.announced.load(Relaxed) != 0 && self.region.started.load(Relaxed) != 0;
-        let waits = matches!(clock.seat.load(Relaxed), SEAT_WAITS | SEAT_PARKED);
+        let waits = matches!(clock.seat.load(Relaxed) & SEAT_STATE, SEAT_WAITS | SEAT_PARKED);
         let is_rung = clock.wake_at_ps.load(Relaxed) != 0 || record.state.load(Relaxed) != CORE_IDLE;
         let sleeps = clock.halted.load(Relaxed) != 0 && !is_rung;
         let settings = self.region.settings()?;

@@ -13,7 +13,9 @@ mod region;
 mod seats;
 mod timing;
 
-pub use region::{ClockRegion, CoreClock, REGION_MAGIC, SEAT_NONE, SEAT_PARKED, SEAT_RUNS, SEAT_WAITS, Settings};
+pub use region::{
+    ClockRegion, CoreClock, REGION_MAGIC, SEAT_NONE, SEAT_PARKED, SEAT_RUNS, SEAT_STATE, SEAT_WAITS, Settings,
+};
 pub use timing::{Bells, Next, Timing};
 
 /// Picoseconds in a nanosecond.

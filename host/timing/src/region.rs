@@ -38,6 +38,8 @@ pub const SEAT_RUNS: u32 = 1;
 pub const SEAT_WAITS: u32 = 2;
 /// [`CoreClock::seat`]: waits in the host's kernel and must be woken.
 pub const SEAT_PARKED: u32 = 3;
+/// The bits of [`CoreClock::seat`] that are one of these. Those above count the core's waits.
+pub const SEAT_STATE: u32 = 3;
 
 /// One core's time. Written by the thread that runs the core, except where said.
 #[repr(C, align(128))]
@@ -45,7 +47,7 @@ pub const SEAT_PARKED: u32 = 3;
 pub struct CoreClock {
     /// Its time at its last boundary, in picoseconds.
     pub clock_ps: AtomicU64,
-    /// `SEAT_*`: whether its thread runs (a futex). Others move it from waiting to running.
+    /// `SEAT_*`: whether its thread runs (a futex), and how often it has waited. Others move it from waiting to running.
     pub seat: AtomicU32,
     /// 1 from when it falls asleep to its first boundary afterwards.
     pub halted: AtomicU32,

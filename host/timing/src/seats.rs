@@ -5,7 +5,8 @@
 //! have to wait for it. The word [`CoreClock::seat`] is all there is to it: a core that is to wait stores "waits" and
 //! then looks at the clocks; one whose clock has moved, or that leaves its seat, stores that and then looks at the
 //! words. So one of the two sees the other, and whoever finds that a core may go on moves its word to "runs" and wakes
-//! that core alone.
+//! that core alone. The word also counts the core's waits: a core is seated for the wait that its clock was read in, and
+//! not for a later one, which would take it too far.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use motet_layout::sync::{
 };
 
 use crate::{
-    region::{SEAT_PARKED, SEAT_RUNS, SEAT_WAITS},
+    region::{SEAT_PARKED, SEAT_RUNS, SEAT_STATE, SEAT_WAITS},
     timing::{Bells, Timing},
 };
 
@@ -37,8 +38,25 @@ struct View {
     seated: u32,
     /// The one of them that is most ahead.
     foremost: Option<(u64, usize)>,
-    /// The core to be seated next, of those that may run.
-    next: Option<(u64, usize)>,
+    /// The core to be seated next, of those that may run: its time, and the word of its seat.
+    next: Option<(u64, usize, u32)>,
+}
+
+/// The word of a seat with another state.
+const fn in_state(word: u32, state: u32) -> u32 {
+    word & !SEAT_STATE | state
+}
+
+/// Whether a core with this word waits for its seat.
+const fn is_waiting(word: u32) -> bool {
+    matches!(word & SEAT_STATE, SEAT_WAITS | SEAT_PARKED)
+}
+
+/// Begins another wait; the word that says so.
+fn begin_wait(seat: &AtomicU32) -> u32 {
+    let word = in_state(seat.load(Relaxed).wrapping_add(SEAT_STATE + 1), SEAT_WAITS);
+    seat.store(word, SeqCst);
+    word
 }
 
 impl<B: Bells> Timing<B> {
@@ -46,24 +64,24 @@ impl<B: Bells> Timing<B> {
     pub(crate) fn keep_together(&self, core: usize, now_ps: u64) -> bool {
         let seat = &self.clock(core).seat;
         let view = self.view();
-        if seat.load(Relaxed) == SEAT_RUNS && !self.must_leave(core, now_ps, &view) {
+        if seat.load(Relaxed) & SEAT_STATE == SEAT_RUNS && !self.must_leave(core, now_ps, &view) {
             if view.next.is_some() {
                 self.fill_seats();
             }
             return false;
         }
-        seat.store(SEAT_WAITS, SeqCst);
+        let waits = begin_wait(seat);
         let mut patience = Patience::new(PATIENCE);
         loop {
             let view = self.fill_seats();
-            if seat.load(SeqCst) == SEAT_RUNS {
+            if seat.load(SeqCst) & SEAT_STATE == SEAT_RUNS {
                 return false;
             }
             if self.has_stopped() || patience.exhausted(view.slowest_ps) {
                 return self.escape(core);
             }
             // With a seat left over nobody else could use the host's core.
-            self.rest(seat, view.seated < self.settings().host_cores);
+            self.rest(seat, waits, view.seated < self.settings().host_cores);
         }
     }
 
@@ -73,16 +91,16 @@ impl<B: Bells> Timing<B> {
         let turn = &self.region().turn;
         let mut patience = Patience::new(PATIENCE_DETERMINISTIC);
         loop {
-            seat.store(SEAT_WAITS, SeqCst);
+            let waits = begin_wait(seat);
             if self.has_turn(core) || turn.compare_exchange(0, core as u32 + 1, SeqCst, SeqCst).is_ok() {
-                seat.store(SEAT_RUNS, SeqCst);
+                seat.store(in_state(waits, SEAT_RUNS), SeqCst);
                 return false;
             }
             let progress = self.region().now_ps.load(Relaxed) + u64::from(turn.load(Relaxed));
             if self.has_stopped() || patience.exhausted(progress) {
                 return self.escape(core);
             }
-            self.rest(seat, self.settings().host_cores > 1);
+            self.rest(seat, waits, self.settings().host_cores > 1);
         }
     }
 
@@ -96,7 +114,9 @@ impl<B: Bells> Timing<B> {
         loop {
             let view = self.view();
             match view.next {
-                Some((_, core)) if view.seated < self.settings().host_cores => self.seat(core),
+                Some((_, core, word)) if view.seated < self.settings().host_cores => {
+                    self.seat_if(core, |now| is_waiting(now) && in_state(now, 0) == in_state(word, 0));
+                }
                 _ => return view,
             }
         }
@@ -108,7 +128,7 @@ impl<B: Bells> Timing<B> {
             return true;
         }
         let wanted = view.seated > self.settings().host_cores
-            || view.next.is_some_and(|(at_ps, _)| at_ps + self.starved_ps() <= now_ps);
+            || view.next.is_some_and(|(at_ps, ..)| at_ps + self.starved_ps() <= now_ps);
         wanted && view.foremost.is_some_and(|(_, foremost)| foremost == core)
     }
 
@@ -124,21 +144,31 @@ impl<B: Bells> Timing<B> {
 
     /// Lets a waiting core go on.
     pub(crate) fn seat(&self, core: usize) {
+        self.seat_if(core, is_waiting);
+    }
+
+    fn seat_if(&self, core: usize, may: impl Fn(u32) -> bool) {
         let seat = &self.clock(core).seat;
-        let waiting = |state: u32| (state == SEAT_WAITS || state == SEAT_PARKED).then_some(SEAT_RUNS);
-        if seat.fetch_update(SeqCst, SeqCst, waiting) == Ok(SEAT_PARKED) {
+        let before = seat.fetch_update(SeqCst, SeqCst, |word| may(word).then_some(in_state(word, SEAT_RUNS)));
+        if before.is_ok_and(|word| word & SEAT_STATE == SEAT_PARKED) {
             self.bells().wake(seat);
         }
     }
 
     fn view(&self) -> View {
-        let active = || self.cores().iter().filter_map(|&core| self.active_ps(core).map(|at_ps| (at_ps, core)));
-        let slowest_ps = active().map(|(at_ps, _)| at_ps).min().unwrap_or(u64::MAX / 2);
+        // The seat before the clock: what the clock says then is not older than the wait.
+        let active = || {
+            self.cores().iter().filter_map(|&core| {
+                let word = self.clock(core).seat.load(SeqCst);
+                self.active_ps(core).map(|at_ps| (at_ps, core, word))
+            })
+        };
+        let slowest_ps = active().map(|(at_ps, ..)| at_ps).min().unwrap_or(u64::MAX / 2);
         let mut view = View { slowest_ps, ..View::default() };
         let mut first_ps = u64::MAX;
-        for (at_ps, core) in active() {
+        for (at_ps, core, word) in active() {
             // One that is parked costs a wake-up: one that is on a host's core goes first unless it is much further.
-            let rank_ps = match self.clock(core).seat.load(SeqCst) {
+            let rank_ps = match word & SEAT_STATE {
                 SEAT_RUNS => {
                     view.seated += 1;
                     view.foremost = view.foremost.max(Some((at_ps, core)));
@@ -150,7 +180,7 @@ impl<B: Bells> Timing<B> {
             };
             if self.may_run(at_ps, slowest_ps) && rank_ps < first_ps {
                 first_ps = rank_ps;
-                view.next = Some((at_ps, core));
+                view.next = Some((at_ps, core, word));
             }
         }
         view
@@ -158,7 +188,8 @@ impl<B: Bells> Timing<B> {
 
     /// Goes on without being allowed to; whether that matters.
     fn escape(&self, core: usize) -> bool {
-        self.clock(core).seat.store(SEAT_RUNS, SeqCst);
+        let seat = &self.clock(core).seat;
+        seat.store(in_state(seat.load(Relaxed), SEAT_RUNS), SeqCst);
         if self.has_stopped() {
             return false;
         }
@@ -167,17 +198,18 @@ impl<B: Bells> Timing<B> {
     }
 
     /// Waits for somebody to move the word of this core's seat, for a while.
-    fn rest(&self, seat: &AtomicU32, spin: bool) {
+    fn rest(&self, seat: &AtomicU32, waits: u32, spin: bool) {
         for _ in 0..if spin { SPINS } else { 0 } {
-            if seat.load(Relaxed) != SEAT_WAITS {
+            if seat.load(Relaxed) != waits {
                 return;
             }
             std::hint::spin_loop();
         }
-        if seat.compare_exchange(SEAT_WAITS, SEAT_PARKED, SeqCst, SeqCst).is_ok() {
-            self.bells().wait(seat, SEAT_PARKED, LOOK);
+        let parked = in_state(waits, SEAT_PARKED);
+        if seat.compare_exchange(waits, parked, SeqCst, SeqCst).is_ok() {
+            self.bells().wait(seat, parked, LOOK);
             // Unless it was seated.
-            let _ = seat.compare_exchange(SEAT_PARKED, SEAT_WAITS, SeqCst, SeqCst);
+            let _ = seat.compare_exchange(parked, waits, SeqCst, SeqCst);
         }
     }
 }

@@ -14,7 +14,10 @@ use motet_layout::{
     },
 };
 
-use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings, region::SEAT_NONE};
+use crate::{
+    ClockRegion, CoreClock, PS_PER_NS, Settings,
+    region::{SEAT_NONE, SEAT_STATE},
+};
 
 /// How long an announced core waits for the others at a time.
 const ANNOUNCE: Duration = Duration::from_millis(5);
@@ -131,7 +134,7 @@ impl<B: Bells> Timing<B> {
         clock.arrived.store(0, Relaxed);
         clock.running.store(0, SeqCst);
         clock.halted.store(1, SeqCst);
-        clock.seat.store(SEAT_NONE, SeqCst);
+        clock.seat.store(clock.seat.load(Relaxed) & !SEAT_STATE | SEAT_NONE, SeqCst);
         if self.stop_at_end(core) {
             return;
         }

@@ -13,7 +13,7 @@ use motet_layout::{
         Ordering::{Relaxed, SeqCst},
     },
 };
-use motet_timing::{Bells, ClockRegion, SEAT_PARKED, Settings, Timing, futex};
+use motet_timing::{Bells, ClockRegion, SEAT_PARKED, SEAT_STATE, Settings, Timing, futex};
 
 /// The quantum of all tests: 10 us.
 pub const QUANTUM_PS: u64 = 10_000_000;
@@ -79,7 +79,7 @@ impl Bells for Handle {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {
-        let is_seat = expected == SEAT_PARKED;
+        let is_seat = expected & SEAT_STATE == SEAT_PARKED;
         futex::wait(word, expected, if self.for_ever && is_seat { Duration::from_secs(3600) } else { at_most });
     }
 
