@@ -84,6 +84,11 @@ static inline void motet_roi_end(const char *name) {
 #define MOTET_ON(isa)                                                                                                  \
     __attribute__((noinline, used, section(".text.motet.on." isa "." MOTET_TEXT_OF(__COUNTER__))))
 
+/* As MOTET_ON, but the function never runs on another instruction set: where the machine has no island with this one, a
+ * call of it ends the process with a message. */
+#define MOTET_ONLY(isa)                                                                                                \
+    __attribute__((noinline, used, section(".text.motet.only." isa "." MOTET_TEXT_OF(__COUNTER__))))
+
 /* A system call that may run a function: to the compiler, a call of a function of which it knows nothing. */
 static __inline__ long motet_system_call(long number, long first, long second, long third) {
 #if defined(__x86_64__)

@@ -26,9 +26,12 @@ pub const FLOATS_MAX: usize = 8;
 /// ISAs whose text a file can hold: their codes less one are indices.
 pub const ISAS: usize = 4;
 
+/// Where the `p_flags` of a [`PT_TEXT`] have the ISA's code, of eight bits.
+pub const FLAGS_ISA_SHIFT: u32 = 20;
+
 /// The ISA that the `p_flags` of a [`PT_TEXT`] name.
 pub const fn isa_of_flags(flags: u32) -> Option<Isa> {
-    Isa::from_raw(flags >> 20 & 0xff)
+    Isa::from_raw(flags >> FLAGS_ISA_SHIFT & 0xff)
 }
 
 /// What is wrong with a note.
@@ -98,6 +101,18 @@ impl Header {
             thread_pointer_bias: core::array::from_fn(|isa| u64_at(bytes, 16 + 8 * isa)),
         })
     }
+
+    /// As it is in a file: what [`Header::parse`] reads.
+    pub fn bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        for (index, word) in [VERSION, self.primary as u32, self.pins, self.names_len].into_iter().enumerate() {
+            put_u32(&mut bytes, 4 * index, word);
+        }
+        for (index, bias) in self.thread_pointer_bias.into_iter().enumerate() {
+            put_u64(&mut bytes, 16 + 8 * index, bias);
+        }
+        bytes
+    }
 }
 
 /// A pinned function.
@@ -120,6 +135,8 @@ pub struct Pin {
 impl Pin {
     /// Bytes in the file.
     pub const SIZE: usize = 56;
+    const UNKNOWN: u32 = 1;
+    const STRICT: u32 = 2;
 
     /// Reads it.
     ///
@@ -136,10 +153,27 @@ impl Pin {
             floats: u32_at(bytes, 40) & 0xffff,
             result: u32_at(bytes, 44) & 0xfff,
         };
-        let signature = if u32_at(bytes, 28) & 1 != 0 { Signature::UNKNOWN } else { known };
+        let flags = u32_at(bytes, 28);
+        let signature = if flags & Self::UNKNOWN != 0 { Signature::UNKNOWN } else { known };
         let isa = Isa::from_raw(code).ok_or(BadNote::Isa(code))?;
         let name = (u32_at(bytes, 20), u32_at(bytes, 24));
-        Ok(Self { address, size, isa, name, signature, strict: u32_at(bytes, 28) & 2 != 0 })
+        Ok(Self { address, size, isa, name, signature, strict: flags & Self::STRICT != 0 })
+    }
+
+    /// As it is in a file: what [`Pin::parse`] reads.
+    pub fn bytes(&self) -> [u8; Self::SIZE] {
+        let unknown = if self.signature == Signature::UNKNOWN { Self::UNKNOWN } else { 0 };
+        let flags = unknown | if self.strict { Self::STRICT } else { 0 };
+        let mut bytes = [0; Self::SIZE];
+        put_u64(&mut bytes, 0, self.address);
+        put_u64(&mut bytes, 8, self.size);
+        for (index, word) in [self.isa as u32, self.name.0, self.name.1, flags].into_iter().enumerate() {
+            put_u32(&mut bytes, 16 + 4 * index, word);
+        }
+        put_u64(&mut bytes, 32, self.signature.words);
+        put_u32(&mut bytes, 40, self.signature.floats);
+        put_u32(&mut bytes, 44, self.signature.result);
+        bytes
     }
 }
 
@@ -229,6 +263,19 @@ impl Word {
         }
     }
 
+    /// Its code in a [`Signature`].
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Signed(8) => 2,
+            Self::Unsigned(8) => 3,
+            Self::Signed(16) => 4,
+            Self::Unsigned(16) => 5,
+            Self::Signed(32) => 6,
+            Self::Unsigned(32) => 7,
+            Self::Whole | Self::Signed(_) | Self::Unsigned(_) => 1,
+        }
+    }
+
     /// The value as a register of `isa` holds it. AArch64 leaves the upper bits open (AAPCS64, 6.8.2); on x86-64 compilers
     /// rely on 32 valid bits; RISC-V extends to 32 bits by the type's sign and then to 64 by bit 31 (psABI, 2.1).
     pub const fn in_register(self, isa: Isa, value: u64) -> u64 {
@@ -247,6 +294,14 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 #[cfg(test)]
@@ -298,5 +353,19 @@ mod tests {
         assert_eq!(Pin::parse(&pin).map(|pin| (pin.isa, pin.size)), Ok((Isa::RiscV64, 16)));
         pin[..8].fill(0xff);
         assert_eq!(Pin::parse(&pin), Err(BadNote::PinPlace(u64::MAX)));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let header = Header { primary: Isa::RiscV64, pins: 3, names_len: 17, thread_pointer_bias: [0, 5, u64::MAX, 1] };
+        assert_eq!(Header::parse(&header.bytes()), Ok(header));
+        let signature = Signature { words: 0x1234_5671, floats: 0x1b, result: 0xb6 };
+        for (signature, strict) in [(signature, false), (signature, true), (Signature::UNKNOWN, true)] {
+            let pin = Pin { address: 1 << 40, size: 96, isa: Isa::AArch64, name: (4, 9), signature, strict };
+            assert_eq!(Pin::parse(&pin.bytes()), Ok(pin));
+        }
+        for code in 1..8 {
+            assert_eq!(Word::from_code(code).code(), code);
+        }
     }
 }

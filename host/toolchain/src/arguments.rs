@@ -85,6 +85,16 @@ pub struct Arguments {
     pub single: Vec<(usize, PathBuf)>,
 }
 
+impl Arguments {
+    /// Whether the user wants the debugger's sections with types in them.
+    pub fn has_full_debug(&self) -> bool {
+        let last = self.compiler.iter().rev().find(|word| word.as_bytes().starts_with(b"-g"));
+        last.is_some_and(|word| {
+            ["-g", "-g2", "-g3"].iter().any(|full| word == full) || word.as_bytes().starts_with(b"-ggdb")
+        })
+    }
+}
+
 /// Options of the compiler whose argument may follow as a word of its own.
 const WITH_ARGUMENT: &[&str] = &[
     "-I",

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object,
     isa::{ISAS, PerIsa, TARGETS, names},
-    libc::{COMMON_FLAGS, Libc},
+    libc::{COMMON_FLAGS, Libc, TYPED},
     link::{self, Input, Options},
     pins,
     tools::Tools,
@@ -53,9 +53,9 @@ fn own_headers(folder: &Path) -> Result<PathBuf> {
     if std::fs::read(&path).ok().as_deref() != Some(HEADER.as_bytes()) {
         create_folder(&headers)?;
         // By way of another name, since several compilers may run at once.
-        let new = headers.join(format!("motet.h.{}", std::process::id()));
-        write(&new, HEADER.as_bytes())?;
-        std::fs::rename(&new, &path).map_err(|error| Error::write(&path, error))?;
+        let mut new = tempfile::NamedTempFile::new_in(&headers).map_err(|error| Error::write(&headers, error))?;
+        new.write_all(HEADER.as_bytes()).map_err(|error| Error::write(&path, error))?;
+        new.persist(&path).map_err(|error| Error::write(&path, error))?;
     }
     Ok(headers)
 }
@@ -273,6 +273,9 @@ impl Driver {
             command.args(&self.arguments.processor);
         }
         command.args(COMMON_FLAGS);
+        if isa == TYPED && self.arguments.mode != Mode::Text && !self.arguments.has_full_debug() {
+            command.arg("-g");
+        }
         if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
             command.arg("-fcolor-diagnostics");
         }

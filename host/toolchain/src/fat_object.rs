@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The ISA whose object file carries the others.
-pub const CARRIER: usize = 0;
+const CARRIER: usize = 0;
 
 fn section_name(index: usize) -> String {
     format!(".motet.{}", ISAS[index].name())

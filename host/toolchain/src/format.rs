@@ -1,23 +1,14 @@
 //! The executable format: what Motet adds to an ordinary static ELF.
 //!
-//! The kernel reads the same structures (`docs/toolchain.md`).
+//! The structures are `motet_abi::fat`'s, which the kernel reads (`docs/toolchain.md`).
 
+use motet_abi::fat::{FLAGS_ISA_SHIFT, Header, ISAS as ISA_CODES, NOTE_NAME, NOTE_TYPE, Pin, Signature};
 use motet_layout::Isa;
 
 use crate::isa::ISAS;
 
-/// The type of the program headers of the other ISAs' text ("mott").
-pub const PT_MOTET_TEXT: u32 = 0x6d6f_7474;
-/// `p_flags` of such a header has the ISA's code from this bit on.
-pub const ISA_SHIFT: u32 = 20;
-/// The name of the note, with its terminator.
-pub const NOTE_NAME: &[u8; 6] = b"Motet\0";
-/// The type of the note.
-pub const NOTE_TYPE: u32 = 1;
-/// The version of the note.
-const VERSION: u32 = 1;
 /// The thread pointer of every ISA is the address of `struct pthread`: the C library is built that way.
-const THREAD_POINTER_BIAS: [u64; 4] = [0; 4];
+const THREAD_POINTER_BIAS: [u64; ISA_CODES] = [0; ISA_CODES];
 
 /// A pinned function in the note.
 pub struct PinEntry<'a> {
@@ -29,37 +20,33 @@ pub struct PinEntry<'a> {
     pub isa: Isa,
     /// Its symbol.
     pub name: &'a str,
+    /// What calls of it carry.
+    pub signature: Signature,
+    /// Never on another ISA.
+    pub strict: bool,
 }
 
 /// The size of the note in bytes, for `pins` whose names have `name_bytes` together.
 pub fn note_bytes(pins: usize, name_bytes: usize) -> usize {
-    NOTE_HEADER_BYTES + DESCRIPTION_BYTES + pins * PIN_BYTES + name_bytes.next_multiple_of(8)
+    NOTE_HEADER_BYTES + Header::SIZE + pins * Pin::SIZE + name_bytes.next_multiple_of(8)
 }
 
 /// Sizes, type, and the name padded so that the description is aligned to eight bytes.
 const NOTE_HEADER_BYTES: usize = 12 + 8 + 4;
-const DESCRIPTION_BYTES: usize = 16 + 8 * THREAD_POINTER_BIAS.len();
-const PIN_BYTES: usize = 32;
 
 /// The note, to be aligned to eight bytes. `pins` are in the order of their addresses.
 pub fn note(primary: Isa, pins: &[PinEntry<'_>]) -> Vec<u8> {
     let mut names = String::new();
     let mut entries = Vec::new();
     for pin in pins {
-        entries.extend(pin.address.to_le_bytes());
-        entries.extend(pin.size.to_le_bytes());
-        for word in [pin.isa as u32, names.len() as u32, pin.name.len() as u32, 0] {
-            entries.extend(word.to_le_bytes());
-        }
+        let PinEntry { address, size, isa, signature, strict, name } = *pin;
+        let name = (names.len() as u32, name.len() as u32);
+        entries.extend(Pin { address, size, isa, name, signature, strict }.bytes());
         names.push_str(pin.name);
     }
-    let mut description = Vec::new();
-    for word in [VERSION, primary as u32, pins.len() as u32, names.len() as u32] {
-        description.extend(word.to_le_bytes());
-    }
-    for bias in THREAD_POINTER_BIAS {
-        description.extend(bias.to_le_bytes());
-    }
+    let (count, names_len) = (pins.len() as u32, names.len() as u32);
+    let header = Header { primary, pins: count, names_len, thread_pointer_bias: THREAD_POINTER_BIAS };
+    let mut description = header.bytes().to_vec();
     description.extend(entries);
     description.extend(names.as_bytes());
     let mut note = Vec::new();
@@ -76,7 +63,7 @@ pub fn note(primary: Isa, pins: &[PinEntry<'_>]) -> Vec<u8> {
 /// `p_flags` of the text of `isa`.
 pub fn text_flags(isa: Isa) -> u32 {
     const READ_AND_EXECUTE: u32 = 5;
-    READ_AND_EXECUTE | (isa as u32) << ISA_SHIFT
+    READ_AND_EXECUTE | (isa as u32) << FLAGS_ISA_SHIFT
 }
 
 /// How many program headers a file for all ISAs has: three or four segments, the note, the stack, the other ISAs' text.

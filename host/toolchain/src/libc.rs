@@ -60,6 +60,9 @@ const LIBRARY_FLAGS: &[&str] = &[
     "-D_XOPEN_SOURCE=700",
 ];
 
+/// The ISA whose code always comes with the debugger's sections: pinned functions' types are read there.
+pub const TYPED: usize = 0;
+
 /// Our own files: path below `libc`, contents.
 const OWN_FILES: &[(&str, &str)] = &[
     ("arch/aarch64/pthread_arch.h", include_str!("../libc/arch/aarch64/pthread_arch.h")),
@@ -86,7 +89,8 @@ impl Libc {
     /// A source does not compile, or the folder cannot be written.
     pub fn find(tools: &Tools) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
-        (OWN_FILES, COMMON_FLAGS, LIBRARY_FLAGS, TARGETS.each_ref().map(|target| target.flags)).hash(&mut hasher);
+        (OWN_FILES, COMMON_FLAGS, LIBRARY_FLAGS, TYPED, TARGETS.each_ref().map(|target| target.flags))
+            .hash(&mut hasher);
         (tools.library.file_name(), builtins::SOURCES, ISAS.map(|isa| isa as u32)).hash(&mut hasher);
         let folder = tools.folder.join(format!("libc-{:016x}", hasher.finish()));
         let libc = Self { folder, tools: tools.clone() };
@@ -232,6 +236,7 @@ impl Libc {
         let musl = self.tools.library.join("libc/musl");
         let mut command = self.tools.command("clang");
         command.arg(format!("--target={}", target.triple)).args(target.flags).args(COMMON_FLAGS).args(LIBRARY_FLAGS);
+        command.args((isa == TYPED).then_some("-g"));
         let mut folders =
             vec![self.folder.join("internal"), self.folder.join("arch").join(name), self.folder.join("include")];
         folders.extend(

@@ -3,6 +3,7 @@
 //! ```toml
 //! [pins]
 //! riscv64 = ["traverse", "visit"]
+//! aarch64 = { functions = ["encrypt"], strict = true }
 //! ```
 
 use std::{collections::BTreeMap, path::Path};
@@ -18,7 +19,22 @@ use crate::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    pins: BTreeMap<String, Vec<String>>,
+    pins: BTreeMap<String, Functions>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a list of functions, or { functions = [...], strict = true }")]
+enum Functions {
+    List(Vec<String>),
+    Table(Table),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    functions: Vec<String>,
+    #[serde(default)]
+    strict: bool,
 }
 
 /// The pins in a file.
@@ -38,7 +54,11 @@ fn parse(text: &str, origin: &str) -> Result<Vec<Pin>> {
         let isa = index_by_name(&name).ok_or_else(|| {
             Error::data(format!("{origin}: pins.{name}: no such instruction set; there are: {}", names()))
         })?;
-        pins.extend(functions.into_iter().map(|function| Pin { function, isa, origin: origin.to_owned() }));
+        let (functions, strict) = match functions {
+            Functions::List(functions) => (functions, false),
+            Functions::Table(table) => (table.functions, table.strict),
+        };
+        pins.extend(functions.into_iter().map(|function| Pin { function, isa, strict, origin: origin.to_owned() }));
     }
     Ok(pins)
 }
@@ -52,6 +72,15 @@ mod tests {
         let pins = parse("[pins]\nriscv64 = ['f', 'g']\naarch64 = ['h']", "pins.toml").unwrap();
         let pairs: Vec<_> = pins.iter().map(|pin| (pin.function.as_str(), pin.isa)).collect();
         assert_eq!(pairs, [("h", 1), ("f", 2), ("g", 2)]);
+    }
+
+    #[test]
+    fn pins_can_be_strict() {
+        let pins =
+            parse("[pins]\nriscv64 = ['f']\naarch64 = { functions = ['h'], strict = true }", "pins.toml").unwrap();
+        let pairs: Vec<_> = pins.iter().map(|pin| (pin.function.as_str(), pin.strict)).collect();
+        assert_eq!(pairs, [("h", true), ("f", false)]);
+        assert!(parse("[pins]\naarch64 = { strict = true }", "pins.toml").unwrap_err().message.contains("functions"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
     process::Command,
 };
 
+use motet_abi::fat::{Header, Pin, Signature};
 use motet_toolchain::{ErrorKind, cc};
 use object::{Object, ObjectSection, ObjectSymbol};
 
@@ -149,6 +150,111 @@ fn pinned_functions_have_pages_of_their_own() {
     assert_ne!(page("one"), page("two"));
     assert_ne!(page("main"), page("one"));
     assert_ne!(page("main"), page("two"));
+}
+
+/// The note's entries by name.
+fn pins(file: &[u8]) -> Vec<(String, Pin)> {
+    let file = object::File::parse(file).unwrap();
+    let note = file.section_by_name(".note.motet").unwrap().data().unwrap();
+    let description = &note[24..];
+    let header = Header::parse(description[..Header::SIZE].try_into().unwrap()).unwrap();
+    let (pins, rest) = description[Header::SIZE..].split_at(header.pins as usize * Pin::SIZE);
+    let pin = |bytes: &[u8]| {
+        let pin = Pin::parse(bytes.try_into().unwrap()).unwrap();
+        let (start, len) = (pin.name.0 as usize, pin.name.1 as usize);
+        (String::from_utf8(rest[start..start + len].to_vec()).unwrap(), pin)
+    };
+    pins.chunks(Pin::SIZE).map(pin).collect()
+}
+
+#[test]
+fn pins_say_what_functions_take_and_give() {
+    let folder = Folder::new();
+    folder.write(
+        "a.c",
+        r#"
+#include "motet.h"
+typedef unsigned short id;
+enum sign { MINUS = -1, PLUS = 1 };
+struct pair { long x; int y; };
+struct reals { double x[2]; };
+MOTET_ON("riscv64") int narrow(char a, const id b, enum sign c, _Bool d, void *e) { return a + b + c + d + (e != 0); }
+MOTET_ONLY("aarch64") float mixed(double a, long b, float c) { return a + b + c; }
+MOTET_ON("aarch64") struct pair pair(struct pair p) { return p; }
+MOTET_ON("aarch64") static struct reals reals(struct reals p, float c) { p.x[0] += c; return p; }
+MOTET_ON("riscv64") void nothing() {}
+MOTET_ON("riscv64") int (*callback(int (*f)(int)))(int) { return f; }
+int later(unsigned char x, unsigned y) { return x + y; }
+void bare(void);
+__asm__(".section .text.bare,\"ax\",%progbits\n.global bare\n.type bare,%function\nbare: ret\n.size bare, . - bare\n.text\n");
+int main(void) { bare(); reals((struct reals){{1, 2}}, 3); return later(0, 0); }
+"#,
+    );
+    folder.write(
+        "pins.toml",
+        "[pins]
+riscv64 = { functions = ['later'], strict = true }
+aarch64 = ['bare']
+",
+    );
+    for flags in ["-O0", "-O2", "-O2 -g", "-O1 -g0"] {
+        assert_eq!(folder.cc(&format!("{flags} %a.c --pins %pins.toml -o %a")).unwrap(), 0);
+        let file = std::fs::read(folder.path("a")).unwrap();
+        let pins = pins(&file);
+        let of = |name: &str| pins.iter().find(|(found, _)| found == name).unwrap().1;
+        let signature = |words, floats, result| Signature { words, floats, result };
+        assert_eq!(of("narrow").signature, signature(0x13652, 0, 6));
+        assert_eq!(of("mixed").signature, signature(1, 0b1001, 0x200));
+        assert_eq!(of("pair").signature, signature(0x11, 0, 0x11));
+        assert_eq!(of("reals").signature, signature(0, 0b10_0101, 0x500));
+        assert_eq!(of("nothing").signature, signature(0, 0, 0));
+        assert_eq!(of("callback").signature, signature(1, 0, 1));
+        assert_eq!(of("later").signature, signature(0x73, 0, 6));
+        assert_eq!(of("bare").signature, Signature::UNKNOWN);
+        let strict: Vec<&str> = pins.iter().filter(|(_, pin)| pin.strict).map(|(name, _)| name.as_str()).collect();
+        assert_eq!(strict, ["mixed", "later"]);
+        let file = object::File::parse(file.as_slice()).unwrap();
+        assert_eq!(file.section_by_name(".debug_info").is_some(), flags.ends_with("-g"), "{flags}");
+    }
+}
+
+#[test]
+fn functions_that_calls_cannot_reach_from_other_isas_are_refused() {
+    const PIN: &str = "MOTET_ON(\"riscv64\")";
+    let cases = [
+        ("PINNED int f(const char *s, ...) { return *s; }", "a variable number"),
+        (
+            "struct s { long a[3]; };\nPINNED long f(struct s s) { return s.a[1]; }",
+            "argument 1 is a structure of 24 bytes",
+        ),
+        ("struct s { float a, b; };\nPINNED struct s f(struct s s) { return s; }", "a structure of several floats"),
+        (
+            "struct s { double a; long b; };\nPINNED long f(int i, struct s s) { return s.b + i; }",
+            "argument 2 is a structure of",
+        ),
+        ("PINNED __int128 f(void) { return 1; }", "its result is __int128"),
+        ("PINNED _Complex double f(void) { return 1; }", "its result is "),
+        (
+            "typedef int v __attribute__((vector_size(16)));\nPINNED int f(v x) { return x[0]; }",
+            "argument 1 is a vector",
+        ),
+        (
+            "struct s { long a, b; } __attribute__((aligned(16)));\nPINNED long f(struct s s) { return s.a; }",
+            "more than 8 bytes",
+        ),
+        ("PINNED int f(x) float x; { return x; }", "no prototype"),
+    ];
+    for (function, message) in cases {
+        let folder = Folder::new();
+        let source =
+            format!("#include \"motet.h\"\n{}\nint main(void) {{ return 0; }}\n", function.replace("PINNED", PIN));
+        folder.write("a.c", &source);
+        let error = folder.cc("-w -std=c17 %a.c -o %a").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Data);
+        for part in [message, "a.c:", ": f cannot be pinned"] {
+            assert!(error.message.contains(part), "{}", error.message);
+        }
+    }
 }
 
 #[test]

@@ -201,7 +201,8 @@ impl<'a> Combiner<'a> {
     fn add_debug(&mut self) -> Result<()> {
         let plan = self.plan;
         let mut outputs: HashMap<&str, SectionId> = HashMap::new();
-        for (number, module) in plan.linkage.program.modules.iter().enumerate() {
+        let modules = plan.linkage.program.modules.iter().enumerate();
+        for (number, module) in modules.filter(|(_, module)| module.is_debug_wanted) {
             let sections = &module.images[self.isa].sections;
             let debug = sections.iter().enumerate().filter(|(_, section)| section.kind == Kind::Debug);
             let mut starts: HashMap<usize, (SectionId, u64)> = HashMap::new();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    format::{self, PROGRAM_HEADERS, PT_MOTET_TEXT, PinEntry},
+    format::{self, PROGRAM_HEADERS, PinEntry},
     isa::{ISAS, PerIsa, TARGETS},
 };
 
@@ -150,22 +150,26 @@ impl Writer<'_> {
             (range(Segment::Rodata), range(Segment::Text), range(Segment::Data), range(Segment::Bss));
 
         self.file.resize(note_offset() as usize, 0);
-        let note = self.note();
+        // A file for one ISA has the same addresses, so its note's place stays empty.
+        let note = if self.image.fat { self.note() } else { Vec::new() };
         let note_address = BASE + note_offset();
         self.part(".note.motet", elf::SHT_NOTE, elf::SHF_ALLOC.0, note_address, &note, 8);
         self.file.resize((rodata.0 - BASE) as usize, 0);
         let alloc = elf::SHF_ALLOC.0;
         self.part(".rodata", elf::SHT_PROGBITS, alloc, rodata.0, &memory.rodata, 64);
         self.load(elf::PF_R.0, 0, BASE, rodata.1 - BASE, rodata.1 - BASE);
-        self.headers.push(Header {
-            kind: elf::PT_NOTE.0,
-            flags: elf::PF_R.0,
-            offset: note_offset(),
-            address: note_address,
-            file_bytes: note.len() as u64,
-            memory_bytes: note.len() as u64,
-            align: 8,
-        });
+        if self.image.fat {
+            let note_bytes = note.len() as u64;
+            self.headers.push(Header {
+                kind: elf::PT_NOTE.0,
+                flags: elf::PF_R.0,
+                offset: note_offset(),
+                address: note_address,
+                file_bytes: note_bytes,
+                memory_bytes: note_bytes,
+                align: 8,
+            });
+        }
 
         let offset = self.align_to_page();
         self.part(
@@ -204,7 +208,14 @@ impl Writer<'_> {
             .plan
             .pinned
             .iter()
-            .map(|pin| PinEntry { address: pin.address, size: pin.size, isa: ISAS[pin.isa], name: &pin.name })
+            .map(|pin| PinEntry {
+                address: pin.address,
+                size: pin.size,
+                isa: ISAS[pin.isa],
+                name: &pin.name,
+                signature: pin.signature,
+                strict: pin.strict,
+            })
             .collect();
         format::note(ISAS[self.image.primary], &pins)
     }
@@ -220,7 +231,7 @@ impl Writer<'_> {
             // Not of this machine: no address, so that tools for this machine leave it alone.
             self.part(&name, elf::SHT_PROGBITS, 0, 0, &self.image.memory.texts[isa], PAGE_BYTES);
             self.headers.push(Header {
-                kind: PT_MOTET_TEXT,
+                kind: motet_abi::fat::PT_TEXT,
                 flags: format::text_flags(ISAS[isa]),
                 offset,
                 address: start,

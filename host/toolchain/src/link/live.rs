@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     module::Relocation,
-    plan::{PIN_PREFIX, Pin},
+    plan::{Pin, pin_of_section},
     pool::PieceId,
     targets::{Linkage, Segment, Target, UnitId},
 };
@@ -48,7 +48,7 @@ impl<'a> Marker<'a> {
     fn mark(linkage: &'a Linkage, roots: &[String], pins: &[Pin]) -> Result<Live> {
         let mut marker = Marker { linkage, live: Live::default(), work: Vec::new(), errors: BTreeMap::new() };
         for (index, unit) in linkage.units.list.iter().enumerate() {
-            if unit.retained || unit.name.starts_with(PIN_PREFIX) {
+            if unit.retained || pin_of_section(&unit.name).is_some() {
                 marker.reach(Target::Unit(UnitId(index), 0));
             }
         }

@@ -12,8 +12,10 @@ mod lld;
 mod module;
 mod plan;
 mod pool;
+mod prototype;
 mod resolve;
 mod same;
+mod signature;
 mod targets;
 
 use std::{

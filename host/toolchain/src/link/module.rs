@@ -20,6 +20,9 @@ pub struct Module {
     pub name: String,
     /// What it holds for each ISA.
     pub images: PerIsa<Image>,
+    /// Its debugger's sections are for the user (`-g`): then every ISA has them. `motet cc` always makes those of one
+    /// ISA, for the types of pinned functions.
+    pub is_debug_wanted: bool,
 }
 
 /// The object file of one ISA.
@@ -132,7 +135,9 @@ impl Module {
         }
         let mut images: PerIsa<Image> = images.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
         unify_thread_variables(&mut images);
-        Ok(Self { name, images })
+        let has_debug = |image: &Image| image.sections.iter().any(|section| section.kind == Kind::Debug);
+        let is_debug_wanted = images.iter().all(has_debug);
+        Ok(Self { name, images, is_debug_wanted })
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use motet_abi::fat::Signature;
+
 use super::{
     live::{self, Live},
     module::Place,
     pool::PieceId,
     resolve::Definition,
-    same,
+    same, signature,
     targets::{Linkage, Segment, Target, UnitId},
 };
 use crate::{
@@ -24,7 +26,9 @@ pub const SEGMENT_ALIGN: u64 = 64;
 /// Functions begin at multiples of this, so that calls to them are as fast as in a program for one ISA.
 const FUNCTION_ALIGN: u64 = 16;
 /// How `MOTET_ON` marks a function; the ISA's name and a dot follow.
-pub const PIN_PREFIX: &str = ".text.motet.on.";
+const PIN_PREFIX: &str = ".text.motet.on.";
+/// How `MOTET_ONLY` does.
+const STRICT_PREFIX: &str = ".text.motet.only.";
 /// One entry of the global offset table.
 const POINTER_BYTES: u64 = 8;
 
@@ -35,6 +39,8 @@ pub struct Pin {
     pub function: String,
     /// Index in [`ISAS`].
     pub isa: usize,
+    /// Never on another ISA, even if no core of this one is there.
+    pub strict: bool,
     /// Who wants it, for messages.
     pub origin: String,
 }
@@ -50,6 +56,10 @@ pub struct Pinned {
     pub address: u64,
     /// Of the largest ISA's code, in bytes.
     pub size: u64,
+    /// What calls of it carry.
+    pub signature: Signature,
+    /// Never on another ISA.
+    pub strict: bool,
 }
 
 /// Where everything is.
@@ -112,15 +122,21 @@ pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&
         differences.push("A datum exists once and all instruction sets use it: make it the same for all.".into());
         return Err(Error::data(differences.join("\n")));
     }
-    let mut pinned = pin_of
-        .iter()
-        .map(|(id, isa)| Pinned {
-            name: function_name(&linkage, *id),
-            isa: *isa,
-            address: 0,
-            size: linkage.units.get(*id).size,
-        })
-        .collect::<Vec<_>>();
+    let mut pinned = Vec::new();
+    let mut refused = Vec::new();
+    for (id, wish) in &pin_of {
+        let (name, unit) = (function_name(&linkage, *id), linkage.units.get(*id));
+        match signature::of_function(&linkage.program.modules[unit.module], &name) {
+            Ok(signature) => {
+                let (isa, strict) = (wish.isa, wish.strict);
+                pinned.push(Pinned { name, isa, address: 0, size: unit.size, signature, strict });
+            }
+            Err(error) => refused.push(error.message),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Error::data(refused.join("\n")));
+    }
     let start = BASE + headers(&pinned);
     let mut plan = Plan {
         linkage,
@@ -194,12 +210,12 @@ impl Plan {
     }
 
     /// Functions that any ISA runs first; then those of each ISA in pages of their own.
-    fn place_text(&mut self, place: &mut Placer, live: &Live, pins: &BTreeMap<UnitId, usize>) {
+    fn place_text(&mut self, place: &mut Placer, live: &Live, pins: &BTreeMap<UnitId, Wish>) {
         let start = place.new_page();
         let units = self.units_of(live, Segment::Text);
         for group in std::iter::once(None).chain((0..ISAS.len()).map(Some)) {
             place.new_page();
-            for id in units.iter().filter(|id| pins.get(id).copied() == group) {
+            for id in units.iter().filter(|id| pins.get(id).map(|wish| wish.isa) == group) {
                 let unit = self.linkage.units.get(*id);
                 let (size, table) = (unit.size, unit.table().map(str::to_owned));
                 let address = place.place(size, unit.align.max(FUNCTION_ALIGN));
@@ -315,19 +331,32 @@ fn priority(name: &str) -> u64 {
     name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }
 
+/// How a function is pinned.
+#[derive(Clone, Copy)]
+struct Wish {
+    isa: usize,
+    strict: bool,
+}
+
+/// Whether a section's name pins what is in it; the name of the ISA, and whether strictly.
+pub fn pin_of_section(name: &str) -> Option<(&str, bool)> {
+    let marks = [(PIN_PREFIX, false), (STRICT_PREFIX, true)];
+    let (rest, strict) = marks.iter().find_map(|(prefix, strict)| Some((name.strip_prefix(prefix)?, *strict)))?;
+    Some((rest.split('.').next().unwrap_or_default(), strict))
+}
+
 /// Pinned units, with the ISA of each.
-fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result<BTreeMap<UnitId, usize>> {
+fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result<BTreeMap<UnitId, Wish>> {
     let mut found = BTreeMap::new();
     for id in live {
         let unit = linkage.units.get(*id);
-        let Some(rest) = unit.name.strip_prefix(PIN_PREFIX) else { continue };
-        let name = rest.split('.').next().unwrap_or_default();
+        let Some((name, strict)) = pin_of_section(&unit.name) else { continue };
         let file = &linkage.program.modules[unit.module].name;
         let isa = index_by_name(name).ok_or_else(|| {
-            let known = crate::isa::names();
-            Error::data(format!("{file}: MOTET_ON(\"{name}\"): no such instruction set; there are: {known}"))
+            let (known, macro_name) = (crate::isa::names(), if strict { "MOTET_ONLY" } else { "MOTET_ON" });
+            Error::data(format!("{file}: {macro_name}(\"{name}\"): no such instruction set; there are: {known}"))
         })?;
-        found.insert(*id, isa);
+        found.insert(*id, Wish { isa, strict });
     }
     for pin in pins {
         let function = &pin.function;
@@ -338,10 +367,13 @@ fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result
         if linkage.units.get(id).segment != Segment::Text {
             return Err(Error::data(format!("{}: pin of {function}: it is data, not a function", pin.origin)));
         }
-        if let Some(other) = found.insert(id, pin.isa).filter(|other| *other != pin.isa) {
-            let (one, two) = (ISAS[other].name(), ISAS[pin.isa].name());
+        let known = found.get(&id).copied();
+        if let Some(other) = known.filter(|other: &Wish| other.isa != pin.isa) {
+            let (one, two) = (ISAS[other.isa].name(), ISAS[pin.isa].name());
             return Err(Error::data(format!("{}: {function} is pinned to {one} and to {two}; choose one", pin.origin)));
         }
+        let strict = pin.strict || known.is_some_and(|known| known.strict);
+        found.insert(id, Wish { isa: pin.isa, strict });
     }
     for id in found.keys() {
         check_pin(linkage, *id)?;
