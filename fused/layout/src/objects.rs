@@ -224,6 +224,8 @@ pool_struct! {
     }
 }
 
+/// [`ThreadRecord::wake_reason`]: it has not slept.
+pub const WAKE_NONE: u32 = 0;
 /// [`ThreadRecord::wake_reason`]: what was waited for may have happened; look again.
 pub const WAKE_EVENT: u32 = 1;
 /// [`ThreadRecord::wake_reason`]: the deadline passed.

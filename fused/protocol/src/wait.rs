@@ -11,8 +11,8 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    THREAD_BLOCKED, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WaitNode,
-    WaitQueue,
+    THREAD_BLOCKED, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE,
+    WaitNode, WaitQueue,
 };
 
 use crate::{Context, lock::lock, run_queue::hand_over};
@@ -20,7 +20,7 @@ use crate::{Context, lock::lock, run_queue::hand_over};
 /// Begins to wait.
 pub fn prepare(thread: &'static ThreadRecord) {
     debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_RUNNING);
-    thread.wake_reason.store(WAKE_EVENT, Ordering::Relaxed);
+    thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
     thread.state.store(THREAD_PREPARING, Ordering::Relaxed);
     // Then look at what wakers change. A fence, as QEMU does not keep a store-release before a load-acquire.
     fence(Ordering::SeqCst);

@@ -6,7 +6,7 @@ use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
     CORE_AWAKE, CORE_IDLE, CORE_POLLING, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM,
-    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT,
+    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT,
 };
 use motet_protocol::{
     Context, count, direct, memory, run_queue,
@@ -118,7 +118,11 @@ fn run_until_gone<M: Machine>(
             wait::finish(cpu, thread);
             timer::disarm(cpu, &thread.timer);
         }
-        if thread.attention.load(Ordering::Relaxed) != 0 {
+        // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
+        let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
+        if has_come {
+            thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+        } else if thread.attention.load(Ordering::Relaxed) != 0 {
             if let Attention::Gone = signal::attend(cpu, thread, process) {
                 return;
             }
