@@ -14,6 +14,7 @@ use libtest_mimic::{Arguments, Trial};
 use crate::{
     is_wanted,
     process::{self, Ended, Motet},
+    random_programs,
     scripts::{self, Did, Results, Script},
     trial,
 };
@@ -26,12 +27,13 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
+        ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
     ];
     let mut trials = same_trials(arguments);
     trials.extend(tests.into_iter().map(|(name, test)| trial(name, test)));

@@ -12,6 +12,7 @@ mod fuzz;
 mod measured;
 mod places;
 mod process;
+mod random_programs;
 mod regions;
 mod scripts;
 mod timed;

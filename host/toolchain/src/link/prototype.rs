@@ -230,7 +230,9 @@ impl<'a> Reader<'_, 'a> {
             | constants::DW_TAG_rvalue_reference_type => Type::Integer { bytes: 8, signed: false },
             constants::DW_TAG_enumeration_type => match self.type_of(entry, depth)? {
                 Type::Void => Type::Integer { bytes, signed: false },
-                base => base,
+                base @ (Type::Integer { .. } | Type::Float { .. } | Type::Aggregate { .. } | Type::Impossible(_)) => {
+                    base
+                }
             },
             constants::DW_TAG_typedef
             | constants::DW_TAG_const_type
@@ -303,7 +305,7 @@ impl<'a> Reader<'_, 'a> {
                 _ if member.has_attr(constants::DW_AT_bit_size) => {
                     parts.push((offset, Type::Integer { bytes: 1, signed: false }));
                 }
-                part => parts.push((offset, part)),
+                part @ (Type::Void | Type::Integer { .. } | Type::Float { .. }) => parts.push((offset, part)),
             }
         }
         let has_float = parts.iter().any(|(_, part)| matches!(part, Type::Float { .. }));
@@ -332,11 +334,10 @@ impl<'a> Reader<'_, 'a> {
         };
         let mut parts = Vec::new();
         for index in 0..count.min(AGGREGATE_BYTES_MAX) {
-            match &element {
-                Type::Aggregate { parts: inner, .. } => {
-                    parts.extend(inner.iter().map(|(at, part)| (index * size + at, part.clone())));
-                }
-                element => parts.push((index * size, element.clone())),
+            if let Type::Aggregate { parts: inner, .. } = &element {
+                parts.extend(inner.iter().map(|(at, part)| (index * size + at, part.clone())));
+            } else {
+                parts.push((index * size, element.clone()));
             }
         }
         Ok(Type::Aggregate { bytes: size.saturating_mul(count), parts })
