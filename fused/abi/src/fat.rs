@@ -248,6 +248,8 @@ pub enum Word {
     Signed(u32),
     /// Fewer bits, unsigned.
     Unsigned(u32),
+    /// A part of a structure, of one to seven bytes.
+    Part(u32),
 }
 
 impl Word {
@@ -259,31 +261,38 @@ impl Word {
             5 => Self::Unsigned(16),
             6 => Self::Signed(32),
             7 => Self::Unsigned(32),
+            code @ 8..=14 => Self::Part(code - Self::PART),
             _ => Self::Whole,
         }
     }
 
+    /// What the code of a part of a structure adds to its bytes.
+    const PART: u32 = 7;
+
     /// Its code in a [`Signature`].
     pub const fn code(self) -> u32 {
         match self {
+            Self::Part(bytes @ 1..=7) => bytes + Self::PART,
             Self::Signed(8) => 2,
             Self::Unsigned(8) => 3,
             Self::Signed(16) => 4,
             Self::Unsigned(16) => 5,
             Self::Signed(32) => 6,
             Self::Unsigned(32) => 7,
-            Self::Whole | Self::Signed(_) | Self::Unsigned(_) => 1,
+            Self::Whole | Self::Signed(_) | Self::Unsigned(_) | Self::Part(_) => 1,
         }
     }
 
     /// The value as a register of `isa` holds it. AArch64 leaves the upper bits open (AAPCS64, 6.8.2); on x86-64 compilers
-    /// rely on 32 valid bits; RISC-V extends to 32 bits by the type's sign and then to 64 by bit 31 (psABI, 2.1).
+    /// rely on 32 valid bits; RISC-V extends to 32 bits by the type's sign and then to 64 by bit 31 (psABI, 2.1). No ABI
+    /// says what is behind a structure's end, but a compiler that sees both functions relies on its own habit: zeros.
     pub const fn in_register(self, isa: Isa, value: u64) -> u64 {
         match self {
             Self::Whole => value,
             Self::Signed(bits) => ((value << (64 - bits)) as i64 >> (64 - bits)) as u64,
             Self::Unsigned(32) if matches!(isa, Isa::RiscV64) => value as u32 as i32 as u64,
             Self::Unsigned(bits) => value << (64 - bits) >> (64 - bits),
+            Self::Part(bytes) => value << (64 - 8 * bytes) >> (64 - 8 * bytes),
         }
     }
 }
@@ -317,6 +326,8 @@ mod tests {
         assert_eq!(Word::Unsigned(8).in_register(Isa::RiscV64, minus_one), 0xff);
         assert_eq!(Word::Signed(16).in_register(Isa::AArch64, 0x8000), 0xffff_ffff_ffff_8000);
         assert_eq!(Word::Whole.in_register(Isa::RiscV64, minus_one), minus_one);
+        assert_eq!(Word::Part(4).in_register(Isa::RiscV64, minus_one), 0xffff_ffff);
+        assert_eq!(Word::Part(5).in_register(Isa::X86_64, minus_one), 0xef_ffff_ffff);
     }
 
     #[test]
@@ -364,7 +375,7 @@ mod tests {
             let pin = Pin { address: 1 << 40, size: 96, isa: Isa::AArch64, name: (4, 9), signature, strict };
             assert_eq!(Pin::parse(&pin.bytes()), Ok(pin));
         }
-        for code in 1..8 {
+        for code in 1..15 {
             assert_eq!(Word::from_code(code).code(), code);
         }
     }

@@ -7,10 +7,12 @@
 
 mod bad_input;
 mod command_line;
+mod crossing;
 mod fuzz;
 mod measured;
 mod places;
 mod process;
+mod random_programs;
 mod regions;
 mod scripts;
 mod timed;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         trials.extend(measured::trials());
         trials.extend(timed::trials());
         trials.extend(places::trials());
+        trials.extend(crossing::trials(&arguments));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -82,7 +85,7 @@ fn script_trials(arguments: &Arguments) -> Vec<Trial> {
 }
 
 /// Whether a test of this name is run.
-fn is_wanted(arguments: &Arguments, name: &str) -> bool {
+pub fn is_wanted(arguments: &Arguments, name: &str) -> bool {
     let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter.as_str()) };
     arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
 }

@@ -60,6 +60,11 @@ pub fn text() -> PathBuf {
 }
 
 impl Script {
+    /// The script in a file.
+    pub fn new(name: &str, path: PathBuf) -> Self {
+        Self { name: name.to_owned(), path }
+    }
+
     /// What it does on the host, where `on ISA COMMAND` is COMMAND.
     ///
     /// # Errors

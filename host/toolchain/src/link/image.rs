@@ -415,13 +415,18 @@ fn symbols(plan: &Plan, isa: usize) -> Vec<FinalSymbol> {
             let target = plan.linkage.local(number, isa, index);
             let Target::Unit(id, offset) = target else { continue };
             let Some(addresses) = plan.addresses.get(&id) else { continue };
+            let unit = plan.linkage.units.get(id);
+            // A function ends where the longest ISA's code does, so that addresses of all ISAs are found in it.
+            let is_last = unit.sections[isa]
+                .is_some_and(|section| module.images[isa].sections[section].size == offset + symbol.size);
+            let is_padded = unit.segment == Segment::Text && symbol.kind == elf::STT_FUNC && is_last;
             found.push(FinalSymbol {
                 name: symbol.name.clone(),
                 kind: symbol.kind,
                 global: symbol.global,
-                segment: plan.linkage.units.get(id).segment,
+                segment: unit.segment,
                 address: addresses[isa] + offset,
-                size: symbol.size,
+                size: if is_padded { unit.size - offset } else { symbol.size },
             });
         }
     }

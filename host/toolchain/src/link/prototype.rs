@@ -334,13 +334,10 @@ impl<'a> Reader<'_, 'a> {
         };
         let mut parts = Vec::new();
         for index in 0..count.min(AGGREGATE_BYTES_MAX) {
-            match &element {
-                Type::Aggregate { parts: inner, .. } => {
-                    parts.extend(inner.iter().map(|(at, part)| (index * size + at, part.clone())));
-                }
-                element @ (Type::Void | Type::Integer { .. } | Type::Float { .. } | Type::Impossible(_)) => {
-                    parts.push((index * size, element.clone()));
-                }
+            if let Type::Aggregate { parts: inner, .. } = &element {
+                parts.extend(inner.iter().map(|(at, part)| (index * size + at, part.clone())));
+            } else {
+                parts.push((index * size, element.clone()));
             }
         }
         Ok(Type::Aggregate { bytes: size.saturating_mul(count), parts })

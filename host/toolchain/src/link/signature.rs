@@ -116,8 +116,8 @@ impl Carried {
             if parts.iter().any(is_packed) {
                 return Err(format!("{what} is a packed structure; pass a pointer to it"));
             }
-            let words = bytes.div_ceil(8) as usize;
-            self.words.extend(std::iter::repeat_n(Word::Whole.code(), words));
+            self.words.extend(std::iter::repeat_n(Word::Whole.code(), (bytes / 8) as usize));
+            self.words.extend((bytes % 8 != 0).then_some(Word::Part((bytes % 8) as u32).code()));
             return Ok(());
         }
         let expected: &[u64] = match parts {

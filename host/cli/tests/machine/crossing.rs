@@ -1,0 +1,227 @@
+//! Programs of `motet cc` whose functions are pinned to different instruction sets: what they do on the host, where
+//! everything runs on one processor, they do on a machine, too.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, OnceLock},
+};
+
+use libtest_mimic::{Arguments, Trial};
+
+use crate::{
+    is_wanted,
+    process::{self, Ended, Motet},
+    random_programs,
+    scripts::{self, Did, Results, Script},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// Programs of `tests/guest/cc` that print the same everywhere.
+const SAME: [&str; 5] = ["values", "calls", "library", "signals", "processes"];
+const LEVELS: [&str; 2] = ["-O0", "-O2"];
+
+/// All of them.
+pub fn trials(arguments: &Arguments) -> Vec<Trial> {
+    let tests: [(&str, Test); 6] = [
+        ("crossing::functions_run_where_they_are_pinned", places),
+        ("crossing::jumps_over_a_crossing_end_the_process", jumps),
+        ("crossing::without_an_island_the_local_build_runs", local_builds),
+        ("crossing::strict_pins_need_an_island", strict),
+        ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
+        ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
+    ];
+    let mut trials = same_trials(arguments);
+    trials.extend(tests.into_iter().map(|(name, test)| trial(name, test)));
+    trials
+}
+
+/// One trial for each program; the first one that runs compiles and boots for all that are not filtered out.
+fn same_trials(arguments: &Arguments) -> Vec<Trial> {
+    let name_of = |program: &str, level: &str| format!("crossing::{program}_at{}", level.to_lowercase());
+    let pairs = SAME.iter().flat_map(|program| LEVELS.map(|level| (*program, level)));
+    let wanted: Vec<(&str, &str)> =
+        pairs.filter(|(program, level)| is_wanted(arguments, &name_of(program, level))).collect();
+    type Shared = Arc<OnceLock<Result<(Programs, Results), String>>>;
+    let shared: Shared = Arc::default();
+    let trial_of = |(program, level): (&'static str, &'static str)| {
+        let (shared, wanted) = (shared.clone(), wanted.clone());
+        trial(&name_of(program, level), move || {
+            let run = || {
+                let programs = Programs::new()?;
+                for (program, level) in &wanted {
+                    programs.compile(&source(program), &file(program, level), &[level])?;
+                }
+                let results = programs.on_machine(wanted.iter().map(|(program, level)| file(program, level)))?;
+                Ok((programs, results))
+            };
+            let (programs, results) = shared.get_or_init(run).as_ref().map_err(String::clone)?;
+            let name = file(program, level);
+            let got = results.get(&name).ok_or("no result")?.as_ref().map_err(String::clone)?;
+            scripts::compare(&programs.on_host(&name)?, got)
+        })
+    };
+    wanted.iter().copied().map(trial_of).collect()
+}
+
+fn file(program: &str, level: &str) -> String {
+    format!("{program}{level}")
+}
+
+fn source(program: &str) -> PathBuf {
+    process::root().join("tests/guest/cc").join(program).with_extension("c")
+}
+
+/// Compiled programs in a folder of their own.
+pub struct Programs {
+    _folder: tempfile::TempDir,
+    /// Where they are.
+    pub path: PathBuf,
+}
+
+impl Programs {
+    /// None so far.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let path = folder.path().join("programs");
+        fs::create_dir(&path).map_err(|error| error.to_string())?;
+        Ok(Self { _folder: folder, path })
+    }
+
+    /// Compiles a program for all instruction sets.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub fn compile(&self, source: &Path, name: &str, options: &[&str]) -> Result<(), String> {
+        let mut arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
+        let output = self.path.join(name);
+        arguments.extend([source.into(), "-o".into(), output.into(), "-lm".into(), "-lpthread".into()]);
+        let folder = process::target().join("toolchain");
+        match motet_toolchain::cc(&folder, false, &arguments).map_err(|error| error.message)? {
+            0 => Ok(()),
+            status => Err(format!("{}: the compiler ends with status {status}", source.display())),
+        }
+    }
+
+    /// What a program does on the host.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn on_host(&self, name: &str) -> Result<Did, String> {
+        let path = self.path.join(name);
+        let ended = Command::new("timeout").arg("60").arg(&path).output();
+        let ended = ended.map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Did { output: text(&ended.stdout), errors: text(&ended.stderr), status: ended.status.code().unwrap_or(-1) })
+    }
+
+    /// What programs do on the default machine, all in one boot if they let the machine live.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn on_machine(&self, names: impl IntoIterator<Item = String>) -> Result<Results, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut scripts = Vec::new();
+        for name in names {
+            let path = folder.path().join(format!("{name}.sh"));
+            fs::write(&path, format!("exec /in/programs/{name}\n")).map_err(|error| error.to_string())?;
+            scripts.push(Script::new(&name, path));
+        }
+        let programs = self.path.to_str().ok_or("the folder for temporary files has an odd name")?;
+        Ok(scripts::on_machine(&scripts, &["--in", programs]))
+    }
+
+    /// Runs a program (and its arguments) on the default machine, or on another.
+    fn run(&self, command: &str, machine: Option<&Path>) -> Ended {
+        let path = self.path.join(command.split(' ').next().unwrap_or_default());
+        let mut motet = Motet::run(["--in".as_ref(), path.as_os_str()]);
+        if let Some(machine) = machine {
+            motet = motet.argument("--machine").argument(machine);
+        }
+        motet.arguments(["--", &format!("/in/{command}")]).wait()
+    }
+}
+
+fn compiled(program: &str, options: &[&str]) -> Result<Programs, String> {
+    let programs = Programs::new()?;
+    programs.compile(&source(program), program, options)?;
+    Ok(programs)
+}
+
+fn places() -> Result<(), String> {
+    let ended = compiled("islands", &["-O2"])?.run("islands", None);
+    ended.expect_code(0)?;
+    let mut lines = ended.output.lines();
+    let counts = ["from to calls", "0 1 1", "1 2 1", "2 0 1", "pages_run_locally 0"];
+    let wanted = ["main 0", "arm 1", "riscv 2", "x86 0"].into_iter().chain(counts);
+    let chain = [
+        ("in on_x86 called by on_riscv+", "(riscv64, island 2, "),
+        ("in on_riscv called by on_arm+", "(aarch64, island 1, "),
+        ("in on_arm called by main+", "(x86_64, island 0, "),
+    ];
+    let same = lines.by_ref().take(9).eq(wanted)
+        && chain
+            .iter()
+            .all(|(start, end)| lines.next().is_some_and(|line| line.starts_with(start) && line.contains(end)))
+        && lines.eq(counts);
+    if same { Ok(()) } else { Err(ended.describe()) }
+}
+
+fn jumps() -> Result<(), String> {
+    let programs = compiled("jump", &["-O1"])?;
+    // A buffer that another instruction set has filled.
+    let ended = programs.run("jump", None);
+    ended.expect_code(128 + 11)?.expect_output("before\n")?;
+    ended.expect_errors(&["ends by signal 11", "jumps was called by main+", "(x86_64, island 0, core 0)"])?;
+    // A buffer of the same one, but the call in between would come back to nowhere.
+    let ended = programs.run("jump far", None);
+    ended.expect_code(128 + 9)?.expect_output("before\n")?;
+    let chain =
+        ["jumps was called by between+", "between was called by skips_a_call+", "skips_a_call was called by main+"];
+    ended.expect_errors(&chain)?.expect_errors(&["is killed: "]).map(drop)
+}
+
+/// A machine without RISC-V and AArch64.
+struct Lonely(tempfile::TempDir);
+
+impl Lonely {
+    fn new() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let text = "[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 1\n";
+        fs::write(folder.path().join("machine.toml"), text).map_err(|error| error.to_string())?;
+        Ok(Self(folder))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("machine.toml")
+    }
+}
+
+fn local_builds() -> Result<(), String> {
+    let ended = compiled("islands", &["-O2"])?.run("islands", Some(&Lonely::new()?.path()));
+    let counts = |pages| format!("from to calls\npages_run_locally {pages}\n");
+    let wanted = format!("main 0\narm 0\nriscv 0\nx86 0\n{0}{0}", counts(2));
+    ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn strict() -> Result<(), String> {
+    let programs = compiled("strict", &["-O2"])?;
+    programs.run("strict", None).expect_code(0)?.expect_output("calls\n3\n")?;
+    let ended = programs.run("strict", Some(&Lonely::new()?.path()));
+    ended.expect_code(128 + 9)?.expect_output("calls\n")?;
+    ended.expect_errors(&["it calls a function for riscv64, of which no island is there", "at only_riscv"]).map(drop)
+}
+
+fn single() -> Result<(), String> {
+    let programs = Programs::new()?;
+    let arm = programs.path.join("arm").display().to_string();
+    programs.compile(&source("strict"), "fat", &["-O1", "--emit-isa", "aarch64", &arm])?;
+    programs.run("arm", None).expect_code(0)?.expect_output("calls\n3\n").map(drop)
+}

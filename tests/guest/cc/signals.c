@@ -1,0 +1,100 @@
+/* Signals for a thread that is away. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "crossing.h"
+
+static volatile sig_atomic_t got, value, ready;
+
+static void note(int number) { got = number; }
+static void note_value(int number, siginfo_t *info, void *context) {
+    (void)context;
+    got = number;
+    value = info->si_signo == number ? info->si_pid : -1;
+}
+MOTET_ON(ARM) void note_there(int number) { expect_on(ARM); got = number + 100; }
+
+MOTET_ON(RISCV) int raises(int number) { expect_on(RISCV); raise(number); return got; }
+
+MOTET_ON(ARM) int sets_and_raises(int number) {
+    expect_on(ARM);
+    struct sigaction action = {.sa_sigaction = note_value, .sa_flags = SA_SIGINFO};
+    sigaction(number, &action, 0);
+    kill(getpid(), number);
+    return value == getpid();
+}
+
+/* Many values are in registers when the signal comes. */
+MOTET_ON(RISCV) double works(long rounds) {
+    expect_on(RISCV);
+    double a = 1, b = 2, c = 3;
+    long d = 4, e = 5;
+    ready = 1;
+    do {
+        for (long i = 0; i < rounds; i++) {
+            a += b * 0.5 - c;
+            c = a - b;
+            d = d * 3 + e;
+            e ^= d;
+        }
+    } while (!got);
+    return a == a && d != e ? got : -1;
+}
+
+static void *sender(void *thread) {
+    while (!ready)
+        ;
+    usleep(20000);
+    pthread_kill(*(pthread_t *)thread, SIGUSR2);
+    return 0;
+}
+
+MOTET_ON(ARM) int sleeps(void) {
+    expect_on(ARM);
+    alarm(1);
+    int result = pause();
+    return result == -1 && errno == EINTR;
+}
+
+MOTET_ON(RISCV) int blocks(int number) {
+    expect_on(RISCV);
+    sigset_t set, pending;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    raise(number);
+    sigpending(&pending);
+    return got * 10 + sigismember(&pending, number);
+}
+
+int main(void) {
+    signal(SIGUSR1, note);
+    printf("%d\n", raises(SIGUSR1) == SIGUSR1);
+    printf("%d\n", sets_and_raises(SIGHUP));
+
+    got = 0;
+    signal(SIGUSR2, note);
+    pthread_t self = pthread_self(), thread;
+    pthread_create(&thread, 0, sender, &self);
+    printf("%d\n", works(1000) == SIGUSR2);
+    pthread_join(thread, 0);
+
+    got = 0;
+    signal(SIGALRM, note);
+    printf("%d %d\n", sleeps(), got == SIGALRM);
+
+    got = 0;
+    printf("%d\n", blocks(SIGUSR1));
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, 0);
+    printf("%d\n", got == SIGUSR1);
+
+    signal(SIGUSR1, note_there);
+    printf("%d %d\n", raise(SIGUSR1), got == SIGUSR1 + 100);
+    printf("%d\n", raises(SIGUSR1) == SIGUSR1 + 100);
+    return 0;
+}
