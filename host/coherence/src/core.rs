@@ -302,28 +302,55 @@ impl<'a> Core<'a> {
     }
 
     /// A cached access within a line, unless it hits the way used last.
-    #[inline(never)]
+    #[inline(always)]
     fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
         self.count(kind.count(), 1);
-        let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
+        let cost = match kind {
+            Kind::Fetch => self.fetch_line(line, segment),
+            Kind::Load | Kind::Walk => self.load_line(line, segment),
+            Kind::Store | Kind::Atomic => self.store_line(line, segment),
+        };
+        Picoseconds(extra + cost)
+    }
+
+    // The same code, compiled for each of the three things that an access can mean to the caches.
+
+    #[inline(never)]
+    fn fetch_line(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Fetch, line, segment)
+    }
+
+    #[inline(never)]
+    fn load_line(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Load, line, segment)
+    }
+
+    #[inline(never)]
+    fn store_line(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Store, line, segment)
+    }
+
+    #[inline(always)]
+    fn line(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
+        let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let (index, word) = port.l1.recent(line);
         if kind.is_write() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
-            return Picoseconds(extra + port.hit_ps);
+            return port.hit_ps;
         }
         let probe = Probe::new(line);
         let l1 = port.l1.set(line);
         let Some((index, word)) = l1.find(probe) else {
             self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-            return Picoseconds(extra + self.beyond_l1(kind, probe, segment, None));
+            return self.beyond_l1(kind, probe, segment, l1, None);
         };
         let state = word & STATE_MASK;
         self.touch_l1(kind, l1, index);
         if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index)) {
-            return Picoseconds(extra + port.hit_ps);
+            return port.hit_ps;
         }
         // Shared, or exclusive until another core wanted it a moment ago.
-        Picoseconds(extra + port.hit_ps + self.beyond_l1(kind, probe, segment, Some(index)))
+        port.hit_ps + self.beyond_l1(kind, probe, segment, l1, Some(index))
     }
 
     #[inline(always)]
@@ -350,9 +377,8 @@ impl<'a> Core<'a> {
     }
 
     /// What L1 does not serve. `in_l1`: where it has the line nevertheless, but shared.
-    #[inline(never)]
-    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, in_l1: Option<usize>) -> u64 {
-        let l1 = if kind == Kind::Fetch { &self.state.l1i } else { &self.state.l1d }.set(probe.line);
+    #[inline(always)]
+    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, l1: Set<'_, 'a>, in_l1: Option<usize>) -> u64 {
         let l2 = self.state.l2.set(probe.line);
         // That L2 has not got a line needs no lock: nobody else puts lines there.
         let held = match in_l1 {
