@@ -222,7 +222,6 @@ impl<'a> Array<'a> {
     }
 
     /// An invalid way, or the one the policy gives up.
-    #[inline(never)]
     fn victim(&self, head: &Head, base: usize) -> usize {
         if head[HOLES].load(Relaxed) != 0
             && let Some(way) = self.hole(head, base)
@@ -285,12 +284,24 @@ impl<'a> Set<'_, 'a> {
     /// The index of a line, and its tag word.
     #[inline(always)]
     pub(crate) fn find(self, probe: Probe) -> Option<(usize, u64)> {
-        let mut hits = match self.array.print_words {
-            1 => self.matches(probe, 0),
-            2 => self.matches(probe, 0) | self.matches(probe, 1),
-            0 => return self.array.find_by_tags(self.base, probe),
-            words => (0..words).fold(0, |hits, number| hits | self.matches(probe, number)),
-        };
+        if self.array.order != Order::Packed {
+            return self.find_unpacked(probe);
+        }
+        // Up to 16 ways, and ways that do not exist have no line's print.
+        self.among(probe, self.matches(probe, 0) | self.matches(probe, 1))
+    }
+
+    #[inline(never)]
+    fn find_unpacked(self, probe: Probe) -> Option<(usize, u64)> {
+        match self.array.print_words {
+            0 => self.array.find_by_tags(self.base, probe),
+            words => self.among(probe, (0..words).fold(0, |hits, number| hits | self.matches(probe, number))),
+        }
+    }
+
+    /// The line, if it is among the ways whose prints say so ([`Set::matches`]).
+    #[inline(always)]
+    fn among(self, probe: Probe, mut hits: u64) -> Option<(usize, u64)> {
         while hits != 0 {
             let bit = hits.trailing_zeros() as usize;
             let index = self.base + (bit & 7) * 8 + bit / 8;
@@ -335,6 +346,11 @@ impl<'a> Set<'_, 'a> {
             self.head[USED].store(order::last_to_front(used, self.array.ways), Relaxed);
             return self.put(probe, way, flags, link);
         }
+        self.insert_slowly(probe, flags, link)
+    }
+
+    #[inline(never)]
+    fn insert_slowly(self, probe: Probe, flags: u64, link: u64) -> Replaced {
         let way = self.array.victim(self.head, self.base);
         let replaced = self.put(probe, way, flags, link);
         self.touch(replaced.index);

@@ -12,7 +12,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
+use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, TAG_SHIFT};
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
 use crate::counters::{Count, bump};
@@ -104,7 +104,7 @@ impl Core<'_> {
     pub(crate) fn directory(&self, miss: &Miss<'_, '_>) -> u64 {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let _lines = self.model.lock_line(probe.line, self.number);
-        let l2 = &self.state.l2;
+        let l2 = &self.l2;
         // Another core may have taken the line since the caller looked; nobody can have given it one.
         let held = miss.held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
         // Without an L2, the other L1 may have it; that is no upgrade.
@@ -115,14 +115,13 @@ impl Core<'_> {
         } else {
             self.count(if instruction { Count::l2i_misses } else { Count::l2d_misses }, 1);
         }
-        let l3 = self.own.l3.set(probe.line);
-        let found = if self.own.solo { held } else { l3.find(probe) };
+        let found = if self.own.solo { held } else { self.own.l3.find(probe) };
         let decision = match found.map(|(index, word)| Entry::at(self.own, index, word)) {
             Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade),
             Some(entry) => self.read_present(entry, probe, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
-                self.absent(miss, l3)
+                self.absent(miss)
             }
         };
         let (state, l2_index) = match held {
@@ -204,8 +203,8 @@ impl Core<'_> {
     }
 
     /// A line that this last-level cache does not have: from memory, after other last-level caches were asked.
-    #[inline]
-    fn absent(&self, miss: &Miss<'_, '_>, l3: Set<'_, '_>) -> Decision {
+    #[inline(always)]
+    fn absent(&self, miss: &Miss<'_, '_>) -> Decision {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write());
         let mut cost = snoop_cost + self.served_by_memory(segment);
@@ -220,7 +219,7 @@ impl Core<'_> {
         if self.own.solo {
             return Decision { grant, cost, link: flags };
         }
-        let old = l3.insert(probe, flags, self.bit);
+        let old = self.own.l3.set(probe.line).insert(probe, flags, self.bit);
         if old.word != 0 {
             cost += self.evict_l3(old);
         }
@@ -230,10 +229,15 @@ impl Core<'_> {
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
     #[inline(always)]
     fn snoop_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
-        let (mut alone, mut slowest) = (true, 0);
-        if probe.line >= SHARED_LINES {
+        if self.only_domain || probe.line >= SHARED_LINES {
             return (true, 0);
         }
+        self.ask_others(probe, drop_it)
+    }
+
+    #[inline(never)]
+    fn ask_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
+        let (mut alone, mut slowest) = (true, 0);
         for (number, domain) in self.model.domains.iter().enumerate().filter(|(number, _)| *number != self.domain) {
             if let Some(entry) = Entry::find(domain, probe) {
                 alone = false;
@@ -270,7 +274,7 @@ impl Core<'_> {
     }
 
     /// The last-level cache has lost a line to another: the cores under it lose it, too.
-    #[inline]
+    #[inline(never)]
     fn evict_l3(&self, old: Replaced) -> u64 {
         let (line, flags) = (old.word >> TAG_SHIFT, old.word & FLAGS);
         let mut entry = Entry { domain: self.own, index: old.index, flags, sharers: old.link };
@@ -313,7 +317,12 @@ impl Core<'_> {
             }
             return;
         }
-        let l3_index = link as usize;
+        self.leave_l3(line, state, link as usize);
+    }
+
+    /// The directory forgets that this core has a line.
+    #[inline(never)]
+    fn leave_l3(&self, line: u64, state: u64, l3_index: usize) {
         let l3_word = self.own.l3.word(l3_index);
         if l3_word >> TAG_SHIFT != line {
             return;

@@ -305,11 +305,18 @@ impl Drop for Guard<'_> {
 /// Takes a lock; its word then names the core, for whoever looks at a stuck region.
 #[inline]
 pub(crate) fn lock(word: &AtomicU64, core: usize) -> Guard<'_> {
+    if word.compare_exchange(0, core as u64 + 1, Acquire, Relaxed).is_err() {
+        wait_for(word, core);
+    }
+    Guard(word)
+}
+
+#[cold]
+fn wait_for(word: &AtomicU64, core: usize) {
     let mut tries = 0_u32;
     while word.compare_exchange_weak(0, core as u64 + 1, Acquire, Relaxed).is_err() {
         tries += 1;
         // The holder may be a thread that is not running.
         if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
-    Guard(word)
 }
