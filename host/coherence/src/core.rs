@@ -190,14 +190,19 @@ impl<'a> Core<'a> {
         if inside && let Some(cost) = self.hit(kind, address) {
             return cost;
         }
+        if inside { self.no_hit(kind, address) } else { self.access_lines(kind, address, size) }
+    }
+
+    /// An access to bytes within one line that [`Core::hit`] has just left undone: its latency.
+    #[inline(always)]
+    pub fn no_hit(&mut self, kind: Kind, address: u64) -> Picoseconds {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         if let Some(segment) = port.segment
-            && inside
             && address.wrapping_sub(port.base) < port.limit
         {
             return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
         }
-        self.access_lines(kind, address, size)
+        self.access_lines(kind, address, 1)
     }
 
     /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
@@ -335,16 +340,22 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn store_line(&self, line: u64, segment: &Segment) -> u64 {
+        // What a program has loaded, it often stores to next.
+        let (index, word) = self.data.l1.recent(line);
+        if word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
+            return self.data.hit_ps;
+        }
+        self.store_elsewhere(line, segment)
+    }
+
+    #[inline(never)]
+    fn store_elsewhere(&self, line: u64, segment: &Segment) -> u64 {
         self.line(Kind::Store, line, segment)
     }
 
     #[inline(always)]
     fn line(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
-        let (index, word) = port.l1.recent(line);
-        if kind.is_write() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
-            return port.hit_ps;
-        }
         let probe = Probe::new(line);
         let l1 = port.l1.set(line);
         let Some((index, word)) = l1.find(probe) else {
@@ -368,7 +379,7 @@ impl<'a> Core<'a> {
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
-    #[inline]
+    #[inline(always)]
     fn modify(&self, line: u64, l1_index: usize) -> bool {
         let (l1d, l2) = (&self.data.l1, &self.l2);
         let _own = self.lock_own(line);
