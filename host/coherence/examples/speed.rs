@@ -9,7 +9,18 @@ use motet_coherence::{
 
 const KIB: u64 = 1024;
 
-fn config() -> Config {
+/// What `motet bench sim-speed` has.
+const WITHOUT_L3: &str = "
+[[core]]
+frequency_mhz = 2000
+memory_cycles = 300
+l1i = { size = \"32KiB\", ways = 8, cycles = 0 }
+l1d = { size = \"32KiB\", ways = 8, cycles = 4 }
+l2 = { size = \"1MiB\", ways = 16, cycles = 14 }
+";
+
+/// Two islands of one core each; `table`: the model, as in a machine's description.
+fn config(table: &ModelTable) -> Config {
     let island = |name: &str| Island {
         name: name.into(),
         cores: 1,
@@ -19,13 +30,13 @@ fn config() -> Config {
         ],
     };
     let shape = Shape { pool: 256 << 20, islands: vec![island("a"), island("b")] };
-    ModelTable::default().resolve(&shape).expect("the default model fits any machine")
+    table.resolve(&shape).expect("the model fits the machine")
 }
 
 /// Walks `bytes` in steps, again and again, with each way of sharing; nanoseconds per step in the best of many short
 /// rounds (so that other programs on the host disturb little), and hit rates.
-fn measure(label: &str, bytes: u64, stride: u64, step: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
-    let config = config();
+fn measure(table: &ModelTable, label: &str, bytes: u64, stride: u64, step: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
+    let config = config(table);
     let mut rates = [0.0; 4];
     let best = [Sharing::OneAtATime, Sharing::Threads].map(|sharing| {
         let region = allocate(Model::region_words(&config));
@@ -72,16 +83,20 @@ fn main() {
     let store = |core: &mut Core<'_>, address| core.access(Kind::Store, address, 8);
     println!("{:34} {:7.2}", "multiply through memory", cycle());
     println!("{:34} {:>7} {:>7}   hits L1D L2      L3", "ns per step", "one", "threads");
-    measure("L1 hit, way used last", 4 * KIB, 64, load);
-    measure("L1 hit, store", 4 * KIB, 64, store);
-    measure("L1 hit, 8-byte steps", 32 * KIB, 8, load);
-    measure("L1 hit, other way each time", 32 * KIB, 64, load);
-    measure("L2 hit", 512 * KIB, 64, load);
-    measure("L3 hit", 3 << 20, 64, load);
-    measure("miss", 64 << 20, 64, load);
-    measure("sequential, 8-byte steps", 64 << 20, 8, load);
-    measure("16 MiB by lines, load and store", 16 << 20, 64, |core, address| {
+    let usual = ModelTable::default();
+    measure(&usual, "L1 hit, way used last", 4 * KIB, 64, load);
+    measure(&usual, "L1 hit, store", 4 * KIB, 64, store);
+    measure(&usual, "L1 hit, 8-byte steps", 32 * KIB, 8, load);
+    measure(&usual, "L1 hit, other way each time", 32 * KIB, 64, load);
+    measure(&usual, "L2 hit", 512 * KIB, 64, load);
+    measure(&usual, "L3 hit", 3 << 20, 64, load);
+    measure(&usual, "miss", 64 << 20, 64, load);
+    measure(&usual, "sequential, 8-byte steps", 64 << 20, 8, load);
+    let load_and_store = |core: &mut Core<'_>, address| {
         let loaded = core.access(Kind::Load, address, 8);
         loaded + core.access(Kind::Store, address, 8)
-    });
+    };
+    measure(&usual, "16 MiB by lines, load and store", 16 << 20, 64, load_and_store);
+    let without_l3: ModelTable = toml::from_str(WITHOUT_L3).expect("a model");
+    measure(&without_l3, "the same without L3", 16 << 20, 64, load_and_store);
 }

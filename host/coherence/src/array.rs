@@ -92,6 +92,8 @@ pub(crate) struct Array<'a> {
     mask: u64,
     ways: usize,
     order: Order,
+    /// Where in a packed order the way is that goes first.
+    last_place: u32,
     /// The bits of a head's `USED` that are the way used last.
     last_used: u64,
     /// Words of prints in use; 0 if the set is too wide for prints.
@@ -131,6 +133,7 @@ impl<'a> Array<'a> {
             mask: geometry.sets as u64 - 1,
             ways: geometry.ways,
             order: Order::of(geometry),
+            last_place: order::last_place(geometry.ways),
             last_used: Order::of(geometry).last_used(),
             print_words: if geometry.ways <= PRINTED_WAYS { geometry.ways.div_ceil(8) } else { 0 },
             heads: heads.as_chunks().0,
@@ -222,7 +225,6 @@ impl<'a> Array<'a> {
     }
 
     /// An invalid way, or the one the policy gives up.
-    #[inline(never)]
     fn victim(&self, head: &Head, base: usize) -> usize {
         if head[HOLES].load(Relaxed) != 0
             && let Some(way) = self.hole(head, base)
@@ -230,7 +232,7 @@ impl<'a> Array<'a> {
             return way;
         }
         match self.order {
-            Order::Packed => order::last_of(head[USED].load(Relaxed), self.ways),
+            Order::Packed => order::last_of(head[USED].load(Relaxed), self.last_place),
             Order::Stamps => {
                 let stamps = &self.stamps[base..][..self.ways];
                 (0..stamps.len()).min_by_key(|&way| stamps[way].load(Relaxed)).unwrap_or(0)
@@ -269,6 +271,14 @@ impl<'a> Array<'a> {
     }
 }
 
+/// Remembers a line's print for a way, in the word of prints that has it.
+#[inline(always)]
+fn set_print(prints: &AtomicU64, way: usize, probe: Probe) {
+    let byte = 0xff << (way % 8 * 8);
+    let before = prints.load(Relaxed);
+    prints.store(before ^ (before ^ probe.prints) & byte, Relaxed);
+}
+
 impl<'a> Set<'_, 'a> {
     /// The link at an index.
     #[inline(always)]
@@ -285,12 +295,24 @@ impl<'a> Set<'_, 'a> {
     /// The index of a line, and its tag word.
     #[inline(always)]
     pub(crate) fn find(self, probe: Probe) -> Option<(usize, u64)> {
-        let mut hits = match self.array.print_words {
-            1 => self.matches(probe, 0),
-            2 => self.matches(probe, 0) | self.matches(probe, 1),
-            0 => return self.array.find_by_tags(self.base, probe),
-            words => (0..words).fold(0, |hits, number| hits | self.matches(probe, number)),
-        };
+        if self.array.order != Order::Packed {
+            return self.find_unpacked(probe);
+        }
+        // Up to 16 ways, and ways that do not exist have no line's print.
+        self.among(probe, self.matches(probe, 0) | self.matches(probe, 1))
+    }
+
+    #[inline(never)]
+    fn find_unpacked(self, probe: Probe) -> Option<(usize, u64)> {
+        match self.array.print_words {
+            0 => self.array.find_by_tags(self.base, probe),
+            words => self.among(probe, (0..words).fold(0, |hits, number| hits | self.matches(probe, number))),
+        }
+    }
+
+    /// The line, if it is among the ways whose prints say so ([`Set::matches`]).
+    #[inline(always)]
+    fn among(self, probe: Probe, mut hits: u64) -> Option<(usize, u64)> {
         while hits != 0 {
             let bit = hits.trailing_zeros() as usize;
             let index = self.base + (bit & 7) * 8 + bit / 8;
@@ -331,10 +353,16 @@ impl<'a> Set<'_, 'a> {
     pub(crate) fn insert(self, probe: Probe, flags: u64, link: u64) -> Replaced {
         if self.array.order == Order::Packed && self.head[HOLES].load(Relaxed) == 0 {
             let used = self.head[USED].load(Relaxed);
-            let way = order::last_of(used, self.array.ways);
-            self.head[USED].store(order::last_to_front(used, self.array.ways), Relaxed);
-            return self.put(probe, way, flags, link);
+            let way = order::last_of(used, self.array.last_place);
+            self.head[USED].store(order::last_to_front(used, self.array.last_place), Relaxed);
+            set_print(&self.head[PRINTS + way / 8], way, probe);
+            return self.put_word(probe, way, flags, link);
         }
+        self.insert_slowly(probe, flags, link)
+    }
+
+    #[inline(never)]
+    fn insert_slowly(self, probe: Probe, flags: u64, link: u64) -> Replaced {
         let way = self.array.victim(self.head, self.base);
         let replaced = self.put(probe, way, flags, link);
         self.touch(replaced.index);
@@ -344,10 +372,13 @@ impl<'a> Set<'_, 'a> {
     #[inline(always)]
     fn put(self, probe: Probe, way: usize, flags: u64, link: u64) -> Replaced {
         if let Some(prints) = self.head[PRINTS..].get(way / 8).filter(|_| self.array.print_words != 0) {
-            let byte = 0xff << (way % 8 * 8);
-            let before = prints.load(Relaxed);
-            prints.store(before ^ (before ^ probe.prints) & byte, Relaxed);
+            set_print(prints, way, probe);
         }
+        self.put_word(probe, way, flags, link)
+    }
+
+    #[inline(always)]
+    fn put_word(self, probe: Probe, way: usize, flags: u64, link: u64) -> Replaced {
         let [word, old_link] = &self.array.slots[self.base + way];
         let replaced = Replaced { index: self.base + way, word: word.load(Relaxed), link: old_link.load(Relaxed) };
         crate::model::window();

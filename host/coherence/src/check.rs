@@ -6,7 +6,7 @@ use std::fmt;
 use crate::array::{Array, EXCLUSIVE, FLAGS, MODIFIED, Probe, SHARED, STATE_MASK, TAG_SHIFT};
 use crate::core::{IN_L1D, IN_L1I};
 use crate::directory::{ALONE, DIRTY, OWNED, PRESENT, cores_in};
-use crate::model::Model;
+use crate::model::{DomainState, Model};
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,23 @@ fn contents(array: &Array<'_>, name: &str) -> Result<HashMap<u64, (u64, usize)>,
 
 fn ensure(holds: bool, line: u64, what: impl FnOnce() -> String) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { line, what: what() }) }
+}
+
+/// What a directory says of a line.
+struct Entry {
+    flags: u64,
+    sharers: u64,
+    /// What an L2 that has the line links to.
+    place: u64,
+}
+
+/// The lines of a domain's directory.
+fn directory(domain: &DomainState<'_>) -> Result<HashMap<u64, Entry>, Violation> {
+    let entry = |(flags, index): (u64, usize)| match domain.l3.link(index) {
+        link if domain.solo => Entry { flags: link, sharers: 1, place: link },
+        sharers => Entry { flags, sharers, place: index as u64 },
+    };
+    Ok(contents(&domain.l3, "an L3")?.into_iter().map(|(line, place)| (line, entry(place))).collect())
 }
 
 impl Model<'_> {
@@ -100,9 +117,9 @@ impl Model<'_> {
     ) -> Result<(), Violation> {
         let mut last_levels = Vec::new();
         for domain in &self.domains {
-            let lines = contents(&domain.l3, "an L3")?;
-            for (&line, &(flags, index)) in &lines {
-                let sharers: Vec<usize> = cores_in(domain, domain.l3.link(index)).collect();
+            let lines = directory(domain)?;
+            for (&line, &Entry { flags, sharers, .. }) in &lines {
+                let sharers: Vec<usize> = cores_in(domain, sharers).collect();
                 for &core in &sharers {
                     let held = second_levels.get(core).is_some_and(|l2| l2.contains_key(&line));
                     ensure(held, line, || format!("the directory says core {core} has it, and it has not"))?;
@@ -117,7 +134,7 @@ impl Model<'_> {
             last_levels.push(lines);
         }
         for (number, lines) in last_levels.iter().enumerate() {
-            for (&line, &(flags, _)) in lines.iter().filter(|(_, (flags, _))| flags & ALONE != 0) {
+            for (&line, &Entry { flags, .. }) in lines.iter().filter(|(_, entry)| entry.flags & ALONE != 0) {
                 let other = last_levels.iter().enumerate().any(|(at, lines)| at != number && lines.contains_key(&line));
                 ensure(!other, line, || format!("in another L3, too, with flags {flags:#x}"))?;
             }
@@ -127,12 +144,12 @@ impl Model<'_> {
                 let link = second_levels[core].get(&line).map(|&(_, index)| self.cores[core].l2.link(index));
                 let number = self.config.islands[self.cores[core].island].domain;
                 let domain = &self.domains[number];
-                let Some(&(flags, index)) = last_levels[number].get(&line) else {
+                let Some(&Entry { flags, sharers, place }) = last_levels[number].get(&line) else {
                     return ensure(false, line, || format!("in core {core}'s L2, not in its L3"));
                 };
-                let known = domain.l3.link(index) >> (core - domain.first_core) & 1 == 1;
+                let known = sharers >> (core - domain.first_core) & 1 == 1;
                 ensure(known, line, || format!("in core {core}'s L2, and the directory does not say so"))?;
-                ensure(link == Some(index as u64), line, || format!("in core {core}'s L2, linked to another L3 line"))?;
+                ensure(link == Some(place), line, || format!("in core {core}'s L2, linked to another L3 line"))?;
                 ensure((state >= EXCLUSIVE) == (flags & OWNED != 0), line, || {
                     format!("state {state} in core {core}'s L2, directory flags {flags:#x}")
                 })?;

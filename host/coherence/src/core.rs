@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
-use crate::counters::{Count, bump};
+use crate::counters::{Count, CounterWords, bump};
 use crate::model::{CoreState, DomainState, Guard, Model, lock, window};
 use crate::{LINE_SIZE, Picoseconds};
 
@@ -129,6 +129,10 @@ pub struct Core<'a> {
     pub(crate) domain: usize,
     pub(crate) bit: u64,
     pub(crate) has_l2: bool,
+    pub(crate) counters: &'a CounterWords,
+    pub(crate) l2: Array<'a>,
+    /// There is no other last-level cache.
+    pub(crate) only_domain: bool,
     pub(crate) timing: Timing,
     fetch: Port<'a>,
     data: Port<'a>,
@@ -161,6 +165,9 @@ impl<'a> Core<'a> {
             domain: island.domain,
             bit: 1 << (number - own.first_core),
             has_l2: island.l2.real,
+            counters: state.counters,
+            l2: state.l2,
+            only_domain: model.domains.len() == 1,
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
@@ -183,14 +190,19 @@ impl<'a> Core<'a> {
         if inside && let Some(cost) = self.hit(kind, address) {
             return cost;
         }
+        if inside { self.no_hit(kind, address) } else { self.access_lines(kind, address, size) }
+    }
+
+    /// An access to bytes within one line that [`Core::hit`] has just left undone: its latency.
+    #[inline(always)]
+    pub fn no_hit(&mut self, kind: Kind, address: u64) -> Picoseconds {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         if let Some(segment) = port.segment
-            && inside
             && address.wrapping_sub(port.base) < port.limit
         {
             return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
         }
-        self.access_lines(kind, address, size)
+        self.access_lines(kind, address, 1)
     }
 
     /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
@@ -202,7 +214,7 @@ impl<'a> Core<'a> {
         if address.wrapping_sub(port.base) >= port.limit || !port.hits(line, kind.needs()) {
             return None;
         }
-        bump(self.state.counters, kind.count(), 1);
+        bump(self.counters, kind.count(), 1);
         let extra = if matches!(kind, Kind::Atomic) { self.timing.atomic_ps } else { 0 };
         Some(Picoseconds(port.hit_ps + extra))
     }
@@ -231,7 +243,7 @@ impl<'a> Core<'a> {
     /// Counts fetches that are known to be hits without consequences ([`Fetched::epoch`]): their latency.
     #[inline]
     pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
-        bump(self.state.counters, Count::fetches, lines);
+        bump(self.counters, Count::fetches, lines);
         Picoseconds(lines * self.fetch.hit_ps)
     }
 
@@ -241,8 +253,8 @@ impl<'a> Core<'a> {
         let femtoseconds = self.rest_fs + count * self.timing.instruction_fs[class as usize];
         self.rest_fs = femtoseconds % 1000;
         let picoseconds = femtoseconds / 1000;
-        bump(self.state.counters, Count::instructions, count);
-        bump(self.state.counters, Count::instruction_ps, picoseconds);
+        bump(self.counters, Count::instructions, count);
+        bump(self.counters, Count::instruction_ps, picoseconds);
         Picoseconds(picoseconds)
     }
 
@@ -302,28 +314,61 @@ impl<'a> Core<'a> {
     }
 
     /// A cached access within a line, unless it hits the way used last.
-    #[inline(never)]
+    #[inline(always)]
     fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
         self.count(kind.count(), 1);
-        let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
-        let (index, word) = port.l1.recent(line);
-        if kind.is_write() && word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
-            return Picoseconds(extra + port.hit_ps);
+        let cost = match kind {
+            Kind::Fetch => self.fetch_line(line, segment),
+            Kind::Load | Kind::Walk => self.load_line(line, segment),
+            Kind::Store | Kind::Atomic => self.store_line(line, segment),
+        };
+        Picoseconds(extra + cost)
+    }
+
+    // The same code, compiled for each of the three things that an access can mean to the caches.
+
+    #[inline(never)]
+    fn fetch_line(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Fetch, line, segment)
+    }
+
+    #[inline(never)]
+    fn load_line(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Load, line, segment)
+    }
+
+    #[inline(never)]
+    fn store_line(&self, line: u64, segment: &Segment) -> u64 {
+        // What a program has loaded, it often stores to next.
+        let (index, word) = self.data.l1.recent(line);
+        if word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
+            return self.data.hit_ps;
         }
+        self.store_elsewhere(line, segment)
+    }
+
+    #[inline(never)]
+    fn store_elsewhere(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Store, line, segment)
+    }
+
+    #[inline(always)]
+    fn line(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
+        let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let probe = Probe::new(line);
         let l1 = port.l1.set(line);
         let Some((index, word)) = l1.find(probe) else {
             self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-            return Picoseconds(extra + self.beyond_l1(kind, probe, segment, None));
+            return self.beyond_l1(kind, probe, segment, l1, None);
         };
         let state = word & STATE_MASK;
         self.touch_l1(kind, l1, index);
         if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index)) {
-            return Picoseconds(extra + port.hit_ps);
+            return port.hit_ps;
         }
         // Shared, or exclusive until another core wanted it a moment ago.
-        Picoseconds(extra + port.hit_ps + self.beyond_l1(kind, probe, segment, Some(index)))
+        port.hit_ps + self.beyond_l1(kind, probe, segment, l1, Some(index))
     }
 
     #[inline(always)]
@@ -334,9 +379,9 @@ impl<'a> Core<'a> {
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
-    #[inline]
+    #[inline(always)]
     fn modify(&self, line: u64, l1_index: usize) -> bool {
-        let (l1d, l2) = (&self.state.l1d, &self.state.l2);
+        let (l1d, l2) = (&self.data.l1, &self.l2);
         let _own = self.lock_own(line);
         let index = l1d.link(l1_index) as usize;
         let word = l2.word(index);
@@ -350,10 +395,9 @@ impl<'a> Core<'a> {
     }
 
     /// What L1 does not serve. `in_l1`: where it has the line nevertheless, but shared.
-    #[inline(never)]
-    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, in_l1: Option<usize>) -> u64 {
-        let l1 = if kind == Kind::Fetch { &self.state.l1i } else { &self.state.l1d }.set(probe.line);
-        let l2 = self.state.l2.set(probe.line);
+    #[inline(always)]
+    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, l1: Set<'_, 'a>, in_l1: Option<usize>) -> u64 {
+        let l2 = self.l2.set(probe.line);
         // That L2 has not got a line needs no lock: nobody else puts lines there.
         let held = match in_l1 {
             Some(index) => Some(l1.link(index) as usize),
@@ -376,7 +420,7 @@ impl<'a> Core<'a> {
     fn second_level(&self, miss: &Miss<'_, '_>, index: usize) -> Served {
         let (kind, probe) = (miss.kind, miss.probe);
         let _own = self.lock_own(probe.line);
-        let word = self.state.l2.word(index);
+        let word = self.l2.word(index);
         if !probe.is(word) {
             return Served::Gone;
         }
@@ -386,7 +430,7 @@ impl<'a> Core<'a> {
         if kind.is_write() && word & STATE_MASK == SHARED {
             return Served::Shared;
         }
-        self.state.l2.set_word(index, word | kind.inside() | if kind.is_write() { MODIFIED } else { 0 });
+        self.l2.set_word(index, word | kind.inside() | if kind.is_write() { MODIFIED } else { 0 });
         self.fill_l1(miss, word & STATE_MASK, index);
         Served::Here
     }
@@ -419,15 +463,15 @@ impl<'a> Core<'a> {
             self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
         } else if !self.model.threads {
             // Not worth a lock: it only saves looking into L1 later.
-            let l2_word = self.state.l2.word(old.link as usize);
-            self.state.l2.set_word(old.link as usize, l2_word & !kind.inside());
+            let l2_word = self.l2.word(old.link as usize);
+            self.l2.set_word(old.link as usize, l2_word & !kind.inside());
         }
     }
 
     /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
     #[inline(always)]
     fn lock_own(&self, line: u64) -> Option<Guard<'a>> {
-        self.model.threads.then(|| lock(self.state.l2.set(line).lock(), self.number))
+        self.model.threads.then(|| lock(self.l2.set(line).lock(), self.number))
     }
 
     /// Fetches that hit may now do something else than before ([`Core::fetch_epoch`]).
@@ -438,6 +482,6 @@ impl<'a> Core<'a> {
 
     #[inline(always)]
     pub(crate) fn count(&self, count: Count, by: u64) {
-        bump(self.state.counters, count, by);
+        bump(self.counters, count, by);
     }
 }

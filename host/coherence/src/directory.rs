@@ -12,7 +12,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
+use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, TAG_SHIFT};
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
 use crate::counters::{Count, bump};
@@ -55,18 +55,32 @@ impl<'a, 'd> Entry<'a, 'd> {
 
     #[inline(always)]
     fn at(domain: &'d DomainState<'a>, index: usize, word: u64) -> Self {
-        Self { domain, index, flags: word & FLAGS, sharers: domain.l3.link(index) }
+        let link = domain.l3.link(index);
+        let (flags, sharers) = if domain.solo { (link, 1) } else { (word & FLAGS, link) };
+        Self { domain, index, flags, sharers }
     }
 
     #[inline(always)]
     fn store(&self, line: u64) {
+        if self.domain.solo {
+            return self.domain.l3.set_link(self.index, self.flags);
+        }
         self.domain.l3.set_link(self.index, self.sharers);
         self.domain.l3.set_word(self.index, line << TAG_SHIFT | self.flags);
     }
 
     fn remove(&self, line: u64) {
+        if self.domain.solo {
+            return; // Its core has lost the line already, and that is where it was.
+        }
         self.domain.l3.set_link(self.index, 0);
         self.domain.l3.set(line).clear(self.index);
+    }
+
+    /// What the link of an L2 that has the line is to be.
+    #[inline(always)]
+    fn link(&self) -> u64 {
+        if self.domain.solo { self.flags } else { self.index as u64 }
     }
 
     fn has(&self, flag: u64) -> bool {
@@ -80,8 +94,8 @@ struct Decision {
     grant: u64,
     /// Latency, stalls counted.
     cost: u64,
-    /// Where the last level has the line.
-    index: usize,
+    /// The link for its L2: where the last level has the line.
+    link: u64,
 }
 
 impl Core<'_> {
@@ -90,7 +104,7 @@ impl Core<'_> {
     pub(crate) fn directory(&self, miss: &Miss<'_, '_>) -> u64 {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let _lines = self.model.lock_line(probe.line, self.number);
-        let l2 = &self.state.l2;
+        let l2 = &self.l2;
         // Another core may have taken the line since the caller looked; nobody can have given it one.
         let held = miss.held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
         // Without an L2, the other L1 may have it; that is no upgrade.
@@ -101,23 +115,23 @@ impl Core<'_> {
         } else {
             self.count(if instruction { Count::l2i_misses } else { Count::l2d_misses }, 1);
         }
-        let l3 = self.own.l3.set(probe.line);
-        let decision = match l3.find(probe).map(|(index, word)| Entry::at(self.own, index, word)) {
+        let found = if self.own.solo { held } else { self.own.l3.find(probe) };
+        let decision = match found.map(|(index, word)| Entry::at(self.own, index, word)) {
             Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade),
             Some(entry) => self.read_present(entry, probe, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
-                self.absent(miss, l3)
+                self.absent(miss)
             }
         };
         let (state, l2_index) = match held {
             Some((index, word)) => {
                 let state = decision.grant.max(word & STATE_MASK);
                 l2.set_word(index, word & !STATE_MASK | state | kind.inside());
-                l2.set_link(index, decision.index as u64);
+                l2.set_link(index, decision.link);
                 (state, index)
             }
-            None => (decision.grant, self.fill_l2(miss, decision.grant | kind.inside(), decision.index)),
+            None => (decision.grant, self.fill_l2(miss, decision.grant | kind.inside(), decision.link)),
         };
         self.fill_l1(miss, state, l2_index);
         decision.cost
@@ -151,7 +165,7 @@ impl Core<'_> {
         }
         entry.domain.l3.set(probe.line).touch(entry.index);
         entry.store(probe.line);
-        Decision { grant: if exclusive { EXCLUSIVE } else { SHARED }, cost, index: entry.index }
+        Decision { grant: if exclusive { EXCLUSIVE } else { SHARED }, cost, link: entry.link() }
     }
 
     /// A write to a line that this last-level cache has.
@@ -185,12 +199,12 @@ impl Core<'_> {
             entry.domain.l3.set(probe.line).touch(entry.index);
         }
         entry.store(probe.line);
-        Decision { grant: MODIFIED, cost, index: entry.index }
+        Decision { grant: MODIFIED, cost, link: entry.link() }
     }
 
     /// A line that this last-level cache does not have: from memory, after other last-level caches were asked.
-    #[inline]
-    fn absent(&self, miss: &Miss<'_, '_>, l3: Set<'_, '_>) -> Decision {
+    #[inline(always)]
+    fn absent(&self, miss: &Miss<'_, '_>) -> Decision {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write());
         let mut cost = snoop_cost + self.served_by_memory(segment);
@@ -202,20 +216,28 @@ impl Core<'_> {
             SHARED
         };
         let flags = PRESENT | if alone { ALONE } else { 0 } | if grant == SHARED { 0 } else { OWNED };
-        let old = l3.insert(probe, flags, self.bit);
+        if self.own.solo {
+            return Decision { grant, cost, link: flags };
+        }
+        let old = self.own.l3.set(probe.line).insert(probe, flags, self.bit);
         if old.word != 0 {
             cost += self.evict_l3(old);
         }
-        Decision { grant, cost, index: old.index }
+        Decision { grant, cost, link: old.index as u64 }
     }
 
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
     #[inline(always)]
     fn snoop_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
-        let (mut alone, mut slowest) = (true, 0);
-        if probe.line >= SHARED_LINES {
+        if self.only_domain || probe.line >= SHARED_LINES {
             return (true, 0);
         }
+        self.ask_others(probe, drop_it)
+    }
+
+    #[inline(never)]
+    fn ask_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
+        let (mut alone, mut slowest) = (true, 0);
         for (number, domain) in self.model.domains.iter().enumerate().filter(|(number, _)| *number != self.domain) {
             if let Some(entry) = Entry::find(domain, probe) {
                 alone = false;
@@ -252,7 +274,7 @@ impl Core<'_> {
     }
 
     /// The last-level cache has lost a line to another: the cores under it lose it, too.
-    #[inline]
+    #[inline(never)]
     fn evict_l3(&self, old: Replaced) -> u64 {
         let (line, flags) = (old.word >> TAG_SHIFT, old.word & FLAGS);
         let mut entry = Entry { domain: self.own, index: old.index, flags, sharers: old.link };
@@ -273,21 +295,34 @@ impl Core<'_> {
 
     /// Gives this core's L2 a line that it has not got, and that the directory knows already; where it is now.
     #[inline]
-    fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, l3_index: usize) -> usize {
-        let old = miss.l2.insert(miss.probe, flags, l3_index as u64);
+    fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, link: u64) -> usize {
+        let old = miss.l2.insert(miss.probe, flags, link);
         if old.word != 0 {
-            self.evict_l2(old.word, old.link as usize);
+            self.evict_l2(old.word, old.link);
         }
         old.index
     }
 
-    /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `l3_index`: its place there.
+    /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `link`: its place there.
     #[inline(always)]
-    fn evict_l2(&self, word: u64, l3_index: usize) {
+    fn evict_l2(&self, word: u64, link: u64) {
         let (line, state) = (word >> TAG_SHIFT, word & STATE_MASK);
         if word & (IN_L1I | IN_L1D) != 0 {
             self.evict_l1(Probe::new(line), word);
         }
+        if self.own.solo {
+            if state == MODIFIED {
+                self.count(Count::l2_write_backs, 1);
+                self.count(Count::memory_write_backs, 1);
+            }
+            return;
+        }
+        self.leave_l3(line, state, link as usize);
+    }
+
+    /// The directory forgets that this core has a line.
+    #[inline(never)]
+    fn leave_l3(&self, line: u64, state: u64, l3_index: usize) {
         let l3_word = self.own.l3.word(l3_index);
         if l3_word >> TAG_SHIFT != line {
             return;
@@ -327,7 +362,7 @@ impl Core<'_> {
         let held = self.state.l1i.find(probe).is_some() || self.state.l1d.find(probe).is_some();
         if !held && probe.is(word) {
             l2.set(line).clear(index);
-            self.evict_l2(word, l2.link(index) as usize);
+            self.evict_l2(word, l2.link(index));
         }
     }
 

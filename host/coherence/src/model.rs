@@ -8,14 +8,14 @@ use std::sync::atomic::{
 
 use crate::Picoseconds;
 use crate::array::{self, Array};
-use crate::config::{Config, IslandConfig};
+use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Words before everything else: magic, version, fingerprint, length, sharing.
 const HEADER_WORDS: usize = 8;
 /// The header's word that is 1 if threads may meet.
@@ -51,10 +51,13 @@ pub(crate) struct CoreState<'a> {
 
 /// The words of one last-level cache, which is also the directory of the cores under it.
 pub(crate) struct DomainState<'a> {
-    /// A line's link: which cores hold it, one bit each.
+    /// A line's link: which cores hold it, one bit each. If `solo`, this is the core's L2, and the link is the flags that
+    /// an L3 has in its tag.
     pub(crate) l3: Array<'a>,
     pub(crate) first_core: usize,
     pub(crate) real: bool,
+    /// There is no L3 and one core, so that its L2 knows all that a directory would.
+    pub(crate) solo: bool,
 }
 
 /// The model of a machine, over a region that other processes may share.
@@ -127,7 +130,8 @@ impl<'a> Model<'a> {
             island.cores * (caches + COUNTER_WORDS + LOCK_WORDS)
         };
         let cores: usize = config.islands.iter().map(core).sum();
-        let domains: usize = config.domains.iter().map(|domain| array::words(&domain.l3)).sum();
+        let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
+        let domains: usize = directories.map(|domain| array::words(&domain.l3)).sum();
         HEADER_WORDS + bucket_count(config) * LOCK_WORDS + cores + domains
     }
 
@@ -150,7 +154,7 @@ impl<'a> Model<'a> {
             core.counters.iter().for_each(|word| word.store(0, Relaxed));
             core.claim.store(0, Relaxed);
         }
-        for (index, domain) in model.domains.iter().enumerate() {
+        for (index, domain) in model.domains.iter().enumerate().filter(|(_, domain)| !domain.solo) {
             domain.l3.reset(model.config.seed ^ (index as u64) << 48 ^ 4 << 40);
         }
         for (word, value) in region[1..].iter().zip(model.identity()) {
@@ -203,10 +207,10 @@ impl<'a> Model<'a> {
                 });
             }
         }
-        let domains = config.domains.iter().map(|domain| DomainState {
-            l3: Array::take(&domain.l3, &mut rest),
-            first_core: domain.first_core,
-            real: domain.l3.real,
+        let domains = config.domains.iter().map(|domain| {
+            let solo = is_solo(&config, domain);
+            let l3 = if solo { cores[domain.first_core].l2 } else { Array::take(&domain.l3, &mut rest) };
+            DomainState { l3, first_core: domain.first_core, real: domain.l3.real, solo }
         });
         let domains = domains.collect();
         Ok(Self { cores, domains, buckets, bucket_count, config, threads: true })
@@ -262,6 +266,11 @@ impl<'a> Model<'a> {
     }
 }
 
+/// Whether a core's L2 is its own directory ([`DomainState::solo`]).
+fn is_solo(config: &Config, domain: &DomainConfig) -> bool {
+    !domain.l3.real && domain.cores == 1 && config.islands[domain.island].l2.real
+}
+
 fn cut<'a>(rest: &mut &'a [AtomicU64], count: usize) -> &'a [AtomicU64] {
     let (front, back) = rest.split_at(count);
     *rest = back;
@@ -296,11 +305,18 @@ impl Drop for Guard<'_> {
 /// Takes a lock; its word then names the core, for whoever looks at a stuck region.
 #[inline]
 pub(crate) fn lock(word: &AtomicU64, core: usize) -> Guard<'_> {
+    if word.compare_exchange(0, core as u64 + 1, Acquire, Relaxed).is_err() {
+        wait_for(word, core);
+    }
+    Guard(word)
+}
+
+#[cold]
+fn wait_for(word: &AtomicU64, core: usize) {
     let mut tries = 0_u32;
     while word.compare_exchange_weak(0, core as u64 + 1, Acquire, Relaxed).is_err() {
         tries += 1;
         // The holder may be a thread that is not running.
         if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
-    Guard(word)
 }

@@ -59,17 +59,22 @@ pub(crate) const fn to_front(order: u64, way: u64) -> u64 {
     order & !moved | order << 4 & moved | way
 }
 
-/// The last of so many ways in an order.
-#[inline(always)]
-pub(crate) const fn last_of(order: u64, ways: usize) -> usize {
-    (order >> (4 * (ways - 1)) & 15) as usize
+/// Where in an order the last of so many ways is.
+pub(crate) const fn last_place(ways: usize) -> u32 {
+    4 * (ways as u32 - 1) % u64::BITS
 }
 
-/// Moves the last of so many ways to the front of an order.
+/// The last way in an order; `last`: [`last_place`].
 #[inline(always)]
-pub(crate) const fn last_to_front(order: u64, ways: usize) -> u64 {
-    let in_use = u64::MAX >> (64 - 4 * ways);
-    order & !in_use | order << 4 & in_use | last_of(order, ways) as u64
+pub(crate) const fn last_of(order: u64, last: u32) -> usize {
+    (order >> last & 15) as usize
+}
+
+/// Moves the last way to the front of an order; `last`: [`last_place`].
+#[inline(always)]
+pub(crate) const fn last_to_front(order: u64, last: u32) -> u64 {
+    let in_use = (16_u64 << last).wrapping_sub(1);
+    order & !in_use | order << 4 & in_use | last_of(order, last) as u64
 }
 
 /// Turns the bits on the path to `way` away from it. Node `n` has children `2n + 1` and `2n + 2`; a set bit means right.
@@ -120,8 +125,9 @@ mod tests {
             order = to_front(order, way);
             assert!(list.iter().enumerate().all(|(place, &way)| order >> (4 * place) & 15 == way), "{order:x}");
             for ways in 1..=16 {
-                assert_eq!(last_of(order, ways) as u64, list[ways - 1]);
-                assert_eq!(last_to_front(order, ways), to_front(order, list[ways - 1]));
+                let last = last_place(ways);
+                assert_eq!(last_of(order, last) as u64, list[ways - 1]);
+                assert_eq!(last_to_front(order, last), to_front(order, list[ways - 1]));
             }
         }
     }

@@ -42,15 +42,20 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
 }
 
 /// Forgets which lines were fetched last if L1I may have lost one: that one must be fetched again.
-#[inline]
+#[inline(always)]
 fn forget_lost_lines(vcpu: &mut Vcpu) {
     let Some(Some(core)) = CORES.get(vcpu) else { return };
     let epoch = Some(core.caches.fetch_epoch());
     if epoch != core.fetch_epoch {
         core.fetch_epoch = epoch;
         let plugin = core.plugin;
-        plugin.times.get(vcpu).recent_lines.fill(0);
+        forget_lines(plugin, vcpu);
     }
+}
+
+#[cold]
+fn forget_lines(plugin: &Plugin, vcpu: &mut Vcpu) {
+    plugin.times.get(vcpu).recent_lines.fill(0);
 }
 
 /// A virtual CPU enters a line of instructions that is not the one fetched last in its set of L1I; `line`: its address.
@@ -99,17 +104,17 @@ pub fn translations_dropped(vcpu: &mut Vcpu, _data: usize) {
 
 /// A virtual CPU has loaded.
 pub fn loaded(vcpu: &mut Vcpu, access: &Access<'_>) {
-    accessed(Kind::Load, vcpu, access);
+    accessed(Kind::Load, vcpu, access, |vcpu, physical| missed_load(vcpu, physical));
 }
 
 /// A virtual CPU has stored.
 pub fn stored(vcpu: &mut Vcpu, access: &Access<'_>) {
-    accessed(Kind::Store, vcpu, access);
+    accessed(Kind::Store, vcpu, access, |vcpu, physical| missed_store(vcpu, physical));
 }
 
 /// A virtual CPU has done an atomic read-modify-write.
 pub fn updated(vcpu: &mut Vcpu, access: &Access<'_>) {
-    accessed(Kind::Atomic, vcpu, access);
+    accessed(Kind::Atomic, vcpu, access, |vcpu, physical| missed(Kind::Atomic, vcpu, physical));
 }
 
 /// Code that runs without translation has loaded.
@@ -122,19 +127,42 @@ pub fn stored_untranslated(vcpu: &mut Vcpu, access: &Access<'_>) {
     accessed_slowly(Kind::Store, vcpu, access, false);
 }
 
-/// The quick path makes no call, so it needs to save no registers.
+/// The quick path makes no call, so it needs to save no registers. `otherwise`: [`missed`].
 #[inline(always)]
-fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
+fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, otherwise: impl FnOnce(&mut Vcpu, u64)) {
     let Some(core) = running(vcpu) else { return };
     if let Some(physical) = core.pages.find(access.address, kind.is_write())
         && core.is_within_line(physical, access)
-        && let Some(cost) = core.caches.hit(kind, physical)
     {
-        let plugin = core.plugin;
-        charge(plugin, vcpu, cost.0);
+        if let Some(cost) = core.caches.hit(kind, physical) {
+            let plugin = core.plugin;
+            charge(plugin, vcpu, cost.0);
+        } else {
+            otherwise(vcpu, physical);
+        }
     } else {
         accessed_slowly(kind, vcpu, access, true);
     }
+}
+
+#[inline(never)]
+fn missed_load(vcpu: &mut Vcpu, physical: u64) {
+    missed(Kind::Load, vcpu, physical);
+}
+
+#[inline(never)]
+fn missed_store(vcpu: &mut Vcpu, physical: u64) {
+    missed(Kind::Store, vcpu, physical);
+}
+
+/// An access within a line that does not hit the line used last.
+#[inline(always)]
+fn missed(kind: Kind, vcpu: &mut Vcpu, physical: u64) {
+    let Some(Some(core)) = CORES.get(vcpu) else { return };
+    let plugin = core.plugin;
+    let cost_ps = core.caches.no_hit(kind, physical).0;
+    charge(plugin, vcpu, cost_ps);
+    forget_lost_lines(vcpu);
 }
 
 /// `translated`: the address is translated in the way that [`Pages`] remembers.

@@ -16,7 +16,7 @@ use motet_layout::{
 
 use crate::{
     ClockRegion, CoreClock, PS_PER_NS, Settings,
-    region::{SEAT_NONE, SEAT_STATE},
+    region::{SEAT_NONE, SEAT_RUNS, SEAT_STATE},
 };
 
 /// How long an announced core waits for the others at a time.
@@ -150,11 +150,18 @@ impl<B: Bells> Timing<B> {
     fn quantum_boundary(&self, core: usize, now_ps: u64) -> Next {
         let now_ps = self.wake_up(core, now_ps);
         self.count_rings(core);
-        self.clock(core).clock_ps.store(now_ps, SeqCst);
+        let alone = self.cores.len() == 1;
+        self.clock(core).clock_ps.store(now_ps, if alone { Relaxed } else { SeqCst });
         if self.stop_at_end(core) {
             return Next { now_ps, escaped: false };
         }
         self.ring_own_alarm(core, now_ps);
+        if alone {
+            // The machine's time is this core's, and there is nobody to wait for, or to wake.
+            self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
+            self.clock(core).seat.store(SEAT_RUNS, Relaxed);
+            return Next { now_ps, escaped: false };
+        }
         self.advance();
         Next { now_ps, escaped: self.keep_together(core, now_ps) }
     }

@@ -36,15 +36,20 @@ fn main(arguments: Arguments) -> u8 {
         let _ = system::write(STDERR, USAGE);
         return 64;
     };
-    let mut digits = [0; 20];
-    say(if outcome.verified { b"end verified " } else { b"end wrong " });
+    let (mut whole, mut fraction) = ([0; 20], [0; 20]);
+    let verdict: &[u8] = if outcome.verified { b"end verified " } else { b"end wrong " };
     // All results fit.
     let billionths = (outcome.value.abs() * 1e9) as u64;
-    say(system::decimal(billionths / 1_000_000_000, &mut digits));
-    say(b".");
-    let fraction = system::decimal(1_000_000_000 + billionths % 1_000_000_000, &mut digits);
-    say(&fraction[1..]);
-    say(b"\n");
+    let whole = system::decimal(billionths / 1_000_000_000, &mut whole);
+    let fraction = system::decimal(1_000_000_000 + billionths % 1_000_000_000, &mut fraction);
+    // In one piece: others may write to the same console.
+    let mut line = [0; 64];
+    let mut len = 0;
+    for part in [verdict, whole, b".", &fraction[1..], b"\n"] {
+        line[len..len + part.len()].copy_from_slice(part);
+        len += part.len();
+    }
+    say(&line[..len]);
     u8::from(!outcome.verified)
 }
 
