@@ -115,6 +115,15 @@ report() {
     for name in "${isas[@]}"; do
         if [[ -x $out/userland/$name/busybox ]]; then line ok "guest program" "busybox, $name"; else line missing "guest program" "busybox, $name"; fi
     done
+    local wheel
+    wheel="ziglang $(sed -n 's/^const VERSION: &str = "\(.*\)";$/\1/p' "$root/host/toolchain/src/tools.rs")"
+    if [[ -x $out/toolchain/${wheel/ /-}/ziglang/zig ]]; then
+        line ok "C compiler" "$wheel, for ./motet cc"
+    elif python3 -m pip --version >/dev/null 2>&1; then
+        printf '  %-8s %-15s %s\n' later "C compiler" "$wheel: the first ./motet cc fetches it" >&2
+    else
+        printf '  %-8s %-15s %s\n' later "C compiler" "$wheel: ./motet cc needs python3 with pip to fetch it" >&2
+    fi
     $complete || { say "'./motet build' installs what is missing" && return 69; }
 }
 

@@ -44,8 +44,32 @@ pub enum Subcommand {
     /// The same for C++
     #[command(name = "c++")]
     Cxx(ToolOptions),
+    /// Link what `motet cc -c` has made; takes the options of linkers
+    Ld(ToolOptions),
+    /// Show a program of `motet cc`: its instruction sets, and for each function its pin and sizes
+    Objdump(ObjdumpOptions),
+    /// Show function, file and line of addresses in a program of `motet cc`, for each instruction set
+    #[command(name = "addr2line")]
+    Addr2line(Addr2lineOptions),
     /// Check that everything Motet needs is here
     Doctor,
+}
+
+/// Options of `motet objdump`.
+#[derive(Args, Debug)]
+pub struct ObjdumpOptions {
+    /// The program
+    pub program: PathBuf,
+}
+
+/// Options of `motet addr2line`.
+#[derive(Args, Debug)]
+pub struct Addr2lineOptions {
+    /// The program; files and lines are known if it was compiled with -g
+    pub program: PathBuf,
+    /// Hexadecimal addresses
+    #[arg(required = true, value_name = "ADDRESS")]
+    pub addresses: Vec<String>,
 }
 
 /// Options of machines that run.

@@ -50,6 +50,9 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Bench(options) => project::run_sibling("motet-bench", &options.arguments),
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),
+        Subcommand::Ld(options) => toolchain::ld(&options.arguments),
+        Subcommand::Objdump(options) => toolchain::objdump(&options),
+        Subcommand::Addr2line(options) => toolchain::addr2line(&options),
         Subcommand::Doctor => doctor::doctor(),
     }
 }

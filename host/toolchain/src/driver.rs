@@ -10,12 +10,12 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    arguments::{Arguments, Item, Mode, Source, parse},
+    arguments::{Arguments, Item, Mode, Source, parse, parse_linker},
     error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object,
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
-    link::{self, Input, Options},
+    link::{self, Input, Options, Pin},
     pins,
     tools::Tools,
 };
@@ -29,13 +29,28 @@ const PARTS_OF_LIBC: &[&str] =
 /// # Errors
 /// The arguments are wrong, the tools are missing, or the program cannot be linked.
 pub fn cc(folder: &Path, cxx: bool, arguments: &[OsString]) -> Result<u8> {
-    let arguments = parse(arguments)?;
+    run(folder, cxx, parse(arguments)?)
+}
+
+/// Runs `motet ld ARGUMENTS`: links what `motet cc -c` has made, with options of linkers.
+///
+/// # Errors
+/// As [`cc`].
+pub fn ld(folder: &Path, arguments: &[OsString]) -> Result<u8> {
+    run(folder, false, parse_linker(arguments)?)
+}
+
+fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
+    let mut pins = Vec::new();
+    for path in &arguments.pins {
+        pins.extend(pins::load(path)?);
+    }
     let tools = Tools::find(folder)?;
     let libc = Libc::find(&tools)?;
     let headers = own_headers(folder)?;
     let temporary = tempfile::Builder::new().prefix("motet-cc-").tempdir();
     let temporary = temporary.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
-    let driver = Driver { tools, libc, headers, cxx, arguments, temporary };
+    let driver = Driver { tools, libc, headers, cxx, arguments, pins, temporary };
     match driver.arguments.mode {
         Mode::Query => driver.query(),
         Mode::Text => driver.text(),
@@ -67,6 +82,8 @@ struct Driver {
     headers: PathBuf,
     cxx: bool,
     arguments: Arguments,
+    /// Of `--pins`.
+    pins: Vec<Pin>,
     temporary: TempDir,
 }
 
@@ -140,16 +157,12 @@ impl Driver {
         if !self.arguments.no_libraries {
             inputs.push(Input { path: self.libc.archive(), name: None, whole: false });
         }
-        let mut pins = Vec::new();
-        for path in &self.arguments.pins {
-            pins.extend(pins::load(path)?);
-        }
         let options = Options {
             inputs,
             output: self.arguments.output.clone().unwrap_or_else(|| "a.out".into()),
             entry: self.arguments.entry.clone().unwrap_or_else(|| "_start".into()),
             needed: self.arguments.needed.clone(),
-            pins,
+            pins: self.pins.clone(),
             primary: self.arguments.primary,
             single: self.arguments.single.clone(),
             strip: self.arguments.strip,
@@ -273,6 +286,10 @@ impl Driver {
             command.args(&self.arguments.processor);
         }
         command.args(COMMON_FLAGS);
+        for pin in &self.pins {
+            // A copy inside its caller would run where that does.
+            command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", pin.function));
+        }
         if isa == TYPED && self.arguments.mode != Mode::Text && !self.arguments.has_full_debug() {
             command.arg("-g");
         }

@@ -34,6 +34,21 @@ pub fn note_bytes(pins: usize, name_bytes: usize) -> usize {
 /// Sizes, type, and the name padded so that the description is aligned to eight bytes.
 const NOTE_HEADER_BYTES: usize = 12 + 8 + 4;
 
+/// The header, pins and their names that the contents of a note's section have; none if they are malformed.
+pub fn read_note(note: &[u8]) -> Option<(Header, Vec<(String, Pin)>)> {
+    let description = note.get(NOTE_HEADER_BYTES..)?;
+    let header = Header::parse(description.get(..Header::SIZE)?.try_into().ok()?).ok()?;
+    let (entries, names) = description[Header::SIZE..].split_at_checked(header.pins as usize * Pin::SIZE)?;
+    let mut pins = Vec::new();
+    for entry in entries.chunks_exact(Pin::SIZE) {
+        let pin = Pin::parse(entry.try_into().ok()?).ok()?;
+        let start = pin.name.0 as usize;
+        let name = names.get(start..start.checked_add(pin.name.1 as usize)?)?;
+        pins.push((String::from_utf8_lossy(name).into_owned(), pin));
+    }
+    Some((header, pins))
+}
+
 /// The note, to be aligned to eight bytes. `pins` are in the order of their addresses.
 pub fn note(primary: Isa, pins: &[PinEntry<'_>]) -> Vec<u8> {
     let mut names = String::new();
@@ -64,6 +79,16 @@ pub fn note(primary: Isa, pins: &[PinEntry<'_>]) -> Vec<u8> {
 pub fn text_flags(isa: Isa) -> u32 {
     const READ_AND_EXECUTE: u32 = 5;
     READ_AND_EXECUTE | (isa as u32) << FLAGS_ISA_SHIFT
+}
+
+/// The section with another ISA's text, for tools.
+pub fn text_section(isa: Isa) -> String {
+    format!(".motet.text.{}", isa.name())
+}
+
+/// The section with the debugger's section `name` of an ISA that is not the primary one.
+pub fn debug_section(isa: Isa, name: &str) -> String {
+    format!(".motet.{}{name}", isa.name())
 }
 
 /// How many program headers a file for all ISAs has: three or four segments, the note, the stack, the other ISAs' text.

@@ -11,11 +11,13 @@ mod driver;
 mod error;
 mod fat_object;
 pub mod format;
+mod inspect;
 mod isa;
 mod libc;
 pub mod link;
 mod pins;
 mod tools;
 
-pub use driver::cc;
+pub use driver::{cc, ld};
 pub use error::{Error, ErrorKind, Result};
+pub use inspect::{addr2line, objdump};

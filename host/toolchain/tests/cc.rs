@@ -258,6 +258,72 @@ fn functions_that_calls_cannot_reach_from_other_isas_are_refused() {
 }
 
 #[test]
+fn programs_can_be_looked_into() {
+    let folder = Folder::new();
+    folder.write(
+        "a.c",
+        "#include \"motet.h\"\nMOTET_ONLY(\"riscv64\") int one(short x)\n{\n    return x + 1;\n}\n\
+         int main(void) { return one(1); }\n",
+    );
+    assert_eq!(folder.cc("-O1 -g %a.c -o %a").unwrap(), 0);
+    let table = motet_toolchain::objdump(&folder.path("a")).unwrap();
+    let row = table.lines().find(|line| line.ends_with("one (i16) -> (i32) only riscv64")).unwrap();
+    let numbers: Vec<u64> = row.split_whitespace().skip(1).take(4).map(|word| word.parse().unwrap()).collect();
+    let [size, code @ ..] = numbers.as_slice() else { panic!("{row}") };
+    assert!(code.iter().max() == Some(size) && !code.contains(&0), "{row}");
+    assert!(table.lines().any(|line| line.starts_with("x86_64") && line.ends_with("primary")), "{table}");
+
+    let address = row.split_whitespace().next().unwrap().to_owned();
+    let lines = motet_toolchain::addr2line(&folder.path("a"), &[address, "0x10".into()]).unwrap();
+    assert_eq!(lines.matches("a.c:4").count(), 3, "{lines}");
+    assert!(lines.contains(": one (i16) -> (i32) only riscv64, +0x0"), "{lines}");
+    assert!(lines.contains("0x10: not in a function"), "{lines}");
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(motet_toolchain::objdump(&own).unwrap_err().kind, ErrorKind::Data);
+    let wrong = motet_toolchain::addr2line(&folder.path("a"), &["main".into()]).unwrap_err();
+    assert_eq!(wrong.kind, ErrorKind::Usage);
+}
+
+#[test]
+fn the_linker_takes_objects_and_options_of_linkers() {
+    let folder = Folder::new();
+    folder.write("a.c", "int two(void) { return 2; }\nint main(void) { return two() - 2; }\n");
+    folder.write("pins.toml", "[pins]\nriscv64 = ['two']\n");
+    assert_eq!(folder.cc("-O2 -c --pins %pins.toml %a.c -o %a.o").unwrap(), 0);
+    let ld = |line: &str| {
+        let words = line.split(' ').map(|word| match word.strip_prefix('%') {
+            Some(name) => folder.path(name).into_os_string(),
+            None => OsString::from(word),
+        });
+        motet_toolchain::ld(&toolchain_folder(), &words.collect::<Vec<_>>())
+    };
+    assert_eq!(ld("--gc-sections -z relro --pins %pins.toml %a.o -lm -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "");
+    assert_eq!(pins(&std::fs::read(folder.path("a")).unwrap())[0].0, "two");
+    let error = ld("%a.c -o %a").unwrap_err();
+    assert!(error.kind == ErrorKind::Usage && error.message.contains("is a source"), "{}", error.message);
+    let error = ld("--odd %a.o -o %a").unwrap_err();
+    assert!(error.message.starts_with("motet ld: --odd: "), "{}", error.message);
+}
+
+#[test]
+fn functions_in_a_list_of_pins_are_not_inlined() {
+    let folder = Folder::new();
+    folder
+        .write("a.c", "int two(int x) { return 2 * x; }\nint main(int argc, char **argv) { return two(argc) - 2; }\n");
+    folder.write("pins.toml", "[pins]\nriscv64 = ['two']\n");
+    let calls = |options: &str| {
+        assert_eq!(folder.cc(&format!("-O2 -c {options} %a.c -o %a.o")).unwrap(), 0);
+        let file = std::fs::read(folder.path("a.o")).unwrap();
+        let file = object::File::parse(file.as_slice()).unwrap();
+        let main = file.section_by_name(".text.main").unwrap();
+        main.relocations().count()
+    };
+    assert_eq!(calls("-DNONE"), 0);
+    assert_eq!(calls("--pins %pins.toml"), 1);
+}
+
+#[test]
 fn wrong_programs_are_refused_with_the_reason() {
     let cases = [
         ("int f(void); int main(void) { return f(); }", "undefined symbol: f"),

@@ -86,8 +86,8 @@ pub struct Image<'a> {
     pub plan: &'a Plan,
     /// Contents.
     pub memory: &'a Memory,
-    /// The debugger's sections of the primary ISA.
-    pub debug: &'a [(String, Vec<u8>)],
+    /// Has the debugger's sections of each ISA.
+    pub linked: &'a PerIsa<Linked>,
     /// Index of the ISA of the file as other systems see it.
     pub primary: usize,
     /// Whether the other ISAs' text and the note are in the file.
@@ -227,7 +227,7 @@ impl Writer<'_> {
         }
         for isa in (0..ISAS.len()).filter(|isa| *isa != self.image.primary) {
             let offset = self.align_to_page();
-            let name = format!(".motet.text.{}", ISAS[isa].name());
+            let name = format::text_section(ISAS[isa]);
             // Not of this machine: no address, so that tools for this machine leave it alone.
             self.part(&name, elf::SHT_PROGBITS, 0, 0, &self.image.memory.texts[isa], PAGE_BYTES);
             self.headers.push(Header {
@@ -273,8 +273,12 @@ impl Writer<'_> {
     }
 
     fn debug(&mut self) {
-        for (name, bytes) in self.image.debug {
-            self.part(name, elf::SHT_PROGBITS, 0, 0, bytes, 1);
+        let (primary, fat) = (self.image.primary, self.image.fat);
+        for (isa, linked) in self.image.linked.iter().enumerate().filter(|(isa, _)| fat || *isa == primary) {
+            for (name, bytes) in &linked.debug {
+                let name = if isa == primary { name.clone() } else { format::debug_section(ISAS[isa], name) };
+                self.part(&name, elf::SHT_PROGBITS, 0, 0, bytes, 1);
+            }
         }
     }
 

@@ -79,15 +79,7 @@ pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     let single = options.single.iter().map(|(isa, path)| (*isa, path, false));
     for (primary, path, fat) in single.chain([(options.primary, &options.output, true)]) {
         let entry = entry(&plan, &options.entry, primary)?;
-        let image = Image {
-            plan: &plan,
-            memory: &memory,
-            debug: &linked[primary].debug,
-            primary,
-            fat,
-            entry,
-            strip: options.strip,
-        };
+        let image = Image { plan: &plan, memory: &memory, linked: &linked, primary, fat, entry, strip: options.strip };
         write_executable(path, &image::write(&image))?;
     }
     Ok(())
