@@ -104,12 +104,12 @@ pub fn translations_dropped(vcpu: &mut Vcpu, _data: usize) {
 
 /// A virtual CPU has loaded.
 pub fn loaded(vcpu: &mut Vcpu, access: &Access<'_>) {
-    accessed(Kind::Load, vcpu, access, |vcpu, physical| missed_load(vcpu, physical));
+    accessed(Kind::Load, vcpu, access, missed_load);
 }
 
 /// A virtual CPU has stored.
 pub fn stored(vcpu: &mut Vcpu, access: &Access<'_>) {
-    accessed(Kind::Store, vcpu, access, |vcpu, physical| missed_store(vcpu, physical));
+    accessed(Kind::Store, vcpu, access, missed_store);
 }
 
 /// A virtual CPU has done an atomic read-modify-write.
