@@ -10,12 +10,13 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    arguments::{Arguments, Item, Mode, Source, parse, parse_linker},
+    arguments::{Arguments, Item, Mode, Source, parse},
     error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object,
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
     link::{self, Input, Options, Pin},
+    linker_arguments::parse_linker,
     pins,
     tools::Tools,
 };

@@ -15,6 +15,7 @@ mod inspect;
 mod isa;
 mod libc;
 pub mod link;
+mod linker_arguments;
 mod pins;
 mod tools;
 

@@ -14,6 +14,8 @@ use crate::{
 };
 
 const PROGRAMS: u64 = 24;
+/// Lines of a failure: the first difference tells.
+const DIFFERENCES: usize = 30;
 const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 /// Most integer words and floating-point values of a call, and words among which a structure of two must be.
@@ -43,7 +45,10 @@ pub fn check() -> Result<(), String> {
         let wanted = programs.on_host(&plain(seed))?;
         let got = results.get(&name(seed)).ok_or("no result")?.as_ref().map_err(String::clone);
         let same = got.and_then(|got| scripts::compare(&wanted, got));
-        same.map_err(|error| format!("{SEED_VARIABLE}={seed} repeats it: {error}\n{}", program(seed)))?;
+        same.map_err(|error| {
+            let first: Vec<&str> = error.lines().take(DIFFERENCES).collect();
+            format!("{SEED_VARIABLE}={seed} repeats it:\n{}\n{}", first.join("\n"), program(seed))
+        })?;
     }
     Ok(())
 }
