@@ -62,7 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut collected = Collected::default();
     let bench = Bench { folder: project.scratch("speed")?, project, tools, rounds };
     collected.add(bench.one_island(programs));
-    collected.add(bench.three_islands());
+    collected.add(bench.three_islands(programs));
     collected.finish(options.json.as_deref())
 }
 
@@ -79,6 +79,19 @@ struct Times {
     timed_s: f64,
     contrib_s: f64,
     instructions: u64,
+}
+
+/// Medians of one program on three islands, in seconds, and the most memory that one took.
+struct Together {
+    alone_s: f64,
+    together_s: f64,
+    free_s: f64,
+    memory_bytes: u64,
+}
+
+/// How much longer, in percent.
+fn percent(ratio: f64) -> f64 {
+    100.0 * (ratio - 1.0)
 }
 
 /// What is measured about a machine, and where it comes from.
@@ -146,8 +159,8 @@ impl Bench {
         Ok(Times { plain_s, timed_s, contrib_s, instructions })
     }
 
-    /// The stride program on all islands at once, beside the same programs one after the other.
-    fn three_islands(&self) -> Result<Vec<Measurement>> {
+    /// Each program on all islands at once, beside the same programs one after the other.
+    fn three_islands(&self, programs: &[Program]) -> Result<Vec<Measurement>> {
         let folder = self.project.scratch("speed-three")?;
         let three = machine::describe(&folder, &ISAS, &USUAL)?;
         let mut singles = Vec::new();
@@ -155,34 +168,52 @@ impl Bench {
             let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
             singles.push((isa, machine::describe(&folder, &[isa], &USUAL)?));
         }
-        let all = ISAS.map(|isa| STRIDE.command(isa)).join(" & ") + " & wait";
+        let figures = Figures {
+            machine: project::describe(&three.machine)?,
+            source: format!("median of {} rounds; reference: the bar", self.rounds),
+        };
+        let (mut measurements, mut scalings, mut lengthened, mut memory_bytes) =
+            (Vec::new(), Vec::new(), Vec::new(), 0);
+        for program in programs {
+            let times = self.together(&three, &singles, *program)?;
+            memory_bytes = memory_bytes.max(times.memory_bytes);
+            scalings.push(times.alone_s / times.together_s);
+            lengthened.push(times.together_s / times.free_s);
+            let (scaling, longer) = (times.alone_s / times.together_s, times.together_s / times.free_s);
+            let metric = |what: &str| format!("{what}_{}", program.name);
+            measurements.push(figures.figure(metric("scaling_three_islands"), scaling, "ratio", Some(SCALING)));
+            measurements.push(figures.figure(metric("lockstep_cost"), percent(longer), "%", Some(LOCKSTEP_PERCENT)));
+        }
+        let (scaling, longer) = (geometric_mean(&scalings), geometric_mean(&lengthened));
+        measurements.push(figures.figure("scaling_three_islands", scaling, "ratio", Some(SCALING)));
+        measurements.push(figures.figure("lockstep_cost", percent(longer), "%", Some(LOCKSTEP_PERCENT)));
+        let memory_mb = memory_bytes as f64 / 1e6;
+        measurements.push(figures.figure("host_memory_per_island_mb", memory_mb, "MB", Some(MEMORY_MB)));
+        Ok(measurements)
+    }
+
+    /// One program on each island alone, on all at once, and on all without lock-step, in turns.
+    fn together(&self, three: &Described, singles: &[(Isa, Described)], program: Program) -> Result<Together> {
+        let all = ISAS.map(|isa| program.command(isa)).join(" & ") + " & wait";
         let timed = |quantum: &str| ["--timed", "--quantum", quantum].map(str::to_owned);
         let (mut alone_s, mut together_s, mut free_s, mut memory_bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for round in 1..=self.rounds {
             eprintln!(
-                "motet: three islands, round {round} of {}: one by one, together, without lock-step",
-                self.rounds
+                "motet: {} on three islands, round {round} of {}: one by one, together, without lock-step",
+                program.name, self.rounds
             );
             let mut sum_s = 0.0;
-            for (isa, machine) in &singles {
-                sum_s += self.watch(machine, &timed(QUANTUM_US), &STRIDE.command(*isa), 1)?.seconds;
+            for (isa, machine) in singles {
+                sum_s += self.watch(machine, &timed(QUANTUM_US), &program.command(*isa), 1)?.seconds;
             }
             alone_s.push(sum_s);
-            let together = self.watch(&three, &timed(QUANTUM_US), &all, ISAS.len())?;
+            let together = self.watch(three, &timed(QUANTUM_US), &all, ISAS.len())?;
             memory_bytes = memory_bytes.max(together.memory_bytes);
             together_s.push(together.seconds);
-            free_s.push(self.watch(&three, &timed(QUANTUM_MAX_US), &all, ISAS.len())?.seconds);
+            free_s.push(self.watch(three, &timed(QUANTUM_MAX_US), &all, ISAS.len())?.seconds);
         }
         let [alone_s, together_s, free_s] = [alone_s, together_s, free_s].map(|times| median(&times));
-        let machine = project::describe(&three.machine)?;
-        let figures =
-            Figures { machine, source: format!("stride, median of {} rounds; reference: the bar", self.rounds) };
-        let cost = 100.0 * (together_s / free_s - 1.0);
-        Ok(vec![
-            figures.figure("scaling_three_islands", alone_s / together_s, "ratio", Some(SCALING)),
-            figures.figure("lockstep_cost", cost, "%", Some(LOCKSTEP_PERCENT)),
-            figures.figure("host_memory_per_island_mb", memory_bytes as f64 / 1e6, "MB", Some(MEMORY_MB)),
-        ])
+        Ok(Together { alone_s, together_s, free_s, memory_bytes })
     }
 
     fn watch(&self, machine: &Described, options: &[String], command: &str, programs: usize) -> Result<Watched> {
