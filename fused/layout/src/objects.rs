@@ -208,8 +208,7 @@ pool_struct! {
         56 pub callee_sp: Cell64,
         /// [`ThreadRecord::stack_used`] of the caller's ISA before the call.
         64 pub outer_used: Cell64,
-        /// How the function's result is passed (`motet_abi::fat::Signature`); bit 63: the call was a system call, whose
-        /// result it is.
+        /// How the function's result is passed (`motet_abi::fat::Signature::result`).
         72 pub result: Cell64,
         /// Machine time of the call.
         80 pub called_at_ns: Cell64,

@@ -3,7 +3,7 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, Isa, IslandId, Pool, ThreadRecord};
+use motet_layout::{CoreId, ISLAND_JOINED, Isa, IslandId, Pool, ThreadRecord};
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, run_queue::core_record, shootdown, trace::Kind};
 
@@ -73,6 +73,15 @@ impl<M: Machine> Cpu<M> {
     #[inline(always)]
     pub fn island(&self) -> IslandId {
         self.id.island()
+    }
+
+    /// The islands of an ISA that have joined.
+    pub fn islands_of(&self, isa: Isa) -> impl Iterator<Item = IslandId> {
+        let header = self.pool.header();
+        (0..header.island_count.get()).filter_map(IslandId::from_raw).filter(move |island| {
+            let record = &header.islands[island.index()];
+            record.isa.get() == isa as u32 && record.state.load(Ordering::Acquire) == ISLAND_JOINED
+        })
     }
 
     /// Carries out shoot-downs asked of this core.

@@ -34,7 +34,7 @@ use motet_protocol::{
     run_queue::{self, core_record},
 };
 
-use super::{GATE, pop};
+use super::{GATE, pop, stack};
 use crate::{cpu::Cpu, mm, process::exit, sched, signal};
 
 /// Arguments that a direct call carries: as many as every ISA has registers for, so that none is on the stack.
@@ -157,7 +157,7 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) {
         return adopt(cpu, &given, None, 0, None);
     };
     let words = convention::enter(frame, M::ISA, &given.entry);
-    if mm::activate(cpu, given.space).is_err() || !push(cpu, given.space, &words) {
+    if mm::activate(cpu, given.space).is_err() || !stack::push(cpu, given.space, &words) {
         return adopt(cpu, &given, Some(frame), words.sp_at_return, Some(Trap::BadAddress { address: words.at }));
     }
     cpu.resident.set(cpu.raw(given.space));
@@ -182,17 +182,6 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) {
     adopt(cpu, &given, Some(frame), words.sp_at_return, Some(trap));
 }
 
-/// Writes what a function's stack begins with.
-fn push<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, words: &convention::StackWords) -> bool {
-    words.words().iter().enumerate().all(|(index, word)| {
-        let found = mm::resolve(cpu, space, words.at + 8 * index as u64, Access::Write);
-        found.is_ok_and(|addr| {
-            cpu.pool.write(addr, &word.to_le_bytes());
-            true
-        })
-    })
-}
-
 /// The register frame of called functions, made at the first call.
 fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
     if cpu.call_frame.get() == 0 {
@@ -210,8 +199,8 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, frame: &'static UserFrame)
     let results = convention::results(frame, &given.signature);
     let message = claim.record(cpu);
     let words = [cpu.raw(given.thread), results.words[1], results.floats[0], results.floats[1], 0, results.words[0]];
-    let some = if given.signature.result & !0xf == 0 { [true, false, false, false, false, true] } else { [true; 6] };
-    for ((slot, word), _) in message.message.iter().zip(words).zip(some).filter(|&(_, needed)| needed) {
+    // All of them: what an earlier message has left there is not the caller's to see.
+    for (slot, word) in message.message.iter().zip(words) {
         slot.set(word);
     }
     claim.publish(cpu, Message::Return);
@@ -243,7 +232,7 @@ fn adopt<M: Machine>(
             let words = convention::enter(&thread.frame, M::ISA, &given.entry);
             record.callee_sp.set(words.sp_at_return);
             // Should there be no memory for it, the function faults where it returns to.
-            push(cpu, given.space, &words);
+            stack::push(cpu, given.space, &words);
             thread.ext_core.set(0);
         }
     }

@@ -38,8 +38,6 @@ use crate::{
 
 /// Functions of other ISAs return here. Nothing is ever mapped at this address unless a program insists.
 pub const GATE: u64 = 0x7fff_bfff_d000;
-/// In [`CrossingRecord::result`]: the call was `motet_call_on`.
-const EXPLICIT: u64 = 1 << 63;
 
 /// What became of a fetch that this island could not serve.
 pub enum Fetch {
@@ -112,11 +110,8 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let target = core_of(cpu, call.thread, island);
     let frame = &call.thread.frame;
-    let caller = Caller {
-        pc: registers::pc(frame),
-        sp: registers::sp(frame),
-        result: EXPLICIT | u64::from(Signature::POINTER.result),
-    };
+    let caller =
+        Caller { pc: registers::pc(frame), sp: registers::sp(frame), result: Signature::POINTER.result.into() };
     let mut arguments = convention::Arguments::default();
     arguments.words[0] = argument;
     sched::save_ext(cpu, call.thread);
@@ -210,14 +205,11 @@ fn enter<M: Machine>(
     record.is_saved.set(1);
     let words = convention::enter(&thread.frame, callee.isa, &entry);
     record.callee_sp.set(words.sp_at_return);
-    let memory = Call { cpu, thread, process, args: [0; 6], isa: caller_isa };
-    for (index, word) in words.words().iter().enumerate() {
-        if memory.write_user(words.at + 8 * index as u64, &word.to_le_bytes()).is_err() {
-            // No memory for the function's stack: as if it had returned nothing, then the signal.
-            pop(cpu, thread, record, &convention::Results::default());
-            sched::reload_ext(cpu, thread);
-            return Err(Errno::ENOMEM);
-        }
+    if !stack::push(cpu, space, &words) {
+        // No memory for the function's stack: as if it had returned nothing, then the signal.
+        pop(cpu, thread, record, &convention::Results::default());
+        sched::reload_ext(cpu, thread);
+        return Err(Errno::ENOMEM);
     }
     sched::hand_to(cpu, thread, callee.target);
     Ok(())
@@ -291,15 +283,7 @@ fn signature_of(record: &CrossingRecord) -> Signature {
 
 /// The island of an ISA that has least to do, as a core; `None` if none is there.
 fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> Option<CoreId> {
-    let header = cpu.pool.header();
-    (0..header.island_count.get())
-        .filter_map(IslandId::from_raw)
-        .filter(|island| {
-            let record = &header.islands[island.index()];
-            record.isa.get() == isa as u32 && record.state.load(Ordering::Acquire) == ISLAND_JOINED
-        })
-        .map(|island| core_of(cpu, thread, island))
-        .min_by_key(|&core| run_queue::load(cpu, core))
+    cpu.islands_of(isa).map(|island| core_of(cpu, thread, island)).min_by_key(|&core| run_queue::load(cpu, core))
 }
 
 fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, island: IslandId) -> CoreId {

@@ -1,7 +1,7 @@
 //! A thread's stacks: one for each ISA that it has called functions of.
 
-use motet_abi::Errno;
-use motet_hal::Machine;
+use motet_abi::{Errno, convention::StackWords};
+use motet_hal::{Access, Machine};
 use motet_layout::{Isa, IslandId, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_READ, VMA_WRITE};
 use motet_protocol::lock::lock;
 
@@ -61,4 +61,15 @@ pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, space: &'
         // Without memory for splitting, the stack stays until the process ends.
         let _ = mm::unmap(cpu, space, top - STACK_LEN - GUARD_LEN, top + GUARD_LEN);
     }
+}
+
+/// Writes what a function's stack begins with; false: there is no memory for it.
+pub fn push<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, words: &StackWords) -> bool {
+    words.words().iter().enumerate().all(|(index, word)| {
+        let found = mm::resolve(cpu, space, words.at + 8 * index as u64, Access::Write);
+        found.is_ok_and(|addr| {
+            cpu.pool.write(addr, &word.to_le_bytes());
+            true
+        })
+    })
 }

@@ -4,9 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{Errno, registers};
 use motet_hal::Machine;
-use motet_layout::{
-    CoreId, ISLAND_JOINED, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord,
-};
+use motet_layout::{CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, fs, run_queue, slab, threads, wait};
 
 use super::{
@@ -161,22 +159,15 @@ fn island_for<M: Machine>(call: &Call<M>, isa: Isa, path: &[u8]) -> Result<Islan
     if isa == M::ISA {
         return Ok(call.cpu.island());
     }
-    let header = call.cpu.pool.header();
-    (0..header.island_count.get())
-        .filter_map(IslandId::from_raw)
-        .filter(|island| {
-            let record = &header.islands[island.index()];
-            record.isa.get() == isa as u32 && record.state.load(Ordering::Acquire) == ISLAND_JOINED
-        })
-        .min_by_key(|&island| island_load(call.cpu, island))
-        .ok_or_else(|| {
-            let name = core::str::from_utf8(path).unwrap_or("program");
-            file::kernel_message(
-                call.cpu,
-                format_args!("{name}: is a program for {}, and this machine has no {} island", isa.name(), isa.name()),
-            );
-            Errno::ENOEXEC
-        })
+    let islands = call.cpu.islands_of(isa);
+    islands.min_by_key(|&island| island_load(call.cpu, island)).ok_or_else(|| {
+        let name = core::str::from_utf8(path).unwrap_or("program");
+        file::kernel_message(
+            call.cpu,
+            format_args!("{name}: is a program for {}, and this machine has no {} island", isa.name(), isa.name()),
+        );
+        Errno::ENOEXEC
+    })
 }
 
 fn island_load<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> u32 {
