@@ -4,7 +4,7 @@
 //! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its ready queue to
 //! itself. Idling is a Dekker-style handshake: the core says "idle", then looks at its inbox again; the waker pushes,
 //! then looks whether the core is idle. One of the two sees the other. Whoever moves the core from idle to awake rings,
-//! so a sleeping core is rung at most once.
+//! so a core is rung at most once each time it says "idle".
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 

@@ -131,9 +131,9 @@ impl Objects {
 pub struct Bells {
     pending: [Mutex<bool>; ISLANDS_MAX],
     rung: [Condvar; ISLANDS_MAX],
-    /// Rings and sleeps so far, per island (of one core each).
+    /// Rings and announcements of sleep so far, per island (of one core each).
     pub rings: [std::sync::atomic::AtomicU32; ISLANDS_MAX],
-    pub sleeps: [std::sync::atomic::AtomicU32; ISLANDS_MAX],
+    pub announcements: [std::sync::atomic::AtomicU32; ISLANDS_MAX],
 }
 
 /// Core 0 of an island.
@@ -156,9 +156,13 @@ impl Core {
         self.id.island().index()
     }
 
+    /// Counts that this core is about to say that it will sleep.
+    pub fn announce(&self) {
+        self.bells.announcements[self.island()].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// `wait_for_interrupt`.
     pub fn sleep(&self) {
-        self.bells.sleeps[self.island()].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut pending = self.bells.pending[self.island()].lock().expect("no panic while it was held");
         while !*pending {
             pending = self.bells.rung[self.island()].wait(pending).expect("no panic while it was held");
@@ -172,6 +176,7 @@ impl Core {
             if let Some(thread) = run_queue::next(self) {
                 return thread;
             }
+            self.announce();
             if run_queue::begin_idle(self, CORE_IDLE) {
                 self.sleep();
             }
