@@ -141,7 +141,8 @@ pub fn requeue(
     let mut moved = 0;
     while moved < limit {
         let Some(node) = find(context, from, from_key, u32::MAX) else { break };
-        unlink(context, from, node);
+        // Its queue goes from the one to the other at once: with none between, a waiter that leaves would let it lie.
+        detach(context, from, node);
         node.key.set(to_key);
         link_last(context, to, node);
         moved += 1;
@@ -187,8 +188,14 @@ fn link_last(context: &impl Context, queue: &'static WaitQueue, node: &'static W
     node.queue.store(context.raw(queue), Ordering::Relaxed);
 }
 
-/// Takes a node out of its queue. The queue's lock is held.
+/// Takes a node out of its queue, and says so. The queue's lock is held.
 fn unlink(context: &impl Context, queue: &WaitQueue, node: &WaitNode) {
+    detach(context, queue, node);
+    node.queue.store(0, Ordering::Release);
+}
+
+/// Takes a node out of its queue's list.
+fn detach(context: &impl Context, queue: &WaitQueue, node: &WaitNode) {
     match context.object::<WaitNode>(node.prev.get()) {
         Some(prev) => prev.next.set(node.next.get()),
         None => queue.head.store(node.next.get(), Ordering::Relaxed),
@@ -197,5 +204,4 @@ fn unlink(context: &impl Context, queue: &WaitQueue, node: &WaitNode) {
         Some(next) => next.prev.set(node.prev.get()),
         None => queue.tail.set(node.prev.get()),
     }
-    node.queue.store(0, Ordering::Release);
 }
