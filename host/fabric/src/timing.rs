@@ -15,7 +15,7 @@ use std::{
 use motet_coherence::{Model, Sharing};
 use motet_layout::{CORE_IDLE, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
 use motet_record::{Probe, Record, Row, Snapshot};
-use motet_timing::{ClockRegion, PS_PER_NS, SEAT_PARKED, SEAT_STATE, SEAT_WAITS, Settings};
+use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
 use rustix::{
     fs::MemfdFlags,
     mm::{self, MapFlags, ProtFlags},
@@ -120,8 +120,7 @@ impl Clocks {
         let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let description = qemu::memory_file(machine.text.as_bytes())?;
-        let host_cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        let settings = Settings { quantum_ps: options.quantum_ps, deterministic: options.deterministic, host_cores };
+        let settings = Settings { quantum_ps: options.quantum_ps, deterministic: options.deterministic };
         region.set_up(settings, cores);
         let header = pool.header();
         header.timed.set(1);
@@ -194,7 +193,7 @@ impl Clocks {
     fn doing(&self, core: usize, record: &CoreRecord) -> Option<Doing> {
         let clock = &self.region.cores[core];
         let is_here = clock.announced.load(Relaxed) != 0 && self.region.started.load(Relaxed) != 0;
-        let waits = matches!(clock.seat.load(Relaxed) & SEAT_STATE, SEAT_WAITS | SEAT_PARKED);
+        let waits = matches!(clock.pace.load(Relaxed), PACE_WAITS | PACE_PARKED);
         let is_rung = clock.wake_at_ps.load(Relaxed) != 0 || record.state.load(Relaxed) != CORE_IDLE;
         let sleeps = clock.halted.load(Relaxed) != 0 && !is_rung;
         let settings = self.region.settings()?;

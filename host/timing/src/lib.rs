@@ -9,13 +9,12 @@
 
 #[cfg(not(motet_model))]
 pub mod futex;
+mod host;
+mod pace;
 mod region;
-mod seats;
 mod timing;
 
-pub use region::{
-    ClockRegion, CoreClock, REGION_MAGIC, SEAT_NONE, SEAT_PARKED, SEAT_RUNS, SEAT_STATE, SEAT_WAITS, Settings,
-};
+pub use region::{ClockRegion, CoreClock, PACE_NONE, PACE_PARKED, PACE_RUNS, PACE_WAITS, REGION_MAGIC, Settings};
 pub use timing::{Bells, Next, Timing};
 
 /// Picoseconds in a nanosecond.

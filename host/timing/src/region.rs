@@ -8,8 +8,8 @@ use motet_layout::{
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x02".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x02");
+/// First eight bytes of a region: "MOTETCK\x03".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x03");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,6 @@ pub struct Settings {
     pub quantum_ps: u64,
     /// One core runs at a time.
     pub deterministic: bool,
-    /// How many cores the host can run at a time.
-    pub host_cores: u32,
 }
 
 impl Settings {
@@ -30,16 +28,14 @@ impl Settings {
     }
 }
 
-/// [`CoreClock::seat`]: not timed yet, or asleep.
-pub const SEAT_NONE: u32 = 0;
-/// [`CoreClock::seat`]: runs, or may go on.
-pub const SEAT_RUNS: u32 = 1;
-/// [`CoreClock::seat`]: waits, and looks at the word.
-pub const SEAT_WAITS: u32 = 2;
-/// [`CoreClock::seat`]: waits in the host's kernel and must be woken.
-pub const SEAT_PARKED: u32 = 3;
-/// The bits of [`CoreClock::seat`] that are one of these. Those above count the core's waits.
-pub const SEAT_STATE: u32 = 3;
+/// [`CoreClock::pace`]: not timed yet, or asleep.
+pub const PACE_NONE: u32 = 0;
+/// [`CoreClock::pace`]: runs.
+pub const PACE_RUNS: u32 = 1;
+/// [`CoreClock::pace`]: waits for others, and looks at them.
+pub const PACE_WAITS: u32 = 2;
+/// [`CoreClock::pace`]: waits for others in the host's kernel and must be woken.
+pub const PACE_PARKED: u32 = 3;
 
 /// One core's time. Written by the thread that runs the core, except where said.
 #[repr(C, align(128))]
@@ -47,8 +43,8 @@ pub const SEAT_STATE: u32 = 3;
 pub struct CoreClock {
     /// Its time at its last boundary, in picoseconds.
     pub clock_ps: AtomicU64,
-    /// `SEAT_*`: whether its thread runs (a futex), and how often it has waited. Others move it from waiting to running.
-    pub seat: AtomicU32,
+    /// `PACE_*`: whether its thread runs (a futex). Others move it from parked to waiting.
+    pub pace: AtomicU32,
     /// 1 from when it falls asleep to its first boundary afterwards.
     pub halted: AtomicU32,
     /// Any core: the time of the alarm that this core was rung for while it slept, 0 none.
@@ -63,7 +59,10 @@ pub struct CoreClock {
     pub vcpu: AtomicU32,
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
-    _pad: AtomicU64,
+    /// The host core that its thread was on last. Others store it when they have moved the thread.
+    pub host_core: AtomicU32,
+    /// The host's id of its thread.
+    pub host_thread: AtomicU32,
     /// Instructions executed.
     pub instructions: AtomicU64,
     /// Time spent asleep, in picoseconds.
@@ -84,7 +83,6 @@ pub struct ClockRegion {
     pub magic: AtomicU64,
     quantum_ps: AtomicU64,
     deterministic: AtomicU32,
-    host_cores: AtomicU32,
     /// Cores of the machine that take part.
     pub expected: AtomicU32,
     /// Cores that have announced themselves.
@@ -109,7 +107,6 @@ impl Default for ClockRegion {
             magic: AtomicU64::default(),
             quantum_ps: AtomicU64::default(),
             deterministic: AtomicU32::default(),
-            host_cores: AtomicU32::default(),
             expected: AtomicU32::default(),
             announced: AtomicU32::default(),
             started: AtomicU32::default(),
@@ -127,7 +124,6 @@ impl ClockRegion {
     pub fn set_up(&self, settings: Settings, expected: usize) {
         self.quantum_ps.store(settings.quantum_ps, Relaxed);
         self.deterministic.store(u32::from(settings.deterministic), Relaxed);
-        self.host_cores.store(settings.host_cores.max(1), Relaxed);
         self.expected.store(expected as u32, Relaxed);
         self.magic.store(REGION_MAGIC, Release);
     }
@@ -137,7 +133,6 @@ impl ClockRegion {
         (self.magic.load(Acquire) == REGION_MAGIC).then(|| Settings {
             quantum_ps: self.quantum_ps.load(Relaxed),
             deterministic: self.deterministic.load(Relaxed) != 0,
-            host_cores: self.host_cores.load(Relaxed),
         })
     }
 }

@@ -14,10 +14,7 @@ use motet_layout::{
     },
 };
 
-use crate::{
-    ClockRegion, CoreClock, PS_PER_NS, Settings,
-    region::{SEAT_NONE, SEAT_RUNS, SEAT_STATE},
-};
+use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings, host, pace::View, region::PACE_NONE};
 
 /// How long an announced core waits for the others at a time.
 const ANNOUNCE: Duration = Duration::from_millis(5);
@@ -77,6 +74,8 @@ impl<B: Bells> Timing<B> {
     /// A core says that it is there. `true`: time runs, and the core has been told; `false`: it is to ask again.
     pub fn announce(&self, core: usize) -> bool {
         let region = self.region;
+        host::remember_allowed();
+        region.cores[core].host_thread.store(host::thread(), Relaxed);
         if region.cores[core].announced.swap(1, SeqCst) == 0
             && region.announced.fetch_add(1, SeqCst) + 1 == region.expected.load(Relaxed)
         {
@@ -134,14 +133,14 @@ impl<B: Bells> Timing<B> {
         clock.arrived.store(0, Relaxed);
         clock.running.store(0, SeqCst);
         clock.halted.store(1, SeqCst);
-        clock.seat.store(clock.seat.load(Relaxed) & !SEAT_STATE | SEAT_NONE, SeqCst);
+        clock.pace.store(PACE_NONE, SeqCst);
         if self.stop_at_end(core) {
             return;
         }
-        self.advance();
+        let view = self.advance();
         self.skip_idle_time();
         if !self.settings.deterministic {
-            self.release();
+            self.wake_parked(view);
         } else if self.has_turn(core) {
             self.pass_turn();
         }
@@ -159,11 +158,11 @@ impl<B: Bells> Timing<B> {
         if alone {
             // The machine's time is this core's, and there is nobody to wait for, or to wake.
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
-            self.clock(core).seat.store(SEAT_RUNS, Relaxed);
             return Next { now_ps, escaped: false };
         }
-        self.advance();
-        Next { now_ps, escaped: self.keep_together(core, now_ps) }
+        let view = self.advance();
+        self.wake_parked(view);
+        Next { now_ps, escaped: self.keep_together(core, now_ps, view) }
     }
 
     fn turn_boundary(&self, core: usize, now_ps: u64) -> Next {
@@ -213,12 +212,12 @@ impl<B: Bells> Timing<B> {
         let over = self.header.exit.load(SeqCst) != 0 && (!self.settings.deterministic || self.has_turn(core));
         if over {
             self.region.stopped.store(1, SeqCst);
-            self.cores.iter().for_each(|&core| self.seat(core));
+            self.cores.iter().for_each(|&core| self.wake(core));
         }
         over
     }
 
-    /// As [`Timing::is_stopped`], for a core that has said that it waits: it misses neither this nor its seat.
+    /// As [`Timing::is_stopped`], for a core that has said that it waits: it misses neither this nor that it is woken.
     pub(crate) fn has_stopped(&self) -> bool {
         self.region.stopped.load(SeqCst) != 0
     }
@@ -269,15 +268,19 @@ impl<B: Bells> Timing<B> {
         arrived.then(|| own_ps.max(self.region.now_ps.load(SeqCst)))
     }
 
-    /// Brings the machine's time up to its slowest running core, and rings sleepers whose alarms have passed.
-    fn advance(&self) {
-        let Some(slowest) = self.cores.iter().filter_map(|&core| self.active_ps(core)).min() else { return };
-        let now_ps = self.region.now_ps.fetch_max(slowest, SeqCst).max(slowest);
-        for &core in &self.cores {
-            if self.sleeps(core) && self.record(core).alarm_ns.load(SeqCst) <= now_ps / PS_PER_NS {
-                self.ring_alarm(core);
+    /// Brings the machine's time up to its slowest running core, and rings sleepers whose alarms have passed. What the cores
+    /// did.
+    fn advance(&self) -> View {
+        let view = self.view();
+        if let Some((slowest_ps, _)) = view.slowest {
+            let now_ps = self.region.now_ps.fetch_max(slowest_ps, SeqCst).max(slowest_ps);
+            for &core in &self.cores {
+                if self.sleeps(core) && self.record(core).alarm_ns.load(SeqCst) <= now_ps / PS_PER_NS {
+                    self.ring_alarm(core);
+                }
             }
         }
+        view
     }
 
     /// When all cores sleep: lets time jump to the earliest alarm.
@@ -345,7 +348,7 @@ impl<B: Bells> Timing<B> {
                 return;
             }
         }
-        self.seat(next as usize - 1);
+        self.wake(next as usize - 1);
     }
 
     pub(crate) fn cores(&self) -> &[usize] {

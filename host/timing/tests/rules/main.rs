@@ -11,7 +11,7 @@ const US: u64 = 1000 * PS_PER_NS;
 
 #[test]
 fn time_starts_when_all_cores_are_there() {
-    let world = World::new(&[1, 1], 2, Side::BySide);
+    let world = World::new(&[1, 1], Side::BySide);
     assert!(!world.timing.announce(0), "core 16 is not there yet");
     assert_eq!(world.record(0).clock_ns.load(SeqCst), 0);
     assert!(world.timing.announce(16));
@@ -21,7 +21,7 @@ fn time_starts_when_all_cores_are_there() {
 
 #[test]
 fn a_sleeping_core_holds_nobody_back() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.timing.sleep(16, US);
     let next = world.timing.boundary(0, 100 * QUANTUM_PS);
     assert_eq!((next.now_ps, next.escaped), (100 * QUANTUM_PS, false));
@@ -29,7 +29,7 @@ fn a_sleeping_core_holds_nobody_back() {
 
 #[test]
 fn a_core_that_waits_in_vain_escapes() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.timing.boundary(16, US);
     assert!(world.timing.boundary(0, 3 * QUANTUM_PS).escaped);
     assert_eq!(world.region.escapes.load(SeqCst), 1);
@@ -37,7 +37,7 @@ fn a_core_that_waits_in_vain_escapes() {
 
 #[test]
 fn a_rung_core_wakes_when_the_doorbell_arrives() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.timing.sleep(16, US);
     world.ring(16, 7000);
     assert_eq!(world.timing.boundary(16, US).now_ps, 7 * US);
@@ -48,7 +48,7 @@ fn a_rung_core_wakes_when_the_doorbell_arrives() {
 
 #[test]
 fn a_doorbell_does_not_take_a_core_back_in_time() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.timing.sleep(16, 9 * US);
     world.ring(16, 7000);
     assert_eq!(world.timing.boundary(16, 9 * US).now_ps, 9 * US);
@@ -57,7 +57,7 @@ fn a_doorbell_does_not_take_a_core_back_in_time() {
 #[test]
 fn of_alarm_and_doorbell_the_earlier_one_wakes() {
     for (ring_ns, at_ps, received) in [(40_000, 30 * US, 0), (20_000, 20 * US, 1)] {
-        let world = World::started(&[1, 1], 2, Side::BySide);
+        let world = World::started(&[1, 1], Side::BySide);
         world.record(16).alarm_ns.store(30_000, SeqCst);
         world.timing.sleep(16, US);
         world.timing.boundary(0, 50 * US);
@@ -70,7 +70,7 @@ fn of_alarm_and_doorbell_the_earlier_one_wakes() {
 
 #[test]
 fn a_core_that_the_host_rang_wakes_now() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.timing.sleep(16, US);
     world.timing.boundary(0, 70 * US);
     assert_eq!(world.timing.boundary(16, US).now_ps, 70 * US);
@@ -79,7 +79,7 @@ fn a_core_that_the_host_rang_wakes_now() {
 
 #[test]
 fn a_running_core_is_rung_for_its_alarm_once() {
-    let world = World::started(&[1], 1, Side::BySide);
+    let world = World::started(&[1], Side::BySide);
     world.record(0).alarm_ns.store(5000, SeqCst);
     world.timing.boundary(0, 4 * US);
     assert!(world.bells.rung().is_empty());
@@ -92,7 +92,7 @@ fn a_running_core_is_rung_for_its_alarm_once() {
 #[test]
 fn when_all_sleep_time_jumps_to_the_first_alarm() {
     for side in [Side::BySide, Side::InTurns] {
-        let world = World::started(&[1, 2], 2, side);
+        let world = World::started(&[1, 2], side);
         for (core, alarm_ns) in [(0, 5_000_000), (16, 3_000_000), (17, u64::MAX)] {
             world.record(core).alarm_ns.store(alarm_ns, SeqCst);
         }
@@ -111,7 +111,7 @@ fn when_all_sleep_time_jumps_to_the_first_alarm() {
 
 #[test]
 fn doorbells_sent_are_counted_up_to_the_boundary() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.record(0).rings_sent.set(3);
     assert_eq!(world.region.cores[0].ipis_sent.load(SeqCst), 0);
     world.timing.boundary(0, US);
@@ -123,7 +123,7 @@ fn doorbells_sent_are_counted_up_to_the_boundary() {
 
 #[test]
 fn the_end_of_the_run_stops_time_and_lets_waiting_cores_go() {
-    let world = World::started(&[1, 1], 2, Side::BySide);
+    let world = World::started(&[1, 1], Side::BySide);
     world.timing.boundary(16, US);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| world.timing.boundary(0, 5 * QUANTUM_PS));
@@ -137,7 +137,7 @@ fn the_end_of_the_run_stops_time_and_lets_waiting_cores_go() {
 
 #[test]
 fn in_turns_a_ring_is_settled_before_the_turn_begins() {
-    let world = World::started(&[1, 1], 2, Side::InTurns);
+    let world = World::started(&[1, 1], Side::InTurns);
     world.timing.boundary(0, US);
     world.timing.sleep(0, US);
     world.timing.boundary(16, US);
@@ -151,7 +151,7 @@ fn in_turns_a_ring_is_settled_before_the_turn_begins() {
 
 #[test]
 fn the_futex_of_another_value_is_not_waited_for() {
-    let world = World::new(&[1], 1, Side::BySide);
+    let world = World::new(&[1], Side::BySide);
     world.region.started.store(1, SeqCst);
     world.bells.wait(&world.region.started, 0, std::time::Duration::from_secs(3600));
 }

@@ -13,7 +13,7 @@ use motet_layout::{
         Ordering::{Relaxed, SeqCst},
     },
 };
-use motet_timing::{Bells, ClockRegion, SEAT_PARKED, SEAT_STATE, Settings, Timing, futex};
+use motet_timing::{Bells, ClockRegion, PACE_PARKED, Settings, Timing, futex};
 
 /// The quantum of all tests: 10 us.
 pub const QUANTUM_PS: u64 = 10_000_000;
@@ -79,8 +79,8 @@ impl Bells for Handle {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {
-        let is_seat = expected & SEAT_STATE == SEAT_PARKED;
-        futex::wait(word, expected, if self.for_ever && is_seat { Duration::from_secs(3600) } else { at_most });
+        let is_parked = expected == PACE_PARKED;
+        futex::wait(word, expected, if self.for_ever && is_parked { Duration::from_secs(3600) } else { at_most });
     }
 
     fn wake(&self, word: &AtomicU32) {
@@ -100,13 +100,13 @@ pub struct World {
 }
 
 impl World {
-    /// Islands with so many cores, on a host with `host_cores`.
-    pub fn new(islands: &[u32], host_cores: u32, side: Side) -> Self {
-        Self::with(islands, host_cores, side, Handle::default())
+    /// Islands with so many cores.
+    pub fn new(islands: &[u32], side: Side) -> Self {
+        Self::with(islands, side, Handle::default())
     }
 
     /// The same, with these bells.
-    pub fn with(islands: &[u32], host_cores: u32, side: Side, bells: Handle) -> Self {
+    pub fn with(islands: &[u32], side: Side, bells: Handle) -> Self {
         let (region, header): (&ClockRegion, &PoolHeader) = (zeroed(), zeroed());
         header.island_count.set(islands.len() as u32);
         let mut cores = Vec::new();
@@ -118,15 +118,15 @@ impl World {
             header.cores[core].state.store(CORE_AWAKE, Relaxed);
             header.cores[core].alarm_ns.store(u64::MAX, Relaxed);
         }
-        let settings = Settings { quantum_ps: QUANTUM_PS, deterministic: side == Side::InTurns, host_cores };
+        let settings = Settings { quantum_ps: QUANTUM_PS, deterministic: side == Side::InTurns };
         region.set_up(settings, cores.len());
         let timing = Timing::new(region, header, bells.clone()).expect("set up");
         Self { region, header, bells, timing, cores, gone: Mutex::default() }
     }
 
     /// One whose time runs; kernels sleep with [`CORE_IDLE`] from here on.
-    pub fn started(islands: &[u32], host_cores: u32, side: Side) -> Self {
-        let world = Self::new(islands, host_cores, side);
+    pub fn started(islands: &[u32], side: Side) -> Self {
+        let world = Self::new(islands, side);
         world.start();
         for &core in &world.cores {
             world.record(core).state.store(CORE_IDLE, Relaxed);
