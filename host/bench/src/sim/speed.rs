@@ -4,7 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use motet_fabric::Result;
+use motet_fabric::{Result, stats::Stats};
 use motet_layout::Isa;
 
 use super::{
@@ -114,7 +114,8 @@ impl Bench {
         let described = project::describe(&machine.machine)?;
         let source = format!("median of {} rounds; contrib cache of qemu {} with L2", self.rounds, self.tools.version);
         let figures = Figures { machine: described, source };
-        let start_up = self.instructions(&machine, STRIDE.with(0).command(isa))?;
+        let start_up: u64 =
+            self.stats(&machine, STRIDE.with(0).command(isa))?.cores.iter().map(|core| core.instructions).sum();
         let (mut measurements, mut over_contrib, mut work) = (Vec::new(), Vec::new(), (0.0, 0.0));
         for program in programs {
             let times = self.times(&machine, isa, *program)?;
@@ -194,7 +195,11 @@ impl Bench {
 
     /// One program on each island alone, on all at once, and on all without lock-step, in turns.
     fn together(&self, three: &Described, singles: &[(Isa, Described)], program: Program) -> Result<Together> {
-        let all = ISAS.map(|isa| program.command(isa)).join(" & ") + " & wait";
+        eprintln!("motet: {} on each island alone, to let all take equally long", program.name);
+        let programs = self.balance(singles, program)?;
+        let commands: Vec<String> =
+            singles.iter().zip(&programs).map(|((isa, _), program)| program.command(*isa)).collect();
+        let all = commands.join(" & ") + " & wait";
         let timed = |quantum: &str| ["--timed", "--quantum", quantum].map(str::to_owned);
         let (mut alone_s, mut together_s, mut free_s, mut memory_bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for round in 1..=self.rounds {
@@ -203,8 +208,8 @@ impl Bench {
                 program.name, self.rounds
             );
             let mut sum_s = 0.0;
-            for (isa, machine) in singles {
-                sum_s += self.watch(machine, &timed(QUANTUM_US), &program.command(*isa), 1)?.seconds;
+            for ((_, machine), command) in singles.iter().zip(&commands) {
+                sum_s += self.watch(machine, &timed(QUANTUM_US), command, 1)?.seconds;
             }
             alone_s.push(sum_s);
             let together = self.watch(three, &timed(QUANTUM_US), &all, ISAS.len())?;
@@ -225,9 +230,20 @@ impl Bench {
         watch::watch(&mut motet, programs, AT_MOST, &private)
     }
 
-    fn instructions(&self, machine: &Described, command: String) -> Result<u64> {
+    /// The program for each island, with counts so that all take about as long as the one that is fastest in simulated time:
+    /// otherwise one of them would in the end run alone.
+    fn balance(&self, singles: &[(Isa, Described)], program: Program) -> Result<Vec<Program>> {
+        let times = singles.iter().map(|(isa, machine)| Ok(self.stats(machine, program.command(*isa))?.time_ps.max(1)));
+        let times: Vec<u64> = times.collect::<Result<_>>()?;
+        let least_ps = times.iter().copied().min().unwrap_or(1);
+        let share = |time_ps: u64| ((program.count * least_ps) as f64 / time_ps as f64).round().max(1.0);
+        Ok(times.into_iter().map(|time_ps| program.with(share(time_ps) as u64)).collect())
+    }
+
+    /// The statistics of a timed run.
+    fn stats(&self, machine: &Described, command: String) -> Result<Stats> {
         let stats = self.folder.join("stats.json");
         self.watch(machine, &["--timed", "--stats", &stats.display().to_string()].map(str::to_owned), &command, 1)?;
-        Ok(machine::read_stats(&stats)?.cores.iter().map(|core| core.instructions).sum())
+        machine::read_stats(&stats)
     }
 }
