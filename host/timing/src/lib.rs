@@ -9,7 +9,6 @@
 
 #[cfg(not(motet_model))]
 pub mod futex;
-mod host;
 mod pace;
 mod region;
 mod timing;

@@ -59,10 +59,7 @@ pub struct CoreClock {
     pub vcpu: AtomicU32,
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
-    /// The host core that its thread was on last. Others store it when they have moved the thread.
-    pub host_core: AtomicU32,
-    /// The host's id of its thread.
-    pub host_thread: AtomicU32,
+    _pad: AtomicU64,
     /// Instructions executed.
     pub instructions: AtomicU64,
     /// Time spent asleep, in picoseconds.

@@ -14,7 +14,7 @@ use motet_layout::{
     },
 };
 
-use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings, host, pace::View, region::PACE_NONE};
+use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings, pace::View, region::PACE_NONE};
 
 /// How long an announced core waits for the others at a time.
 const ANNOUNCE: Duration = Duration::from_millis(5);
@@ -74,8 +74,6 @@ impl<B: Bells> Timing<B> {
     /// A core says that it is there. `true`: time runs, and the core has been told; `false`: it is to ask again.
     pub fn announce(&self, core: usize) -> bool {
         let region = self.region;
-        host::remember_allowed();
-        region.cores[core].host_thread.store(host::thread(), Relaxed);
         if region.cores[core].announced.swap(1, SeqCst) == 0
             && region.announced.fetch_add(1, SeqCst) + 1 == region.expected.load(Relaxed)
         {
@@ -272,7 +270,7 @@ impl<B: Bells> Timing<B> {
     /// did.
     fn advance(&self) -> View {
         let view = self.view();
-        if let Some((slowest_ps, _)) = view.slowest {
+        if let Some(slowest_ps) = view.slowest_ps {
             let now_ps = self.region.now_ps.fetch_max(slowest_ps, SeqCst).max(slowest_ps);
             for &core in &self.cores {
                 if self.sleeps(core) && self.record(core).alarm_ns.load(SeqCst) <= now_ps / PS_PER_NS {
