@@ -5,6 +5,7 @@
 #   scripts/setup.sh --check run|test  only say what is missing
 #   scripts/setup.sh --fetch DIR PACKAGE:ARCHITECTURE...  download Debian packages, install nothing
 #   scripts/setup.sh --simulators DIR  fetch what other cache simulators are built from or run from, install nothing
+#   scripts/setup.sh --libraries DIR   fetch the sources of libraries that tests compile, install nothing
 #
 # Package hosts come from this computer's own apt configuration, which is never changed: what needs other suites
 # than it names goes through private lists below target/setup. docs/setup.md tells what is installed and why.
@@ -35,6 +36,10 @@ main() {
             fetch_simulators "$2"
             return
             ;;
+        --libraries)
+            fetch_libraries "$2"
+            return
+            ;;
     esac
     [[ ${1-} != --check ]] || { check=true && shift; }
     level=${1-run}
@@ -54,6 +59,8 @@ main() {
     set_up_qemu
     set_up_rust
     set_up_guests
+    # For the libraries that tests compile.
+    [[ $level != test ]] || command -v make >/dev/null || install_packages make
     write_env
     stamp >"$state/ready-$level"
 }
@@ -333,6 +340,40 @@ fetch_simulators() {
     dpkg-deb -x "$(echo "$work"/libglib2.0-dev_*.deb)" "$folder/glib"
     dpkg-deb -x "$(echo "$work"/valgrind_*.deb)" "$folder/valgrind"
     echo "$version" >"$folder/version"
+    rm -rf "$work"
+}
+
+# The sources of zlib, Lua and SQLite, with their tests, as DIR/{zlib,lua,sqlite}; SQLite's are joined into one file, which
+# its makefile does with Tcl.
+fetch_libraries() {
+    local folder=$1 work=$state/libraries package
+    mkdir -p "$state"
+    log=$state/libraries.log && : >"$log"
+    needs_debian "the sources of zlib, Lua 5.1 and SQLite, as described in scripts/setup.sh, in $folder"
+    [[ ! -e $folder ]] || fail "$folder is there already"
+    command -v make >/dev/null || fail "SQLite's sources need 'make' (Debian: apt-get install make)"
+    rm -rf "$work" && mkdir -p "$work"/{zlib,lua,sqlite/build,tcl}
+    apt_for_sources "$work"
+    run_apt update
+    say "fetching with apt: the sources of zlib, lua5.1, sqlite3; tcl8.6"
+    (cd "$work" && run_apt source --download-only --tar-only zlib lua5.1 sqlite3 && run_apt download tcl8.6 libtcl8.6)
+    for package in zlib lua5.1 sqlite3; do
+        tar -xf "$(echo "$work/${package}"_*.orig.tar.*)" -C "$work/${package%%[0-9]*}" --strip-components=1 >>"$log" 2>&1 ||
+            fail "the source package of $package is not as expected" with-log
+    done
+    for package in tcl8.6 libtcl8.6; do dpkg-deb -x "$(echo "$work/${package}"_*.deb)" "$work/tcl"; done
+    (
+        cd "$work/sqlite/build"
+        LD_LIBRARY_PATH=$(echo "$work"/tcl/usr/lib/*-linux-gnu) TCL_LIBRARY=$work/tcl/usr/share/tcltk/tcl8.6
+        export LD_LIBRARY_PATH TCL_LIBRARY
+        ../configure --disable-tcl --disable-readline && make TCLSH_CMD="$work/tcl/usr/bin/tclsh8.6" sqlite3.c
+    ) >>"$log" 2>&1 || fail "SQLite's sources cannot be joined" with-log
+    mkdir -p "$work/done"/{zlib,lua,sqlite}
+    cp -a "$work"/zlib/{*.[ch],test} "$work/done/zlib"
+    cp -a "$work"/lua/{src,test} "$work/done/lua"
+    cp -a "$work"/sqlite/{build/sqlite3.[ch],test/speedtest1.c} "$work/done/sqlite"
+    # All or nothing.
+    mkdir -p "$(dirname "$folder")" && mv "$work/done" "$folder"
     rm -rf "$work"
 }
 

@@ -65,7 +65,9 @@ pub const TYPED: usize = 0;
 
 /// Our own files: path below `libc`, contents.
 const OWN_FILES: &[(&str, &str)] = &[
+    ("arch/aarch64/kstat.h", include_str!("../libc/arch/generic/kstat.h")),
     ("arch/aarch64/pthread_arch.h", include_str!("../libc/arch/aarch64/pthread_arch.h")),
+    ("arch/riscv64/kstat.h", include_str!("../libc/arch/generic/kstat.h")),
     ("arch/riscv64/pthread_arch.h", include_str!("../libc/arch/riscv64/pthread_arch.h")),
     ("include/bits/float.h", include_str!("../libc/include/bits/float.h")),
     ("include/bits/setjmp.h", include_str!("../libc/include/bits/setjmp.h")),

@@ -243,11 +243,15 @@ fn functions_that_calls_cannot_reach_from_other_isas_are_refused() {
             "more than 8 bytes",
         ),
         ("PINNED int f(x) float x; { return x; }", "no prototype"),
+        ("PINNED int f(int n, va_list a) { return n + va_arg(a, int); }", "argument 2 is a va_list"),
+        ("PINNED int f(va_list *a) { return va_arg(*a, int); }", "argument 1 is a va_list"),
     ];
     for (function, message) in cases {
         let folder = Folder::new();
-        let source =
-            format!("#include \"motet.h\"\n{}\nint main(void) {{ return 0; }}\n", function.replace("PINNED", PIN));
+        let source = format!(
+            "#include <stdarg.h>\n#include \"motet.h\"\n{}\nint main(void) {{ return 0; }}\n",
+            function.replace("PINNED", PIN)
+        );
         folder.write("a.c", &source);
         let error = folder.cc("-w -std=c17 %a.c -o %a").unwrap_err();
         assert_eq!(error.kind, ErrorKind::Data);

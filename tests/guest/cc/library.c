@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "crossing.h"
@@ -64,7 +65,32 @@ static void take_turns(int me) {
 MOTET_ON(ARM) void *even_turns(void *unused) { expect_on(ARM); take_turns(0); return unused; }
 MOTET_ON(RISCV) void *odd_turns(void *unused) { expect_on(RISCV); take_turns(1); return unused; }
 
+/* Each instruction set's kernel has a structure of its own for this. */
+static void measure(const char *path) {
+    struct stat status;
+    int result = stat(path, &status);
+    printf("%d %o %ld links, %ld bytes, block %d\n", result, (unsigned)status.st_mode, (long)status.st_nlink,
+           (long)status.st_size, status.st_blksize >= 512);
+}
+
+MOTET_ON(X86) void measure_x86(const char *path) { expect_on(X86); measure(path); }
+MOTET_ON(ARM) void measure_arm(const char *path) { expect_on(ARM); measure(path); }
+MOTET_ON(RISCV) void measure_riscv(const char *path) { expect_on(RISCV); measure(path); }
+
+static void files(void) {
+    char path[] = "/tmp/library.XXXXXX";
+    int file = mkstemp(path);
+    printf("%zd\n", write(file, "some bytes", 10));
+    fchmod(file, 0640);
+    measure_x86(path);
+    measure_arm(path);
+    measure_riscv(path);
+    unlink(path);
+    close(file);
+}
+
 int main(void) {
+    files();
     printf("%d %d\n", fails("/nonexistent") < 0, errno == ENOENT && errno_there() == ENOENT);
     printf("%d %d %d\n", *my_variable() + mine, my_variable() == &mine, mine);
     printf("before ");

@@ -9,6 +9,7 @@ mod bad_input;
 mod command_line;
 mod crossing;
 mod fuzz;
+mod libraries;
 mod measured;
 mod places;
 mod process;
@@ -39,6 +40,10 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(places::trials());
         trials.extend(crossing::trials(&arguments));
+        trials.extend(libraries::trials());
+    }
+    if !arguments.list {
+        eprintln!("random tests: {}={}", bad_input::SEED_VARIABLE, bad_input::seed());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

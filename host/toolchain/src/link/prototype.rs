@@ -225,6 +225,9 @@ impl<'a> Reader<'_, 'a> {
         }
         Ok(match entry.tag() {
             constants::DW_TAG_base_type => self.base(entry, bytes)?,
+            constants::DW_TAG_pointer_type if self.points_to_va_list(entry)? => {
+                Type::Impossible("a va_list, which each instruction set lays out differently".into())
+            }
             constants::DW_TAG_pointer_type
             | constants::DW_TAG_reference_type
             | constants::DW_TAG_rvalue_reference_type => Type::Integer { bytes: 8, signed: false },
@@ -247,11 +250,36 @@ impl<'a> Reader<'_, 'a> {
         })
     }
 
-    fn base(&self, entry: &Entry<'a>, bytes: u64) -> gimli::Result<Type> {
-        let name = match entry.attr_value(constants::DW_AT_name) {
+    /// Whether a pointer is what a `va_list` becomes as an argument, or points to one.
+    fn points_to_va_list(&self, pointer: &Entry<'a>) -> gimli::Result<bool> {
+        let mut target = pointer.clone();
+        for _ in 0..DEPTH_MAX {
+            let Some(AttributeValue::UnitRef(offset)) = target.attr_value(constants::DW_AT_type) else { break };
+            target = self.unit.entry(offset)?;
+            match target.tag() {
+                constants::DW_TAG_typedef
+                | constants::DW_TAG_const_type
+                | constants::DW_TAG_volatile_type
+                | constants::DW_TAG_array_type => {}
+                constants::DW_TAG_structure_type => {
+                    // System V ABI, 3.5.7; clang's name of it.
+                    return Ok(self.name(&target)? == "__va_list_tag");
+                }
+                _ => break,
+            }
+        }
+        Ok(false)
+    }
+
+    fn name(&self, entry: &Entry<'a>) -> gimli::Result<String> {
+        Ok(match entry.attr_value(constants::DW_AT_name) {
             Some(name) => self.dwarf.attr_string(self.unit, name)?.to_string_lossy().into_owned(),
             None => String::new(),
-        };
+        })
+    }
+
+    fn base(&self, entry: &Entry<'a>, bytes: u64) -> gimli::Result<Type> {
+        let name = self.name(entry)?;
         let encoding = match entry.attr_value(constants::DW_AT_encoding) {
             Some(AttributeValue::Encoding(encoding)) => encoding,
             Some(_) | None => constants::DwAte(0),
