@@ -8,6 +8,7 @@
 mod bad_input;
 mod command_line;
 mod crossing;
+mod crossing_policies;
 mod fuzz;
 mod measured;
 mod places;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(places::trials());
         trials.extend(crossing::trials(&arguments));
+        trials.extend(crossing_policies::trials());
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
