@@ -89,6 +89,11 @@ static inline void motet_roi_end(const char *name) {
 #define MOTET_ONLY(isa)                                                                                                \
     __attribute__((noinline, used, section(".text.motet.only." isa "." MOTET_TEXT_OF(__COUNTER__))))
 
+/* Before the definition of a variable: its memory is near an island: the first with an instruction set, or the one with
+ * a number, as in MOTET_DATA_ON("riscv64") and MOTET_DATA_ON("2"). Variables of one island share pages. */
+#define MOTET_DATA_ON(island)                                                                                          \
+    __attribute__((used, section(".data.motet.on." island "." MOTET_TEXT_OF(__COUNTER__))))
+
 /* A system call that may run a function: to the compiler, a call of a function of which it knows nothing. */
 static __inline__ long motet_system_call(long number, long first, long second, long third) {
 #if defined(__x86_64__)
@@ -141,5 +146,28 @@ static __inline__ void *motet_call_on(int island, void *(*function)(void *), voi
     }
     return (void *)motet_system_call(0x4d00, island, (long)function, (long)argument);
 }
+
+/* What becomes of calls that an island cannot serve (at once): */
+#define MOTET_WAIT 1  /* they wait for a core; what calls of busy islands do */
+#define MOTET_LOCAL 2 /* they run on the caller's core, and are counted; what calls of missing islands do */
+#define MOTET_END 3   /* they end the process with a message */
+
+/* Chooses for this process, its children and the programs that it executes: what becomes of calls of islands whose cores
+ * are all busy, and of instruction sets without an island (not MOTET_WAIT). 0: as before. Returns 0 or -(error number). */
+static __inline__ int motet_crossings(int busy, int missing) {
+    return (int)motet_system_call(0x4d02, busy, missing, 0);
+}
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* Memory near an island, in programs of `motet cc`. realloc keeps it there, free gives it back. On a machine that has not
+ * that island: NULL and EINVAL; where there are no islands at all, as malloc. */
+void *motet_malloc_on(int island, __SIZE_TYPE__ size);
+
+#if defined(__cplusplus)
+}
+#endif
 
 #endif

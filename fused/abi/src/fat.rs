@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use motet_layout::Isa;
+use motet_layout::{Isa, IslandId};
 
 /// `p_type` of another ISA's text. Linux ignores it.
 pub const PT_TEXT: u32 = 0x6d6f_7474;
@@ -34,6 +34,44 @@ pub const fn isa_of_flags(flags: u32) -> Option<Isa> {
     Isa::from_raw(flags >> FLAGS_ISA_SHIFT & 0xff)
 }
 
+/// Where the pages of a segment of variables are to lie. The `p_flags` of its `PT_LOAD` say it, in bits that Linux ignores.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Near {
+    /// Near the first island of an ISA.
+    Isa(Isa),
+    /// Near this island.
+    Island(IslandId),
+}
+
+impl Near {
+    /// Codes from here on are islands.
+    const ISLANDS: u32 = 0x40;
+
+    /// In `p_flags`.
+    pub const fn flags(self) -> u32 {
+        let code = match self {
+            Self::Isa(isa) => isa as u32,
+            Self::Island(island) => Self::ISLANDS + island.0 as u32,
+        };
+        code << FLAGS_ISA_SHIFT
+    }
+
+    /// What `p_flags` say; `Ok(None)`: nothing.
+    ///
+    /// # Errors
+    /// [`BadNote::Near`].
+    pub fn of_flags(flags: u32) -> Result<Option<Self>, BadNote> {
+        match flags >> FLAGS_ISA_SHIFT & 0xff {
+            0 => Ok(None),
+            code if code >= Self::ISLANDS => {
+                let island = IslandId::from_raw(code - Self::ISLANDS).ok_or(BadNote::Near(code))?;
+                Ok(Some(Self::Island(island)))
+            }
+            code => Ok(Some(Self::Isa(Isa::from_raw(code).ok_or(BadNote::Near(code))?))),
+        }
+    }
+}
+
 /// What is wrong with a note.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadNote {
@@ -47,6 +85,8 @@ pub enum BadNote {
     TooManyPins(u32),
     /// A pin lies outside of the text, or they overlap or are not in order.
     PinPlace(u64),
+    /// A segment's data is to lie where there is nothing.
+    Near(u32),
     /// Two pins of different ISAs, or a pinned and an unpinned function, share this page.
     SharedPage(u64),
 }
@@ -58,6 +98,7 @@ impl fmt::Display for BadNote {
             Self::Version(version) => write!(f, "the note has version {version}, this kernel reads {VERSION}"),
             Self::Isa(code) => write!(f, "{code} is no instruction set's code"),
             Self::TooManyPins(pins) => write!(f, "{pins} pinned functions, at most {PINS_MAX} are possible"),
+            Self::Near(code) => write!(f, "{code:#x} is neither an instruction set nor an island for data to lie near"),
             Self::PinPlace(address) => write!(f, "the pin at {address:#x} is out of order or outside of the text"),
             Self::SharedPage(address) => write!(f, "the page at {address:#x} holds functions with different pins"),
         }

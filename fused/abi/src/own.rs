@@ -5,3 +5,60 @@
 pub const CALL_ON: u64 = 0x4d00;
 /// `island()`: the number of the island that the thread runs on.
 pub const ISLAND: u64 = 0x4d01;
+/// `crossings(busy, missing)`: what becomes of the calling process's calls whose island is busy or missing:
+/// [`CrossingPolicy`] codes, 0: as before. Children and programs that it executes inherit it.
+pub const CROSSINGS: u64 = 0x4d02;
+
+/// What becomes of a call that its island cannot serve (at once).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrossingPolicy {
+    /// It waits for a core. Only for busy islands, and their default.
+    Wait = 1,
+    /// It runs where the caller runs, and is counted. The default for missing islands.
+    Local = 2,
+    /// It ends the process with a message.
+    End = 3,
+}
+
+impl CrossingPolicy {
+    /// The policy with a code.
+    pub const fn from_code(code: u64) -> Option<Self> {
+        match code {
+            1 => Some(Self::Wait),
+            2 => Some(Self::Local),
+            3 => Some(Self::End),
+            _ => None,
+        }
+    }
+}
+
+/// [`CrossingPolicy`]s for busy and for missing islands, as they are kept in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CrossingPolicies {
+    /// All of the ISA's cores have something to do.
+    pub busy: CrossingPolicy,
+    /// The machine has no island of the ISA that works.
+    pub missing: CrossingPolicy,
+}
+
+impl CrossingPolicies {
+    /// What a word in the pool says; 0: the defaults.
+    pub fn from_raw(raw: u32) -> Self {
+        Self {
+            busy: CrossingPolicy::from_code(u64::from(raw & 3)).unwrap_or(CrossingPolicy::Wait),
+            missing: CrossingPolicy::from_code(u64::from(raw >> 2 & 3)).unwrap_or(CrossingPolicy::Local),
+        }
+    }
+
+    /// The word for the pool.
+    pub const fn raw(self) -> u32 {
+        self.busy as u32 | (self.missing as u32) << 2
+    }
+
+    /// With the changes that `crossings(busy, missing)` asks for; `None`: it asks for what cannot be.
+    pub fn changed(self, busy: u64, missing: u64) -> Option<Self> {
+        let code = |code, before| if code == 0 { Some(before) } else { CrossingPolicy::from_code(code) };
+        let missing = code(missing, self.missing).filter(|missing| *missing != CrossingPolicy::Wait)?;
+        Some(Self { busy: code(busy, self.busy)?, missing })
+    }
+}

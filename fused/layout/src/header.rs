@@ -173,7 +173,10 @@ pool_struct! {
         264 pub ready_head: Cell64,
         /// Last ready thread (pool address).
         272 pub ready_tail: Cell64,
-        280 _pad6: [Cell64; 5],
+        /// No thread in the queue has a greater nice value (two's complement).
+        280 pub ready_nice_max: Cell32,
+        284 _pad6: Cell32,
+        288 _pad8: [Cell64; 4],
         /// The part of `message` that most calls do not need: argument words, then floating-point arguments.
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.

@@ -167,8 +167,7 @@ pool_struct! {
         2704 pub started_ns: Cell64,
         /// Name (`PR_SET_NAME`), NUL-padded.
         2712 pub name: [AtomicByte; 16],
-        /// For pending signals with a sender: the sender's pid, by signal-1 (low signals only).
-        2728 pub signal_sender: [Cell32; 32],
+        2728 _pad3: [Cell32; 32],
         /// The call across instruction sets that it is in: its last [`CrossingRecord`] (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was
@@ -178,7 +177,12 @@ pool_struct! {
         2896 pub stack_used: [Cell64; 4],
         /// A record kept for its next call (pool address), 0: none.
         2928 pub spare_crossing: Cell64,
-        2936 _pad1: [Cell64; 145],
+        /// Nice value (two's complement): among threads that come to a core, the lowest runs first.
+        2936 pub nice: Cell32,
+        2940 _pad1: Cell32,
+        /// What is known of its pending signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
+        2944 pub signal_queue: Cell64,
+        2952 _pad2: [Cell64; 143],
     }
 }
 
@@ -214,7 +218,8 @@ pool_struct! {
         80 pub called_at_ns: Cell64,
         /// 1: `saved` and `saved_float` hold the caller's registers; 0: they are still in the thread's frame.
         88 pub is_saved: Cell32,
-        92 _pad0: Cell32,
+        /// 1: the function runs on the caller's own ISA, though it is pinned to another.
+        92 pub is_local: Cell32,
         96 _pad1: [Cell64; 4],
         /// Integer registers that the caller's ISA preserves over calls, in the order of `motet_abi::convention`.
         128 pub saved: [Cell64; 16],
@@ -316,8 +321,8 @@ pool_struct! {
         396 pub exit_signal: Cell32,
         /// Parent-death signal.
         400 pub death_signal: Cell32,
-        /// Nice value + 20.
-        404 pub nice: Cell32,
+        /// What becomes of calls whose island is busy or missing (`motet_abi::own::CrossingPolicy`).
+        404 pub crossing_policy: AtomicU32,
         /// Resource limits: current, maximum per Linux resource number.
         408 pub limits: [Cell64; 32],
         /// Scheduling island for children: 0 own, otherwise 1 + island.
@@ -325,7 +330,27 @@ pool_struct! {
         668 _pad0: Cell32,
         /// Vfork parent waiting (thread address).
         672 pub vfork_parent: Cell64,
-        680 _pad1: [Cell64; 43],
+        /// What is known of `pending` signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
+        680 pub signal_queue: Cell64,
+        688 _pad1: [Cell64; 42],
+    }
+}
+
+pool_struct! {
+    /// What is known of a pending signal.
+    pub struct QueuedSignal: size 64, align 64 {
+        /// The next one, sent later (pool address).
+        0 pub next: Cell64,
+        /// Its number.
+        8 pub signal: Cell32,
+        /// `si_code`.
+        12 pub code: Cell32,
+        /// The sender.
+        16 pub pid: Cell32,
+        20 _pad0: Cell32,
+        /// The word sent along.
+        24 pub value: Cell64,
+        32 _pad1: [Cell64; 4],
     }
 }
 
@@ -413,7 +438,9 @@ pool_struct! {
         /// Bit n: it has text for the ISA with code n.
         576 pub texts: Cell32,
         580 _pad0: Cell32,
-        584 _pad1: [Cell64; 7],
+        /// Calls of pinned functions that ran on the caller's ISA, because their own islands were busy.
+        584 pub local_calls: AtomicU64,
+        592 _pad1: [Cell64; 6],
     }
 }
 
@@ -461,7 +488,8 @@ pool_struct! {
         64 pub store: [Cell64; 4],
         /// Views: the [`Isa`](crate::Isa) that alone executes it; 0: each executes its own.
         96 pub pin: Cell32,
-        100 _pad1: Cell32,
+        /// Views: calls of its functions that run on another ISA than its pin's, which it lets them.
+        100 pub local_calls: Cell32,
         104 _pad2: [Cell64; 3],
     }
 }

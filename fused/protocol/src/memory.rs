@@ -273,6 +273,18 @@ fn subtract(count: &Cell32, frames: u32) {
     count.set(count.get() - frames);
 }
 
+/// The island (an index) near to which a frame lies: the one that owns its block, if the block is near to it or to none;
+/// otherwise the first that it is near to. What the host has made lies near the first island.
+pub fn island_near(pool: Pool, frame: Frame) -> usize {
+    let record = block(pool, frame.0 / pool.header().memory.block_frames.get());
+    let owner = (record.owner.load(Ordering::Relaxed) as usize).checked_sub(1).filter(|&owner| owner < ISLANDS_MAX);
+    let near = record.near.get();
+    owner
+        .filter(|&owner| distance(near, owner) != FAR)
+        .or_else(|| (0..ISLANDS_MAX).find(|&island| distance(near, island) == NEAR))
+        .unwrap_or(0)
+}
+
 /// Takes a frame from the island's blocks, as near as there is one. The island's lock is held.
 fn pop_frame(pool: Pool, share: &IslandMemory) -> Option<Frame> {
     let distance = share.free_by_distance.iter().position(|free| free.get() != 0)?;

@@ -69,7 +69,7 @@ pub fn wake_core(context: &impl Context, target: CoreId) {
     }
 }
 
-/// The next thread for this core, oldest first. Takes new arrivals from the inbox.
+/// The next thread for this core. Takes new arrivals from the inbox.
 #[inline]
 pub fn next(context: &impl Context) -> Option<&'static ThreadRecord> {
     let record = core_record(context, context.core());
@@ -92,8 +92,17 @@ pub fn has_ready(record: &CoreRecord) -> bool {
     record.ready_head.get() != 0 || record.inbox.load(Ordering::Relaxed) != 0
 }
 
-/// Puts a thread of this core, whose state is [`THREAD_READY`], at the end of the core's ready queue.
+/// Puts a thread of this core, whose state is [`THREAD_READY`], into the core's ready queue, by its priority.
 pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
+    let record = core_record(context, context.core());
+    if record.inbox.load(Ordering::Relaxed) != 0 {
+        drain_inbox(context, record);
+    }
+    add_ready(context, record, thread);
+}
+
+/// As [`append`], for a thread that has used up its time: behind all others, whatever their priority, so that each runs.
+pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
     let record = core_record(context, context.core());
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
@@ -202,7 +211,7 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
 }
 
-/// Moves all arrivals to the ready queue, oldest first.
+/// Moves all arrivals to the ready queue: by priority, and of one priority the oldest first.
 fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     let mut newest_first = record.inbox.swap(0, Ordering::Acquire);
     let mut oldest_first = 0;
@@ -214,13 +223,43 @@ fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     }
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
-        append_ready(context, record, thread);
+        add_ready(context, record, thread);
     }
+}
+
+/// Puts a thread that comes to this core before the first that is nicer.
+fn add_ready(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
+    let nice = nice_of(thread);
+    // Usually all are equally nice, and none is looked at.
+    if record.ready_head.get() == 0 || nice >= record.ready_nice_max.get().cast_signed() {
+        return append_ready(context, record, thread);
+    }
+    let ready = |raw: u64| context.object::<ThreadRecord>(raw);
+    let mut before: Option<&ThreadRecord> = None;
+    let mut at = ready(record.ready_head.get());
+    while let Some(other) = at.filter(|other| nice_of(other) <= nice) {
+        before = Some(other);
+        at = ready(other.queue_next.load(Ordering::Relaxed));
+    }
+    let Some(after) = at else { return append_ready(context, record, thread) };
+    thread.queue_next.store(context.raw(after), Ordering::Relaxed);
+    match before {
+        Some(before) => before.queue_next.store(context.raw(thread), Ordering::Relaxed),
+        None => record.ready_head.set(context.raw(thread)),
+    }
+    record.ready_count.store(record.ready_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+fn nice_of(thread: &ThreadRecord) -> i32 {
+    thread.nice.get().cast_signed()
 }
 
 fn append_ready(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
     let raw = context.raw(thread);
     thread.queue_next.store(0, Ordering::Relaxed);
+    if record.ready_head.get() == 0 || nice_of(thread) > record.ready_nice_max.get().cast_signed() {
+        record.ready_nice_max.set(thread.nice.get());
+    }
     match context.object::<ThreadRecord>(record.ready_tail.get()) {
         Some(tail) => tail.queue_next.store(raw, Ordering::Relaxed),
         None => record.ready_head.set(raw),

@@ -5,7 +5,7 @@
 
 use motet_layout::{
     Cell64, CrossingRecord, EntryRecord, EventRecord, FatProgram, FileRecord, FilesRecord, InodeRecord, PAGE_SIZE,
-    PipeRecord, PoolAddr, PoolSafe, ProcessRecord, SignalActions, SpaceRecord, ThreadRecord, VmaRecord,
+    PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, SignalActions, SpaceRecord, ThreadRecord, VmaRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -40,6 +40,7 @@ classes! {
     10 EventRecord;
     11 CrossingRecord;
     12 FatProgram;
+    13 QueuedSignal;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

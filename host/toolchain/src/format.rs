@@ -91,5 +91,6 @@ pub fn debug_section(isa: Isa, name: &str) -> String {
     format!(".motet.{}{name}", isa.name())
 }
 
-/// How many program headers a file for all ISAs has: three or four segments, the note, the stack, the other ISAs' text.
+/// How many program headers a file for all ISAs has, besides those of data near islands: three segments, the note, the
+/// stack, the other ISAs' text.
 pub const PROGRAM_HEADERS: usize = 3 + 1 + 1 + (ISAS.len() - 1);

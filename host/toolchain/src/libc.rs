@@ -60,6 +60,21 @@ const LIBRARY_FLAGS: &[&str] = &[
     "-D_XOPEN_SOURCE=700",
 ];
 
+/// Names that musl's allocator gets, so that it serves several heaps (`libc/src/heaps.c`).
+const HEAP_FLAGS: &[&str] = &[
+    "-D__malloc_context=(*__heap)",
+    "-D__malloc_atfork=__heap_atfork",
+    "-D__libc_malloc_impl=__heap_malloc",
+    "-D__libc_free=__heap_free",
+    "-D__libc_realloc=__heap_realloc",
+    "-Daligned_alloc=__heap_aligned_alloc",
+    "-D__lock=__heap_no_lock",
+    "-D__unlock=__heap_no_lock",
+    "-D__mmap=__heap_mmap",
+];
+/// Objects that they are for begin so.
+const HEAP_OBJECTS: &str = "malloc_mallocng_";
+
 /// The ISA whose code always comes with the debugger's sections: pinned functions' types are read there.
 pub const TYPED: usize = 0;
 
@@ -73,7 +88,9 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("include/bits/setjmp.h", include_str!("../libc/include/bits/setjmp.h")),
     ("include/bits/stat.h", include_str!("../libc/include/bits/stat.h")),
     ("internal/syscall_arch.h", include_str!("../libc/internal/syscall_arch.h")),
+    ("src/aligned_alloc.c", include_str!("../libc/src/aligned_alloc.c")),
     ("src/emutls.c", include_str!("../libc/src/emutls.c")),
+    ("src/heaps.c", include_str!("../libc/src/heaps.c")),
     ("src/memcpy.c", include_str!("../libc/src/memcpy.c")),
     ("src/memmove.c", include_str!("../libc/src/memmove.c")),
 ];
@@ -91,7 +108,7 @@ impl Libc {
     /// A source does not compile, or the folder cannot be written.
     pub fn find(tools: &Tools) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
-        (OWN_FILES, COMMON_FLAGS, LIBRARY_FLAGS, TYPED, TARGETS.each_ref().map(|target| target.flags))
+        (OWN_FILES, COMMON_FLAGS, LIBRARY_FLAGS, HEAP_FLAGS, TYPED, TARGETS.each_ref().map(|target| target.flags))
             .hash(&mut hasher);
         (tools.library.file_name(), builtins::SOURCES, ISAS.map(|isa| isa as u32)).hash(&mut hasher);
         let folder = tools.folder.join(format!("libc-{:016x}", hasher.finish()));
@@ -219,6 +236,7 @@ impl Libc {
             let output = objects.join(format!("{name}.{}", ISAS[isa].name()));
             let mut command = self.compiler(isa);
             let path = &one_function_per_section(path, objects, isa)?;
+            command.args(name.starts_with(HEAP_OBJECTS).then_some(HEAP_FLAGS).unwrap_or_default());
             command.arg("-c").arg(path).arg("-o").arg(&output);
             let result = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
             if !result.status.success() {
@@ -247,6 +265,7 @@ impl Libc {
                 "arch/generic".into(),
                 "src/include".into(),
                 "src/internal".into(),
+                "src/malloc/mallocng".into(),
                 "include".into(),
             ]
             .map(|folder| musl.join(folder)),

@@ -108,7 +108,6 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.thread_count.store(1, Ordering::Relaxed);
     process.threads.set(cpu.raw(thread));
     process.umask.set(0o022);
-    process.nice.set(20);
     process.started_ns.set(cpu.now_ns());
     process::ids::set_default_limits(process);
     thread.process.store(cpu.raw(process), Ordering::Relaxed);

@@ -265,13 +265,13 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
     false
 }
 
-/// Puts the running thread at the end of this core's ready queue. The caller leaves it alone afterwards.
+/// Puts the running thread behind all others that wait for this core. The caller leaves it alone afterwards.
 pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     cpu.tracer.will_end(End::Yielded);
-    run_queue::append(cpu, thread);
+    run_queue::append_last(cpu, thread);
 }
 
 /// Moves the running thread to another core of this island. The caller leaves it alone afterwards.

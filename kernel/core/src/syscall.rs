@@ -25,6 +25,7 @@ pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     match Syscall::decode(M::ISA, number) {
         Some(name) => serve(call, name),
         None if number == own::CALL_ON => crossing::call_on(call),
+        None if number == own::CROSSINGS => crossing::set_policy(call),
         None if number == own::ISLAND => Ok(call.cpu.island().index() as u64),
         None => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));
@@ -70,6 +71,7 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::Mremap => memory::mremap(call),
         S::Madvise => memory::madvise(call),
         S::Mbind => place::mbind(call),
+        S::MovePages => place::move_pages(call),
         S::Msync => memory::msync(call),
         S::Mlock => memory::mlock(call),
         S::Munlock => memory::mlock(call),
@@ -147,6 +149,7 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::Tkill => signals::tkill(call),
         S::Tgkill => signals::tgkill(call),
         S::RtSigqueueinfo => signals::rt_sigqueueinfo(call),
+        S::RtTgsigqueueinfo => signals::rt_tgsigqueueinfo(call),
         S::ClockGettime => time::clock_gettime(call),
         S::ClockGetres => time::clock_getres(call),
         S::Gettimeofday => time::gettimeofday(call),

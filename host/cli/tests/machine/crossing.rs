@@ -22,7 +22,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 5] = ["values", "calls", "library", "signals", "processes"];
+const SAME: [&str; 6] = ["values", "calls", "library", "signals", "queued", "processes"];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
@@ -139,17 +139,26 @@ impl Programs {
     }
 
     /// Runs a program (and its arguments) on the default machine, or on another.
-    fn run(&self, command: &str, machine: Option<&Path>) -> Ended {
+    pub fn run(&self, command: &str, machine: Option<&Path>) -> Ended {
+        self.run_as("", command, machine)
+    }
+
+    /// As [`run`](Self::run), behind words that run a command.
+    pub fn run_as(&self, before: &str, command: &str, machine: Option<&Path>) -> Ended {
         let path = self.path.join(command.split(' ').next().unwrap_or_default());
         let mut motet = Motet::run(["--in".as_ref(), path.as_os_str()]);
         if let Some(machine) = machine {
             motet = motet.argument("--machine").argument(machine);
         }
-        motet.arguments(["--", &format!("/in/{command}")]).wait()
+        motet.arguments(["--", &format!("{before} /in/{command}")]).wait()
     }
 }
 
-fn compiled(program: &str, options: &[&str]) -> Result<Programs, String> {
+/// A program of `tests/guest/cc`, compiled with options.
+///
+/// # Errors
+/// What the compiler says.
+pub fn compiled(program: &str, options: &[&str]) -> Result<Programs, String> {
     let programs = Programs::new()?;
     programs.compile(&source(program), program, options)?;
     Ok(programs)
@@ -159,14 +168,14 @@ fn places() -> Result<(), String> {
     let ended = compiled("islands", &["-O2"])?.run("islands", None);
     ended.expect_code(0)?;
     let mut lines = ended.output.lines();
-    let counts = ["from to calls", "0 1 1", "1 2 1", "2 0 1", "pages_run_locally 0"];
+    let counts = ["from to calls", "0 1 1", "1 2 1", "2 0 1", "pages_run_locally 0", "calls_run_locally 0"];
     let wanted = ["main 0", "arm 1", "riscv 2", "x86 0"].into_iter().chain(counts);
     let chain = [
         ("in on_x86 called by on_riscv+", "(riscv64, island 2, "),
         ("in on_riscv called by on_arm+", "(aarch64, island 1, "),
         ("in on_arm called by main+", "(x86_64, island 0, "),
     ];
-    let same = lines.by_ref().take(9).eq(wanted)
+    let same = lines.by_ref().take(10).eq(wanted)
         && chain
             .iter()
             .all(|(start, end)| lines.next().is_some_and(|line| line.starts_with(start) && line.contains(end)))
@@ -189,24 +198,29 @@ fn jumps() -> Result<(), String> {
 }
 
 /// A machine without RISC-V and AArch64.
-struct Lonely(tempfile::TempDir);
+pub struct Lonely(tempfile::TempDir);
 
 impl Lonely {
-    fn new() -> Result<Self, String> {
+    /// Describes it.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn new() -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let text = "[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 1\n";
         fs::write(folder.path().join("machine.toml"), text).map_err(|error| error.to_string())?;
         Ok(Self(folder))
     }
 
-    fn path(&self) -> PathBuf {
+    /// Its description.
+    pub fn path(&self) -> PathBuf {
         self.0.path().join("machine.toml")
     }
 }
 
 fn local_builds() -> Result<(), String> {
     let ended = compiled("islands", &["-O2"])?.run("islands", Some(&Lonely::new()?.path()));
-    let counts = |pages| format!("from to calls\npages_run_locally {pages}\n");
+    let counts = |pages| format!("from to calls\npages_run_locally {pages}\ncalls_run_locally 0\n");
     let wanted = format!("main 0\narm 0\nriscv 0\nx86 0\n{0}{0}", counts(2));
     ended.expect_code(0)?.expect_output(&wanted).map(drop)
 }

@@ -8,6 +8,7 @@
 mod bad_input;
 mod command_line;
 mod crossing;
+mod crossing_policies;
 mod fuzz;
 mod libraries;
 mod measured;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(places::trials());
         trials.extend(crossing::trials(&arguments));
+        trials.extend(crossing_policies::trials());
         trials.extend(libraries::trials());
     }
     if !arguments.list {

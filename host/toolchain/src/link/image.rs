@@ -19,14 +19,14 @@ const FILE_HEADER_BYTES: u64 = 64;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const SYMBOL_BYTES: u64 = 24;
 
-/// What stands in the file before the constants, in bytes.
-pub fn header_bytes(pins: &[Pinned]) -> u64 {
+/// What stands in the file before the constants, in bytes, when `near` parts of the variables lie near islands.
+pub fn header_bytes(pins: &[Pinned], near: usize) -> u64 {
     let names = pins.iter().map(|pin| pin.name.len()).sum();
-    note_offset() + format::note_bytes(pins.len(), names) as u64
+    note_offset(near) + format::note_bytes(pins.len(), names) as u64
 }
 
-fn note_offset() -> u64 {
-    (FILE_HEADER_BYTES + PROGRAM_HEADERS as u64 * PROGRAM_HEADER_BYTES).next_multiple_of(8)
+fn note_offset(near: usize) -> u64 {
+    (FILE_HEADER_BYTES + (PROGRAM_HEADERS + near) as u64 * PROGRAM_HEADER_BYTES).next_multiple_of(8)
 }
 
 /// The merged contents of the program's memory.
@@ -149,10 +149,11 @@ impl Writer<'_> {
         let (rodata, text, data, bss) =
             (range(Segment::Rodata), range(Segment::Text), range(Segment::Data), range(Segment::Bss));
 
-        self.file.resize(note_offset() as usize, 0);
+        let note_offset = note_offset(plan.near.len());
+        self.file.resize(note_offset as usize, 0);
         // A file for one ISA has the same addresses, so its note's place stays empty.
         let note = if self.image.fat { self.note() } else { Vec::new() };
-        let note_address = BASE + note_offset();
+        let note_address = BASE + note_offset;
         self.part(".note.motet", elf::SHT_NOTE, elf::SHF_ALLOC.0, note_address, &note, 8);
         self.file.resize((rodata.0 - BASE) as usize, 0);
         let alloc = elf::SHF_ALLOC.0;
@@ -163,7 +164,7 @@ impl Writer<'_> {
             self.headers.push(Header {
                 kind: elf::PT_NOTE.0,
                 flags: elf::PF_R.0,
-                offset: note_offset(),
+                offset: note_offset,
                 address: note_address,
                 file_bytes: note_bytes,
                 memory_bytes: note_bytes,
@@ -185,9 +186,16 @@ impl Writer<'_> {
         let offset = self.align_to_page();
         let write = alloc | elf::SHF_WRITE.0;
         self.part(".data", elf::SHT_PROGBITS, write, data.0, &memory.data, 64);
-        let (file_bytes, memory_bytes) = (data.1 - data.0, bss.1 - data.0);
+        let flags = elf::PF_R.0 | elf::PF_W.0;
+        let mut start = data.0;
+        for (near, end) in &plan.near {
+            let size = end - start;
+            self.load(flags | near.flags(), offset + start - data.0, start, size, size);
+            start = *end;
+        }
+        let (file_bytes, memory_bytes) = (data.1 - start, bss.1 - start);
         if memory_bytes > 0 {
-            self.load(elf::PF_R.0 | elf::PF_W.0, offset, data.0, file_bytes, memory_bytes);
+            self.load(flags, offset + start - data.0, start, file_bytes, memory_bytes);
         }
         let end = self.file.len() as u64;
         self.push_part(".bss", elf::SHT_NOBITS, write, bss.0, end, bss.1 - bss.0, 64);

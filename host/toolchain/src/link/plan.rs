@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use motet_abi::fat::Signature;
+use motet_abi::fat::{Near, Signature};
+use motet_layout::IslandId;
 
 use super::{
     live::{self, Live},
@@ -29,6 +30,8 @@ const FUNCTION_ALIGN: u64 = 16;
 const PIN_PREFIX: &str = ".text.motet.on.";
 /// How `MOTET_ONLY` does.
 const STRICT_PREFIX: &str = ".text.motet.only.";
+/// How `MOTET_DATA_ON` marks a variable; an ISA's name or an island's number and a dot follow.
+pub const NEAR_PREFIX: &str = ".data.motet.on.";
 /// One entry of the global offset table.
 const POINTER_BYTES: u64 = 8;
 
@@ -80,6 +83,8 @@ pub struct Plan {
     pub ranges: HashMap<Segment, (u64, u64)>,
     /// Pinned functions in the order of their addresses.
     pub pinned: Vec<Pinned>,
+    /// Pages at the beginning of the variables that are to lie near islands: where each part ends, ascending.
+    pub near: Vec<(Near, u64)>,
     tables: HashMap<String, (u64, u64)>,
 }
 
@@ -94,14 +99,20 @@ pub enum Location {
     Missing,
 }
 
-/// Lays out what is reachable from `roots` on any ISA. `headers` gives the size of the file's headers in bytes for a
-/// number of pins and the bytes of their names.
+/// Lays out what is reachable from `roots` on any ISA. `headers` gives the size of the file's headers in bytes for pins
+/// and a number of parts that lie near islands.
 ///
 /// # Errors
 /// A symbol is undefined, a pin impossible, or a variable differs between ISAs.
-pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&[Pinned]) -> u64) -> Result<Plan> {
+pub fn plan(
+    linkage: Linkage,
+    roots: &[String],
+    pins: &[Pin],
+    headers: impl Fn(&[Pinned], usize) -> u64,
+) -> Result<Plan> {
     let live = live::find(&linkage, roots, pins)?;
     let pin_of = find_pins(&linkage, &live.units, pins)?;
+    let near = find_near(&linkage, &live.units)?;
     let mut problems = same::check_kept(&linkage, &live);
     problems.extend(same::check_offsets(&linkage, &live));
     if !problems.is_empty() {
@@ -137,7 +148,7 @@ pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&
     if !refused.is_empty() {
         return Err(Error::data(refused.join("\n")));
     }
-    let start = BASE + headers(&pinned);
+    let start = BASE + headers(&pinned, near.len());
     let mut plan = Plan {
         linkage,
         order: Vec::new(),
@@ -147,12 +158,13 @@ pub fn plan(linkage: Linkage, roots: &[String], pins: &[Pin], headers: impl Fn(&
         commons: BTreeMap::new(),
         ranges: HashMap::new(),
         pinned: Vec::new(),
+        near: Vec::new(),
         tables: HashMap::new(),
     };
     let mut place = Placer { next: start };
     plan.place_rodata(&mut place, &live, &private);
     plan.place_text(&mut place, &live, &pin_of);
-    plan.place_data(&mut place, &live);
+    plan.place_data(&mut place, &live, &near);
     for (pin, id) in pinned.iter_mut().zip(pin_of.keys()) {
         pin.address = plan.addresses[id][0];
     }
@@ -226,14 +238,20 @@ impl Plan {
         self.ranges.insert(Segment::Text, (start, end));
     }
 
-    fn place_data(&mut self, place: &mut Placer, live: &Live) {
+    /// Variables near islands first, in pages of their own.
+    fn place_data(&mut self, place: &mut Placer, live: &Live, near: &BTreeMap<Near, BTreeSet<UnitId>>) {
         for segment in [Segment::Data, Segment::Bss] {
             let start = if segment == Segment::Data { place.new_page() } else { place.place(0, SEGMENT_ALIGN) };
+            if segment == Segment::Data {
+                for (island, units) in near {
+                    units.iter().for_each(|id| self.place_datum(place, *id));
+                    self.near.push((*island, place.new_page()));
+                }
+            }
             for id in self.units_of(live, segment) {
-                let unit = self.linkage.units.get(id);
-                let (size, table) = (unit.size, unit.table().map(str::to_owned));
-                let address = place.place(size, unit.align);
-                self.put(id, [address; ISAS.len()], size, table);
+                if !self.addresses.contains_key(&id) {
+                    self.place_datum(place, id);
+                }
             }
             if segment == Segment::Bss {
                 for name in &live.commons {
@@ -244,6 +262,13 @@ impl Plan {
             }
             self.ranges.insert(segment, (start, place.next));
         }
+    }
+
+    fn place_datum(&mut self, place: &mut Placer, id: UnitId) {
+        let unit = self.linkage.units.get(id);
+        let (size, table) = (unit.size, unit.table().map(str::to_owned));
+        let address = place.place(size, unit.align);
+        self.put(id, [address; ISAS.len()], size, table);
     }
 
     /// Live units of a segment: in order of the files, but parts of a table together, sorted by their priority.
@@ -377,6 +402,25 @@ fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result
     }
     for id in found.keys() {
         check_pin(linkage, *id)?;
+    }
+    Ok(found)
+}
+
+/// Variables that are to lie near an island.
+fn find_near(linkage: &Linkage, live: &BTreeSet<UnitId>) -> Result<BTreeMap<Near, BTreeSet<UnitId>>> {
+    let mut found: BTreeMap<Near, BTreeSet<UnitId>> = BTreeMap::new();
+    for id in live {
+        let unit = linkage.units.get(*id);
+        let Some(name) = unit.name.strip_prefix(NEAR_PREFIX).and_then(|rest| rest.split('.').next()) else { continue };
+        let island = name.parse().ok().and_then(IslandId::from_raw).map(Near::Island);
+        let near = island.or_else(|| index_by_name(name).map(|isa| Near::Isa(ISAS[isa]))).ok_or_else(|| {
+            let (file, known) = (&linkage.program.modules[unit.module].name, crate::isa::names());
+            let last = motet_layout::ISLANDS_MAX - 1;
+            Error::data(format!(
+                "{file}: MOTET_DATA_ON(\"{name}\"): neither an instruction set ({known}) nor an island (0 to {last})"
+            ))
+        })?;
+        found.entry(near).or_default().insert(*id);
     }
     Ok(found)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     module::{Image, Kind, Module, Place, Relocation, Section, is_array},
+    plan::NEAR_PREFIX,
     pool::{PieceId, Pool},
     resolve::{Definition, Program},
 };
@@ -112,6 +113,8 @@ impl Units {
             let mut seen: HashMap<&str, usize> = HashMap::new();
             for (index, section) in image.sections.iter().enumerate() {
                 let segment = match section.kind {
+                    // Constants, too: those of the program's other constants lie together.
+                    _ if section.name.starts_with(NEAR_PREFIX) => Segment::Data,
                     Kind::Text => Segment::Text,
                     Kind::Rodata => Segment::Rodata,
                     Kind::Data => Segment::Data,

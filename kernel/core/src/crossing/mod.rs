@@ -16,11 +16,13 @@ use motet_abi::{
     Errno,
     convention::{self, Entry},
     fat::Signature,
+    own::{CrossingPolicies, CrossingPolicy},
     registers,
 };
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
+    CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord,
+    ThreadRecord,
 };
 use motet_protocol::{Context, run_queue, slab};
 
@@ -67,23 +69,42 @@ pub fn fetch<M: Machine>(
         let what = format_args!("it jumps into the middle of code for {}", isa.name());
         return report::kill(cpu, thread, process, what);
     };
-    match island_of(cpu, thread, isa) {
-        Some(target) => match call(cpu, thread, process, function, &pin.signature, target) {
-            Ok(()) => Fetch::Gone,
-            Err(errno) => {
-                signal::memory_fault(cpu, thread, address, errno);
-                Fetch::Run
-            }
-        },
-        None if pin.strict => {
+    let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
+    let Some(core) = island_of(cpu, thread, isa) else {
+        if pin.strict || policies.missing == CrossingPolicy::End {
             let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
-            report::kill(cpu, thread, process, what)
+            return report::kill(cpu, thread, process, what);
         }
-        None => {
-            program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
+        program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
+        return Fetch::Run;
+    };
+    let target = match policies.busy {
+        CrossingPolicy::Local if !pin.strict && run_queue::load(cpu, core) != 0 => cpu.id,
+        CrossingPolicy::End if run_queue::load(cpu, core) != 0 => {
+            let what = format_args!("it calls a function for {}, all of whose cores are busy", isa.name());
+            return report::kill(cpu, thread, process, what);
+        }
+        CrossingPolicy::Wait | CrossingPolicy::Local | CrossingPolicy::End => core,
+    };
+    match call(cpu, thread, process, function, &pin.signature, target) {
+        Ok(()) => Fetch::Gone,
+        Err(errno) => {
+            signal::memory_fault(cpu, thread, address, errno);
             Fetch::Run
         }
     }
+}
+
+/// `crossings(busy, missing)`: sets the calling process's [`CrossingPolicies`].
+///
+/// # Errors
+/// `EINVAL`.
+pub fn set_policy<M: Machine>(call: &Call<M>) -> SysResult {
+    let [busy, missing, ..] = call.args;
+    let word = &call.process.crossing_policy;
+    let policies = CrossingPolicies::from_raw(word.load(Ordering::Relaxed)).changed(busy, missing);
+    word.store(policies.ok_or(Errno::EINVAL)?.raw(), Ordering::Relaxed);
+    Ok(0)
 }
 
 /// `motet_call_on(island, function, argument)`: calls a function on a core of an island. As a call of a C function does, it
@@ -116,7 +137,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     arguments.words[0] = argument;
     sched::save_ext(cpu, call.thread);
     sched::end_call(call.thread);
-    let callee = Callee { function, signature: Signature::POINTER, arguments, target, isa };
+    let callee = Callee { function, signature: Signature::POINTER, arguments, target, isa, is_local: false };
     enter(cpu, call.thread, call.process, &caller, &callee)?;
     Err(Stop::Gone)
 }
@@ -135,6 +156,8 @@ struct Callee {
     arguments: convention::Arguments,
     target: CoreId,
     isa: Isa,
+    /// It is pinned to another ISA, but is to run on the caller's.
+    is_local: bool,
 }
 
 fn call<M: Machine>(
@@ -152,7 +175,9 @@ fn call<M: Machine>(
     let arguments = convention::arguments(&thread.frame, signature, read).ok_or(Errno::EFAULT)?;
     let isa = Isa::from_raw(cpu.pool.header().islands[target.island().index()].isa.get()).ok_or(Errno::EINVAL)?;
     let caller = Caller { pc, sp, result: signature.result.into() };
-    enter(cpu, thread, process, &caller, &Callee { function, signature: *signature, arguments, target, isa })
+    let is_local = target == cpu.id;
+    let callee = Callee { function, signature: *signature, arguments, target, isa, is_local };
+    enter(cpu, thread, process, &caller, &callee)
 }
 
 /// Records the caller, gives the thread the function's registers and hands it over. Afterwards it is not this core's.
@@ -185,9 +210,15 @@ fn enter<M: Machine>(
     record.result.set(caller.result);
     record.called_at_ns.set(cpu.now_ns());
     record.is_saved.set(0);
+    record.is_local.set(callee.is_local.into());
     thread.crossing.set(cpu.raw(record));
     if let Some(program) = cpu.object::<FatProgram>(space.fat.get()) {
-        program.calls[cpu.island().index() * 8 + callee.target.island().index()].fetch_add(1, Ordering::Relaxed);
+        let pair = cpu.island().index() * 8 + callee.target.island().index();
+        let count = if callee.is_local { &program.local_calls } else { &program.calls[pair] };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    if callee.is_local {
+        mm::begin_local_call(cpu, space, callee.function);
     }
     let entry = Entry {
         function: callee.function,
@@ -262,6 +293,10 @@ fn pop<M: Machine>(
     let signature = signature_of(record);
     thread.crossing.set(record.outer.get());
     thread.stack_used[isa as usize - 1].set(record.outer_used.get());
+    if record.is_local.get() != 0 {
+        let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+        mm::end_local_call(cpu, mm::space_of(cpu, process), record.function.get());
+    }
     if record.is_saved.get() != 0 {
         convention::resume_caller(&thread.frame, isa, record, &signature, results);
     } else {
@@ -275,6 +310,12 @@ fn pop<M: Machine>(
     } else {
         slab::free(cpu, record);
     }
+}
+
+/// The calls that a thread is in, the last one first.
+fn chain<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item = &'static CrossingRecord> {
+    let first = cpu.object::<CrossingRecord>(thread.crossing.get());
+    core::iter::successors(first, |record| cpu.object(record.outer.get()))
 }
 
 fn signature_of(record: &CrossingRecord) -> Signature {

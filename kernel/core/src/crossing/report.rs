@@ -6,10 +6,10 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::registers;
 use motet_hal::Machine;
-use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
+use motet_layout::{CoreId, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, fs};
 
-use super::{Fetch, exit, file, mm, signal};
+use super::{Fetch, chain, exit, file, mm, signal};
 use crate::{
     cpu::Cpu,
     process::symbols::{self, NAME_MAX},
@@ -38,7 +38,7 @@ pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     let inode = program.and_then(|program| cpu.object::<InodeRecord>(program.inode.get()));
     let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core: Some(cpu.id) };
     file::kernel_message(cpu, format_args!("  at {at}"));
-    for record in chain(cpu, thread) {
+    for record in chain(cpu, thread).take(CHAIN_MAX) {
         let function = record.function.get();
         let callee = Place { cpu, inode, address: function, isa: None, core: None };
         let address = record.return_pc.get();
@@ -46,11 +46,6 @@ pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         let caller = Place { cpu, inode, address, isa, core: CoreId::from_raw(record.caller_core.get()) };
         file::kernel_message(cpu, format_args!("  {callee} was called by {caller}"));
     }
-}
-
-fn chain<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item = &'static CrossingRecord> {
-    let first = cpu.object::<CrossingRecord>(thread.crossing.get());
-    core::iter::successors(first, |record| cpu.object(record.outer.get())).take(CHAIN_MAX)
 }
 
 /// An address in a program, for people.
@@ -89,6 +84,7 @@ pub struct Snapshot<'a, M: Machine> {
     file: Option<fs::Held<'a, Cpu<M>>>,
     calls: [u64; 64],
     local_pages: u64,
+    local_calls: u64,
     /// Function, return address, caller's ISA and core.
     chain: [(u64, u64, u32, u32); CHAIN_MAX],
     len: usize,
@@ -97,14 +93,22 @@ pub struct Snapshot<'a, M: Machine> {
 impl<'a, M: Machine> Snapshot<'a, M> {
     /// Copies a thread's. The tree lock is held.
     pub fn of(cpu: &'a Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> Self {
-        let mut snapshot =
-            Self { cpu, file: None, calls: [0; 64], local_pages: 0, chain: [(0, 0, 0, 0); CHAIN_MAX], len: 0 };
+        let mut snapshot = Self {
+            cpu,
+            file: None,
+            calls: [0; 64],
+            local_pages: 0,
+            local_calls: 0,
+            chain: [(0, 0, 0, 0); CHAIN_MAX],
+            len: 0,
+        };
         let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
         let Some(program) = space.and_then(|space| cpu.object::<FatProgram>(space.fat.get())) else { return snapshot };
         snapshot.file = cpu.object::<InodeRecord>(program.inode.get()).map(|inode| fs::Held::new(cpu, inode));
         snapshot.calls = core::array::from_fn(|pair| program.calls[pair].load(Ordering::Relaxed));
         snapshot.local_pages = program.local_pages.load(Ordering::Relaxed);
-        for record in chain(cpu, thread) {
+        snapshot.local_calls = program.local_calls.load(Ordering::Relaxed);
+        for record in chain(cpu, thread).take(CHAIN_MAX) {
             let (function, pc) = (record.function.get(), record.return_pc.get());
             snapshot.chain[snapshot.len] = (function, pc, record.caller_isa.get(), record.caller_core.get());
             snapshot.len += 1;
@@ -124,6 +128,7 @@ impl<'a, M: Machine> Snapshot<'a, M> {
             writeln!(out, "{} {} {calls}", pair / 8, pair % 8)?;
         }
         writeln!(out, "pages_run_locally {}", self.local_pages)?;
+        writeln!(out, "calls_run_locally {}", self.local_calls)?;
         for &(function, address, isa, core) in &self.chain[..self.len] {
             let callee = Place { cpu, inode, address: function, isa: None, core: None };
             let caller = Place { cpu, inode, address, isa: Isa::from_raw(isa), core: CoreId::from_raw(core) };

@@ -54,8 +54,11 @@ fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Res
     Ok(top)
 }
 
-/// The thread ends and others of its process stay: gives back its stacks for other ISAs.
+/// The thread ends and others of its process stay: gives back its stacks for other ISAs, and ends the calls that it is in.
 pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, space: &'static SpaceRecord) {
+    for record in super::chain(cpu, thread).filter(|record| record.is_local.get() != 0) {
+        mm::end_local_call(cpu, space, record.function.get());
+    }
     for top in thread.stack_top.iter().map(|top| top.get()).filter(|&top| top != 0) {
         let _guard = lock(cpu, &space.lock);
         // Without memory for splitting, the stack stays until the process ends.

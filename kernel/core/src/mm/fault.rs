@@ -43,7 +43,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         None => {
             let leaf = first_use(cpu, vma, page, access)?;
             install_first(cpu, space, &home, vma, page, leaf)?;
-            if vma.inode.get() != 0 && access != Access::Write {
+            if vma.inode.get() != 0 && access != Access::Write && !is_placed(vma) {
                 map_around(cpu, space, &home, vma, page);
             }
             return Ok(());
@@ -113,7 +113,9 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
     // The page comes with a reference of our own, so that a concurrent truncation cannot free it.
     let cached = fs::page(cpu, inode, index);
     match cached {
-        Some(frame) if whole && access != Access::Write => Ok(Leaf { frame, attr: copy_on_write(attr_of(vma)) }),
+        Some(frame) if whole && access != Access::Write && !is_placed(vma) => {
+            Ok(Leaf { frame, attr: copy_on_write(attr_of(vma)) })
+        }
         _ => {
             let copy = private_copy(cpu, vma, cached, vma.file_len.get() - within);
             if let Some(cached) = cached {
@@ -122,6 +124,11 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
             Ok(Leaf { frame: copy?, attr: attr_of(vma) })
         }
     }
+}
+
+/// Whether even pages that are only read are copied, because the file's may lie elsewhere than they are wanted.
+fn is_placed(vma: &VmaRecord) -> bool {
+    vma.node.get() != 0 && vma.flags.get() & (VMA_WRITE | VMA_SHARED) == VMA_WRITE
 }
 
 /// A frame of this space's own with the first `len` bytes of `cached` and zeroes after them.

@@ -23,7 +23,7 @@ pub use calls::protect;
 pub use calls::unmap_locked as unmap;
 pub use fault::{serve as serve_fault, sync_range};
 pub use space::{activate, create, deactivate, fork, leave_island, may_stay_active, release, share};
-pub use view::{extend_view, pin_at, run_locally};
+pub use view::{begin_local_call, end_local_call, extend_view, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert};
 
 use crate::cpu::Cpu;

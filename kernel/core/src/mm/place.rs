@@ -1,11 +1,11 @@
-//! Where memory lies: `mbind` with islands as nodes.
+//! Where memory lies: `mbind` and `move_pages` with islands as nodes.
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{IslandId, PAGE_SIZE, VmaRecord};
-use motet_protocol::{Context, lock::lock};
+use motet_layout::{IslandId, PAGE_SIZE, SpaceRecord, VmaRecord};
+use motet_protocol::{Context, lock::lock, memory::island_near};
 
-use super::{calls::page_range, space_of, vma};
+use super::{calls::page_range, home_table, space_of, view, vma};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -33,7 +33,7 @@ pub fn island_for<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> usize {
 
 /// `mbind(address, length, mode, nodes, max_node, flags)`: frames that the range gets from now on are near to the first of
 /// the nodes, as far as there is memory (`MPOL_BIND` too). Pages that are there already stay where they are, so there are
-/// no flags. Pages of files, shared ones included, are near to whoever touches them first.
+/// no flags. Pages of files are near to whoever touches them first, but for private ones that may be written.
 pub fn mbind<M: Machine>(call: &Call<M>) -> SysResult {
     let [address, len, mode, nodes, max_node, flags] = call.args;
     let (start, end) = page_range(address, len, Errno::EINVAL)?;
@@ -58,6 +58,37 @@ pub fn mbind<M: Machine>(call: &Call<M>) -> SysResult {
         Ok(())
     })?;
     if covered < end { Err(Errno::EFAULT.into()) } else { Ok(0) }
+}
+
+/// `move_pages(pid, count, pages, nodes, status, flags)` without `nodes`: the island near to which each page of the calling
+/// process lies, `-ENOENT` for those that it has not touched, `-EFAULT` for those that it has not mapped.
+///
+/// # Errors
+/// `EPERM`: another process's; `ENOSYS`: pages are to be moved; `EFAULT`.
+pub fn move_pages<M: Machine>(call: &Call<M>) -> SysResult {
+    let [pid, count, pages, nodes, status, _] = call.args;
+    if pid != 0 && pid != u64::from(call.process.pid.get()) {
+        return Err(Errno::EPERM.into());
+    }
+    if nodes != 0 {
+        return Err(Errno::ENOSYS.into());
+    }
+    let space = space_of(call.cpu, call.process);
+    for index in 0..count {
+        let [from, to] = [(pages, 8), (status, 4)].map(|(at, size)| at.checked_add(index.checked_mul(size)?));
+        let address = call.read_user_u64(from.ok_or(Errno::EFAULT)?)?;
+        let node = node_at(call.cpu, space, address).map_or_else(|errno| errno.result() as i32, |node| node as i32);
+        call.write_user(to.ok_or(Errno::EFAULT)?, &node.to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+fn node_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Result<usize, Errno> {
+    let _guard = lock(cpu, &space.lock);
+    let vma = vma::find(cpu, space, address).ok_or(Errno::EFAULT)?;
+    let at = view::store_address(vma, M::ISA, address).unwrap_or(address);
+    let leaf = home_table(cpu, space).leaf(at & !(PAGE_SIZE - 1)).ok_or(Errno::ENOENT)?;
+    Ok(island_near(cpu.pool, leaf.frame))
 }
 
 /// The lowest node of a mask in user memory. As in Linux, `max_node` is one more than the bits that count.

@@ -11,9 +11,9 @@ use motet_layout::{
     FatProgram, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord,
 };
 use motet_paging::{Attr, Leaf};
-use motet_protocol::{Context, lock::lock, slab};
+use motet_protocol::{Context, lock::lock, shootdown::Stale, slab};
 
-use super::vma;
+use super::{tables, vma};
 use crate::cpu::Cpu;
 
 /// Marks leaves that hold no reference: no other page is both private and shared.
@@ -33,7 +33,8 @@ pub fn store_address(vma: &VmaRecord, isa: Isa, address: u64) -> Option<u64> {
 /// Whether cores of an ISA execute what a view shows.
 pub fn executes(vma: &VmaRecord, isa: Isa) -> bool {
     let pinned_here = vma.pin.get() == 0 || vma.pin.get() == isa as u32;
-    vma.flags.get() & VMA_EXECUTE != 0 && (pinned_here || vma.flags.get() & VMA_LOCAL != 0)
+    let is_local = vma.flags.get() & VMA_LOCAL != 0 || vma.local_calls.get() != 0;
+    vma.flags.get() & VMA_EXECUTE != 0 && (pinned_here || is_local)
 }
 
 /// The ISA that alone executes the code at `address`, if this island is of another one.
@@ -50,6 +51,28 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
     let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_VIEW != 0) else { return 0 };
     vma.flags.set(vma.flags.get() | VMA_LOCAL);
     (vma.end.get() - vma.start.get()) / PAGE_SIZE
+}
+
+/// Lets every island execute the pinned code around `address` until [`end_local_call`].
+pub fn begin_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) {
+    let _guard = lock(cpu, &space.lock);
+    if let Some(vma) = vma::find(cpu, space, address) {
+        vma.local_calls.set(vma.local_calls.get() + 1);
+    }
+}
+
+/// A call that ran pinned code around `address` locally is over. After the last one, only the pin's ISA executes it.
+pub fn end_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) {
+    let _guard = lock(cpu, &space.lock);
+    let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.local_calls.get() != 0) else { return };
+    vma.local_calls.set(vma.local_calls.get() - 1);
+    if vma.local_calls.get() == 0 && vma.flags.get() & VMA_LOCAL == 0 {
+        let islands = &cpu.pool.header().islands;
+        for (_, table) in tables(cpu, space).filter(|(island, _)| islands[island.index()].isa.get() != vma.pin.get()) {
+            table.for_each(vma.start.get()..vma.end.get(), |_, leaf| (!is_borrowed(leaf)).then_some(leaf));
+        }
+        Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+    }
 }
 
 /// Makes the view that ends at `start` longer, if there is one with the same pin.

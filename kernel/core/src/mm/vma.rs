@@ -37,12 +37,18 @@ pub struct View {
     pub store: [u64; 4],
     /// The ISA that alone executes it.
     pub pin: Option<Isa>,
+    /// Calls that let other ISAs execute it, too.
+    pub local_calls: u32,
 }
 
 impl View {
     /// What a VMA shows.
     pub fn of(vma: &VmaRecord) -> Self {
-        Self { store: core::array::from_fn(|isa| vma.store[isa].get()), pin: Isa::from_raw(vma.pin.get()) }
+        Self {
+            store: core::array::from_fn(|isa| vma.store[isa].get()),
+            pin: Isa::from_raw(vma.pin.get()),
+            local_calls: vma.local_calls.get(),
+        }
     }
 
     fn put(&self, vma: &VmaRecord, displaced: u64) {
@@ -50,6 +56,7 @@ impl View {
             slot.set(if store == 0 { 0 } else { store + displaced });
         }
         vma.pin.set(self.pin.map_or(0, |isa| isa as u32));
+        vma.local_calls.set(self.local_calls);
     }
 }
 

@@ -4,7 +4,9 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{Errno, registers};
 use motet_hal::Machine;
-use motet_layout::{CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord};
+use motet_layout::{
+    CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord, VMA_STACK,
+};
 use motet_protocol::{Context, fs, run_queue, slab, threads, wait};
 
 use super::{
@@ -225,7 +227,11 @@ fn fill<M: Machine>(
     builder.map_trampoline(space.fat.get() != 0)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
-    mm::for_each_vma(cpu, space, |vma| vma.node.set(0));
+    mm::for_each_vma(cpu, space, |vma| {
+        if vma.flags.get() & VMA_STACK != 0 {
+            vma.node.set(0);
+        }
+    });
     Ok(Image { space, entry, ..stack })
 }
 

@@ -95,6 +95,7 @@ pub fn end_thread<M: Machine>(
     process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
     process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());
     unlink_thread(cpu, process, thread);
+    signal::discard_pending(cpu, thread, last.then_some(process));
     thread.state.store(THREAD_DEAD, Ordering::Relaxed);
     core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
     let is_leader = thread.tid.get() == process.pid.get();

@@ -11,7 +11,7 @@ use elf::{
 };
 use motet_abi::{
     Errno,
-    fat::{self, BadNote, Header, ISAS, NOTE_NAME, NOTE_TYPE, PT_TEXT, Pin},
+    fat::{self, BadNote, Header, ISAS, NOTE_NAME, NOTE_TYPE, Near, PT_TEXT, Pin},
 };
 use motet_hal::Machine;
 use motet_layout::{FatProgram, InodeRecord, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_STORE, VMA_VIEW};
@@ -55,6 +55,27 @@ enum Refusal {
     Primary(Isa),
 }
 
+/// [`VmaSpec::node`](crate::mm::VmaSpec::node) of a segment of a program for several ISAs: where the file says that its
+/// pages should lie, if the machine has such an island.
+///
+/// # Errors
+/// `ENOEXEC`: the file says what cannot be; the reason has been said.
+pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<u32, Errno> {
+    let island = match Near::of_flags(segment.p_flags).map_err(|bad| refuse(cpu, &bad.into()))? {
+        None => None,
+        Some(Near::Isa(isa)) => cpu.islands_of(isa).next(),
+        Some(Near::Island(island)) => {
+            Some(island).filter(|island| island.index() < cpu.pool.header().island_count.get() as usize)
+        }
+    };
+    Ok(island.map_or(0, mm::place::node_of))
+}
+
+fn refuse<M: Machine>(cpu: &Cpu<M>, refusal: &Refusal) -> Errno {
+    file::kernel_message(cpu, format_args!("an executable for several instruction sets is refused: {refusal}"));
+    Errno::ENOEXEC
+}
+
 impl From<BadNote> for Refusal {
     fn from(bad: BadNote) -> Self {
         Self::Note(bad)
@@ -91,10 +112,7 @@ impl Fat {
             Some(at) if has_texts && executable.is_fixed() => Self::read(cpu, executable, inode, at),
             None | Some(_) => Err(Refusal::Incomplete),
         };
-        found.map(Some).map_err(|refusal| {
-            file::kernel_message(cpu, format_args!("an executable for several instruction sets is refused: {refusal}"));
-            Errno::ENOEXEC
-        })
+        found.map(Some).map_err(|refusal| refuse(cpu, &refusal))
     }
 
     fn read<M: Machine>(
@@ -228,7 +246,7 @@ impl Fat {
             None => 0,
         });
         let flags = VMA_READ | VMA_EXECUTE | VMA_VIEW;
-        let view = View { store, pin };
+        let view = View { store, pin, local_calls: 0 };
         mm::insert(
             cpu,
             space,

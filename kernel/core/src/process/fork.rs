@@ -155,6 +155,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static Thread
     for (to, from) in thread.name.iter().zip(&parent.name) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    thread.nice.set(parent.nice.get());
     thread.started_ns.set(cpu.now_ns());
     // A thread that goes on with the caller's stack will return where the caller would.
     if spec.stack == 0
@@ -225,7 +226,7 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
     child.sid.store(parent.sid.load(Ordering::Relaxed), Ordering::Relaxed);
     child.isa.store(parent.isa.load(Ordering::Relaxed), Ordering::Relaxed);
     child.umask.set(parent.umask.get());
-    child.nice.set(parent.nice.get());
+    child.crossing_policy.store(parent.crossing_policy.load(Ordering::Relaxed), Ordering::Relaxed);
     child.started_ns.set(cpu.now_ns());
     child.thread_count.store(1, Ordering::Relaxed);
     child.state.store(PROCESS_ALIVE, Ordering::Relaxed);

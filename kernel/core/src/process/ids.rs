@@ -20,6 +20,10 @@ const NODE_NAME: &str = "motet";
 const LIMITS: u64 = 16;
 /// Scheduling parameters of ordinary threads (`SCHED_OTHER`).
 const SCHED_OTHER: u64 = 0;
+/// `getpriority`: a thread, a process group, a user.
+const PRIO_PROCESS: u64 = 0;
+const PRIO_PGRP: u64 = 1;
+const PRIO_USER: u64 = 2;
 const PR_SET_PDEATHSIG: u64 = 1;
 const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
@@ -332,16 +336,55 @@ pub fn sched_get_priority<M: Machine>(_call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `getpriority(which, who)`: 20 - nice, of the caller.
+/// `getpriority(which, who)`: 20 - nice, the highest of them.
 pub fn getpriority<M: Machine>(call: &Call<M>) -> SysResult {
-    Ok(40 - u64::from(call.process.nice.get()))
+    let mut lowest: Option<i32> = None;
+    for_each_named(call, |thread| {
+        let nice = thread.nice.get().cast_signed();
+        lowest = Some(lowest.map_or(nice, |lowest| lowest.min(nice)));
+    })?;
+    Ok((20 - lowest.ok_or(Errno::ESRCH)?) as u64)
 }
 
-/// `setpriority(which, who, nice)`: kept, of the caller.
+/// `setpriority(which, who, nice)`.
 pub fn setpriority<M: Machine>(call: &Call<M>) -> SysResult {
     let nice = (call.args[2] as i32).clamp(-20, 19);
-    call.process.nice.set((nice + 20) as u32);
-    Ok(0)
+    let mut any = false;
+    for_each_named(call, |thread| {
+        thread.nice.set(nice.cast_unsigned());
+        any = true;
+    })?;
+    if any { Ok(0) } else { Err(Errno::ESRCH.into()) }
+}
+
+/// Calls `each` with the threads that `which` and `who` of `getpriority` name. As on Linux, a process id means the process's
+/// first thread.
+fn for_each_named<M: Machine>(call: &Call<M>, mut each: impl FnMut(&'static ThreadRecord)) -> Result<(), Errno> {
+    let [which, who, ..] = call.args;
+    let cpu = call.cpu;
+    let _tree = lock_tree(cpu);
+    let own = |own: u32| if who as u32 == 0 { own } else { who as u32 };
+    match which {
+        PRIO_PROCESS => each(thread_named(call, who)?),
+        PRIO_PGRP => {
+            let pgid = own(call.process.pgid.load(Ordering::Relaxed));
+            super::for_each(cpu, |process| {
+                if process.pgid.load(Ordering::Relaxed) == pgid {
+                    super::for_each_thread(cpu, process, &mut each);
+                }
+            });
+        }
+        PRIO_USER => {
+            let user = own(call.process.ids[1].get());
+            super::for_each(cpu, |process| {
+                if process.ids[1].get() == user {
+                    super::for_each_thread(cpu, process, &mut each);
+                }
+            });
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
 }
 
 /// `getcpu(cpu, node)`: the node is the island.

@@ -14,7 +14,7 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
 use motet_protocol::fs;
 
-use super::fat::Fat;
+use super::fat::{self, Fat};
 use crate::{
     cpu::Cpu,
     mm::{self, VmaSpec},
@@ -149,7 +149,7 @@ impl Executable {
                 inode: (segment.p_filesz != 0).then_some(inode),
                 offset: segment.p_offset - lead.min(segment.p_offset),
                 file_len: if segment.p_filesz == 0 { 0 } else { segment.p_filesz + lead },
-                node: 0,
+                node: if fat.is_some() { fat::node_of_segment(cpu, &segment)? } else { 0 },
                 view: mm::View::default(),
             };
             match &fat {

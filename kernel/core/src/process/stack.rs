@@ -29,7 +29,7 @@ pub const STACK: mm::VmaSpec = mm::VmaSpec {
     offset: 0,
     file_len: 0,
     node: 0,
-    view: mm::View { store: [0; 4], pin: None },
+    view: mm::View { store: [0; 4], pin: None, local_calls: 0 },
 };
 
 /// A program loaded into a new space.

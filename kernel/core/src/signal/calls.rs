@@ -4,16 +4,17 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno, registers,
-    signal::{
-        self as abi, NSIG, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigCause, SigInfo, SigStack, UNBLOCKABLE,
-    },
+    signal::{self as abi, NSIG, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigStack, UNBLOCKABLE},
     wire::Wire,
 };
 use motet_hal::Machine;
 use motet_layout::THREAD_DEAD;
 use motet_protocol::wait;
 
-use super::{action_of, deliver, deliverable, living_thread, send_locked, send_to_matching, send_to_thread_locked};
+use super::{
+    Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_matching,
+    send_to_thread_locked, send_with,
+};
 use crate::{
     call::{Call, Stop, SysResult},
     process::{self, lock_tree},
@@ -51,8 +52,9 @@ pub fn rt_sigaction<M: Machine>(call: &Call<M>) -> SysResult {
         let ignores = new.handler == abi::SIG_IGN
             || new.handler == abi::SIG_DFL && matches!(abi::default_action(signal), abi::DefaultAction::Ignore);
         if ignores {
-            call.process.pending.fetch_and(!abi::bit(signal), Ordering::SeqCst);
-            call.thread.pending.fetch_and(!abi::bit(signal), Ordering::SeqCst);
+            let _tree = lock_tree(call.cpu);
+            Pending::of_process(call.process).discard(call.cpu, abi::bit(signal));
+            Pending::of_thread(call.thread).discard(call.cpu, abi::bit(signal));
         }
     }
     if old_at != 0 {
@@ -117,15 +119,15 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let set = call.read_user_u64(set_at)? & !UNBLOCKABLE;
-    for pending in [&call.thread.pending, &call.process.pending] {
-        let found = pending.load(Ordering::SeqCst) & set;
-        if found != 0 {
-            let signal = found.trailing_zeros() + 1;
-            pending.fetch_and(!abi::bit(signal), Ordering::SeqCst);
+    for pending in [Pending::of_thread(call.thread), Pending::of_process(call.process)] {
+        let found = pending.set.load(Ordering::SeqCst) & set;
+        let first = found & found.wrapping_neg();
+        // Another thread may have taken it meanwhile.
+        if pending.set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
+            let signal = first.trailing_zeros() + 1;
+            let origin = pending.take(call.cpu, signal, false);
             if info_at != 0 {
-                let pid = call.thread.signal_sender.get(signal as usize - 1).map_or(0, |slot| slot.get());
-                let info = SigInfo { signal, code: abi::SI_USER, cause: SigCause::Sender { pid, uid: 0 } };
-                call.write_user(info_at, &info.to_bytes())?;
+                call.write_user(info_at, &origin.info(signal).to_bytes())?;
             }
             return Ok(u64::from(signal));
         }
@@ -219,9 +221,38 @@ pub fn tgkill<M: Machine>(call: &Call<M>) -> SysResult {
     kill_thread(call, Some(call.args[0] as u32), call.args[1] as u32, call.args[2])
 }
 
-/// `rt_sigqueueinfo(pid, signal, info)`: the word sent along is not kept.
+/// `rt_sigqueueinfo(pid, signal, info)`.
+///
+/// # Errors
+/// `EAGAIN`: too many signals wait for the process; `EPERM`: the information claims that the kernel or `kill` sent it;
+/// `EINVAL`, `ESRCH`, `EFAULT`.
 pub fn rt_sigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
-    kill(call)
+    let [pid, signal, info, ..] = call.args;
+    let signal = signal_or_none(signal)?;
+    let origin = read_origin(call, info, pid as u32)?;
+    let _tree = lock_tree(call.cpu);
+    let process = process::lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
+    let kept = signal.is_none_or(|signal| send_with(call.cpu, process, signal, origin));
+    if kept { Ok(0) } else { Err(Errno::EAGAIN.into()) }
+}
+
+/// `rt_tgsigqueueinfo(pid, tid, signal, info)`.
+///
+/// # Errors
+/// As [`rt_sigqueueinfo`].
+pub fn rt_tgsigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
+    let [pid, tid, signal, info, ..] = call.args;
+    let origin = read_origin(call, info, pid as u32)?;
+    send_to_one(call, Some(pid as u32), tid as u32, signal, origin)
+}
+
+/// What a `siginfo_t` of a program says.
+fn read_origin<M: Machine>(call: &Call<M>, info: u64, target: u32) -> Result<Origin, Errno> {
+    let [code, pid, value] = [8, 16, 24].map(|offset| info.checked_add(offset).ok_or(Errno::EFAULT));
+    let code = call.read_user_u32(code?)?.cast_signed();
+    let origin = Origin { code, pid: call.read_user_u32(pid?)?, value: call.read_user_u64(value?)? };
+    let pretends = code >= 0 || code == abi::SI_TKILL;
+    if pretends && target != call.process.pid.get() { Err(Errno::EPERM) } else { Ok(origin) }
 }
 
 /// Changes the mask for the time of the call in progress (`sigsuspend`, `ppoll`, `pselect6`).
@@ -247,7 +278,13 @@ fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
 }
 
 fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64) -> SysResult {
-    if signal > u64::from(NSIG) || tid == 0 {
+    let origin = Origin { code: abi::SI_TKILL, pid: call.process.pid.get(), value: 0 };
+    send_to_one(call, pid, tid, signal, origin)
+}
+
+fn send_to_one<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64, origin: Origin) -> SysResult {
+    let signal = signal_or_none(signal)?;
+    if tid == 0 {
         return Err(Errno::EINVAL.into());
     }
     let _tree = lock_tree(call.cpu);
@@ -255,10 +292,14 @@ fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u
         .filter(|thread| thread.state.load(Ordering::Relaxed) != THREAD_DEAD)
         .filter(|thread| pid.is_none_or(|pid| process::process_of(call.cpu, thread).pid.get() == pid))
         .ok_or(Errno::ESRCH)?;
-    if signal != 0 {
-        send_to_thread_locked(call.cpu, thread, signal as u32, call.process.pid.get());
-    }
-    Ok(0)
+    let kept = signal.is_none_or(|signal| send_to_thread_locked(call.cpu, thread, signal, origin));
+    // That a signal of `tgkill` has come is all that is promised.
+    if kept || origin.code == abi::SI_TKILL { Ok(0) } else { Err(Errno::EAGAIN.into()) }
+}
+
+/// A signal's number; `None` for 0, which only asks whether there is somebody to send it to.
+fn signal_or_none(signal: u64) -> Result<Option<u32>, Errno> {
+    if signal == 0 { Ok(None) } else { valid_signal(signal).map(Some) }
 }
 
 fn valid_signal(signal: u64) -> Result<u32, Errno> {

@@ -6,6 +6,7 @@
 
 pub mod calls;
 mod deliver;
+mod queue;
 
 use core::sync::atomic::Ordering;
 
@@ -19,6 +20,8 @@ use motet_layout::{
     WAKE_SIGNAL,
 };
 use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
+
+use queue::{Origin, Pending};
 
 pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
 
@@ -68,10 +71,15 @@ pub fn send_to_matching<M: Machine>(
 
 /// Sends a signal to a process; `sender` is the sender's pid, 0 for the kernel. The tree lock is held.
 pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, sender: u32) {
+    send_with(cpu, process, signal, Origin::sent_by(sender));
+}
+
+/// As [`send_locked`], with what is told to a handler. `false`: there was no room to keep that.
+fn send_with<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, origin: Origin) -> bool {
     if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !prepare_target(cpu, process, signal) {
-        return;
+        return true;
     }
-    process.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
+    let kept = Pending::of_process(process).add(cpu, signal, origin);
     let mut chosen = None;
     for_each_thread(cpu, process, |thread| {
         let blocked = thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0;
@@ -79,25 +87,37 @@ pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, si
             chosen = Some(thread);
         }
         if signal == SIGKILL {
-            notify(cpu, thread, signal, sender);
+            notify(cpu, thread, signal);
         }
     });
     if let Some(thread) = chosen {
-        notify(cpu, thread, signal, sender);
+        notify(cpu, thread, signal);
     }
+    kept
 }
 
 /// Sends a signal to one thread.
 pub fn send_to_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
     let _tree = lock_tree(cpu);
-    send_to_thread_locked(cpu, thread, signal, 0);
+    send_to_thread_locked(cpu, thread, signal, Origin::sent_by(0));
 }
 
-/// As [`send_to_thread`], with the tree lock held.
-pub fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, sender: u32) {
-    if prepare_target(cpu, process::process_of(cpu, thread), signal) {
-        thread.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
-        notify(cpu, thread, signal, sender);
+/// As [`send_to_thread`], with the tree lock held and what is told to a handler. `false`: there was no room to keep that.
+fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, origin: Origin) -> bool {
+    if !prepare_target(cpu, process::process_of(cpu, thread), signal) {
+        return true;
+    }
+    let kept = Pending::of_thread(thread).add(cpu, signal, origin);
+    notify(cpu, thread, signal);
+    kept
+}
+
+/// The thread has ended, and with `process` its process: nobody will ask what is known of pending signals. The tree lock is
+/// held.
+pub fn discard_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: Option<&ProcessRecord>) {
+    Pending::of_thread(thread).discard(cpu, u64::MAX);
+    if let Some(process) = process {
+        Pending::of_process(process).discard(cpu, u64::MAX);
     }
 }
 
@@ -158,10 +178,11 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         // A stop is taken and carried out under the tree lock: a continuing signal comes before both or after both.
         let stops = deliverable(thread, process) & STOP_SIGNALS != 0;
         let tree = stops.then(|| lock_tree(cpu));
-        let Some(signal) = take_signal(thread, process, if stops { 0 } else { STOP_SIGNALS }) else {
+        let Some((signal, pending)) = take_signal(thread, process, if stops { 0 } else { STOP_SIGNALS }) else {
             restore_mask(thread);
             return Attention::Run;
         };
+        let origin = pending.take(cpu, signal, stops);
         let action = action_of(cpu, process, signal);
         if stops {
             if action.handler.get() == abi::SIG_DFL && abi::default_action(signal) == DefaultAction::Stop {
@@ -189,7 +210,7 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             },
             _ => {
                 interrupt_call(cpu, thread, process, Some(action));
-                let info = info_of(thread, signal);
+                let info = info_of(thread, signal, &origin);
                 if deliver::deliver(cpu, thread, process, action, &info).is_err() {
                     if signal == abi::SIGSEGV {
                         action.handler.set(abi::SIG_DFL);
@@ -251,10 +272,7 @@ pub fn deliverable(thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
 /// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
 fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) -> bool {
     if signal == abi::SIGCONT || signal == SIGKILL {
-        for_each_thread(cpu, process, |thread| {
-            thread.pending.fetch_and(!STOP_SIGNALS, Ordering::Relaxed);
-        });
-        process.pending.fetch_and(!STOP_SIGNALS, Ordering::Relaxed);
+        discard_everywhere(cpu, process, STOP_SIGNALS);
         if process.stopped.swap(0, Ordering::SeqCst) != 0 {
             if signal == abi::SIGCONT {
                 process.continued.store(1, Ordering::Relaxed);
@@ -263,10 +281,7 @@ fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, sig
             for_each_thread(cpu, process, |thread| resume_stopped(cpu, thread));
         }
     } else if abi::bit(signal) & STOP_SIGNALS != 0 {
-        for_each_thread(cpu, process, |thread| {
-            thread.pending.fetch_and(!abi::bit(abi::SIGCONT), Ordering::Relaxed);
-        });
-        process.pending.fetch_and(!abi::bit(abi::SIGCONT), Ordering::Relaxed);
+        discard_everywhere(cpu, process, abi::bit(abi::SIGCONT));
     }
     let action = action_of(cpu, process, signal).handler.get();
     let ignored = action == abi::SIG_IGN
@@ -278,11 +293,14 @@ fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, sig
             .is_some_and(|thread| thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0)
 }
 
+/// Signals are no longer pending, neither for the process nor for its threads. The tree lock is held.
+fn discard_everywhere<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signals: u64) {
+    for_each_thread(cpu, process, |thread| Pending::of_thread(thread).discard(cpu, signals));
+    Pending::of_process(process).discard(cpu, signals);
+}
+
 /// Makes the thread look, unless it has the signal blocked and does not wait for it.
-fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, sender: u32) {
-    if let Some(slot) = thread.signal_sender.get(signal as usize - 1) {
-        slot.set(sender);
-    }
+fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
     let blocked = thread.signal_mask.load(Ordering::SeqCst) & abi::bit(signal) & !UNBLOCKABLE != 0;
     let awaited = thread.scratch[3].get() & abi::bit(signal) != 0;
     if blocked && !awaited {
@@ -297,19 +315,18 @@ fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, 
     }
 }
 
-/// Takes the next signal that is not blocked; a thread's own come first.
-/// Those of `later` stay pending.
-fn take_signal(thread: &ThreadRecord, process: &ProcessRecord, later: u64) -> Option<u32> {
+/// Takes the next signal that is not blocked, and says from where; a thread's own come first. Those of `later` stay pending.
+fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: u64) -> Option<(u32, Pending<'a>)> {
     loop {
         let mask = thread.signal_mask.load(Ordering::Relaxed) & !UNBLOCKABLE | later;
-        for set in [&thread.pending, &process.pending] {
-            let ready = set.load(Ordering::SeqCst) & !mask;
+        for pending in [Pending::of_thread(thread), Pending::of_process(process)] {
+            let ready = pending.set.load(Ordering::SeqCst) & !mask;
             if ready != 0 {
                 // A fatal signal first, then faults, which concern the instruction the thread is at.
                 let first =
                     if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
-                if set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
-                    return Some(first.trailing_zeros() + 1);
+                if pending.set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
+                    return Some((first.trailing_zeros() + 1, pending));
                 }
             }
         }
@@ -402,7 +419,7 @@ fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     }
 }
 
-fn info_of(thread: &ThreadRecord, signal: u32) -> SigInfo {
+fn info_of(thread: &ThreadRecord, signal: u32, origin: &Origin) -> SigInfo {
     let address = thread.fault_address.get();
     let fault = |code| SigInfo { signal, code, cause: SigCause::Fault { address } };
     match signal {
@@ -411,10 +428,7 @@ fn info_of(thread: &ThreadRecord, signal: u32) -> SigInfo {
         abi::SIGILL if address != 0 => fault(abi::ILL_ILLOPC),
         abi::SIGFPE if address != 0 => fault(abi::FPE_INTDIV),
         abi::SIGTRAP if address != 0 => fault(abi::TRAP_BRKPT),
-        _ => {
-            let pid = thread.signal_sender.get(signal as usize - 1).map_or(0, |slot| slot.get());
-            SigInfo { signal, code: abi::SI_USER, cause: SigCause::Sender { pid, uid: 0 } }
-        }
+        _ => origin.info(signal),
     }
 }
 

@@ -15,11 +15,26 @@ motet_calls::program!(main);
 
 const USAGE: &[u8] = b"\
 usage: motet roi NAME COMMAND [ARGUMENT...]
-       motet --help | motet roi --help
+       motet crossings BUSY MISSING COMMAND [ARGUMENT...]
+       motet --help | motet roi --help | motet crossings --help
 
-Talks to the simulator that this machine runs in.
+Talks to the simulator and the machine that it runs in.
 
-  roi  runs a command as a region of interest
+  roi        runs a command as a region of interest
+  crossings  runs a command whose calls wait for busy islands, or not
+";
+const CROSSINGS_USAGE: &[u8] = b"\
+usage: motet crossings BUSY MISSING COMMAND [ARGUMENT...]
+
+Runs COMMAND. When it, or what it starts, calls a function of another instruction set,
+
+  BUSY     says what becomes of the call if all of that one's cores are busy: it waits for one (wait, as without this),
+           runs on the caller's core and is counted in /proc/PID/crossings (local), or ends the process (end)
+  MISSING  says the same for an instruction set of which no island is there: local (as without this) or end
+
+Functions marked MOTET_ONLY never run locally.
+
+  motet crossings local end /in/program
 ";
 const ROI_USAGE: &[u8] = b"\
 usage: motet roi NAME COMMAND [ARGUMENT...]
@@ -34,6 +49,8 @@ cannot be run.
   on riscv64 motet roi pipeline sh -c 'cat /in/words | on aarch64 sort | uniq -c'
 ";
 
+/// Policies of `crossings`, by their codes less 1.
+const POLICIES: [&[u8]; 3] = [b"wait", b"local", b"end"];
 /// Exit status of wrong use, as of sysexits.h.
 const WRONG_USE: u8 = 64;
 const CANNOT_RUN: u8 = 126;
@@ -57,6 +74,11 @@ fn main(arguments: Arguments) -> u8 {
             return refuse(&[b"motet roi: the name is longer than 63 bytes: ", name, b"\n"]);
         }
         (Some(b"roi"), _, _) => return refuse(&[ROI_USAGE]),
+        (Some(b"crossings"), Some(b"--help" | b"-h"), None) => say(STDOUT, &[CROSSINGS_USAGE]),
+        (Some(b"crossings"), Some(busy), Some(missing)) if arguments.get(4).is_some() => {
+            return with_policies(busy, missing, arguments);
+        }
+        (Some(b"crossings"), _, _) => return refuse(&[CROSSINGS_USAGE]),
         (Some(other), _, _) => {
             return refuse(&[b"motet: there is no command '", other, b"' in the machine (motet --help)\n"]);
         }
@@ -73,7 +95,7 @@ fn region(name: &[u8], arguments: Arguments) -> u8 {
     let child = system::fork();
     if child == Ok(0) {
         SIGNALS_OF_KEYS.iter().for_each(|&signal| system::ignore(signal, false));
-        system::exit(execute(arguments));
+        system::exit(execute(arguments, 3));
     }
     let status = child.and_then(system::wait_status);
     roi::end(name);
@@ -87,15 +109,26 @@ fn region(name: &[u8], arguments: Arguments) -> u8 {
     }
 }
 
-/// Becomes the command, which is looked for on PATH unless it has a slash; the exit status if that fails.
-fn execute(arguments: Arguments) -> u8 {
-    let command = arguments.get(3).unwrap_or_default();
+/// Becomes the command from argument 4 on, with policies for calls across instruction sets.
+fn with_policies(busy: &[u8], missing: &[u8], arguments: Arguments) -> u8 {
+    let code = |word: &[u8]| POLICIES.iter().position(|policy| *policy == word).map(|index| index + 1);
+    let (Some(busy), Some(missing @ 2..)) = (code(busy), code(missing)) else { return refuse(&[CROSSINGS_USAGE]) };
+    if system::crossings(busy, missing).is_err() {
+        return refuse(&[b"motet crossings: this system has no calls across instruction sets\n"]);
+    }
+    execute(arguments, 4)
+}
+
+/// Becomes the command from argument `first` on, which is looked for on PATH unless it has a slash; the exit status if that
+/// fails.
+fn execute(arguments: Arguments, first: usize) -> u8 {
+    let command = arguments.get(first).unwrap_or_default();
     let path = if command.contains(&b'/') { b"" } else { arguments.variable(b"PATH").unwrap_or(b"/bin") };
     let mut worst = ENOENT;
     for folder in path.split(|&byte| byte == b':') {
         let mut buffer = [0; PATH_SIZE];
         let failure = match joined(folder, command, &mut buffer) {
-            Some(program) => arguments.execute(program, 3),
+            Some(program) => arguments.execute(program, first),
             None => ENOENT,
         };
         if ![ENOENT, ENOTDIR].contains(&failure) {
@@ -110,7 +143,7 @@ fn execute(arguments: Arguments) -> u8 {
         EACCES => (CANNOT_RUN, b": permission denied\n"),
         _ => (CANNOT_RUN, b": cannot be run\n"),
     };
-    say(STDERR, &[b"motet roi: ", command, why]);
+    say(STDERR, &[b"motet: ", command, why]);
     status
 }
 

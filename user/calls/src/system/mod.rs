@@ -57,6 +57,16 @@ pub fn getpid() -> usize {
     unsafe { system_call(number::GETPID, [0; 6]) as usize }
 }
 
+/// Chooses what becomes of calls whose island is busy or missing: `CrossingPolicy` codes of `fused/abi/src/own.rs`.
+///
+/// # Errors
+/// The kernel's.
+pub fn crossings(busy: usize, missing: usize) -> Result<usize, Failure> {
+    const CROSSINGS: usize = 0x4d02;
+    // SAFETY: no pointers.
+    result(unsafe { system_call(CROSSINGS, [busy, missing, 0, 0, 0, 0]) })
+}
+
 /// Opens an existing file for reading and writing.
 ///
 /// # Errors

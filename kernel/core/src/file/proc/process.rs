@@ -41,7 +41,7 @@ pub struct Summary {
     pub system_ns: u64,
     ids: [u32; 6],
     child_ns: [u64; 2],
-    nice: u32,
+    nice: i32,
     threads: u32,
     started_ns: u64,
     isa: u32,
@@ -83,7 +83,7 @@ impl Summary {
                 system_ns,
                 ids: core::array::from_fn(|index| process.ids[index].get()),
                 child_ns: [process.child_times_ns[0].get(), process.child_times_ns[1].get()],
-                nice: process.nice.get(),
+                nice: thread.nice.get().cast_signed(),
                 threads: process.thread_count.load(Ordering::Relaxed),
                 started_ns: process.started_ns.get(),
                 isa: process.isa.load(Ordering::Relaxed),
@@ -103,10 +103,6 @@ impl Summary {
         let end = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
         self.name[..end].utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
-
-    fn nice_value(&self) -> i32 {
-        self.nice as i32 - 20
-    }
 }
 
 /// `stat`: one line; field 39 is the core.
@@ -121,7 +117,7 @@ pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
     for ns in [summary.user_ns, summary.system_ns, summary.child_ns[0], summary.child_ns[1]] {
         write!(out, " {}", ns / NS_PER_TICK)?;
     }
-    let nice = summary.nice_value();
+    let nice = summary.nice;
     write!(out, " {} {nice} {} 0 {}", 20 + nice, summary.threads, summary.started_ns / NS_PER_TICK)?;
     // Sizes, then limits and addresses that are not told.
     write!(out, " {} {} {} 0 0 0 0 0", summary.mapped_len, summary.resident, u64::MAX)?;

@@ -1,0 +1,148 @@
+//! Calls across instruction sets: where their data lies, what becomes of them when an island is busy, missing or dies, in
+//! which order they run, and what ends the process.
+
+use std::{fs, path::PathBuf};
+
+use libtest_mimic::Trial;
+use rustix::process::{Signal, kill_process};
+
+use crate::{
+    crossing::{Lonely, compiled},
+    process::{self, Motet, expect_gone, pid, started},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 7] = [
+        ("crossing::data_lies_near_the_island_asked_for", near),
+        ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
+        ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
+        ("crossing::policies_are_inherited_by_programs_that_are_executed", inherited),
+        ("crossing::calls_wait_by_priority", order),
+        ("crossing::returns_that_cannot_be_end_the_process", gates),
+        ("crossing::an_island_that_dies_while_a_thread_is_there_is_named", death),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// A machine with one core of each instruction set.
+struct Single(tempfile::TempDir);
+
+impl Single {
+    fn new() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let island = |(name, isa, private)| {
+            format!("[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = 1\nprivate = \"{private}MiB\"\n")
+        };
+        let islands = [("x86", "x86_64", 64), ("arm", "aarch64", 256), ("riscv", "riscv64", 64)].map(island).concat();
+        let text = format!("[pool]\nsize = \"256MiB\"\n{islands}");
+        fs::write(folder.path().join("machine.toml"), text).map_err(|error| error.to_string())?;
+        Ok(Self(folder))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("machine.toml")
+    }
+}
+
+fn near() -> Result<(), String> {
+    let ended = compiled("near", &["-O2"])?.run("near", None);
+    let data = "sums 1 1 99 22\nwritten 2\nzeros 2\nconstants 1\non_two 2\ntouched by riscv 2\n";
+    let blocks = "strays 0\nhere 0\nthere 2\nlittle 1\nlarge 2\nlarger 2\ngrown 1\n";
+    let wanted = format!("{data}{blocks}no such island: 1 1\nno island: 1 1\n");
+    ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn busy() -> Result<(), String> {
+    let programs = compiled("busy", &["-O2"])?;
+    let machine = Single::new()?;
+    let lines = |policy: i32, islands: [i32; 5], calls: u32| {
+        let [island, deeper, by_arm, only, then] = islands;
+        format!(
+            "policy {policy}\nwhere {island}\ndeeper {deeper}\nby arm {by_arm}\nonly {only}\nthen {then}\ncalls {calls}\n\
+             pages 0\n"
+        )
+    };
+    // They wait: for the end of the other function's time slice.
+    let waits = lines(0, [2, 2, 2, 2, 2], 0);
+    programs.run("busy", Some(&machine.path())).expect_code(0)?.expect_output(&waits)?;
+    // What is strict waits in any case. A call within a call that runs locally is none, so three calls are counted, and
+    // that of the thread which never returns.
+    let local = lines(0, [0, 0, 1, 2, 2], 4);
+    programs.run("busy 2", Some(&machine.path())).expect_code(0)?.expect_output(&local)?;
+    let ended = programs.run("busy 3", Some(&machine.path()));
+    ended.expect_code(128 + 9)?.expect_output("policy 0\n")?;
+    ended.expect_errors(&["it calls a function for riscv64, all of whose cores are busy", "at where "]).map(drop)
+}
+
+fn missing() -> Result<(), String> {
+    let lonely = Lonely::new()?;
+    let programs = compiled("islands", &["-O2"])?;
+    let ended = programs.run_as("motet crossings wait end", "islands", Some(&lonely.path()));
+    ended.expect_code(128 + 9)?.expect_output("main 0\n")?;
+    ended.expect_errors(&["it calls a function for aarch64, of which no island is there", "at on_arm "]).map(drop)
+}
+
+fn inherited() -> Result<(), String> {
+    let programs = compiled("busy", &["-O2"])?;
+    let machine = Single::new()?;
+    let ended = programs.run_as("motet crossings end local sh -c", "busy", Some(&machine.path()));
+    ended.expect_code(128 + 9)?.expect_errors(&["all of whose cores are busy"])?;
+    for words in ["later local true", "wait wait true", "wait local"] {
+        Motet::command(&format!("motet crossings {words}")).wait().expect_code(64)?.expect_errors(&["MISSING"])?;
+    }
+    Ok(())
+}
+
+/// Timed, so that all of them come within one time slice.
+fn order() -> Result<(), String> {
+    let (programs, machine) = (compiled("order", &["-O2"])?, Single::new()?);
+    let ended = Motet::run(["--timed", "--machine"])
+        .argument(machine.path())
+        .argument("--in")
+        .argument(programs.path.join("order"))
+        .arguments(["--", "/in/order"])
+        .wait();
+    ended.expect_code(0)?.expect_output("3 5 2 4 0 1\n").map(drop)
+}
+
+fn gates() -> Result<(), String> {
+    let programs = compiled("gates", &["-O1"])?;
+    let cases: [(&str, i32, &[&str]); 6] = [
+        ("crooked", 9, &["is killed: it returns through a frame", "crooked was called by main+"]),
+        ("lost", 11, &["at 0x123456789000 (riscv64", "lost was called by main+"]),
+        ("smashed", 11, &["smashed was called by calls_smashed+", "calls_smashed was called by main+"]),
+        (
+            "twice",
+            9,
+            &["is killed: it returns through a frame", "inner was called by outer+", "outer was called by main+"],
+        ),
+        ("uncalled", 9, &["is killed: it returns from a call that it has not made"]),
+        ("middle", 9, &["is killed: it jumps into the middle of code for aarch64", "at whole+0x4 (x86_64"]),
+    ];
+    for (case, signal, errors) in cases {
+        let ended = programs.run(&format!("gates {case}"), None);
+        ended.expect_code(128 + signal)?.expect_output("before\n")?.expect_errors(errors)?;
+    }
+    Ok(())
+}
+
+fn death() -> Result<(), String> {
+    let programs = compiled("busy", &["-O2"])?;
+    for (name, program) in [("riscv", "riscv64"), ("arm", "aarch64")] {
+        let file = programs.path.join("busy");
+        let mut running = Motet::run(["--in".as_ref(), file.as_os_str()])
+            .arguments(["--", "/in/busy away & sleep 1; echo started; wait"])
+            .start();
+        let islands = started(&mut running)?;
+        let victim = islands.iter().find(|&&id| process::command_line(id).contains(&format!("qemu-system-{program}")));
+        let victim = *victim.ok_or_else(|| format!("no QEMU for {program}"))?;
+        kill_process(pid(victim)?, Signal::KILL).map_err(|error| error.to_string())?;
+        running.wait().expect_code(70)?.expect_errors(&[&format!("island {name}"), "SIGKILL"])?;
+        expect_gone(&islands)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+/* Calls functions of an island whose only core is busy: with an argument, after motet_crossings. Every line is what
+ * /proc/self/crossings counts, or the island that a function ran on. */
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "crossing.h"
+
+static volatile int spins, stop;
+
+MOTET_ON(RISCV) void spin(void) {
+    spins = 1;
+    while (!stop)
+        ;
+}
+MOTET_ON(RISCV) int where(void) { return motet_island(); }
+MOTET_ON(RISCV) int deeper(int depth) { return depth == 0 ? where() : deeper(depth - 1); }
+MOTET_ON(ARM) int by_arm(void) { return deeper(2); }
+MOTET_ONLY(RISCV) int only(void) { return motet_island(); }
+
+static void *spinner(void *unused) {
+    spin();
+    return unused;
+}
+
+static long counted(const char *name) {
+    char line[200];
+    long count = -1;
+    FILE *file = fopen("/proc/self/crossings", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            count = atol(line + strlen(name));
+    if (file)
+        fclose(file);
+    return count;
+}
+
+/* Leaves its thread, and so a call that runs locally, by another way than by returning. */
+MOTET_ON(RISCV) void leave_thread(void) { pthread_exit(0); }
+static void *leaver(void *unused) {
+    leave_thread();
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, 0, _IONBF, 0);
+    pthread_t thread, other;
+    int busy = argc > 1 ? atoi(argv[1]) : 0;
+    printf("policy %d\n", motet_crossings(busy, 0));
+    pthread_create(&thread, 0, spinner, 0);
+    while (!spins)
+        sched_yield();
+    printf("where %d\n", where());
+    printf("deeper %d\n", deeper(3));
+    printf("by arm %d\n", by_arm());
+    pthread_create(&other, 0, leaver, 0);
+    pthread_join(other, 0);
+    printf("only %d\n", only());
+    stop = 1;
+    pthread_join(thread, 0);
+    usleep(200000);
+    printf("then %d\n", where());
+    printf("calls %ld\n", counted("calls_run_locally "));
+    printf("pages %ld\n", counted("pages_run_locally "));
+    return 0;
+}
