@@ -236,7 +236,7 @@ impl Libc {
             let output = objects.join(format!("{name}.{}", ISAS[isa].name()));
             let mut command = self.compiler(isa);
             let path = &one_function_per_section(path, objects, isa)?;
-            command.args(name.starts_with(HEAP_OBJECTS).then_some(HEAP_FLAGS).unwrap_or_default());
+            command.args(if name.starts_with(HEAP_OBJECTS) { HEAP_FLAGS } else { &[] });
             command.arg("-c").arg(path).arg("-o").arg(&output);
             let result = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
             if !result.status.success() {
