@@ -1,10 +1,8 @@
 //! `--report DIR`: what a timed run measured as a page for a browser: one file, without scripts and without the network.
 
-mod format;
 mod page;
 mod plots;
 mod series;
-mod svg;
 
 use std::{
     fs,

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use motet_fabric::stats::{CoreStats, RegionStats, Stats};
+use motet_page::format::{count, escape, percent, short, time};
 
 use super::{
-    format::{count, escape, percent, short, time},
     plots::{self, Bar, Category, Curve, Measure, Rates, Span},
     series::Timeline,
 };
@@ -44,12 +44,7 @@ pub fn page(stats: &Stats) -> String {
     let _ = write!(body, "<h2 id=\"time\">Over time</h2>\n{}", over_time(stats));
     let _ = write!(body, "<h2 id=\"regions\">Regions of interest</h2>\n{}", regions(stats));
     body.push_str(&machine(stats));
-    let (title, style) = (escape(&format!("Motet: {}", stats.command)), include_str!("style.css"));
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{title}</title>\n\
-         <style>\n{style}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
-    )
+    motet_page::page(&format!("Motet: {}", stats.command), &body)
 }
 
 /// What was run, and the figures that one looks for first.

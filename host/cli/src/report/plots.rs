@@ -1,6 +1,6 @@
 //! The kinds of plots that the report has.
 
-use super::{
+use motet_page::{
     format::{count, percent, short, time, time_unit, trimmed},
     svg::{Anchor, Svg, ticks, ticks_within},
 };

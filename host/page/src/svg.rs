@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::format::escape;
+use crate::format::escape;
 
 /// A drawing. Colours are the page's variables, so that it follows light and dark.
+#[derive(Debug)]
 pub struct Svg {
     width: f64,
     height: f64,
@@ -12,7 +13,7 @@ pub struct Svg {
 }
 
 /// Which end of a text is at its position.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// Its beginning.
     Start,

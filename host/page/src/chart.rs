@@ -1,0 +1,118 @@
+//! A chart of curves over a quantity, as papers have them.
+
+use std::fmt::Write;
+
+use crate::{
+    format::{escape, short, trimmed},
+    svg::{Anchor, Svg, ticks, ticks_within},
+};
+
+const WIDTH: f64 = 540.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = WIDTH - 14.0;
+const TOP: f64 = 8.0;
+/// Room for the axis under the chart.
+const AXIS: f64 = 36.0;
+
+/// One curve.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// What it is.
+    pub name: String,
+    /// A colour of the style sheet: `var(--i0)`.
+    pub colour: &'static str,
+    /// Somebody else's figures.
+    pub dashed: bool,
+    /// x and y, by x.
+    pub points: Vec<[f64; 2]>,
+}
+
+/// Curves with their legend, as a figure. Both axes begin at 0. `level`: a line across at that height.
+pub fn figure(title: &str, axes: [&str; 2], level: Option<f64>, curves: &[Curve]) -> String {
+    let mut legend = String::new();
+    for curve in curves {
+        let class = if curve.dashed { " class=\"dashed\"" } else { "" };
+        let (colour, name) = (curve.colour, escape(&curve.name));
+        let _ = writeln!(legend, "<li><i{class} style=\"background:{colour}\"></i>{name}</li>");
+    }
+    let (drawing, [_, up], title) = (drawing(title, axes, level, curves), axes, escape(title));
+    format!(
+        "<figure>\n<h3>{title}</h3>\n<p class=\"soft\">{}</p>\n<ul class=\"legend\">\n{legend}</ul>\n{drawing}</figure>\n",
+        escape(up)
+    )
+}
+
+fn drawing(title: &str, [across, up]: [&str; 2], level: Option<f64>, curves: &[Curve]) -> String {
+    let mut svg = Svg::new(WIDTH, TOP + HEIGHT + AXIS);
+    let most = |axis: usize| {
+        let values = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point[axis]));
+        values.filter(|value| value.is_finite()).fold(0.0, f64::max)
+    };
+    let (most_x, steps) = (most(0).max(f64::MIN_POSITIVE), ticks(most(1).max(level.unwrap_or(0.0)), 6));
+    let bottom = TOP + HEIGHT;
+    let (x_of, y_of) =
+        (|x: f64| LEFT + (RIGHT - LEFT) * x / most_x, |y: f64| bottom - HEIGHT * y / steps[steps.len() - 1]);
+    for &step in &steps {
+        svg.line([LEFT, y_of(step), RIGHT, y_of(step)], "grid");
+        svg.text([LEFT - 6.0, y_of(step) + 4.0], Anchor::End, "tick", &short(step));
+    }
+    svg.line([LEFT, bottom, RIGHT, bottom], "base");
+    for step in ticks_within(most_x, 8) {
+        svg.line([x_of(step), bottom, x_of(step), bottom + 3.0], "base");
+        svg.text([x_of(step), bottom + 15.0], Anchor::Middle, "tick", &trimmed(step));
+    }
+    svg.text([(LEFT + RIGHT) / 2.0, bottom + 30.0], Anchor::Middle, "axis", across);
+    if let Some(level) = level {
+        svg.line([LEFT, y_of(level), RIGHT, y_of(level)], "base");
+    }
+    for curve in curves {
+        let points = curve.points.iter().map(|&[x, y]| y.is_finite().then(|| [x_of(x), y_of(y)]));
+        svg.curve(points, curve.colour, curve.dashed, &curve.name);
+    }
+    hovers(&mut svg, [across, up], curves, x_of);
+    svg.finish(title)
+}
+
+/// A hover text for each x that the curve with most points has.
+fn hovers(svg: &mut Svg, [across, up]: [&str; 2], curves: &[Curve], x_of: impl Fn(f64) -> f64) {
+    let Some(longest) = curves.iter().max_by_key(|curve| curve.points.len()) else { return };
+    let width = (RIGHT - LEFT) / longest.points.len().max(1) as f64;
+    for &[x, _] in &longest.points {
+        let mut text = format!("{across}: {}; {up}", trimmed(x));
+        for curve in curves {
+            if let Some([_, y]) = curve.points.iter().find(|point| point[0] == x) {
+                let _ = write!(text, "\n{}: {}", curve.name, trimmed(*y));
+            }
+        }
+        let left = (x_of(x) - width / 2.0).max(LEFT);
+        svg.hover([left, TOP, width.min(RIGHT - left), HEIGHT], &text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(name: &str, points: &[[f64; 2]]) -> Curve {
+        Curve { name: name.into(), colour: "var(--i0)", dashed: true, points: points.into() }
+    }
+
+    #[test]
+    fn a_figure_is_well_formed_and_names_its_curves() {
+        let curves = [curve("a < b", &[[0.0, 1.0], [10.0, 2.0]]), curve("c", &[[10.0, f64::NAN]])];
+        let text = figure("speed & more", ["accesses", "ratio"], Some(1.0), &curves);
+        let document = roxmltree::Document::parse(&text).unwrap();
+        let items = document.descendants().filter(|node| node.has_tag_name("li"));
+        assert_eq!(items.filter_map(|node| node.last_child()?.text()).collect::<Vec<_>>(), ["a < b", "c"]);
+        // From the lower left corner of 0 and 1 of 2 to the upper right one.
+        assert!(text.contains("d=\"M52.0 138.0h0L526.0 8.0\""), "{text}");
+        assert!(!text.contains("NaN\" "), "{text}");
+    }
+
+    #[test]
+    fn nothing_has_a_figure() {
+        roxmltree::Document::parse(&figure("t", ["x", "y"], None, &[])).unwrap();
+        roxmltree::Document::parse(&figure("t", ["x", "y"], None, &[curve("a", &[])])).unwrap();
+    }
+}
