@@ -11,7 +11,7 @@ use crate::{
     linux, motet,
     project::{self, ISAS, Project},
     prompt,
-    report::{self, Measurement, geometric_mean, median},
+    report::{Collected, Measurement, geometric_mean, median},
 };
 
 /// A user waits this long for a prompt without complaint, in seconds.
@@ -55,41 +55,26 @@ enum Part {
 /// A part failed, or the JSON file cannot be written.
 pub fn run(options: &Options) -> Result<()> {
     let project = Project::find()?;
-    let mut measurements = Vec::new();
-    let mut failures = Vec::new();
+    let mut collected = Collected::default();
     let wanted = |part: Part| {
         let by_default = part != Part::Linux && options.only.is_empty();
         by_default || options.only.contains(&part)
     };
-    let mut add = |outcome: Result<Vec<Measurement>>| match outcome {
-        Ok(more) => measurements.extend(more),
-        Err(error) => {
-            eprintln!("motet: {error}");
-            failures.push(error.kind);
-        }
-    };
     if wanted(Part::Prompt) {
-        add(boot_to_prompt(&project, options.boots));
+        collected.add(boot_to_prompt(&project, options.boots));
     }
     for isa in ISAS {
         if wanted(Part::Linux) {
-            add(linux_calls(&project, isa, options.remeasure));
+            collected.add(linux_calls(&project, isa, options.remeasure));
         }
         if wanted(Part::Calls) {
-            add(calls(&project, isa, options.remeasure));
+            collected.add(calls(&project, isa, options.remeasure));
         }
     }
     if wanted(Part::Pipes) {
-        add(pipes(&project));
+        collected.add(pipes(&project));
     }
-    print!("{}", report::table(&measurements));
-    if let Some(path) = &options.json {
-        report::write_json(path, &measurements)?;
-    }
-    match failures.first() {
-        None => Ok(()),
-        Some(kind) => Err(Error::new(*kind, format!("{} part(s) of the experiment failed, see above", failures.len()))),
-    }
+    collected.finish(options.json.as_deref())
 }
 
 fn boot_to_prompt(project: &Project, boots: u32) -> Result<Vec<Measurement>> {

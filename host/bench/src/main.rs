@@ -6,6 +6,7 @@
 
 mod boot;
 mod counts;
+mod flick;
 mod linux;
 mod motet;
 mod process;
@@ -31,6 +32,8 @@ struct Arguments {
 enum Experiment {
     /// Boot time, what system calls cost on each instruction set beside Linux, and pipes between islands
     Boot(boot::Options),
+    /// Calls across instruction sets, beside Flick: null calls, pointer chasing, breadth-first search
+    Flick(flick::Options),
     /// Hits and misses of the simulator's caches, beside QEMU's contrib plugin `cache` and Valgrind's cachegrind
     SimAccuracy(sim::accuracy::Options),
     /// How fast the simulator is, beside QEMU alone and with the contrib plugin `cache`
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.experiment {
         Experiment::Boot(options) => boot::run(&options),
+        Experiment::Flick(options) => flick::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
         Experiment::SimSpeed(options) => sim::speed::run(&options),
     };

@@ -22,6 +22,46 @@ pub struct Measurement {
     pub source: String,
 }
 
+/// Collects what the parts of an experiment measured. A part that fails does not keep the others from being reported.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// What was measured so far.
+    pub measurements: Vec<Measurement>,
+    /// Of the parts that failed.
+    pub failures: Vec<ErrorKind>,
+}
+
+impl Collected {
+    /// Takes what a part measured, or tells why it failed.
+    pub fn add(&mut self, outcome: Result<Vec<Measurement>>) {
+        match outcome {
+            Ok(more) => self.measurements.extend(more),
+            Err(error) => {
+                eprintln!("motet: {error}");
+                self.failures.push(error.kind);
+            }
+        }
+    }
+
+    /// Prints the table, and writes the JSON file if one is wanted.
+    ///
+    /// # Errors
+    /// A part failed, or the file cannot be written.
+    pub fn finish(self, json: Option<&Path>) -> Result<()> {
+        print!("{}", table(&self.measurements));
+        if let Some(path) = json {
+            write_json(path, &self.measurements)?;
+        }
+        match self.failures.first() {
+            None => Ok(()),
+            Some(kind) => {
+                let message = format!("{} part(s) of the experiment failed, see above", self.failures.len());
+                Err(Error::new(*kind, message))
+            }
+        }
+    }
+}
+
 /// Writes measurements as a JSON list.
 ///
 /// # Errors
@@ -53,7 +93,7 @@ pub fn table(measurements: &[Measurement]) -> String {
 }
 
 /// Four significant digits, or all digits before the point.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let before = if value.abs() < 1.0 { 1 } else { value.abs().log10() as usize + 1 };
     format!("{value:.*}", 4_usize.saturating_sub(before))
 }

@@ -10,7 +10,7 @@ use motet_fabric::{Error, ErrorKind, Result, stats::CoreStats};
 use motet_layout::Isa;
 
 use super::{
-    Collected, Geometry, USUAL, cachegrind,
+    Geometry, USUAL, cachegrind,
     contrib::{self, Counts},
     machine::{self, Program},
     record,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     process,
     project::{self, ISAS, Project},
-    report::Measurement,
+    report::{Collected, Measurement},
 };
 
 /// Options of `motet bench sim-accuracy`.

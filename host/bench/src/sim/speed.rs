@@ -8,7 +8,7 @@ use motet_fabric::{Result, stats::Stats};
 use motet_layout::Isa;
 
 use super::{
-    Collected, USUAL, contrib,
+    USUAL, contrib,
     machine::{self, Program},
     tools::Tools,
     watch::{self, Watched},
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     motet::Described,
     project::{self, ISAS, Project},
-    report::{Measurement, geometric_mean, median},
+    report::{Collected, Measurement, geometric_mean, median},
 };
 
 /// Options of `motet bench sim-speed`.

@@ -1,0 +1,364 @@
+//! Null calls there and back: what they take, on what they spend it, and what the machine would allow.
+
+use std::{fmt::Write, time::Duration};
+
+use motet_coherence::{Kind, Model, Picoseconds, Sharing, allocate};
+use motet_fabric::{Error, ErrorKind, Machine, Result, local_ranges, stats::CoreStats};
+use motet_layout::Isa;
+
+use super::{
+    machines::{Bench, FLICK_QUANTUM_US, POLLING_QUANTUM_US, QUANTUM_US, island_of, sum},
+    paper,
+};
+use crate::{
+    motet::Described,
+    project::{self, ISAS},
+    report::{Measurement, number},
+};
+
+/// Bars in microseconds, on coherent machines: with sleeping and with polling cores.
+const COHERENT_BAR_US: f64 = 6.0;
+const POLLING_BAR_US: f64 = 2.5;
+const AT_MOST: Duration = Duration::from_secs(600);
+/// The machines of Stramash's memory models.
+const STRAMASH: [&str; 3] = ["separated", "shared", "fully-shared"];
+
+/// Calls from one instruction set to another and back.
+#[derive(Clone, Debug)]
+pub struct NullCall {
+    /// The metric.
+    pub metric: String,
+    /// The machine's file name, and how its cores are idle.
+    pub machine: String,
+    /// Caller and callee.
+    pub isas: [Isa; 2],
+    /// Microseconds of a call.
+    pub us: f64,
+    /// Microseconds that a system call of the caller takes that does next to nothing.
+    pub system_call_us: f64,
+    /// Two doorbells, unless the callee polls, and the fewest lines that must move.
+    pub limit_us: f64,
+    /// Where the time goes.
+    pub parts: Parts,
+    /// What it is compared with.
+    pub reference: Option<f64>,
+    described: String,
+}
+
+/// On what the cores of both islands spend a call, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// By [`PARTS`], of the caller's island and of the callee's.
+    pub cores: Vec<[f64; 2]>,
+    /// Instructions of both.
+    pub instructions: [f64; 2],
+    /// L1 misses of both.
+    pub misses: [f64; 2],
+    /// How often either rang the other.
+    pub rings: [f64; 2],
+    /// Waiting for doorbells.
+    pub doorbells_us: f64,
+    /// Counted twice above: both cores were busy, or one while the doorbell was under way. 0 where cores poll.
+    pub overlap_us: f64,
+}
+
+/// Parts of a core's time: names, and the counters of stalls in them. The first is what no stall is.
+pub const PARTS: [(&str, &[&str]); 6] = [
+    ("instructions", &[]),
+    ("caches", &["stall_l1_ps", "stall_l2_ps", "stall_l3_ps"]),
+    ("memory", &["stall_near_ps", "stall_far_ps"]),
+    ("coherence", &["stall_coherence_ps"]),
+    ("uncached", &["stall_uncached_ps"]),
+    ("devices", &["stall_device_ps"]),
+];
+
+/// What is to be measured.
+struct Wanted<'a> {
+    metric: String,
+    machine: &'a Described,
+    quantum_us: &'a str,
+    polls: bool,
+    isas: [Isa; 2],
+    reference: Option<f64>,
+}
+
+/// Measures all pairs that are wanted.
+///
+/// # Errors
+/// A run fails, or a function did not run where it should.
+pub fn measure(bench: &Bench, count: u64, quick: bool) -> Result<Vec<NullCall>> {
+    let program = bench.program("calls")?;
+    let mut calls = Vec::new();
+    let mut add = |wanted: &Wanted<'_>| -> Result<()> {
+        let call = one(bench, &program, count, wanted)?;
+        eprintln!(
+            "motet: null call {} -> {} -> {0} on {}: {} us",
+            call.isas[0].name(),
+            call.isas[1].name(),
+            call.machine,
+            number(call.us)
+        );
+        calls.push(call);
+        Ok(())
+    };
+    let flick = bench.machine("flick")?;
+    let (host, nxp) = (Isa::X86_64, Isa::RiscV64);
+    for (metric, isas, reference) in [
+        ("null_call_host_nxp_host_us", [host, nxp], paper::HOST_NXP_HOST_US),
+        ("null_call_nxp_host_nxp_us", [nxp, host], paper::NXP_HOST_NXP_US),
+    ] {
+        let (metric, reference) = (metric.into(), Some(reference));
+        add(&Wanted { metric, machine: &flick, quantum_us: FLICK_QUANTUM_US, polls: false, isas, reference })?;
+    }
+    let coherent = bench.machine("default")?;
+    let mut machines = vec![(coherent, String::new(), pairs(&ISAS))];
+    for model in STRAMASH.iter().filter(|_| !quick) {
+        let name = format!("stramash-{model}");
+        let pairs = pairs(&[Isa::X86_64, Isa::AArch64]);
+        machines.push((bench.machine(&name)?, format!("_{}", name.replace('-', "_")), pairs));
+    }
+    for (sleeping, name, pairs) in &machines {
+        let polling = bench.polling(sleeping)?;
+        for isas in pairs {
+            for (machine, how, quantum_us, bar) in [
+                (sleeping, "", QUANTUM_US, COHERENT_BAR_US),
+                (&polling, "_polling", POLLING_QUANTUM_US, POLLING_BAR_US),
+            ] {
+                let metric = format!("null_call_coherent{how}_us{name}_{}_{}", isas[0].name(), isas[1].name());
+                let (polls, isas) = (!how.is_empty(), *isas);
+                add(&Wanted { metric, machine, quantum_us, polls, isas, reference: Some(bar) })?;
+            }
+        }
+    }
+    Ok(calls)
+}
+
+/// All ordered pairs.
+fn pairs(isas: &[Isa]) -> Vec<[Isa; 2]> {
+    let others = |from: &Isa| isas.iter().filter(|to| *to != from).map(|to| [*from, *to]).collect::<Vec<_>>();
+    isas.iter().flat_map(others).collect()
+}
+
+fn one(bench: &Bench, program: &std::path::PathBuf, count: u64, wanted: &Wanted<'_>) -> Result<NullCall> {
+    let [from, to] = wanted.isas;
+    let machine = wanted.machine;
+    let islands = [island_of(machine, from)?, island_of(machine, to)?];
+    let command = format!("/in/calls {} {} {count}", from.name(), to.name());
+    let run = bench.run(machine, wanted.quantum_us, &[program], &command, AT_MOST)?;
+    let crossed = run.crossings(islands[0], islands[1])?;
+    if crossed != count + 1 {
+        let message = format!("{command}: {crossed} calls crossed, and {} should have", count + 1);
+        return Err(Error::new(ErrorKind::Software, message));
+    }
+    let calls = run.region("calls")?;
+    let names = islands.map(|island| machine.machine.islands[island].name.as_str());
+    let us = calls.time_ps as f64 / 1e6 / count as f64;
+    Ok(NullCall {
+        metric: wanted.metric.clone(),
+        machine: machine.file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        isas: wanted.isas,
+        us,
+        system_call_us: run.region("kernel")?.time_ps as f64 / 1e6 / count as f64,
+        limit_us: limit_us(&machine.machine, islands, wanted.polls)?,
+        parts: parts(&calls.cores, names, count, us, doorbells_ps(&machine.machine, islands)?, wanted.polls),
+        reference: wanted.reference,
+        described: project::describe(&machine.machine)?,
+    })
+}
+
+/// Latencies of the doorbells there and back, in picoseconds.
+fn doorbells_ps(machine: &Machine, [from, to]: [usize; 2]) -> Result<[u64; 2]> {
+    let config = machine.model_config()?;
+    Ok([config.links[from][to].doorbell_ps, config.links[to][from].doorbell_ps])
+}
+
+fn parts(cores: &[CoreStats], islands: [&str; 2], count: u64, us: f64, doorbells_ps: [u64; 2], polls: bool) -> Parts {
+    let per_call = |sum: u64| sum as f64 / count as f64;
+    let us_of = |of: &dyn Fn(&CoreStats) -> u64| islands.map(|island| per_call(sum(cores, island, of)) / 1e6);
+    let counts = |of: &dyn Fn(&CoreStats) -> u64| islands.map(|island| per_call(sum(cores, island, of)));
+    let parts = PARTS.map(|(name, counters)| match name {
+        "instructions" => us_of(&|core| core.time_ps.saturating_sub(core.idle_ps + core.stall_ps)),
+        _ => us_of(&|core| counters.iter().map(|counter| core.count(counter)).sum()),
+    });
+    let rings = counts(&|core| core.ipis_received);
+    // Who was woken is who waited for it.
+    let doorbells_us = (rings[1] * doorbells_ps[0] as f64 + rings[0] * doorbells_ps[1] as f64) / 1e6;
+    let busy_us: f64 = parts.iter().flatten().sum();
+    Parts {
+        cores: parts.into(),
+        instructions: counts(&|core| core.instructions),
+        misses: counts(&|core| core.count("l1i_misses") + core.count("l1d_misses")),
+        rings,
+        doorbells_us,
+        overlap_us: if polls { 0.0 } else { (busy_us + doorbells_us - us).max(0.0) },
+    }
+}
+
+/// What two cores need that do nothing but tell each other: a doorbell each way, if they sleep, and a line each way that one
+/// writes and the other reads, wherever in the pool that takes least.
+fn limit_us(machine: &Machine, [from, to]: [usize; 2], polls: bool) -> Result<f64> {
+    let config = machine.model_config()?;
+    let cores = [from, to].map(|island| config.islands[island].first_core);
+    let bases = [from, to].map(|island| {
+        let spec = &machine.islands[island];
+        local_ranges(spec.isa, spec.private, machine.pool.size).first().map_or(0, |&(_, local, _)| local)
+    });
+    let region = allocate(Model::region_words(&config));
+    let failed = |what: &str| Error::new(ErrorKind::Software, format!("the model of {what} cannot be made"));
+    let model = Model::create(config.clone(), &region, Sharing::OneAtATime).map_err(|_| failed("the machine"))?;
+    let (Some(caller), Some(callee)) = (model.core(cores[0]), model.core(cores[1])) else {
+        return Err(failed("the cores"));
+    };
+    let mut both = [caller, callee];
+    let least = |both: &mut [motet_coherence::Core<'_>; 2], writer: usize, line: u64| {
+        let costs = config.ranges.iter().map(|range| {
+            let mut last = 0;
+            // Until it costs the same each time.
+            for _ in 0..4 {
+                let at = range.start + line;
+                let Picoseconds(write) = both[writer].access(Kind::Store, bases[writer] + at, 8);
+                let Picoseconds(read) = both[1 - writer].access(Kind::Load, bases[1 - writer] + at, 8);
+                last = write + read;
+            }
+            last
+        });
+        costs.min().unwrap_or(0)
+    };
+    let lines = least(&mut both, 0, 0) + least(&mut both, 1, 64);
+    let doorbells: u64 = if polls { 0 } else { doorbells_ps(machine, [from, to])?.iter().sum() };
+    Ok((lines + doorbells) as f64 / 1e6)
+}
+
+/// The figures of all calls, and the slowest of each kind.
+pub fn measurements(calls: &[NullCall], count: u64) -> Vec<Measurement> {
+    let measurement = |metric: String, value: f64, reference: Option<f64>, call: &NullCall, what: &str| Measurement {
+        metric,
+        value,
+        unit: "us",
+        machine: call.described.clone(),
+        reference,
+        source: format!("machines/{}.toml, {count} calls; {what}", call.machine),
+    };
+    let mut all = Vec::new();
+    for (start, metric) in [
+        ("null_call_coherent_us_", "null_call_coherent_us"),
+        ("null_call_coherent_polling_us_", "null_call_coherent_polling_us"),
+    ] {
+        let of = calls.iter().filter(|call| call.metric.starts_with(start) && !call.metric.contains("stramash"));
+        if let Some(slowest) = of.max_by(|a, b| a.us.total_cmp(&b.us)) {
+            let what = "the slowest pair of instruction sets; reference: the bar";
+            all.push(measurement(metric.into(), slowest.us, slowest.reference, slowest, what));
+        }
+    }
+    for call in calls {
+        let on_flick = call.machine == "flick";
+        let what = if on_flick { "reference: Flick, Table III" } else { "reference: the bar" };
+        all.push(measurement(call.metric.clone(), call.us, call.reference, call, what));
+        if !on_flick {
+            continue;
+        }
+        let name = call.metric.trim_end_matches("_us");
+        let limit = "two doorbells, and a line each way at the model's latencies";
+        all.push(measurement(format!("{name}_limit_us"), call.limit_us, None, call, limit));
+        let parts = &call.parts;
+        for ((part, _), [caller, callee]) in PARTS.iter().zip(&parts.cores) {
+            for (who, us) in [("caller", caller), ("callee", callee)] {
+                all.push(measurement(format!("{name}_{who}_{part}_us"), *us, None, call, "part of the call"));
+            }
+        }
+        for (part, us) in [("doorbells", parts.doorbells_us), ("overlap", parts.overlap_us)] {
+            all.push(measurement(format!("{name}_{part}_us"), us, None, call, "part of the call"));
+        }
+    }
+    all
+}
+
+/// Rows of a call's break-down: what, the caller's microseconds, the callee's.
+pub fn rows(call: &NullCall) -> Vec<[String; 3]> {
+    let parts = &call.parts;
+    let mut rows: Vec<[String; 3]> = PARTS
+        .iter()
+        .zip(&parts.cores)
+        .map(|((name, _), us)| [format!("{name}, us"), number(us[0]), number(us[1])])
+        .collect();
+    let both = |what: &str, values: [f64; 2]| [what.to_owned(), number(values[0]), number(values[1])];
+    rows.push(both("instructions executed", parts.instructions));
+    rows.push(both("L1 misses", parts.misses));
+    rows.push(both("woken by doorbells", parts.rings));
+    let one = |what: &str, us: f64| [what.to_owned(), number(us), String::new()];
+    rows.push(one("doorbells, us", parts.doorbells_us));
+    rows.push(one("at the same time, us", -parts.overlap_us));
+    rows.push(one("whole call, us", call.us));
+    rows.push(one("physical limit, us", call.limit_us));
+    rows.push(one("a system call, us", call.system_call_us));
+    rows
+}
+
+/// The break-downs, for people.
+pub fn table(calls: &[NullCall]) -> String {
+    let mut text = String::new();
+    for call in calls.iter().filter(|call| call.machine == "flick" || call.machine == "default") {
+        let [from, to] = call.isas.map(Isa::name);
+        let _ = writeln!(text, "\nnull call {from} -> {to} -> {from} on {}", call.machine);
+        let _ = writeln!(text, "  {:<24}{:>12}{:>12}", "", "caller", "callee");
+        for [what, caller, callee] in rows(call) {
+            let _ = writeln!(text, "  {:<24}{:>12}{:>12}", what, caller, callee);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str) -> Machine {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        Machine::load(&root.join("machines").join(name)).unwrap()
+    }
+
+    #[test]
+    fn limits_are_doorbells_and_two_lines() {
+        // The board reads the host's memory, or the host writes the board's: once over the link each way.
+        let flick = limit_us(&machine("flick.toml"), [0, 1], false).unwrap();
+        assert!((4.0 + 2.0 * 0.825..4.0 + 2.0 * 0.840).contains(&flick), "{flick}");
+        let polling = limit_us(&machine("flick.toml"), [1, 0], true).unwrap();
+        assert!((flick - polling - 4.0).abs() < 1e-9, "{polling}");
+        // Stramash's Shared: a write that takes the line from the other island, and a read that gets it, twice.
+        let shared = limit_us(&machine("stramash-shared.toml"), [0, 1], true).unwrap();
+        assert!((0.6..1.5).contains(&shared), "{shared}");
+    }
+
+    #[test]
+    fn every_ordered_pair_is_measured() {
+        let pairs = pairs(&ISAS);
+        assert_eq!(pairs.len(), 6);
+        assert!(pairs.iter().all(|[from, to]| from != to));
+    }
+
+    fn core(island: &str, time_ps: u64, idle_ps: u64, stall_ps: u64) -> CoreStats {
+        let memory = [("stall_far_ps".to_owned(), stall_ps), ("l1d_misses".to_owned(), 4)].into();
+        CoreStats {
+            island: island.into(),
+            time_ps,
+            idle_ps,
+            stall_ps,
+            instructions: 100,
+            ipis_received: 2,
+            memory,
+            ..CoreStats::default()
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_call() {
+        // Two calls of 10 us: 3 us on the caller's core, 4 us on the callee's, two doorbells of 2 us, 1 us at the same time.
+        let cores = [core("a", 20_000_000, 14_000_000, 2_000_000), core("b", 20_000_000, 12_000_000, 6_000_000)];
+        let parts = parts(&cores, ["a", "b"], 2, 10.0, [2_000_000, 2_000_000], false);
+        assert_eq!(parts.cores[0], [2.0, 1.0]);
+        assert_eq!(parts.cores[2], [1.0, 3.0]);
+        assert_eq!((parts.instructions, parts.misses), ([50.0, 50.0], [2.0, 2.0]));
+        assert_eq!(parts.doorbells_us, 4.0);
+        assert!((parts.overlap_us - 1.0).abs() < 1e-9, "{parts:?}");
+    }
+}

@@ -1,0 +1,143 @@
+//! How many lines of the kernel are there for calls across instruction sets.
+//!
+//! Lines of code count: not empty ones, comments and tests. Some files are for nothing else and count whole. In the other files of
+//! the kernel a line counts if it has one of the words below, and with it the block that it opens.
+
+use std::path::{Path, PathBuf};
+
+use motet_fabric::Result;
+
+use crate::project::file_error;
+
+/// Folders of the kernel.
+const KERNEL: [&str; 2] = ["kernel", "fused"];
+/// What is for crossings only.
+const WHOLE: [&str; 7] = [
+    "kernel/core/src/crossing/",
+    "kernel/core/src/mm/view.rs",
+    "kernel/core/src/process/fat.rs",
+    "fused/protocol/src/direct.rs",
+    "fused/abi/src/convention.rs",
+    "fused/abi/src/fat.rs",
+    "fused/abi/src/own.rs",
+];
+/// What tells of crossings elsewhere.
+const WORDS: [&str; 13] = [
+    "crossing",
+    "Crossing",
+    "CROSSING",
+    "convention::",
+    "fat::",
+    "Fat",
+    "direct::",
+    "VMA_VIEW",
+    "VMA_STORE",
+    "view::",
+    "View",
+    "CALL_ON",
+    "call_frame",
+];
+
+/// Lines of code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// In files that are for crossings only.
+    pub whole: usize,
+    /// In other files.
+    pub elsewhere: usize,
+}
+
+/// Counts them in the project's sources.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn count(root: &Path) -> Result<Lines> {
+    let mut lines = Lines::default();
+    for folder in KERNEL {
+        for path in sources(&root.join(folder))? {
+            let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+            let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
+            if WHOLE.iter().any(|whole| name.starts_with(whole)) {
+                lines.whole += code(&text).count();
+            } else {
+                lines.elsewhere += marked(&text);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// Rust sources below a folder, without tests.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(file_error(folder))? {
+        let path = entry.map_err(file_error(folder))?.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
+            found.extend(sources(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Lines of code; unit tests are at the end of a file.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    text.lines().take_while(|line| *line != "#[cfg(test)]").filter(is_code)
+}
+
+/// Lines with one of the words, and the blocks that they open: up to the line with the same indentation.
+fn marked(text: &str) -> usize {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let mut count = 0;
+    let mut open: Option<usize> = None;
+    for line in code(text) {
+        if let Some(outer) = open {
+            count += 1;
+            if indentation(line) == outer && line.trim_start().starts_with('}') {
+                open = None;
+            }
+        } else if WORDS.iter().any(|word| line.contains(word)) {
+            count += 1;
+            open = line.ends_with('{').then(|| indentation(line));
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_words_and_their_blocks_count() {
+        let text = "\
+use a::{crossing, b};
+// crossing
+fn other() {
+    nothing();
+}
+
+fn show(crossing: u32) {
+    // why
+    if crossing == 0 {
+        return;
+    }
+}
+let x = 1;
+#[cfg(test)]
+mod tests { crossing }
+";
+        assert_eq!(marked(text), 1 + 5);
+        assert_eq!(code(text).count(), 1 + 3 + 5 + 1);
+    }
+
+    #[test]
+    fn the_files_are_where_they_are_looked_for() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        assert!(WHOLE.iter().all(|path| root.join(path).exists()));
+        let lines = count(&root).unwrap();
+        assert!(lines.whole > 500 && lines.elsewhere > 50, "{lines:?}");
+    }
+}

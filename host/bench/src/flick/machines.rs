@@ -1,0 +1,196 @@
+//! The machines of this experiment, its programs, and how they are run.
+
+use std::{path::PathBuf, process::Command, time::Duration};
+
+use motet_fabric::{
+    Error, ErrorKind, Machine, Result,
+    stats::{CoreStats, RegionStats, Stats},
+};
+use motet_layout::Isa;
+
+use crate::{
+    motet::Described,
+    process,
+    project::{Project, file_error},
+    sim::machine::read_stats,
+};
+
+/// How long islands may differ in time, in microseconds. Sleeping cores wake when they are rung plus the doorbell's latency; with less
+/// than that latency, whoever rings sleeps before the answer, as it would. More on the Flick machine, whose board has blocks of code
+/// that take microseconds.
+pub const QUANTUM_US: &str = "1";
+/// Polling cores see what others wrote up to a quantum late.
+pub const POLLING_QUANTUM_US: &str = "0.25";
+/// The Flick machine.
+pub const FLICK_QUANTUM_US: &str = "6";
+/// How long idle cores poll, in microseconds: as long as there is.
+const POLL_US: u32 = 1000;
+/// The first call of the compiler builds a C library.
+const COMPILE_AT_MOST: Duration = Duration::from_secs(1800);
+
+/// What the parts of the experiment share.
+#[derive(Debug)]
+pub struct Bench {
+    /// The project.
+    pub project: Project,
+    /// A folder of files.
+    pub folder: PathBuf,
+}
+
+/// What a run said and counted.
+#[derive(Debug)]
+pub struct Run {
+    /// Standard output.
+    pub output: String,
+    /// What was counted.
+    pub stats: Stats,
+}
+
+impl Run {
+    /// A region by its name.
+    ///
+    /// # Errors
+    /// The program did not come to its end.
+    pub fn region(&self, name: &str) -> Result<&RegionStats> {
+        let found = self.stats.regions.iter().find(|region| region.name == name && region.open == 0);
+        found.ok_or_else(|| Error::new(ErrorKind::Software, format!("the region `{name}` was not measured")))
+    }
+
+    /// How often a thread went from one island to another and came back, from `/proc/self/crossings`.
+    ///
+    /// # Errors
+    /// The program's output has no counts, or functions ran on islands that they are not pinned to.
+    pub fn crossings(&self, from: usize, to: usize) -> Result<u64> {
+        let bad = || Error::new(ErrorKind::Software, format!("no count of crossings in the output:\n{}", self.output));
+        let rows = self.output.lines().skip_while(|line| *line != "from to calls").skip(1);
+        let start = format!("{from} {to} ");
+        let count = rows.clone().find_map(|line| line.strip_prefix(&start)?.parse().ok());
+        let local = rows.clone().find_map(|line| line.strip_prefix("pages_run_locally ")?.parse::<u64>().ok());
+        if local.ok_or_else(bad)? != 0 {
+            return Err(Error::new(ErrorKind::Software, "pinned functions ran where they were called"));
+        }
+        count.ok_or_else(bad)
+    }
+}
+
+/// Sums of the cores of an island.
+pub fn sum(cores: &[CoreStats], island: &str, of: impl Fn(&CoreStats) -> u64) -> u64 {
+    cores.iter().filter(|core| core.island == island).map(of).sum()
+}
+
+impl Bench {
+    /// Compiles a program of `user/flick` for all instruction sets.
+    ///
+    /// # Errors
+    /// The compiler cannot be fetched, or refuses.
+    pub fn program(&self, name: &str) -> Result<PathBuf> {
+        let output = self.folder.join(name);
+        let mut motet = Command::new(self.project.motet());
+        motet.args(["cc", "-O2", "-I"]).arg(self.project.root.join("user/include"));
+        motet.arg(self.project.root.join("user/flick").join(name).with_extension("c")).arg("-o").arg(&output);
+        process::expect(&mut motet, COMPILE_AT_MOST)?;
+        Ok(output)
+    }
+
+    /// A machine of `machines/`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn machine(&self, name: &str) -> Result<Described> {
+        let file = self.project.root.join("machines").join(name).with_extension("toml");
+        Ok(Described { machine: Machine::load(&file)?, file })
+    }
+
+    /// The same machine with cores that poll before they sleep.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn polling(&self, machine: &Described) -> Result<Described> {
+        let island = format!("[[island]]\npoll_us = {POLL_US}\n");
+        self.changed(machine, "polling", &[("[[island]]\n", &island)])
+    }
+
+    /// The same machine with 2 GiB of host memory and 4 GiB of board memory, as Flick's board has.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn large(&self, machine: &Described) -> Result<Described> {
+        let changes = [("size = \"1GiB\"", "size = \"6GiB\""), ("end = \"512MiB\"", "end = \"2GiB\"")];
+        self.changed(machine, "large", &changes)
+    }
+
+    fn changed(&self, machine: &Described, how: &str, changes: &[(&str, &str)]) -> Result<Described> {
+        let mut text = machine.machine.text.clone();
+        for (from, to) in changes {
+            if !text.contains(from) {
+                let message = format!("{}: has no `{}`", machine.file.display(), from.trim());
+                return Err(Error::new(ErrorKind::Data, message));
+            }
+            text = text.replace(from, to);
+        }
+        let stem = machine.file.file_stem().unwrap_or_default().to_string_lossy();
+        let file = self.folder.join(format!("{stem}-{how}.toml"));
+        std::fs::write(&file, &text).map_err(file_error(&file))?;
+        Ok(Described { machine: Machine::parse(&text)?, file })
+    }
+
+    /// A timed run of a shell command, with files in `/in`.
+    ///
+    /// # Errors
+    /// The run fails, or takes longer than `at_most`.
+    pub fn run(
+        &self,
+        machine: &Described,
+        quantum_us: &str,
+        files: &[&PathBuf],
+        command: &str,
+        at_most: Duration,
+    ) -> Result<Run> {
+        let file = self.folder.join("stats.json");
+        let mut motet = Command::new(self.project.motet());
+        motet.args(["run", "--timed", "--quiet", "--quantum", quantum_us, "--machine"]).arg(&machine.file);
+        motet.arg("--stats").arg(&file);
+        for file in files {
+            motet.arg("--in").arg(file);
+        }
+        let output = process::expect(motet.args(["--", command]), at_most)?;
+        let stats = read_stats(&file)?;
+        if stats.out_of_turn != 0 {
+            eprintln!(
+                "motet: {command}: {} times a core went on out of turn, because the host was busy; times may be wrong",
+                stats.out_of_turn
+            );
+        }
+        Ok(Run { output, stats })
+    }
+}
+
+/// The number of the first island of an instruction set.
+///
+/// # Errors
+/// There is none.
+pub fn island_of(machine: &Described, isa: Isa) -> Result<usize> {
+    let found = machine.machine.islands.iter().position(|island| island.isa == isa);
+    found.ok_or_else(|| {
+        let message = format!("{} has no island of {}", machine.file.display(), isa.name());
+        Error::new(ErrorKind::Data, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(output: &str) -> Run {
+        Run { output: output.into(), stats: Stats::default() }
+    }
+
+    #[test]
+    fn crossings_are_read_and_local_ones_refused() {
+        let good = run("nxp 5 4\nfrom to calls\n0 1 1\n1 0 10001\npages_run_locally 0\n");
+        assert_eq!(good.crossings(1, 0).unwrap(), 10001);
+        assert!(good.crossings(0, 2).is_err());
+        assert!(run("from to calls\n0 1 1\npages_run_locally 2\n").crossings(0, 1).is_err());
+        assert!(run("0 1 1\n").crossings(0, 1).is_err());
+    }
+}

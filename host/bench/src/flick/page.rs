@@ -1,0 +1,203 @@
+//! The figures as a page, beside the paper's.
+
+use std::{fmt::Write, path::Path};
+
+use motet_fabric::{Error, ErrorKind, Result};
+use motet_layout::Isa;
+use motet_page::{
+    chart::{Curve, figure},
+    format::escape,
+};
+
+use super::{
+    bfs::Search,
+    calls::{self, NullCall},
+    chase::Chase,
+    paper,
+};
+use crate::report::{Measurement, number};
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// Null calls.
+    pub calls: Vec<NullCall>,
+    /// Pointer chasing.
+    pub chases: Vec<Chase>,
+    /// Breadth-first search.
+    pub searches: Vec<Search>,
+}
+
+/// Makes the folder and its `index.html`, before anything is measured.
+///
+/// # Errors
+/// The host refuses.
+pub fn prepare(folder: &Path) -> Result<()> {
+    let refused = |error| Error::new(ErrorKind::CantCreate, format!("--report {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(refused)?;
+    std::fs::OpenOptions::new().append(true).create(true).open(folder.join("index.html")).map_err(refused)?;
+    Ok(())
+}
+
+/// Writes `index.html`.
+///
+/// # Errors
+/// The host refuses.
+pub fn write(folder: &Path, results: &Results, measurements: &[Measurement]) -> Result<()> {
+    let page = motet_page::page("Motet beside Flick", &body(results, measurements));
+    let refused = |error| Error::new(ErrorKind::CantCreate, format!("--report {}: {error}", folder.display()));
+    std::fs::write(folder.join("index.html"), page).map_err(refused)
+}
+
+fn body(results: &Results, measurements: &[Measurement]) -> String {
+    let mut body = "<header>\n<h1>Motet beside Flick</h1>\n<p class=\"soft\">Calls across instruction sets in simulated time, beside \
+                    the figures of Flick (ISCA ’20). <code>docs/benchmarks.md</code> says how each is measured.</p>\n</header>\n"
+        .to_owned();
+    if !results.calls.is_empty() {
+        body += &null_calls(&results.calls);
+    }
+    if !results.chases.is_empty() {
+        body += &chases(&results.chases);
+    }
+    if !results.searches.is_empty() {
+        body += &searches(&results.searches);
+    }
+    body += "<h2>All figures</h2>\n";
+    let rows = measurements.iter().map(|row| {
+        let reference = row.reference.map_or("–".into(), number);
+        [row.metric.clone(), number(row.value), row.unit.into(), reference, row.machine.clone()]
+    });
+    body += &table(&["metric", "value", "unit", "reference", "machine"], rows);
+    body
+}
+
+fn table<const N: usize>(heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let cells = |tag: &str, row: &[String]| {
+        row.iter().fold(String::new(), |mut text, cell| {
+            let _ = write!(text, "<{tag}>{}</{tag}>", escape(cell));
+            text
+        })
+    };
+    let head = cells("th", &heads.map(str::to_owned));
+    let body = rows.fold(String::new(), |mut text, row| {
+        let _ = writeln!(text, "<tr>{}</tr>", cells("td", &row));
+        text
+    });
+    format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n")
+}
+
+fn null_calls(calls: &[NullCall]) -> String {
+    let mut text = "<h2>Null calls there and back</h2>\n".to_owned();
+    let rows = calls.iter().map(|call| {
+        let [from, to] = call.isas.map(Isa::name);
+        let reference = call.reference.map_or("–".into(), number);
+        [format!("{from} to {to}"), call.machine.clone(), number(call.us), number(call.limit_us), reference]
+    });
+    text += &table(&["call", "machine", "us", "physical limit, us", "Flick, or bar, us"], rows);
+    text += "<div class=\"plots\">\n";
+    for call in calls.iter().filter(|call| call.machine == "flick") {
+        let [from, to] = call.isas.map(Isa::name);
+        let title = escape(&format!("Where the time goes: {from} to {to} and back on {}", call.machine));
+        let rows = table(&["for each call", "caller", "callee"], calls::rows(call).into_iter());
+        let _ = write!(text, "<figure>\n<h3>{title}</h3>\n{rows}</figure>\n");
+    }
+    text + "</div>\n"
+}
+
+/// Figures 5a and 5b.
+fn chases(chases: &[Chase]) -> String {
+    let mut text = "<h2>Pointer chasing</h2>\n<p class=\"note\">Dashed: Flick, computed from its published figures, since the paper \
+                    only draws the curves. The line across is the host’s own speed.</p>\n<div class=\"plots\">\n"
+        .to_owned();
+    for (interval_us, title) in [(0, "Figure 5a: one call after the other"), (100, "Figure 5b: a call every 100 us")] {
+        let mut curves = Vec::new();
+        for chase in chases.iter().filter(|chase| chase.interval_us == interval_us) {
+            let (colour, more) = match chase.delay_us {
+                0 => ("var(--i0)", String::new()),
+                500 => ("var(--i1)", " + 500 us".to_owned()),
+                delay => ("var(--i2)", format!(" + {delay} us")),
+            };
+            let published = |[accesses, _]: &[f64; 2]| {
+                let ratio = paper::chase_ratio(*accesses, chase.delay_us as f64, chase.interval_us as f64);
+                [*accesses, ratio]
+            };
+            let flick = chase.points.iter().map(published).collect();
+            let name = format!("Motet{more}");
+            curves.push(Curve { name, colour, dashed: false, points: chase.points.clone() });
+            curves.push(Curve { name: format!("Flick{more}"), colour, dashed: true, points: flick });
+        }
+        if !curves.is_empty() {
+            text += &figure(title, ["memory accesses in each call", "times the host's speed"], Some(1.0), &curves);
+        }
+    }
+    text + "</div>\n"
+}
+
+/// Table IV.
+fn searches(searches: &[Search]) -> String {
+    let rows = searches.iter().map(|search| {
+        let [host, nxp] = search.seconds;
+        let flick = search.dataset.map(|(row, _)| row);
+        let published = |of: fn(&paper::Dataset) -> f64| flick.as_ref().map_or("–".into(), |row| number(of(row)));
+        [
+            search.name.clone(),
+            search.size[0].to_string(),
+            search.size[1].to_string(),
+            search.calls.to_string(),
+            number(host),
+            number(nxp),
+            number(host / nxp),
+            published(|row| row.baseline_s),
+            published(|row| row.flick_s),
+            published(|row| row.baseline_s / row.flick_s),
+        ]
+    });
+    let heads = [
+        "graph",
+        "vertices",
+        "edges",
+        "calls to the host",
+        "host, s",
+        "NxP, s",
+        "speed-up",
+        "Flick (full size): host, s",
+        "Flick: NxP, s",
+        "Flick: speed-up",
+    ];
+    format!("<h2>Breadth-first search</h2>\n{}", table(&heads, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_well_formed_and_has_both_figures() {
+        let chase = |delay_us, interval_us| Chase { delay_us, interval_us, points: vec![[4.0, 0.5], [1024.0, 2.5]] };
+        let chases = vec![chase(0, 0), chase(500, 0), chase(1000, 0), chase(0, 100)];
+        let results = Results { chases, ..Results::default() };
+        let measurement = Measurement {
+            metric: "a<b".into(),
+            value: 1.0,
+            unit: "us",
+            machine: "m & n".into(),
+            reference: None,
+            source: String::new(),
+        };
+        let text = body(&results, &[measurement]);
+        let whole = format!("<body>{text}</body>");
+        let document = roxmltree::Document::parse(&whole).unwrap();
+        assert_eq!(document.descendants().filter(|node| node.has_tag_name("figure")).count(), 2);
+        assert_eq!(document.descendants().filter(|node| node.has_tag_name("path")).count(), 8);
+        assert!(document.descendants().any(|node| node.text() == Some("a<b")));
+    }
+
+    #[test]
+    fn a_file_in_the_way_of_the_folder_is_named() {
+        let file = std::env::temp_dir().join(format!("motet-flick-page-{}", std::process::id()));
+        std::fs::write(&file, "x").unwrap();
+        let error = prepare(&file).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert!(error.message.contains("--report"), "{error}");
+    }
+}
