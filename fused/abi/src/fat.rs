@@ -372,6 +372,19 @@ mod tests {
     }
 
     #[test]
+    fn segments_say_where_their_data_lies_or_nothing_or_what_cannot_be() {
+        let isas = [Isa::X86_64, Isa::AArch64, Isa::RiscV64].map(Near::Isa);
+        for near in isas.into_iter().chain((0..8).filter_map(IslandId::from_raw).map(Near::Island)) {
+            assert_eq!(Near::of_flags(6 | near.flags()), Ok(Some(near)));
+            assert_eq!(near.flags() & !0x0ff0_0000, 0, "only bits that are the system's");
+        }
+        assert_eq!(Near::of_flags(0xf00f_ffff), Ok(None));
+        for code in [5, 0x3f, 0x48, 0xff] {
+            assert_eq!(Near::of_flags(code << FLAGS_ISA_SHIFT | 6), Err(BadNote::Near(code)));
+        }
+    }
+
+    #[test]
     fn signatures_count_their_arguments() {
         let signature = Signature { words: 0x1761, floats: 0b1001, result: 0x106 };
         assert_eq!((signature.word_count(), signature.float_count()), (4, 2));

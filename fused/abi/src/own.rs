@@ -62,3 +62,31 @@ impl CrossingPolicies {
         Some(Self { busy: code(busy, self.busy)?, missing })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_kept_in_a_word_whose_zero_is_the_default() {
+        let default = CrossingPolicies { busy: CrossingPolicy::Wait, missing: CrossingPolicy::Local };
+        assert_eq!(CrossingPolicies::from_raw(0), default);
+        for busy in 1..=3 {
+            for missing in 2..=3 {
+                let policies = default.changed(busy, missing).unwrap();
+                assert_eq!((policies.busy as u64, policies.missing as u64), (busy, missing));
+                assert_eq!(CrossingPolicies::from_raw(policies.raw()), policies);
+                assert_eq!(policies.changed(0, 0), Some(policies));
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_an_island_that_is_missing() {
+        let default = CrossingPolicies::from_raw(0);
+        for (busy, missing) in [(0, 1), (4, 0), (0, 4), (u64::MAX, 2)] {
+            assert_eq!(default.changed(busy, missing), None, "{busy} {missing}");
+        }
+        assert_eq!(CrossingPolicies::from_raw(1 << 2).missing, CrossingPolicy::Local);
+    }
+}

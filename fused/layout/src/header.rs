@@ -62,6 +62,10 @@ pub const ISLAND_BOOTING: u32 = 1;
 pub const ISLAND_JOINED: u32 = 2;
 /// [`IslandRecord::state`]: its kernel refused to join or panicked; `message` says why.
 pub const ISLAND_FAILED: u32 = 3;
+/// [`IslandRecord::state`]: it has died and the machine goes on; its cores are off. Said by the host.
+pub const ISLAND_LOST: u32 = 4;
+/// [`IslandRecord::state`]: the first island is ending, or has ended, what ran on a lost one.
+pub const ISLAND_BURIED: u32 = 5;
 
 pool_struct! {
     /// One island. Host-written before boot except where said.

@@ -1,14 +1,14 @@
 //! The cross-ISA lock: one 64-bit word, 0 when free, otherwise 1 + the holder's core index.
 //!
-//! Test-and-test-and-set: one compare-and-swap when free, plain loads while held. The word names its holder, so that a
-//! dead island's locks can be found. Kernels take locks with interrupts masked and never sleep with one held.
+//! Test-and-test-and-set: one compare-and-swap when free, plain loads while held. The word names its holder, so that who
+//! waits for a dead island's lock learns it. Kernels take locks with interrupts masked and never sleep with one held.
 //!
 //! Order, outermost first: process tree → descriptor table → address space → inode (parent before child) → pipe →
 //! wait queue → timer list → ready queue → memory (island, then global) and slabs.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
-use motet_layout::CoreId;
+use motet_layout::{CoreId, ISLAND_BURIED, ISLAND_LOST};
 
 use crate::Context;
 
@@ -62,6 +62,10 @@ fn lock_contended(context: &impl Context, word: &AtomicU64, me: u64) {
     loop {
         let held = word.load(Ordering::Relaxed);
         assert!(held != me, "core {} takes a lock that it holds", me - 1);
+        if let Some(holder) = u32::try_from(held.wrapping_sub(1)).ok().and_then(CoreId::from_raw) {
+            let state = context.pool().header().islands[holder.island().index()].state.load(Ordering::Relaxed);
+            assert!(!matches!(state, ISLAND_LOST | ISLAND_BURIED), "core {} has died with a lock held", held - 1);
+        }
         if held == 0 && word.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return;
         }

@@ -202,6 +202,9 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     let island = &context.pool().header().islands[last.island().index()];
     let affinity = [thread.affinity[0].load(Ordering::Relaxed), thread.affinity[1].load(Ordering::Relaxed)];
     let cores = island.core_count.get() as usize;
+    if core_record(context, last).state.load(Ordering::Relaxed) == CORE_OFFLINE {
+        return context.core(); // its island has died, and whoever runs the thread ends it
+    }
     if cores <= 1 || is_idle(core_record(context, last).state.load(Ordering::Relaxed)) && allowed(affinity, last) {
         return last;
     }

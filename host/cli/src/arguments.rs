@@ -122,6 +122,9 @@ pub struct RunOptions {
     /// Write what every core ran when, and who woke whom, to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// When an island other than the first dies, end the processes that were on it and go on without it
+    #[arg(long, conflicts_with = "timed")]
+    pub survive: bool,
     /// Say nothing on standard error but errors: no progress, no table
     #[arg(long, short, conflicts_with = "verbose")]
     pub quiet: bool,

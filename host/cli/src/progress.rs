@@ -39,6 +39,9 @@ impl Progress {
             Event::Started { island } => self.started(island),
             Event::Joined { island, after } => self.joined(island, after),
             Event::Line { island, line } => self.line(island, line),
+            Event::Lost { island, what } => {
+                print(&format!("motet: island {}: {what}; the machine goes on without it", self.names[island]));
+            }
             Event::Running => self.finish(),
         }
     }

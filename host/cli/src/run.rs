@@ -38,6 +38,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         quantum_ps: (options.quantum * 1e6) as u64,
         deterministic: options.deterministic,
     });
+    settings.survive = options.survive;
     let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
@@ -73,6 +74,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
         machine,
         qemu_arguments,
         timing: None,
+        survive: false,
         kernels: project::target(root),
         mode,
         command,

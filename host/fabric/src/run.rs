@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_layout::{ISLAND_FAILED, ISLAND_JOINED, Isa, IslandRecord};
+use motet_layout::{
+    CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_FAILED, ISLAND_JOINED, ISLAND_LOST, Isa, IslandId, IslandRecord,
+};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
@@ -86,6 +88,8 @@ pub struct Options {
     pub verbose: bool,
     /// How the machine's time is simulated; `None`: it runs on the host's time.
     pub timing: Option<timing::Options>,
+    /// The machine goes on when an island other than the first dies; not in timed runs.
+    pub survive: bool,
     /// Further arguments for islands' QEMUs, by island id; islands behind the end get none.
     pub qemu_arguments: Vec<Vec<String>>,
 }
@@ -111,6 +115,13 @@ pub enum Event<'a> {
         island: usize,
         /// Time since its QEMU was started.
         after: Duration,
+    },
+    /// An island has died, and the machine goes on without it.
+    Lost {
+        /// The island.
+        island: usize,
+        /// What has happened to it, to follow its name.
+        what: &'a str,
     },
     /// All islands have joined; the console belongs to the machine from now on.
     Running,
@@ -192,6 +203,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
             qemu,
             started: Instant::now(),
             joined: false,
+            lost: false,
             heartbeat: 0,
             pings: 0,
             said: Instant::now(),
@@ -245,6 +257,8 @@ struct Island {
     qemu: Qemu,
     started: Instant,
     joined: bool,
+    /// It has died, and the machine goes on.
+    lost: bool,
     heartbeat: u64,
     pings: u32,
     /// When its console had its last line.
@@ -349,7 +363,7 @@ impl Run<'_> {
             PollFd::from_borrowed_fd(self.bells.host_bell(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.signals.readable(), PollFlags::IN),
         ];
-        for island in &self.islands {
+        for island in self.islands.iter().filter(|island| !island.lost) {
             fds.push(PollFd::from_borrowed_fd(island.qemu.ended(), PollFlags::IN));
             fds.extend(island.qemu.console.pipe().map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)));
         }
@@ -408,6 +422,9 @@ impl Run<'_> {
     fn check_islands(&mut self) -> Result<()> {
         let header = self.pool.header();
         for index in 0..self.islands.len() {
+            if self.islands[index].lost {
+                continue;
+            }
             let record = &header.islands[index];
             match record.state.load(Ordering::Acquire) {
                 ISLAND_FAILED => return Err(self.failure(index, &format!("failed: {}", message_of(record)))),
@@ -421,11 +438,31 @@ impl Run<'_> {
             if let Some(status) = self.islands[index].qemu.exit_status() {
                 // A machine that is being stopped may have ended by itself.
                 if header.exit.load(Ordering::Acquire) == 0 {
-                    return Err(self.failure(index, &qemu::describe_exit(status)));
+                    let what = qemu::describe_exit(status);
+                    let goes_on = self.options.survive && index != 0 && self.clock.is_none() && self.clocks.is_none();
+                    if !goes_on {
+                        return Err(self.failure(index, &what));
+                    }
+                    self.lose(index, &what);
                 }
             }
         }
         if header.exit.load(Ordering::Acquire) == 0 { self.check_boot_time() } else { Ok(()) }
+    }
+
+    /// Lets the machine go on without an island, whose QEMU has ended. The first island ends what ran there.
+    fn lose(&mut self, index: usize, what: &str) {
+        self.islands[index].lost = true;
+        let header = self.pool.header();
+        let cores = IslandId::from_raw(index as u32)
+            .into_iter()
+            .flat_map(|island| (0..CORES_PER_ISLAND_MAX).map(move |core| CoreId::new(island, core)));
+        for core in cores {
+            header.cores[core.index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
+        }
+        header.islands[index].state.store(ISLAND_LOST, Ordering::SeqCst);
+        self.hooks.event(Event::Lost { island: index, what });
+        self.bells.ring(0, 0);
     }
 
     /// Reports an island that has not joined in time.
@@ -450,6 +487,9 @@ impl Run<'_> {
     /// Rings islands whose heartbeat stands still (an idle island has none), and reports one that does not react.
     fn watch_heartbeats(&mut self) -> Result<()> {
         for index in 0..self.islands.len() {
+            if self.islands[index].lost {
+                continue;
+            }
             let heartbeat = self.pool.header().islands[index].heartbeat.load(Ordering::Relaxed);
             let island = &mut self.islands[index];
             if heartbeat != island.heartbeat {
@@ -629,6 +669,7 @@ mod tests {
             hang_timeout: Duration::from_secs(1),
             verbose: false,
             timing: None,
+            survive: false,
             qemu_arguments: Vec::new(),
         };
         let error = load_kernels(&options).unwrap_err();

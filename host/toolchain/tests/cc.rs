@@ -6,7 +6,8 @@ use std::{
     process::Command,
 };
 
-use motet_abi::fat::{Header, Pin, Signature};
+use motet_abi::fat::{Header, Near, Pin, Signature};
+use motet_layout::{Isa, IslandId};
 use motet_toolchain::{ErrorKind, cc};
 use object::{Object, ObjectSection, ObjectSymbol};
 
@@ -327,6 +328,108 @@ fn functions_in_a_list_of_pins_are_not_inlined() {
     assert_eq!(calls("--pins %pins.toml"), 1);
 }
 
+const HEAPS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "motet.h"
+
+MOTET_DATA_ON("riscv64") static long placed[2000] = { 7 };
+MOTET_DATA_ON("1") const char also[] = "constant";
+MOTET_DATA_ON("riscv64") int zero;
+
+enum { BLOCKS = 500 };
+static unsigned char *blocks[2 * BLOCKS];
+static size_t sizes[2 * BLOCKS];
+static pthread_mutex_t locks[2 * BLOCKS];
+
+static void *allocate(unsigned how, size_t size)
+{
+    if (how % 3 == 0)
+        return motet_malloc_on(how % 8, size);
+    return how % 3 == 1 ? malloc(size) : aligned_alloc(64, size);
+}
+
+static void *work(void *number)
+{
+    unsigned seed = (unsigned)(long)number * 7919 + 1, wrong = 0;
+    for (int round = 0; round < 20000; round++) {
+        seed = seed * 1664525 + 1013904223;
+        int at = (seed >> 8) % (2 * BLOCKS);
+        size_t size = 1 + (seed >> 16) % ((seed & 0x700) ? 600 : 200000);
+        pthread_mutex_lock(&locks[at]);
+        unsigned char **block = &blocks[at];
+        if (*block) {
+            wrong += (*block)[0] != (unsigned char)at || (*block)[sizes[at] - 1] != (unsigned char)at;
+            if (seed & 1) {
+                free(*block);
+                *block = 0;
+            } else {
+                *block = realloc(*block, size);
+            }
+        } else {
+            *block = allocate(seed >> 3, size);
+        }
+        if (*block) {
+            (*block)[0] = (*block)[size - 1] = at;
+            sizes[at] = size;
+        }
+        pthread_mutex_unlock(&locks[at]);
+    }
+    return (void *)(long)wrong;
+}
+
+int main(void)
+{
+    pthread_t threads[3];
+    for (int i = 0; i < 2 * BLOCKS; i++)
+        pthread_mutex_init(&locks[i], 0);
+    for (long i = 0; i < 3; i++)
+        pthread_create(&threads[i], 0, work, (void *)i);
+    int failed = 0;
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(malloc(100) && motet_malloc_on(1, 100) && realloc(malloc(10), 100000) ? 0 : 1);
+        int status;
+        waitpid(child, &status, 0);
+        failed += status != 0;
+    }
+    for (int i = 0; i < 3; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        failed += wrong != 0;
+    }
+    printf("%d %ld %s %d %d\n", failed, placed[0], also, zero, motet_malloc_on(8, 1) == 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn heaps_and_data_near_islands_are_ordinary_memory_on_linux() {
+    let folder = Folder::new();
+    folder.write("heaps.c", HEAPS);
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../user/include");
+    assert_eq!(folder.cc(&format!("-O2 -I{} %heaps.c -o %heaps", include.display())).unwrap(), 0);
+    assert_eq!(folder.run("heaps"), "0 7 constant 0 1\n");
+    let file = std::fs::read(folder.path("heaps")).unwrap();
+    let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(file.as_slice()).unwrap();
+    let near = file.elf_program_headers().iter().filter_map(|segment| {
+        let is_load = segment.p_type.get(object::LittleEndian) == object::elf::PT_LOAD;
+        let near = Near::of_flags(segment.p_flags.get(object::LittleEndian).0).unwrap();
+        near.filter(|_| is_load).map(|near| (near, segment.p_vaddr.get(object::LittleEndian)))
+    });
+    let near: Vec<_> = near.collect();
+    let [(Near::Isa(Isa::RiscV64), riscv), (Near::Island(IslandId(1)), one)] = near[..] else { panic!("{near:?}") };
+    let address = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap().address();
+    assert_eq!((riscv % 4096, one % 4096, address("also")), (0, 0, one));
+    assert!(address("placed") >= riscv && address("zero") >= riscv && address("zero") < one);
+    assert!(address("blocks") > one + 4095, "what is not placed is in other pages");
+}
+
 #[test]
 fn wrong_programs_are_refused_with_the_reason() {
     let cases = [
@@ -338,6 +441,10 @@ fn wrong_programs_are_refused_with_the_reason() {
         (
             "__attribute__((section(\".text.motet.on.sparc.1\"))) int main(void) { return 0; }",
             "MOTET_ON(\"sparc\"): no such instruction set; there are: x86_64, aarch64, riscv64",
+        ),
+        (
+            "__attribute__((used, section(\".data.motet.on.8.1\"))) int x = 1; int main(void) { return x; }",
+            "MOTET_DATA_ON(\"8\"): neither an instruction set (x86_64, aarch64, riscv64) nor an island (0 to 7)",
         ),
     ];
     for (source, message) in cases {

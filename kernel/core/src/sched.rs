@@ -20,7 +20,7 @@ use crate::{
     call::{Call, Stop},
     cpu::Cpu,
     crossing::{self, Fetch},
-    file, mm, process,
+    file, lost, mm, process,
     signal::{self, Attention},
     syscall, time, trace,
 };
@@ -67,6 +67,9 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+    if registers::frame_isa(&thread.frame) != M::ISA {
+        return lost::end_thread(cpu, thread, process);
+    }
     core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
     // Then look at the attention word: whoever sets it looks whom to nudge afterwards.
     fence(Ordering::SeqCst);
@@ -310,6 +313,7 @@ fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         trace::about_core(cpu, Kind::Rung, cpu.id);
         if cpu.id.index() == 0 {
             file::host_rang(cpu);
+            lost::bury(cpu);
         }
     }
     expire_timers(cpu);

@@ -50,6 +50,8 @@ int main(int argc, char **argv) {
     pthread_create(&thread, 0, spinner, 0);
     while (!spins)
         sched_yield();
+    if (argc > 2)
+        pthread_join(thread, 0); /* For ever. */
     printf("where %d\n", where());
     printf("deeper %d\n", deeper(3));
     printf("by arm %d\n", by_arm());

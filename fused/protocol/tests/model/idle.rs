@@ -101,6 +101,50 @@ fn sleeping_without_a_second_look_is_caught() {
     );
 }
 
+/// Two islands hand over threads of several nice values; the core takes them when all are there.
+#[test]
+fn arrivals_run_by_nice_value_and_equal_ones_in_their_order() {
+    const NICE: [i32; 4] = [0, -5, 10, 0];
+    explore(500, || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let core = Core::new(pool, TARGET, &bells);
+        let thread = |nice: i32| {
+            let thread = objects.thread(target());
+            quietly(|| thread.nice.set(nice.cast_unsigned()));
+            thread.state.store(THREAD_READY, Ordering::Relaxed);
+            thread
+        };
+        let given: Vec<Vec<&'static ThreadRecord>> = (0..WAKERS).map(|_| NICE.map(thread).to_vec()).collect();
+        let actors = given.iter().cloned().zip(1..).map(|(threads, island)| {
+            let waker = Core::new(pool, island, &bells);
+            let actor = move || threads.into_iter().for_each(|thread| run_queue::hand_over(&waker, thread));
+            Box::new(actor) as Box<dyn FnOnce() + Send>
+        });
+        together(actors.collect());
+        // Its time is used up: though it is the most important one, the others come first.
+        let used_up = thread(-20);
+        run_queue::append_last(&core, used_up);
+        let place = |wanted: &ThreadRecord| {
+            let mut places =
+                given.iter().map(|threads| threads.iter().position(|thread| std::ptr::eq(*thread, wanted)));
+            let waker = places.clone().position(|place| place.is_some());
+            waker.zip(places.find_map(|place| place))
+        };
+        let taken: Vec<_> = std::iter::from_fn(|| run_queue::next(&core)).collect();
+        assert_eq!(taken.len(), given.len() * NICE.len() + 1);
+        assert!(std::ptr::eq(taken[taken.len() - 1], used_up));
+        for (earlier, later) in taken.iter().zip(&taken[1..taken.len() - 1]) {
+            let (Some((waker, first)), Some((other, second))) = (place(earlier), place(later)) else {
+                panic!("a thread that nobody gave");
+            };
+            let in_order = waker != other || first < second;
+            assert!(NICE[first] < NICE[second] || NICE[first] == NICE[second] && in_order, "{first} {second}");
+        }
+    });
+}
+
 /// A thread that becomes ready on a core of another island reaches the core it last ran on.
 #[test]
 fn a_woken_thread_returns_to_its_core() {

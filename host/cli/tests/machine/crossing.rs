@@ -72,7 +72,8 @@ fn file(program: &str, level: &str) -> String {
     format!("{program}{level}")
 }
 
-fn source(program: &str) -> PathBuf {
+/// The source of a program of `tests/guest/cc`.
+pub fn source(program: &str) -> PathBuf {
     process::root().join("tests/guest/cc").join(program).with_extension("c")
 }
 

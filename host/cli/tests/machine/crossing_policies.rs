@@ -7,8 +7,8 @@ use libtest_mimic::Trial;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
-    crossing::{Lonely, compiled},
-    process::{self, Motet, expect_gone, pid, started},
+    crossing::{Lonely, compiled, source},
+    process::{self, Ended, Motet, expect_gone, pid, started},
     trial,
 };
 
@@ -16,7 +16,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
@@ -24,6 +24,7 @@ pub fn trials() -> Vec<Trial> {
         ("crossing::calls_wait_by_priority", order),
         ("crossing::returns_that_cannot_be_end_the_process", gates),
         ("crossing::an_island_that_dies_while_a_thread_is_there_is_named", death),
+        ("crossing::a_machine_can_survive_the_death_of_an_island", survival),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -130,19 +131,38 @@ fn gates() -> Result<(), String> {
     Ok(())
 }
 
-fn death() -> Result<(), String> {
+/// Kills the RISC-V island while a thread is there for ever. `after` runs when its process has ended.
+fn without_riscv(options: &[&str], after: &str) -> Result<Ended, String> {
     let programs = compiled("busy", &["-O2"])?;
-    for (name, program) in [("riscv", "riscv64"), ("arm", "aarch64")] {
-        let file = programs.path.join("busy");
-        let mut running = Motet::run(["--in".as_ref(), file.as_os_str()])
-            .arguments(["--", "/in/busy away & sleep 1; echo started; wait"])
-            .start();
-        let islands = started(&mut running)?;
-        let victim = islands.iter().find(|&&id| process::command_line(id).contains(&format!("qemu-system-{program}")));
-        let victim = *victim.ok_or_else(|| format!("no QEMU for {program}"))?;
-        kill_process(pid(victim)?, Signal::KILL).map_err(|error| error.to_string())?;
-        running.wait().expect_code(70)?.expect_errors(&[&format!("island {name}"), "SIGKILL"])?;
-        expect_gone(&islands)?;
-    }
-    Ok(())
+    programs.compile(&source("islands"), "islands", &["-O2"])?;
+    let command = format!("/in/programs/busy 0 away & pid=$!; sleep 1; echo started; wait $pid; {after}");
+    let mut running = Motet::run(options).argument("--in").argument(&programs.path).arguments(["--", &command]).start();
+    let islands = started(&mut running)?;
+    let victim = islands.iter().find(|&&id| process::command_line(id).contains("qemu-system-riscv64"));
+    kill_process(pid(*victim.ok_or("no QEMU for riscv64")?)?, Signal::KILL).map_err(|error| error.to_string())?;
+    let ended = running.wait();
+    expect_gone(&islands)?;
+    Ok(ended)
+}
+
+fn death() -> Result<(), String> {
+    without_riscv(&[], "echo still here")?.expect_code(70)?.expect_errors(&["island riscv", "SIGKILL"]).map(drop)
+}
+
+fn survival() -> Result<(), String> {
+    let after = "echo ended $?; uname -m; on aarch64 uname -m; /in/programs/islands | grep -v in; \
+                 motet crossings wait end /in/programs/islands; echo ended $?; on riscv64 true || echo none; \
+                 for round in 1 2 3; do on aarch64 echo $round | cat; done";
+    let ended = without_riscv(&["--survive"], after)?;
+    ended.expect_code(0)?.expect_errors(&[
+        "island riscv: QEMU was killed (signal: 9 (SIGKILL)); the machine goes on without it",
+        "is killed: island 2, which it was on, has died",
+        "at spin+",
+        "spin was called by spinner+",
+        "it calls a function for riscv64, of which no island is there",
+    ])?;
+    let counts = "from to calls\n0 1 1\n1 0 1\npages_run_locally 1\ncalls_run_locally 0\n";
+    let islands = format!("arm 1\nriscv 1\nx86 0\n{counts}{counts}");
+    let wanted = format!("policy 0\nstarted\nended 137\nx86_64\naarch64\n{islands}main 0\nended 137\nnone\n1\n2\n3\n");
+    ended.expect_output(&wanted).map(drop)
 }

@@ -266,6 +266,11 @@ fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     else {
         return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
     };
+    let state = cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed);
+    if state != ISLAND_JOINED {
+        let what = format_args!("it returns to island {}, which has died", core.island().index());
+        return report::kill(cpu, thread, process, what);
+    }
     let target = if core.island() == cpu.island() && core != cpu.id || !may_run(thread, core) {
         core_of(cpu, thread, core.island())
     } else {

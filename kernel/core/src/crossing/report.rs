@@ -36,7 +36,8 @@ pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     let isa = registers::frame_isa(&thread.frame);
     let program = cpu.object::<FatProgram>(mm::space_of(cpu, process).fat.get());
     let inode = program.and_then(|program| cpu.object::<InodeRecord>(program.inode.get()));
-    let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core: Some(cpu.id) };
+    let core = CoreId::from_raw(thread.core.load(Ordering::Relaxed));
+    let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core };
     file::kernel_message(cpu, format_args!("  at {at}"));
     for record in chain(cpu, thread).take(CHAIN_MAX) {
         let function = record.function.get();
