@@ -122,6 +122,9 @@ pub struct RunOptions {
     /// Write what every core ran when, and who woke whom, to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Let gdb attach to every island: shows the command for each. A stopped island does not end the run
+    #[arg(long, conflicts_with_all = ["timed", "quiet"])]
+    pub gdb: bool,
     /// Say nothing on standard error but errors: no progress, no table
     #[arg(long, short, conflicts_with = "verbose")]
     pub quiet: bool,
