@@ -61,6 +61,8 @@ main() {
     set_up_guests
     # For the libraries that tests compile.
     [[ $level != test ]] || command -v make >/dev/null || install_packages make
+    # For the test of `motet run --gdb`.
+    [[ $level != test ]] || command -v gdb-multiarch >/dev/null || install_packages gdb-multiarch
     write_env
     stamp >"$state/ready-$level"
 }

@@ -125,6 +125,9 @@ pub struct RunOptions {
     /// When an island other than the first dies, end the processes that were on it and go on without it
     #[arg(long, conflicts_with = "timed")]
     pub survive: bool,
+    /// Let gdb attach to every island: shows the command for each. A stopped island does not end the run
+    #[arg(long, conflicts_with_all = ["timed", "quiet"])]
+    pub gdb: bool,
     /// Say nothing on standard error but errors: no progress, no table
     #[arg(long, short, conflicts_with = "verbose")]
     pub quiet: bool,

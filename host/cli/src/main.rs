@@ -6,6 +6,7 @@
 
 mod arguments;
 mod build;
+mod debugger;
 mod doctor;
 mod live;
 mod progress;

@@ -18,6 +18,7 @@ use motet_layout::Isa;
 
 use crate::{
     arguments::{MachineOptions, RunOptions},
+    debugger::Debugger,
     live::Live,
     progress::{self, Progress},
     project,
@@ -39,11 +40,15 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         deterministic: options.deterministic,
     });
     settings.survive = options.survive;
+    let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
     let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
     let trace = options.trace.as_deref().map(TraceFile::create).transpose()?;
     settings.command.trace = trace.is_some();
+    if let Some(debugger) = &debugger {
+        debugger.explain(&settings.machine, &project::target(&root));
+    }
     let progress = (!options.quiet).then(|| Progress::new(&settings.machine, options.machine.verbose));
     // An interactive shell and a line that is drawn again and again do not go together.
     let shell = options.command.is_empty() && settings.command.terminal;

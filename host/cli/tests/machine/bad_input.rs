@@ -220,26 +220,36 @@ pub fn seed() -> u64 {
 /// The first bytes of an ELF file with one to three fields changed.
 fn mutant(random: &mut fastrand::Rng, busybox: &[u8]) -> Vec<u8> {
     let mut head = busybox[..HEAD_LEN].to_vec();
-    let headers = 64 + 56 * usize::from(u16::from_le_bytes([head[56], head[57]]));
+    let headers = headers_len(&head).min(HEAD_LEN - 8);
     for _ in 0..random.usize(1..=3) {
-        let at = random.usize(4..headers.min(HEAD_LEN - 8));
-        match random.u8(0..5) {
-            0 => head[at] ^= 1 << random.u8(0..8),
-            1 => head[at] = random.u8(..),
-            2 => head[at..at + 8].fill([0, 0xff][random.usize(0..2)]),
-            // Fields of 8 bytes at the ends of what they can hold.
-            3 => {
-                let at = at & !7;
-                let extreme = [u64::MAX, 1 << 63, (1 << 47) - 1, 1 << 47, 0xffff_9000_0000_0000, u64::MAX - 4095];
-                head[at..at + 8].copy_from_slice(&extreme[random.usize(0..extreme.len())].to_le_bytes());
-            }
-            _ => {
-                let from = random.usize(0..headers.min(HEAD_LEN - 8));
-                head.copy_within(from..from + 4, at);
-            }
-        }
+        mutate(random, &mut head, 4..headers);
     }
     head
+}
+
+/// Bytes of an ELF file's own header and its program headers.
+pub fn headers_len(head: &[u8]) -> usize {
+    64 + 56 * usize::from(u16::from_le_bytes([head[56], head[57]]))
+}
+
+/// Changes a field that begins in a part of a file's first bytes, at least eight bytes before their end.
+pub fn mutate(random: &mut fastrand::Rng, head: &mut [u8], part: std::ops::Range<usize>) {
+    let at = random.usize(part.clone());
+    match random.u8(0..5) {
+        0 => head[at] ^= 1 << random.u8(0..8),
+        1 => head[at] = random.u8(..),
+        2 => head[at..at + 8].fill([0, 0xff][random.usize(0..2)]),
+        // Fields of 8 bytes at the ends of what they can hold.
+        3 => {
+            let at = at & !7;
+            let extreme = [u64::MAX, 1 << 63, (1 << 47) - 1, 1 << 47, 0xffff_9000_0000_0000, u64::MAX - 4095];
+            head[at..at + 8].copy_from_slice(&extreme[random.usize(0..extreme.len())].to_le_bytes());
+        }
+        _ => {
+            let from = random.usize(part);
+            head.copy_within(from..from + 4, at);
+        }
+    }
 }
 
 fn corrupt_programs() -> Result<(), String> {

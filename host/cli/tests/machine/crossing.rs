@@ -7,13 +7,14 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use libtest_mimic::{Arguments, Trial};
 
 use crate::{
     is_wanted,
-    process::{self, Ended, Motet},
+    process::{self, Ended, Motet, Running},
     random_programs,
     scripts::{self, Did, Results, Script},
     trial,
@@ -27,12 +28,13 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
+        ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
     ];
     let mut trials = same_trials(arguments);
@@ -239,4 +241,46 @@ fn single() -> Result<(), String> {
     let arm = programs.path.join("arm").display().to_string();
     programs.compile(&source("strict"), "fat", &["-O1", "--emit-isa", "aarch64", &arm])?;
     programs.run("arm", None).expect_code(0)?.expect_output("calls\n3\n").map(drop)
+}
+
+/// The program runs again and again, so that it does not matter when gdb is ready.
+fn debugger() -> Result<(), String> {
+    let programs = Programs::new()?;
+    let symbols = programs.path.join("symbols").display().to_string();
+    programs.compile(&source("islands"), "islands", &["-O0", "-g", "--emit-isa", "riscv64", &symbols])?;
+    let program = programs.path.join("islands");
+    let mut running = Motet::run(["--gdb".as_ref(), "--in".as_ref(), program.as_os_str()])
+        .arguments(["--", "while /in/islands; do sleep 0.05; done"])
+        .limit(Duration::from_secs(120))
+        .start();
+    let ended = debug(&mut running, &symbols);
+    running.kill();
+    let ended = ended.map_err(|error| format!("{error}\n{}", running.errors.so_far()))?;
+    let parts = ["Breakpoint 1, on_riscv ()", "islands.c:13", "#0  on_riscv ()", "stopped again", "[Inferior 1"];
+    match parts.iter().find(|part| !ended.contains(**part)) {
+        None => Ok(()),
+        Some(part) => Err(format!("gdb does not say {part:?}:\n{ended}")),
+    }
+}
+
+/// Stops twice in a function, then lets the island go; gives what gdb says.
+fn debug(running: &mut Running, symbols: &str) -> Result<String, String> {
+    if !running.until(|running| running.output.so_far().contains("riscv 2")) {
+        return Err("the program has not started".into());
+    }
+    // As it is shown.
+    let shown = running.errors.so_far();
+    let line = shown.lines().find(|line| line.starts_with("motet:   riscv: gdb-multiarch ")).ok_or("no command")?;
+    let command = line.trim_start_matches("motet:   riscv: ");
+    let symbols = format!("add-symbol-file {symbols}");
+    let steps = [&symbols, "break on_riscv", "continue", "bt", "continue", "echo stopped again\\n", "delete", "detach"];
+    let steps: Vec<String> = steps.iter().map(|step| format!("-ex '{step}'")).collect();
+    let batch = format!("exec timeout 60 {command} -batch -nx {} 2>&1 </dev/null", steps.join(" "));
+    let gdb = Command::new("sh").arg("-c").arg(batch).output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&gdb.stdout).into_owned();
+    let before = running.output.len();
+    if gdb.status.success() && !running.until(|running| running.output.len() > before + 1000) {
+        return Err(format!("the island does not go on after gdb has left:\n{said}"));
+    }
+    Ok(said)
 }

@@ -1,4 +1,5 @@
-//! Random system calls on every island: the kernels refuse or obey, and stay.
+//! Random system calls on every island, and programs for several instruction sets that are damaged at random: the kernels
+//! refuse or obey, and stay.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -6,6 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::{
     bad_input,
+    crossing::Programs,
     process::{self, Motet},
     trial,
 };
@@ -16,7 +18,64 @@ const CALLS: u32 = 300;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let fuzz = |isa: &'static str| trial(&format!("fuzz::random_system_calls_on_{isa}"), move || random_calls(isa));
-    bad_input::ISAS.into_iter().map(fuzz).collect()
+    let mut trials: Vec<Trial> = bad_input::ISAS.into_iter().map(fuzz).collect();
+    trials.push(trial("fuzz::damaged_programs_for_several_instruction_sets", damaged_programs));
+    trials
+}
+
+/// Damaged programs, a third each in the headers, the note and both.
+const DAMAGED: usize = 600;
+
+/// The program headers and the note, with its pins, are at the beginning of the file.
+fn damaged_programs() -> Result<(), String> {
+    let programs = Programs::new()?;
+    programs.compile(&process::root().join("tests/guest/cc/islands.c"), "program", &["-O1"])?;
+    let program = fs::read(programs.path.join("program")).map_err(|error| error.to_string())?;
+    let note = note_of(&program).ok_or("the program has no note")?;
+    let headers = 4..bad_input::headers_len(&program);
+    let heads = programs.path.join("heads");
+    fs::create_dir(&heads).map_err(|error| error.to_string())?;
+    let mut random = fastrand::Rng::with_seed(bad_input::seed());
+    for number in 0..DAMAGED {
+        let mut head = program[..note.end + 8].to_vec();
+        for _ in 0..random.usize(1..=3) {
+            let both = if random.bool() { headers.clone() } else { note.clone() };
+            bad_input::mutate(&mut random, &mut head, [headers.clone(), note.clone(), both][number % 3].clone());
+        }
+        fs::write(heads.join(number.to_string()), head).map_err(|error| error.to_string())?;
+    }
+    let command = format!(
+        "cd /tmp; number=0; while [ $number -lt {DAMAGED} ]; do cp /in/programs/program program; \
+        dd if=/in/programs/heads/$number of=program conv=notrunc 2>/dev/null; echo \"program $number\" >&2; \
+        timeout -s KILL 3 ./program >out 2>&1 </dev/null; echo \"$number $?\"; number=$((number + 1)); done; \
+        /in/programs/program | head -n 4"
+    );
+    let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), programs.path.as_os_str()])
+        .arguments(["--", &command])
+        .limit(Duration::from_secs(240))
+        .wait();
+    let context = |error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed());
+    ended.expect_code(0).map_err(context)?;
+    let count = |end: &str| ended.output.lines().filter(|line| line.ends_with(end)).count();
+    // Some damage does no harm; 137 is what would not end.
+    let (fine, endless) = (count(" 0"), count(" 137"));
+    let refused = ended.errors.matches("an executable for several instruction sets is refused: ").count();
+    let lines = ended.output.lines().count();
+    let well = ended.output.ends_with("main 0\narm 1\nriscv 2\nx86 0\n");
+    if well && lines == DAMAGED + 4 && fine > 0 && refused > DAMAGED / 10 && endless < DAMAGED / 10 {
+        return Ok(());
+    }
+    Err(context(format!("{fine} fine, {refused} refused, {endless} endless, {lines} lines\n{}", ended.describe())))
+}
+
+/// Where the first note of an ELF file is.
+fn note_of(program: &[u8]) -> Option<std::ops::Range<usize>> {
+    const PT_NOTE: u32 = 4;
+    let headers = program.get(64..bad_input::headers_len(program))?.chunks_exact(56);
+    let header = headers.into_iter().find(|header| header[..4] == PT_NOTE.to_le_bytes())?;
+    let word = |at: usize| Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?) as usize);
+    let (offset, len) = (word(8)?, word(32)?);
+    program.get(offset..offset.checked_add(len)? + 8).map(|_| offset..offset + len)
 }
 
 fn random_calls(isa: &str) -> Result<(), String> {

@@ -13,7 +13,9 @@ use crate::{
     process, scripts,
 };
 
-const PROGRAMS: u64 = 24;
+/// With optimisations by their seeds, several in one executable.
+const PROGRAMS: u64 = 240;
+const PROGRAMS_IN_FILE: usize = 16;
 /// Lines of a failure: the first difference tells.
 const DIFFERENCES: usize = 30;
 const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
@@ -23,6 +25,13 @@ const WORDS_MAX: usize = 16;
 const FLOATS_MAX: usize = 8;
 const REGISTER_WORDS: usize = 6;
 
+/// Programs in one file: their seeds and optimisation.
+struct File {
+    name: String,
+    level: &'static str,
+    seeds: Vec<u64>,
+}
+
 /// Compares them all, in one boot.
 ///
 /// # Errors
@@ -30,27 +39,46 @@ const REGISTER_WORDS: usize = 6;
 pub fn check() -> Result<(), String> {
     let programs = Programs::new()?;
     let include = format!("-I{}", process::root().join("tests/guest/cc").display());
-    let seeds: Vec<u64> = (0..PROGRAMS).map(|index| seed().wrapping_add(index)).collect();
-    let name = |seed: u64| format!("random-{seed}");
-    let plain = |seed: u64| format!("plain-{seed}");
-    for seed in &seeds {
-        let source = programs.path.join(format!("{}.c", name(*seed)));
-        std::fs::write(&source, program(*seed)).map_err(|error| error.to_string())?;
-        let level = LEVELS[*seed as usize % LEVELS.len()];
-        programs.compile(&source, &name(*seed), &[level, &include])?;
-        programs.compile(&source, &plain(*seed), &["-O0", "-DPLAIN", &include])?;
+    let files = files();
+    for File { name, level, seeds } in &files {
+        let source = programs.path.join(format!("{name}.c"));
+        std::fs::write(&source, text(seeds)).map_err(|error| error.to_string())?;
+        programs.compile(&source, name, &[level, &include])?;
+        programs.compile(&source, &format!("{name}-plain"), &["-O0", "-DPLAIN", &include])?;
     }
-    let results = programs.on_machine(seeds.iter().map(|seed| name(*seed)))?;
-    for seed in seeds {
-        let wanted = programs.on_host(&plain(seed))?;
-        let got = results.get(&name(seed)).ok_or("no result")?.as_ref().map_err(String::clone);
-        let same = got.and_then(|got| scripts::compare(&wanted, got));
+    let results = programs.on_machine(files.iter().map(|file| file.name.clone()))?;
+    for File { name, level, seeds } in &files {
+        let wanted = programs.on_host(&format!("{name}-plain"))?;
+        let got = results.get(name).ok_or("no result")?.as_ref().map_err(String::clone);
+        let same = got.clone().and_then(|got| scripts::compare(&wanted, got));
         same.map_err(|error| {
+            let seed = got.map_or(seeds[0], |got| failed(&wanted.output, &got.output).unwrap_or(seeds[0]));
             let first: Vec<&str> = error.lines().take(DIFFERENCES).collect();
-            format!("{SEED_VARIABLE}={seed} repeats it:\n{}\n{}", first.join("\n"), program(seed))
+            format!("{SEED_VARIABLE}={seed} repeats it, {level}:\n{}\n{}", first.join("\n"), text(&[seed]))
         })?;
     }
     Ok(())
+}
+
+/// All programs, each with the optimisation that belongs to its seed.
+fn files() -> Vec<File> {
+    let seeds: Vec<u64> = (0..PROGRAMS).map(|index| seed().wrapping_add(index)).collect();
+    let mut files = Vec::new();
+    for (index, level) in LEVELS.into_iter().enumerate() {
+        let with_level: Vec<u64> =
+            seeds.iter().copied().filter(|seed| seed % LEVELS.len() as u64 == index as u64).collect();
+        for seeds in with_level.chunks(PROGRAMS_IN_FILE) {
+            files.push(File { name: format!("random-{}", files.len()), level, seeds: seeds.to_vec() });
+        }
+    }
+    files
+}
+
+/// The seed of the program in which two outputs differ first.
+fn failed(wanted: &str, got: &str) -> Option<u64> {
+    let same = wanted.lines().zip(got.lines()).take_while(|(wanted, got)| wanted == got).count();
+    let seeds = wanted.lines().take(same + 1).filter_map(|line| line.strip_prefix("seed "));
+    seeds.last()?.parse().ok()
 }
 
 /// A type of arguments, results and variables.
@@ -103,7 +131,7 @@ struct Function {
 }
 
 impl Function {
-    fn random(random: &mut Rng, index: usize) -> Self {
+    fn random(random: &mut Rng, name: String) -> Self {
         let result = random.choice(KINDS).filter(|_| random.u8(..8) != 0);
         let (mut parameters, mut words, mut floats) = (Vec::new(), 0, 0);
         for _ in 0..[3, 6, 12, 20][random.usize(..4)] {
@@ -115,12 +143,11 @@ impl Function {
             (words, floats) = (words + kind.words, floats + kind.floats);
             parameters.push(kind);
         }
-        Self { name: format!("f{index}"), isa: random_isa(random), result, parameters }
+        Self { name, isa: random_isa(random), result, parameters }
     }
 
-    fn callback(random: &mut Rng, index: usize) -> Self {
-        let parameters = vec![INT, LONG];
-        Self { name: format!("c{index}"), isa: random_isa(random), result: Some(LONG), parameters }
+    fn callback(random: &mut Rng, name: String) -> Self {
+        Self { name, isa: random_isa(random), result: Some(LONG), parameters: vec![INT, LONG] }
     }
 
     fn head(&self) -> String {
@@ -135,12 +162,31 @@ fn random_isa(random: &mut Rng) -> Option<&'static str> {
     random.choice(ISAS).filter(|_| random.u8(..5) != 0)
 }
 
-/// The text of a program.
+/// The text of a file with programs.
+fn text(seeds: &[u64]) -> String {
+    let mut text = String::from("#include \"random.h\"\n");
+    for seed in seeds {
+        text.push_str(&program(*seed));
+    }
+    text.push_str("\nint main(void) {\n");
+    for seed in seeds {
+        // Shown even if what follows crashes.
+        let _ =
+            write!(text, "    hash = 1;\n    printf(\"seed {seed}\\n\");\n    fflush(stdout);\n    main_{seed}();\n");
+        text.push_str("    printf(\"%016lx\\n\", hash);\n");
+    }
+    text.push_str("    return 0;\n}\n");
+    text
+}
+
+/// The functions of a program, whose names end in its seed; the first one that runs is `main_SEED`.
 fn program(seed: u64) -> String {
     let mut random = Rng::with_seed(seed);
-    let callbacks: Vec<Function> = (0..3).map(|index| Function::callback(&mut random, index)).collect();
-    let functions: Vec<Function> = (0..random.usize(4..12)).map(|index| Function::random(&mut random, index)).collect();
-    let mut text = String::from("#include \"random.h\"\n\n");
+    let callbacks: Vec<Function> =
+        (0..3).map(|index| Function::callback(&mut random, format!("c{index}_{seed}"))).collect();
+    let functions: Vec<Function> =
+        (0..random.usize(4..12)).map(|index| Function::random(&mut random, format!("f{index}_{seed}"))).collect();
+    let mut text = String::from("\n");
     for function in callbacks.iter().chain(&functions) {
         let pin = function.isa.map_or(String::new(), |isa| format!("ON(\"{isa}\") "));
         let _ = writeln!(text, "{pin}{};", function.head());
@@ -150,28 +196,31 @@ fn program(seed: u64) -> String {
         let _ = writeln!(text, "static {pointer} = {};", function.name);
     }
     for function in callbacks.iter().chain(&functions) {
-        let body = Body { random: &mut random, functions: &functions, variables: Vec::new(), text: String::new() };
-        text.push_str(&body.function(function));
+        text.push_str(&Body::new(&mut random, &callbacks, &functions).function(function));
     }
-    let mut main = Body { random: &mut random, functions: &functions, variables: Vec::new(), text: String::new() };
+    let mut main = Body::new(&mut random, &callbacks, &functions);
     for function in &functions {
         main.text.push_str("    fuel = 40;\n");
         main.call(function);
     }
-    let _ =
-        write!(text, "\nint main(void) {{\n{}    printf(\"%016lx\\n\", hash);\n    return hash % 64;\n}}\n", main.text);
+    let _ = write!(text, "\nstatic void main_{seed}(void) {{\n{}}}\n", main.text);
     text
 }
 
 /// The inside of a function, while it is made.
 struct Body<'a> {
     random: &'a mut Rng,
+    callbacks: &'a [Function],
     functions: &'a [Function],
     variables: Vec<(String, Kind)>,
     text: String,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    fn new(random: &'a mut Rng, callbacks: &'a [Function], functions: &'a [Function]) -> Self {
+        Self { random, callbacks, functions, variables: Vec::new(), text: String::new() }
+    }
+
     fn function(mut self, function: &Function) -> String {
         for (index, kind) in function.parameters.iter().enumerate() {
             self.variables.push((format!("p{index}"), *kind));
@@ -258,7 +307,7 @@ impl Body<'_> {
         }
         let (one, two) = (self.word(), self.word());
         match kind.mix {
-            "" => format!("c{}", self.random.usize(..3)),
+            "" => self.callbacks[self.random.usize(..self.callbacks.len())].name.clone(),
             "bool" => format!("(bool)({one} & 1)"),
             "choice" => format!("(enum choice)((int)({one} % 100) - 3)"),
             "pointer" => format!("buffer + {one} % sizeof buffer"),
