@@ -8,7 +8,7 @@ use motet_layout::Isa;
 
 use super::{
     graphs::Graph,
-    machines::{Bench, FLICK_QUANTUM_US, island_of, sum},
+    machines::{Bench, FLICK_SEARCH_QUANTUM_US, island_of, sum},
     paper::{DATASETS, Dataset},
 };
 use crate::{
@@ -103,7 +103,7 @@ fn search(bench: &Bench, program: &PathBuf, choice: &Choice, name: &str, graph: 
     graph.write(&file)?;
     let iterations = choice.iterations;
     let command = format!("/in/bfs /in/graph {} {} {iterations}", islands[0], islands[1]);
-    let run = bench.run(&machine, FLICK_QUANTUM_US, &[program, &file], &command, AT_MOST)?;
+    let run = bench.run(&machine, FLICK_SEARCH_QUANTUM_US, &[program, &file], &command, AT_MOST)?;
     let found = graph.reached(graph.source());
     let calls = (found - 1) * iterations;
     let wrong =
