@@ -75,7 +75,7 @@ fn end_process<M: Machine>(
     }
 }
 
-/// Ends a thread that this core was given and cannot run: the islands that could have died.
+/// Ends a thread that this core was given and cannot run: those that could have died.
 pub fn end_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
 }

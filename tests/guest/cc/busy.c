@@ -1,5 +1,6 @@
-/* Calls functions of an island whose only core is busy: with an argument, after motet_crossings. Every line is what
- * /proc/self/crossings counts, or the island that a function ran on. */
+/* Calls functions of an island whose only core is busy: the first argument is the policy for that. Every line is what
+ * /proc/self/crossings counts, or the island that a function ran on. With a second argument, it waits for ever for a
+ * function that never returns. */
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -50,19 +51,25 @@ int main(int argc, char **argv) {
     pthread_create(&thread, 0, spinner, 0);
     while (!spins)
         sched_yield();
-    if (argc > 2)
+    if (argc > 2) {
+        printf("started\n");
         pthread_join(thread, 0); /* For ever. */
+    }
     printf("where %d\n", where());
     printf("deeper %d\n", deeper(3));
     printf("by arm %d\n", by_arm());
     pthread_create(&other, 0, leaver, 0);
     pthread_join(other, 0);
     printf("only %d\n", only());
-    stop = 1;
-    pthread_join(thread, 0);
-    usleep(200000);
-    printf("then %d\n", where());
     printf("calls %ld\n", counted("calls_run_locally "));
     printf("pages %ld\n", counted("pages_run_locally "));
+    stop = 1;
+    pthread_join(thread, 0);
+    int then = 0;
+    for (int tries = 0; tries < 200 && then != 2; tries++) {
+        usleep(50000); /* The core goes to sleep. */
+        then = where();
+    }
+    printf("then %d\n", then);
     return 0;
 }

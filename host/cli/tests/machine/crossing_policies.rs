@@ -63,8 +63,8 @@ fn busy() -> Result<(), String> {
     let lines = |policy: i32, islands: [i32; 5], calls: u32| {
         let [island, deeper, by_arm, only, then] = islands;
         format!(
-            "policy {policy}\nwhere {island}\ndeeper {deeper}\nby arm {by_arm}\nonly {only}\nthen {then}\ncalls {calls}\n\
-             pages 0\n"
+            "policy {policy}\nwhere {island}\ndeeper {deeper}\nby arm {by_arm}\nonly {only}\ncalls {calls}\n\
+             pages 0\nthen {then}\n"
         )
     };
     // They wait: for the end of the other function's time slice.
@@ -135,7 +135,7 @@ fn gates() -> Result<(), String> {
 fn without_riscv(options: &[&str], after: &str) -> Result<Ended, String> {
     let programs = compiled("busy", &["-O2"])?;
     programs.compile(&source("islands"), "islands", &["-O2"])?;
-    let command = format!("/in/programs/busy 0 away & pid=$!; sleep 1; echo started; wait $pid; {after}");
+    let command = format!("/in/programs/busy 0 away & pid=$!; wait $pid; {after}");
     let mut running = Motet::run(options).argument("--in").argument(&programs.path).arguments(["--", &command]).start();
     let islands = started(&mut running)?;
     let victim = islands.iter().find(|&&id| process::command_line(id).contains("qemu-system-riscv64"));
