@@ -15,6 +15,7 @@ use crate::{
     fat_object,
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
+    libcxx::Libcxx,
     link::{self, Input, Options, Pin},
     linker_arguments::parse_linker,
     pins,
@@ -22,8 +23,10 @@ use crate::{
 };
 
 /// Libraries that are part of the C library.
-const PARTS_OF_LIBC: &[&str] =
-    &["c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic"];
+const PARTS_OF_LIBC: &[&str] = &[
+    "c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic", "stdc++",
+    "c++",
+];
 
 /// Runs `motet cc ARGUMENTS` (`motet c++` if `cxx`) with the toolchain's files in `folder`; gives the exit status.
 ///
@@ -48,10 +51,11 @@ fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
     }
     let tools = Tools::find(folder)?;
     let libc = Libc::find(&tools)?;
+    let libcxx = cxx.then(|| Libcxx::find(&tools, &libc)).transpose()?;
     let headers = own_headers(folder)?;
     let temporary = tempfile::Builder::new().prefix("motet-cc-").tempdir();
     let temporary = temporary.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
-    let driver = Driver { tools, libc, headers, cxx, arguments, pins, temporary };
+    let driver = Driver { tools, libc, libcxx, headers, arguments, pins, temporary };
     match driver.arguments.mode {
         Mode::Query => driver.query(),
         Mode::Text => driver.text(),
@@ -79,9 +83,10 @@ fn own_headers(folder: &Path) -> Result<PathBuf> {
 struct Driver {
     tools: Tools,
     libc: Libc,
+    /// Of `motet c++`.
+    libcxx: Option<Libcxx>,
     /// The folder of `motet.h`.
     headers: PathBuf,
-    cxx: bool,
     arguments: Arguments,
     /// Of `--pins`.
     pins: Vec<Pin>,
@@ -156,6 +161,7 @@ impl Driver {
             }
         }
         if !self.arguments.no_libraries {
+            inputs.extend(self.libcxx.iter().map(|libcxx| Input { path: libcxx.archive(), name: None, whole: false }));
             inputs.push(Input { path: self.libc.archive(), name: None, whole: false });
         }
         let options = Options {
@@ -280,7 +286,8 @@ impl Driver {
     /// Clang for an ISA, with everything but the input and the output.
     fn compiler(&self, isa: usize) -> Command {
         let target = &TARGETS[isa];
-        let mut command = self.tools.command(if self.cxx { "clang++" } else { "clang" });
+        let mut command = self.tools.command("clang");
+        command.args(self.libcxx.as_ref().map(|_| "--driver-mode=g++"));
         command.arg(format!("--target={}", target.triple)).arg("-Qunused-arguments");
         command.args(target.flags).args(&self.arguments.compiler);
         if isa == self.arguments.primary {
@@ -299,6 +306,7 @@ impl Driver {
         }
         if !self.arguments.no_includes {
             command.arg("-nostdinc");
+            command.args(self.libcxx.iter().flat_map(Libcxx::flags));
             for folder in self.libc.include_folders(isa) {
                 command.arg("-isystem").arg(folder);
             }

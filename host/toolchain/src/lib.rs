@@ -14,6 +14,8 @@ pub mod format;
 mod inspect;
 mod isa;
 mod libc;
+mod libcxx;
+mod library;
 pub mod link;
 mod linker_arguments;
 mod pins;

@@ -2,25 +2,18 @@
 //! make what programs see the same on all ISAs (`host/toolchain/libc`).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io::IsTerminal,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
-
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     builtins,
-    error::{Error, ErrorKind, Result, create_folder, read, write},
-    fat_object,
+    error::{Error, Result, create_folder, read, write},
     isa::{ISAS, PerIsa, TARGETS},
+    library::{Library, Sources},
     tools::{Tools, lock},
 };
 
@@ -163,16 +156,23 @@ impl Libc {
         create_folder(&objects)?;
 
         let sources = self.sources()?;
-        self.compile_all(&sources, &objects)?;
+        let compiler = |name: &str, isa: usize, path: &Path| {
+            let mut command = self.compiler(isa);
+            command.args(if name.starts_with(HEAP_OBJECTS) { HEAP_FLAGS } else { &[] });
+            command.arg("-c").arg(one_function_per_section(path, &objects, isa)?);
+            Ok(command)
+        };
+        let library = Library { tools: &self.tools, name: "the C library", objects: &objects, compiler: &compiler };
+        library.compile(&sources)?;
         fs::rename(objects.join("crt_crt1.o"), self.start_object()).map_err(|error| Error::write(&objects, error))?;
         builtins::build(&self.tools, &objects)?;
-        self.archive_all(&objects)?;
+        library.archive(&self.archive())?;
         let _ = fs::remove_dir_all(&objects);
         write(&self.folder.join("complete"), b"")
     }
 
     /// The source of each object for each ISA. An ISA's own file stands for the general one of the same name.
-    fn sources(&self) -> Result<BTreeMap<String, PerIsa<PathBuf>>> {
+    fn sources(&self) -> Result<Sources> {
         let musl = self.tools.library.join("libc/musl");
         let mut sources: BTreeMap<String, PerIsa<Option<PathBuf>>> = BTreeMap::new();
         let mut folders = subfolders(&musl.join("src"))?;
@@ -204,52 +204,6 @@ impl Libc {
         Ok(sources.into_iter().filter_map(complete).collect())
     }
 
-    fn compile_all(&self, sources: &BTreeMap<String, PerIsa<PathBuf>>, objects: &Path) -> Result<()> {
-        let progress = progress(sources.len());
-        let work: Vec<_> = sources.iter().collect();
-        let next = AtomicUsize::new(0);
-        let failure: Mutex<Option<Error>> = Mutex::new(None);
-        let fail = |error| {
-            next.store(work.len(), Ordering::Relaxed);
-            *failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
-        };
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    while let Some((name, paths)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if let Err(error) = self.compile(name, paths, objects) {
-                            fail(error);
-                        }
-                        progress.inc(1);
-                    }
-                });
-            }
-        });
-        progress.finish_and_clear();
-        failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
-    }
-
-    fn compile(&self, name: &str, paths: &PerIsa<PathBuf>, objects: &Path) -> Result<()> {
-        let mut built: PerIsa<Vec<u8>> = Default::default();
-        for (isa, path) in paths.iter().enumerate() {
-            let output = objects.join(format!("{name}.{}", ISAS[isa].name()));
-            let mut command = self.compiler(isa);
-            let path = &one_function_per_section(path, objects, isa)?;
-            command.args(if name.starts_with(HEAP_OBJECTS) { HEAP_FLAGS } else { &[] });
-            command.arg("-c").arg(path).arg("-o").arg(&output);
-            let result = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
-            if !result.status.success() {
-                let text = String::from_utf8_lossy(&result.stderr);
-                let message = format!("building the C library for {} failed:\n{}", ISAS[isa].name(), text.trim_end());
-                return Err(Error::new(ErrorKind::Software, message));
-            }
-            built[isa] = read(&output)?;
-            let _ = fs::remove_file(&output);
-        }
-        write(&objects.join(format!("{name}.o")), &fat_object::join(name, &built)?)
-    }
-
     fn compiler(&self, isa: usize) -> Command {
         let target = &TARGETS[isa];
         let name = ISAS[isa].name();
@@ -276,18 +230,6 @@ impl Libc {
             command.arg("-I").arg(folder);
         }
         command
-    }
-
-    fn archive_all(&self, objects: &Path) -> Result<()> {
-        let members: BTreeSet<PathBuf> = files_with(objects, &["o"])?.into_iter().collect();
-        let partial = self.folder.join("libc.partial");
-        let result = self.tools.command("ar").arg("rcs").arg(&partial).args(members).output();
-        let result = result.map_err(|error| Error::read(&self.tools.program, error))?;
-        if !result.status.success() {
-            let text = String::from_utf8_lossy(&result.stderr).into_owned();
-            return Err(Error::new(ErrorKind::Software, format!("archiving the C library failed: {text}")));
-        }
-        fs::rename(&partial, self.archive()).map_err(|error| Error::write(&partial, error))
     }
 }
 
@@ -350,15 +292,4 @@ fn files_with(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
 
 fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn progress(files: usize) -> ProgressBar {
-    let names = crate::isa::names();
-    if !std::io::stderr().is_terminal() {
-        eprintln!("motet: building the C library for {names} (once, a few minutes)");
-        return ProgressBar::hidden();
-    }
-    let template = "motet: building the C library (once) {bar:40} {pos}/{len} {eta}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(files as u64).with_style(style)
 }

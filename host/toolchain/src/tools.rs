@@ -42,7 +42,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// A call of one of the programs: `clang`, `clang++`, `ld.lld`, `ar`.
+    /// A call of one of the programs: `clang`, `ld.lld`, `ar`.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(name);

@@ -29,12 +29,21 @@ impl Folder {
 
     /// Runs `motet cc` with words in which names of files in the folder begin with `%`.
     fn cc(&self, line: &str) -> motet_toolchain::Result<u8> {
+        self.compile(false, line)
+    }
+
+    /// The same with `motet c++`.
+    fn cxx(&self, line: &str) -> motet_toolchain::Result<u8> {
+        self.compile(true, line)
+    }
+
+    fn compile(&self, cxx: bool, line: &str) -> motet_toolchain::Result<u8> {
         let word = |word: &str| match word.strip_prefix('%') {
             Some(name) => self.path(name).into_os_string(),
             None => OsString::from(word),
         };
         let arguments: Vec<OsString> = line.split(' ').map(word).collect();
-        cc(&toolchain_folder(), false, &arguments)
+        cc(&toolchain_folder(), cxx, &arguments)
     }
 
     fn run(&self, name: &str) -> String {
@@ -463,4 +472,20 @@ fn what_the_compiler_refuses_gives_its_exit_status() {
     folder.write("a.c", "int main(void) { return undeclared; }");
     assert_eq!(folder.cc("-c %a.c -o %a.o").unwrap(), 1);
     assert!(!folder.path("a.o").exists());
+}
+
+#[test]
+fn cpp_has_a_library_and_neither_exceptions_nor_streams() {
+    let folder = Folder::new();
+    let program = "#include <cstdio>\n#include <string>\nstruct S { virtual std::string f() { return \"base\"; } };\n\
+        struct T : S { std::string f() override { return S::f() + std::to_string(42); } };\n\
+        int main() { S *s = new T; printf(\"%s\", s->f().c_str()); delete static_cast<T *>(s); }\n";
+    folder.write("a.cc", program);
+    assert_eq!(folder.cxx("-w -O1 %a.cc -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "base42");
+    for (name, refused) in [("throw", "int main() { throw 1; }\n"), ("stream", "#include <iostream>\nint main() {}\n")]
+    {
+        folder.write(&format!("{name}.cc"), refused);
+        assert_eq!(folder.cxx(&format!("%{name}.cc -o %{name}")).unwrap(), 1, "{name}");
+    }
 }

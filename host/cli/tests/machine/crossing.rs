@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 6] = ["values", "calls", "library", "signals", "queued", "processes"];
+const SAME: [&str; 7] = ["values", "calls", "library", "signals", "queued", "processes", "classes"];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
@@ -76,7 +76,8 @@ fn file(program: &str, level: &str) -> String {
 
 /// The source of a program of `tests/guest/cc`.
 pub fn source(program: &str) -> PathBuf {
-    process::root().join("tests/guest/cc").join(program).with_extension("c")
+    let path = process::root().join("tests/guest/cc").join(program).with_extension("cc");
+    if path.is_file() { path } else { path.with_extension("c") }
 }
 
 /// Compiled programs in a folder of their own.
@@ -107,7 +108,8 @@ impl Programs {
         let output = self.path.join(name);
         arguments.extend([source.into(), "-o".into(), output.into(), "-lm".into(), "-lpthread".into()]);
         let folder = process::target().join("toolchain");
-        match motet_toolchain::cc(&folder, false, &arguments).map_err(|error| error.message)? {
+        let cxx = source.extension().is_some_and(|extension| extension == "cc");
+        match motet_toolchain::cc(&folder, cxx, &arguments).map_err(|error| error.message)? {
             0 => Ok(()),
             status => Err(format!("{}: the compiler ends with status {status}", source.display())),
         }
