@@ -60,9 +60,38 @@ impl Kind {
     }
 }
 
+/// Who else there may be beside a core, and what its caches are like. Passed on by value and compiled in: what a core
+/// that is alone does asks for none of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Company {
+    /// Others are in the model at the same time: locks are needed.
+    pub(crate) threads: bool,
+    /// Its L2 is its own directory ([`DomainState::solo`]).
+    pub(crate) solo: bool,
+    /// There is no other last-level cache.
+    pub(crate) only_domain: bool,
+    /// All its caches are of packed orders.
+    pub(crate) packed: bool,
+}
+
+impl Company {
+    /// Of a machine's only core, driven without locks, with the usual caches and no L3.
+    const NONE: Self = Self { threads: false, solo: true, only_domain: true, packed: true };
+
+    fn of(model: &Model<'_>, core: &CoreState<'_>, domain: &DomainState<'_>) -> Self {
+        let packed = [core.l1i, core.l1d, core.l2].iter().all(Array::is_packed);
+        Self { threads: model.threads, solo: domain.solo, only_domain: model.domains.len() == 1, packed }
+    }
+
+    fn is_none(self) -> bool {
+        !self.threads && self.solo && self.only_domain && self.packed
+    }
+}
+
 /// An access that misses L1, or may not do in L1 what it wants.
 pub(crate) struct Miss<'s, 'a> {
     pub(crate) kind: Kind,
+    pub(crate) company: Company,
     pub(crate) probe: Probe,
     pub(crate) segment: &'s Segment,
     /// The line's set of the L1 that was asked, and of L2.
@@ -131,8 +160,9 @@ pub struct Core<'a> {
     pub(crate) has_l2: bool,
     pub(crate) counters: &'a CounterWords,
     pub(crate) l2: Array<'a>,
-    /// There is no other last-level cache.
-    pub(crate) only_domain: bool,
+    company: Company,
+    /// [`Company::is_none`].
+    alone: bool,
     pub(crate) timing: Timing,
     fetch: Port<'a>,
     data: Port<'a>,
@@ -156,6 +186,7 @@ impl<'a> Core<'a> {
         let state = &model.cores[number];
         let island = &model.config.islands[state.island];
         let own = &model.domains[island.domain];
+        let company = Company::of(model, state, own);
         let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: None, l1 };
         Self {
             model,
@@ -167,7 +198,8 @@ impl<'a> Core<'a> {
             has_l2: island.l2.real,
             counters: state.counters,
             l2: state.l2,
-            only_domain: model.domains.len() == 1,
+            company,
+            alone: company.is_none(),
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
@@ -330,45 +362,64 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn fetch_line(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Fetch, line, segment)
+        self.line(Kind::Fetch, line, segment, self.company)
     }
 
     #[inline(never)]
     fn load_line(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Load, line, segment)
+        if self.alone { self.line(Kind::Load, line, segment, Company::NONE) } else { self.load_in_company(line, segment) }
+    }
+
+    #[inline(never)]
+    fn load_in_company(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Load, line, segment, self.company)
     }
 
     #[inline(never)]
     fn store_line(&self, line: u64, segment: &Segment) -> u64 {
-        // What a program has loaded, it often stores to next.
-        let (index, word) = self.data.l1.recent(line);
-        if word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
-            return self.data.hit_ps;
+        if !self.alone {
+            return self.store_in_company(line, segment);
         }
-        self.store_elsewhere(line, segment)
+        // Nothing is called on the way, so no registers are saved.
+        if self.modify_recent(line, Company::NONE) { self.data.hit_ps } else { self.store_alone(line, segment) }
     }
 
     #[inline(never)]
-    fn store_elsewhere(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Store, line, segment)
+    fn store_alone(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Store, line, segment, Company::NONE)
+    }
+
+    #[inline(never)]
+    fn store_in_company(&self, line: u64, segment: &Segment) -> u64 {
+        if self.modify_recent(line, self.company) {
+            return self.data.hit_ps;
+        }
+        self.line(Kind::Store, line, segment, self.company)
+    }
+
+    /// What a program has loaded, it often stores to next: whether this is such a store. It is done then.
+    #[inline(always)]
+    fn modify_recent(&self, line: u64, company: Company) -> bool {
+        let (index, word) = self.data.l1.recent(line);
+        word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index, company.threads)
     }
 
     #[inline(always)]
-    fn line(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
+    fn line(&self, kind: Kind, line: u64, segment: &Segment, company: Company) -> u64 {
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let probe = Probe::new(line);
-        let l1 = port.l1.set(line);
+        let l1 = port.l1.set_of(line, company.packed);
         let Some((index, word)) = l1.find(probe) else {
             self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-            return self.beyond_l1(kind, probe, segment, l1, None);
+            return self.beyond_l1(kind, probe, segment, company, l1, None);
         };
         let state = word & STATE_MASK;
         self.touch_l1(kind, l1, index);
-        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index)) {
+        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index, company.threads)) {
             return port.hit_ps;
         }
         // Shared, or exclusive until another core wanted it a moment ago.
-        port.hit_ps + self.beyond_l1(kind, probe, segment, l1, Some(index))
+        port.hit_ps + self.beyond_l1(kind, probe, segment, company, l1, Some(index))
     }
 
     #[inline(always)]
@@ -380,9 +431,9 @@ impl<'a> Core<'a> {
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
     #[inline(always)]
-    fn modify(&self, line: u64, l1_index: usize) -> bool {
+    fn modify(&self, line: u64, l1_index: usize, threads: bool) -> bool {
         let (l1d, l2) = (&self.data.l1, &self.l2);
-        let _own = self.lock_own(line);
+        let _own = self.lock_own(line, threads);
         let index = l1d.link(l1_index) as usize;
         let word = l2.word(index);
         if word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE {
@@ -396,16 +447,24 @@ impl<'a> Core<'a> {
 
     /// What L1 does not serve. `in_l1`: where it has the line nevertheless, but shared.
     #[inline(always)]
-    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, l1: Set<'_, 'a>, in_l1: Option<usize>) -> u64 {
-        let l2 = self.l2.set(probe.line);
+    fn beyond_l1(
+        &self,
+        kind: Kind,
+        probe: Probe,
+        segment: &Segment,
+        company: Company,
+        l1: Set<'_, 'a>,
+        in_l1: Option<usize>,
+    ) -> u64 {
+        let l2 = self.l2.set_of(probe.line, company.packed);
         // That L2 has not got a line needs no lock: nobody else puts lines there.
         let held = match in_l1 {
             Some(index) => Some(l1.link(index) as usize),
             None => l2.find(probe).map(|(index, _)| index),
         };
-        let miss = Miss { kind, probe, segment, l1, l2, held, in_l1 };
+        let miss = Miss { kind, company, probe, segment, l1, l2, held, in_l1 };
         let mut cost = 0;
-        if let (Some(index), None, true) = (held, in_l1, self.has_l2) {
+        if let (Some(index), None, true) = (held, in_l1, company.solo || self.has_l2) {
             match self.second_level(&miss, index) {
                 Served::Here => return self.timing.l2_ps,
                 Served::Shared => cost = self.timing.l2_ps,
@@ -419,7 +478,7 @@ impl<'a> Core<'a> {
     #[inline(always)]
     fn second_level(&self, miss: &Miss<'_, '_>, index: usize) -> Served {
         let (kind, probe) = (miss.kind, miss.probe);
-        let _own = self.lock_own(probe.line);
+        let _own = self.lock_own(probe.line, miss.company.threads);
         let word = self.l2.word(index);
         if !probe.is(word) {
             return Served::Gone;
@@ -459,9 +518,9 @@ impl<'a> Core<'a> {
         if old.word & STATE_MASK == MODIFIED {
             self.count(Count::l1_write_backs, 1);
         }
-        if !self.has_l2 {
+        if !miss.company.solo && !self.has_l2 {
             self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
-        } else if !self.model.threads {
+        } else if !miss.company.threads {
             // Not worth a lock: it only saves looking into L1 later.
             let l2_word = self.l2.word(old.link as usize);
             self.l2.set_word(old.link as usize, l2_word & !kind.inside());
@@ -470,8 +529,8 @@ impl<'a> Core<'a> {
 
     /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
     #[inline(always)]
-    fn lock_own(&self, line: u64) -> Option<Guard<'a>> {
-        self.model.threads.then(|| lock(self.l2.set(line).lock(), self.number))
+    fn lock_own(&self, line: u64, threads: bool) -> Option<Guard<'a>> {
+        threads.then(|| lock(self.l2.set(line).lock(), self.number))
     }
 
     /// Fetches that hit may now do something else than before ([`Core::fetch_epoch`]).
