@@ -227,8 +227,7 @@ impl<'a> Array<'a> {
     }
 
     #[inline(never)]
-    fn touch_unpacked(&self, head: &Head, base: usize, way: usize) -> bool {
-        let before = head[USED].load(Relaxed);
+    fn touch_unpacked(&self, head: &Head, base: usize, way: usize) {
         head[USED].store(way as u64, Relaxed);
         let memory = &head[MEMORY];
         match self.order {
@@ -240,7 +239,6 @@ impl<'a> Array<'a> {
             }
             Order::Tree => memory.store(order::point_away(memory.load(Relaxed), way, self.ways), Relaxed),
         }
-        before != way as u64
     }
 
     /// An invalid way, or the one the policy gives up.
@@ -327,22 +325,18 @@ impl<'a> Set<'_, 'a> {
             return self.find_unpacked(probe);
         }
         // Up to 16 ways, and ways that do not exist have no line's print.
-        let (low, high) = (self.matches(probe, 0), self.matches(probe, 1));
-        if low | high == 0 { None } else { self.among(probe, low >> 7 | high >> 6) }
+        self.among(probe, self.matches(probe, 0) | self.matches(probe, 1))
     }
 
     #[inline(never)]
     fn find_unpacked(self, probe: Probe) -> Option<(usize, u64)> {
         match self.array.print_words {
             0 => self.array.find_by_tags(self.base, probe),
-            words => {
-                let hits = (0..words).fold(0, |hits, number| hits | self.matches(probe, number) >> (7 - number));
-                self.among(probe, hits)
-            }
+            words => self.among(probe, (0..words).fold(0, |hits, number| hits | self.matches(probe, number))),
         }
     }
 
-    /// The line, if it is among the ways whose prints say so: bit `number` of each byte is of a way in that word of prints.
+    /// The line, if it is among the ways whose prints say so ([`Set::matches`]).
     #[inline(always)]
     fn among(self, probe: Probe, mut hits: u64) -> Option<(usize, u64)> {
         while hits != 0 {
@@ -357,26 +351,24 @@ impl<'a> Set<'_, 'a> {
         None
     }
 
-    /// The top bit of each byte: whether that byte of a word of prints is the line's. Sometimes set above one that is.
+    /// Bit `number` of each byte: whether that byte of a word of prints is the line's. Sometimes set above one that is.
     #[inline(always)]
     fn matches(self, probe: Probe, number: usize) -> u64 {
         let differ = self.head[PRINTS..][number].load(Relaxed) ^ probe.prints;
-        differ.wrapping_sub(BYTES) & !differ & BYTES << 7
+        (differ.wrapping_sub(BYTES) & !differ & BYTES << 7) >> (7 - number)
     }
 
-    /// Remembers a use of the line at an index; false if that changes nothing.
+    /// Remembers a use of the line at an index.
     #[inline(always)]
-    pub(crate) fn touch(self, index: usize) -> bool {
+    pub(crate) fn touch(self, index: usize) {
         let way = index - self.base;
-        let used = self.head[USED].load(Relaxed);
         if !self.packed {
             return self.array.touch_unpacked(self.head, self.base, way);
         }
-        if order::first_of(used) == way as u64 {
-            return false;
+        let used = self.head[USED].load(Relaxed);
+        if order::first_of(used) != way as u64 {
+            self.head[USED].store(order::to_front(used, way as u64), Relaxed);
         }
-        self.head[USED].store(order::to_front(used, way as u64), Relaxed);
-        true
     }
 
     /// Puts a line that is not here into an invalid way, or in place of the line that the policy gives up, and remembers its

@@ -134,21 +134,6 @@ impl Port<'_> {
     }
 }
 
-/// What [`Core::fetch_lines`] has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// Its latency.
-    pub cost: Picoseconds,
-    /// As long as [`Core::fetch_epoch`] is this number, fetching the same lines again would hit the line used last of each
-    /// set: cost `l1i`'s cycles each and change nothing but the count of fetches. [`Core::fetched_again`] then does the same.
-    /// If this fetch changed anything, or if lines are not cached, it is a number that never comes. (With
-    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the fetch.)
-    pub epoch: u64,
-}
-
-/// A [`Fetched::epoch`] that is never equal to [`Core::fetch_epoch`], which is even.
-const NEVER: u64 = 1;
-
 /// A core, claimed by one thread. Dropping it releases the claim and keeps the caches' contents.
 pub struct Core<'a> {
     pub(crate) model: &'a Model<'a>,
@@ -169,10 +154,8 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
-    /// Twice the number of changes of L1I that this core made and that [`Core::fetch_epoch`] tells.
-    fetch_changes: Cell<u64>,
-    /// Whether something was fetched around the caches.
-    fetched_around: Cell<bool>,
+    /// The number of lines that L1I and L1D lost because this core's misses needed their place in another cache.
+    lost_lines: Cell<u64>,
 }
 
 impl Drop for Core<'_> {
@@ -205,8 +188,7 @@ impl<'a> Core<'a> {
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
-            fetch_changes: Cell::new(0),
-            fetched_around: Cell::new(false),
+            lost_lines: Cell::new(0),
         }
     }
 
@@ -222,25 +204,28 @@ impl<'a> Core<'a> {
         if inside && let Some(cost) = self.hit(kind, address) {
             return cost;
         }
-        if inside { self.no_hit(kind, address) } else { self.access_lines(kind, address, size) }
+        if inside { self.access_other(kind, address).0 } else { self.access_lines(kind, address, size) }
     }
 
-    /// An access to bytes within one line that [`Core::hit`] has just left undone: its latency.
+    /// An access to bytes within one line that is not likely to hit the line used last in its set: its latency, and whether
+    /// L1 can hold the line.
     #[inline(always)]
-    pub fn no_hit(&mut self, kind: Kind, address: u64) -> Picoseconds {
+    pub fn access_other(&mut self, kind: Kind, address: u64) -> (Picoseconds, bool) {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         if let Some(segment) = port.segment
             && address.wrapping_sub(port.base) < port.limit
         {
-            return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
+            return (self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment), true);
         }
-        self.access_lines(kind, address, 1)
+        let cost = self.access_lines(kind, address, 1);
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        (cost, address.wrapping_sub(port.base) < port.limit)
     }
 
     /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
-    /// set, and no other core is asked. Otherwise nothing has happened yet. For callers to whom even a call is dear.
+    /// set, and no other core is asked. Otherwise nothing has happened yet.
     #[inline(always)]
-    pub fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
+    fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         let line = address.wrapping_add(port.delta) / LINE_SIZE;
         if address.wrapping_sub(port.base) >= port.limit || !port.hits(line, kind.needs()) {
@@ -251,32 +236,34 @@ impl<'a> Core<'a> {
         Some(Picoseconds(port.hit_ps + extra))
     }
 
-    /// Fetches of lines that follow each other, the first one at a local physical address: a block of instructions.
-    #[inline]
-    pub fn fetch_lines(&mut self, address: u64, lines: u64) -> Fetched {
-        let first = address / LINE_SIZE * LINE_SIZE;
-        let epoch = self.fetch_epoch();
-        self.fetched_around.set(false);
-        let cost = (0..lines).map(|line| self.access(Kind::Fetch, first.saturating_add(line * LINE_SIZE), 1)).sum();
-        let repeats = !self.fetched_around.get() && epoch == self.fetch_epoch();
-        Fetched { cost, epoch: if repeats { epoch } else { NEVER } }
-    }
-
-    /// A number that says whether [`Core::fetch_lines`] would do again what it did: see [`Fetched::epoch`].
-    ///
-    /// It changes when L1I gets a line or loses one, when another of its lines is used than its set's last, and when another
-    /// core takes a line from this one, even if that was data.
-    #[inline]
-    pub fn fetch_epoch(&self) -> u64 {
-        let received = self.state.counters[Count::invalidations_received as usize].load(Relaxed);
-        (received << 1).wrapping_add(self.fetch_changes.get())
-    }
-
-    /// Counts fetches that are known to be hits without consequences ([`Fetched::epoch`]): their latency.
+    /// Counts fetches that are known to be hits without consequences ([`Core::losses`]): their latency.
     #[inline]
     pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
         bump(self.counters, Count::fetches, lines);
         Picoseconds(lines * self.fetch.hit_ps)
+    }
+
+    /// How often something else than an access to the same set has taken a line, or the right to write it, from L1I or L1D.
+    /// As long as it is the same number, each set still has the line that this core used last in it, in the state that the
+    /// access left it in. So a fetch or a load of that line, and a store if the last access was one, would cost a hit and
+    /// change nothing but a count; [`Core::fetched_again`] and [`Core::accessed_again`] then do the same. (With
+    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the access.)
+    #[inline(always)]
+    pub fn losses(&self) -> u64 {
+        if self.alone {
+            return self.lost_lines.get();
+        }
+        let taken = [Count::invalidations_received, Count::downgrades_received]
+            .map(|count| self.counters[count as usize].load(Relaxed));
+        taken[0].wrapping_add(taken[1]).wrapping_add(self.lost_lines.get())
+    }
+
+    /// Counts loads and stores that are known to be hits without consequences ([`Core::losses`]): their latency.
+    #[inline]
+    pub fn accessed_again(&mut self, loads: u64, stores: u64) -> Picoseconds {
+        bump(self.counters, Count::loads, loads);
+        bump(self.counters, Count::stores, stores);
+        Picoseconds((loads + stores) * self.data.hit_ps)
     }
 
     /// `count` instructions of a class: their time without memory stalls.
@@ -317,9 +304,6 @@ impl<'a> Core<'a> {
             (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
             (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
-        if policy == Policy::Uncached && kind == Kind::Fetch {
-            self.fetched_around.set(true);
-        }
         let Some(segment) = segment else { return self.device_access() };
         if policy == Policy::Uncached {
             return self.uncached(kind, segment);
@@ -367,7 +351,11 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn load_line(&self, line: u64, segment: &Segment) -> u64 {
-        if self.alone { self.line(Kind::Load, line, segment, Company::NONE) } else { self.load_in_company(line, segment) }
+        if self.alone {
+            self.line(Kind::Load, line, segment, Company::NONE)
+        } else {
+            self.load_in_company(line, segment)
+        }
     }
 
     #[inline(never)]
@@ -414,19 +402,12 @@ impl<'a> Core<'a> {
             return self.beyond_l1(kind, probe, segment, company, l1, None);
         };
         let state = word & STATE_MASK;
-        self.touch_l1(kind, l1, index);
+        l1.touch(index);
         if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index, company.threads)) {
             return port.hit_ps;
         }
         // Shared, or exclusive until another core wanted it a moment ago.
         port.hit_ps + self.beyond_l1(kind, probe, segment, company, l1, Some(index))
-    }
-
-    #[inline(always)]
-    fn touch_l1(&self, kind: Kind, l1: Set<'_, '_>, index: usize) {
-        if l1.touch(index) && kind == Kind::Fetch {
-            self.fetches_change();
-        }
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
@@ -501,7 +482,6 @@ impl<'a> Core<'a> {
         let state = if kind.is_write() {
             MODIFIED
         } else if kind == Kind::Fetch {
-            self.fetches_change();
             SHARED
         } else {
             // Modified in L2, but not by L1: only the first store makes L1's copy differ.
@@ -533,10 +513,9 @@ impl<'a> Core<'a> {
         threads.then(|| lock(self.l2.set(line).lock(), self.number))
     }
 
-    /// Fetches that hit may now do something else than before ([`Core::fetch_epoch`]).
-    #[inline]
-    pub(crate) fn fetches_change(&self) {
-        self.fetch_changes.set(self.fetch_changes.get().wrapping_add(2));
+    /// L1I or L1D has lost a line to this core's need for room in another cache ([`Core::losses`]).
+    pub(crate) fn lose_line(&self) {
+        self.lost_lines.set(self.lost_lines.get().wrapping_add(1));
     }
 
     #[inline(always)]

@@ -345,13 +345,15 @@ impl Core<'_> {
     #[inline]
     fn evict_l1(&self, probe: Probe, l2_word: u64) {
         if l2_word & IN_L1I != 0 && self.state.l1i.set(probe.line).change(probe, 0, false).is_some() {
-            self.fetches_change();
+            self.lose_line();
         }
         if l2_word & IN_L1D != 0
             && let Some(word) = self.state.l1d.set(probe.line).change(probe, 0, false)
-            && word & STATE_MASK == MODIFIED
         {
-            self.count(Count::l1_write_backs, 1);
+            self.lose_line();
+            if word & STATE_MASK == MODIFIED {
+                self.count(Count::l1_write_backs, 1);
+            }
         }
     }
 
