@@ -244,7 +244,7 @@ impl Plugin {
 
     /// Goes on at `now_ps`; `soon`: with a boundary before the next block.
     fn resume(&self, vcpu: &mut Vcpu, now_ps: u64, soon: bool) {
-        let since_ps = if soon { self.timing.settings().step_ps() } else { 0 };
+        let since_ps = if soon { self.timing.step_ps() } else { 0 };
         let time = self.times.get(vcpu);
         (time.base_ps, time.since_ps, time.counts, time.stall_ps) = (now_ps.wrapping_sub(since_ps), since_ps, 0, 0);
         (time.loads, time.stores) = (0, 0);
