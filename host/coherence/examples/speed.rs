@@ -19,8 +19,8 @@ l1d = { size = \"32KiB\", ways = 8, cycles = 4 }
 l2 = { size = \"1MiB\", ways = 16, cycles = 14 }
 ";
 
-/// Two islands of one core each; `table`: the model, as in a machine's description.
-fn config(table: &ModelTable) -> Config {
+/// Islands of one core each; `table`: the model, as in a machine's description.
+fn config(table: &ModelTable, islands: &[&str]) -> Config {
     let island = |name: &str| Island {
         name: name.into(),
         cores: 1,
@@ -29,17 +29,16 @@ fn config(table: &ModelTable) -> Config {
             Piece { local: 64 << 20, size: 256 << 20, target: Target::Pool(0) },
         ],
     };
-    let shape = Shape { pool: 256 << 20, islands: vec![island("a"), island("b")] };
+    let shape = Shape { pool: 256 << 20, islands: islands.iter().map(|name| island(name)).collect() };
     table.resolve(&shape).expect("the model fits the machine")
 }
 
 /// Walks `bytes` in steps, again and again, with each way of sharing; nanoseconds per step in the best of many short
 /// rounds (so that other programs on the host disturb little), and hit rates.
-fn measure(table: &ModelTable, label: &str, bytes: u64, stride: u64, step: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
-    let config = config(table);
+fn measure(config: &Config, label: &str, bytes: u64, stride: u64, step: impl Fn(&mut Core<'_>, u64) -> Picoseconds) {
     let mut rates = [0.0; 4];
     let best = [Sharing::OneAtATime, Sharing::Threads].map(|sharing| {
-        let region = allocate(Model::region_words(&config));
+        let region = allocate(Model::region_words(config));
         let model = Model::create(config.clone(), &region, sharing).expect("the region is large enough");
         let mut core = model.core(0).expect("nobody else has it");
         let count = (bytes / stride).min(1 << 17);
@@ -83,7 +82,7 @@ fn main() {
     let store = |core: &mut Core<'_>, address| core.access(Kind::Store, address, 8);
     println!("{:34} {:7.2}", "multiply through memory", cycle());
     println!("{:34} {:>7} {:>7}   hits L1D L2      L3", "ns per step", "one", "threads");
-    let usual = ModelTable::default();
+    let usual = config(&ModelTable::default(), &["a", "b"]);
     measure(&usual, "L1 hit, way used last", 4 * KIB, 64, load);
     measure(&usual, "L1 hit, store", 4 * KIB, 64, store);
     measure(&usual, "L1 hit, 8-byte steps", 32 * KIB, 8, load);
@@ -98,5 +97,8 @@ fn main() {
     };
     measure(&usual, "16 MiB by lines, load and store", 16 << 20, 64, load_and_store);
     let without_l3: ModelTable = toml::from_str(WITHOUT_L3).expect("a model");
-    measure(&without_l3, "the same without L3", 16 << 20, 64, load_and_store);
+    measure(&config(&without_l3, &["a", "b"]), "the same without L3", 16 << 20, 64, load_and_store);
+    let alone = config(&without_l3, &["a"]);
+    measure(&alone, "the same, one island", 16 << 20, 64, load_and_store);
+    measure(&alone, "L2 hit, one island", 512 * KIB, 64, load);
 }

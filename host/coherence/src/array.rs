@@ -61,9 +61,10 @@ pub(crate) struct Probe {
 impl Probe {
     #[inline(always)]
     pub(crate) fn new(line: u64) -> Self {
-        // Fibonacci hashing (Knuth, volume 3, section 6.4): lines of one set at equal distances differ. Not 0, which is the
-        // print of ways that do not exist.
-        Self { line, prints: (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).max(1) * BYTES }
+        // The remainder by a prime, stretched to 1 to 255: sets are powers of two, so of lines in one set at equal
+        // distances any 241 differ. 0 is the print of ways that do not exist.
+        let remainder = line.wrapping_mul(u64::MAX / 241 + 1);
+        Self { line, prints: (remainder.wrapping_add(1 << 56) >> 56) * BYTES }
     }
 
     /// The tag word of the line with these flags.
@@ -94,6 +95,8 @@ pub(crate) struct Array<'a> {
     order: Order,
     /// Where in a packed order the way is that goes first.
     last_place: u32,
+    /// The bits of a packed order that name ways.
+    in_use: u64,
     /// The bits of a head's `USED` that are the way used last.
     last_used: u64,
     /// Words of prints in use; 0 if the set is too wide for prints.
@@ -111,6 +114,8 @@ pub(crate) struct Set<'s, 'a> {
     head: &'a Head,
     /// Index of the first line.
     base: usize,
+    /// The array's order is [`Order::Packed`].
+    packed: bool,
 }
 
 /// Where a line was put, and what was there.
@@ -134,6 +139,7 @@ impl<'a> Array<'a> {
             ways: geometry.ways,
             order: Order::of(geometry),
             last_place: order::last_place(geometry.ways),
+            in_use: order::in_use(geometry.ways),
             last_used: Order::of(geometry).last_used(),
             print_words: if geometry.ways <= PRINTED_WAYS { geometry.ways.div_ceil(8) } else { 0 },
             heads: heads.as_chunks().0,
@@ -158,8 +164,21 @@ impl<'a> Array<'a> {
     /// The set of a line.
     #[inline(always)]
     pub(crate) fn set(&self, line: u64) -> Set<'_, 'a> {
+        self.set_of(line, false)
+    }
+
+    /// The same; `packed`: the array is known to be, so that nothing else needs to be compiled.
+    #[inline(always)]
+    pub(crate) fn set_of(&self, line: u64, packed: bool) -> Set<'_, 'a> {
         let number = (line & self.mask) as usize;
-        Set { array: self, head: &self.heads[number], base: number * self.ways }
+        let packed = packed || self.is_packed();
+        Set { array: self, head: &self.heads[number], base: number * self.ways, packed }
+    }
+
+    /// Whether its order is [`Order::Packed`].
+    #[inline(always)]
+    pub(crate) fn is_packed(&self) -> bool {
+        self.order == Order::Packed
     }
 
     /// The line that was used last in a line's set: its index and tag word.
@@ -208,8 +227,7 @@ impl<'a> Array<'a> {
     }
 
     #[inline(never)]
-    fn touch_unpacked(&self, head: &Head, base: usize, way: usize) -> bool {
-        let before = head[USED].load(Relaxed);
+    fn touch_unpacked(&self, head: &Head, base: usize, way: usize) {
         head[USED].store(way as u64, Relaxed);
         let memory = &head[MEMORY];
         match self.order {
@@ -221,7 +239,6 @@ impl<'a> Array<'a> {
             }
             Order::Tree => memory.store(order::point_away(memory.load(Relaxed), way, self.ways), Relaxed),
         }
-        before != way as u64
     }
 
     /// An invalid way, or the one the policy gives up.
@@ -245,6 +262,15 @@ impl<'a> Array<'a> {
             }
             Order::None => 0,
         }
+    }
+
+    /// The way for a line that is to come into its set, which counts as a use of it.
+    #[inline(never)]
+    fn make_room(&self, line: u64) -> usize {
+        let set = self.set(line);
+        let way = self.victim(set.head, set.base);
+        set.touch(set.base + way);
+        way
     }
 
     /// The first invalid way. If there is none, that is remembered, unless another core makes one meanwhile.
@@ -295,7 +321,7 @@ impl<'a> Set<'_, 'a> {
     /// The index of a line, and its tag word.
     #[inline(always)]
     pub(crate) fn find(self, probe: Probe) -> Option<(usize, u64)> {
-        if self.array.order != Order::Packed {
+        if !self.packed {
             return self.find_unpacked(probe);
         }
         // Up to 16 ways, and ways that do not exist have no line's print.
@@ -332,41 +358,32 @@ impl<'a> Set<'_, 'a> {
         (differ.wrapping_sub(BYTES) & !differ & BYTES << 7) >> (7 - number)
     }
 
-    /// Remembers a use of the line at an index; false if that changes nothing.
+    /// Remembers a use of the line at an index.
     #[inline(always)]
-    pub(crate) fn touch(self, index: usize) -> bool {
+    pub(crate) fn touch(self, index: usize) {
         let way = index - self.base;
-        let used = self.head[USED].load(Relaxed);
-        if self.array.order != Order::Packed {
+        if !self.packed {
             return self.array.touch_unpacked(self.head, self.base, way);
         }
-        if used & self.array.last_used == way as u64 {
-            return false;
+        let used = self.head[USED].load(Relaxed);
+        if order::first_of(used) != way as u64 {
+            self.head[USED].store(order::to_front(used, way as u64), Relaxed);
         }
-        self.head[USED].store(order::to_front(used, way as u64), Relaxed);
-        true
     }
 
     /// Puts a line that is not here into an invalid way, or in place of the line that the policy gives up, and remembers its
     /// use.
     #[inline(always)]
     pub(crate) fn insert(self, probe: Probe, flags: u64, link: u64) -> Replaced {
-        if self.array.order == Order::Packed && self.head[HOLES].load(Relaxed) == 0 {
-            let used = self.head[USED].load(Relaxed);
-            let way = order::last_of(used, self.array.last_place);
-            self.head[USED].store(order::last_to_front(used, self.array.last_place), Relaxed);
+        if self.packed && self.head[HOLES].load(Relaxed) == 0 {
+            let (used, array) = (self.head[USED].load(Relaxed), self.array);
+            let way = order::last_of(used, array.last_place);
+            self.head[USED].store(order::last_to_front(used, array.last_place, array.in_use), Relaxed);
             set_print(&self.head[PRINTS + way / 8], way, probe);
             return self.put_word(probe, way, flags, link);
         }
-        self.insert_slowly(probe, flags, link)
-    }
-
-    #[inline(never)]
-    fn insert_slowly(self, probe: Probe, flags: u64, link: u64) -> Replaced {
-        let way = self.array.victim(self.head, self.base);
-        let replaced = self.put(probe, way, flags, link);
-        self.touch(replaced.index);
-        replaced
+        let way = self.array.make_room(probe.line);
+        self.put(probe, way, flags, link)
     }
 
     #[inline(always)]

@@ -60,9 +60,38 @@ impl Kind {
     }
 }
 
+/// Who else there may be beside a core, and what its caches are like. Passed on by value and compiled in: what a core
+/// that is alone does asks for none of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Company {
+    /// Others are in the model at the same time: locks are needed.
+    pub(crate) threads: bool,
+    /// Its L2 is its own directory ([`DomainState::solo`]).
+    pub(crate) solo: bool,
+    /// There is no other last-level cache.
+    pub(crate) only_domain: bool,
+    /// All its caches are of packed orders.
+    pub(crate) packed: bool,
+}
+
+impl Company {
+    /// Of a machine's only core, driven without locks, with the usual caches and no L3.
+    const NONE: Self = Self { threads: false, solo: true, only_domain: true, packed: true };
+
+    fn of(model: &Model<'_>, core: &CoreState<'_>, domain: &DomainState<'_>) -> Self {
+        let packed = [core.l1i, core.l1d, core.l2].iter().all(Array::is_packed);
+        Self { threads: model.threads, solo: domain.solo, only_domain: model.domains.len() == 1, packed }
+    }
+
+    fn is_none(self) -> bool {
+        !self.threads && self.solo && self.only_domain && self.packed
+    }
+}
+
 /// An access that misses L1, or may not do in L1 what it wants.
 pub(crate) struct Miss<'s, 'a> {
     pub(crate) kind: Kind,
+    pub(crate) company: Company,
     pub(crate) probe: Probe,
     pub(crate) segment: &'s Segment,
     /// The line's set of the L1 that was asked, and of L2.
@@ -105,21 +134,6 @@ impl Port<'_> {
     }
 }
 
-/// What [`Core::fetch_lines`] has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// Its latency.
-    pub cost: Picoseconds,
-    /// As long as [`Core::fetch_epoch`] is this number, fetching the same lines again would hit the line used last of each
-    /// set: cost `l1i`'s cycles each and change nothing but the count of fetches. [`Core::fetched_again`] then does the same.
-    /// If this fetch changed anything, or if lines are not cached, it is a number that never comes. (With
-    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the fetch.)
-    pub epoch: u64,
-}
-
-/// A [`Fetched::epoch`] that is never equal to [`Core::fetch_epoch`], which is even.
-const NEVER: u64 = 1;
-
 /// A core, claimed by one thread. Dropping it releases the claim and keeps the caches' contents.
 pub struct Core<'a> {
     pub(crate) model: &'a Model<'a>,
@@ -131,18 +145,17 @@ pub struct Core<'a> {
     pub(crate) has_l2: bool,
     pub(crate) counters: &'a CounterWords,
     pub(crate) l2: Array<'a>,
-    /// There is no other last-level cache.
-    pub(crate) only_domain: bool,
+    company: Company,
+    /// [`Company::is_none`].
+    alone: bool,
     pub(crate) timing: Timing,
     fetch: Port<'a>,
     data: Port<'a>,
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
-    /// Twice the number of changes of L1I that this core made and that [`Core::fetch_epoch`] tells.
-    fetch_changes: Cell<u64>,
-    /// Whether something was fetched around the caches.
-    fetched_around: Cell<bool>,
+    /// The number of lines that L1I and L1D lost because this core's misses needed their place in another cache.
+    lost_lines: Cell<u64>,
 }
 
 impl Drop for Core<'_> {
@@ -156,6 +169,7 @@ impl<'a> Core<'a> {
         let state = &model.cores[number];
         let island = &model.config.islands[state.island];
         let own = &model.domains[island.domain];
+        let company = Company::of(model, state, own);
         let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: None, l1 };
         Self {
             model,
@@ -167,14 +181,14 @@ impl<'a> Core<'a> {
             has_l2: island.l2.real,
             counters: state.counters,
             l2: state.l2,
-            only_domain: model.domains.len() == 1,
+            company,
+            alone: company.is_none(),
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
-            fetch_changes: Cell::new(0),
-            fetched_around: Cell::new(false),
+            lost_lines: Cell::new(0),
         }
     }
 
@@ -190,25 +204,28 @@ impl<'a> Core<'a> {
         if inside && let Some(cost) = self.hit(kind, address) {
             return cost;
         }
-        if inside { self.no_hit(kind, address) } else { self.access_lines(kind, address, size) }
+        if inside { self.access_other(kind, address).0 } else { self.access_lines(kind, address, size) }
     }
 
-    /// An access to bytes within one line that [`Core::hit`] has just left undone: its latency.
+    /// An access to bytes within one line that is not likely to hit the line used last in its set: its latency, and whether
+    /// L1 can hold the line.
     #[inline(always)]
-    pub fn no_hit(&mut self, kind: Kind, address: u64) -> Picoseconds {
+    pub fn access_other(&mut self, kind: Kind, address: u64) -> (Picoseconds, bool) {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         if let Some(segment) = port.segment
             && address.wrapping_sub(port.base) < port.limit
         {
-            return self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment);
+            return (self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment), true);
         }
-        self.access_lines(kind, address, 1)
+        let cost = self.access_lines(kind, address, 1);
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        (cost, address.wrapping_sub(port.base) < port.limit)
     }
 
     /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
-    /// set, and no other core is asked. Otherwise nothing has happened yet. For callers to whom even a call is dear.
+    /// set, and no other core is asked. Otherwise nothing has happened yet.
     #[inline(always)]
-    pub fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
+    fn hit(&mut self, kind: Kind, address: u64) -> Option<Picoseconds> {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         let line = address.wrapping_add(port.delta) / LINE_SIZE;
         if address.wrapping_sub(port.base) >= port.limit || !port.hits(line, kind.needs()) {
@@ -219,32 +236,34 @@ impl<'a> Core<'a> {
         Some(Picoseconds(port.hit_ps + extra))
     }
 
-    /// Fetches of lines that follow each other, the first one at a local physical address: a block of instructions.
-    #[inline]
-    pub fn fetch_lines(&mut self, address: u64, lines: u64) -> Fetched {
-        let first = address / LINE_SIZE * LINE_SIZE;
-        let epoch = self.fetch_epoch();
-        self.fetched_around.set(false);
-        let cost = (0..lines).map(|line| self.access(Kind::Fetch, first.saturating_add(line * LINE_SIZE), 1)).sum();
-        let repeats = !self.fetched_around.get() && epoch == self.fetch_epoch();
-        Fetched { cost, epoch: if repeats { epoch } else { NEVER } }
-    }
-
-    /// A number that says whether [`Core::fetch_lines`] would do again what it did: see [`Fetched::epoch`].
-    ///
-    /// It changes when L1I gets a line or loses one, when another of its lines is used than its set's last, and when another
-    /// core takes a line from this one, even if that was data.
-    #[inline]
-    pub fn fetch_epoch(&self) -> u64 {
-        let received = self.state.counters[Count::invalidations_received as usize].load(Relaxed);
-        (received << 1).wrapping_add(self.fetch_changes.get())
-    }
-
-    /// Counts fetches that are known to be hits without consequences ([`Fetched::epoch`]): their latency.
+    /// Counts fetches that are known to be hits without consequences ([`Core::losses`]): their latency.
     #[inline]
     pub fn fetched_again(&mut self, lines: u64) -> Picoseconds {
         bump(self.counters, Count::fetches, lines);
         Picoseconds(lines * self.fetch.hit_ps)
+    }
+
+    /// How often something else than an access to the same set has taken a line, or the right to write it, from L1I or L1D.
+    /// As long as it is the same number, each set still has the line that this core used last in it, in the state that the
+    /// access left it in. So a fetch or a load of that line, and a store if the last access was one, would cost a hit and
+    /// change nothing but a count; [`Core::fetched_again`] and [`Core::accessed_again`] then do the same. (With
+    /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the access.)
+    #[inline(always)]
+    pub fn losses(&self) -> u64 {
+        if self.alone {
+            return self.lost_lines.get();
+        }
+        let taken = [Count::invalidations_received, Count::downgrades_received]
+            .map(|count| self.counters[count as usize].load(Relaxed));
+        taken[0].wrapping_add(taken[1]).wrapping_add(self.lost_lines.get())
+    }
+
+    /// Counts loads and stores that are known to be hits without consequences ([`Core::losses`]): their latency.
+    #[inline]
+    pub fn accessed_again(&mut self, loads: u64, stores: u64) -> Picoseconds {
+        bump(self.counters, Count::loads, loads);
+        bump(self.counters, Count::stores, stores);
+        Picoseconds((loads + stores) * self.data.hit_ps)
     }
 
     /// `count` instructions of a class: their time without memory stalls.
@@ -285,9 +304,6 @@ impl<'a> Core<'a> {
             (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
             (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
-        if policy == Policy::Uncached && kind == Kind::Fetch {
-            self.fetched_around.set(true);
-        }
         let Some(segment) = segment else { return self.device_access() };
         if policy == Policy::Uncached {
             return self.uncached(kind, segment);
@@ -330,59 +346,75 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn fetch_line(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Fetch, line, segment)
+        self.line(Kind::Fetch, line, segment, self.company)
     }
 
     #[inline(never)]
     fn load_line(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Load, line, segment)
+        if self.alone {
+            self.line(Kind::Load, line, segment, Company::NONE)
+        } else {
+            self.load_in_company(line, segment)
+        }
+    }
+
+    #[inline(never)]
+    fn load_in_company(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Load, line, segment, self.company)
     }
 
     #[inline(never)]
     fn store_line(&self, line: u64, segment: &Segment) -> u64 {
-        // What a program has loaded, it often stores to next.
-        let (index, word) = self.data.l1.recent(line);
-        if word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index) {
-            return self.data.hit_ps;
+        if !self.alone {
+            return self.store_in_company(line, segment);
         }
-        self.store_elsewhere(line, segment)
+        // Nothing is called on the way, so no registers are saved.
+        if self.modify_recent(line, Company::NONE) { self.data.hit_ps } else { self.store_alone(line, segment) }
     }
 
     #[inline(never)]
-    fn store_elsewhere(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Store, line, segment)
+    fn store_alone(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Store, line, segment, Company::NONE)
+    }
+
+    #[inline(never)]
+    fn store_in_company(&self, line: u64, segment: &Segment) -> u64 {
+        if self.modify_recent(line, self.company) {
+            return self.data.hit_ps;
+        }
+        self.line(Kind::Store, line, segment, self.company)
+    }
+
+    /// What a program has loaded, it often stores to next: whether this is such a store. It is done then.
+    #[inline(always)]
+    fn modify_recent(&self, line: u64, company: Company) -> bool {
+        let (index, word) = self.data.l1.recent(line);
+        word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index, company.threads)
     }
 
     #[inline(always)]
-    fn line(&self, kind: Kind, line: u64, segment: &Segment) -> u64 {
+    fn line(&self, kind: Kind, line: u64, segment: &Segment, company: Company) -> u64 {
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let probe = Probe::new(line);
-        let l1 = port.l1.set(line);
+        let l1 = port.l1.set_of(line, company.packed);
         let Some((index, word)) = l1.find(probe) else {
             self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
-            return self.beyond_l1(kind, probe, segment, l1, None);
+            return self.beyond_l1(kind, probe, segment, company, l1, None);
         };
         let state = word & STATE_MASK;
-        self.touch_l1(kind, l1, index);
-        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index)) {
+        l1.touch(index);
+        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index, company.threads)) {
             return port.hit_ps;
         }
         // Shared, or exclusive until another core wanted it a moment ago.
-        port.hit_ps + self.beyond_l1(kind, probe, segment, l1, Some(index))
-    }
-
-    #[inline(always)]
-    fn touch_l1(&self, kind: Kind, l1: Set<'_, '_>, index: usize) {
-        if l1.touch(index) && kind == Kind::Fetch {
-            self.fetches_change();
-        }
+        port.hit_ps + self.beyond_l1(kind, probe, segment, company, l1, Some(index))
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
     #[inline(always)]
-    fn modify(&self, line: u64, l1_index: usize) -> bool {
+    fn modify(&self, line: u64, l1_index: usize, threads: bool) -> bool {
         let (l1d, l2) = (&self.data.l1, &self.l2);
-        let _own = self.lock_own(line);
+        let _own = self.lock_own(line, threads);
         let index = l1d.link(l1_index) as usize;
         let word = l2.word(index);
         if word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE {
@@ -396,16 +428,24 @@ impl<'a> Core<'a> {
 
     /// What L1 does not serve. `in_l1`: where it has the line nevertheless, but shared.
     #[inline(always)]
-    fn beyond_l1(&self, kind: Kind, probe: Probe, segment: &Segment, l1: Set<'_, 'a>, in_l1: Option<usize>) -> u64 {
-        let l2 = self.l2.set(probe.line);
+    fn beyond_l1(
+        &self,
+        kind: Kind,
+        probe: Probe,
+        segment: &Segment,
+        company: Company,
+        l1: Set<'_, 'a>,
+        in_l1: Option<usize>,
+    ) -> u64 {
+        let l2 = self.l2.set_of(probe.line, company.packed);
         // That L2 has not got a line needs no lock: nobody else puts lines there.
         let held = match in_l1 {
             Some(index) => Some(l1.link(index) as usize),
             None => l2.find(probe).map(|(index, _)| index),
         };
-        let miss = Miss { kind, probe, segment, l1, l2, held, in_l1 };
+        let miss = Miss { kind, company, probe, segment, l1, l2, held, in_l1 };
         let mut cost = 0;
-        if let (Some(index), None, true) = (held, in_l1, self.has_l2) {
+        if let (Some(index), None, true) = (held, in_l1, company.solo || self.has_l2) {
             match self.second_level(&miss, index) {
                 Served::Here => return self.timing.l2_ps,
                 Served::Shared => cost = self.timing.l2_ps,
@@ -419,7 +459,7 @@ impl<'a> Core<'a> {
     #[inline(always)]
     fn second_level(&self, miss: &Miss<'_, '_>, index: usize) -> Served {
         let (kind, probe) = (miss.kind, miss.probe);
-        let _own = self.lock_own(probe.line);
+        let _own = self.lock_own(probe.line, miss.company.threads);
         let word = self.l2.word(index);
         if !probe.is(word) {
             return Served::Gone;
@@ -442,7 +482,6 @@ impl<'a> Core<'a> {
         let state = if kind.is_write() {
             MODIFIED
         } else if kind == Kind::Fetch {
-            self.fetches_change();
             SHARED
         } else {
             // Modified in L2, but not by L1: only the first store makes L1's copy differ.
@@ -459,9 +498,9 @@ impl<'a> Core<'a> {
         if old.word & STATE_MASK == MODIFIED {
             self.count(Count::l1_write_backs, 1);
         }
-        if !self.has_l2 {
+        if !miss.company.solo && !self.has_l2 {
             self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
-        } else if !self.model.threads {
+        } else if !miss.company.threads {
             // Not worth a lock: it only saves looking into L1 later.
             let l2_word = self.l2.word(old.link as usize);
             self.l2.set_word(old.link as usize, l2_word & !kind.inside());
@@ -470,14 +509,13 @@ impl<'a> Core<'a> {
 
     /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
     #[inline(always)]
-    fn lock_own(&self, line: u64) -> Option<Guard<'a>> {
-        self.model.threads.then(|| lock(self.l2.set(line).lock(), self.number))
+    fn lock_own(&self, line: u64, threads: bool) -> Option<Guard<'a>> {
+        threads.then(|| lock(self.l2.set(line).lock(), self.number))
     }
 
-    /// Fetches that hit may now do something else than before ([`Core::fetch_epoch`]).
-    #[inline]
-    pub(crate) fn fetches_change(&self) {
-        self.fetch_changes.set(self.fetch_changes.get().wrapping_add(2));
+    /// L1I or L1D has lost a line to this core's need for room in another cache ([`Core::losses`]).
+    pub(crate) fn lose_line(&self) {
+        self.lost_lines.set(self.lost_lines.get().wrapping_add(1));
     }
 
     #[inline(always)]

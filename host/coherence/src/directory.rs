@@ -103,19 +103,19 @@ impl Core<'_> {
     #[inline(always)]
     pub(crate) fn directory(&self, miss: &Miss<'_, '_>) -> u64 {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
-        let _lines = self.model.lock_line(probe.line, self.number);
+        let _lines = self.model.lock_line(probe.line, self.number, miss.company.threads);
         let l2 = &self.l2;
         // Another core may have taken the line since the caller looked; nobody can have given it one.
         let held = miss.held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
         // Without an L2, the other L1 may have it; that is no upgrade.
-        let upgrade = held.is_some() && (self.has_l2 || miss.in_l1.is_some());
+        let upgrade = held.is_some() && (miss.company.solo || self.has_l2 || miss.in_l1.is_some());
         let instruction = kind == Kind::Fetch;
         if upgrade {
             self.count(Count::upgrades, 1);
         } else {
             self.count(if instruction { Count::l2i_misses } else { Count::l2d_misses }, 1);
         }
-        let found = if self.own.solo { held } else { self.own.l3.find(probe) };
+        let found = if miss.company.solo { held } else { self.own.l3.find(probe) };
         let decision = match found.map(|(index, word)| Entry::at(self.own, index, word)) {
             Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade),
             Some(entry) => self.read_present(entry, probe, segment, instruction),
@@ -206,7 +206,8 @@ impl Core<'_> {
     #[inline(always)]
     fn absent(&self, miss: &Miss<'_, '_>) -> Decision {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
-        let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write());
+        let (alone, snoop_cost) =
+            if miss.company.only_domain { (true, 0) } else { self.snoop_others(probe, kind.is_write()) };
         let mut cost = snoop_cost + self.served_by_memory(segment);
         let grant = if kind.is_write() {
             MODIFIED
@@ -216,7 +217,7 @@ impl Core<'_> {
             SHARED
         };
         let flags = PRESENT | if alone { ALONE } else { 0 } | if grant == SHARED { 0 } else { OWNED };
-        if self.own.solo {
+        if miss.company.solo {
             return Decision { grant, cost, link: flags };
         }
         let old = self.own.l3.set(probe.line).insert(probe, flags, self.bit);
@@ -229,7 +230,7 @@ impl Core<'_> {
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
     #[inline(always)]
     fn snoop_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
-        if self.only_domain || probe.line >= SHARED_LINES {
+        if probe.line >= SHARED_LINES {
             return (true, 0);
         }
         self.ask_others(probe, drop_it)
@@ -298,19 +299,19 @@ impl Core<'_> {
     fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, link: u64) -> usize {
         let old = miss.l2.insert(miss.probe, flags, link);
         if old.word != 0 {
-            self.evict_l2(old.word, old.link);
+            self.evict_l2(old.word, old.link, miss.company.solo);
         }
         old.index
     }
 
     /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `link`: its place there.
     #[inline(always)]
-    fn evict_l2(&self, word: u64, link: u64) {
+    fn evict_l2(&self, word: u64, link: u64, solo: bool) {
         let (line, state) = (word >> TAG_SHIFT, word & STATE_MASK);
         if word & (IN_L1I | IN_L1D) != 0 {
             self.evict_l1(Probe::new(line), word);
         }
-        if self.own.solo {
+        if solo {
             if state == MODIFIED {
                 self.count(Count::l2_write_backs, 1);
                 self.count(Count::memory_write_backs, 1);
@@ -344,13 +345,15 @@ impl Core<'_> {
     #[inline]
     fn evict_l1(&self, probe: Probe, l2_word: u64) {
         if l2_word & IN_L1I != 0 && self.state.l1i.set(probe.line).change(probe, 0, false).is_some() {
-            self.fetches_change();
+            self.lose_line();
         }
         if l2_word & IN_L1D != 0
             && let Some(word) = self.state.l1d.set(probe.line).change(probe, 0, false)
-            && word & STATE_MASK == MODIFIED
         {
-            self.count(Count::l1_write_backs, 1);
+            self.lose_line();
+            if word & STATE_MASK == MODIFIED {
+                self.count(Count::l1_write_backs, 1);
+            }
         }
     }
 
@@ -362,7 +365,7 @@ impl Core<'_> {
         let held = self.state.l1i.find(probe).is_some() || self.state.l1d.find(probe).is_some();
         if !held && probe.is(word) {
             l2.set(line).clear(index);
-            self.evict_l2(word, l2.link(index));
+            self.evict_l2(word, l2.link(index), self.own.solo);
         }
     }
 

@@ -29,7 +29,7 @@ mod validate;
 pub use bytes::Bytes;
 pub use check::Violation;
 pub use config::{Class, Config, Policy, RangeConfig, Replacement};
-pub use core::{Core, Fetched, Kind};
+pub use core::{Core, Kind};
 pub use counters::{Counters, counter_names};
 pub use error::{ConfigError, Key, Step};
 pub use model::{Model, Region, RegionError, Sharing, allocate};

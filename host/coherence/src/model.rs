@@ -260,9 +260,9 @@ impl<'a> Model<'a> {
 
     /// Locks the directory for a line, and for every line that can be in the same set of any L2 or L3, if threads may meet.
     #[inline(always)]
-    pub(crate) fn lock_line(&self, line: u64, core: usize) -> Option<Guard<'a>> {
+    pub(crate) fn lock_line(&self, line: u64, core: usize, threads: bool) -> Option<Guard<'a>> {
         let bucket = (line as usize & (self.bucket_count - 1)) * LOCK_WORDS;
-        self.threads.then(|| lock(&self.buckets[bucket], core))
+        threads.then(|| lock(&self.buckets[bucket], core))
     }
 }
 

@@ -59,6 +59,12 @@ pub(crate) const fn to_front(order: u64, way: u64) -> u64 {
     order & !moved | order << 4 & moved | way
 }
 
+/// The first way in an order.
+#[inline(always)]
+pub(crate) const fn first_of(order: u64) -> u64 {
+    order & 15
+}
+
 /// Where in an order the last of so many ways is.
 pub(crate) const fn last_place(ways: usize) -> u32 {
     4 * (ways as u32 - 1) % u64::BITS
@@ -70,10 +76,14 @@ pub(crate) const fn last_of(order: u64, last: u32) -> usize {
     (order >> last & 15) as usize
 }
 
-/// Moves the last way to the front of an order; `last`: [`last_place`].
+/// The bits of an order that name one of so many ways.
+pub(crate) const fn in_use(ways: usize) -> u64 {
+    (16_u64 << last_place(ways)).wrapping_sub(1)
+}
+
+/// Moves the last way to the front of an order; `last`: [`last_place`], `in_use`: [`in_use`].
 #[inline(always)]
-pub(crate) const fn last_to_front(order: u64, last: u32) -> u64 {
-    let in_use = (16_u64 << last).wrapping_sub(1);
+pub(crate) const fn last_to_front(order: u64, last: u32, in_use: u64) -> u64 {
     order & !in_use | order << 4 & in_use | last_of(order, last) as u64
 }
 
@@ -127,7 +137,7 @@ mod tests {
             for ways in 1..=16 {
                 let last = last_place(ways);
                 assert_eq!(last_of(order, last) as u64, list[ways - 1]);
-                assert_eq!(last_to_front(order, last), to_front(order, list[ways - 1]));
+                assert_eq!(last_to_front(order, last, in_use(ways)), to_front(order, list[ways - 1]));
             }
         }
     }

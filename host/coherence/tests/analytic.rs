@@ -170,32 +170,29 @@ fn instructions_devices_doorbells_and_straddles() {
 }
 
 #[test]
-fn fetches_need_not_be_repeated_until_a_line_of_l1i_goes_or_others_are_used() {
+fn a_core_loses_lines_to_other_cores_and_to_its_own_l2_but_not_to_accesses_of_the_same_set() {
     let (_, counters) = run(&[1, 1], TINY, |cores| {
         let [a, b] = cores else { panic!("two cores") };
-        let block = |core: &mut Core<'_>| {
-            let fetched = core.fetch_lines(PRIVATE, 2);
-            fetched.epoch == core.fetch_epoch()
+        let loses = |core: &mut Core<'_>, by: &mut dyn FnMut(&mut Core<'_>)| {
+            let before = core.losses();
+            by(core);
+            core.losses() != before
         };
-        // The first time the lines come.
-        assert_eq!([block(a), block(a), block(a)], [false, true, true]);
-        let epoch = a.fetch_epoch();
+        let fetch = |core: &mut Core<'_>| _ = core.access(Kind::Fetch, PRIVATE, 4);
+        assert!(!loses(a, &mut |a| (fetch(a), fetch(a)).0));
         assert_eq!(a.fetched_again(2), Picoseconds(2_000));
-        a.access(Kind::Load, PRIVATE + 8 * LINE, 8);
-        assert_eq!(a.fetch_epoch(), epoch);
-        // Another line of the same set.
-        a.access(Kind::Fetch, PRIVATE + 4 * LINE, 4);
-        assert_ne!(a.fetch_epoch(), epoch);
-        assert_eq!([block(a), block(a)], [false, true]);
-        // Another core writes one of the lines.
-        let epoch = a.fetch_epoch();
-        b.access(Kind::Store, pool_base(1), 8);
-        assert_ne!(a.fetch_epoch(), epoch);
-        // A device.
-        let device = a.fetch_lines(1 << 40, 1);
-        assert_ne!(device.epoch, a.fetch_epoch());
+        // Three lines of one set of L1D, which has two ways, and of the fetched line's set of L2, which has four.
+        assert!(!loses(a, &mut |a| (1..4).for_each(|line| _ = a.access(Kind::Store, PRIVATE + 4 * line * LINE, 8))));
+        // Two more, the first of them in place of the fetched line.
+        assert!(loses(a, &mut |a| (4..6).for_each(|line| _ = a.access(Kind::Load, PRIVATE + 4 * line * LINE, 8))));
+        // Another core reads, then writes a line that this one may write.
+        a.access(Kind::Store, pool_base(0), 8);
+        assert!(loses(a, &mut |_| _ = b.access(Kind::Load, pool_base(1), 8)));
+        assert!(loses(a, &mut |_| _ = b.access(Kind::Store, pool_base(1), 8)));
+        assert_eq!(a.accessed_again(1, 2), Picoseconds(6_000));
     });
-    assert_eq!((counters[0].fetches, counters[0].l1i_misses, counters[0].invalidations_received), (13, 3, 1));
+    assert_eq!((counters[0].fetches, counters[0].loads, counters[0].stores), (4, 3, 6));
+    assert_eq!((counters[0].invalidations_received, counters[0].downgrades_received), (1, 1));
 }
 
 #[test]

@@ -88,8 +88,8 @@ fn mark_executed(_vcpu: &mut Vcpu, mark: usize) {
 fn traced(block: &Block<'_>) {
     for instruction in block.instructions() {
         instruction.call(executed, instruction.address() as usize);
-        instruction.call_on_access(Direction::Load, |_, access| accessed(access, false));
-        instruction.call_on_access(Direction::Store, |_, access| accessed(access, true));
+        instruction.call_on_access(Direction::Load, |_, access| accessed(&access, false));
+        instruction.call_on_access(Direction::Store, |_, access| accessed(&access, true));
     }
 }
 

@@ -14,6 +14,7 @@ mod classes;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
 mod pages;
+mod recent;
 mod regions;
 mod translated;
 mod translations;
@@ -34,9 +35,10 @@ use memory::HostMap;
 use motet_coherence::Model;
 use motet_fabric::{Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
-use motet_qemu_plugin::{Guest, Registration, Scoreboard, VCPUS_MAX, Vcpu};
+use motet_qemu_plugin::{Guest, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
+use recent::RecentLines;
 use translated::{Ahead, Costs};
 
 /// How often to look whether a doorbell has arrived, and how many times.
@@ -58,11 +60,24 @@ pub struct VcpuTime {
     counts: u64,
     /// Time at the last boundary (wrapping: less than 0 when `since_ps` was set to force a boundary).
     base_ps: u64,
-    /// What memory has added to `since_ps` since the last boundary, without hits of lines entered without a call.
+    /// What memory has added to `since_ps` since the last boundary, without hits that the model was not asked about.
     stall_ps: u64,
+    /// Loads since the last boundary that hit lines of `recent_data`.
+    loads: u64,
+    /// Stores, likewise.
+    stores: u64,
+    /// The model's number ([`motet_coherence::Core::losses`]) for which `recent_data` and `recent_lines` are right.
+    losses: u64,
+    recent_data: RecentLines,
+    /// Sizes of accesses.
+    sizes: Sizes,
     /// By number of their set in L1I: 1 + the address of the line fetched last. See [`caches::fetched`].
     recent_lines: [u64; RECENT_LINES],
+    /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
+    _rest: [u64; 57],
 }
+
+const _: () = assert!(size_of::<VcpuTime>() == 2048);
 
 /// One line, in [`VcpuTime::counts`].
 const ONE_LINE: u64 = 1 << 32;
@@ -79,6 +94,8 @@ struct Plugin {
     /// Local addresses of the pool.
     pool: std::ops::Range<u64>,
     costs: Costs,
+    /// Other cores may be in the model at the same time as one of this island's.
+    meets_others: bool,
     times: Scoreboard<VcpuTime>,
     /// 1 + the core that each virtual CPU has announced to be; 0: none.
     cores: [AtomicU32; VCPUS_MAX],
@@ -180,6 +197,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
         costs,
+        meets_others: !timing.settings().deterministic && cores > 1,
         timing,
         clocks,
         times: Scoreboard::new(),
@@ -215,18 +233,21 @@ impl Plugin {
     /// Books what has happened since it last was, apart from time.
     fn book(&self, vcpu: &mut Vcpu, core: usize) {
         let time = self.times.get(vcpu);
-        let (counts, stall_ps) = (std::mem::take(&mut time.counts), std::mem::take(&mut time.stall_ps));
+        let take = std::mem::take::<u64>;
+        let (counts, stall_ps) = (take(&mut time.counts), take(&mut time.stall_ps));
+        let (loads, stores) = (take(&mut time.loads), take(&mut time.stores));
         if !self.timing.is_stopped() {
-            let hits_ps = caches::count_fetches_again(vcpu, counts / ONE_LINE);
+            let hits_ps = caches::count_hits(vcpu, counts / ONE_LINE, loads, stores);
             self.timing.book(core, counts % ONE_LINE, stall_ps + hits_ps);
         }
     }
 
     /// Goes on at `now_ps`; `soon`: with a boundary before the next block.
     fn resume(&self, vcpu: &mut Vcpu, now_ps: u64, soon: bool) {
-        let since_ps = if soon { self.timing.settings().step_ps() } else { 0 };
+        let since_ps = if soon { self.timing.step_ps() } else { 0 };
         let time = self.times.get(vcpu);
         (time.base_ps, time.since_ps, time.counts, time.stall_ps) = (now_ps.wrapping_sub(since_ps), since_ps, 0, 0);
+        (time.loads, time.stores) = (0, 0);
     }
 
     /// Keeps a core's counts for a report over time, when it has not for a while.

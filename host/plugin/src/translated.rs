@@ -6,13 +6,15 @@
 use std::mem::offset_of;
 
 use motet_coherence::{Class, LINE_SIZE, Policy, config};
-use motet_layout::{Isa, marks};
+use motet_layout::{Isa, PAGE_SIZE, marks};
 use motet_qemu_plugin::{Block, Condition, Direction, Instruction};
 
 use crate::{
     ONE_LINE, PLUGIN, Plugin, RECENT_LINES, VcpuTime,
     atomics::{Accesses, accesses},
-    boundary, caches, classes, mark_executed, region_begins, region_ends, translations,
+    boundary, caches, classes, mark_executed,
+    recent::PLACES,
+    region_begins, region_ends, translations,
 };
 
 /// Kernels' code lies from here on: the half of the address space that user programs cannot have.
@@ -27,12 +29,16 @@ pub struct Costs {
     uniform: bool,
     /// An instruction fetch that hits L1I, in picoseconds.
     pub fetch_hit_ps: u64,
-    /// One that hits L2 (without an L2: L1I).
-    pub fetch_l2_ps: u64,
     /// Local addresses of the memory that L1I caches: start and size.
     fetched_by_cache: Vec<(u64, u64)>,
     /// Number of the last place in [`VcpuTime::recent_lines`] that is used. Lines of one set of L1I share a place.
     recent_last: u64,
+    /// A data access that hits L1D, in picoseconds.
+    pub data_hit_ps: u64,
+    /// Whether an access's place in its page tells its set of L1D.
+    pub remembers_data: bool,
+    /// Number of the last place in [`VcpuTime::recent_data`] that is used.
+    data_last: u64,
 }
 
 impl Costs {
@@ -44,9 +50,11 @@ impl Costs {
             instruction_fs: timing.instruction_fs,
             uniform: timing.instruction_fs.iter().all(|&fs| fs == timing.instruction_fs[0]),
             fetch_hit_ps: timing.l1i_ps,
-            fetch_l2_ps: if island.l2.real { timing.l2_ps } else { timing.l1i_ps },
             fetched_by_cache: cached.map(|segment| (segment.local, segment.size)).collect(),
             recent_last: island.l1i.sets.min(RECENT_LINES) as u64 - 1,
+            data_hit_ps: timing.l1d_ps,
+            remembers_data: island.segments.iter().all(|segment| segment.data_delta % PAGE_SIZE == 0),
+            data_last: island.l1d.sets.min(PLACES) as u64 - 1,
         }
     }
 
@@ -64,6 +72,12 @@ impl Costs {
     #[inline(always)]
     pub fn recent(&self, line: u64) -> usize {
         (line / LINE_SIZE & self.recent_last) as usize
+    }
+
+    /// An address's place in [`VcpuTime::recent_data`].
+    #[inline(always)]
+    pub fn data_place(&self, address: u64) -> usize {
+        (address / LINE_SIZE & self.data_last) as usize
     }
 }
 
@@ -127,7 +141,7 @@ pub fn translated(block: &Block<'_>) {
     for mark in region_marks {
         mark.report(count, time_fs);
     }
-    let limit_ps = plugin.timing.settings().step_ps();
+    let limit_ps = plugin.timing.step_ps();
     let time = plugin.times.word(offset_of!(VcpuTime, since_ps));
     block.call_if(time, Condition::AtLeast, limit_ps, boundary, 0);
     let hits = lines.iter().filter(|&&line| plugin.costs.is_cached(line)).count() as u64;

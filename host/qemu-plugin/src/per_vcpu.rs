@@ -35,12 +35,26 @@ impl<T> PerVcpu<T> {
         // SAFETY: `vcpu` is the only value for its CPU and is borrowed as long as the reference lives.
         self.0.get(vcpu.index()).map(|own| unsafe { &mut *own.get() })
     }
+
+    /// The same, and the virtual CPU's element of a scoreboard, if QEMU need not be asked for it
+    /// ([`Scoreboard::remember`]).
+    #[inline(always)]
+    pub fn get_with<'a, W: Words>(
+        &'a self,
+        vcpu: &'a mut Vcpu,
+        scoreboard: &'a Scoreboard<W>,
+    ) -> Option<(&'a mut T, &'a mut W)> {
+        let own = self.0.get(vcpu.index())?;
+        let element = scoreboard.known(vcpu)?;
+        // SAFETY: as in `get`; QEMU's memory, where the element is, is not in `self`.
+        Some((unsafe { &mut *own.get() }, element))
+    }
 }
 
 /// Types that consist of 64-bit words, any of which may have any value.
 ///
 /// # Safety
-/// `repr(C)`, and all fields are `u64` or arrays of it.
+/// `repr(C)` or `repr(transparent)`, and all fields are `u64`, arrays of it, or such types.
 pub unsafe trait Words: Copy + 'static {}
 
 // SAFETY: a word.
@@ -84,6 +98,14 @@ impl<T: Words> Scoreboard<T> {
         // SAFETY: the element exists while its virtual CPU runs; only the CPU's own thread touches it, and that thread is
         // here, with the only `vcpu` there is, and not in translated code. QEMU zeroes elements.
         unsafe { &mut *if known.is_null() { self.find(vcpu) } else { known } }
+    }
+
+    /// The same, if QEMU need not be asked ([`Scoreboard::remember`]).
+    #[inline(always)]
+    pub fn known<'a>(&'a self, vcpu: &'a mut Vcpu) -> Option<&'a mut T> {
+        let known = self.known.get(vcpu.index())?.load(Relaxed);
+        // SAFETY: as in `get`; what is remembered stays where it is.
+        unsafe { known.as_mut() }
     }
 
     /// Looks where QEMU has a virtual CPU's element, and remembers it: only once all virtual CPUs exist, because QEMU moves

@@ -26,14 +26,9 @@ extern "C" fn on_execution_with_guest<F: Fn(&mut Vcpu, &Guest<'_>, usize) + Copy
     function::<F>()(&mut vcpu, &guest, data.addr());
 }
 
-extern "C" fn on_access<F: Fn(&mut Vcpu, &Access<'_>) + Copy>(
-    vcpu: c_uint,
-    info: u32,
-    address: u64,
-    _data: *mut c_void,
-) {
+extern "C" fn on_access<F: Fn(Vcpu, Access<'_>) + Copy>(vcpu: c_uint, info: u32, address: u64, _data: *mut c_void) {
     // SAFETY: QEMU calls this from the virtual CPU's thread, outside of other callbacks.
-    function::<F>()(&mut unsafe { Vcpu::new(vcpu) }, &Access { address, info, during_access: PhantomData });
+    function::<F>()(unsafe { Vcpu::new(vcpu) }, Access { address, info, during_access: PhantomData });
 }
 
 /// When translated code calls: compared with the word as it is then, without sign.
@@ -159,8 +154,9 @@ impl Instruction<'_> {
         unsafe { ffi::qemu_plugin_register_vcpu_insn_exec_cb(self.handle, callback, READ_REGISTERS, data) };
     }
 
-    /// Lets translated code call a function after each access of this instruction in a direction.
-    pub fn call_on_access<F: Fn(&mut Vcpu, &Access<'_>) + Copy>(&self, direction: Direction, _callback: F) {
+    /// Lets translated code call a function after each access of this instruction in a direction. What it gets fits into
+    /// registers.
+    pub fn call_on_access<F: Fn(Vcpu, Access<'_>) + Copy>(&self, direction: Direction, _callback: F) {
         // SAFETY: as above.
         unsafe {
             ffi::qemu_plugin_register_vcpu_mem_cb(
@@ -175,7 +171,7 @@ impl Instruction<'_> {
 }
 
 /// A memory access that has just happened. An instruction that reads and writes at once makes two.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
     /// Virtual address of its first byte.
     pub address: u64,
@@ -183,17 +179,18 @@ pub struct Access<'a> {
     during_access: PhantomData<&'a ()>,
 }
 
-/// Sizes of accesses that QEMU describes by the same word: asking for one is a call.
-#[derive(Debug)]
-pub struct Sizes([(u32, u32); Sizes::COUNT]);
+/// Sizes of accesses that QEMU describes by the same word: asking for one is a call. Words, so that it can be in a
+/// [`Scoreboard`](crate::Scoreboard): 1 + the description in the upper half, the size in the lower; 0: none known.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes([u64; Sizes::COUNT]);
 
 impl Sizes {
     const COUNT: usize = 64;
 
     /// None known.
     pub const fn new() -> Self {
-        // No access has this description: QEMU's use less than half of the bits.
-        Self([(u32::MAX, 0); Self::COUNT])
+        Self([0; Self::COUNT])
     }
 
     /// Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, 6.4): QEMU does not say which bits differ.
@@ -232,14 +229,14 @@ impl Access<'_> {
     /// The same, if `known` has it: without a call.
     #[inline(always)]
     pub fn known_size(&self, known: &Sizes) -> Option<u32> {
-        let (info, size) = known.0[Sizes::place(self.info)];
-        (info == self.info).then_some(size)
+        let entry = known.0[Sizes::place(self.info)];
+        (entry >> 32 == u64::from(self.info) + 1).then_some(entry as u32)
     }
 
     /// The same, for `known` to have it.
     pub fn learn_size(&self, known: &mut Sizes) -> u32 {
         let size = self.size();
-        known.0[Sizes::place(self.info)] = (self.info, size);
+        known.0[Sizes::place(self.info)] = (u64::from(self.info) + 1) << 32 | u64::from(size);
         size
     }
 

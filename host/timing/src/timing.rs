@@ -71,6 +71,12 @@ impl<B: Bells> Timing<B> {
         self.settings
     }
 
+    /// How much time passes on a core between two boundaries, in picoseconds. A core that nobody waits for needs no more
+    /// than one in each quantum.
+    pub fn step_ps(&self) -> u64 {
+        if self.cores.len() == 1 { self.settings.quantum_ps } else { self.settings.step_ps() }
+    }
+
     /// A core says that it is there. `true`: time runs, and the core has been told; `false`: it is to ask again.
     pub fn announce(&self, core: usize) -> bool {
         let region = self.region;
