@@ -29,7 +29,7 @@ fn config(table: &ModelTable) -> Config {
             Piece { local: 64 << 20, size: 256 << 20, target: Target::Pool(0) },
         ],
     };
-    let shape = Shape { pool: 256 << 20, islands: vec![island("a"), island("b")] };
+    let shape = Shape { pool: 256 << 20, islands: vec![island("a"), island("b")], own: Vec::new() };
     table.resolve(&shape).expect("the model fits the machine")
 }
 

@@ -181,7 +181,7 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
             let size = known.unwrap_or_else(|| access.learn_size(&mut core.sizes));
             core.caches.access(kind, physical, size).0
         }
-        Some(Physical::Device) => core.caches.device_access().0,
+        Some(Physical::Device) => core.caches.device_access(kind).0,
         None => 0,
     };
     charge(plugin, vcpu, cost_ps);
