@@ -165,7 +165,7 @@ pub fn outcome(context: &impl Context, callee: CoreId) -> Outcome {
     let (given, returned) = (word(CALL_GIVEN, me), word(CALL_RETURNED, me));
     // Changes nothing, but makes the line this core's.
     let found = record.call.compare_exchange(returned, returned, Ordering::Acquire, Ordering::Acquire);
-    match found.map_or_else(without_marks, |found| found) {
+    match found.unwrap_or_else(without_marks) {
         call if call == returned => Outcome::Returned,
         call if call == given => Outcome::Runs,
         _ => Outcome::Left,

@@ -305,7 +305,8 @@ pub fn has_news<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// This core no longer looks for the ends of the calls that it has made: they ring. `false`: one may have ended.
 pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) -> bool {
     let polled = cpu.polls_calls.replace(false);
-    !polled || cpu.awaited.iter().fold(true, |all_run, callee| direct::stop_polling(cpu, callee) && all_run)
+    // Each of them, also after one that has ended.
+    !polled || cpu.awaited.iter().filter(|&callee| !direct::stop_polling(cpu, callee)).count() == 0
 }
 
 /// A thread of this core whose function elsewhere has returned, with its caller's registers.
