@@ -113,32 +113,32 @@ pub fn return_point(frame: &UserFrame, read: impl FnOnce(u64) -> Option<u64>) ->
     }
 }
 
-/// The arguments in the registers (and on the stack) of a thread that is about to execute a function. The extended
-/// registers are stored. `None`: the stack cannot be read.
+/// Puts the arguments in the registers (and on the stack) of a thread that is about to execute a function into `into`; what
+/// the function does not take is left as it is. The extended registers are stored. `None`: the stack cannot be read.
 pub fn arguments(
     frame: &UserFrame,
     signature: &Signature,
     mut read: impl FnMut(u64) -> Option<u64>,
-) -> Option<Arguments> {
+    into: &mut Arguments,
+) -> Option<()> {
     let isa = registers::frame_isa(frame);
     let convention = convention(isa);
     let on_stack = registers::sp(frame).wrapping_add(if convention.link.is_some() { 0 } else { 8 });
-    let mut arguments = Arguments::default();
-    for (index, word) in arguments.words.iter_mut().take(signature.word_count()).enumerate() {
+    for (index, word) in into.words.iter_mut().take(signature.word_count()).enumerate() {
         *word = match convention.words.get(index) {
             Some(&register) => reg(frame, register),
             None => read(on_stack.wrapping_add(8 * (index - convention.words.len()) as u64))?,
         };
     }
-    for (float, &at) in arguments.floats.iter_mut().zip(convention.floats).take(signature.float_count()) {
+    for (float, &at) in into.floats.iter_mut().zip(convention.floats).take(signature.float_count()) {
         *float = ext(frame, at);
     }
-    Some(arguments)
+    Some(())
 }
 
 /// The entry of a function on another ISA.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct Entry<'a> {
     /// Its address.
     pub function: u64,
     /// Where it returns to.
@@ -150,7 +150,7 @@ pub struct Entry {
     /// What it takes.
     pub signature: Signature,
     /// What it is given.
-    pub arguments: Arguments,
+    pub arguments: &'a Arguments,
 }
 
 /// Words that [`enter`] may want on the stack.
@@ -163,38 +163,67 @@ pub struct StackWords {
     pub at: u64,
     /// The stack pointer when it returns.
     pub sp_at_return: u64,
-    words: [u64; STACK_WORDS_MAX],
-    count: usize,
+    words: Words,
+}
+
+/// None and one are made without filling an array.
+#[derive(Clone, Copy, Debug)]
+enum Words {
+    None,
+    One(u64),
+    Many([u64; STACK_WORDS_MAX], usize),
 }
 
 impl StackWords {
     /// The words.
     pub fn words(&self) -> &[u64] {
-        &self.words[..self.count]
+        match &self.words {
+            Words::None => &[],
+            Words::One(word) => core::slice::from_ref(word),
+            Words::Many(words, count) => &words[..*count],
+        }
     }
+}
+
+/// The return address, if it is on the stack, and the arguments there.
+fn words_on_stack(isa: Isa, entry: &Entry<'_>, gate: bool, arguments: core::ops::Range<usize>) -> Words {
+    let mut words = [0; STACK_WORDS_MAX];
+    let mut count = 0;
+    if gate {
+        words[0] = entry.gate;
+        count = 1;
+    }
+    for index in arguments {
+        words[count] = entry.signature.word(index).in_register(isa, entry.arguments.words[index]);
+        count += 1;
+    }
+    Words::Many(words, count)
 }
 
 /// Makes `frame` the registers of a thread that enters a function of `isa`. The caller writes the words that come back to
 /// the stack.
-pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry) -> StackWords {
+pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry<'_>) -> StackWords {
+    registers::clear(frame);
+    enter_again(frame, isa, entry)
+}
+
+/// As [`enter`], when `frame` has registers of the same thread: those that the function does not look at keep them.
+pub fn enter_again(frame: &UserFrame, isa: Isa, entry: &Entry<'_>) -> StackWords {
     let convention = convention(isa);
     let signature = &entry.signature;
     let count = signature.word_count();
     let in_registers = count.min(convention.words.len());
-    let mut stack = StackWords { at: 0, sp_at_return: 0, words: [0; STACK_WORDS_MAX], count: 0 };
-    if convention.link.is_none() {
-        stack.words[0] = entry.gate;
-        stack.count = 1;
-    }
-    for index in in_registers..count {
-        stack.words[stack.count] = signature.word(index).in_register(isa, entry.arguments.words[index]);
-        stack.count += 1;
+    let mut stack = StackWords { at: 0, sp_at_return: 0, words: Words::None };
+    if count > in_registers {
+        stack.words = words_on_stack(isa, entry, convention.link.is_none(), in_registers..count);
+    } else if convention.link.is_none() {
+        stack.words = Words::One(entry.gate);
     }
     // Aligned at the arguments, which lie above the return address.
     let arguments_at = entry.stack.wrapping_sub(RED_ZONE + 8 * (count - in_registers) as u64) & !(STACK_ALIGN - 1);
     stack.at = arguments_at - if convention.link.is_none() { 8 } else { 0 };
     stack.sp_at_return = arguments_at;
-    registers::init_frame(frame, isa, entry.function, stack.at);
+    registers::start(frame, isa, entry.function, stack.at);
     registers::set_tls(frame, entry.tls);
     if let Some(link) = convention.link {
         set_reg(frame, link, entry.gate);

@@ -186,9 +186,19 @@ pub fn set_user_status(frame: &UserFrame, status: u64) {
 /// A fresh thread (`execve`): everything zero but the program counter, the stack pointer and the status word; extended
 /// state initial.
 pub fn init_frame(frame: &UserFrame, isa: Isa, entry: u64, sp: u64) {
+    clear(frame);
+    start(frame, isa, entry, sp);
+}
+
+/// Makes all general registers 0.
+pub fn clear(frame: &UserFrame) {
+    frame.regs.iter().for_each(|reg| reg.set(0));
+}
+
+/// As [`init_frame`], but the other general registers keep what they have.
+pub fn start(frame: &UserFrame, isa: Isa, entry: u64, sp: u64) {
     frame.isa.set(isa as u32);
     frame.ext_valid.set(0);
-    frame.regs.iter().for_each(|reg| reg.set(0));
     frame.status.set(initial_status(isa));
     frame.pc.set(entry);
     set_sp(frame, sp);

@@ -21,7 +21,8 @@ fn zeroed<T>() -> Box<T> {
 /// Enters a function as the kernel does; its frame, and its stack as words by address.
 fn enter(isa: Isa, signature: Signature, arguments: Arguments) -> (Box<UserFrame>, BTreeMap<u64, u64>, StackWords) {
     let frame = zeroed::<UserFrame>();
-    let entry = Entry { function: 0x40_1000, gate: GATE, stack: 0x7000_0008, tls: 0x1234, signature, arguments };
+    let entry =
+        Entry { function: 0x40_1000, gate: GATE, stack: 0x7000_0008, tls: 0x1234, signature, arguments: &arguments };
     let words = convention::enter(&frame, isa, &entry);
     let stack = words.words().iter().enumerate().map(|(index, &word)| (words.at + 8 * index as u64, word)).collect();
     (frame, stack, words)
@@ -115,7 +116,7 @@ proptest! {
         let mut first = None;
         for isa in isas.into_iter().map(|index| REAL[index]) {
             let (frame, stack, _) = enter(isa, signature, arguments);
-            arguments = convention::arguments(&frame, &signature, |at| stack.get(&at).copied()).unwrap();
+            convention::arguments(&frame, &signature, |at| stack.get(&at).copied(), &mut arguments).unwrap();
             // By meaning: extended to 64 bits by type.
             let meaning: Vec<u64> = (0..signature.word_count())
                 .map(|index| signature.word(index).in_register(Isa::X86_64, arguments.words[index]))
@@ -135,7 +136,7 @@ proptest! {
     fn any_signature_is_carried(words: u64, floats: u32, result: u32, isa in 0usize..3) {
         let signature = Signature { words, floats, result };
         let (frame, stack, _) = enter(REAL[isa], signature, Arguments::default());
-        let _ = convention::arguments(&frame, &signature, |at| stack.get(&at).copied());
+        let _ = convention::arguments(&frame, &signature, |at| stack.get(&at).copied(), &mut Arguments::default());
         let _ = convention::results(&frame, &signature);
     }
 }

@@ -50,7 +50,9 @@ pool_struct! {
         88 pub arrivals: AtomicU64,
         /// Frames whose instructions were made visible to this island's cores.
         96 pub icache_syncs: AtomicU64,
-        104 _reserved: [AtomicU64; 3],
+        /// Timer ticks and idle wake-ups: that they go on says that the island lives.
+        104 pub heartbeat: AtomicU64,
+        112 _reserved: [AtomicU64; 2],
     }
 }
 
@@ -68,14 +70,13 @@ pub const ISLAND_LOST: u32 = 4;
 pub const ISLAND_BURIED: u32 = 5;
 
 pool_struct! {
-    /// One island. Host-written before boot except where said.
-    pub struct IslandRecord: size 1024, align 64 {
+    /// One island. Host-written before boot except where said. A page of its own, in memory near the island.
+    pub struct IslandRecord: size 4096, align 64 {
         /// [`Isa`](crate::Isa) of the island, 0 if the entry is unused.
         0 pub isa: Cell32,
         /// Cores that run threads (a spare core may exist beside them).
         4 pub core_count: Cell32,
-        /// Its peer id among the doorbell devices.
-        8 pub doorbell_peer: Cell32,
+        8 _pad1: Cell32,
         /// Format of its page tables (an [`Isa`](crate::Isa) code; differs from `isa` on hosted islands only).
         12 pub paging: Cell32,
         /// `ISLAND_*`; the island moves it from booting to joined or failed.
@@ -86,8 +87,7 @@ pool_struct! {
         24 pub private_len: Cell64,
         /// Island-written: nanoseconds on the machine's clock when it joined.
         32 pub joined_at_ns: Cell64,
-        /// Island-written heartbeat: bumped at every timer tick or idle wake-up.
-        40 pub heartbeat: AtomicU64,
+        40 _pad0: Cell64,
         /// Island-written: the machine's clock minus the island's counter, in nanoseconds (wrapping).
         48 pub clock_offset_ns: Cell64,
         /// How long its cores look for work before they wait for an interrupt, in nanoseconds.
@@ -103,6 +103,9 @@ pool_struct! {
         320 pub extensions: [AtomicByte; 448],
         /// Island-written: why it failed, UTF-8, `message_len` bytes.
         768 pub message: [AtomicByte; 256],
+        /// The peer id of island `i` among the doorbell devices.
+        1024 pub doorbell_peers: [Cell32; 8],
+        1056 _pad2: [Cell64; 380],
     }
 }
 
@@ -121,19 +124,30 @@ pub const CORE_POLLING: u32 = 3;
 pub const CORE_CLAIMED: u32 = 4;
 /// [`CoreRecord::state`]: `message` is a call of a function, which it runs or is about to run.
 pub const CORE_CALLED: u32 = 5;
-/// [`CoreRecord::state`]: `message` is the return from a call.
-pub const CORE_RETURNED: u32 = 6;
+/// [`CoreRecord::state`]: it was idle, and is finding out what it woke for.
+pub const CORE_WAKING: u32 = 6;
+
+/// [`CoreRecord::call`], lowest byte: `message` is free.
+pub const CALL_NONE: u32 = 0;
+/// [`CoreRecord::call`], lowest byte: `message` is a call.
+pub const CALL_GIVEN: u32 = 1;
+/// [`CoreRecord::call`], lowest byte: `message` has the results of a call.
+pub const CALL_RETURNED: u32 = 2;
+/// [`CoreRecord::call`], a mark: the thread that calls is to look at its own attention word.
+pub const CALL_ATTENTION: u32 = 1 << 16;
+/// [`CoreRecord::call`], a mark: the caller's core looks at this word and need not be rung.
+pub const CALL_POLLED: u32 = 1 << 17;
 
 pool_struct! {
     /// One core: its run queue and what others may ask of it.
     pub struct CoreRecord: size 512, align 64 {
         /// `CORE_*`. The core moves it; a waker moves it from idle to awake (and then rings).
         0 pub state: AtomicU32,
-        /// 1: the thread whose call is in `message` is to look at its own attention word.
-        4 pub attention: AtomicU32,
+        /// Whose `message` is, and what: `CALL_*` in the lowest byte, the core that calls in the second one, marks above.
+        4 pub call: AtomicU32,
         /// Head of the inbox: see `motet_protocol::run_queue`.
         8 pub inbox: AtomicU64,
-        /// What a claimer hands over, in the same cache line as `state`: one line moves for a call, one for its return.
+        /// A call and then its results, in the same cache line as `state`: one line moves there and back.
         16 pub message: [Cell64; 6],
         /// Highest shoot-down ticket asked of this core (fetch_add by initiators).
         64 pub shootdown_asked: AtomicU64,
@@ -150,7 +164,8 @@ pool_struct! {
         152 pub busy_ns: Cell64,
         /// Length of the ready queue, for placement decisions (approximate).
         160 pub ready_count: AtomicU32,
-        164 _pad3: Cell32,
+        /// Timed machines: the core that it is about to ring, or has written something for. Written by the core.
+        164 pub ring_target: Cell32,
         168 _pad4: [Cell64; 3],
         /// Lock of the timer list.
         192 pub timer_lock: AtomicU64,
@@ -165,12 +180,13 @@ pool_struct! {
         /// rings the core.
         224 pub alarm_ns: AtomicU64,
         /// Timed machines: when the first doorbell rung for it since it lay down arrives ([`IslandRecord::doorbell_ns`]
-        /// after the ringer's time), 0 none. Cleared by the core before it lies down, and by the simulator when it wakes.
+        /// after the ringer's time), 0 none. Set by the simulator; cleared by the core when it takes a doorbell while
+        /// it is awake, and by the simulator when it wakes.
         232 pub rung_at_ns: AtomicU64,
-        /// Timed machines: doorbells rung for it. Counted by the ringers.
-        240 pub rings_received: AtomicU64,
-        /// Timed machines: doorbells that it rang for others. Written by the core.
-        248 pub rings_sent: Cell64,
+        /// Timed machines: the same, for what it looked at instead of sleeping: when it was written first.
+        240 pub written_at_ns: AtomicU64,
+        /// Timed machines: doorbells rung for it and things written for it. Counted by the simulator.
+        248 pub rings_received: AtomicU64,
         /// Lock of the ready queue.
         256 pub ready_lock: AtomicU64,
         /// First ready thread (pool address).
@@ -241,7 +257,7 @@ pub const CONSOLE_TERMINAL: u32 = 1;
 
 pool_struct! {
     /// The beginning of the pool. Host-written before any island starts, except where said.
-    pub struct PoolHeader: size 86016, align 64 {
+    pub struct PoolHeader: size 110592, align 64 {
         /// [`POOL_MAGIC`].
         0 pub magic: Cell64,
         /// [`POOL_VERSION`].
@@ -320,14 +336,17 @@ pool_struct! {
         8528 pub rename_lock: AtomicU64,
         /// The cores' traces ([`TraceTable`](crate::TraceTable), a pool address); 0: nothing is traced.
         8536 pub trace: Cell64,
-        8544 _pad1: [Cell64; 4],
+        /// Address spaces made so far.
+        8544 pub spaces_made: AtomicU64,
+        8552 _pad1: [Cell64; 3],
         /// Memory allocator.
         8576 pub memory: MemoryState,
         9280 _pad2: [Cell64; 376],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
-        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island).
-        20480 pub cores: [CoreRecord; 128],
+        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are two pages, in memory
+        /// near it.
+        45056 pub cores: [CoreRecord; 128],
     }
 }
 

@@ -9,7 +9,7 @@
 //! | marks | who executes them | who listens |
 //! |---|---|---|
 //! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
-//! | [`CLOCK`], [`CORE`] and following | kernels | `host/plugin` |
+//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`CORE`] and following | kernels | `host/plugin` |
 //! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
 
 use crate::{CORES_PER_ISLAND_MAX, Isa};
@@ -23,6 +23,12 @@ pub const CLOCK: u8 = 64;
 pub const ROI_BEGIN: u8 = 65;
 /// "A region of interest ends", with its name as for [`ROI_BEGIN`].
 pub const ROI_END: u8 = 66;
+/// "I am about to ring core [`ring_target`](crate::CoreRecord::ring_target) of my core record."
+pub const RING: u8 = 67;
+/// "I have written what core [`ring_target`](crate::CoreRecord::ring_target) of my core record is looking at in a loop."
+pub const WROTE: u8 = 68;
+/// "I have slept, or would have if a doorbell had not been there already."
+pub const WOKE: u8 = 69;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
 pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.

@@ -414,7 +414,9 @@ pool_struct! {
         140 _pad0: Cell32,
         /// The program's [`FatProgram`] (pool address), 0: it has one ISA only.
         144 pub fat: Cell64,
-        152 _pad1: [Cell64; 45],
+        /// Changes with each change of its VMAs, and is never the same for two spaces. Written under the lock.
+        152 pub epoch: AtomicU64,
+        160 _pad1: [Cell64; 44],
     }
 }
 

@@ -1,54 +1,73 @@
-//! Direct hand-over: a core that sleeps is given a call, or the return from one, in the cache line of its state.
+//! Direct hand-over: a core that sleeps is given a call in the cache line of its state, and answers there.
 //!
 //! Handing a thread over through the run queue touches its record, its process and address space, the inbox and the
 //! lists of the other core: some thirty lines that both sides then miss. A call of a function needs a few words: which
 //! thread and space, where, stack and thread pointer, arguments. So a caller *claims* a sleeping core (its state goes from
 //! idle to claimed by compare-and-swap), writes the words beside the state, and publishes them with the state. The core
-//! reads one line and runs the function. The return is the same in the other direction.
+//! runs the function, says that it sleeps again, and writes the results where the call was; the caller's core, which
+//! has remembered whom it called, takes them from there. So one line moves for a call, and the same line back.
+//!
+//! | word `call` | who moves it there | what may happen next |
+//! |---|---|---|
+//! | [`CALL_NONE`] | the caller, having taken the results; the callee, when the function goes on as an ordinary thread | a claim |
+//! | [`CALL_GIVEN`] | the caller, before it publishes | the callee answers, or adopts the thread |
+//! | [`CALL_RETURNED`] | the callee | the caller takes the results |
+//!
+//! In each state only one core moves the word; the others at most set or clear a mark in it. A core whose results wait
+//! may sleep, and be woken, but not be claimed.
 //!
 //! While a function runs in this way, the thread's record belongs to the caller's core, which has written there what
-//! others look for (the core that runs it), so that signals find it: whoever wants its attention sets the core's
-//! `attention` beside the thread's and rings.
+//! others look for (the core that runs it), so that signals find it: whoever wants its attention marks the call and rings.
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
-use motet_layout::sync::Ordering;
+use motet_layout::sync::{Ordering, fence};
 
-use motet_layout::{CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, CORE_RETURNED, CoreId, CoreRecord};
+use motet_layout::{
+    CALL_ATTENTION, CALL_GIVEN, CALL_NONE, CALL_POLLED, CALL_RETURNED, CORE_AWAKE, CORE_CALLED, CORE_CLAIMED,
+    CORE_IDLE, CORE_POLLING, CoreId, CoreRecord,
+};
 
-use crate::{Context, count, run_queue::core_record};
+use crate::{
+    Context, count,
+    run_queue::{core_record, has_ready},
+};
 
-/// A sleeping core that this one may write a message to. Nobody else wakes it meanwhile.
-#[must_use = "a claimed core sleeps until the message is published or the claim withdrawn"]
+/// A sleeping core that this one may write a call to. Nobody else wakes it meanwhile.
+#[must_use = "a claimed core sleeps until the call is published or the claim withdrawn"]
 #[derive(Debug)]
 pub struct Claim {
     core: CoreId,
     polls: bool,
 }
 
-/// What is published.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// A call.
-    Call,
-    /// The return from a call that a thread of that core has made.
-    Return,
-}
-
-/// Claims a core that sleeps or polls.
+/// Claims a core that sleeps or polls, unless the results of another call wait there.
 pub fn claim(context: &impl Context, core: CoreId) -> Option<Claim> {
     let record = core_record(context, core);
     let mut state = CORE_IDLE;
-    loop {
+    let polls = loop {
         match record.state.compare_exchange(state, CORE_CLAIMED, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(was) => {
-                record.attention.store(0, Ordering::Relaxed);
-                return Some(Claim { core, polls: was == CORE_POLLING });
-            }
+            Ok(was) => break was == CORE_POLLING,
             Err(CORE_POLLING) if state == CORE_IDLE => state = CORE_POLLING,
             Err(_) => return None,
         }
+    };
+    let claim = Claim { core, polls };
+    // After the claim: only a claimer moves the word away from none.
+    if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
+        claim.withdraw(context);
+        return None;
     }
+    Some(claim)
+}
+
+/// Whether a core is awake and has nothing to run (approximate).
+pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
+    let record = core_record(context, core);
+    record.state.load(Ordering::Relaxed) == CORE_AWAKE
+        && record.current_thread.load(Ordering::Relaxed) == 0
+        && record.inbox.load(Ordering::Relaxed) == 0
+        && record.ready_count.load(Ordering::Relaxed) == 0
 }
 
 impl Claim {
@@ -57,40 +76,140 @@ impl Claim {
         core_record(context, self.core)
     }
 
-    /// Publishes the message; rings the core unless it polls.
-    pub fn publish(self, context: &impl Context, message: Message) {
-        let state = match message {
-            Message::Call => CORE_CALLED,
-            Message::Return => CORE_RETURNED,
-        };
-        self.finish(context, state);
+    /// Says whose call it is, and whether this core is going to look for its end ([`has_news`]) and need not be rung. From
+    /// now on, who wants the thread's attention can mark the call.
+    pub fn prepare(&self, context: &impl Context, polled: bool) {
+        let polled = if polled { CALL_POLLED } else { 0 };
+        self.record(context).call.store(word(CALL_GIVEN, context.core()) | polled, Ordering::Release);
     }
 
-    /// There is no message after all: the core wakes and looks for work, which may have come meanwhile.
+    /// Publishes the call, which is prepared and written; rings the core unless it polls.
+    pub fn publish(self, context: &impl Context) {
+        self.finish(context, CORE_CALLED);
+    }
+
+    /// There is no call after all: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
+        let record = self.record(context);
+        if without_marks(record.call.load(Ordering::Relaxed)) == word(CALL_GIVEN, context.core()) {
+            record.call.store(CALL_NONE, Ordering::Relaxed);
+        }
         self.finish(context, CORE_AWAKE);
     }
 
     fn finish(self, context: &impl Context, state: u32) {
-        core_record(context, self.core).state.store(state, Ordering::SeqCst);
-        if !self.polls {
-            count(&context.counters().doorbells_rung);
-            context.ring(self.core);
-        }
+        core_record(context, self.core).state.store(state, Ordering::Release);
+        wake(context, self.core, self.polls);
     }
 }
 
-/// Makes the core that runs a thread look at the thread's attention word: to be rung after it.
-pub fn mark_attention(context: &impl Context, core: CoreId) {
-    core_record(context, core).attention.store(1, Ordering::SeqCst);
+/// This core was called, and has read the message: who called. `None`: the record is damaged.
+pub fn caller(context: &impl Context) -> Option<CoreId> {
+    let call = core_record(context, context.core()).call.load(Ordering::Acquire);
+    if phase(call) == CALL_GIVEN { owner(call) } else { None }
 }
 
-/// Whether somebody wants the attention of the thread whose function this core has been called to run.
-pub fn wants_attention(context: &impl Context) -> bool {
-    core_record(context, context.core()).attention.load(Ordering::SeqCst) != 0
+/// Whether the function that this core is called to run has to become an ordinary thread first: somebody wants its
+/// thread's attention, or another thread waits for this core.
+pub fn is_disturbed(context: &impl Context) -> bool {
+    let record = core_record(context, context.core());
+    // Whoever pushes a thread, or marks the call, looks at the state afterwards, and rings.
+    fence(Ordering::SeqCst);
+    record.call.load(Ordering::Relaxed) & CALL_ATTENTION != 0 || has_ready(record)
 }
 
-/// The function that this core was called to run has become an ordinary thread of this core, or has ended.
+/// The called function has returned, and its results are in the message: gives them to `caller`, and announces that this
+/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). It runs no thread before
+/// [`end_idle`](crate::run_queue::end_idle). Rings the caller's core unless that polls.
+pub fn give_back(context: &impl Context, caller: CoreId, state: u32) {
+    let record = core_record(context, context.core());
+    // First that it sleeps: the caller may claim it as soon as it has taken the results.
+    record.state.store(state, Ordering::SeqCst);
+    let given = record.call.swap(word(CALL_RETURNED, caller), Ordering::SeqCst);
+    wake(context, caller, given & CALL_POLLED != 0);
+}
+
+/// A core is to look at what was written for it.
+fn wake(context: &impl Context, core: CoreId, polls: bool) {
+    if polls {
+        context.wrote(core);
+    } else {
+        count(&context.counters().doorbells_rung);
+        context.ring(core);
+    }
+}
+
+/// The function that this core was called to run goes on as an ordinary thread of this core: its caller no longer waits
+/// for results here.
 pub fn end_call(context: &impl Context) {
-    core_record(context, context.core()).state.store(CORE_AWAKE, Ordering::SeqCst);
+    let record = core_record(context, context.core());
+    record.call.store(CALL_NONE, Ordering::Release);
+    record.state.store(CORE_AWAKE, Ordering::SeqCst);
+}
+
+/// What has become of a call that this core has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The function runs, or is about to.
+    Runs,
+    /// It has returned, and its results are in the callee's message, which belongs to this core until [`take`].
+    Returned,
+    /// It has become an ordinary thread: this core has nothing to wait for.
+    Left,
+}
+
+/// What has become of the call that this core has made to `callee`. Without having to wait for the line twice: whoever asks
+/// is about to write to it.
+pub fn outcome(context: &impl Context, callee: CoreId) -> Outcome {
+    let (record, me) = (core_record(context, callee), context.core());
+    let (given, returned) = (word(CALL_GIVEN, me), word(CALL_RETURNED, me));
+    // Changes nothing, but makes the line this core's.
+    let found = record.call.compare_exchange(returned, returned, Ordering::Acquire, Ordering::Acquire);
+    match found.unwrap_or_else(without_marks) {
+        call if call == returned => Outcome::Returned,
+        call if call == given => Outcome::Runs,
+        _ => Outcome::Left,
+    }
+}
+
+/// Whether a core that polls should look at the call that it has made to `callee` with [`outcome`].
+pub fn has_news(context: &impl Context, callee: CoreId) -> bool {
+    without_marks(core_record(context, callee).call.load(Ordering::Relaxed)) != word(CALL_GIVEN, context.core())
+}
+
+/// This core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended.
+pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
+    let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
+    without_marks(call) == word(CALL_GIVEN, context.core())
+}
+
+/// This core has read the results that `callee` has given it.
+pub fn take(context: &impl Context, callee: CoreId) {
+    core_record(context, callee).call.store(CALL_NONE, Ordering::Release);
+}
+
+/// Makes the core that is called to run a thread look at the thread's attention word: to be rung after it.
+pub fn mark_attention(context: &impl Context, core: CoreId) {
+    core_record(context, core).call.fetch_or(CALL_ATTENTION, Ordering::SeqCst);
+}
+
+/// Whether a core is given a call, or runs one.
+pub fn is_called(record: &CoreRecord) -> bool {
+    phase(record.call.load(Ordering::SeqCst)) == CALL_GIVEN
+}
+
+fn word(phase: u32, caller: CoreId) -> u32 {
+    phase | u32::from(caller.0) << 8
+}
+
+fn without_marks(call: u32) -> u32 {
+    call & !(CALL_ATTENTION | CALL_POLLED)
+}
+
+fn phase(call: u32) -> u32 {
+    call & 0xff
+}
+
+fn owner(call: u32) -> Option<CoreId> {
+    CoreId::from_raw(call >> 8 & 0xff)
 }

@@ -37,6 +37,10 @@ pub trait Context {
     /// Interrupts a core. Orders earlier stores before the interrupt.
     fn ring(&self, target: CoreId);
 
+    /// This core has written what `target` looks at in a loop. For who keeps the time of a simulated machine.
+    #[inline(always)]
+    fn wrote(&self, _target: CoreId) {}
+
     /// A thread that waited has been made ready, and `target` is about to get it. For a kernel's trace.
     #[inline(always)]
     fn woke(&self, _thread: &ThreadRecord, _target: CoreId) {}

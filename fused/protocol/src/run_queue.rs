@@ -11,7 +11,7 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_RETURNED, CORES_PER_ISLAND_MAX,
+    CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CORES_PER_ISLAND_MAX,
     CoreId, CoreRecord, IslandId, THREAD_READY, ThreadRecord,
 };
 
@@ -58,7 +58,7 @@ pub fn wake_core(context: &impl Context, target: CoreId) {
     let mut state = record.state.load(Ordering::SeqCst);
     while matches!(state, CORE_IDLE | CORE_POLLING) {
         match record.state.compare_exchange(state, CORE_AWAKE, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(CORE_POLLING) => return,
+            Ok(CORE_POLLING) => return context.wrote(target),
             Ok(_) => break,
             Err(found) => state = found,
         }
@@ -113,8 +113,13 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
 /// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
 /// not. In any case [`end_idle`] comes next, after the sleep if there is one.
 pub fn begin_idle(context: &impl Context, state: u32) -> bool {
+    core_record(context, context.core()).state.store(state, Ordering::SeqCst);
+    is_quiet(context)
+}
+
+/// Whether this core, which has announced that it is about to sleep, has no work.
+pub fn is_quiet(context: &impl Context) -> bool {
     let record = core_record(context, context.core());
-    record.state.store(state, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0
 }
@@ -126,33 +131,25 @@ pub enum Wake {
     Look,
     /// It is to run a function: see [`crate::direct`]. Its state stays [`CORE_CALLED`] meanwhile.
     Called,
-    /// A function that a thread of this core has called elsewhere has returned.
-    Returned,
 }
 
 /// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
 pub fn end_idle(context: &impl Context) -> Wake {
     let record = core_record(context, context.core());
-    let mut state = CORE_IDLE;
-    let wake = loop {
-        match state {
-            // Whoever claims a core writes a few words and goes on; it waits for nothing meanwhile.
-            CORE_CLAIMED => {
-                context.relax();
-                state = record.state.load(Ordering::Acquire);
+    // Not a load first: this core is about to write to the line, whoever had it, and waits for it once.
+    let mut state = record.state.swap(CORE_WAKING, Ordering::SeqCst);
+    if state == CORE_CLAIMED {
+        // Whoever claims a core writes a few words and goes on; it waits for nothing meanwhile.
+        loop {
+            state = record.state.load(Ordering::Acquire);
+            if state != CORE_WAKING {
+                break;
             }
-            CORE_CALLED => break Wake::Called,
-            CORE_RETURNED => {
-                record.state.store(CORE_AWAKE, Ordering::Relaxed);
-                break Wake::Returned;
-            }
-            CORE_AWAKE => break Wake::Look,
-            _ => match record.state.compare_exchange(state, CORE_AWAKE, Ordering::SeqCst, Ordering::Acquire) {
-                Ok(_) => break Wake::Look,
-                Err(found) => state = found,
-            },
+            context.relax();
         }
-    };
+    }
+    let wake = if state == CORE_CALLED { Wake::Called } else { Wake::Look };
+    record.state.store(if wake == Wake::Called { CORE_CALLED } else { CORE_AWAKE }, Ordering::SeqCst);
     fence(Ordering::SeqCst); // then look whether a shoot-down was asked
     wake
 }

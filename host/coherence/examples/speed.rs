@@ -29,7 +29,8 @@ fn config(table: &ModelTable, islands: &[&str]) -> Config {
             Piece { local: 64 << 20, size: 256 << 20, target: Target::Pool(0) },
         ],
     };
-    let shape = Shape { pool: 256 << 20, islands: islands.iter().map(|name| island(name)).collect() };
+    let islands = islands.iter().map(|name| island(name)).collect();
+    let shape = Shape { pool: 256 << 20, islands, own: Vec::new() };
     table.resolve(&shape).expect("the model fits the machine")
 }
 

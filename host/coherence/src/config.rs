@@ -185,8 +185,10 @@ pub struct Config {
     pub back_invalidate_ps: u64,
     /// A modified line goes to memory.
     pub write_back_ps: u64,
-    /// An access to a device register.
+    /// A load from a device register.
     pub device_ps: u64,
+    /// A store to one.
+    pub device_store_ps: u64,
     /// A transfer by a device, before its first byte.
     pub dma_setup_ps: u64,
     /// Each 1024 bytes of it.

@@ -278,10 +278,12 @@ impl<'a> Core<'a> {
     }
 
     /// An access to a device register, when the caller knows that it is one.
-    pub fn device_access(&mut self) -> Picoseconds {
+    pub fn device_access(&mut self, kind: Kind) -> Picoseconds {
+        let config = &self.model.config;
+        let cost = if kind == Kind::Store { config.device_store_ps } else { config.device_ps };
         self.count(Count::device_accesses, 1);
-        self.count(Count::stall_device_ps, self.model.config.device_ps);
-        Picoseconds(self.model.config.device_ps)
+        self.count(Count::stall_device_ps, cost);
+        Picoseconds(cost)
     }
 
     #[cold]
@@ -304,7 +306,7 @@ impl<'a> Core<'a> {
             (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
             (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
-        let Some(segment) = segment else { return self.device_access() };
+        let Some(segment) = segment else { return self.device_access(kind) };
         if policy == Policy::Uncached {
             return self.uncached(kind, segment);
         }

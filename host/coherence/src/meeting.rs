@@ -45,7 +45,7 @@ fn config() -> Config {
     };
     let memory = vec![Piece { local: 0, size: 1 << 20, target: Target::Pool(0) }];
     let island = |name: &str| Island { name: name.into(), cores: CORES / 2, memory: memory.clone() };
-    let shape = Shape { pool: 1 << 20, islands: vec![island("a"), island("b")] };
+    let shape = Shape { pool: 1 << 20, islands: vec![island("a"), island("b")], own: Vec::new() };
     ModelTable { core: vec![core], ..ModelTable::default() }.resolve(&shape).unwrap()
 }
 

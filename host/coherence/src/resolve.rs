@@ -26,6 +26,8 @@ pub struct Shape {
     pub pool: u64,
     /// The islands, in order.
     pub islands: Vec<Island>,
+    /// Parts of the pool that are in memory near an island, whatever range they lie in: first byte, end, island.
+    pub own: Vec<(u64, u64, usize)>,
 }
 
 /// An island's part of the [`Shape`].
@@ -73,7 +75,7 @@ impl ModelTable {
         let mut islands = Vec::new();
         let mut first_core = 0;
         for (index, island) in shape.islands.iter().enumerate() {
-            islands.push(self.island(index, island, first_core, &ranges)?);
+            islands.push(self.island(shape, index, first_core, &ranges)?);
             first_core += island.cores;
         }
         let domains = self.domains(&mut islands)?;
@@ -85,6 +87,7 @@ impl ModelTable {
             back_invalidate_ps: self.link.back_invalidate_ns.unwrap_or(0) * 1000,
             write_back_ps: self.link.write_back_ns.unwrap_or(0) * 1000,
             device_ps: self.device_ns.unwrap_or(500) * 1000,
+            device_store_ps: self.device_store_ns.unwrap_or(0) * 1000,
             dma_setup_ps: dma.setup_ns.unwrap_or(1000) * 1000,
             dma_kib_ps: dma.kib_ns.unwrap_or(128) * 1000,
             seed: self.seed,
@@ -110,7 +113,8 @@ impl ModelTable {
         }
     }
 
-    fn island(&self, index: usize, island: &Island, first_core: usize, ranges: &[RangeConfig]) -> Result<IslandConfig> {
+    fn island(&self, shape: &Shape, index: usize, first_core: usize, ranges: &[RangeConfig]) -> Result<IslandConfig> {
+        let (island, own) = (&shape.islands[index], &shape.own);
         let (table, key) = self.core_table(&island.name)?;
         let timing = timing(&table);
         let l1i = self.geometry(table.l1i.as_ref());
@@ -132,7 +136,7 @@ impl ModelTable {
             segments: Vec::new(),
         };
         for piece in &island.memory {
-            config.segments.extend(self.segments(index, island, piece, &table, ranges)?);
+            config.segments.extend(self.segments(index, island, piece, &table, ranges, own)?);
         }
         config.segments.sort_by_key(|segment| segment.local);
         if config.segments.windows(2).any(|pair| pair[0].local + pair[0].size > pair[1].local) {
@@ -205,6 +209,7 @@ impl ModelTable {
         piece: &Piece,
         table: &CoreTable,
         ranges: &[RangeConfig],
+        own: &[(u64, u64, usize)],
     ) -> Result<Vec<Segment>> {
         if (piece.local | piece.size) % LINE_SIZE != 0 || piece.local.checked_add(piece.size).is_none() {
             return fail(&Key::model(), format!("the memory map of \"{}\" is not made of whole lines", island.name));
@@ -230,10 +235,10 @@ impl ModelTable {
                 let global = PRIVATE_SPACE * (index as u64 + 1) + offset;
                 vec![make(piece.local, piece.size, global, true, rule("private"))]
             }
-            Target::Pool(offset) => ranges
-                .iter()
-                .filter_map(|range| {
-                    let (from, to) = (range.start.max(offset), range.end.min(offset + piece.size));
+            Target::Pool(offset) => parts(ranges, own)
+                .into_iter()
+                .filter_map(|(start, end, range)| {
+                    let (from, to) = (start.max(offset), end.min(offset + piece.size));
                     let near = range.near >> index & 1 != 0;
                     (from < to).then(|| make(piece.local + (from - offset), to - from, from, near, rule(&range.name)))
                 })
@@ -289,6 +294,22 @@ impl ModelTable {
         let row = |one: &Island| shape.islands.iter().map(|other| pair(&one.name, &other.name)).collect();
         shape.islands.iter().map(row).collect()
     }
+}
+
+/// The parts of the pool, in order: the ranges, but for what is to be near an island and has a range that is.
+fn parts<'a>(ranges: &'a [RangeConfig], own: &[(u64, u64, usize)]) -> Vec<(u64, u64, &'a RangeConfig)> {
+    let mut parts: Vec<_> = ranges.iter().map(|range| (range.start, range.end, range)).collect();
+    for &(from, to, island) in own {
+        let is_near = |range: &RangeConfig| range.near >> island & 1 != 0;
+        let Some(near) = ranges.iter().find(|range| is_near(range)) else { continue };
+        let Some(at) = parts.iter().position(|part| part.0 <= from && to <= part.1 && !is_near(part.2)) else {
+            continue;
+        };
+        let (start, end, range) = parts[at];
+        let pieces = [(start, from, range), (from, to, near), (to, end, range)];
+        parts.splice(at..=at, pieces.into_iter().filter(|piece| piece.0 < piece.1));
+    }
+    parts
 }
 
 impl Default for CoreTable {

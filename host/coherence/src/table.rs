@@ -19,8 +19,10 @@ pub struct ModelTable {
     pub seed: u64,
     /// From ringing a doorbell to the other core's first instruction, in nanoseconds. Default: 2000 (Stramash, section 9.1.1).
     pub doorbell_ns: Option<u64>,
-    /// An access to a device register, in nanoseconds. Default: 500.
+    /// A load from a device register, in nanoseconds. Default: 500.
     pub device_ns: Option<u64>,
+    /// A store to a device register, in nanoseconds. Default: 0, as the core goes on while it is on its way.
+    pub device_store_ns: Option<u64>,
     /// `[model.dma]`.
     pub dma: DmaTable,
     /// `[model.link]`.

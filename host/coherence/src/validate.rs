@@ -33,6 +33,7 @@ impl ModelTable {
         let model = Key::model();
         nanoseconds(&model.name("doorbell_ns"), self.doorbell_ns)?;
         nanoseconds(&model.name("device_ns"), self.device_ns)?;
+        nanoseconds(&model.name("device_store_ns"), self.device_store_ns)?;
         let dma = model.name("dma");
         nanoseconds(&dma.name("setup_ns"), self.dma.setup_ns)?;
         at_most(&dma.name("kib_ns"), self.dma.kib_ns, DMA_KIB_NS_MAX, "nanoseconds")?;

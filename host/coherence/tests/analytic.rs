@@ -148,7 +148,7 @@ fn false_sharing_costs_what_sharing_does() {
 
 #[test]
 fn instructions_devices_doorbells_and_straddles() {
-    let text = "[[core]]\nfrequency_mhz = 3000\nmemory_cycles = 100\ncpi = 0.5\ncpi_class = { float = 2.0 }";
+    let text = "device_store_ns = 70\n[[core]]\nfrequency_mhz = 3000\nmemory_cycles = 100\ncpi = 0.5\ncpi_class = { float = 2.0 }";
     let (_, counters) = run(&[1], text, |cores| {
         // 166.667 ps each: parts of a picosecond are kept.
         let each: u64 = (0..3000).map(|_| cores[0].instructions(Class::Integer, 2).0).sum();
@@ -157,10 +157,11 @@ fn instructions_devices_doorbells_and_straddles() {
         // No caches: everything goes to memory.
         assert_eq!(cores[0].access(Kind::Load, 60, 8).0, 2 * 33_333);
         assert_eq!(cores[0].access(Kind::Fetch, 0, 4).0, 33_333);
-        assert_eq!(cores[0].access(Kind::Store, 1 << 40, 4).0, 500_000);
+        assert_eq!(cores[0].access(Kind::Load, 1 << 40, 4).0, 500_000);
+        assert_eq!(cores[0].access(Kind::Store, 1 << 40, 4).0, 70_000);
     });
     let count = counters[0];
-    assert_eq!((count.straddles, count.uncached_reads, count.uncached_fetches, count.device_accesses), (1, 2, 1, 1));
+    assert_eq!((count.straddles, count.uncached_reads, count.uncached_fetches, count.device_accesses), (1, 2, 1, 2));
     assert_eq!((count.instructions, count.loads), (9000, 0));
     let config = config(&[1, 1], "");
     let region = allocate(Model::region_words(&config));

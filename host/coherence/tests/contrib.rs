@@ -61,7 +61,11 @@ fn machine<R>(caches: &str, run: impl FnOnce(&mut Core<'_>) -> R) -> (R, Counter
     let pieces = [(0, 0), (RAM, RAM_BYTES), (CODE, 2 * RAM_BYTES), (CODE + RAM, 3 * RAM_BYTES)];
     let piece = |(local, at)| Piece { local, size: RAM_BYTES, target: Target::Pool(at) };
     let memory = pieces.map(piece).to_vec();
-    let shape = Shape { pool: 4 * RAM_BYTES, islands: vec![Island { name: "riscv".into(), cores: 1, memory }] };
+    let shape = Shape {
+        pool: 4 * RAM_BYTES,
+        islands: vec![Island { name: "riscv".into(), cores: 1, memory }],
+        own: Vec::new(),
+    };
     let config = table.resolve(&shape).unwrap();
     let region = allocate(Model::region_words(&config));
     let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();

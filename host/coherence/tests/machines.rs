@@ -35,7 +35,7 @@ fn load(name: &str) -> Config {
             Piece { local: 4 << 30, size: 768 << 20, target: Target::Pool(256 << 20) },
         ],
     };
-    let shape = Shape { pool: 1 << 30, islands: machine.island.iter().map(island).collect() };
+    let shape = Shape { pool: 1 << 30, islands: machine.island.iter().map(island).collect(), own: Vec::new() };
     machine.model.resolve(&shape).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -185,7 +185,7 @@ fn latencies_that_contradict_each_other_are_refused() {
 #[test]
 fn numbers_out_of_bounds_are_refused() {
     let most = i64::MAX;
-    for key in ["doorbell_ns", "device_ns"] {
+    for key in ["doorbell_ns", "device_ns", "device_store_ns"] {
         assert!(refused(&format!("{key} = {most}")).starts_with(&format!("model.{key}: {most}; at most")));
     }
     for key in ["snoop_invalidate_ns", "snoop_data_ns", "back_invalidate_ns", "write_back_ns"] {
@@ -285,4 +285,22 @@ fn more_cores_than_a_directory_has_bits_are_refused() {
     assert!(table.resolve(&shape(&[64])).is_ok());
     let error = table.resolve(&shape(&[16; 5])).unwrap_err();
     assert_eq!(error.to_string(), "model.l3: 80 cores are under it; at most 64 are possible");
+}
+
+#[test]
+fn what_is_an_islands_own_is_in_memory_near_it_where_there_is_some() {
+    let text = format!(
+        "{CORE}remote_cycles = 300\n[[range]]\nname = \"low\"\nend = \"{}KiB\"\nnear = [\"a\"]\n\
+         [[range]]\nname = \"high\"\nnear = [\"b\"]\n",
+        common::POOL / 2048
+    );
+    let own = vec![(4096, 8192, 0), (8192, 12288, 1)];
+    let shape = Shape { own, ..common::shape(&[1, 1]) };
+    let config = toml::from_str::<ModelTable>(&text).unwrap().resolve(&shape).unwrap();
+    let far = |island: usize, offset: u64| {
+        let at = common::pool_base(island) + offset;
+        config.islands[island].segments.iter().find(|s| (s.local..s.local + s.size).contains(&at)).unwrap().far
+    };
+    assert_eq!([0, 4096, 8192, 12287, 12288].map(|at| far(0, at)), [false, false, true, true, false]);
+    assert_eq!([0, 4096, 8192, 12287, 12288].map(|at| far(1, at)), [true, true, false, false, true]);
 }

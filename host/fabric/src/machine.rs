@@ -3,10 +3,10 @@
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
 //! here, with the key's name and its place in the file.
 
-use std::{ops::Range, path::Path};
+use std::{mem::offset_of, ops::Range, path::Path};
 
 use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target};
-use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX, Isa};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
 use serde::Deserialize;
 use toml::{
     Spanned,
@@ -108,7 +108,7 @@ impl Machine {
             memory.extend(pool.map(|(offset, local, size)| Piece { local, size, target: Target::Pool(offset) }));
             motet_coherence::Island { name: island.name.clone(), cores: island.cores, memory }
         });
-        let shape = Shape { pool: self.pool.size, islands: islands.collect() };
+        let shape = Shape { pool: self.pool.size, islands: islands.collect(), own: own_records(self.islands.len()) };
         self.model
             .resolve(&shape)
             .map_err(|error| fault(&self.text, place(&self.text, &error.key).unwrap_or(0..0), &error.to_string()))
@@ -118,6 +118,15 @@ impl Machine {
     pub fn core_count(&self) -> usize {
         self.islands.iter().map(|island| island.cores).sum()
     }
+}
+
+/// Where the records of islands and their cores are in the pool: pages of their own, which are near the island.
+fn own_records(islands: usize) -> Vec<(u64, u64, usize)> {
+    let cores_len = CORES_PER_ISLAND_MAX * size_of::<CoreRecord>();
+    let of = |at: usize, len: usize, index: usize| ((at + index * len) as u64, (at + (index + 1) * len) as u64, index);
+    let records = (0..islands).map(|index| of(offset_of!(PoolHeader, islands), size_of::<IslandRecord>(), index));
+    let cores = (0..islands).map(|index| of(offset_of!(PoolHeader, cores), cores_len, index));
+    records.chain(cores).collect()
 }
 
 /// The private memory an ISA's island has by default, in bytes, and the least it can have.

@@ -150,11 +150,13 @@ impl HostPool {
         for (word, bytes) in header.seed.iter().zip(seed.chunks_exact(8)) {
             word.set(u64::from_le_bytes(bytes.try_into().expect("chunks of 8")));
         }
-        for (index, (record, island)) in header.islands.iter().zip(&machine.islands).enumerate() {
+        for (record, island) in header.islands.iter().zip(&machine.islands) {
             record.isa.set(island.isa as u32);
             record.paging.set(island.isa as u32);
             record.core_count.set(island.cores as u32);
-            record.doorbell_peer.set(index as u32);
+            for (peer, slot) in (0..).zip(&record.doorbell_peers) {
+                slot.set(peer);
+            }
             record.private_len.set(island.private);
             record.poll_ns.set(u64::from(island.poll_us) * 1000);
             let ranges = local_ranges(island.isa, island.private, self.pool.len());

@@ -490,7 +490,7 @@ impl Run<'_> {
             if self.islands[index].lost {
                 continue;
             }
-            let heartbeat = self.pool.header().islands[index].heartbeat.load(Ordering::Relaxed);
+            let heartbeat = self.pool.header().islands[index].counters.heartbeat.load(Ordering::Relaxed);
             let island = &mut self.islands[index];
             if heartbeat != island.heartbeat {
                 (island.heartbeat, island.pings) = (heartbeat, 0);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use motet_coherence::{Model, Sharing};
-use motet_layout::{CORE_IDLE, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
+use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
 use motet_record::{Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
 use rustix::{
@@ -194,7 +194,9 @@ impl Clocks {
         let clock = &self.region.cores[core];
         let is_here = clock.announced.load(Relaxed) != 0 && self.region.started.load(Relaxed) != 0;
         let waits = matches!(clock.pace.load(Relaxed), PACE_WAITS | PACE_PARKED);
-        let is_rung = clock.wake_at_ps.load(Relaxed) != 0 || record.state.load(Relaxed) != CORE_IDLE;
+        let notes = [&clock.wake_at_ps, &record.rung_at_ns, &record.written_at_ns];
+        let is_rung = notes.iter().any(|note| note.load(Relaxed) != 0)
+            || !matches!(record.state.load(Relaxed), CORE_IDLE | CORE_POLLING);
         let sleeps = clock.halted.load(Relaxed) != 0 && !is_rung;
         let settings = self.region.settings()?;
         let has_turn = !settings.deterministic || self.region.turn.load(Relaxed) == core as u32 + 1;

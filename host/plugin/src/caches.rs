@@ -185,7 +185,7 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
             }
             core.caches.access(kind, physical, size)
         }
-        Some(Physical::Device) => core.caches.device_access(),
+        Some(Physical::Device) => core.caches.device_access(kind),
         None => return,
     };
     time.charge(cost.0);

@@ -293,11 +293,16 @@ fn fell_asleep(vcpu: &mut Vcpu) {
 fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
     let (Some(plugin), Ok(mark)) = (PLUGIN.get(), u8::try_from(mark)) else { return };
     if mark >= marks::CORE {
-        announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
-    } else if mark == marks::CLOCK
-        && let Some(core) = plugin.core(vcpu)
-    {
-        plugin.timing.publish(core, plugin.now_ps(vcpu));
+        return announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
+    }
+    let Some(core) = plugin.core(vcpu) else { return };
+    let now_ps = plugin.now_ps(vcpu);
+    match mark {
+        marks::CLOCK => plugin.timing.publish(core, now_ps),
+        marks::RING => plugin.timing.note_ring(core, now_ps),
+        marks::WOKE => plugin.times.get(vcpu).since_ps += plugin.timing.catch_up(core, now_ps),
+        marks::WROTE => plugin.timing.note_write(core, now_ps),
+        _ => {}
     }
 }
 

@@ -192,7 +192,9 @@ fn report_accesses(instruction: &Instruction<'_>, accesses: Accesses, remembers:
 
 /// What only kernels do. A user program that executes one of their marks changes nothing.
 fn report_kernel(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8], mark: Option<u8>) {
-    if let Some(mark) = mark.filter(|&mark| mark == marks::CLOCK || mark >= marks::CORE) {
+    if let Some(mark) = mark
+        .filter(|&mark| matches!(mark, marks::CLOCK | marks::RING | marks::WROTE | marks::WOKE) || mark >= marks::CORE)
+    {
         instruction.call(mark_executed, mark.into());
     }
     if translations::are_dropped_by(plugin.isa, code) {

@@ -144,7 +144,7 @@ mod tests {
             cores,
             memory: vec![Piece { local: 0, size: 1 << 20, target: Target::Pool(0) }],
         };
-        let shape = Shape { pool: 1 << 20, islands: vec![island("a", 2), island("b", 1)] };
+        let shape = Shape { pool: 1 << 20, islands: vec![island("a", 2), island("b", 1)], own: Vec::new() };
         ModelTable::default().resolve(&shape).unwrap()
     }
 

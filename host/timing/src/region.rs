@@ -59,7 +59,8 @@ pub struct CoreClock {
     pub vcpu: AtomicU32,
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
-    _pad: AtomicU64,
+    /// Doorbells that it has rung for other cores.
+    pub rings_sent: AtomicU64,
     /// Instructions executed.
     pub instructions: AtomicU64,
     /// Time spent asleep, in picoseconds.

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use motet_layout::{
-    CORE_IDLE, CoreRecord, PoolHeader,
+    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -96,7 +96,7 @@ impl<B: Bells> Timing<B> {
             self.bells.wait(&region.started, 0, left);
         }
         // The thread that runs the core is here, so its kernel does not count at the same time.
-        self.record(core).rings_sent.set(0);
+        self.clock(core).rings_sent.store(0, Relaxed);
         self.publish(core, PS_PER_NS);
         true
     }
@@ -115,6 +115,43 @@ impl<B: Bells> Timing<B> {
     /// Stores a core's time where its kernel finds it.
     pub fn publish(&self, core: usize, now_ps: u64) {
         self.record(core).clock_ns.store(now_ps / PS_PER_NS, Relaxed);
+    }
+
+    /// A core is about to ring another one: notes when the doorbell arrives. Of several, the first one wakes.
+    pub fn note_ring(&self, core: usize, now_ps: u64) {
+        let Some((island, target)) = self.target_of(core) else { return };
+        let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
+        note_first(&target.rung_at_ns, now_ps / PS_PER_NS + u64::from(latency_ns));
+        target.rings_received.fetch_add(1, SeqCst);
+        bump(&self.clock(core).rings_sent, 1);
+    }
+
+    /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it now.
+    pub fn note_write(&self, core: usize, now_ps: u64) {
+        let Some((_, target)) = self.target_of(core) else { return };
+        note_first(&target.written_at_ns, now_ps / PS_PER_NS);
+        target.rings_received.fetch_add(1, SeqCst);
+        self.bells.ring(self.record(core).ring_target.get() as usize);
+    }
+
+    /// A core comes from its instruction that waits for an interrupt. If it has not slept, because a doorbell was there
+    /// already, but before its time: how much later that is.
+    pub fn catch_up(&self, core: usize, now_ps: u64) -> u64 {
+        let record = self.record(core);
+        let noted = [&record.rung_at_ns, &record.written_at_ns].map(|word| word.swap(0, SeqCst));
+        let first_ns = noted.into_iter().filter(|&at_ns| at_ns != 0).min().unwrap_or(0);
+        let later_ps = first_ns.saturating_mul(PS_PER_NS).saturating_sub(now_ps);
+        if !self.is_stopped() && first_ns != 0 {
+            bump(&self.clock(core).idle_ps, later_ps);
+            bump(&self.clock(core).ipis_received, u64::from(noted[0] == first_ns));
+        }
+        later_ps
+    }
+
+    /// The core that a core's record names, and its island; `None`: the word is damaged.
+    fn target_of(&self, core: usize) -> Option<(usize, &'static CoreRecord)> {
+        let target = self.record(core).ring_target.get() as usize;
+        Some((target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)?))
     }
 
     /// A running core has come to the end of its quantum, or runs its first instruction after sleep. Waits until it may
@@ -202,7 +239,7 @@ impl<B: Bells> Timing<B> {
 
     /// Takes over how often the core's kernel has rung others, so that it is the same at the same time in every run.
     fn count_rings(&self, core: usize) {
-        self.clock(core).ipis_sent.store(self.record(core).rings_sent.get(), Relaxed);
+        self.clock(core).ipis_sent.store(self.clock(core).rings_sent.load(Relaxed), Relaxed);
     }
 
     /// Whether nothing counts any more.
@@ -239,6 +276,7 @@ impl<B: Bells> Timing<B> {
         }
         bump(&clock.idle_ps, woken_ps - now_ps);
         self.record(core).rung_at_ns.store(0, SeqCst);
+        self.record(core).written_at_ns.store(0, SeqCst);
         clock.clock_ps.store(woken_ps, SeqCst);
         clock.wake_at_ps.store(0, SeqCst);
         clock.arrived.store(0, SeqCst);
@@ -248,13 +286,12 @@ impl<B: Bells> Timing<B> {
 
     /// When a sleeping core that has been rung wakes, and by what.
     fn known_wake_ps(&self, core: usize) -> Option<Wake> {
-        let alarm_ps = self.clock(core).wake_at_ps.load(SeqCst);
-        let rung_ps = self.record(core).rung_at_ns.load(SeqCst).saturating_mul(PS_PER_NS);
-        match (alarm_ps, rung_ps) {
-            (0, 0) => None,
-            (alarm, ring) if ring == 0 || alarm != 0 && alarm < ring => Some(Wake::Alarm(alarm)),
-            (_, ring) => Some(Wake::Ring(ring)),
-        }
+        let (clock, record) = (self.clock(core), self.record(core));
+        let noted = |word: &AtomicU64| word.load(SeqCst).saturating_mul(PS_PER_NS);
+        let ring = Wake::Ring(noted(&record.rung_at_ns));
+        let write = Wake::Write(noted(&record.written_at_ns));
+        let alarm = Wake::Alarm(clock.wake_at_ps.load(SeqCst));
+        [ring, write, alarm].into_iter().filter(|wake| wake.at_ps() != 0).min_by_key(|wake| wake.at_ps())
     }
 
     /// The time of a core that runs, or is about to; `None` while it sleeps.
@@ -264,8 +301,7 @@ impl<B: Bells> Timing<B> {
         if clock.halted.load(SeqCst) == 0 {
             return Some(own_ps);
         }
-        let rung = clock.wake_at_ps.load(SeqCst) != 0 || self.record(core).state.load(SeqCst) != CORE_IDLE;
-        if rung && let Some(wake) = self.known_wake_ps(core) {
+        if let Some(wake) = self.known_wake_ps(core) {
             return Some(own_ps.max(wake.at_ps()));
         }
         let arrived = clock.arrived.load(SeqCst) != 0;
@@ -307,7 +343,9 @@ impl<B: Bells> Timing<B> {
         clock.halted.load(SeqCst) != 0
             && clock.wake_at_ps.load(SeqCst) == 0
             && clock.arrived.load(SeqCst) == 0
-            && self.record(core).state.load(SeqCst) == CORE_IDLE
+            && matches!(self.record(core).state.load(SeqCst), CORE_IDLE | CORE_POLLING)
+            && self.record(core).rung_at_ns.load(SeqCst) == 0
+            && self.record(core).written_at_ns.load(SeqCst) == 0
     }
 
     /// Rings a sleeping core for its alarm, once.
@@ -381,14 +419,21 @@ impl<B: Bells> Timing<B> {
 enum Wake {
     Alarm(u64),
     Ring(u64),
+    Write(u64),
 }
 
 impl Wake {
     fn at_ps(self) -> u64 {
         match self {
-            Self::Alarm(at_ps) | Self::Ring(at_ps) => at_ps,
+            Self::Alarm(at_ps) | Self::Ring(at_ps) | Self::Write(at_ps) => at_ps,
         }
     }
+}
+
+/// Stores a time, unless an earlier one is there; 0 is none.
+fn note_first(word: &AtomicU64, at_ns: u64) {
+    // An error says that an earlier one is.
+    let _ = word.fetch_update(SeqCst, Relaxed, |noted| (noted == 0 || at_ns < noted).then_some(at_ns));
 }
 
 /// Adds to a word that only this thread writes.

@@ -1,9 +1,13 @@
 //! One core of the kernel: what every operation is given to act with.
 
-use core::{cell::Cell, sync::atomic::Ordering};
+use core::{
+    cell::{Cell, RefCell},
+    sync::atomic::Ordering,
+};
 
-use motet_hal::Machine;
-use motet_layout::{CoreId, ISLAND_JOINED, Isa, IslandId, Pool, ThreadRecord};
+use motet_abi::{convention::Arguments, fat::Signature};
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{CoreId, Frame, ISLAND_JOINED, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr, ThreadRecord};
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, run_queue::core_record, shootdown, trace::Kind};
 
@@ -21,6 +25,8 @@ pub struct Cpu<M: Machine> {
     pub clock_offset_ns: u64,
     /// Whether a simulator keeps the time.
     pub timed: bool,
+    /// How long this core looks for work before it sleeps, in nanoseconds.
+    pub poll_ns: u64,
     /// This island's map of the pool.
     pub map: PhysMap<'static>,
     /// This island's page-table format.
@@ -36,10 +42,143 @@ pub struct Cpu<M: Machine> {
     pub call_frame: Cell<u64>,
     /// The address space that stays active while this core sleeps, because calls come from it (pool address).
     pub resident: Cell<u64>,
+    /// Cores that run functions which threads of this core have called directly (`crossing`).
+    pub awaited: CoreSet,
+    /// The core that this one has called last, and for which thread (pool address).
+    pub last_call: Cell<(CoreId, u64)>,
+    /// This core looks for the ends of those calls; they do not ring.
+    pub polls_calls: Cell<bool>,
+    /// Where words that the kernel reads and writes in the active address space lie.
+    pub translations: Translations,
+    /// Arguments of the call that is being made or taken: here, so that the many that it does not have need not be cleared.
+    pub arguments: RefCell<Arguments>,
+    /// Interrupts that were taken and not acted on yet.
+    pub deferred: Cell<Interrupts>,
+    /// Functions that threads of this core have called on other ISAs.
+    pub pins: Pins,
     /// Deadline the timer is programmed to, in machine time.
     pub timer_ns: Cell<u64>,
     /// Writes down what this core does, if anybody wants to know.
     pub tracer: Tracer,
+}
+
+/// A set of the machine's cores.
+#[derive(Default)]
+pub struct CoreSet([Cell<u64>; 2]);
+
+impl CoreSet {
+    /// Adds a core.
+    pub fn add(&self, core: CoreId) {
+        let word = &self.0[core.index() / 64];
+        word.set(word.get() | 1 << (core.index() % 64));
+    }
+
+    /// Takes a core out.
+    pub fn remove(&self, core: CoreId) {
+        let word = &self.0[core.index() / 64];
+        word.set(word.get() & !(1 << (core.index() % 64)));
+    }
+
+    /// Whether there is none in it.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0[0].get() | self.0[1].get() == 0
+    }
+
+    /// The cores that were in it when this was called.
+    pub fn iter(&self) -> impl Iterator<Item = CoreId> {
+        let mut words = [self.0[0].get(), self.0[1].get()];
+        core::iter::from_fn(move || {
+            let index = words.iter().position(|&word| word != 0)?;
+            let bit = words[index].trailing_zeros();
+            words[index] &= words[index] - 1;
+            CoreId::from_raw(64 * index as u32 + bit)
+        })
+    }
+}
+
+/// Where pages of the active address space lie, for the words that the kernel reads and writes there most: a TLB of one
+/// entry each, as true as the core's own, because it is dropped with that.
+#[derive(Default)]
+pub struct Translations {
+    /// A page that may be read.
+    pub read: Translation,
+    /// A page that may be written.
+    pub write: Translation,
+}
+
+impl Translations {
+    fn drop_all(&self) {
+        self.read.page.set(0);
+        self.write.page.set(0);
+    }
+}
+
+/// Where a page lies.
+#[derive(Default)]
+pub struct Translation {
+    /// Its address; 0, where nothing is mapped: none.
+    page: Cell<u64>,
+    addr: Cell<u64>,
+}
+
+impl Translation {
+    /// Where the byte at `address` lies, if that is known.
+    #[inline(always)]
+    pub fn get(&self, address: u64) -> Option<PoolAddr> {
+        let page = address & !(PAGE_SIZE - 1);
+        (self.page.get() == page && page != 0).then(|| PoolAddr(self.addr.get() + address % PAGE_SIZE))
+    }
+
+    /// The byte at `address` lies at `addr`.
+    pub fn put(&self, address: u64, addr: PoolAddr) {
+        self.page.set(address & !(PAGE_SIZE - 1));
+        self.addr.set(addr.0 - address % PAGE_SIZE);
+    }
+}
+
+/// What this core knows of a function that another ISA runs.
+#[derive(Clone, Copy)]
+pub struct Pinned {
+    /// The ISA.
+    pub isa: Isa,
+    /// It must not run on another one.
+    pub strict: bool,
+    /// What it takes and gives.
+    pub signature: Signature,
+}
+
+/// Functions found to be pinned to other ISAs, by address and the epoch of the address space.
+#[derive(Default)]
+pub struct Pins([PinSlot; 8]);
+
+#[derive(Default)]
+struct PinSlot {
+    function: Cell<u64>,
+    epoch: Cell<u64>,
+    pin: Cell<Option<Pinned>>,
+}
+
+impl Pins {
+    /// What is known of a function in the space that has (or had) this epoch.
+    #[inline]
+    pub fn get(&self, function: u64, epoch: u64) -> Option<Pinned> {
+        let slot = self.slot(function);
+        if slot.function.get() == function && slot.epoch.get() == epoch { slot.pin.get() } else { None }
+    }
+
+    /// Remembers a function.
+    pub fn put(&self, function: u64, epoch: u64, pin: Pinned) {
+        let slot = self.slot(function);
+        slot.function.set(function);
+        slot.epoch.set(epoch);
+        slot.pin.set(Some(pin));
+    }
+
+    /// Functions begin at multiples of 16 or so.
+    fn slot(&self, function: u64) -> &PinSlot {
+        &self.0[(function >> 4) as usize % self.0.len()]
+    }
 }
 
 impl<M: Machine> Cpu<M> {
@@ -57,6 +196,7 @@ impl<M: Machine> Cpu<M> {
             id,
             clock_offset_ns,
             timed: pool.header().timed.get() != 0,
+            poll_ns: record.poll_ns.get(),
             map: PhysMap::new(&record.ranges, pool.len()),
             format: format.expect("the island record names a page-table format"),
             pinned: Cell::new(false),
@@ -64,6 +204,13 @@ impl<M: Machine> Cpu<M> {
             ext_owner: Cell::new((0, 0)),
             call_frame: Cell::new(0),
             resident: Cell::new(0),
+            awaited: CoreSet::default(),
+            last_call: Cell::new((id, 0)),
+            polls_calls: Cell::new(false),
+            translations: Translations::default(),
+            arguments: RefCell::default(),
+            deferred: Cell::new(Interrupts::EMPTY),
+            pins: Pins::default(),
             timer_ns: Cell::new(u64::MAX),
             tracer: Tracer::new(pool, id),
         }
@@ -84,10 +231,28 @@ impl<M: Machine> Cpu<M> {
         })
     }
 
+    /// Drops this core's user translations.
+    pub fn flush_user(&self) {
+        self.translations.drop_all();
+        self.machine.flush_user();
+    }
+
+    /// Drops this core's user translations of the page at `address`.
+    pub fn flush_page(&self, address: u64) {
+        self.translations.drop_all();
+        self.machine.flush_page(address);
+    }
+
+    /// Translates user addresses by `root` from now on; [`Frame::NONE`]: not at all.
+    pub fn activate_space(&self, root: Frame) {
+        self.translations.drop_all();
+        self.machine.activate_space(root);
+    }
+
     /// Carries out shoot-downs asked of this core.
     #[inline(always)]
     pub fn serve_shootdowns(&self) {
-        shootdown::serve(self, || self.machine.flush_user());
+        shootdown::serve(self, || self.flush_user());
     }
 
     /// Runs `use_memory` with resolved user memory kept in place.
@@ -113,19 +278,6 @@ impl<M: Machine> Cpu<M> {
     fn simulated_ns(&self) -> u64 {
         self.machine.publish_clock();
         core_record(self, self.id).clock_ns.load(Ordering::Relaxed)
-    }
-
-    /// Says when the doorbell that is about to be rung arrives. Of several, the first one wakes the core.
-    #[cold]
-    fn note_ring(&self, target: CoreId) {
-        let latency_ns = self.island_record().doorbell_ns[target.island().index()].get();
-        let arrives_ns = self.simulated_ns() + u64::from(latency_ns);
-        let (own, other) = (core_record(self, self.id), core_record(self, target));
-        let first = |noted_ns: u64| (noted_ns == 0 || arrives_ns < noted_ns).then_some(arrives_ns);
-        // An error says that another one arrives before.
-        let _ = other.rung_at_ns.fetch_update(Ordering::SeqCst, Ordering::Relaxed, first);
-        other.rings_received.fetch_add(1, Ordering::SeqCst);
-        own.rings_sent.set(own.rings_sent.get() + 1);
     }
 
     /// Waits until the machine's time runs, which it does when all its cores are here.
@@ -174,10 +326,18 @@ impl<M: Machine> Context for Cpu<M> {
 
     fn ring(&self, target: CoreId) {
         if self.timed {
-            self.note_ring(target);
+            core_record(self, self.id).ring_target.set(u32::from(target.0));
+            self.machine.note_ring();
         }
         trace::about_core(self, Kind::Ring, target);
         self.machine.ring(target);
+    }
+
+    fn wrote(&self, target: CoreId) {
+        if self.timed {
+            core_record(self, self.id).ring_target.set(u32::from(target.0));
+            self.machine.note_write();
+        }
     }
 
     #[inline(always)]

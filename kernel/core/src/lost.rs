@@ -10,8 +10,8 @@ use motet_layout::sync::Ordering;
 use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
-    CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId, PROCESS_ALIVE,
-    ProcessRecord, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord,
+    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId,
+    PROCESS_ALIVE, ProcessRecord, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord,
 };
 use motet_protocol::{
     run_queue::{append, core_record},
@@ -39,7 +39,10 @@ pub fn bury<M: Machine>(cpu: &Cpu<M>) {
 fn bury_island<M: Machine>(cpu: &Cpu<M>, island: IslandId) {
     for index in 0..CORES_PER_ISLAND_MAX {
         // Again: a call may have been given to it just when the host turned it off.
-        core_record(cpu, CoreId::new(island, index)).state.store(CORE_OFFLINE, Ordering::SeqCst);
+        let record = core_record(cpu, CoreId::new(island, index));
+        record.state.store(CORE_OFFLINE, Ordering::SeqCst);
+        // Nobody takes results from there: the threads end.
+        record.call.store(CALL_NONE, Ordering::SeqCst);
     }
     let _tree = lock_tree(cpu);
     for thread in threads::all(cpu) {

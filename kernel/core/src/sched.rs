@@ -63,6 +63,7 @@ pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 
 /// Runs a thread that this core has, until it no longer does.
 pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    stop_polling(cpu);
     let core = core_record(cpu, cpu.id);
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
@@ -79,6 +80,7 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
         take_ext(cpu, thread);
         program_timer(cpu, started_ns);
+        thread.charged_at_ns.set(started_ns);
         run_until_gone(cpu, thread, process, None);
     } else {
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
@@ -95,7 +97,8 @@ pub fn go_on<M: Machine>(
     process: &'static ProcessRecord,
     trap: Option<Trap>,
 ) {
-    program_timer(cpu, cpu.now_ns());
+    thread.charged_at_ns.set(cpu.now_ns());
+    program_timer(cpu, thread.charged_at_ns.get());
     run_until_gone(cpu, thread, process, trap);
     core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
 }
@@ -107,7 +110,6 @@ fn run_until_gone<M: Machine>(
     process: &'static ProcessRecord,
     first: Option<Trap>,
 ) {
-    thread.charged_at_ns.set(cpu.now_ns());
     let mut trap = first;
     loop {
         if let Some(trap) = trap.take() {
@@ -248,17 +250,25 @@ fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
     Some(())
 }
 
-/// Charges the time since the thread was last charged.
-pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+/// Charges the time since the thread was last charged; returns the time.
+pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
     let now = cpu.now_ns();
     thread.user_ns.set(thread.user_ns.get() + now.saturating_sub(thread.charged_at_ns.get()));
     thread.charged_at_ns.set(now);
+    now
 }
 
 /// An interrupt while the thread ran. `true`: the thread has given up the core.
 fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
+    if cpu.timed && interrupts.contains(Interrupts::DOORBELL) {
+        // Rung for while awake: it wakes nobody.
+        let core = core_record(cpu, cpu.id);
+        core.rung_at_ns.store(0, Ordering::Relaxed);
+        core.written_at_ns.store(0, Ordering::Relaxed);
+    }
     let interrupts = with_alarm(cpu, interrupts);
     handle_interrupts(cpu, interrupts);
+    make_returned_ready(cpu);
     let core = core_record(cpu, cpu.id);
     if run_queue::has_ready(core) && interrupts.contains(Interrupts::TIMER) {
         yield_core(cpu, thread);
@@ -298,13 +308,15 @@ pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
 
 /// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
 fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
-    let due = cpu.timed && cpu.now_ns() >= cpu.timer_ns.get();
+    let timer_ns = cpu.timer_ns.get();
+    let due = cpu.timed && timer_ns != u64::MAX && cpu.now_ns() >= timer_ns;
     if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
 }
 
-/// Acts on interrupts that were taken: expired timers, input for the console.
+/// Acts on interrupts that were taken, now or before: expired timers, input for the console.
 fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
-    cpu.island_record().heartbeat.fetch_add(1, Ordering::Relaxed);
+    let interrupts = interrupts.union(cpu.deferred.replace(Interrupts::EMPTY));
+    count(&cpu.counters().heartbeat);
     if interrupts.contains(Interrupts::TIMER) {
         cpu.timer_ns.set(u64::MAX);
     }
@@ -320,6 +332,9 @@ fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
 }
 
 fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
+    if timer::next_deadline_ns(cpu) == u64::MAX {
+        return;
+    }
     // One moment for all, so that a short interval armed again does not keep the core here.
     let now_ns = cpu.now_ns();
     while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {
@@ -346,49 +361,128 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
     if cpu.resident.get() != cpu.active_space.get() {
         mm::deactivate(cpu);
     }
-    expire_timers(cpu);
+    handle_interrupts(cpu, Interrupts::EMPTY);
     // Time that nobody waits for: memory this island no longer needs goes back to all.
     memory::trim(cpu);
-    let core = core_record(cpu, cpu.id);
-    let before_ns = cpu.now_ns();
     set_timer(cpu, timer::next_deadline_ns(cpu));
-    if cpu.timed {
-        // What was rung for while this core was awake does not wake it.
-        core.rung_at_ns.store(0, Ordering::Relaxed);
-    }
-    let poll_ns = cpu.island_record().poll_ns.get();
-    let quiet = run_queue::begin_idle(cpu, if poll_ns == 0 { CORE_IDLE } else { CORE_POLLING });
-    let mut interrupts = Interrupts::EMPTY;
-    if quiet && mm::may_stay_active(cpu) && (poll_ns == 0 || !poll(cpu, before_ns + poll_ns)) {
-        trace::about_core(cpu, Kind::Sleep, cpu.id);
-        interrupts = cpu.machine.wait_for_interrupt();
-        trace::about_core(cpu, Kind::Awake, cpu.id);
-    }
-    let wake = run_queue::end_idle(cpu);
-    cpu.serve_shootdowns();
-    core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
-    handle_interrupts(cpu, with_alarm(cpu, interrupts));
-    match wake {
-        Wake::Look => {}
-        Wake::Called => crossing::called(cpu),
-        Wake::Returned => crossing::returned(cpu),
+    run_queue::begin_idle(cpu, idle_state(cpu));
+    loop {
+        let interrupts = with_alarm(cpu, sleep(cpu));
+        let wake = run_queue::end_idle(cpu);
+        cpu.serve_shootdowns();
+        // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
+        // interrupted, which a slice's end does at the latest.
+        if interrupts.contains(Interrupts::TIMER) {
+            handle_interrupts(cpu, interrupts);
+        } else {
+            cpu.deferred.set(cpu.deferred.get().union(interrupts));
+        }
+        if wake == Wake::Called && crossing::called(cpu) {
+            handle_interrupts(cpu, Interrupts::EMPTY);
+            set_timer(cpu, timer::next_deadline_ns(cpu));
+            continue;
+        }
+        match first_returned(cpu) {
+            Some(thread) => run_thread(cpu, thread),
+            None => handle_interrupts(cpu, Interrupts::EMPTY),
+        }
+        break;
     }
     if !mm::may_stay_active(cpu) {
         mm::deactivate(cpu);
     }
 }
 
+/// In which state this core announces that it is about to sleep.
+pub fn idle_state<M: Machine>(cpu: &Cpu<M>) -> u32 {
+    if polls(cpu) { CORE_POLLING } else { CORE_IDLE }
+}
+
+/// Whether cores of this island look for work before they sleep.
+pub fn polls<M: Machine>(cpu: &Cpu<M>) -> bool {
+    cpu.poll_ns != 0
+}
+
+/// This core has announced that it is about to sleep: polls and sleeps until there is something to do.
+fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+    let before_ns = cpu.now_ns();
+    let mut interrupts = Interrupts::EMPTY;
+    let quiet = run_queue::is_quiet(cpu) && mm::may_stay_active(cpu);
+    if quiet && (!polls(cpu) || !poll(cpu, before_ns + cpu.poll_ns, &mut interrupts)) {
+        trace::about_core(cpu, Kind::Sleep, cpu.id);
+        interrupts = interrupts.union(wait_for_interrupt(cpu));
+        trace::about_core(cpu, Kind::Awake, cpu.id);
+    }
+    let core = core_record(cpu, cpu.id);
+    core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
+    interrupts
+}
+
+fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+    let interrupts = cpu.machine.wait_for_interrupt();
+    if cpu.timed {
+        cpu.machine.note_wake();
+    }
+    interrupts
+}
+
 /// Looks for work until `until_ns`. `false`: there was none, and this core is to sleep.
-fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64) -> bool {
+///
+/// On a timed machine it sleeps meanwhile, and whoever writes what it would look at says so (`Context::wrote`): so it goes
+/// on at exactly the time when that was written, and not when the simulation happens to let it look.
+fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
     let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
+    if cpu.timed {
+        set_alarm(cpu, until_ns);
+    }
+    let found = poll_until(cpu, until_ns, interrupts);
+    if cpu.timed {
+        set_alarm(cpu, timer::next_deadline_ns(cpu));
+    }
+    found
+}
+
+fn poll_until<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
     let state = &core_record(cpu, cpu.id).state;
-    while state.load(Ordering::Acquire) == CORE_POLLING {
+    while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
         if cpu.now_ns() >= until_ns {
-            return !run_queue::poll_to_sleep(cpu);
+            return !(crossing::stop_polling(cpu) && run_queue::poll_to_sleep(cpu));
         }
-        cpu.machine.relax();
+        if cpu.timed {
+            *interrupts = interrupts.union(wait_for_interrupt(cpu));
+        } else {
+            cpu.machine.relax();
+        }
     }
     true
+}
+
+/// A thread whose function elsewhere has returned; further ones become ready.
+fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
+    if cpu.awaited.is_empty() {
+        return None;
+    }
+    let first = crossing::returned(cpu)?;
+    make_returned_ready(cpu);
+    Some(first)
+}
+
+/// This core is about to run user code: calls that its threads have made ring it when they end.
+#[inline(always)]
+pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.polls_calls.get() && !crossing::stop_polling(cpu) {
+        make_returned_ready(cpu);
+    }
+}
+
+/// Threads whose functions elsewhere have returned become ready.
+fn make_returned_ready<M: Machine>(cpu: &Cpu<M>) {
+    while !cpu.awaited.is_empty()
+        && let Some(thread) = crossing::returned(cpu)
+    {
+        thread.state.store(THREAD_READY, Ordering::Relaxed);
+        run_queue::append(cpu, thread);
+    }
 }
 
 /// Sets the timer for the earliest deadline or the end of the slice.
@@ -409,14 +503,19 @@ fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
         return;
     }
     if programmed != deadline_ns {
-        cpu.timer_ns.set(deadline_ns);
         if cpu.timed {
-            core_record(cpu, cpu.id).alarm_ns.store(deadline_ns, Ordering::Relaxed);
-            return;
+            return set_alarm(cpu, deadline_ns);
         }
+        cpu.timer_ns.set(deadline_ns);
         let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(cpu.clock_offset_ns) };
         cpu.machine.set_timer(local);
     }
+}
+
+/// Timed machines: sets when the simulator rings this core.
+fn set_alarm<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    cpu.timer_ns.set(deadline_ns);
+    core_record(cpu, cpu.id).alarm_ns.store(deadline_ns, Ordering::Relaxed);
 }
 
 /// Loads the thread's extended registers unless this core still holds them.
@@ -434,11 +533,18 @@ fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
     let record = core_record(cpu, core);
-    if core != cpu.id && record.current_thread.load(Ordering::SeqCst) == cpu.raw(thread) {
-        direct::mark_attention(cpu, core);
-        count(&cpu.counters().doorbells_rung);
-        cpu.ring(core);
+    if core == cpu.id {
+        return;
     }
+    let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);
+    if called {
+        if !crossing::is_called_for(cpu, record, thread) {
+            return;
+        }
+        direct::mark_attention(cpu, core);
+    }
+    count(&cpu.counters().doorbells_rung);
+    cpu.ring(core);
 }
 
 /// `sched_yield()`.

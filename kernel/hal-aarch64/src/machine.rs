@@ -208,6 +208,18 @@ impl Machine for AArch64 {
         mark::<{ marks::CLOCK }>();
     }
 
+    fn note_ring(&self) {
+        mark::<{ marks::RING }>();
+    }
+
+    fn note_write(&self) {
+        mark::<{ marks::WROTE }>();
+    }
+
+    fn note_wake(&self) {
+        mark::<{ marks::WOKE }>();
+    }
+
     fn announce_core(&self) {
         const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
         CORE_MARKS[self.core().index_in_island()]();
@@ -229,7 +241,7 @@ impl Machine for AArch64 {
             barrier!("dsb st");
             Gic::ring(CORES[target.index_in_island()].affinity.load(Ordering::Relaxed));
         } else {
-            let peer = self.pool.header().islands[target.island().index()].doorbell_peer.get();
+            let peer = self.pool.header().islands[self.island().index()].doorbell_peers[target.island().index()].get();
             self.ring_peer(peer, target.index_in_island());
         }
     }

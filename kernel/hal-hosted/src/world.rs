@@ -194,7 +194,9 @@ fn write_header(pool: Pool, config: &Config) {
         let record = &header.islands[index];
         record.isa.set(island.isa as u32);
         record.core_count.set(island.cores as u32);
-        record.doorbell_peer.set(index as u32);
+        for (peer, slot) in (0..).zip(&record.doorbell_peers) {
+            slot.set(peer);
+        }
         record.paging.set(island.paging as u32);
         record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
         record.private_len.set(64 << 20);

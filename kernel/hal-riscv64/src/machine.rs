@@ -229,6 +229,18 @@ impl Machine for TheMachine {
         mark::<{ marks::CLOCK }>();
     }
 
+    fn note_ring(&self) {
+        mark::<{ marks::RING }>();
+    }
+
+    fn note_write(&self) {
+        mark::<{ marks::WROTE }>();
+    }
+
+    fn note_wake(&self) {
+        mark::<{ marks::WOKE }>();
+    }
+
     fn announce_core(&self) {
         const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
         CORE_MARKS[self.core().index_in_island()]();
@@ -245,7 +257,7 @@ impl Machine for TheMachine {
                 interrupts::send(hart.imsic);
             }
         } else if let Some(doorbell) = &self.doorbell {
-            let peer = self.pool.header().islands[target.island().index()].doorbell_peer.get();
+            let peer = self.pool.header().islands[self.island().index()].doorbell_peers[target.island().index()].get();
             order_before_devices();
             doorbell.ring(peer, index);
         }

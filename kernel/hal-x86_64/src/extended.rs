@@ -27,6 +27,17 @@ pub fn save(frame: &'static UserFrame) {
     frame.ext_valid.set(1);
 }
 
+/// Stores what C functions preserve: the control words of x87 and SSE (System V ABI, 3.2.3).
+pub fn save_kept(frame: &'static UserFrame) {
+    if frame.ext_valid.get() == 0 {
+        return save(frame);
+    }
+    // SAFETY: the first two bytes of the image, and four of its fourth word (SDM, FXSAVE), inside the frame.
+    unsafe {
+        asm!("fnstcw [{at}]", "stmxcsr [{at} + 24]", at = in(reg) frame.ext.as_ptr(), options(nostack, preserves_flags))
+    };
+}
+
 /// Loads this core's state.
 pub fn load(frame: &'static UserFrame) {
     let image = match frame.ext_valid.get() {

@@ -162,6 +162,10 @@ impl Machine for TheMachine {
         extended::save(frame);
     }
 
+    fn save_kept_ext(&self, frame: &'static UserFrame) {
+        extended::save_kept(frame);
+    }
+
     fn load_ext(&self, frame: &'static UserFrame) {
         extended::load(frame);
     }
@@ -215,6 +219,18 @@ impl Machine for TheMachine {
         mark::<{ marks::CLOCK }>();
     }
 
+    fn note_ring(&self) {
+        mark::<{ marks::RING }>();
+    }
+
+    fn note_write(&self) {
+        mark::<{ marks::WROTE }>();
+    }
+
+    fn note_wake(&self) {
+        mark::<{ marks::WOKE }>();
+    }
+
     fn announce_core(&self) {
         const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
         CORE_MARKS[self.core().index_in_island()]();
@@ -233,8 +249,8 @@ impl Machine for TheMachine {
         if target.island() == self.island {
             apic::send_doorbell(target.index_in_island());
         } else {
-            let record = &self.pool.header().islands[target.island().index()];
-            self.ring_peer(record.doorbell_peer.get(), target.index_in_island());
+            let record = &self.pool.header().islands[self.island.index()];
+            self.ring_peer(record.doorbell_peers[target.island().index()].get(), target.index_in_island());
         }
     }
 

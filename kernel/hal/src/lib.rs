@@ -114,6 +114,12 @@ pub trait Machine: Sync + 'static {
     /// Stores this core's extended state into `frame.ext` and sets `ext_valid`.
     fn save_ext(&self, frame: &'static UserFrame);
 
+    /// As [`Machine::save_ext`], but of a thread that calls a function: stores at least what C functions preserve. The
+    /// other registers in `frame.ext` may be any that the thread once had.
+    fn save_kept_ext(&self, frame: &'static UserFrame) {
+        self.save_ext(frame);
+    }
+
     /// Loads this core's extended state from `frame.ext`, or the initial state when `ext_valid` is 0.
     fn load_ext(&self, frame: &'static UserFrame);
 
@@ -145,6 +151,19 @@ pub trait Machine: Sync + 'static {
     /// Lets the simulator of a timed machine store this core's simulated time into its core record
     /// ([`motet_layout::CoreRecord::clock_ns`]): executes [`motet_layout::marks::CLOCK`].
     fn publish_clock(&self) {}
+
+    /// Tells the simulator of a timed machine that this core is about to ring the core that its core record names:
+    /// executes [`motet_layout::marks::RING`].
+    fn note_ring(&self) {}
+
+    /// Tells the simulator of a timed machine that this core has written what the core that its core record names looks
+    /// at in a loop: executes [`motet_layout::marks::WROTE`].
+    fn note_write(&self) {}
+
+    /// Tells the simulator of a timed machine that this core comes from [`wait_for_interrupt`](Self::wait_for_interrupt):
+    /// executes [`motet_layout::marks::WOKE`]. A doorbell that was there already has come before its time; the core's
+    /// clock goes on to it.
+    fn note_wake(&self) {}
 
     /// Tells the simulator of a timed machine which core this is and that it is ready to be timed: executes
     /// [`motet_layout::marks::CORE`].

@@ -23,7 +23,7 @@ pub fn shape(cores: &[usize]) -> Shape {
             Piece { local: pool_base(index), size: POOL, target: Target::Pool(0) },
         ],
     };
-    Shape { pool: POOL, islands: cores.iter().enumerate().map(island).collect() }
+    Shape { pool: POOL, islands: cores.iter().enumerate().map(island).collect(), own: Vec::new() }
 }
 
 /// Resolves `[model]`'s text, without its first line.

@@ -165,8 +165,10 @@ impl Reference {
             ((local - base) / 64, island == 0 && local - base < POOL / 2)
         } else {
             self.counters[me].device_accesses += 1;
-            self.counters[me].stall_device_ps += self.config.device_ps;
-            return self.config.device_ps;
+            let store = kind == Kind::Store;
+            let cost = if store { self.config.device_store_ps } else { self.config.device_ps };
+            self.counters[me].stall_device_ps += cost;
+            return cost;
         };
         let count = &mut self.counters[me];
         match kind {

@@ -3,7 +3,7 @@
 mod together;
 mod world;
 
-use motet_layout::{CORE_AWAKE, CORE_IDLE, sync::Ordering::SeqCst};
+use motet_layout::{CORE_AWAKE, CORE_IDLE, CORE_POLLING, sync::Ordering::SeqCst};
 use motet_timing::{Bells, PS_PER_NS};
 use world::{QUANTUM_PS, Side, World};
 
@@ -44,6 +44,46 @@ fn a_rung_core_wakes_when_the_doorbell_arrives() {
     let clock = &world.region.cores[16];
     assert_eq!((clock.ipis_received.load(SeqCst), clock.idle_ps.load(SeqCst)), (1, 6 * US));
     assert_eq!(world.record(16).rung_at_ns.load(SeqCst), 0, "taken note of");
+}
+
+#[test]
+fn a_ring_arrives_after_its_latency_and_of_several_the_first_wakes() {
+    let world = World::started(&[1, 1], Side::BySide);
+    world.header.islands[0].doorbell_ns[1].set(2000);
+    world.record(0).ring_target.set(16);
+    world.timing.sleep(16, US);
+    world.timing.note_ring(0, 5 * US);
+    world.timing.note_ring(0, 4 * US);
+    world.timing.note_ring(0, 9 * US);
+    assert_eq!(world.timing.boundary(16, US).now_ps, 6 * US);
+    assert_eq!(world.record(16).rings_received.load(SeqCst), 3);
+    world.timing.boundary(0, 4 * US);
+    assert_eq!(world.region.cores[0].ipis_sent.load(SeqCst), 3);
+    world.record(0).ring_target.set(u32::MAX);
+    world.timing.note_ring(0, 5 * US); // a damaged record: nobody is rung
+}
+
+#[test]
+fn a_core_that_polls_goes_on_when_what_it_looks_at_is_written() {
+    let world = World::started(&[1, 1], Side::BySide);
+    world.record(0).ring_target.set(16);
+    world.record(16).state.store(CORE_POLLING, SeqCst);
+    world.timing.sleep(16, US);
+    world.timing.note_write(0, 5 * US);
+    assert_eq!(world.bells.rung(), [16]);
+    assert_eq!(world.timing.boundary(16, US).now_ps, 5 * US);
+    assert_eq!(world.region.cores[16].ipis_received.load(SeqCst), 0, "no doorbell");
+}
+
+#[test]
+fn a_core_that_finds_a_doorbell_before_its_time_goes_on_to_it() {
+    let world = World::started(&[1, 1], Side::BySide);
+    world.record(16).rung_at_ns.store(7000, SeqCst);
+    assert_eq!(world.timing.catch_up(16, 3 * US), 4 * US);
+    assert_eq!(world.region.cores[16].idle_ps.load(SeqCst), 4 * US);
+    assert_eq!(world.timing.catch_up(16, 3 * US), 0, "once");
+    world.record(16).rung_at_ns.store(2000, SeqCst);
+    assert_eq!(world.timing.catch_up(16, 3 * US), 0, "it has come already");
 }
 
 #[test]
@@ -112,11 +152,11 @@ fn when_all_sleep_time_jumps_to_the_first_alarm() {
 #[test]
 fn doorbells_sent_are_counted_up_to_the_boundary() {
     let world = World::started(&[1, 1], Side::BySide);
-    world.record(0).rings_sent.set(3);
+    world.region.cores[0].rings_sent.store(3, SeqCst);
     assert_eq!(world.region.cores[0].ipis_sent.load(SeqCst), 0);
     world.timing.boundary(0, US);
     assert_eq!(world.region.cores[0].ipis_sent.load(SeqCst), 3);
-    world.record(0).rings_sent.set(4);
+    world.region.cores[0].rings_sent.store(4, SeqCst);
     world.timing.sleep(0, US);
     assert_eq!(world.region.cores[0].ipis_sent.load(SeqCst), 4);
 }

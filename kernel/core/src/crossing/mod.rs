@@ -26,13 +26,13 @@ use motet_layout::{
 };
 use motet_protocol::{Context, run_queue, slab};
 
-pub use direct::{called, returned};
+pub use direct::{called, has_news, is_called_for, returned, stop_polling};
 pub use report::{Snapshot, backtrace};
 pub use stack::release_stacks;
 
 use crate::{
     call::{Call, Stop, SysResult},
-    cpu::Cpu,
+    cpu::{Cpu, Pinned},
     file, mm,
     process::{exit, fat},
     sched, signal,
@@ -63,14 +63,26 @@ pub fn fetch<M: Machine>(
     }
     let space = mm::space_of(cpu, process);
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
-    let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
     let function = registers::pc(&thread.frame);
-    let Some(pin) = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa) else {
-        let what = format_args!("it jumps into the middle of code for {}", isa.name());
-        return report::kill(cpu, thread, process, what);
+    let epoch = space.epoch.load(Ordering::Acquire);
+    let pin = match cpu.pins.get(function, epoch) {
+        Some(pin) => pin,
+        None => {
+            let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
+            let Some(pin) = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa) else {
+                let what = format_args!("it jumps into the middle of code for {}", isa.name());
+                return report::kill(cpu, thread, process, what);
+            };
+            let pin = Pinned { isa, strict: pin.strict, signature: pin.signature };
+            cpu.pins.put(function, epoch, pin);
+            pin
+        }
     };
+    let isa = pin.isa;
     let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    let Some(core) = island_of(cpu, thread, isa) else {
+    // Only who waits for busy cores need not know beforehand whether they are.
+    let again = last_callee(cpu, thread, isa).filter(|_| policies.busy == CrossingPolicy::Wait);
+    let Some(core) = again.or_else(|| island_of(cpu, thread, isa)) else {
         if pin.strict || policies.missing == CrossingPolicy::End {
             let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
             return report::kill(cpu, thread, process, what);
@@ -86,8 +98,9 @@ pub fn fetch<M: Machine>(
         }
         CrossingPolicy::Wait | CrossingPolicy::Local | CrossingPolicy::End => core,
     };
-    match call(cpu, thread, process, function, &pin.signature, target) {
+    match call(cpu, thread, process, function, &pin, target, again.is_some()) {
         Ok(()) => Fetch::Gone,
+        Err(Errno::EHOSTDOWN) if again.is_some() => fetch(cpu, thread, process, address),
         Err(errno) => {
             signal::memory_fault(cpu, thread, address, errno);
             Fetch::Run
@@ -137,7 +150,15 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     arguments.words[0] = argument;
     sched::save_ext(cpu, call.thread);
     sched::end_call(call.thread);
-    let callee = Callee { function, signature: Signature::POINTER, arguments, target, isa, is_local: false };
+    let callee = Callee {
+        function,
+        signature: Signature::POINTER,
+        arguments: &arguments,
+        target,
+        guessed: false,
+        isa,
+        is_local: false,
+    };
     enter(cpu, call.thread, call.process, &caller, &callee)?;
     Err(Stop::Gone)
 }
@@ -150,11 +171,13 @@ struct Caller {
 }
 
 /// What is called, and where.
-struct Callee {
+struct Callee<'a> {
     function: u64,
     signature: Signature,
-    arguments: convention::Arguments,
+    arguments: &'a convention::Arguments,
     target: CoreId,
+    /// The target is a guess: if it does not sleep, the one that has least to do is chosen.
+    guessed: bool,
     isa: Isa,
     /// It is pinned to another ISA, but is to run on the caller's.
     is_local: bool,
@@ -165,18 +188,25 @@ fn call<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     function: u64,
-    signature: &Signature,
+    pin: &Pinned,
     target: CoreId,
+    guessed: bool,
 ) -> Result<(), Errno> {
-    sched::save_ext(cpu, thread);
-    let memory = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
-    let read = |address| memory.read_user_u64(address).ok();
+    let signature = &pin.signature;
+    if signature.floats != 0 {
+        sched::save_ext(cpu, thread);
+    } else {
+        cpu.machine.save_kept_ext(&thread.frame);
+    }
+    let space = mm::space_of(cpu, process);
+    let read = |address| mm::read_word(cpu, space, address).ok();
     let (pc, sp) = convention::return_point(&thread.frame, read).ok_or(Errno::EFAULT)?;
-    let arguments = convention::arguments(&thread.frame, signature, read).ok_or(Errno::EFAULT)?;
-    let isa = Isa::from_raw(cpu.pool.header().islands[target.island().index()].isa.get()).ok_or(Errno::EINVAL)?;
+    let mut arguments = cpu.arguments.borrow_mut();
+    convention::arguments(&thread.frame, signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
     let caller = Caller { pc, sp, result: signature.result.into() };
     let is_local = target == cpu.id;
-    let callee = Callee { function, signature: *signature, arguments, target, isa, is_local };
+    let isa = if is_local { M::ISA } else { pin.isa };
+    let callee = Callee { function, signature: *signature, arguments: &arguments, target, guessed, isa, is_local };
     enter(cpu, thread, process, &caller, &callee)
 }
 
@@ -186,7 +216,7 @@ fn enter<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     caller: &Caller,
-    callee: &Callee,
+    callee: &Callee<'_>,
 ) -> Result<(), Errno> {
     let space = mm::space_of(cpu, process);
     let caller_isa = M::ISA;
@@ -208,7 +238,7 @@ fn enter<M: Machine>(
     record.caller_tls.set(tls);
     record.outer_used.set(outer_used);
     record.result.set(caller.result);
-    record.called_at_ns.set(cpu.now_ns());
+    record.called_at_ns.set(sched::charge(cpu, thread));
     record.is_saved.set(0);
     record.is_local.set(callee.is_local.into());
     thread.crossing.set(cpu.raw(record));
@@ -228,9 +258,26 @@ fn enter<M: Machine>(
         signature: callee.signature,
         arguments: callee.arguments,
     };
-    sched::charge(cpu, thread);
-    if direct::fits(&entry.signature) && direct::call(cpu, thread, space, record, callee.isa, &entry) {
+    let direct =
+        |target| direct::fits(&entry.signature) && direct::call(cpu, thread, space, record, target, callee.isa, &entry);
+    if direct(callee.target) {
         return Ok(());
+    }
+    let mut target = callee.target;
+    if callee.guessed {
+        let Some(found) = island_of(cpu, thread, callee.isa) else {
+            // The island has died: the call has not been made, and the guess is not made again.
+            record.callee_core.set(u32::MAX);
+            thread.crossing.set(record.outer.get());
+            used.set(outer_used);
+            keep_record(cpu, thread, record);
+            return Err(Errno::EHOSTDOWN);
+        };
+        if found != target && direct(found) {
+            return Ok(());
+        }
+        target = found;
+        record.callee_core.set(u32::from(target.0));
     }
     convention::save_caller(&thread.frame, record);
     record.is_saved.set(1);
@@ -242,7 +289,7 @@ fn enter<M: Machine>(
         sched::reload_ext(cpu, thread);
         return Err(Errno::ENOMEM);
     }
-    sched::hand_to(cpu, thread, callee.target);
+    sched::hand_to(cpu, thread, target);
     Ok(())
 }
 
@@ -310,6 +357,11 @@ fn pop<M: Machine>(
             thread.ext_core.set(0); // load what was just changed
         }
     }
+    keep_record(cpu, thread, record);
+}
+
+/// A record that is not needed any more: kept for the thread's next call, if it has none yet.
+fn keep_record<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, record: &'static CrossingRecord) {
     if thread.spare_crossing.get() == 0 {
         thread.spare_crossing.set(cpu.raw(record));
     } else {
@@ -325,6 +377,14 @@ fn chain<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item 
 
 fn signature_of(record: &CrossingRecord) -> Signature {
     Signature { words: 0, floats: 0, result: record.result.get() as u32 & 0xfff }
+}
+
+/// The core of an ISA that the thread's last call went to, if it may run there: most likely it sleeps again, and holds what
+/// the function needs.
+fn last_callee<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> Option<CoreId> {
+    let last = cpu.object::<CrossingRecord>(thread.spare_crossing.get())?;
+    let core = CoreId::from_raw(last.callee_core.get()).filter(|_| last.callee_isa.get() == isa as u32)?;
+    may_run(thread, core).then_some(core)
 }
 
 /// The island of an ISA that has least to do, as a core; `None` if none is there.

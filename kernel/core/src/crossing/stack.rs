@@ -3,7 +3,7 @@
 use motet_abi::{Errno, convention::StackWords};
 use motet_hal::{Access, Machine};
 use motet_layout::{Isa, IslandId, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_READ, VMA_WRITE};
-use motet_protocol::lock::lock;
+use motet_protocol::{Context, lock::lock};
 
 use crate::{
     cpu::Cpu,
@@ -68,8 +68,13 @@ pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, space: &'
 
 /// Writes what a function's stack begins with; false: there is no memory for it.
 pub fn push<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, words: &StackWords) -> bool {
-    words.words().iter().enumerate().all(|(index, word)| {
-        let found = mm::resolve(cpu, space, words.at + 8 * index as u64, Access::Write);
+    let mut words = words.words().iter().zip((words.at..).step_by(8));
+    // The space is the active one if the function runs here.
+    if cpu.active_space.get() == cpu.raw(space) {
+        return words.all(|(&word, at)| mm::write_word(cpu, space, at, word).is_ok());
+    }
+    words.all(|(word, at)| {
+        let found = mm::resolve(cpu, space, at, Access::Write);
         found.is_ok_and(|addr| {
             cpu.pool.write(addr, &word.to_le_bytes());
             true

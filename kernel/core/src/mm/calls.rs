@@ -160,11 +160,12 @@ pub fn protect<M: Machine>(
         covered = vma.end.get();
         let old = vma.flags.get();
         vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
+        vma::changed(space);
         any |= reprotect(cpu, space, vma, flags & VMA_EXECUTE & !old != 0);
         Ok(())
     });
     if any {
-        Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+        Stale::new().complete(cpu, space, || cpu.flush_user());
     }
     changed?;
     if covered < end { Err(Errno::ENOMEM) } else { Ok(()) }
@@ -304,7 +305,7 @@ fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64,
     if !any {
         return;
     }
-    Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+    Stale::new().complete(cpu, space, || cpu.flush_user());
     home.for_each(start..end, |_, leaf| {
         if !is_borrowed(leaf) {
             release_frame(cpu, leaf.frame);
@@ -374,7 +375,7 @@ fn move_pages<M: Machine>(
         }
         at += PAGE_SIZE;
     }
-    Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+    Stale::new().complete(cpu, space, || cpu.flush_user());
     Ok(())
 }
 

@@ -84,7 +84,7 @@ fn show<M: Machine>(
     let shown = Leaf { frame: leaf.frame, attr: allowed.union(view::BORROWED) };
     enter(cpu, &own, cpu.island(), page, shown)?;
     cpu.machine.page_table_fence();
-    cpu.machine.flush_page(page);
+    cpu.flush_page(page);
     Ok(())
 }
 
@@ -170,7 +170,7 @@ fn write_to_shared<M: Machine>(
             count(&cpu.counters().remote_pte_edits);
         }
     }
-    Stale::new().complete(cpu, space, || cpu.machine.flush_page(page));
+    Stale::new().complete(cpu, space, || cpu.flush_page(page));
     release_frame(cpu, leaf.frame);
     installed
 }
@@ -216,7 +216,7 @@ fn install<M: Machine>(
     cpu.machine.page_table_fence();
     if widened {
         // This core may have cached the narrower entry it faulted on, and on AArch64 and RISC-V would fault on it again.
-        cpu.machine.flush_page(page);
+        cpu.flush_page(page);
     }
     Ok(())
 }

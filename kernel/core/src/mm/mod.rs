@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
+use motet_layout::{Cell64, Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
 use motet_paging::{Attr, Format, PhysMap, Table};
 
 pub use calls::protect;
@@ -58,6 +58,45 @@ pub fn resolve<M: Machine>(
         }
         fault::serve(cpu, space, address, access)?;
     }
+}
+
+/// Reads an aligned word of a thread that runs on this core.
+///
+/// # Errors
+/// As [`resolve`]; `EFAULT` also when it is not aligned.
+pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Result<u64, Errno> {
+    if address % 8 != 0 {
+        return Err(Errno::EFAULT);
+    }
+    let addr = match cpu.translations.read.get(address) {
+        Some(addr) => addr,
+        None => {
+            let addr = resolve(cpu, space, address, Access::Read)?;
+            cpu.translations.read.put(address, addr);
+            addr
+        }
+    };
+    Ok(cpu.pool.at::<Cell64>(addr).get())
+}
+
+/// Writes an aligned word of a thread that runs on this core.
+///
+/// # Errors
+/// As for [`read_word`].
+pub fn write_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, word: u64) -> Result<(), Errno> {
+    if address % 8 != 0 {
+        return Err(Errno::EFAULT);
+    }
+    let addr = match cpu.translations.write.get(address) {
+        Some(addr) => addr,
+        None => {
+            let addr = resolve(cpu, space, address, Access::Write)?;
+            cpu.translations.write.put(address, addr);
+            addr
+        }
+    };
+    cpu.pool.at::<Cell64>(addr).set(word);
+    Ok(())
 }
 
 /// Whether the page at `address`, which this island has mapped, belongs to a shared mapping.

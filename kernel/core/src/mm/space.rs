@@ -25,6 +25,9 @@ use super::{
 };
 use crate::cpu::Cpu;
 
+/// Epochs of a space, before they would be another's.
+const EPOCH_SHIFT: u32 = 32;
+
 /// A new, empty space whose home is this island.
 ///
 /// # Errors
@@ -32,6 +35,8 @@ use crate::cpu::Cpu;
 pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static SpaceRecord, Errno> {
     let space = slab::alloc::<SpaceRecord>(cpu).ok_or(Errno::ENOMEM)?;
     space.refs.store(1, Ordering::Relaxed);
+    let made = cpu.pool.header().spaces_made.fetch_add(1, Ordering::Relaxed);
+    space.epoch.store((made + 1) << EPOCH_SHIFT, Ordering::Relaxed);
     space.home.set(u32::from(cpu.island().0));
     space.mmap_top.set(USER_END);
     if ensure_root(cpu, space).is_none() {
@@ -109,7 +114,7 @@ pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result
     };
     // First say so, then translate: whoever edits the table from now on asks this core to drop translations.
     space.active[cpu.island().index()].fetch_or(own_bit(cpu), Ordering::SeqCst);
-    cpu.machine.activate_space(root);
+    cpu.activate_space(root);
     leave_active(cpu, raw);
     Ok(())
 }
@@ -123,7 +128,7 @@ pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Makes this core translate no user address.
 pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
     if cpu.active_space.get() != 0 {
-        cpu.machine.activate_space(Frame::NONE);
+        cpu.activate_space(Frame::NONE);
         leave_active(cpu, 0);
     }
 }
@@ -142,7 +147,7 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
         .and_then(|()| view::copy_program(cpu, parent, child))
         .and_then(|()| copy_pages(cpu, parent, child));
     // Write permission was taken from the parent's pages, even when copying failed half-way.
-    Stale::new().complete(cpu, parent, || cpu.machine.flush_user());
+    Stale::new().complete(cpu, parent, || cpu.flush_user());
     drop(guard);
     match copied {
         Ok(()) => Ok(child),

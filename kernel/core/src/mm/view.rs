@@ -50,6 +50,7 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
     let _guard = lock(cpu, &space.lock);
     let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_VIEW != 0) else { return 0 };
     vma.flags.set(vma.flags.get() | VMA_LOCAL);
+    vma::changed(space);
     (vma.end.get() - vma.start.get()) / PAGE_SIZE
 }
 
@@ -82,6 +83,7 @@ pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, en
         return false;
     };
     vma.end.set(end);
+    vma::changed(space);
     space.mapped_len.set(space.mapped_len.get() + end - start);
     true
 }

@@ -1,6 +1,6 @@
 //! VMAs: a list ordered by address, under the space's lock.
 
-use core::ops::Range;
+use core::{ops::Range, sync::atomic::Ordering};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
@@ -244,6 +244,12 @@ fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resu
     Ok(())
 }
 
+/// A VMA was added, taken away, or means something else than before: what cores remember of the space is no longer true.
+/// The space's lock is held.
+pub fn changed(space: &SpaceRecord) {
+    space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::Release);
+}
+
 fn last<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<&'static VmaRecord> {
     let mut at = cpu.object::<VmaRecord>(space.first_vma.get())?;
     while let Some(next) = cpu.object::<VmaRecord>(at.next.get()) {
@@ -270,6 +276,7 @@ fn link<M: Machine>(
         next.prev.set(raw);
     }
     space.vma_count.set(space.vma_count.get() + 1);
+    changed(space);
 }
 
 fn unlink<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
@@ -284,4 +291,5 @@ fn unlink<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
         space.last_vma.set(0);
     }
     space.vma_count.set(space.vma_count.get() - 1);
+    changed(space);
 }

@@ -173,10 +173,7 @@ fn island_for<M: Machine>(call: &Call<M>, isa: Isa, path: &[u8]) -> Result<Islan
 }
 
 fn island_load<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> u32 {
-    let core = run_queue::least_loaded(cpu, island, [u64::MAX; 2]);
-    let record = run_queue::core_record(cpu, core);
-    let busy = record.current_thread.load(Ordering::Relaxed) != 0;
-    record.ready_count.load(Ordering::Relaxed) + u32::from(busy)
+    run_queue::load(cpu, run_queue::least_loaded(cpu, island, [u64::MAX; 2]))
 }
 
 /// Loads program, interpreter, arguments and environment into a new space.

@@ -1,0 +1,305 @@
+//! Direct calls: none is lost or done twice, results reach who called, and whoever wants a thread or its core reaches it
+//! while a function runs there.
+
+use std::sync::Arc;
+
+use motet_layout::sync::Ordering;
+use motet_layout::{
+    CALL_GIVEN, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CoreId, IslandId, Pool, THREAD_READY, ThreadRecord,
+};
+use motet_protocol::direct::{self, Claim, Outcome};
+use motet_protocol::run_queue::{self, Wake, core_record};
+use motet_protocol::{Context, count};
+
+use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
+
+const CALLEE: u8 = 0;
+const CALLERS: u8 = 2;
+const CALLS_EACH: u64 = 2;
+
+fn callee() -> CoreId {
+    CoreId::new(IslandId(CALLEE), 0)
+}
+
+/// The steps of the protocol that twins get wrong.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Calls with a word; whether the core could be claimed.
+    call: fn(&Core, u64) -> bool,
+    /// Waits for the end of a call; its result, if the function has returned.
+    wait: fn(&Core) -> Option<u64>,
+    /// Gives the result back, and announces sleep.
+    give_back: fn(&Core, CoreId),
+    /// Whether the core, which has announced sleep, is to sleep.
+    is_quiet: fn(&Core) -> bool,
+}
+
+const RIGHT: Steps = Steps {
+    call: |core, word| {
+        let Some(claim) = direct::claim(core, callee()) else { return false };
+        publish(core, claim, word, false);
+        true
+    },
+    wait: wait_asleep,
+    give_back: |core, caller| direct::give_back(core, caller, CORE_IDLE),
+    is_quiet: |core| run_queue::is_quiet(core),
+};
+
+fn publish(core: &Core, claim: Claim, word: u64, polled: bool) {
+    claim.record(core).message[0].set(word);
+    claim.prepare(core, polled);
+    claim.publish(core);
+}
+
+fn wait_asleep(core: &Core) -> Option<u64> {
+    loop {
+        if let Some(ended) = ended(core) {
+            return ended;
+        }
+        core.announce();
+        if run_queue::begin_idle(core, CORE_IDLE) {
+            core.sleep();
+        }
+        run_queue::end_idle(core);
+    }
+}
+
+/// `Some(None)`: the thread has left for the callee's core.
+fn ended(core: &Core) -> Option<Option<u64>> {
+    match direct::outcome(core, callee()) {
+        Outcome::Runs => None,
+        Outcome::Left => Some(None),
+        Outcome::Returned => {
+            let result = core_record(core, callee()).message[5].get();
+            direct::take(core, callee());
+            Some(Some(result))
+        }
+    }
+}
+
+/// A core that runs calls and threads until there have been so many. A function's result is its argument plus 100.
+fn serve(core: &Core, steps: Steps, jobs: u64) {
+    let mut done = 0;
+    while done < jobs {
+        if run_queue::next(core).is_some() {
+            done += 1;
+            continue;
+        }
+        core.announce();
+        run_queue::begin_idle(core, CORE_IDLE);
+        loop {
+            if (steps.is_quiet)(core) {
+                core.sleep();
+            }
+            if run_queue::end_idle(core) == Wake::Look {
+                break;
+            }
+            let caller = direct::caller(core).expect("a call says whose it is");
+            let message = &core_record(core, core.core()).message;
+            let word = message[0].get();
+            done += 1;
+            if direct::is_disturbed(core) {
+                direct::end_call(core);
+                core.ring(caller); // the thread comes back through its run queue
+                break;
+            }
+            message[5].set(word + 100);
+            core.announce();
+            (steps.give_back)(core, caller);
+            if done == jobs {
+                return;
+            }
+        }
+    }
+}
+
+/// Islands call functions of one core, and hand it threads where they cannot.
+fn calls(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let server = Core::new(pool, CALLEE, &bells);
+        let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for island in 1..=CALLERS {
+            let core = Core::new(pool, island, &bells);
+            let threads: Vec<_> = (0..CALLS_EACH).map(|_| objects.thread(callee())).collect();
+            actors.push(Box::new(move || {
+                for (number, thread) in (0..).zip(threads) {
+                    let word = u64::from(island) * 10 + number;
+                    if (steps.call)(&core, word) {
+                        if let Some(result) = (steps.wait)(&core) {
+                            assert_eq!(result, word + 100, "another call's result");
+                        }
+                    } else {
+                        thread.state.store(THREAD_READY, Ordering::Relaxed);
+                        run_queue::hand_over(&core, thread);
+                    }
+                }
+            }));
+        }
+        actors.push(Box::new(move || serve(&server, steps, u64::from(CALLERS) * CALLS_EACH)));
+        together(actors);
+    }
+}
+
+#[test]
+fn every_call_is_done_once_and_its_result_reaches_who_called() {
+    explore(1500, calls(RIGHT));
+}
+
+#[test]
+fn a_caller_that_polls_and_then_sleeps_is_rung() {
+    explore(1500, calls(POLLING));
+}
+
+/// As [`RIGHT`], looking for the end a few times before it sleeps.
+const POLLING: Steps = Steps {
+    call: |core, word| {
+        let Some(claim) = direct::claim(core, callee()) else { return false };
+        publish(core, claim, word, true);
+        true
+    },
+    wait: |core| {
+        for _ in 0..2 {
+            if direct::has_news(core, callee()) {
+                break;
+            }
+            core.relax();
+        }
+        direct::stop_polling(core, callee());
+        wait_asleep(core)
+    },
+    ..RIGHT
+};
+
+#[test]
+fn sleeping_without_saying_so_is_caught() {
+    must_be_caught(1500, calls(Steps { wait: wait_asleep, ..POLLING }));
+}
+
+#[test]
+fn ringing_before_the_result_is_there_is_caught() {
+    let give_back = |core: &Core, caller| {
+        let record = core_record(core, core.core());
+        record.state.store(CORE_IDLE, Ordering::SeqCst);
+        core.ring(caller);
+        record.call.store(2 | u32::from(caller.0) << 8, Ordering::SeqCst);
+    };
+    must_be_caught(1500, calls(Steps { give_back, ..RIGHT }));
+}
+
+#[test]
+fn announcing_sleep_twice_is_caught() {
+    // The second time, the core may be claimed already.
+    must_be_caught(1500, calls(Steps { is_quiet: |core| run_queue::begin_idle(core, CORE_IDLE), ..RIGHT }));
+}
+
+#[test]
+fn claiming_a_core_whose_results_wait_is_caught() {
+    let call = |core: &Core, word| {
+        let record = core_record(core, callee());
+        if record.state.compare_exchange(CORE_IDLE, CORE_CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        record.message[0].set(word);
+        record.call.store(CALL_GIVEN | u32::from(core.core().0) << 8, Ordering::SeqCst);
+        record.state.store(CORE_CALLED, Ordering::SeqCst);
+        count(&core.counters().doorbells_rung);
+        core.ring(callee());
+        true
+    };
+    must_be_caught(1500, calls(Steps { call, ..RIGHT }));
+}
+
+type Disturb = fn(&Core, Pool, &'static ThreadRecord, &'static ThreadRecord);
+
+/// A function that never ends by itself, and somebody on a third island who wants its thread or its core.
+fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let [server, caller, third] = [CALLEE, 1, 2].map(|island| Core::new(pool, island, &bells));
+        let (thread, other) = (objects.thread(caller.core()), objects.thread(callee()));
+        let raw = caller.raw(thread);
+        together(vec![
+            Box::new(move || {
+                let Some(claim) = direct::claim(&caller, callee()) else {
+                    return run_queue::push(&caller, thread, callee());
+                };
+                claim.record(&caller).message[0].set(raw);
+                claim.prepare(&caller, false);
+                thread.core.store(u32::from(callee().0), Ordering::SeqCst);
+                if checks && thread.attention.load(Ordering::SeqCst) != 0 {
+                    claim.withdraw(&caller);
+                    run_queue::push(&caller, thread, callee());
+                } else {
+                    claim.publish(&caller);
+                }
+            }),
+            Box::new(move || disturb(&third, pool, thread, other)),
+            Box::new(move || {
+                let mut other_ran = false;
+                loop {
+                    match run_queue::next(&server) {
+                        Some(found) if std::ptr::eq(found, thread) => return, // it looks at its attention word itself
+                        Some(_) => {
+                            other_ran = true;
+                            continue;
+                        }
+                        None => {}
+                    }
+                    server.announce();
+                    if run_queue::begin_idle(&server, CORE_IDLE) {
+                        server.sleep();
+                    }
+                    if run_queue::end_idle(&server) == Wake::Called {
+                        if !other_ran && (!looks || !direct::is_disturbed(&server)) {
+                            server.sleep(); // the function, until an interrupt
+                        }
+                        return direct::end_call(&server);
+                    }
+                }
+            }),
+        ]);
+    }
+}
+
+/// What `sched::nudge` does.
+fn nudge(core: &Core, pool: Pool, thread: &'static ThreadRecord, _: &'static ThreadRecord) {
+    thread.attention.store(1, Ordering::SeqCst);
+    let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");
+    let record = &pool.header().cores[found.index()];
+    if direct::is_called(record) && record.message[0].get() == core.raw(thread) {
+        direct::mark_attention(core, found);
+        core.ring(found);
+    }
+}
+
+/// Another thread becomes ready on the callee's core.
+fn hand_another(core: &Core, _: Pool, _: &'static ThreadRecord, other: &'static ThreadRecord) {
+    other.state.store(THREAD_READY, Ordering::Relaxed);
+    run_queue::push(core, other, callee());
+}
+
+#[test]
+fn who_wants_a_threads_attention_reaches_the_function_that_it_has_called() {
+    explore(1500, endless(nudge, true, true));
+}
+
+#[test]
+fn a_called_function_does_not_keep_a_thread_from_its_core() {
+    explore(1500, endless(hand_another, true, true));
+}
+
+#[test]
+fn running_a_function_without_a_look_is_caught() {
+    must_be_caught(1500, endless(nudge, false, true));
+    must_be_caught(1500, endless(hand_another, false, true));
+}
+
+#[test]
+fn publishing_a_call_without_a_look_at_the_attention_word_is_caught() {
+    must_be_caught(1500, endless(nudge, true, false));
+}
