@@ -44,9 +44,10 @@ pub struct CrossingPolicies {
 impl CrossingPolicies {
     /// What a word in the pool says; 0: the defaults.
     pub fn from_raw(raw: u32) -> Self {
+        let missing = CrossingPolicy::from_code(u64::from(raw >> 2 & 3));
         Self {
             busy: CrossingPolicy::from_code(u64::from(raw & 3)).unwrap_or(CrossingPolicy::Wait),
-            missing: CrossingPolicy::from_code(u64::from(raw >> 2 & 3)).unwrap_or(CrossingPolicy::Local),
+            missing: missing.filter(|missing| *missing != CrossingPolicy::Wait).unwrap_or(CrossingPolicy::Local),
         }
     }
 
