@@ -80,5 +80,12 @@ fn end_process<M: Machine>(
 
 /// Ends a thread that this core was given and cannot run: those that could have died.
 pub fn end_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
+        let (pid, tid) = (process.pid.get(), thread.tid.get());
+        file::kernel_message(
+            cpu,
+            format_args!("process {pid} is killed: its thread {tid} runs on islands of another kind"),
+        );
+    }
     exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
 }

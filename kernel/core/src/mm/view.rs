@@ -59,6 +59,7 @@ pub fn begin_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, a
     let _guard = lock(cpu, &space.lock);
     if let Some(vma) = vma::find(cpu, space, address) {
         vma.local_calls.set(vma.local_calls.get() + 1);
+        vma::changed(space);
     }
 }
 
@@ -67,6 +68,7 @@ pub fn end_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, add
     let _guard = lock(cpu, &space.lock);
     let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.local_calls.get() != 0) else { return };
     vma.local_calls.set(vma.local_calls.get() - 1);
+    vma::changed(space);
     if vma.local_calls.get() == 0 && vma.flags.get() & VMA_LOCAL == 0 {
         let islands = &cpu.pool.header().islands;
         for (_, table) in tables(cpu, space).filter(|(island, _)| islands[island.index()].isa.get() != vma.pin.get()) {
