@@ -72,15 +72,15 @@ pub fn decode(isa: Isa, instruction: &[u8]) -> Option<u8> {
     u8::try_from(number).ok().filter(|&mark| mark < MARKS_MAX)
 }
 
-/// An array with, for each core index, the function that executes its [`CORE`] mark, made from a
-/// `fn mark<const MARK: u8>()`.
+/// An array with, for each core index, the function that executes its [`CORE`] mark, made from the
+/// `fn mark<const MARK: u8>()` of a type.
 #[macro_export]
 macro_rules! core_marks {
-    ($mark:ident) => {
-        $crate::core_marks!($mark: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    ($machine:ident) => {
+        $crate::core_marks!($machine: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
-    ($mark:ident: $($core:literal)*) => {
-        [$($mark::<{ $crate::marks::CORE + $core }>,)*]
+    ($machine:ident: $($core:literal)*) => {
+        [$($machine::mark::<{ $crate::marks::CORE + $core }>,)*]
     };
 }
 

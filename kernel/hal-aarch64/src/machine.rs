@@ -4,7 +4,7 @@ use core::{arch::asm, sync::atomic::Ordering};
 
 use motet_hal::ivshmem::{Ivshmem, Registers};
 use motet_hal::{Access, Interrupts, Machine, Trap};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, marks};
+use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::console;
 use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
@@ -204,25 +204,9 @@ impl Machine for AArch64 {
         self.clock.ns(read_register!("cntvct_el0"))
     }
 
-    fn publish_clock(&self) {
-        mark::<{ marks::CLOCK }>();
-    }
-
-    fn note_ring(&self) {
-        mark::<{ marks::RING }>();
-    }
-
-    fn note_write(&self) {
-        mark::<{ marks::WROTE }>();
-    }
-
-    fn note_wake(&self) {
-        mark::<{ marks::WOKE }>();
-    }
-
-    fn announce_core(&self) {
-        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
-        CORE_MARKS[self.core().index_in_island()]();
+    fn mark<const MARK: u8>() {
+        // SAFETY: a no-op.
+        unsafe { asm!(".inst {word}", word = const marks::aarch64(MARK), options(nostack, preserves_flags)) };
     }
 
     #[inline]
@@ -291,10 +275,4 @@ impl Machine for AArch64 {
     fn park(&self) -> ! {
         stop_core(self.psci_smc)
     }
-}
-
-/// Executes a no-op that a simulator recognises. It may write to the pool, so the compiler takes it for a store.
-fn mark<const MARK: u8>() {
-    // SAFETY: a no-op.
-    unsafe { asm!(".inst {word}", word = const marks::aarch64(MARK), options(nostack, preserves_flags)) };
 }

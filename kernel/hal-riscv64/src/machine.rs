@@ -11,7 +11,7 @@ use core::{
 };
 
 use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
+use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::{
     boot, console, csr, doorbell, extended,
@@ -225,25 +225,9 @@ impl Machine for TheMachine {
         self.clock.now_ns()
     }
 
-    fn publish_clock(&self) {
-        mark::<{ marks::CLOCK }>();
-    }
-
-    fn note_ring(&self) {
-        mark::<{ marks::RING }>();
-    }
-
-    fn note_write(&self) {
-        mark::<{ marks::WROTE }>();
-    }
-
-    fn note_wake(&self) {
-        mark::<{ marks::WOKE }>();
-    }
-
-    fn announce_core(&self) {
-        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
-        CORE_MARKS[self.core().index_in_island()]();
+    fn mark<const MARK: u8>() {
+        // SAFETY: a no-op.
+        unsafe { asm!(".4byte {word}", word = const marks::riscv64(MARK), options(nostack, preserves_flags)) };
     }
 
     fn set_timer(&self, deadline_ns: u64) {
@@ -306,10 +290,4 @@ impl Machine for TheMachine {
 fn order_before_devices() {
     // SAFETY: only orders.
     unsafe { asm!("fence rw, ow", options(nostack)) };
-}
-
-/// Executes a no-op that a simulator recognises. It may write to the pool, so the compiler takes it for a store.
-fn mark<const MARK: u8>() {
-    // SAFETY: a no-op.
-    unsafe { asm!(".4byte {word}", word = const marks::riscv64(MARK), options(nostack, preserves_flags)) };
 }

@@ -42,7 +42,7 @@ use core::{
 };
 
 use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
+use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 use x86_64::{VirtAddr, instructions::tlb};
 
 use crate::{clock::Clock, core_block::Core, paging::KernelMap, pool_map::PoolMap, text::Text};
@@ -215,25 +215,11 @@ impl Machine for TheMachine {
         self.clock.now_ns()
     }
 
-    fn publish_clock(&self) {
-        mark::<{ marks::CLOCK }>();
-    }
-
-    fn note_ring(&self) {
-        mark::<{ marks::RING }>();
-    }
-
-    fn note_write(&self) {
-        mark::<{ marks::WROTE }>();
-    }
-
-    fn note_wake(&self) {
-        mark::<{ marks::WOKE }>();
-    }
-
-    fn announce_core(&self) {
-        const CORE_MARKS: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(mark);
-        CORE_MARKS[self.core().index_in_island()]();
+    fn mark<const MARK: u8>() {
+        // SAFETY: a no-op.
+        unsafe {
+            asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {displacement}", displacement = const marks::x86_64(MARK), options(nostack, preserves_flags))
+        };
     }
 
     fn set_timer(&self, deadline_ns: u64) {
@@ -288,12 +274,4 @@ impl Machine for TheMachine {
     fn park(&self) -> ! {
         boot::halt()
     }
-}
-
-/// Executes a no-op that a simulator recognises. It may write to the pool, so the compiler takes it for a store.
-fn mark<const MARK: u8>() {
-    // SAFETY: a no-op.
-    unsafe {
-        asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {displacement}", displacement = const marks::x86_64(MARK), options(nostack, preserves_flags))
-    };
 }

@@ -13,7 +13,7 @@ pub mod boot;
 pub mod conformance;
 pub mod ivshmem;
 
-use motet_layout::{CoreId, Frame, Isa, IslandId, Pool, UserFrame};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks};
 
 /// How a faulting access touched memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,26 +148,45 @@ pub trait Machine: Sync + 'static {
     /// Nanoseconds since an arbitrary fixed moment, monotonic, the same on all cores of the island.
     fn counter_ns(&self) -> u64;
 
+    /// Executes the no-op by which the simulator of a timed machine recognises `MARK` (see [`motet_layout::marks`]). It may write
+    /// to the pool, so the compiler must take it for a store. Nothing where nobody looks.
+    fn mark<const MARK: u8>() {}
+
     /// Lets the simulator of a timed machine store this core's simulated time into its core record
     /// ([`motet_layout::CoreRecord::clock_ns`]): executes [`motet_layout::marks::CLOCK`].
-    fn publish_clock(&self) {}
+    #[inline(always)]
+    fn publish_clock(&self) {
+        Self::mark::<{ marks::CLOCK }>();
+    }
 
     /// Tells the simulator of a timed machine that this core is about to ring the core that its core record names:
     /// executes [`motet_layout::marks::RING`].
-    fn note_ring(&self) {}
+    #[inline(always)]
+    fn note_ring(&self) {
+        Self::mark::<{ marks::RING }>();
+    }
 
     /// Tells the simulator of a timed machine that this core has written what the core that its core record names looks
     /// at in a loop: executes [`motet_layout::marks::WROTE`].
-    fn note_write(&self) {}
+    #[inline(always)]
+    fn note_write(&self) {
+        Self::mark::<{ marks::WROTE }>();
+    }
 
     /// Tells the simulator of a timed machine that this core comes from [`wait_for_interrupt`](Self::wait_for_interrupt):
     /// executes [`motet_layout::marks::WOKE`]. A doorbell that was there already has come before its time; the core's
     /// clock goes on to it.
-    fn note_wake(&self) {}
+    #[inline(always)]
+    fn note_wake(&self) {
+        Self::mark::<{ marks::WOKE }>();
+    }
 
     /// Tells the simulator of a timed machine which core this is and that it is ready to be timed: executes
     /// [`motet_layout::marks::CORE`].
-    fn announce_core(&self) {}
+    fn announce_core(&self) {
+        let marks: [fn(); CORES_PER_ISLAND_MAX] = motet_layout::core_marks!(Self);
+        marks[self.core().index_in_island()]();
+    }
 
     /// Asks for a timer interrupt on this core when [`counter_ns`](Self::counter_ns) reaches `deadline_ns`;
     /// `u64::MAX`: none. A deadline in the past interrupts at once. Replaces the earlier deadline.

@@ -26,7 +26,7 @@ pub use space::{activate, create, deactivate, fork, leave_island, may_stay_activ
 pub use view::{begin_local_call, end_local_call, extend_view, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert};
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Translation};
 
 /// The address space of a process that has not exited.
 #[inline(always)]
@@ -65,38 +65,41 @@ pub fn resolve<M: Machine>(
 /// # Errors
 /// As [`resolve`]; `EFAULT` also when it is not aligned.
 pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Result<u64, Errno> {
-    if address % 8 != 0 {
-        return Err(Errno::EFAULT);
-    }
-    let addr = match cpu.translations.read.get(address) {
-        Some(addr) => addr,
-        None => {
-            let addr = resolve(cpu, space, address, Access::Read)?;
-            cpu.translations.read.put(address, addr);
-            addr
-        }
-    };
-    Ok(cpu.pool.at::<Cell64>(addr).get())
+    Ok(word(cpu, space, address, Access::Read, &cpu.translations.read)?.get())
 }
 
 /// Writes an aligned word of a thread that runs on this core.
 ///
 /// # Errors
 /// As for [`read_word`].
-pub fn write_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, word: u64) -> Result<(), Errno> {
+pub fn write_word<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    value: u64,
+) -> Result<(), Errno> {
+    word(cpu, space, address, Access::Write, &cpu.translations.write)?.set(value);
+    Ok(())
+}
+
+/// An aligned word of a thread that runs on this core; `known` are the translations for such accesses.
+#[inline(always)]
+fn word<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    access: Access,
+    known: &Translation,
+) -> Result<&'static Cell64, Errno> {
     if address % 8 != 0 {
         return Err(Errno::EFAULT);
     }
-    let addr = match cpu.translations.write.get(address) {
-        Some(addr) => addr,
-        None => {
-            let addr = resolve(cpu, space, address, Access::Write)?;
-            cpu.translations.write.put(address, addr);
-            addr
-        }
-    };
-    cpu.pool.at::<Cell64>(addr).set(word);
-    Ok(())
+    if let Some(addr) = known.get(address) {
+        return Ok(cpu.pool.at(addr));
+    }
+    let addr = resolve(cpu, space, address, access)?;
+    known.put(address, addr);
+    Ok(cpu.pool.at(addr))
 }
 
 /// Whether the page at `address`, which this island has mapped, belongs to a shared mapping.
