@@ -261,6 +261,10 @@ impl Parser {
     }
 
     fn motet(&mut self, text: &str) -> Result<bool> {
+        if let Some((option @ ("--pins" | "--isa"), argument)) = text.split_once('=') {
+            self.words.push_front(argument.into());
+            return self.motet(option);
+        }
         match text {
             "--pins" => {
                 let path = self.argument(text)?.into();
@@ -546,6 +550,23 @@ mod tests {
         let arguments = parsed("-MD -MF a.d -c a.c").unwrap();
         assert_eq!(arguments.dependencies, ["-MD", "-MF", "a.d"]);
         assert!(arguments.compiler.is_empty());
+    }
+
+    #[test]
+    fn own_options_take_arguments_either_way() {
+        for line in [
+            "--pins a.toml --isa aarch64 a.c",
+            "--pins=a.toml --isa=aarch64 a.c",
+            "-Wl,--pins=a.toml --isa=aarch64 a.c",
+        ] {
+            let arguments = parsed(line).unwrap();
+            assert_eq!(
+                (arguments.pins, arguments.primary),
+                (vec!["a.toml".into()], index_by_name("aarch64").unwrap()),
+                "{line}"
+            );
+            assert!(arguments.compiler.is_empty(), "{line}");
+        }
     }
 
     #[test]
