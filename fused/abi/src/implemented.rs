@@ -8,7 +8,7 @@ use crate::Syscall as S;
 pub const IMPLEMENTED: &[Syscall] = &[
     S::Access, S::Alarm, S::ArchPrctl, S::Brk, S::Chdir, S::Chmod, S::Chown, S::Chroot, S::ClockGetres,
     S::ClockGettime, S::ClockNanosleep, S::Clone, S::Clone3, S::Close, S::CloseRange, S::CopyFileRange, S::Creat,
-    S::Dup, S::Dup2, S::Dup3, S::Eventfd, S::Eventfd2, S::Execve, S::Execveat, S::Exit, S::ExitGroup, S::Faccessat,
+    S::Dup, S::Dup2, S::Dup3, S::EpollCreate, S::EpollCreate1, S::EpollCtl, S::EpollPwait, S::EpollPwait2, S::EpollWait, S::Eventfd, S::Eventfd2, S::Execve, S::Execveat, S::Exit, S::ExitGroup, S::Faccessat,
     S::Faccessat2, S::Fadvise64, S::Fallocate, S::Fchdir, S::Fchmod, S::Fchmodat, S::Fchmodat2, S::Fchown,
     S::Fchownat, S::Fcntl, S::Fdatasync, S::Flock, S::Fork, S::Fstat, S::Fstatfs, S::Fsync, S::Ftruncate, S::Futex,
     S::Futimesat, S::GetRobustList, S::Getcpu, S::Getcwd, S::Getdents64, S::Getegid, S::Geteuid, S::Getgid,
@@ -26,6 +26,6 @@ pub const IMPLEMENTED: &[Syscall] = &[
     S::SetRobustList, S::SetTidAddress, S::Setgid, S::Setgroups, S::Setitimer, S::Setpgid, S::Setpriority,
     S::Setregid, S::Setresgid, S::Setresuid, S::Setreuid, S::Setrlimit, S::Setsid, S::Setuid, S::Sigaltstack,
     S::Splice, S::Stat, S::Statfs, S::Statx, S::Symlink, S::Symlinkat, S::Sync, S::Syncfs, S::Sysinfo, S::Tee,
-    S::Tgkill, S::Time, S::Times, S::Tkill, S::Truncate, S::Umask, S::Umount2, S::Uname, S::Unlink, S::Unlinkat,
+    S::Tgkill, S::Time, S::TimerfdCreate, S::TimerfdGettime, S::TimerfdSettime, S::Times, S::Tkill, S::Truncate, S::Umask, S::Umount2, S::Uname, S::Unlink, S::Unlinkat,
     S::Utime, S::Utimensat, S::Utimes, S::Vfork, S::Wait4, S::Waitid, S::Write, S::Writev,
 ];

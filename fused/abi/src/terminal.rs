@@ -235,6 +235,11 @@ pub const EPOLLET: u32 = 1 << 31;
 /// `epoll`: once.
 pub const EPOLLONESHOT: u32 = 1 << 30;
 
+/// `epoll`: the system must not sleep meanwhile. It never does.
+pub const EPOLLWAKEUP: u32 = 1 << 29;
+/// `epoll`: one of several who wait need be told. All are.
+pub const EPOLLEXCLUSIVE: u32 = 1 << 28;
+
 /// `struct epoll_event`: packed on x86-64 (12 bytes), aligned elsewhere (16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EpollEvent {

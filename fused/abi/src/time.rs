@@ -120,6 +120,10 @@ pub const CLOCK_REALTIME_COARSE: u32 = 5;
 pub const CLOCK_MONOTONIC_COARSE: u32 = 6;
 /// Time since boot, sleep included.
 pub const CLOCK_BOOTTIME: u32 = 7;
+/// As `CLOCK_REALTIME`, for timers that wake a sleeping system.
+pub const CLOCK_REALTIME_ALARM: u32 = 8;
+/// As `CLOCK_BOOTTIME`, for timers that wake a sleeping system.
+pub const CLOCK_BOOTTIME_ALARM: u32 = 9;
 /// International atomic time.
 pub const CLOCK_TAI: u32 = 11;
 /// `clock_nanosleep`: the time is a moment, not a duration.

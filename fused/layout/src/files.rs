@@ -114,6 +114,10 @@ pub const FILE_DEVICE: u32 = 5;
 pub const FILE_PROC: u32 = 6;
 /// [`FileRecord::kind`]: an event counter (`eventfd`); `object` is an [`EventRecord`].
 pub const FILE_EVENT: u32 = 7;
+/// [`FileRecord::kind`]: an interest list (`epoll`); `object` is an [`EpollRecord`].
+pub const FILE_EPOLL: u32 = 8;
+/// [`FileRecord::kind`]: a timer (`timerfd`); `object` is a [`ClockRecord`].
+pub const FILE_TIMER: u32 = 9;
 
 pool_struct! {
     /// An open file description.
@@ -131,12 +135,14 @@ pool_struct! {
         24 pub lock: AtomicU64,
         /// Inode (pool address), 0 when it has none.
         32 pub inode: Cell64,
-        /// Pipe (pool address), device number or procfs node.
+        /// Pipe, counter, interest list or timer (pool address), device number or procfs node.
         40 pub object: Cell64,
         /// What it holds of its inode's whole-file lock: 0, 1 (shared) or [`FLOCK_EXCLUSIVE`]. Guarded by the inode's lock.
         48 pub flock: Cell32,
         52 _pad1: Cell32,
-        56 _pad2: [Cell64; 9],
+        /// The first [`WatchRecord`] that watches it (pool address), 0: none does. Under the header's `epoll_lock`.
+        56 pub watches: AtomicU64,
+        64 _pad2: [Cell64; 8],
     }
 }
 
@@ -197,7 +203,8 @@ pool_struct! {
         28 pub reader_opens: AtomicU32,
         /// Times a writer opened it.
         32 pub writer_opens: AtomicU32,
-        36 _pad0: Cell32,
+        /// How often it was emptied: with `head` and `tail` it tells whether anything was moved.
+        36 pub emptied: Cell32,
         40 _pad1: [Cell64; 3],
         /// Threads waiting to read (or poll).
         64 pub read_waiters: WaitQueue,
@@ -218,12 +225,77 @@ pool_struct! {
         8 pub count: Cell64,
         /// 1: reads take one at a time.
         16 pub semaphore: Cell32,
-        20 _pad0: Cell32,
-        24 _pad1: Cell64,
+        /// How often it was written.
+        20 pub writes: Cell32,
+        /// How often it was read.
+        24 pub reads: Cell32,
+        28 _pad0: Cell32,
         /// Threads waiting for a count.
         32 pub read_waiters: WaitQueue,
         /// Threads waiting for room.
         64 pub write_waiters: WaitQueue,
         96 _pad2: [Cell64; 4],
+    }
+}
+
+pool_struct! {
+    /// An interest list (`epoll`).
+    pub struct EpollRecord: size 128, align 64 {
+        /// Guards the list; who adds to it or removes from it also holds the header's `epoll_lock`.
+        0 pub lock: AtomicU64,
+        /// First [`WatchRecord`] (pool address), 0: it watches nothing.
+        8 pub first: Cell64,
+        /// Last [`WatchRecord`] (pool address).
+        16 pub last: Cell64,
+        24 _pad0: Cell64,
+        /// Threads waiting for any file of the list.
+        32 pub waiters: WaitQueue,
+        64 _pad1: [Cell64; 8],
+    }
+}
+
+pool_struct! {
+    /// One file of an interest list. It goes when the file's last descriptor is closed.
+    pub struct WatchRecord: size 128, align 64 {
+        /// Next in the list (pool address).
+        0 pub next: Cell64,
+        /// Previous in the list (pool address).
+        8 pub prev: Cell64,
+        /// The list (pool address of its [`EpollRecord`]).
+        16 pub list: Cell64,
+        /// The file (pool address of its [`FileRecord`]).
+        24 pub file: Cell64,
+        /// The next watch of the same file (pool address).
+        32 pub file_next: Cell64,
+        /// Descriptor under which it was added.
+        40 pub fd: Cell32,
+        /// `EPOLL*` asked for; after a report of `EPOLLONESHOT` no event is.
+        44 pub events: Cell32,
+        /// The program's word.
+        48 pub data: Cell64,
+        /// Not 0: `seen` holds what the file's counts were at the last report.
+        56 pub reported: Cell32,
+        60 _pad0: Cell32,
+        /// The file's counts of what came in and what went out.
+        64 pub seen: [Cell64; 2],
+        80 _pad1: [Cell64; 6],
+    }
+}
+
+pool_struct! {
+    /// A timer that is read (`timerfd`).
+    pub struct ClockRecord: size 64, align 64 {
+        /// Guards everything here.
+        0 pub lock: AtomicU64,
+        /// Machine time of the first expiration that was not read (two's complement: it may be before the start).
+        8 pub expires_ns: Cell64,
+        /// Nanoseconds between expirations, 0: there is one only.
+        16 pub interval_ns: Cell64,
+        /// 1: absolute times are of the real-time clock.
+        24 pub realtime: Cell32,
+        /// 1: it expires.
+        28 pub armed: Cell32,
+        /// Threads waiting for an expiration.
+        32 pub waiters: WaitQueue,
     }
 }

@@ -38,6 +38,9 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     FilesRecord,
     PipeRecord,
     EventRecord,
+    EpollRecord,
+    WatchRecord,
+    ClockRecord,
     TraceRing,
     TraceEvent,
 ];

@@ -295,9 +295,7 @@ pool_struct! {
         120 pub timed: Cell32,
         /// Log level of the kernels' consoles.
         124 pub verbose: Cell32,
-        128 _pad0: [Cell64; 48],
-        /// Slab caches, by object class.
-        512 pub slabs: [SlabCache; 16],
+        128 _pad0: [Cell64; 176],
         /// Console input, host to machine.
         1536 pub console_in: HostStream,
         /// Console (and the command's standard) output, machine to host.
@@ -338,10 +336,14 @@ pool_struct! {
         8536 pub trace: Cell64,
         /// Address spaces made so far.
         8544 pub spaces_made: AtomicU64,
-        8552 _pad1: [Cell64; 3],
+        /// Guards which files interest lists (`epoll`) watch.
+        8552 pub epoll_lock: AtomicU64,
+        8560 _pad1: [Cell64; 2],
         /// Memory allocator.
         8576 pub memory: MemoryState,
-        9280 _pad2: [Cell64; 376],
+        /// Slab caches, by object class.
+        9280 pub slabs: [SlabCache; 24],
+        10816 _pad2: [Cell64; 184],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are two pages, in memory

@@ -3,8 +3,9 @@
 //! Test-and-test-and-set: one compare-and-swap when free, plain loads while held. The word names its holder, so that who
 //! waits for a dead island's lock learns it. Kernels take locks with interrupts masked and never sleep with one held.
 //!
-//! Order, outermost first: process tree → descriptor table → address space → inode (parent before child) → pipe →
-//! wait queue → timer list → ready queue → memory (island, then global) and slabs.
+//! Order, outermost first: process tree → descriptor table → address space → inode (parent before child) → watched files
+//! → interest list (one, then one that it watches) → pipe, event counter, timer → wait queue → timer list → ready queue →
+//! memory (island, then global) and slabs.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 

@@ -6,10 +6,10 @@
 //! [`push`] and [`pop`] move at most one run each and never wait: when there is no room, or nothing to read, the caller
 //! waits in the pipe's queue (see [`crate::wait`]) and comes again. The opposite side is woken only when it waits.
 
-use motet_layout::sync::Ordering;
+use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::Errno;
-use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY, PIPE_FRAMES, PipeRecord, PoolAddr};
+use motet_layout::{Cell32, Frame, PAGE_SHIFT, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY, PIPE_FRAMES, PipeRecord, PoolAddr};
 
 use crate::{
     Context,
@@ -153,8 +153,7 @@ pub fn pop<E>(
         let tail = pipe.tail.get();
         copy_out(context, pipe, tail, run, len);
         if len == used {
-            pipe.head.set(0);
-            pipe.tail.set(0);
+            empty(pipe);
         } else {
             pipe.tail.set(tail.wrapping_add(len as u32));
         }
@@ -194,8 +193,7 @@ pub fn pop_short(context: &impl Context, pipe: &'static PipeRecord, (run, len): 
         return None;
     }
     context.pool().copy(Frame(pipe.frames[slot(tail)].get()).addr().add(within as u64), run, used);
-    pipe.head.set(0);
-    pipe.tail.set(0);
+    empty(pipe);
     drop(guard);
     wait::wake(context, &pipe.write_waiters);
     Some(used)
@@ -223,6 +221,26 @@ pub fn readiness(pipe: &PipeRecord) -> Readiness {
         no_writer: pipe.writers.load(Ordering::Acquire) == 0,
         no_reader: pipe.readers.load(Ordering::Acquire) == 0,
     }
+}
+
+/// Counts that tell whether anything has come to a pipe's ends, for reading and for writing, since they were last looked
+/// at: different ones if so.
+pub fn arrivals(pipe: &PipeRecord) -> [u64; 2] {
+    let state = readiness(pipe);
+    let opened = |opens: &AtomicU32, all_gone: bool| u64::from(opens.load(Ordering::Relaxed)) * 2 + u64::from(all_gone);
+    let moved = |position: &Cell32| u64::from(position.get()) + (u64::from(pipe.emptied.get()) << 32);
+    [
+        moved(&pipe.head).wrapping_add(opened(&pipe.writer_opens, state.no_writer) << 32),
+        moved(&pipe.tail).wrapping_add(opened(&pipe.reader_opens, state.no_reader) << 32),
+    ]
+}
+
+/// Everything was read. The pipe's lock is held.
+#[inline(always)]
+fn empty(pipe: &PipeRecord) {
+    pipe.head.set(0);
+    pipe.tail.set(0);
+    pipe.emptied.set(pipe.emptied.get().wrapping_add(1));
 }
 
 #[inline(always)]

@@ -4,8 +4,9 @@
 //! object of the right type. Free objects are linked through their first word.
 
 use motet_layout::{
-    Cell64, CrossingRecord, EntryRecord, EventRecord, FatProgram, FileRecord, FilesRecord, InodeRecord, PAGE_SIZE,
-    PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, SignalActions, SpaceRecord, ThreadRecord, VmaRecord,
+    Cell64, ClockRecord, CrossingRecord, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord, FilesRecord,
+    InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, SignalActions, SpaceRecord,
+    ThreadRecord, VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -41,6 +42,9 @@ classes! {
     11 CrossingRecord;
     12 FatProgram;
     13 QueuedSignal;
+    14 EpollRecord;
+    15 WatchRecord;
+    16 ClockRecord;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 7] = ["values", "calls", "library", "signals", "queued", "processes", "classes"];
+const SAME: [&str; 8] = ["values", "calls", "library", "signals", "queued", "processes", "classes", "events"];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.

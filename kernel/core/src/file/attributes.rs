@@ -144,7 +144,7 @@ pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
     file.check_writable().map_err(|_| Errno::EINVAL)?;
     match file.kind() {
         Kind::Inode(inode) => set_length(call, inode, len),
-        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::EINVAL.into()),
+        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL.into()),
     }
 }
 
@@ -156,7 +156,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     let inode = match file.kind() {
         Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => return Err(Errno::ENODEV.into()),
-        Kind::Pipe(_) | Kind::Event(_) => return Err(Errno::ESPIPE.into()),
+        Kind::Pipe(_) | Kind::Anonymous(_) => return Err(Errno::ESPIPE.into()),
     };
     let end = offset.checked_add(len).filter(|&end| len > 0 && end <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
     if end > fs::FILE_SIZE_MAX {

@@ -6,13 +6,19 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
-    EventRecord, FILE_DEVICE, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC,
-    FileRecord, InodeRecord, PipeRecord,
+    ClockRecord, EpollRecord, EventRecord, FILE_DEVICE, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH,
+    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_TIMER, FileRecord, InodeRecord, PipeRecord,
 };
-use motet_protocol::{Context, fs, pipe, slab};
+use motet_protocol::{
+    Context, fs, pipe,
+    slab::{self, SlabObject},
+};
 
-use super::{event, lock, proc::ProcNode};
-use crate::cpu::Cpu;
+use super::{epoll, event, lock, proc::ProcNode, table, timer};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+};
 
 /// What kind of thing an open file is.
 #[derive(Clone, Copy)]
@@ -25,8 +31,19 @@ pub enum Kind {
     Device(Device),
     /// A file of procfs.
     Proc(ProcNode),
+    /// What has neither a name nor a type.
+    Anonymous(Anonymous),
+}
+
+/// Files that only descriptors name.
+#[derive(Clone, Copy)]
+pub enum Anonymous {
     /// An event counter.
     Event(&'static EventRecord),
+    /// An interest list.
+    Epoll(&'static EpollRecord),
+    /// A timer.
+    Timer(&'static ClockRecord),
 }
 
 /// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
@@ -41,6 +58,11 @@ impl<'c, M: Machine> OpenFile<'c, M> {
     #[inline(always)]
     pub fn new(cpu: &'c Cpu<M>, record: &'static FileRecord, counted: bool) -> Self {
         Self { cpu, record, counted }
+    }
+
+    /// The core that uses it.
+    pub fn cpu(&self) -> &'c Cpu<M> {
+        self.cpu
     }
 
     /// The description.
@@ -137,7 +159,9 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_PIPE_READ | FILE_PIPE_WRITE | FILE_PIPE_BOTH => cpu.object(object).map(Kind::Pipe),
         FILE_DEVICE => Some(Kind::Device(Device::decode(object as u32))),
         FILE_PROC => Some(Kind::Proc(ProcNode::from_raw(object))),
-        FILE_EVENT => cpu.object(object).map(Kind::Event),
+        FILE_EVENT => cpu.object(object).map(|counter| Kind::Anonymous(Anonymous::Event(counter))),
+        FILE_EPOLL => cpu.object(object).map(|list| Kind::Anonymous(Anonymous::Epoll(list))),
+        FILE_TIMER => cpu.object(object).map(|timer| Kind::Anonymous(Anonymous::Timer(timer))),
         _ => None,
     };
     match found {
@@ -177,6 +201,25 @@ pub fn create<M: Machine>(cpu: &Cpu<M>, parts: &Parts) -> Result<&'static FileRe
     Ok(record)
 }
 
+/// Opens an object that only descriptors name: gives it a description with these open flags, and that a descriptor.
+///
+/// # Errors
+/// `ENFILE`, `EMFILE`; the object is freed.
+pub fn open_anonymous<M: Machine, T: SlabObject>(
+    call: &Call<M>,
+    kind: u32,
+    object: &'static T,
+    flags: u32,
+) -> SysResult {
+    match create(call.cpu, &Parts { kind, flags, inode: None, object: call.cpu.raw(object) }) {
+        Ok(record) => Ok(table::install(call, record, flags & O_CLOEXEC != 0, 0)?),
+        Err(errno) => {
+            slab::free(call.cpu, object);
+            Err(errno.into())
+        }
+    }
+}
+
 /// Drops a reference; the last one closes the file.
 #[inline]
 pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
@@ -187,6 +230,9 @@ pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
 
 fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
     lock::release_of_file(cpu, record);
+    if record.watches.load(Ordering::Relaxed) != 0 {
+        epoll::forget(cpu, record);
+    }
     match kind(cpu, record) {
         Kind::Pipe(ends) => {
             if record.kind.get() != FILE_PIPE_WRITE {
@@ -196,7 +242,9 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
                 pipe::close_writer(cpu, ends);
             }
         }
-        Kind::Event(counter) => event::free(cpu, counter),
+        Kind::Anonymous(Anonymous::Event(counter)) => event::free(cpu, counter),
+        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::free(cpu, list),
+        Kind::Anonymous(Anonymous::Timer(timer)) => timer::free(cpu, timer),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {

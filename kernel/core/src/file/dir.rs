@@ -65,7 +65,7 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
         match file.kind() {
             Kind::Inode(dir) if fs::is_directory(dir) => collect(call, dir, &mut records),
             Kind::Proc(dir) if proc::is_directory(dir) => proc::list(call, dir, &mut records),
-            Kind::Inode(_) | Kind::Proc(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Event(_) => {
+            Kind::Inode(_) | Kind::Proc(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Anonymous(_) => {
                 return Err(Errno::ENOTDIR.into());
             }
         }
@@ -88,7 +88,7 @@ fn at_end<M: Machine>(call: &Call<M>, kind: &Kind, position: u64) -> bool {
     match kind {
         Kind::Inode(dir) => collect(call, dir, &mut probe),
         Kind::Proc(dir) => proc::list(call, *dir, &mut probe),
-        Kind::Pipe(_) | Kind::Device(_) | Kind::Event(_) => {}
+        Kind::Pipe(_) | Kind::Device(_) | Kind::Anonymous(_) => {}
     }
     probe.len == 0
 }

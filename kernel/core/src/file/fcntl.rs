@@ -28,7 +28,7 @@ pub fn lseek<M: Machine>(call: &Call<M>) -> SysResult {
     let file = table::get(call, fd as i32)?;
     let offset = offset as i64;
     let inode = match file.kind() {
-        Kind::Pipe(_) | Kind::Event(_) => return Err(Errno::ESPIPE.into()),
+        Kind::Pipe(_) | Kind::Anonymous(_) => return Err(Errno::ESPIPE.into()),
         Kind::Device(device) if matches!(device.major, 5 | 240) => return Err(Errno::ESPIPE.into()),
         Kind::Inode(inode) => Some(inode),
         Kind::Device(_) | Kind::Proc(_) => None,
@@ -173,6 +173,6 @@ fn bytes_ready<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<u64, Er
         Kind::Inode(inode) if !fs::is_directory(inode) => {
             Ok(inode.size.load(Ordering::Relaxed).saturating_sub(file.offset.load(Ordering::Relaxed)))
         }
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENOTTY),
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENOTTY),
     }
 }

@@ -9,6 +9,7 @@ mod cursor;
 mod description;
 mod device;
 mod dir;
+mod epoll;
 mod event;
 mod fcntl;
 mod lock;
@@ -22,6 +23,7 @@ mod rw;
 mod splice;
 mod stat;
 mod table;
+mod timer;
 mod tty;
 
 use core::fmt;
@@ -51,6 +53,8 @@ pub use attributes::{
     umask, utime, utimensat, utimes,
 };
 pub use dir::{chdir, chroot, fchdir, getcwd, getdents64};
+pub use epoll::{epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait};
+pub use event::{eventfd, eventfd2};
 pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};
 pub use lock::flock;
 pub use names::{
@@ -58,13 +62,14 @@ pub use names::{
     symlinkat, unlink, unlinkat,
 };
 pub use open::{
-    close, close_range, creat, eventfd, eventfd2, inode_for_mmap, memfd_create, open, open_executable,
-    open_interrupted, openat, openat2, pipe, pipe2,
+    close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, open_interrupted, openat, openat2,
+    pipe, pipe2,
 };
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
 pub use splice::{copy_file_range, sendfile, splice, tee};
 pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};
+pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
 
 /// Gives the first process its descriptors 0, 1 and 2, its directories, and the terminal if there is one.
 ///

@@ -55,8 +55,8 @@ impl<'c, M: Machine> Node<'c, M> {
             Self::Open(file) => match file.kind() {
                 Kind::Device(_) => S_IFCHR | 0o600,
                 Kind::Pipe(_) => S_IFIFO | 0o600,
-                // Event counters have no type.
-                Kind::Inode(_) | Kind::Proc(_) | Kind::Event(_) => 0o600,
+                // Anonymous ones have no type.
+                Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => 0o600,
             },
         }
     }

@@ -5,14 +5,14 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
-    EventRecord, FILE_DEVICE, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC,
-    FileRecord, InodeRecord, PipeRecord, ThreadRecord,
+    FILE_DEVICE, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FileRecord, InodeRecord,
+    PipeRecord, ThreadRecord,
 };
 use motet_protocol::{
     Context,
     fs::{self, Attributes, Held},
     lock::lock,
-    pipe, slab,
+    pipe,
 };
 
 use super::{
@@ -31,8 +31,6 @@ use crate::{
 pub const STATUS_FLAGS: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 /// In the thread's scratch word 1: an `open` waits; word 2 holds the count of opens it has seen, word 3 its file.
 const OPENING: u64 = u64::from_le_bytes(*b"opening\0");
-/// `eventfd2`: reads take one at a time.
-const EFD_SEMAPHORE: u32 = 1;
 const MFD_CLOEXEC: u64 = 1;
 
 /// `open(path, flags, mode)`.
@@ -224,7 +222,7 @@ fn reopen<M: Machine>(call: &Call<M>, file: &OpenFile<'_, M>, flags: u32) -> Res
             let object = file.record().object.get();
             description::create(call.cpu, &Parts { kind: FILE_DEVICE, flags, inode: None, object })
         }
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENXIO),
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENXIO),
     }
 }
 
@@ -364,7 +362,7 @@ pub fn inode_for_mmap<'c, M: Machine>(
     match file.kind() {
         Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => Ok(Some(Held::new(call.cpu, inode))),
         Kind::Device(device) if device == device::ZERO => Ok(None),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => Err(Errno::ENODEV),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
     }
 }
 
@@ -423,34 +421,6 @@ fn open_both<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, flags: u32) 
             // It was opened a moment ago.
             let _ = table::close(call.cpu, table::of(call.cpu, call.process), read as i32);
             Err(errno)
-        }
-    }
-}
-
-/// `eventfd(count)`.
-pub fn eventfd<M: Machine>(call: &Call<M>) -> SysResult {
-    new_event(call, 0)
-}
-
-/// `eventfd2(count, flags)`.
-pub fn eventfd2<M: Machine>(call: &Call<M>) -> SysResult {
-    new_event(call, call.args[1] as u32)
-}
-
-fn new_event<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
-    if flags & !(O_CLOEXEC | O_NONBLOCK | EFD_SEMAPHORE) != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let counter = slab::alloc::<EventRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
-    counter.count.set(u64::from(call.args[0] as u32));
-    counter.semaphore.set(flags & EFD_SEMAPHORE);
-    let parts =
-        Parts { kind: FILE_EVENT, flags: O_RDWR | flags & O_NONBLOCK, inode: None, object: call.cpu.raw(counter) };
-    match description::create(call.cpu, &parts) {
-        Ok(record) => Ok(table::install(call, record, flags & O_CLOEXEC != 0, 0)?),
-        Err(errno) => {
-            slab::free(call.cpu, counter);
-            Err(errno.into())
         }
     }
 }

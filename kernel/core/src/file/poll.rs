@@ -9,8 +9,8 @@ use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_INLINE, WaitQueue};
 use motet_protocol::{pipe, wait};
 
 use super::{
-    description::{Kind, OpenFile},
-    device, event, table,
+    description::{Anonymous, Kind, OpenFile},
+    device, epoll, event, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -31,8 +31,12 @@ const ENTRIES_MAX: u64 = motet_layout::FILES_MAX as u64;
 /// `poll(entries, count, timeout_ms)`.
 pub fn poll<M: Machine>(call: &Call<M>) -> SysResult {
     let [entries, count, timeout_ms, ..] = call.args;
-    let timeout_ns = u64::try_from(timeout_ms as i32).ok().map(|ms| ms * NS_PER_MS);
-    poll_entries(call, entries, count, timeout_ns)
+    poll_entries(call, entries, count, milliseconds(timeout_ms))
+}
+
+/// The nanoseconds of a timeout in milliseconds; a negative one is none.
+pub fn milliseconds(timeout_ms: u64) -> Option<u64> {
+    u64::try_from(timeout_ms as i32).ok().map(|ms| ms * NS_PER_MS)
 }
 
 /// `ppoll(entries, count, timeout, mask, mask_size)`. The time left is not written back.
@@ -73,10 +77,12 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
     match file.kind() {
         Kind::Inode(_) | Kind::Proc(_) => INPUT | OUTPUT,
         Kind::Device(device) => device::readiness(call.cpu, device),
-        Kind::Event(counter) => {
+        Kind::Anonymous(Anonymous::Event(counter)) => {
             let (readable, writable) = event::readiness(counter);
             if_so(readable, INPUT) | if_so(writable, OUTPUT)
         }
+        Kind::Anonymous(Anonymous::Epoll(list)) => if_so(epoll::is_ready(call, list), INPUT),
+        Kind::Anonymous(Anonymous::Timer(timer)) => if_so(timer::is_expired(call.cpu, timer), INPUT),
         Kind::Pipe(ends) => {
             let state = pipe::readiness(ends);
             let reads = file.record().kind.get() != FILE_PIPE_WRITE;
@@ -88,24 +94,59 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
     }
 }
 
+/// Counts that tell whether anything has come to a file, for reading and for writing: they change when it does. `None`:
+/// nobody counts.
+pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
+    match file.kind() {
+        Kind::Pipe(ends) => pipe::arrivals(ends).map(Some),
+        Kind::Anonymous(Anonymous::Event(counter)) => event::arrivals(counter).map(Some),
+        Kind::Anonymous(Anonymous::Timer(timer)) => [Some(timer::arrivals(file.cpu(), timer)), None],
+        // Their room for output seldom goes: it is told once.
+        Kind::Device(_) => [None, Some(0)],
+        Kind::Anonymous(Anonymous::Epoll(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
+    }
+}
+
+/// Fails with `EPERM` when there is no waiting for a file, because it is always ready.
+pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<(), Errno> {
+    if file.flags() & O_PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let always_ready = match file.kind() {
+        Kind::Inode(_) | Kind::Proc(_) => true,
+        Kind::Device(device) => device::queues(call.cpu, device).iter().all(Option::is_none),
+        Kind::Pipe(_) | Kind::Anonymous(_) => false,
+    };
+    if always_ready { Err(Errno::EPERM) } else { Ok(()) }
+}
+
 /// The queues of those who wait for a file to become readable, and writable.
 fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static WaitQueue>; 2] {
     match file.kind() {
         Kind::Inode(_) | Kind::Proc(_) => [None, None],
         Kind::Device(device) => device::queues(call.cpu, device),
-        Kind::Event(counter) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
+        Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
+        Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
+        Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
         Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
     }
 }
 
-/// Enters the queues that tell of `events`. `false`: the thread has no place left.
-fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16) -> bool {
+/// Enters the queues that tell of `events`.
+pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked: &mut Asked) {
+    match file.kind() {
+        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::enter_files(call, list, asked),
+        Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) | Kind::Anonymous(Anonymous::Event(_)) => {}
+    }
     let [readable, writable] = queues(call, file);
     // Hang-ups and errors are told to the side that waits, so at least one queue is entered.
     let reads = events & INPUT != 0 || file.record().kind.get() == FILE_PIPE_READ;
     let writes = events & OUTPUT != 0 || file.record().kind.get() == FILE_PIPE_WRITE;
     let wanted = [readable.filter(|_| reads), writable.filter(|_| writes)];
-    wanted.into_iter().flatten().all(|queue| wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX))
+    if !wanted.into_iter().flatten().all(|queue| wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {
+        asked.queues_missed = true;
+    }
 }
 
 fn poll_entries<M: Machine>(call: &Call<M>, entries: u64, count: u64, timeout_ns: Option<u64>) -> SysResult {
@@ -124,8 +165,8 @@ fn poll_entries<M: Machine>(call: &Call<M>, entries: u64, count: u64, timeout_ns
                 entry.revents = match table::get(call, entry.fd) {
                     Err(_) => POLLNVAL,
                     Ok(file) => {
-                        if enter_queues && !enter(call, &file, entry.events) {
-                            result.queues_missed = true;
+                        if enter_queues {
+                            enter(call, &file, entry.events, &mut result);
                         }
                         readiness(call, &file) & (entry.events | POLLERR | POLLHUP | POLLNVAL)
                     }
@@ -166,8 +207,8 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
             }
             let file = table::get(call, fd as i32)?;
             let events = if_so(wanted[0], INPUT) | if_so(wanted[1], OUTPUT) | if_so(wanted[2], POLLPRI);
-            if enter_queues && !enter(call, &file, events) {
-                result.queues_missed = true;
+            if enter_queues {
+                enter(call, &file, events, &mut result);
             }
             let found = readiness(call, &file);
             for (set, mask) in [INPUT | POLLHUP | POLLERR, OUTPUT | POLLERR, POLLPRI].into_iter().enumerate() {
@@ -188,15 +229,31 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
 }
 
 /// What asking all files brought.
-#[derive(Default)]
-struct Asked {
-    ready: u64,
-    queues_missed: bool,
+pub struct Asked {
+    /// How many are ready.
+    pub ready: u64,
+    /// The thread could not enter all queues.
+    pub queues_missed: bool,
+    /// When a timer among them expires (`u64::MAX`: none does).
+    expires_ns: u64,
+}
+
+impl Asked {
+    /// There is a timer that expires then, in machine time.
+    pub fn again_at(&mut self, ns: u64) {
+        self.expires_ns = self.expires_ns.min(ns);
+    }
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { ready: 0, queues_missed: false, expires_ns: u64::MAX }
+    }
 }
 
 /// Asks, waits and asks again until something is ready or the time has passed. The deadline is kept in `scratch[0]`,
 /// because the thread's own may be earlier.
-fn wait_until_ready<M: Machine>(
+pub fn wait_until_ready<M: Machine>(
     call: &Call<M>,
     timeout_ns: Option<u64>,
     mut ask: impl FnMut(bool) -> Result<Asked, Stop>,
@@ -219,7 +276,7 @@ fn wait_until_ready<M: Machine>(
         Ok(asked) if asked.ready == 0 => {
             let own = if timeout_ns.is_some() { thread.scratch[0].get() } else { u64::MAX };
             let again = if asked.queues_missed { call.cpu.now_ns() + ASK_AGAIN_NS } else { u64::MAX };
-            let deadline = own.min(again);
+            let deadline = own.min(again).min(asked.expires_ns);
             thread.deadline_ns.set(if deadline == u64::MAX { 0 } else { deadline });
             Err(Stop::Block)
         }
@@ -232,7 +289,7 @@ fn wait_until_ready<M: Machine>(
 }
 
 /// Runs `serve` with another signal mask (at `mask` in user memory, unless 0) until the call has ended.
-fn with_mask<M: Machine>(call: &Call<M>, mask: u64, serve: impl FnOnce() -> SysResult) -> SysResult {
+pub fn with_mask<M: Machine>(call: &Call<M>, mask: u64, serve: impl FnOnce() -> SysResult) -> SysResult {
     if mask != 0 && call.thread.in_syscall.get() == 0 {
         begin_temporary_mask(call, call.read_user_u64(mask)?);
     }

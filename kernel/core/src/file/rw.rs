@@ -17,8 +17,8 @@ use motet_protocol::{
 
 use super::{
     cursor::Cursor,
-    description::{Kind, OpenFile},
-    device, event, proc, table,
+    description::{Anonymous, Kind, OpenFile},
+    device, event, proc, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -156,7 +156,9 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
             }
             Ok(read)
         }
-        Kind::Event(counter) => event::read(call, counter, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Event(counter)) => event::read(call, counter, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Timer(timer)) => timer::read(call, timer, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Epoll(_)) => Err(Errno::EINVAL.into()),
     }
 }
 
@@ -168,7 +170,8 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Inode(inode) => write_inode(call, file, inode, from, at),
         Kind::Device(device) => device::write(call, device, file.nonblocking(), from),
         Kind::Proc(node) => proc::write(call, node, from),
-        Kind::Event(counter) => event::write(call, counter, file.nonblocking(), from),
+        Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_)) => Err(Errno::EINVAL.into()),
     }
 }
 
@@ -391,7 +394,7 @@ fn check_offset<M: Machine>(file: &OpenFile<M>, offset: u64) -> Result<u64, Errn
         return Err(Errno::EINVAL);
     }
     match file.kind() {
-        Kind::Pipe(_) | Kind::Event(_) => Err(Errno::ESPIPE),
+        Kind::Pipe(_) | Kind::Anonymous(_) => Err(Errno::ESPIPE),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => Ok(offset),
     }
 }

@@ -64,7 +64,7 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     out.check_writable()?;
     let from = match input.kind() {
         Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => {
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
             return Err(Errno::EINVAL.into());
         }
     };
@@ -86,7 +86,7 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
             moved
         }
         Kind::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
-        Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => return Err(Errno::EINVAL.into()),
+        Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => return Err(Errno::EINVAL.into()),
     };
     let moved = match result {
         Ok(moved) => moved,

@@ -125,13 +125,15 @@ pub fn stat_of<M: Machine>(call: &Call<M>, node: &Node<M>) -> Stat {
             inode: match file.kind() {
                 // Both ends of a pipe are one file.
                 Kind::Pipe(ends) => call.cpu.raw(ends) >> 6,
-                Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Event(_) => call.cpu.raw(file.record()) >> 6,
+                Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
+                    call.cpu.raw(file.record()) >> 6
+                }
             },
             mode: node.mode(),
             links: 1,
             special: match file.kind() {
                 Kind::Device(device) => device,
-                Kind::Inode(_) | Kind::Pipe(_) | Kind::Proc(_) | Kind::Event(_) => Device::default(),
+                Kind::Inode(_) | Kind::Pipe(_) | Kind::Proc(_) | Kind::Anonymous(_) => Device::default(),
             },
             block_size: PAGE_SIZE as u32,
             ..Stat::default()

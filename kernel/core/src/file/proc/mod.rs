@@ -17,7 +17,7 @@ use motet_protocol::{Context, threads};
 
 use super::{
     cursor::Cursor,
-    description::Kind,
+    description::{Anonymous, Kind},
     dir::{Records, path_of},
     node::{self, Node},
     table,
@@ -305,7 +305,9 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
         let mut line = Line { bytes: into, len: 0 };
         let number = call.cpu.raw(file.record()) >> 6;
         let written = match file.kind() {
-            Kind::Event(_) => write!(line, "anon_inode:[eventfd]"),
+            Kind::Anonymous(Anonymous::Event(_)) => write!(line, "anon_inode:[eventfd]"),
+            Kind::Anonymous(Anonymous::Epoll(_)) => write!(line, "anon_inode:[eventpoll]"),
+            Kind::Anonymous(Anonymous::Timer(_)) => write!(line, "anon_inode:[timerfd]"),
             Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),
             Kind::Pipe(ends) => write!(line, "pipe:[{}]", call.cpu.raw(ends) >> 6),
             Kind::Inode(_) | Kind::Proc(_) => write!(line, "file:[{number}]"),

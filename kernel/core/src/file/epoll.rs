@@ -1,0 +1,368 @@
+//! Interest lists (`epoll`).
+//!
+//! A list holds a watch for each of its files, and a file knows its watches, so that they go when it is closed. Nothing is
+//! done when a file becomes ready: a thread that waits stands in the queues of the list's files, as with `poll`, and looks
+//! through the list when one of them wakes it. What came or went since a watch's last report, which `EPOLLET` asks, the
+//! file's own counts tell.
+//!
+//! Locks: the header's `epoll_lock` (which files are watched), then a list's, then that of a list that it watches.
+
+use motet_abi::{
+    Errno,
+    file::{O_CLOEXEC, O_RDWR},
+    terminal::*,
+};
+use motet_hal::{Access, Machine};
+use motet_layout::{EpollRecord, FILE_EPOLL, FileRecord, WatchRecord, sync::Ordering};
+use motet_protocol::{Context, lock::lock, slab, wait};
+
+use super::{
+    description::{Anonymous, Kind, OpenFile, open_anonymous},
+    poll::{self, Asked},
+    table,
+};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    time,
+};
+
+/// Events returned by one call at most; the rest come with the next.
+const EVENTS_AT_ONCE: usize = 64;
+/// Bits that say how to report, and not what.
+const HOW: u32 = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
+/// What is reported without being asked.
+const ALWAYS: u32 = (POLLERR | POLLHUP) as u32;
+
+/// `epoll_create(size)`.
+pub fn epoll_create<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[0] as i32 <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    create(call, 0)
+}
+
+/// `epoll_create1(flags)`.
+pub fn epoll_create1<M: Machine>(call: &Call<M>) -> SysResult {
+    create(call, call.args[0] as u32)
+}
+
+/// `epoll_ctl(list, operation, fd, event)`. Lists watch lists, but only such as watch none themselves.
+pub fn epoll_ctl<M: Machine>(call: &Call<M>) -> SysResult {
+    let [list_fd, operation, fd, event, ..] = call.args;
+    let operation = operation as u32;
+    let event = if operation == EPOLL_CTL_DEL { EpollEvent::default() } else { read_event(call, event)? };
+    let (list_file, file) = (table::get(call, list_fd as i32)?, table::get(call, fd as i32)?);
+    poll::check_waitable(call, &file)?;
+    let list = list_of(&list_file)?;
+    if core::ptr::eq(list_file.record(), file.record()) {
+        return Err(Errno::EINVAL.into());
+    }
+    match operation {
+        EPOLL_CTL_ADD => add(call, (list, list_file.record()), (file.record(), fd as u32), event)?,
+        EPOLL_CTL_DEL => remove(call, list, file.record(), fd as u32)?,
+        EPOLL_CTL_MOD => change(call, list, file.record(), fd as u32, event)?,
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    // Those who wait now wait for other files, too.
+    wait::wake(call.cpu, &list.waiters);
+    Ok(0)
+}
+
+/// `epoll_wait(list, events, most, timeout_ms)`.
+pub fn epoll_wait<M: Machine>(call: &Call<M>) -> SysResult {
+    wait_for_events(call, poll::milliseconds(call.args[3]))
+}
+
+/// `epoll_pwait(list, events, most, timeout_ms, mask, mask_size)`.
+pub fn epoll_pwait<M: Machine>(call: &Call<M>) -> SysResult {
+    poll::with_mask(call, call.args[4], || epoll_wait(call))
+}
+
+/// `epoll_pwait2(list, events, most, timeout, mask, mask_size)`.
+pub fn epoll_pwait2<M: Machine>(call: &Call<M>) -> SysResult {
+    let [.., timeout, mask, _] = call.args;
+    let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
+    poll::with_mask(call, mask, || wait_for_events(call, timeout_ns))
+}
+
+/// Whether a list has an event to report.
+pub fn is_ready<M: Machine>(call: &Call<M>, list: &'static EpollRecord) -> bool {
+    look_through(call, list, &mut []) > 0
+}
+
+/// Enters the queues of a list's files.
+pub fn enter_files<M: Machine>(call: &Call<M>, list: &'static EpollRecord, asked: &mut Asked) {
+    let _guard = lock(call.cpu, &list.lock);
+    for watch in watches(call.cpu, list) {
+        if watch.events.get() & !HOW != 0 {
+            poll::enter(call, &file_of(call, watch), watch.events.get() as u16, asked);
+        }
+    }
+}
+
+/// A file is closed for good: no list watches it any more.
+#[cold]
+pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
+    let _all = lock(cpu, &cpu.pool.header().epoll_lock);
+    while let Some(watch) = cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)) {
+        let list = cpu.pool.at::<EpollRecord>(motet_layout::PoolAddr(watch.list.get()));
+        let _guard = lock(cpu, &list.lock);
+        discard(cpu, list, file, watch);
+    }
+}
+
+/// Frees a list whose last open file was closed.
+pub fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
+    {
+        let _all = lock(cpu, &cpu.pool.header().epoll_lock);
+        let _guard = lock(cpu, &list.lock);
+        while let Some(watch) = cpu.object::<WatchRecord>(list.first.get()) {
+            discard(cpu, list, cpu.pool.at(motet_layout::PoolAddr(watch.file.get())), watch);
+        }
+    }
+    // Nodes of threads that still wait must not stay linked in memory that becomes another list.
+    wait::wake(cpu, &list.waiters);
+    slab::free(cpu, list);
+}
+
+fn create<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
+    if flags & !O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let list = slab::alloc::<EpollRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
+    open_anonymous(call, FILE_EPOLL, list, O_RDWR | flags)
+}
+
+fn list_of<M: Machine>(file: &OpenFile<M>) -> Result<&'static EpollRecord, Errno> {
+    match file.kind() {
+        Kind::Anonymous(Anonymous::Epoll(list)) => Ok(list),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL),
+    }
+}
+
+fn read_event<M: Machine>(call: &Call<M>, address: u64) -> Result<EpollEvent, Errno> {
+    let mut bytes = [0; 16];
+    call.read_user(address, &mut bytes[..EpollEvent::size(call.isa)])?;
+    Ok(EpollEvent::decode(call.isa, &bytes))
+}
+
+fn add<M: Machine>(
+    call: &Call<M>,
+    (list, list_file): (&'static EpollRecord, &'static FileRecord),
+    (file, fd): (&'static FileRecord, u32),
+    event: EpollEvent,
+) -> Result<(), Errno> {
+    let cpu = call.cpu;
+    let watch = slab::alloc::<WatchRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    let _all = lock(cpu, &cpu.pool.header().epoll_lock);
+    let _guard = lock(cpu, &list.lock);
+    let refused = if find(cpu, list, file, fd).is_some() {
+        Some(Errno::EEXIST)
+    } else if file.kind.get() == FILE_EPOLL && (list_file.watches.load(Ordering::Relaxed) != 0 || nests(cpu, file)) {
+        Some(Errno::ELOOP)
+    } else {
+        None
+    };
+    if let Some(errno) = refused {
+        slab::free(cpu, watch);
+        return Err(errno);
+    }
+    watch.list.set(cpu.raw(list));
+    watch.file.set(cpu.raw(file));
+    watch.fd.set(fd);
+    set(watch, event);
+    watch.file_next.set(file.watches.load(Ordering::Relaxed));
+    file.watches.store(cpu.raw(watch), Ordering::Relaxed);
+    link_last(cpu, list, watch);
+    Ok(())
+}
+
+fn remove<M: Machine>(
+    call: &Call<M>,
+    list: &'static EpollRecord,
+    file: &'static FileRecord,
+    fd: u32,
+) -> Result<(), Errno> {
+    let _all = lock(call.cpu, &call.cpu.pool.header().epoll_lock);
+    let _guard = lock(call.cpu, &list.lock);
+    let watch = find(call.cpu, list, file, fd).ok_or(Errno::ENOENT)?;
+    discard(call.cpu, list, file, watch);
+    Ok(())
+}
+
+fn change<M: Machine>(
+    call: &Call<M>,
+    list: &'static EpollRecord,
+    file: &'static FileRecord,
+    fd: u32,
+    event: EpollEvent,
+) -> Result<(), Errno> {
+    let _guard = lock(call.cpu, &list.lock);
+    let watch = find(call.cpu, list, file, fd).ok_or(Errno::ENOENT)?;
+    if event.events & EPOLLEXCLUSIVE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    set(watch, event);
+    Ok(())
+}
+
+fn wait_for_events<M: Machine>(call: &Call<M>, timeout_ns: Option<u64>) -> SysResult {
+    let [list_fd, events, most, ..] = call.args;
+    let list_file = table::get(call, list_fd as i32)?;
+    let list = list_of(&list_file)?;
+    let size = EpollEvent::size(call.isa);
+    let most = usize::try_from(most as i32).map_err(|_| Errno::EINVAL)?;
+    if most == 0 || most > i32::MAX as usize / size {
+        return Err(Errno::EINVAL.into());
+    }
+    let most = most.min(EVENTS_AT_ONCE);
+    // Now: an event that could not be stored would be lost.
+    call.user_runs(events, (most * size) as u64, Access::Write, |_, _| Ok(()))?;
+    let mut found = [EpollEvent::default(); EVENTS_AT_ONCE];
+    let count = poll::wait_until_ready(call, timeout_ns, |enter_queues| {
+        let mut asked = Asked::default();
+        if enter_queues {
+            poll::enter(call, &list_file, POLLIN, &mut asked);
+        }
+        asked.ready = look_through(call, list, &mut found[..most]);
+        Ok(asked)
+    })?;
+    for (index, event) in found[..count as usize].iter().enumerate() {
+        call.write_user(events + (index * size) as u64, &event.encode(call.isa)[..size])?;
+    }
+    Ok(count)
+}
+
+/// Looks which files of a list are ready. As many events as there is room for are reported, each once if it is an edge or
+/// was asked for once; without room the list is only asked whether there is one.
+fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &mut [EpollEvent]) -> u64 {
+    let cpu = call.cpu;
+    let _guard = lock(cpu, &list.lock);
+    let mut ready = 0;
+    let last = list.last.get();
+    let mut at = list.first.get();
+    while let Some(watch) = cpu.object::<WatchRecord>(at) {
+        let is_last = at == last;
+        at = watch.next.get();
+        if let Some(event) = event_of(call, watch) {
+            if let Some(place) = into.get_mut(ready) {
+                *place = event.shown;
+                report(cpu, list, watch, event.counts);
+            }
+            ready += 1;
+        }
+        if is_last || ready > 0 && ready >= into.len() {
+            break;
+        }
+    }
+    ready as u64
+}
+
+/// What a watch would report.
+struct Event {
+    shown: EpollEvent,
+    /// The file's counts, read before its readiness was: what comes in between is reported again rather than not.
+    counts: [Option<u64>; 2],
+}
+
+fn event_of<M: Machine>(call: &Call<M>, watch: &WatchRecord) -> Option<Event> {
+    let wanted = watch.events.get();
+    if wanted & !HOW == 0 {
+        return None;
+    }
+    let file = file_of(call, watch);
+    let counts = poll::arrivals(&file);
+    let ready = u32::from(poll::readiness(call, &file)) & wanted;
+    let is_new = |bits: u16, side: usize| {
+        let seen = wanted & EPOLLET != 0 && watch.reported.get() != 0 && counts[side] == Some(watch.seen[side].get());
+        ready & u32::from(bits) != 0 && !seen
+    };
+    let outgoing = POLLOUT | POLLWRNORM | POLLWRBAND | POLLERR;
+    (is_new(!outgoing, 0) || is_new(outgoing, 1))
+        .then(|| Event { shown: EpollEvent { events: ready, data: watch.data.get() }, counts })
+}
+
+/// Notes that a watch's event is reported, and lets the others go first next time. The list's lock is held.
+fn report<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord, counts: [Option<u64>; 2]) {
+    watch.reported.set(1);
+    for (seen, count) in watch.seen.iter().zip(counts) {
+        seen.set(count.unwrap_or(0));
+    }
+    if watch.events.get() & EPOLLONESHOT != 0 {
+        watch.events.set(watch.events.get() & HOW);
+    }
+    unlink(cpu, list, watch);
+    link_last(cpu, list, watch);
+}
+
+fn set(watch: &WatchRecord, event: EpollEvent) {
+    watch.events.set(event.events | ALWAYS);
+    watch.data.set(event.data);
+    watch.reported.set(0);
+}
+
+/// The file that a watch is for, which stays while the list's lock is held.
+fn file_of<'c, M: Machine>(call: &Call<'c, M>, watch: &WatchRecord) -> OpenFile<'c, M> {
+    OpenFile::new(call.cpu, call.cpu.pool.at(motet_layout::PoolAddr(watch.file.get())), false)
+}
+
+fn find<M: Machine>(
+    cpu: &Cpu<M>,
+    list: &EpollRecord,
+    file: &'static FileRecord,
+    fd: u32,
+) -> Option<&'static WatchRecord> {
+    watches(cpu, list).find(|watch| watch.file.get() == cpu.raw(file) && watch.fd.get() == fd)
+}
+
+/// Whether a list that is to be watched watches lists. The `epoll_lock` is held, so what it watches stays.
+fn nests<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> bool {
+    let Some(list) = cpu.object::<EpollRecord>(file.object.get()) else { return false };
+    watches(cpu, list)
+        .any(|watch| cpu.object(watch.file.get()).is_some_and(|file: &FileRecord| file.kind.get() == FILE_EPOLL))
+}
+
+fn watches<M: Machine>(cpu: &Cpu<M>, list: &EpollRecord) -> impl Iterator<Item = &'static WatchRecord> {
+    core::iter::successors(cpu.object::<WatchRecord>(list.first.get()), |watch| cpu.object(watch.next.get()))
+}
+
+/// Takes a watch out of its list and from its file, and frees it. Both locks are held.
+fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileRecord, watch: &'static WatchRecord) {
+    unlink(cpu, list, watch);
+    let raw = cpu.raw(watch);
+    if file.watches.load(Ordering::Relaxed) == raw {
+        file.watches.store(watch.file_next.get(), Ordering::Relaxed);
+    } else {
+        let mut others =
+            core::iter::successors(cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)), |other| {
+                cpu.object(other.file_next.get())
+            });
+        if let Some(before) = others.find(|other| other.file_next.get() == raw) {
+            before.file_next.set(watch.file_next.get());
+        }
+    }
+    slab::free(cpu, watch);
+}
+
+fn link_last<M: Machine>(cpu: &Cpu<M>, list: &EpollRecord, watch: &'static WatchRecord) {
+    let raw = cpu.raw(watch);
+    watch.next.set(0);
+    watch.prev.set(list.last.get());
+    match cpu.object::<WatchRecord>(list.last.get()) {
+        Some(last) => last.next.set(raw),
+        None => list.first.set(raw),
+    }
+    list.last.set(raw);
+}
+
+fn unlink<M: Machine>(cpu: &Cpu<M>, list: &EpollRecord, watch: &WatchRecord) {
+    match cpu.object::<WatchRecord>(watch.prev.get()) {
+        Some(prev) => prev.next.set(watch.next.get()),
+        None => list.first.set(watch.next.get()),
+    }
+    match cpu.object::<WatchRecord>(watch.next.get()) {
+        Some(next) => next.prev.set(watch.prev.get()),
+        None => list.last.set(watch.prev.get()),
+    }
+}

@@ -1,0 +1,170 @@
+//! Timers that are read (`timerfd`).
+//!
+//! Nothing happens when one expires: whoever reads it or waits for it computes its expirations from the time, and a thread
+//! that waits sets its own deadline by it.
+
+use motet_abi::{
+    Errno,
+    file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
+    time::*,
+};
+use motet_hal::Machine;
+use motet_layout::{ClockRecord, FILE_TIMER};
+use motet_protocol::{lock::lock, slab, wait};
+
+use super::{
+    cursor::Cursor,
+    description::{Anonymous, Kind, OpenFile, open_anonymous},
+    table,
+};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    time,
+};
+
+/// `timerfd_settime`: the first expiration is a time, not a distance.
+const TFD_TIMER_ABSTIME: u32 = 1;
+/// `timerfd_settime`: reads fail when the clock is set. It never is.
+const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
+
+/// `timerfd_create(clock, flags)`.
+pub fn timerfd_create<M: Machine>(call: &Call<M>) -> SysResult {
+    let (clock, flags) = (call.args[0] as u32, call.args[1] as u32);
+    if !matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM)
+        || flags & !(O_CLOEXEC | O_NONBLOCK) != 0
+    {
+        return Err(Errno::EINVAL.into());
+    }
+    let timer = slab::alloc::<ClockRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
+    timer.realtime.set(u32::from(matches!(clock, CLOCK_REALTIME | CLOCK_REALTIME_ALARM)));
+    open_anonymous(call, FILE_TIMER, timer, O_RDWR | flags)
+}
+
+/// `timerfd_settime(fd, flags, new, old)`.
+pub fn timerfd_settime<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, flags, new, old, ..] = call.args;
+    if flags as u32 & !(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (interval_ns, value_ns) = (time::read_timespec(call, new)?, time::read_timespec(call, new.wrapping_add(16))?);
+    let file = table::get(call, fd as i32)?;
+    let timer = timer_of(&file)?;
+    let zero_ns = match (flags as u32 & TFD_TIMER_ABSTIME != 0, timer.realtime.get() != 0) {
+        (false, _) => call.cpu.now_ns(),
+        (true, true) => call.cpu.pool.header().realtime_at_zero_ns.get().wrapping_neg(),
+        (true, false) => 0,
+    };
+    let before = {
+        let _guard = lock(call.cpu, &timer.lock);
+        let before = left(timer, call.cpu.now_ns());
+        timer.armed.set(u32::from(value_ns != 0));
+        timer.expires_ns.set(zero_ns.wrapping_add(value_ns));
+        timer.interval_ns.set(interval_ns);
+        before
+    };
+    wait::wake(call.cpu, &timer.waiters);
+    if old != 0 {
+        write_setting(call, old, before)?;
+    }
+    Ok(0)
+}
+
+/// `timerfd_gettime(fd, setting)`.
+pub fn timerfd_gettime<M: Machine>(call: &Call<M>) -> SysResult {
+    let file = table::get(call, call.args[0] as i32)?;
+    let timer = timer_of(&file)?;
+    let setting = {
+        let _guard = lock(call.cpu, &timer.lock);
+        left(timer, call.cpu.now_ns())
+    };
+    write_setting(call, call.args[1], setting)?;
+    Ok(0)
+}
+
+/// Reads how often the timer has expired since it was last read. Waits while it has not.
+pub fn read<M: Machine>(
+    call: &Call<M>,
+    timer: &'static ClockRecord,
+    nonblocking: bool,
+    into: &mut Cursor<M>,
+) -> SysResult {
+    if into.remaining() < 8 {
+        return Err(Errno::EINVAL.into());
+    }
+    // Faults now, not after the expirations were taken.
+    into.probe()?;
+    let count = call.wait_for(&timer.waiters, || {
+        let _guard = lock(call.cpu, &timer.lock);
+        let now_ns = call.cpu.now_ns();
+        let (count, next) = (expirations(timer, now_ns), next(timer, now_ns));
+        if count == 0 {
+            call.thread.deadline_ns.set(next.unwrap_or(0));
+            return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
+        }
+        timer.armed.set(u32::from(next.is_some()));
+        timer.expires_ns.set(next.unwrap_or(0));
+        Ok(Some(count))
+    })?;
+    into.write(&count.to_le_bytes())?;
+    Ok(8)
+}
+
+/// Whether the timer has expired and was not read.
+pub fn is_expired<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> bool {
+    let _guard = lock(cpu, &timer.lock);
+    expirations(timer, cpu.now_ns()) > 0
+}
+
+/// When the timer expires next, in machine time (`u64::MAX`: never).
+pub fn next_ns<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> u64 {
+    let _guard = lock(cpu, &timer.lock);
+    next(timer, cpu.now_ns()).unwrap_or(u64::MAX)
+}
+
+/// A number that changes with each expiration.
+pub fn arrivals<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> u64 {
+    let _guard = lock(cpu, &timer.lock);
+    timer.expires_ns.get().wrapping_add(expirations(timer, cpu.now_ns()) * timer.interval_ns.get())
+}
+
+/// Frees a timer whose last open file was closed.
+pub fn free<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) {
+    // Nodes of threads that still wait must not stay linked in memory that becomes another timer.
+    wait::wake(cpu, &timer.waiters);
+    slab::free(cpu, timer);
+}
+
+fn timer_of<M: Machine>(file: &OpenFile<M>) -> Result<&'static ClockRecord, Errno> {
+    match file.kind() {
+        Kind::Anonymous(Anonymous::Timer(timer)) => Ok(timer),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL),
+    }
+}
+
+/// How often a timer has expired and was not read.
+fn expirations(timer: &ClockRecord, now_ns: u64) -> u64 {
+    match u64::try_from(now_ns.wrapping_sub(timer.expires_ns.get()) as i64) {
+        Ok(late_ns) if timer.armed.get() != 0 => 1 + late_ns.checked_div(timer.interval_ns.get()).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// When a timer expires next, if it does.
+fn next(timer: &ClockRecord, now_ns: u64) -> Option<u64> {
+    let (expires_ns, interval_ns) = (timer.expires_ns.get(), timer.interval_ns.get());
+    match expirations(timer, now_ns) {
+        0 => (timer.armed.get() != 0).then_some(expires_ns),
+        count => (interval_ns != 0).then(|| expires_ns.wrapping_add(count * interval_ns)),
+    }
+}
+
+/// Nanoseconds between a timer's expirations, and to the next one (0: there is none).
+fn left(timer: &ClockRecord, now_ns: u64) -> [u64; 2] {
+    [timer.interval_ns.get(), next(timer, now_ns).map_or(0, |at| (at - now_ns).max(1))]
+}
+
+fn write_setting<M: Machine>(call: &Call<M>, address: u64, [interval_ns, left_ns]: [u64; 2]) -> Result<(), Errno> {
+    time::write_timespec(call, address, interval_ns)?;
+    time::write_timespec(call, address.wrapping_add(16), left_ns)
+}
