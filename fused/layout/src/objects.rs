@@ -179,7 +179,8 @@ pool_struct! {
         2928 pub spare_crossing: Cell64,
         /// Nice value (two's complement): among threads that come to a core, the lowest runs first.
         2936 pub nice: Cell32,
-        2940 _pad1: Cell32,
+        /// `si_code` of the fault being delivered as a signal, 0: none is.
+        2940 pub fault_code: Cell32,
         /// What is known of its pending signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
         2944 pub signal_queue: Cell64,
         2952 _pad2: [Cell64; 143],

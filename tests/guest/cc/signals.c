@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "crossing.h"
@@ -70,7 +71,40 @@ MOTET_ON(RISCV) int blocks(int number) {
     return got * 10 + sigismember(&pending, number);
 }
 
+static const int constant = 1;
+static int *volatile bad;
+
+static void tell_fault(int number, siginfo_t *info, void *context) {
+    (void)context;
+    printf("signal %d, code %d, at the address: %d\n", number, info->si_code, info->si_addr == (void *)bad);
+    fflush(stdout);
+    _exit(3);
+}
+
+MOTET_ON(ARM) void reads(void) { expect_on(ARM); (void)*(volatile int *)bad; }
+MOTET_ON(RISCV) void writes(void) { expect_on(RISCV); *(volatile int *)bad = 2; }
+
+/* What a handler is told of a fault, in a child of its own. */
+static void fault(void (*in)(void), const int *address) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        struct sigaction action = {.sa_sigaction = tell_fault, .sa_flags = SA_SIGINFO};
+        sigaction(SIGSEGV, &action, 0);
+        bad = (int *)address;
+        in();
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("exit %d\n", WEXITSTATUS(status));
+}
+
 int main(void) {
+    fault(reads, 0);
+    fault(writes, 0);
+    fault(reads, (int *)64);
+    fault(writes, &constant);
     signal(SIGUSR1, note);
     printf("%d\n", raises(SIGUSR1) == SIGUSR1);
     printf("%d\n", sets_and_raises(SIGHUP));

@@ -24,7 +24,7 @@ pub use calls::unmap_locked as unmap;
 pub use fault::{serve as serve_fault, sync_range};
 pub use space::{activate, create, deactivate, fork, leave_island, may_stay_active, release, share};
 pub use view::{begin_local_call, end_local_call, extend_view, pin_at, run_locally};
-pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert};
+pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped};
 
 use crate::cpu::{Cpu, Translation};
 

@@ -5,7 +5,7 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
-use motet_protocol::{Context, fs, slab};
+use motet_protocol::{Context, fs, lock::lock, slab};
 
 use crate::cpu::Cpu;
 
@@ -74,6 +74,12 @@ pub fn find<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Opti
     let found = first_ending_after(cpu, space, address).filter(|vma| vma.start.get() <= address)?;
     space.last_vma.set(cpu.raw(found));
     Some(found)
+}
+
+/// Whether `address` is in a VMA, whatever that allows.
+pub fn is_mapped<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
+    let _guard = lock(cpu, &space.lock);
+    find(cpu, space, address).is_some()
 }
 
 /// As [`find`]; grows the stack downwards when `address` is just below it.

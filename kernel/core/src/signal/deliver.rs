@@ -59,7 +59,7 @@ pub fn deliver<M: Machine>(
     thread.restore_mask.set(0);
     let own = if flags & abi::SA_NODEFER == 0 { abi::bit(info.signal) } else { 0 };
     thread.signal_mask.fetch_or((action.mask.get() | own) & !abi::UNBLOCKABLE, Ordering::SeqCst);
-    thread.fault_address.set(0);
+    thread.fault_code.set(0);
     if flags & abi::SA_RESETHAND != 0 {
         action.handler.set(abi::SIG_DFL);
     }

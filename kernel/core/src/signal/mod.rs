@@ -28,7 +28,7 @@ pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
 use crate::{
     call::Call,
     cpu::Cpu,
-    crossing, file,
+    crossing, file, mm,
     process::{self, for_each_thread, lock_tree, parent_of},
     sched, time,
 };
@@ -123,29 +123,38 @@ pub fn discard_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process:
 
 /// The thread did something at `address` that its address space does not allow.
 pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, address: u64, errno: Errno) {
-    thread.fault_address.set(address);
-    let signal = if errno == Errno::ENOMEM {
-        abi::SIGKILL
+    let space = mm::space_of(cpu, process::process_of(cpu, thread));
+    let (signal, code) = if errno == Errno::ENOMEM {
+        (abi::SIGKILL, abi::SI_KERNEL)
     } else if errno == Errno::ENOSPC {
         // A page of a mapped file for which there is no room.
-        abi::SIGBUS
+        (abi::SIGBUS, abi::BUS_ADRERR)
+    } else if mm::is_mapped(cpu, space, address) {
+        (abi::SIGSEGV, abi::SEGV_ACCERR)
     } else {
-        abi::SIGSEGV
+        (abi::SIGSEGV, abi::SEGV_MAPERR)
     };
-    force(cpu, thread, signal);
+    force_fault(cpu, thread, signal, code, address);
 }
 
 /// The thread caused an exception.
 pub fn exception<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Trap) {
-    let (signal, address) = match trap {
-        Trap::IllegalInstruction => (abi::SIGILL, registers::pc(&thread.frame)),
-        Trap::Breakpoint => (abi::SIGTRAP, registers::pc(&thread.frame)),
-        Trap::Arithmetic => (abi::SIGFPE, registers::pc(&thread.frame)),
-        Trap::Misaligned { address } => (abi::SIGBUS, address),
-        Trap::BadAddress { address } => (abi::SIGSEGV, address),
+    let pc = registers::pc(&thread.frame);
+    let (signal, code, address) = match trap {
+        Trap::IllegalInstruction => (abi::SIGILL, abi::ILL_ILLOPC, pc),
+        Trap::Breakpoint => (abi::SIGTRAP, abi::TRAP_BRKPT, pc),
+        Trap::Arithmetic => (abi::SIGFPE, abi::FPE_INTDIV, pc),
+        Trap::Misaligned { address } => (abi::SIGBUS, abi::BUS_ADRALN, address),
+        Trap::BadAddress { address } => (abi::SIGSEGV, abi::SEGV_MAPERR, address),
         Trap::Syscall | Trap::PageFault { .. } | Trap::Interrupt(_) => return,
     };
+    force_fault(cpu, thread, signal, code, address);
+}
+
+/// [`force`], for a fault whose kind and address a handler is told.
+fn force_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, code: i32, address: u64) {
     thread.fault_address.set(address);
+    thread.fault_code.set(code.cast_unsigned());
     force(cpu, thread, signal);
 }
 
@@ -420,14 +429,11 @@ fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
 }
 
 fn info_of(thread: &ThreadRecord, signal: u32, origin: &Origin) -> SigInfo {
-    let address = thread.fault_address.get();
-    let fault = |code| SigInfo { signal, code, cause: SigCause::Fault { address } };
+    let code = thread.fault_code.get().cast_signed();
     match signal {
-        abi::SIGSEGV if address != 0 => fault(abi::SEGV_MAPERR),
-        abi::SIGBUS if address != 0 => fault(abi::BUS_ADRALN),
-        abi::SIGILL if address != 0 => fault(abi::ILL_ILLOPC),
-        abi::SIGFPE if address != 0 => fault(abi::FPE_INTDIV),
-        abi::SIGTRAP if address != 0 => fault(abi::TRAP_BRKPT),
+        abi::SIGSEGV | abi::SIGBUS | abi::SIGILL | abi::SIGFPE | abi::SIGTRAP if code != 0 => {
+            SigInfo { signal, code, cause: SigCause::Fault { address: thread.fault_address.get() } }
+        }
         _ => origin.info(signal),
     }
 }
