@@ -120,7 +120,8 @@ pub const CORE_AWAKE: u32 = 1;
 pub const CORE_IDLE: u32 = 2;
 /// [`CoreRecord::state`]: looking at this word in a loop before it waits for an interrupt; it need not be rung.
 pub const CORE_POLLING: u32 = 3;
-/// [`CoreRecord::state`]: it was idle, and another core is writing `message` (see `motet_protocol::direct`).
+/// [`CoreRecord::state`], lowest byte: it was idle, and another core, whose index is in the second byte, is writing `message`
+/// (see `motet_protocol::direct`).
 pub const CORE_CLAIMED: u32 = 4;
 /// [`CoreRecord::state`]: `message` is a call of a function, which it runs or is about to run.
 pub const CORE_CALLED: u32 = 5;
@@ -133,6 +134,8 @@ pub const CALL_NONE: u32 = 0;
 pub const CALL_GIVEN: u32 = 1;
 /// [`CoreRecord::call`], lowest byte: `message` has the results of a call.
 pub const CALL_RETURNED: u32 = 2;
+/// [`CoreRecord::call`], lowest byte: the caller's core is reading the results in `message`.
+pub const CALL_TAKEN: u32 = 3;
 /// [`CoreRecord::call`], a mark: the thread that calls is to look at its own attention word.
 pub const CALL_ATTENTION: u32 = 1 << 16;
 /// [`CoreRecord::call`], a mark: the caller's core looks at this word and need not be rung.
@@ -153,7 +156,9 @@ pool_struct! {
         64 pub shootdown_asked: AtomicU64,
         /// Highest shoot-down ticket this core has carried out.
         72 pub shootdown_done: AtomicU64,
-        80 _pad2: [Cell64; 6],
+        /// Highest ticket that was asked when this core last passed a place where it carries no thread (`motet_protocol::lost`).
+        80 pub shootdown_passed: AtomicU64,
+        88 _pad2: [Cell64; 5],
         /// The thread it runs (pool address, 0 when idle). Written by the core.
         128 pub current_thread: AtomicU64,
         /// The address space it has active (pool address). Written by the core.

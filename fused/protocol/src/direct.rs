@@ -11,10 +11,12 @@
 //! |---|---|---|
 //! | [`CALL_NONE`] | the caller, having taken the results; the callee, when the function goes on as an ordinary thread | a claim |
 //! | [`CALL_GIVEN`] | the caller, before it publishes | the callee answers, or adopts the thread |
-//! | [`CALL_RETURNED`] | the callee | the caller takes the results |
+//! | [`CALL_RETURNED`] | the callee | the caller takes the results; or the callee takes them back |
+//! | [`CALL_TAKEN`] | the caller | it reads the results |
 //!
-//! In each state only one core moves the word; the others at most set or clear a mark in it. A core whose results wait
-//! may sleep, and be woken, but not be claimed.
+//! In each state but one only one core moves the word; the others at most set or clear a mark in it. Who moves it away from
+//! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::lost`]). A
+//! core whose results wait may sleep, and be woken, but not be claimed.
 //!
 //! While a function runs in this way, the thread's record belongs to the caller's core, which has written there what
 //! others look for (the core that runs it), so that signals find it: whoever wants its attention marks the call and rings.
@@ -24,13 +26,13 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    CALL_ATTENTION, CALL_GIVEN, CALL_NONE, CALL_POLLED, CALL_RETURNED, CORE_AWAKE, CORE_CALLED, CORE_CLAIMED,
-    CORE_IDLE, CORE_POLLING, CoreId, CoreRecord,
+    CALL_ATTENTION, CALL_GIVEN, CALL_NONE, CALL_POLLED, CALL_RETURNED, CALL_TAKEN, CORE_AWAKE, CORE_CALLED,
+    CORE_CLAIMED, CORE_IDLE, CORE_POLLING, CoreId, CoreRecord, PoolAddr, ThreadRecord,
 };
 
 use crate::{
     Context, count,
-    run_queue::{core_record, has_ready},
+    run_queue::{Wake, core_record, end_idle, has_ready},
 };
 
 /// A sleeping core that this one may write a call to. Nobody else wakes it meanwhile.
@@ -45,8 +47,9 @@ pub struct Claim {
 pub fn claim(context: &impl Context, core: CoreId) -> Option<Claim> {
     let record = core_record(context, core);
     let mut state = CORE_IDLE;
+    let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
     let polls = loop {
-        match record.state.compare_exchange(state, CORE_CLAIMED, Ordering::SeqCst, Ordering::Relaxed) {
+        match record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(was) => break was == CORE_POLLING,
             Err(CORE_POLLING) if state == CORE_IDLE => state = CORE_POLLING,
             Err(_) => return None,
@@ -59,6 +62,33 @@ pub fn claim(context: &impl Context, core: CoreId) -> Option<Claim> {
         return None;
     }
     Some(claim)
+}
+
+/// Who has claimed the core that is in `state`.
+pub(crate) fn claimer(state: u32) -> Option<CoreId> {
+    if phase(state) == CORE_CLAIMED { owner(state) } else { None }
+}
+
+/// The core that has claimed this one has died, and publishes nothing any more: this core is as if it had not been claimed.
+pub(crate) fn undo_claim(context: &impl Context, claimer: CoreId) {
+    let record = core_record(context, context.core());
+    if without_marks(record.call.load(Ordering::Acquire)) == word(CALL_GIVEN, claimer) {
+        // It may have said already that its thread runs here.
+        if let Some(thread) = thread_of(context, record)
+            && thread.core.load(Ordering::Relaxed) == u32::from(context.core().0)
+        {
+            thread.core.store(u32::from(claimer.0), Ordering::SeqCst);
+        }
+        record.call.store(CALL_NONE, Ordering::SeqCst);
+    }
+}
+
+/// Bits of a pool address in the first word of a message, whose others are the caller's.
+pub const ADDRESS_BITS: u32 = 40;
+
+/// The thread that a message is about; `None`: the message is damaged.
+pub fn thread_of(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {
+    context.pool().get(PoolAddr(record.message[0].get() & ((1 << ADDRESS_BITS) - 1)))
 }
 
 /// Whether a core is awake and has nothing to run (approximate).
@@ -119,14 +149,49 @@ pub fn is_disturbed(context: &impl Context) -> bool {
 }
 
 /// The called function has returned, and its results are in the message: gives them to `caller`, and announces that this
-/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). It runs no thread before
-/// [`end_idle`](crate::run_queue::end_idle). Rings the caller's core unless that polls.
-pub fn give_back(context: &impl Context, caller: CoreId, state: u32) {
+/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). It runs no thread before [`end_idle`]. Rings the
+/// caller's core unless that polls.
+///
+/// `false`: somebody has marked the call, and this core still has the thread, and is awake.
+#[must_use]
+pub fn give_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
     let record = core_record(context, context.core());
     // First that it sleeps: the caller may claim it as soon as it has taken the results.
     record.state.store(state, Ordering::SeqCst);
     let given = record.call.swap(word(CALL_RETURNED, caller), Ordering::SeqCst);
+    if given & CALL_ATTENTION != 0 && take_back(context, caller, state) {
+        return false;
+    }
     wake(context, caller, given & CALL_POLLED != 0);
+    true
+}
+
+/// This core takes back results that it has just given, unless the caller has them already.
+#[cold]
+fn take_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
+    let record = core_record(context, context.core());
+    // So that nobody claims it; whoever has done that finds results and gives up, unless they are taken.
+    let woken = end_idle(context);
+    let taken = change(record, word(CALL_RETURNED, caller), CALL_NONE).is_ok();
+    if !taken && woken == Wake::Look {
+        record.state.store(state, Ordering::SeqCst);
+    }
+    taken
+}
+
+/// Moves the call word from `from`, whatever its marks, to `to`.
+///
+/// # Errors
+/// What it was instead, without marks.
+pub(crate) fn change(record: &CoreRecord, from: u32, to: u32) -> Result<(), u32> {
+    let mut found = from;
+    loop {
+        match record.call.compare_exchange(found, to, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return Ok(()),
+            Err(call) if without_marks(call) == from => found = call,
+            Err(call) => return Err(without_marks(call)),
+        }
+    }
 }
 
 /// A core is to look at what was written for it.
@@ -152,23 +217,19 @@ pub fn end_call(context: &impl Context) {
 pub enum Outcome {
     /// The function runs, or is about to.
     Runs,
-    /// It has returned, and its results are in the callee's message, which belongs to this core until [`take`].
+    /// It has returned, and its results are in the callee's message, which belongs to this core until [`release`].
     Returned,
     /// It has become an ordinary thread: this core has nothing to wait for.
     Left,
 }
 
-/// What has become of the call that this core has made to `callee`. Without having to wait for the line twice: whoever asks
-/// is about to write to it.
+/// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
 pub fn outcome(context: &impl Context, callee: CoreId) -> Outcome {
     let (record, me) = (core_record(context, callee), context.core());
-    let (given, returned) = (word(CALL_GIVEN, me), word(CALL_RETURNED, me));
-    // Changes nothing, but makes the line this core's.
-    let found = record.call.compare_exchange(returned, returned, Ordering::Acquire, Ordering::Acquire);
-    match found.unwrap_or_else(without_marks) {
-        call if call == returned => Outcome::Returned,
-        call if call == given => Outcome::Runs,
-        _ => Outcome::Left,
+    match change(record, word(CALL_RETURNED, me), word(CALL_TAKEN, me)) {
+        Ok(()) => Outcome::Returned,
+        Err(call) if call == word(CALL_GIVEN, me) => Outcome::Runs,
+        Err(_) => Outcome::Left,
     }
 }
 
@@ -183,8 +244,8 @@ pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
     without_marks(call) == word(CALL_GIVEN, context.core())
 }
 
-/// This core has read the results that `callee` has given it.
-pub fn take(context: &impl Context, callee: CoreId) {
+/// This core has read the results that `callee` has given it, and has said that the thread is here.
+pub fn release(context: &impl Context, callee: CoreId) {
     core_record(context, callee).call.store(CALL_NONE, Ordering::Release);
 }
 
@@ -198,18 +259,18 @@ pub fn is_called(record: &CoreRecord) -> bool {
     phase(record.call.load(Ordering::SeqCst)) == CALL_GIVEN
 }
 
-fn word(phase: u32, caller: CoreId) -> u32 {
+pub(crate) fn word(phase: u32, caller: CoreId) -> u32 {
     phase | u32::from(caller.0) << 8
 }
 
-fn without_marks(call: u32) -> u32 {
+pub(crate) fn without_marks(call: u32) -> u32 {
     call & !(CALL_ATTENTION | CALL_POLLED)
 }
 
-fn phase(call: u32) -> u32 {
+pub(crate) fn phase(call: u32) -> u32 {
     call & 0xff
 }
 
-fn owner(call: u32) -> Option<CoreId> {
+pub(crate) fn owner(call: u32) -> Option<CoreId> {
     CoreId::from_raw(call >> 8 & 0xff)
 }

@@ -9,6 +9,7 @@ pub mod direct;
 pub mod format;
 pub mod fs;
 pub mod lock;
+pub mod lost;
 pub mod memory;
 pub mod pipe;
 pub mod run_queue;

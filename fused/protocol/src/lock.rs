@@ -9,9 +9,9 @@
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
-use motet_layout::{CoreId, ISLAND_BURIED, ISLAND_LOST};
+use motet_layout::CoreId;
 
-use crate::Context;
+use crate::{Context, lost::is_dead};
 
 /// A held lock; dropping it unlocks.
 #[must_use = "the lock is released when the guard is dropped"]
@@ -64,8 +64,7 @@ fn lock_contended(context: &impl Context, word: &AtomicU64, me: u64) {
         let held = word.load(Ordering::Relaxed);
         assert!(held != me, "core {} takes a lock that it holds", me - 1);
         if let Some(holder) = u32::try_from(held.wrapping_sub(1)).ok().and_then(CoreId::from_raw) {
-            let state = context.pool().header().islands[holder.island().index()].state.load(Ordering::Relaxed);
-            assert!(!matches!(state, ISLAND_LOST | ISLAND_BURIED), "core {} has died with a lock held", held - 1);
+            assert!(!is_dead(context, holder), "core {} has died with a lock held", held - 1);
         }
         if held == 0 && word.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return;

@@ -11,11 +11,11 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CORES_PER_ISLAND_MAX,
-    CoreId, CoreRecord, IslandId, THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CORES_PER_ISLAND_MAX, CoreId,
+    CoreRecord, IslandId, THREAD_READY, ThreadRecord,
 };
 
-use crate::{Context, count};
+use crate::{Context, count, direct, lost::is_dead};
 
 /// The record of a core.
 #[inline(always)]
@@ -138,11 +138,15 @@ pub fn end_idle(context: &impl Context) -> Wake {
     let record = core_record(context, context.core());
     // Not a load first: this core is about to write to the line, whoever had it, and waits for it once.
     let mut state = record.state.swap(CORE_WAKING, Ordering::SeqCst);
-    if state == CORE_CLAIMED {
+    if let Some(claimer) = direct::claimer(state) {
         // Whoever claims a core writes a few words and goes on; it waits for nothing meanwhile.
         loop {
             state = record.state.load(Ordering::Acquire);
             if state != CORE_WAKING {
+                break;
+            }
+            if is_dead(context, claimer) {
+                direct::undo_claim(context, claimer);
                 break;
             }
             context.relax();

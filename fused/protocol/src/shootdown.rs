@@ -14,6 +14,7 @@ use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, ISLANDS_MAX, IslandId, SpaceRec
 
 use crate::{
     Context, count,
+    lost::is_dead,
     run_queue::{core_record, may_run_user},
 };
 
@@ -90,6 +91,19 @@ pub fn serve(context: &impl Context, flush: impl FnOnce()) {
     }
 }
 
+/// As [`serve`], where this core holds no lock and carries no thread from one core to another: so
+/// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here.
+#[inline(always)]
+pub fn pass(context: &impl Context, flush: impl FnOnce()) {
+    let record = core_record(context, context.core());
+    if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed) {
+        let asked = record.shootdown_asked.load(Ordering::Acquire);
+        flush();
+        record.shootdown_done.store(asked, Ordering::Release);
+        record.shootdown_passed.store(asked, Ordering::Release);
+    }
+}
+
 fn ask(context: &impl Context, core: CoreId) -> u64 {
     let record = core_record(context, core);
     let ticket = record.shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -105,6 +119,7 @@ fn wait_for(context: &impl Context, tickets: &[(CoreId, u64)]) {
         let record = core_record(context, core);
         while record.shootdown_done.load(Ordering::Acquire) < ticket
             && may_run_user(record.state.load(Ordering::SeqCst))
+            && !is_dead(context, core)
         {
             context.relax();
         }

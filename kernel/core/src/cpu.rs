@@ -255,6 +255,13 @@ impl<M: Machine> Cpu<M> {
         shootdown::serve(self, || self.flush_user());
     }
 
+    /// As [`serve_shootdowns`](Self::serve_shootdowns), where this core holds no lock and carries no thread from one core to
+    /// another.
+    #[inline(always)]
+    pub fn pass(&self) {
+        shootdown::pass(self, || self.flush_user());
+    }
+
     /// Runs `use_memory` with resolved user memory kept in place.
     #[inline(always)]
     pub fn with_pinned<R>(&self, use_memory: impl FnOnce() -> R) -> R {

@@ -1,81 +1,113 @@
-//! What remains when an island dies and the machine goes on: its threads, which no core runs any more.
+//! What remains when an island dies and the machine goes on: its threads, which no core runs any more, and its timers.
 //!
-//! The host turns the island's cores off, says that the island is lost, and rings the first one, which ends the processes
-//! whose threads were there: their registers are gone, or there is nobody who speaks their language. A lock that the dead
-//! island has held cannot be released, since nobody knows what state its data is in: who waits for it panics
-//! (`motet_protocol::lock`).
+//! The host turns the island's cores off, says that the island is lost, and rings the first core, which ends the processes
+//! whose threads were there: their registers are gone, or there is nobody who speaks their language. Which threads these
+//! are is `motet_protocol::lost`'s to say. A lock that the dead island has held is taken over where what it guards can be
+//! put right again; otherwise who waits for it panics (`motet_protocol::lock`).
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
-    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId,
-    PROCESS_ALIVE, ProcessRecord, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord,
+    CoreId, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId, PROCESS_ALIVE, ProcessRecord, THREAD_BLOCKED,
+    THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
 };
 use motet_protocol::{
+    lost::{is_dead, is_lost, settle_calls, turn_off, wait_for_all},
     run_queue::{append, core_record},
-    threads,
+    threads, timer,
 };
 
 use crate::{
     cpu::Cpu,
-    crossing, file,
+    crossing, file, mm,
     process::{self, exit, lock_tree},
     signal,
 };
 
-/// Ends what ran on islands that the host has said to be lost.
+/// Ends what ran on islands that the host has said to be lost. This core holds no lock.
 pub fn bury<M: Machine>(cpu: &Cpu<M>) {
-    for island in (0..ISLANDS_MAX as u32).filter_map(IslandId::from_raw) {
-        let state = &cpu.pool.header().islands[island.index()].state;
-        if state.load(Ordering::Acquire) == ISLAND_LOST {
-            state.store(ISLAND_BURIED, Ordering::SeqCst);
-            bury_island(cpu, island);
-        }
+    let state_of = |island: IslandId| &cpu.pool.header().islands[island.index()].state;
+    let islands = || (0..ISLANDS_MAX as u32).filter_map(IslandId::from_raw);
+    if islands().all(|island| state_of(island).load(Ordering::Acquire) != ISLAND_LOST) {
+        return;
     }
+    // Whoever ends an idle core's address space waits for that core, which is about to wait for others.
+    if core_record(cpu, cpu.id).current_thread.load(Ordering::Relaxed) == 0 {
+        mm::deactivate(cpu);
+    }
+    // What was begun before it was known comes to its end.
+    wait_for_all(cpu);
+    for island in islands().filter(|&island| state_of(island).load(Ordering::Acquire) == ISLAND_LOST) {
+        turn_off(cpu, island);
+        state_of(island).store(ISLAND_BURIED, Ordering::SeqCst);
+    }
+    settle_calls(cpu);
+    kill_processes(cpu);
+    // Whoever was just waking one of their threads has done it now.
+    wait_for_all(cpu);
+    take_threads(cpu);
+    take_alarms(cpu);
 }
 
-fn bury_island<M: Machine>(cpu: &Cpu<M>, island: IslandId) {
-    for index in 0..CORES_PER_ISLAND_MAX {
-        // Again: a call may have been given to it just when the host turned it off.
-        let record = core_record(cpu, CoreId::new(island, index));
-        record.state.store(CORE_OFFLINE, Ordering::SeqCst);
-        // Nobody takes results from there: the threads end.
-        record.call.store(CALL_NONE, Ordering::SeqCst);
-    }
+/// The core that a thread is on, if that has died.
+fn dead_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
+    CoreId::from_raw(thread.core.load(Ordering::SeqCst)).filter(|&core| is_dead(cpu, core))
+}
+
+/// Kills the processes of threads that were on dead islands: running, called, waiting or asleep. That wakes those that wait,
+/// on a core that lives.
+fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
     for thread in threads::all(cpu) {
-        let was_there = |core: CoreId| core.island() == island;
         let process = process::process_of(cpu, thread);
-        let is_alive = process.state.load(Ordering::Acquire) == PROCESS_ALIVE;
-        if is_alive && CoreId::from_raw(thread.core.load(Ordering::Relaxed)).is_some_and(was_there) {
-            end_process(cpu, island, thread, process);
+        let waits = matches!(thread.state.load(Ordering::SeqCst), THREAD_BLOCKED | THREAD_STOPPED);
+        let Some(core) = dead_core(cpu, thread).filter(|_| process.state.load(Ordering::Acquire) == PROCESS_ALIVE)
+        else {
+            continue;
+        };
+        if !(waits || is_active(thread) && is_lost(cpu, thread)) {
+            continue;
+        }
+        if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
+            let (pid, island) = (process.pid.get(), core.island().index());
+            file::kernel_message(
+                cpu,
+                format_args!("process {pid} is killed: island {island}, which it was on, has died"),
+            );
+            crossing::backtrace(cpu, thread, process);
+        }
+        signal::send_locked(cpu, process, signal::SIGKILL, 0);
+    }
+}
+
+fn is_active(thread: &ThreadRecord) -> bool {
+    matches!(thread.state.load(Ordering::SeqCst), THREAD_READY | THREAD_RUNNING | THREAD_PREPARING)
+}
+
+/// Lets this core have the threads that nobody has: they end here.
+fn take_threads<M: Machine>(cpu: &Cpu<M>) {
+    let _tree = lock_tree(cpu);
+    for thread in threads::all(cpu).filter(|thread| is_active(thread)) {
+        if is_lost(cpu, thread) {
+            thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+            thread.state.store(THREAD_READY, Ordering::Relaxed);
+            append(cpu, thread);
         }
     }
 }
 
-/// Ends the process of a thread that was on an island. The tree lock is held.
-fn end_process<M: Machine>(
-    cpu: &Cpu<M>,
-    island: IslandId,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-) {
-    if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
-        let (pid, island) = (process.pid.get(), island.index());
-        file::kernel_message(cpu, format_args!("process {pid} is killed: island {island}, which it was on, has died"));
-        crossing::backtrace(cpu, thread, process);
-    }
-    // Wakes those that wait, on a core that is left.
-    signal::send_locked(cpu, process, signal::SIGKILL, 0);
-    if matches!(thread.state.load(Ordering::SeqCst), THREAD_READY | THREAD_RUNNING | THREAD_PREPARING)
-        && CoreId::from_raw(thread.core.load(Ordering::Relaxed)).is_some_and(|core| core.island() == island)
-    {
-        thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
-        thread.state.store(THREAD_READY, Ordering::Relaxed);
-        append(cpu, thread);
-    }
+/// Arms processes' timers here that were armed on dead cores. Those of waits go with their threads.
+fn take_alarms<M: Machine>(cpu: &Cpu<M>) {
+    let _tree = lock_tree(cpu);
+    process::for_each(cpu, |process| {
+        let core = process.alarm.core.load(Ordering::Acquire).checked_sub(1).and_then(CoreId::from_raw);
+        if core.is_some_and(|core| is_dead(cpu, core)) {
+            timer::disarm(cpu, &process.alarm);
+            timer::arm(cpu, &process.alarm, process.alarm.deadline_ns.get());
+        }
+    });
 }
 
 /// Ends a thread that this core was given and cannot run: those that could have died.

@@ -139,7 +139,7 @@ fn run_until_gone<M: Machine>(
             }
             continue;
         }
-        cpu.serve_shootdowns();
+        cpu.pass();
         trap = Some(cpu.machine.run_user(&thread.frame));
     }
 }
@@ -369,7 +369,7 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
     loop {
         let interrupts = with_alarm(cpu, sleep(cpu));
         let wake = run_queue::end_idle(cpu);
-        cpu.serve_shootdowns();
+        cpu.pass();
         // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
         // interrupted, which a slice's end does at the latest.
         if interrupts.contains(Interrupts::TIMER) {

@@ -251,20 +251,26 @@ impl Baton {
             world.end();
             Ended::unwind();
         }
-        self.inject(&mut state);
+        self.inject(world, &mut state);
         state
     }
 
-    fn inject(&self, state: &mut State) {
+    fn inject(&self, world: &World, state: &mut State) {
         if self.faults.stall_every != 0 && state.random.below(self.faults.stall_every) == 0 {
             let island = state.random.below(ISLANDS_MAX as u64) as usize;
             let until = state.now_ns + state.random.below(self.faults.stall_ns_max.max(1));
             state.stalled_until_ns[island] = state.stalled_until_ns[island].max(until);
         }
         if let Some((island, step)) = self.faults.death
-            && state.steps == step
+            && state.steps >= step
+            && state.stalled_until_ns[island.index()] != u64::MAX
+            && (!self.faults.survives || world.all_have_joined())
         {
             state.stalled_until_ns[island.index()] = u64::MAX;
+            if self.faults.survives {
+                world.lose(island);
+                self.send_bell(state, 0);
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Faults {
     pub stall_ns_max: u64,
     /// An island that stops for good at that step.
     pub death: Option<(IslandId, u64)>,
+    /// The host says that the island has died, and the machine goes on. It dies when all have joined, at the earliest.
+    pub survives: bool,
 }
 
 /// A HAL that is wrong on purpose: shows that a test can fail.

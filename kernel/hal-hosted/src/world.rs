@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, Isa, IslandId, POOL_MAGIC, POOL_VERSION,
-    Pool,
+    CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_LOST, Isa, IslandId,
+    POOL_MAGIC, POOL_VERSION, Pool,
 };
 
 use crate::baton::{Baton, Point};
@@ -355,7 +355,7 @@ impl World {
     /// Whether the machine has set its exit word. Keeps the host's clock in the header going until then.
     pub fn look_for_end(&self, now_ns: u64) -> bool {
         let header = self.pool.header();
-        if header.joined.load(Ordering::Relaxed) < self.config.islands.len() as u32 {
+        if !self.all_have_joined() {
             header.host_clock_ns.store(now_ns, Ordering::Relaxed);
         }
         header.exit.load(Ordering::Acquire) != 0
@@ -461,6 +461,18 @@ impl World {
                 self.host_bell.notify_all();
             }
         }
+    }
+
+    pub fn all_have_joined(&self) -> bool {
+        self.pool.header().joined.load(Ordering::Relaxed) == self.config.islands.len() as u32
+    }
+
+    /// What the host does when an island has died.
+    pub fn lose(&self, island: IslandId) {
+        for index in 0..CORES_PER_ISLAND_MAX {
+            self.pool.header().cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
+        }
+        self.pool.header().islands[island.index()].state.store(ISLAND_LOST, Ordering::SeqCst);
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {

@@ -50,7 +50,7 @@ fn seeds() {
 
 #[test]
 fn seeds_with_late_doorbells_and_stalls() {
-    let faults = Faults { bell_delay_ns_max: 200_000, stall_every: 500, stall_ns_max: 300_000, death: None };
+    let faults = Faults { bell_delay_ns_max: 200_000, stall_every: 500, stall_ns_max: 300_000, ..Faults::default() };
     run_seeds(100..103, |seed| conform(Driver::Seeded(seed), faults, islands()).map(drop));
 }
 

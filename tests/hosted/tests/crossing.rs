@@ -1,10 +1,10 @@
 //! Calls across instruction sets, under real threads and under many seeds with faults.
 
 use motet_abi::fat::Signature;
-use motet_hal_hosted::{Driver, Faults, isa::Op};
+use motet_hal_hosted::{Driver, Failure, Faults, isa::Op};
 use motet_layout::{Isa, IslandId};
 use motet_tests_hosted::{
-    ROUGH, Scenario,
+    Ended, ROUGH, Scenario,
     calls::Sys,
     everywhere,
     fat::{Body, Function, address_of, executable},
@@ -399,4 +399,67 @@ fn an_island_that_dies_in_the_middle_of_calls_panics_nobody() {
             }
         }
     }
+}
+
+/// The process that uses the island ends, its parent goes on: at every step there is an end that the kernel chose. A lock
+/// that the dead island held may end the machine, with a message that says so.
+#[test]
+fn a_machine_survives_an_island_that_dies_in_the_middle_of_calls() {
+    let functions = [
+        function("main", None, |body| {
+            let [pid, ..] = body.program.asm.roles.saved;
+            let child = body.program.fork(pid);
+            body.program.wait();
+            body.program.print(1, "waited\n");
+            body.program.load_u32(pid, DATA + 8);
+            body.program.arg_from(0, pid);
+            body.program.call_as_is(Sys::ExitGroup);
+            body.program.asm.bind(child);
+            body.program.arg(0, 9);
+            body.call(address_of(1));
+            exit_with_result(body);
+        }),
+        function("on_riscv", Some(Isa::RiscV64), |body| fibonacci(body, address_of(2), address_of(1))),
+        function("on_arm", Some(Isa::AArch64), |body| fibonacci(body, address_of(1), address_of(2))),
+    ];
+    let mut deaths = Deaths::default();
+    for seed in 0..env("MOTET_SEEDS", 6) {
+        let whole = under(Driver::Seeded(seed), ROUGH, &scenario(&functions)).unwrap();
+        for step in (whole.steps / 5 + seed..whole.steps).step_by(env("MOTET_STRIDE", 31) as usize) {
+            let faults = Faults { death: Some((IslandId(2), step)), survives: true, ..ROUGH };
+            deaths.note(seed, step, under(Driver::Seeded(seed), faults, &scenario(&functions)));
+        }
+    }
+    assert!(deaths.killed > 10 && deaths.harmless > 10 && deaths.locks < deaths.killed, "{deaths:?}");
+}
+
+/// What deaths of islands came to.
+#[derive(Default, Debug)]
+struct Deaths {
+    killed: u32,
+    harmless: u32,
+    locks: u32,
+}
+
+impl Deaths {
+    fn note(&mut self, seed: u64, step: u64, outcome: Result<Ended, Failure>) {
+        let place = format!("seed {seed}, death at step {step}");
+        match outcome {
+            Ok(ended) => {
+                assert_eq!(ended.output, "waited\n", "{place}: {}", ended.errors);
+                let killed = ended.errors.contains("is killed");
+                assert_eq!(ended.status, if killed { 9 } else { 0 }, "{place}: {}", ended.errors);
+                *(if killed { &mut self.killed } else { &mut self.harmless }) += 1;
+            }
+            Err(failure) => {
+                let text = failure.to_string();
+                assert!(text.contains("has died with a lock held"), "{place}: {text}");
+                self.locks += 1;
+            }
+        }
+    }
+}
+
+fn env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -41,7 +41,7 @@ const RIGHT: Steps = Steps {
         true
     },
     wait: wait_asleep,
-    give_back: |core, caller| direct::give_back(core, caller, CORE_IDLE),
+    give_back: |core, caller| assert!(direct::give_back(core, caller, CORE_IDLE), "nobody has marked it"),
     is_quiet: |core| run_queue::is_quiet(core),
 };
 
@@ -71,7 +71,7 @@ fn ended(core: &Core) -> Option<Option<u64>> {
         Outcome::Left => Some(None),
         Outcome::Returned => {
             let result = core_record(core, callee()).message[5].get();
-            direct::take(core, callee());
+            direct::release(core, callee());
             Some(Some(result))
         }
     }

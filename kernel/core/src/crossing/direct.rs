@@ -29,7 +29,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context, count,
-    direct::{self, Claim, Outcome},
+    direct::{self, ADDRESS_BITS, Claim, Outcome},
     memory::alloc_zeroed_frame,
     run_queue::{self, core_record},
 };
@@ -39,8 +39,7 @@ use crate::{cpu::Cpu, mm, process::exit, sched, signal};
 
 /// Arguments that a direct call carries: as many as every ISA has registers for, so that none is on the stack.
 const WORDS_MAX: usize = 6;
-/// Bits of word 0 from the lowest: the thread's address, its signature's result, and two flags.
-const ADDRESS_BITS: u32 = 40;
+/// Bits of word 0 above the thread's address: its signature's result, and two flags.
 const RESULT_SHIFT: u32 = ADDRESS_BITS;
 const MORE_WORDS: u64 = 1 << 60;
 const FLOATS: u64 = 1 << 61;
@@ -129,7 +128,7 @@ fn write(message: &CoreRecord, thread: u64, space: u64, result: u64, isa: Isa, e
 
 /// Whether a core is called to run a function of a thread.
 pub fn is_called_for<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord, thread: &'static ThreadRecord) -> bool {
-    direct::is_called(record) && record.message[0].get() & ((1 << ADDRESS_BITS) - 1) == cpu.raw(thread)
+    direct::is_called(record) && direct::thread_of(cpu, record).is_some_and(|found| core::ptr::eq(found, thread))
 }
 
 /// The thread is this core's again.
@@ -220,8 +219,9 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     let trap = cpu.machine.run_user(frame);
     let returned = matches!(trap, Trap::PageFault { address: GATE, access: Access::Execute });
     let balanced = registers::pc(frame) == GATE && registers::sp(frame) == words.sp_at_return;
-    if let Some(caller) = given.caller.filter(|_| returned && balanced) {
-        give_back(cpu, &given, caller, frame);
+    if let Some(caller) = given.caller.filter(|_| returned && balanced)
+        && give_back(cpu, &given, caller, frame)
+    {
         return true;
     }
     adopt(cpu, &given, Some(frame), words.sp_at_return, Some(trap));
@@ -236,8 +236,8 @@ fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
     Some(cpu.pool.at(PoolAddr(cpu.call_frame.get())))
 }
 
-/// Gives the function's results to the caller's core.
-fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame) {
+/// Gives the function's results to the caller's core. `false`: somebody wants the thread here.
+fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame) -> bool {
     let floats = given.signature.result >> 8 != 0;
     if floats {
         cpu.machine.save_ext(frame);
@@ -250,7 +250,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'s
         message[2].set(results.floats[0]);
         message[3].set(results.floats[1]);
     }
-    direct::give_back(cpu, caller, sched::idle_state(cpu));
+    direct::give_back(cpu, caller, sched::idle_state(cpu))
 }
 
 /// Makes the thread of a call an ordinary thread of this core and lets it go on: with `trap`, which `frame` stopped at,
@@ -351,8 +351,8 @@ fn resume<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> &'static ThreadRecord {
     let thread = cpu.pool.at::<ThreadRecord>(PoolAddr(address));
     let record = cpu.object::<CrossingRecord>(thread.crossing.get());
     let results = record.map(|record| read_results(message, record.result.get()));
-    direct::take(cpu, callee);
     take_back(cpu, thread);
+    direct::release(cpu, callee);
     match record.zip(results) {
         Some((record, results)) => {
             thread.user_ns.set(thread.user_ns.get() + cpu.now_ns().saturating_sub(record.called_at_ns.get()));

@@ -5,13 +5,14 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, ISLAND_BURIED, ISLAND_LOST, IslandId, PoolAddr, SpaceRecord,
-    USER_END, VMA_SHARED, VMA_VIEW, VmaRecord,
+    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW,
+    VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, count,
     lock::lock,
+    lost::is_dead,
     memory::{alloc_zeroed_frame, release_frame, share_frame},
     run_queue,
     shootdown::Stale,
@@ -58,15 +59,11 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     }
     // A core that is just switching away may still walk the tables (its kernel half may be in the root), and one to
     // which calls came from here may sleep with them: it wakes and switches away.
-    let islands = cpu.pool.header().islands.iter().map(|island| island.state.load(Ordering::Relaxed));
-    for ((active, island), state) in space.active.iter().zip((0..).filter_map(IslandId::from_raw)).zip(islands) {
-        if matches!(state, ISLAND_LOST | ISLAND_BURIED) {
-            continue;
-        }
+    for (active, island) in space.active.iter().zip((0..).filter_map(IslandId::from_raw)) {
         for core in (0..CORES_PER_ISLAND_MAX).filter(|core| active.load(Ordering::SeqCst) >> core & 1 != 0) {
             run_queue::wake_core(cpu, CoreId::new(island, core));
         }
-        while active.load(Ordering::SeqCst) != 0 {
+        while active.load(Ordering::SeqCst) != 0 && !is_dead(cpu, CoreId::new(island, 0)) {
             cpu.relax();
         }
     }

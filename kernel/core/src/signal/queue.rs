@@ -4,7 +4,7 @@
 //! guarded by the process-tree lock: of an ordinary signal at most one entry, of a real-time signal one each time that it
 //! was sent, and it stays pending until all have been taken. An entry is in the list before its bit is set.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_abi::signal::{SI_USER, SigCause, SigInfo, bit};
 use motet_hal::Machine;

@@ -1,0 +1,119 @@
+//! Islands that die while the machine goes on: who owns the threads that were there, or on their way.
+//!
+//! The host turns the dead island's cores off and says that it is lost. From then on nobody begins to give them anything,
+//! but what was begun before may still be under way. So one core, the *undertaker*, waits until every living core has
+//! [passed](crate::shootdown::pass) a place where it carries no thread ([`wait_for_all`]), and then looks:
+//!
+//! - A thread that is said to be on a dead core is nobody's ([`is_lost`]), with one exception:
+//! - Results that a dead core has given belong to the core that called, if that lives: it is rung, as the dead core may not
+//!   have come to that.
+//! - Results for a dead core, or a function that runs for one, are settled by the call's word ([`settle_calls`]).
+//!
+//! Protocol page: `docs/protocols/crossing.md`.
+
+use motet_layout::sync::Ordering;
+
+use motet_layout::{
+    CALL_GIVEN, CALL_NONE, CALL_RETURNED, CALL_TAKEN, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_BURIED,
+    ISLAND_JOINED, ISLAND_LOST, ISLANDS_MAX, IslandId, ThreadRecord,
+};
+
+use crate::{
+    Context,
+    direct::{self, change, mark_attention, owner, phase, thread_of, without_marks},
+    run_queue::core_record,
+};
+
+const CORES: usize = ISLANDS_MAX * CORES_PER_ISLAND_MAX;
+
+/// Whether a core's island has died, as far as the host has said.
+pub fn is_dead(context: &impl Context, core: CoreId) -> bool {
+    core != CoreId::HOST && matches!(state_of(context, core.island()), ISLAND_LOST | ISLAND_BURIED)
+}
+
+fn state_of(context: &impl Context, island: IslandId) -> u32 {
+    context.pool().header().islands[island.index()].state.load(Ordering::SeqCst)
+}
+
+/// All cores that a machine can have.
+fn cores() -> impl Iterator<Item = CoreId> {
+    (0..CORES as u32).filter_map(CoreId::from_raw)
+}
+
+/// Says (again) that the cores of an island are off: one of them may have been given a call meanwhile.
+pub fn turn_off(context: &impl Context, island: IslandId) {
+    for index in 0..CORES_PER_ISLAND_MAX {
+        core_record(context, CoreId::new(island, index)).state.store(CORE_OFFLINE, Ordering::SeqCst);
+    }
+}
+
+/// Waits until every other core that lives has passed a place where it holds no lock and carries no thread. This core holds
+/// no lock.
+pub fn wait_for_all(context: &impl Context) {
+    let mut tickets = [0; CORES];
+    let lives = |core: CoreId| {
+        core != context.core()
+            && core_record(context, core).state.load(Ordering::SeqCst) != CORE_OFFLINE
+            && state_of(context, core.island()) == ISLAND_JOINED
+    };
+    for core in cores().filter(|&core| lives(core)) {
+        tickets[core.index()] = core_record(context, core).shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
+        // Also those that sleep: one may be about to, or be claimed by a core that is no more.
+        context.ring(core);
+    }
+    for core in cores() {
+        let passed = &core_record(context, core).shootdown_passed;
+        while passed.load(Ordering::Acquire) < tickets[core.index()] && lives(core) {
+            context.relax();
+        }
+    }
+}
+
+/// Settles what calls between dead cores and living ones have come to. Every core that lives has passed.
+pub fn settle_calls(context: &impl Context) {
+    for core in cores() {
+        let record = core_record(context, core);
+        let call = without_marks(record.call.load(Ordering::SeqCst));
+        let Some(caller) = owner(call).filter(|_| call != CALL_NONE) else { continue };
+        match (is_dead(context, core), is_dead(context, caller)) {
+            (true, false) if phase(call) == CALL_RETURNED => context.ring(caller),
+            (true, false) if phase(call) == CALL_GIVEN => record.call.store(CALL_NONE, Ordering::SeqCst),
+            (true, true) => record.call.store(CALL_NONE, Ordering::SeqCst),
+            (false, true) => settle_orphan(context, core, caller),
+            (true | false, false) => {}
+        }
+    }
+}
+
+/// The caller's core has died, the callee's lives. Either that finds out, and keeps the thread, or the results are there
+/// and the thread is lost.
+fn settle_orphan(context: &impl Context, core: CoreId, caller: CoreId) {
+    let record = core_record(context, core);
+    mark_attention(context, core);
+    // Before the word changes: afterwards others may write there.
+    let thread = thread_of(context, record);
+    let given_up = |from| change(record, direct::word(from, caller), CALL_NONE).is_ok();
+    if given_up(CALL_RETURNED) || given_up(CALL_TAKEN) {
+        if let Some(thread) = thread.filter(|thread| thread.core.load(Ordering::SeqCst) == u32::from(core.0)) {
+            thread.core.store(u32::from(caller.0), Ordering::SeqCst);
+        }
+    } else {
+        context.ring(core);
+    }
+}
+
+/// Whether a thread that is not blocked is nobody's, because the core that it is on has died. Calls are settled.
+pub fn is_lost(context: &impl Context, thread: &'static ThreadRecord) -> bool {
+    loop {
+        let raw = thread.core.load(Ordering::SeqCst);
+        let Some(core) = CoreId::from_raw(raw).filter(|&core| is_dead(context, core)) else { return false };
+        let record = core_record(context, core);
+        let call = record.call.load(Ordering::SeqCst);
+        let is_taken = matches!(phase(call), CALL_RETURNED | CALL_TAKEN)
+            && thread_of(context, record).is_some_and(|found| core::ptr::eq(found, thread));
+        // Who takes results says so first in the thread, then in the call's word.
+        if thread.core.load(Ordering::SeqCst) == raw {
+            return !is_taken;
+        }
+    }
+}
