@@ -77,12 +77,15 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("arch/aarch64/pthread_arch.h", include_str!("../libc/arch/aarch64/pthread_arch.h")),
     ("arch/riscv64/kstat.h", include_str!("../libc/arch/generic/kstat.h")),
     ("arch/riscv64/pthread_arch.h", include_str!("../libc/arch/riscv64/pthread_arch.h")),
+    ("include/bits/fenv.h", include_str!("../libc/include/bits/fenv.h")),
     ("include/bits/float.h", include_str!("../libc/include/bits/float.h")),
     ("include/bits/setjmp.h", include_str!("../libc/include/bits/setjmp.h")),
+    ("include/bits/signal.h", include_str!("../libc/include/bits/signal.h")),
     ("include/bits/stat.h", include_str!("../libc/include/bits/stat.h")),
     ("internal/syscall_arch.h", include_str!("../libc/internal/syscall_arch.h")),
     ("src/aligned_alloc.c", include_str!("../libc/src/aligned_alloc.c")),
     ("src/emutls.c", include_str!("../libc/src/emutls.c")),
+    ("src/fenv.c", include_str!("../libc/src/fenv.c")),
     ("src/heaps.c", include_str!("../libc/src/heaps.c")),
     ("src/memcpy.c", include_str!("../libc/src/memcpy.c")),
     ("src/memmove.c", include_str!("../libc/src/memmove.c")),
@@ -194,6 +197,8 @@ impl Libc {
             }
         }
         sources.insert("crt_crt1".into(), std::array::from_fn(|_| Some(musl.join("crt/crt1.c"))));
+        // Our own stands for it.
+        sources.remove("fenv_fenv");
         for path in files(&self.folder.join("src"))? {
             sources.insert(format!("motet_{}", stem(&path)), std::array::from_fn(|_| Some(path.clone())));
         }

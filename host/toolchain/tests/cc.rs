@@ -102,6 +102,25 @@ fn a_program_runs_unmodified_on_its_primary_isa() {
 }
 
 #[test]
+fn floating_point_environments_and_stacks_of_signals_can_be_data() {
+    let folder = Folder::new();
+    let source = "#include <fenv.h>\n#include <signal.h>\n#include <stdio.h>\n#pragma STDC FENV_ACCESS ON\n\
+        static struct { int mode; double sum; } table[] = {\n\
+        { FE_TONEAREST }, { FE_DOWNWARD }, { FE_UPWARD }, { FE_TOWARDZERO } };\n\
+        char stack[SIGSTKSZ];\nfenv_t saved;\nvolatile double one = 1, small = -0x1p-60;\n\
+        int main(void) {\n    fegetenv(&saved);\n    for (int i = 0; i < 4; i++) {\n\
+            if (fesetround(table[i].mode)) return 1;\n        table[i].sum = one + small;\n\
+            if (fegetround() != table[i].mode || fetestexcept(FE_ALL_EXCEPT) != FE_INEXACT) return 2;\n\
+            feraiseexcept(FE_INVALID | FE_OVERFLOW);\n        feclearexcept(FE_INEXACT | FE_OVERFLOW);\n\
+            if (fetestexcept(FE_ALL_EXCEPT) != FE_INVALID) return 3;\n        fesetenv(&saved);\n    }\n\
+            if (fetestexcept(FE_ALL_EXCEPT) || fegetround() != FE_TONEAREST || fesetround(1) == 0) return 4;\n\
+            for (int i = 0; i < 4; i++) putchar(table[i].sum == 1 ? '1' : '<');\n    return 0;\n}\n";
+    folder.write("a.c", source);
+    assert_eq!(folder.cc("-O2 -frounding-math %a.c -o %a -lm").unwrap(), 0);
+    assert_eq!(folder.run("a"), "1<1<");
+}
+
+#[test]
 fn every_function_and_datum_has_one_address_and_data_is_the_same() {
     let folder = Folder::new();
     folder.write("a.c", PROGRAM);
