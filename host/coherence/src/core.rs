@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, CounterWords, bump};
-use crate::model::{CoreState, DomainState, Guard, Model, lock, window};
+use crate::locks::{Guard, lock};
+use crate::model::{CoreState, DomainState, Model, window};
 use crate::{LINE_SIZE, Picoseconds};
 
 /// L2 tag word, beside the state: the line has been in L1I since it came, and may be there still.
@@ -62,7 +63,7 @@ impl Kind {
 
 /// Who else there may be beside a core, and what its caches are like. Passed on by value and compiled in: what a core
 /// that is alone does asks for none of it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Company {
     /// Others are in the model at the same time: locks are needed.
     pub(crate) threads: bool,
@@ -77,14 +78,12 @@ pub(crate) struct Company {
 impl Company {
     /// Of a machine's only core, driven without locks, with the usual caches and no L3.
     const NONE: Self = Self { threads: false, solo: true, only_domain: true, packed: true };
+    /// Of an island's only core, with the usual caches and no L3, beside other islands.
+    const FAR: Self = Self { threads: true, solo: true, only_domain: false, packed: true };
 
     fn of(model: &Model<'_>, core: &CoreState<'_>, domain: &DomainState<'_>) -> Self {
         let packed = [core.l1i, core.l1d, core.l2].iter().all(Array::is_packed);
         Self { threads: model.threads, solo: domain.solo, only_domain: model.domains.len() == 1, packed }
-    }
-
-    fn is_none(self) -> bool {
-        !self.threads && self.solo && self.only_domain && self.packed
     }
 }
 
@@ -146,8 +145,10 @@ pub struct Core<'a> {
     pub(crate) counters: &'a CounterWords,
     pub(crate) l2: Array<'a>,
     company: Company,
-    /// [`Company::is_none`].
+    /// Its company is [`Company::NONE`].
     alone: bool,
+    /// Its company is [`Company::FAR`].
+    far: bool,
     pub(crate) timing: Timing,
     fetch: Port<'a>,
     data: Port<'a>,
@@ -182,7 +183,8 @@ impl<'a> Core<'a> {
             counters: state.counters,
             l2: state.l2,
             company,
-            alone: company.is_none(),
+            alone: company == Company::NONE,
+            far: company == Company::FAR,
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
@@ -355,9 +357,16 @@ impl<'a> Core<'a> {
     fn load_line(&self, line: u64, segment: &Segment) -> u64 {
         if self.alone {
             self.line(Kind::Load, line, segment, Company::NONE)
+        } else if self.far {
+            self.load_from_afar(line, segment)
         } else {
             self.load_in_company(line, segment)
         }
+    }
+
+    #[inline(never)]
+    fn load_from_afar(&self, line: u64, segment: &Segment) -> u64 {
+        self.line(Kind::Load, line, segment, Company::FAR)
     }
 
     #[inline(never)]
@@ -367,6 +376,9 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn store_line(&self, line: u64, segment: &Segment) -> u64 {
+        if self.far {
+            return self.store_from_afar(line, segment);
+        }
         if !self.alone {
             return self.store_in_company(line, segment);
         }
@@ -377,6 +389,14 @@ impl<'a> Core<'a> {
     #[inline(never)]
     fn store_alone(&self, line: u64, segment: &Segment) -> u64 {
         self.line(Kind::Store, line, segment, Company::NONE)
+    }
+
+    #[inline(never)]
+    fn store_from_afar(&self, line: u64, segment: &Segment) -> u64 {
+        if self.modify_recent(line, Company::FAR) {
+            return self.data.hit_ps;
+        }
+        self.line(Kind::Store, line, segment, Company::FAR)
     }
 
     #[inline(never)]
@@ -422,6 +442,7 @@ impl<'a> Core<'a> {
         if word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE {
             return false;
         }
+        window();
         // While L2 has it, so has L1.
         l2.set_word(index, word | MODIFIED);
         l1d.set_word(l1_index, line << TAG_SHIFT | MODIFIED);
@@ -440,6 +461,8 @@ impl<'a> Core<'a> {
         in_l1: Option<usize>,
     ) -> u64 {
         let l2 = self.l2.set_of(probe.line, company.packed);
+        // What is its own directory has one lock for both.
+        let own_lock = (company.threads && company.solo).then(|| lock(l2.lock(), self.number));
         // That L2 has not got a line needs no lock: nobody else puts lines there.
         let held = match in_l1 {
             Some(index) => Some(l1.link(index) as usize),
@@ -454,14 +477,15 @@ impl<'a> Core<'a> {
                 Served::Gone => {}
             }
         }
-        cost + self.directory(&miss)
+        cost + self.directory(&miss, own_lock)
     }
 
-    /// What L2 seems to have, at an index. The lock keeps snoops of the line out until L1 has it, too.
+    /// What L2 seems to have, at an index. The lock (the caller's, if L2 is its own directory) keeps snoops of the line out
+    /// until L1 has it, too.
     #[inline(always)]
     fn second_level(&self, miss: &Miss<'_, '_>, index: usize) -> Served {
         let (kind, probe) = (miss.kind, miss.probe);
-        let _own = self.lock_own(probe.line, miss.company.threads);
+        let _own = self.lock_own(probe.line, miss.company.threads && !miss.company.solo);
         let word = self.l2.word(index);
         if !probe.is(word) {
             return Served::Gone;

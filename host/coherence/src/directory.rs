@@ -5,10 +5,11 @@
 //! memory is out of date (`DIRTY`); its link has a bit per core. Other last-level caches are found by looking at
 //! their tags, so nothing can disagree with them.
 //!
-//! Locks: first the line's directory lock, then at most one core's L2 set lock at a time. Whoever holds the directory
-//! lock may change the sets it covers in every L3, in its own L2, and, with that core's set lock, in another core's L2
-//! and the L1 lines under it. The core itself may replace an L1 line at any time; so others change L1 words by compare and
-//! swap. Where only one thread at a time is in the model ([`Sharing::OneAtATime`](crate::Sharing)), nothing is locked.
+//! Locks: first the line's directory lock, or those of all directories that have ever asked for it (`locks.rs`), then at
+//! most one core's L2 set lock at a time; of an L2 that is its own directory, the two are one. Whoever holds a directory's
+//! lock may change the sets it covers in that L3, in its own L2, and, with that core's set lock, in the L2 of another core
+//! under that L3, and the L1 lines under it. The core itself may replace an L1 line at any time; so others change L1 words by
+//! compare and swap. Where only one thread at a time is in the model ([`Sharing::OneAtATime`](crate::Sharing)), nothing is locked.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,8 +17,8 @@ use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MA
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
 use crate::counters::{Count, bump};
-use crate::model::{DomainState, lock, window};
-use crate::resolve::SHARED_LINES;
+use crate::locks::{Guard, lock, numbers};
+use crate::model::{DomainState, window};
 
 /// L3 tag word: the line is here.
 pub(crate) const PRESENT: u64 = 1;
@@ -29,13 +30,9 @@ pub(crate) const OWNED: u64 = 4;
 pub(crate) const DIRTY: u64 = 8;
 
 /// The cores of a sharers word, as machine-wide numbers.
-pub(crate) fn cores_in(domain: &DomainState<'_>, mut sharers: u64) -> impl Iterator<Item = usize> {
+pub(crate) fn cores_in(domain: &DomainState<'_>, sharers: u64) -> impl Iterator<Item = usize> {
     let first = domain.first_core;
-    std::iter::from_fn(move || {
-        let bit = (sharers != 0).then(|| sharers.trailing_zeros() as usize)?;
-        sharers &= sharers - 1;
-        Some(first + bit)
-    })
+    numbers(sharers).map(move |bit| first + bit)
 }
 
 /// A line's entry in an L3, read out; written back by [`Entry::store`].
@@ -98,12 +95,32 @@ struct Decision {
     link: u64,
 }
 
-impl Core<'_> {
-    /// An access that its own caches cannot serve. Returns its latency.
+impl<'a> Core<'a> {
+    /// An access that its own caches cannot serve. Returns its latency. `own_lock`: that of its own directory, if it is held.
     #[inline(always)]
-    pub(crate) fn directory(&self, miss: &Miss<'_, '_>) -> u64 {
+    pub(crate) fn directory(&self, miss: &Miss<'_, '_>, own_lock: Option<Guard<'a>>) -> u64 {
+        let (line, company) = (miss.probe.line, miss.company);
+        let own_lock = own_lock.or_else(|| self.model.lock_directory(self.domain, line, self.number, company.threads));
+        if company.only_domain || self.model.askers.others(line, self.domain) == 0 {
+            window();
+            return self.decide(miss, 0);
+        }
+        drop(own_lock);
+        self.directory_of_many(miss)
+    }
+
+    /// The same of a line that other last-level caches may have.
+    #[inline(never)]
+    fn directory_of_many(&self, miss: &Miss<'_, '_>) -> u64 {
+        let (_locks, others) = self.model.lock_askers(self.domain, miss.probe.line, self.number);
+        self.decide(miss, others)
+    }
+
+    /// Decides about an access, and does what was decided. `others`: a bit for each of the other last-level caches that may
+    /// have the line. All their locks are held.
+    #[inline(always)]
+    fn decide(&self, miss: &Miss<'_, '_>, others: u64) -> u64 {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
-        let _lines = self.model.lock_line(probe.line, self.number, miss.company.threads);
         let l2 = &self.l2;
         // Another core may have taken the line since the caller looked; nobody can have given it one.
         let held = miss.held.map(|index| (index, l2.word(index))).filter(|(_, word)| probe.is(*word));
@@ -117,11 +134,11 @@ impl Core<'_> {
         }
         let found = if miss.company.solo { held } else { self.own.l3.find(probe) };
         let decision = match found.map(|(index, word)| Entry::at(self.own, index, word)) {
-            Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade),
+            Some(entry) if kind.is_write() => self.write_present(entry, probe, segment, upgrade, others),
             Some(entry) => self.read_present(entry, probe, segment, instruction),
             None => {
                 self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
-                self.absent(miss)
+                self.absent(miss, others)
             }
         };
         let (state, l2_index) = match held {
@@ -144,7 +161,9 @@ impl Core<'_> {
         let mut cost = 0;
         if entry.has(OWNED) && others != 0 {
             self.count(Count::peer_data, 1);
-            if cores_in(entry.domain, others).fold(false, |dirty, core| dirty | self.take(core, probe, SHARED)) {
+            if cores_in(entry.domain, others)
+                .fold(false, |dirty, core| dirty | self.take(entry.domain, core, probe, SHARED))
+            {
                 self.l2_write_back(&mut entry);
             }
             entry.flags &= !OWNED;
@@ -170,24 +189,32 @@ impl Core<'_> {
 
     /// A write to a line that this last-level cache has.
     #[inline(never)]
-    fn write_present(&self, mut entry: Entry<'_, '_>, probe: Probe, segment: &Segment, upgrade: bool) -> Decision {
-        let others = entry.sharers & !self.bit;
+    fn write_present(
+        &self,
+        mut entry: Entry<'_, '_>,
+        probe: Probe,
+        segment: &Segment,
+        upgrade: bool,
+        others: u64,
+    ) -> Decision {
+        let peers = entry.sharers & !self.bit;
         let mut cost = 0;
-        if others != 0 {
-            self.count(Count::peer_invalidates, u64::from(others.count_ones()));
-            if cores_in(entry.domain, others).fold(false, |dirty, core| dirty | self.take(core, probe, 0)) {
+        if peers != 0 {
+            self.count(Count::peer_invalidates, u64::from(peers.count_ones()));
+            if cores_in(entry.domain, peers).fold(false, |dirty, core| dirty | self.take(entry.domain, core, probe, 0))
+            {
                 self.l2_write_back(&mut entry);
             }
             cost += self.coherence(self.timing.peer_ps);
         }
         if !entry.has(ALONE) {
-            cost += self.snoop_others(probe, true).1;
+            cost += self.snoop_others(probe, true, others).1;
         }
         cost += match (entry.domain.real, upgrade) {
             (true, true) => self.coherence(self.timing.l3_ps),
             (true, false) => self.served_by_l3(),
             // Another core handed it over, or nothing but the permission was missing.
-            (false, _) if upgrade || entry.has(OWNED) && others != 0 => 0,
+            (false, _) if upgrade || entry.has(OWNED) && peers != 0 => 0,
             (false, _) => {
                 self.count(Count::l3d_misses, 1);
                 self.served_by_memory(segment)
@@ -204,10 +231,9 @@ impl Core<'_> {
 
     /// A line that this last-level cache does not have: from memory, after other last-level caches were asked.
     #[inline(always)]
-    fn absent(&self, miss: &Miss<'_, '_>) -> Decision {
+    fn absent(&self, miss: &Miss<'_, '_>, others: u64) -> Decision {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
-        let (alone, snoop_cost) =
-            if miss.company.only_domain { (true, 0) } else { self.snoop_others(probe, kind.is_write()) };
+        let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write(), others);
         let mut cost = snoop_cost + self.served_by_memory(segment);
         let grant = if kind.is_write() {
             MODIFIED
@@ -229,18 +255,15 @@ impl Core<'_> {
 
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
     #[inline(always)]
-    fn snoop_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
-        if probe.line >= SHARED_LINES {
-            return (true, 0);
-        }
-        self.ask_others(probe, drop_it)
+    fn snoop_others(&self, probe: Probe, drop_it: bool, others: u64) -> (bool, u64) {
+        if others == 0 { (true, 0) } else { self.ask_others(probe, drop_it, others) }
     }
 
     #[inline(never)]
-    fn ask_others(&self, probe: Probe, drop_it: bool) -> (bool, u64) {
+    fn ask_others(&self, probe: Probe, drop_it: bool, others: u64) -> (bool, u64) {
         let (mut alone, mut slowest) = (true, 0);
-        for (number, domain) in self.model.domains.iter().enumerate().filter(|(number, _)| *number != self.domain) {
-            if let Some(entry) = Entry::find(domain, probe) {
+        for number in numbers(others) {
+            if let Some(entry) = Entry::find(&self.model.domains[number], probe) {
                 alone = false;
                 self.snoop(entry, number, probe, drop_it, &mut slowest);
             }
@@ -256,7 +279,7 @@ impl Core<'_> {
             self.count(Count::snoop_invalidates, 1);
             *slowest = link.snoop_invalidate_ps.max(*slowest);
             for core in cores_in(entry.domain, entry.sharers) {
-                entry.flags |= if self.take(core, probe, 0) { DIRTY } else { 0 };
+                entry.flags |= if self.take(entry.domain, core, probe, 0) { DIRTY } else { 0 };
             }
             *slowest += self.write_back_if_dirty(&entry);
             entry.remove(probe.line);
@@ -265,7 +288,7 @@ impl Core<'_> {
             *slowest = link.snoop_data_ps.max(*slowest);
             if entry.has(OWNED) {
                 for core in cores_in(entry.domain, entry.sharers) {
-                    entry.flags |= if self.take(core, probe, SHARED) { DIRTY } else { 0 };
+                    entry.flags |= if self.take(entry.domain, core, probe, SHARED) { DIRTY } else { 0 };
                 }
             }
             *slowest += self.write_back_if_dirty(&entry);
@@ -284,7 +307,7 @@ impl Core<'_> {
             self.count(Count::back_invalidates, u64::from(entry.sharers.count_ones()));
             let probe = Probe::new(line);
             for core in cores_in(self.own, entry.sharers) {
-                if self.take(core, probe, 0) {
+                if self.take(entry.domain, core, probe, 0) {
                     self.l2_write_back(&mut entry);
                 }
             }
@@ -369,13 +392,14 @@ impl Core<'_> {
         }
     }
 
-    /// Takes a line away from a core (`state` 0) or makes it share it; whether the core had modified it.
-    fn take(&self, core: usize, probe: Probe, state: u64) -> bool {
+    /// Takes a line away from a core of a domain (`state` 0) or makes it share it; whether the core had modified it.
+    fn take(&self, domain: &DomainState<'_>, core: usize, probe: Probe, state: u64) -> bool {
         let other = &self.model.cores[core];
         let foreign = core != self.number;
         let racing = foreign && self.model.threads;
         let set = other.l2.set(probe.line);
-        let set_lock = racing.then(|| lock(set.lock(), self.number));
+        // That of an L2 that is its own directory is held.
+        let set_lock = (racing && !domain.solo).then(|| lock(set.lock(), self.number));
         window();
         // L2's words change under locks only.
         let word = set.change(probe, state, false).unwrap_or(0);

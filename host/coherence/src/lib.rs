@@ -17,6 +17,7 @@ mod core;
 mod counters;
 mod directory;
 mod error;
+mod locks;
 #[cfg(test)]
 mod meeting;
 mod model;

@@ -32,30 +32,32 @@ pub(crate) fn pause() {
     }
 }
 
-/// Two islands of two cores with caches of so few lines that they hardly do anything but miss and meet.
-fn config() -> Config {
+/// Islands with caches of so few lines that they hardly do anything but miss and meet.
+fn config(islands: &[&str], has_l3: bool) -> Config {
     let cache = |lines: u64, ways| Some(CacheTable { size: Bytes(lines * 64), ways, cycles: 1, replacement: None });
     let core = CoreTable {
         l1i: cache(2, 2),
         l1d: cache(2, 2),
         l2: cache(4, 4),
-        l3: cache(8, 4),
+        l3: if has_l3 { cache(8, 4) } else { None },
         l3_cycles: None,
         ..CoreTable::default()
     };
     let memory = vec![Piece { local: 0, size: 1 << 20, target: Target::Pool(0) }];
-    let island = |name: &str| Island { name: name.into(), cores: CORES / 2, memory: memory.clone() };
-    let shape = Shape { pool: 1 << 20, islands: vec![island("a"), island("b")], own: Vec::new() };
+    let island = |name: &&str| Island { name: (*name).into(), cores: CORES / islands.len(), memory: memory.clone() };
+    let shape = Shape { pool: 1 << 20, islands: islands.iter().map(island).collect(), own: Vec::new() };
     ModelTable { core: vec![core], ..ModelTable::default() }.resolve(&shape).unwrap()
 }
 
-#[test]
-fn locks_keep_the_invariants_where_threads_meet() {
-    let config = config();
-    let region = allocate(Model::region_words(&config));
-    let model = Model::create(config, &region, Sharing::Threads).unwrap();
+/// All cores access few lines at once, again and again, half of the times beginning with nothing that anybody has asked for.
+fn meet(config: &Config) {
+    let region = allocate(Model::region_words(config));
+    let mut model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
     // Few accesses between checks: a wrong line is soon replaced.
     for round in 0..4000 {
+        if round % 2 == 0 {
+            model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
+        }
         let start = Barrier::new(CORES);
         let drive = |core: usize| {
             RANDOM.with(|state| state.set(round * 100 + core as u64 + 1));
@@ -74,4 +76,14 @@ fn locks_keep_the_invariants_where_threads_meet() {
         });
         model.check().unwrap_or_else(|violation| panic!("round {round}: {violation}"));
     }
+}
+
+#[test]
+fn locks_keep_the_invariants_where_threads_meet() {
+    meet(&config(&["a", "b"], true));
+}
+
+#[test]
+fn locks_keep_the_invariants_where_islands_of_one_core_without_l3_meet() {
+    meet(&config(&["a", "b", "c", "d"], false));
 }

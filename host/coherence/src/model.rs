@@ -11,19 +11,18 @@ use crate::array::{self, Array};
 use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
+use crate::locks::Askers;
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// Words before everything else: magic, version, fingerprint, length, sharing.
 const HEADER_WORDS: usize = 8;
 /// The header's word that is 1 if threads may meet.
 const SHARING: usize = 4;
-/// Words per lock and per claim: a line each, so that they do not share one.
-const LOCK_WORDS: usize = 8;
-/// More locks than this make no difference.
-const BUCKETS_MAX: usize = 1 << 14;
+/// Words per claim: a line, so that they do not share one.
+const CLAIM_WORDS: usize = 8;
 
 /// Who may be inside the model at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub(crate) struct CoreState<'a> {
     pub(crate) l1i: Array<'a>,
     pub(crate) l1d: Array<'a>,
     /// Its sets' locks: who changes the set, or the L1 lines it includes. Held by the core itself for L2 hits, by others
-    /// for snoops.
+    /// for snoops. If it is its own directory, they are the directory's locks.
     pub(crate) l2: Array<'a>,
     pub(crate) counters: &'a CounterWords,
     /// 1 while a [`Core`] exists.
@@ -58,6 +57,9 @@ pub(crate) struct DomainState<'a> {
     pub(crate) real: bool,
     /// There is no L3 and one core, so that its L2 knows all that a directory would.
     pub(crate) solo: bool,
+    /// The bits of a line number that say which set of `l3` has its lock. Victims share their set, hence these bits, with
+    /// the line that replaces them: there are no more locks than the smallest L2 or L3 has sets, so one covers both.
+    pub(crate) lock_mask: u64,
 }
 
 /// The model of a machine, over a region that other processes may share.
@@ -65,9 +67,7 @@ pub struct Model<'a> {
     pub(crate) config: Config,
     pub(crate) cores: Vec<CoreState<'a>>,
     pub(crate) domains: Vec<DomainState<'a>>,
-    /// Locks of the directory: one for all lines whose numbers end in the same bits.
-    buckets: &'a [AtomicU64],
-    bucket_count: usize,
+    pub(crate) askers: Askers<'a>,
     /// Whether threads may meet, and locks are needed.
     pub(crate) threads: bool,
 }
@@ -127,12 +127,12 @@ impl<'a> Model<'a> {
     pub fn region_words(config: &Config) -> usize {
         let core = |island: &IslandConfig| {
             let caches = [&island.l1i, &island.l1d, &island.l2].map(array::words).iter().sum::<usize>();
-            island.cores * (caches + COUNTER_WORDS + LOCK_WORDS)
+            island.cores * (caches + COUNTER_WORDS + CLAIM_WORDS)
         };
         let cores: usize = config.islands.iter().map(core).sum();
         let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
         let domains: usize = directories.map(|domain| array::words(&domain.l3)).sum();
-        HEADER_WORDS + bucket_count(config) * LOCK_WORDS + cores + domains
+        HEADER_WORDS + Askers::words(config) + cores + domains
     }
 
     /// Makes a model with empty caches, whatever the region holds. Nobody else may use the region yet.
@@ -143,9 +143,7 @@ impl<'a> Model<'a> {
         let threads = sharing == Sharing::Threads;
         let model = Self { threads, ..Self::lay_out(config, region)? };
         region[0].store(0, Relaxed);
-        for bucket in model.buckets {
-            bucket.store(0, Relaxed);
-        }
+        model.askers.reset();
         for (index, core) in model.cores.iter().enumerate() {
             let seed = model.config.seed ^ (index as u64) << 48;
             core.l1i.reset(seed ^ 1 << 40);
@@ -191,15 +189,14 @@ impl<'a> Model<'a> {
             return Err(RegionError::TooSmall { words: region.len(), needed });
         }
         let mut rest = &region[HEADER_WORDS..needed];
-        let bucket_count = bucket_count(&config);
-        let buckets = cut(&mut rest, bucket_count * LOCK_WORDS);
+        let askers = Askers::take(&config, &mut rest);
         let mut cores = Vec::new();
         for (index, island) in config.islands.iter().enumerate() {
             for _ in 0..island.cores {
                 let counters = cut(&mut rest, COUNTER_WORDS);
                 cores.push(CoreState {
                     counters: counters.try_into().expect("as many as were cut"),
-                    claim: &cut(&mut rest, LOCK_WORDS)[0],
+                    claim: &cut(&mut rest, CLAIM_WORDS)[0],
                     l1i: Array::take(&island.l1i, &mut rest),
                     l1d: Array::take(&island.l1d, &mut rest),
                     l2: Array::take(&island.l2, &mut rest),
@@ -207,13 +204,16 @@ impl<'a> Model<'a> {
                 });
             }
         }
-        let domains = config.domains.iter().map(|domain| {
+        let domains = config.domains.iter().enumerate().map(|(number, domain)| {
             let solo = is_solo(&config, domain);
             let l3 = if solo { cores[domain.first_core].l2 } else { Array::take(&domain.l3, &mut rest) };
-            DomainState { l3, first_core: domain.first_core, real: domain.l3.real, solo }
+            let l2_sets = config.islands.iter().filter(|island| island.domain == number).map(|island| island.l2.sets);
+            let l3_sets = if solo { None } else { Some(domain.l3.sets) };
+            let locks = l2_sets.chain(l3_sets).min().unwrap_or(1);
+            DomainState { l3, first_core: domain.first_core, real: domain.l3.real, solo, lock_mask: locks as u64 - 1 }
         });
         let domains = domains.collect();
-        Ok(Self { cores, domains, buckets, bucket_count, config, threads: true })
+        Ok(Self { cores, domains, askers, config, threads: true })
     }
 
     /// The configuration.
@@ -257,13 +257,6 @@ impl<'a> Model<'a> {
     pub fn dma(&self, bytes: u64) -> Picoseconds {
         Picoseconds(self.config.dma_setup_ps + (bytes * self.config.dma_kib_ps).div_ceil(1024))
     }
-
-    /// Locks the directory for a line, and for every line that can be in the same set of any L2 or L3, if threads may meet.
-    #[inline(always)]
-    pub(crate) fn lock_line(&self, line: u64, core: usize, threads: bool) -> Option<Guard<'a>> {
-        let bucket = (line as usize & (self.bucket_count - 1)) * LOCK_WORDS;
-        threads.then(|| lock(&self.buckets[bucket], core))
-    }
 }
 
 /// Whether a core's L2 is its own directory ([`DomainState::solo`]).
@@ -277,46 +270,9 @@ fn cut<'a>(rest: &mut &'a [AtomicU64], count: usize) -> &'a [AtomicU64] {
     front
 }
 
-/// Victims share their set, hence their line number's low bits, with the line that replaces them: with no more locks than
-/// the smallest L2 or L3 has sets, one lock covers both.
-fn bucket_count(config: &Config) -> usize {
-    let l2 = config.islands.iter().map(|island| island.l2.sets);
-    let l3 = config.domains.iter().map(|domain| domain.l3.sets);
-    l2.chain(l3).min().unwrap_or(1).min(BUCKETS_MAX)
-}
-
 /// A place where another thread may come between; the unit tests' threads let it happen there.
 #[inline(always)]
 pub(crate) fn window() {
     #[cfg(test)]
     crate::meeting::pause();
-}
-
-/// A held lock.
-#[must_use]
-pub(crate) struct Guard<'a>(&'a AtomicU64);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Release);
-    }
-}
-
-/// Takes a lock; its word then names the core, for whoever looks at a stuck region.
-#[inline]
-pub(crate) fn lock(word: &AtomicU64, core: usize) -> Guard<'_> {
-    if word.compare_exchange(0, core as u64 + 1, Acquire, Relaxed).is_err() {
-        wait_for(word, core);
-    }
-    Guard(word)
-}
-
-#[cold]
-fn wait_for(word: &AtomicU64, core: usize) {
-    let mut tries = 0_u32;
-    while word.compare_exchange_weak(0, core as u64 + 1, Acquire, Relaxed).is_err() {
-        tries += 1;
-        // The holder may be a thread that is not running.
-        if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
-    }
 }

@@ -8,12 +8,11 @@ use crate::{
     table::{AccessTable, CacheTable, CoreTable, ModelTable},
 };
 
-/// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0.
+/// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0, and are the only
+/// ones of which several islands can hold lines.
 const PRIVATE_SPACE: u64 = 1 << 44;
 /// Added, times the island's number plus one, to what an island caches without coherence: a line of its own.
 const ALONE_SPACE: u64 = 1 << 50;
-/// Lines below this are of the pool and coherent: the only ones that several islands can hold.
-pub(crate) const SHARED_LINES: u64 = PRIVATE_SPACE / LINE_SIZE;
 /// Cores under one last-level cache: their bits fit one word.
 const DOMAIN_CORES_MAX: usize = 64;
 /// Most host memory for a model, in bytes.

@@ -79,6 +79,11 @@ fn invariants_hold_after_threads_met_without_outer_caches() {
     stress(&[2, 2], &only_l1());
 }
 
+#[test]
+fn invariants_hold_after_islands_of_one_core_met_without_l3() {
+    stress(&[1, 1, 1], &no_l3());
+}
+
 /// A token passes from core to core, so that events have one order: two runs are then identical, whatever the threads do.
 #[test]
 fn ordered_threads_are_deterministic() {
