@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use motet_coherence::{Config, Core, Counters, Kind, LINE_SIZE, Model, Picoseconds, Sharing, allocate};
 use proptest::prelude::*;
 
-use common::{Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base};
+use common::{Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base, without_l3};
 use reference::Reference;
 
 /// Few lines, so that cores meet; sometimes two lines at once, private memory, or a device.
@@ -133,8 +133,16 @@ proptest! {
     }
 
     #[test]
-    fn invariants_hold_without_l3((cores, events) in islands().prop_flat_map(|c| (Just(c.clone()), events(c)))) {
-        invariants(config(&cores, &no_l3()), &events)?;
+    fn counts_equal_the_references_without_l3((cores, events) in islands().prop_flat_map(|c| (Just(c.clone()), events(c)))) {
+        compare(config(&cores, &no_l3()), &events)?;
+    }
+
+    #[test]
+    fn counts_equal_the_references_without_l3_whatever_the_ways_and_the_policies(
+        (cores, events) in islands().prop_flat_map(|c| (Just(c.clone()), events(c))),
+        text in geometries(),
+    ) {
+        compare(config(&cores, &without_l3(&text)), &events)?;
     }
 
     #[test]

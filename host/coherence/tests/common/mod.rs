@@ -61,7 +61,12 @@ pub fn one_l3() -> String {
 
 /// No last-level cache.
 pub fn no_l3() -> String {
-    TINY.replace("l3 = { size = \"2KiB\", ways = 4, cycles = 40 }", "")
+    without_l3(TINY)
+}
+
+/// The same machine without last-level caches of the islands.
+pub fn without_l3(text: &str) -> String {
+    text.lines().filter(|line| !line.trim_start().starts_with("l3 = ")).map(|line| format!("{line}\n")).collect()
 }
 
 /// Only L1s.

@@ -1,7 +1,7 @@
 //! A slow model with the same rules, written for clearness: lists in order of use, and searches instead of a directory.
 //!
 //! Sets are lists, most recently used first. Nothing is remembered that can be found out by looking, so a mistake in the
-//! model's directory cannot be here, too. Coherent memory only; every level present.
+//! model's directory cannot be here, too. Coherent memory only; L3 may be missing: then its cache only lists what cores hold.
 
 use motet_coherence::config::Geometry;
 use motet_coherence::{Config, Counters, Kind, Replacement};
@@ -274,8 +274,9 @@ impl Reference {
     fn upgrade(&mut self, me: usize, line: u64) -> u64 {
         let timing = self.config.islands[self.cores[me].island].timing;
         self.counters[me].upgrades += 1;
-        let cost = timing.l3_ps + self.own(me, line);
-        self.counters[me].stall_coherence_ps += timing.l3_ps;
+        let l3_ps = if self.has_l3(self.cores[me].domain) { timing.l3_ps } else { 0 };
+        let cost = l3_ps + self.own(me, line);
+        self.counters[me].stall_coherence_ps += l3_ps;
         *self.cores[me].l2.get(line).unwrap() = Modified;
         if let Some(state) = self.cores[me].l1d.get(line) {
             *state = Modified;
@@ -292,8 +293,7 @@ impl Reference {
         for &peer in &peers {
             self.counters[me].peer_invalidates += 1;
             if self.invalidate(me, peer, line) {
-                self.counters[me].l2_write_backs += 1;
-                self.last[domain].get(line).unwrap().dirty = true;
+                self.write_back(me, domain, line);
             }
         }
         if !peers.is_empty() {
@@ -359,9 +359,17 @@ impl Reference {
             return self.through_memory(me, kind, line, near);
         }
         self.last[domain].touch(line);
-        self.counters[me].stall_l3_ps += timing.l3_ps;
-        let mut cost = timing.l3_ps;
         let peers = self.sharers(line, domain);
+        let owned = peers.iter().any(|&peer| *self.cores[peer].l2.get(line).unwrap() >= Exclusive);
+        let mut cost = match (self.has_l3(domain), owned) {
+            (true, _) => {
+                self.counters[me].stall_l3_ps += timing.l3_ps;
+                timing.l3_ps
+            }
+            // The owner hands it over.
+            (false, true) => 0,
+            (false, false) => self.read_memory(me, kind, near),
+        };
         let state = if write {
             cost += self.own(me, line);
             Modified
@@ -372,8 +380,7 @@ impl Reference {
                     self.counters[me].stall_coherence_ps += timing.peer_ps;
                     cost += timing.peer_ps;
                     if self.downgrade(peer, line) {
-                        self.counters[me].l2_write_backs += 1;
-                        self.last[domain].get(line).unwrap().dirty = true;
+                        self.write_back(me, domain, line);
                     }
                 }
             }
@@ -384,17 +391,36 @@ impl Reference {
         cost
     }
 
-    fn through_memory(&mut self, me: usize, kind: Kind, line: u64, near: bool) -> u64 {
-        let (domain, island) = (self.cores[me].domain, self.cores[me].island);
-        let (fetch, write) = (kind == Kind::Fetch, matches!(kind, Kind::Store | Kind::Atomic));
-        *(if fetch { &mut self.counters[me].l3i_misses } else { &mut self.counters[me].l3d_misses }) += 1;
-        let (found, mut extra) =
-            if write { (false, self.take_from_others(me, line)) } else { self.share_with_others(me, line) };
-        let cycle_ps = self.config.islands[island].timing.cycle_fs / 1000;
+    fn has_l3(&self, domain: usize) -> bool {
+        self.config.domains[domain].l3.real
+    }
+
+    /// A modified line goes from an L2 to the L3, or to memory if there is none.
+    fn write_back(&mut self, me: usize, domain: usize, line: u64) {
+        self.counters[me].l2_write_backs += 1;
+        if self.has_l3(domain) {
+            self.last[domain].get(line).expect("L3 includes L2").dirty = true;
+        } else {
+            self.counters[me].memory_write_backs += 1;
+        }
+    }
+
+    fn read_memory(&mut self, me: usize, kind: Kind, near: bool) -> u64 {
+        let cycle_ps = self.config.islands[self.cores[me].island].timing.cycle_fs / 1000;
         let memory = if near { 300 * cycle_ps } else { 640 * cycle_ps };
         let count = &mut self.counters[me];
+        *(if kind == Kind::Fetch { &mut count.l3i_misses } else { &mut count.l3d_misses }) += 1;
         *(if near { &mut count.near_reads } else { &mut count.far_reads }) += 1;
         *(if near { &mut count.stall_near_ps } else { &mut count.stall_far_ps }) += memory;
+        memory
+    }
+
+    fn through_memory(&mut self, me: usize, kind: Kind, line: u64, near: bool) -> u64 {
+        let domain = self.cores[me].domain;
+        let (fetch, write) = (kind == Kind::Fetch, matches!(kind, Kind::Store | Kind::Atomic));
+        let (found, mut extra) =
+            if write { (false, self.take_from_others(me, line)) } else { self.share_with_others(me, line) };
+        let memory = self.read_memory(me, kind, near);
         if let Some((old, mut last)) = self.last[domain].oldest_if_full(line) {
             let holders = self.sharers(old, domain);
             for &core in &holders {
@@ -429,8 +455,10 @@ impl Reference {
             let l1d = core.l1d.remove(old);
             self.counters[me].l1_write_backs += u64::from(l1d == Some(Modified));
             if old_state == Modified {
-                self.counters[me].l2_write_backs += 1;
-                self.last[domain].get(old).expect("L3 includes L2").dirty = true;
+                self.write_back(me, domain, old);
+            }
+            if !self.has_l3(domain) && self.sharers(old, domain).is_empty() {
+                self.last[domain].remove(old);
             }
         }
         self.cores[me].l2.insert(line, state);
