@@ -10,6 +10,7 @@ use crate::{
     error::{Error, Result, read},
     isa::{index_by_name, names},
     link::Input,
+    options::*,
 };
 
 /// What comes out.
@@ -95,116 +96,6 @@ impl Arguments {
     }
 }
 
-/// Options of the compiler whose argument may follow as a word of its own.
-const WITH_ARGUMENT: &[&str] = &[
-    "-I",
-    "-D",
-    "-U",
-    "-include",
-    "-imacros",
-    "-isystem",
-    "-iquote",
-    "-idirafter",
-    "-iprefix",
-    "-iwithprefix",
-    "-isysroot",
-    "-Xclang",
-    "-Xpreprocessor",
-    "-Xassembler",
-    "-mllvm",
-    "--param",
-    "-ftemplate-depth",
-    "-arch",
-];
-
-/// Options without effect on a static program that is linked here.
-const IGNORED: &[&str] = &[
-    "-static",
-    "-fPIC",
-    "-fpic",
-    "-fPIE",
-    "-fpie",
-    "-fno-PIE",
-    "-fno-pie",
-    "-fno-PIC",
-    "-fno-pic",
-    "-pie",
-    "-no-pie",
-    "-rdynamic",
-    "-m64",
-    "-shared-libgcc",
-    "-static-libgcc",
-    "-femulated-tls",
-    "-fno-emulated-tls",
-    "-ffunction-sections",
-    "-fdata-sections",
-    "-fno-function-sections",
-    "-fno-data-sections",
-    "-fsigned-char",
-    "-pipe",
-];
-
-/// The same, by their beginnings.
-const IGNORED_PREFIXES: &[&str] =
-    &["-flto", "-fno-lto", "-ftls-model=", "-fuse-ld=", "-fplt", "-fno-plt", "-fno-semantic-interposition"];
-
-/// Options of linkers without effect here.
-const LINKER_IGNORED: &[&str] = &[
-    "--gc-sections",
-    "--no-gc-sections",
-    "--as-needed",
-    "--no-as-needed",
-    "--start-group",
-    "--end-group",
-    "-(",
-    "-)",
-    "-Bstatic",
-    "-Bdynamic",
-    "--no-undefined",
-    "--no-undefined-version",
-    "--export-dynamic",
-    "-E",
-    "--no-relax",
-    "--relax",
-    "--fatal-warnings",
-    "--no-fatal-warnings",
-    "--warn-common",
-    "--no-allow-shlib-undefined",
-    "--eh-frame-hdr",
-    "--icf=none",
-    "--discard-all",
-    "-x",
-    "--discard-locals",
-    "-X",
-    "-static",
-    "-pie",
-    "-no-pie",
-    "--no-dynamic-linker",
-    "--no-copy-dt-needed-entries",
-    "--sort-common",
-    "-S",
-    "--strip-debug",
-];
-
-/// The same, by their beginnings.
-const LINKER_IGNORED_PREFIXES: &[&str] = &[
-    "-O",
-    "--build-id",
-    "--hash-style",
-    "-rpath",
-    "--rpath",
-    "-soname",
-    "-z",
-    "--sort-section",
-    "--dependency-file",
-    "--color-diagnostics",
-    "-Map",
-    "--Map",
-];
-
-/// Options of linkers that would change addresses.
-pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-z", "-rpath", "--rpath", "-rpath-link", "-Map", "-soname"];
-
 struct Parser {
     words: std::collections::VecDeque<OsString>,
     parsed: Arguments,
@@ -229,10 +120,23 @@ pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
         parser.word(word)?;
     }
     let parsed = parser.parsed;
+    check_sanitizers(&parsed.compiler)?;
     if parsed.items.is_empty() && parsed.mode != Mode::Query && !parsed.verbose {
         return Err(Error::usage("motet cc: no input files"));
     }
     Ok(parsed)
+}
+
+/// Sanitizers that call a runtime library cannot be had; those that trap can.
+fn check_sanitizers(compiler: &[OsString]) -> Result<()> {
+    let with = |prefix: &str| compiler.iter().filter_map(|word| word.to_str()).find(|text| text.starts_with(prefix));
+    match with("-fsanitize=") {
+        Some(option) if with("-fsanitize-trap").is_none() => Err(Error::usage(format!(
+            "motet cc: {option}: its runtime library is not there for all instruction sets; \
+             -fsanitize=undefined -fsanitize-trap=all needs none"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Parser {
@@ -436,10 +340,19 @@ impl Parser {
                 "motet cc: {text}: long double has 64 bits, because it must be the same everywhere"
             )));
         }
-        if text == "-fshort-wchar" || text == "-fopenmp" || text == "-fexceptions-cross" {
-            return Err(Error::usage(format!("motet cc: {text} is not supported")));
+        if text == "-fshort-wchar" {
+            return Err(Error::usage(format!("motet cc: {text}: wchar_t must be the same everywhere")));
         }
-        let of_processor = text.starts_with("-m") && text != "-mllvm" && !text.starts_with("-mno-omit");
+        if NEED_RUNTIME
+            .iter()
+            .any(|option| text == *option || text.strip_prefix(option).is_some_and(|rest| rest.starts_with('=')))
+        {
+            return Err(Error::usage(format!(
+                "motet cc: {text}: its runtime library is not there for all instruction sets"
+            )));
+        }
+        let of_processor = text.starts_with("-m") && text != "-mllvm" && !text.starts_with("-mno-omit")
+            || text.starts_with("-fcf-protection");
         if of_processor {
             self.parsed.processor.push(text.into());
         }
@@ -577,11 +490,18 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused_with_the_reason() {
-        for (line, word) in
-            [("-shared a.c", "archive"), ("-m32 a.c", "x86_64"), ("-Wl,-T,x a.c", "-T"), ("-o", "needs an argument")]
-        {
+        for (line, word) in [
+            ("-shared a.c", "archive"),
+            ("-m32 a.c", "x86_64"),
+            ("-Wl,-T,x a.c", "-T"),
+            ("-o", "needs an argument"),
+            ("-pg a.c", "runtime"),
+            ("-fopenmp=libomp a.c", "runtime"),
+            ("-fsanitize=address a.c", "runtime"),
+        ] {
             assert!(parsed(line).unwrap_err().message.contains(word), "{line}");
         }
+        assert!(parsed("-fsanitize=undefined -fsanitize-trap=all a.c").is_ok());
         assert!(parsed("-Wl,--gc-sections,-z,now -fPIC a.c").unwrap().compiler.is_empty());
     }
 }

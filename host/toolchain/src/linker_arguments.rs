@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use crate::{
-    arguments::{Arguments, Item, LINKER_WITH_ARGUMENT_IGNORED, parse},
+    arguments::{Arguments, Item, parse},
     error::{Error, Result},
+    options::LINKER_WITH_ARGUMENT_IGNORED,
 };
 
 /// Parses the arguments of `motet ld`: those of a linker.

@@ -1,0 +1,122 @@
+//! Options of compilers and linkers that are not passed on as they are, or take an argument.
+
+/// Options whose code calls a runtime library.
+pub const NEED_RUNTIME: [&str; 7] = [
+    "-fopenmp",
+    "-pg",
+    "--coverage",
+    "-fprofile-arcs",
+    "-fprofile-generate",
+    "-fprofile-instr-generate",
+    "-fsplit-stack",
+];
+
+/// Options of the compiler whose argument may follow as a word of its own.
+pub const WITH_ARGUMENT: &[&str] = &[
+    "-I",
+    "-D",
+    "-U",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-iprefix",
+    "-iwithprefix",
+    "-isysroot",
+    "-Xclang",
+    "-Xpreprocessor",
+    "-Xassembler",
+    "-mllvm",
+    "--param",
+    "-ftemplate-depth",
+    "-arch",
+];
+
+/// Options without effect on a static program that is linked here.
+pub const IGNORED: &[&str] = &[
+    "-static",
+    "-fPIC",
+    "-fpic",
+    "-fPIE",
+    "-fpie",
+    "-fno-PIE",
+    "-fno-pie",
+    "-fno-PIC",
+    "-fno-pic",
+    "-pie",
+    "-no-pie",
+    "-rdynamic",
+    "-m64",
+    "-shared-libgcc",
+    "-static-libgcc",
+    "-femulated-tls",
+    "-fno-emulated-tls",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-function-sections",
+    "-fno-data-sections",
+    "-fsigned-char",
+    "-pipe",
+];
+
+/// The same, by their beginnings.
+pub const IGNORED_PREFIXES: &[&str] =
+    &["-flto", "-fno-lto", "-ftls-model=", "-fuse-ld=", "-fplt", "-fno-plt", "-fno-semantic-interposition"];
+
+/// Options of linkers without effect here.
+pub const LINKER_IGNORED: &[&str] = &[
+    "--gc-sections",
+    "--no-gc-sections",
+    "--as-needed",
+    "--no-as-needed",
+    "--start-group",
+    "--end-group",
+    "-(",
+    "-)",
+    "-Bstatic",
+    "-Bdynamic",
+    "--no-undefined",
+    "--no-undefined-version",
+    "--export-dynamic",
+    "-E",
+    "--no-relax",
+    "--relax",
+    "--fatal-warnings",
+    "--no-fatal-warnings",
+    "--warn-common",
+    "--no-allow-shlib-undefined",
+    "--eh-frame-hdr",
+    "--icf=none",
+    "--discard-all",
+    "-x",
+    "--discard-locals",
+    "-X",
+    "-static",
+    "-pie",
+    "-no-pie",
+    "--no-dynamic-linker",
+    "--no-copy-dt-needed-entries",
+    "--sort-common",
+    "-S",
+    "--strip-debug",
+];
+
+/// The same, by their beginnings.
+pub const LINKER_IGNORED_PREFIXES: &[&str] = &[
+    "-O",
+    "--build-id",
+    "--hash-style",
+    "-rpath",
+    "--rpath",
+    "-soname",
+    "-z",
+    "--sort-section",
+    "--dependency-file",
+    "--color-diagnostics",
+    "-Map",
+    "--Map",
+];
+
+/// Options of linkers that would change addresses.
+pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-z", "-rpath", "--rpath", "-rpath-link", "-Map", "-soname"];
