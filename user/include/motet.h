@@ -76,6 +76,11 @@ static inline void motet_roi_end(const char *name) {
  * Programs for several instruction sets (`motet cc`).
  */
 
+/* A function may have its pin at a declaration and at its definition, each of which names a section. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wsection"
+#endif
+
 #define MOTET_TEXT_OF_(number) #number
 #define MOTET_TEXT_OF(number) MOTET_TEXT_OF_(number)
 

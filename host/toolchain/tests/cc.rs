@@ -295,10 +295,11 @@ fn programs_can_be_looked_into() {
     let folder = Folder::new();
     folder.write(
         "a.c",
-        "#include \"motet.h\"\nMOTET_ONLY(\"riscv64\") int one(short x)\n{\n    return x + 1;\n}\n\
+        "#include \"motet.h\"\n#define HERE MOTET_ONLY(\"riscv64\")\nHERE int one(short x); HERE int one(short x)\n{\n\
+         \x20   return x + 1;\n}\n\
          int main(void) { return one(1); }\n",
     );
-    assert_eq!(folder.cc("-O1 -g %a.c -o %a").unwrap(), 0);
+    assert_eq!(folder.cc("-Werror -O1 -g %a.c -o %a").unwrap(), 0);
     let table = motet_toolchain::objdump(&folder.path("a")).unwrap();
     let row = table.lines().find(|line| line.ends_with("one (i16) -> (i32) only riscv64")).unwrap();
     let numbers: Vec<u64> = row.split_whitespace().skip(1).take(4).map(|word| word.parse().unwrap()).collect();
@@ -308,7 +309,7 @@ fn programs_can_be_looked_into() {
 
     let address = row.split_whitespace().next().unwrap().to_owned();
     let lines = motet_toolchain::addr2line(&folder.path("a"), &[address, "0x10".into()]).unwrap();
-    assert_eq!(lines.matches("a.c:4").count(), 3, "{lines}");
+    assert_eq!(lines.matches("a.c:5").count(), 3, "{lines}");
     assert!(lines.contains(": one (i16) -> (i32) only riscv64, +0x0"), "{lines}");
     assert!(lines.contains("0x10: not in a function"), "{lines}");
     let own = std::env::current_exe().unwrap();
