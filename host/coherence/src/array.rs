@@ -1,9 +1,9 @@
 //! A set-associative array of lines in the region.
 //!
-//! Of each set there is a *head*, one host cache line that says which way was used last, what the replacement policy
-//! remembers, and a byte of hash (a *print*) for each way: a line that is absent is known to be so from the head alone.
-//! Of each line there is a *slot*: its tag word and its link, which in a core's caches is the line's index in the next
-//! level (inclusion keeps it true), and in an L3 the set of cores that hold the line.
+//! Of each set there is a *row* of words. Its *head*, one host cache line, says which way was used last, what the replacement
+//! policy remembers, and a byte of hash (a *print*) for each way: a line that is absent is known to be so from the head
+//! alone. Then come the *slots* of its lines: each a tag word and a link, which in a core's caches is the line's index in the
+//! next level (inclusion keeps it true), and in an L3 the set of cores that hold the line.
 //!
 //! A tag word is `line << TAG_SHIFT | flags`, zero when invalid. Tag words of a core's L1 and L2 are written by that
 //! core and cleared by others as `directory.rs` says. Heads, but for `HOLES`, are written only by whoever owns the
@@ -45,8 +45,10 @@ const LOCK: usize = 3;
 const PRINTS: usize = 4;
 const PRINTED_WAYS: usize = (HEAD_WORDS - PRINTS) * 8;
 
-type Head = [AtomicU64; HEAD_WORDS];
-type Slot = [AtomicU64; 2];
+/// Words of a slot: tag and link.
+const SLOT_WORDS: usize = 2;
+/// Words of a row of [`Order::Packed`], whatever its number of ways, so that nothing in it needs to be looked for or checked.
+const PACKED_WORDS: usize = HEAD_WORDS + order::PACKED_WAYS * SLOT_WORDS;
 
 /// A 1 in each byte.
 const BYTES: u64 = 0x0101_0101_0101_0101;
@@ -80,14 +82,21 @@ impl Probe {
     }
 }
 
-/// Words that an array needs, whole host lines.
-pub(crate) const fn words(geometry: &Geometry) -> usize {
-    let lines = geometry.sets * geometry.ways;
-    let stamps = if matches!(Order::of(geometry), Order::Stamps) { lines } else { 0 };
-    geometry.sets * HEAD_WORDS + (lines * 2 + stamps).next_multiple_of(8)
+/// Words of a row, whole host lines. With [`Order::Stamps`], the stamps come last.
+const fn row_words(geometry: &Geometry) -> usize {
+    match Order::of(geometry) {
+        Order::Packed => PACKED_WORDS,
+        Order::Stamps => HEAD_WORDS + (geometry.ways * (SLOT_WORDS + 1)).next_multiple_of(8),
+        Order::Tree | Order::Random | Order::None => HEAD_WORDS + (geometry.ways * SLOT_WORDS).next_multiple_of(8),
+    }
 }
 
-/// A cache's lines and what its replacement policy remembers.
+/// Words that an array needs, whole host lines.
+pub(crate) const fn words(geometry: &Geometry) -> usize {
+    geometry.sets * row_words(geometry)
+}
+
+/// A cache's lines and what its replacement policy remembers. A line is named by its index: where its slot is among the words.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'a> {
     mask: u64,
@@ -95,27 +104,25 @@ pub(crate) struct Array<'a> {
     order: Order,
     /// Where in a packed order the way is that goes first.
     last_place: u32,
-    /// The bits of a packed order that name ways.
-    in_use: u64,
-    /// The bits of a head's `USED` that are the way used last.
-    last_used: u64,
     /// Words of prints in use; 0 if the set is too wide for prints.
     print_words: usize,
-    heads: &'a [Head],
-    slots: &'a [Slot],
-    /// Per line, with [`Order::Stamps`]: the set's clock when it was touched.
-    stamps: &'a [AtomicU64],
+    row_words: usize,
+    words: &'a [AtomicU64],
+    /// The same, as the rows that they are; none if the order is not packed.
+    packed: &'a [[AtomicU64; PACKED_WORDS]],
 }
 
-/// A set of an array. Lines are named by their index in the array.
+/// A set of an array.
 #[derive(Clone, Copy)]
 pub(crate) struct Set<'s, 'a> {
     array: &'s Array<'a>,
-    head: &'a Head,
+    row: &'a [AtomicU64],
     /// Index of the first line.
     base: usize,
     /// The array's order is [`Order::Packed`].
     packed: bool,
+    /// It may have more than one word of prints.
+    wide: bool,
 }
 
 /// Where a line was put, and what was there.
@@ -123,41 +130,48 @@ pub(crate) struct Set<'s, 'a> {
 pub(crate) struct Replaced {
     pub(crate) index: usize,
     pub(crate) word: u64,
+    /// 0 if it was said not to matter.
     pub(crate) link: u64,
+    /// Of the line that was there, if there was one.
+    print: u64,
+}
+
+impl Replaced {
+    /// The line that was there.
+    #[inline(always)]
+    pub(crate) fn probe(&self) -> Probe {
+        Probe { line: self.word >> TAG_SHIFT, prints: self.print * BYTES }
+    }
 }
 
 impl<'a> Array<'a> {
     /// Takes its words from the front of `rest`.
     pub(crate) fn take(geometry: &Geometry, rest: &mut &'a [AtomicU64]) -> Self {
-        let lines = geometry.sets * geometry.ways;
         let (words, after) = rest.split_at(words(geometry));
         *rest = after;
-        let (heads, lines_words) = words.split_at(geometry.sets * HEAD_WORDS);
-        let (slots, stamps) = lines_words.split_at(lines * 2);
+        let order = Order::of(geometry);
         Self {
             mask: geometry.sets as u64 - 1,
             ways: geometry.ways,
-            order: Order::of(geometry),
+            order,
             last_place: order::last_place(geometry.ways),
-            in_use: order::in_use(geometry.ways),
-            last_used: Order::of(geometry).last_used(),
             print_words: if geometry.ways <= PRINTED_WAYS { geometry.ways.div_ceil(8) } else { 0 },
-            heads: heads.as_chunks().0,
-            slots: slots.as_chunks().0,
-            stamps,
+            row_words: row_words(geometry),
+            words,
+            packed: if order == Order::Packed { words.as_chunks().0 } else { &[] },
         }
     }
 
     /// Empties it.
     pub(crate) fn reset(&self, seed: u64) {
-        for word in self.heads.as_flattened().iter().chain(self.slots.as_flattened()).chain(self.stamps) {
+        for word in self.words {
             word.store(0, Relaxed);
         }
-        for (set, head) in self.heads.iter().enumerate() {
+        for (set, row) in self.words.chunks_exact(self.row_words).enumerate() {
             let (used, memory) = self.order.start(seed ^ (set as u64) << 20);
-            head[USED].store(used, Relaxed);
-            head[MEMORY].store(memory, Relaxed);
-            head[HOLES].store(1, Relaxed);
+            row[USED].store(used, Relaxed);
+            row[MEMORY].store(memory, Relaxed);
+            row[HOLES].store(1, Relaxed);
         }
     }
 
@@ -171,23 +185,24 @@ impl<'a> Array<'a> {
     #[inline(always)]
     pub(crate) fn set_of(&self, line: u64, packed: bool) -> Set<'_, 'a> {
         let number = (line & self.mask) as usize;
-        let packed = packed || self.is_packed();
-        Set { array: self, head: &self.heads[number], base: number * self.ways, packed }
+        if packed || self.is_packed() {
+            let base = number * PACKED_WORDS + HEAD_WORDS;
+            return Set { array: self, row: &self.packed[number], base, packed: true, wide: self.print_words > 1 };
+        }
+        let start = number * self.row_words;
+        let row = &self.words[start..][..self.row_words];
+        Set { array: self, row, base: start + HEAD_WORDS, packed: false, wide: true }
+    }
+
+    /// How many sets it has.
+    pub(crate) fn sets(&self) -> u64 {
+        self.mask + 1
     }
 
     /// Whether its order is [`Order::Packed`].
     #[inline(always)]
     pub(crate) fn is_packed(&self) -> bool {
         self.order == Order::Packed
-    }
-
-    /// The line that was used last in a line's set: its index and tag word.
-    #[inline(always)]
-    pub(crate) fn recent(&self, line: u64) -> (usize, u64) {
-        let number = (line & self.mask) as usize;
-        let way = self.heads[number][USED].load(Relaxed) & self.last_used;
-        let index = number * self.ways + way as usize;
-        (index, self.word(index))
     }
 
     /// The index of a line, and its tag word.
@@ -199,123 +214,103 @@ impl<'a> Array<'a> {
     /// The tag word at an index.
     #[inline(always)]
     pub(crate) fn word(&self, index: usize) -> u64 {
-        self.slots[index][0].load(Relaxed)
+        self.words[index].load(Relaxed)
     }
 
-    /// Changes the flags of the line at an index.
+    /// Changes the tag word at an index.
     #[inline(always)]
     pub(crate) fn set_word(&self, index: usize, word: u64) {
-        self.slots[index][0].store(word, Relaxed);
+        self.words[index].store(word, Relaxed);
     }
 
     /// The link at an index.
     #[inline(always)]
     pub(crate) fn link(&self, index: usize) -> u64 {
-        self.slots[index][1].load(Relaxed)
+        self.words[index + 1].load(Relaxed)
     }
 
     /// Changes the link at an index.
     #[inline(always)]
     pub(crate) fn set_link(&self, index: usize, link: u64) {
-        self.slots[index][1].store(link, Relaxed);
-    }
-
-    #[cold]
-    fn find_by_tags(&self, base: usize, probe: Probe) -> Option<(usize, u64)> {
-        let words = self.slots[base..][..self.ways].iter().map(|slot| slot[0].load(Relaxed));
-        words.enumerate().find(|(_, word)| probe.is(*word)).map(|(way, word)| (base + way, word))
-    }
-
-    #[inline(never)]
-    fn touch_unpacked(&self, head: &Head, base: usize, way: usize) {
-        head[USED].store(way as u64, Relaxed);
-        let memory = &head[MEMORY];
-        match self.order {
-            Order::Packed | Order::Random | Order::None => {}
-            Order::Stamps => {
-                let clock = memory.load(Relaxed) + 1;
-                memory.store(clock, Relaxed);
-                self.stamps[base + way].store(clock, Relaxed);
-            }
-            Order::Tree => memory.store(order::point_away(memory.load(Relaxed), way, self.ways), Relaxed),
-        }
-    }
-
-    /// An invalid way, or the one the policy gives up.
-    fn victim(&self, head: &Head, base: usize) -> usize {
-        if head[HOLES].load(Relaxed) != 0
-            && let Some(way) = self.hole(head, base)
-        {
-            return way;
-        }
-        match self.order {
-            Order::Packed => order::last_of(head[USED].load(Relaxed), self.last_place),
-            Order::Stamps => {
-                let stamps = &self.stamps[base..][..self.ways];
-                (0..stamps.len()).min_by_key(|&way| stamps[way].load(Relaxed)).unwrap_or(0)
-            }
-            Order::Tree => order::follow(head[MEMORY].load(Relaxed), self.ways),
-            Order::Random => {
-                let next = order::mix(head[MEMORY].load(Relaxed));
-                head[MEMORY].store(next, Relaxed);
-                (next % self.ways as u64) as usize
-            }
-            Order::None => 0,
-        }
-    }
-
-    /// The way for a line that is to come into its set, which counts as a use of it.
-    #[inline(never)]
-    fn make_room(&self, line: u64) -> usize {
-        let set = self.set(line);
-        let way = self.victim(set.head, set.base);
-        set.touch(set.base + way);
-        way
-    }
-
-    /// The first invalid way. If there is none, that is remembered, unless another core makes one meanwhile.
-    fn hole(&self, head: &Head, base: usize) -> Option<usize> {
-        let look = || self.slots[base..][..self.ways].iter().position(|slot| slot[0].load(Relaxed) == 0);
-        look().or_else(|| {
-            head[HOLES].swap(0, AcqRel);
-            let late = look();
-            if late.is_some() {
-                head[HOLES].store(1, Relaxed);
-            }
-            late
-        })
+        self.words[index + 1].store(link, Relaxed);
     }
 
     /// All valid lines: index and tag word.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.slots.iter().map(|slot| slot[0].load(Relaxed)).enumerate().filter(|(_, word)| *word != 0)
+        let sets = 0..self.words.len() / self.row_words;
+        let base = |set: usize| set * self.row_words + HEAD_WORDS;
+        let indices = sets.flat_map(move |set| (0..self.ways).map(move |way| base(set) + way * SLOT_WORDS));
+        indices.map(|index| (index, self.word(index))).filter(|(_, word)| *word != 0)
     }
 
     /// Whether an index is in a line's set.
     pub(crate) fn is_in_set(&self, line: u64, index: usize) -> bool {
-        line & self.mask == (index / self.ways) as u64
+        line & self.mask == (index / self.row_words) as u64
     }
 }
 
-/// Remembers a line's print for a way, in the word of prints that has it.
+/// Remembers a line's print for a way, in the word of prints that has it; the print before.
 #[inline(always)]
-fn set_print(prints: &AtomicU64, way: usize, probe: Probe) {
-    let byte = 0xff << (way % 8 * 8);
-    let before = prints.load(Relaxed);
-    prints.store(before ^ (before ^ probe.prints) & byte, Relaxed);
+fn set_print(prints: &AtomicU64, way: usize, probe: Probe) -> u64 {
+    let first = (way % 8 * 8) as u32;
+    let before = prints.load(Relaxed).rotate_right(first);
+    prints.store((before & !0xff | probe.prints & 0xff).rotate_left(first), Relaxed);
+    before & 0xff
 }
 
-impl<'a> Set<'_, 'a> {
-    /// The link at an index.
+impl<'s, 'a> Set<'s, 'a> {
+    /// The same, to be used without asking whether there is more than one word of prints.
     #[inline(always)]
-    pub(crate) fn link(self, index: usize) -> u64 {
-        self.array.link(index)
+    pub(crate) fn wide(self) -> Self {
+        Self { wide: true, ..self }
     }
 
     /// The set's lock.
     #[inline(always)]
     pub(crate) fn lock(self) -> &'a AtomicU64 {
-        &self.head[LOCK]
+        &self.row[LOCK]
+    }
+
+    /// The link at an index.
+    #[inline(always)]
+    pub(crate) fn link(self, index: usize) -> u64 {
+        self.link_word(self.way(index)).load(Relaxed)
+    }
+
+    /// Changes the tag word at an index.
+    #[inline(always)]
+    pub(crate) fn set_word(self, index: usize, word: u64) {
+        self.tag(self.way(index)).store(word, Relaxed);
+    }
+
+    #[inline(always)]
+    fn link_word(self, way: usize) -> &'a AtomicU64 {
+        &self.row[HEAD_WORDS + way * SLOT_WORDS + 1]
+    }
+
+    /// The tag word of a way.
+    #[inline(always)]
+    fn tag(self, way: usize) -> &'a AtomicU64 {
+        &self.row[HEAD_WORDS + way * SLOT_WORDS]
+    }
+
+    #[inline(always)]
+    fn index(self, way: usize) -> usize {
+        self.base + way * SLOT_WORDS
+    }
+
+    /// The way of an index.
+    #[inline(always)]
+    fn way(self, index: usize) -> usize {
+        (index - self.base) / SLOT_WORDS
+    }
+
+    /// The line that was used last: its index and tag word.
+    #[inline(always)]
+    pub(crate) fn recent(self) -> (usize, u64) {
+        let used = self.row[USED].load(Relaxed);
+        let way = if self.packed { order::first_of(used) } else { used } as usize;
+        (self.index(way), self.tag(way).load(Relaxed))
     }
 
     /// The index of a line, and its tag word.
@@ -324,98 +319,189 @@ impl<'a> Set<'_, 'a> {
         if !self.packed {
             return self.find_unpacked(probe);
         }
-        // Up to 16 ways, and ways that do not exist have no line's print.
-        self.among(probe, self.matches(probe, 0) | self.matches(probe, 1))
-    }
-
-    #[inline(never)]
-    fn find_unpacked(self, probe: Probe) -> Option<(usize, u64)> {
-        match self.array.print_words {
-            0 => self.array.find_by_tags(self.base, probe),
-            words => self.among(probe, (0..words).fold(0, |hits, number| hits | self.matches(probe, number))),
+        let [first, second] = self.packed_matches(probe);
+        if first | second == 0 {
+            return None;
         }
-    }
-
-    /// The line, if it is among the ways whose prints say so ([`Set::matches`]).
-    #[inline(always)]
-    fn among(self, probe: Probe, mut hits: u64) -> Option<(usize, u64)> {
+        let mut hits = first >> 7 | second >> 6;
         while hits != 0 {
             let bit = hits.trailing_zeros() as usize;
-            let index = self.base + (bit & 7) * 8 + bit / 8;
-            let word = self.array.slots.get(index).map_or(0, |slot| slot[0].load(Relaxed));
+            // Which of the two words of prints, and which byte.
+            let way = (bit & 1) * 8 + (bit / 8 & 7);
+            let word = self.tag(way).load(Relaxed);
             if probe.is(word) {
-                return Some((index, word));
+                return Some((self.index(way), word));
             }
             hits &= hits - 1;
         }
         None
     }
 
-    /// Bit `number` of each byte: whether that byte of a word of prints is the line's. Sometimes set above one that is.
+    #[inline(never)]
+    fn find_unpacked(self, probe: Probe) -> Option<(usize, u64)> {
+        let is_there = |way: usize| {
+            let word = self.tag(way).load(Relaxed);
+            probe.is(word).then(|| (self.index(way), word))
+        };
+        if self.array.print_words == 0 {
+            return (0..self.array.ways).find_map(is_there);
+        }
+        let words = 0..self.array.print_words;
+        let mut hits = words.fold(0, |hits, number| hits | self.matches(probe, number) >> (7 - number));
+        while hits != 0 {
+            let bit = hits.trailing_zeros() as usize;
+            let way = (bit & 7) * 8 + bit / 8;
+            if let Some(found) = (way < self.array.ways).then(|| is_there(way)).flatten() {
+                return Some(found);
+            }
+            hits &= hits - 1;
+        }
+        None
+    }
+
+    /// Whether the prints allow that a line is here.
+    #[inline(always)]
+    pub(crate) fn may_have(self, probe: Probe) -> bool {
+        !self.packed || self.packed_matches(probe) != [0, 0]
+    }
+
+    /// [`Set::matches`] of both words of prints of a packed set. Ways that do not exist have no line's print.
+    #[inline(always)]
+    fn packed_matches(self, probe: Probe) -> [u64; 2] {
+        [self.matches(probe, 0), if self.wide { self.matches(probe, 1) } else { 0 }]
+    }
+
+    /// The top bit of each byte: whether that byte of a word of prints is the line's. Sometimes set above one that is.
     #[inline(always)]
     fn matches(self, probe: Probe, number: usize) -> u64 {
-        let differ = self.head[PRINTS..][number].load(Relaxed) ^ probe.prints;
-        (differ.wrapping_sub(BYTES) & !differ & BYTES << 7) >> (7 - number)
+        let differ = self.row[PRINTS + number].load(Relaxed) ^ probe.prints;
+        differ.wrapping_sub(BYTES) & !differ & BYTES << 7
     }
 
     /// Remembers a use of the line at an index.
     #[inline(always)]
     pub(crate) fn touch(self, index: usize) {
-        let way = index - self.base;
+        let way = self.way(index);
         if !self.packed {
-            return self.array.touch_unpacked(self.head, self.base, way);
+            return self.touch_unpacked(way);
         }
-        let used = self.head[USED].load(Relaxed);
+        let used = self.row[USED].load(Relaxed);
         if order::first_of(used) != way as u64 {
-            self.head[USED].store(order::to_front(used, way as u64), Relaxed);
+            self.row[USED].store(order::to_front(used, way as u64), Relaxed);
         }
+    }
+
+    #[inline(never)]
+    fn touch_unpacked(self, way: usize) {
+        self.row[USED].store(way as u64, Relaxed);
+        let (memory, ways) = (&self.row[MEMORY], self.array.ways);
+        match self.array.order {
+            Order::Packed | Order::Random | Order::None => {}
+            Order::Stamps => {
+                let clock = memory.load(Relaxed) + 1;
+                memory.store(clock, Relaxed);
+                self.stamps()[way].store(clock, Relaxed);
+            }
+            Order::Tree => memory.store(order::point_away(memory.load(Relaxed), way, ways), Relaxed),
+        }
+    }
+
+    /// Of each way, with [`Order::Stamps`]: the set's clock when it was touched.
+    fn stamps(self) -> &'a [AtomicU64] {
+        &self.row[HEAD_WORDS + self.array.ways * SLOT_WORDS..][..self.array.ways]
+    }
+
+    /// An invalid way, or the one the policy gives up.
+    fn victim(self) -> usize {
+        if self.row[HOLES].load(Relaxed) != 0
+            && let Some(way) = self.hole()
+        {
+            return way;
+        }
+        let (memory, ways) = (&self.row[MEMORY], self.array.ways);
+        match self.array.order {
+            Order::Packed => order::last_of(self.row[USED].load(Relaxed), self.array.last_place),
+            Order::Stamps => {
+                let stamps = self.stamps();
+                (0..stamps.len()).min_by_key(|&way| stamps[way].load(Relaxed)).unwrap_or(0)
+            }
+            Order::Tree => order::follow(memory.load(Relaxed), ways),
+            Order::Random => {
+                let next = order::mix(memory.load(Relaxed));
+                memory.store(next, Relaxed);
+                (next % ways as u64) as usize
+            }
+            Order::None => 0,
+        }
+    }
+
+    /// The first invalid way. If there is none, that is remembered, unless another core makes one meanwhile.
+    fn hole(self) -> Option<usize> {
+        let look = || (0..self.array.ways).find(|&way| self.tag(way).load(Relaxed) == 0);
+        look().or_else(|| {
+            self.row[HOLES].swap(0, AcqRel);
+            let late = look();
+            if late.is_some() {
+                self.row[HOLES].store(1, Relaxed);
+            }
+            late
+        })
     }
 
     /// Puts a line that is not here into an invalid way, or in place of the line that the policy gives up, and remembers its
-    /// use.
+    /// use. `old_matters`: the old line's link is asked for.
     #[inline(always)]
-    pub(crate) fn insert(self, probe: Probe, flags: u64, link: u64) -> Replaced {
-        if self.packed && self.head[HOLES].load(Relaxed) == 0 {
-            let (used, array) = (self.head[USED].load(Relaxed), self.array);
-            let way = order::last_of(used, array.last_place);
-            self.head[USED].store(order::last_to_front(used, array.last_place, array.in_use), Relaxed);
-            set_print(&self.head[PRINTS + way / 8], way, probe);
-            return self.put_word(probe, way, flags, link);
+    pub(crate) fn insert(self, probe: Probe, flags: u64, link: u64, old_matters: bool) -> Replaced {
+        let array = self.array;
+        if !self.packed {
+            let way = array.make_room(probe);
+            return self.put_word(probe, way, flags, link, old_matters);
         }
-        let way = self.array.make_room(probe.line);
-        self.put(probe, way, flags, link)
+        if self.row[HOLES].load(Relaxed) != 0 {
+            let way = array.make_room(probe) % order::PACKED_WAYS;
+            return self.put_word(probe, way, flags, link, old_matters);
+        }
+        let used = self.row[USED].load(Relaxed);
+        self.row[USED].store(order::last_to_front(used, array.last_place), Relaxed);
+        let way = order::last_of(used, array.last_place);
+        let print = set_print(&self.row[PRINTS + way / 8], way, probe);
+        Replaced { print, ..self.put_word(probe, way, flags, link, old_matters) }
     }
 
     #[inline(always)]
-    fn put(self, probe: Probe, way: usize, flags: u64, link: u64) -> Replaced {
-        if let Some(prints) = self.head[PRINTS..].get(way / 8).filter(|_| self.array.print_words != 0) {
-            set_print(prints, way, probe);
-        }
-        self.put_word(probe, way, flags, link)
-    }
-
-    #[inline(always)]
-    fn put_word(self, probe: Probe, way: usize, flags: u64, link: u64) -> Replaced {
-        let [word, old_link] = &self.array.slots[self.base + way];
-        let replaced = Replaced { index: self.base + way, word: word.load(Relaxed), link: old_link.load(Relaxed) };
+    fn put_word(self, probe: Probe, way: usize, flags: u64, link: u64, old_matters: bool) -> Replaced {
+        let (tag, old_link) = (self.tag(way), self.link_word(way));
+        let word = tag.load(Relaxed);
+        let print = Probe::new(word >> TAG_SHIFT).prints & 0xff;
+        let was = if old_matters { old_link.load(Relaxed) } else { 0 };
+        let replaced = Replaced { index: self.index(way), word, link: was, print };
         crate::model::window();
         old_link.store(link, Relaxed);
-        word.store(probe.tag(flags), Relaxed);
+        tag.store(probe.tag(flags), Relaxed);
         replaced
     }
 
+    #[inline]
+    fn print(self, probe: Probe, way: usize) {
+        if way < self.array.print_words * 8 {
+            set_print(&self.row[PRINTS + way / 8], way, probe);
+        }
+    }
+
     /// Puts a line where it is, or was until another core took it; and remembers its use.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put_again(self, probe: Probe, index: usize, flags: u64, link: u64) {
-        self.put(probe, index - self.base, flags, link);
+        let way = self.way(index);
+        self.print(probe, way);
+        self.put_word(probe, way, flags, link, false);
         self.touch(index);
     }
 
     /// Makes the way at an index invalid.
     #[inline(always)]
     pub(crate) fn clear(self, index: usize) {
-        self.array.set_word(index, 0);
-        self.head[HOLES].store(1, Release);
+        self.tag(self.way(index)).store(0, Relaxed);
+        self.row[HOLES].store(1, Release);
     }
 
     /// Gives a line another state, or takes it away (`state` 0): the word before, if the line was there. `racing`: the
@@ -425,15 +511,28 @@ impl<'a> Set<'_, 'a> {
         let (index, word) = self.find(probe)?;
         crate::model::window();
         let after = if state == 0 { 0 } else { word & !STATE_MASK | state };
+        let tag = self.tag(self.way(index));
         if racing {
-            self.array.slots[index][0].compare_exchange(word, after, Relaxed, Relaxed).ok()?;
+            tag.compare_exchange(word, after, Relaxed, Relaxed).ok()?;
         } else {
-            self.array.set_word(index, after);
+            tag.store(after, Relaxed);
         }
         if state == 0 {
-            self.head[HOLES].store(1, Release);
+            self.row[HOLES].store(1, Release);
         }
         Some(word)
+    }
+}
+
+impl Array<'_> {
+    /// The way for a line that is to come into its set, which counts as a use of it.
+    #[inline(never)]
+    fn make_room(&self, probe: Probe) -> usize {
+        let set = self.set(probe.line);
+        let way = set.victim();
+        set.touch(set.index(way));
+        set.print(probe, way);
+        way
     }
 }
 
@@ -452,7 +551,7 @@ mod tests {
     }
 
     fn fill(array: &Array<'_>, line: u64) -> u64 {
-        array.set(line).insert(Probe::new(line), SHARED, 0).word >> TAG_SHIFT
+        array.set(line).insert(Probe::new(line), SHARED, 0, true).word >> TAG_SHIFT
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! One core: the events that it reports, and the path of hits in its own caches.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
-use crate::counters::{Count, CounterWords, bump};
+use crate::counters::{Count, CounterWords, LOST_LINES, bump};
 use crate::locks::{Guard, lock};
 use crate::model::{CoreState, DomainState, Model, window};
 use crate::{LINE_SIZE, Picoseconds};
@@ -71,7 +70,7 @@ pub(crate) struct Company {
     pub(crate) solo: bool,
     /// There is no other last-level cache.
     pub(crate) only_domain: bool,
-    /// All its caches are of packed orders.
+    /// All its caches are of packed orders, and lines of one set of L2 share a set of each L1.
     pub(crate) packed: bool,
 }
 
@@ -82,7 +81,8 @@ impl Company {
     const FAR: Self = Self { threads: true, solo: true, only_domain: false, packed: true };
 
     fn of(model: &Model<'_>, core: &CoreState<'_>, domain: &DomainState<'_>) -> Self {
-        let packed = [core.l1i, core.l1d, core.l2].iter().all(Array::is_packed);
+        let (l1s, l2) = ([core.l1i, core.l1d], &core.l2);
+        let packed = l2.is_packed() && l1s.iter().all(|l1| l1.is_packed() && l1.sets() <= l2.sets());
         Self { threads: model.threads, solo: domain.solo, only_domain: model.domains.len() == 1, packed }
     }
 }
@@ -113,7 +113,7 @@ enum Served {
 }
 
 /// The way into the caches for instructions or for data, with the memory segment that was used last.
-struct Port<'a> {
+pub(crate) struct Port<'a> {
     /// The segment's first local address.
     base: u64,
     /// Its size if it is cached, else 0: so one comparison says whether the quick path is open.
@@ -122,18 +122,19 @@ struct Port<'a> {
     delta: u64,
     hit_ps: u64,
     segment: Option<&'a Segment>,
-    l1: Array<'a>,
+    pub(crate) l1: Array<'a>,
 }
 
 impl Port<'_> {
     /// Whether the way used last serves an access at once. Such a hit needs no `touch`: no policy would change its mind.
     #[inline(always)]
     fn hits(&self, line: u64, needs: u64) -> bool {
-        (self.l1.recent(line).1 ^ line << TAG_SHIFT).wrapping_sub(needs) <= MODIFIED - needs
+        (self.l1.set(line).recent().1 ^ line << TAG_SHIFT).wrapping_sub(needs) <= MODIFIED - needs
     }
 }
 
-/// A core, claimed by one thread. Dropping it releases the claim and keeps the caches' contents.
+/// A core, claimed by one thread. It has no interior mutability: the compiler may keep what it has read of it while words of
+/// the region change. Dropping it releases the claim and keeps the caches' contents.
 pub struct Core<'a> {
     pub(crate) model: &'a Model<'a>,
     pub(crate) state: &'a CoreState<'a>,
@@ -150,13 +151,11 @@ pub struct Core<'a> {
     /// Its company is [`Company::FAR`].
     far: bool,
     pub(crate) timing: Timing,
-    fetch: Port<'a>,
-    data: Port<'a>,
+    pub(crate) fetch: Port<'a>,
+    pub(crate) data: Port<'a>,
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
-    /// The number of lines that L1I and L1D lost because this core's misses needed their place in another cache.
-    lost_lines: Cell<u64>,
 }
 
 impl Drop for Core<'_> {
@@ -190,7 +189,6 @@ impl<'a> Core<'a> {
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
-            lost_lines: Cell::new(0),
         }
     }
 
@@ -206,22 +204,41 @@ impl<'a> Core<'a> {
         if inside && let Some(cost) = self.hit(kind, address) {
             return cost;
         }
-        if inside { self.access_other(kind, address).0 } else { self.access_lines(kind, address, size) }
+        if inside { self.access_inside(kind, address) } else { self.access_lines(kind, address, size) }
+    }
+
+    /// A store of bytes within one line that has only been loaded since it came, the last access to its set of L1D: done, and
+    /// not counted yet ([`Core::accessed_again`] does). False if it is none, and nothing has happened.
+    #[inline(always)]
+    pub fn store_to_loaded(&mut self, address: u64) -> bool {
+        let port = &self.data;
+        let line = address.wrapping_add(port.delta) / LINE_SIZE;
+        self.alone && address.wrapping_sub(port.base) < port.limit && self.modify_recent(line, Company::NONE)
     }
 
     /// An access to bytes within one line that is not likely to hit the line used last in its set: its latency, and whether
-    /// L1 can hold the line.
+    /// L1 can hold the line. For a core that is alone, all that loads and stores can need is compiled into the caller.
     #[inline(always)]
     pub fn access_other(&mut self, kind: Kind, address: u64) -> (Picoseconds, bool) {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         if let Some(segment) = port.segment
             && address.wrapping_sub(port.base) < port.limit
         {
-            return (self.cached(kind, address.wrapping_add(port.delta) / LINE_SIZE, segment), true);
+            let line = address.wrapping_add(port.delta) / LINE_SIZE;
+            if self.alone && matches!(kind, Kind::Load | Kind::Store) {
+                self.count(kind.count(), 1);
+                return (Picoseconds(self.line(kind, line, segment, Company::NONE)), true);
+            }
+            return (self.cached(kind, line, segment), true);
         }
         let cost = self.access_lines(kind, address, 1);
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
         (cost, address.wrapping_sub(port.base) < port.limit)
+    }
+
+    #[inline(never)]
+    fn access_inside(&mut self, kind: Kind, address: u64) -> Picoseconds {
+        self.access_other(kind, address).0
     }
 
     /// An access to bytes within one line, if it is one of the cheapest kind: it hits L1, in the way that was used last in its
@@ -253,11 +270,11 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub fn losses(&self) -> u64 {
         if self.alone {
-            return self.lost_lines.get();
+            return self.counters[LOST_LINES].load(Relaxed);
         }
         let taken = [Count::invalidations_received, Count::downgrades_received]
             .map(|count| self.counters[count as usize].load(Relaxed));
-        taken[0].wrapping_add(taken[1]).wrapping_add(self.lost_lines.get())
+        taken[0].wrapping_add(taken[1]).wrapping_add(self.counters[LOST_LINES].load(Relaxed))
     }
 
     /// Counts loads and stores that are known to be hits without consequences ([`Core::losses`]): their latency.
@@ -346,6 +363,14 @@ impl<'a> Core<'a> {
         Picoseconds(extra + cost)
     }
 
+    /// What a program has loaded, it often stores to next: whether this is such a store. It is done then.
+    #[inline(always)]
+    fn modify_recent(&self, line: u64, company: Company) -> bool {
+        let l1 = self.data.l1.set_of(line, company.packed);
+        let (index, word) = l1.recent();
+        word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, l1, index, company.threads)
+    }
+
     // The same code, compiled for each of the three things that an access can mean to the caches.
 
     #[inline(never)]
@@ -355,13 +380,7 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn load_line(&self, line: u64, segment: &Segment) -> u64 {
-        if self.alone {
-            self.line(Kind::Load, line, segment, Company::NONE)
-        } else if self.far {
-            self.load_from_afar(line, segment)
-        } else {
-            self.load_in_company(line, segment)
-        }
+        if self.far { self.load_from_afar(line, segment) } else { self.load_in_company(line, segment) }
     }
 
     #[inline(never)]
@@ -376,19 +395,7 @@ impl<'a> Core<'a> {
 
     #[inline(never)]
     fn store_line(&self, line: u64, segment: &Segment) -> u64 {
-        if self.far {
-            return self.store_from_afar(line, segment);
-        }
-        if !self.alone {
-            return self.store_in_company(line, segment);
-        }
-        // Nothing is called on the way, so no registers are saved.
-        if self.modify_recent(line, Company::NONE) { self.data.hit_ps } else { self.store_alone(line, segment) }
-    }
-
-    #[inline(never)]
-    fn store_alone(&self, line: u64, segment: &Segment) -> u64 {
-        self.line(Kind::Store, line, segment, Company::NONE)
+        if self.far { self.store_from_afar(line, segment) } else { self.store_in_company(line, segment) }
     }
 
     #[inline(never)]
@@ -407,13 +414,6 @@ impl<'a> Core<'a> {
         self.line(Kind::Store, line, segment, self.company)
     }
 
-    /// What a program has loaded, it often stores to next: whether this is such a store. It is done then.
-    #[inline(always)]
-    fn modify_recent(&self, line: u64, company: Company) -> bool {
-        let (index, word) = self.data.l1.recent(line);
-        word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, index, company.threads)
-    }
-
     #[inline(always)]
     fn line(&self, kind: Kind, line: u64, segment: &Segment, company: Company) -> u64 {
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
@@ -425,7 +425,7 @@ impl<'a> Core<'a> {
         };
         let state = word & STATE_MASK;
         l1.touch(index);
-        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, index, company.threads)) {
+        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, l1, index, company.threads)) {
             return port.hit_ps;
         }
         // Shared, or exclusive until another core wanted it a moment ago.
@@ -434,18 +434,18 @@ impl<'a> Core<'a> {
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
     #[inline(always)]
-    fn modify(&self, line: u64, l1_index: usize, threads: bool) -> bool {
-        let (l1d, l2) = (&self.data.l1, &self.l2);
+    fn modify(&self, line: u64, l1: Set<'_, 'a>, l1_index: usize, threads: bool) -> bool {
+        let l2 = &self.l2;
         let _own = self.lock_own(line, threads);
-        let index = l1d.link(l1_index) as usize;
+        let index = l1.link(l1_index) as usize;
         let word = l2.word(index);
-        if word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE {
+        if threads && (word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE) {
             return false;
         }
         window();
         // While L2 has it, so has L1.
         l2.set_word(index, word | MODIFIED);
-        l1d.set_word(l1_index, line << TAG_SHIFT | MODIFIED);
+        l1.set_word(l1_index, line << TAG_SHIFT | MODIFIED);
         true
     }
 
@@ -460,7 +460,7 @@ impl<'a> Core<'a> {
         l1: Set<'_, 'a>,
         in_l1: Option<usize>,
     ) -> u64 {
-        let l2 = self.l2.set_of(probe.line, company.packed);
+        let l2 = self.l2.set_of(probe.line, company.packed).wide();
         // What is its own directory has one lock for both.
         let own_lock = (company.threads && company.solo).then(|| lock(l2.lock(), self.number));
         // That L2 has not got a line needs no lock: nobody else puts lines there.
@@ -469,6 +469,9 @@ impl<'a> Core<'a> {
             None => l2.find(probe).map(|(index, _)| index),
         };
         let miss = Miss { kind, company, probe, segment, l1, l2, held, in_l1 };
+        if company == Company::NONE && held.is_none() {
+            return self.read_alone(&miss);
+        }
         let mut cost = 0;
         if let (Some(index), None, true) = (held, in_l1, company.solo || self.has_l2) {
             match self.second_level(&miss, index) {
@@ -517,7 +520,7 @@ impl<'a> Core<'a> {
             return miss.l1.put_again(probe, index, state, l2_index as u64);
         }
         // Who takes the old line away just now compares before he swaps.
-        let old = miss.l1.insert(probe, state, l2_index as u64);
+        let old = miss.l1.insert(probe, state, l2_index as u64, !miss.company.solo);
         if old.word == 0 {
             return;
         }
@@ -526,22 +529,19 @@ impl<'a> Core<'a> {
         }
         if !miss.company.solo && !self.has_l2 {
             self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
-        } else if !miss.company.threads {
-            // Not worth a lock: it only saves looking into L1 later.
-            let l2_word = self.l2.word(old.link as usize);
-            self.l2.set_word(old.link as usize, l2_word & !kind.inside());
         }
     }
 
     /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
     #[inline(always)]
     fn lock_own(&self, line: u64, threads: bool) -> Option<Guard<'a>> {
-        threads.then(|| lock(self.l2.set(line).lock(), self.number))
+        if threads { Some(lock(self.l2.set(line).lock(), self.number)) } else { None }
     }
 
     /// L1I or L1D has lost a line to this core's need for room in another cache ([`Core::losses`]).
     pub(crate) fn lose_line(&self) {
-        self.lost_lines.set(self.lost_lines.get().wrapping_add(1));
+        let lost = &self.counters[LOST_LINES];
+        lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     #[inline(always)]

@@ -126,8 +126,10 @@ counters! {
     stall_device_ps,
 }
 
-/// Words of a core's counters in the region, whole lines.
-pub(crate) const COUNTER_WORDS: usize = counter_names().len().next_multiple_of(8);
+/// Words of a core's counters in the region, whole lines, and one word more.
+pub(crate) const COUNTER_WORDS: usize = (counter_names().len() + 1).next_multiple_of(8);
+/// The word behind the counters: lines that L1I and L1D lost because this core's misses needed their place in another cache.
+pub(crate) const LOST_LINES: usize = COUNTER_WORDS - 1;
 /// A core's counters in the region.
 pub(crate) type CounterWords = [AtomicU64; COUNTER_WORDS];
 

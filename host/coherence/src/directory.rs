@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::array::{EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, TAG_SHIFT};
+use crate::array::{Array, EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
 use crate::counters::{Count, bump};
@@ -82,6 +82,15 @@ impl<'a, 'd> Entry<'a, 'd> {
 
     fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
+    }
+}
+
+/// Whether the L1 for an access of this kind may have a line. `known`: the line's set of the L1 for this kind.
+#[inline(always)]
+fn may_have(l1: &Array<'_>, kind: Kind, probe: Probe, known: Option<(Kind, Set<'_, '_>)>) -> bool {
+    match known {
+        Some((known, set)) if known.inside() == kind.inside() => set.may_have(probe),
+        Some(_) | None => l1.set_of(probe.line, known.is_some()).may_have(probe),
     }
 }
 
@@ -246,11 +255,28 @@ impl<'a> Core<'a> {
         if miss.company.solo {
             return Decision { grant, cost, link: flags };
         }
-        let old = self.own.l3.set(probe.line).insert(probe, flags, self.bit);
+        let old = self.own.l3.set(probe.line).insert(probe, flags, self.bit, true);
         if old.word != 0 {
             cost += self.evict_l3(old);
         }
         Decision { grant, cost, link: old.index as u64 }
+    }
+
+    /// [`Core::directory`] of a core that is alone, for a line that it has not got.
+    #[inline(always)]
+    pub(crate) fn read_alone(&self, miss: &Miss<'_, '_>) -> u64 {
+        let (kind, fetch) = (miss.kind, miss.kind == Kind::Fetch);
+        self.count(if fetch { Count::l2i_misses } else { Count::l2d_misses }, 1);
+        self.count(if fetch { Count::l3i_misses } else { Count::l3d_misses }, 1);
+        let cost = self.served_by_memory(miss.segment);
+        let (grant, flags) = match (kind.is_write(), fetch) {
+            (true, _) => (MODIFIED, PRESENT | ALONE | OWNED),
+            (false, false) => (EXCLUSIVE, PRESENT | ALONE | OWNED),
+            (false, true) => (SHARED, PRESENT | ALONE),
+        };
+        let l2_index = self.fill_l2(miss, grant | kind.inside(), flags);
+        self.fill_l1(miss, grant, l2_index);
+        cost
     }
 
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
@@ -318,22 +344,22 @@ impl<'a> Core<'a> {
     }
 
     /// Gives this core's L2 a line that it has not got, and that the directory knows already; where it is now.
-    #[inline]
+    #[inline(always)]
     fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, link: u64) -> usize {
-        let old = miss.l2.insert(miss.probe, flags, link);
+        let old = miss.l2.insert(miss.probe, flags, link, !miss.company.solo);
         if old.word != 0 {
-            self.evict_l2(old.word, old.link, miss.company.solo);
+            let l1 = miss.company.packed.then_some((miss.kind, miss.l1));
+            self.evict_l2(old.probe(), old.word, old.link, miss.company.solo, l1);
         }
         old.index
     }
 
-    /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `link`: its place there.
+    /// This core's L2 has lost a line to another: its L1s and the directory forget it as well. `link`: its place there;
+    /// `l1`: the line's set of one L1, if that is known.
     #[inline(always)]
-    fn evict_l2(&self, word: u64, link: u64, solo: bool) {
-        let (line, state) = (word >> TAG_SHIFT, word & STATE_MASK);
-        if word & (IN_L1I | IN_L1D) != 0 {
-            self.evict_l1(Probe::new(line), word);
-        }
+    fn evict_l2(&self, probe: Probe, word: u64, link: u64, solo: bool, l1: Option<(Kind, Set<'_, '_>)>) {
+        self.evict_l1(probe, word, l1);
+        let state = word & STATE_MASK;
         if solo {
             if state == MODIFIED {
                 self.count(Count::l2_write_backs, 1);
@@ -341,7 +367,7 @@ impl<'a> Core<'a> {
             }
             return;
         }
-        self.leave_l3(line, state, link as usize);
+        self.leave_l3(probe.line, state, link as usize);
     }
 
     /// The directory forgets that this core has a line.
@@ -364,15 +390,21 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// This core's L1s lose a line that L2 loses. `l2_word`: L2's tag word of it.
-    #[inline]
-    fn evict_l1(&self, probe: Probe, l2_word: u64) {
-        if l2_word & IN_L1I != 0 && self.state.l1i.set(probe.line).change(probe, 0, false).is_some() {
+    /// This core's L1s lose a line that L2 loses. `l2_word`: L2's tag word of it; `l1`: as of [`Core::evict_l2`].
+    #[inline(always)]
+    fn evict_l1(&self, probe: Probe, l2_word: u64, l1: Option<(Kind, Set<'_, '_>)>) {
+        let in_l1d = l2_word & IN_L1D != 0 && may_have(&self.data.l1, Kind::Load, probe, l1);
+        if in_l1d || (l2_word & IN_L1I != 0 && may_have(&self.fetch.l1, Kind::Fetch, probe, l1)) {
+            self.evict_l1_held(probe);
+        }
+    }
+
+    #[cold]
+    fn evict_l1_held(&self, probe: Probe) {
+        if self.state.l1i.set(probe.line).change(probe, 0, false).is_some() {
             self.lose_line();
         }
-        if l2_word & IN_L1D != 0
-            && let Some(word) = self.state.l1d.set(probe.line).change(probe, 0, false)
-        {
+        if let Some(word) = self.state.l1d.set(probe.line).change(probe, 0, false) {
             self.lose_line();
             if word & STATE_MASK == MODIFIED {
                 self.count(Count::l1_write_backs, 1);
@@ -388,7 +420,7 @@ impl<'a> Core<'a> {
         let held = self.state.l1i.find(probe).is_some() || self.state.l1d.find(probe).is_some();
         if !held && probe.is(word) {
             l2.set(line).clear(index);
-            self.evict_l2(word, l2.link(index), self.own.solo);
+            self.evict_l2(probe, word, l2.link(index), self.own.solo, None);
         }
     }
 
@@ -404,7 +436,7 @@ impl<'a> Core<'a> {
         // L2's words change under locks only.
         let word = set.change(probe, state, false).unwrap_or(0);
         if !foreign {
-            self.evict_l1(probe, word);
+            self.evict_l1(probe, word, None);
             return word & STATE_MASK == MODIFIED;
         }
         if word & IN_L1D != 0 {
@@ -449,6 +481,7 @@ impl<'a> Core<'a> {
         self.timing.l3_ps
     }
 
+    #[inline(always)]
     fn served_by_memory(&self, segment: &Segment) -> u64 {
         let (reads, stall) = if segment.far {
             (Count::far_reads, Count::stall_far_ps)

@@ -16,7 +16,7 @@ use crate::locks::Askers;
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 /// Words before everything else: magic, version, fingerprint, length, sharing.
 const HEADER_WORDS: usize = 8;
 /// The header's word that is 1 if threads may meet.

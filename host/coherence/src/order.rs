@@ -2,10 +2,14 @@
 
 use crate::config::{Geometry, Replacement};
 
+/// The most ways that [`Order::Packed`] has room for.
+pub(crate) const PACKED_WAYS: usize = 16;
+
 /// How a set remembers which lines were used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// LRU of up to 16 ways: one word of way numbers of four bits, the way used last in the lowest.
+    /// LRU of up to 16 ways: one word of way numbers of four bits, the way used last in the lowest. Above the ways that exist,
+    /// it may have any numbers.
     Packed,
     /// LRU of more ways: the way used last, a clock, and a stamp of it per line.
     Stamps,
@@ -26,7 +30,7 @@ impl Order {
     pub(crate) const fn of(geometry: &Geometry) -> Self {
         match geometry.replacement {
             _ if !geometry.real => Self::None,
-            Replacement::Lru if geometry.ways <= 16 => Self::Packed,
+            Replacement::Lru if geometry.ways <= PACKED_WAYS => Self::Packed,
             Replacement::Lru => Self::Stamps,
             Replacement::TreePlru => Self::Tree,
             Replacement::Random => Self::Random,
@@ -40,11 +44,6 @@ impl Order {
             Self::Stamps | Self::Tree | Self::None => (0, 0),
             Self::Random => (0, mix(seed) | 1),
         }
-    }
-
-    /// The bits of the first word that are the way used last.
-    pub(crate) const fn last_used(self) -> u64 {
-        if matches!(self, Self::Packed) { 15 } else { u64::MAX }
     }
 }
 
@@ -76,15 +75,10 @@ pub(crate) const fn last_of(order: u64, last: u32) -> usize {
     (order >> last & 15) as usize
 }
 
-/// The bits of an order that name one of so many ways.
-pub(crate) const fn in_use(ways: usize) -> u64 {
-    (16_u64 << last_place(ways)).wrapping_sub(1)
-}
-
-/// Moves the last way to the front of an order; `last`: [`last_place`], `in_use`: [`in_use`].
+/// Moves the last way to the front of an order; `last`: [`last_place`].
 #[inline(always)]
-pub(crate) const fn last_to_front(order: u64, last: u32, in_use: u64) -> u64 {
-    order & !in_use | order << 4 & in_use | last_of(order, last) as u64
+pub(crate) const fn last_to_front(order: u64, last: u32) -> u64 {
+    order << 4 | last_of(order, last) as u64
 }
 
 /// Turns the bits on the path to `way` away from it. Node `n` has children `2n + 1` and `2n + 2`; a set bit means right.
@@ -137,7 +131,12 @@ mod tests {
             for ways in 1..=16 {
                 let last = last_place(ways);
                 assert_eq!(last_of(order, last) as u64, list[ways - 1]);
-                assert_eq!(last_to_front(order, last, in_use(ways)), to_front(order, list[ways - 1]));
+                let moved = to_front(order, list[ways - 1]);
+                assert_eq!((last_to_front(order, last) ^ moved) << (60 - last), 0, "{ways} ways");
+                // Whatever comes after them does not matter.
+                let in_use = u64::MAX >> (60 - last);
+                let other = order & in_use | mix(step) & !in_use;
+                assert_eq!((to_front(other, list[ways - 1]) ^ moved) & in_use, 0, "{ways} ways");
             }
         }
     }

@@ -90,14 +90,14 @@ pub fn translations_dropped(vcpu: &mut Vcpu, _data: usize) {
 
 /// A virtual CPU has loaded.
 pub fn loaded(mut vcpu: Vcpu, access: Access<'_>) {
-    if !is_recent(&mut vcpu, &access, false) {
+    if !accessed_quickly(&mut vcpu, &access, false) {
         loaded_other(vcpu, access);
     }
 }
 
 /// A virtual CPU has stored.
 pub fn stored(mut vcpu: Vcpu, access: Access<'_>) {
-    if !is_recent(&mut vcpu, &access, true) {
+    if !accessed_quickly(&mut vcpu, &access, true) {
         stored_other(vcpu, access);
     }
 }
@@ -117,24 +117,47 @@ pub fn stored_untranslated(mut vcpu: Vcpu, access: Access<'_>) {
     accessed_slowly(Kind::Store, &mut vcpu, &access, false);
 }
 
-/// Whether an access is to a line that was used last in its set of L1D ([`crate::recent`]). Then it has been counted, as the
-/// hit that it is; this calls nothing, so it needs to save no registers.
+/// A load or a store in the usual case; false: nothing has happened yet. Only what it ends with is called, so it saves no
+/// registers.
 #[inline(always)]
-fn is_recent(vcpu: &mut Vcpu, access: &Access<'_>, store: bool) -> bool {
+fn accessed_quickly(vcpu: &mut Vcpu, access: &Access<'_>, store: bool) -> bool {
     let Some(plugin) = PLUGIN.get() else { return true };
-    // Others may have taken a line just now; where they only run in turns, a boundary has looked.
-    if plugin.meets_others && core(vcpu, false).is_some_and(|(core, time)| core.caches.losses() != time.losses) {
-        return false;
-    }
     // Before the core's time runs, nothing is counted.
-    let Some(time) = plugin.times.known(vcpu) else { return true };
-    let place = plugin.costs.data_place(access.address);
-    if !time.recent_data.has(place, access.address, store) || !time.is_within_line(access) {
+    let Some((Some(core), time)) = CORES.get_with(vcpu, &plugin.times) else { return true };
+    // Others may have taken a line just now; where they only run in turns, a boundary has looked.
+    if (plugin.meets_others && core.caches.losses() != time.losses) || !time.is_within_line(access) {
         return false;
     }
-    time.since_ps = time.since_ps.wrapping_add(plugin.costs.data_hit_ps);
+    let (costs, address) = (&plugin.costs, access.address);
+    let place = costs.data_place(address);
+    if !time.recent_data.has(place, address, store) {
+        let Some(physical) = core.pages.find(address, store) else { return false };
+        if plugin.timing.is_stopped() {
+            return true;
+        }
+        if !store {
+            load(core, time, address, physical);
+            return true;
+        }
+        if !core.caches.store_to_loaded(physical) {
+            self::store(core, time, address, physical);
+            return true;
+        }
+        time.used(costs, address, true, true);
+    }
+    time.since_ps = time.since_ps.wrapping_add(costs.data_hit_ps);
     *if store { &mut time.stores } else { &mut time.loads } += 1;
     true
+}
+
+#[inline(never)]
+fn load(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64) {
+    core.access(time, Kind::Load, address, physical);
+}
+
+#[inline(never)]
+fn store(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64) {
+    core.access(time, Kind::Store, address, physical);
 }
 
 #[inline(never)]
@@ -151,19 +174,11 @@ fn stored_other(mut vcpu: Vcpu, access: Access<'_>) {
 #[inline(always)]
 fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
     let Some((core, time)) = core(vcpu, true) else { return };
-    if let Some(physical) = core.pages.find(access.address, kind.is_write())
-        && time.is_within_line(access)
-    {
-        let (cost, cached) = core.caches.access_other(kind, physical);
-        time.charge(cost.0);
-        if core.caches.losses() == time.losses {
-            time.used(&core.plugin.costs, access.address, kind.is_write(), cached);
-        } else {
-            // Perhaps this very line is lost again.
-            time.forget_lost(&core.caches);
-        }
-    } else {
-        accessed_slowly(kind, vcpu, access, true);
+    match core.pages.find(access.address, kind.is_write()).filter(|_| time.is_within_line(access)) {
+        Some(physical) if kind == Kind::Load => load(core, time, access.address, physical),
+        Some(physical) if kind == Kind::Store => store(core, time, access.address, physical),
+        Some(physical) => core.access(time, kind, access.address, physical),
+        None => accessed_slowly(kind, vcpu, access, true),
     }
 }
 
@@ -194,6 +209,21 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
     }
 }
 
+impl TimedCore {
+    /// The model is told of an access within a line.
+    #[inline(always)]
+    fn access(&mut self, time: &mut VcpuTime, kind: Kind, address: u64, physical: u64) {
+        let (cost, cached) = self.caches.access_other(kind, physical);
+        time.charge(cost.0);
+        if self.caches.losses() == time.losses {
+            time.used(&self.plugin.costs, address, kind.is_write(), cached);
+        } else {
+            // Perhaps this very line is lost again.
+            time.forget_lost(&self.caches);
+        }
+    }
+}
+
 impl VcpuTime {
     /// Whether it is known without a call that an access ends in the line in which it begins.
     #[inline(always)]
@@ -210,7 +240,7 @@ impl VcpuTime {
         self.stall_ps += cost_ps;
     }
 
-    /// The model has been told of an access within a line. `cached`: whether L1D can hold it.
+    /// A line is the one used last in its set of L1D. `cached`: whether L1D can hold it.
     #[inline(always)]
     fn used(&mut self, costs: &Costs, address: u64, store: bool, cached: bool) {
         let place = costs.data_place(address);

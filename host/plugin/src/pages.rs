@@ -5,49 +5,64 @@
 //! writable may have moved (copy on write) without such an instruction on a core that has only read it, so only a store
 //! makes an entry good for stores, and replaces the one for loads.
 
-/// Pages remembered: small enough to share the host's L1 with everything else.
-const ENTRIES: usize = 256;
+/// Pages remembered: as many as have 16 MiB.
+const ENTRIES: usize = 4096;
 const PAGE_SHIFT: u32 = 12;
+const PAGE: u64 = !0 << PAGE_SHIFT;
+/// In a tag: the page has been stored to.
+const STORED: u64 = 1;
+/// In a tag: one of these generations, but not 0.
+const GENERATION: u64 = 2;
+const GENERATIONS: u64 = !PAGE & !STORED;
 
-/// A page: its number twice plus 1 if it has been stored to, and physical minus virtual address.
+/// A page: its address, the generation that it is of, and whether it has been stored to; and physical minus virtual address.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     tag: u64,
     delta: u64,
 }
 
-/// No page has this number.
-const NONE: Entry = Entry { tag: u64::MAX, delta: 0 };
+/// Of no generation.
+const NONE: Entry = Entry { tag: 0, delta: 0 };
 
 /// A virtual CPU's pages.
 #[derive(Debug)]
-pub struct Pages([Entry; ENTRIES]);
+pub struct Pages {
+    /// What entries have in their tags that have not been forgotten.
+    generation: u64,
+    entries: [Entry; ENTRIES],
+}
 
 impl Pages {
     /// None known.
     pub const fn new() -> Self {
-        Self([NONE; ENTRIES])
+        Self { generation: GENERATION, entries: [NONE; ENTRIES] }
+    }
+
+    fn place(address: u64) -> usize {
+        (address >> PAGE_SHIFT) as usize % ENTRIES
     }
 
     /// The physical address of a virtual one, if it is known for loads, or for stores.
     #[inline(always)]
     pub fn find(&self, address: u64, store: bool) -> Option<u64> {
-        let page = address >> PAGE_SHIFT;
-        let entry = &self.0[page as usize % ENTRIES];
-        let known = if store { entry.tag == page << 1 | 1 } else { entry.tag >> 1 == page };
-        known.then(|| address.wrapping_add(entry.delta))
+        let entry = &self.entries[Self::place(address)];
+        let stored = if store { entry.tag } else { entry.tag | STORED };
+        (stored == address & PAGE | self.generation | STORED).then(|| address.wrapping_add(entry.delta))
     }
 
     /// An access to a virtual address has gone to a physical one.
     pub fn learn(&mut self, address: u64, physical: u64, store: bool) {
-        let page = address >> PAGE_SHIFT;
-        let delta = physical.wrapping_sub(address);
-        self.0[page as usize % ENTRIES] = Entry { tag: page << 1 | u64::from(store), delta };
+        let tag = address & PAGE | self.generation | if store { STORED } else { 0 };
+        self.entries[Self::place(address)] = Entry { tag, delta: physical.wrapping_sub(address) };
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.0.fill(NONE);
+        self.generation = self.generation + GENERATION & GENERATIONS;
+        if self.generation == 0 {
+            *self = Self::new();
+        }
     }
 }
 
@@ -74,6 +89,17 @@ mod tests {
         assert_eq!((pages.find(0x40_1008, false), pages.find(0x40_1008, true)), (Some(0x8000_1008), None));
         pages.learn(0x40_1000, 0x8000_9000, true); // the copy of a page that was shared
         assert_eq!(pages.find(0x40_1008, false), Some(0x8000_9008));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_remembered_however_often_more_is() {
+        let mut pages = Pages::new();
+        for number in 0..10_000_u64 {
+            pages.learn(number << PAGE_SHIFT, 0x8000_0000, true);
+            assert_eq!(pages.find(number << PAGE_SHIFT | 8, true), Some(0x8000_0008));
+            pages.clear();
+            assert!((0..=number).all(|number| pages.find(number << PAGE_SHIFT, false).is_none()), "{number}");
+        }
     }
 
     #[test]
