@@ -165,3 +165,26 @@ impl<'a> Model<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Island, ModelTable, Piece, Shape, Target};
+
+    #[test]
+    fn each_line_of_the_pool_has_a_word_and_large_pools_have_no_more_words() {
+        let config = |pool: u64, islands: usize| {
+            let memory = vec![Piece { local: 0, size: pool, target: Target::Pool(0) }];
+            let island = |number| Island { name: format!("island{number}"), cores: 1, memory: memory.clone() };
+            let shape = Shape { pool, islands: (0..islands).map(island).collect(), own: Vec::new() };
+            ModelTable::default().resolve(&shape).unwrap()
+        };
+        for pool in [4096, 1 << 20, (1 << 20) + 64, 512 << 20, (512 << 20) + 4096, 3 << 30, 1 << 40] {
+            let (words, piece_lines_log2) = Askers::shape(&config(pool, 2));
+            assert!(words as u64 <= WORDS_MAX, "{pool}: {words} words");
+            assert!((pool / LINE_SIZE - 1) >> piece_lines_log2 < words as u64, "{pool}: {words} words");
+            assert_eq!(piece_lines_log2 == PIECE_LINES_LOG2, pool <= 512 << 20, "{pool}");
+            assert_eq!(Askers::shape(&config(pool, 1)).0, 0);
+        }
+    }
+}

@@ -6,10 +6,12 @@
 //!
 //! Where others use the host as well, giving way to them costs a time slice of theirs; and some waits are long. Then the
 //! thread sleeps ("parked"). It stores that it does and looks at the clocks once more; a core whose clock has moved
-//! stores that and then looks who is parked. So one of the two sees the other.
+//! stores that and then looks who is parked. So one of the two sees the other: at once if the core falls asleep or waits, which
+//! it does in one order with the stores of all others, and otherwise at its next boundary.
 
 use std::{
     cell::Cell,
+    sync::atomic::fence,
     time::{Duration, Instant},
 };
 
@@ -65,8 +67,15 @@ impl<B: Bells> Timing<B> {
             self.goes_on(core);
             return false;
         }
+        let mut has_looked = false;
         self.wait(core, PATIENCE, || {
             let view = self.view();
+            if !has_looked {
+                // Those who parked while this core's clock was on its way to them.
+                fence(SeqCst);
+                self.wake_parked(self.view());
+                has_looked = true;
+            }
             if self.may_run(now_ps, view) { Look::Go } else { Look::Wait(view.slowest_ps.unwrap_or(0)) }
         })
     }
@@ -123,7 +132,7 @@ impl<B: Bells> Timing<B> {
     }
 
     /// Waits until `look` says that a core may go on. `true`: it has waited for long and escapes.
-    fn wait(&self, core: usize, patience: Duration, look: impl Fn() -> Look) -> bool {
+    fn wait(&self, core: usize, patience: Duration, mut look: impl FnMut() -> Look) -> bool {
         let pace = &self.clock(core).pace;
         let mut patience = Patience::new(patience);
         pace.store(PACE_WAITS, SeqCst);
@@ -138,7 +147,7 @@ impl<B: Bells> Timing<B> {
                 return true;
             }
             if waited > GIVES_WAY || is_crowded() {
-                self.park(pace, &look);
+                self.park(pace, &mut look);
             } else {
                 give_way();
             }
@@ -156,7 +165,7 @@ impl<B: Bells> Timing<B> {
     }
 
     /// Sleeps until somebody wakes this core, for a while.
-    fn park(&self, pace: &AtomicU32, look: impl Fn() -> Look) {
+    fn park(&self, pace: &AtomicU32, look: impl FnOnce() -> Look) {
         pace.store(PACE_PARKED, SeqCst);
         if matches!(look(), Look::Wait(_)) && !self.has_stopped() {
             self.bells().wait(pace, PACE_PARKED, LOOK);

@@ -8,8 +8,8 @@ use motet_layout::{
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x03".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x03");
+/// First eight bytes of a region: "MOTETCK\x04".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x04");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,19 @@ pub const PACE_WAITS: u32 = 2;
 /// [`CoreClock::pace`]: waits for others in the host's kernel and must be woken.
 pub const PACE_PARKED: u32 = 3;
 
+/// A word in host cache lines of its own (processors fetch them in pairs): others next to it are looked at far more often
+/// than it changes.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub struct Apart<T>(T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// One core's time. Written by the thread that runs the core, except where said.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
@@ -57,6 +70,8 @@ pub struct CoreClock {
     pub announced: AtomicU32,
     /// 1 + the number that its QEMU has for it; 0 not known yet.
     pub vcpu: AtomicU32,
+    /// Others look at what comes before this again and again, and at what follows seldom.
+    _apart: [u64; 11],
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
     /// Doorbells that it has rung for other cores.
@@ -72,6 +87,8 @@ pub struct CoreClock {
     /// How often another core's doorbell woke it.
     pub ipis_received: AtomicU64,
 }
+
+const _: () = assert!(std::mem::offset_of!(CoreClock, rings_settled) == 128);
 
 /// The region. Zeroed memory, then [`ClockRegion::set_up`].
 #[repr(C, align(128))]
@@ -90,11 +107,11 @@ pub struct ClockRegion {
     /// 1 once the machine's command has ended and the last quantum is over: nothing counts any more.
     pub stopped: AtomicU32,
     /// No running core is behind this, in picoseconds.
-    pub now_ps: AtomicU64,
+    pub now_ps: Apart<AtomicU64>,
     /// How often a core went on although it was not its turn, so that its QEMU could serve another core.
-    pub escapes: AtomicU64,
+    pub escapes: Apart<AtomicU64>,
     /// Deterministic runs: 1 + the core whose turn it is; 0: nobody's.
-    pub turn: AtomicU32,
+    pub turn: Apart<AtomicU32>,
     /// By [`motet_layout::CoreId`].
     pub cores: [CoreClock; CORES_MAX],
 }
@@ -108,10 +125,10 @@ impl Default for ClockRegion {
             expected: AtomicU32::default(),
             announced: AtomicU32::default(),
             started: AtomicU32::default(),
-            now_ps: AtomicU64::default(),
-            turn: AtomicU32::default(),
+            now_ps: Apart::default(),
+            turn: Apart::default(),
             stopped: AtomicU32::default(),
-            escapes: AtomicU64::default(),
+            escapes: Apart::default(),
             cores: std::array::from_fn(|_| CoreClock::default()),
         }
     }

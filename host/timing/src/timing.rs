@@ -10,7 +10,7 @@ use motet_layout::{
     CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+        Ordering::{Relaxed, Release, SeqCst},
     },
 };
 
@@ -191,7 +191,8 @@ impl<B: Bells> Timing<B> {
         let now_ps = self.wake_up(core, now_ps);
         self.count_rings(core);
         let alone = self.cores.len() == 1;
-        self.clock(core).clock_ps.store(now_ps, if alone { Relaxed } else { SeqCst });
+        // Not in order with looking who is parked: at its next boundary, or before it waits, this core looks again.
+        self.clock(core).clock_ps.store(now_ps, Release);
         if self.stop_at_end(core) {
             return Next { now_ps, escaped: false };
         }
@@ -313,7 +314,11 @@ impl<B: Bells> Timing<B> {
     fn advance(&self) -> View {
         let view = self.view();
         if let Some(slowest_ps) = view.slowest_ps {
-            let now_ps = self.region.now_ps.fetch_max(slowest_ps, SeqCst).max(slowest_ps);
+            // Seldom written: all cores look at it.
+            let mut now_ps = self.region.now_ps.load(SeqCst);
+            if now_ps < slowest_ps {
+                now_ps = self.region.now_ps.fetch_max(slowest_ps, SeqCst).max(slowest_ps);
+            }
             for &core in &self.cores {
                 if self.sleeps(core) && self.record(core).alarm_ns.load(SeqCst) <= now_ps / PS_PER_NS {
                     self.ring_alarm(core);

@@ -47,9 +47,10 @@ const OVER_CONTRIB: f64 = 5.0;
 const SCALING: f64 = 1.6;
 const LOCKSTEP_PERCENT: f64 = 25.0;
 const MEMORY_MB: f64 = 100.0;
-/// Microseconds; the longest that `motet run` takes stands for "no lock-step".
+/// The usual quantum in microseconds, what metrics call others, and those; the longest that `motet run` takes stands for
+/// "no lock-step".
 const QUANTUM_US: &str = "10";
-const QUANTUM_MAX_US: &str = "100000";
+const LONGER_QUANTA_US: [(&str, &str); 2] = [("_100us", "100"), ("_free", "100000")];
 
 /// Runs the experiment.
 ///
@@ -81,17 +82,56 @@ struct Times {
     instructions: u64,
 }
 
-/// Medians of one program on three islands, in seconds, and the most memory that one took.
+/// Medians of one program on three ISAs, in seconds, and the most memory that an island took.
 struct Together {
+    /// Machines of one island, one after the other.
     alone_s: f64,
+    /// The same at once: what the host makes of three programs that have nothing to do with each other.
+    machines_s: f64,
+    /// One machine of three islands.
     together_s: f64,
-    free_s: f64,
+    /// The same, by [`LONGER_QUANTA_US`].
+    longer_s: [f64; LONGER_QUANTA_US.len()],
     memory_bytes: u64,
+}
+
+impl Together {
+    /// What metrics say of it: names, values, units and bars.
+    fn figures(&self) -> Vec<(String, f64, &'static str, Option<f64>)> {
+        let scaling =
+            |name: &str, seconds: f64, bar| (format!("scaling_three_{name}"), self.alone_s / seconds, "ratio", bar);
+        let mut figures = vec![scaling("islands", self.together_s, Some(SCALING))];
+        for ((name, _), seconds) in LONGER_QUANTA_US.iter().zip(self.longer_s) {
+            figures.push(scaling(&format!("islands{name}"), seconds, None));
+        }
+        figures.push(scaling("machines", self.machines_s, None));
+        let [hundred_us_s, free_s] = self.longer_s;
+        figures.push(("lockstep_cost".into(), percent(self.together_s / free_s), "%", Some(LOCKSTEP_PERCENT)));
+        figures.push(("lockstep_cost_100us".into(), percent(hundred_us_s / free_s), "%", None));
+        figures
+    }
+
+    /// The geometric mean of what several programs took.
+    fn mean(all: &[Self]) -> Self {
+        let mean = |of: &dyn Fn(&Self) -> f64| geometric_mean(&all.iter().map(of).collect::<Vec<_>>());
+        Self {
+            alone_s: mean(&|times| times.alone_s),
+            machines_s: mean(&|times| times.machines_s),
+            together_s: mean(&|times| times.together_s),
+            longer_s: std::array::from_fn(|at| mean(&|times| times.longer_s[at])),
+            memory_bytes: all.iter().map(|times| times.memory_bytes).max().unwrap_or(0),
+        }
+    }
 }
 
 /// How much longer, in percent.
 fn percent(ratio: f64) -> f64 {
     100.0 * (ratio - 1.0)
+}
+
+/// Options of a timed run.
+fn timed(quantum_us: &str) -> [String; 3] {
+    ["--timed", "--quantum", quantum_us].map(str::to_owned)
 }
 
 /// What is measured about a machine, and where it comes from.
@@ -173,38 +213,36 @@ impl Bench {
             machine: project::describe(&three.machine)?,
             source: format!("median of {} rounds; reference: the bar", self.rounds),
         };
-        let (mut measurements, mut scalings, mut lengthened, mut memory_bytes) =
-            (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut measurements, mut all) = (Vec::new(), Vec::new());
         for program in programs {
             let times = self.together(&three, &singles, *program)?;
-            memory_bytes = memory_bytes.max(times.memory_bytes);
-            scalings.push(times.alone_s / times.together_s);
-            lengthened.push(times.together_s / times.free_s);
-            let (scaling, longer) = (times.alone_s / times.together_s, times.together_s / times.free_s);
-            let metric = |what: &str| format!("{what}_{}", program.name);
-            measurements.push(figures.figure(metric("scaling_three_islands"), scaling, "ratio", Some(SCALING)));
-            measurements.push(figures.figure(metric("lockstep_cost"), percent(longer), "%", Some(LOCKSTEP_PERCENT)));
+            for (metric, value, unit, bar) in times.figures() {
+                measurements.push(figures.figure(format!("{metric}_{}", program.name), value, unit, bar));
+            }
+            all.push(times);
         }
-        let (scaling, longer) = (geometric_mean(&scalings), geometric_mean(&lengthened));
-        measurements.push(figures.figure("scaling_three_islands", scaling, "ratio", Some(SCALING)));
-        measurements.push(figures.figure("lockstep_cost", percent(longer), "%", Some(LOCKSTEP_PERCENT)));
-        let memory_mb = memory_bytes as f64 / 1e6;
+        let mean = Together::mean(&all);
+        for (metric, value, unit, bar) in mean.figures() {
+            measurements.push(figures.figure(metric, value, unit, bar));
+        }
+        let memory_mb = mean.memory_bytes as f64 / 1e6;
         measurements.push(figures.figure("host_memory_per_island_mb", memory_mb, "MB", Some(MEMORY_MB)));
         Ok(measurements)
     }
 
-    /// One program on each island alone, on all at once, and on all without lock-step, in turns.
+    /// One program on each ISA: machines of one island, one by one and all at once, and one machine of three, with
+    /// several quanta, in turns.
     fn together(&self, three: &Described, singles: &[(Isa, Described)], program: Program) -> Result<Together> {
         eprintln!("motet: {} on each island alone, to let all take equally long", program.name);
         let programs = self.balance(singles, program)?;
         let commands: Vec<String> =
             singles.iter().zip(&programs).map(|((isa, _), program)| program.command(*isa)).collect();
         let all = commands.join(" & ") + " & wait";
-        let timed = |quantum: &str| ["--timed", "--quantum", quantum].map(str::to_owned);
-        let (mut alone_s, mut together_s, mut free_s, mut memory_bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut alone_s, mut machines_s, mut together_s, mut longer_s) = (vec![], vec![], vec![], [vec![], vec![]]);
+        let mut memory_bytes = 0;
         for round in 1..=self.rounds {
             eprintln!(
-                "motet: {} on three islands, round {round} of {}: one by one, together, without lock-step",
+                "motet: {} on three islands, round {round} of {}: one by one, three machines, together, longer quanta",
                 program.name, self.rounds
             );
             let mut sum_s = 0.0;
@@ -212,13 +250,33 @@ impl Bench {
                 sum_s += self.watch(machine, &timed(QUANTUM_US), command, 1)?.seconds;
             }
             alone_s.push(sum_s);
+            machines_s.push(self.at_once(singles, &commands)?);
             let together = self.watch(three, &timed(QUANTUM_US), &all, ISAS.len())?;
             memory_bytes = memory_bytes.max(together.memory_bytes);
             together_s.push(together.seconds);
-            free_s.push(self.watch(three, &timed(QUANTUM_MAX_US), &all, ISAS.len())?.seconds);
+            for (times, (_, quantum_us)) in longer_s.iter_mut().zip(LONGER_QUANTA_US) {
+                times.push(self.watch(three, &timed(quantum_us), &all, ISAS.len())?.seconds);
+            }
         }
-        let [alone_s, together_s, free_s] = [alone_s, together_s, free_s].map(|times| median(&times));
-        Ok(Together { alone_s, together_s, free_s, memory_bytes })
+        let [alone_s, machines_s, together_s] = [alone_s, machines_s, together_s].map(|times| median(&times));
+        Ok(Together { alone_s, machines_s, together_s, longer_s: longer_s.map(|times| median(&times)), memory_bytes })
+    }
+
+    /// Machines of one island, all at once: seconds from the first program's begin to the last one's end.
+    fn at_once(&self, machines: &[(Isa, Described)], commands: &[String]) -> Result<f64> {
+        let folders = machine::programs(&self.project, &self.folder)?;
+        let options = timed(QUANTUM_US);
+        let watched: Vec<Watched> = std::thread::scope(|scope| {
+            let start = |((_, machine), command): (&(Isa, Described), &String)| {
+                let mut motet = machine::run(&self.project, machine, &folders, &options, command);
+                scope.spawn(move || watch::watch(&mut motet, 1, AT_MOST, &[]))
+            };
+            let threads: Vec<_> = machines.iter().zip(commands).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a watcher does not panic")).collect::<Result<_>>()
+        })?;
+        let began = watched.iter().map(|run| run.began).min();
+        let ends = watched.iter().map(|run| run.began + Duration::from_secs_f64(run.seconds));
+        Ok(ends.max().zip(began).map_or(0.0, |(end, began)| (end - began).as_secs_f64()))
     }
 
     fn watch(&self, machine: &Described, options: &[String], command: &str, programs: usize) -> Result<Watched> {

@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What was seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched {
+    /// When the first program began.
+    pub began: Instant,
     /// From the first program's begin to the last one's end, on the host's clock.
     pub seconds: f64,
     /// Most that any QEMU had in memory beside what guests and the pool have, in bytes; 0 if it was never looked at.
@@ -63,7 +65,7 @@ pub fn watch(command: &mut Command, programs: usize, at_most: Duration, private:
     let said = stderr.join().unwrap_or_default();
     match (begin, end) {
         (Some(begin), Some(end)) if verified == programs && ended == Some(true) => {
-            Ok(Watched { seconds: end.duration_since(begin).as_secs_f64(), memory_bytes })
+            Ok(Watched { began: begin, seconds: end.duration_since(begin).as_secs_f64(), memory_bytes })
         }
         _ => {
             let message =
