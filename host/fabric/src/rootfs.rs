@@ -61,10 +61,11 @@ pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Node>,
 }
 
-const SYSTEM_FOLDERS: [(&str, u32); 11] = [
+const SYSTEM_FOLDERS: [(&str, u32); 12] = [
     ("bin", 0o755),
     ("dev", 0o755),
     ("dev/host", 0o755),
+    ("dev/shm", 0o1777),
     ("etc", 0o755),
     ("in", 0o755),
     ("isa", 0o755),
@@ -504,7 +505,9 @@ mod tests {
         let root = root_of(&pool).unwrap();
         assert_eq!(find(&pool, root, b"proc").unwrap().mount.get(), MOUNT_PROC);
         assert_eq!(find(&pool, root, b"dev/urandom").unwrap().rdev.get(), 1 << 8 | 9);
-        assert_eq!(find(&pool, root, b"tmp").unwrap().mode.get() & 0o7777, 0o1777);
+        for path in [&b"tmp"[..], b"dev/shm"] {
+            assert_eq!(find(&pool, root, path).unwrap().mode.get() & 0o7777, 0o1777);
+        }
         assert_eq!(find(&pool, root, b"isa/riscv64/bin/busybox").unwrap().links.load(Ordering::Relaxed), 7);
     }
 
