@@ -18,11 +18,8 @@ use std::{
 use motet_layout::{CORES_PER_ISLAND_MAX, InodeRecord, Isa, MOUNT_PROC, PoolAddr};
 use motet_protocol::{Context as _, fs as pool_fs};
 
-use crate::{
-    HostPool, Machine,
-    error::{Context, Error, ErrorKind, Result},
-    run::target_of,
-};
+use crate::{HostPool, Machine, run::target_of};
+use motet_error::{Context, Error, ErrorKind, Result};
 
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
