@@ -5,7 +5,7 @@
 #   scripts/setup.sh --check run|test  only say what is missing
 #   scripts/setup.sh --fetch DIR PACKAGE:ARCHITECTURE...  download Debian packages, install nothing
 #   scripts/setup.sh --simulators DIR  fetch what other cache simulators are built from or run from, install nothing
-#   scripts/setup.sh --libraries DIR   fetch the sources of libraries that tests compile, install nothing
+#   scripts/setup.sh --libraries DIR   fetch the sources of libraries that tests compile, if missing, install nothing
 #
 # Package hosts come from this computer's own apt configuration, which is never changed: what needs other suites
 # than it names goes through private lists below target/setup. docs/setup.md tells what is installed and why.
@@ -24,6 +24,9 @@ isas=(x86_64 aarch64 riscv64)
 rust_targets=(x86_64-unknown-none aarch64-unknown-none-softfloat riscv64imac-unknown-none-elf)
 # Debian's name of each instruction set.
 declare -A debian_arch=([x86_64]=amd64 [aarch64]=arm64 [riscv64]=riscv64)
+# The Go module that has musl's tests among its own, with its checksum as in a go.sum.
+libc_test=modernc.org/libc@v1.61.0
+libc_test_sum=h1:eGFcvWpqlnoGwzZeZe3PWJkkKbM/3SUGyk1DVZQ0TpE=
 
 main() {
     local check=false
@@ -59,8 +62,9 @@ main() {
     set_up_qemu
     set_up_rust
     set_up_guests
-    # For the libraries that tests compile.
+    # For the libraries and musl's tests, which tests compile.
     [[ $level != test ]] || command -v make >/dev/null || install_packages make
+    [[ $level != test ]] || command -v go >/dev/null || install_packages golang-go
     # For the test of `motet run --gdb`.
     [[ $level != test ]] || command -v gdb-multiarch >/dev/null || install_packages gdb-multiarch
     write_env
@@ -345,14 +349,20 @@ fetch_simulators() {
     rm -rf "$work"
 }
 
-# The sources of zlib, Lua and SQLite, with their tests, as DIR/{zlib,lua,sqlite}; SQLite's are joined into one file, which
-# its makefile does with Tcl.
+# The sources of zlib, Lua and SQLite, with their tests, and musl's tests, as DIR/{zlib,lua,sqlite,libc-test}, if they are
+# not there.
 fetch_libraries() {
-    local folder=$1 work=$state/libraries package
-    mkdir -p "$state"
+    local folder=$1
+    mkdir -p "$state" "$folder"
     log=$state/libraries.log && : >"$log"
+    [[ -e $folder/zlib && -e $folder/lua && -e $folder/sqlite ]] || fetch_debian_libraries "$folder"
+    [[ -e $folder/libc-test ]] || fetch_libc_test "$folder"
+}
+
+# SQLite's sources are joined into one file, which its makefile does with Tcl.
+fetch_debian_libraries() {
+    local folder=$1 work=$state/libraries package
     needs_debian "the sources of zlib, Lua 5.1 and SQLite, as described in scripts/setup.sh, in $folder"
-    [[ ! -e $folder ]] || fail "$folder is there already"
     command -v make >/dev/null || fail "SQLite's sources need 'make' (Debian: apt-get install make)"
     rm -rf "$work" && mkdir -p "$work"/{zlib,lua,sqlite/build,tcl}
     apt_for_sources "$work"
@@ -374,8 +384,21 @@ fetch_libraries() {
     cp -a "$work"/zlib/{*.[ch],test} "$work/done/zlib"
     cp -a "$work"/lua/{src,test} "$work/done/lua"
     cp -a "$work"/sqlite/{build/sqlite3.[ch],test/speedtest1.c} "$work/done/sqlite"
-    # All or nothing.
-    mkdir -p "$(dirname "$folder")" && mv "$work/done" "$folder"
+    # Each is there as a whole or not at all.
+    rm -rf "$folder"/{zlib,lua,sqlite} && mv "$work"/done/* "$folder"
+    rm -rf "$work"
+}
+
+# Debian's source package of musl is without its tests; a Go module has them, and brings them through Go's own proxy.
+fetch_libc_test() {
+    local folder=$1 work=$state/libc-test answer
+    command -v go >/dev/null || fail "musl's tests come in a Go module, which 'go' fetches (Debian: apt-get install golang-go)"
+    rm -rf "$work" && mkdir -p "$work"
+    say "fetching with go: musl's tests, in $libc_test"
+    answer=$(cd "$work" && GOPATH=$work/go GOMODCACHE=$work/go/mod GOFLAGS=-modcacherw go mod download -json "$libc_test" 2>>"$log") ||
+        { echo "$answer" >>"$log" && fail "go mod download $libc_test failed" with-log; }
+    grep -qF "\"Sum\": \"$libc_test_sum\"" <<<"$answer" || fail "$libc_test is not the one with the checksum $libc_test_sum: $answer"
+    mv "$work/go/mod/$libc_test/testdata/nsz.repo.hu/libc-test" "$folder" || fail "$libc_test has no libc-test"
     rm -rf "$work"
 }
 

@@ -1,8 +1,7 @@
 //! Processes and memory: clone, wait, mmap, futex, scheduling, prctl.
 
-use motet_layout::{Isa, UserFrame};
+use motet_layout::Isa;
 
-use crate::registers::{frame_isa, syscall_args};
 use crate::wire::wire_struct;
 
 /// `clone`: the signal to the parent at exit, within the flags.
@@ -56,9 +55,9 @@ pub struct CloneArgs {
 }
 
 /// The arguments of a `clone` call: x86-64 has child_tid before tls, the others (`CONFIG_CLONE_BACKWARDS`) behind.
-pub fn clone_args(frame: &UserFrame) -> CloneArgs {
-    let [flags, stack, parent_tid, fourth, fifth, _] = syscall_args(frame);
-    let (child_tid, tls) = match frame_isa(frame) {
+pub const fn clone_args(isa: Isa, args: [u64; 6]) -> CloneArgs {
+    let [flags, stack, parent_tid, fourth, fifth, _] = args;
+    let (child_tid, tls) = match isa {
         Isa::X86_64 => (fourth, fifth),
         Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => (fifth, fourth),
     };

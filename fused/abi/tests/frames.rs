@@ -92,11 +92,11 @@ fn user_code_cannot_choose_the_kernels_status_bits() {
 fn clone_takes_its_arguments_in_the_isas_order() {
     let f = frame(Isa::X86_64);
     [(7, 0x100 | 17), (6, 2), (2, 3), (10, 4), (8, 5)].into_iter().for_each(|(reg, v)| f.regs[reg].set(v));
-    let args = process::clone_args(&f);
+    let args = process::clone_args(frame_isa(&f), syscall_args(&f));
     assert_eq!((args.flags, args.exit_signal, args.child_tid, args.tls), (0x100, 17, 4, 5));
     let f = frame(Isa::RiscV64);
     (0..5).for_each(|n| f.regs[10 + n].set(n as u64 + 1));
-    let args = process::clone_args(&f);
+    let args = process::clone_args(frame_isa(&f), syscall_args(&f));
     assert_eq!((args.stack, args.parent_tid, args.child_tid, args.tls), (2, 3, 5, 4));
 }
 

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use crate::error::{Context, Result};
+use motet_error::{Context, Result};
 
 /// Lines kept for error messages.
 const LINES_KEPT: usize = 24;

@@ -16,7 +16,7 @@ use rustix::{
     net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType},
 };
 
-use crate::error::{Context, Result};
+use motet_error::{Context, Result};
 
 /// Version of the server protocol.
 const PROTOCOL_VERSION: i64 = 0;

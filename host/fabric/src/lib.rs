@@ -9,7 +9,6 @@
 #![deny(unsafe_code)]
 
 mod console;
-mod error;
 pub mod image;
 mod ivshmem;
 pub mod machine;
@@ -30,8 +29,8 @@ pub mod terminal;
 pub mod timing;
 pub mod trace;
 
-pub use error::{Error, ErrorKind, Result};
 pub use ivshmem::Doorbells;
 pub use machine::Machine;
+pub use motet_error::{Error, ErrorKind, Result};
 pub use pool::{Command, HostPool, LocalRange, STREAM_SIZE, TREE_SIZE, local_ranges};
 pub use results::Results;

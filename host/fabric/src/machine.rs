@@ -13,10 +13,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::{
-    error::{Context, Error, ErrorKind, Result},
-    pool::local_ranges,
-};
+use crate::pool::local_ranges;
+use motet_error::{Context, Error, ErrorKind, Result};
 
 /// Smallest pool: kernels' shared objects, the root file system and a few programs.
 pub const POOL_SIZE_MIN: u64 = motet_protocol::memory::POOL_LEN_MIN;

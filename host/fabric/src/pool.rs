@@ -20,11 +20,8 @@ use rustix::{fs::MemfdFlags, mm};
 
 use motet_protocol::{Context, format::format, memory::set_near};
 
-use crate::{
-    error::{Context as _, Error, ErrorKind, Result},
-    machine::Machine,
-    trace,
-};
+use crate::{machine::Machine, trace};
+use motet_error::{Context as _, Error, ErrorKind, Result};
 
 /// Bytes each console stream can hold.
 pub const STREAM_SIZE: u64 = 256 << 10;

@@ -16,13 +16,8 @@ use std::{
 use motet_layout::Isa;
 use rustix::{fs::MemfdFlags, io::FdFlags, pipe::PipeFlags, process::Signal};
 
-use crate::{
-    console::Console,
-    error::{Context, Error, ErrorKind, Result},
-    machine::IslandSpec,
-    pool::local_ranges,
-    qmp::Qmp,
-};
+use crate::{console::Console, machine::IslandSpec, pool::local_ranges, qmp::Qmp};
+use motet_error::{Context, Error, ErrorKind, Result};
 
 /// Oldest QEMU that is known to work, (major, minor).
 pub const VERSION_MIN: (u64, u64) = (10, 0);

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::error::{Context, Result};
+use motet_error::{Context, Result};
 
 /// How long a QEMU that is alive may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

@@ -19,9 +19,9 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::{
     HostPool,
-    error::{Context, Error, ErrorKind, Result},
     rootfs::{find, root_of},
 };
+use motet_error::{Context, Error, ErrorKind, Result};
 
 /// Deepest folder that is copied.
 const DEPTH_MAX: usize = 100;

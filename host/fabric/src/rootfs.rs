@@ -18,11 +18,8 @@ use std::{
 use motet_layout::{CORES_PER_ISLAND_MAX, InodeRecord, Isa, MOUNT_PROC, PoolAddr};
 use motet_protocol::{Context as _, fs as pool_fs};
 
-use crate::{
-    HostPool, Machine,
-    error::{Context, Error, ErrorKind, Result},
-    run::target_of,
-};
+use crate::{HostPool, Machine, run::target_of};
+use motet_error::{Context, Error, ErrorKind, Result};
 
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +58,11 @@ pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Node>,
 }
 
-const SYSTEM_FOLDERS: [(&str, u32); 11] = [
+const SYSTEM_FOLDERS: [(&str, u32); 12] = [
     ("bin", 0o755),
     ("dev", 0o755),
     ("dev/host", 0o755),
+    ("dev/shm", 0o1777),
     ("etc", 0o755),
     ("in", 0o755),
     ("isa", 0o755),
@@ -504,7 +502,9 @@ mod tests {
         let root = root_of(&pool).unwrap();
         assert_eq!(find(&pool, root, b"proc").unwrap().mount.get(), MOUNT_PROC);
         assert_eq!(find(&pool, root, b"dev/urandom").unwrap().rdev.get(), 1 << 8 | 9);
-        assert_eq!(find(&pool, root, b"tmp").unwrap().mode.get() & 0o7777, 0o1777);
+        for path in [&b"tmp"[..], b"dev/shm"] {
+            assert_eq!(find(&pool, root, path).unwrap().mode.get() & 0o7777, 0o1777);
+        }
         assert_eq!(find(&pool, root, b"isa/riscv64/bin/busybox").unwrap().links.load(Ordering::Relaxed), 7);
     }
 

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::error::{Context, Result};
+use motet_error::{Context, Result};
 
 /// Signals that end a run, and changes of the terminal's size, as a descriptor and flags.
 pub(crate) struct Signals {

@@ -5,11 +5,8 @@ use std::os::fd::BorrowedFd;
 use motet_layout::{HostStream, sync::Ordering};
 use motet_protocol::stream::{self, Side};
 
-use crate::{
-    HostPool,
-    error::{Context, ErrorKind, Result},
-    terminal::Escape,
-};
+use crate::{HostPool, terminal::Escape};
+use motet_error::{Context, ErrorKind, Result};
 
 /// Most bytes moved to or from a file at once.
 const CHUNK: usize = 64 << 10;

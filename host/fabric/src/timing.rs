@@ -23,11 +23,11 @@ use rustix::{
 
 use crate::{
     Doorbells, HostPool,
-    error::{Context, Error, ErrorKind, Result},
     machine::Machine,
     qemu,
     stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, Stats},
 };
+use motet_error::{Context, Error, ErrorKind, Result};
 
 /// Realtime when a deterministic machine starts: 2025-01-01 UTC.
 const DETERMINISTIC_START_NS: u64 = 1_735_689_600_000_000_000;

@@ -125,7 +125,7 @@ fn check(library: &'static Library) -> Result<(), String> {
 }
 
 /// Functions, each with the instruction set that it is pinned to.
-type Pins = BTreeMap<String, &'static str>;
+pub type Pins = BTreeMap<String, &'static str>;
 
 /// Functions that are called, and not too often.
 fn random_pins(random: &mut Rng, calls: &BTreeMap<String, u64>) -> Pins {
@@ -142,7 +142,7 @@ fn random_pins(random: &mut Rng, calls: &BTreeMap<String, u64>) -> Pins {
 }
 
 /// As a list for the linker.
-fn list(pins: &Pins) -> String {
+pub fn list(pins: &Pins) -> String {
     let mut text = String::from("[pins]\n");
     for isa in ISAS {
         let names: Vec<String> =
@@ -163,16 +163,9 @@ struct Build {
 impl Build {
     /// Fetches the sources if they are not there.
     fn new(library: &'static Library, folder: &Path) -> Result<Self, String> {
-        let all = process::target().join("libraries");
-        if !all.is_dir() {
-            let mut setup = Command::new(process::root().join("scripts/setup.sh"));
-            let setup = setup.arg("--libraries").arg(&all).env("CARGO_TARGET_DIR", process::target());
-            run(setup)
-                .map_err(|error| format!("the libraries' sources cannot be fetched, so nothing is tested: {error}"))?;
-        }
         let programs = folder.join("programs");
         fs::create_dir(&programs).map_err(text)?;
-        Ok(Self { library, sources: all.join(library.name), folder: folder.to_owned(), programs })
+        Ok(Self { library, sources: fetched(library.name)?, folder: folder.to_owned(), programs })
     }
 
     /// The library's sources.
@@ -312,8 +305,23 @@ impl Build {
     }
 }
 
+/// The folder with a library's sources, fetched if they are not there.
+///
+/// # Errors
+/// They cannot be fetched.
+pub fn fetched(library: &str) -> Result<PathBuf, String> {
+    let all = process::target().join("libraries");
+    if !all.join(library).is_dir() {
+        let mut setup = Command::new(process::root().join("scripts/setup.sh"));
+        let setup = setup.arg("--libraries").arg(&all).env("CARGO_TARGET_DIR", process::target());
+        run(setup)
+            .map_err(|error| format!("the libraries' sources cannot be fetched, so nothing is tested: {error}"))?;
+    }
+    Ok(all.join(library))
+}
+
 /// The function that an error of the linker is about, if it is one about a pin.
-fn refused(error: &str) -> Option<&str> {
+pub fn refused(error: &str) -> Option<&str> {
     let before = match error.split_once(" cannot be pinned") {
         Some((before, _)) => before.rsplit(' ').next()?,
         None => error.split_once("pin of ")?.1.split(':').next()?,
@@ -321,7 +329,11 @@ fn refused(error: &str) -> Option<&str> {
     Some(before)
 }
 
-fn cc(arguments: &[OsString]) -> Result<(), String> {
+/// Calls `motet cc`.
+///
+/// # Errors
+/// What it says, or only its exit status if the compiler has spoken.
+pub fn cc(arguments: &[OsString]) -> Result<(), String> {
     match motet_toolchain::cc(&process::target().join("toolchain"), false, arguments).map_err(|error| error.message)? {
         0 => Ok(()),
         status => Err(format!("the compiler ends with status {status}")),
@@ -329,7 +341,10 @@ fn cc(arguments: &[OsString]) -> Result<(), String> {
 }
 
 /// What a command prints.
-fn run(command: &mut Command) -> Result<String, String> {
+///
+/// # Errors
+/// It fails.
+pub fn run(command: &mut Command) -> Result<String, String> {
     let ended = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     if !ended.status.success() {
         return Err(format!("{}: {}", command.get_program().display(), String::from_utf8_lossy(&ended.stderr)));
@@ -337,6 +352,7 @@ fn run(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-fn text(error: std::io::Error) -> String {
+/// An error's text.
+pub fn text(error: std::io::Error) -> String {
     error.to_string()
 }

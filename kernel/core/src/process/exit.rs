@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::registers;
+use motet_abi::{process::WaitStatus, registers};
 use motet_hal::Machine;
 use motet_layout::{
     PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
@@ -18,14 +18,14 @@ use crate::{
 
 /// `exit(status)`: ends the thread.
 pub fn exit<M: Machine>(call: &Call<M>) -> SysResult {
-    let status = (call.args[0] as u32 & 0xff) << 8;
+    let status = WaitStatus::Exited(call.args[0] as u8).encode();
     end_thread(call.cpu, call.thread, call.process, status);
     Err(Stop::Gone)
 }
 
 /// `exit_group(status)`: ends the process.
 pub fn exit_group<M: Machine>(call: &Call<M>) -> SysResult {
-    let status = (call.args[0] as u32 & 0xff) << 8;
+    let status = WaitStatus::Exited(call.args[0] as u8).encode();
     end_process(call.cpu, call.thread, call.process, status);
     Err(Stop::Gone)
 }
@@ -196,8 +196,7 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 
 /// The first process has ended: so does the run, with its status.
 fn end_run<M: Machine>(cpu: &Cpu<M>, status: u32) {
-    let signal = status & 0x7f;
-    let code = if signal != 0 { 128 + signal } else { status >> 8 & 0xff };
+    let code = u32::from(WaitStatus::decode(status).shell_code());
     file::flush_host_streams(cpu);
     let header = cpu.pool.header();
     if header.exit.compare_exchange(0, 1 + code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {

@@ -2,7 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, registers, signal::NSIG};
+use motet_abi::{
+    Errno,
+    process::{
+        CLONE_ARGS_SIZE_VER0, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_FILES, CLONE_PARENT,
+        CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs,
+        clone_args,
+    },
+    registers,
+    signal::NSIG,
+};
 use motet_hal::Machine;
 use motet_layout::{Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END};
 use motet_protocol::{Context, run_queue, slab, threads, wait};
@@ -18,59 +27,35 @@ use crate::{
     },
 };
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_FILES: u64 = 0x400;
-const CLONE_SIGHAND: u64 = 0x800;
-const CLONE_VFORK: u64 = 0x4000;
-const CLONE_PARENT: u64 = 0x8000;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-const CLONE_CHILD_SETTID: u64 = 0x100_0000;
-const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 /// New namespaces, pidfds, cgroups: not offered.
-const CLONE_REFUSED: u64 = 0x7e02_0000 | 0x1000 | 0x2_0000_0000;
-const CLONE_EXIT_SIGNAL: u64 = 0xff;
-
-/// What a new thread or process is to be.
-struct Spec {
-    flags: u64,
-    exit_signal: u32,
-    stack: u64,
-    parent_tid: u64,
-    child_tid: u64,
-    tls: u64,
-}
+const CLONE_REFUSED: u64 = 0x7e02_0000 | CLONE_PIDFD | 0x2_0000_0000;
 
 /// `fork()`.
 pub fn fork<M: Machine>(call: &Call<M>) -> SysResult {
-    start(call, &Spec { flags: 0, exit_signal: signal::SIGCHLD, stack: 0, parent_tid: 0, child_tid: 0, tls: 0 })
+    start(call, &CloneArgs { exit_signal: signal::SIGCHLD, ..CloneArgs::default() })
 }
 
 /// `vfork()`.
 pub fn vfork<M: Machine>(call: &Call<M>) -> SysResult {
     let flags = CLONE_VM | CLONE_VFORK;
-    start(call, &Spec { flags, exit_signal: signal::SIGCHLD, stack: 0, parent_tid: 0, child_tid: 0, tls: 0 })
+    start(call, &CloneArgs { flags, exit_signal: signal::SIGCHLD, ..CloneArgs::default() })
 }
 
-/// `clone(flags, stack, parent_tid, ...)`; the last two arguments are (child_tid, tls) on x86-64, (tls, child_tid)
-/// elsewhere.
+/// `clone(flags, stack, parent_tid, ...)`.
 pub fn clone<M: Machine>(call: &Call<M>) -> SysResult {
-    let [flags, stack, parent_tid, fourth, fifth, _] = call.args;
-    let (child_tid, tls) = match call.isa {
-        Isa::X86_64 => (fourth, fifth),
-        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => (fifth, fourth),
-    };
+    let mut args = clone_args(call.isa, call.args);
+    args.flags &= u64::from(u32::MAX);
     // As on Linux, a number that is no signal means that none is sent.
-    let exit_signal = Some((flags & CLONE_EXIT_SIGNAL) as u32).filter(|&signal| signal <= NSIG).unwrap_or(0);
-    start(call, &Spec { flags: flags & 0xffff_ff00, exit_signal, stack, parent_tid, child_tid, tls })
+    if args.exit_signal > NSIG {
+        args.exit_signal = 0;
+    }
+    start(call, &args)
 }
 
 /// `clone3(arguments, size)`.
 pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
     let [at, size, ..] = call.args;
-    if size < 64 {
+    if size < CLONE_ARGS_SIZE_VER0 as u64 {
         return Err(Errno::EINVAL.into());
     }
     let mut words = [0u64; 8];
@@ -82,10 +67,10 @@ pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let stack = if stack == 0 { 0 } else { stack.wrapping_add(stack_size) };
-    start(call, &Spec { flags, exit_signal: exit_signal as u32, stack, parent_tid, child_tid, tls })
+    start(call, &CloneArgs { flags, exit_signal: exit_signal as u32, stack, parent_tid, child_tid, tls })
 }
 
-fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
+fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     let flags = spec.flags;
     if call.thread.in_syscall.get() != 0 {
         return vfork_continues(call);
@@ -127,7 +112,7 @@ fn start<M: Machine>(call: &Call<M>, spec: &Spec) -> SysResult {
 }
 
 /// A thread that continues where the caller is, with 0 as result of the call.
-fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static ThreadRecord, Errno> {
+fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static ThreadRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.thread);
     let thread = slab::alloc::<ThreadRecord>(cpu).ok_or(Errno::ENOMEM)?;
     registers::copy_general(&parent.frame, &thread.frame);
@@ -170,7 +155,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &Spec) -> Result<&'static Thread
 
 fn new_process<M: Machine>(
     call: &Call<M>,
-    spec: &Spec,
+    spec: &CloneArgs,
     thread: &'static ThreadRecord,
 ) -> Result<&'static ProcessRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.process);
@@ -257,7 +242,7 @@ fn actions_for_child<M: Machine>(
 /// Gives the thread its id and links it (and its process) into the tree. On failure the new process is undone.
 fn enter<M: Machine>(
     call: &Call<M>,
-    spec: &Spec,
+    spec: &CloneArgs,
     thread: &'static ThreadRecord,
     child: Option<&'static ProcessRecord>,
 ) -> Result<u32, Errno> {

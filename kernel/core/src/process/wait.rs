@@ -2,20 +2,18 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{
+    Errno,
+    process::{WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WUNTRACED, WaitStatus},
+    signal::SIGCHLD,
+};
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
 
 use super::{exit::reap, for_each_child, lock_tree};
 use crate::call::{Call, Stop, SysResult};
 
-const WNOHANG: u64 = 1;
-const WUNTRACED: u64 = 2;
-const WEXITED: u64 = 4;
-const WCONTINUED: u64 = 8;
-const WNOWAIT: u64 = 0x100_0000;
 const STOP_REPORTED: u32 = 1 << 31;
-const STATUS_CONTINUED: u32 = 0xffff;
 
 /// Which children are waited for.
 #[derive(Clone, Copy)]
@@ -36,7 +34,7 @@ struct News {
 /// `wait4(pid, status, options, rusage)`.
 pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
     let [pid, status_at, options, rusage_at, ..] = call.args;
-    let options = options & 0xffff_ffff; // an `int`
+    let options = options as u32;
     let which = match pid as i32 {
         -1 => Which::Any,
         0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
@@ -59,6 +57,7 @@ pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
 /// `waitid(kind, id, info, options, rusage)`.
 pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     let [kind, id, info_at, options, rusage_at, _] = call.args;
+    let options = options as u32;
     let which = match kind {
         0 => Which::Any,
         1 => Which::Pid(id as u32),
@@ -76,8 +75,9 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     if info_at != 0 {
         let mut info = [0u8; 128];
         if let Some(news) = &news {
-            let (code, status) = child_code(news.status);
-            for (offset, word) in [(0, 17), (8, code), (16, news.pid), (20, news.uid), (24, status)] {
+            let ended = WaitStatus::decode(news.status);
+            let (code, status) = (ended.cld_code() as u32, ended.si_status() as u32);
+            for (offset, word) in [(0, SIGCHLD), (8, code), (16, news.pid), (20, news.uid), (24, status)] {
                 info[offset..offset + 4].copy_from_slice(&word.to_le_bytes());
             }
         }
@@ -86,17 +86,7 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `si_code` and `si_status` of a wait status.
-pub fn child_code(status: u32) -> (u32, u32) {
-    match (status & 0x7f, status) {
-        (_, STATUS_CONTINUED) => (6, 18),
-        (0x7f, _) => (5, status >> 8 & 0xff),
-        (0, _) => (1, status >> 8 & 0xff),
-        (signal, _) => (if status & 0x80 != 0 { 3 } else { 2 }, signal),
-    }
-}
-
-fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Option<News>, Stop> {
+fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<News>, Stop> {
     if options & WNOHANG != 0 {
         return look(call, which, options);
     }
@@ -104,7 +94,7 @@ fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Op
 }
 
 /// A child with news; `None`: none has any yet.
-fn look<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Option<News>, Stop> {
+fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<News>, Stop> {
     let cpu = call.cpu;
     let _tree = lock_tree(cpu);
     let (mut any, mut found) = (false, None);
@@ -133,7 +123,7 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Option
     if options & WNOWAIT == 0 {
         if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {
             reap(cpu, child);
-        } else if status == STATUS_CONTINUED {
+        } else if WaitStatus::decode(status) == WaitStatus::Continued {
             child.continued.store(0, Ordering::Relaxed);
         } else {
             child.stopped.fetch_or(STOP_REPORTED, Ordering::Relaxed);
@@ -142,16 +132,16 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u64) -> Result<Option
     Ok(Some(news))
 }
 
-fn status_of(child: &ProcessRecord, options: u64) -> Option<u32> {
+fn status_of(child: &ProcessRecord, options: u32) -> Option<u32> {
     if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {
         return (options & WEXITED != 0).then(|| child.exit_status.load(Ordering::Relaxed));
     }
     let stopped = child.stopped.load(Ordering::Relaxed);
     if options & WUNTRACED != 0 && stopped != 0 && stopped & STOP_REPORTED == 0 {
-        return Some((stopped - 1) << 8 | 0x7f);
+        return Some(WaitStatus::Stopped((stopped - 1) as u8).encode());
     }
     if options & WCONTINUED != 0 && child.continued.load(Ordering::Relaxed) != 0 {
-        return Some(STATUS_CONTINUED);
+        return Some(WaitStatus::Continued.encode());
     }
     None
 }

@@ -1,6 +1,7 @@
-//! Errors of the host side, each with the exit status it ends a command with.
+//! Failures of the host's programs: what `motet` says, and the exit status that it ends with.
+#![forbid(unsafe_code)]
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 /// What kind of failure; decides the exit status (the numbers of `sysexits.h`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,13 +9,13 @@ use std::fmt;
 pub enum ErrorKind {
     /// The command was used wrongly.
     Usage = 64,
-    /// A program that is to be linked is wrong.
+    /// The program or an object is wrong: an undefined symbol, a datum that differs between ISAs, an impossible pin.
     Data = 65,
     /// An input file is missing or unreadable.
     NoInput = 66,
     /// Something Motet needs is not installed or not built.
     Unavailable = 69,
-    /// An island failed, hung or died.
+    /// An island failed, hung or died; a tool failed that should not.
     Software = 70,
     /// An output file cannot be created.
     CantCreate = 73,
@@ -41,6 +42,26 @@ impl Error {
         Self { kind, message: message.into() }
     }
 
+    /// The command was used wrongly.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, message)
+    }
+
+    /// The program or an object is wrong.
+    pub fn data(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Data, message)
+    }
+
+    /// `path` cannot be read.
+    pub fn read(path: &Path, error: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::NoInput, format!("{}: {error}", path.display()))
+    }
+
+    /// `path` cannot be written.
+    pub fn write(path: &Path, error: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::CantCreate, format!("{}: {error}", path.display()))
+    }
+
     /// The exit status of a command that ends with this error.
     pub fn exit_status(&self) -> u8 {
         self.kind as u8
@@ -59,11 +80,17 @@ impl std::error::Error for Error {}
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Says what was being done when the system refused.
-pub(crate) trait Context<T> {
+pub trait Context<T> {
     /// Turns a system error into an [`Error`] that begins with `what`.
+    ///
+    /// # Errors
+    /// There was one.
     fn context(self, kind: ErrorKind, what: impl FnOnce() -> String) -> Result<T>;
 
     /// [`Context::context`] for host resources (descriptors, memory, processes).
+    ///
+    /// # Errors
+    /// There was one.
     fn host(self, what: &str) -> Result<T>;
 }
 

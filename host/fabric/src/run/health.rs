@@ -1,0 +1,163 @@
+//! Whether islands live: what they say of themselves, their QEMUs, heartbeats and clocks; and the error about one that
+//! does not.
+
+use std::sync::atomic::Ordering;
+
+use motet_error::{Error, ErrorKind, Result};
+use motet_layout::{
+    CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_FAILED, ISLAND_JOINED, ISLAND_LOST, IslandId, IslandRecord,
+};
+
+use super::{Event, Mode, PINGS_MAX, Run};
+use crate::{
+    qemu,
+    registers::{described, program_counters},
+    timing::Symptom,
+};
+
+impl Run<'_> {
+    /// Looks at what islands say of themselves, and whether their QEMUs run.
+    pub(super) fn check_islands(&mut self) -> Result<()> {
+        let header = self.pool.header();
+        for index in 0..self.islands.len() {
+            if self.islands[index].lost {
+                continue;
+            }
+            let record = &header.islands[index];
+            match record.state.load(Ordering::Acquire) {
+                ISLAND_FAILED => return Err(self.failure(index, &format!("failed: {}", message_of(record)))),
+                ISLAND_JOINED if !self.islands[index].joined => {
+                    self.islands[index].joined = true;
+                    let after = self.islands[index].started.elapsed();
+                    self.hooks.event(Event::Joined { island: index, after });
+                }
+                _ => {}
+            }
+            if let Some(status) = self.islands[index].qemu.exit_status() {
+                // A machine that is being stopped may have ended by itself.
+                if header.exit.load(Ordering::Acquire) == 0 {
+                    let what = qemu::describe_exit(status);
+                    let goes_on = self.options.survive && index != 0 && self.clock.is_none() && self.clocks.is_none();
+                    if !goes_on {
+                        return Err(self.failure(index, &what));
+                    }
+                    self.lose(index, &what);
+                }
+            }
+        }
+        if header.exit.load(Ordering::Acquire) == 0 { self.check_boot_time() } else { Ok(()) }
+    }
+
+    /// Lets the machine go on without an island, whose QEMU has ended. The first island ends what ran there.
+    fn lose(&mut self, index: usize, what: &str) {
+        self.islands[index].lost = true;
+        let header = self.pool.header();
+        let cores = IslandId::from_raw(index as u32)
+            .into_iter()
+            .flat_map(|island| (0..CORES_PER_ISLAND_MAX).map(move |core| CoreId::new(island, core)));
+        for core in cores {
+            header.cores[core.index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
+        }
+        header.islands[index].state.store(ISLAND_LOST, Ordering::SeqCst);
+        self.hooks.event(Event::Lost { island: index, what });
+        self.bells.ring(0, 0);
+    }
+
+    /// Reports an island that has not joined in time.
+    fn check_boot_time(&mut self) -> Result<()> {
+        let limit = self.options.boot_timeout;
+        let late = match self.options.mode {
+            Mode::Run => self.islands.iter().position(|island| !island.joined && island.started.elapsed() > limit),
+            // Islands wait for each other, so the one that has been silent longest is the first suspect.
+            Mode::Conformance => {
+                let silent = self.islands.iter().all(|island| island.said.elapsed() > limit);
+                let first = (0..self.islands.len()).min_by_key(|&index| self.islands[index].said);
+                first.filter(|_| silent)
+            }
+        };
+        let what = match self.options.mode {
+            Mode::Run => "it has not joined after",
+            Mode::Conformance => "no island has reported anything for",
+        };
+        late.map_or(Ok(()), |index| Err(self.hang(index, &format!("{what} {} s", limit.as_secs_f64()))))
+    }
+
+    /// Rings islands whose heartbeat stands still (an idle island has none), and reports one that does not react.
+    pub(super) fn watch_heartbeats(&mut self) -> Result<()> {
+        for index in 0..self.islands.len() {
+            if self.islands[index].lost {
+                continue;
+            }
+            let heartbeat = self.pool.header().islands[index].counters.heartbeat.load(Ordering::Relaxed);
+            let island = &mut self.islands[index];
+            if heartbeat != island.heartbeat {
+                (island.heartbeat, island.pings) = (heartbeat, 0);
+                continue;
+            }
+            if island.pings == PINGS_MAX {
+                let seconds = self.options.hang_timeout.as_secs_f64();
+                return Err(self.hang(index, &format!("no sign of life for {seconds} s")));
+            }
+            island.pings += 1;
+            self.bells.ring(index, 0);
+        }
+        Ok(())
+    }
+
+    /// Reports a core of a timed machine that others wait for in vain. Nothing is rung: that would change the simulation.
+    pub(super) fn watch_clocks(&mut self) -> Result<()> {
+        let Some((clocks, watch)) = &mut self.clocks else { return Ok(()) };
+        let Some((island, core, symptom)) = watch.look(clocks, self.pool.header(), PINGS_MAX) else { return Ok(()) };
+        let vcpu = clocks.vcpu(island, core);
+        let what = match symptom {
+            Symptom::ClockStands => "its clock stands still, and it neither sleeps nor waits for another core,",
+            Symptom::DoesNotWake => "it was rung, and does not wake,",
+            Symptom::IgnoresInterrupts => "it runs and takes no interrupts",
+        };
+        let seconds = self.options.hang_timeout.as_secs_f64();
+        let place = self.place(island, vcpu);
+        Err(self.failure(island, &format!("hangs: core {core}: {what} for {seconds} s ({place})")))
+    }
+
+    /// Where a virtual CPU of an island is; all of them when it is not known which.
+    fn place(&mut self, index: usize, vcpu: Option<usize>) -> String {
+        let Some(registers) = self.islands[index].qemu.qmp.monitor("info registers -a") else {
+            return "its QEMU does not answer".into();
+        };
+        let counters = program_counters(&registers);
+        match vcpu.and_then(|vcpu| counters.get(vcpu)) {
+            Some(counter) => format!("program counter: {}", described(counter)),
+            None => format!("program counters: {}", counters.join(", ")),
+        }
+    }
+
+    /// An error about an island, with the last lines of its console.
+    pub(super) fn failure(&mut self, index: usize, what: &str) -> Error {
+        self.drain_consoles();
+        let name = &self.options.machine.islands[index].name;
+        let mut message = format!("island {name} {what}");
+        let lines = self.islands[index].qemu.console.last_lines();
+        if lines.is_empty() {
+            message.push_str("\nits console is empty");
+        } else {
+            message.push_str("\nthe last lines of its console:");
+        }
+        for line in lines {
+            message.push_str(&format!("\n  [{name}] {line}"));
+        }
+        Error::new(ErrorKind::Software, message)
+    }
+
+    /// An error about an island that does not react, with its program counters if its QEMU answers.
+    fn hang(&mut self, index: usize, what: &str) -> Error {
+        let place = self.place(index, None);
+        self.failure(index, &format!("hangs: {what} ({place})"))
+    }
+}
+
+/// Why an island failed, as it says itself.
+fn message_of(record: &IslandRecord) -> String {
+    let len = (record.message_len.load(Ordering::Acquire) as usize).min(record.message.len());
+    let bytes: Vec<u8> = record.message[..len].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+    String::from_utf8_lossy(&bytes).trim_end().chars().filter(|&c| c == '\n' || !c.is_control()).collect()
+}
