@@ -41,8 +41,9 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
 
 /// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
 pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
-    thread.core.store(u32::from(target.0), Ordering::Relaxed);
-    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    // First that it is on its way: should this core die, it is found by that.
+    thread.state.store(run_queue::carried_by(cpu.id), Ordering::Relaxed);
+    thread.core.store(u32::from(target.0), Ordering::Release);
     trace::start(cpu, thread, target);
     if target.island() != cpu.island() {
         count(&cpu.counters().foreign_wakeups);

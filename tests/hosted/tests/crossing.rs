@@ -401,36 +401,65 @@ fn an_island_that_dies_in_the_middle_of_calls_panics_nobody() {
     }
 }
 
+/// A process that waits for a child, which calls the functions that follow; both say so.
+fn parent_and_child(pinned: &[Function]) -> Scenario {
+    let main = function("main", None, |body| {
+        let [pid, ..] = body.program.asm.roles.saved;
+        let child = body.program.fork(pid);
+        body.program.wait();
+        body.program.print(1, "waited\n");
+        body.program.load_u32(pid, DATA + 8);
+        body.program.arg_from(0, pid);
+        body.program.call_as_is(Sys::ExitGroup);
+        body.program.asm.bind(child);
+        body.program.arg(0, 9);
+        body.call(address_of(1));
+        body.program.exit(0);
+    });
+    scenario(&[&[main], pinned].concat())
+}
+
 /// The process that uses the island ends, its parent goes on: at every step there is an end that the kernel chose. A lock
 /// that the dead island held may end the machine, with a message that says so.
-#[test]
-fn a_machine_survives_an_island_that_dies_in_the_middle_of_calls() {
-    let functions = [
-        function("main", None, |body| {
-            let [pid, ..] = body.program.asm.roles.saved;
-            let child = body.program.fork(pid);
-            body.program.wait();
-            body.program.print(1, "waited\n");
-            body.program.load_u32(pid, DATA + 8);
-            body.program.arg_from(0, pid);
-            body.program.call_as_is(Sys::ExitGroup);
-            body.program.asm.bind(child);
-            body.program.arg(0, 9);
-            body.call(address_of(1));
-            exit_with_result(body);
-        }),
-        function("on_riscv", Some(Isa::RiscV64), |body| fibonacci(body, address_of(2), address_of(1))),
-        function("on_arm", Some(Isa::AArch64), |body| fibonacci(body, address_of(1), address_of(2))),
-    ];
+fn survives_deaths(scenario: &Scenario) -> Deaths {
     let mut deaths = Deaths::default();
-    for seed in 0..env("MOTET_SEEDS", 6) {
-        let whole = under(Driver::Seeded(seed), ROUGH, &scenario(&functions)).unwrap();
+    let first = env("MOTET_FIRST", 0);
+    for seed in first..first + env("MOTET_SEEDS", 6) {
+        let whole = under(Driver::Seeded(seed), ROUGH, scenario).unwrap();
         for step in (whole.steps / 5 + seed..whole.steps).step_by(env("MOTET_STRIDE", 31) as usize) {
             let faults = Faults { death: Some((IslandId(2), step)), survives: true, ..ROUGH };
-            deaths.note(seed, step, under(Driver::Seeded(seed), faults, &scenario(&functions)));
+            deaths.note(seed, step, under(Driver::Seeded(seed), faults, scenario));
         }
     }
-    assert!(deaths.killed > 10 && deaths.harmless > 10 && deaths.locks < deaths.killed, "{deaths:?}");
+    println!("{deaths:?}");
+    deaths
+}
+
+#[test]
+fn a_machine_survives_an_island_that_dies_in_the_middle_of_calls() {
+    let deaths = survives_deaths(&parent_and_child(&[
+        function("on_riscv", Some(Isa::RiscV64), |body| fibonacci(body, address_of(2), address_of(1))),
+        function("on_arm", Some(Isa::AArch64), |body| fibonacci(body, address_of(1), address_of(2))),
+    ]));
+    assert!(deaths.killed > 10 && deaths.harmless > 10, "{deaths:?}");
+}
+
+#[test]
+fn a_machine_survives_an_island_that_dies_while_a_process_ends_there() {
+    let deaths = survives_deaths(&parent_and_child(&[
+        function("on_riscv", Some(Isa::RiscV64), |body| {
+            body.enter(1);
+            let argument = body.argument();
+            body.store(argument, 0);
+            body.call(address_of(2));
+            body.program.exit(0);
+        }),
+        function("on_arm", Some(Isa::AArch64), |body| {
+            body.enter(1);
+            body.leave();
+        }),
+    ]));
+    assert!(deaths.locks < deaths.harmless, "{deaths:?}");
 }
 
 /// What deaths of islands came to.
