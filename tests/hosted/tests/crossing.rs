@@ -222,6 +222,42 @@ fn call_on_runs_a_function_on_the_island_asked_for() {
     everywhere(5, &scenario(&functions), 93 - 22, "");
 }
 
+/// A child keeps the only core of island 1 for ever. Calls of that island run there until it has arrived, then here.
+#[test]
+fn call_on_does_with_a_busy_island_what_the_policy_says() {
+    const BUSY_LOCAL: u64 = 2;
+    let functions = [
+        function("main", None, |body| {
+            let [pid, ..] = body.program.asm.roles.saved;
+            let child = body.program.fork(pid);
+            body.program.call(Sys::Crossings, &[BUSY_LOCAL, 0]);
+            let again = body.program.asm.here();
+            body.program.call(Sys::CallOn, &[1, address_of(1), 0]);
+            let (result, zero) = (body.result(), body.scratch());
+            body.program.asm.li(zero, 0);
+            body.program.asm.branch(Op::Bne, result, zero, again);
+            body.program.arg_from(0, pid);
+            body.program.arg(1, 9);
+            body.program.call_as_is(Sys::Kill);
+            body.program.wait();
+            body.program.exit(7);
+            body.program.asm.bind(child);
+            body.program.call(Sys::CallOn, &[1, address_of(2), 0]);
+            body.program.exit(102);
+        }),
+        function("island", None, |body| {
+            body.enter(1);
+            body.program.call_as_is(Sys::Island);
+            body.leave();
+        }),
+        function("for_ever", None, |body| {
+            let again = body.program.asm.here();
+            body.program.asm.jump(again);
+        }),
+    ];
+    everywhere(5, &scenario(&functions), 7, "");
+}
+
 /// What is killed, and what is said of it.
 fn killed(functions: &[Function], words: &[&str]) {
     let ended = under(Driver::Seeded(1), Faults::default(), &scenario(functions)).unwrap();

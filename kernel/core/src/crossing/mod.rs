@@ -121,19 +121,17 @@ pub fn set_policy<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// `motet_call_on(island, function, argument)`: calls a function on a core of an island. As a call of a C function does, it
-/// preserves only the registers that the calling convention preserves.
+/// preserves only the registers that the calling convention preserves. What becomes of it if the island's cores are busy, or it
+/// has died, is the process's policy, as for functions that are pinned.
 ///
 /// # Errors
-/// `EINVAL`: there is no such island, or the program has no text for it; `EHOSTDOWN`: it has not joined; `ENOMEM`.
+/// `EINVAL`: there is no such island, or the program has no text for it; `ENOMEM`.
 pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     let [island, function, argument, ..] = call.args;
     let cpu = call.cpu;
     let island = u32::try_from(island).ok().and_then(IslandId::from_raw).ok_or(Errno::EINVAL)?;
     let record = &cpu.pool.header().islands[island.index()];
     let isa = Isa::from_raw(record.isa.get()).ok_or(Errno::EINVAL)?;
-    if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
-        return Err(Errno::EHOSTDOWN.into());
-    }
     let space = mm::space_of(cpu, call.process);
     let has_text = match cpu.object::<FatProgram>(space.fat.get()) {
         Some(program) => isa == M::ISA || program.texts.get() >> (isa as u32) & 1 != 0,
@@ -143,6 +141,21 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let target = core_of(cpu, call.thread, island);
+    let policies = CrossingPolicies::from_raw(call.process.crossing_policy.load(Ordering::Relaxed));
+    let (policy, why) = if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
+        (policies.missing, "has died")
+    } else if target != cpu.id && run_queue::load(cpu, target) != 0 {
+        (policies.busy, "has only busy cores")
+    } else {
+        (CrossingPolicy::Wait, "")
+    };
+    if policy == CrossingPolicy::End {
+        let what = format_args!("it calls a function on island {}, which {why}", island.index());
+        report::kill(cpu, call.thread, call.process, what);
+        return Err(Stop::Gone);
+    }
+    let is_local = policy == CrossingPolicy::Local;
+    let (target, isa) = if is_local { (cpu.id, M::ISA) } else { (target, isa) };
     let frame = &call.thread.frame;
     let caller =
         Caller { pc: registers::pc(frame), sp: registers::sp(frame), result: Signature::POINTER.result.into() };
@@ -157,7 +170,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
         target,
         guessed: false,
         isa,
-        is_local: false,
+        is_local,
     };
     enter(cpu, call.thread, call.process, &caller, &callee)?;
     Err(Stop::Gone)
