@@ -226,7 +226,11 @@ pool_struct! {
         88 pub is_saved: Cell32,
         /// 1: the function runs on the caller's own ISA, though it is pinned to another.
         92 pub is_local: Cell32,
-        96 _pad1: [Cell64; 4],
+        /// Whose it is: the thread (pool address). Otherwise it is free, or what said that it is a record is damaged.
+        96 pub owner: Cell64,
+        /// Calls that the thread was in before this one.
+        104 pub depth: Cell64,
+        112 _pad1: [Cell64; 2],
         /// Integer registers that the caller's ISA preserves over calls, in the order of `motet_abi::convention`.
         128 pub saved: [Cell64; 16],
         /// Floating-point registers that it preserves.

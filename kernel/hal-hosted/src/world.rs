@@ -8,14 +8,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::sync::AtomicU64 as AtomicAddr;
 use motet_layout::{
     CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_LOST, Isa, IslandId,
-    POOL_MAGIC, POOL_VERSION, Pool, PoolAddr, ThreadRecord,
+    POOL_MAGIC, POOL_VERSION, Pool,
 };
 
 use crate::baton::{Baton, Point};
 use crate::config::{Config, Defect, Driver};
+use crate::damage::threads;
 use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
 use crate::region::Region;
 
@@ -354,19 +354,15 @@ impl World {
     }
 
     fn describe_threads(&self) -> impl Iterator<Item = String> {
-        let header = self.pool.header();
-        let at = move |tid: u32| PoolAddr(header.threads.get() + u64::from(tid) * 8);
-        let high = header.threads_high.load(Ordering::Relaxed).min(header.threads_len.get());
-        let slot = move |tid| self.pool.get::<AtomicAddr>(at(tid)).map(|slot| PoolAddr(slot.load(Ordering::Relaxed)));
-        (1..high).filter_map(move |tid| {
-            let thread = self.pool.get::<ThreadRecord>(slot(tid)?)?;
-            Some(format!(
-                "  thread {tid}: state {}, core {}, in a system call {}, in a crossing call {:#x}\n",
+        threads(self.pool).map(|thread| {
+            format!(
+                "  thread {}: state {:#x}, core {:#x}, in a system call {}, in a crossing call {:#x}\n",
+                thread.tid.get(),
                 thread.state.load(Ordering::Relaxed),
                 thread.core.load(Ordering::Relaxed),
                 thread.in_syscall.get(),
                 thread.crossing.get(),
-            ))
+            )
         })
     }
 
