@@ -144,7 +144,8 @@ static __inline__ int motet_island(void) {
 }
 
 /* Calls function(argument) on a core of an island and returns what it returns; where there are no islands, calls it
- * here. If the island is not there, or the program has no text for it: -(error number). */
+ * here. If all the island's cores are busy, or it has died, motet_crossings() says what becomes of the call, as of calls
+ * of pinned functions. If the machine has no such island, or the program has no text for it: -(error number). */
 static __inline__ void *motet_call_on(int island, void *(*function)(void *), void *argument) {
     if (motet_island() < 0) {
         return function(argument);

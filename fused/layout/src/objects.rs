@@ -95,6 +95,11 @@ pub const THREAD_BLOCKED: u32 = 3;
 pub const THREAD_STOPPED: u32 = 4;
 /// [`ThreadRecord::state`]: has exited.
 pub const THREAD_DEAD: u32 = 5;
+/// [`ThreadRecord::state`]: ends; it no longer counts in [`ProcessRecord::thread_count`].
+pub const THREAD_ENDING: u32 = 8;
+/// [`ThreadRecord::state`], lowest byte: ready, and not taken out of an inbox yet; the second byte is the index of the core
+/// that puts it there.
+pub const THREAD_CARRIED: u32 = 7;
 /// [`ThreadRecord::state`]: runs, has put itself into wait queues and looks once more before it blocks.
 pub const THREAD_PREPARING: u32 = 6;
 
@@ -105,7 +110,7 @@ pool_struct! {
         0 pub frame: UserFrame,
         /// Thread id.
         2048 pub tid: Cell32,
-        /// `THREAD_*`. Blocked → ready by compare-and-swap by any waker; other moves by its core.
+        /// `THREAD_*`. Blocked → carried by compare-and-swap by any waker; other moves by its core.
         2052 pub state: AtomicU32,
         /// Its process (pool address).
         2056 pub process: AtomicU64,
@@ -221,7 +226,11 @@ pool_struct! {
         88 pub is_saved: Cell32,
         /// 1: the function runs on the caller's own ISA, though it is pinned to another.
         92 pub is_local: Cell32,
-        96 _pad1: [Cell64; 4],
+        /// Whose it is: the thread (pool address). Otherwise it is free, or what said that it is a record is damaged.
+        96 pub owner: Cell64,
+        /// Calls that the thread was in before this one.
+        104 pub depth: Cell64,
+        112 _pad1: [Cell64; 2],
         /// Integer registers that the caller's ISA preserves over calls, in the order of `motet_abi::convention`.
         128 pub saved: [Cell64; 16],
         /// Floating-point registers that it preserves.

@@ -9,13 +9,16 @@
 //!   have come to that.
 //! - Results for a dead core, or a function that runs for one, are settled by the call's word ([`settle_calls`]).
 //!
+//! - A thread that a dead core was bringing to a living one, which has not found it in its inbox, is brought there
+//!   ([`is_stranded`]).
+//!
 //! Protocol page: `docs/protocols/crossing.md`.
 
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
     CALL_GIVEN, CALL_NONE, CALL_RETURNED, CALL_TAKEN, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_BURIED,
-    ISLAND_JOINED, ISLAND_LOST, ISLANDS_MAX, IslandId, ThreadRecord,
+    ISLAND_JOINED, ISLAND_LOST, ISLANDS_MAX, IslandId, THREAD_CARRIED, ThreadRecord,
 };
 
 use crate::{
@@ -102,7 +105,14 @@ fn settle_orphan(context: &impl Context, core: CoreId, caller: CoreId) {
     }
 }
 
-/// Whether a thread that is not blocked is nobody's, because the core that it is on has died. Calls are settled.
+/// Whether a dead core was bringing a thread to another one, which does not have it. Every core that lives has passed.
+pub fn is_stranded(context: &impl Context, thread: &ThreadRecord) -> bool {
+    let state = thread.state.load(Ordering::SeqCst);
+    phase(state) == THREAD_CARRIED && owner(state).is_some_and(|carrier| is_dead(context, carrier))
+}
+
+/// Whether a thread that is not blocked is nobody's, because the core that it is on has died. Calls are settled, and every
+/// core that lives has passed.
 pub fn is_lost(context: &impl Context, thread: &'static ThreadRecord) -> bool {
     loop {
         let raw = thread.core.load(Ordering::SeqCst);

@@ -12,7 +12,7 @@ use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
     CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CORES_PER_ISLAND_MAX, CoreId,
-    CoreRecord, IslandId, THREAD_READY, ThreadRecord,
+    CoreRecord, IslandId, THREAD_CARRIED, THREAD_READY, ThreadRecord,
 };
 
 use crate::{Context, count, direct, lost::is_dead};
@@ -23,10 +23,21 @@ pub fn core_record(context: &impl Context, core: CoreId) -> &'static CoreRecord 
     &context.pool().header().cores[core.index()]
 }
 
-/// Hands a thread, whose state the caller has moved to [`THREAD_READY`], to the core it should run on: its last one, or
+/// The state of a thread that `core` is about to hand to another one.
+#[inline]
+pub const fn carried_by(core: CoreId) -> u32 {
+    THREAD_CARRIED | (core.0 as u32) << 8
+}
+
+/// Whether a thread is ready, be it in a queue or on the way there.
+pub fn is_ready(state: u32) -> bool {
+    state == THREAD_READY || state & 0xff == THREAD_CARRIED
+}
+
+/// Hands a thread, whose state the caller has moved to [`carried_by`] this core, to the core it should run on: its last one, or
 /// an idle one of the same island when that one is busy.
 pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
-    debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_READY);
+    debug_assert!(is_ready(thread.state.load(Ordering::Relaxed)));
     let target = place(context, thread);
     thread.core.store(u32::from(target.0), Ordering::Relaxed);
     context.woke(thread, target);
@@ -215,6 +226,11 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
 }
 
+/// Takes what is in this core's inbox: nobody carries it any more.
+pub fn collect(context: &impl Context) {
+    drain_inbox(context, core_record(context, context.core()));
+}
+
 /// Moves all arrivals to the ready queue: by priority, and of one priority the oldest first.
 fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     let mut newest_first = record.inbox.swap(0, Ordering::Acquire);
@@ -227,6 +243,7 @@ fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     }
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
+        thread.state.store(THREAD_READY, Ordering::Relaxed);
         add_ready(context, record, thread);
     }
 }

@@ -15,7 +15,7 @@ use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, ISLANDS_MAX, IslandId, SpaceRec
 use crate::{
     Context, count,
     lost::is_dead,
-    run_queue::{core_record, may_run_user},
+    run_queue::{collect, core_record, may_run_user},
 };
 
 /// Page-table entries were withdrawn or narrowed, and stale translations of them may still be in use. Frames that were
@@ -99,6 +99,7 @@ pub fn pass(context: &impl Context, flush: impl FnOnce()) {
     if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed) {
         let asked = record.shootdown_asked.load(Ordering::Acquire);
         flush();
+        collect(context);
         record.shootdown_done.store(asked, Ordering::Release);
         record.shootdown_passed.store(asked, Ordering::Release);
     }

@@ -11,11 +11,15 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    THREAD_BLOCKED, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE,
-    WaitNode, WaitQueue,
+    THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE, WaitNode,
+    WaitQueue,
 };
 
-use crate::{Context, lock::lock, run_queue::hand_over};
+use crate::{
+    Context,
+    lock::lock,
+    run_queue::{carried_by, hand_over},
+};
 
 /// Begins to wait.
 pub fn prepare(thread: &'static ThreadRecord) {
@@ -102,14 +106,15 @@ pub fn wake(context: &impl Context, queue: &'static WaitQueue) -> u32 {
 pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
     fence(Ordering::SeqCst); // what the caller changed, then the state: the other side of `prepare`
     let mut state = thread.state.load(Ordering::SeqCst);
+    let carried = carried_by(context.core());
     loop {
         let next = match state {
-            THREAD_BLOCKED => THREAD_READY,
+            THREAD_BLOCKED => carried,
             THREAD_PREPARING => THREAD_RUNNING,
             _ => return false,
         };
         match thread.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) if next == THREAD_READY => {
+            Ok(_) if next == carried => {
                 // Nobody runs it before it is handed over, so the reason is in time.
                 thread.wake_reason.store(reason, Ordering::Relaxed);
                 hand_over(context, thread);

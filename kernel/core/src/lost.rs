@@ -11,11 +11,11 @@ use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
     CoreId, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId, PROCESS_ALIVE, ProcessRecord, THREAD_BLOCKED,
-    THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
+    THREAD_ENDING, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
 };
 use motet_protocol::{
-    lost::{is_dead, is_lost, settle_calls, turn_off, wait_for_all},
-    run_queue::{append, core_record},
+    lost::{is_dead, is_lost, is_stranded, settle_calls, turn_off, wait_for_all},
+    run_queue::{append, carried_by, core_record, is_ready, push},
     threads, timer,
 };
 
@@ -48,6 +48,7 @@ pub fn bury<M: Machine>(cpu: &Cpu<M>) {
     // Whoever was just waking one of their threads has done it now.
     wait_for_all(cpu);
     take_threads(cpu);
+    finish_threads(cpu);
     take_alarms(cpu);
 }
 
@@ -83,10 +84,11 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
 }
 
 fn is_active(thread: &ThreadRecord) -> bool {
-    matches!(thread.state.load(Ordering::SeqCst), THREAD_READY | THREAD_RUNNING | THREAD_PREPARING)
+    let state = thread.state.load(Ordering::SeqCst);
+    matches!(state, THREAD_RUNNING | THREAD_PREPARING) || is_ready(state)
 }
 
-/// Lets this core have the threads that nobody has: they end here.
+/// Lets this core have the threads that nobody has, which end here, and brings others where a dead core was bringing them.
 fn take_threads<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
     for thread in threads::all(cpu).filter(|thread| is_active(thread)) {
@@ -94,7 +96,23 @@ fn take_threads<M: Machine>(cpu: &Cpu<M>) {
             thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
             thread.state.store(THREAD_READY, Ordering::Relaxed);
             append(cpu, thread);
+        } else if is_stranded(cpu, thread) {
+            thread.state.store(carried_by(cpu.id), Ordering::Relaxed);
+            let core = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(cpu.id);
+            push(cpu, thread, core);
         }
+    }
+}
+
+/// Ends threads that dead cores have begun to end.
+fn finish_threads<M: Machine>(cpu: &Cpu<M>) {
+    let next = || {
+        let _tree = lock_tree(cpu);
+        threads::all(cpu)
+            .find(|thread| thread.state.load(Ordering::SeqCst) == THREAD_ENDING && dead_core(cpu, thread).is_some())
+    };
+    while let Some(thread) = next() {
+        exit::finish(cpu, thread, process::process_of(cpu, thread));
     }
 }
 

@@ -41,8 +41,9 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
 
 /// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
 pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
-    thread.core.store(u32::from(target.0), Ordering::Relaxed);
-    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    // First that it is on its way: should this core die, it is found by that.
+    thread.state.store(run_queue::carried_by(cpu.id), Ordering::Relaxed);
+    thread.core.store(u32::from(target.0), Ordering::Release);
     trace::start(cpu, thread, target);
     if target.island() != cpu.island() {
         count(&cpu.counters().foreign_wakeups);
@@ -348,11 +349,16 @@ fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
 fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
     match node.kind.get() {
         TIMER_WAIT => {
-            wait::wake_thread(cpu, cpu.pool.at::<ThreadRecord>(PoolAddr(node.owner.get())), WAKE_TIMEOUT);
+            if let Some(thread) = cpu.pool.get::<ThreadRecord>(PoolAddr(node.owner.get())) {
+                wait::wake_thread(cpu, thread, WAKE_TIMEOUT);
+            }
             true
         }
         TIMER_ALARM => false,
-        other => panic!("a timer of unknown kind {other} expired"),
+        other => {
+            cpu.log(format_args!("a timer of unknown kind {other} is dropped: its record is damaged"));
+            true
+        }
     }
 }
 

@@ -71,6 +71,8 @@ struct State {
     host_at_ns: Option<u64>,
     /// Islands do not run before these times (`u64::MAX`: dead).
     stalled_until_ns: [u64; ISLANDS_MAX],
+    /// The word that [`Faults::damage`] asks for has changed.
+    damaged: bool,
     /// Hash of all decisions.
     trace: u64,
 }
@@ -98,6 +100,7 @@ impl Baton {
             bells: Vec::new(),
             host_at_ns: None,
             stalled_until_ns: [0; ISLANDS_MAX],
+            damaged: false,
             trace: 0xcbf2_9ce4_8422_2325,
         };
         Self {
@@ -260,6 +263,10 @@ impl Baton {
             let island = state.random.below(ISLANDS_MAX as u64) as usize;
             let until = state.now_ns + state.random.below(self.faults.stall_ns_max.max(1));
             state.stalled_until_ns[island] = state.stalled_until_ns[island].max(until);
+        }
+        if self.faults.damage.is_some_and(|step| state.steps >= step) && !state.damaged {
+            let State { random, .. } = state;
+            state.damaged = crate::damage::damage_crossing(world.pool, &mut |bound| random.below(bound));
         }
         if let Some((island, step)) = self.faults.death
             && state.steps >= step

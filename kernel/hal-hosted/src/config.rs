@@ -53,6 +53,9 @@ pub struct Faults {
     pub death: Option<(IslandId, u64)>,
     /// The host says that the island has died, and the machine goes on. It dies when all have joined, at the earliest.
     pub survives: bool,
+    /// From that step on, once, as soon as there is one: a word of what belongs to a call across instruction sets changes (a
+    /// record, a message, a register).
+    pub damage: Option<u64>,
 }
 
 /// A HAL that is wrong on purpose: shows that a test can fail.

@@ -18,6 +18,7 @@
 pub mod asm;
 mod baton;
 mod config;
+mod damage;
 pub mod elf;
 mod hart;
 pub mod isa;

@@ -15,6 +15,7 @@ use motet_layout::{
 
 use crate::baton::{Baton, Point};
 use crate::config::{Config, Defect, Driver};
+use crate::damage::threads;
 use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
 use crate::region::Region;
 
@@ -349,7 +350,20 @@ impl World {
                 record.shootdown_done.load(Ordering::Relaxed),
             )
         };
-        started.map(line).collect()
+        started.map(line).chain(self.describe_threads()).collect()
+    }
+
+    fn describe_threads(&self) -> impl Iterator<Item = String> {
+        threads(self.pool).map(|thread| {
+            format!(
+                "  thread {}: state {:#x}, core {:#x}, in a system call {}, in a crossing call {:#x}\n",
+                thread.tid.get(),
+                thread.state.load(Ordering::Relaxed),
+                thread.core.load(Ordering::Relaxed),
+                thread.in_syscall.get(),
+                thread.crossing.get(),
+            )
+        })
     }
 
     /// Whether the machine has set its exit word. Keeps the host's clock in the header going until then.

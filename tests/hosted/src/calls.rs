@@ -63,4 +63,6 @@ calls! {
     CallOn 0x4d00 0x4d00;
     /// Motet's `island`
     Island 0x4d01 0x4d01;
+    /// `crossings(busy, missing)`.
+    Crossings 0x4d02 0x4d02;
 }

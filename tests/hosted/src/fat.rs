@@ -12,6 +12,7 @@ const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 const DATA_LEN: u64 = 64 << 10;
 
 /// A function: the n-th one lies in the n-th page of the text.
+#[derive(Clone)]
 pub struct Function {
     /// Its name in messages.
     pub name: &'static str,

@@ -155,8 +155,14 @@ fn fill_input(pool: Pool, stream: &HostStream, input: &[u8]) {
 }
 
 /// Late doorbells and stalling islands.
-pub const ROUGH: Faults =
-    Faults { bell_delay_ns_max: 100_000, stall_every: 2000, stall_ns_max: 500_000, death: None, survives: false };
+pub const ROUGH: Faults = Faults {
+    bell_delay_ns_max: 100_000,
+    stall_every: 2000,
+    stall_ns_max: 500_000,
+    death: None,
+    survives: false,
+    damage: None,
+};
 
 /// Runs a scenario on two x86-64, one AArch64 and two RISC-V cores.
 ///

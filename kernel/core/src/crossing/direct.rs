@@ -16,6 +16,8 @@
 //! The result's kinds and whether there are more arguments is in the top bits of word 0: pool addresses have 40 bits.
 //! Argument words are as the function's ISA has them in registers.
 
+use core::fmt;
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
@@ -25,17 +27,24 @@ use motet_abi::{
 };
 use motet_hal::{Access, Machine, Trap};
 use motet_layout::{
-    Cell64, CoreId, CoreRecord, CrossingRecord, Isa, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame,
+    Cell64, CoreId, CoreRecord, CrossingRecord, Isa, PoolAddr, ProcessRecord, SpaceRecord, THREAD_RUNNING,
+    ThreadRecord, UserFrame,
 };
 use motet_protocol::{
     Context, count,
     direct::{self, ADDRESS_BITS, Claim, Outcome},
     memory::alloc_zeroed_frame,
     run_queue::{self, core_record},
+    threads,
 };
 
-use super::{GATE, pop, report, stack};
-use crate::{cpu::Cpu, mm, process::exit, sched, signal};
+use super::{GATE, innermost, pop, report, stack};
+use crate::{
+    cpu::Cpu,
+    file, mm,
+    process::{exit, lock_tree, process_of},
+    sched, signal,
+};
 
 /// Arguments that a direct call carries: as many as every ISA has registers for, so that none is on the stack.
 const WORDS_MAX: usize = 6;
@@ -76,6 +85,7 @@ pub fn call<M: Machine>(
     thread.core.store(u32::from(target.0), Ordering::SeqCst);
     if thread.attention.load(Ordering::SeqCst) != 0 {
         take_back(cpu, thread);
+        own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
         claim.withdraw(cpu);
         return false;
     }
@@ -133,8 +143,7 @@ pub fn is_called_for<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord, thread: &'st
 
 /// The thread is this core's again.
 fn take_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
-    core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
 }
 
 /// A call that this core was given. Its arguments are in [`Cpu::arguments`], in their registers' form.
@@ -150,7 +159,9 @@ struct Given {
 }
 
 impl Given {
-    fn read<M: Machine>(cpu: &Cpu<M>, message: &CoreRecord) -> Self {
+    /// # Errors
+    /// A word that cannot be: its number, and the word.
+    fn read<M: Machine>(cpu: &Cpu<M>, message: &CoreRecord) -> Result<Self, (u32, u64)> {
         let [first, space, function, stack, tls, word] = core::array::from_fn(|index| message.message[index].get());
         let mut arguments = cpu.arguments.borrow_mut();
         arguments.words[0] = word;
@@ -165,15 +176,17 @@ impl Given {
             signature.floats = Signature::UNKNOWN.floats;
             arguments.floats = core::array::from_fn(|index| message.message_floats[index].get());
         }
-        Self {
-            thread: cpu.pool.at(PoolAddr(first & ((1 << ADDRESS_BITS) - 1))),
-            space: cpu.pool.at(PoolAddr(space)),
-            caller: direct::caller(cpu),
-            function,
-            stack,
-            tls,
-            signature,
+        let thread = direct::thread_of(cpu, message).ok_or((0, first))?;
+        let known = cpu.ext_owner.get() == (cpu.raw(thread), CALLED) && cpu.active_space.get() == space;
+        // What it says itself is far away; who was here just now is known.
+        if !known && thread.core.load(Ordering::Relaxed) != u32::from(cpu.id.0) {
+            return Err((0, first));
         }
+        if !known && space_of(cpu, thread) != Some(space) {
+            return Err((1, space));
+        }
+        let space = cpu.pool.get(PoolAddr(space)).ok_or((1, space))?;
+        Ok(Self { thread, space, caller: direct::caller(cpu), function, stack, tls, signature })
     }
 
     /// Makes `frame` the registers of the function. `again`: it has registers of the same thread.
@@ -191,7 +204,13 @@ impl Given {
 /// `true`: it has returned, and this core has announced that it is about to sleep.
 pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     sched::stop_polling(cpu);
-    let given = Given::read(cpu, core_record(cpu, cpu.id));
+    let given = match Given::read(cpu, core_record(cpu, cpu.id)) {
+        Ok(given) => given,
+        Err((index, word)) => {
+            end_damaged(cpu, cpu.id, format_args!("the message of its call is damaged: word {index} is {word:#x}"));
+            return false;
+        }
+    };
     let Some(frame) = call_frame(cpu) else {
         // Without a frame of its own, the core uses the thread's.
         adopt(cpu, &given, None, 0, None);
@@ -226,6 +245,46 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     }
     adopt(cpu, &given, Some(frame), words.sp_at_return, Some(trap));
     false
+}
+
+/// The address space of a thread (pool address).
+fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<u64> {
+    let process = cpu.pool.get::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)))?;
+    Some(process.space.load(Ordering::Relaxed))
+}
+
+/// The message that `callee` has is damaged. Ends the process whose call it is, which its thread's own record says: at once if
+/// this core was called, otherwise when it runs the thread, which comes back.
+#[cold]
+fn end_damaged<M: Machine>(cpu: &Cpu<M>, callee: CoreId, what: fmt::Arguments<'_>) -> Option<&'static ThreadRecord> {
+    let is_called = |thread: &&'static ThreadRecord| {
+        let on_its_way = thread.core.load(Ordering::Relaxed) == u32::from(callee.0)
+            && thread.state.load(Ordering::Relaxed) == THREAD_RUNNING
+            && core_record(cpu, callee).current_thread.load(Ordering::Relaxed) != cpu.raw(*thread);
+        on_its_way && innermost(cpu, thread).is_some_and(|record| record.is_saved.get() == 0)
+    };
+    let thread = {
+        let _tree = lock_tree(cpu);
+        threads::all(cpu).find(is_called)
+    };
+    let Some(thread) = thread else {
+        file::kernel_message(cpu, format_args!("a call to core {} is lost: {what}", callee.index()));
+        end_message(cpu, callee);
+        return None;
+    };
+    take_back(cpu, thread);
+    end_message(cpu, callee);
+    if callee == cpu.id {
+        report::kill(cpu, thread, process_of(cpu, thread), what);
+        return None;
+    }
+    report::say_killed(cpu, thread, process_of(cpu, thread), what);
+    signal::force(cpu, thread, signal::SIGKILL);
+    Some(thread)
+}
+
+fn end_message<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
+    if callee == cpu.id { direct::end_call(cpu) } else { direct::release(cpu, callee) }
 }
 
 /// The register frame of called functions, made at the first call.
@@ -264,7 +323,7 @@ fn adopt<M: Machine>(
 ) {
     let thread = given.thread;
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
-    let Some(record) = cpu.object::<CrossingRecord>(thread.crossing.get()) else {
+    let Some(record) = innermost(cpu, thread) else {
         core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
         direct::end_call(cpu);
         report::kill(cpu, thread, process, format_args!("it is in a call of which there is no record"));
@@ -319,7 +378,7 @@ pub fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
         }
         Outcome::Returned => {
             cpu.awaited.remove(callee);
-            Some(resume(cpu, callee))
+            resume(cpu, callee)
         }
     })
 }
@@ -340,16 +399,21 @@ fn read_results(message: &[Cell64; 6], kinds: u64) -> Results {
     results
 }
 
-/// Takes the results that `callee` has, and gives them to the thread.
-fn resume<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> &'static ThreadRecord {
-    let message = &core_record(cpu, callee).message;
+/// Takes the results that `callee` has, and gives them to the thread. `None`: the message is damaged.
+fn resume<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static ThreadRecord> {
+    let callee_record = core_record(cpu, callee);
+    let message = &callee_record.message;
     // Each word may be far away: only those are read that are needed.
-    let address = match cpu.last_call.get() {
-        (called, thread) if called == callee => thread,
-        _ => message[0].get() & ((1 << ADDRESS_BITS) - 1),
+    let thread = match cpu.last_call.get() {
+        (called, thread) if called == callee => cpu.object(thread),
+        _ => direct::thread_of(cpu, callee_record),
     };
-    let thread = cpu.pool.at::<ThreadRecord>(PoolAddr(address));
-    let record = cpu.object::<CrossingRecord>(thread.crossing.get());
+    let Some(thread) = thread.filter(|thread| thread.core.load(Ordering::Relaxed) == u32::from(callee.0)) else {
+        let word = message[0].get();
+        let what = format_args!("the message of its call's results is damaged: word 0 is {word:#x}");
+        return end_damaged(cpu, callee, what);
+    };
+    let record = innermost(cpu, thread);
     let results = record.map(|record| read_results(message, record.result.get()));
     take_back(cpu, thread);
     direct::release(cpu, callee);
@@ -361,5 +425,5 @@ fn resume<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> &'static ThreadRecord {
         // Where it is to go on is lost; it faults where it called.
         None => registers::set_pc(&thread.frame, GATE),
     }
-    thread
+    Some(thread)
 }

@@ -121,19 +121,17 @@ pub fn set_policy<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// `motet_call_on(island, function, argument)`: calls a function on a core of an island. As a call of a C function does, it
-/// preserves only the registers that the calling convention preserves.
+/// preserves only the registers that the calling convention preserves. What becomes of it if the island's cores are busy, or it
+/// has died, is the process's policy, as for functions that are pinned.
 ///
 /// # Errors
-/// `EINVAL`: there is no such island, or the program has no text for it; `EHOSTDOWN`: it has not joined; `ENOMEM`.
+/// `EINVAL`: there is no such island, or the program has no text for it; `ENOMEM`.
 pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     let [island, function, argument, ..] = call.args;
     let cpu = call.cpu;
     let island = u32::try_from(island).ok().and_then(IslandId::from_raw).ok_or(Errno::EINVAL)?;
     let record = &cpu.pool.header().islands[island.index()];
     let isa = Isa::from_raw(record.isa.get()).ok_or(Errno::EINVAL)?;
-    if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
-        return Err(Errno::EHOSTDOWN.into());
-    }
     let space = mm::space_of(cpu, call.process);
     let has_text = match cpu.object::<FatProgram>(space.fat.get()) {
         Some(program) => isa == M::ISA || program.texts.get() >> (isa as u32) & 1 != 0,
@@ -143,6 +141,21 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let target = core_of(cpu, call.thread, island);
+    let policies = CrossingPolicies::from_raw(call.process.crossing_policy.load(Ordering::Relaxed));
+    let (policy, why) = if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
+        (policies.missing, "has died")
+    } else if target != cpu.id && run_queue::load(cpu, target) != 0 {
+        (policies.busy, "has only busy cores")
+    } else {
+        (CrossingPolicy::Wait, "")
+    };
+    if policy == CrossingPolicy::End {
+        let what = format_args!("it calls a function on island {}, which {why}", island.index());
+        report::kill(cpu, call.thread, call.process, what);
+        return Err(Stop::Gone);
+    }
+    let is_local = policy == CrossingPolicy::Local;
+    let (target, isa) = if is_local { (cpu.id, M::ISA) } else { (target, isa) };
     let frame = &call.thread.frame;
     let caller =
         Caller { pc: registers::pc(frame), sp: registers::sp(frame), result: Signature::POINTER.result.into() };
@@ -157,7 +170,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
         target,
         guessed: false,
         isa,
-        is_local: false,
+        is_local,
     };
     enter(cpu, call.thread, call.process, &caller, &callee)?;
     Err(Stop::Gone)
@@ -227,7 +240,9 @@ fn enter<M: Machine>(
     let record = stack.and_then(|stack| Ok((stack, new_record(cpu, thread).ok_or(Errno::ENOMEM)?)));
     let (stack, record) = record.inspect_err(|_| used.set(outer_used))?;
     let tls = registers::tls(&thread.frame);
+    let outer = record_at(cpu, thread, thread.crossing.get());
     record.outer.set(thread.crossing.get());
+    record.depth.set(outer.map_or(0, |outer| outer.depth.get() + 1));
     record.caller_isa.set(caller_isa as u32);
     record.callee_isa.set(callee.isa as u32);
     record.caller_core.set(u32::from(cpu.id.0));
@@ -294,23 +309,48 @@ fn enter<M: Machine>(
 }
 
 /// A record: the one that the thread has kept from its last call, or a new one.
-fn new_record<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static CrossingRecord> {
-    let spare = cpu.object::<CrossingRecord>(thread.spare_crossing.get());
+fn new_record<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'static CrossingRecord> {
+    let spare = record_at(cpu, thread, thread.spare_crossing.get());
     thread.spare_crossing.set(0);
-    spare.or_else(|| slab::alloc::<CrossingRecord>(cpu))
+    spare.or_else(|| {
+        let record = slab::alloc::<CrossingRecord>(cpu)?;
+        record.owner.set(cpu.raw(thread));
+        Some(record)
+    })
+}
+
+/// A thread's record; `None`: there is none, or what says where it is, or whose it is, is damaged.
+fn record_at<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, raw: u64) -> Option<&'static CrossingRecord> {
+    let record = cpu.pool.get::<CrossingRecord>(PoolAddr(raw))?;
+    (record.owner.get() == cpu.raw(thread)).then_some(record)
+}
+
+/// The record of the call that a thread is in.
+fn innermost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'static CrossingRecord> {
+    record_at(cpu, thread, thread.crossing.get())
+}
+
+fn free_record<M: Machine>(cpu: &Cpu<M>, record: &'static CrossingRecord) {
+    record.owner.set(0);
+    slab::free(cpu, record);
 }
 
 /// The function has returned: the caller goes on, on its core.
 fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Fetch {
-    let Some(record) = cpu.object::<CrossingRecord>(thread.crossing.get()) else {
-        return report::kill(cpu, thread, process, format_args!("it returns from a call that it has not made"));
+    let Some(record) = innermost(cpu, thread) else {
+        let what = match thread.crossing.get() {
+            0 => format_args!("it returns from a call that it has not made"),
+            _ => format_args!("the record of its call is damaged"),
+        };
+        return report::kill(cpu, thread, process, what);
     };
     if record.callee_isa.get() != M::ISA as u32 || record.callee_sp.get() != registers::sp(&thread.frame) {
         let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
         return report::kill(cpu, thread, process, what);
     }
-    let (Some(core), Some(isa)) = (CoreId::from_raw(record.caller_core.get()), Isa::from_raw(record.caller_isa.get()))
-    else {
+    let core = CoreId::from_raw(record.caller_core.get());
+    let isa_of = |core: &CoreId| cpu.pool.header().islands[core.island().index()].isa.get();
+    let Some(core) = core.filter(|core| isa_of(core) == record.caller_isa.get()) else {
         return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
     };
     let state = cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed);
@@ -328,7 +368,6 @@ fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         sched::save_ext(cpu, thread);
     }
     let results = convention::results(&thread.frame, &signature);
-    debug_assert!(isa as u32 == cpu.pool.header().islands[target.island().index()].isa.get());
     pop(cpu, thread, record, &results);
     sched::hand_to(cpu, thread, target);
     Fetch::Gone
@@ -361,18 +400,26 @@ fn pop<M: Machine>(
 }
 
 /// A record that is not needed any more: kept for the thread's next call, if it has none yet.
-fn keep_record<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, record: &'static CrossingRecord) {
+fn keep_record<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &'static CrossingRecord) {
     if thread.spare_crossing.get() == 0 {
         thread.spare_crossing.set(cpu.raw(record));
     } else {
-        slab::free(cpu, record);
+        free_record(cpu, record);
     }
 }
 
 /// The calls that a thread is in, the last one first.
-fn chain<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item = &'static CrossingRecord> {
-    let first = cpu.object::<CrossingRecord>(thread.crossing.get());
-    core::iter::successors(first, |record| cpu.object(record.outer.get()))
+fn chain<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> impl Iterator<Item = &'static CrossingRecord> {
+    core::iter::successors(innermost(cpu, thread), move |record| outer_of(cpu, thread, record))
+}
+
+/// The call that a call was made in. It is less deep, so that a damaged chain has an end.
+fn outer_of<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    record: &CrossingRecord,
+) -> Option<&'static CrossingRecord> {
+    record_at(cpu, thread, record.outer.get()).filter(|outer| outer.depth.get() < record.depth.get())
 }
 
 fn signature_of(record: &CrossingRecord) -> Signature {
@@ -381,26 +428,26 @@ fn signature_of(record: &CrossingRecord) -> Signature {
 
 /// The core of an ISA that the thread's last call went to, if it may run there: most likely it sleeps again, and holds what
 /// the function needs.
-fn last_callee<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> Option<CoreId> {
-    let last = cpu.object::<CrossingRecord>(thread.spare_crossing.get())?;
+fn last_callee<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
+    let last = record_at(cpu, thread, thread.spare_crossing.get())?;
     let core = CoreId::from_raw(last.callee_core.get()).filter(|_| last.callee_isa.get() == isa as u32)?;
     may_run(thread, core).then_some(core)
 }
 
 /// The island of an ISA that has least to do, as a core; `None` if none is there.
-fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> Option<CoreId> {
+fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
     cpu.islands_of(isa).map(|island| core_of(cpu, thread, island)).min_by_key(|&core| run_queue::load(cpu, core))
 }
 
-fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, island: IslandId) -> CoreId {
+fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, island: IslandId) -> CoreId {
     run_queue::least_loaded(cpu, island, affinity(thread))
 }
 
-fn may_run(thread: &ThreadRecord, core: CoreId) -> bool {
+fn may_run(thread: &'static ThreadRecord, core: CoreId) -> bool {
     run_queue::allowed(affinity(thread), core)
 }
 
-fn affinity(thread: &ThreadRecord) -> [u64; 2] {
+fn affinity(thread: &'static ThreadRecord) -> [u64; 2] {
     [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
 }
 
@@ -419,36 +466,41 @@ fn thread_pointer<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, tls: u64, from:
 ///
 /// # Errors
 /// `ENOMEM`; the child then has the calls copied so far.
-pub fn copy_chain<M: Machine>(cpu: &Cpu<M>, parent: &ThreadRecord, child: &ThreadRecord) -> Result<(), Errno> {
+pub fn copy_chain<M: Machine>(
+    cpu: &Cpu<M>,
+    parent: &'static ThreadRecord,
+    child: &'static ThreadRecord,
+) -> Result<(), Errno> {
     for (to, from) in child.stack_top.iter().zip(&parent.stack_top) {
         to.set(from.get());
     }
     for (to, from) in child.stack_used.iter().zip(&parent.stack_used) {
         to.set(from.get());
     }
-    let mut at = cpu.object::<CrossingRecord>(parent.crossing.get());
     let mut slot = &child.crossing;
-    while let Some(from) = at {
+    for from in chain(cpu, parent) {
         let to = slab::alloc::<CrossingRecord>(cpu).ok_or(Errno::ENOMEM)?;
         cpu.pool.copy(cpu.pool.addr_of(from), cpu.pool.addr_of(to), size_of::<CrossingRecord>());
         to.outer.set(0);
+        to.owner.set(cpu.raw(child));
         slot.set(cpu.raw(to));
         slot = &to.outer;
-        at = cpu.object(from.outer.get());
     }
     Ok(())
 }
 
 /// The thread ends, or executes another program: it returns to nobody.
-pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
-    while let Some(record) = cpu.object::<CrossingRecord>(thread.crossing.get()) {
-        thread.crossing.set(record.outer.get());
-        slab::free(cpu, record);
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let mut next = innermost(cpu, thread);
+    while let Some(record) = next {
+        next = outer_of(cpu, thread, record);
+        free_record(cpu, record);
     }
-    if let Some(spare) = cpu.object::<CrossingRecord>(thread.spare_crossing.get()) {
-        thread.spare_crossing.set(0);
-        slab::free(cpu, spare);
+    thread.crossing.set(0);
+    if let Some(spare) = record_at(cpu, thread, thread.spare_crossing.get()) {
+        free_record(cpu, spare);
     }
+    thread.spare_crossing.set(0);
     for slot in thread.stack_used.iter().chain(&thread.stack_top) {
         slot.set(0);
     }

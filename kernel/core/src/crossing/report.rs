@@ -25,10 +25,20 @@ pub fn kill<M: Machine>(
     process: &'static ProcessRecord,
     what: fmt::Arguments<'_>,
 ) -> Fetch {
-    file::kernel_message(cpu, format_args!("process {} is killed: {what}", process.pid.get()));
-    backtrace(cpu, thread, process);
+    say_killed(cpu, thread, process, what);
     exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     Fetch::Gone
+}
+
+/// Says why a process ends, and in which calls.
+pub fn say_killed<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    what: fmt::Arguments<'_>,
+) {
+    file::kernel_message(cpu, format_args!("process {} is killed: {what}", process.pid.get()));
+    backtrace(cpu, thread, process);
 }
 
 /// Says where a thread is, and whose calls across instruction sets it is in.
@@ -93,7 +103,7 @@ pub struct Snapshot<'a, M: Machine> {
 
 impl<'a, M: Machine> Snapshot<'a, M> {
     /// Copies a thread's. The tree lock is held.
-    pub fn of(cpu: &'a Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> Self {
+    pub fn of(cpu: &'a Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) -> Self {
         let mut snapshot = Self {
             cpu,
             file: None,

@@ -21,7 +21,7 @@ const GUARD_LEN: u64 = PAGE_SIZE;
 /// `ENOMEM`.
 pub fn of<M: Machine>(
     cpu: &Cpu<M>,
-    thread: &ThreadRecord,
+    thread: &'static ThreadRecord,
     space: &'static SpaceRecord,
     isa: Isa,
     island: IslandId,
@@ -55,7 +55,7 @@ fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Res
 }
 
 /// The thread ends and others of its process stay: gives back its stacks for other ISAs, and ends the calls that it is in.
-pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, space: &'static SpaceRecord) {
+pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space: &'static SpaceRecord) {
     for record in super::chain(cpu, thread).filter(|record| record.is_local.get() != 0) {
         mm::end_local_call(cpu, space, record.function.get());
     }

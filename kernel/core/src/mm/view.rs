@@ -57,7 +57,7 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
 /// Lets every island execute the pinned code around `address` until [`end_local_call`].
 pub fn begin_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) {
     let _guard = lock(cpu, &space.lock);
-    if let Some(vma) = vma::find(cpu, space, address) {
+    if let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.pin.get() != 0) {
         vma.local_calls.set(vma.local_calls.get() + 1);
         vma::changed(space);
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_abi::{process::WaitStatus, registers};
 use motet_hal::Machine;
 use motet_layout::{
-    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
+    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, ThreadRecord, WAKE_SIGNAL,
 };
 use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
 
@@ -79,6 +79,7 @@ pub fn end_thread<M: Machine>(
     file::open_interrupted(cpu, thread);
     cpu.ext_owner.set((0, 0));
     let last = process.thread_count.fetch_sub(1, Ordering::AcqRel) == 1;
+    thread.state.store(THREAD_ENDING, Ordering::Relaxed);
     if last {
         if process.exiting.swap(1, Ordering::AcqRel) == 0 {
             process.exit_status.store(status, Ordering::Relaxed);
@@ -91,13 +92,34 @@ pub fn end_thread<M: Machine>(
         mm::deactivate(cpu);
     }
     crossing::forget(cpu, thread);
-    let tree = lock_tree(cpu);
+    leave(cpu, thread, process, last);
+    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+}
+
+/// Ends a thread that a core has begun to end which has died. Memory that it may have been giving back is lost; what others
+/// wait for is not.
+pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    let last = {
+        let _tree = lock_tree(cpu);
+        process.threads.get() == cpu.raw(thread) && thread.sibling.get() == 0
+    };
+    if last {
+        time::end_alarm(cpu, process);
+        if process.files.load(Ordering::Relaxed) != 0 {
+            file::release_files(cpu, process);
+        }
+    }
+    leave(cpu, thread, process, last);
+}
+
+/// The thread leaves its process; if it was the last one, the process ends.
+fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, last: bool) {
+    let _tree = lock_tree(cpu);
     process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
     process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());
     unlink_thread(cpu, process, thread);
     signal::discard_pending(cpu, thread, last.then_some(process));
     thread.state.store(THREAD_DEAD, Ordering::Relaxed);
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
     let is_leader = thread.tid.get() == process.pid.get();
     if !is_leader {
         threads::unregister(cpu, thread.tid.get());
@@ -106,7 +128,6 @@ pub fn end_thread<M: Machine>(
     if last {
         become_zombie(cpu, process);
     }
-    drop(tree);
 }
 
 /// Frees a process that never entered the tree (its clone failed).

@@ -16,8 +16,7 @@ use motet_abi::{
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_READY, THREAD_STOPPED, ThreadRecord,
-    WAKE_SIGNAL,
+    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
 };
 use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
 
@@ -259,8 +258,8 @@ pub fn reset_for_exec<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
 
 /// Lets a stopped thread run. The tree lock is held.
 pub fn resume_stopped<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let resumed =
-        thread.state.compare_exchange(THREAD_STOPPED, THREAD_READY, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    let carried = run_queue::carried_by(cpu.id);
+    let resumed = thread.state.compare_exchange(THREAD_STOPPED, carried, Ordering::SeqCst, Ordering::Relaxed).is_ok();
     if resumed {
         run_queue::hand_over(cpu, thread);
     }

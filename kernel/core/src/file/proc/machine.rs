@@ -7,10 +7,13 @@ use motet_layout::sync::Ordering;
 use motet_abi::time::USER_HZ;
 use motet_hal::Machine;
 use motet_layout::{
-    AtomicByte, CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_READY,
-    THREAD_RUNNING,
+    AtomicByte, CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING,
 };
-use motet_protocol::{memory, run_queue::core_record, threads};
+use motet_protocol::{
+    memory,
+    run_queue::{core_record, is_ready},
+    threads,
+};
 
 use super::text::Text;
 use crate::{cpu::Cpu, process, process::ids::KERNEL_RELEASE, random};
@@ -171,7 +174,7 @@ fn count_threads<M: Machine>(cpu: &Cpu<M>) -> (u32, u32) {
     let (mut runnable, mut total) = (0, 0);
     for thread in threads::all(cpu) {
         let state = thread.state.load(Ordering::Relaxed);
-        runnable += u32::from(state == THREAD_RUNNING || state == THREAD_READY);
+        runnable += u32::from(state == THREAD_RUNNING || is_ready(state));
         total += 1;
     }
     (runnable, total)

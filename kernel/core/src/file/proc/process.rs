@@ -10,10 +10,10 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::Device};
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Cell64, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD, THREAD_READY,
-    THREAD_RUNNING, THREAD_STOPPED, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+    Cell64, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD, THREAD_RUNNING,
+    THREAD_STOPPED, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
-use motet_protocol::{Context, fs, lock::lock};
+use motet_protocol::{Context, fs, lock::lock, run_queue::is_ready};
 
 use super::{
     super::{cursor::Cursor, device, dir::path_of, node::Node},
@@ -64,7 +64,7 @@ impl Summary {
             let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
             let state = match thread.state.load(Ordering::Relaxed) {
                 _ if process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE => 'Z',
-                THREAD_RUNNING | THREAD_READY => 'R',
+                state if state == THREAD_RUNNING || is_ready(state) => 'R',
                 THREAD_STOPPED => 'T',
                 THREAD_DEAD => 'X',
                 _ => 'S',

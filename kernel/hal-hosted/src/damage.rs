@@ -1,0 +1,54 @@
+//! Damage: a word of what belongs to a call across instruction sets changes, as if another island had gone wrong.
+
+use motet_layout::sync::{AtomicU64, Ordering};
+use motet_layout::{
+    CALL_GIVEN, CALL_RETURNED, Cell64, CoreRecord, CrossingRecord, FRAME_REGS, Pool, PoolAddr, ThreadRecord,
+};
+
+/// Damages one word of a message that is under way, or of a call's record or registers. `false`: there is no call.
+/// `below` gives random numbers.
+pub fn damage_crossing(pool: Pool, below: &mut dyn FnMut(u64) -> u64) -> bool {
+    let called = pool.header().cores.iter().find(|core| is_under_way(core));
+    if let Some(core) = called.filter(|_| below(3) != 0) {
+        let word = &core.message[below(6) as usize];
+        return spoil(word, below);
+    }
+    let calls = threads(pool).filter(|thread| thread.crossing.get() != 0);
+    let Some(thread) = calls.max_by_key(|thread| thread.tid.get()) else { return false };
+    let Some(record) = pool.get::<CrossingRecord>(PoolAddr(thread.crossing.get())) else { return false };
+    match below(4) {
+        0 => spoil(&thread.crossing, below),
+        1 => spoil(&thread.frame.regs[below(FRAME_REGS as u64) as usize], below),
+        _ => {
+            let words = size_of::<CrossingRecord>() as u64 / 8;
+            let at = pool.addr_of(record).add(8 * below(words));
+            pool.get::<Cell64>(at).is_some_and(|word| spoil(word, below))
+        }
+    }
+}
+
+fn is_under_way(core: &CoreRecord) -> bool {
+    matches!(core.call.load(Ordering::Relaxed) & 0xff, CALL_GIVEN | CALL_RETURNED)
+}
+
+fn spoil(word: &Cell64, below: &mut dyn FnMut(u64) -> u64) -> bool {
+    let old = word.get();
+    word.set(match below(6) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => old ^ 1 << below(64),
+        3 => old.wrapping_add(64),
+        4 => below(1 << 24) & !63,
+        _ => below(u64::MAX),
+    });
+    true
+}
+
+/// The threads that have a number.
+pub fn threads(pool: Pool) -> impl Iterator<Item = &'static ThreadRecord> {
+    let header = pool.header();
+    let high = header.threads_high.load(Ordering::Relaxed).min(header.threads_len.get());
+    let at = move |tid: u32| PoolAddr(header.threads.get() + u64::from(tid) * size_of::<AtomicU64>() as u64);
+    let slot = move |tid| pool.get::<AtomicU64>(at(tid)).map(|slot| PoolAddr(slot.load(Ordering::Relaxed)));
+    (1..high).filter_map(move |tid| pool.get(slot(tid)?))
+}
