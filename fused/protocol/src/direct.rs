@@ -58,7 +58,8 @@ pub fn claim(context: &impl Context, core: CoreId) -> Option<Claim> {
     let claim = Claim { core, polls };
     // After the claim: only a claimer moves the word away from none.
     if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
-        claim.withdraw(context);
+        // The word is not touched: it may be this core's own earlier call, which is being answered just now.
+        claim.finish(context, CORE_AWAKE);
         return None;
     }
     Some(claim)
@@ -120,10 +121,7 @@ impl Claim {
 
     /// There is no call after all: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
-        let record = self.record(context);
-        if without_marks(record.call.load(Ordering::Relaxed)) == word(CALL_GIVEN, context.core()) {
-            record.call.store(CALL_NONE, Ordering::Relaxed);
-        }
+        self.record(context).call.store(CALL_NONE, Ordering::Relaxed);
         self.finish(context, CORE_AWAKE);
     }
 

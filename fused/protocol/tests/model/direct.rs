@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    CALL_GIVEN, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CoreId, IslandId, Pool, THREAD_READY, ThreadRecord,
+    CALL_GIVEN, CALL_NONE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CoreId, IslandId, Pool, THREAD_READY, ThreadRecord,
 };
 use motet_protocol::direct::{self, Claim, Outcome};
 use motet_protocol::run_queue::{self, Wake, core_record};
@@ -111,6 +111,55 @@ fn serve(core: &Core, steps: Steps, jobs: u64) {
             }
         }
     }
+}
+
+/// A core that has called tries to call again before it has the result, as one does that runs other threads meanwhile.
+fn impatient(claim: fn(&Core) -> Option<Claim>) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, _) = fresh_pool(2);
+        let bells = Arc::new(Bells::default());
+        let (server, core) = (Core::new(pool, CALLEE, &bells), Core::new(pool, 1, &bells));
+        let caller = move || {
+            for word in 1..=2 {
+                let first = loop {
+                    match claim(&core) {
+                        Some(first) => break first,
+                        None => core.relax(),
+                    }
+                };
+                publish(&core, first, word, false);
+                assert!(claim(&core).is_none(), "the core has a result that nobody has taken");
+                assert_eq!(wait_asleep(&core), Some(word + 100), "the result is lost");
+            }
+        };
+        together(vec![Box::new(caller), Box::new(move || serve(&server, RIGHT, 2))]);
+    }
+}
+
+fn claim_callee(core: &Core) -> Option<Claim> {
+    direct::claim(core, callee())
+}
+
+#[test]
+fn a_claim_that_comes_too_early_loses_no_result() {
+    explore(3000, impatient(claim_callee));
+}
+
+/// Takes its earlier call for the one that it has not made after all.
+#[test]
+fn a_claim_that_undoes_an_earlier_call_is_caught() {
+    must_be_caught(
+        3000,
+        impatient(|core| {
+            let call = &core_record(core, callee()).call;
+            let found = call.load(Ordering::Relaxed);
+            let claim = claim_callee(core);
+            if claim.is_none() && found & 0xff == CALL_GIVEN {
+                call.store(CALL_NONE, Ordering::Relaxed);
+            }
+            claim
+        }),
+    );
 }
 
 /// Islands call functions of one core, and hand it threads where they cannot.
