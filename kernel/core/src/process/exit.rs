@@ -7,7 +7,7 @@ use motet_hal::Machine;
 use motet_layout::{
     PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, ThreadRecord, WAKE_SIGNAL,
 };
-use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
+use motet_protocol::{Context, slab, threads, timer, wait};
 
 use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};
 use crate::{
@@ -97,7 +97,7 @@ pub fn end_thread<M: Machine>(
     unlink_thread(cpu, process, thread);
     signal::discard_pending(cpu, thread, last.then_some(process));
     thread.state.store(THREAD_DEAD, Ordering::Relaxed);
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
     let is_leader = thread.tid.get() == process.pid.get();
     if !is_leader {
         threads::unregister(cpu, thread.tid.get());
