@@ -71,6 +71,7 @@ const HOSTED: Convention = Convention {
     control: None,
 };
 
+#[inline(always)]
 const fn convention(isa: Isa) -> &'static Convention {
     match isa {
         Isa::X86_64 => &X86_64,
@@ -103,11 +104,12 @@ pub struct Results {
     pub floats: [u64; 2],
 }
 
-/// Where the caller of the function that `frame` is about to execute goes on: program counter and stack pointer. `read`
-/// reads a word of user memory.
-pub fn return_point(frame: &UserFrame, read: impl FnOnce(u64) -> Option<u64>) -> Option<(u64, u64)> {
-    let sp = registers::sp(frame);
-    match convention(registers::frame_isa(frame)).link {
+/// Where the caller of the function that `frame`, of `isa`, is about to execute goes on: program counter and stack pointer.
+/// `read` reads a word of user memory.
+#[inline(always)]
+pub fn return_point(isa: Isa, frame: &UserFrame, read: impl FnOnce(u64) -> Option<u64>) -> Option<(u64, u64)> {
+    let sp = registers::sp_of(isa, frame);
+    match convention(isa).link {
         Some(link) => Some((reg(frame, link), sp)),
         None => Some((read(sp)?, sp.wrapping_add(8))),
     }
@@ -115,15 +117,16 @@ pub fn return_point(frame: &UserFrame, read: impl FnOnce(u64) -> Option<u64>) ->
 
 /// Puts the arguments in the registers (and on the stack) of a thread that is about to execute a function into `into`; what
 /// the function does not take is left as it is. The extended registers are stored. `None`: the stack cannot be read.
+#[inline(always)]
 pub fn arguments(
+    isa: Isa,
     frame: &UserFrame,
     signature: &Signature,
     mut read: impl FnMut(u64) -> Option<u64>,
     into: &mut Arguments,
 ) -> Option<()> {
-    let isa = registers::frame_isa(frame);
     let convention = convention(isa);
-    let on_stack = registers::sp(frame).wrapping_add(if convention.link.is_some() { 0 } else { 8 });
+    let on_stack = registers::sp_of(isa, frame).wrapping_add(if convention.link.is_some() { 0 } else { 8 });
     for (index, word) in into.words.iter_mut().take(signature.word_count()).enumerate() {
         *word = match convention.words.get(index) {
             Some(&register) => reg(frame, register),
@@ -136,9 +139,21 @@ pub fn arguments(
     Some(())
 }
 
+/// The register for argument word `index` of a function, as `frame` has it; 0 if there is none.
+#[inline(always)]
+pub fn word_in_register(isa: Isa, frame: &UserFrame, index: usize) -> u64 {
+    convention(isa).words.get(index).map_or(0, |&register| reg(frame, register))
+}
+
+/// The same for floating-point arguments. The extended registers are stored.
+#[inline(always)]
+pub fn float(isa: Isa, frame: &UserFrame, index: usize) -> u64 {
+    convention(isa).floats.get(index).map_or(0, |&at| ext(frame, at))
+}
+
 /// The entry of a function on another ISA.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct Entry {
     /// Its address.
     pub function: u64,
     /// Where it returns to.
@@ -147,10 +162,6 @@ pub struct Entry<'a> {
     pub stack: u64,
     /// Its thread pointer.
     pub tls: u64,
-    /// What it takes.
-    pub signature: Signature,
-    /// What it is given.
-    pub arguments: &'a Arguments,
 }
 
 /// Words that [`enter`] may want on the stack.
@@ -186,15 +197,11 @@ impl StackWords {
 }
 
 /// The return address, if it is on the stack, and the arguments there.
-fn words_on_stack(isa: Isa, entry: &Entry<'_>, gate: bool, arguments: core::ops::Range<usize>) -> Words {
+fn words_on_stack(gate: Option<u64>, arguments: impl Iterator<Item = u64>) -> Words {
     let mut words = [0; STACK_WORDS_MAX];
     let mut count = 0;
-    if gate {
-        words[0] = entry.gate;
-        count = 1;
-    }
-    for index in arguments {
-        words[count] = entry.signature.word(index).in_register(isa, entry.arguments.words[index]);
+    for (slot, word) in words.iter_mut().zip(gate.into_iter().chain(arguments)) {
+        *slot = word;
         count += 1;
     }
     Words::Many(words, count)
@@ -202,57 +209,82 @@ fn words_on_stack(isa: Isa, entry: &Entry<'_>, gate: bool, arguments: core::ops:
 
 /// Makes `frame` the registers of a thread that enters a function of `isa`. The caller writes the words that come back to
 /// the stack.
-pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry<'_>) -> StackWords {
+pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry, signature: &Signature, arguments: &Arguments) -> StackWords {
     registers::clear(frame);
-    enter_again(frame, isa, entry)
-}
-
-/// As [`enter`], when `frame` has registers of the same thread: those that the function does not look at keep them.
-pub fn enter_again(frame: &UserFrame, isa: Isa, entry: &Entry<'_>) -> StackWords {
-    let convention = convention(isa);
-    let signature = &entry.signature;
+    let word = |index| signature.word_for(isa, index, arguments.words[index]);
     let count = signature.word_count();
-    let in_registers = count.min(convention.words.len());
-    let mut stack = StackWords { at: 0, sp_at_return: 0, words: Words::None };
+    let in_registers = count.min(convention(isa).words.len());
+    let mut stack = begin(frame, isa, entry, 8 * (count - in_registers) as u64);
     if count > in_registers {
-        stack.words = words_on_stack(isa, entry, convention.link.is_none(), in_registers..count);
-    } else if convention.link.is_none() {
-        stack.words = Words::One(entry.gate);
-    }
-    // Aligned at the arguments, which lie above the return address.
-    let arguments_at = entry.stack.wrapping_sub(RED_ZONE + 8 * (count - in_registers) as u64) & !(STACK_ALIGN - 1);
-    stack.at = arguments_at - if convention.link.is_none() { 8 } else { 0 };
-    stack.sp_at_return = arguments_at;
-    registers::start(frame, isa, entry.function, stack.at);
-    registers::set_tls(frame, entry.tls);
-    if let Some(link) = convention.link {
-        set_reg(frame, link, entry.gate);
+        let gate = convention(isa).link.is_none().then_some(entry.gate);
+        stack.words = words_on_stack(gate, (in_registers..count).map(word));
     }
     for index in 0..in_registers {
-        let value = signature.word(index).in_register(isa, entry.arguments.words[index]);
-        set_reg(frame, convention.words[index], value);
+        set_word(frame, isa, index, word(index));
     }
     if signature.float_count() != 0 {
-        init_ext(frame, isa);
-        for index in 0..signature.float_count().min(convention.floats.len()) {
-            let value = float_in_register(isa, entry.arguments.floats[index], signature.is_single(index));
-            set_ext(frame, convention.floats[index], value);
-        }
-        if isa == Isa::X86_64 {
-            set_reg(frame, 0, FLOATS_MAX as u64); // al: vector registers that a variadic function must store
-        }
+        let float = |index| match index < signature.float_count() {
+            true => float_in_register(isa, arguments.floats[index], signature.is_single(index)),
+            false => 0,
+        };
+        set_floats(frame, isa, &core::array::from_fn(float));
     }
     stack
 }
 
-/// What a function that has just returned leaves. The extended registers are stored if the signature has floats.
-pub fn results(frame: &UserFrame, signature: &Signature) -> Results {
-    let convention = convention(registers::frame_isa(frame));
+/// As [`enter`], without arguments; those on the stack take `arguments_len` bytes. Registers that the function does not look at
+/// keep what they have.
+#[inline(always)]
+pub fn begin(frame: &UserFrame, isa: Isa, entry: &Entry, arguments_len: u64) -> StackWords {
+    // Aligned at the arguments, which lie above the return address.
+    let arguments_at = entry.stack.wrapping_sub(RED_ZONE + arguments_len) & !(STACK_ALIGN - 1);
+    let mut stack = StackWords { at: arguments_at, sp_at_return: arguments_at, words: Words::None };
+    match convention(isa).link {
+        Some(link) => set_reg(frame, link, entry.gate),
+        None => {
+            stack.at = arguments_at - 8;
+            stack.words = Words::One(entry.gate);
+        }
+    }
+    registers::start(frame, isa, entry.function, stack.at);
+    enter_fast(frame, isa);
+    registers::set_tls_of(isa, frame, entry.tls);
+    stack
+}
+
+/// Sets an argument word of a function, if there is a register for it: as that holds it.
+#[inline(always)]
+pub fn set_word(frame: &UserFrame, isa: Isa, index: usize, value: u64) {
+    if let Some(&register) = convention(isa).words.get(index) {
+        set_reg(frame, register, value);
+    }
+}
+
+/// Sets the floating-point arguments of a function: as their registers hold them.
+pub fn set_floats(frame: &UserFrame, isa: Isa, values: &[u64; FLOATS_MAX]) {
+    init_ext(frame, isa);
+    for (&at, &value) in convention(isa).floats.iter().zip(values) {
+        set_ext(frame, at, value);
+    }
+    if isa == Isa::X86_64 {
+        set_reg(frame, 0, FLOATS_MAX as u64); // al: vector registers that a variadic function must store
+    }
+}
+
+/// What a function of `isa` that has just returned leaves. The extended registers are stored if the signature has floats.
+pub fn results(isa: Isa, frame: &UserFrame, signature: &Signature) -> Results {
+    let convention = convention(isa);
     let floats = if signature.has_floats() { convention.floats } else { &[] };
     Results {
-        words: convention.results.map(|register| reg(frame, register)),
+        words: [0, 1].map(|index| result_word(isa, frame, index)),
         floats: core::array::from_fn(|index| floats.get(index).map_or(0, |&at| ext(frame, at))),
     }
+}
+
+/// A result word.
+#[inline(always)]
+pub fn result_word(isa: Isa, frame: &UserFrame, index: usize) -> u64 {
+    reg(frame, convention(isa).results[index % 2])
 }
 
 /// Stores what the caller in `frame` expects to find again. The extended registers are stored.
@@ -278,7 +310,7 @@ pub fn resume_caller(frame: &UserFrame, isa: Isa, record: &CrossingRecord, signa
         set_reg(frame, register, slot.get());
     }
     for (index, &register) in convention.results.iter().enumerate() {
-        set_reg(frame, register, signature.result_word(index).in_register(isa, results.words[index]));
+        set_reg(frame, register, signature.result_for(isa, index, results.words[index]));
     }
     init_ext(frame, isa);
     for (slot, &at) in record.saved_float.iter().zip(convention.kept_floats) {
@@ -293,13 +325,20 @@ pub fn resume_caller(frame: &UserFrame, isa: Isa, record: &CrossingRecord, signa
 }
 
 /// As [`resume_caller`], when `frame` still holds the caller's registers, extended ones included, as they were at the call.
-pub fn return_to_caller(frame: &UserFrame, record: &CrossingRecord, signature: &Signature, results: &Results) {
-    let isa = registers::frame_isa(frame);
+#[inline(always)]
+pub fn return_to_caller(
+    frame: &UserFrame,
+    isa: Isa,
+    record: &CrossingRecord,
+    signature: &Signature,
+    results: &Results,
+) {
     let convention = convention(isa);
     registers::set_pc(frame, record.return_pc.get());
-    registers::set_sp(frame, record.caller_sp.get());
+    registers::set_sp_of(isa, frame, record.caller_sp.get());
+    enter_fast(frame, isa);
     for (index, &register) in convention.results.iter().enumerate() {
-        set_reg(frame, register, signature.result_word(index).in_register(isa, results.words[index]));
+        set_reg(frame, register, signature.result_for(isa, index, results.words[index]));
     }
     if signature.has_floats() {
         for (index, &at) in convention.floats.iter().take(2).enumerate() {
@@ -318,6 +357,18 @@ pub const fn float_in_register(isa: Isa, bits: u64, single: bool) -> u64 {
     }
 }
 
+/// Lets the kernel enter the frame, which is at the beginning or behind the end of a call, in the fastest way: SYSRET takes
+/// the program counter from rcx and the flags from r11, both of which calls change (System V ABI, 3.2.1).
+#[inline(always)]
+fn enter_fast(frame: &UserFrame, isa: Isa) {
+    if isa == Isa::X86_64 {
+        let status = registers::initial_status(isa);
+        frame.status.set(status);
+        set_reg(frame, 1, frame.pc.get());
+        set_reg(frame, 11, status);
+    }
+}
+
 /// Stores the initial extended state, so that parts of it can be set.
 fn init_ext(frame: &UserFrame, isa: Isa) {
     frame.ext.iter().for_each(|word| word.set(0));
@@ -329,20 +380,24 @@ fn init_ext(frame: &UserFrame, isa: Isa) {
     frame.ext_valid.set(1);
 }
 
+#[inline(always)]
 fn reg(frame: &UserFrame, index: u8) -> u64 {
     frame.regs.get(usize::from(index)).map_or(0, Cell64::get)
 }
 
+#[inline(always)]
 fn set_reg(frame: &UserFrame, index: u8, value: u64) {
     if let Some(slot) = frame.regs.get(usize::from(index)) {
         slot.set(value);
     }
 }
 
+#[inline(always)]
 fn ext(frame: &UserFrame, index: u8) -> u64 {
     frame.ext.get(usize::from(index)).map_or(0, Cell64::get)
 }
 
+#[inline(always)]
 fn set_ext(frame: &UserFrame, index: u8, value: u64) {
     if let Some(slot) = frame.ext.get(usize::from(index)) {
         slot.set(value);

@@ -259,6 +259,18 @@ impl Signature {
         Word::from_code((self.words >> (4 * index)) as u32)
     }
 
+    /// An argument word as a register of `isa` holds it.
+    #[inline(always)]
+    pub const fn word_for(&self, isa: Isa, index: usize, value: u64) -> u64 {
+        in_register(isa, (self.words >> (4 * index)) as u32 & 15, value)
+    }
+
+    /// A result word as a register of `isa` holds it.
+    #[inline(always)]
+    pub const fn result_for(&self, isa: Isa, index: usize, value: u64) -> u64 {
+        in_register(isa, self.result >> (4 * index) & 15, value)
+    }
+
     /// Whether a floating-point argument is single precision.
     pub const fn is_single(&self, index: usize) -> bool {
         self.floats >> (2 * index) & 3 == 2
@@ -278,6 +290,12 @@ impl Signature {
     pub const fn has_floats(&self) -> bool {
         self.floats != 0 || self.result >> 8 != 0
     }
+}
+
+/// Most words are whole, and need no look at what they are.
+#[inline(always)]
+const fn in_register(isa: Isa, code: u32, value: u64) -> u64 {
+    if code <= 1 { value } else { Word::from_code(code).in_register(isa, value) }
 }
 
 /// An integer in an argument or result register.

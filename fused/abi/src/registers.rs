@@ -133,6 +133,30 @@ pub fn sp(frame: &UserFrame) -> u64 {
     reg(frame, of(frame).stack)
 }
 
+/// As [`sp`], of a frame known to be `isa`'s: a constant there makes this one load.
+#[inline(always)]
+pub fn sp_of(isa: Isa, frame: &UserFrame) -> u64 {
+    reg(frame, roles(isa).stack)
+}
+
+/// As [`set_sp`], of a frame known to be `isa`'s.
+#[inline(always)]
+pub fn set_sp_of(isa: Isa, frame: &UserFrame, sp: u64) {
+    set_reg(frame, roles(isa).stack, sp);
+}
+
+/// As [`tls`], of a frame known to be `isa`'s.
+#[inline(always)]
+pub fn tls_of(isa: Isa, frame: &UserFrame) -> u64 {
+    reg(frame, roles(isa).thread)
+}
+
+/// As [`set_tls`], of a frame known to be `isa`'s.
+#[inline(always)]
+pub fn set_tls_of(isa: Isa, frame: &UserFrame, tls: u64) {
+    set_reg(frame, roles(isa).thread, tls);
+}
+
 /// Sets the stack pointer.
 #[inline(always)]
 pub fn set_sp(frame: &UserFrame, sp: u64) {
@@ -196,12 +220,13 @@ pub fn clear(frame: &UserFrame) {
 }
 
 /// As [`init_frame`], but the other general registers keep what they have.
+#[inline(always)]
 pub fn start(frame: &UserFrame, isa: Isa, entry: u64, sp: u64) {
     frame.isa.set(isa as u32);
     frame.ext_valid.set(0);
     frame.status.set(initial_status(isa));
     frame.pc.set(entry);
-    set_sp(frame, sp);
+    set_sp_of(isa, frame, sp);
 }
 
 /// Copies a thread's registers (`clone`), extended state included when `from` has it stored (save it first).

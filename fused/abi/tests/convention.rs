@@ -21,9 +21,8 @@ fn zeroed<T>() -> Box<T> {
 /// Enters a function as the kernel does; its frame, and its stack as words by address.
 fn enter(isa: Isa, signature: Signature, arguments: Arguments) -> (Box<UserFrame>, BTreeMap<u64, u64>, StackWords) {
     let frame = zeroed::<UserFrame>();
-    let entry =
-        Entry { function: 0x40_1000, gate: GATE, stack: 0x7000_0008, tls: 0x1234, signature, arguments: &arguments };
-    let words = convention::enter(&frame, isa, &entry);
+    let entry = Entry { function: 0x40_1000, gate: GATE, stack: 0x7000_0008, tls: 0x1234 };
+    let words = convention::enter(&frame, isa, &entry, &signature, &arguments);
     let stack = words.words().iter().enumerate().map(|(index, &word)| (words.at + 8 * index as u64, word)).collect();
     (frame, stack, words)
 }
@@ -116,7 +115,7 @@ proptest! {
         let mut first = None;
         for isa in isas.into_iter().map(|index| REAL[index]) {
             let (frame, stack, _) = enter(isa, signature, arguments);
-            convention::arguments(&frame, &signature, |at| stack.get(&at).copied(), &mut arguments).unwrap();
+            convention::arguments(isa, &frame, &signature, |at| stack.get(&at).copied(), &mut arguments).unwrap();
             // By meaning: extended to 64 bits by type.
             let meaning: Vec<u64> = (0..signature.word_count())
                 .map(|index| signature.word(index).in_register(Isa::X86_64, arguments.words[index]))
@@ -125,7 +124,7 @@ proptest! {
                 }))
                 .collect();
             prop_assert_eq!(first.get_or_insert_with(|| meaning.clone()), &meaning);
-            let (pc, sp) = convention::return_point(&frame, |at| stack.get(&at).copied()).unwrap();
+            let (pc, sp) = convention::return_point(isa, &frame, |at| stack.get(&at).copied()).unwrap();
             prop_assert_eq!(pc, GATE);
             prop_assert_eq!(sp % 16, 0);
         }
@@ -136,7 +135,7 @@ proptest! {
     fn any_signature_is_carried(words: u64, floats: u32, result: u32, isa in 0usize..3) {
         let signature = Signature { words, floats, result };
         let (frame, stack, _) = enter(REAL[isa], signature, Arguments::default());
-        let _ = convention::arguments(&frame, &signature, |at| stack.get(&at).copied(), &mut Arguments::default());
-        let _ = convention::results(&frame, &signature);
+        let _ = convention::arguments(REAL[isa], &frame, &signature, |at| stack.get(&at).copied(), &mut Arguments::default());
+        let _ = convention::results(REAL[isa], &frame, &signature);
     }
 }

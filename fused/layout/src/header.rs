@@ -140,6 +140,8 @@ pub const CALL_TAKEN: u32 = 3;
 pub const CALL_ATTENTION: u32 = 1 << 16;
 /// [`CoreRecord::call`], a mark: the caller's core looks at this word and need not be rung.
 pub const CALL_POLLED: u32 = 1 << 17;
+/// [`CoreRecord::call`]: one look of the caller's core at it. The number of looks means nothing.
+pub const CALL_LOOKED: u32 = 1 << 18;
 
 pool_struct! {
     /// One core: its run queue and what others may ask of it.

@@ -23,11 +23,11 @@
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_ATTENTION, CALL_GIVEN, CALL_NONE, CALL_POLLED, CALL_RETURNED, CALL_TAKEN, CORE_AWAKE, CORE_CALLED,
-    CORE_CLAIMED, CORE_IDLE, CORE_POLLING, CoreId, CoreRecord, PoolAddr, ThreadRecord,
+    CALL_ATTENTION, CALL_GIVEN, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED, CALL_TAKEN, CORE_AWAKE,
+    CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, CoreId, CoreRecord, PoolAddr, ThreadRecord,
 };
 
 use crate::{
@@ -115,6 +115,7 @@ impl Claim {
     }
 
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
+    #[inline(always)]
     pub fn publish(self, context: &impl Context) {
         self.finish(context, CORE_CALLED);
     }
@@ -125,6 +126,7 @@ impl Claim {
         self.finish(context, CORE_AWAKE);
     }
 
+    #[inline(always)]
     fn finish(self, context: &impl Context, state: u32) {
         core_record(context, self.core).state.store(state, Ordering::Release);
         wake(context, self.core, self.polls);
@@ -133,16 +135,16 @@ impl Claim {
 
 /// This core was called, and has read the message: who called. `None`: the record is damaged.
 pub fn caller(context: &impl Context) -> Option<CoreId> {
-    let call = core_record(context, context.core()).call.load(Ordering::Acquire);
+    let call = context.own_record().call.load(Ordering::Acquire);
     if phase(call) == CALL_GIVEN { owner(call) } else { None }
 }
 
 /// Whether the function that this core is called to run has to become an ordinary thread first: somebody wants its
 /// thread's attention, or another thread waits for this core.
 pub fn is_disturbed(context: &impl Context) -> bool {
-    let record = core_record(context, context.core());
-    // Whoever pushes a thread, or marks the call, looks at the state afterwards, and rings.
-    fence(Ordering::SeqCst);
+    let record = context.own_record();
+    // Whoever pushes a thread, or marks the call, looks at the state afterwards, and rings; this core looks after the fence of
+    // `end_idle`.
     record.call.load(Ordering::Relaxed) & CALL_ATTENTION != 0 || has_ready(record)
 }
 
@@ -153,9 +155,9 @@ pub fn is_disturbed(context: &impl Context) -> bool {
 /// `false`: somebody has marked the call, and this core still has the thread, and is awake.
 #[must_use]
 pub fn give_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     // First that it sleeps: the caller may claim it as soon as it has taken the results.
-    record.state.store(state, Ordering::SeqCst);
+    record.state.store(state, Ordering::Release);
     let given = record.call.swap(word(CALL_RETURNED, caller), Ordering::SeqCst);
     if given & CALL_ATTENTION != 0 && take_back(context, caller, state) {
         return false;
@@ -167,7 +169,7 @@ pub fn give_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
 /// This core takes back results that it has just given, unless the caller has them already.
 #[cold]
 fn take_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     // So that nobody claims it; whoever has done that finds results and gives up, unless they are taken.
     let woken = end_idle(context);
     let taken = change(record, word(CALL_RETURNED, caller), CALL_NONE).is_ok();
@@ -182,14 +184,14 @@ fn take_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
 /// # Errors
 /// What it was instead, without marks.
 pub(crate) fn change(record: &CoreRecord, from: u32, to: u32) -> Result<(), u32> {
-    let mut found = from;
-    loop {
+    let mut found = record.call.load(Ordering::SeqCst);
+    while without_marks(found) == from {
         match record.call.compare_exchange(found, to, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => return Ok(()),
-            Err(call) if without_marks(call) == from => found = call,
-            Err(call) => return Err(without_marks(call)),
+            Err(call) => found = call,
         }
     }
+    Err(without_marks(found))
 }
 
 /// A core is to look at what was written for it.
@@ -197,15 +199,15 @@ fn wake(context: &impl Context, core: CoreId, polls: bool) {
     if polls {
         context.wrote(core);
     } else {
-        count(&context.counters().doorbells_rung);
         context.ring(core);
+        count(&context.counters().doorbells_rung);
     }
 }
 
 /// The function that this core was called to run goes on as an ordinary thread of this core: its caller no longer waits
 /// for results here.
 pub fn end_call(context: &impl Context) {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     record.call.store(CALL_NONE, Ordering::Release);
     record.state.store(CORE_AWAKE, Ordering::SeqCst);
 }
@@ -224,6 +226,9 @@ pub enum Outcome {
 /// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
 pub fn outcome(context: &impl Context, callee: CoreId) -> Outcome {
     let (record, me) = (core_record(context, callee), context.core());
+    // Means nothing, but is one instruction that makes the line this core's: RISC-V's compare-and-swap reads first, and
+    // would wait for the line twice.
+    record.call.fetch_add(CALL_LOOKED, Ordering::Relaxed);
     match change(record, word(CALL_RETURNED, me), word(CALL_TAKEN, me)) {
         Ok(()) => Outcome::Returned,
         Err(call) if call == word(CALL_GIVEN, me) => Outcome::Runs,
@@ -262,7 +267,7 @@ pub(crate) fn word(phase: u32, caller: CoreId) -> u32 {
 }
 
 pub(crate) fn without_marks(call: u32) -> u32 {
-    call & !(CALL_ATTENTION | CALL_POLLED)
+    call % CALL_ATTENTION // the lowest mark
 }
 
 pub(crate) fn phase(call: u32) -> u32 {

@@ -21,7 +21,9 @@ pub mod timer;
 pub mod trace;
 pub mod wait;
 
-use motet_layout::{CoreId, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord};
+use motet_layout::{
+    CoreId, CoreRecord, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord,
+};
 
 /// Who acts on the pool.
 pub trait Context {
@@ -45,6 +47,12 @@ pub trait Context {
     /// A thread that waited has been made ready, and `target` is about to get it. For a kernel's trace.
     #[inline(always)]
     fn woke(&self, _thread: &ThreadRecord, _target: CoreId) {}
+
+    /// The acting core's record.
+    #[inline(always)]
+    fn own_record(&self) -> &'static CoreRecord {
+        &self.pool().header().cores[self.core().index()]
+    }
 
     /// Index of the actor's share of memory: its island, or [`ISLANDS_MAX`] for the host.
     #[inline(always)]

@@ -83,7 +83,7 @@ pub fn wake_core(context: &impl Context, target: CoreId) {
 /// The next thread for this core. Takes new arrivals from the inbox.
 #[inline]
 pub fn next(context: &impl Context) -> Option<&'static ThreadRecord> {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
@@ -105,7 +105,7 @@ pub fn has_ready(record: &CoreRecord) -> bool {
 
 /// Puts a thread of this core, whose state is [`THREAD_READY`], into the core's ready queue, by its priority.
 pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
@@ -114,7 +114,7 @@ pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
 
 /// As [`append`], for a thread that has used up its time: behind all others, whatever their priority, so that each runs.
 pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
@@ -124,13 +124,13 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
 /// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
 /// not. In any case [`end_idle`] comes next, after the sleep if there is one.
 pub fn begin_idle(context: &impl Context, state: u32) -> bool {
-    core_record(context, context.core()).state.store(state, Ordering::SeqCst);
+    context.own_record().state.store(state, Ordering::SeqCst);
     is_quiet(context)
 }
 
 /// Whether this core, which has announced that it is about to sleep, has no work.
 pub fn is_quiet(context: &impl Context) -> bool {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     fence(Ordering::SeqCst);
     record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0
 }
@@ -145,8 +145,9 @@ pub enum Wake {
 }
 
 /// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
+#[inline(always)]
 pub fn end_idle(context: &impl Context) -> Wake {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     // Not a load first: this core is about to write to the line, whoever had it, and waits for it once.
     let mut state = record.state.swap(CORE_WAKING, Ordering::SeqCst);
     if let Some(claimer) = direct::claimer(state) {
@@ -164,14 +165,14 @@ pub fn end_idle(context: &impl Context) -> Wake {
         }
     }
     let wake = if state == CORE_CALLED { Wake::Called } else { Wake::Look };
-    record.state.store(if wake == Wake::Called { CORE_CALLED } else { CORE_AWAKE }, Ordering::SeqCst);
+    record.state.store(if wake == Wake::Called { CORE_CALLED } else { CORE_AWAKE }, Ordering::Release);
     fence(Ordering::SeqCst); // then look whether a shoot-down was asked
     wake
 }
 
 /// A polling core gives up and is about to sleep. `false`: there is work.
 pub fn poll_to_sleep(context: &impl Context) -> bool {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     let slept = record.state.compare_exchange(CORE_POLLING, CORE_IDLE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
     fence(Ordering::SeqCst);
     slept && record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0

@@ -82,7 +82,7 @@ impl Default for Stale {
 /// Carries out what was asked of this core: calls `flush` (drop all user translations) if anything was.
 #[inline(always)]
 pub fn serve(context: &impl Context, flush: impl FnOnce()) {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     // Relaxed, as this is on every way to user code; what was asked orders itself when there is something.
     if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_done.load(Ordering::Relaxed) {
         let asked = record.shootdown_asked.load(Ordering::Acquire);

@@ -8,7 +8,7 @@ use crate::{Context, lock::lock, run_queue::core_record};
 
 /// Arms a timer on this core's list (it must not be armed). The caller reprograms the core's timer afterwards.
 pub fn arm(context: &impl Context, node: &'static TimerNode, deadline_ns: u64) {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     let _guard = lock(context, &record.timer_lock);
     debug_assert!(node.core.load(Ordering::Relaxed) == 0);
     node.deadline_ns.set(deadline_ns);
@@ -60,7 +60,7 @@ pub fn expire_first(
     now_ns: u64,
     act: impl FnOnce(&'static TimerNode) -> bool,
 ) -> Option<&'static TimerNode> {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     if record.timer_deadline_ns.load(Ordering::Relaxed) > now_ns || record.timer_head.get() == 0 {
         return None;
     }
@@ -77,7 +77,7 @@ pub fn expire_first(
 
 /// The earliest deadline of this core, `u64::MAX` when there is none.
 pub fn next_deadline_ns(context: &impl Context) -> u64 {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     if record.timer_head.get() == 0 { u64::MAX } else { record.timer_deadline_ns.load(Ordering::Relaxed) }
 }
 

@@ -1,15 +1,14 @@
 //! One core of the kernel: what every operation is given to act with.
 
-use core::{
-    cell::{Cell, RefCell},
-    sync::atomic::Ordering,
-};
+use core::{cell::Cell, sync::atomic::Ordering};
 
-use motet_abi::{convention::Arguments, fat::Signature};
+use motet_abi::fat::Signature;
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{CoreId, Frame, ISLAND_JOINED, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr, ThreadRecord};
+use motet_layout::{
+    CoreId, CoreRecord, FatProgram, Frame, ISLAND_JOINED, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr, ThreadRecord,
+};
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{Context, run_queue::core_record, shootdown, trace::Kind};
+use motet_protocol::{Context, run_queue::Wake, shootdown, trace::Kind};
 
 use crate::trace::{self, Tracer};
 
@@ -21,6 +20,8 @@ pub struct Cpu<M: Machine> {
     pub pool: Pool,
     /// This core.
     pub id: CoreId,
+    /// Its record.
+    pub own: &'static CoreRecord,
     /// Machine clock minus [`Machine::counter_ns`], in nanoseconds (wrapping).
     pub clock_offset_ns: u64,
     /// Whether a simulator keeps the time.
@@ -44,14 +45,16 @@ pub struct Cpu<M: Machine> {
     pub resident: Cell<u64>,
     /// Cores that run functions which threads of this core have called directly (`crossing`).
     pub awaited: CoreSet,
-    /// The core that this one has called last, and for which thread (pool address).
-    pub last_call: Cell<(CoreId, u64)>,
+    /// Why this core has woken, until it looks for what to do.
+    pub woken: Cell<Option<Wake>>,
+    /// Machine time when it woke last, or was last charged.
+    pub busy_since_ns: Cell<u64>,
+    /// Machine time when it fell asleep last, or was last charged.
+    pub idle_since_ns: Cell<u64>,
     /// This core looks for the ends of those calls; they do not ring.
     pub polls_calls: Cell<bool>,
     /// Where words that the kernel reads and writes in the active address space lie.
     pub translations: Translations,
-    /// Arguments of the call that is being made or taken: here, so that the many that it does not have need not be cleared.
-    pub arguments: RefCell<Arguments>,
     /// Interrupts that were taken and not acted on yet.
     pub deferred: Cell<Interrupts>,
     /// Functions that threads of this core have called on other ISAs.
@@ -146,6 +149,8 @@ pub struct Pinned {
     pub strict: bool,
     /// What it takes and gives.
     pub signature: Signature,
+    /// The program that it belongs to.
+    pub program: &'static FatProgram,
 }
 
 /// Functions found to be pinned to other ISAs, by address and the epoch of the address space.
@@ -161,7 +166,7 @@ struct PinSlot {
 
 impl Pins {
     /// What is known of a function in the space that has (or had) this epoch.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, function: u64, epoch: u64) -> Option<Pinned> {
         let slot = self.slot(function);
         if slot.function.get() == function && slot.epoch.get() == epoch { slot.pin.get() } else { None }
@@ -194,6 +199,7 @@ impl<M: Machine> Cpu<M> {
             machine,
             pool,
             id,
+            own: &pool.header().cores[id.index()],
             clock_offset_ns,
             timed: pool.header().timed.get() != 0,
             poll_ns: record.poll_ns.get(),
@@ -205,10 +211,11 @@ impl<M: Machine> Cpu<M> {
             call_frame: Cell::new(0),
             resident: Cell::new(0),
             awaited: CoreSet::default(),
-            last_call: Cell::new((id, 0)),
+            woken: Cell::new(None),
+            busy_since_ns: Cell::new(u64::MAX),
+            idle_since_ns: Cell::new(u64::MAX),
             polls_calls: Cell::new(false),
             translations: Translations::default(),
-            arguments: RefCell::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             pins: Pins::default(),
             timer_ns: Cell::new(u64::MAX),
@@ -272,7 +279,7 @@ impl<M: Machine> Cpu<M> {
     }
 
     /// Nanoseconds on the machine's clock, the same on all islands.
-    #[inline]
+    #[inline(always)]
     pub fn now_ns(&self) -> u64 {
         if self.timed {
             return self.simulated_ns();
@@ -281,15 +288,15 @@ impl<M: Machine> Cpu<M> {
     }
 
     /// A timed machine's clock, as this core sees it.
-    #[cold]
+    #[inline(always)]
     fn simulated_ns(&self) -> u64 {
         self.machine.publish_clock();
-        core_record(self, self.id).clock_ns.load(Ordering::Relaxed)
+        self.own.clock_ns.load(Ordering::Relaxed)
     }
 
     /// Waits until the machine's time runs, which it does when all its cores are here.
     pub fn start_timing(&self) {
-        while self.timed && core_record(self, self.id).clock_ns.load(Ordering::Acquire) == 0 {
+        while self.timed && self.own.clock_ns.load(Ordering::Acquire) == 0 {
             self.machine.announce_core();
         }
     }
@@ -324,6 +331,11 @@ impl<M: Machine> Context for Cpu<M> {
         self.pool
     }
 
+    #[inline(always)]
+    fn own_record(&self) -> &'static CoreRecord {
+        self.own
+    }
+
     fn relax(&self) {
         if !self.pinned.get() {
             self.serve_shootdowns();
@@ -333,7 +345,7 @@ impl<M: Machine> Context for Cpu<M> {
 
     fn ring(&self, target: CoreId) {
         if self.timed {
-            core_record(self, self.id).ring_target.set(u32::from(target.0));
+            self.own.ring_target.set(u32::from(target.0));
             self.machine.note_ring();
         }
         trace::about_core(self, Kind::Ring, target);
@@ -342,7 +354,7 @@ impl<M: Machine> Context for Cpu<M> {
 
     fn wrote(&self, target: CoreId) {
         if self.timed {
-            core_record(self, self.id).ring_target.set(u32::from(target.0));
+            self.own.ring_target.set(u32::from(target.0));
             self.machine.note_write();
         }
     }

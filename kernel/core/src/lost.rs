@@ -10,12 +10,12 @@ use motet_layout::sync::Ordering;
 use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId, PROCESS_ALIVE, ProcessRecord, THREAD_BLOCKED,
-    THREAD_ENDING, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
+    CoreId, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, THREAD_BLOCKED, THREAD_ENDING,
+    THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
 };
 use motet_protocol::{
     lost::{is_dead, is_lost, is_stranded, settle_calls, turn_off, wait_for_all},
-    run_queue::{append, carried_by, core_record, is_ready, push},
+    run_queue::{append, carried_by, is_ready, push},
     threads, timer,
 };
 
@@ -29,12 +29,12 @@ use crate::{
 /// Ends what ran on islands that the host has said to be lost. This core holds no lock.
 pub fn bury<M: Machine>(cpu: &Cpu<M>) {
     let state_of = |island: IslandId| &cpu.pool.header().islands[island.index()].state;
-    let islands = || (0..ISLANDS_MAX as u32).filter_map(IslandId::from_raw);
+    let islands = || (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
     if islands().all(|island| state_of(island).load(Ordering::Acquire) != ISLAND_LOST) {
         return;
     }
     // Whoever ends an idle core's address space waits for that core, which is about to wait for others.
-    if core_record(cpu, cpu.id).current_thread.load(Ordering::Relaxed) == 0 {
+    if cpu.own.current_thread.load(Ordering::Relaxed) == 0 {
         mm::deactivate(cpu);
     }
     // What was begun before it was known comes to its end.

@@ -30,9 +30,10 @@ const SLICE_NS: u64 = 10_000_000;
 
 /// Runs threads on this core for ever.
 pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
-    core_record(cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
+    cpu.own.state.store(CORE_AWAKE, Ordering::SeqCst);
     loop {
-        match run_queue::next(cpu) {
+        // Who has been woken may have been called, and answers first.
+        match cpu.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
             Some(thread) => run_thread(cpu, thread),
             None => idle(cpu),
         }
@@ -65,7 +66,7 @@ pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Runs a thread that this core has, until it no longer does.
 pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     stop_polling(cpu);
-    let core = core_record(cpu, cpu.id);
+    let core = cpu.own;
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
@@ -77,6 +78,7 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     fence(Ordering::SeqCst);
     count(&cpu.counters().context_switches);
     let started_ns = cpu.now_ns();
+    charge_core(cpu, started_ns);
     trace::run(cpu, thread, process);
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
         take_ext(cpu, thread);
@@ -88,7 +90,14 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
     core.current_thread.store(0, Ordering::Relaxed);
     trace::stop(cpu);
-    core.busy_ns.set(core.busy_ns.get() + cpu.now_ns().saturating_sub(started_ns));
+}
+
+/// Counts the time until now as busy, and the sleep before it as idle.
+fn charge_core<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    let busy_since_ns = cpu.busy_since_ns.replace(now_ns);
+    let idle_ns = busy_since_ns.saturating_sub(cpu.idle_since_ns.replace(now_ns));
+    cpu.own.idle_ns.set(cpu.own.idle_ns.get() + idle_ns);
+    cpu.own.busy_ns.set(cpu.own.busy_ns.get() + now_ns.saturating_sub(busy_since_ns));
 }
 
 /// Goes on with a thread that has come to this core by a direct call, at what it stopped at.
@@ -101,7 +110,7 @@ pub fn go_on<M: Machine>(
     thread.charged_at_ns.set(cpu.now_ns());
     program_timer(cpu, thread.charged_at_ns.get());
     run_until_gone(cpu, thread, process, trap);
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
 }
 
 /// Runs the thread until it no longer belongs to this core. `first`: what it has stopped at already.
@@ -111,37 +120,37 @@ fn run_until_gone<M: Machine>(
     process: &'static ProcessRecord,
     first: Option<Trap>,
 ) {
-    let mut trap = first;
+    let mut first = first;
     loop {
-        if let Some(trap) = trap.take() {
-            if serve_trap(cpu, thread, process, trap).is_none() {
-                return;
+        let trap = match first.take() {
+            Some(trap) => trap,
+            None => {
+                let mut in_syscall = thread.in_syscall.get() != 0;
+                if in_syscall {
+                    wait::finish(cpu, thread);
+                    timer::disarm(cpu, &thread.timer);
+                }
+                // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
+                let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
+                if has_come {
+                    thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+                } else if thread.attention.load(Ordering::Relaxed) != 0 {
+                    if let Attention::Gone = signal::attend(cpu, thread, process) {
+                        return;
+                    }
+                    in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
+                }
+                if in_syscall {
+                    Trap::Syscall
+                } else {
+                    cpu.pass();
+                    cpu.machine.run_user(&thread.frame)
+                }
             }
-            continue;
+        };
+        if serve_trap(cpu, thread, process, trap).is_none() {
+            return;
         }
-        let mut in_syscall = thread.in_syscall.get() != 0;
-        if in_syscall {
-            wait::finish(cpu, thread);
-            timer::disarm(cpu, &thread.timer);
-        }
-        // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
-        let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
-        if has_come {
-            thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
-        } else if thread.attention.load(Ordering::Relaxed) != 0 {
-            if let Attention::Gone = signal::attend(cpu, thread, process) {
-                return;
-            }
-            in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
-        }
-        if in_syscall {
-            if serve_syscall(cpu, thread, process).is_none() {
-                return;
-            }
-            continue;
-        }
-        cpu.pass();
-        trap = Some(cpu.machine.run_user(&thread.frame));
     }
 }
 
@@ -178,7 +187,10 @@ fn serve_fault<M: Machine>(
     if access == Access::Execute {
         match crossing::fetch(cpu, thread, process, address) {
             Fetch::Fault => {}
-            Fetch::Run => return Some(()),
+            Fetch::Run => {
+                trace::run(cpu, thread, process);
+                return Some(());
+            }
             Fetch::Gone => return None,
         }
     }
@@ -242,12 +254,12 @@ fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
     if thread.attention.load(Ordering::SeqCst) != 0 {
         return Some(());
     }
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
     if wait::commit(thread) {
         cpu.tracer.will_end(End::Blocked);
         return None;
     }
-    core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
     Some(())
 }
 
@@ -263,14 +275,14 @@ pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
 fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
     if cpu.timed && interrupts.contains(Interrupts::DOORBELL) {
         // Rung for while awake: it wakes nobody.
-        let core = core_record(cpu, cpu.id);
+        let core = cpu.own;
         core.rung_at_ns.store(0, Ordering::Relaxed);
         core.written_at_ns.store(0, Ordering::Relaxed);
     }
-    let interrupts = with_alarm(cpu, interrupts);
+    let interrupts = with_alarm(cpu, interrupts, cpu.now_ns());
     handle_interrupts(cpu, interrupts);
     make_returned_ready(cpu);
-    let core = core_record(cpu, cpu.id);
+    let core = cpu.own;
     if run_queue::has_ready(core) && interrupts.contains(Interrupts::TIMER) {
         yield_core(cpu, thread);
         return true;
@@ -293,7 +305,7 @@ pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target
     end_call(thread);
     save_ext(cpu, thread);
     charge(cpu, thread);
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
     start_on(cpu, thread, target);
 }
 
@@ -303,14 +315,14 @@ pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
     thread.ext_core.set(0);
     cpu.ext_owner.set((0, 0));
     charge(cpu, thread);
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
     start_on(cpu, thread, target);
 }
 
 /// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
-fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
+fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64) -> Interrupts {
     let timer_ns = cpu.timer_ns.get();
-    let due = cpu.timed && timer_ns != u64::MAX && cpu.now_ns() >= timer_ns;
+    let due = cpu.timed && timer_ns != u64::MAX && now_ns >= timer_ns;
     if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
 }
 
@@ -364,27 +376,26 @@ fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
 
 /// Waits until there is something to do; does what it is given directly.
 fn idle<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.resident.get() != cpu.active_space.get() {
-        mm::deactivate(cpu);
+    if cpu.woken.get().is_none() {
+        if cpu.resident.get() != cpu.active_space.get() {
+            mm::deactivate(cpu);
+        }
+        handle_interrupts(cpu, Interrupts::EMPTY);
+        // Time that nobody waits for: memory this island no longer needs goes back to all.
+        memory::trim(cpu);
+        set_timer(cpu, timer::next_deadline_ns(cpu));
+        run_queue::begin_idle(cpu, idle_state(cpu));
     }
-    handle_interrupts(cpu, Interrupts::EMPTY);
-    // Time that nobody waits for: memory this island no longer needs goes back to all.
-    memory::trim(cpu);
-    set_timer(cpu, timer::next_deadline_ns(cpu));
-    run_queue::begin_idle(cpu, idle_state(cpu));
     loop {
-        let interrupts = with_alarm(cpu, sleep(cpu));
-        let wake = run_queue::end_idle(cpu);
+        let wake = cpu.woken.take().unwrap_or_else(|| awake(cpu));
         cpu.pass();
         // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
         // interrupted, which a slice's end does at the latest.
-        if interrupts.contains(Interrupts::TIMER) {
-            handle_interrupts(cpu, interrupts);
-        } else {
-            cpu.deferred.set(cpu.deferred.get().union(interrupts));
+        if cpu.deferred.get().contains(Interrupts::TIMER) {
+            handle_interrupts(cpu, Interrupts::EMPTY);
         }
         if wake == Wake::Called && crossing::called(cpu) {
-            handle_interrupts(cpu, Interrupts::EMPTY);
+            handle_deferred(cpu);
             set_timer(cpu, timer::next_deadline_ns(cpu));
             continue;
         }
@@ -399,6 +410,32 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
+/// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
+#[inline(always)]
+pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
+    trace::stop(cpu);
+    handle_deferred(cpu);
+    run_queue::begin_idle(cpu, idle_state(cpu));
+    awake(cpu)
+}
+
+/// This core has announced that it is about to sleep: sleeps, and says why it is awake again. Interrupts wait in
+/// [`Cpu::deferred`].
+#[inline(always)]
+fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
+    let interrupts = sleep(cpu);
+    cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    run_queue::end_idle(cpu)
+}
+
+/// Acts on interrupts that had to wait, if there were any.
+#[inline(always)]
+fn handle_deferred<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.deferred.get() != Interrupts::EMPTY {
+        handle_interrupts(cpu, Interrupts::EMPTY);
+    }
+}
+
 /// In which state this core announces that it is about to sleep.
 pub fn idle_state<M: Machine>(cpu: &Cpu<M>) -> u32 {
     if polls(cpu) { CORE_POLLING } else { CORE_IDLE }
@@ -410,8 +447,10 @@ pub fn polls<M: Machine>(cpu: &Cpu<M>) -> bool {
 }
 
 /// This core has announced that it is about to sleep: polls and sleeps until there is something to do.
+#[inline(always)]
 fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let before_ns = cpu.now_ns();
+    charge_core(cpu, before_ns);
     let mut interrupts = Interrupts::EMPTY;
     let quiet = run_queue::is_quiet(cpu) && mm::may_stay_active(cpu);
     if quiet && (!polls(cpu) || !poll(cpu, before_ns + cpu.poll_ns, &mut interrupts)) {
@@ -419,9 +458,9 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
         interrupts = interrupts.union(wait_for_interrupt(cpu));
         trace::about_core(cpu, Kind::Awake, cpu.id);
     }
-    let core = core_record(cpu, cpu.id);
-    core.idle_ns.set(core.idle_ns.get() + cpu.now_ns().saturating_sub(before_ns));
-    interrupts
+    let after_ns = cpu.now_ns();
+    cpu.busy_since_ns.set(after_ns);
+    with_alarm(cpu, interrupts, after_ns)
 }
 
 fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
@@ -438,26 +477,20 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 /// on at exactly the time when that was written, and not when the simulation happens to let it look.
 fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
     let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
-    if cpu.timed {
-        set_alarm(cpu, until_ns);
-    }
-    let found = poll_until(cpu, until_ns, interrupts);
-    if cpu.timed {
-        set_alarm(cpu, timer::next_deadline_ns(cpu));
-    }
-    found
-}
-
-fn poll_until<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
-    let state = &core_record(cpu, cpu.id).state;
+    let state = &cpu.own.state;
     while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
         if cpu.now_ns() >= until_ns {
+            set_timer(cpu, timer::next_deadline_ns(cpu));
             return !(crossing::stop_polling(cpu) && run_queue::poll_to_sleep(cpu));
         }
-        if cpu.timed {
-            *interrupts = interrupts.union(wait_for_interrupt(cpu));
-        } else {
+        if !cpu.timed {
             cpu.machine.relax();
+            continue;
+        }
+        set_timer(cpu, until_ns);
+        *interrupts = interrupts.union(wait_for_interrupt(cpu));
+        if cpu.now_ns() < until_ns {
+            return true; // Without looking: who looks for what was written is about to write there, too.
         }
     }
     true
@@ -471,6 +504,16 @@ fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
     let first = crossing::returned(cpu)?;
     make_returned_ready(cpu);
     Some(first)
+}
+
+/// The thread that ran before this core slept goes on: its slice ends some time, and calls that other threads of this core
+/// have made ring it when they end.
+#[inline(always)]
+pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.timer_ns.get() == u64::MAX {
+        reprogram_timer(cpu);
+    }
+    stop_polling(cpu);
 }
 
 /// This core is about to run user code: calls that its threads have made ring it when they end.
@@ -521,7 +564,7 @@ fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
 /// Timed machines: sets when the simulator rings this core.
 fn set_alarm<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
     cpu.timer_ns.set(deadline_ns);
-    core_record(cpu, cpu.id).alarm_ns.store(deadline_ns, Ordering::Relaxed);
+    cpu.own.alarm_ns.store(deadline_ns, Ordering::Relaxed);
 }
 
 /// Loads the thread's extended registers unless this core still holds them.
@@ -555,7 +598,7 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 
 /// `sched_yield()`.
 pub fn sched_yield<M: Machine>(call: &Call<M>) -> Result<u64, Stop> {
-    if run_queue::has_ready(core_record(call.cpu, call.cpu.id)) {
+    if run_queue::has_ready(call.cpu.own) {
         registers::set_result(&call.thread.frame, 0);
         end_call(call.thread);
         yield_core(call.cpu, call.thread);

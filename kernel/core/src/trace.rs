@@ -46,8 +46,9 @@ pub fn run<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &Pr
 /// The thread that ran has left the core.
 #[inline(always)]
 pub fn stop<M: Machine>(cpu: &Cpu<M>) {
-    if let Some(ring) = cpu.tracer.ring {
-        let (_, tid) = cpu.tracer.running.replace((0, 0));
+    if let Some(ring) = cpu.tracer.ring
+        && let (1.., tid) = cpu.tracer.running.replace((0, 0))
+    {
         write(cpu, ring, Kind::Stop, [tid, 0, cpu.tracer.end.get() as u32], [0; 16]);
     }
 }

@@ -92,6 +92,7 @@ impl PerCore {
 unsafe extern "C" {
     fn motet_enter_user(frame: *const UserFrame) -> u64;
     fn motet_save_ext(ext: *const Cell64);
+    fn motet_save_kept_ext(ext: *const Cell64);
     fn motet_load_ext(ext: *const Cell64);
     fn motet_clear_ext();
     fn motet_rewrite_frame(frame: *mut u8);
@@ -113,6 +114,12 @@ pub fn save_ext(frame: &'static UserFrame) {
     const { assert!(size_of::<[Cell64; 192]>() >= 528) };
     // SAFETY: `ext` has room for 32 vector registers and two words, and its cells may be written through `&`.
     unsafe { motet_save_ext(frame.ext.as_ptr()) }
+}
+
+/// Stores those extended registers that C functions preserve (AAPCS64, 6.1.2).
+pub fn save_kept_ext(frame: &'static UserFrame) {
+    // SAFETY: as in `save_ext`.
+    unsafe { motet_save_kept_ext(frame.ext.as_ptr()) }
 }
 
 /// Loads the extended registers: from the frame, or their initial state.

@@ -102,7 +102,7 @@ impl Gic {
     }
 
     /// Acknowledges everything that is pending.
-    #[inline]
+    #[inline(never)]
     pub fn acknowledge(&self) -> Interrupts {
         let mut found = Interrupts::default();
         loop {

@@ -98,7 +98,7 @@ impl AArch64 {
     }
 
     /// What an exception other than a system call is (ARM DDI 0487, ESR_EL1).
-    #[inline(never)]
+    #[inline(always)]
     fn decode(&self, syndrome: u64, frame: &UserFrame) -> Trap {
         if syndrome == INTERRUPTED {
             return Trap::Interrupt(self.gic.acknowledge());
@@ -164,6 +164,10 @@ impl Machine for AArch64 {
     fn save_ext(&self, frame: &'static UserFrame) {
         cpu::save_ext(frame);
         frame.ext_valid.set(1);
+    }
+
+    fn save_kept_ext(&self, frame: &'static UserFrame) {
+        if frame.ext_valid.get() == 1 { cpu::save_kept_ext(frame) } else { self.save_ext(frame) }
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {

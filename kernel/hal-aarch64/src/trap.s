@@ -162,6 +162,17 @@ motet_save_ext:
     stp x1, x2, [x0]
     ret
 
+// Of what `motet_save_ext` stores, what C functions preserve: d8 to d15, and FPCR.
+.globl motet_save_kept_ext
+motet_save_kept_ext:
+    stp q8, q9, [x0, #128]
+    stp q10, q11, [x0, #160]
+    stp q12, q13, [x0, #192]
+    stp q14, q15, [x0, #224]
+    mrs x1, fpcr
+    str x1, [x0, #520]
+    ret
+
 .globl motet_load_ext
 motet_load_ext:
     ldp q0, q1, [x0]

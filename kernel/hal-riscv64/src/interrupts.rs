@@ -78,6 +78,7 @@ pub fn init_core(clock: &Clock) {
 }
 
 /// Acknowledges what is pending and says what it was.
+#[inline(never)]
 pub fn take(machine: &TheMachine) -> Interrupts {
     let pending = read_csr!("sip");
     let mut taken = Interrupts::default();

@@ -122,7 +122,7 @@ pub fn run_user(machine: &TheMachine, frame: &'static UserFrame) -> Trap {
 }
 
 /// Causes: privileged architecture, "Supervisor cause register values after trap".
-#[inline(never)]
+#[inline(always)]
 fn decode(machine: &TheMachine, cause: u64) -> Trap {
     let address = read_csr!("stval");
     match cause {

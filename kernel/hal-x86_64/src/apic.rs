@@ -15,6 +15,8 @@ const APIC: Registers = unsafe { Registers::new((DEVICE_VA + PHYS) as usize) };
 const ID: usize = 0x20;
 const TASK_PRIORITY: usize = 0x80;
 const END_OF_INTERRUPT: usize = 0xb0;
+/// Address of the register to which a store ends the interrupt in service.
+pub const END_OF_INTERRUPT_VA: u64 = DEVICE_VA + PHYS + END_OF_INTERRUPT as u64;
 const SPURIOUS: usize = 0xf0;
 const COMMAND_LOW: usize = 0x300;
 const COMMAND_HIGH: usize = 0x310;

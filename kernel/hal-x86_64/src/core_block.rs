@@ -63,7 +63,7 @@ pub struct Core {
     /// What [`motet_hal::Machine::set_timer`] asked for.
     pub(crate) deadline_ns: AtomicU64,
     /// Interrupts acknowledged in kernel mode and not yet reported. Touched by this core only.
-    pending: AtomicU32,
+    pub(crate) pending: AtomicU32,
     /// The core runs Rust.
     pub(crate) started: AtomicBool,
     gdt: [u64; 10],

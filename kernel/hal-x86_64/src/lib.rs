@@ -247,14 +247,14 @@ impl Machine for TheMachine {
 
     fn wait_for_interrupt(&self) -> Interrupts {
         // SAFETY: interrupts are taken after `hlt` has begun at the earliest, so none is missed; the handler only
-        // remembers them.
-        unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
+        // remembers them, and changes rax.
+        unsafe { asm!("sti", "hlt", "cli", out("rax") _, options(nostack)) };
         Core::current().take_pending()
     }
 
     fn poll_interrupts(&self) -> Interrupts {
-        // SAFETY: pending interrupts are taken after the first `nop`; the handler only remembers them.
-        unsafe { asm!("sti", "nop", "nop", "cli", options(nostack)) };
+        // SAFETY: pending interrupts are taken after the first `nop`; the handler only remembers them, and changes rax.
+        unsafe { asm!("sti", "nop", "nop", "cli", out("rax") _, options(nostack)) };
         Core::current().take_pending()
     }
 

@@ -49,6 +49,10 @@ global_asm!(
     cause_bad_pc = const CAUSE_BAD_PC,
     cause_vector = const CAUSE_VECTOR,
     kernel_trap = sym kernel_trap,
+    vector_doorbell = const VECTOR_DOORBELL,
+    end_of_interrupt = const apic::END_OF_INTERRUPT_VA,
+    pending = const offset_of!(Core, pending),
+    pending_doorbell = const Interrupts::DOORBELL.0,
 );
 
 const _: () = assert!(offset_of!(UserFrame, pc) == 8 && offset_of!(UserFrame, status) == 16);
@@ -91,7 +95,7 @@ pub fn run_user(frame: &'static UserFrame) -> Trap {
     if cause == 0 { Trap::Syscall } else { decode(frame, cause, error) }
 }
 
-#[inline(never)]
+#[inline(always)]
 fn decode(frame: &UserFrame, cause: u64, error: u64) -> Trap {
     if cause == CAUSE_BAD_PC {
         return Trap::BadAddress { address: frame.pc.get() };
@@ -111,6 +115,7 @@ fn decode(frame: &UserFrame, cause: u64, error: u64) -> Trap {
     }
 }
 
+#[inline(always)]
 fn page_fault(error: u64) -> Trap {
     const WRITE: u64 = 2;
     const RESERVED: u64 = 8;
@@ -128,6 +133,7 @@ fn page_fault(error: u64) -> Trap {
 }
 
 /// Acknowledges the interrupt with `vector`.
+#[inline(never)]
 fn take_interrupt(vector: u8) -> Interrupts {
     match vector {
         VECTOR_TIMER => {
@@ -157,7 +163,7 @@ struct KernelTrap {
     ss: u64,
 }
 
-/// A trap in kernel mode: an interrupt in the window of `wait_for_interrupt` or `poll_interrupts`, or a bug.
+/// A trap in kernel mode: an interrupt, but for doorbells, in the window of `wait_for_interrupt` or `poll_interrupts`, or a bug.
 extern "C" fn kernel_trap(trap: &KernelTrap) {
     let vector = (trap.cause - CAUSE_VECTOR) as u8;
     if vector >= VECTOR_TIMER {

@@ -188,7 +188,8 @@ motet_trap_stubs:
     stub 30, 1, trap
     stub 31, 0, trap
     stub 32, 0, trap                    # timer
-    stub 33, 0, trap                    # doorbell
+    .balign 16
+    jmp doorbell                        # 33
     stub 34, 0, trap                    # spurious
 
 # On the stack: cause, error code, rip, cs, rflags, rsp, ss.
@@ -215,6 +216,21 @@ trap:
     mov rsp, [rsp + 64 + KERNEL_RSP - TRAP_TOP]
     cld                                 # SYSCALL clears it by SFMASK, a gate does not
     ret
+
+# A doorbell in the kernel comes while `wait_for_interrupt` or `poll_interrupts` lets it, and they give rax away.
+doorbell:
+    test byte ptr [rsp + 8], 3
+    jz kernel_doorbell
+    push 0
+    push CAUSE_VECTOR + {vector_doorbell}
+    jmp trap
+kernel_doorbell:
+    xor eax, eax
+    movabs [{end_of_interrupt}], eax
+    mov rax, rsp
+    and rax, -1 << BLOCK_SHIFT
+    or dword ptr [rax + {pending}], {pending_doorbell}
+    iretq
 
 kernel_trap:
     push rax

@@ -22,23 +22,22 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{
     convention::{self, Entry, Results, StackWords},
-    fat::Signature,
     registers,
 };
-use motet_hal::{Access, Machine, Trap};
+use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    Cell64, CoreId, CoreRecord, CrossingRecord, Isa, PoolAddr, ProcessRecord, SpaceRecord, THREAD_RUNNING,
-    ThreadRecord, UserFrame,
+    Cell64, CoreId, CoreRecord, CrossingRecord, PoolAddr, ProcessRecord, SpaceRecord, THREAD_RUNNING, ThreadRecord,
+    UserFrame,
 };
 use motet_protocol::{
     Context, count,
     direct::{self, ADDRESS_BITS, Claim, Outcome},
     memory::alloc_zeroed_frame,
-    run_queue::{self, core_record},
+    run_queue::{self, Wake, core_record},
     threads,
 };
 
-use super::{GATE, innermost, pop, report, stack};
+use super::{Fetch, GATE, Request, end, innermost, report, signature_of, stack};
 use crate::{
     cpu::Cpu,
     file, mm,
@@ -57,28 +56,28 @@ const LOOKS_MAX: usize = 200;
 /// The thread id in [`Cpu::ext_owner`] while the core's extended registers are a called function's.
 const CALLED: u32 = u32::MAX;
 
-/// Whether a call can go the short way.
-pub fn fits(signature: &Signature) -> bool {
-    signature.word_count() <= WORDS_MAX
-}
-
-/// Gives a call to `target`, if that sleeps. The thread's frame holds the caller's registers, and keeps them. If it comes
-/// back true, the thread is no longer this core's.
+/// Gives a call to `target`, if that sleeps and all arguments fit into registers. The thread's frame holds the caller's
+/// registers, and keeps them. `None`: it is not so; otherwise the thread is no longer this core's, or is again.
+#[inline(always)]
 pub fn call<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     space: &'static SpaceRecord,
-    record: &CrossingRecord,
+    record: &'static CrossingRecord,
     target: CoreId,
-    isa: Isa,
-    entry: &Entry<'_>,
-) -> bool {
-    let Some(claim) = direct::claim(cpu, target).or_else(|| claim_late(cpu, target)) else { return false };
-    record.callee_core.set(u32::from(target.0));
-    write(claim.record(cpu), cpu.raw(thread), cpu.raw(space), record.result.get(), isa, entry);
+    request: &Request,
+) -> Option<Fetch> {
+    let stack = stack::top(thread, request.isa);
+    if stack == 0 || request.signature.words >> (4 * WORDS_MAX) != 0 {
+        return None;
+    }
+    let claim = direct::claim(cpu, target).or_else(|| claim_late(cpu, target))?;
+    request.record(cpu, thread, record, target);
+    write(cpu, claim.record(cpu), thread, space, stack, request);
     // Without another thread here, this core is about to look for work.
-    let own = core_record(cpu, cpu.id);
-    let polls = sched::polls(cpu) && !run_queue::has_ready(own);
+    let own = cpu.own;
+    let waits = !run_queue::has_ready(own);
+    let polls = waits && sched::polls(cpu);
     claim.prepare(cpu, polls);
     // Who looks for the thread finds it there, or has set its attention before.
     own.current_thread.store(0, Ordering::Relaxed);
@@ -87,14 +86,42 @@ pub fn call<M: Machine>(
         take_back(cpu, thread);
         own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
         claim.withdraw(cpu);
-        return false;
+        return None;
     }
+    request.begin(cpu, thread, record);
+    claim.publish(cpu);
     cpu.resident.set(cpu.raw(space));
     cpu.awaited.add(target);
-    cpu.last_call.set((target, cpu.raw(thread)));
     cpu.polls_calls.set(polls);
-    claim.publish(cpu);
-    true
+    request.count(cpu, target);
+    Some(if waits && is_back(cpu, thread, record, target) { Fetch::Run } else { Fetch::Gone })
+}
+
+/// Sleeps until `callee` has run the function, if this core has nothing else to do: then the thread is as a core that it has
+/// never left. Otherwise `false`: the thread is gone, and looked for by [`returned`].
+#[inline(always)]
+fn is_back<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    record: &'static CrossingRecord,
+    callee: CoreId,
+) -> bool {
+    let wake = sched::doze(cpu);
+    let is_back = wake == Wake::Look
+        && !cpu.deferred.get().contains(Interrupts::TIMER)
+        && cpu.active_space.get() == cpu.resident.get()
+        && direct::outcome(cpu, callee) == Outcome::Returned;
+    if is_back {
+        cpu.awaited.remove(callee);
+        if resume(cpu, thread, record, callee) {
+            sched::reload_ext(cpu, thread);
+        }
+        cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+        sched::go_on_after_sleep(cpu);
+    } else {
+        cpu.woken.set(Some(wake));
+    }
+    is_back
 }
 
 /// Claims a core that has nothing to run, and so is about to sleep: that is worth waiting for, compared with the long way.
@@ -110,27 +137,37 @@ fn claim_late<M: Machine>(cpu: &Cpu<M>, target: CoreId) -> Option<Claim> {
 }
 
 /// Writes a call into a message.
-fn write(message: &CoreRecord, thread: u64, space: u64, result: u64, isa: Isa, entry: &Entry<'_>) {
-    let word = |index: usize| entry.signature.word(index).in_register(isa, entry.arguments.words[index]);
-    let mut first = thread | (result & 0xfff) << RESULT_SHIFT;
-    let words = entry.signature.word_count();
-    if words > 1 {
+#[inline(always)]
+fn write<M: Machine>(
+    cpu: &Cpu<M>,
+    message: &CoreRecord,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    stack: u64,
+    request: &Request,
+) {
+    let (signature, frame, isa) = (&request.signature, &thread.frame, request.isa);
+    let mut first = cpu.raw(thread) | u64::from(signature.result & 0xfff) << RESULT_SHIFT;
+    if signature.words > 0xf {
         first |= MORE_WORDS;
         for index in 1..WORDS_MAX {
-            message.message_words[index].set(if index < words { word(index) } else { 0 });
+            message.message_words[index].set(signature.word_for(
+                isa,
+                index,
+                convention::word_in_register(M::ISA, frame, index),
+            ));
         }
     }
-    if entry.signature.floats != 0 {
+    if signature.floats != 0 {
         first |= FLOATS;
-        let floats = entry.signature.float_count();
+        let floats = signature.float_count();
         for (index, slot) in message.message_floats.iter().enumerate() {
-            let single = entry.signature.is_single(index);
-            let float = if index < floats { entry.arguments.floats[index] } else { 0 };
-            slot.set(convention::float_in_register(isa, float, single));
+            let float = if index < floats { convention::float(M::ISA, frame, index) } else { 0 };
+            slot.set(convention::float_in_register(isa, float, signature.is_single(index)));
         }
     }
-    let argument = if words == 0 { 0 } else { word(0) };
-    let words = [first, space, entry.function, entry.stack, entry.tls, argument];
+    let tls = request.tls::<M>(thread);
+    let words = [first, cpu.raw(space), request.function, stack, tls, signature.word_for(isa, 0, request.first)];
     for (slot, word) in message.message.iter().zip(words) {
         slot.set(word);
     }
@@ -146,37 +183,23 @@ fn take_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
 }
 
-/// A call that this core was given. Its arguments are in [`Cpu::arguments`], in their registers' form.
+/// A call that this core was given.
 struct Given {
     thread: &'static ThreadRecord,
     space: &'static SpaceRecord,
     /// Who waits for the results; `None`: the call word is damaged, and nobody can be told.
     caller: Option<CoreId>,
-    function: u64,
-    stack: u64,
-    tls: u64,
-    signature: Signature,
+    /// The first word of the message.
+    first: u64,
 }
 
 impl Given {
     /// # Errors
     /// A word that cannot be: its number, and the word.
-    fn read<M: Machine>(cpu: &Cpu<M>, message: &CoreRecord) -> Result<Self, (u32, u64)> {
-        let [first, space, function, stack, tls, word] = core::array::from_fn(|index| message.message[index].get());
-        let mut arguments = cpu.arguments.borrow_mut();
-        arguments.words[0] = word;
-        let mut signature = Signature { words: 1, floats: 0, result: (first >> RESULT_SHIFT) as u32 & 0xfff };
-        if first & MORE_WORDS != 0 {
-            signature.words = Signature::UNKNOWN.words;
-            for index in 1..WORDS_MAX {
-                arguments.words[index] = message.message_words[index].get();
-            }
-        }
-        if first & FLOATS != 0 {
-            signature.floats = Signature::UNKNOWN.floats;
-            arguments.floats = core::array::from_fn(|index| message.message_floats[index].get());
-        }
-        let thread = direct::thread_of(cpu, message).ok_or((0, first))?;
+    #[inline(always)]
+    fn read<M: Machine>(cpu: &Cpu<M>) -> Result<Self, (u32, u64)> {
+        let [first, space] = [0, 1].map(|index: usize| cpu.own.message[index].get());
+        let thread = direct::thread_of(cpu, cpu.own).ok_or((0, first))?;
         let known = cpu.ext_owner.get() == (cpu.raw(thread), CALLED) && cpu.active_space.get() == space;
         // What it says itself is far away; who was here just now is known.
         if !known && thread.core.load(Ordering::Relaxed) != u32::from(cpu.id.0) {
@@ -186,16 +209,39 @@ impl Given {
             return Err((1, space));
         }
         let space = cpu.pool.get(PoolAddr(space)).ok_or((1, space))?;
-        Ok(Self { thread, space, caller: direct::caller(cpu), function, stack, tls, signature })
+        Ok(Self { thread, space, caller: direct::caller(cpu), first })
     }
 
-    /// Makes `frame` the registers of the function. `again`: it has registers of the same thread.
-    fn enter<M: Machine>(&self, cpu: &Cpu<M>, frame: &UserFrame, again: bool) -> StackWords {
-        let (function, stack, tls, signature) = (self.function, self.stack, self.tls, self.signature);
-        let arguments = &*cpu.arguments.borrow();
-        let entry = Entry { function, gate: GATE, stack, tls, signature, arguments };
-        let enter = if again { convention::enter_again } else { convention::enter };
-        enter(frame, M::ISA, &entry)
+    /// Makes `frame` the registers of the function, as the message says.
+    #[inline(always)]
+    fn enter<M: Machine>(&self, cpu: &Cpu<M>, frame: &UserFrame) -> StackWords {
+        let message = cpu.own;
+        let [function, stack, tls, word] = [2, 3, 4, 5].map(|index: usize| message.message[index].get());
+        let words = convention::begin(frame, M::ISA, &Entry { function, gate: GATE, stack, tls }, 0);
+        convention::set_word(frame, M::ISA, 0, word);
+        if self.first & MORE_WORDS != 0 {
+            for index in 1..WORDS_MAX {
+                convention::set_word(frame, M::ISA, index, message.message_words[index].get());
+            }
+        }
+        if self.has_floats() {
+            let floats = core::array::from_fn(|index| message.message_floats[index].get());
+            convention::set_floats(frame, M::ISA, &floats);
+        }
+        words
+    }
+
+    /// What is left of it when results lie in the message.
+    fn place(&self) -> (&'static ThreadRecord, &'static SpaceRecord) {
+        (self.thread, self.space)
+    }
+
+    fn has_floats(&self) -> bool {
+        self.first & FLOATS != 0
+    }
+
+    fn has_float_results(&self) -> bool {
+        self.first >> RESULT_SHIFT & 0xf00 != 0
     }
 }
 
@@ -204,7 +250,7 @@ impl Given {
 /// `true`: it has returned, and this core has announced that it is about to sleep.
 pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     sched::stop_polling(cpu);
-    let given = match Given::read(cpu, core_record(cpu, cpu.id)) {
+    let given = match Given::read(cpu) {
         Ok(given) => given,
         Err((index, word)) => {
             end_damaged(cpu, cpu.id, format_args!("the message of its call is damaged: word {index} is {word:#x}"));
@@ -213,37 +259,39 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     };
     let Some(frame) = call_frame(cpu) else {
         // Without a frame of its own, the core uses the thread's.
-        adopt(cpu, &given, None, 0, None);
+        adopt(cpu, given.place(), None, 0, None);
         return false;
     };
     let owner = (cpu.raw(given.thread), CALLED);
     // What another call of the same thread has left in the registers is its own.
     let again = cpu.ext_owner.get() == owner;
-    let words = given.enter(cpu, frame, again);
+    if !again {
+        registers::clear(frame);
+    }
+    let words = given.enter(cpu, frame);
     if mm::activate(cpu, given.space).is_err() || !stack::push(cpu, given.space, &words) {
-        adopt(cpu, &given, Some(frame), words.sp_at_return, Some(Trap::BadAddress { address: words.at }));
+        adopt(cpu, given.place(), Some(frame), words.sp_at_return, Some(Trap::BadAddress { address: words.at }));
         return false;
     }
     cpu.resident.set(cpu.raw(given.space));
-    if given.signature.floats != 0 || !again {
+    if given.has_floats() || !again {
         cpu.machine.load_ext(frame);
         cpu.ext_owner.set(owner);
     }
-    cpu.serve_shootdowns();
     // Without another thread here, nobody needs a time slice.
     if direct::is_disturbed(cpu) {
-        adopt(cpu, &given, Some(frame), words.sp_at_return, None);
+        adopt(cpu, given.place(), Some(frame), words.sp_at_return, None);
         return false;
     }
     let trap = cpu.machine.run_user(frame);
     let returned = matches!(trap, Trap::PageFault { address: GATE, access: Access::Execute });
-    let balanced = registers::pc(frame) == GATE && registers::sp(frame) == words.sp_at_return;
+    let balanced = registers::pc(frame) == GATE && registers::sp_of(M::ISA, frame) == words.sp_at_return;
     if let Some(caller) = given.caller.filter(|_| returned && balanced)
         && give_back(cpu, &given, caller, frame)
     {
         return true;
     }
-    adopt(cpu, &given, Some(frame), words.sp_at_return, Some(trap));
+    adopt(cpu, given.place(), Some(frame), words.sp_at_return, Some(trap));
     false
 }
 
@@ -296,39 +344,38 @@ fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
 }
 
 /// Gives the function's results to the caller's core. `false`: somebody wants the thread here.
+#[inline(always)]
 fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame) -> bool {
-    let floats = given.signature.result >> 8 != 0;
-    if floats {
+    let message = &cpu.own.message;
+    message[5].set(convention::result_word(M::ISA, frame, 0));
+    message[1].set(convention::result_word(M::ISA, frame, 1));
+    if given.has_float_results() {
         cpu.machine.save_ext(frame);
-    }
-    let results = convention::results(frame, &given.signature);
-    let message = &core_record(cpu, cpu.id).message;
-    message[5].set(results.words[0]);
-    message[1].set(results.words[1]);
-    if floats {
-        message[2].set(results.floats[0]);
-        message[3].set(results.floats[1]);
+        message[2].set(convention::float(M::ISA, frame, 0));
+        message[3].set(convention::float(M::ISA, frame, 1));
     }
     direct::give_back(cpu, caller, sched::idle_state(cpu))
 }
 
 /// Makes the thread of a call an ordinary thread of this core and lets it go on: with `trap`, which `frame` stopped at,
 /// or from the function's beginning.
+#[cold]
 fn adopt<M: Machine>(
     cpu: &Cpu<M>,
-    given: &Given,
+    (thread, space): (&'static ThreadRecord, &'static SpaceRecord),
     frame: Option<&'static UserFrame>,
     sp_at_return: u64,
     trap: Option<Trap>,
 ) {
-    let thread = given.thread;
+    let given = Given { thread, space, caller: None, first: cpu.own.message[0].get() };
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     let Some(record) = innermost(cpu, thread) else {
-        core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+        cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
         direct::end_call(cpu);
         report::kill(cpu, thread, process, format_args!("it is in a call of which there is no record"));
         return;
     };
+    sched::charge(cpu, thread);
     convention::save_caller(&thread.frame, record);
     record.is_saved.set(1);
     match frame {
@@ -340,14 +387,15 @@ fn adopt<M: Machine>(
             cpu.ext_owner.set((cpu.raw(thread), thread.tid.get()));
         }
         None => {
-            let words = given.enter(cpu, &thread.frame, false);
+            registers::clear(&thread.frame);
+            let words = given.enter(cpu, &thread.frame);
             record.callee_sp.set(words.sp_at_return);
             // Should there be no memory for it, the function faults where it returns to.
             stack::push(cpu, given.space, &words);
             thread.ext_core.set(0);
         }
     }
-    core_record(cpu, cpu.id).current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
     direct::end_call(cpu);
     count(&cpu.counters().context_switches);
     if mm::activate(cpu, given.space).is_err() {
@@ -378,7 +426,28 @@ pub fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
         }
         Outcome::Returned => {
             cpu.awaited.remove(callee);
-            resume(cpu, callee)
+            let callee_record = core_record(cpu, callee);
+            let is_there = |thread: &&ThreadRecord| thread.core.load(Ordering::Relaxed) == u32::from(callee.0);
+            let Some(thread) = direct::thread_of(cpu, callee_record).filter(is_there) else {
+                let word = callee_record.message[0].get();
+                let what = format_args!("the message of its call's results is damaged: word 0 is {word:#x}");
+                return end_damaged(cpu, callee, what);
+            };
+            sched::charge(cpu, thread);
+            match innermost(cpu, thread) {
+                Some(record) => {
+                    if resume(cpu, thread, record, callee) {
+                        thread.ext_core.set(0); // load what was just changed
+                    }
+                }
+                // Where it is to go on is lost; it faults where it called.
+                None => {
+                    take_back(cpu, thread);
+                    direct::release(cpu, callee);
+                    registers::set_pc(&thread.frame, GATE);
+                }
+            }
+            Some(thread)
         }
     })
 }
@@ -399,31 +468,20 @@ fn read_results(message: &[Cell64; 6], kinds: u64) -> Results {
     results
 }
 
-/// Takes the results that `callee` has, and gives them to the thread. `None`: the message is damaged.
-fn resume<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static ThreadRecord> {
-    let callee_record = core_record(cpu, callee);
-    let message = &callee_record.message;
-    // Each word may be far away: only those are read that are needed.
-    let thread = match cpu.last_call.get() {
-        (called, thread) if called == callee => cpu.object(thread),
-        _ => direct::thread_of(cpu, callee_record),
-    };
-    let Some(thread) = thread.filter(|thread| thread.core.load(Ordering::Relaxed) == u32::from(callee.0)) else {
-        let word = message[0].get();
-        let what = format_args!("the message of its call's results is damaged: word 0 is {word:#x}");
-        return end_damaged(cpu, callee, what);
-    };
-    let record = innermost(cpu, thread);
-    let results = record.map(|record| read_results(message, record.result.get()));
+/// Takes the results that `callee` has for a thread, and gives them to it. `true`: extended registers in its frame have
+/// changed.
+#[inline(always)]
+fn resume<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    record: &'static CrossingRecord,
+    callee: CoreId,
+) -> bool {
+    let signature = signature_of(record);
+    let results = read_results(&core_record(cpu, callee).message, signature.result.into());
     take_back(cpu, thread);
     direct::release(cpu, callee);
-    match record.zip(results) {
-        Some((record, results)) => {
-            thread.user_ns.set(thread.user_ns.get() + cpu.now_ns().saturating_sub(record.called_at_ns.get()));
-            pop(cpu, thread, record, &results);
-        }
-        // Where it is to go on is lost; it faults where it called.
-        None => registers::set_pc(&thread.frame, GATE),
-    }
-    Some(thread)
+    convention::return_to_caller(&thread.frame, M::ISA, record, &signature, &results);
+    end(cpu, thread, record, M::ISA);
+    signature.has_floats()
 }

@@ -14,7 +14,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{
     Errno,
-    convention::{self, Entry},
+    convention::{self, Arguments, Entry},
     fat::Signature,
     own::{CrossingPolicies, CrossingPolicy},
     registers,
@@ -58,10 +58,30 @@ pub fn fetch<M: Machine>(
     process: &'static ProcessRecord,
     address: u64,
 ) -> Fetch {
-    if address == GATE && registers::pc(&thread.frame) == GATE {
+    let function = registers::pc(&thread.frame);
+    if address == GATE && function == GATE {
         return come_back(cpu, thread, process);
     }
     let space = mm::space_of(cpu, process);
+    if let Some(pin) = cpu.pins.get(function, space.epoch.load(Ordering::Acquire))
+        && let Some((record, core)) = last_callee(cpu, thread, process, pin.isa)
+        && let Ok(request) = Request::of(cpu, thread, space, function, &pin)
+        && let Some(fetch) = direct::call(cpu, thread, space, record, core, &request)
+    {
+        return fetch;
+    }
+    choose(cpu, thread, process, space, address)
+}
+
+/// As [`fetch`], when the core that the thread has called last is not to run the function.
+#[cold]
+fn choose<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+    address: u64,
+) -> Fetch {
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
     let function = registers::pc(&thread.frame);
     let epoch = space.epoch.load(Ordering::Acquire);
@@ -73,16 +93,14 @@ pub fn fetch<M: Machine>(
                 let what = format_args!("it jumps into the middle of code for {}", isa.name());
                 return report::kill(cpu, thread, process, what);
             };
-            let pin = Pinned { isa, strict: pin.strict, signature: pin.signature };
+            let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
             cpu.pins.put(function, epoch, pin);
             pin
         }
     };
     let isa = pin.isa;
     let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    // Only who waits for busy cores need not know beforehand whether they are.
-    let again = last_callee(cpu, thread, isa).filter(|_| policies.busy == CrossingPolicy::Wait);
-    let Some(core) = again.or_else(|| island_of(cpu, thread, isa)) else {
+    let Some(core) = island_of(cpu, thread, isa) else {
         if pin.strict || policies.missing == CrossingPolicy::End {
             let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
             return report::kill(cpu, thread, process, what);
@@ -90,22 +108,28 @@ pub fn fetch<M: Machine>(
         program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
         return Fetch::Run;
     };
+    let is_busy = policies.busy != CrossingPolicy::Wait && run_queue::load(cpu, core) != 0;
     let target = match policies.busy {
-        CrossingPolicy::Local if !pin.strict && run_queue::load(cpu, core) != 0 => cpu.id,
-        CrossingPolicy::End if run_queue::load(cpu, core) != 0 => {
+        CrossingPolicy::Local if is_busy && !pin.strict => cpu.id,
+        CrossingPolicy::End if is_busy => {
             let what = format_args!("it calls a function for {}, all of whose cores are busy", isa.name());
             return report::kill(cpu, thread, process, what);
         }
         CrossingPolicy::Wait | CrossingPolicy::Local | CrossingPolicy::End => core,
     };
-    match call(cpu, thread, process, function, &pin, target, again.is_some()) {
-        Ok(()) => Fetch::Gone,
-        Err(Errno::EHOSTDOWN) if again.is_some() => fetch(cpu, thread, process, address),
-        Err(errno) => {
-            signal::memory_fault(cpu, thread, address, errno);
-            Fetch::Run
+    let made = Request::of(cpu, thread, space, function, &pin).and_then(|mut request| {
+        let read = |address| mm::read_word(cpu, space, address).ok();
+        let mut arguments = Arguments::default();
+        convention::arguments(M::ISA, &thread.frame, &pin.signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
+        if target == cpu.id {
+            (request.isa, request.is_local) = (M::ISA, true);
         }
-    }
+        make(cpu, thread, space, target, &request, &arguments)
+    });
+    made.unwrap_or_else(|errno| {
+        signal::memory_fault(cpu, thread, address, errno);
+        Fetch::Run
+    })
 }
 
 /// `crossings(busy, missing)`: sets the calling process's [`CrossingPolicies`].
@@ -157,146 +181,145 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     let is_local = policy == CrossingPolicy::Local;
     let (target, isa) = if is_local { (cpu.id, M::ISA) } else { (target, isa) };
     let frame = &call.thread.frame;
-    let caller =
-        Caller { pc: registers::pc(frame), sp: registers::sp(frame), result: Signature::POINTER.result.into() };
-    let mut arguments = convention::Arguments::default();
+    let request = Request {
+        function,
+        signature: Signature::POINTER,
+        isa,
+        first: argument,
+        pc: registers::pc(frame),
+        sp: registers::sp(frame),
+        program: cpu.object(space.fat.get()),
+        is_local,
+    };
+    let mut arguments = Arguments::default();
     arguments.words[0] = argument;
     sched::save_ext(cpu, call.thread);
     sched::end_call(call.thread);
-    let callee = Callee {
-        function,
-        signature: Signature::POINTER,
-        arguments: &arguments,
-        target,
-        guessed: false,
-        isa,
-        is_local,
-    };
-    enter(cpu, call.thread, call.process, &caller, &callee)?;
-    Err(Stop::Gone)
+    match make(cpu, call.thread, space, target, &request, &arguments)? {
+        Fetch::Gone => Err(Stop::Gone),
+        Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
+    }
 }
 
-/// Where a caller goes on.
-struct Caller {
-    pc: u64,
-    sp: u64,
-    result: u64,
-}
-
-/// What is called, and where.
-struct Callee<'a> {
+/// A call that is to be made.
+struct Request {
     function: u64,
     signature: Signature,
-    arguments: &'a convention::Arguments,
-    target: CoreId,
-    /// The target is a guess: if it does not sleep, the one that has least to do is chosen.
-    guessed: bool,
     isa: Isa,
+    /// The first argument word.
+    first: u64,
+    /// Where the caller goes on.
+    pc: u64,
+    sp: u64,
+    program: Option<&'static FatProgram>,
     /// It is pinned to another ISA, but is to run on the caller's.
     is_local: bool,
 }
 
-fn call<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    function: u64,
-    pin: &Pinned,
-    target: CoreId,
-    guessed: bool,
-) -> Result<(), Errno> {
-    let signature = &pin.signature;
-    if signature.floats != 0 {
-        sched::save_ext(cpu, thread);
-    } else {
-        cpu.machine.save_kept_ext(&thread.frame);
+impl Request {
+    /// The call of a function that the thread has fetched from. Stores the thread's extended registers.
+    ///
+    /// # Errors
+    /// `EFAULT`: the return address cannot be read.
+    #[inline(always)]
+    fn of<M: Machine>(
+        cpu: &Cpu<M>,
+        thread: &'static ThreadRecord,
+        space: &'static SpaceRecord,
+        function: u64,
+        pin: &Pinned,
+    ) -> Result<Self, Errno> {
+        let (frame, signature) = (&thread.frame, pin.signature);
+        if signature.floats != 0 {
+            sched::save_ext(cpu, thread);
+        } else {
+            cpu.machine.save_kept_ext(frame);
+        }
+        let read = |address| mm::read_word(cpu, space, address).ok();
+        let (pc, sp) = convention::return_point(M::ISA, frame, read).ok_or(Errno::EFAULT)?;
+        let first = convention::word_in_register(M::ISA, frame, 0);
+        Ok(Self { function, signature, isa: pin.isa, first, pc, sp, program: Some(pin.program), is_local: false })
     }
-    let space = mm::space_of(cpu, process);
-    let read = |address| mm::read_word(cpu, space, address).ok();
-    let (pc, sp) = convention::return_point(&thread.frame, read).ok_or(Errno::EFAULT)?;
-    let mut arguments = cpu.arguments.borrow_mut();
-    convention::arguments(&thread.frame, signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
-    let caller = Caller { pc, sp, result: signature.result.into() };
-    let is_local = target == cpu.id;
-    let isa = if is_local { M::ISA } else { pin.isa };
-    let callee = Callee { function, signature: *signature, arguments: &arguments, target, guessed, isa, is_local };
-    enter(cpu, thread, process, &caller, &callee)
+
+    /// The function's thread pointer: those of all ISAs point to the same block.
+    #[inline(always)]
+    fn tls<M: Machine>(&self, thread: &ThreadRecord) -> u64 {
+        let tls = registers::tls_of(M::ISA, &thread.frame);
+        match self.program {
+            Some(program) if tls != 0 => {
+                let bias = |isa: Isa| program.thread_pointer_bias[isa as usize - 1].get();
+                tls.wrapping_sub(bias(M::ISA)).wrapping_add(bias(self.isa))
+            }
+            Some(_) | None => tls,
+        }
+    }
+
+    /// Writes what the caller needs to go on into the record.
+    #[inline(always)]
+    fn record<M: Machine>(&self, cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &CrossingRecord, target: CoreId) {
+        let outer = thread.crossing.get();
+        record.outer.set(outer);
+        record.depth.set(if outer == 0 { 0 } else { innermost(cpu, thread).map_or(0, |outer| outer.depth.get() + 1) });
+        record.caller_isa.set(M::ISA as u32);
+        record.callee_isa.set(self.isa as u32);
+        record.caller_core.set(u32::from(cpu.id.0));
+        record.callee_core.set(u32::from(target.0));
+        record.function.set(self.function);
+        record.return_pc.set(self.pc);
+        record.caller_sp.set(self.sp);
+        record.caller_tls.set(registers::tls_of(M::ISA, &thread.frame));
+        record.outer_used.set(thread.stack_used[M::ISA as usize - 1].get());
+        record.result.set(self.signature.result.into());
+        record.is_saved.set(0);
+        record.is_local.set(self.is_local.into());
+    }
+
+    /// The thread is in the call from now on.
+    #[inline(always)]
+    fn begin<M: Machine>(&self, cpu: &Cpu<M>, thread: &ThreadRecord, record: &'static CrossingRecord) {
+        thread.crossing.set(cpu.raw(record));
+        thread.spare_crossing.set(0);
+        thread.stack_used[M::ISA as usize - 1].set(self.sp);
+    }
+
+    fn count<M: Machine>(&self, cpu: &Cpu<M>, target: CoreId) {
+        if let Some(program) = self.program {
+            let pair = cpu.island().index() * 8 + target.island().index();
+            let count = if self.is_local { &program.local_calls } else { &program.calls[pair] };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
-/// Records the caller, gives the thread the function's registers and hands it over. Afterwards it is not this core's.
-fn enter<M: Machine>(
+/// Makes a call: directly if `target` sleeps, and otherwise through its queue. Afterwards the thread is not this core's, or is
+/// back.
+fn make<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    caller: &Caller,
-    callee: &Callee<'_>,
-) -> Result<(), Errno> {
-    let space = mm::space_of(cpu, process);
-    let caller_isa = M::ISA;
-    let used = &thread.stack_used[caller_isa as usize - 1];
-    let outer_used = used.get();
-    used.set(caller.sp);
-    let stack = stack::of(cpu, thread, space, callee.isa, callee.target.island());
-    let record = stack.and_then(|stack| Ok((stack, new_record(cpu, thread).ok_or(Errno::ENOMEM)?)));
-    let (stack, record) = record.inspect_err(|_| used.set(outer_used))?;
-    let tls = registers::tls(&thread.frame);
-    let outer = record_at(cpu, thread, thread.crossing.get());
-    record.outer.set(thread.crossing.get());
-    record.depth.set(outer.map_or(0, |outer| outer.depth.get() + 1));
-    record.caller_isa.set(caller_isa as u32);
-    record.callee_isa.set(callee.isa as u32);
-    record.caller_core.set(u32::from(cpu.id.0));
-    record.callee_core.set(u32::from(callee.target.0));
-    record.function.set(callee.function);
-    record.return_pc.set(caller.pc);
-    record.caller_sp.set(caller.sp);
-    record.caller_tls.set(tls);
-    record.outer_used.set(outer_used);
-    record.result.set(caller.result);
-    record.called_at_ns.set(sched::charge(cpu, thread));
-    record.is_saved.set(0);
-    record.is_local.set(callee.is_local.into());
-    thread.crossing.set(cpu.raw(record));
-    if let Some(program) = cpu.object::<FatProgram>(space.fat.get()) {
-        let pair = cpu.island().index() * 8 + callee.target.island().index();
-        let count = if callee.is_local { &program.local_calls } else { &program.calls[pair] };
-        count.fetch_add(1, Ordering::Relaxed);
+    space: &'static SpaceRecord,
+    target: CoreId,
+    request: &Request,
+    arguments: &Arguments,
+) -> Result<Fetch, Errno> {
+    let stack = stack::of(cpu, thread, space, request.isa, target.island())?;
+    let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
+    let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;
+    if !request.is_local
+        && !is_wanted
+        && let Some(fetch) = direct::call(cpu, thread, space, record, target, request)
+    {
+        return Ok(fetch);
     }
-    if callee.is_local {
-        mm::begin_local_call(cpu, space, callee.function);
-    }
-    let entry = Entry {
-        function: callee.function,
-        gate: GATE,
-        stack,
-        tls: thread_pointer(cpu, space, tls, caller_isa, callee.isa),
-        signature: callee.signature,
-        arguments: callee.arguments,
-    };
-    let direct =
-        |target| direct::fits(&entry.signature) && direct::call(cpu, thread, space, record, target, callee.isa, &entry);
-    if direct(callee.target) {
-        return Ok(());
-    }
-    let mut target = callee.target;
-    if callee.guessed {
-        let Some(found) = island_of(cpu, thread, callee.isa) else {
-            // The island has died: the call has not been made, and the guess is not made again.
-            record.callee_core.set(u32::MAX);
-            thread.crossing.set(record.outer.get());
-            used.set(outer_used);
-            keep_record(cpu, thread, record);
-            return Err(Errno::EHOSTDOWN);
-        };
-        if found != target && direct(found) {
-            return Ok(());
-        }
-        target = found;
-        record.callee_core.set(u32::from(target.0));
+    request.record(cpu, thread, record, target);
+    request.begin(cpu, thread, record);
+    request.count(cpu, target);
+    if request.is_local {
+        mm::begin_local_call(cpu, space, request.function);
     }
     convention::save_caller(&thread.frame, record);
     record.is_saved.set(1);
-    let words = convention::enter(&thread.frame, callee.isa, &entry);
+    let entry = Entry { function: request.function, gate: GATE, stack, tls: request.tls::<M>(thread) };
+    let words = convention::enter(&thread.frame, request.isa, &entry, &request.signature, arguments);
     record.callee_sp.set(words.sp_at_return);
     if !stack::push(cpu, space, &words) {
         // No memory for the function's stack: as if it had returned nothing, then the signal.
@@ -305,21 +328,23 @@ fn enter<M: Machine>(
         return Err(Errno::ENOMEM);
     }
     sched::hand_to(cpu, thread, target);
-    Ok(())
+    Ok(Fetch::Gone)
 }
 
-/// A record: the one that the thread has kept from its last call, or a new one.
+/// The record that the thread has kept from its last call.
+#[inline(always)]
+fn spare_record<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'static CrossingRecord> {
+    record_at(cpu, thread, thread.spare_crossing.get())
+}
+
 fn new_record<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'static CrossingRecord> {
-    let spare = record_at(cpu, thread, thread.spare_crossing.get());
-    thread.spare_crossing.set(0);
-    spare.or_else(|| {
-        let record = slab::alloc::<CrossingRecord>(cpu)?;
-        record.owner.set(cpu.raw(thread));
-        Some(record)
-    })
+    let record = slab::alloc::<CrossingRecord>(cpu)?;
+    record.owner.set(cpu.raw(thread));
+    Some(record)
 }
 
 /// A thread's record; `None`: there is none, or what says where it is, or whose it is, is damaged.
+#[inline(always)]
 fn record_at<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, raw: u64) -> Option<&'static CrossingRecord> {
     let record = cpu.pool.get::<CrossingRecord>(PoolAddr(raw))?;
     (record.owner.get() == cpu.raw(thread)).then_some(record)
@@ -367,13 +392,13 @@ fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     if signature.has_floats() {
         sched::save_ext(cpu, thread);
     }
-    let results = convention::results(&thread.frame, &signature);
+    let results = convention::results(M::ISA, &thread.frame, &signature);
     pop(cpu, thread, record, &results);
     sched::hand_to(cpu, thread, target);
     Fetch::Gone
 }
 
-/// Takes the last record off the thread and gives it the caller's registers.
+/// Takes the last record, which has the caller's registers, off the thread and gives it those.
 fn pop<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -381,25 +406,24 @@ fn pop<M: Machine>(
     results: &convention::Results,
 ) {
     let isa = Isa::from_raw(record.caller_isa.get()).unwrap_or(M::ISA);
-    let signature = signature_of(record);
-    thread.crossing.set(record.outer.get());
-    thread.stack_used[isa as usize - 1].set(record.outer_used.get());
     if record.is_local.get() != 0 {
         let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
         mm::end_local_call(cpu, mm::space_of(cpu, process), record.function.get());
     }
-    if record.is_saved.get() != 0 {
-        convention::resume_caller(&thread.frame, isa, record, &signature, results);
-    } else {
-        convention::return_to_caller(&thread.frame, record, &signature, results);
-        if signature.has_floats() {
-            thread.ext_core.set(0); // load what was just changed
-        }
-    }
+    convention::resume_caller(&thread.frame, isa, record, &signature_of(record), results);
+    end(cpu, thread, record, isa);
+}
+
+/// The thread is no longer in its last call, which was made on `isa`.
+#[inline(always)]
+fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &'static CrossingRecord, isa: Isa) {
+    thread.crossing.set(record.outer.get());
+    thread.stack_used[isa as usize - 1].set(record.outer_used.get());
     keep_record(cpu, thread, record);
 }
 
 /// A record that is not needed any more: kept for the thread's next call, if it has none yet.
+#[inline(always)]
 fn keep_record<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &'static CrossingRecord) {
     if thread.spare_crossing.get() == 0 {
         thread.spare_crossing.set(cpu.raw(record));
@@ -426,12 +450,19 @@ fn signature_of(record: &CrossingRecord) -> Signature {
     Signature { words: 0, floats: 0, result: record.result.get() as u32 & 0xfff }
 }
 
-/// The core of an ISA that the thread's last call went to, if it may run there: most likely it sleeps again, and holds what
-/// the function needs.
-fn last_callee<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
-    let last = record_at(cpu, thread, thread.spare_crossing.get())?;
-    let core = CoreId::from_raw(last.callee_core.get()).filter(|_| last.callee_isa.get() == isa as u32)?;
-    may_run(thread, core).then_some(core)
+/// The record that the thread has kept, and the core of an ISA that its last call went to, if it may be called there without
+/// knowing whether it is busy: most likely it sleeps again, and holds what the function needs.
+#[inline(always)]
+fn last_callee<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &ProcessRecord,
+    isa: Isa,
+) -> Option<(&'static CrossingRecord, CoreId)> {
+    let record = spare_record(cpu, thread)?;
+    let core = CoreId::from_raw(record.callee_core.get()).filter(|_| record.callee_isa.get() == isa as u32)?;
+    let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
+    (may_run(thread, core) && policies.busy == CrossingPolicy::Wait).then_some((record, core))
 }
 
 /// The island of an ISA that has least to do, as a core; `None` if none is there.
@@ -443,23 +474,13 @@ fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, island: Isla
     run_queue::least_loaded(cpu, island, affinity(thread))
 }
 
-fn may_run(thread: &'static ThreadRecord, core: CoreId) -> bool {
-    run_queue::allowed(affinity(thread), core)
+#[inline(always)]
+fn may_run(thread: &ThreadRecord, core: CoreId) -> bool {
+    thread.affinity[core.index() / 64].load(Ordering::Relaxed) >> (core.index() % 64) & 1 != 0
 }
 
 fn affinity(thread: &'static ThreadRecord) -> [u64; 2] {
     [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
-}
-
-/// The thread pointer of another ISA: all point to the same block.
-fn thread_pointer<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, tls: u64, from: Isa, to: Isa) -> u64 {
-    match cpu.object::<FatProgram>(space.fat.get()) {
-        Some(program) if tls != 0 => {
-            let bias = |isa: Isa| program.thread_pointer_bias[isa as usize - 1].get();
-            tls.wrapping_sub(bias(from)).wrapping_add(bias(to))
-        }
-        Some(_) | None => tls,
-    }
 }
 
 /// A forked thread is in the same calls as its parent.

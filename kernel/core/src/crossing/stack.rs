@@ -15,7 +15,15 @@ const STACK_LEN: u64 = 8 << 20;
 /// Addresses at either end that nothing may be mapped at.
 const GUARD_LEN: u64 = PAGE_SIZE;
 
-/// The end of the free part of the thread's stack for `isa`, which is made if there is none, in memory near `island`.
+/// The end of the free part of the thread's stack for `isa`; 0: it has none.
+#[inline(always)]
+pub fn top(thread: &ThreadRecord, isa: Isa) -> u64 {
+    let index = isa as usize - 1;
+    let used = thread.stack_used[index].get();
+    if used != 0 { used } else { thread.stack_top[index].get() }
+}
+
+/// As [`top`]; a stack is made if there is none, in memory near `island`.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -26,16 +34,10 @@ pub fn of<M: Machine>(
     isa: Isa,
     island: IslandId,
 ) -> Result<u64, Errno> {
-    let index = isa as usize - 1;
-    let used = thread.stack_used[index].get();
-    if used != 0 {
-        return Ok(used);
+    if top(thread, isa) == 0 {
+        thread.stack_top[isa as usize - 1].set(make(cpu, space, u32::from(island.0) + 1)?);
     }
-    let top = &thread.stack_top[index];
-    if top.get() == 0 {
-        top.set(make(cpu, space, u32::from(island.0) + 1)?);
-    }
-    Ok(top.get())
+    Ok(top(thread, isa))
 }
 
 fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Result<u64, Errno> {
@@ -67,6 +69,7 @@ pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, s
 }
 
 /// Writes what a function's stack begins with; false: there is no memory for it.
+#[inline(always)]
 pub fn push<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, words: &StackWords) -> bool {
     let mut words = words.words().iter().zip((words.at..).step_by(8));
     // The space is the active one if the function runs here.

@@ -64,6 +64,7 @@ pub fn resolve<M: Machine>(
 ///
 /// # Errors
 /// As [`resolve`]; `EFAULT` also when it is not aligned.
+#[inline(always)]
 pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Result<u64, Errno> {
     Ok(word(cpu, space, address, Access::Read, &cpu.translations.read)?.get())
 }
@@ -72,6 +73,7 @@ pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address:
 ///
 /// # Errors
 /// As for [`read_word`].
+#[inline(always)]
 pub fn write_word<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -91,11 +93,22 @@ fn word<M: Machine>(
     access: Access,
     known: &Translation,
 ) -> Result<&'static Cell64, Errno> {
+    match known.get(address) {
+        Some(addr) if address % 8 == 0 => Ok(cpu.pool.at(addr)),
+        Some(_) | None => find_word(cpu, space, address, access, known),
+    }
+}
+
+#[cold]
+fn find_word<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    access: Access,
+    known: &Translation,
+) -> Result<&'static Cell64, Errno> {
     if address % 8 != 0 {
         return Err(Errno::EFAULT);
-    }
-    if let Some(addr) = known.get(address) {
-        return Ok(cpu.pool.at(addr));
     }
     let addr = resolve(cpu, space, address, access)?;
     known.put(address, addr);

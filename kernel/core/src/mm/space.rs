@@ -93,11 +93,13 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
 ///
 /// # Errors
 /// `ENOMEM`.
+#[inline(always)]
 pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<(), Errno> {
-    let raw = cpu.raw(space);
-    if cpu.active_space.get() == raw {
-        return Ok(());
-    }
+    if cpu.active_space.get() == cpu.raw(space) { Ok(()) } else { change_to(cpu, space) }
+}
+
+#[inline(never)]
+fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<(), Errno> {
     let root = match Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed)) {
         Frame::NONE => {
             let _guard = lock(cpu, &space.lock);
@@ -112,7 +114,7 @@ pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result
     // First say so, then translate: whoever edits the table from now on asks this core to drop translations.
     space.active[cpu.island().index()].fetch_or(own_bit(cpu), Ordering::SeqCst);
     cpu.activate_space(root);
-    leave_active(cpu, raw);
+    leave_active(cpu, cpu.raw(space));
     Ok(())
 }
 

@@ -305,7 +305,7 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     cpu.ext_owner.set((0, 0));
     sched::charge(cpu, thread);
     sched::end_call(thread);
-    run_queue::core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
     sched::start_on(cpu, thread, target_core(call, island));
 }
 

@@ -7,7 +7,7 @@ use motet_hal::Machine;
 use motet_layout::{
     PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, ThreadRecord, WAKE_SIGNAL,
 };
-use motet_protocol::{Context, run_queue::core_record, slab, threads, timer, wait};
+use motet_protocol::{Context, slab, threads, timer, wait};
 
 use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};
 use crate::{
@@ -93,7 +93,7 @@ pub fn end_thread<M: Machine>(
     }
     crossing::forget(cpu, thread);
     leave(cpu, thread, process, last);
-    core_record(cpu, cpu.id).current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
 }
 
 /// Ends a thread that a core has begun to end which has died. Memory that it may have been giving back is lost; what others
