@@ -397,6 +397,10 @@ fn idle<M: Machine>(cpu: &Cpu<M>) {
         if wake == Wake::Called && crossing::called(cpu) {
             handle_deferred(cpu);
             set_timer(cpu, timer::next_deadline_ns(cpu));
+            // The call's doorbell may have been that of a result, too.
+            if crossing::has_news(cpu) {
+                cpu.woken.set(Some(run_queue::end_idle(cpu)));
+            }
             continue;
         }
         match first_returned(cpu) {
@@ -514,6 +518,10 @@ pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>) {
         reprogram_timer(cpu);
     }
     stop_polling(cpu);
+    // The doorbell that ended the sleep may have been theirs, too.
+    if !cpu.awaited.is_empty() {
+        make_returned_ready(cpu);
+    }
 }
 
 /// This core is about to run user code: calls that its threads have made ring it when they end.
