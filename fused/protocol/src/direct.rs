@@ -89,7 +89,13 @@ pub const ADDRESS_BITS: u32 = 40;
 
 /// The thread that a message is about; `None`: the message is damaged.
 pub fn thread_of(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {
-    context.pool().get(PoolAddr(record.message[0].get() & ((1 << ADDRESS_BITS) - 1)))
+    thread_in(context, record.message[0].get())
+}
+
+/// The thread that the first word of a message is about; `None`: the message is damaged.
+#[inline(always)]
+pub fn thread_in(context: &impl Context, word: u64) -> Option<&'static ThreadRecord> {
+    context.pool().get(PoolAddr(word & ((1 << ADDRESS_BITS) - 1)))
 }
 
 /// Whether a core is awake and has nothing to run (approximate).

@@ -95,7 +95,7 @@ pub fn serve(context: &impl Context, flush: impl FnOnce()) {
 /// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here.
 #[inline(always)]
 pub fn pass(context: &impl Context, flush: impl FnOnce()) {
-    let record = core_record(context, context.core());
+    let record = context.own_record();
     if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed) {
         let asked = record.shootdown_asked.load(Ordering::Acquire);
         flush();

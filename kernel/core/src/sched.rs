@@ -511,15 +511,15 @@ fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
 }
 
 /// The thread that ran before this core slept goes on: its slice ends some time, and calls that other threads of this core
-/// have made ring it when they end.
+/// have made (`others`: there are some) ring it when they end.
 #[inline(always)]
-pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>) {
+pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>, others: bool) {
     if cpu.timer_ns.get() == u64::MAX {
         reprogram_timer(cpu);
     }
     stop_polling(cpu);
     // The doorbell that ended the sleep may have been theirs, too.
-    if !cpu.awaited.is_empty() {
+    if others {
         make_returned_ready(cpu);
     }
 }

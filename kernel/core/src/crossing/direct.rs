@@ -91,20 +91,22 @@ pub fn call<M: Machine>(
     request.begin(cpu, thread, record);
     claim.publish(cpu);
     cpu.resident.set(cpu.raw(space));
+    let others = !cpu.awaited.is_empty();
     cpu.awaited.add(target);
     cpu.polls_calls.set(polls);
     request.count(cpu, target);
-    Some(if waits && is_back(cpu, thread, record, target) { Fetch::Run } else { Fetch::Gone })
+    Some(if waits && is_back(cpu, thread, record, target, others) { Fetch::Run } else { Fetch::Gone })
 }
 
 /// Sleeps until `callee` has run the function, if this core has nothing else to do: then the thread is as a core that it has
-/// never left. Otherwise `false`: the thread is gone, and looked for by [`returned`].
+/// never left. Otherwise `false`: the thread is gone, and looked for by [`returned`]. `others`: this core has made other calls.
 #[inline(always)]
 fn is_back<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     record: &'static CrossingRecord,
     callee: CoreId,
+    others: bool,
 ) -> bool {
     let wake = sched::doze(cpu);
     let is_back = wake == Wake::Look
@@ -117,7 +119,7 @@ fn is_back<M: Machine>(
             sched::reload_ext(cpu, thread);
         }
         cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
-        sched::go_on_after_sleep(cpu);
+        sched::go_on_after_sleep(cpu, others);
     } else {
         cpu.woken.set(Some(wake));
     }
@@ -191,6 +193,8 @@ struct Given {
     caller: Option<CoreId>,
     /// The first word of the message.
     first: u64,
+    /// The core's extended registers are those of a call of the same thread.
+    again: bool,
 }
 
 impl Given {
@@ -199,8 +203,9 @@ impl Given {
     #[inline(always)]
     fn read<M: Machine>(cpu: &Cpu<M>) -> Result<Self, (u32, u64)> {
         let [first, space] = [0, 1].map(|index: usize| cpu.own.message[index].get());
-        let thread = direct::thread_of(cpu, cpu.own).ok_or((0, first))?;
-        let known = cpu.ext_owner.get() == (cpu.raw(thread), CALLED) && cpu.active_space.get() == space;
+        let thread = direct::thread_in(cpu, first).ok_or((0, first))?;
+        let again = cpu.ext_owner.get() == (cpu.raw(thread), CALLED);
+        let known = again && cpu.active_space.get() == space;
         // What it says itself is far away; who was here just now is known.
         if !known && thread.core.load(Ordering::Relaxed) != u32::from(cpu.id.0) {
             return Err((0, first));
@@ -209,7 +214,7 @@ impl Given {
             return Err((1, space));
         }
         let space = cpu.pool.get(PoolAddr(space)).ok_or((1, space))?;
-        Ok(Self { thread, space, caller: direct::caller(cpu), first })
+        Ok(Self { thread, space, caller: direct::caller(cpu), first, again })
     }
 
     /// Makes `frame` the registers of the function, as the message says.
@@ -262,9 +267,8 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
         adopt(cpu, given.place(), None, 0, None);
         return false;
     };
-    let owner = (cpu.raw(given.thread), CALLED);
     // What another call of the same thread has left in the registers is its own.
-    let again = cpu.ext_owner.get() == owner;
+    let again = given.again;
     if !again {
         registers::clear(frame);
     }
@@ -276,7 +280,7 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     cpu.resident.set(cpu.raw(given.space));
     if given.has_floats() || !again {
         cpu.machine.load_ext(frame);
-        cpu.ext_owner.set(owner);
+        cpu.ext_owner.set((cpu.raw(given.thread), CALLED));
     }
     // Without another thread here, nobody needs a time slice.
     if direct::is_disturbed(cpu) {
@@ -367,7 +371,7 @@ fn adopt<M: Machine>(
     sp_at_return: u64,
     trap: Option<Trap>,
 ) {
-    let given = Given { thread, space, caller: None, first: cpu.own.message[0].get() };
+    let given = Given { thread, space, caller: None, first: cpu.own.message[0].get(), again: false };
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     let Some(record) = innermost(cpu, thread) else {
         cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);

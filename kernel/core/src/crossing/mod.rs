@@ -259,7 +259,10 @@ impl Request {
     fn record<M: Machine>(&self, cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &CrossingRecord, target: CoreId) {
         let outer = thread.crossing.get();
         record.outer.set(outer);
-        record.depth.set(if outer == 0 { 0 } else { innermost(cpu, thread).map_or(0, |outer| outer.depth.get() + 1) });
+        // Without one around it, any depth will do.
+        if let Some(outer) = record_at(cpu, thread, outer) {
+            record.depth.set(outer.depth.get().wrapping_add(1));
+        }
         record.caller_isa.set(M::ISA as u32);
         record.callee_isa.set(self.isa as u32);
         record.caller_core.set(u32::from(cpu.id.0));
