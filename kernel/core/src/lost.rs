@@ -2,8 +2,8 @@
 //!
 //! The host turns the island's cores off, says that the island is lost, and rings the first core, which ends the processes
 //! whose threads were there: their registers are gone, or there is nobody who speaks their language. Which threads these
-//! are is `motet_protocol::lost`'s to say. A lock that the dead island has held is taken over where what it guards can be
-//! put right again; otherwise who waits for it panics (`motet_protocol::lock`).
+//! are is `motet_protocol::lost`'s to say. A lock that the dead island has held cannot be released, since nobody knows what
+//! state its data is in: who waits for it panics (`motet_protocol::lock`).
 
 use motet_layout::sync::Ordering;
 
