@@ -177,6 +177,13 @@ pub struct StackWords {
     words: Words,
 }
 
+impl StackWords {
+    /// Nothing: the function, which returns with the stack pointer `sp`, goes on.
+    pub const fn none(sp: u64) -> Self {
+        Self { at: sp, sp_at_return: sp, words: Words::None }
+    }
+}
+
 /// None and one are made without filling an array.
 #[derive(Clone, Copy, Debug)]
 enum Words {
@@ -287,9 +294,10 @@ pub fn result_word(isa: Isa, frame: &UserFrame, index: usize) -> u64 {
     reg(frame, convention(isa).results[index % 2])
 }
 
-/// Stores what the caller in `frame` expects to find again. The extended registers are stored.
-pub fn save_caller(frame: &UserFrame, record: &CrossingRecord) {
-    let convention = convention(registers::frame_isa(frame));
+/// Stores what the caller in `frame`, which is `isa`'s, expects to find again. The extended registers are stored.
+#[inline(always)]
+pub fn save_caller(isa: Isa, frame: &UserFrame, record: &CrossingRecord) {
+    let convention = convention(isa);
     for (slot, &register) in record.saved.iter().zip(convention.kept) {
         slot.set(reg(frame, register));
     }

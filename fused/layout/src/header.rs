@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{CORES_MAX, Cell32, Cell64, ISLANDS_MAX, pool_struct};
+use crate::{CORES_MAX, Cell32, Cell64, CrossingRecord, ISLANDS_MAX, pool_struct};
 
 /// First eight bytes of every pool: "MOTETPL\x01".
 pub const POOL_MAGIC: u64 = u64::from_le_bytes(*b"MOTETPL\x01");
@@ -136,6 +136,10 @@ pub const CALL_GIVEN: u32 = 1;
 pub const CALL_RETURNED: u32 = 2;
 /// [`CoreRecord::call`], lowest byte: the caller's core is reading the results in `message`.
 pub const CALL_TAKEN: u32 = 3;
+/// [`CoreRecord::answer`]: the called function calls one of the caller's island.
+pub const CALL_BACK: u32 = 4;
+/// [`CoreRecord::answer`]: the called function goes on as an ordinary thread.
+pub const CALL_LEFT: u32 = 5;
 /// [`CoreRecord::call`], a mark: the thread that calls is to look at its own attention word.
 pub const CALL_ATTENTION: u32 = 1 << 16;
 /// [`CoreRecord::call`], a mark: the caller's core looks at this word and need not be rung.
@@ -144,8 +148,8 @@ pub const CALL_POLLED: u32 = 1 << 17;
 pub const CALL_LOOKED: u32 = 1 << 18;
 
 pool_struct! {
-    /// One core: its run queue and what others may ask of it.
-    pub struct CoreRecord: size 512, align 64 {
+    /// One core: its run queue and what others may ask of it. The size is a power of two, so that finding it takes one shift.
+    pub struct CoreRecord: size 2048, align 64 {
         /// `CORE_*`. The core moves it; a waker moves it from idle to awake (and then rings).
         0 pub state: AtomicU32,
         /// Whose `message` is, and what: `CALL_*` in the lowest byte, the core that calls in the second one, marks above.
@@ -160,7 +164,8 @@ pool_struct! {
         72 pub shootdown_done: AtomicU64,
         /// Highest ticket that was asked when this core last passed a place where it carries no thread (`motet_protocol::lost`).
         80 pub shootdown_passed: AtomicU64,
-        88 _pad2: [Cell64; 5],
+        /// With `answer_message`: argument words from the second on.
+        88 pub answer_words: [Cell64; 5],
         /// The thread it runs (pool address, 0 when idle). Written by the core.
         128 pub current_thread: AtomicU64,
         /// The address space it has active (pool address). Written by the core.
@@ -208,7 +213,20 @@ pool_struct! {
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.
         384 pub message_floats: [Cell64; 8],
-        448 _pad7: [Cell64; 8],
+        /// Where islands do not cache each other's memory: what has become of the call that this core has made, `CALL_*`. Set to none by
+        /// this core, to all else by the callee.
+        448 pub answer: AtomicU32,
+        /// Not 0: the address space that it has active has changed ([`SpaceRecord::epoch`](crate::SpaceRecord)), or nobody uses it any
+        /// more. Cleared by the core.
+        452 pub space_changed: AtomicU32,
+        /// As `message` and `message_words` of the callee elsewhere: results, or a call back.
+        456 pub answer_message: [Cell64; 6],
+        504 _pad7: Cell64,
+        /// With `answer_message`: who calls back, and what it needs to go on.
+        512 pub answer_caller: CrossingRecord,
+        /// With `message`: who goes on here, because a function that it has called back has returned.
+        896 pub message_caller: CrossingRecord,
+        1280 _pad9: [Cell64; 96],
     }
 }
 
@@ -264,7 +282,7 @@ pub const CONSOLE_TERMINAL: u32 = 1;
 
 pool_struct! {
     /// The beginning of the pool. Host-written before any island starts, except where said.
-    pub struct PoolHeader: size 110592, align 64 {
+    pub struct PoolHeader: size 307200, align 64 {
         /// [`POOL_MAGIC`].
         0 pub magic: Cell64,
         /// [`POOL_VERSION`].
@@ -302,7 +320,11 @@ pool_struct! {
         120 pub timed: Cell32,
         /// Log level of the kernels' consoles.
         124 pub verbose: Cell32,
-        128 _pad0: [Cell64; 176],
+        /// 1: there are islands that do not cache each other's memory, so words are best near who reads them. Timed machines only.
+        128 pub uncached: Cell32,
+        /// Not 0: an island has died and is to be looked for ([`ISLAND_LOST`]). Set by the host, cleared by the first core.
+        132 pub lost: AtomicU32,
+        136 _pad0: [Cell64; 175],
         /// Console input, host to machine.
         1536 pub console_in: HostStream,
         /// Console (and the command's standard) output, machine to host.
@@ -353,7 +375,7 @@ pool_struct! {
         10816 _pad2: [Cell64; 184],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
-        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are two pages, in memory
+        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are eight pages, in memory
         /// near it.
         45056 pub cores: [CoreRecord; 128],
     }

@@ -220,7 +220,8 @@ pool_struct! {
         64 pub outer_used: Cell64,
         /// How the function's result is passed (`motet_abi::fat::Signature::result`).
         72 pub result: Cell64,
-        80 _pad0: Cell64,
+        /// A caller that called back: which of its core's frames its registers are in, unless that has had others since.
+        80 pub frame: Cell64,
         /// 1: `saved` and `saved_float` hold the caller's registers; 0: they are still in the thread's frame.
         88 pub is_saved: Cell32,
         /// 1: the function runs on the caller's own ISA, though it is pinned to another.

@@ -18,6 +18,12 @@
 //! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::lost`]). A
 //! core whose results wait may sleep, and be woken, but not be claimed.
 //!
+//! Where islands do not cache each other's memory ([`Context::is_uncached`]; `far` below), what the callee says is written into the record
+//! of the caller's core (`answer`, `answer_message`), so that each reads its own memory only; a core then makes one such call at a
+//! time, and a callee's word is none once it has answered. There, a function may also *call back*: one of its caller's island. That is an
+//! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called to go on
+//! with the first. No island dies there (timed runs end with it).
+//!
 //! While a function runs in this way, the thread's record belongs to the caller's core, which has written there what
 //! others look for (the core that runs it), so that signals find it: whoever wants its attention marks the call and rings.
 //!
@@ -26,8 +32,8 @@
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_ATTENTION, CALL_GIVEN, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED, CALL_TAKEN, CORE_AWAKE,
-    CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, CoreId, CoreRecord, PoolAddr, ThreadRecord,
+    CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED, CALL_TAKEN,
+    CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord, PoolAddr, ThreadRecord,
 };
 
 use crate::{
@@ -37,27 +43,25 @@ use crate::{
 
 /// A sleeping core that this one may write a call to. Nobody else wakes it meanwhile.
 #[must_use = "a claimed core sleeps until the call is published or the claim withdrawn"]
-#[derive(Debug)]
 pub struct Claim {
     core: CoreId,
+    record: &'static CoreRecord,
     polls: bool,
 }
 
-/// Claims a core that sleeps or polls, unless the results of another call wait there.
-pub fn claim(context: &impl Context, core: CoreId) -> Option<Claim> {
+/// Claims a core that sleeps, or polls (which it is likely to do if `polls`), unless the results of another call wait there.
+#[inline(always)]
+pub fn claim(context: &impl Context, core: CoreId, polls: bool, far: bool) -> Option<Claim> {
     let record = core_record(context, core);
-    let mut state = CORE_IDLE;
     let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
-    let polls = loop {
-        match record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(was) => break was == CORE_POLLING,
-            Err(CORE_POLLING) if state == CORE_IDLE => state = CORE_POLLING,
-            Err(_) => return None,
-        }
+    let claims = |state| record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed);
+    let state = match claims(if polls { CORE_POLLING } else { CORE_IDLE }) {
+        Err(found @ (CORE_IDLE | CORE_POLLING)) => claims(found),
+        other => other,
     };
-    let claim = Claim { core, polls };
+    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING };
     // After the claim: only a claimer moves the word away from none.
-    if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
+    if !far && phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
         // The word is not touched: it may be this core's own earlier call, which is being answered just now.
         claim.finish(context, CORE_AWAKE);
         return None;
@@ -109,15 +113,15 @@ pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
 
 impl Claim {
     /// The claimed core's record, to write the message in.
-    pub fn record(&self, context: &impl Context) -> &'static CoreRecord {
-        core_record(context, self.core)
+    pub fn record(&self) -> &'static CoreRecord {
+        self.record
     }
 
     /// Says whose call it is, and whether this core is going to look for its end ([`has_news`]) and need not be rung. From
     /// now on, who wants the thread's attention can mark the call.
     pub fn prepare(&self, context: &impl Context, polled: bool) {
         let polled = if polled { CALL_POLLED } else { 0 };
-        self.record(context).call.store(word(CALL_GIVEN, context.core()) | polled, Ordering::Release);
+        self.record.call.store(word(CALL_GIVEN, context.core()) | polled, Ordering::Release);
     }
 
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
@@ -128,13 +132,13 @@ impl Claim {
 
     /// There is no call after all: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
-        self.record(context).call.store(CALL_NONE, Ordering::Relaxed);
+        self.record.call.store(CALL_NONE, Ordering::Relaxed);
         self.finish(context, CORE_AWAKE);
     }
 
     #[inline(always)]
     fn finish(self, context: &impl Context, state: u32) {
-        core_record(context, self.core).state.store(state, Ordering::Release);
+        self.record.state.store(state, Ordering::Release);
         wake(context, self.core, self.polls);
     }
 }
@@ -154,13 +158,29 @@ pub fn is_disturbed(context: &impl Context) -> bool {
     record.call.load(Ordering::Relaxed) & CALL_ATTENTION != 0 || has_ready(record)
 }
 
-/// The called function has returned, and its results are in the message: gives them to `caller`, and announces that this
+/// Where this core, called by `caller`, writes results.
+#[inline(always)]
+pub fn reply(context: &impl Context, caller: CoreId, far: bool) -> &'static [Cell64; 6] {
+    if far { &core_record(context, caller).answer_message } else { &context.own_record().message }
+}
+
+/// Where `callee`, called by this core, has written results.
+#[inline(always)]
+pub fn reply_of(context: &impl Context, callee: CoreId, far: bool) -> &'static [Cell64; 6] {
+    if far { &context.own_record().answer_message } else { &core_record(context, callee).message }
+}
+
+/// The called function has returned, and its results are in the [`reply`]: gives them to `caller`, and announces that this
 /// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). It runs no thread before [`end_idle`]. Rings the
 /// caller's core unless that polls.
 ///
 /// `false`: somebody has marked the call, and this core still has the thread, and is awake.
 #[must_use]
-pub fn give_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
+#[inline(always)]
+pub fn give_back(context: &impl Context, caller: CoreId, state: u32, far: bool) -> bool {
+    if far {
+        return answer(context, caller, CALL_RETURNED, state);
+    }
     let record = context.own_record();
     // First that it sleeps: the caller may claim it as soon as it has taken the results.
     record.state.store(state, Ordering::Release);
@@ -168,6 +188,20 @@ pub fn give_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
     if given & CALL_ATTENTION != 0 && take_back(context, caller, state) {
         return false;
     }
+    wake(context, caller, given & CALL_POLLED != 0);
+    true
+}
+
+/// As [`give_back`], where islands do not cache each other's memory: of what kind the answer is that lies in the caller's record.
+#[must_use]
+pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
+    let record = context.own_record();
+    let given = record.call.swap(CALL_NONE, Ordering::SeqCst);
+    if given & CALL_ATTENTION != 0 {
+        return false;
+    }
+    record.state.store(state, Ordering::SeqCst);
+    core_record(context, caller).answer.store(kind, Ordering::SeqCst);
     wake(context, caller, given & CALL_POLLED != 0);
     true
 }
@@ -201,6 +235,7 @@ pub(crate) fn change(record: &CoreRecord, from: u32, to: u32) -> Result<(), u32>
 }
 
 /// A core is to look at what was written for it.
+#[inline(always)]
 fn wake(context: &impl Context, core: CoreId, polls: bool) {
     if polls {
         context.wrote(core);
@@ -210,11 +245,14 @@ fn wake(context: &impl Context, core: CoreId, polls: bool) {
     }
 }
 
-/// The function that this core was called to run goes on as an ordinary thread of this core: its caller no longer waits
-/// for results here.
-pub fn end_call(context: &impl Context) {
+/// The function that this core was called to run goes on as an ordinary thread of this core: `caller` no longer waits
+/// for results.
+pub fn end_call(context: &impl Context, caller: Option<CoreId>) {
     let record = context.own_record();
     record.call.store(CALL_NONE, Ordering::Release);
+    if let Some(caller) = caller.filter(|_| context.is_uncached()) {
+        core_record(context, caller).answer.store(CALL_LEFT, Ordering::Release);
+    }
     record.state.store(CORE_AWAKE, Ordering::SeqCst);
 }
 
@@ -223,14 +261,25 @@ pub fn end_call(context: &impl Context) {
 pub enum Outcome {
     /// The function runs, or is about to.
     Runs,
-    /// It has returned, and its results are in the callee's message, which belongs to this core until [`release`].
+    /// It has returned, and its results are in the callee's reply, which belongs to this core until [`release`].
     Returned,
+    /// It calls a function of this island, which is in `answer_message`, `answer_words` and `answer_caller` until [`release`].
+    Calls,
     /// It has become an ordinary thread: this core has nothing to wait for.
     Left,
 }
 
 /// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
-pub fn outcome(context: &impl Context, callee: CoreId) -> Outcome {
+#[inline(always)]
+pub fn outcome(context: &impl Context, callee: CoreId, far: bool) -> Outcome {
+    if far {
+        return match context.own_record().answer.load(Ordering::Acquire) {
+            CALL_NONE => Outcome::Runs,
+            CALL_RETURNED => Outcome::Returned,
+            CALL_BACK => Outcome::Calls,
+            _ => Outcome::Left,
+        };
+    }
     let (record, me) = (core_record(context, callee), context.core());
     // Means nothing, but is one instruction that makes the line this core's: RISC-V's compare-and-swap reads first, and
     // would wait for the line twice.
@@ -244,18 +293,31 @@ pub fn outcome(context: &impl Context, callee: CoreId) -> Outcome {
 
 /// Whether a core that polls should look at the call that it has made to `callee` with [`outcome`].
 pub fn has_news(context: &impl Context, callee: CoreId) -> bool {
+    if context.is_uncached() {
+        return context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE;
+    }
     without_marks(core_record(context, callee).call.load(Ordering::Relaxed)) != word(CALL_GIVEN, context.core())
 }
 
 /// This core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended.
 pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
     let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
-    without_marks(call) == word(CALL_GIVEN, context.core())
+    let runs = without_marks(call) == word(CALL_GIVEN, context.core());
+    // The callee, which does not ring, is just about to answer.
+    while !runs && context.is_uncached() && context.own_record().answer.load(Ordering::Acquire) == CALL_NONE {
+        context.relax();
+    }
+    runs
 }
 
-/// This core has read the results that `callee` has given it, and has said that the thread is here.
-pub fn release(context: &impl Context, callee: CoreId) {
-    core_record(context, callee).call.store(CALL_NONE, Ordering::Release);
+/// This core has read what `callee` has given it, and has said that the thread is here; or it has nothing to wait for.
+#[inline(always)]
+pub fn release(context: &impl Context, callee: CoreId, far: bool) {
+    if far {
+        context.own_record().answer.store(CALL_NONE, Ordering::Release);
+    } else {
+        core_record(context, callee).call.store(CALL_NONE, Ordering::Release);
+    }
 }
 
 /// Makes the core that is called to run a thread look at the thread's attention word: to be rung after it.

@@ -54,6 +54,12 @@ pub trait Context {
         &self.pool().header().cores[self.core().index()]
     }
 
+    /// Whether there are islands that do not cache each other's memory (`PoolHeader::uncached`).
+    #[inline(always)]
+    fn is_uncached(&self) -> bool {
+        self.pool().header().uncached.get() != 0
+    }
+
     /// Index of the actor's share of memory: its island, or [`ISLANDS_MAX`] for the host.
     #[inline(always)]
     fn memory_index(&self) -> usize {

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::{Model, Sharing};
+use motet_coherence::{Model, Policy, Sharing};
 use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
 use motet_record::{Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
@@ -124,6 +124,8 @@ impl Clocks {
         region.set_up(settings, cores);
         let header = pool.header();
         header.timed.set(1);
+        let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
+        header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
         for (record, links) in header.islands.iter().zip(&model.config().links) {
             for (word, link) in record.doorbell_ns.iter().zip(links) {
                 word.set(u32::try_from(link.doorbell_ps.div_ceil(PS_PER_NS)).unwrap_or(u32::MAX));

@@ -5,7 +5,8 @@ use core::{cell::Cell, sync::atomic::Ordering};
 use motet_abi::fat::Signature;
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CoreId, CoreRecord, FatProgram, Frame, ISLAND_JOINED, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr, ThreadRecord,
+    CoreId, CoreRecord, FatProgram, Frame, ISLAND_JOINED, ISLANDS_MAX, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr,
+    ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, run_queue::Wake, shootdown, trace::Kind};
@@ -28,6 +29,12 @@ pub struct Cpu<M: Machine> {
     pub timed: bool,
     /// How long this core looks for work before it sleeps, in nanoseconds.
     pub poll_ns: u64,
+    /// Islands whose cores look for work before they sleep, a bit each.
+    pub polling: u32,
+    /// Instruction sets of the islands, 0 none.
+    pub isas: [u8; ISLANDS_MAX],
+    /// Whether there are islands that do not cache each other's memory.
+    pub uncached: bool,
     /// This island's map of the pool.
     pub map: PhysMap<'static>,
     /// This island's page-table format.
@@ -41,6 +48,10 @@ pub struct Cpu<M: Machine> {
     pub ext_owner: Cell<(u64, u32)>,
     /// The register frame of functions that this core is called to run (pool address), 0 none yet.
     pub call_frame: Cell<u64>,
+    /// The call back (its number) whose caller's registers are still in that frame; 0: none.
+    pub frame_of: Cell<u64>,
+    /// Calls back that this core has made.
+    pub calls_back: Cell<u64>,
     /// The address space that stays active while this core sleeps, because calls come from it (pool address).
     pub resident: Cell<u64>,
     /// Cores that run functions which threads of this core have called directly (`crossing`).
@@ -53,6 +64,8 @@ pub struct Cpu<M: Machine> {
     pub idle_since_ns: Cell<u64>,
     /// This core looks for the ends of those calls; they do not ring.
     pub polls_calls: Cell<bool>,
+    /// The epoch of the active address space, as long as `CoreRecord::space_changed` is 0; 0: not known.
+    pub epoch: Cell<u64>,
     /// Where words that the kernel reads and writes in the active address space lie.
     pub translations: Translations,
     /// Interrupts that were taken and not acted on yet.
@@ -195,6 +208,8 @@ impl<M: Machine> Cpu<M> {
         let (pool, id) = (machine.pool(), machine.core());
         let record = &pool.header().islands[id.island().index()];
         let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
+        let islands = &pool.header().islands;
+        let polls = |index: usize| u32::from(islands[index].poll_ns.get() != 0) << index;
         Self {
             machine,
             pool,
@@ -203,18 +218,24 @@ impl<M: Machine> Cpu<M> {
             clock_offset_ns,
             timed: pool.header().timed.get() != 0,
             poll_ns: record.poll_ns.get(),
+            polling: (0..ISLANDS_MAX).map(polls).sum(),
+            isas: core::array::from_fn(|index| islands[index].isa.get() as u8),
+            uncached: pool.header().uncached.get() != 0,
             map: PhysMap::new(&record.ranges, pool.len()),
             format: format.expect("the island record names a page-table format"),
             pinned: Cell::new(false),
             active_space: Cell::new(0),
             ext_owner: Cell::new((0, 0)),
             call_frame: Cell::new(0),
+            frame_of: Cell::new(0),
+            calls_back: Cell::new(0),
             resident: Cell::new(0),
             awaited: CoreSet::default(),
             woken: Cell::new(None),
             busy_since_ns: Cell::new(u64::MAX),
             idle_since_ns: Cell::new(u64::MAX),
             polls_calls: Cell::new(false),
+            epoch: Cell::new(0),
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             pins: Pins::default(),
@@ -227,6 +248,11 @@ impl<M: Machine> Cpu<M> {
     #[inline(always)]
     pub fn island(&self) -> IslandId {
         self.id.island()
+    }
+
+    /// The instruction set of a core.
+    pub fn isa_of(&self, core: CoreId) -> Option<Isa> {
+        Isa::from_raw(u32::from(self.isas[core.island().index()]))
     }
 
     /// The islands of an ISA that have joined.
@@ -329,6 +355,11 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn pool(&self) -> Pool {
         self.pool
+    }
+
+    #[inline(always)]
+    fn is_uncached(&self) -> bool {
+        self.uncached
     }
 
     #[inline(always)]

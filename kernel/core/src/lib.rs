@@ -13,6 +13,7 @@ pub mod cpu;
 mod crossing;
 mod file;
 mod futex;
+mod idle;
 mod lost;
 mod mm;
 mod process;

@@ -5,12 +5,12 @@ use core::sync::atomic::{Ordering, fence};
 use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, CORE_POLLING, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM,
-    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT,
+    CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
+    TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT,
 };
 use motet_protocol::{
-    Context, count, direct, memory, run_queue,
-    run_queue::{Wake, core_record},
+    Context, count, direct, run_queue,
+    run_queue::core_record,
     timer,
     trace::{End, Kind},
     wait,
@@ -20,7 +20,9 @@ use crate::{
     call::{Call, Stop},
     cpu::Cpu,
     crossing::{self, Fetch},
-    file, lost, mm, process,
+    file,
+    idle::{idle, make_returned_ready, stop_polling},
+    lost, mm, process,
     signal::{self, Attention},
     syscall, time, trace,
 };
@@ -93,7 +95,7 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 }
 
 /// Counts the time until now as busy, and the sleep before it as idle.
-fn charge_core<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+pub fn charge_core<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
     let busy_since_ns = cpu.busy_since_ns.replace(now_ns);
     let idle_ns = busy_since_ns.saturating_sub(cpu.idle_since_ns.replace(now_ns));
     cpu.own.idle_ns.set(cpu.own.idle_ns.get() + idle_ns);
@@ -177,6 +179,7 @@ fn serve_trap<M: Machine>(
     }
 }
 
+#[inline(always)]
 fn serve_fault<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -273,6 +276,23 @@ pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
 
 /// An interrupt while the thread ran. `true`: the thread has given up the core.
 fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
+    let interrupts = take_interrupts(cpu, interrupts);
+    if run_queue::has_ready(cpu.own) && interrupts.contains(Interrupts::TIMER) {
+        yield_core(cpu, thread);
+        return true;
+    }
+    program_timer(cpu, cpu.now_ns());
+    false
+}
+
+/// An interrupt while a called function ran.
+pub fn interrupted_call<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
+    take_interrupts(cpu, interrupts);
+    set_timer(cpu, timer::next_deadline_ns(cpu));
+}
+
+/// Acts on interrupts that were taken while user code ran; says which there were.
+fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
     if cpu.timed && interrupts.contains(Interrupts::DOORBELL) {
         // Rung for while awake: it wakes nobody.
         let core = cpu.own;
@@ -282,13 +302,7 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
     let interrupts = with_alarm(cpu, interrupts, cpu.now_ns());
     handle_interrupts(cpu, interrupts);
     make_returned_ready(cpu);
-    let core = cpu.own;
-    if run_queue::has_ready(core) && interrupts.contains(Interrupts::TIMER) {
-        yield_core(cpu, thread);
-        return true;
-    }
-    program_timer(cpu, cpu.now_ns());
-    false
+    interrupts
 }
 
 /// Puts the running thread behind all others that wait for this core. The caller leaves it alone afterwards.
@@ -320,14 +334,14 @@ pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
 }
 
 /// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
-fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64) -> Interrupts {
+pub fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64) -> Interrupts {
     let timer_ns = cpu.timer_ns.get();
     let due = cpu.timed && timer_ns != u64::MAX && now_ns >= timer_ns;
     if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
 }
 
 /// Acts on interrupts that were taken, now or before: expired timers, input for the console.
-fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
+pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     let interrupts = interrupts.union(cpu.deferred.replace(Interrupts::EMPTY));
     count(&cpu.counters().heartbeat);
     if interrupts.contains(Interrupts::TIMER) {
@@ -374,174 +388,6 @@ fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
     }
 }
 
-/// Waits until there is something to do; does what it is given directly.
-fn idle<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.woken.get().is_none() {
-        if cpu.resident.get() != cpu.active_space.get() {
-            mm::deactivate(cpu);
-        }
-        handle_interrupts(cpu, Interrupts::EMPTY);
-        // Time that nobody waits for: memory this island no longer needs goes back to all.
-        memory::trim(cpu);
-        set_timer(cpu, timer::next_deadline_ns(cpu));
-        run_queue::begin_idle(cpu, idle_state(cpu));
-    }
-    loop {
-        let wake = cpu.woken.take().unwrap_or_else(|| awake(cpu));
-        cpu.pass();
-        // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
-        // interrupted, which a slice's end does at the latest.
-        if cpu.deferred.get().contains(Interrupts::TIMER) {
-            handle_interrupts(cpu, Interrupts::EMPTY);
-        }
-        if wake == Wake::Called && crossing::called(cpu) {
-            handle_deferred(cpu);
-            set_timer(cpu, timer::next_deadline_ns(cpu));
-            // The call's doorbell may have been that of a result, too.
-            if crossing::has_news(cpu) {
-                cpu.woken.set(Some(run_queue::end_idle(cpu)));
-            }
-            continue;
-        }
-        match first_returned(cpu) {
-            Some(thread) => run_thread(cpu, thread),
-            None => handle_interrupts(cpu, Interrupts::EMPTY),
-        }
-        break;
-    }
-    if !mm::may_stay_active(cpu) {
-        mm::deactivate(cpu);
-    }
-}
-
-/// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
-#[inline(always)]
-pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    trace::stop(cpu);
-    handle_deferred(cpu);
-    run_queue::begin_idle(cpu, idle_state(cpu));
-    awake(cpu)
-}
-
-/// This core has announced that it is about to sleep: sleeps, and says why it is awake again. Interrupts wait in
-/// [`Cpu::deferred`].
-#[inline(always)]
-fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    let interrupts = sleep(cpu);
-    cpu.deferred.set(cpu.deferred.get().union(interrupts));
-    run_queue::end_idle(cpu)
-}
-
-/// Acts on interrupts that had to wait, if there were any.
-#[inline(always)]
-fn handle_deferred<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.deferred.get() != Interrupts::EMPTY {
-        handle_interrupts(cpu, Interrupts::EMPTY);
-    }
-}
-
-/// In which state this core announces that it is about to sleep.
-pub fn idle_state<M: Machine>(cpu: &Cpu<M>) -> u32 {
-    if polls(cpu) { CORE_POLLING } else { CORE_IDLE }
-}
-
-/// Whether cores of this island look for work before they sleep.
-pub fn polls<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.poll_ns != 0
-}
-
-/// This core has announced that it is about to sleep: polls and sleeps until there is something to do.
-#[inline(always)]
-fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
-    let before_ns = cpu.now_ns();
-    charge_core(cpu, before_ns);
-    let mut interrupts = Interrupts::EMPTY;
-    let quiet = run_queue::is_quiet(cpu) && mm::may_stay_active(cpu);
-    if quiet && (!polls(cpu) || !poll(cpu, before_ns + cpu.poll_ns, &mut interrupts)) {
-        trace::about_core(cpu, Kind::Sleep, cpu.id);
-        interrupts = interrupts.union(wait_for_interrupt(cpu));
-        trace::about_core(cpu, Kind::Awake, cpu.id);
-    }
-    let after_ns = cpu.now_ns();
-    cpu.busy_since_ns.set(after_ns);
-    with_alarm(cpu, interrupts, after_ns)
-}
-
-fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
-    let interrupts = cpu.machine.wait_for_interrupt();
-    if cpu.timed {
-        cpu.machine.note_wake();
-    }
-    interrupts
-}
-
-/// Looks for work until `until_ns`. `false`: there was none, and this core is to sleep.
-///
-/// On a timed machine it sleeps meanwhile, and whoever writes what it would look at says so (`Context::wrote`): so it goes
-/// on at exactly the time when that was written, and not when the simulation happens to let it look.
-fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
-    let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
-    let state = &cpu.own.state;
-    while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
-        if cpu.now_ns() >= until_ns {
-            set_timer(cpu, timer::next_deadline_ns(cpu));
-            return !(crossing::stop_polling(cpu) && run_queue::poll_to_sleep(cpu));
-        }
-        if !cpu.timed {
-            cpu.machine.relax();
-            continue;
-        }
-        set_timer(cpu, until_ns);
-        *interrupts = interrupts.union(wait_for_interrupt(cpu));
-        if cpu.now_ns() < until_ns {
-            return true; // Without looking: who looks for what was written is about to write there, too.
-        }
-    }
-    true
-}
-
-/// A thread whose function elsewhere has returned; further ones become ready.
-fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
-    if cpu.awaited.is_empty() {
-        return None;
-    }
-    let first = crossing::returned(cpu)?;
-    make_returned_ready(cpu);
-    Some(first)
-}
-
-/// The thread that ran before this core slept goes on: its slice ends some time, and calls that other threads of this core
-/// have made (`others`: there are some) ring it when they end.
-#[inline(always)]
-pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>, others: bool) {
-    if cpu.timer_ns.get() == u64::MAX {
-        reprogram_timer(cpu);
-    }
-    stop_polling(cpu);
-    // The doorbell that ended the sleep may have been theirs, too.
-    if others {
-        make_returned_ready(cpu);
-    }
-}
-
-/// This core is about to run user code: calls that its threads have made ring it when they end.
-#[inline(always)]
-pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.polls_calls.get() && !crossing::stop_polling(cpu) {
-        make_returned_ready(cpu);
-    }
-}
-
-/// Threads whose functions elsewhere have returned become ready.
-fn make_returned_ready<M: Machine>(cpu: &Cpu<M>) {
-    while !cpu.awaited.is_empty()
-        && let Some(thread) = crossing::returned(cpu)
-    {
-        thread.state.store(THREAD_READY, Ordering::Relaxed);
-        run_queue::append(cpu, thread);
-    }
-}
-
 /// Sets the timer for the earliest deadline or the end of the slice.
 fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
@@ -553,7 +399,7 @@ pub fn reprogram_timer<M: Machine>(cpu: &Cpu<M>) {
     program_timer(cpu, cpu.now_ns());
 }
 
-fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+pub fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
     let programmed = cpu.timer_ns.get();
     // An interrupt that comes too early is harmless; reprogramming costs more.
     if programmed <= deadline_ns && deadline_ns != u64::MAX && programmed > cpu.now_ns() {

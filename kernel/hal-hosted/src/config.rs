@@ -129,6 +129,8 @@ pub struct Config {
     pub time_max: Duration,
     /// Faults for the seeded driver.
     pub faults: Faults,
+    /// Whether the islands are told that they do not cache each other's memory.
+    pub uncached: bool,
     /// What all islands do wrong.
     pub defect: Option<Defect>,
     /// Copy the islands' logs to standard error as they appear.
@@ -148,6 +150,7 @@ impl Config {
             steps_max: 20_000_000,
             time_max: Duration::from_secs(120),
             faults: Faults::default(),
+            uncached: false,
             defect: None,
             echo_log: std::env::var_os("MOTET_ECHO").is_some(),
         }

@@ -186,6 +186,7 @@ fn write_header(pool: Pool, config: &Config) {
     header.island_count.set(config.islands.len() as u32);
     header.fingerprint.set(FINGERPRINT);
     header.pool_len.set(config.pool_len);
+    header.uncached.set(u32::from(config.uncached));
     header.host_peer.set(config.islands.len() as u32);
     header.realtime_at_zero_ns.set(1_700_000_000_000_000_000);
     for (index, word) in header.seed.iter().enumerate() {
@@ -487,6 +488,7 @@ impl World {
             self.pool.header().cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
         }
         self.pool.header().islands[island.index()].state.store(ISLAND_LOST, Ordering::SeqCst);
+        self.pool.header().lost.store(1, Ordering::SeqCst);
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {

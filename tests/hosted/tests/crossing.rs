@@ -99,6 +99,77 @@ fn a_function_runs_on_the_isa_it_is_pinned_to() {
     everywhere(5, &scenario(&functions), 120, "");
 }
 
+/// Makes other values of the registers that its caller may expect to find again, and of a place on its stack.
+fn scribble(body: &mut Body<'_>) {
+    let saved = body.program.asm.roles.saved;
+    for register in saved {
+        body.program.asm.li(register, 0x5555);
+    }
+    body.store(saved[0], 0);
+}
+
+/// A function calls back time after time, and those functions call its island in turn: all find their registers and stacks.
+#[test]
+fn functions_that_call_back_go_on_as_they_were() {
+    let functions = [
+        function("main", None, |body| {
+            let [kept, ..] = body.program.asm.roles.saved;
+            let result = body.result();
+            body.program.asm.li(kept, 100);
+            body.program.arg(0, 6);
+            body.call(address_of(1));
+            body.program.asm.op(Op::Add, result, result, kept);
+            exit_with_result(body);
+        }),
+        // 6 * 7 / 2 = 21 by the functions below, twice: in a register and on the stack.
+        function("sum", Some(Isa::RiscV64), |body| {
+            let [sum, count, zero, ..] = body.program.asm.roles.saved;
+            let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
+            let again = body.program.asm.label();
+            body.enter(3);
+            body.program.asm.mov(count, argument);
+            body.program.asm.li(sum, 0);
+            body.program.asm.li(zero, 0);
+            body.store(sum, 0);
+            body.program.asm.bind(again);
+            body.program.asm.mov(argument, count);
+            body.call(address_of(2));
+            body.program.asm.op(Op::Add, sum, sum, result);
+            body.load(scratch, 0);
+            body.program.asm.op(Op::Add, scratch, scratch, result);
+            body.store(scratch, 0);
+            body.program.asm.op_i(Op::Addi, count, count, -1);
+            body.program.asm.branch(Op::Bne, count, zero, again);
+            body.load(scratch, 0);
+            body.program.asm.op(Op::Add, result, sum, scratch);
+            body.leave();
+        }),
+        // Every other time it calls the island that it was called from.
+        function("same", Some(Isa::X86_64), |body| {
+            let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
+            let even = body.program.asm.label();
+            body.enter(3);
+            body.store(argument, 1);
+            scribble(body);
+            body.program.asm.li(scratch, 1);
+            body.program.asm.op(Op::And, scratch, scratch, argument);
+            let zero = body.program.asm.roles.saved[0];
+            body.program.asm.li(zero, 0);
+            body.program.asm.branch(Op::Beq, scratch, zero, even);
+            body.call(address_of(3));
+            body.program.asm.bind(even);
+            body.load(result, 1);
+            body.leave();
+        }),
+        function("scribbles", Some(Isa::RiscV64), |body| {
+            body.enter(3);
+            scribble(body);
+            body.leave();
+        }),
+    ];
+    everywhere(12, &scenario(&functions), 142, "");
+}
+
 /// Nine words, so that x86-64 has three on the stack and the others one.
 #[test]
 fn arguments_beyond_the_registers_arrive() {

@@ -88,13 +88,13 @@ impl Mortal {
     fn call(&self, thread: &'static ThreadRecord) {
         let callee = CoreId::new(IslandId(CALLEE), 0);
         let claim = loop {
-            match direct::claim(self, callee) {
+            match direct::claim(self, callee, false, self.is_uncached()) {
                 Some(claim) if !self.is_dead() => break claim,
                 None if !self.is_dead() && !lost::is_dead(self, callee) => self.relax(),
                 Some(_) | None => return self.take(),
             }
         };
-        claim.record(self).message[0].set(self.raw(thread));
+        claim.record().message[0].set(self.raw(thread));
         claim.prepare(self, false);
         if self.is_dead() {
             return;
@@ -110,14 +110,14 @@ impl Mortal {
                 shootdown::pass(self, || ());
                 self.relax();
             }
-            match direct::outcome(self, callee) {
-                Outcome::Left => return,
+            match direct::outcome(self, callee, self.is_uncached()) {
+                Outcome::Left | Outcome::Calls => return,
                 Outcome::Runs if self.over.load(Relaxed) => return,
                 Outcome::Runs => _ = self.idle(),
                 Outcome::Returned => {
                     thread.core.store(u32::from(self.core().0), Ordering::SeqCst);
                     if !self.is_dead() {
-                        direct::release(self, callee);
+                        direct::release(self, callee, self.is_uncached());
                     }
                     return self.take();
                 }
@@ -132,9 +132,9 @@ impl Mortal {
                 continue;
             }
             let Some(caller) = direct::caller(self).filter(|_| !self.is_dead()) else { return };
-            let kept = direct::is_disturbed(self) || !direct::give_back(self, caller, CORE_IDLE);
+            let kept = direct::is_disturbed(self) || !direct::give_back(self, caller, CORE_IDLE, self.is_uncached());
             if kept && !self.is_dead() {
-                direct::end_call(self);
+                direct::end_call(self, direct::caller(self));
                 return self.take();
             }
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    CALL_GIVEN, CALL_NONE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CoreId, IslandId, Pool, THREAD_READY, ThreadRecord,
+    CALL_BACK, CALL_GIVEN, CALL_NONE, CALL_RETURNED, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CoreId, IslandId, Pool,
+    THREAD_READY, ThreadRecord,
 };
 use motet_protocol::direct::{self, Claim, Outcome};
 use motet_protocol::run_queue::{self, Wake, core_record};
@@ -36,17 +37,19 @@ struct Steps {
 
 const RIGHT: Steps = Steps {
     call: |core, word| {
-        let Some(claim) = direct::claim(core, callee()) else { return false };
+        let Some(claim) = direct::claim(core, callee(), false, core.is_uncached()) else { return false };
         publish(core, claim, word, false);
         true
     },
     wait: wait_asleep,
-    give_back: |core, caller| assert!(direct::give_back(core, caller, CORE_IDLE), "nobody has marked it"),
+    give_back: |core, caller| {
+        assert!(direct::give_back(core, caller, CORE_IDLE, core.is_uncached()), "nobody has marked it")
+    },
     is_quiet: |core| run_queue::is_quiet(core),
 };
 
 fn publish(core: &Core, claim: Claim, word: u64, polled: bool) {
-    claim.record(core).message[0].set(word);
+    claim.record().message[0].set(word);
     claim.prepare(core, polled);
     claim.publish(core);
 }
@@ -66,14 +69,15 @@ fn wait_asleep(core: &Core) -> Option<u64> {
 
 /// `Some(None)`: the thread has left for the callee's core.
 fn ended(core: &Core) -> Option<Option<u64>> {
-    match direct::outcome(core, callee()) {
+    match direct::outcome(core, callee(), core.is_uncached()) {
         Outcome::Runs => None,
         Outcome::Left => Some(None),
         Outcome::Returned => {
-            let result = core_record(core, callee()).message[5].get();
-            direct::release(core, callee());
+            let result = direct::reply_of(core, callee(), core.is_uncached())[5].get();
+            direct::release(core, callee(), core.is_uncached());
             Some(Some(result))
         }
+        Outcome::Calls => panic!("nobody calls back"),
     }
 }
 
@@ -95,15 +99,14 @@ fn serve(core: &Core, steps: Steps, jobs: u64) {
                 break;
             }
             let caller = direct::caller(core).expect("a call says whose it is");
-            let message = &core_record(core, core.core()).message;
-            let word = message[0].get();
+            let word = core_record(core, core.core()).message[0].get();
             done += 1;
             if direct::is_disturbed(core) {
-                direct::end_call(core);
+                direct::end_call(core, Some(caller));
                 core.ring(caller); // the thread comes back through its run queue
                 break;
             }
-            message[5].set(word + 100);
+            direct::reply(core, caller, core.is_uncached())[5].set(word + 100);
             core.announce();
             (steps.give_back)(core, caller);
             if done == jobs {
@@ -137,7 +140,7 @@ fn impatient(claim: fn(&Core) -> Option<Claim>) -> impl Fn() + Clone + Send + Sy
 }
 
 fn claim_callee(core: &Core) -> Option<Claim> {
-    direct::claim(core, callee())
+    direct::claim(core, callee(), false, core.is_uncached())
 }
 
 #[test]
@@ -162,10 +165,11 @@ fn a_claim_that_undoes_an_earlier_call_is_caught() {
     );
 }
 
-/// Islands call functions of one core, and hand it threads where they cannot.
-fn calls(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
+/// Islands, which do not cache each other's memory if `uncached`, call functions of one core, and hand it threads where they cannot.
+fn calls_where(uncached: bool, steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
+        pool.header().uncached.set(u32::from(uncached));
         let objects = Objects::new(pool, base);
         let bells = Arc::new(Bells::default());
         let server = Core::new(pool, CALLEE, &bells);
@@ -192,20 +196,114 @@ fn calls(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
     }
 }
 
+fn calls(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
+    calls_where(false, steps)
+}
+
 #[test]
 fn every_call_is_done_once_and_its_result_reaches_who_called() {
     explore(1500, calls(RIGHT));
+    explore(1500, calls_where(true, RIGHT));
 }
 
 #[test]
 fn a_caller_that_polls_and_then_sleeps_is_rung() {
     explore(1500, calls(POLLING));
+    explore(1500, calls_where(true, POLLING));
+}
+
+type Answer = fn(&Core, CoreId, u32) -> bool;
+
+/// A function calls back, and is called to go on with what that gives, while another thread comes to its core.
+fn call_back(answer: Answer) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        pool.header().uncached.set(1);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let [server, caller, third] = [CALLEE, 1, 2].map(|island| Core::new(pool, island, &bells));
+        let other = objects.thread(callee());
+        together(vec![
+            Box::new(move || {
+                let mut word = 1;
+                for outcome in [Outcome::Calls, Outcome::Returned] {
+                    let claim = loop {
+                        match claim_callee(&caller) {
+                            Some(claim) => break claim,
+                            None => caller.relax(),
+                        }
+                    };
+                    publish(&caller, claim, word, false);
+                    word = loop {
+                        caller.announce();
+                        match direct::outcome(&caller, callee(), caller.is_uncached()) {
+                            Outcome::Runs => caller.sleep(),
+                            found => {
+                                assert_eq!(found, outcome);
+                                break direct::reply_of(&caller, callee(), caller.is_uncached())[5].get();
+                            }
+                        }
+                    };
+                    direct::release(&caller, callee(), caller.is_uncached());
+                }
+                assert_eq!(word, 3);
+            }),
+            Box::new(move || {
+                other.state.store(THREAD_READY, Ordering::Relaxed);
+                run_queue::push(&third, other, callee());
+            }),
+            Box::new(move || {
+                let mut left = 3;
+                while left > 0 {
+                    if run_queue::next(&server).is_some() {
+                        left -= 1;
+                        continue;
+                    }
+                    server.announce();
+                    run_queue::begin_idle(&server, CORE_IDLE);
+                    while left > 0 {
+                        if run_queue::is_quiet(&server) {
+                            server.sleep();
+                        }
+                        if run_queue::end_idle(&server) == Wake::Look {
+                            break;
+                        }
+                        let caller = direct::caller(&server).expect("a call says whose it is");
+                        let word = core_record(&server, callee()).message[0].get();
+                        direct::reply(&server, caller, server.is_uncached())[5].set(word + 1);
+                        server.announce();
+                        let kind = if word == 1 { CALL_BACK } else { CALL_RETURNED };
+                        assert!(answer(&server, caller, kind), "nobody has marked it");
+                        left -= 1;
+                    }
+                }
+            }),
+        ]);
+    }
+}
+
+#[test]
+fn a_function_that_calls_back_goes_on_with_the_answer() {
+    explore(1500, call_back(|core, caller, kind| direct::answer(core, caller, kind, CORE_IDLE)));
+}
+
+#[test]
+fn ringing_before_the_call_back_is_there_is_caught() {
+    let answer: Answer = |core, caller, kind| {
+        let own = core_record(core, core.core());
+        own.call.store(CALL_NONE, Ordering::SeqCst);
+        own.state.store(CORE_IDLE, Ordering::SeqCst);
+        core.ring(caller);
+        core_record(core, caller).answer.store(kind, Ordering::SeqCst);
+        true
+    };
+    must_be_caught(1500, call_back(answer));
 }
 
 /// As [`RIGHT`], looking for the end a few times before it sleeps.
 const POLLING: Steps = Steps {
     call: |core, word| {
-        let Some(claim) = direct::claim(core, callee()) else { return false };
+        let Some(claim) = direct::claim(core, callee(), false, core.is_uncached()) else { return false };
         publish(core, claim, word, true);
         true
     },
@@ -274,10 +372,10 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
         let raw = caller.raw(thread);
         together(vec![
             Box::new(move || {
-                let Some(claim) = direct::claim(&caller, callee()) else {
+                let Some(claim) = direct::claim(&caller, callee(), false, caller.is_uncached()) else {
                     return run_queue::push(&caller, thread, callee());
                 };
-                claim.record(&caller).message[0].set(raw);
+                claim.record().message[0].set(raw);
                 claim.prepare(&caller, false);
                 thread.core.store(u32::from(callee().0), Ordering::SeqCst);
                 if checks && thread.attention.load(Ordering::SeqCst) != 0 {
@@ -307,7 +405,7 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
                         if !other_ran && (!looks || !direct::is_disturbed(&server)) {
                             server.sleep(); // the function, until an interrupt
                         }
-                        return direct::end_call(&server);
+                        return direct::end_call(&server, direct::caller(&server));
                     }
                 }
             }),

@@ -155,9 +155,13 @@ fn kernel_lines(bench: &Bench) -> std::result::Result<Vec<Measurement>, Error> {
         source: source.into(),
     };
     let source = "lines of code in kernel and fused, without tests; reference: Flick, kernel, compiler and linker";
-    Ok(vec![
-        measurement("crossing_kernel_lines", lines.whole + lines.elsewhere, Some(paper::LINES), source),
-        measurement("crossing_kernel_lines_own_files", lines.whole, None, "in files that are for crossings only"),
-        measurement("crossing_kernel_lines_elsewhere", lines.elsewhere, None, "lines and blocks that name crossings"),
-    ])
+    let whole: usize = lines.whole.iter().sum();
+    let mut all = vec![measurement("crossing_kernel_lines", whole + lines.elsewhere, Some(paper::LINES), source)];
+    for (part, name) in lines::PARTS {
+        let metric = format!("crossing_kernel_lines_{name}");
+        all.push(measurement(&metric, lines.whole[part as usize], None, "in files that are for crossings only"));
+    }
+    let source = "lines and blocks that name crossings, in other files";
+    all.push(measurement("crossing_kernel_lines_elsewhere", lines.elsewhere, None, source));
+    Ok(all)
 }

@@ -59,6 +59,7 @@ impl Run<'_> {
             header.cores[core.index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
         }
         header.islands[index].state.store(ISLAND_LOST, Ordering::SeqCst);
+        header.lost.store(1, Ordering::SeqCst);
         self.hooks.event(Event::Lost { island: index, what });
         self.bells.ring(0, 0);
     }

@@ -6,6 +6,8 @@
 //! those of the other by the calling conventions (`motet_abi::convention`) and gives the thread to the other island's
 //! core. What the caller needs to go on is in a [`CrossingRecord`]; records of one thread form a stack.
 
+mod back;
+mod called;
 mod direct;
 mod report;
 mod stack;
@@ -26,7 +28,8 @@ use motet_layout::{
 };
 use motet_protocol::{Context, run_queue, slab};
 
-pub use direct::{called, has_news, is_called_for, returned, stop_polling};
+pub use called::called;
+pub use direct::{has_news, is_called_for, returned, stop_polling};
 pub use report::{Snapshot, backtrace};
 pub use stack::release_stacks;
 
@@ -63,14 +66,40 @@ pub fn fetch<M: Machine>(
         return come_back(cpu, thread, process);
     }
     let space = mm::space_of(cpu, process);
-    if let Some(pin) = cpu.pins.get(function, space.epoch.load(Ordering::Acquire))
-        && let Some((record, core)) = last_callee(cpu, thread, process, pin.isa)
-        && let Ok(request) = Request::of(cpu, thread, space, function, &pin)
-        && let Some(fetch) = direct::call(cpu, thread, space, record, core, &request)
-    {
-        return fetch;
-    }
-    choose(cpu, thread, process, space, address)
+    let called = if cpu.uncached {
+        call_far(cpu, thread, process, space)
+    } else {
+        call_again(cpu, thread, process, space, false)
+    };
+    called.unwrap_or_else(|| choose(cpu, thread, process, space, address))
+}
+
+/// As [`call_again`]: apart from it, so that the other one has more registers.
+#[inline(never)]
+fn call_far<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+) -> Option<Fetch> {
+    call_again(cpu, thread, process, space, true)
+}
+
+/// Calls a function that this core knows on the core that the thread has called last. `far`: islands do not cache each other's memory.
+#[inline(always)]
+fn call_again<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+    far: bool,
+) -> Option<Fetch> {
+    let function = registers::pc(&thread.frame);
+    let epoch = if far { mm::epoch(cpu, space) } else { space.epoch.load(Ordering::Acquire) };
+    let pin = cpu.pins.get(function, epoch)?;
+    let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
+    let request = Request::of(cpu, thread, space, function, &pin).ok()?;
+    direct::call(cpu, thread, space, record, core, &request, far)
 }
 
 /// As [`fetch`], when the core that the thread has called last is not to run the function.
@@ -84,7 +113,7 @@ fn choose<M: Machine>(
 ) -> Fetch {
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
     let function = registers::pc(&thread.frame);
-    let epoch = space.epoch.load(Ordering::Acquire);
+    let epoch = mm::epoch(cpu, space);
     let pin = match cpu.pins.get(function, epoch) {
         Some(pin) => pin,
         None => {
@@ -244,25 +273,13 @@ impl Request {
     /// The function's thread pointer: those of all ISAs point to the same block.
     #[inline(always)]
     fn tls<M: Machine>(&self, thread: &ThreadRecord) -> u64 {
-        let tls = registers::tls_of(M::ISA, &thread.frame);
-        match self.program {
-            Some(program) if tls != 0 => {
-                let bias = |isa: Isa| program.thread_pointer_bias[isa as usize - 1].get();
-                tls.wrapping_sub(bias(M::ISA)).wrapping_add(bias(self.isa))
-            }
-            Some(_) | None => tls,
-        }
+        thread_pointer(self.program, M::ISA, registers::tls_of(M::ISA, &thread.frame), self.isa)
     }
 
     /// Writes what the caller needs to go on into the record.
     #[inline(always)]
     fn record<M: Machine>(&self, cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &CrossingRecord, target: CoreId) {
-        let outer = thread.crossing.get();
-        record.outer.set(outer);
-        // Without one around it, any depth will do.
-        if let Some(outer) = record_at(cpu, thread, outer) {
-            record.depth.set(outer.depth.get().wrapping_add(1));
-        }
+        nest(cpu, thread, record);
         record.caller_isa.set(M::ISA as u32);
         record.callee_isa.set(self.isa as u32);
         record.caller_core.set(u32::from(cpu.id.0));
@@ -286,11 +303,40 @@ impl Request {
     }
 
     fn count<M: Machine>(&self, cpu: &Cpu<M>, target: CoreId) {
-        if let Some(program) = self.program {
-            let pair = cpu.island().index() * 8 + target.island().index();
-            let count = if self.is_local { &program.local_calls } else { &program.calls[pair] };
-            count.fetch_add(1, Ordering::Relaxed);
+        count_call(self.program, [cpu.id, target], self.is_local);
+    }
+}
+
+/// The pointer of `isa` to the block that the thread pointer `tls` of `from` points to.
+#[inline(always)]
+fn thread_pointer(program: Option<&FatProgram>, from: Isa, tls: u64, isa: Isa) -> u64 {
+    match program {
+        Some(program) if tls != 0 => {
+            let bias = |isa: Isa| program.thread_pointer_bias[isa as usize - 1].get();
+            tls.wrapping_sub(bias(from)).wrapping_add(bias(isa))
         }
+        Some(_) | None => tls,
+    }
+}
+
+/// Counts a call from one core to another.
+#[inline(always)]
+fn count_call(program: Option<&FatProgram>, cores: [CoreId; 2], is_local: bool) {
+    if let Some(program) = program {
+        let pair = cores[0].island().index() * 8 + cores[1].island().index();
+        let count = if is_local { &program.local_calls } else { &program.calls[pair] };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Says in a record in which call of the thread the new one is made.
+#[inline(always)]
+fn nest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &CrossingRecord) {
+    let outer = thread.crossing.get();
+    record.outer.set(outer);
+    // Without one around it, any depth will do.
+    if let Some(outer) = record_at(cpu, thread, outer) {
+        record.depth.set(outer.depth.get().wrapping_add(1));
     }
 }
 
@@ -309,7 +355,7 @@ fn make<M: Machine>(
     let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;
     if !request.is_local
         && !is_wanted
-        && let Some(fetch) = direct::call(cpu, thread, space, record, target, request)
+        && let Some(fetch) = direct::call(cpu, thread, space, record, target, request, cpu.uncached)
     {
         return Ok(fetch);
     }
@@ -319,7 +365,7 @@ fn make<M: Machine>(
     if request.is_local {
         mm::begin_local_call(cpu, space, request.function);
     }
-    convention::save_caller(&thread.frame, record);
+    convention::save_caller(M::ISA, &thread.frame, record);
     record.is_saved.set(1);
     let entry = Entry { function: request.function, gate: GATE, stack, tls: request.tls::<M>(thread) };
     let words = convention::enter(&thread.frame, request.isa, &entry, &request.signature, arguments);
@@ -377,10 +423,20 @@ fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         return report::kill(cpu, thread, process, what);
     }
     let core = CoreId::from_raw(record.caller_core.get());
-    let isa_of = |core: &CoreId| cpu.pool.header().islands[core.island().index()].isa.get();
-    let Some(core) = core.filter(|core| isa_of(core) == record.caller_isa.get()) else {
+    let Some(core) = core.filter(|&core| cpu.isa_of(core).is_some_and(|isa| isa as u32 == record.caller_isa.get()))
+    else {
         return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
     };
+    let signature = signature_of(record);
+    if signature.has_floats() {
+        sched::save_ext(cpu, thread);
+    }
+    let results = convention::results(M::ISA, &thread.frame, &signature);
+    if may_run(thread, core)
+        && let Some(fetch) = back::go_back(cpu, thread, mm::space_of(cpu, process), record, core, &results)
+    {
+        return fetch;
+    }
     let state = cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed);
     if state != ISLAND_JOINED {
         let what = format_args!("it returns to island {}, which has died", core.island().index());
@@ -391,11 +447,6 @@ fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     } else {
         core
     };
-    let signature = signature_of(record);
-    if signature.has_floats() {
-        sched::save_ext(cpu, thread);
-    }
-    let results = convention::results(M::ISA, &thread.frame, &signature);
     pop(cpu, thread, record, &results);
     sched::hand_to(cpu, thread, target);
     Fetch::Gone

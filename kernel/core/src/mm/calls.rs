@@ -160,7 +160,7 @@ pub fn protect<M: Machine>(
         covered = vma.end.get();
         let old = vma.flags.get();
         vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
-        vma::changed(space);
+        vma::changed(cpu, space);
         any |= reprotect(cpu, space, vma, flags & VMA_EXECUTE & !old != 0);
         Ok(())
     });

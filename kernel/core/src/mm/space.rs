@@ -1,6 +1,6 @@
 //! Making, copying, using and ending address spaces.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
@@ -57,6 +57,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     if space.refs.fetch_sub(1, Ordering::SeqCst) != 1 {
         return;
     }
+    tell_cores(cpu, space);
     // A core that is just switching away may still walk the tables (its kernel half may be in the root), and one to
     // which calls came from here may sleep with them: it wakes and switches away.
     for (active, island) in space.active.iter().zip((0..).filter_map(IslandId::from_raw)) {
@@ -118,10 +119,51 @@ fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<()
     Ok(())
 }
 
+/// The epoch of the space that this core has active.
+#[inline(always)]
+pub fn epoch<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> u64 {
+    if !cpu.uncached {
+        return space.epoch.load(Ordering::Acquire);
+    }
+    // The space may be far away: others tell this core when it changes.
+    let changed = &cpu.own.space_changed;
+    if cpu.epoch.get() == 0 || changed.load(Ordering::Acquire) != 0 {
+        changed.store(0, Ordering::SeqCst);
+        cpu.epoch.set(space.epoch.load(Ordering::SeqCst));
+    }
+    cpu.epoch.get()
+}
+
+/// Tells the cores that have a space active that it is not what it was, or that nobody uses it any more.
+pub fn tell_cores<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    if !cpu.uncached {
+        return;
+    }
+    // Who makes it active from now on reads what has changed.
+    fence(Ordering::SeqCst);
+    for (island, active) in (0..).map_while(IslandId::from_raw).zip(&space.active) {
+        let active = active.load(Ordering::SeqCst);
+        for index in (0..CORES_PER_ISLAND_MAX).filter(|index| active >> index & 1 != 0) {
+            run_queue::core_record(cpu, CoreId::new(island, index)).space_changed.store(1, Ordering::SeqCst);
+        }
+    }
+}
+
 /// Whether the space that this core has active, if any, still belongs to somebody.
+#[inline(always)]
 pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let space = cpu.object::<SpaceRecord>(cpu.active_space.get());
-    space.is_none_or(|space| space.refs.load(Ordering::SeqCst) != 0)
+    let Some(space) = cpu.object::<SpaceRecord>(cpu.active_space.get()) else { return true };
+    if cpu.uncached {
+        if cpu.epoch.get() != 0 && cpu.own.space_changed.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
+        epoch(cpu, space);
+    }
+    let may_stay = space.refs.load(Ordering::SeqCst) != 0;
+    if !may_stay {
+        cpu.own.space_changed.store(1, Ordering::SeqCst); // for the next look
+    }
+    may_stay
 }
 
 /// Makes this core translate no user address.
@@ -278,6 +320,7 @@ fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {
 /// The core's hardware no longer uses the space that was active: says so, and remembers the new one.
 fn leave_active<M: Machine>(cpu: &Cpu<M>, new: u64) {
     let old = cpu.active_space.replace(new);
+    cpu.epoch.set(0);
     if old != 0 {
         let space = cpu.pool.at::<SpaceRecord>(PoolAddr(old));
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);

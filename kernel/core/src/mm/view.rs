@@ -50,7 +50,7 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
     let _guard = lock(cpu, &space.lock);
     let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_VIEW != 0) else { return 0 };
     vma.flags.set(vma.flags.get() | VMA_LOCAL);
-    vma::changed(space);
+    vma::changed(cpu, space);
     (vma.end.get() - vma.start.get()) / PAGE_SIZE
 }
 
@@ -59,7 +59,7 @@ pub fn begin_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, a
     let _guard = lock(cpu, &space.lock);
     if let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.pin.get() != 0) {
         vma.local_calls.set(vma.local_calls.get() + 1);
-        vma::changed(space);
+        vma::changed(cpu, space);
     }
 }
 
@@ -68,7 +68,7 @@ pub fn end_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, add
     let _guard = lock(cpu, &space.lock);
     let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.local_calls.get() != 0) else { return };
     vma.local_calls.set(vma.local_calls.get() - 1);
-    vma::changed(space);
+    vma::changed(cpu, space);
     if vma.local_calls.get() == 0 && vma.flags.get() & VMA_LOCAL == 0 {
         let islands = &cpu.pool.header().islands;
         for (_, table) in tables(cpu, space).filter(|(island, _)| islands[island.index()].isa.get() != vma.pin.get()) {
@@ -85,7 +85,7 @@ pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, en
         return false;
     };
     vma.end.set(end);
-    vma::changed(space);
+    vma::changed(cpu, space);
     space.mapped_len.set(space.mapped_len.get() + end - start);
     true
 }

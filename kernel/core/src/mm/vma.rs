@@ -7,6 +7,7 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
 use motet_protocol::{Context, fs, lock::lock, slab};
 
+use super::space::tell_cores;
 use crate::cpu::Cpu;
 
 /// What a new VMA is.
@@ -252,8 +253,9 @@ fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resu
 
 /// A VMA was added, taken away, or means something else than before: what cores remember of the space is no longer true.
 /// The space's lock is held.
-pub fn changed(space: &SpaceRecord) {
-    space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::Release);
+pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
+    tell_cores(cpu, space);
 }
 
 fn last<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<&'static VmaRecord> {
@@ -282,7 +284,7 @@ fn link<M: Machine>(
         next.prev.set(raw);
     }
     space.vma_count.set(space.vma_count.get() + 1);
-    changed(space);
+    changed(cpu, space);
 }
 
 fn unlink<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
@@ -297,5 +299,5 @@ fn unlink<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
         space.last_vma.set(0);
     }
     space.vma_count.set(space.vma_count.get() - 1);
-    changed(space);
+    changed(cpu, space);
 }

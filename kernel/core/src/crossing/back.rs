@@ -1,0 +1,170 @@
+//! Calls back, where islands do not cache each other's memory: a function that an island was called to run calls one of its caller's
+//! ISA.
+//!
+//! It is an answer to the caller's core, which goes on with the thread as if it had called that function itself. All that the first
+//! function needs to go on is in the answer, so nobody waits for it; and the thread, whose record the caller's core has near, never
+//! becomes the callee's. When the second function returns, the callee is called to go on with the first.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    convention::{self, Arguments, Entry, Results},
+    fat::Signature,
+    registers,
+};
+use motet_hal::Machine;
+use motet_layout::{CALL_BACK, CoreId, CrossingRecord, Isa, SpaceRecord, ThreadRecord, UserFrame};
+use motet_protocol::{Context, direct as protocol, run_queue::core_record};
+
+use super::{
+    Fetch, GATE,
+    called::Place,
+    count_call,
+    direct::{RESULT_SHIFT, RESUMES, WORDS_MAX, claim, fits, give, take_back},
+    end, innermost, nest, new_record, outer_of, signature_of, spare_record, stack, thread_pointer,
+};
+use crate::{
+    cpu::{Cpu, Pinned},
+    idle, mm,
+    process::process_of,
+    signal,
+};
+
+/// Whether the thread, an ordinary one here, calls back one of `isa`, from where its process is: it moves there, the long way, because its
+/// record is near there; its function is called to go on here.
+#[cold]
+pub fn moves_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space: &SpaceRecord, isa: Isa) -> bool {
+    space.home.get() != u32::from(cpu.island().0)
+        && innermost(cpu, thread).is_some_and(|outer| outer.caller_isa.get() == isa as u32)
+}
+
+/// A called function calls one of its caller's ISA that this core knows: gives that to the caller's core, with all that the function needs
+/// to go on. `false`: it is not so, or cannot go this way.
+///
+/// | word of the answer | |
+/// |---|---|
+/// | 0 | `Signature::words` |
+/// | 1 | the stack pointer when the function returns |
+/// | 5 | first argument word, as its register holds it; further ones in `answer_words` |
+pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFrame, sp_at_return: u64) -> bool {
+    let Some(caller) = place.caller.filter(|_| cpu.uncached) else { return false };
+    let function = registers::pc(frame);
+    let is_possible = |pin: &Pinned| {
+        let signature = &pin.signature;
+        cpu.isa_of(caller) == Some(pin.isa) && signature.floats == 0 && !signature.has_floats() && fits(signature)
+    };
+    let Some(pin) = cpu.pins.get(function, mm::epoch(cpu, place.space)).filter(is_possible) else { return false };
+    let read = |address| mm::read_word(cpu, place.space, address).ok();
+    let Some((pc, sp)) = convention::return_point(M::ISA, frame, read) else { return false };
+    let number = (cpu.calls_back.get() + 1) << 8 | u64::from(cpu.id.0);
+    let answer = core_record(cpu, caller);
+    answer.answer_message[0].set(pin.signature.words);
+    answer.answer_message[1].set(sp_at_return);
+    answer.answer_message[5].set(convention::word_in_register(M::ISA, frame, 0));
+    if pin.signature.words > 0xf {
+        for (index, slot) in (1..).zip(&answer.answer_words) {
+            slot.set(convention::word_in_register(M::ISA, frame, index));
+        }
+    }
+    let record = &answer.answer_caller;
+    record.caller_isa.set(M::ISA as u32);
+    record.caller_core.set(u32::from(cpu.id.0));
+    record.function.set(function);
+    record.return_pc.set(pc);
+    record.caller_sp.set(sp);
+    record.caller_tls.set(registers::tls_of(M::ISA, frame));
+    record.result.set(pin.signature.result.into());
+    record.frame.set(number);
+    cpu.machine.save_kept_ext(frame);
+    convention::save_caller(M::ISA, frame, record);
+    cpu.calls_back.set(number >> 8);
+    cpu.frame_of.set(number);
+    protocol::answer(cpu, caller, CALL_BACK, idle::idle_state(cpu))
+}
+
+/// The function that `callee` runs for a thread of this core, in the call in `outer`, calls one of this island: the thread goes on with
+/// that. `true`: extended registers in its frame have changed.
+pub fn take_call<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    outer: &'static CrossingRecord,
+    callee: CoreId,
+) -> bool {
+    let own = cpu.own;
+    if outer.is_saved.get() == 0 {
+        convention::save_caller(M::ISA, &thread.frame, outer);
+        outer.is_saved.set(1);
+    }
+    outer.callee_sp.set(own.answer_message[1].get());
+    take_back(cpu, thread);
+    let space = mm::space_of(cpu, process_of(cpu, thread));
+    let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread));
+    let Some((record, isa)) = record.zip(cpu.isa_of(callee)) else {
+        // No memory: nobody returns to the function.
+        protocol::release(cpu, callee, true);
+        signal::force(cpu, thread, signal::SIGKILL);
+        return false;
+    };
+    let from = &own.answer_caller;
+    cpu.pool.copy(cpu.pool.addr_of(from), cpu.pool.addr_of(record), size_of::<CrossingRecord>());
+    let signature = Signature { words: own.answer_message[0].get(), floats: 0, result: record.result.get() as u32 };
+    let mut arguments = Arguments::default();
+    let words = own.answer_message[5..].iter().chain(&own.answer_words);
+    for (argument, word) in arguments.words.iter_mut().zip(words).take(signature.word_count().min(WORDS_MAX)) {
+        *argument = word.get();
+    }
+    protocol::release(cpu, callee, true);
+    nest(cpu, thread, record);
+    record.owner.set(cpu.raw(thread));
+    record.caller_isa.set(isa as u32);
+    record.caller_core.set(u32::from(callee.0));
+    record.callee_isa.set(M::ISA as u32);
+    record.callee_core.set(u32::from(cpu.id.0));
+    record.outer_used.set(thread.stack_used[isa as usize - 1].get());
+    record.is_saved.set(1);
+    record.is_local.set(0);
+    let program = cpu.object(space.fat.get());
+    let tls = thread_pointer(program, isa, record.caller_tls.get(), M::ISA);
+    let entry = Entry { function: record.function.get(), gate: GATE, stack: stack::top(thread, M::ISA), tls };
+    let words = convention::enter(&thread.frame, M::ISA, &entry, &signature, &arguments);
+    record.callee_sp.set(words.sp_at_return);
+    // Should there be no memory for it, the function faults where it returns to.
+    stack::push(cpu, space, &words);
+    thread.crossing.set(cpu.raw(record));
+    thread.spare_crossing.set(0);
+    thread.stack_used[isa as usize - 1].set(record.caller_sp.get());
+    count_call(program, [callee, cpu.id], false);
+    true
+}
+
+/// Lets the caller in `record`, which has called back a function that has returned `results`, go on with its registers on `target`, if
+/// that sleeps. As [`super::direct::call`].
+pub fn go_back<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    record: &'static CrossingRecord,
+    target: CoreId,
+    results: &Results,
+) -> Option<Fetch> {
+    let outer = outer_of(cpu, thread, record).filter(|_| cpu.uncached && record.is_local.get() == 0)?;
+    // That one gets this core's answer when it returns.
+    if outer.caller_core.get() != u32::from(cpu.id.0) {
+        return None;
+    }
+    let isa = Isa::from_raw(record.caller_isa.get())?;
+    if signature_of(record).has_floats() || thread.attention.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    let claim = claim(cpu, target, true)?;
+    let callee = claim.record();
+    cpu.pool.copy(cpu.pool.addr_of(record), cpu.pool.addr_of(&callee.message_caller), size_of::<CrossingRecord>());
+    let first = cpu.raw(thread) | (outer.result.get() & 0xfff) << RESULT_SHIFT | RESUMES;
+    let words = [first, cpu.raw(space), outer.callee_sp.get(), results.words[1], 0, results.words[0]];
+    for (slot, word) in callee.message.iter().zip(words) {
+        slot.set(word);
+    }
+    outer.callee_core.set(u32::from(target.0));
+    let wait = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
+    Some(wait.fetch(cpu, thread, outer, true))
+}

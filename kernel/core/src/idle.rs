@@ -1,0 +1,182 @@
+//! A core without a thread to run: it polls, sleeps, and is called or woken.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{CORE_IDLE, CORE_POLLING, THREAD_READY, ThreadRecord};
+use motet_protocol::{memory, run_queue, run_queue::Wake, timer, trace::Kind};
+
+use crate::{
+    cpu::Cpu,
+    crossing, mm,
+    sched::{charge_core, handle_interrupts, reprogram_timer, run_thread, set_timer, with_alarm},
+    trace,
+};
+
+/// Waits until there is something to do; does what it is given directly.
+pub fn idle<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.woken.get().is_none() {
+        if cpu.resident.get() != cpu.active_space.get() {
+            mm::deactivate(cpu);
+        }
+        handle_interrupts(cpu, Interrupts::EMPTY);
+        // Time that nobody waits for: memory this island no longer needs goes back to all.
+        memory::trim(cpu);
+        set_timer(cpu, timer::next_deadline_ns(cpu));
+        run_queue::begin_idle(cpu, idle_state(cpu));
+    }
+    loop {
+        let wake = cpu.woken.take().unwrap_or_else(|| awake(cpu));
+        cpu.pass();
+        // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
+        // interrupted, which a slice's end does at the latest.
+        if cpu.deferred.get().contains(Interrupts::TIMER) {
+            handle_interrupts(cpu, Interrupts::EMPTY);
+        }
+        if wake == Wake::Called && crossing::called(cpu) {
+            handle_deferred(cpu);
+            set_timer(cpu, timer::next_deadline_ns(cpu));
+            // The call's doorbell may have been that of a result, too.
+            if crossing::has_news(cpu) {
+                cpu.woken.set(Some(run_queue::end_idle(cpu)));
+            }
+            continue;
+        }
+        match first_returned(cpu) {
+            Some(thread) => run_thread(cpu, thread),
+            None => handle_interrupts(cpu, Interrupts::EMPTY),
+        }
+        break;
+    }
+    if !mm::may_stay_active(cpu) {
+        mm::deactivate(cpu);
+    }
+}
+
+/// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
+#[inline(always)]
+pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
+    trace::stop(cpu);
+    handle_deferred(cpu);
+    run_queue::begin_idle(cpu, idle_state(cpu));
+    awake(cpu)
+}
+
+/// This core has announced that it is about to sleep: sleeps, and says why it is awake again. Interrupts wait in
+/// [`Cpu::deferred`].
+#[inline(always)]
+fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
+    let interrupts = sleep(cpu);
+    cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    run_queue::end_idle(cpu)
+}
+
+/// Acts on interrupts that had to wait, if there were any.
+#[inline(always)]
+fn handle_deferred<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.deferred.get() != Interrupts::EMPTY {
+        handle_interrupts(cpu, Interrupts::EMPTY);
+    }
+}
+
+/// In which state this core announces that it is about to sleep.
+pub fn idle_state<M: Machine>(cpu: &Cpu<M>) -> u32 {
+    if polls(cpu) { CORE_POLLING } else { CORE_IDLE }
+}
+
+/// Whether cores of this island look for work before they sleep.
+pub fn polls<M: Machine>(cpu: &Cpu<M>) -> bool {
+    cpu.poll_ns != 0
+}
+
+/// This core has announced that it is about to sleep: polls and sleeps until there is something to do.
+#[inline(always)]
+fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+    let before_ns = cpu.now_ns();
+    charge_core(cpu, before_ns);
+    let mut interrupts = Interrupts::EMPTY;
+    let quiet = run_queue::is_quiet(cpu) && mm::may_stay_active(cpu);
+    if quiet && (!polls(cpu) || !poll(cpu, before_ns + cpu.poll_ns, &mut interrupts)) {
+        trace::about_core(cpu, Kind::Sleep, cpu.id);
+        interrupts = interrupts.union(wait_for_interrupt(cpu));
+        trace::about_core(cpu, Kind::Awake, cpu.id);
+    }
+    let after_ns = cpu.now_ns();
+    cpu.busy_since_ns.set(after_ns);
+    with_alarm(cpu, interrupts, after_ns)
+}
+
+fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+    let interrupts = cpu.machine.wait_for_interrupt();
+    if cpu.timed {
+        cpu.machine.note_wake();
+    }
+    interrupts
+}
+
+/// Looks for work until `until_ns`. `false`: there was none, and this core is to sleep.
+///
+/// On a timed machine it sleeps meanwhile, and whoever writes what it would look at says so (`Context::wrote`): so it goes
+/// on at exactly the time when that was written, and not when the simulation happens to let it look.
+fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
+    let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
+    let state = &cpu.own.state;
+    while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
+        if cpu.now_ns() >= until_ns {
+            set_timer(cpu, timer::next_deadline_ns(cpu));
+            return !(crossing::stop_polling(cpu) && run_queue::poll_to_sleep(cpu));
+        }
+        if !cpu.timed {
+            cpu.machine.relax();
+            continue;
+        }
+        set_timer(cpu, until_ns);
+        *interrupts = interrupts.union(wait_for_interrupt(cpu));
+        if cpu.now_ns() < until_ns {
+            return true; // Without looking: who looks for what was written is about to write there, too.
+        }
+    }
+    true
+}
+
+/// A thread whose function elsewhere has returned; further ones become ready.
+fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
+    if cpu.awaited.is_empty() {
+        return None;
+    }
+    let first = crossing::returned(cpu)?;
+    make_returned_ready(cpu);
+    Some(first)
+}
+
+/// The thread that ran before this core slept goes on: its slice ends some time, and calls that other threads of this core
+/// have made (`others`: there are some) ring it when they end.
+#[inline(always)]
+pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>, others: bool) {
+    if cpu.timer_ns.get() == u64::MAX {
+        reprogram_timer(cpu);
+    }
+    stop_polling(cpu);
+    // The doorbell that ended the sleep may have been theirs, too.
+    if others {
+        make_returned_ready(cpu);
+    }
+}
+
+/// This core is about to run user code: calls that its threads have made ring it when they end.
+#[inline(always)]
+pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.polls_calls.get() && !crossing::stop_polling(cpu) {
+        make_returned_ready(cpu);
+    }
+}
+
+/// Threads whose functions elsewhere have returned become ready.
+pub fn make_returned_ready<M: Machine>(cpu: &Cpu<M>) {
+    while !cpu.awaited.is_empty()
+        && let Some(thread) = crossing::returned(cpu)
+    {
+        thread.state.store(THREAD_READY, Ordering::Relaxed);
+        run_queue::append(cpu, thread);
+    }
+}
