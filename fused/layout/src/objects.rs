@@ -95,7 +95,7 @@ pub const THREAD_BLOCKED: u32 = 3;
 pub const THREAD_STOPPED: u32 = 4;
 /// [`ThreadRecord::state`]: has exited.
 pub const THREAD_DEAD: u32 = 5;
-/// [`ThreadRecord::state`]: ends; it no longer counts in [`ProcessRecord::thread_count`].
+/// [`ThreadRecord::state`]: ends: nothing that its core does for it is done twice.
 pub const THREAD_ENDING: u32 = 8;
 /// [`ThreadRecord::state`], lowest byte: ready, and not taken out of an inbox yet; the second byte is the index of the core
 /// that puts it there.

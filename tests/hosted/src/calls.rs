@@ -25,6 +25,10 @@ calls! {
     Read 0 63;
     /// `write`
     Write 1 64;
+    /// `clock_gettime`
+    ClockGettime 228 113;
+    /// `ppoll`
+    Ppoll 271 73;
     /// `close`
     Close 3 57;
     /// `dup3`
