@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{AtomicByte, Cell32, Cell64, WaitQueue, pool_struct};
+use crate::{AtomicByte, Cell32, Cell64, WaitNode, WaitQueue, pool_struct};
 
 /// Buckets of a directory's index.
 pub const DIRECTORY_BUCKETS: usize = 16;
@@ -243,24 +243,24 @@ pool_struct! {
     pub struct EpollRecord: size 128, align 64 {
         /// Guards the list; who adds to it or removes from it also holds the header's `epoll_lock`.
         0 pub lock: AtomicU64,
-        /// First [`WatchRecord`] (pool address), 0: it watches nothing.
-        8 pub first: Cell64,
-        /// Last [`WatchRecord`] (pool address).
-        16 pub last: Cell64,
-        24 _pad0: Cell64,
+        /// First and last [`WatchRecord`] (pool addresses), 0: it watches nothing.
+        8 pub all: [Cell64; 2],
+        /// The last [`WatchRecord`] of whose file something was heard since the list was looked through (pool address), 0: none.
+        24 pub news: AtomicU64,
         /// Threads waiting for any file of the list.
         32 pub waiters: WaitQueue,
-        64 _pad1: [Cell64; 8],
+        /// First and last of the watches whose files are asked when the list is looked through (pool addresses): of which
+        /// something was heard, or which were ready.
+        64 pub asked: [Cell64; 2],
+        80 _pad1: [Cell64; 6],
     }
 }
 
 pool_struct! {
     /// One file of an interest list. It goes when the file's last descriptor is closed.
-    pub struct WatchRecord: size 128, align 64 {
-        /// Next in the list (pool address).
-        0 pub next: Cell64,
-        /// Previous in the list (pool address).
-        8 pub prev: Cell64,
+    pub struct WatchRecord: size 256, align 64 {
+        /// Previous and next in the list (pool addresses).
+        0 pub all: [Cell64; 2],
         /// The list (pool address of its [`EpollRecord`]).
         16 pub list: Cell64,
         /// The file (pool address of its [`FileRecord`]).
@@ -269,16 +269,27 @@ pool_struct! {
         32 pub file_next: Cell64,
         /// Descriptor under which it was added.
         40 pub fd: Cell32,
-        /// `EPOLL*` asked for; after a report of `EPOLLONESHOT` no event is.
+        /// `EPOLL*` asked for; after a report of `EPOLLONESHOT` no event is. Wakers look at it without the lock.
         44 pub events: Cell32,
         /// The program's word.
         48 pub data: Cell64,
         /// Not 0: `seen` holds what the file's counts were at the last report.
         56 pub reported: Cell32,
-        60 _pad0: Cell32,
+        /// 1: it is among those whose files are asked.
+        60 pub is_asked: Cell32,
         /// The file's counts of what came in and what went out.
         64 pub seen: [Cell64; 2],
-        80 _pad1: [Cell64; 6],
+        /// Previous and next of those whose files are asked (pool addresses).
+        80 pub asked: [Cell64; 2],
+        /// The watch below it on [`EpollRecord::news`] (pool address).
+        96 pub news_next: Cell64,
+        /// 1: it is on that stack, or somebody is putting it there.
+        104 pub in_news: AtomicU32,
+        108 _pad0: Cell32,
+        112 _pad1: [Cell64; 2],
+        /// Its places in the file's queues of readers and of writers.
+        128 pub nodes: [WaitNode; 2],
+        224 _pad2: [Cell64; 4],
     }
 }
 

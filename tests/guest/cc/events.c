@@ -242,6 +242,43 @@ static void crowds(void) {
     for (int i = 0; i < MANY; i++) close(many[i]);
 }
 
+/* More pipes than a thread has places in queues, each written on one of three instruction sets. */
+enum { PIPES = 200 };
+static int pipes[PIPES][2];
+static void write_every_third(int first) {
+    for (int round = 0; round < 3; round++)
+        for (int i = first; i < PIPES; i += 3) write(pipes[i][1], "x", 1);
+}
+static void *write_here(void *unused) { write_every_third(0); return unused; }
+MOTET_ON(ARM) void *write_on_arm(void *unused) { expect_on(ARM); write_every_third(1); return unused; }
+MOTET_ON(RISCV) void *write_on_riscv(void *unused) { expect_on(RISCV); write_every_third(2); return unused; }
+
+static void all_pipes(uint32_t events) {
+    void *(*const writers[])(void *) = {write_here, write_on_arm, write_on_riscv};
+    pthread_t threads[3];
+    int seen[PIPES] = {0}, all = 0;
+    for (int i = 0; i < PIPES; i++) {
+        pipe2(pipes[i], O_NONBLOCK);
+        control(EPOLL_CTL_ADD, pipes[i][0], EPOLLIN | events, i);
+    }
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, writers[i], 0);
+    while (all < 3 * PIPES) {
+        struct epoll_event found[16];
+        int count = epoll_wait(list, found, 16, 10000);
+        if (count <= 0) break;
+        for (int i = 0; i < count; i++) {
+            char bytes[8];
+            ssize_t got = read(pipes[found[i].data.u64][0], bytes, sizeof bytes);
+            if (got > 0) seen[found[i].data.u64] += got, all += got;
+        }
+    }
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    int complete = 0;
+    for (int i = 0; i < PIPES; i++) complete += seen[i] == 3;
+    printf("complete: %d, left: %s\n", complete, shown(epoll_wait(list, &(struct epoll_event){0}, 1, 0)));
+    for (int i = 0; i < PIPES; i++) close(pipes[i][0]), close(pipes[i][1]);
+}
+
 /* Two threads of different instruction sets play ball over two counters, each with edges. */
 static int ball[2];
 
@@ -294,6 +331,8 @@ int main(void) {
     refused();
     timers();
     crowds();
+    all_pipes(0);
+    all_pipes(EPOLLET);
     balls();
     signals();
     close(list);

@@ -2,6 +2,7 @@
 //!
 //! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. A
 //! thread has places in a limited number of queues: with more files than that, it looks again every few milliseconds.
+//! (Interest lists have no such limit: `epoll`.)
 
 use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
 use motet_hal::Machine;
@@ -132,20 +133,32 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
     }
 }
 
-/// Enters the queues that tell of `events`.
-pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked: &mut Asked) {
+/// The queues of a file, and the events that each tells of.
+pub fn news<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<&'static WaitQueue>, u16); 2] {
+    let [readable, writable] = queues(call, file);
+    // Hang-ups and errors are told to the side that waits, so an end of a pipe has one queue that tells of everything.
+    let of_end = |kind, events| if file.record().kind.get() == kind { u16::MAX } else { events };
+    [(readable, of_end(FILE_PIPE_READ, INPUT)), (writable, of_end(FILE_PIPE_WRITE, OUTPUT))]
+}
+
+/// Notes when a timer expires, or one in an interest list does: nobody wakes its queue then.
+pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut Asked) {
     match file.kind() {
-        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::enter_files(call, list, asked),
+        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
         Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) | Kind::Anonymous(Anonymous::Event(_)) => {}
     }
-    let [readable, writable] = queues(call, file);
-    // Hang-ups and errors are told to the side that waits, so at least one queue is entered.
-    let reads = events & INPUT != 0 || file.record().kind.get() == FILE_PIPE_READ;
-    let writes = events & OUTPUT != 0 || file.record().kind.get() == FILE_PIPE_WRITE;
-    let wanted = [readable.filter(|_| reads), writable.filter(|_| writes)];
-    if !wanted.into_iter().flatten().all(|queue| wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {
-        asked.queues_missed = true;
+}
+
+/// Enters the queues that tell of `events`.
+pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked: &mut Asked) {
+    expect_timer(call, file, asked);
+    for (queue, tells) in news(call, file) {
+        // Also who asks for nothing hears of hang-ups.
+        let queue = queue.filter(|_| tells == u16::MAX || events & tells != 0);
+        if queue.is_some_and(|queue| !wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {
+            asked.queues_missed = true;
+        }
     }
 }
 
