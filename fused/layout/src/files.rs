@@ -62,7 +62,9 @@ pool_struct! {
         /// The whole-file lock (`flock`): number of shared holders, or [`FLOCK_EXCLUSIVE`].
         352 pub flock: Cell32,
         356 _pad1: Cell32,
-        360 _pad2: [Cell64; 19],
+        /// Byte ranges that are locked: the first [`RangeRecord`] (pool address), 0: none.
+        360 pub ranges: Cell64,
+        368 _pad2: [Cell64; 18],
     }
 }
 
@@ -139,7 +141,8 @@ pool_struct! {
         40 pub object: Cell64,
         /// What it holds of its inode's whole-file lock: 0, 1 (shared) or [`FLOCK_EXCLUSIVE`]. Guarded by the inode's lock.
         48 pub flock: Cell32,
-        52 _pad1: Cell32,
+        /// 1: it has had a lock of a byte range.
+        52 pub has_range_locks: AtomicU32,
         /// The first [`WatchRecord`] that watches it (pool address), 0: none does. Under the header's `epoll_lock`.
         56 pub watches: AtomicU64,
         64 _pad2: [Cell64; 8],
@@ -166,7 +169,8 @@ pool_struct! {
         12 pub high: Cell32,
         /// Lowest descriptor that may be free.
         16 pub low_free: Cell32,
-        20 _pad0: Cell32,
+        /// 1: it has had a lock of a byte range.
+        20 pub has_range_locks: AtomicU32,
         24 _pad1: [Cell64; 1],
         /// Frames of descriptors 64 and up (frame numbers).
         32 pub frames: [Cell32; 7],
@@ -174,6 +178,25 @@ pool_struct! {
         /// Descriptors 0..64.
         64 pub inline: [AtomicU64; 64],
         576 _pad3: [Cell64; 8],
+    }
+}
+
+pool_struct! {
+    /// A locked byte range of a file. Guarded by the inode's lock.
+    pub struct RangeRecord: size 64, align 64 {
+        /// Next of the same file (pool address).
+        0 pub next: Cell64,
+        /// First byte.
+        8 pub start: Cell64,
+        /// Last byte; `i64::MAX`: to the end, wherever that is.
+        16 pub end: Cell64,
+        /// Who has it: a [`FilesRecord`] or a [`FileRecord`] (pool address).
+        24 pub owner: Cell64,
+        /// 1: nobody else has any of it; 0: others may read.
+        32 pub write: Cell32,
+        /// Process id, as programs are told; `u32::MAX` for an open file's.
+        36 pub pid: Cell32,
+        40 _pad: [Cell64; 3],
     }
 }
 

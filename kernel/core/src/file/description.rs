@@ -14,7 +14,7 @@ use motet_protocol::{
     slab::{self, SlabObject},
 };
 
-use super::{epoll, event, lock, proc::ProcNode, table, timer};
+use super::{epoll, event, lock, proc::ProcNode, range_lock, table, timer};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -230,6 +230,7 @@ pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
 
 fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
     lock::release_of_file(cpu, record);
+    range_lock::file_closed(cpu, record);
     if record.watches.load(Ordering::Relaxed) != 0 {
         epoll::forget(cpu, record);
     }

@@ -19,6 +19,7 @@ mod open;
 mod path;
 mod poll;
 mod proc;
+mod range_lock;
 mod rw;
 mod splice;
 mod stat;
