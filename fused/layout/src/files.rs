@@ -120,6 +120,8 @@ pub const FILE_EVENT: u32 = 7;
 pub const FILE_EPOLL: u32 = 8;
 /// [`FileRecord::kind`]: a timer (`timerfd`); `object` is a [`ClockRecord`].
 pub const FILE_TIMER: u32 = 9;
+/// [`FileRecord::kind`]: a socket; `object` is a [`SocketRecord`].
+pub const FILE_SOCKET: u32 = 10;
 
 pool_struct! {
     /// An open file description.
@@ -137,7 +139,7 @@ pool_struct! {
         24 pub lock: AtomicU64,
         /// Inode (pool address), 0 when it has none.
         32 pub inode: Cell64,
-        /// Pipe, counter, interest list or timer (pool address), device number or procfs node.
+        /// Pipe, counter, interest list, timer or socket (pool address), device number or procfs node.
         40 pub object: Cell64,
         /// What it holds of its inode's whole-file lock: 0, 1 (shared) or [`FLOCK_EXCLUSIVE`]. Guarded by the inode's lock.
         48 pub flock: Cell32,
@@ -236,6 +238,58 @@ pool_struct! {
         /// The buffer's frames, allocated when first used.
         128 pub frames: [Cell32; 16],
         192 _pad2: [Cell64; 8],
+    }
+}
+
+/// Longest name in an address of a socket.
+pub const SOCKET_NAME_MAX: usize = 108;
+/// [`SocketRecord::state`]: neither listens nor is connected.
+pub const SOCKET_NEW: u32 = 0;
+/// [`SocketRecord::state`]: others connect to it.
+pub const SOCKET_LISTENING: u32 = 1;
+/// [`SocketRecord::state`]: has two pipes, for good.
+pub const SOCKET_CONNECTED: u32 = 2;
+
+pool_struct! {
+    /// A socket (`AF_UNIX`, stream).
+    pub struct SocketRecord: size 384, align 64 {
+        /// Guards what is pending and the change to listening; what is bound is under the header's `socket_lock`.
+        0 pub lock: AtomicU64,
+        /// `SOCKET_*`.
+        8 pub state: AtomicU32,
+        /// Bit 0: it reads no more, bit 1: it writes no more.
+        12 pub shut: AtomicU32,
+        /// Connected: the [`PipeRecord`] that it reads from (pool address), with a reference.
+        16 pub incoming: AtomicU64,
+        /// Connected: the [`PipeRecord`] that it writes to (pool address), with a reference.
+        24 pub outgoing: AtomicU64,
+        /// Listening: first and last socket that was connected to it and has not been accepted (pool addresses).
+        32 pub pending: [Cell64; 2],
+        /// Next of those that wait to be accepted (pool address).
+        48 pub next: Cell64,
+        /// How many wait to be accepted.
+        56 pub pending_count: Cell32,
+        /// How many may wait before others wait to connect.
+        60 pub backlog: Cell32,
+        /// Threads waiting to accept.
+        64 pub acceptors: WaitQueue,
+        /// Next of those that are bound (pool address).
+        96 pub bound_next: Cell64,
+        /// The inode of its name, with a reference (pool address), 0: the name is abstract.
+        104 pub inode: Cell64,
+        /// 1: it is bound.
+        112 pub is_bound: Cell32,
+        /// Process, user and group of whom it is connected to; listening: of whom listens.
+        116 pub peer: [Cell32; 3],
+        /// Its name: a path, or what begins with a zero.
+        128 pub name: [AtomicByte; 108],
+        /// Bytes of the name, 0: none.
+        236 pub name_len: Cell32,
+        /// The name of whom it is connected to.
+        240 pub peer_name: [AtomicByte; 108],
+        /// Bytes of that name, 0: none.
+        348 pub peer_name_len: Cell32,
+        352 _pad: [Cell64; 4],
     }
 }
 

@@ -6,7 +6,7 @@
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord, FilesRecord,
     InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeRecord, SignalActions,
-    SpaceRecord, ThreadRecord, VmaRecord, WatchRecord,
+    SocketRecord, SpaceRecord, ThreadRecord, VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -46,6 +46,7 @@ classes! {
     15 WatchRecord;
     16 ClockRecord;
     17 RangeRecord;
+    18 SocketRecord;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

@@ -8,10 +8,10 @@ use motet_layout::{FileRecord, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY
 use motet_protocol::{fs, lock::lock, memory::release_frame, pipe};
 
 use super::{
-    description::{Kind, OpenFile},
+    description::{Anonymous, Kind, OpenFile},
     device,
     open::STATUS_FLAGS,
-    range_lock, table, tty,
+    range_lock, socket, table, tty,
 };
 use crate::call::{Call, SysResult};
 
@@ -167,6 +167,7 @@ fn bytes_ready<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<u64, Er
         Kind::Inode(inode) if !fs::is_directory(inode) => {
             Ok(inode.size.load(Ordering::Relaxed).saturating_sub(file.offset.load(Ordering::Relaxed)))
         }
+        Kind::Anonymous(Anonymous::Socket(socket)) => Ok(socket::bytes_ready(call.cpu, socket)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENOTTY),
     }
 }

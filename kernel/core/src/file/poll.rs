@@ -6,12 +6,12 @@
 
 use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
 use motet_hal::Machine;
-use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_INLINE, WaitQueue};
+use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, WaitQueue};
 use motet_protocol::{pipe, wait};
 
 use super::{
     description::{Anonymous, Kind, OpenFile},
-    device, epoll, event, table, timer,
+    device, epoll, event, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -84,6 +84,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         }
         Kind::Anonymous(Anonymous::Epoll(list)) => if_so(epoll::is_ready(call, list), INPUT),
         Kind::Anonymous(Anonymous::Timer(timer)) => if_so(timer::is_expired(call.cpu, timer), INPUT),
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::readiness(call.cpu, socket),
         Kind::Pipe(ends) => {
             let state = pipe::readiness(ends);
             let reads = file.record().kind.get() != FILE_PIPE_WRITE;
@@ -102,6 +103,7 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Pipe(ends) => pipe::arrivals(ends).map(Some),
         Kind::Anonymous(Anonymous::Event(counter)) => event::arrivals(counter).map(Some),
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(timer::arrivals(file.cpu(), timer)), None],
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::arrivals(file.cpu(), socket),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
         Kind::Anonymous(Anonymous::Epoll(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
@@ -129,6 +131,7 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
         Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::queues(call.cpu, socket),
         Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
     }
 }
@@ -137,8 +140,8 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
 pub fn news<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<&'static WaitQueue>, u16); 2] {
     let [readable, writable] = queues(call, file);
     // Hang-ups and errors are told to the side that waits, so an end of a pipe has one queue that tells of everything.
-    let of_end = |kind, events| if file.record().kind.get() == kind { u16::MAX } else { events };
-    [(readable, of_end(FILE_PIPE_READ, INPUT)), (writable, of_end(FILE_PIPE_WRITE, OUTPUT))]
+    let tells = |all: &[u32], events| if all.contains(&file.record().kind.get()) { u16::MAX } else { events };
+    [(readable, tells(&[FILE_PIPE_READ, FILE_SOCKET], INPUT)), (writable, tells(&[FILE_PIPE_WRITE], OUTPUT))]
 }
 
 /// Notes when a timer expires, or one in an interest list does: nobody wakes its queue then.
@@ -146,7 +149,8 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
     match file.kind() {
         Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
         Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) | Kind::Anonymous(Anonymous::Event(_)) => {}
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
+        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Socket(_)) => {}
     }
 }
 
