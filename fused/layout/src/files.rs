@@ -122,6 +122,8 @@ pub const FILE_EPOLL: u32 = 8;
 pub const FILE_TIMER: u32 = 9;
 /// [`FileRecord::kind`]: a socket; `object` is a [`SocketRecord`].
 pub const FILE_SOCKET: u32 = 10;
+/// [`FileRecord::kind`]: signals that are read (`signalfd`); `object` is the set, bit signal-1.
+pub const FILE_SIGNAL: u32 = 11;
 
 pool_struct! {
     /// An open file description.
@@ -139,7 +141,7 @@ pool_struct! {
         24 pub lock: AtomicU64,
         /// Inode (pool address), 0 when it has none.
         32 pub inode: Cell64,
-        /// Pipe, counter, interest list, timer or socket (pool address), device number or procfs node.
+        /// Pipe, counter, interest list, timer or socket (pool address), device number, procfs node or set of signals.
         40 pub object: Cell64,
         /// What it holds of its inode's whole-file lock: 0, 1 (shared) or [`FLOCK_EXCLUSIVE`]. Guarded by the inode's lock.
         48 pub flock: Cell32,

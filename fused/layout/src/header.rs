@@ -355,7 +355,9 @@ pool_struct! {
         9280 pub slabs: [SlabCache; 24],
         /// Threads that wait to connect to a socket where too many do.
         10816 pub socket_waiters: WaitQueue,
-        10848 _pad2: [Cell64; 180],
+        /// Threads that wait to read signals (`signalfd`), of all processes.
+        10848 pub signal_waiters: WaitQueue,
+        10880 _pad2: [Cell64; 176],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are two pages, in memory

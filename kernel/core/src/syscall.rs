@@ -255,6 +255,8 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::EpollPwait2 => file::epoll_pwait2(call),
         S::TimerfdCreate => file::timerfd_create(call),
         S::TimerfdSettime => file::timerfd_settime(call),
+        S::Signalfd => file::signalfd(call),
+        S::Signalfd4 => file::signalfd4(call),
         S::Socket => file::socket(call),
         S::Socketpair => file::socketpair(call),
         S::Bind => file::bind(call),

@@ -21,6 +21,7 @@ mod poll;
 mod proc;
 mod range_lock;
 mod rw;
+mod signal_fd;
 mod socket;
 mod splice;
 mod stat;
@@ -69,6 +70,7 @@ pub use open::{
 };
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
+pub use signal_fd::{signalfd, signalfd4};
 pub use socket::{
     accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, recvfrom, recvmsg, sendmsg, sendto,
     setsockopt, shutdown, socket, socketpair,

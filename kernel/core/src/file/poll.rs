@@ -11,7 +11,7 @@ use motet_protocol::{pipe, wait};
 
 use super::{
     description::{Anonymous, Kind, OpenFile},
-    device, epoll, event, socket, table, timer,
+    device, epoll, event, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -84,6 +84,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         }
         Kind::Anonymous(Anonymous::Epoll(list)) => if_so(epoll::is_ready(call, list), INPUT),
         Kind::Anonymous(Anonymous::Timer(timer)) => if_so(timer::is_expired(call.cpu, timer), INPUT),
+        Kind::Anonymous(Anonymous::Signals(set)) => if_so(signal_fd::is_readable(call, set), INPUT),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::readiness(call.cpu, socket),
         Kind::Pipe(ends) => {
             let state = pipe::readiness(ends);
@@ -106,7 +107,7 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::arrivals(file.cpu(), socket),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
-        Kind::Anonymous(Anonymous::Epoll(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
     }
 }
 
@@ -131,6 +132,7 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
         Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
+        Kind::Anonymous(Anonymous::Signals(_)) => [Some(signal_fd::waiters(call.cpu)), None],
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::queues(call.cpu, socket),
         Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
     }
@@ -150,7 +152,7 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
         Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
         Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
-        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Socket(_)) => {}
+        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Signals(_) | Anonymous::Socket(_)) => {}
     }
 }
 

@@ -18,7 +18,7 @@ use motet_protocol::{
 use super::{
     cursor::Cursor,
     description::{Anonymous, Kind, OpenFile},
-    device, event, proc, socket, table, timer,
+    device, event, proc, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -159,6 +159,7 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Event(counter)) => event::read(call, counter, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::read(call, timer, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::read(call, socket, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_)) => Err(Errno::EINVAL.into()),
     }
 }
@@ -173,7 +174,7 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Proc(node) => proc::write(call, node, from),
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_)) => Err(Errno::EINVAL.into()),
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_) | Anonymous::Signals(_)) => Err(Errno::EINVAL.into()),
     }
 }
 
