@@ -150,6 +150,19 @@ pub const F_GETLK: u32 = 5;
 pub const F_SETLK: u32 = 6;
 /// `fcntl`: sets a lock, waits.
 pub const F_SETLKW: u32 = 7;
+/// `fcntl`: tests a lock of the open file description.
+pub const F_OFD_GETLK: u32 = 36;
+/// `fcntl`: sets a lock of the open file description.
+pub const F_OFD_SETLK: u32 = 37;
+/// `fcntl`: sets a lock of the open file description, waits.
+pub const F_OFD_SETLKW: u32 = 38;
+/// [`Flock::l_type`]: others may read.
+pub const F_RDLCK: i16 = 0;
+/// [`Flock::l_type`]: for the owner alone.
+pub const F_WRLCK: i16 = 1;
+/// [`Flock::l_type`]: none.
+pub const F_UNLCK: i16 = 2;
+
 /// `fcntl`: sets the receiver of SIGIO.
 pub const F_SETOWN: u32 = 8;
 /// `fcntl`: the receiver of SIGIO.
@@ -483,13 +496,13 @@ pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
 wire_struct! {
     /// `struct flock` for `fcntl`.
     Flock: 32 {
-        /// Read 0, write 1, unlock 2.
+        /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
         0 l_type: i16,
         /// `SEEK_*`.
         2 l_whence: i16,
         /// First byte.
         8 l_start: i64,
-        /// Bytes; 0: to the end.
+        /// Bytes; 0: to the end; negative: before `l_start`.
         16 l_len: i64,
         /// Holder.
         24 l_pid: i32,

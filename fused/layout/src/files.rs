@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{AtomicByte, Cell32, Cell64, WaitQueue, pool_struct};
+use crate::{AtomicByte, Cell32, Cell64, WaitNode, WaitQueue, pool_struct};
 
 /// Buckets of a directory's index.
 pub const DIRECTORY_BUCKETS: usize = 16;
@@ -62,7 +62,9 @@ pool_struct! {
         /// The whole-file lock (`flock`): number of shared holders, or [`FLOCK_EXCLUSIVE`].
         352 pub flock: Cell32,
         356 _pad1: Cell32,
-        360 _pad2: [Cell64; 19],
+        /// Byte ranges that are locked: the first [`RangeRecord`] (pool address), 0: none.
+        360 pub ranges: Cell64,
+        368 _pad2: [Cell64; 18],
     }
 }
 
@@ -118,6 +120,10 @@ pub const FILE_EVENT: u32 = 7;
 pub const FILE_EPOLL: u32 = 8;
 /// [`FileRecord::kind`]: a timer (`timerfd`); `object` is a [`ClockRecord`].
 pub const FILE_TIMER: u32 = 9;
+/// [`FileRecord::kind`]: a socket; `object` is a [`SocketRecord`].
+pub const FILE_SOCKET: u32 = 10;
+/// [`FileRecord::kind`]: signals that are read (`signalfd`); `object` is the set, bit signal-1.
+pub const FILE_SIGNAL: u32 = 11;
 
 pool_struct! {
     /// An open file description.
@@ -135,11 +141,12 @@ pool_struct! {
         24 pub lock: AtomicU64,
         /// Inode (pool address), 0 when it has none.
         32 pub inode: Cell64,
-        /// Pipe, counter, interest list or timer (pool address), device number or procfs node.
+        /// Pipe, counter, interest list, timer or socket (pool address), device number, procfs node or set of signals.
         40 pub object: Cell64,
         /// What it holds of its inode's whole-file lock: 0, 1 (shared) or [`FLOCK_EXCLUSIVE`]. Guarded by the inode's lock.
         48 pub flock: Cell32,
-        52 _pad1: Cell32,
+        /// 1: it has had a lock of a byte range.
+        52 pub has_range_locks: AtomicU32,
         /// The first [`WatchRecord`] that watches it (pool address), 0: none does. Under the header's `epoll_lock`.
         56 pub watches: AtomicU64,
         64 _pad2: [Cell64; 8],
@@ -166,7 +173,8 @@ pool_struct! {
         12 pub high: Cell32,
         /// Lowest descriptor that may be free.
         16 pub low_free: Cell32,
-        20 _pad0: Cell32,
+        /// 1: it has had a lock of a byte range.
+        20 pub has_range_locks: AtomicU32,
         24 _pad1: [Cell64; 1],
         /// Frames of descriptors 64 and up (frame numbers).
         32 pub frames: [Cell32; 7],
@@ -174,6 +182,25 @@ pool_struct! {
         /// Descriptors 0..64.
         64 pub inline: [AtomicU64; 64],
         576 _pad3: [Cell64; 8],
+    }
+}
+
+pool_struct! {
+    /// A locked byte range of a file. Guarded by the inode's lock.
+    pub struct RangeRecord: size 64, align 64 {
+        /// Next of the same file (pool address).
+        0 pub next: Cell64,
+        /// First byte.
+        8 pub start: Cell64,
+        /// Last byte; `i64::MAX`: to the end, wherever that is.
+        16 pub end: Cell64,
+        /// Who has it: a [`FilesRecord`] or a [`FileRecord`] (pool address).
+        24 pub owner: Cell64,
+        /// 1: nobody else has any of it; 0: others may read.
+        32 pub write: Cell32,
+        /// Process id, as programs are told; `u32::MAX` for an open file's.
+        36 pub pid: Cell32,
+        40 _pad: [Cell64; 3],
     }
 }
 
@@ -216,6 +243,58 @@ pool_struct! {
     }
 }
 
+/// Longest name in an address of a socket.
+pub const SOCKET_NAME_MAX: usize = 108;
+/// [`SocketRecord::state`]: neither listens nor is connected.
+pub const SOCKET_NEW: u32 = 0;
+/// [`SocketRecord::state`]: others connect to it.
+pub const SOCKET_LISTENING: u32 = 1;
+/// [`SocketRecord::state`]: has two pipes, for good.
+pub const SOCKET_CONNECTED: u32 = 2;
+
+pool_struct! {
+    /// A socket (`AF_UNIX`, stream).
+    pub struct SocketRecord: size 384, align 64 {
+        /// Guards what is pending and the change to listening; what is bound is under the header's `socket_lock`.
+        0 pub lock: AtomicU64,
+        /// `SOCKET_*`.
+        8 pub state: AtomicU32,
+        /// Bit 0: it reads no more, bit 1: it writes no more.
+        12 pub shut: AtomicU32,
+        /// Connected: the [`PipeRecord`] that it reads from (pool address), with a reference.
+        16 pub incoming: AtomicU64,
+        /// Connected: the [`PipeRecord`] that it writes to (pool address), with a reference.
+        24 pub outgoing: AtomicU64,
+        /// Listening: first and last socket that was connected to it and has not been accepted (pool addresses).
+        32 pub pending: [Cell64; 2],
+        /// Next of those that wait to be accepted (pool address).
+        48 pub next: Cell64,
+        /// How many wait to be accepted.
+        56 pub pending_count: Cell32,
+        /// How many may wait before others wait to connect.
+        60 pub backlog: Cell32,
+        /// Threads waiting to accept.
+        64 pub acceptors: WaitQueue,
+        /// Next of those that are bound (pool address).
+        96 pub bound_next: Cell64,
+        /// The inode of its name, with a reference (pool address), 0: the name is abstract.
+        104 pub inode: Cell64,
+        /// 1: it is bound.
+        112 pub is_bound: Cell32,
+        /// Process, user and group of whom it is connected to; listening: of whom listens.
+        116 pub peer: [Cell32; 3],
+        /// Its name: a path, or what begins with a zero.
+        128 pub name: [AtomicByte; 108],
+        /// Bytes of the name, 0: none.
+        236 pub name_len: Cell32,
+        /// The name of whom it is connected to.
+        240 pub peer_name: [AtomicByte; 108],
+        /// Bytes of that name, 0: none.
+        348 pub peer_name_len: Cell32,
+        352 _pad: [Cell64; 4],
+    }
+}
+
 pool_struct! {
     /// An event counter (`eventfd`).
     pub struct EventRecord: size 128, align 64 {
@@ -243,24 +322,24 @@ pool_struct! {
     pub struct EpollRecord: size 128, align 64 {
         /// Guards the list; who adds to it or removes from it also holds the header's `epoll_lock`.
         0 pub lock: AtomicU64,
-        /// First [`WatchRecord`] (pool address), 0: it watches nothing.
-        8 pub first: Cell64,
-        /// Last [`WatchRecord`] (pool address).
-        16 pub last: Cell64,
-        24 _pad0: Cell64,
+        /// First and last [`WatchRecord`] (pool addresses), 0: it watches nothing.
+        8 pub all: [Cell64; 2],
+        /// The last [`WatchRecord`] of whose file something was heard since the list was looked through (pool address), 0: none.
+        24 pub news: AtomicU64,
         /// Threads waiting for any file of the list.
         32 pub waiters: WaitQueue,
-        64 _pad1: [Cell64; 8],
+        /// First and last of the watches whose files are asked when the list is looked through (pool addresses): of which
+        /// something was heard, or which were ready.
+        64 pub asked: [Cell64; 2],
+        80 _pad1: [Cell64; 6],
     }
 }
 
 pool_struct! {
     /// One file of an interest list. It goes when the file's last descriptor is closed.
-    pub struct WatchRecord: size 128, align 64 {
-        /// Next in the list (pool address).
-        0 pub next: Cell64,
-        /// Previous in the list (pool address).
-        8 pub prev: Cell64,
+    pub struct WatchRecord: size 256, align 64 {
+        /// Previous and next in the list (pool addresses).
+        0 pub all: [Cell64; 2],
         /// The list (pool address of its [`EpollRecord`]).
         16 pub list: Cell64,
         /// The file (pool address of its [`FileRecord`]).
@@ -269,16 +348,27 @@ pool_struct! {
         32 pub file_next: Cell64,
         /// Descriptor under which it was added.
         40 pub fd: Cell32,
-        /// `EPOLL*` asked for; after a report of `EPOLLONESHOT` no event is.
+        /// `EPOLL*` asked for; after a report of `EPOLLONESHOT` no event is. Wakers look at it without the lock.
         44 pub events: Cell32,
         /// The program's word.
         48 pub data: Cell64,
         /// Not 0: `seen` holds what the file's counts were at the last report.
         56 pub reported: Cell32,
-        60 _pad0: Cell32,
+        /// 1: it is among those whose files are asked.
+        60 pub is_asked: Cell32,
         /// The file's counts of what came in and what went out.
         64 pub seen: [Cell64; 2],
-        80 _pad1: [Cell64; 6],
+        /// Previous and next of those whose files are asked (pool addresses).
+        80 pub asked: [Cell64; 2],
+        /// The watch below it on [`EpollRecord::news`] (pool address).
+        96 pub news_next: Cell64,
+        /// 1: it is on that stack, or somebody is putting it there.
+        104 pub in_news: AtomicU32,
+        108 _pad0: Cell32,
+        112 _pad1: [Cell64; 2],
+        /// Its places in the file's queues of readers and of writers.
+        128 pub nodes: [WaitNode; 2],
+        224 _pad2: [Cell64; 4],
     }
 }
 

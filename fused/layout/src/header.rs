@@ -367,12 +367,19 @@ pool_struct! {
         8544 pub spaces_made: AtomicU64,
         /// Guards which files interest lists (`epoll`) watch.
         8552 pub epoll_lock: AtomicU64,
-        8560 _pad1: [Cell64; 2],
+        /// Guards which sockets are bound.
+        8560 pub socket_lock: AtomicU64,
+        /// The first [`SocketRecord`](crate::SocketRecord) that is bound (pool address), 0: none is.
+        8568 pub bound_sockets: Cell64,
         /// Memory allocator.
         8576 pub memory: MemoryState,
         /// Slab caches, by object class.
         9280 pub slabs: [SlabCache; 24],
-        10816 _pad2: [Cell64; 184],
+        /// Threads that wait to connect to a socket where too many do.
+        10816 pub socket_waiters: WaitQueue,
+        /// Threads that wait to read signals (`signalfd`), of all processes.
+        10848 pub signal_waiters: WaitQueue,
+        10880 _pad2: [Cell64; 176],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are eight pages, in memory

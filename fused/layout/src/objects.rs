@@ -47,15 +47,21 @@ pool_struct! {
         8 pub prev: Cell64,
         /// The queue it is linked in (pool address), 0 when it is in none.
         16 pub queue: AtomicU64,
-        /// The thread that waits (pool address).
+        /// The thread that waits, or the [`WatchRecord`](crate::WatchRecord) whose node it is (pool address).
         24 pub thread: Cell64,
         /// What exactly it waits for: a futex's word address, otherwise 0.
         32 pub key: Cell64,
-        /// Bits of a bitset futex wait.
+        /// Bits of a bitset futex wait; of a watch, the events that this queue tells of.
         40 pub bits: Cell32,
-        44 _pad: Cell32,
+        /// [`NODE_THREAD`] or [`NODE_WATCH`].
+        44 pub kind: Cell32,
     }
 }
+
+/// [`WaitNode::kind`]: a thread's, which is woken once.
+pub const NODE_THREAD: u32 = 0;
+/// [`WaitNode::kind`]: a watch's, which stays in the queue.
+pub const NODE_WATCH: u32 = 1;
 
 /// Wait nodes inside every thread; more come from a slab.
 pub const WAIT_NODES: usize = 8;
@@ -95,7 +101,7 @@ pub const THREAD_BLOCKED: u32 = 3;
 pub const THREAD_STOPPED: u32 = 4;
 /// [`ThreadRecord::state`]: has exited.
 pub const THREAD_DEAD: u32 = 5;
-/// [`ThreadRecord::state`]: ends; it no longer counts in [`ProcessRecord::thread_count`].
+/// [`ThreadRecord::state`]: ends: nothing that its core does for it is done twice.
 pub const THREAD_ENDING: u32 = 8;
 /// [`ThreadRecord::state`], lowest byte: ready, and not taken out of an inbox yet; the second byte is the index of the core
 /// that puts it there.

@@ -20,6 +20,7 @@ pub mod threads;
 pub mod timer;
 pub mod trace;
 pub mod wait;
+pub mod watch;
 
 use motet_layout::{
     CoreId, CoreRecord, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord,

@@ -4,7 +4,8 @@
 //! waits for a dead island's lock learns it. Kernels take locks with interrupts masked and never sleep with one held.
 //!
 //! Order, outermost first: process tree → descriptor table → address space → inode (parent before child) → watched files
-//! → interest list (one, then one that it watches) → pipe, event counter, timer → wait queue → timer list → ready queue →
+//! → interest list (one, then one that it watches) → bound sockets → socket → pipe, event counter, timer → wait queue (then the interest list's that
+//! watches its file) → timer list → ready queue →
 //! memory (island, then global) and slabs.
 
 use motet_layout::sync::{AtomicU64, Ordering};

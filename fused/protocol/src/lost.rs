@@ -24,7 +24,7 @@ use motet_layout::{
 use crate::{
     Context,
     direct::{self, change, mark_attention, owner, phase, thread_of, without_marks},
-    run_queue::core_record,
+    run_queue::{collect, core_record},
 };
 
 const CORES: usize = ISLANDS_MAX * CORES_PER_ISLAND_MAX;
@@ -70,6 +70,8 @@ pub fn wait_for_all(context: &impl Context) {
             context.relax();
         }
     }
+    // Passing empties a core's inbox. This core does not pass: what dead ones have brought it has arrived, too.
+    collect(context);
 }
 
 /// Settles what calls between dead cores and living ones have come to. Every core that lives has passed.

@@ -5,8 +5,8 @@
 
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord, FilesRecord,
-    InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, SignalActions, SpaceRecord,
-    ThreadRecord, VmaRecord, WatchRecord,
+    InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeRecord, SignalActions,
+    SocketRecord, SpaceRecord, ThreadRecord, VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -45,6 +45,8 @@ classes! {
     14 EpollRecord;
     15 WatchRecord;
     16 ClockRecord;
+    17 RangeRecord;
+    18 SocketRecord;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

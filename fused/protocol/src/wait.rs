@@ -11,14 +11,15 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE, WaitNode,
-    WaitQueue,
+    NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE,
+    WaitNode, WaitQueue,
 };
 
 use crate::{
     Context,
     lock::lock,
     run_queue::{carried_by, hand_over},
+    watch,
 };
 
 /// Begins to wait.
@@ -45,20 +46,11 @@ pub fn enqueue(
     }
     thread.wait_count.set(used as u32 + 1);
     let node = &thread.nodes[used];
-    let raw = context.raw(node);
     node.thread.set(context.raw(thread));
     node.key.set(key);
     node.bits.set(bits);
-    node.next.set(0);
     let guard = lock(context, &queue.lock);
-    let tail = queue.tail.get();
-    node.prev.set(tail);
-    match context.object::<WaitNode>(tail) {
-        Some(tail) => tail.next.set(raw),
-        None => queue.head.store(raw, Ordering::Relaxed),
-    }
-    queue.tail.set(raw);
-    node.queue.store(context.raw(queue), Ordering::Relaxed);
+    link_last(context, queue, node);
     drop(guard);
     fence(Ordering::SeqCst);
     true
@@ -159,8 +151,14 @@ pub fn requeue(
 fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, key: u64, bits: u32) -> u32 {
     let _guard = lock(context, &queue.lock);
     let mut woken = 0;
+    let mut at = queue.head.load(Ordering::Relaxed);
     while woken < limit {
-        let Some(node) = find(context, queue, key, bits) else { break };
+        let Some(node) = find_from(context, at, key, bits) else { break };
+        at = node.next.get();
+        if node.kind.get() == NODE_WATCH {
+            watch::tell(context, node);
+            continue;
+        }
         let thread = context.pool().at::<ThreadRecord>(motet_layout::PoolAddr(node.thread.get()));
         // Wake first: while its node is linked the thread cannot have left this wait for another one (`finish` needs the
         // lock), so a wake-up that counts goes to a waiter of this queue.
@@ -171,7 +169,10 @@ fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, ke
 }
 
 fn find(context: &impl Context, queue: &WaitQueue, key: u64, bits: u32) -> Option<&'static WaitNode> {
-    let mut at = queue.head.load(Ordering::Relaxed);
+    find_from(context, queue.head.load(Ordering::Relaxed), key, bits)
+}
+
+fn find_from(context: &impl Context, mut at: u64, key: u64, bits: u32) -> Option<&'static WaitNode> {
     while let Some(node) = context.object::<WaitNode>(at) {
         if node.key.get() == key && node.bits.get() & bits != 0 {
             return Some(node);
@@ -181,7 +182,8 @@ fn find(context: &impl Context, queue: &WaitQueue, key: u64, bits: u32) -> Optio
     None
 }
 
-fn link_last(context: &impl Context, queue: &'static WaitQueue, node: &'static WaitNode) {
+/// Appends a node to a queue's list. The queue's lock is held.
+pub(crate) fn link_last(context: &impl Context, queue: &'static WaitQueue, node: &'static WaitNode) {
     let tail = queue.tail.get();
     node.prev.set(tail);
     node.next.set(0);
@@ -194,7 +196,7 @@ fn link_last(context: &impl Context, queue: &'static WaitQueue, node: &'static W
 }
 
 /// Takes a node out of its queue, and says so. The queue's lock is held.
-fn unlink(context: &impl Context, queue: &WaitQueue, node: &WaitNode) {
+pub(crate) fn unlink(context: &impl Context, queue: &WaitQueue, node: &WaitNode) {
     detach(context, queue, node);
     node.queue.store(0, Ordering::Release);
 }

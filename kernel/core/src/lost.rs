@@ -11,12 +11,12 @@ use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
     CoreId, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, THREAD_BLOCKED, THREAD_ENDING,
-    THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
+    THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, WAKE_NONE,
 };
 use motet_protocol::{
     lost::{is_dead, is_lost, is_stranded, settle_calls, turn_off, wait_for_all},
     run_queue::{append, carried_by, is_ready, push},
-    threads, timer,
+    threads, timer, wait,
 };
 
 use crate::{
@@ -56,6 +56,7 @@ pub fn bury<M: Machine>(cpu: &Cpu<M>) {
     take_threads(cpu);
     finish_threads(cpu);
     take_alarms(cpu);
+    wake_waiting(cpu);
 }
 
 /// The core that a thread is on, if that has died.
@@ -132,6 +133,14 @@ fn take_alarms<M: Machine>(cpu: &Cpu<M>) {
             timer::arm(cpu, &process.alarm, process.alarm.deadline_ns.get());
         }
     });
+}
+
+/// What dead cores have changed they may not have told to those who wait for it: all that wait look again.
+fn wake_waiting<M: Machine>(cpu: &Cpu<M>) {
+    let _tree = lock_tree(cpu);
+    for thread in threads::all(cpu).filter(|thread| thread.state.load(Ordering::SeqCst) == THREAD_BLOCKED) {
+        wait::wake_thread(cpu, thread, WAKE_NONE);
+    }
 }
 
 /// Ends a thread that this core was given and cannot run: those that could have died.

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -242,6 +243,43 @@ static void crowds(void) {
     for (int i = 0; i < MANY; i++) close(many[i]);
 }
 
+/* More pipes than a thread has places in queues, each written on one of three instruction sets. */
+enum { PIPES = 200 };
+static int pipes[PIPES][2];
+static void write_every_third(int first) {
+    for (int round = 0; round < 3; round++)
+        for (int i = first; i < PIPES; i += 3) write(pipes[i][1], "x", 1);
+}
+static void *write_here(void *unused) { write_every_third(0); return unused; }
+MOTET_ON(ARM) void *write_on_arm(void *unused) { expect_on(ARM); write_every_third(1); return unused; }
+MOTET_ON(RISCV) void *write_on_riscv(void *unused) { expect_on(RISCV); write_every_third(2); return unused; }
+
+static void all_pipes(uint32_t events) {
+    void *(*const writers[])(void *) = {write_here, write_on_arm, write_on_riscv};
+    pthread_t threads[3];
+    int seen[PIPES] = {0}, all = 0;
+    for (int i = 0; i < PIPES; i++) {
+        pipe2(pipes[i], O_NONBLOCK);
+        control(EPOLL_CTL_ADD, pipes[i][0], EPOLLIN | events, i);
+    }
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, writers[i], 0);
+    while (all < 3 * PIPES) {
+        struct epoll_event found[16];
+        int count = epoll_wait(list, found, 16, 10000);
+        if (count <= 0) break;
+        for (int i = 0; i < count; i++) {
+            char bytes[8];
+            ssize_t got = read(pipes[found[i].data.u64][0], bytes, sizeof bytes);
+            if (got > 0) seen[found[i].data.u64] += got, all += got;
+        }
+    }
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    int complete = 0;
+    for (int i = 0; i < PIPES; i++) complete += seen[i] == 3;
+    printf("complete: %d, left: %s\n", complete, shown(epoll_wait(list, &(struct epoll_event){0}, 1, 0)));
+    for (int i = 0; i < PIPES; i++) close(pipes[i][0]), close(pipes[i][1]);
+}
+
 /* Two threads of different instruction sets play ball over two counters, each with edges. */
 static int ball[2];
 
@@ -286,6 +324,59 @@ static void signals(void) {
     sigprocmask(SIG_SETMASK, &none, 0);
 }
 
+/* Signals that are read, by who was sent them. */
+static int signal_fd;
+MOTET_ON(ARM) ssize_t read_signals_there(struct signalfd_siginfo *infos, int most) {
+    expect_on(ARM);
+    return read(signal_fd, infos, most * sizeof *infos) / (ssize_t)sizeof *infos;
+}
+static void read_signals(void) {
+    struct signalfd_siginfo infos[4];
+    struct epoll_event event = {.events = EPOLLIN};
+    sigset_t set;
+    printf("signals that are read\n");
+    sigemptyset(&set), sigaddset(&set, SIGUSR1), sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    printf("none %s\n", shown(read(signal_fd, infos, sizeof infos)));
+    printf("too little room %s\n", shown(read(signal_fd, infos, 100)));
+    printf("not written %s\n", shown(write(signal_fd, infos, 128)));
+    epoll_ctl(list, EPOLL_CTL_ADD, signal_fd, &event);
+    printf("quiet %s\n", shown(epoll_wait(list, &event, 1, 0)));
+    raise(SIGUSR1);
+    printf("one %s\n", shown(epoll_wait(list, &event, 1, 1000)));
+    ssize_t count = read_signals_there(infos, 4);
+    printf("read %zd: signal %u of me %d\n", count, infos[0].ssi_signo, infos[0].ssi_pid == (uint32_t)getpid());
+    printf("taken %s\n", shown(epoll_wait(list, &event, 1, 0)));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(20000);
+        _exit(0);
+    }
+    printf("child %s\n", shown(epoll_wait(list, &event, 1, 10000)));
+    count = read_signals_there(infos, 4);
+    printf("read %zd: signal %u of the child %d\n", count, infos[0].ssi_signo, infos[0].ssi_pid == (uint32_t)child);
+    waitpid(child, 0, 0);
+    sigdelset(&set, SIGUSR1);
+    printf("other set %d\n", signalfd(signal_fd, &set, 0) == signal_fd);
+    raise(SIGUSR1);
+    printf("not for it %s\n", shown(read(signal_fd, infos, sizeof infos)));
+    fcntl(signal_fd, F_SETFL, 0);
+    if (fork() == 0) {
+        usleep(20000);
+        kill(getppid(), SIGCHLD);
+        _exit(0);
+    }
+    printf("waited for %zd\n", read_signals_there(infos, 1));
+    wait(0);
+    printf("no such set %s\n", shown(signalfd(list, &set, 0)));
+    close(signal_fd);
+    signal(SIGUSR1, SIG_IGN);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_UNBLOCK, &set, 0);
+}
+
 int main(void) {
     list = epoll_create1(0);
     levels();
@@ -294,8 +385,11 @@ int main(void) {
     refused();
     timers();
     crowds();
+    all_pipes(0);
+    all_pipes(EPOLLET);
     balls();
     signals();
+    read_signals();
     close(list);
     return 0;
 }

@@ -11,6 +11,12 @@ for isa in x86_64 aarch64 riscv64; do
     on $isa grep '^Pid:' /proc/self/status | grep -c '[0-9]'
     on $isa sh -c 'ls /proc/self/fd >/dev/null && echo "descriptors"'
     on $isa grep -c stack /proc/self/maps
+    on $isa sh -c '[ -e /proc/self/task/$$/task ] || echo "a thread has no threads"'
+    on $isa sh -c 'ls /proc/$$/task/$$ | grep -cx -e task -e stat -e status -e comm -e fd -e maps'
+    on $isa sh -c 'cd -P /proc/$$/task/$$/fd && cd -P .. && pwd -P' | tr -d '0-9'
+    on $isa sh -c 'cd -P /proc/$$/task/$$ && cd -P .. && pwd -P' | tr -d '0-9'
+    on $isa sh -c 'readlink -f /proc/thread-self' | tr -d '0-9'
+    on $isa sh -c 'read pid rest < /proc/thread-self/stat; [ "$pid" = $$ ] && echo "own thread id"'
     on aarch64 sleep 50 &
     until on $isa cat /proc/$!/status | grep '^State:.*S'; do sleep 0.05; done
     kill $!

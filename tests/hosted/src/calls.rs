@@ -25,6 +25,16 @@ calls! {
     Read 0 63;
     /// `write`
     Write 1 64;
+    /// `epoll_create1`
+    EpollCreate1 291 20;
+    /// `epoll_ctl`
+    EpollCtl 233 21;
+    /// `epoll_pwait`
+    EpollPwait 281 22;
+    /// `clock_gettime`
+    ClockGettime 228 113;
+    /// `ppoll`
+    Ppoll 271 73;
     /// `close`
     Close 3 57;
     /// `dup3`

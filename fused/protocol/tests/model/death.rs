@@ -242,3 +242,26 @@ fn taking_threads_whose_results_are_there_is_caught() {
 fn leaving_calls_of_a_dead_caller_unsettled_is_caught() {
     must_be_caught(3000, death_of(CALLER, Steps { settle: |_| (), ..RIGHT }));
 }
+
+/// The undertaker brings threads on that a dead core was bringing somewhere. One that lies in its own inbox already would
+/// be in its queue twice.
+#[test]
+fn a_thread_that_a_dead_core_has_brought_to_the_undertaker_is_not_stranded() {
+    quietly(|| {
+        let (pool, base) = fresh_pool(2);
+        let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
+        let [dying, other, undertaker] = [0, 1, 2].map(|island| Core::new(pool, island, &bells));
+        let thread = objects.thread(undertaker.core());
+        thread.state.store(run_queue::carried_by(dying.core()), Ordering::Relaxed);
+        run_queue::push(&dying, thread, undertaker.core());
+        pool.header().islands[2].state.store(ISLAND_JOINED, Ordering::SeqCst);
+        pool.header().islands[0].state.store(ISLAND_LOST, Ordering::SeqCst);
+        for core in [&dying, &other] {
+            core_record(core, core.core()).state.store(CORE_OFFLINE, Ordering::SeqCst);
+        }
+        lost::wait_for_all(&undertaker);
+        assert!(!lost::is_stranded(&undertaker, thread));
+        assert!(run_queue::next(&undertaker).is_some_and(|found| std::ptr::eq(found, thread)));
+        assert!(run_queue::next(&undertaker).is_none());
+    });
+}

@@ -16,3 +16,4 @@ mod shoot_down;
 mod timers;
 mod trace;
 mod wake_up;
+mod watch;

@@ -42,7 +42,7 @@ fn take(permits: &AtomicU32) -> bool {
 }
 
 /// Waits in `queue` until `attempt`, as a kernel's system call does. Returns whether it succeeded; a signal ends it.
-fn wait_for(
+pub fn wait_for(
     core: &Core,
     thread: &'static ThreadRecord,
     queue: &'static WaitQueue,

@@ -1,12 +1,13 @@
 //! Calls across instruction sets: where their data lies, what becomes of them when an island is busy, missing or dies, in
 //! which order they run, and what ends the process.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use libtest_mimic::Trial;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
+    bad_input::seed,
     crossing::{Lonely, compiled, source},
     process::{self, Ended, Motet, expect_gone, pid, started},
     trial,
@@ -16,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
@@ -25,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         ("crossing::returns_that_cannot_be_end_the_process", gates),
         ("crossing::an_island_that_dies_while_a_thread_is_there_is_named", death),
         ("crossing::a_machine_can_survive_the_death_of_an_island", survival),
+        ("crossing::deaths_at_any_moment_end_well_or_with_a_message", deaths),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -165,4 +167,30 @@ fn survival() -> Result<(), String> {
     let islands = format!("arm 1\nriscv 1\nx86 0\n{counts}{counts}");
     let wanted = format!("policy 0\nstarted\nended 137\nx86_64\naarch64\n{islands}main 0\nended 137\nnone\n1\n2\n3\n");
     ended.expect_output(&wanted).map(drop)
+}
+
+/// Kills an island at random moments, with everything under way on all of them. Rarely it has a lock, which ends the run.
+fn deaths() -> Result<(), String> {
+    const KILLS: u64 = 4;
+    const LOAD: &str = "/in/programs/load 1500 & for round in 1 2 3 4 5 6 7 8 9 10; do on riscv64 seq 300 | on aarch64 sort -n | \
+                        on riscv64 cat; done >/dev/null & for round in 1 2 3 4 5 6 7 8 9 10; do on riscv64 mkdir -p /tmp/a/$round; \
+                        on aarch64 rm -r /tmp/a; done & echo started; wait; echo done";
+    let programs = compiled("load", &["-O1"])?;
+    let mut random = fastrand::Rng::with_seed(seed());
+    for kill in 0..KILLS {
+        let (delay_ms, isa) = (random.u64(0..2000), ["riscv64", "aarch64"][random.usize(0..2)]);
+        let place = |text: String| format!("kill {kill}, {isa} after {delay_ms} ms: {text}");
+        let mut running = Motet::run(["--survive", "--in"]).argument(&programs.path).arguments(["--", LOAD]).start();
+        let islands = started(&mut running).map_err(place)?;
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let name = format!("qemu-system-{isa}");
+        let victim = islands.iter().find(|&&id| process::command_line(id).contains(&name));
+        kill_process(pid(*victim.ok_or("no such QEMU")?)?, Signal::KILL).map_err(|error| error.to_string())?;
+        let ended = running.wait();
+        expect_gone(&islands).map_err(place)?;
+        if !ended.errors.contains("has died with a lock held") {
+            ended.expect_code(0).and_then(|ended| ended.expect_output("started\ndone\n")).map_err(place)?;
+        }
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ mod command_line;
 mod crossing;
 mod crossing_policies;
 mod fuzz;
+mod golang;
 mod libc_test;
 mod libraries;
 mod measured;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         trials.extend(crossing_policies::trials());
         trials.extend(libraries::trials());
         trials.extend(libc_test::trials());
+        trials.extend(golang::trials());
     }
     if !arguments.list {
         eprintln!("random tests: {}={}", bad_input::SEED_VARIABLE, bad_input::seed());

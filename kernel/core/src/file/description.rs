@@ -7,14 +7,15 @@ use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
     ClockRecord, EpollRecord, EventRecord, FILE_DEVICE, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH,
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_TIMER, FileRecord, InodeRecord, PipeRecord,
+    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FileRecord, InodeRecord,
+    PipeRecord, SocketRecord,
 };
 use motet_protocol::{
     Context, fs, pipe,
     slab::{self, SlabObject},
 };
 
-use super::{epoll, event, lock, proc::ProcNode, table, timer};
+use super::{epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -44,6 +45,10 @@ pub enum Anonymous {
     Epoll(&'static EpollRecord),
     /// A timer.
     Timer(&'static ClockRecord),
+    /// Signals that are read: the set.
+    Signals(u64),
+    /// A socket.
+    Socket(&'static SocketRecord),
 }
 
 /// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
@@ -162,6 +167,8 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_EVENT => cpu.object(object).map(|counter| Kind::Anonymous(Anonymous::Event(counter))),
         FILE_EPOLL => cpu.object(object).map(|list| Kind::Anonymous(Anonymous::Epoll(list))),
         FILE_TIMER => cpu.object(object).map(|timer| Kind::Anonymous(Anonymous::Timer(timer))),
+        FILE_SIGNAL => Some(Kind::Anonymous(Anonymous::Signals(object))),
+        FILE_SOCKET => cpu.object(object).map(|socket| Kind::Anonymous(Anonymous::Socket(socket))),
         _ => None,
     };
     match found {
@@ -230,6 +237,7 @@ pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
 
 fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
     lock::release_of_file(cpu, record);
+    range_lock::file_closed(cpu, record);
     if record.watches.load(Ordering::Relaxed) != 0 {
         epoll::forget(cpu, record);
     }
@@ -245,7 +253,8 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Anonymous(Anonymous::Event(counter)) => event::free(cpu, counter),
         Kind::Anonymous(Anonymous::Epoll(list)) => epoll::free(cpu, list),
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::free(cpu, timer),
-        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => {}
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::close(cpu, socket),
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {
         fs::put(cpu, inode);

@@ -1,9 +1,9 @@
 //! Interest lists (`epoll`).
 //!
-//! A list holds a watch for each of its files, and a file knows its watches, so that they go when it is closed. Nothing is
-//! done when a file becomes ready: a thread that waits stands in the queues of the list's files, as with `poll`, and looks
-//! through the list when one of them wakes it. What came or went since a watch's last report, which `EPOLLET` asks, the
-//! file's own counts tell.
+//! A list holds a watch for each of its files, and a file knows its watches, so that they go when it is closed. A watch stands
+//! in its file's queues, and tells its list when the file wakes them (`motet_protocol::watch`). A thread that waits stands in
+//! the list's own queue, and asks only the files of which the list has heard, or which were ready when they were asked last.
+//! What came or went since a watch's last report, which `EPOLLET` asks, the file's own counts tell.
 //!
 //! Locks: the header's `epoll_lock` (which files are watched), then a list's, then that of a list that it watches.
 
@@ -13,8 +13,8 @@ use motet_abi::{
     terminal::*,
 };
 use motet_hal::{Access, Machine};
-use motet_layout::{EpollRecord, FILE_EPOLL, FileRecord, WatchRecord, sync::Ordering};
-use motet_protocol::{Context, lock::lock, slab, wait};
+use motet_layout::{Cell64, EpollRecord, FILE_DEVICE, FILE_EPOLL, FILE_TIMER, FileRecord, WatchRecord, sync::Ordering};
+use motet_protocol::{Context, lock::lock, slab, wait, watch};
 
 use super::{
     description::{Anonymous, Kind, OpenFile, open_anonymous},
@@ -91,13 +91,11 @@ pub fn is_ready<M: Machine>(call: &Call<M>, list: &'static EpollRecord) -> bool 
     look_through(call, list, &mut []) > 0
 }
 
-/// Enters the queues of a list's files.
-pub fn enter_files<M: Machine>(call: &Call<M>, list: &'static EpollRecord, asked: &mut Asked) {
+/// Notes when timers among a list's files expire: nobody wakes their queues then.
+pub fn expect_timers<M: Machine>(call: &Call<M>, list: &'static EpollRecord, asked: &mut Asked) {
     let _guard = lock(call.cpu, &list.lock);
-    for watch in watches(call.cpu, list) {
-        if watch.events.get() & !HOW != 0 {
-            poll::enter(call, &file_of(call, watch), watch.events.get() as u16, asked);
-        }
+    for watch in ASKED.watches(call.cpu, list).filter(|watch| watch.events.get() & !HOW != 0) {
+        poll::expect_timer(call, &file_of(call, watch), asked);
     }
 }
 
@@ -117,7 +115,7 @@ pub fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
     {
         let _all = lock(cpu, &cpu.pool.header().epoll_lock);
         let _guard = lock(cpu, &list.lock);
-        while let Some(watch) = cpu.object::<WatchRecord>(list.first.get()) {
+        while let Some(watch) = ALL.first(cpu, list) {
             discard(cpu, list, cpu.pool.at(motet_layout::PoolAddr(watch.file.get())), watch);
         }
     }
@@ -174,7 +172,13 @@ fn add<M: Machine>(
     set(watch, event);
     watch.file_next.set(file.watches.load(Ordering::Relaxed));
     file.watches.store(cpu.raw(watch), Ordering::Relaxed);
-    link_last(cpu, list, watch);
+    ALL.append(cpu, list, watch);
+    ask(cpu, list, watch);
+    for (side, (queue, events)) in poll::news(call, &file_of(call, watch)).into_iter().enumerate() {
+        if let Some(queue) = queue {
+            watch::enter(cpu, watch, side, queue, u32::from(events));
+        }
+    }
     Ok(())
 }
 
@@ -198,12 +202,14 @@ fn change<M: Machine>(
     fd: u32,
     event: EpollEvent,
 ) -> Result<(), Errno> {
+    let _all = lock(call.cpu, &call.cpu.pool.header().epoll_lock);
     let _guard = lock(call.cpu, &list.lock);
     let watch = find(call.cpu, list, file, fd).ok_or(Errno::ENOENT)?;
     if event.events & EPOLLEXCLUSIVE != 0 {
         return Err(Errno::EINVAL);
     }
     set(watch, event);
+    ask(call.cpu, list, watch);
     Ok(())
 }
 
@@ -234,23 +240,26 @@ fn wait_for_events<M: Machine>(call: &Call<M>, timeout_ns: Option<u64>) -> SysRe
     Ok(count)
 }
 
-/// Looks which files of a list are ready. As many events as there is room for are reported, each once if it is an edge or
+/// Looks which files of a list are ready: of those of which something was heard, or which were ready before. As many events as there is room for are reported, each once if it is an edge or
 /// was asked for once; without room the list is only asked whether there is one.
 fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &mut [EpollEvent]) -> u64 {
     let cpu = call.cpu;
     let _guard = lock(cpu, &list.lock);
+    watch::take_news(cpu, list, |watch| ask(cpu, list, watch));
     let mut ready = 0;
-    let last = list.last.get();
-    let mut at = list.first.get();
+    let last = list.asked[1].get();
+    let mut at = list.asked[0].get();
     while let Some(watch) = cpu.object::<WatchRecord>(at) {
         let is_last = at == last;
-        at = watch.next.get();
+        at = watch.asked[1].get();
         if let Some(event) = event_of(call, watch) {
             if let Some(place) = into.get_mut(ready) {
                 *place = event.shown;
                 report(cpu, list, watch, event.counts);
             }
             ready += 1;
+        } else {
+            await_news(cpu, list, watch);
         }
         if is_last || ready > 0 && ready >= into.len() {
             break;
@@ -292,8 +301,29 @@ fn report<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static 
     if watch.events.get() & EPOLLONESHOT != 0 {
         watch.events.set(watch.events.get() & HOW);
     }
-    unlink(cpu, list, watch);
-    link_last(cpu, list, watch);
+    ASKED.remove(cpu, list, watch);
+    ASKED.append(cpu, list, watch);
+    if watch.events.get() & EPOLLET != 0 {
+        await_news(cpu, list, watch);
+    }
+}
+
+/// The watch's file is asked when the list is looked through. The list's lock is held.
+fn ask<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
+    if watch.is_asked.get() == 0 {
+        watch.is_asked.set(1);
+        ASKED.append(cpu, list, watch);
+    }
+}
+
+/// The watch's file is not asked before something is heard of it: unless it changes with time alone, may hold what does, or
+/// is a terminal, which may be set to show what has come before.
+fn await_news<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
+    let kind = cpu.object::<FileRecord>(watch.file.get()).map_or(0, |file| file.kind.get());
+    if watch.is_asked.get() != 0 && !matches!(kind, FILE_TIMER | FILE_EPOLL | FILE_DEVICE) {
+        watch.is_asked.set(0);
+        ASKED.remove(cpu, list, watch);
+    }
 }
 
 fn set(watch: &WatchRecord, event: EpollEvent) {
@@ -309,27 +339,34 @@ fn file_of<'c, M: Machine>(call: &Call<'c, M>, watch: &WatchRecord) -> OpenFile<
 
 fn find<M: Machine>(
     cpu: &Cpu<M>,
-    list: &EpollRecord,
+    list: &'static EpollRecord,
     file: &'static FileRecord,
     fd: u32,
 ) -> Option<&'static WatchRecord> {
-    watches(cpu, list).find(|watch| watch.file.get() == cpu.raw(file) && watch.fd.get() == fd)
+    let list = cpu.raw(list);
+    // A file has few watches, a list may have thousands.
+    core::iter::successors(cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)), |watch| {
+        cpu.object(watch.file_next.get())
+    })
+    .find(|watch| watch.list.get() == list && watch.fd.get() == fd)
 }
 
 /// Whether a list that is to be watched watches lists. The `epoll_lock` is held, so what it watches stays.
 fn nests<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> bool {
     let Some(list) = cpu.object::<EpollRecord>(file.object.get()) else { return false };
-    watches(cpu, list)
+    ALL.watches(cpu, list)
         .any(|watch| cpu.object(watch.file.get()).is_some_and(|file: &FileRecord| file.kind.get() == FILE_EPOLL))
-}
-
-fn watches<M: Machine>(cpu: &Cpu<M>, list: &EpollRecord) -> impl Iterator<Item = &'static WatchRecord> {
-    core::iter::successors(cpu.object::<WatchRecord>(list.first.get()), |watch| cpu.object(watch.next.get()))
 }
 
 /// Takes a watch out of its list and from its file, and frees it. Both locks are held.
 fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileRecord, watch: &'static WatchRecord) {
-    unlink(cpu, list, watch);
+    watch::leave(cpu, watch);
+    // Nobody puts it there any more.
+    watch::take_news(cpu, list, |watch| ask(cpu, list, watch));
+    if watch.is_asked.get() != 0 {
+        ASKED.remove(cpu, list, watch);
+    }
+    ALL.remove(cpu, list, watch);
     let raw = cpu.raw(watch);
     if file.watches.load(Ordering::Relaxed) == raw {
         file.watches.store(watch.file_next.get(), Ordering::Relaxed);
@@ -345,24 +382,48 @@ fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileReco
     slab::free(cpu, watch);
 }
 
-fn link_last<M: Machine>(cpu: &Cpu<M>, list: &EpollRecord, watch: &'static WatchRecord) {
-    let raw = cpu.raw(watch);
-    watch.next.set(0);
-    watch.prev.set(list.last.get());
-    match cpu.object::<WatchRecord>(list.last.get()) {
-        Some(last) => last.next.set(raw),
-        None => list.first.set(raw),
-    }
-    list.last.set(raw);
+/// A chain of a list's watches, linked in both directions. The list's lock is held.
+struct Chain {
+    /// First and last.
+    ends: fn(&EpollRecord) -> &[Cell64; 2],
+    /// Previous and next.
+    links: fn(&WatchRecord) -> &[Cell64; 2],
 }
 
-fn unlink<M: Machine>(cpu: &Cpu<M>, list: &EpollRecord, watch: &WatchRecord) {
-    match cpu.object::<WatchRecord>(watch.prev.get()) {
-        Some(prev) => prev.next.set(watch.next.get()),
-        None => list.first.set(watch.next.get()),
+/// All of them.
+const ALL: Chain = Chain { ends: |list| &list.all, links: |watch| &watch.all };
+/// Those whose files are asked.
+const ASKED: Chain = Chain { ends: |list| &list.asked, links: |watch| &watch.asked };
+
+impl Chain {
+    fn first<M: Machine>(&self, cpu: &Cpu<M>, list: &EpollRecord) -> Option<&'static WatchRecord> {
+        cpu.object((self.ends)(list)[0].get())
     }
-    match cpu.object::<WatchRecord>(watch.next.get()) {
-        Some(next) => next.prev.set(watch.prev.get()),
-        None => list.last.set(watch.prev.get()),
+
+    fn watches<M: Machine>(&self, cpu: &Cpu<M>, list: &EpollRecord) -> impl Iterator<Item = &'static WatchRecord> {
+        core::iter::successors(self.first(cpu, list), |watch| cpu.object((self.links)(watch)[1].get()))
+    }
+
+    fn append<M: Machine>(&self, cpu: &Cpu<M>, list: &EpollRecord, watch: &'static WatchRecord) {
+        let ([first, last], [previous, next]) = ((self.ends)(list), (self.links)(watch));
+        next.set(0);
+        previous.set(last.get());
+        match cpu.object::<WatchRecord>(last.get()) {
+            Some(before) => (self.links)(before)[1].set(cpu.raw(watch)),
+            None => first.set(cpu.raw(watch)),
+        }
+        last.set(cpu.raw(watch));
+    }
+
+    fn remove<M: Machine>(&self, cpu: &Cpu<M>, list: &EpollRecord, watch: &WatchRecord) {
+        let ([first, last], [previous, next]) = ((self.ends)(list), (self.links)(watch));
+        match cpu.object::<WatchRecord>(previous.get()) {
+            Some(before) => (self.links)(before)[1].set(next.get()),
+            None => first.set(next.get()),
+        }
+        match cpu.object::<WatchRecord>(next.get()) {
+            Some(after) => (self.links)(after)[0].set(previous.get()),
+            None => last.set(previous.get()),
+        }
     }
 }

@@ -8,19 +8,12 @@ use motet_layout::{FileRecord, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY
 use motet_protocol::{fs, lock::lock, memory::release_frame, pipe};
 
 use super::{
-    description::{Kind, OpenFile},
+    description::{Anonymous, Kind, OpenFile},
     device,
     open::STATUS_FLAGS,
-    table, tty,
+    range_lock, socket, table, tty,
 };
 use crate::call::{Call, SysResult};
-
-/// `struct flock`'s type for "no lock".
-const F_UNLCK: u16 = 2;
-/// Requests of 512-byte devices and file-system features that nothing here has.
-const F_OFD_GETLK: u32 = 36;
-const F_OFD_SETLK: u32 = 37;
-const F_OFD_SETLKW: u32 = 38;
 
 /// `lseek(fd, offset, whence)`.
 pub fn lseek<M: Machine>(call: &Call<M>) -> SysResult {
@@ -106,7 +99,7 @@ fn duplicate_to<M: Machine>(call: &Call<M>, close_on_exec: bool) -> SysResult {
     Ok(u64::from(to))
 }
 
-/// `fcntl(fd, command, argument)`. Byte-range locks are always granted and not kept.
+/// `fcntl(fd, command, argument)`.
 pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, command, argument, ..] = call.args;
     let fd = fd as i32;
@@ -118,9 +111,10 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
         F_SETFD => table::set_close_on_exec(call, fd, argument as u32 & FD_CLOEXEC != 0)?,
         F_GETFL => return Ok(u64::from(open_flags_for(call.isa, file.flags() | O_LARGEFILE))),
         F_SETFL => set_status(file.record(), open_flags(call.isa, argument as u32)),
-        F_GETLK | F_OFD_GETLK => call.write_user(argument, &F_UNLCK.to_le_bytes())?,
-        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW | F_SETOWN => {}
-        F_GETOWN => {}
+        command @ (F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) => {
+            return range_lock::fcntl(call, fd, &file, command, argument);
+        }
+        F_SETOWN | F_GETOWN => {}
         F_GETPIPE_SZ | F_SETPIPE_SZ => {
             let Kind::Pipe(_) = file.kind() else { return Err(Errno::EBADF.into()) };
             if command as u32 == F_SETPIPE_SZ && argument > PIPE_CAPACITY as u64 {
@@ -173,6 +167,7 @@ fn bytes_ready<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<u64, Er
         Kind::Inode(inode) if !fs::is_directory(inode) => {
             Ok(inode.size.load(Ordering::Relaxed).saturating_sub(file.offset.load(Ordering::Relaxed)))
         }
+        Kind::Anonymous(Anonymous::Socket(socket)) => Ok(socket::bytes_ready(call.cpu, socket)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENOTTY),
     }
 }

@@ -19,7 +19,10 @@ mod open;
 mod path;
 mod poll;
 mod proc;
+mod range_lock;
 mod rw;
+mod signal_fd;
+mod socket;
 mod splice;
 mod stat;
 mod table;
@@ -67,6 +70,11 @@ pub use open::{
 };
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
+pub use signal_fd::{signalfd, signalfd4};
+pub use socket::{
+    accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, recvfrom, recvmsg, sendmsg, sendto,
+    setsockopt, shutdown, socket, socketpair,
+};
 pub use splice::{copy_file_range, sendfile, splice, tee};
 pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};
 pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};

@@ -11,7 +11,10 @@ use super::{
     path::{self, Follow, Found, Last, Path},
     proc,
 };
-use crate::call::{Call, SysResult};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+};
 
 /// `mkdir(path, mode)`.
 pub fn mkdir<M: Machine>(call: &Call<M>) -> SysResult {
@@ -165,6 +168,18 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, devic
     let attributes = fs::Attributes { rdev: device, ..attributes(call, mode) };
     fs::create(call.cpu, dir, name, attributes)?;
     Ok(0)
+}
+
+/// Makes a socket's name, with a reference for the caller.
+///
+/// # Errors
+/// `EEXIST`, and as for any file.
+pub fn make_socket<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
+    let mut path = Path::from_bytes(path)?;
+    let found = path::walk(call, AT_FDCWD, &mut path, Follow::Never)?;
+    let dir = directory_for_new(call, &found)?;
+    let name = path.name(&found.last, Errno::EEXIST)?;
+    fs::create(call.cpu, dir, name, attributes(call, S_IFSOCK | 0o777))
 }
 
 fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) -> SysResult {

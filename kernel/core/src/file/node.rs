@@ -11,7 +11,7 @@ use motet_protocol::{
 };
 
 use super::{
-    description::{Kind, OpenFile},
+    description::{Anonymous, Kind, OpenFile},
     proc::{self, ProcNode},
 };
 use crate::{call::Call, cpu::Cpu, process};
@@ -55,6 +55,7 @@ impl<'c, M: Machine> Node<'c, M> {
             Self::Open(file) => match file.kind() {
                 Kind::Device(_) => S_IFCHR | 0o600,
                 Kind::Pipe(_) => S_IFIFO | 0o600,
+                Kind::Anonymous(Anonymous::Socket(_)) => S_IFSOCK | 0o777,
                 // Anonymous ones have no type.
                 Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => 0o600,
             },

@@ -2,15 +2,16 @@
 //!
 //! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. A
 //! thread has places in a limited number of queues: with more files than that, it looks again every few milliseconds.
+//! (Interest lists have no such limit: `epoll`.)
 
 use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
 use motet_hal::Machine;
-use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_INLINE, WaitQueue};
+use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, WaitQueue};
 use motet_protocol::{pipe, wait};
 
 use super::{
     description::{Anonymous, Kind, OpenFile},
-    device, epoll, event, table, timer,
+    device, epoll, event, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -83,6 +84,8 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         }
         Kind::Anonymous(Anonymous::Epoll(list)) => if_so(epoll::is_ready(call, list), INPUT),
         Kind::Anonymous(Anonymous::Timer(timer)) => if_so(timer::is_expired(call.cpu, timer), INPUT),
+        Kind::Anonymous(Anonymous::Signals(set)) => if_so(signal_fd::is_readable(call, set), INPUT),
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::readiness(call.cpu, socket),
         Kind::Pipe(ends) => {
             let state = pipe::readiness(ends);
             let reads = file.record().kind.get() != FILE_PIPE_WRITE;
@@ -101,9 +104,10 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Pipe(ends) => pipe::arrivals(ends).map(Some),
         Kind::Anonymous(Anonymous::Event(counter)) => event::arrivals(counter).map(Some),
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(timer::arrivals(file.cpu(), timer)), None],
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::arrivals(file.cpu(), socket),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
-        Kind::Anonymous(Anonymous::Epoll(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
     }
 }
 
@@ -128,24 +132,39 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
         Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
+        Kind::Anonymous(Anonymous::Signals(_)) => [Some(signal_fd::waiters(call.cpu)), None],
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::queues(call.cpu, socket),
         Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
+    }
+}
+
+/// The queues of a file, and the events that each tells of.
+pub fn news<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<&'static WaitQueue>, u16); 2] {
+    let [readable, writable] = queues(call, file);
+    // Hang-ups and errors are told to the side that waits, so an end of a pipe has one queue that tells of everything.
+    let tells = |all: &[u32], events| if all.contains(&file.record().kind.get()) { u16::MAX } else { events };
+    [(readable, tells(&[FILE_PIPE_READ, FILE_SOCKET], INPUT)), (writable, tells(&[FILE_PIPE_WRITE], OUTPUT))]
+}
+
+/// Notes when a timer expires, or one in an interest list does: nobody wakes its queue then.
+pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut Asked) {
+    match file.kind() {
+        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
+        Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
+        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Signals(_) | Anonymous::Socket(_)) => {}
     }
 }
 
 /// Enters the queues that tell of `events`.
 pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked: &mut Asked) {
-    match file.kind() {
-        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::enter_files(call, list, asked),
-        Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) | Kind::Anonymous(Anonymous::Event(_)) => {}
-    }
-    let [readable, writable] = queues(call, file);
-    // Hang-ups and errors are told to the side that waits, so at least one queue is entered.
-    let reads = events & INPUT != 0 || file.record().kind.get() == FILE_PIPE_READ;
-    let writes = events & OUTPUT != 0 || file.record().kind.get() == FILE_PIPE_WRITE;
-    let wanted = [readable.filter(|_| reads), writable.filter(|_| writes)];
-    if !wanted.into_iter().flatten().all(|queue| wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {
-        asked.queues_missed = true;
+    expect_timer(call, file, asked);
+    for (queue, tells) in news(call, file) {
+        // Also who asks for nothing hears of hang-ups.
+        let queue = queue.filter(|_| tells == u16::MAX || events & tells != 0);
+        if queue.is_some_and(|queue| !wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {
+            asked.queues_missed = true;
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use motet_protocol::{
 use super::{
     cursor::Cursor,
     description::{Anonymous, Kind, OpenFile},
-    device, event, proc, table, timer,
+    device, event, proc, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -158,6 +158,8 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         }
         Kind::Anonymous(Anonymous::Event(counter)) => event::read(call, counter, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::read(call, timer, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::read(call, socket, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_)) => Err(Errno::EINVAL.into()),
     }
 }
@@ -166,12 +168,13 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
 pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_writable()?;
     match file.kind() {
-        Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), from),
+        Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), true, from),
         Kind::Inode(inode) => write_inode(call, file, inode, from, at),
         Kind::Device(device) => device::write(call, device, file.nonblocking(), from),
         Kind::Proc(node) => proc::write(call, node, from),
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_)) => Err(Errno::EINVAL.into()),
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_) | Anonymous::Signals(_)) => Err(Errno::EINVAL.into()),
     }
 }
 
@@ -270,7 +273,7 @@ fn move_inode<M: Machine>(
 
 /// Reads from a pipe: what there is, waiting for the first byte.
 #[inline]
-fn read_pipe<M: Machine>(
+pub fn read_pipe<M: Machine>(
     call: &Call<M>,
     ends: &'static PipeRecord,
     nonblocking: bool,
@@ -300,12 +303,14 @@ fn read_pipe<M: Machine>(
     })
 }
 
-/// Writes to a pipe: everything, waiting for room; up to [`PIPE_BUF`] bytes in one piece.
+/// Writes to a pipe: everything, waiting for room; up to [`PIPE_BUF`] bytes in one piece. `signals`: the thread gets `SIGPIPE`
+/// when nobody reads any more.
 #[inline]
-fn write_pipe<M: Machine>(
+pub fn write_pipe<M: Machine>(
     call: &Call<M>,
     ends: &'static PipeRecord,
     nonblocking: bool,
+    signals: bool,
     from: &mut Cursor<M>,
 ) -> SysResult {
     if from.remaining() == 0 {
@@ -326,7 +331,7 @@ fn write_pipe<M: Machine>(
             }
             Ok(()) => partial(from.done(), Errno::EAGAIN).map(Some),
             Err(errno) => {
-                if errno == Errno::EPIPE {
+                if errno == Errno::EPIPE && signals {
                     signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
                 }
                 partial(from.done(), errno).map(Some)

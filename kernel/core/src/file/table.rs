@@ -18,7 +18,10 @@ use motet_protocol::{
     slab,
 };
 
-use super::description::{self, OpenFile};
+use super::{
+    description::{self, OpenFile},
+    range_lock,
+};
 use crate::{call::Call, cpu::Cpu};
 
 /// The descriptor table of a process that has not exited.
@@ -167,6 +170,7 @@ pub fn replace<M: Machine>(
     match before {
         Ok(word) => {
             if let Some(closed) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) {
+                range_lock::descriptor_closed(cpu, files, closed);
                 description::put(cpu, closed);
             }
             Ok(())
@@ -190,6 +194,7 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> 
         files.low_free.set(files.low_free.get().min(fd as u32));
         record
     };
+    range_lock::descriptor_closed(cpu, files, record);
     description::put(cpu, record);
     Ok(())
 }

@@ -78,43 +78,52 @@ pub fn end_thread<M: Machine>(
     timer::disarm(cpu, &thread.timer);
     file::open_interrupted(cpu, thread);
     cpu.ext_owner.set((0, 0));
-    let last = process.thread_count.fetch_sub(1, Ordering::AcqRel) == 1;
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
-    if last {
+    // Without others, the stacks go with the space.
+    if process.thread_count.load(Ordering::Relaxed) > 1 {
+        crossing::release_stacks(cpu, thread, mm::space_of(cpu, process));
+    }
+    mm::deactivate(cpu);
+    crossing::forget(cpu, thread);
+    if !leave_others(cpu, thread, process) {
         if process.exiting.swap(1, Ordering::AcqRel) == 0 {
             process.exit_status.store(status, Ordering::Relaxed);
         }
-        mm::deactivate(cpu);
         time::end_alarm(cpu, process);
         release_resources(cpu, process);
-    } else {
-        crossing::release_stacks(cpu, thread, mm::space_of(cpu, process));
-        mm::deactivate(cpu);
+        let _tree = lock_tree(cpu);
+        leave(cpu, thread, process, true);
     }
-    crossing::forget(cpu, thread);
-    leave(cpu, thread, process, last);
     cpu.own.current_thread.store(0, Ordering::SeqCst);
+}
+
+/// The thread leaves its process, unless it is the last one.
+fn leave_others<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
+    let _tree = lock_tree(cpu);
+    let others = process.threads.get() != cpu.raw(thread) || thread.sibling.get() != 0;
+    if others {
+        leave(cpu, thread, process, false);
+    }
+    others
 }
 
 /// Ends a thread that a core has begun to end which has died. Memory that it may have been giving back is lost; what others
 /// wait for is not.
 pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
-    let last = {
-        let _tree = lock_tree(cpu);
-        process.threads.get() == cpu.raw(thread) && thread.sibling.get() == 0
-    };
-    if last {
-        time::end_alarm(cpu, process);
-        if process.files.load(Ordering::Relaxed) != 0 {
-            file::release_files(cpu, process);
-        }
+    if leave_others(cpu, thread, process) {
+        return;
     }
-    leave(cpu, thread, process, last);
+    time::end_alarm(cpu, process);
+    if process.files.load(Ordering::Relaxed) != 0 {
+        file::release_files(cpu, process);
+    }
+    let _tree = lock_tree(cpu);
+    leave(cpu, thread, process, true);
 }
 
-/// The thread leaves its process; if it was the last one, the process ends.
+/// The thread leaves its process; with the last one, the process ends. The tree lock is held.
 fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, last: bool) {
-    let _tree = lock_tree(cpu);
+    process.thread_count.fetch_sub(1, Ordering::AcqRel);
     process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
     process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());
     unlink_thread(cpu, process, thread);

@@ -119,18 +119,11 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let set = call.read_user_u64(set_at)? & !UNBLOCKABLE;
-    for pending in [Pending::of_thread(call.thread), Pending::of_process(call.process)] {
-        let found = pending.set.load(Ordering::SeqCst) & set;
-        let first = found & found.wrapping_neg();
-        // Another thread may have taken it meanwhile.
-        if pending.set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
-            let signal = first.trailing_zeros() + 1;
-            let origin = pending.take(call.cpu, signal, false);
-            if info_at != 0 {
-                call.write_user(info_at, &origin.info(signal).to_bytes())?;
-            }
-            return Ok(u64::from(signal));
+    if let Some((signal, origin)) = take_pending(call, set) {
+        if info_at != 0 {
+            call.write_user(info_at, &origin.info(signal).to_bytes())?;
         }
+        return Ok(u64::from(signal));
     }
     if call.timed_out() {
         return Err(Errno::EAGAIN.into());
@@ -145,11 +138,29 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
     // Senders look here to see whether a blocked signal is awaited.
     call.thread.scratch[3].set(set);
     wait::prepare(call.thread);
-    let pending = call.thread.pending.load(Ordering::SeqCst) | call.process.pending.load(Ordering::SeqCst);
-    if pending & set != 0 {
+    if is_pending(call, set) {
         wait::wake_thread(call.cpu, call.thread, motet_layout::WAKE_EVENT);
     }
     Err(Stop::Block)
+}
+
+/// Whether a signal of a set is pending for the caller.
+pub fn is_pending<M: Machine>(call: &Call<M>, set: u64) -> bool {
+    (call.thread.pending.load(Ordering::SeqCst) | call.process.pending.load(Ordering::SeqCst)) & set != 0
+}
+
+/// Takes the first pending signal of a set that was sent to the caller, or else to its process.
+pub fn take_pending<M: Machine>(call: &Call<M>, set: u64) -> Option<(u32, Origin)> {
+    [Pending::of_thread(call.thread), Pending::of_process(call.process)].into_iter().find_map(|pending| {
+        let found = pending.set.load(Ordering::SeqCst) & set;
+        let first = found & found.wrapping_neg();
+        // Another thread may have taken it meanwhile.
+        if pending.set.fetch_and(!first, Ordering::SeqCst) & first == 0 {
+            return None;
+        }
+        let signal = first.trailing_zeros() + 1;
+        Some((signal, pending.take(call.cpu, signal, false)))
+    })
 }
 
 /// `sigaltstack(new, old)`.

@@ -79,6 +79,7 @@ fn send_with<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: 
         return true;
     }
     let kept = Pending::of_process(process).add(cpu, signal, origin);
+    wait::wake(cpu, &cpu.pool.header().signal_waiters);
     let mut chosen = None;
     for_each_thread(cpu, process, |thread| {
         let blocked = thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0;
@@ -107,6 +108,7 @@ fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord
         return true;
     }
     let kept = Pending::of_thread(thread).add(cpu, signal, origin);
+    wait::wake(cpu, &cpu.pool.header().signal_waiters);
     notify(cpu, thread, signal);
     kept
 }

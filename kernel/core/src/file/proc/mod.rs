@@ -12,7 +12,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{FilesRecord, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_layout::{FILES_MAX, FilesRecord, ProcessRecord, THREAD_FREE, ThreadRecord};
 use motet_protocol::{Context, threads};
 
 use super::{
@@ -136,33 +136,58 @@ pub struct ProcNode {
     entry: Entry,
     id: u32,
     fd: u32,
+    /// The process below whose `task` it is, 0: below none.
+    tasks_of: u32,
 }
 
 /// `/proc`.
-pub const ROOT: ProcNode = ProcNode { entry: E::Root, id: 0, fd: 0 };
+pub const ROOT: ProcNode = ProcNode { entry: E::Root, id: 0, fd: 0, tasks_of: 0 };
+
+const _: () = assert!(threads::TIDS < 1 << 16 && FILES_MAX < 1 << 16, "a node's number has 16 bits for each");
 
 impl ProcNode {
     /// The number by which open files and processes refer to it.
     pub fn raw(self) -> u64 {
-        self.entry as u64 | u64::from(self.id) << 8 | u64::from(self.fd) << 40
+        self.entry as u64 | u64::from(self.id) << 8 | u64::from(self.fd) << 24 | u64::from(self.tasks_of) << 40
     }
 
     /// The node of a number; `/proc` itself for a number that is none.
     pub fn from_raw(raw: u64) -> Self {
         let entries = TABLE.iter().map(|row| row.2).chain([E::Root, E::Process, E::ProcessFdLink]);
         match entries.into_iter().find(|&entry| entry as u64 == raw & 0xff) {
-            Some(entry) => Self { entry, id: (raw >> 8) as u32, fd: (raw >> 40) as u32 },
+            Some(entry) => {
+                let part = |shift: u32| u32::from((raw >> shift) as u16);
+                Self { entry, id: part(8), fd: part(24), tasks_of: part(40) }
+            }
             None => ROOT,
         }
     }
 
     /// Inode number.
     pub fn number(self) -> u64 {
-        1 << 32 | self.raw()
+        1 << 56 | self.raw()
     }
 
     fn of(self, entry: Entry) -> Self {
         Self { entry, fd: 0, ..self }
+    }
+
+    /// `/proc/<id>`.
+    fn process(id: u32) -> Self {
+        Self { entry: E::Process, id, ..ROOT }
+    }
+
+    /// `/proc/<pid>/task/<tid>`.
+    fn task(pid: u32, tid: u32) -> Self {
+        Self { entry: E::Process, id: tid, tasks_of: pid, ..ROOT }
+    }
+
+    /// The named nodes in it, with their places in the table.
+    fn named(self) -> impl Iterator<Item = (usize, &'static (Entry, &'static str, Entry, u32))> {
+        // A thread has no threads.
+        let is_here =
+            move |row: &(Entry, _, Entry, _)| row.0 == self.entry && (self.tasks_of == 0 || row.2 != E::ProcessTask);
+        TABLE.iter().enumerate().filter(move |(_, row)| is_here(row))
     }
 }
 
@@ -188,6 +213,7 @@ pub fn writable(node: ProcNode) -> bool {
 pub fn parent(node: ProcNode) -> Option<ProcNode> {
     match node.entry {
         E::Root => None,
+        E::Process if node.tasks_of != 0 => Some(ProcNode::process(node.tasks_of).of(E::ProcessTask)),
         E::Process => Some(ROOT),
         E::ProcessFdLink => Some(node.of(E::ProcessFd)),
         entry => TABLE.iter().find(|row| row.2 == entry).map(|row| node.of(row.0)),
@@ -196,16 +222,16 @@ pub fn parent(node: ProcNode) -> Option<ProcNode> {
 
 /// What `name` names in a directory.
 pub fn lookup<M: Machine>(call: &Call<M>, dir: ProcNode, name: &[u8]) -> Option<ProcNode> {
-    if let Some(row) = TABLE.iter().find(|row| row.0 == dir.entry && row.1.as_bytes() == name) {
+    if let Some((_, row)) = dir.named().find(|(_, row)| row.1.as_bytes() == name) {
         return Some(dir.of(row.2));
     }
     let number = number(name)?;
     match dir.entry {
-        E::Root => with_thread(call.cpu, number, |_, _| ()).map(|()| ProcNode { entry: E::Process, id: number, fd: 0 }),
+        E::Root => with_thread(call.cpu, number, |_, _| ProcNode::process(number)),
         E::ProcessTask => {
             let process = with_thread(call.cpu, dir.id, |_, process| call.cpu.raw(process))?;
             let of_thread = with_thread(call.cpu, number, |_, process| call.cpu.raw(process))?;
-            (process == of_thread).then_some(ProcNode { entry: E::Process, id: number, fd: 0 })
+            (process == of_thread).then_some(ProcNode::task(dir.id, number))
         }
         E::ProcessFd => {
             let files = FilesOf::new(call.cpu, dir.id)?;
@@ -225,7 +251,7 @@ pub fn list<M: Machine>(call: &Call<M>, dir: ProcNode, records: &mut Records) {
     if records.next == 1 && !records.push(above.number(), 2, DIRECTORY, b"..") {
         return;
     }
-    for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.0 == dir.entry) {
+    for (index, row) in dir.named() {
         let position = 2 + index as u64;
         if position >= records.next && !records.push(dir.of(row.2).number(), position + 1, row.3, row.1.as_bytes()) {
             return;
@@ -249,11 +275,10 @@ fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option
     let cpu = call.cpu;
     match dir.entry {
         E::Root => next_thread(cpu, from, |thread, process| thread.tid.get() == process.pid.get())
-            .map(|id| (id, ProcNode { entry: E::Process, id, fd: 0 })),
+            .map(|id| (id, ProcNode::process(id))),
         E::ProcessTask => {
             let of = with_thread(cpu, dir.id, |_, process| cpu.raw(process))?;
-            next_thread(cpu, from, |_, process| cpu.raw(process) == of)
-                .map(|id| (id, ProcNode { entry: E::Process, id, fd: 0 }))
+            next_thread(cpu, from, |_, process| cpu.raw(process) == of).map(|id| (id, ProcNode::task(dir.id, id)))
         }
         E::ProcessFd => {
             let files = FilesOf::new(cpu, dir.id)?;
@@ -308,6 +333,8 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
             Kind::Anonymous(Anonymous::Event(_)) => write!(line, "anon_inode:[eventfd]"),
             Kind::Anonymous(Anonymous::Epoll(_)) => write!(line, "anon_inode:[eventpoll]"),
             Kind::Anonymous(Anonymous::Timer(_)) => write!(line, "anon_inode:[timerfd]"),
+            Kind::Anonymous(Anonymous::Signals(_)) => write!(line, "anon_inode:[signalfd]"),
+            Kind::Anonymous(Anonymous::Socket(_)) => write!(line, "socket:[{number}]"),
             Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),
             Kind::Pipe(ends) => write!(line, "pipe:[{}]", call.cpu.raw(ends) >> 6),
             Kind::Inode(_) | Kind::Proc(_) => write!(line, "file:[{number}]"),
@@ -405,7 +432,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::BootId => machine::boot_id(call.cpu, out),
         E::Motet => motet::counters(call.cpu, out),
         E::MotetPs => motet::processes(call.cpu, out),
-        E::ProcessStat => process::stat(call.cpu, node.id, out),
+        E::ProcessStat => process::stat(call.cpu, node.id, node.tasks_of == 0, out),
         E::ProcessStatus => process::status(call.cpu, node.id, out),
         E::ProcessStatm => process::statm(call.cpu, node.id, out),
         E::ProcessComm => process::comm(call.cpu, node.id, out),

@@ -85,7 +85,7 @@ pub fn processes<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
     while let Some(pid) = next_thread(cpu, from, |thread, process| thread.tid.get() == process.pid.get()) {
         from = pid + 1;
         // It may have ended meanwhile.
-        let Some(summary) = Summary::of(cpu, pid) else { continue };
+        let Some(summary) = Summary::of(cpu, pid, true) else { continue };
         let core = CoreId::from_raw(summary.core).unwrap_or(cpu.id);
         let record = &cpu.pool.header().islands[core.island().index()];
         write!(out, "{pid:>5} {:>5} ", summary.parent)?;

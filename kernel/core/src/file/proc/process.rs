@@ -55,12 +55,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of a thread id; its process's as a whole when it is the process's first.
-    pub fn of<M: Machine>(cpu: &Cpu<M>, id: u32) -> Option<Self> {
+    /// The summary of a thread id, with the times of its process as a whole or of itself.
+    pub fn of<M: Machine>(cpu: &Cpu<M>, id: u32, whole: bool) -> Option<Self> {
         with_thread(cpu, id, |thread, process| {
             let leads = thread.tid.get() == process.pid.get();
             let (user_ns, system_ns) =
-                if leads { processes::times_ns(cpu, process) } else { (thread.user_ns.get(), thread.system_ns.get()) };
+                if whole { processes::times_ns(cpu, process) } else { (thread.user_ns.get(), thread.system_ns.get()) };
             let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
             let state = match thread.state.load(Ordering::Relaxed) {
                 _ if process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE => 'Z',
@@ -105,9 +105,9 @@ impl Summary {
     }
 }
 
-/// `stat`: one line; field 39 is the core.
-pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
-    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+/// `stat`: one line; field 39 is the core. Its times are the whole process's, or the thread's.
+pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, whole: bool, out: &mut Text<M>) -> FmtResult {
+    let Some(summary) = Summary::of(cpu, id, whole) else { return Ok(()) };
     let tty = &cpu.pool.header().tty;
     let has_terminal = tty.session.get() != 0 && tty.session.get() == summary.sid;
     let (terminal, foreground) =
@@ -128,7 +128,7 @@ pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
 
 /// `status`.
 pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
-    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    let Some(summary) = Summary::of(cpu, id, true) else { return Ok(()) };
     let state = match summary.state {
         'R' => "R (running)",
         'T' => "T (stopped)",
@@ -150,13 +150,13 @@ pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
 
 /// `statm`: sizes in pages.
 pub fn statm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
-    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    let Some(summary) = Summary::of(cpu, id, true) else { return Ok(()) };
     writeln!(out, "{} {} 0 0 0 0 0", summary.mapped_len / PAGE_SIZE, summary.resident)
 }
 
 /// `comm`.
 pub fn comm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
-    let Some(summary) = Summary::of(cpu, id) else { return Ok(()) };
+    let Some(summary) = Summary::of(cpu, id, true) else { return Ok(()) };
     writeln!(out, "{}", summary.name())
 }
 

@@ -1,0 +1,74 @@
+//! Interest lists: a file that changes tells the lists that watch it which of their files that was.
+//!
+//! A watch has a node in each queue of its file that tells of what it asks for, from when it is made until it goes. Who wakes
+//! such a queue leaves the node there, puts the watch onto its list's stack of *news*, and wakes those who wait for the list.
+//! Who looks through a list takes that stack ([`take_news`]) and asks the files of the watches that were there, so files
+//! of which nothing was heard cost nothing.
+//!
+//! A watch counts as off the stack before its file is asked. What changes before that is seen then; what changes after
+//! puts the watch there again.
+//!
+//! Protocol page: `docs/protocols/wake-up.md`.
+
+use motet_layout::sync::{Ordering, fence};
+
+use motet_layout::{EpollRecord, NODE_WATCH, WaitNode, WaitQueue, WatchRecord};
+
+use crate::{
+    Context,
+    lock::lock,
+    wait::{link_last, unlink, wake},
+};
+
+/// Puts a watch into a queue of its file, whose wake-ups are news if the watch asks for any of `events`. `side`: which of
+/// its nodes to use.
+pub fn enter(context: &impl Context, watch: &'static WatchRecord, side: usize, queue: &'static WaitQueue, events: u32) {
+    let node = &watch.nodes[side];
+    node.kind.set(NODE_WATCH);
+    node.thread.set(context.raw(watch));
+    node.key.set(0);
+    node.bits.set(events);
+    let _guard = lock(context, &queue.lock);
+    link_last(context, queue, node);
+}
+
+/// Takes a watch out of its file's queues. Nobody puts it onto its list's stack afterwards.
+pub fn leave(context: &impl Context, watch: &'static WatchRecord) {
+    for node in &watch.nodes {
+        if let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Relaxed)) {
+            let _guard = lock(context, &queue.lock);
+            unlink(context, queue, node);
+        }
+    }
+}
+
+/// A queue with this node is woken. Its lock is held.
+pub(crate) fn tell(context: &impl Context, node: &WaitNode) {
+    let Some(watch) = context.object::<WatchRecord>(node.thread.get()) else { return };
+    let Some(list) = context.object::<EpollRecord>(watch.list.get()) else { return };
+    if watch.events.get() & node.bits.get() == 0 {
+        return;
+    }
+    if watch.in_news.swap(1, Ordering::SeqCst) == 0 {
+        let mut head = list.news.load(Ordering::Relaxed);
+        loop {
+            watch.news_next.set(head);
+            match list.news.compare_exchange_weak(head, context.raw(watch), Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(found) => head = found,
+            }
+        }
+    }
+    wake(context, &list.waiters);
+}
+
+/// Takes all watches off a list's stack. Their files are asked afterwards. The list's lock is held.
+pub fn take_news(context: &impl Context, list: &'static EpollRecord, mut each: impl FnMut(&'static WatchRecord)) {
+    let mut at = list.news.swap(0, Ordering::SeqCst);
+    while let Some(watch) = context.object::<WatchRecord>(at) {
+        at = watch.news_next.get();
+        watch.in_news.store(0, Ordering::SeqCst);
+        each(watch);
+    }
+    fence(Ordering::SeqCst);
+}

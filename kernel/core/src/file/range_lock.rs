@@ -1,0 +1,233 @@
+//! Byte-range locks (`fcntl`): of processes, and of open file descriptions.
+//!
+//! An inode has a list of the ranges that are locked, each with its owner: a descriptor table (the threads of a process), or
+//! an open file. A table's go when any descriptor of the file is closed in it, as POSIX has it; an open file's go with
+//! its last descriptor. Both look for locks only if they have ever had one. Deadlocks are not looked for.
+
+use motet_abi::{Errno, file::*, wire::Wire};
+use motet_hal::Machine;
+use motet_layout::{FileRecord, FilesRecord, InodeRecord, RangeRecord, sync::Ordering};
+use motet_protocol::{Context, lock::lock, slab, wait};
+
+use super::{description::OpenFile, table};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+};
+
+/// What is asked for: bytes `start..=end`, of an owner.
+#[derive(Clone, Copy)]
+struct Wanted {
+    start: u64,
+    end: u64,
+    /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+    kind: i16,
+    /// Pool address of the descriptor table or open file.
+    owner: u64,
+    pid: u32,
+}
+
+/// Serves the commands of `fcntl` that concern locks; `argument` points to a `struct flock`.
+///
+/// # Errors
+/// `EAGAIN`, `EBADF`, `EINVAL`, `EOVERFLOW`, `EFAULT`, `ENOLCK`.
+pub fn fcntl<M: Machine>(call: &Call<M>, fd: i32, file: &OpenFile<M>, command: u32, argument: u64) -> SysResult {
+    let mut bytes = [0; Flock::SIZE];
+    call.read_user(argument, &mut bytes)?;
+    let asked = Flock::take(&bytes);
+    let of_file = matches!(command, F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW);
+    if of_file && asked.l_pid != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let files = table::of(call.cpu, call.process);
+    let (start, end) = range(file, &asked)?;
+    let (owner, pid) =
+        if of_file { (call.cpu.raw(file.record()), u32::MAX) } else { (call.cpu.raw(files), call.process.pid.get()) };
+    let wanted = Wanted { start, end, kind: asked.l_type, owner, pid };
+    if matches!(command, F_GETLK | F_OFD_GETLK) {
+        let found = test(call, file, wanted)?;
+        call.write_user(argument, &found.unwrap_or(Flock { l_type: F_UNLCK, ..asked }).to_bytes())?;
+        return Ok(0);
+    }
+    match wanted.kind {
+        F_RDLCK => file.check_readable()?,
+        F_WRLCK => file.check_writable()?,
+        F_UNLCK => {}
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    // What has no inode nobody else can open.
+    let Some(inode) = file.inode() else { return Ok(0) };
+    let has_had = if of_file { &file.record().has_range_locks } else { &files.has_range_locks };
+    if wanted.kind != F_UNLCK {
+        has_had.store(1, Ordering::Relaxed);
+    }
+    call.wait_for(&inode.flock_waiters, || {
+        if set(call.cpu, inode, wanted)? {
+            return Ok(Some(0));
+        }
+        if matches!(command, F_SETLKW | F_OFD_SETLKW) { Ok(None) } else { Err(Stop::from(Errno::EAGAIN)) }
+    })?;
+    // Another thread that has closed the descriptor meanwhile may have found nothing to give up.
+    if !of_file && !table::get(call, fd).is_ok_and(|now| core::ptr::eq(now.record(), file.record())) {
+        give_up(call.cpu, inode, owner);
+        return Err(Errno::EBADF.into());
+    }
+    Ok(0)
+}
+
+/// A descriptor of this file is closed in a table.
+pub fn descriptor_closed<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, file: &'static FileRecord) {
+    if files.has_range_locks.load(Ordering::Relaxed) != 0
+        && let Some(inode) = cpu.object::<InodeRecord>(file.inode.get())
+    {
+        give_up(cpu, inode, cpu.raw(files));
+    }
+}
+
+/// The last reference to an open file goes.
+pub fn file_closed<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
+    if file.has_range_locks.load(Ordering::Relaxed) != 0
+        && let Some(inode) = cpu.object::<InodeRecord>(file.inode.get())
+    {
+        give_up(cpu, inode, cpu.raw(file));
+    }
+}
+
+fn give_up<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, owner: u64) {
+    // Without a record to be made, nothing fails.
+    let _ = set(cpu, inode, Wanted { start: 0, end: i64::MAX as u64, kind: F_UNLCK, owner, pid: 0 });
+}
+
+/// The bytes that a `struct flock` means, first and last.
+fn range<M: Machine>(file: &OpenFile<M>, asked: &Flock) -> Result<(u64, u64), Errno> {
+    let base = match asked.l_whence as u32 {
+        SEEK_SET => 0,
+        SEEK_CUR => file.offset.load(Ordering::Relaxed) as i64,
+        SEEK_END => file.inode().map_or(0, |inode| inode.size.load(Ordering::Relaxed)) as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    let at = base.checked_add(asked.l_start).ok_or(Errno::EOVERFLOW)?;
+    let (first, last) = match asked.l_len {
+        0 => (at, i64::MAX),
+        len if len > 0 => (at, at.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?),
+        len => (at.checked_add(len).ok_or(Errno::EINVAL)?, at.checked_sub(1).ok_or(Errno::EINVAL)?),
+    };
+    if first < 0 { Err(Errno::EINVAL) } else { Ok((first as u64, last as u64)) }
+}
+
+/// The first lock that stands in the way.
+fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted) -> Result<Option<Flock>, Errno> {
+    if !matches!(wanted.kind, F_RDLCK | F_WRLCK) {
+        return Err(Errno::EINVAL);
+    }
+    let Some(inode) = file.inode() else { return Ok(None) };
+    let _guard = lock(call.cpu, &inode.lock);
+    let in_the_way = ranges(call.cpu, inode).filter(|range| conflicts(range, wanted));
+    Ok(in_the_way.min_by_key(|range| range.start.get()).map(|range| Flock {
+        l_type: range.kind(),
+        l_whence: SEEK_SET as i16,
+        l_start: range.start.get() as i64,
+        l_len: if range.end.get() == i64::MAX as u64 { 0 } else { (range.end.get() - range.start.get() + 1) as i64 },
+        l_pid: range.pid.get().cast_signed(),
+    }))
+}
+
+/// Exchanges what the owner has of the range for what it wants. `false`: another's lock stands in the way.
+///
+/// # Errors
+/// `ENOLCK`: there is no memory.
+fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) -> Result<bool, Errno> {
+    let guard = lock(cpu, &inode.lock);
+    if wanted.kind != F_UNLCK && ranges(cpu, inode).any(|range| conflicts(range, wanted)) {
+        return Ok(false);
+    }
+    let own = || ranges(cpu, inode).filter(|range| range.owner.get() == wanted.owner);
+    // One that reaches over both ends of the range becomes two.
+    let divided = own().find(|range| range.start.get() < wanted.start && wanted.end < range.end.get());
+    if wanted.kind == F_UNLCK && divided.is_none() && own().next().is_none() {
+        return Ok(true);
+    }
+    let rest = divided.map(|_| slab::alloc::<RangeRecord>(cpu).ok_or(Errno::ENOLCK)).transpose()?;
+    let new = if wanted.kind == F_UNLCK {
+        None
+    } else {
+        let Some(new) = slab::alloc::<RangeRecord>(cpu) else {
+            rest.into_iter().for_each(|rest| slab::free(cpu, rest));
+            return Err(Errno::ENOLCK);
+        };
+        Some(new)
+    };
+    if let (Some(range), Some(rest)) = (divided, rest) {
+        rest.set(Wanted { start: wanted.end + 1, end: range.end.get(), kind: range.kind(), ..wanted });
+        link(cpu, inode, rest);
+        range.end.set(wanted.start - 1);
+    }
+    cut(cpu, inode, wanted);
+    if let Some(new) = new {
+        new.set(wanted);
+        link(cpu, inode, new);
+    }
+    drop(guard);
+    wait::wake(cpu, &inode.flock_waiters);
+    Ok(true)
+}
+
+/// Takes the range out of the owner's locks, none of which reaches over both of its ends. The inode's lock is held.
+fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) {
+    let mut before: Option<&'static RangeRecord> = None;
+    let mut at = cpu.object::<RangeRecord>(inode.ranges.get());
+    while let Some(range) = at {
+        at = cpu.object(range.next.get());
+        let (start, end) = (range.start.get(), range.end.get());
+        if range.owner.get() == wanted.owner && start <= wanted.end && wanted.start <= end {
+            if start < wanted.start {
+                range.end.set(wanted.start - 1);
+            } else if end > wanted.end {
+                range.start.set(wanted.end + 1);
+            } else {
+                match before {
+                    Some(before) => before.next.set(range.next.get()),
+                    None => inode.ranges.set(range.next.get()),
+                }
+                slab::free(cpu, range);
+                continue;
+            }
+        }
+        before = Some(range);
+    }
+}
+
+fn conflicts(range: &RangeRecord, wanted: Wanted) -> bool {
+    let exclusive = range.write.get() != 0 || wanted.kind == F_WRLCK;
+    let overlap = range.start.get() <= wanted.end && wanted.start <= range.end.get();
+    range.owner.get() != wanted.owner && exclusive && overlap
+}
+
+fn ranges<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) -> impl Iterator<Item = &'static RangeRecord> {
+    core::iter::successors(cpu.object::<RangeRecord>(inode.ranges.get()), |range| cpu.object(range.next.get()))
+}
+
+fn link<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord, range: &'static RangeRecord) {
+    range.next.set(inode.ranges.get());
+    inode.ranges.set(cpu.raw(range));
+}
+
+/// A record in the words of `fcntl`.
+trait Range {
+    fn kind(&self) -> i16;
+    fn set(&self, wanted: Wanted);
+}
+
+impl Range for RangeRecord {
+    fn kind(&self) -> i16 {
+        if self.write.get() != 0 { F_WRLCK } else { F_RDLCK }
+    }
+
+    fn set(&self, wanted: Wanted) {
+        self.start.set(wanted.start);
+        self.end.set(wanted.end);
+        self.owner.set(wanted.owner);
+        self.write.set(u32::from(wanted.kind == F_WRLCK));
+        self.pid.set(wanted.pid);
+    }
+}

@@ -1,0 +1,92 @@
+//! Signals that are read (`signalfd`).
+//!
+//! The open file is nothing but a set: who reads it takes pending signals of its own, whoever made it. All who wait stand in
+//! one queue of the machine, which every signal wakes: there are few of them.
+
+use motet_abi::{
+    Errno,
+    file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
+    signal::{SIGSET_SIZE, UNBLOCKABLE},
+};
+use motet_hal::Machine;
+use motet_layout::{FILE_SIGNAL, WaitQueue};
+
+use super::{
+    cursor::Cursor,
+    description::{self, Anonymous, Kind, Parts},
+    table,
+};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    signal::calls::{is_pending, take_pending},
+};
+
+/// Bytes of `struct signalfd_siginfo`.
+const INFO_LEN: u64 = 128;
+
+/// `signalfd(fd, set, set_size)`.
+pub fn signalfd<M: Machine>(call: &Call<M>) -> SysResult {
+    create(call, 0)
+}
+
+/// `signalfd4(fd, set, set_size, flags)`: a new one, if `fd` is -1, otherwise changes which signals `fd` is for.
+pub fn signalfd4<M: Machine>(call: &Call<M>) -> SysResult {
+    create(call, call.args[3] as u32)
+}
+
+fn create<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
+    let [fd, set, size, ..] = call.args;
+    if size != SIGSET_SIZE || flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let set = call.read_user_u64(set)? & !UNBLOCKABLE;
+    if fd as i32 == -1 {
+        let parts = Parts { kind: FILE_SIGNAL, flags: O_RDWR | flags, inode: None, object: set };
+        return Ok(table::install(call, description::create(call.cpu, &parts)?, flags & O_CLOEXEC != 0, 0)?);
+    }
+    let file = table::get(call, fd as i32)?;
+    match file.kind() {
+        Kind::Anonymous(Anonymous::Signals(_)) => file.record().object.set(set),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
+            return Err(Errno::EINVAL.into());
+        }
+    }
+    Ok(u64::from(fd as u32))
+}
+
+/// Reads as many pending signals of the set as there is room for. Waits for the first.
+pub fn read<M: Machine>(call: &Call<M>, set: u64, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+    if into.remaining() < INFO_LEN {
+        return Err(Errno::EINVAL.into());
+    }
+    // Faults now, not after a signal was taken.
+    into.probe()?;
+    call.wait_for(waiters(call.cpu), || {
+        while into.remaining() >= INFO_LEN {
+            let Some((signal, origin)) = take_pending(call, set) else { break };
+            let mut info = [0; INFO_LEN as usize];
+            let value = origin.value;
+            for (at, word) in [(0, signal), (8, origin.code.cast_unsigned()), (12, origin.pid), (44, value as u32)] {
+                info[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+            info[48..56].copy_from_slice(&value.to_le_bytes());
+            into.write(&info)?;
+        }
+        match into.done() {
+            0 if nonblocking => Err(Errno::EAGAIN.into()),
+            0 => Ok(None),
+            done => Ok(Some(done)),
+        }
+    })
+}
+
+/// Whether a read would not wait.
+pub fn is_readable<M: Machine>(call: &Call<M>, set: u64) -> bool {
+    is_pending(call, set)
+}
+
+/// Those who wait for signals to read.
+pub fn waiters<M: Machine>(cpu: &Cpu<M>) -> &'static WaitQueue {
+    &cpu.pool.header().signal_waiters
+}

@@ -1,0 +1,343 @@
+//! System calls that make, name and connect sockets.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, file::*};
+use motet_hal::Machine;
+use motet_layout::{
+    AtomicByte, ProcessRecord, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NAME_MAX, SOCKET_NEW, SocketRecord,
+};
+use motet_protocol::{Context, lock::lock, slab, wait};
+
+use super::{bound, close, connect_pair, enter_bound, get, open, pipes, shut, take_pending};
+use crate::{
+    call::{Call, Stop, SysResult},
+    file::{
+        names,
+        node::{Ids, Node},
+        path::{self, Path},
+        table,
+    },
+};
+
+const AF_UNIX: u32 = 1;
+const SOCK_STREAM: u32 = 1;
+const SOCK_TYPE: u32 = 0xf;
+/// Connections that wait to be accepted, at most.
+const BACKLOG_MAX: u32 = 128;
+/// Bytes of an address before its path.
+const FAMILY_LEN: usize = 2;
+
+/// A name in an address: a path, or, if it begins with a zero, an abstract name. Empty: none.
+pub struct Name {
+    bytes: [u8; SOCKET_NAME_MAX],
+    len: usize,
+}
+
+impl Name {
+    fn read<M: Machine>(call: &Call<M>, address: u64, len: u64) -> Result<Self, Errno> {
+        let len = usize::try_from(len as i32).map_err(|_| Errno::EINVAL)?;
+        let mut bytes = [0; FAMILY_LEN + SOCKET_NAME_MAX];
+        let whole = bytes.get_mut(..len).filter(|whole| whole.len() > FAMILY_LEN).ok_or(Errno::EINVAL)?;
+        call.read_user(address, whole)?;
+        if u32::from(u16::from_le_bytes([whole[0], whole[1]])) != AF_UNIX {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let path = &whole[FAMILY_LEN..];
+        let len = if path[0] == 0 { path.len() } else { path.iter().position(|&b| b == 0).unwrap_or(path.len()) };
+        let mut name = Self { bytes: [0; SOCKET_NAME_MAX], len };
+        name.bytes[..len].copy_from_slice(&path[..len]);
+        Ok(name)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn is_abstract(&self) -> bool {
+        self.len > 0 && self.bytes[0] == 0
+    }
+
+    fn load((bytes, len): (&[AtomicByte; SOCKET_NAME_MAX], u32)) -> Self {
+        let bytes = core::array::from_fn(|index| bytes[index].load(Ordering::Relaxed));
+        Self { bytes, len: (len as usize).min(SOCKET_NAME_MAX) }
+    }
+
+    fn store(&self, into: &[AtomicByte; SOCKET_NAME_MAX]) -> u32 {
+        for (to, &byte) in into.iter().zip(&self.bytes) {
+            to.store(byte, Ordering::Relaxed);
+        }
+        self.len as u32
+    }
+
+    /// Writes the address that has this name, as much as there is room for, and its length.
+    pub fn write<M: Machine>(&self, call: &Call<M>, address: u64, len_at: u64) -> Result<(), Errno> {
+        let room = usize::try_from(call.read_user_u32(len_at)?.cast_signed()).map_err(|_| Errno::EINVAL)?;
+        let mut bytes = [0; FAMILY_LEN + SOCKET_NAME_MAX + 1];
+        bytes[..FAMILY_LEN].copy_from_slice(&(AF_UNIX as u16).to_le_bytes());
+        bytes[FAMILY_LEN..][..self.len].copy_from_slice(self.bytes());
+        // A path's terminating zero counts.
+        let len = FAMILY_LEN + self.len + usize::from(self.len > 0 && !self.is_abstract());
+        call.write_user(address, &bytes[..len.min(room)])?;
+        call.write_user(len_at, &(len as u32).to_le_bytes())
+    }
+}
+
+fn own_name(socket: &SocketRecord) -> Name {
+    Name::load((&socket.name, socket.name_len.get()))
+}
+
+/// The name of whom a socket is connected to.
+pub fn peer_name(socket: &SocketRecord) -> Name {
+    Name::load((&socket.peer_name, socket.peer_name_len.get()))
+}
+
+/// Checks what kind of socket is asked for; its open flags.
+fn check_kind(domain: u64, kind: u64, protocol: u64) -> Result<u32, Errno> {
+    let (domain, kind, protocol) = (domain as u32, kind as u32, protocol as u32);
+    if domain != AF_UNIX {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if kind & !(SOCK_TYPE | O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match (kind & SOCK_TYPE, protocol) {
+        (SOCK_STREAM, 0 | AF_UNIX) => Ok(kind & !SOCK_TYPE),
+        (_, 0 | AF_UNIX) => Err(Errno::ESOCKTNOSUPPORT),
+        _ => Err(Errno::EPROTONOSUPPORT),
+    }
+}
+
+/// `socket(domain, kind, protocol)`: streams of `AF_UNIX`.
+pub fn socket<M: Machine>(call: &Call<M>) -> SysResult {
+    let [domain, kind, protocol, ..] = call.args;
+    let flags = check_kind(domain, kind, protocol)?;
+    let socket = slab::alloc::<SocketRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
+    Ok(open(call, socket, flags)?)
+}
+
+/// `socketpair(domain, kind, protocol, fds)`.
+pub fn socketpair<M: Machine>(call: &Call<M>) -> SysResult {
+    let [domain, kind, protocol, fds, ..] = call.args;
+    let flags = check_kind(domain, kind, protocol)?;
+    let cpu = call.cpu;
+    let one = slab::alloc::<SocketRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    let Some(two) = slab::alloc::<SocketRecord>(cpu) else {
+        slab::free(cpu, one);
+        return Err(Errno::ENOMEM.into());
+    };
+    set_peer(one, call.process);
+    set_peer(two, call.process);
+    connect_pair(cpu, one, two).inspect_err(|_| [one, two].into_iter().for_each(|socket| close(cpu, socket)))?;
+    let files = table::of(cpu, call.process);
+    // What was opened a moment ago.
+    let undo = |fd: u64| _ = table::close(cpu, files, fd as i32);
+    let first = open(call, one, flags).inspect_err(|_| close(cpu, two))?;
+    let second = open(call, two, flags).inspect_err(|_| undo(first))?;
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&(first as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&(second as u32).to_le_bytes());
+    call.write_user(fds, &bytes).inspect_err(|_| [first, second].into_iter().for_each(undo))?;
+    Ok(0)
+}
+
+/// `bind(fd, address, length)`.
+pub fn bind<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, address, len, ..] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    let name = Name::read(call, address, len)?;
+    let cpu = call.cpu;
+    if socket.is_bound.get() != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    // Before the lock: it may wait for others' directories.
+    let inode = match name.is_abstract() {
+        true => None,
+        false => Some(
+            names::make_socket(call, name.bytes())
+                .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?,
+        ),
+    };
+    let _all = lock(cpu, &cpu.pool.header().socket_lock);
+    let taken =
+        name.is_abstract() && bound(cpu).any(|other| other.inode.get() == 0 && own_name(other).bytes() == name.bytes());
+    if taken {
+        return Err(Errno::EADDRINUSE.into());
+    }
+    if socket.is_bound.get() != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    socket.name_len.set(name.store(&socket.name));
+    socket.inode.set(inode.map_or(0, |inode| cpu.raw(inode.release())));
+    socket.is_bound.set(1);
+    enter_bound(cpu, socket);
+    Ok(0)
+}
+
+/// `listen(fd, backlog)`.
+pub fn listen<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, backlog, ..] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    if socket.is_bound.get() == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let _guard = lock(call.cpu, &socket.lock);
+    if socket.state.load(Ordering::Relaxed) == SOCKET_CONNECTED {
+        return Err(Errno::EINVAL.into());
+    }
+    socket.backlog.set((backlog as u32).min(BACKLOG_MAX));
+    set_peer(socket, call.process); // what those who connect are told
+    socket.state.store(SOCKET_LISTENING, Ordering::Release);
+    Ok(0)
+}
+
+/// `connect(fd, address, length)`: waits while too many others do.
+pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, address, len, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    let name = Name::read(call, address, len)?;
+    match socket.state.load(Ordering::Acquire) {
+        SOCKET_NEW => {}
+        SOCKET_CONNECTED => return Err(Errno::EISCONN.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    let cpu = call.cpu;
+    let node = match name.is_abstract() {
+        true => None,
+        false => Some(path::resolve_path(call, AT_FDCWD, &mut Path::from_bytes(name.bytes())?, 0)?),
+    };
+    let inode = match &node {
+        None => 0,
+        Some(Node::Inode(inode)) if inode.mode.get() & S_IFMT == S_IFSOCK => {
+            node.as_ref().map_or(Ok(()), |node| node.check(call, W_OK))?;
+            cpu.raw(inode.inode())
+        }
+        Some(_) => return Err(Errno::ECONNREFUSED.into()),
+    };
+    let is_meant =
+        |other: &SocketRecord| other.inode.get() == inode && (inode != 0 || own_name(other).bytes() == name.bytes());
+    let header = cpu.pool.header();
+    call.wait_for(&header.socket_waiters, || {
+        let _all = lock(cpu, &header.socket_lock);
+        let listener = bound(cpu).find(|other| is_meant(other)).ok_or(Errno::ECONNREFUSED)?;
+        match join(call, socket, listener)? {
+            true => Ok(Some(0)),
+            false if file.nonblocking() => Err(Stop::from(Errno::EAGAIN)),
+            false => Ok(None),
+        }
+    })
+}
+
+/// Connects a socket to one that listens, which is to accept the other end. `false`: too many wait there. What is bound is
+/// locked.
+fn join<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    listener: &'static SocketRecord,
+) -> Result<bool, Errno> {
+    let cpu = call.cpu;
+    let guard = lock(cpu, &listener.lock);
+    if listener.state.load(Ordering::Relaxed) != SOCKET_LISTENING {
+        return Err(Errno::ECONNREFUSED);
+    }
+    if socket.state.load(Ordering::Acquire) != SOCKET_NEW {
+        return Err(Errno::EISCONN);
+    }
+    if listener.pending_count.get() > listener.backlog.get() {
+        return Ok(false);
+    }
+    let end = slab::alloc::<SocketRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    connect_pair(cpu, socket, end).inspect_err(|_| slab::free(cpu, end))?;
+    let (theirs, ours) = (own_name(listener), own_name(socket));
+    end.name_len.set(theirs.store(&end.name));
+    end.peer_name_len.set(ours.store(&end.peer_name));
+    set_peer(end, call.process);
+    socket.peer_name_len.set(theirs.store(&socket.peer_name));
+    for (to, from) in socket.peer.iter().zip(&listener.peer) {
+        to.set(from.get());
+    }
+    match cpu.object::<SocketRecord>(listener.pending[1].get()) {
+        Some(last) => last.next.set(cpu.raw(end)),
+        None => listener.pending[0].set(cpu.raw(end)),
+    }
+    listener.pending[1].set(cpu.raw(end));
+    listener.pending_count.set(listener.pending_count.get() + 1);
+    drop(guard);
+    wait::wake(cpu, &listener.acceptors);
+    Ok(true)
+}
+
+/// `accept(fd, address, length)`.
+pub fn accept<M: Machine>(call: &Call<M>) -> SysResult {
+    accept_one(call, 0)
+}
+
+/// `accept4(fd, address, length, flags)`.
+pub fn accept4<M: Machine>(call: &Call<M>) -> SysResult {
+    accept_one(call, call.args[3] as u32)
+}
+
+fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
+    let [fd, address, len_at, ..] = call.args;
+    let cpu = call.cpu;
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (file, socket) = get(call, fd)?;
+    let end = call.wait_for(&socket.acceptors, || {
+        if socket.state.load(Ordering::Acquire) != SOCKET_LISTENING {
+            return Err(Errno::EINVAL.into());
+        }
+        match take_pending(cpu, socket) {
+            None if file.nonblocking() => Err(Stop::from(Errno::EAGAIN)),
+            found => Ok(found),
+        }
+    })?;
+    wait::wake(cpu, &cpu.pool.header().socket_waiters);
+    let name = peer_name(end);
+    let fd = open(call, end, flags)?;
+    if address != 0
+        && let Err(errno) = name.write(call, address, len_at)
+    {
+        // It was opened a moment ago.
+        let _ = table::close(cpu, table::of(cpu, call.process), fd as i32);
+        return Err(errno.into());
+    }
+    Ok(fd)
+}
+
+/// `shutdown(fd, how)`.
+pub fn shutdown<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, how, ..] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    let pipes = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
+    // 0: reading, 1: writing, 2: both.
+    let how = (how as u32).checked_add(1).filter(|how| *how <= 3 && *how > 0).ok_or(Errno::EINVAL)?;
+    shut(call.cpu, socket, pipes, how);
+    Ok(0)
+}
+
+/// `getsockname(fd, address, length)`.
+pub fn getsockname<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, address, len_at, ..] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    own_name(socket).write(call, address, len_at)?;
+    Ok(0)
+}
+
+/// `getpeername(fd, address, length)`.
+pub fn getpeername<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, address, len_at, ..] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
+    peer_name(socket).write(call, address, len_at)?;
+    Ok(0)
+}
+
+/// Remembers a process as that to which a socket is connected (`SO_PEERCRED`).
+fn set_peer(socket: &SocketRecord, process: &ProcessRecord) {
+    let (uid, gid) = Ids::effective(process).owner();
+    for (to, value) in socket.peer.iter().zip([process.pid.get(), uid, gid]) {
+        to.set(value);
+    }
+}

@@ -1,0 +1,180 @@
+//! System calls that send, receive, and ask sockets what they are.
+
+use motet_abi::{Errno, file::O_NONBLOCK};
+use motet_hal::{Access, Machine};
+use motet_layout::{PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
+
+use super::{calls::peer_name, get, pipes, read, write};
+use crate::{
+    call::{Call, SysResult},
+    file::{cursor::Cursor, description::OpenFile},
+};
+
+const MSG_DONTWAIT: u32 = 0x40;
+const MSG_EOR: u32 = 0x80;
+const MSG_NOSIGNAL: u32 = 0x4000;
+const MSG_MORE: u32 = 0x8000;
+const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
+/// What means nothing here, or is done.
+const SEND_FLAGS: u32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_MORE;
+const RECEIVE_FLAGS: u32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
+
+const SOL_SOCKET: u64 = 1;
+const SO_REUSEADDR: u64 = 2;
+const SO_TYPE: u64 = 3;
+const SO_ERROR: u64 = 4;
+const SO_SNDBUF: u64 = 7;
+const SO_RCVBUF: u64 = 8;
+const SO_KEEPALIVE: u64 = 9;
+const SO_PEERCRED: u64 = 17;
+const SO_ACCEPTCONN: u64 = 30;
+const SO_PROTOCOL: u64 = 38;
+const SO_DOMAIN: u64 = 39;
+
+/// Bytes of `struct msghdr`, and where its fields are.
+const HEADER_LEN: usize = 56;
+const HEADER_NAME: usize = 0;
+const HEADER_NAME_LEN: u64 = 8;
+const HEADER_VECTOR: usize = 16;
+const HEADER_COUNT: usize = 24;
+const HEADER_CONTROL_LEN: usize = 40;
+const HEADER_FLAGS: u64 = 48;
+
+/// `sendto(fd, bytes, length, flags, address, address_length)`.
+pub fn sendto<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, bytes, len, flags, address, _] = call.args;
+    let (file, socket) = get(call, fd)?;
+    send(call, &file, socket, flags as u32, address, &mut Cursor::new(call, bytes, len, Access::Read))
+}
+
+/// `sendmsg(fd, message, flags)`, without control messages.
+pub fn sendmsg<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, message, flags, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    let header = Header::read(call, message)?;
+    if header.control_len != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let mut cursor = Cursor::vector(call, header.vector, header.count, Access::Read)?;
+    send(call, &file, socket, flags as u32, header.name, &mut cursor)
+}
+
+fn send<M: Machine>(
+    call: &Call<M>,
+    file: &OpenFile<M>,
+    socket: &'static SocketRecord,
+    flags: u32,
+    address: u64,
+    from: &mut Cursor<M>,
+) -> SysResult {
+    if flags & !SEND_FLAGS != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if address != 0 {
+        let is_connected = pipes(call.cpu, socket).is_some();
+        return Err(if is_connected { Errno::EISCONN } else { Errno::EOPNOTSUPP }.into());
+    }
+    let nonblocking = file.nonblocking() || flags & MSG_DONTWAIT != 0;
+    write(call, socket, nonblocking, flags & MSG_NOSIGNAL == 0, from)
+}
+
+/// `recvfrom(fd, bytes, length, flags, address, address_length)`.
+pub fn recvfrom<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, bytes, len, flags, address, len_at] = call.args;
+    let (file, socket) = get(call, fd)?;
+    let received = receive(call, &file, socket, flags as u32, &mut Cursor::new(call, bytes, len, Access::Write))?;
+    if address != 0 {
+        peer_name(socket).write(call, address, len_at)?;
+    }
+    Ok(received)
+}
+
+/// `recvmsg(fd, message, flags)`: no control message ever comes.
+pub fn recvmsg<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, message, flags, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    let header = Header::read(call, message)?;
+    let mut cursor = Cursor::vector(call, header.vector, header.count, Access::Write)?;
+    let received = receive(call, &file, socket, flags as u32, &mut cursor)?;
+    if header.name != 0 {
+        peer_name(socket).write(call, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
+    }
+    // 32 bits, as the C library of some programs has it; the others' upper half is 0 for lengths that there are.
+    call.write_user(message.wrapping_add(HEADER_CONTROL_LEN as u64), &0u32.to_le_bytes())?;
+    call.write_user(message.wrapping_add(HEADER_FLAGS), &0u32.to_le_bytes())?;
+    Ok(received)
+}
+
+fn receive<M: Machine>(
+    call: &Call<M>,
+    file: &OpenFile<M>,
+    socket: &'static SocketRecord,
+    flags: u32,
+    into: &mut Cursor<M>,
+) -> SysResult {
+    if flags & !RECEIVE_FLAGS != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    read(call, socket, file.flags() & O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0, into)
+}
+
+/// What is needed of a `struct msghdr`.
+struct Header {
+    name: u64,
+    vector: u64,
+    count: u64,
+    control_len: u64,
+}
+
+impl Header {
+    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Errno> {
+        let mut bytes = [0; HEADER_LEN];
+        call.read_user(address, &mut bytes)?;
+        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
+        // Two lengths are of 32 bits with padding behind in some C libraries.
+        let (count, control_len) = (word(HEADER_COUNT) as u32, word(HEADER_CONTROL_LEN) as u32);
+        Ok(Self {
+            name: word(HEADER_NAME),
+            vector: word(HEADER_VECTOR),
+            count: u64::from(count),
+            control_len: u64::from(control_len),
+        })
+    }
+}
+
+/// `getsockopt(fd, level, option, value, length)`.
+pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, level, option, value, len_at, _] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    if level != SOL_SOCKET {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let mut bytes = [0; 12];
+    let number = match option {
+        SO_TYPE | SO_DOMAIN => 1,
+        SO_ERROR | SO_PROTOCOL | SO_REUSEADDR | SO_KEEPALIVE => 0,
+        SO_SNDBUF | SO_RCVBUF => PIPE_CAPACITY as u32,
+        SO_ACCEPTCONN => u32::from(socket.state.load(Ordering::Acquire) == SOCKET_LISTENING),
+        SO_PEERCRED => socket.peer[0].get(),
+        _ => return Err(Errno::ENOPROTOOPT.into()),
+    };
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes[4..8].copy_from_slice(&socket.peer[1].get().to_le_bytes());
+    bytes[8..].copy_from_slice(&socket.peer[2].get().to_le_bytes());
+    let room = usize::try_from(call.read_user_u32(len_at)?.cast_signed()).map_err(|_| Errno::EINVAL)?;
+    let len = room.min(if option == SO_PEERCRED { 12 } else { 4 });
+    call.write_user(value, &bytes[..len])?;
+    call.write_user(len_at, &(len as u32).to_le_bytes())?;
+    Ok(0)
+}
+
+/// `setsockopt(fd, level, option, value, length)`: what changes nothing here is accepted.
+pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, level, option, ..] = call.args;
+    get(call, fd)?;
+    match (level, option) {
+        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_SNDBUF | SO_RCVBUF) => Ok(0),
+        (SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT.into()),
+        _ => Err(Errno::EOPNOTSUPP.into()),
+    }
+}
