@@ -420,14 +420,33 @@ fn find_near(linkage: &Linkage, live: &BTreeSet<UnitId>) -> Result<BTreeMap<Near
                 "{file}: MOTET_DATA_ON(\"{name}\"): neither an instruction set ({known}) nor an island (0 to {last})"
             ))
         })?;
+        let functions = symbols_of(linkage, *id, object::elf::STT_FUNC);
+        if !functions.is_empty() {
+            let file = &linkage.program.modules[unit.module].name;
+            let message = "is a function: MOTET_DATA_ON is for variables, MOTET_ON is for functions";
+            return Err(Error::data(format!("{file}: {functions} {message}")));
+        }
         found.entry(near).or_default().insert(*id);
     }
     Ok(found)
 }
 
+/// The names of the symbols of a kind in a unit, as its primary code has them.
+fn symbols_of(linkage: &Linkage, id: UnitId, kind: object::elf::SymbolType) -> String {
+    let unit = linkage.units.get(id);
+    let symbols = linkage.program.modules[unit.module].images[0].symbols.iter();
+    let is_in = |place| matches!(place, Place::Section(section) if Some(section) == unit.sections[0]);
+    let names = symbols.filter(|symbol| symbol.kind == kind && is_in(symbol.place)).map(|symbol| symbol.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
     let unit = linkage.units.get(id);
     let file = &linkage.program.modules[unit.module].name;
+    if unit.segment != Segment::Text {
+        let message = "is a variable: MOTET_ON and MOTET_ONLY are for functions, MOTET_DATA_ON is for variables";
+        return Err(Error::data(format!("{file}: {} {message}", symbols_of(linkage, id, object::elf::STT_OBJECT))));
+    }
     let functions = functions_of(linkage, id, 0);
     if functions.len() != 1 {
         let names = functions.join(", ");
