@@ -221,13 +221,14 @@ impl Plan {
         self.ranges.insert(Segment::Rodata, (start, place.next));
     }
 
-    /// Functions that any ISA runs first; then those of each ISA in pages of their own.
+    /// Functions that any ISA runs first; then those of each ISA in pages of their own, strict ones apart.
     fn place_text(&mut self, place: &mut Placer, live: &Live, pins: &BTreeMap<UnitId, Wish>) {
         let start = place.new_page();
         let units = self.units_of(live, Segment::Text);
-        for group in std::iter::once(None).chain((0..ISAS.len()).map(Some)) {
+        let pinned = (0..ISAS.len()).flat_map(|isa| [false, true].map(|strict| Some(Wish { isa, strict })));
+        for group in std::iter::once(None).chain(pinned) {
             place.new_page();
-            for id in units.iter().filter(|id| pins.get(id).map(|wish| wish.isa) == group) {
+            for id in units.iter().filter(|id| pins.get(id).copied() == group) {
                 let unit = self.linkage.units.get(*id);
                 let (size, table) = (unit.size, unit.table().map(str::to_owned));
                 let address = place.place(size, unit.align.max(FUNCTION_ALIGN));
@@ -357,7 +358,7 @@ fn priority(name: &str) -> u64 {
 }
 
 /// How a function is pinned.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Wish {
     isa: usize,
     strict: bool,
