@@ -139,7 +139,7 @@ impl Driver {
 
     fn text(&self) -> Result<u8> {
         let mut command = self.compiler(self.arguments.primary);
-        command.args(&self.arguments.dependencies);
+        command.args(self.arguments.verbose.then_some("-v")).args(&self.arguments.dependencies);
         if let Some(output) = &self.arguments.output {
             command.arg("-o").arg(output);
         }
@@ -258,6 +258,7 @@ impl Driver {
         let run = |isa: usize| {
             let mut command = self.compiler(isa);
             if isa == self.arguments.primary {
+                command.args(self.arguments.verbose.then_some("-v"));
                 self.add_dependencies(&mut command, goal);
             }
             command.arg("-c").arg("-o").arg(&objects[isa]);

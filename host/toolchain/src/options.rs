@@ -110,6 +110,13 @@ pub const LINKER_IGNORED: &[&str] = &[
     "--sort-common",
     "-S",
     "--strip-debug",
+    "--allow-shlib-undefined",
+    "-Bsymbolic",
+    "-Bsymbolic-functions",
+    "--enable-new-dtags",
+    "--disable-new-dtags",
+    "--icf=all",
+    "--icf=safe",
 ];
 
 /// The same, by their beginnings.
@@ -124,6 +131,10 @@ pub const LINKER_IGNORED_PREFIXES: &[&str] = &[
     "--sort-section",
     "--dependency-file",
     "--color-diagnostics",
+    "--compress-debug-sections",
+    "--threads",
+    "--warn-",
+    "--no-warn-",
     "-Map",
     "--Map",
 ];

@@ -153,10 +153,15 @@ fn objects_go_into_archives_made_by_ar() {
         "#include <stdio.h>\nint twice(int);\nint main(void) { printf(\"%d\\n\", twice(21)); return 0; }",
     );
     assert_eq!(folder.cc("-c %a.c -o %a.o -MD -MF %a.d").unwrap(), 0);
-    let ar = Command::new("ar").arg("rcs").arg(folder.path("liba.a")).arg(folder.path("a.o")).status();
-    assert!(ar.unwrap().success());
-    assert_eq!(folder.cc(&format!("%b.c -L{} -la -o %b", folder.0.path().display())).unwrap(), 0);
-    assert_eq!(folder.run("b"), "42\n");
+    // The second is a thin one, which has the path only.
+    for (archive, options) in [("liba.a", "rcs"), ("libthin.a", "rcsT")] {
+        let ar = Command::new("ar").arg(options).arg(folder.path(archive)).arg(folder.path("a.o")).status();
+        assert!(ar.unwrap().success());
+    }
+    for library in ["-la", "-lthin", "-Wl,--whole-archive -lthin -Wl,--no-whole-archive"] {
+        assert_eq!(folder.cc(&format!("%b.c -L{} {library} -o %b", folder.0.path().display())).unwrap(), 0);
+        assert_eq!(folder.run("b"), "42\n");
+    }
     assert!(std::fs::read_to_string(folder.path("a.d")).unwrap().contains("a.o:"));
 }
 
