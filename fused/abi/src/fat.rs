@@ -87,7 +87,7 @@ pub enum BadNote {
     PinPlace(u64),
     /// A segment's data is to lie where there is nothing.
     Near(u32),
-    /// Two pins of different ISAs, or a pinned and an unpinned function, share this page.
+    /// Two pins of different ISAs, or a strict pin and another one, share this page.
     SharedPage(u64),
 }
 

@@ -36,8 +36,10 @@ fn main() -> ExitCode {
     match dispatch(arguments.command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
+            // What the toolchain says of its arguments names its program: `motet cc: ...`.
+            let prefix = if error.message.starts_with("motet ") { "" } else { "motet: " };
             // Standard error may be closed; the status still tells.
-            let _ = writeln!(std::io::stderr(), "motet: {error}");
+            let _ = writeln!(std::io::stderr(), "{prefix}{error}");
             ExitCode::from(error.exit_status())
         }
     }

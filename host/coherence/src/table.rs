@@ -68,6 +68,7 @@ pub struct LinkTable {
 #[serde(deny_unknown_fields)]
 pub struct PairTable {
     /// The two islands' names.
+    #[serde(deserialize_with = "two_names")]
     pub islands: [String; 2],
     /// As in `[model.link]`.
     pub snoop_invalidate_ns: Option<u64>,
@@ -75,6 +76,14 @@ pub struct PairTable {
     pub snoop_data_ns: Option<u64>,
     /// As in `[model]`.
     pub doorbell_ns: Option<u64>,
+}
+
+/// An array of two: of itself, a longer one would be cut.
+fn two_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<[String; 2], D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    names
+        .try_into()
+        .map_err(|names: Vec<String>| serde::de::Error::custom(format_args!("{} islands; a pair is two", names.len())))
 }
 
 /// `[model.l3]`: geometry of the one last-level cache. Its latency is each island's `l3_cycles`.

@@ -84,8 +84,8 @@ impl Machine {
     /// What is wrong, and where.
     pub fn parse(text: &str) -> Result<Self> {
         let file: MachineFile = toml::from_str(text).map_err(|error| {
-            let message = error.message().trim_end().replace('\n', "; ");
-            fault(text, error.span().unwrap_or(0..0), &message)
+            let span = error.span().unwrap_or(0..0);
+            fault(text, span.clone(), &misfit(text, span, error.message()))
         })?;
         file.check(text)
     }
@@ -294,6 +294,50 @@ fn place(text: &str, key: &Key) -> Option<Range<usize>> {
     found
 }
 
+/// What is wrong with a value, in the words of who writes the file, after its key; messages about keys name them already.
+fn misfit(text: &str, span: Range<usize>, message: &str) -> String {
+    const WORDS: [(&str, &str); 10] = [
+        ("expected struct CacheTable with 4 elements", "expected { size, ways, cycles }"),
+        ("expected struct CacheTable", "expected { size, ways, cycles }"),
+        ("expected struct", "expected a table"),
+        ("expected a sequence", "expected an array"),
+        ("expected u64", "expected a whole number, not negative"),
+        ("expected u32", "expected a whole number, not negative"),
+        ("expected i64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("` as i128", "`"),
+        ("wanted string or table", "expected a string"),
+    ];
+    let message = message.trim_end().replace('\n', "; ");
+    let message = WORDS.iter().fold(message, |message, (from, to)| message.replace(from, to));
+    if message == "duplicate key" {
+        return format!("{message} `{}`", text.get(span).unwrap_or_default());
+    }
+    let names_key = ["missing field", "unknown field"].iter().any(|beginning| message.starts_with(beginning));
+    match key_before(text, span.start) {
+        Some(key) if !names_key => format!("{key}: {message}"),
+        Some(_) | None => message,
+    }
+}
+
+/// The key whose value is at this place, after the table that it is in: `model.core.l1d.ways`.
+fn key_before(text: &str, at: usize) -> Option<String> {
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let before = text.get(..at)?;
+    let header = |line: &str| {
+        let name = line.trim().strip_prefix('[')?.trim_start_matches('[').split(']').next()?.trim();
+        (!name.is_empty() && name.chars().all(is_key)).then(|| name.to_owned())
+    };
+    let line = before.rsplit('\n').next()?;
+    let mut keys: Vec<&str> =
+        line.split('=').map(|part| part.trim_end().rsplit(|c| !is_key(c)).next()).collect::<Option<_>>()?;
+    keys.pop();
+    let table = before.lines().rev().find_map(header);
+    let inner = keys.last().filter(|_| keys.len() > 1 && line.contains('{')).map(|key| (*key).to_owned());
+    let parts = [table, Some((*keys.first()?).to_owned()), inner];
+    Some(parts.into_iter().flatten().collect::<Vec<_>>().join("."))
+}
+
 /// An error at a place of the file.
 fn fault(text: &str, span: Range<usize>, message: &str) -> Error {
     let before = &text[..span.start.min(text.len())];
@@ -334,7 +378,7 @@ mod tests {
         for (from, to, want) in [
             ("64MiB", "16MiB", "2:8: size: pool too small: 16MiB, the minimum is 32MiB"),
             ("64MiB", "65MiB", "2:8: size: must be a multiple of 4MiB"),
-            ("64MiB", "64 megs", "2:8: \"64 megs\" is not a memory size"),
+            ("64MiB", "64 megs", "2:8: pool.size: \"64 megs\" is not a memory size"),
             ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
             ("cores = 1", "cores = -1", "6:9: cores: -1"),
             ("cores = 1", "cores = 1\npoll_us = 1001", "7:11: poll_us: 1001, an idle core polls for 0 to 1000 us"),
@@ -366,8 +410,21 @@ mod tests {
             (core.replace("2000", "0"), "8:17: model.core.frequency_mhz: 0"),
             (core.replace(&cache(8), &cache(3)), "9:16: model.core.l1d.size: 32KiB in 3 ways"),
             (core.replace("300", "3"), "10:17: model.core.memory_cycles: 3 cycles are less than the 4 of l1d"),
-            (core.replace("2000", "-1"), "8:17: invalid value: integer `-1`, expected u64"),
-            (core.replace("2000", "\"fast\""), "8:17: invalid type: string \"fast\""),
+            (
+                core.replace("2000", "-1"),
+                "8:17: model.core.frequency_mhz: invalid value: integer `-1`, expected a whole number, not negative",
+            ),
+            (core.replace("2000", "\"fast\""), "8:17: model.core.frequency_mhz: invalid type: string \"fast\""),
+            (core.replace("ways = 8", "ways = 1.5"), "9:32: model.core.l1d.ways: invalid type: floating point `1.5`"),
+            (
+                core.replace(&cache(8), "4"),
+                "9:7: model.core.l1d: invalid type: integer `4`, expected { size, ways, cycles }",
+            ),
+            (format!("{core}memory_cycles = 5"), "11:1: duplicate key `memory_cycles`"),
+            (
+                "[[model.link.pair]]\nislands = [\"a\", \"a\", \"a\"]".into(),
+                "8:11: model.link.pair.islands: 3 islands; a pair is two",
+            ),
             (core.replace("memory_cycles = 300", ""), "7:1: missing field `memory_cycles`"),
             (core.replace("memory_cycles", "memory_ns"), "10:1: unknown field `memory_ns`"),
             (format!("{core}island = \"z\""), "11:10: model.core.island: there is no island \"z\"; the islands are a"),

@@ -299,6 +299,9 @@ impl Run<'_> {
         let bells = self.bells;
         // Island 0 owns the machine's end of the streams.
         let ring = || bells.ring(0, 0);
+        if !terminal {
+            input.read_first(ring);
+        }
         let mut raw_mode = None;
         let mut last_ping = Instant::now();
         let mut last_reading = Instant::now();

@@ -20,16 +20,16 @@ pub(crate) struct Signals {
 impl Signals {
     /// Begins to take signals.
     pub(crate) fn new() -> Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
         let (socket, sender) = std::os::unix::net::UnixStream::pair().host("a socket")?;
         socket.set_nonblocking(true).host("a socket")?;
         let (ending, window) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_usize(signal, ending.clone(), signal as usize).host("a signal handler")?;
         }
         signal_hook::flag::register(SIGWINCH, window.clone()).host("a signal handler")?;
         // After the flags: handlers run in the order of registration, and the byte says "look at the flags".
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGWINCH] {
+        for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGWINCH] {
             let sender = sender.try_clone().host("a socket")?;
             signal_hook::low_level::pipe::register(signal, sender).host("a signal handler")?;
         }

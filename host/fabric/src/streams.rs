@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use motet_layout::{HostStream, sync::Ordering};
 use motet_protocol::stream::{self, Side};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{HostPool, terminal::Escape};
 use motet_error::{Context, ErrorKind, Result};
@@ -122,6 +123,19 @@ impl<'a> Input<'a> {
         (!over && (room() || !stream::producer_waits(self.stream))).then_some(self.source)
     }
 
+    /// Reads what is there already, as far as there is room: what a command finds from the beginning, it finds at the same
+    /// simulated time in every run.
+    pub fn read_first(&mut self, ring: impl Fn()) {
+        while let Some(source) = self.source() {
+            let mut fds = [PollFd::from_borrowed_fd(source, PollFlags::IN)];
+            let now = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
+            if !rustix::event::poll(&mut fds, now).is_ok_and(|ready| ready > 0) {
+                break;
+            }
+            self.read_chunk(&ring);
+        }
+    }
+
     /// Reads once from the descriptor, which is readable; `ring` tells a consumer that waits.
     pub fn read_chunk(&mut self, ring: impl Fn()) -> Reading {
         let mut bytes = [0u8; CHUNK];
@@ -220,6 +234,22 @@ mod tests {
         input.read_chunk(|| rings.set(1));
         assert!(input.source().is_none() && rings.get() == 1);
         assert_eq!(stream.closed.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn what_is_there_at_the_start_is_read_to_its_end_and_nothing_is_waited_for() {
+        let pool = pool();
+        let stream = &pool.header().console_in;
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let mut input = Input::new(&pool, stream, reader.as_fd(), false);
+        input.read_first(|| panic!("nobody waits"));
+        assert!(input.source().is_some() && stream.closed.load(Ordering::Relaxed) == 0);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let file = File::open(&path).unwrap();
+        let mut input = Input::new(&pool, stream, file.as_fd(), false);
+        input.read_first(|| panic!("nobody waits"));
+        assert_eq!(stream.head.load(Ordering::Relaxed), std::fs::metadata(path).unwrap().len());
+        assert!(input.source().is_none() && stream.closed.load(Ordering::Relaxed) == 1);
     }
 
     #[test]

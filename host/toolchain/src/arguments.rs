@@ -25,6 +25,10 @@ pub enum Mode {
     Text,
     /// Answers (`--version`, `-print-search-dirs`): of the compiler alone.
     Query,
+    /// What the linker is (`-Wl,--version`): build systems ask it.
+    Linker,
+    /// `--help`.
+    Help,
 }
 
 /// Something to compile.
@@ -60,7 +64,7 @@ pub struct Arguments {
     pub compiler: Vec<OsString>,
     /// For the compilation for the first ISA only: dependency files.
     pub dependencies: Vec<OsString>,
-    /// For the compilation for the primary ISA only: its own processor's features.
+    /// For the compilation for the primary ISA only: its own processor's features, `-save-temps`.
     pub processor: Vec<OsString>,
     /// `-L`.
     pub library_folders: Vec<PathBuf>,
@@ -76,6 +80,8 @@ pub struct Arguments {
     pub no_libraries: bool,
     /// `-nostdinc`.
     pub no_includes: bool,
+    /// `-funsigned-char`.
+    pub unsigned_char: bool,
     /// `-v`.
     pub verbose: bool,
     /// `--pins FILE`.
@@ -121,7 +127,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
     }
     let parsed = parser.parsed;
     check_sanitizers(&parsed.compiler)?;
-    if parsed.items.is_empty() && parsed.mode != Mode::Query && !parsed.verbose {
+    let has_answer = matches!(parsed.mode, Mode::Query | Mode::Linker | Mode::Help);
+    if parsed.items.is_empty() && !has_answer && !parsed.verbose {
         return Err(Error::usage("motet cc: no input files"));
     }
     Ok(parsed)
@@ -190,7 +197,7 @@ impl Parser {
         let parsed = &mut self.parsed;
         match text {
             "-c" => parsed.mode = parsed.mode.max_with(Mode::Compile),
-            "-E" | "-S" | "-M" | "-MM" | "-fsyntax-only" => {
+            "-E" | "-S" | "-M" | "-MM" | "-fsyntax-only" | "-###" => {
                 parsed.mode = parsed.mode.max_with(Mode::Text);
                 parsed.compiler.push(text.into());
             }
@@ -199,10 +206,11 @@ impl Parser {
                     "motet cc: -emit-llvm: an object file holds machine code of every instruction set",
                 ));
             }
-            "--version" | "-dumpmachine" | "-dumpversion" | "-###" => {
-                parsed.mode = Mode::Query;
+            "--version" | "-dumpmachine" | "-dumpversion" => {
+                parsed.mode = parsed.mode.max_with(Mode::Query);
                 parsed.compiler.push(text.into());
             }
+            "--help" => parsed.mode = Mode::Help,
             "-v" | "--verbose" => parsed.verbose = true,
             "-MD" | "-MMD" | "-MP" | "-MG" | "-MV" => parsed.dependencies.push(text.into()),
             "-MF" | "-MT" | "-MQ" => {
@@ -215,7 +223,7 @@ impl Parser {
                 self.language = (language != "none").then_some(language);
             }
             _ if text.starts_with("-print-") || text.starts_with("--print-") => {
-                parsed.mode = Mode::Query;
+                parsed.mode = parsed.mode.max_with(Mode::Query);
                 parsed.compiler.push(text.into());
             }
             _ if text.starts_with("-MF") || text.starts_with("-MT") || text.starts_with("-MQ") => {
@@ -299,6 +307,7 @@ impl Parser {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "" => {}
+                "--version" | "-v" | "-V" => self.parsed.mode = self.parsed.mode.max_with(Mode::Linker),
                 "-s" | "--strip-all" => self.parsed.strip = true,
                 "--whole-archive" => self.whole_archives = true,
                 "--no-whole-archive" => self.whole_archives = false,
@@ -351,8 +360,15 @@ impl Parser {
                 "motet cc: {text}: its runtime library is not there for all instruction sets"
             )));
         }
+        if let "-funsigned-char" | "-fno-signed-char" | "-fsigned-char" | "-fno-unsigned-char" = text {
+            self.parsed.unsigned_char = matches!(text, "-funsigned-char" | "-fno-signed-char");
+            return Ok(true);
+        }
         let of_processor = text.starts_with("-m") && text != "-mllvm" && !text.starts_with("-mno-omit")
-            || text.starts_with("-fcf-protection");
+            || text.starts_with("-fcf-protection")
+            // Three compilers would write the same files at the same time.
+            || text.starts_with("-save-temps")
+            || text.starts_with("--save-temps");
         if of_processor {
             self.parsed.processor.push(text.into());
         }
@@ -397,6 +413,8 @@ impl Mode {
             Self::Compile => 1,
             Self::Text => 2,
             Self::Query => 3,
+            Self::Linker => 4,
+            Self::Help => 5,
         };
         if rank(other) > rank(self) { other } else { self }
     }
@@ -439,6 +457,9 @@ mod tests {
         assert_eq!(parsed("-c a.c").unwrap().mode, Mode::Compile);
         assert_eq!(parsed("-E -c a.c").unwrap().mode, Mode::Text);
         assert_eq!(parsed("--version").unwrap().mode, Mode::Query);
+        assert_eq!(parsed("-### -c a.c").unwrap().mode, Mode::Text);
+        assert_eq!(parsed("-Wl,--version").unwrap().mode, Mode::Linker);
+        assert_eq!(parsed("--help --version").unwrap().mode, Mode::Help);
     }
 
     #[test]
@@ -489,6 +510,18 @@ mod tests {
     }
 
     #[test]
+    fn files_of_the_compiler_are_kept_for_the_primary_isa_only() {
+        let arguments = parsed("-save-temps=obj a.c").unwrap();
+        assert_eq!((arguments.processor, arguments.compiler), (vec!["-save-temps=obj".into()], Vec::new()));
+    }
+
+    #[test]
+    fn the_last_word_on_characters_counts() {
+        assert!(parsed("-fsigned-char -funsigned-char a.c").unwrap().unsigned_char);
+        assert!(!parsed("-funsigned-char -fsigned-char a.c").unwrap().unsigned_char);
+    }
+
+    #[test]
     fn what_cannot_be_had_is_refused_with_the_reason() {
         for (line, word) in [
             ("-shared a.c", "archive"),
@@ -496,6 +529,7 @@ mod tests {
             ("-Wl,-T,x a.c", "-T"),
             ("-o", "needs an argument"),
             ("-pg a.c", "runtime"),
+            ("-ftest-coverage a.c", "runtime"),
             ("-fopenmp=libomp a.c", "runtime"),
             ("-fsanitize=address a.c", "runtime"),
         ] {

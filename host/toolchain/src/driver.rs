@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fs::File,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -21,6 +22,25 @@ use crate::{
     pins,
     tools::Tools,
 };
+
+/// What `motet cc --help` says.
+const HELP: &str = "\
+Compiles and links C for every instruction set at once: the program runs in the machine and on plain Linux.
+
+usage: motet cc [OPTION...] FILE...          (motet c++: C++; motet ld: links objects)
+
+It takes what any C compiler takes, and works as CC in Makefiles, configure and CMake. Its own options:
+
+  --pins FILE           pins functions to instruction sets (TOML; without it, MOTET_ON in the source does)
+  --isa ISA             the primary instruction set: whose Linux the file runs on, and what -S and -E show
+  --emit-isa ISA FILE   writes an ordinary program for one instruction set as well, with the same addresses
+
+  motet cc -O2 -g a.c b.c -lm -o app
+  motet cc --pins pins.toml -O2 a.c -o app
+  make CC='motet cc'
+
+docs/toolchain.md has the limits. What the compiler itself takes: https://releases.llvm.org/19.1.0/tools/clang/docs/
+";
 
 /// Libraries that are part of the C library.
 const PARTS_OF_LIBC: &[&str] = &[
@@ -45,6 +65,11 @@ pub fn ld(folder: &Path, arguments: &[OsString]) -> Result<u8> {
 }
 
 fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
+    if arguments.mode == Mode::Help {
+        // Whoever reads may have seen enough.
+        let _ = std::io::stdout().write_all(HELP.as_bytes());
+        return Ok(0);
+    }
     let mut pins = Vec::new();
     for path in &arguments.pins {
         pins.extend(pins::load(path)?);
@@ -57,7 +82,8 @@ fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
     let temporary = temporary.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
     let driver = Driver { tools, libc, libcxx, headers, arguments, pins, temporary };
     match driver.arguments.mode {
-        Mode::Query => driver.query(),
+        Mode::Help | Mode::Query => driver.query(),
+        Mode::Linker => driver.run_itself(driver.tools.command("ld.lld").arg("--version")),
         Mode::Text => driver.text(),
         Mode::Compile => driver.compile(),
         Mode::Link if driver.arguments.items.is_empty() => driver.query(),
@@ -102,21 +128,23 @@ impl Driver {
         if self.arguments.verbose {
             command.arg("-v");
         }
+        self.run_itself(&mut command)
+    }
+
+    /// Runs a program whose input and output are the user's.
+    fn run_itself(&self, command: &mut Command) -> Result<u8> {
         let status = command.status().map_err(|error| Error::read(&self.tools.program, error))?;
         Ok(exit_status(status))
     }
 
     fn text(&self) -> Result<u8> {
         let mut command = self.compiler(self.arguments.primary);
-        command.args(&self.arguments.dependencies);
+        command.args(self.arguments.verbose.then_some("-v")).args(&self.arguments.dependencies);
         if let Some(output) = &self.arguments.output {
             command.arg("-o").arg(output);
         }
-        for source in self.sources() {
-            add_source(&mut command, &source, &source.path);
-        }
-        let status = command.status().map_err(|error| Error::read(&self.tools.program, error))?;
-        Ok(exit_status(status))
+        self.sources().iter().for_each(|source| add_source(&mut command, source));
+        self.run_itself(&mut command)
     }
 
     fn compile(&self) -> Result<u8> {
@@ -130,7 +158,7 @@ impl Driver {
                 .output
                 .clone()
                 .unwrap_or_else(|| PathBuf::from(source.path.with_extension("o").file_name().unwrap_or_default()));
-            let status = self.compile_one(source, &output)?;
+            let status = self.compile_one(source, &output, &output)?;
             if status != 0 {
                 return Ok(status);
             }
@@ -148,7 +176,7 @@ impl Driver {
                 Item::Source(source) => {
                     let stem = source.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                     let path = self.temporary.path().join(format!("{index}-{stem}.o"));
-                    let status = self.compile_one(source, &path)?;
+                    let status = self.compile_one(source, &path, &self.goal(source))?;
                     if status != 0 {
                         return Ok(status);
                     }
@@ -166,7 +194,7 @@ impl Driver {
         }
         let options = Options {
             inputs,
-            output: self.arguments.output.clone().unwrap_or_else(|| "a.out".into()),
+            output: self.program(),
             entry: self.arguments.entry.clone().unwrap_or_else(|| "_start".into()),
             needed: self.arguments.needed.clone(),
             pins: self.pins.clone(),
@@ -204,20 +232,42 @@ impl Driver {
         self.arguments.items.iter().filter_map(source).collect()
     }
 
-    /// Compiles a source for every ISA at once. What the compiler says is shown once.
-    fn compile_one(&self, source: &Source, output: &Path) -> Result<u8> {
-        let path = self.readable(source)?;
+    /// The file that a source becomes part of, as far as its dependency file goes: the program; of several sources, each
+    /// has one of its own.
+    fn goal(&self, source: &Source) -> PathBuf {
+        let program = self.program();
+        if self.sources().len() == 1 {
+            return program;
+        }
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = source.path.file_stem().unwrap_or_default().to_string_lossy();
+        program.with_file_name(format!("{name}-{stem}.o"))
+    }
+
+    /// The file that linking makes.
+    fn program(&self) -> PathBuf {
+        self.arguments.output.clone().unwrap_or_else(|| "a.out".into())
+    }
+
+    /// Compiles a source for every ISA at once. What the compiler says is shown once. `goal` is what the user makes of it.
+    fn compile_one(&self, source: &Source, output: &Path, goal: &Path) -> Result<u8> {
+        let input = self.standard_input(source)?;
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let objects: PerIsa<PathBuf> =
             std::array::from_fn(|isa| self.temporary.path().join(format!("{name}.{}", ISAS[isa].name())));
         let run = |isa: usize| {
             let mut command = self.compiler(isa);
             if isa == self.arguments.primary {
-                self.add_dependencies(&mut command, output);
+                command.args(self.arguments.verbose.then_some("-v"));
+                self.add_dependencies(&mut command, goal);
             }
             command.arg("-c").arg("-o").arg(&objects[isa]);
-            add_source(&mut command, source, &path);
-            command.stdin(Stdio::null()).output().map_err(|error| Error::read(&self.tools.program, error))
+            add_source(&mut command, source);
+            let stdin = match &input {
+                Some(path) => File::open(path).map_err(|error| Error::read(path, error))?.into(),
+                None => Stdio::null(),
+            };
+            command.stdin(stdin).output().map_err(|error| Error::read(&self.tools.program, error))
         };
         let results: Vec<Result<Output>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || run(isa))).collect();
@@ -238,28 +288,28 @@ impl Driver {
         Ok(0)
     }
 
-    /// Standard input can be read only once.
-    fn readable(&self, source: &Source) -> Result<PathBuf> {
+    /// A copy of standard input, which can be read only once, if that is the source.
+    fn standard_input(&self, source: &Source) -> Result<Option<PathBuf>> {
         if source.path.as_os_str() != "-" {
-            return Ok(source.path.clone());
+            return Ok(None);
         }
         let path = self.temporary.path().join("stdin");
-        let mut file = std::fs::File::create(&path).map_err(|error| Error::write(&path, error))?;
+        let mut file = File::create(&path).map_err(|error| Error::write(&path, error))?;
         std::io::copy(&mut std::io::stdin(), &mut file).map_err(|error| Error::write(&path, error))?;
-        Ok(path)
+        Ok(Some(path))
     }
 
     /// Clang would name the dependency file after the object, which is not the one that the user knows.
-    fn add_dependencies(&self, command: &mut Command, output: &Path) {
+    fn add_dependencies(&self, command: &mut Command, goal: &Path) {
         let words = &self.arguments.dependencies;
         let has = |name: &str| words.iter().any(|word| word.to_str().is_some_and(|word| word.starts_with(name)));
         command.args(words);
         if has("-MD") || has("-MMD") {
             if !has("-MF") {
-                command.arg("-MF").arg(output.with_extension("d"));
+                command.arg("-MF").arg(goal.with_extension("d"));
             }
             if !has("-MT") && !has("-MQ") {
-                command.arg("-MQ").arg(output);
+                command.arg("-MQ").arg(goal);
             }
         }
     }
@@ -269,12 +319,19 @@ impl Driver {
         let mut error = std::io::stderr();
         let shown = &results[self.arguments.primary];
         let _ = error.write_all(&shown.stderr);
+        let known = diagnostics(&shown.stderr);
         let mut status = exit_status(shown.status);
         for (isa, result) in results.iter().enumerate().filter(|(isa, _)| *isa != self.arguments.primary) {
-            if result.stderr != shown.stderr {
+            let own: Vec<u8> = diagnostics(&result.stderr)
+                .into_iter()
+                .filter(|text| !known.contains(text))
+                .flatten()
+                .copied()
+                .collect();
+            if !own.is_empty() {
                 let path = source.path.display();
                 let _ = writeln!(error, "motet: {path}, compiled for {}:", ISAS[isa].name());
-                let _ = error.write_all(&result.stderr);
+                let _ = error.write_all(&own);
             }
             if status == 0 {
                 status = exit_status(result.status);
@@ -294,6 +351,9 @@ impl Driver {
             command.args(&self.arguments.processor);
         }
         command.args(COMMON_FLAGS);
+        if self.arguments.unsigned_char {
+            command.arg("-funsigned-char");
+        }
         for pin in &self.pins {
             // A copy inside its caller would run where that does.
             command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", pin.function));
@@ -316,16 +376,50 @@ impl Driver {
     }
 }
 
-fn add_source(command: &mut Command, source: &Source, path: &Path) {
-    if let Some(language) = &source.language {
-        command.arg("-x").arg(language);
+fn add_source(command: &mut Command, source: &Source) {
+    // Of a source before, too: clang warns of a `-x none` that nothing follows.
+    let language = source.language.as_deref().unwrap_or("none".as_ref());
+    command.arg("-x").arg(language).arg(&source.path);
+}
+
+/// What a compiler says, in parts: a warning or an error each, with the notes and lines of source that belong to it. Without
+/// their number at the end.
+fn diagnostics(text: &[u8]) -> Vec<&[u8]> {
+    let has = |line: &[u8], words: &[u8]| line.windows(words.len()).any(|part| part == words);
+    let is_count = |line: &[u8]| line.first().is_some_and(u8::is_ascii_digit) && line.ends_with(b" generated.\n");
+    let mut starts = vec![0];
+    let (mut at, mut in_header) = (0, false);
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let is_include = line.starts_with(b"In file included from ");
+        let begins = is_include || is_count(line) || has(line, b"error: ") || has(line, b"warning: ");
+        if begins && !in_header {
+            starts.push(at);
+        }
+        in_header = is_include;
+        at += line.len();
     }
-    command.arg(path);
-    if source.language.is_some() {
-        command.arg("-x").arg("none");
-    }
+    starts.push(at);
+    let parts = starts.windows(2).map(|ends| &text[ends[0]..ends[1]]);
+    parts.filter(|part| !part.is_empty() && !is_count(part)).collect()
 }
 
 fn exit_status(status: std::process::ExitStatus) -> u8 {
     status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_compiler_says_is_divided_by_warnings_and_errors() {
+        let text = "a.c:1:2: warning: one\n    1 | code\n      | ^\na.h:9:1: note: there\n\
+            In file included from a.c:2:\nIn file included from b.h:1:\nc.h:3:4: error: two\n1 warning and 1 error generated.\n";
+        let parts = diagnostics(text.as_bytes());
+        let parts: Vec<&str> = parts.into_iter().map(|part| std::str::from_utf8(part).unwrap()).collect();
+        let [one, two] = parts[..] else { panic!("{parts:?}") };
+        assert!(one.starts_with("a.c:1:2") && one.ends_with("there\n"), "{one}");
+        assert!(two.starts_with("In file included from a.c") && two.ends_with("two\n"), "{two}");
+        assert!(diagnostics(b"").is_empty());
+    }
 }

@@ -31,6 +31,9 @@ pub const COMMON_FLAGS: &[&str] = &[
     "-U__FP_FAST_FMAF",
     // No variable is removed, split or made smaller on one ISA only.
     "-fkeep-persistent-storage-variables",
+    // A copy of a function for some of its callers would run where they do.
+    "-mllvm",
+    "-funcspec-max-clones=0",
     "-fsigned-char",
     "-Xclang",
     "-fwchar-type=int",

@@ -1,11 +1,12 @@
 //! Options of compilers and linkers that are not passed on as they are, or take an argument.
 
 /// Options whose code calls a runtime library.
-pub const NEED_RUNTIME: [&str; 7] = [
+pub const NEED_RUNTIME: [&str; 8] = [
     "-fopenmp",
     "-pg",
     "--coverage",
     "-fprofile-arcs",
+    "-ftest-coverage",
     "-fprofile-generate",
     "-fprofile-instr-generate",
     "-fsplit-stack",
@@ -56,13 +57,22 @@ pub const IGNORED: &[&str] = &[
     "-fdata-sections",
     "-fno-function-sections",
     "-fno-data-sections",
-    "-fsigned-char",
     "-pipe",
 ];
 
 /// The same, by their beginnings.
-pub const IGNORED_PREFIXES: &[&str] =
-    &["-flto", "-fno-lto", "-ftls-model=", "-fuse-ld=", "-fplt", "-fno-plt", "-fno-semantic-interposition"];
+pub const IGNORED_PREFIXES: &[&str] = &[
+    "-flto",
+    "-fno-lto",
+    "-ftls-model=",
+    "-fuse-ld=",
+    "-fplt",
+    "-fno-plt",
+    "-fno-semantic-interposition",
+    // The linker reads the debugger's sections: they are whole, and in the object file.
+    "-gz",
+    "-gsplit-dwarf",
+];
 
 /// Options of linkers without effect here.
 pub const LINKER_IGNORED: &[&str] = &[
@@ -100,6 +110,13 @@ pub const LINKER_IGNORED: &[&str] = &[
     "--sort-common",
     "-S",
     "--strip-debug",
+    "--allow-shlib-undefined",
+    "-Bsymbolic",
+    "-Bsymbolic-functions",
+    "--enable-new-dtags",
+    "--disable-new-dtags",
+    "--icf=all",
+    "--icf=safe",
 ];
 
 /// The same, by their beginnings.
@@ -114,6 +131,10 @@ pub const LINKER_IGNORED_PREFIXES: &[&str] = &[
     "--sort-section",
     "--dependency-file",
     "--color-diagnostics",
+    "--compress-debug-sections",
+    "--threads",
+    "--warn-",
+    "--no-warn-",
     "-Map",
     "--Map",
 ];

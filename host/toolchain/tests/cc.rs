@@ -153,10 +153,15 @@ fn objects_go_into_archives_made_by_ar() {
         "#include <stdio.h>\nint twice(int);\nint main(void) { printf(\"%d\\n\", twice(21)); return 0; }",
     );
     assert_eq!(folder.cc("-c %a.c -o %a.o -MD -MF %a.d").unwrap(), 0);
-    let ar = Command::new("ar").arg("rcs").arg(folder.path("liba.a")).arg(folder.path("a.o")).status();
-    assert!(ar.unwrap().success());
-    assert_eq!(folder.cc(&format!("%b.c -L{} -la -o %b", folder.0.path().display())).unwrap(), 0);
-    assert_eq!(folder.run("b"), "42\n");
+    // The second is a thin one, which has the path only.
+    for (archive, options) in [("liba.a", "rcs"), ("libthin.a", "rcsT")] {
+        let ar = Command::new("ar").arg(options).arg(folder.path(archive)).arg(folder.path("a.o")).status();
+        assert!(ar.unwrap().success());
+    }
+    for library in ["-la", "-lthin", "-Wl,--whole-archive -lthin -Wl,--no-whole-archive"] {
+        assert_eq!(folder.cc(&format!("%b.c -L{} {library} -o %b", folder.0.path().display())).unwrap(), 0);
+        assert_eq!(folder.run("b"), "42\n");
+    }
     assert!(std::fs::read_to_string(folder.path("a.d")).unwrap().contains("a.o:"));
 }
 
@@ -475,6 +480,20 @@ fn wrong_programs_are_refused_with_the_reason() {
             "__attribute__((used, section(\".data.motet.on.8.1\"))) int x = 1; int main(void) { return x; }",
             "MOTET_DATA_ON(\"8\"): neither an instruction set (x86_64, aarch64, riscv64) nor an island (0 to 7)",
         ),
+        (
+            "#include <motet.h>\nMOTET_ON(\"riscv64\") int x = 1; int main(void) { return x; }",
+            "x is a variable: MOTET_ON",
+        ),
+        (
+            "#include <motet.h>\nMOTET_DATA_ON(\"riscv64\") int f(int x) { return x; }\n\
+             int (*volatile p)(int) = f; int main(void) { return p(1); }",
+            "f is a function: MOTET_DATA_ON is for variables",
+        ),
+        (
+            "static void *chosen(void) { return 0; } int f(void) __attribute__((ifunc(\"chosen\")));\n\
+             int main(void) { return f(); }",
+            "f is an ifunc",
+        ),
     ];
     for (source, message) in cases {
         let folder = Folder::new();
@@ -484,6 +503,46 @@ fn wrong_programs_are_refused_with_the_reason() {
         assert!(error.message.contains(message), "{}", error.message);
         assert!(!folder.path("a").exists());
     }
+}
+
+#[test]
+fn tables_of_labels_need_not_be_constants() {
+    let folder = Folder::new();
+    let source = "#include <motet.h>\n#include <stdio.h>\nMOTET_ON(\"riscv64\") int run(const char *at) {\n\
+        static void *table[8] = { &&more, &&twice, [7] = &&end };\n    int sum = 1;\n    goto *table[*at++ - '0'];\n\
+        more: sum++; goto *table[*at++ - '0'];\n    twice: sum *= 2; goto *table[*at++ - '0'];\n    end: return sum;\n}\n\
+        int main(void) { printf(\"%d\", run(\"0110017\")); }\n";
+    folder.write("a.c", source);
+    for level in ["-O0", "-O2"] {
+        assert_eq!(folder.cc(&format!("{level} %a.c -o %a")).unwrap(), 0);
+        assert_eq!(folder.run("a"), "20");
+    }
+}
+
+#[test]
+fn pinned_functions_are_not_copied_for_a_caller() {
+    let folder = Folder::new();
+    let source = "#include <motet.h>\n#include <stdio.h>\nMOTET_ON(\"riscv64\") int call(int (*f)(void)) { return f(); }\n\
+        static int one(void) { puts(\"one\"); return 1; }\nstatic int two(void) { puts(\"two\"); return 2; }\n\
+        int main(int count, char **words) { return count > 1 ? call(one) : count > 2 ? call(two) : call(0 * count + two) - 2; }\n";
+    folder.write("a.c", source);
+    for level in ["-O1", "-O2", "-O3"] {
+        assert_eq!(folder.cc(&format!("{level} %a.c -o %a")).unwrap(), 0);
+        assert_eq!(folder.run("a"), "two\n");
+    }
+}
+
+#[test]
+fn dependency_files_and_characters_are_as_other_compilers_make_them() {
+    let folder = Folder::new();
+    folder.write("a.c", "int main(void) { return (char)-1 < 0; }\n");
+    folder.write("b.c", "int unused;\n");
+    assert_eq!(folder.cc("-MMD -funsigned-char -gz -gsplit-dwarf %a.c -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "");
+    let dependencies = std::fs::read_to_string(folder.path("a.d")).unwrap();
+    assert!(dependencies.contains("a: ") && dependencies.contains("a.c"), "{dependencies}");
+    assert_eq!(folder.cc("-MD %a.c %b.c -o %two").unwrap(), 0);
+    assert!(folder.path("two-a.d").exists() && folder.path("two-b.d").exists());
 }
 
 #[test]

@@ -329,6 +329,32 @@ fn call_on_does_with_a_busy_island_what_the_policy_says() {
     everywhere(5, &scenario(&functions), 7, "");
 }
 
+/// Nobody but the caller uses island 1. Its core is still on its way to sleep when the next call comes.
+#[test]
+fn an_island_that_has_just_answered_is_not_busy() {
+    const BUSY_END: u64 = 3;
+    let functions = [
+        function("main", None, |body| {
+            let [rounds, ..] = body.program.asm.roles.saved;
+            body.program.call(Sys::Crossings, &[BUSY_END, 0]);
+            body.program.asm.li(rounds, 30);
+            let again = body.program.asm.here();
+            body.program.call(Sys::CallOn, &[1, address_of(1), 0]);
+            body.program.asm.op_i(Op::Addi, rounds, rounds, -1);
+            let zero = body.scratch();
+            body.program.asm.li(zero, 0);
+            body.program.asm.branch(Op::Bne, rounds, zero, again);
+            body.program.exit(7);
+        }),
+        function("island", None, |body| {
+            body.enter(1);
+            body.program.call_as_is(Sys::Island);
+            body.leave();
+        }),
+    ];
+    everywhere(5, &scenario(&functions), 7, "");
+}
+
 /// What is killed, and what is said of it.
 fn killed(functions: &[Function], words: &[&str]) {
     let ended = under(Driver::Seeded(1), Faults::default(), &scenario(functions)).unwrap();

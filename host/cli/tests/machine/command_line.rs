@@ -20,7 +20,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 14] = [
         ("run::streams_and_status_are_the_command_s", streams_and_status),
         ("run::the_command_reads_standard_input", standard_input),
         ("run::a_command_that_reads_nothing_leaves_the_input", unread_input),
@@ -29,6 +29,7 @@ pub fn trials() -> Vec<Trial> {
         ("run::files_go_in_and_come_out", files_in_and_out),
         ("run::a_shell_on_a_terminal", shell_on_a_terminal),
         ("run::interrupt_leaves_nothing_behind", || ends_by(Signal::INT)),
+        ("run::quit_leaves_nothing_behind", || ends_by(Signal::QUIT)),
         ("run::terminate_leaves_nothing_behind", || ends_by(Signal::TERM)),
         ("run::kill_leaves_nothing_behind", || ends_by(Signal::KILL)),
         ("run::a_killed_island_is_named", killed_island),

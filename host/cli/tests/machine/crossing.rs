@@ -40,11 +40,12 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
+        ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
@@ -244,17 +245,23 @@ fn local_builds() -> Result<(), String> {
 
 fn strict() -> Result<(), String> {
     let programs = compiled("strict", &["-O2"])?;
-    programs.run("strict", None).expect_code(0)?.expect_output("calls\n3\n")?;
+    programs.run("strict", None).expect_code(0)?.expect_output("calls\n2\n3\n")?;
     let ended = programs.run("strict", Some(&Lonely::new()?.path()));
-    ended.expect_code(128 + 9)?.expect_output("calls\n")?;
+    ended.expect_code(128 + 9)?.expect_output("calls\n2\n")?;
     ended.expect_errors(&["it calls a function for riscv64, of which no island is there", "at only_riscv"]).map(drop)
+}
+
+fn without_primary() -> Result<(), String> {
+    let machine = process::root().join("machines/two-riscv.toml");
+    let ended = compiled("strict", &["-O2", "--isa", "aarch64"])?.run("strict", Some(&machine));
+    ended.expect_code(0)?.expect_output("calls\n2\n3\n").map(drop)
 }
 
 fn single() -> Result<(), String> {
     let programs = Programs::new()?;
     let arm = programs.path.join("arm").display().to_string();
     programs.compile(&source("strict"), "fat", &["-O1", "--emit-isa", "aarch64", &arm])?;
-    programs.run("arm", None).expect_code(0)?.expect_output("calls\n3\n").map(drop)
+    programs.run("arm", None).expect_code(0)?.expect_output("calls\n2\n3\n").map(drop)
 }
 
 /// The program runs again and again, so that it does not matter when gdb is ready.

@@ -181,6 +181,10 @@ fn parse_image(name: &str, object: &[u8]) -> Result<Image> {
             image.symbols.push(Symbol::null());
         }
         let parsed = parse_symbol(&symbol).map_err(malformed)?;
+        if parsed.kind == elf::STT_GNU_IFUNC {
+            let message = "is an ifunc, which chooses its code when the program starts; use a pointer to a function";
+            return Err(Error::data(format!("{name}: {} {message}", parsed.name)));
+        }
         if parsed.global && parsed.place != Place::Undefined {
             image.defined.insert(parsed.name.clone(), index);
         }

@@ -221,13 +221,14 @@ impl Plan {
         self.ranges.insert(Segment::Rodata, (start, place.next));
     }
 
-    /// Functions that any ISA runs first; then those of each ISA in pages of their own.
+    /// Functions that any ISA runs first; then those of each ISA in pages of their own, strict ones apart.
     fn place_text(&mut self, place: &mut Placer, live: &Live, pins: &BTreeMap<UnitId, Wish>) {
         let start = place.new_page();
         let units = self.units_of(live, Segment::Text);
-        for group in std::iter::once(None).chain((0..ISAS.len()).map(Some)) {
+        let pinned = (0..ISAS.len()).flat_map(|isa| [false, true].map(|strict| Some(Wish { isa, strict })));
+        for group in std::iter::once(None).chain(pinned) {
             place.new_page();
-            for id in units.iter().filter(|id| pins.get(id).map(|wish| wish.isa) == group) {
+            for id in units.iter().filter(|id| pins.get(id).copied() == group) {
                 let unit = self.linkage.units.get(*id);
                 let (size, table) = (unit.size, unit.table().map(str::to_owned));
                 let address = place.place(size, unit.align.max(FUNCTION_ALIGN));
@@ -357,7 +358,7 @@ fn priority(name: &str) -> u64 {
 }
 
 /// How a function is pinned.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Wish {
     isa: usize,
     strict: bool,
@@ -420,14 +421,33 @@ fn find_near(linkage: &Linkage, live: &BTreeSet<UnitId>) -> Result<BTreeMap<Near
                 "{file}: MOTET_DATA_ON(\"{name}\"): neither an instruction set ({known}) nor an island (0 to {last})"
             ))
         })?;
+        let functions = symbols_of(linkage, *id, object::elf::STT_FUNC);
+        if !functions.is_empty() {
+            let file = &linkage.program.modules[unit.module].name;
+            let message = "is a function: MOTET_DATA_ON is for variables, MOTET_ON is for functions";
+            return Err(Error::data(format!("{file}: {functions} {message}")));
+        }
         found.entry(near).or_default().insert(*id);
     }
     Ok(found)
 }
 
+/// The names of the symbols of a kind in a unit, as its primary code has them.
+fn symbols_of(linkage: &Linkage, id: UnitId, kind: object::elf::SymbolType) -> String {
+    let unit = linkage.units.get(id);
+    let symbols = linkage.program.modules[unit.module].images[0].symbols.iter();
+    let is_in = |place| matches!(place, Place::Section(section) if Some(section) == unit.sections[0]);
+    let names = symbols.filter(|symbol| symbol.kind == kind && is_in(symbol.place)).map(|symbol| symbol.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
     let unit = linkage.units.get(id);
     let file = &linkage.program.modules[unit.module].name;
+    if unit.segment != Segment::Text {
+        let message = "is a variable: MOTET_ON and MOTET_ONLY are for functions, MOTET_DATA_ON is for variables";
+        return Err(Error::data(format!("{file}: {} {message}", symbols_of(linkage, id, object::elf::STT_OBJECT))));
+    }
     let functions = functions_of(linkage, id, 0);
     if functions.len() != 1 {
         let names = functions.join(", ");

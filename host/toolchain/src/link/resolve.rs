@@ -195,9 +195,6 @@ impl Archive {
     fn parse(input: &Input, file: Vec<u8>) -> Result<Self> {
         let malformed = |error| malformed(&input.path, error);
         let archive = ArchiveFile::parse(file.as_slice()).map_err(malformed)?;
-        if archive.is_thin() {
-            return Err(malformed_text(&input.path, "thin archives are not supported; make it with `ar rcs`"));
-        }
         let mut symbols = HashMap::new();
         let mut empty = true;
         for symbol in archive.symbols().map_err(malformed)?.into_iter().flatten() {
@@ -228,6 +225,9 @@ impl Archive {
     fn offsets(&self) -> Result<Vec<u64>> {
         let malformed = |error| malformed(&self.path, error);
         let archive = ArchiveFile::parse(self.file.as_slice()).map_err(malformed)?;
+        if archive.is_thin() {
+            return Ok(thin_offsets(&self.file));
+        }
         let mut offsets = Vec::new();
         for member in archive.members() {
             let (start, _) = member.map_err(malformed)?.file_range();
@@ -240,15 +240,35 @@ impl Archive {
         let malformed = |error| malformed(&self.path, error);
         let archive = ArchiveFile::parse(self.file.as_slice()).map_err(malformed)?;
         let member = archive.member(ArchiveOffset(offset)).map_err(malformed)?;
-        let data = member.data(self.file.as_slice()).map_err(malformed)?;
-        Ok((String::from_utf8_lossy(member.name()).into_owned(), data.to_vec()))
+        let name = String::from_utf8_lossy(member.name()).into_owned();
+        let data = if member.is_thin() {
+            // The archive has only the path, seen from its own folder.
+            read(&self.path.with_file_name(&name))?
+        } else {
+            member.data(self.file.as_slice()).map_err(malformed)?.to_vec()
+        };
+        Ok((name, data))
     }
 }
 
-fn malformed(path: &Path, error: object::Error) -> Error {
-    malformed_text(path, &format!("malformed archive: {error}"))
+/// Where the headers of a thin archive's members are. Only its tables have contents behind their headers.
+fn thin_offsets(file: &[u8]) -> Vec<u64> {
+    const MAGIC_BYTES: u64 = 8;
+    let text = |bytes: Option<&[u8]>| bytes.map(String::from_utf8_lossy).map(|text| text.trim_end().to_owned());
+    let mut offsets = Vec::new();
+    let mut at = MAGIC_BYTES;
+    while let Some(header) = usize::try_from(at).ok().and_then(|at| file.get(at..)?.get(..MEMBER_HEADER_BYTES as usize))
+    {
+        let is_table = text(header.get(..16)).is_some_and(|name| ["/", "//", "/SYM64/"].contains(&name.as_str()));
+        let size = text(header.get(48..58)).and_then(|size| size.parse::<u32>().ok()).unwrap_or_default();
+        if !is_table {
+            offsets.push(at);
+        }
+        at += MEMBER_HEADER_BYTES + if is_table { u64::from(size).next_multiple_of(2) } else { 0 };
+    }
+    offsets
 }
 
-fn malformed_text(path: &Path, text: &str) -> Error {
-    Error::data(format!("{}: {text}", path.display()))
+fn malformed(path: &Path, error: object::Error) -> Error {
+    Error::data(format!("{}: malformed archive: {error}", path.display()))
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::{
-    module::{Image, Kind, Module, Place, Relocation, Section, is_array},
+    module::{Image, Kind, Module, Place, Relocation, Section, Symbol, is_array},
     plan::NEAR_PREFIX,
     pool::{PieceId, Pool},
     resolve::{Definition, Program},
 };
 use crate::{
     error::{Error, Result},
-    isa::{ISAS, PerIsa},
+    isa::{ISAS, PerIsa, TARGETS},
 };
 use object::elf;
 
@@ -220,7 +220,44 @@ impl Linkage {
             pool.add(number, module)?;
         }
         let units = Units::new(&program.modules);
-        Ok(Self { program, pool, units })
+        let mut linkage = Self { program, pool, units };
+        let tables: Vec<usize> = (0..linkage.units.list.len())
+            .filter(|&unit| linkage.is_table_of_labels(&linkage.units.list[unit]))
+            .collect();
+        for unit in tables {
+            linkage.units.list[unit].segment = Segment::Rodata;
+        }
+        Ok(linkage)
+    }
+
+    /// Whether a variable that no other file sees holds nothing but addresses of labels in one function, which differ between
+    /// ISAs: `static void *table[] = { &&one, &&two };`. Nobody writes it, so it is taken for a constant.
+    fn is_table_of_labels(&self, unit: &Unit) -> bool {
+        const POINTER_BYTES: u64 = 8;
+        let mut function = None;
+        let mut has_label = false;
+        for (isa, section) in unit.sections.iter().enumerate() {
+            let image = &self.program.modules[unit.module].images[isa];
+            let Some(index) = *section else { return false };
+            let section = &image.sections[index];
+            let is_own = |symbol: &Symbol| !symbol.global || symbol.place != Place::Section(index);
+            let is_plain = section.kind == Kind::Data && section.data.iter().all(|&byte| byte == 0);
+            if unit.segment != Segment::Data || !is_plain || !image.symbols.iter().all(is_own) {
+                return false;
+            }
+            for relocation in &section.relocations {
+                let Ok((Target::Unit(id, offset), addend)) = self.follow(unit.module, isa, relocation) else {
+                    return false;
+                };
+                let is_pointer = TARGETS[isa].absolute.contains(&(relocation.r_type, POINTER_BYTES as u8));
+                let is_text = self.units.get(id).segment == Segment::Text;
+                if !is_pointer || !is_text || *function.get_or_insert(id) != id {
+                    return false;
+                }
+                has_label |= offset.cast_signed() + addend != 0;
+            }
+        }
+        has_label
     }
 
     /// What `relocation` of a module refers to, and what is to be added to its address.

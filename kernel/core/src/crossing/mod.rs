@@ -137,7 +137,7 @@ fn choose<M: Machine>(
         program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
         return Fetch::Run;
     };
-    let is_busy = policies.busy != CrossingPolicy::Wait && run_queue::load(cpu, core) != 0;
+    let is_busy = policies.busy != CrossingPolicy::Wait && has_other_work(cpu, core);
     let target = match policies.busy {
         CrossingPolicy::Local if is_busy && !pin.strict => cpu.id,
         CrossingPolicy::End if is_busy => {
@@ -159,6 +159,11 @@ fn choose<M: Machine>(
         signal::memory_fault(cpu, thread, address, errno);
         Fetch::Run
     })
+}
+
+/// Whether a core has something to do: not if it has just done what there was, and is on its way to sleep.
+fn has_other_work<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
+    run_queue::load(cpu, core) != 0 && !motet_protocol::direct::is_about_to_sleep(cpu, core)
 }
 
 /// `crossings(busy, missing)`: sets the calling process's [`CrossingPolicies`].
@@ -197,7 +202,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     let policies = CrossingPolicies::from_raw(call.process.crossing_policy.load(Ordering::Relaxed));
     let (policy, why) = if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
         (policies.missing, "has died")
-    } else if target != cpu.id && run_queue::load(cpu, target) != 0 {
+    } else if target != cpu.id && has_other_work(cpu, target) {
         (policies.busy, "has only busy cores")
     } else {
         (CrossingPolicy::Wait, "")

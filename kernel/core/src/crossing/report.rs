@@ -6,10 +6,10 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::registers;
 use motet_hal::Machine;
-use motet_layout::{CoreId, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
+use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, fs};
 
-use super::{Fetch, chain, exit, file, mm, signal};
+use super::{Fetch, GATE, chain, exit, file, mm, signal};
 use crate::{
     cpu::Cpu,
     process::symbols::{self, NAME_MAX},
@@ -47,15 +47,47 @@ pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     let program = cpu.object::<FatProgram>(mm::space_of(cpu, process).fat.get());
     let inode = program.and_then(|program| cpu.object::<InodeRecord>(program.inode.get()));
     let core = CoreId::from_raw(thread.core.load(Ordering::Relaxed));
-    let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core };
+    let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core, is_end: false };
     file::kernel_message(cpu, format_args!("  at {at}"));
-    for record in chain(cpu, thread).take(CHAIN_MAX) {
-        let function = record.function.get();
-        let callee = Place { cpu, inode, address: function, isa: None, core: None };
-        let address = record.return_pc.get();
-        let isa = Isa::from_raw(record.caller_isa.get());
-        let caller = Place { cpu, inode, address, isa, core: CoreId::from_raw(record.caller_core.get()) };
+    let mut calls = chain(cpu, thread).take(CHAIN_MAX).map(Shown::of).peekable();
+    while let Some(call) = calls.next() {
+        let (callee, caller) = call.places(cpu, inode, calls.peek());
         file::kernel_message(cpu, format_args!("  {callee} was called by {caller}"));
+    }
+}
+
+/// What is shown of a call.
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    function: u64,
+    return_pc: u64,
+    caller_isa: u32,
+    caller_core: u32,
+}
+
+impl Shown {
+    fn of(record: &CrossingRecord) -> Self {
+        Self {
+            function: record.function.get(),
+            return_pc: record.return_pc.get(),
+            caller_isa: record.caller_isa.get(),
+            caller_core: record.caller_core.get(),
+        }
+    }
+
+    /// The function that is called, and where from. A function that jumped to it as its last act will not be returned to, so
+    /// the return address is the gate; it is the one that `outer` has called.
+    fn places<'a, M: Machine>(
+        &self,
+        cpu: &'a Cpu<M>,
+        inode: Option<&'static InodeRecord>,
+        outer: Option<&Self>,
+    ) -> (Place<'a, M>, Place<'a, M>) {
+        let ended = outer.filter(|_| self.return_pc == GATE);
+        let (isa, core) = (Isa::from_raw(self.caller_isa), CoreId::from_raw(self.caller_core));
+        let address = ended.map_or(self.return_pc, |outer| outer.function);
+        let callee = Place { cpu, inode, address: self.function, isa: None, core: None, is_end: false };
+        (callee, Place { cpu, inode, address, isa, core, is_end: ended.is_some() })
     }
 }
 
@@ -66,10 +98,15 @@ struct Place<'a, M: Machine> {
     address: u64,
     isa: Option<Isa>,
     core: Option<CoreId>,
+    /// It is the end of the function.
+    is_end: bool,
 }
 
 impl<M: Machine> fmt::Display for Place<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_end {
+            f.write_str("the end of ")?;
+        }
         let mut buffer = [0; NAME_MAX];
         let symbol = self.inode.and_then(|inode| symbols::find(self.cpu, inode, self.address, &mut buffer));
         match symbol {
@@ -96,8 +133,7 @@ pub struct Snapshot<'a, M: Machine> {
     calls: [u64; 64],
     local_pages: u64,
     local_calls: u64,
-    /// Function, return address, caller's ISA and core.
-    chain: [(u64, u64, u32, u32); CHAIN_MAX],
+    chain: [Shown; CHAIN_MAX],
     len: usize,
 }
 
@@ -110,7 +146,7 @@ impl<'a, M: Machine> Snapshot<'a, M> {
             calls: [0; 64],
             local_pages: 0,
             local_calls: 0,
-            chain: [(0, 0, 0, 0); CHAIN_MAX],
+            chain: [Shown::default(); CHAIN_MAX],
             len: 0,
         };
         let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
@@ -120,8 +156,7 @@ impl<'a, M: Machine> Snapshot<'a, M> {
         snapshot.local_pages = program.local_pages.load(Ordering::Relaxed);
         snapshot.local_calls = program.local_calls.load(Ordering::Relaxed);
         for record in chain(cpu, thread).take(CHAIN_MAX) {
-            let (function, pc) = (record.function.get(), record.return_pc.get());
-            snapshot.chain[snapshot.len] = (function, pc, record.caller_isa.get(), record.caller_core.get());
+            snapshot.chain[snapshot.len] = Shown::of(record);
             snapshot.len += 1;
         }
         snapshot
@@ -140,9 +175,9 @@ impl<'a, M: Machine> Snapshot<'a, M> {
         }
         writeln!(out, "pages_run_locally {}", self.local_pages)?;
         writeln!(out, "calls_run_locally {}", self.local_calls)?;
-        for &(function, address, isa, core) in &self.chain[..self.len] {
-            let callee = Place { cpu, inode, address: function, isa: None, core: None };
-            let caller = Place { cpu, inode, address, isa: Isa::from_raw(isa), core: CoreId::from_raw(core) };
+        let chain = &self.chain[..self.len];
+        for (index, call) in chain.iter().enumerate() {
+            let (callee, caller) = call.places(cpu, inode, chain.get(index + 1));
             writeln!(out, "in {callee} called by {caller}")?;
         }
         Ok(())

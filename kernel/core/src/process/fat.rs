@@ -71,6 +71,14 @@ pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Res
     Ok(island.map_or(0, mm::place::node_of))
 }
 
+/// The ISA that a program starts on: its own, or if the machine has no island of it, another one of which the file has the text.
+pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable) -> Isa {
+    let has_island = |isa: &Isa| cpu.islands_of(*isa).next().is_some();
+    let texts = executable.segments().filter(|segment| segment.p_type == PT_TEXT);
+    let others = texts.filter_map(|segment| fat::isa_of_flags(segment.p_flags));
+    core::iter::once(executable.header_isa).chain(others).find(has_island).unwrap_or(executable.header_isa)
+}
+
 fn refuse<M: Machine>(cpu: &Cpu<M>, refusal: &Refusal) -> Errno {
     file::kernel_message(cpu, format_args!("an executable for several instruction sets is refused: {refusal}"));
     Errno::ENOEXEC
@@ -130,7 +138,7 @@ impl Fat {
         if note_len < needed {
             return Err(BadNote::Truncated.into());
         }
-        if header.primary != executable.isa {
+        if header.primary != executable.header_isa {
             return Err(Refusal::Primary(header.primary));
         }
         let mut code = executable.segments().filter(|segment| segment.p_type == PT_LOAD && segment.p_flags & PF_X != 0);
@@ -172,7 +180,7 @@ impl Fat {
         Ok(())
     }
 
-    /// Pins are in order, in the text, and do not share pages with pins of other ISAs.
+    /// Pins are in order, in the text, and do not share pages with pins of other ISAs or of another strictness.
     fn check_pins<M: Machine>(&self, cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<(), Refusal> {
         let mut before: Option<Pin> = None;
         for index in 0..self.header.pins {
@@ -182,7 +190,8 @@ impl Fat {
                 return Err(BadNote::PinPlace(pin.address).into());
             }
             let page = pin.address & !(PAGE_SIZE - 1);
-            if before.is_some_and(|before| before.isa != pin.isa && before.address + before.size > page) {
+            let differs = |before: Pin| (before.isa, before.strict) != (pin.isa, pin.strict);
+            if before.is_some_and(|before| differs(before) && before.address + before.size > page) {
                 return Err(BadNote::SharedPage(page).into());
             }
             before = Some(pin);
@@ -217,19 +226,22 @@ impl Fat {
             slot.set(bias);
         }
         let mut at = self.start;
+        let mut strict_before = false;
         for index in 0..self.header.pins {
             let pin = read_pin(cpu, inode, self.pins_at, index).map_err(|_| Errno::ENOEXEC)?;
             let (first, last) = (pin.address & !(PAGE_SIZE - 1), (pin.address + pin.size).next_multiple_of(PAGE_SIZE));
-            self.view(cpu, space, inode, at..first, None)?;
+            self.view(cpu, space, inode, at..first, None, true)?;
             at = at.max(first);
-            self.view(cpu, space, inode, at..last, Some(pin.isa))?;
+            // A view runs locally as a whole, which strict functions must not.
+            self.view(cpu, space, inode, at..last, Some(pin.isa), pin.strict == strict_before)?;
             at = at.max(last);
+            strict_before = pin.strict;
         }
-        self.view(cpu, space, inode, at..self.end, None)?;
+        self.view(cpu, space, inode, at..self.end, None, true)?;
         self.stores(cpu, space, inode)
     }
 
-    /// A view of a range, or the view below it made longer; nothing for a range that is empty.
+    /// A view of a range, or the view below it made longer if it `joins` that; nothing for a range that is empty.
     fn view<M: Machine>(
         &self,
         cpu: &Cpu<M>,
@@ -237,8 +249,9 @@ impl Fat {
         inode: &'static InodeRecord,
         Range { start, end }: Range<u64>,
         pin: Option<Isa>,
+        joins: bool,
     ) -> Result<(), Errno> {
-        if end <= start || mm::extend_view(cpu, space, start, end, pin) {
+        if end <= start || joins && mm::extend_view(cpu, space, start, end, pin) {
             return Ok(());
         }
         let store = core::array::from_fn(|isa| match self.texts[isa] {

@@ -28,8 +28,10 @@ pub const INTERPRETER_MAX: usize = 256;
 
 /// What the kernel needs to know of an executable.
 pub struct Executable {
-    /// Its instruction set.
+    /// The instruction set that it starts on.
     pub isa: Isa,
+    /// The one that its header names.
+    pub header_isa: Isa,
     header: FileHeader<LittleEndian>,
     headers: [u8; HEADERS_MAX * HEADER_LEN],
     count: usize,
@@ -79,8 +81,9 @@ impl Executable {
             return Err(Errno::ENOEXEC);
         }
         let file_len = inode.size.load(core::sync::atomic::Ordering::Relaxed);
-        let executable = Self { isa, header, headers, count, file_len };
+        let mut executable = Self { isa, header_isa: isa, header, headers, count, file_len };
         executable.check()?;
+        executable.isa = fat::start_isa(cpu, &executable);
         Ok(executable)
     }
 
