@@ -6,6 +6,7 @@
 //! one file ([`image`]).
 
 mod combine;
+mod frames;
 mod image;
 mod live;
 mod lld;
@@ -17,6 +18,7 @@ mod resolve;
 mod same;
 mod signature;
 mod targets;
+mod unwind;
 
 use std::{
     os::unix::fs::PermissionsExt,
