@@ -21,6 +21,8 @@ use crate::{
 pub const COMMON_FLAGS: &[&str] = &[
     "-ffunction-sections",
     "-fdata-sections",
+    // Also where the compiler has a section's name, as for constructors of static objects.
+    "-fseparate-named-sections",
     "-femulated-tls",
     "-fno-pic",
     "-fno-asynchronous-unwind-tables",

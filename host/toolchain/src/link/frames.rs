@@ -53,7 +53,9 @@ pub fn parse(image: &Image) -> Option<HashMap<usize, Vec<Frame>>> {
 
 /// The section and offset of the function whose address is at `offset`; none if it is not in this file.
 fn function(image: &Image, section: &Section, offset: usize) -> Option<(usize, u64)> {
-    let relocation = section.relocations.iter().find(|relocation| relocation.offset == offset as u64)?;
+    // They are sorted.
+    let index = section.relocations.partition_point(|relocation| relocation.offset < offset as u64);
+    let relocation = section.relocations.get(index).filter(|relocation| relocation.offset == offset as u64)?;
     let symbol = &image.symbols[relocation.symbol];
     let Place::Section(functions) = symbol.place else { return None };
     Some((functions, symbol.value.checked_add_signed(relocation.addend)?))

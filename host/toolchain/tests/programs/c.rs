@@ -418,6 +418,10 @@ fn wrong_programs_are_refused_with_the_reason() {
             "x differs between x86_64 and riscv64: at byte 0",
         ),
         (
+            "__asm__(\".text\\nfirst: ret\\nsecond: ret\\n.section .init_array,\\\"aw\\\"\\n.quad second\"); int main(void) { return 0; }",
+            ".init_array differs between x86_64 and aarch64",
+        ),
+        (
             "__attribute__((section(\".text.motet.on.sparc.1\"))) int main(void) { return 0; }",
             "MOTET_ON(\"sparc\"): no such instruction set; there are: x86_64, aarch64, riscv64",
         ),
@@ -434,6 +438,17 @@ fn wrong_programs_are_refused_with_the_reason() {
         assert!(error.message.contains(message), "{}", error.message);
         assert!(!folder.path("a").exists());
     }
+}
+
+#[test]
+fn an_object_file_can_have_more_sections_than_its_header_can_count() {
+    let folder = Folder::new();
+    let source = "__asm__(\".macro more\\n.section .data.x\\\\@,\\\"aw\\\"\\n.byte 1\\n.endm\\n.rept 66000\\nmore\\n.endr\\n.text\");\n\
+        int value = 7;\nint main(void) { return value - 7; }\n";
+    folder.write("a.c", source);
+    assert_eq!(folder.cc("-c %a.c -o %a.o").unwrap(), 0);
+    assert_eq!(folder.cc("%a.o -o %a").unwrap(), 0);
+    folder.run("a");
 }
 
 #[test]

@@ -55,6 +55,30 @@ fn streams_files_threads_and_exceptions_work() {
     assert_eq!(folder.run("a"), STREAMS_OUTPUT);
 }
 
+#[test]
+fn static_objects_begin_in_order_and_end_in_reverse() {
+    let folder = Folder::new();
+    let header = "#include <cstdio>\nstruct Object {\n    const char *name;\n\
+        Object(const char *name) : name(name) { printf(\"%s \", name); }\n    ~Object() { printf(\"-%s \", name); }\n};\n";
+    let file = |first: &str, priority: u32, rest: &str| {
+        format!(
+            "{header}static Object plain(\"{first}\"), two[2] = {{{{\"{first}1\"}}, {{\"{first}2\"}}}};\n\
+            static Object early __attribute__((init_priority({priority})))(\"early{priority}\");\n{rest}"
+        )
+    };
+    folder.write("a.cc", &file("a", 300, ""));
+    folder.write(
+        "b.cc",
+        &file("b", 200, "Object &local() { static Object l(\"local\"); return l; }\nint main() { local(); }\n"),
+    );
+    let begin = "early200 early300 a a1 a2 b b1 b2 local ";
+    let end = "-local -b2 -b1 -b -a2 -a1 -a -early300 -early200 ";
+    for options in ["-O0", "-O2"] {
+        assert_eq!(folder.cxx(&format!("{options} %a.cc %b.cc -o %a")).unwrap(), 0);
+        assert_eq!(folder.run("a"), format!("{begin}{end}"));
+    }
+}
+
 /// Ends with an exception that nobody catches.
 fn fails(folder: &Folder, name: &str) -> Output {
     let output = Command::new(folder.path(name)).output().unwrap();
