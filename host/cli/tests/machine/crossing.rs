@@ -23,8 +23,19 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 9] =
-    ["values", "calls", "library", "signals", "queued", "processes", "threads", "classes", "events"];
+const SAME: [&str; 11] = [
+    "values",
+    "calls",
+    "library",
+    "signals",
+    "queued",
+    "processes",
+    "threads",
+    "classes",
+    "streams",
+    "exceptions",
+    "events",
+];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
