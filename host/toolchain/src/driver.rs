@@ -313,6 +313,10 @@ impl Driver {
         if isa == TYPED && self.arguments.mode != Mode::Text && !self.arguments.has_full_debug() {
             command.arg("-g");
         }
+        if isa == TYPED {
+            // Classes that functions take by value are defined there, not only declared.
+            command.arg("-fstandalone-debug");
+        }
         if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
             command.arg("-fcolor-diagnostics");
         }

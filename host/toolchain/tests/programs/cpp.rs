@@ -172,6 +172,19 @@ fn a_function_comes_from_a_file_that_has_it_for_all_isas_or_from_several_files()
 }
 
 #[test]
+fn pinned_functions_take_and_give_small_classes_by_value() {
+    let folder = Folder::new();
+    // Clang would leave the class out of the debugger's sections of a file that constructs none.
+    let source = "struct Base { virtual void f(); };\nclass Small { Base *base; int kind; public: Small(Base *, int); int k() { return kind; } };\n\
+        __attribute__((noinline, used, section(\".text.motet.on.riscv64.1\"))) Small same(Small small, char more) {\n    return more ? small : small;\n}\n";
+    folder.write("a.cc", source);
+    folder.write("b.cc", "int main() {}\n");
+    assert_eq!(folder.cxx("-O1 %a.cc %b.cc -o %a").unwrap(), 0);
+    let table = motet_toolchain::objdump(&folder.path("a")).unwrap();
+    assert!(table.contains("_Z4same5Smallc (64, 64, i8) -> (64, 64) on riscv64"), "{table}");
+}
+
+#[test]
 fn what_is_aligned_to_cache_lines_is_the_same_on_all() {
     let folder = Folder::new();
     let source = "#include <cstdio>\n#include <new>\n\
