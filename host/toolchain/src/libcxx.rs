@@ -192,7 +192,7 @@ impl Libcxx {
         self.archive().exists()
     }
 
-    /// libc++ and libc++abi.
+    /// libc++, libc++abi and libunwind.
     pub fn archive(&self) -> PathBuf {
         self.folder.join("libc++.a")
     }
