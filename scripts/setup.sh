@@ -64,6 +64,7 @@ main() {
     set_up_guests
     # For the libraries and musl's tests, which tests compile.
     [[ $level != test ]] || command -v make >/dev/null || install_packages make
+    [[ $level != test ]] || { command -v cmake && command -v g++; } >/dev/null || install_packages cmake g++
     [[ $level != test ]] || command -v go >/dev/null || install_packages golang-go
     # For the test of `motet run --gdb`.
     [[ $level != test ]] || command -v gdb-multiarch >/dev/null || install_packages gdb-multiarch

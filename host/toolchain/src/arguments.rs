@@ -40,6 +40,22 @@ pub struct Source {
     pub language: Option<OsString>,
 }
 
+impl Source {
+    /// Whether it is C++.
+    pub fn is_cpp(&self) -> bool {
+        let extension = self.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        match &self.language {
+            Some(language) => language.as_bytes().starts_with(b"c++"),
+            None => CPP_EXTENSIONS.contains(&extension),
+        }
+    }
+}
+
+/// Of files that are C++ whatever the driver is called.
+const CPP_EXTENSIONS: &[&str] = &["C", "cc", "cpp", "cxx", "c++", "CPP", "ii", "hpp"];
+/// Of other sources.
+const EXTENSIONS: &[&str] = &["c", "i", "s", "S", "sx", "h"];
+
 /// In the order of the command line.
 #[derive(Clone, Debug)]
 pub enum Item {
@@ -380,7 +396,8 @@ impl Parser {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let is_source = path.as_os_str() == "-"
             || self.language.is_some()
-            || ["c", "i", "s", "S", "sx", "C", "cc", "cpp", "cxx", "c++", "CPP", "ii", "h", "hpp"].contains(&extension);
+            || EXTENSIONS.contains(&extension)
+            || CPP_EXTENSIONS.contains(&extension);
         self.parsed.items.push(if is_source {
             Item::Source(Source { path, language: self.language.clone() })
         } else {

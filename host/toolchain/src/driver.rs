@@ -43,10 +43,10 @@ docs/toolchain.md has the limits. What the compiler itself takes: https://releas
 ";
 
 /// Libraries that are part of the C library.
-const PARTS_OF_LIBC: &[&str] = &[
-    "c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic", "stdc++",
-    "c++",
-];
+const PARTS_OF_LIBC: &[&str] =
+    &["c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic"];
+/// Libraries that are part of the C++ library.
+const PARTS_OF_LIBCXX: &[&str] = &["stdc++", "c++", "c++abi", "unwind", "supc++"];
 
 /// Runs `motet cc ARGUMENTS` (`motet c++` if `cxx`) with the toolchain's files in `folder`; gives the exit status.
 ///
@@ -76,11 +76,12 @@ fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
     }
     let tools = Tools::find(folder)?;
     let libc = Libc::find(&tools)?;
-    let libcxx = cxx.then(|| Libcxx::find(&tools, &libc)).transpose()?;
+    let needs_libcxx = cxx || arguments.items.iter().any(needs_libcxx);
+    let libcxx = needs_libcxx.then(|| Libcxx::find(&tools, &libc)).transpose()?;
     let headers = own_headers(folder)?;
     let temporary = tempfile::Builder::new().prefix("motet-cc-").tempdir();
     let temporary = temporary.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
-    let driver = Driver { tools, libc, libcxx, headers, arguments, pins, temporary };
+    let driver = Driver { tools, libc, cxx, libcxx, headers, arguments, pins, temporary };
     match driver.arguments.mode {
         Mode::Help | Mode::Query => driver.query(),
         Mode::Linker => driver.run_itself(driver.tools.command("ld.lld").arg("--version")),
@@ -88,6 +89,14 @@ fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
         Mode::Compile => driver.compile(),
         Mode::Link if driver.arguments.items.is_empty() => driver.query(),
         Mode::Link => driver.link(),
+    }
+}
+
+fn needs_libcxx(item: &Item) -> bool {
+    match item {
+        Item::Source(source) => source.is_cpp(),
+        Item::Library(name, _) => PARTS_OF_LIBCXX.contains(&name.as_str()),
+        Item::Object(_) => false,
     }
 }
 
@@ -109,7 +118,9 @@ fn own_headers(folder: &Path) -> Result<PathBuf> {
 struct Driver {
     tools: Tools,
     libc: Libc,
-    /// Of `motet c++`.
+    /// `motet c++`.
+    cxx: bool,
+    /// If it is needed.
     libcxx: Option<Libcxx>,
     /// The folder of `motet.h`.
     headers: PathBuf,
@@ -121,7 +132,7 @@ struct Driver {
 
 impl Driver {
     fn query(&self) -> Result<u8> {
-        let mut command = self.compiler(self.arguments.primary);
+        let mut command = self.compiler(self.arguments.primary, self.cxx);
         if self.arguments.compiler.iter().any(|word| word == "--version") {
             println!("motet cc: one program for {}", names());
         }
@@ -138,7 +149,8 @@ impl Driver {
     }
 
     fn text(&self) -> Result<u8> {
-        let mut command = self.compiler(self.arguments.primary);
+        let is_cpp = self.cxx || self.sources().iter().any(Source::is_cpp);
+        let mut command = self.compiler(self.arguments.primary, is_cpp);
         command.args(self.arguments.verbose.then_some("-v")).args(&self.arguments.dependencies);
         if let Some(output) = &self.arguments.output {
             command.arg("-o").arg(output);
@@ -210,7 +222,7 @@ impl Driver {
     fn library(&self, name: &str) -> Result<Option<PathBuf>> {
         let file = name.strip_prefix(':').map_or_else(|| format!("lib{name}.a"), str::to_owned);
         let found = self.arguments.library_folders.iter().map(|folder| folder.join(&file)).find(|path| path.is_file());
-        if found.is_some() || PARTS_OF_LIBC.contains(&name) {
+        if found.is_some() || PARTS_OF_LIBC.contains(&name) || PARTS_OF_LIBCXX.contains(&name) {
             return Ok(found);
         }
         let folders: Vec<String> =
@@ -256,7 +268,7 @@ impl Driver {
         let objects: PerIsa<PathBuf> =
             std::array::from_fn(|isa| self.temporary.path().join(format!("{name}.{}", ISAS[isa].name())));
         let run = |isa: usize| {
-            let mut command = self.compiler(isa);
+            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
             if isa == self.arguments.primary {
                 command.args(self.arguments.verbose.then_some("-v"));
                 self.add_dependencies(&mut command, goal);
@@ -340,11 +352,11 @@ impl Driver {
         status
     }
 
-    /// Clang for an ISA, with everything but the input and the output.
-    fn compiler(&self, isa: usize) -> Command {
+    /// Clang for an ISA and C or C++, with everything but the input and the output.
+    fn compiler(&self, isa: usize, is_cpp: bool) -> Command {
         let target = &TARGETS[isa];
         let mut command = self.tools.command("clang");
-        command.args(self.libcxx.as_ref().map(|_| "--driver-mode=g++"));
+        command.args(self.cxx.then_some("--driver-mode=g++"));
         command.arg(format!("--target={}", target.triple)).arg("-Qunused-arguments");
         command.args(target.flags).args(&self.arguments.compiler);
         if isa == self.arguments.primary {
@@ -361,12 +373,16 @@ impl Driver {
         if isa == TYPED && self.arguments.mode != Mode::Text && !self.arguments.has_full_debug() {
             command.arg("-g");
         }
+        if isa == TYPED {
+            // Classes that functions take by value are defined there, not only declared.
+            command.arg("-fstandalone-debug");
+        }
         if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
             command.arg("-fcolor-diagnostics");
         }
         if !self.arguments.no_includes {
             command.arg("-nostdinc");
-            command.args(self.libcxx.iter().flat_map(Libcxx::flags));
+            command.args(self.libcxx.iter().filter(|_| is_cpp).flat_map(Libcxx::flags));
             for folder in self.libc.include_folders(isa) {
                 command.arg("-isystem").arg(folder);
             }

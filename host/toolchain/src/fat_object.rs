@@ -60,13 +60,17 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<Vec<u8>> {
 
     file.resize(file.len().next_multiple_of(8), 0);
     let count = table.len() / size_of::<SectionHeader64<LittleEndian>>();
-    let too_many =
-        |_| Error::data(format!("{name}: {count} sections are too many for an object file; split the source"));
-    let count = u16::try_from(count).ok().filter(|count| *count < elf::SHN_LORESERVE).ok_or(()).map_err(too_many)?;
     let start = file.len() as u64;
     file[SECTIONS_AT..SECTIONS_AT + 8].copy_from_slice(&start.to_le_bytes());
-    file[COUNT_AT..COUNT_AT + 2].copy_from_slice(&count.to_le_bytes());
-    file[COUNT_AT + 2..COUNT_AT + 4].copy_from_slice(&(count - 1).to_le_bytes());
+    let few = u16::try_from(count).ok().filter(|count| *count < elf::SHN_LORESERVE);
+    let (number, of_names) = few.map_or((0, elf::SHN_XINDEX.0), |count| (count, count - 1));
+    file[COUNT_AT..COUNT_AT + 2].copy_from_slice(&number.to_le_bytes());
+    file[COUNT_AT + 2..COUNT_AT + 4].copy_from_slice(&of_names.to_le_bytes());
+    if few.is_none() {
+        // What does not fit into the header stands in the first section's.
+        table[FIRST_COUNT_AT..FIRST_COUNT_AT + 8].copy_from_slice(&(count as u64).to_le_bytes());
+        table[FIRST_COUNT_AT + 8..FIRST_COUNT_AT + 12].copy_from_slice(&(count as u32 - 1).to_le_bytes());
+    }
     file.extend(table);
     Ok(file)
 }
@@ -74,6 +78,8 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<Vec<u8>> {
 /// In the ELF header: where the table of sections is, how many it has, and which one has their names.
 const SECTIONS_AT: usize = 0x28;
 const COUNT_AT: usize = 0x3c;
+/// In the first entry of that table: `sh_size`, and `sh_link` behind it.
+const FIRST_COUNT_AT: usize = 32;
 
 /// Appends a section's contents to `file` and its name to `names`; gives its entry of the table.
 fn section_header(

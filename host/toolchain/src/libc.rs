@@ -21,6 +21,8 @@ use crate::{
 pub const COMMON_FLAGS: &[&str] = &[
     "-ffunction-sections",
     "-fdata-sections",
+    // Also where the compiler has a section's name, as for constructors of static objects.
+    "-fseparate-named-sections",
     "-femulated-tls",
     "-fno-pic",
     "-fno-asynchronous-unwind-tables",
@@ -71,6 +73,9 @@ const HEAP_FLAGS: &[&str] = &[
 /// Objects that they are for begin so.
 const HEAP_OBJECTS: &str = "malloc_mallocng_";
 
+/// Objects with functions that call the program's, whose exceptions pass through.
+const EXCEPTION_OBJECTS: &[&str] = &["stdlib_bsearch", "stdlib_qsort", "stdlib_qsort_nr"];
+
 /// The ISA whose code always comes with the debugger's sections: pinned functions' types are read there.
 pub const TYPED: usize = 0;
 
@@ -87,11 +92,13 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("include/bits/stat.h", include_str!("../libc/include/bits/stat.h")),
     ("internal/syscall_arch.h", include_str!("../libc/internal/syscall_arch.h")),
     ("src/aligned_alloc.c", include_str!("../libc/src/aligned_alloc.c")),
+    ("src/exit.c", include_str!("../libc/src/exit.c")),
     ("src/emutls.c", include_str!("../libc/src/emutls.c")),
     ("src/fenv.c", include_str!("../libc/src/fenv.c")),
     ("src/heaps.c", include_str!("../libc/src/heaps.c")),
     ("src/memcpy.c", include_str!("../libc/src/memcpy.c")),
     ("src/memmove.c", include_str!("../libc/src/memmove.c")),
+    ("src/thread_atexit.c", include_str!("../libc/src/thread_atexit.c")),
 ];
 
 /// A built C library.
@@ -107,7 +114,15 @@ impl Libc {
     /// A source does not compile, or the folder cannot be written.
     pub fn find(tools: &Tools) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
-        (OWN_FILES, COMMON_FLAGS, LIBRARY_FLAGS, HEAP_FLAGS, TYPED, TARGETS.each_ref().map(|target| target.flags))
+        (
+            OWN_FILES,
+            COMMON_FLAGS,
+            LIBRARY_FLAGS,
+            HEAP_FLAGS,
+            EXCEPTION_OBJECTS,
+            TYPED,
+            TARGETS.each_ref().map(|target| target.flags),
+        )
             .hash(&mut hasher);
         (tools.library.file_name(), builtins::SOURCES, ISAS.map(|isa| isa as u32)).hash(&mut hasher);
         let folder = tools.folder.join(format!("libc-{:016x}", hasher.finish()));
@@ -165,6 +180,7 @@ impl Libc {
         let compiler = |name: &str, isa: usize, path: &Path| {
             let mut command = self.compiler(isa);
             command.args(if name.starts_with(HEAP_OBJECTS) { HEAP_FLAGS } else { &[] });
+            command.args(EXCEPTION_OBJECTS.contains(&name).then_some("-fexceptions"));
             command.arg("-c").arg(one_function_per_section(path, &objects, isa)?);
             Ok(command)
         };
@@ -200,8 +216,9 @@ impl Libc {
             }
         }
         sources.insert("crt_crt1".into(), std::array::from_fn(|_| Some(musl.join("crt/crt1.c"))));
-        // Our own stands for it.
+        // Our own stand for them.
         sources.remove("fenv_fenv");
+        sources.remove("exit_exit");
         for path in files(&self.folder.join("src"))? {
             sources.insert(format!("motet_{}", stem(&path)), std::array::from_fn(|_| Some(path.clone())));
         }

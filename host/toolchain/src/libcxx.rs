@@ -1,4 +1,4 @@
-//! The C++ library of every ISA: libc++ and libc++abi of the compiler's package, without exceptions, streams and locales.
+//! The C++ library of every ISA: libc++, libc++abi and libunwind of the compiler's package.
 
 use std::{
     ffi::OsString,
@@ -16,10 +16,9 @@ use crate::{
     tools::{Tools, lock},
 };
 
-/// Flags of every C++ compilation. Nothing can unwind a stack over several ISAs. AArch64's C++ ABI has pointers to members
-/// and guards of static variables of its own; with `itanium` they are the same on all.
+/// Flags of every C++ compilation. AArch64's C++ ABI has pointers to members and guards of static variables of its own; with
+/// `itanium` they are the same on all.
 const FLAGS: &[&str] = &[
-    "-fno-exceptions",
     "-fc++-abi=itanium",
     "-nostdinc++",
     "-D_LIBCPP_ABI_VERSION=1",
@@ -30,103 +29,138 @@ const FLAGS: &[&str] = &[
     "-D_LIBCPP_HAS_NO_VENDOR_AVAILABILITY_ANNOTATIONS",
     "-D_LIBCPP_PSTL_BACKEND_SERIAL",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_NONE",
-    "-D_LIBCPP_HAS_NO_LOCALIZATION",
-    "-D_LIBCPP_HAS_NO_FILESYSTEM",
     "-D_LIBCPP_HAS_NO_TIME_ZONE_DATABASE",
+    // The same on all, so that what is aligned to them is, too.
+    "-U__GCC_DESTRUCTIVE_SIZE",
+    "-U__GCC_CONSTRUCTIVE_SIZE",
+    "-D__GCC_DESTRUCTIVE_SIZE=64",
+    "-D__GCC_CONSTRUCTIVE_SIZE=64",
 ];
 
 /// Without `__ELF__`, the operators `new` and `delete` are not put into one section together.
 const LIBRARY_FLAGS: &[&str] = &[
     "-U__ELF__",
-    "-DNDEBUG",
     "-std=c++23",
-    "-O2",
-    "-w",
     "-D_LIBCPP_BUILDING_LIBRARY",
     "-D_LIBCXXABI_BUILDING_LIBRARY",
     "-DLIBCXX_BUILDING_LIBCXXABI",
     "-D_LIBCPP_ENABLE_CXX17_REMOVED_UNEXPECTED_FUNCTIONS",
+    // The C library's runs them before those of static objects.
+    "-DHAVE___CXA_THREAD_ATEXIT_IMPL",
+    // Our own (`libcxx/raise.c`).
+    "-D_Unwind_RaiseException=__motet_raise",
+    "-D_Unwind_Resume_or_Rethrow=__motet_raise_again",
 ];
 
 /// Files of `libcxxabi/src`.
 const ABI_SOURCES: &[&str] = &[
-    "abort_message",
-    "cxa_aux_runtime",
-    "cxa_default_handlers",
-    "cxa_exception_storage",
-    "cxa_guard",
-    "cxa_handlers",
-    "cxa_noexception",
-    "cxa_thread_atexit",
-    "cxa_vector",
-    "cxa_virtual",
-    "fallback_malloc",
-    "private_typeinfo",
-    "stdlib_exception",
-    "stdlib_new_delete",
-    "stdlib_stdexcept",
-    "stdlib_typeinfo",
+    "abort_message.cpp",
+    "cxa_aux_runtime.cpp",
+    "cxa_default_handlers.cpp",
+    "cxa_demangle.cpp",
+    "cxa_exception.cpp",
+    "cxa_exception_storage.cpp",
+    "cxa_guard.cpp",
+    "cxa_handlers.cpp",
+    "cxa_personality.cpp",
+    "cxa_thread_atexit.cpp",
+    "cxa_vector.cpp",
+    "cxa_virtual.cpp",
+    "fallback_malloc.cpp",
+    "private_typeinfo.cpp",
+    "stdlib_exception.cpp",
+    "stdlib_new_delete.cpp",
+    "stdlib_stdexcept.cpp",
+    "stdlib_typeinfo.cpp",
 ];
 
 /// Files of `libcxx/src`.
 const SOURCES: &[&str] = &[
-    "algorithm",
-    "any",
-    "atomic",
-    "barrier",
-    "bind",
-    "call_once",
-    "charconv",
-    "chrono",
-    "condition_variable",
-    "condition_variable_destructor",
-    "error_category",
-    "exception",
-    "functional",
-    "future",
-    "hash",
-    "memory",
-    "memory_resource",
-    "mutex",
-    "mutex_destructor",
-    "new",
-    "new_handler",
-    "new_helpers",
-    "optional",
-    "random",
-    "random_shuffle",
-    "ryu/d2fixed",
-    "ryu/d2s",
-    "ryu/f2s",
-    "shared_mutex",
-    "stdexcept",
-    "string",
-    "system_error",
-    "thread",
-    "typeinfo",
-    "valarray",
-    "variant",
-    "vector",
-    "verbose_abort",
+    "algorithm.cpp",
+    "any.cpp",
+    "atomic.cpp",
+    "barrier.cpp",
+    "bind.cpp",
+    "call_once.cpp",
+    "charconv.cpp",
+    "chrono.cpp",
+    "condition_variable.cpp",
+    "condition_variable_destructor.cpp",
+    "error_category.cpp",
+    "exception.cpp",
+    "expected.cpp",
+    "filesystem/directory_entry.cpp",
+    "filesystem/directory_iterator.cpp",
+    "filesystem/filesystem_clock.cpp",
+    "filesystem/filesystem_error.cpp",
+    "filesystem/int128_builtins.cpp",
+    "filesystem/operations.cpp",
+    "filesystem/path.cpp",
+    "fstream.cpp",
+    "functional.cpp",
+    "future.cpp",
+    "hash.cpp",
+    "ios.cpp",
+    "ios.instantiations.cpp",
+    "iostream.cpp",
+    "locale.cpp",
+    "memory.cpp",
+    "memory_resource.cpp",
+    "mutex.cpp",
+    "mutex_destructor.cpp",
+    "new.cpp",
+    "new_handler.cpp",
+    "new_helpers.cpp",
+    "optional.cpp",
+    "ostream.cpp",
+    "print.cpp",
+    "random.cpp",
+    "random_shuffle.cpp",
+    "regex.cpp",
+    "ryu/d2fixed.cpp",
+    "ryu/d2s.cpp",
+    "ryu/f2s.cpp",
+    "shared_mutex.cpp",
+    "stdexcept.cpp",
+    "string.cpp",
+    "strstream.cpp",
+    "system_error.cpp",
+    "thread.cpp",
+    "typeinfo.cpp",
+    "valarray.cpp",
+    "variant.cpp",
+    "vector.cpp",
+    "verbose_abort.cpp",
 ];
 
-/// Headers of what is missing.
-const MISSING: &[&str] = &[
-    "codecvt",
-    "filesystem",
-    "fstream",
-    "iomanip",
-    "ios",
-    "iostream",
-    "istream",
-    "locale",
-    "ostream",
-    "regex",
-    "sstream",
-    "streambuf",
-    "strstream",
-    "syncstream",
+/// Of libunwind. The tables of an ISA lie between symbols that Motet's linker defines. What is named after an ISA gets one
+/// name on all, because its functions are in a table of virtual ones.
+const UNWIND_FLAGS: &[&str] = &[
+    "-D_LIBUNWIND_IS_BAREMETAL",
+    "-D_LIBUNWIND_IS_NATIVE_ONLY",
+    "-D_LIBUNWIND_USE_DLADDR=0",
+    "-DRegisters_x86_64=Registers_own",
+    "-DRegisters_arm64=Registers_own",
+    "-DRegisters_riscv=Registers_own",
+    "-D__libunwind_Registers_x86_64_jumpto=__libunwind_jumpto",
+    "-D__libunwind_Registers_arm64_jumpto=__libunwind_jumpto",
+    "-D_ZN9libunwind15Registers_riscv6jumptoEv=_ZN9libunwind13Registers_own6jumptoEv",
 ];
+
+const UNWIND_CPP_FLAGS: &[&str] = &["-nostdinc++", "-fno-exceptions", "-fno-rtti", "-funwind-tables", "-std=c++17"];
+
+/// Files of `libunwind/src`.
+const UNWIND_SOURCES: &[&str] = &[
+    "gcc_personality_v0.c",
+    "libunwind.cpp",
+    "UnwindLevel1-gcc-ext.c",
+    "UnwindLevel1.c",
+    "UnwindRegistersRestore.S",
+    "UnwindRegistersSave.S",
+];
+
+/// Our own file.
+const OWN: (&str, &str) = ("raise.c", include_str!("../libcxx/raise.c"));
 
 /// A built C++ library.
 pub struct Libcxx {
@@ -141,7 +175,8 @@ impl Libcxx {
     /// A source does not compile, or the folder cannot be written.
     pub fn find(tools: &Tools, libc: &Libc) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
-        (FLAGS, LIBRARY_FLAGS, ABI_SOURCES, SOURCES, MISSING, libc.archive()).hash(&mut hasher);
+        (FLAGS, LIBRARY_FLAGS, ABI_SOURCES, SOURCES, libc.archive()).hash(&mut hasher);
+        (UNWIND_FLAGS, UNWIND_CPP_FLAGS, UNWIND_SOURCES, OWN).hash(&mut hasher);
         let folder = tools.folder.join(format!("libcxx-{:016x}", hasher.finish()));
         let libcxx = Self { folder, tools: tools.clone() };
         if !libcxx.is_built() {
@@ -157,7 +192,7 @@ impl Libcxx {
         self.archive().exists()
     }
 
-    /// libc++ and libc++abi.
+    /// libc++, libc++abi and libunwind.
     pub fn archive(&self) -> PathBuf {
         self.folder.join("libc++.a")
     }
@@ -165,8 +200,8 @@ impl Libcxx {
     /// Flags of C++ compilations, with the folders of headers, which come before the C library's.
     pub fn flags(&self) -> Vec<OsString> {
         let mut flags: Vec<OsString> = FLAGS.iter().map(OsString::from).collect();
-        for folder in [self.folder.join("include"), self.source("libcxx/include"), self.source("libcxxabi/include")] {
-            flags.extend(["-isystem".into(), folder.into()]);
+        for folder in ["libcxx/include", "libcxxabi/include", "libunwind/include"] {
+            flags.extend(["-isystem".into(), self.source(folder).into()]);
         }
         flags
     }
@@ -177,30 +212,24 @@ impl Libcxx {
 
     fn build(&self, libc: &Libc) -> Result<()> {
         let _ = fs::remove_dir_all(&self.folder);
-        let (objects, headers) = (self.folder.join("objects"), self.folder.join("include"));
+        let objects = self.folder.join("objects");
         create_folder(&objects)?;
-        create_folder(&headers)?;
-        for name in MISSING {
-            let text = format!(
-                "#error \"motet c++ has no <{name}>: its library is without streams, locales, files and regular expressions; <cstdio> and <charconv> are there\"\n"
-            );
-            write(&headers.join(name), text.as_bytes())?;
-        }
         let mut sources = Sources::new();
-        for (folder, names) in [("libcxxabi/src", ABI_SOURCES), ("libcxx/src", SOURCES)] {
-            for name in names {
-                let path = self.source(folder).join(name).with_extension("cpp");
+        for (part, names) in PARTS {
+            for name in *names {
+                let path = self.source(part.folder()).join(name);
                 if !path.is_file() {
-                    return Err(Error::new(
-                        ErrorKind::NoInput,
-                        format!("the compiler's package lacks {}", path.display()),
-                    ));
+                    let message = format!("the compiler's package lacks {}", path.display());
+                    return Err(Error::new(ErrorKind::NoInput, message));
                 }
-                let object = format!("{}_{}", folder.replace('/', "_"), name.replace('/', "_"));
-                sources.insert(object, ISAS.map(|_| path.clone()));
+                sources.insert(format!("{}{}", part.prefix(), name.replace('/', "_")), ISAS.map(|_| path.clone()));
             }
         }
-        let compiler = |_: &str, isa: usize, path: &Path| Ok(self.compiler(libc, isa, path));
+        let (name, contents) = OWN;
+        let own = self.folder.join(name);
+        write(&own, contents.as_bytes())?;
+        sources.insert(format!("{}{name}", Part::Unwind.prefix()), ISAS.map(|_| own.clone()));
+        let compiler = |name: &str, isa: usize, path: &Path| Ok(self.compiler(libc, name, isa, path));
         let library = Library { tools: &self.tools, name: "the C++ library", objects: &objects, compiler: &compiler };
         library.compile(&sources)?;
         library.archive(&self.archive())?;
@@ -208,13 +237,20 @@ impl Libcxx {
         Ok(())
     }
 
-    fn compiler(&self, libc: &Libc, isa: usize, path: &Path) -> Command {
+    fn compiler(&self, libc: &Libc, object: &str, isa: usize, path: &Path) -> Command {
         let target = &TARGETS[isa];
         let mut command = self.tools.command("clang");
         command.arg(format!("--target={}", target.triple)).args(target.flags).args(COMMON_FLAGS);
-        command.args((isa == TYPED).then_some("-g")).arg("-nostdinc").args(self.flags()).args(LIBRARY_FLAGS);
-        for folder in ["libcxxabi/include", "libcxxabi/src", "libcxx/src"] {
-            command.arg("-I").arg(self.source(folder));
+        command.args((isa == TYPED).then_some("-g")).arg("-nostdinc").args(["-O2", "-DNDEBUG", "-w"]);
+        if object.starts_with(Part::Unwind.prefix()) {
+            command.args(UNWIND_FLAGS).arg("-I").arg(self.source("libunwind/include"));
+            let is_cpp = path.extension().is_some_and(|extension| extension == "cpp");
+            command.args(if is_cpp { UNWIND_CPP_FLAGS } else { &["-fexceptions"] });
+        } else {
+            command.args(self.flags()).args(LIBRARY_FLAGS);
+            for folder in ["libcxxabi/include", "libcxxabi/src", "libcxx/src"] {
+                command.arg("-I").arg(self.source(folder));
+            }
         }
         for folder in libc.include_folders(isa) {
             command.arg("-isystem").arg(folder);
@@ -223,3 +259,32 @@ impl Libcxx {
         command
     }
 }
+
+/// The libraries in the archive.
+#[derive(Clone, Copy)]
+enum Part {
+    Abi,
+    Library,
+    Unwind,
+}
+
+impl Part {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Abi => "libcxxabi/src",
+            Self::Library => "libcxx/src",
+            Self::Unwind => "libunwind/src",
+        }
+    }
+
+    /// Of the objects' names.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Abi => "abi_",
+            Self::Library => "cxx_",
+            Self::Unwind => "unwind_",
+        }
+    }
+}
+
+const PARTS: &[(Part, &[&str])] = &[(Part::Abi, ABI_SOURCES), (Part::Library, SOURCES), (Part::Unwind, UNWIND_SOURCES)];

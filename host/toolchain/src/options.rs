@@ -57,6 +57,8 @@ pub const IGNORED: &[&str] = &[
     "-fdata-sections",
     "-fno-function-sections",
     "-fno-data-sections",
+    "-fseparate-named-sections",
+    "-fno-separate-named-sections",
     "-pipe",
 ];
 

@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 11] = [
+const SAME: [&str; 13] = [
     "values",
     "calls",
     "library",
@@ -32,6 +32,8 @@ const SAME: [&str; 11] = [
     "processes",
     "threads",
     "classes",
+    "streams",
+    "exceptions",
     "events",
     "locks",
     "sockets",

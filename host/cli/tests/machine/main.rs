@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod command_line;
+mod cpp;
 mod crossing;
 mod crossing_policies;
 mod fuzz;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         trials.extend(places::trials());
         trials.extend(crossing::trials(&arguments));
         trials.extend(crossing_policies::trials());
+        trials.extend(cpp::trials());
         trials.extend(libraries::trials());
         trials.extend(libc_test::trials());
         trials.extend(golang::trials());

@@ -1,5 +1,6 @@
 /* Thread-local variables of programs (-femulated-tls): the compiler asks here for the address of the calling thread's
  * copy. The copies hang on a pthread key, so they are the same ones whichever ISA the thread runs on. */
+#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct variable {
 
 struct copies {
 	size_t count;
+	int rounds; /* Of the ending thread's destructors that have passed. */
 	void *address[];
 };
 
@@ -25,6 +27,9 @@ static size_t variables;
 static void free_copies(void *table)
 {
 	struct copies *copies = table;
+	/* Other keys' destructors use the variables: theirs come first. */
+	if (++copies->rounds < PTHREAD_DESTRUCTOR_ITERATIONS && !pthread_setspecific(key, copies))
+		return;
 	for (size_t i = 0; i < copies->count; i++)
 		free(copies->address[i]);
 	free(copies);
@@ -76,6 +81,8 @@ void *__emutls_get_address(struct variable *variable)
 		if (!copies)
 			abort();
 		memset(copies->address + count, 0, (wanted - count) * sizeof copies->address[0]);
+		if (!count)
+			copies->rounds = 0;
 		copies->count = wanted;
 		if (pthread_setspecific(key, copies))
 			abort();

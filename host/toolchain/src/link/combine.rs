@@ -36,6 +36,7 @@ pub fn combine(plan: &Plan, isa: usize, debug: bool) -> Result<Vec<u8>> {
     }
     combiner.add_pool();
     combiner.add_got()?;
+    combiner.add_unwind()?;
     if debug {
         combiner.add_debug()?;
     }
@@ -57,7 +58,7 @@ struct Combiner<'a> {
 struct Placed<'a> {
     module: usize,
     section: &'a Section,
-    /// In the section of the combined object.
+    /// In the section of the combined object; modulo 2⁶⁴, if only a part of the section has a place.
     base: u64,
 }
 
@@ -99,9 +100,13 @@ impl<'a> Combiner<'a> {
     }
 
     fn relocate(&mut self, into: SectionId, place: &Placed<'_>) -> Result<()> {
-        for relocation in &place.section.relocations {
+        self.relocate_some(into, place, &place.section.relocations)
+    }
+
+    fn relocate_some(&mut self, into: SectionId, place: &Placed<'_>, relocations: &[module::Relocation]) -> Result<()> {
+        for relocation in relocations {
             let (symbol, addend, r_type) = self.target(into, place, relocation)?;
-            let offset = place.base + relocation.offset;
+            let offset = place.base.wrapping_add(relocation.offset);
             self.add(into, Relocation { offset, symbol, addend, flags: flags(r_type) })?;
         }
         Ok(())
@@ -193,6 +198,21 @@ impl<'a> Combiner<'a> {
             let (symbol, addend) = self.symbol(plan.locate(target, self.isa));
             let offset = address - plan.ranges[&Segment::Rodata].0;
             self.add(self.segments[&Segment::Rodata], Relocation { offset, symbol, addend, flags: flags(absolute) })?;
+        }
+        Ok(())
+    }
+
+    fn add_unwind(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let tables = &plan.unwind[self.isa];
+        self.copy(Segment::Rodata, tables.address, &tables.index(plan, self.isa));
+        for (entry, address) in tables.entries() {
+            let image = &plan.linkage.program.modules[entry.module].images[self.isa];
+            self.copy(Segment::Rodata, address, &entry.contents(image));
+            let section = &image.sections[entry.record.section];
+            let base = (address - plan.ranges[&Segment::Rodata].0).wrapping_sub(entry.record.bytes.start as u64);
+            let place = Placed { module: entry.module, section, base };
+            self.relocate_some(self.segments[&Segment::Rodata], &place, image.relocations(&entry.record))?;
         }
         Ok(())
     }

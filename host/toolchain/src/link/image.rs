@@ -76,6 +76,11 @@ impl Memory {
                 }
             }
         }
+        for (tables, linked) in plan.unwind.iter().zip(linked) {
+            let start = (tables.address - plan.ranges[&Segment::Rodata].0) as usize;
+            let range = start..start + tables.bytes() as usize;
+            memory.rodata[range.clone()].copy_from_slice(&linked.segments[0].1[range]);
+        }
         Ok(memory)
     }
 }
@@ -157,7 +162,7 @@ impl Writer<'_> {
         self.part(".note.motet", elf::SHT_NOTE, elf::SHF_ALLOC.0, note_address, &note, 8);
         self.file.resize((rodata.0 - BASE) as usize, 0);
         let alloc = elf::SHF_ALLOC.0;
-        self.part(".rodata", elf::SHT_PROGBITS, alloc, rodata.0, &memory.rodata, 64);
+        self.constants(&memory.rodata, rodata.0);
         self.load(elf::PF_R.0, 0, BASE, rodata.1 - BASE, rodata.1 - BASE);
         if self.image.fat {
             let note_bytes = note.len() as u64;
@@ -208,6 +213,22 @@ impl Writer<'_> {
             memory_bytes: 0,
             align: 16,
         });
+    }
+
+    /// What is for unwinding the stack has sections of its own, by which debuggers find it.
+    fn constants(&mut self, bytes: &[u8], address: u64) {
+        let (start, plan) = (self.file.len() as u64, self.image.plan);
+        let (kind, alloc) = (elf::SHT_PROGBITS, elf::SHF_ALLOC.0);
+        let end = plan.unwind[0].address;
+        self.push_part(".rodata", kind, alloc, address, start, end - address, 64);
+        self.file.extend(bytes);
+        let (primary, fat) = (self.image.primary, self.image.fat);
+        for (isa, tables) in plan.unwind.iter().enumerate().filter(|(isa, _)| fat || *isa == primary) {
+            for (name, (from, to)) in tables.sections() {
+                let name = if isa == primary { name.to_owned() } else { format::debug_section(ISAS[isa], name) };
+                self.push_part(&name, kind, alloc, from, start + (from - address), to - from, 4);
+            }
+        }
     }
 
     fn note(&self) -> Vec<u8> {
@@ -421,7 +442,9 @@ fn symbols(plan: &Plan, isa: usize) -> Vec<FinalSymbol> {
                 continue;
             }
             let winner = plan.linkage.program.definitions.get(&symbol.name);
-            if symbol.global && !matches!(winner, Some(Definition::Module { module, .. }) if *module == number) {
+            if symbol.global
+                && !matches!(winner, Some(Definition::Module { modules, .. }) if modules[isa] == Some(number))
+            {
                 continue;
             }
             let target = plan.linkage.local(number, isa, index);

@@ -7,6 +7,7 @@ use super::{
     plan::{Pin, pin_of_section},
     pool::PieceId,
     targets::{Linkage, Segment, Target, UnitId},
+    unwind,
 };
 use crate::{
     error::{Error, Result},
@@ -97,15 +98,22 @@ impl<'a> Marker<'a> {
         let linkage = self.linkage;
         let unit = linkage.units.get(id);
         for (isa, section) in unit.sections.iter().enumerate() {
-            let Some(section) = section else { continue };
+            let Some(index) = *section else { continue };
             let image = &linkage.program.modules[unit.module].images[isa];
-            for relocation in &image.sections[*section].relocations {
+            let section = &image.sections[index];
+            let frames = image.frames.get(&index).into_iter().flatten();
+            let relocations = section.relocations.iter().map(|relocation| (relocation, section.is_of_exceptions()));
+            let of_frames =
+                frames.flat_map(|frame| unwind::relocations(image, frame)).map(|relocation| (relocation, true));
+            for (relocation, of_exceptions) in relocations.chain(of_frames) {
                 match linkage.follow(unit.module, isa, relocation) {
                     Ok((target, addend)) => {
                         if is_got(isa, relocation) {
                             self.live.got.insert(target.clone());
                         }
-                        self.note_kept_address(id, isa, relocation, (&target, addend));
+                        if !of_exceptions {
+                            self.note_kept_address(id, isa, relocation, (&target, addend));
+                        }
                         self.reach(target);
                     }
                     Err(error) => {
@@ -153,5 +161,5 @@ fn undefined_symbols(errors: &BTreeMap<String, BTreeSet<String>>) -> Error {
 
 /// Whether a relocation goes through the global offset table.
 pub fn is_got(isa: usize, relocation: &Relocation) -> bool {
-    TARGETS[isa].got.iter().any(|(from, _)| *from == relocation.r_type)
+    relocation.indirect || TARGETS[isa].got.iter().any(|(from, _)| *from == relocation.r_type)
 }

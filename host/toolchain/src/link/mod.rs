@@ -1,11 +1,12 @@
 //! The linker: gives every function and datum one address on all ISAs.
 //!
 //! Object files are read ([`module`]), symbols found and archive members pulled in ([`resolve`]), equal constants merged
-//! ([`pool`]). What is reachable on any ISA ([`live`]) and the same on all ([`same`]) is laid out once ([`plan`]); then each ISA's sections are copied to
+//! ([`pool`]). What is reachable on any ISA ([`live`]) and the same on all ([`same`]) is laid out once ([`plan`]), with each ISA's tables for unwinding the stack ([`frames`], [`unwind`]); then each ISA's sections are copied to
 //! their places in one relocatable object ([`combine`]), whose relocations lld applies ([`lld`]). The results go into
 //! one file ([`image`]).
 
 mod combine;
+mod frames;
 mod image;
 mod live;
 mod lld;
@@ -17,6 +18,7 @@ mod resolve;
 mod same;
 mod signature;
 mod targets;
+mod unwind;
 
 use std::{
     os::unix::fs::PermissionsExt,

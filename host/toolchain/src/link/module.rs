@@ -8,10 +8,11 @@ use object::{
     read::elf::{ElfFile64, ElfSection64},
 };
 
+use super::frames::{self, Frame};
 use crate::{
     error::{Error, Result},
     fat_object,
-    isa::{ISAS, PerIsa},
+    isa::{ISAS, PerIsa, TARGETS},
 };
 
 /// One object file.
@@ -33,6 +34,8 @@ pub struct Image {
     pub symbols: Vec<Symbol>,
     /// Global symbols that it defines, by name.
     pub defined: HashMap<String, usize>,
+    /// How to unwind the stack frames of the functions in a section.
+    pub frames: HashMap<usize, Vec<Frame>>,
 }
 
 /// What a section is for.
@@ -53,6 +56,8 @@ pub enum Kind {
     Data,
     /// Variables that begin as zeros.
     Bss,
+    /// How to unwind the stack ([`frames`]).
+    Unwind,
     /// Of the debugger.
     Debug,
     /// Not for the program.
@@ -88,6 +93,8 @@ pub struct Relocation {
     pub symbol: usize,
     /// Added to the symbol's address.
     pub addend: i64,
+    /// Refers to the entry of the global offset table.
+    pub indirect: bool,
 }
 
 /// Where a symbol is.
@@ -131,7 +138,7 @@ impl Module {
         let mut images = Vec::new();
         for (index, object) in objects.into_iter().enumerate() {
             let whole = format!("{name} ({})", ISAS[index].name());
-            images.push(parse_image(&whole, object)?);
+            images.push(parse_image(&whole, object, index)?);
         }
         let mut images: PerIsa<Image> = images.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
         unify_thread_variables(&mut images);
@@ -161,10 +168,11 @@ fn unify_thread_variables(images: &mut PerIsa<Image>) {
     }
 }
 
-fn parse_image(name: &str, object: &[u8]) -> Result<Image> {
+fn parse_image(name: &str, object: &[u8], isa: usize) -> Result<Image> {
     let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
     let file = ElfFile64::<LittleEndian>::parse(object).map_err(malformed)?;
-    let mut image = Image { sections: Vec::new(), symbols: Vec::new(), defined: HashMap::new() };
+    let mut image =
+        Image { sections: Vec::new(), symbols: Vec::new(), defined: HashMap::new(), frames: HashMap::new() };
     for section in file.sections() {
         let index = section.index().0;
         while image.sections.len() <= index {
@@ -194,7 +202,32 @@ fn parse_image(name: &str, object: &[u8]) -> Result<Image> {
         image.symbols.push(Symbol::null());
     }
     check_indices(name, &image)?;
+    refer_directly(&mut image, TARGETS[isa].absolute[0].0);
+    let malformed = || Error::data(format!("{name}: malformed object file: its .eh_frame cannot be read"));
+    image.frames = frames::parse(&image).ok_or_else(malformed)?;
     Ok(image)
+}
+
+/// Tables of exceptions find types by pointers that some ISAs' compilers put into `.data`, in an order of their own. The
+/// global offset table serves as well, and is the same for all.
+fn refer_directly(image: &mut Image, pointer: u32) {
+    let mut found = Vec::new();
+    for (index, section) in image.sections.iter().enumerate().filter(|(_, section)| section.is_of_exceptions()) {
+        for (number, relocation) in section.relocations.iter().enumerate() {
+            let symbol = &image.symbols[relocation.symbol];
+            let Place::Section(pointers) = symbol.place else { continue };
+            let pointers = &image.sections[pointers];
+            let place = symbol.value.checked_add_signed(relocation.addend);
+            let held = pointers.relocations.iter().find(|held| Some(held.offset) == place && held.r_type == pointer);
+            if let Some(held) = held.filter(|_| !symbol.global && pointers.kind == Kind::Data) {
+                found.push((index, number, held.symbol, held.addend));
+            }
+        }
+    }
+    for (section, number, symbol, addend) in found {
+        let relocation = &mut image.sections[section].relocations[number];
+        *relocation = Relocation { symbol, addend, indirect: true, ..*relocation };
+    }
 }
 
 enum SectionError {
@@ -221,9 +254,10 @@ fn parse_section(
     }
     let kind = if !has(elf::SHF_ALLOC) {
         if name.starts_with(".debug_") { Kind::Debug } else { Kind::Ignored }
-    } else if name.starts_with(".note.") || name.starts_with(".eh_frame") || sh_type == elf::SHT_X86_64_UNWIND {
-        // Nothing unwinds through a crossing; debuggers have .debug_frame.
+    } else if name.starts_with(".note.") {
         Kind::Ignored
+    } else if name == ".eh_frame" {
+        Kind::Unwind
     } else if sh_type == elf::SHT_NOBITS {
         Kind::Bss
     } else if has(elf::SHF_EXECINSTR) {
@@ -252,7 +286,11 @@ fn parse_section(
                 // The null symbol.
                 RelocationTarget::Section(_) | RelocationTarget::Absolute | _ => 0,
             };
-            parsed.relocations.push(Relocation { offset, r_type: r_type.0, symbol, addend: relocation.addend() });
+            let addend = relocation.addend();
+            parsed.relocations.push(Relocation { offset, r_type: r_type.0, symbol, addend, indirect: false });
+        }
+        if kind == Kind::Unwind {
+            parsed.relocations.sort_by_key(|relocation| relocation.offset);
         }
     }
     Ok(parsed)
@@ -307,6 +345,11 @@ fn check_indices(name: &str, image: &Image) -> Result<()> {
 }
 
 impl Section {
+    /// Whether it says what becomes of exceptions: it knows functions, but keeps no addresses of them.
+    pub fn is_of_exceptions(&self) -> bool {
+        self.kind == Kind::Unwind || self.name.starts_with(".gcc_except_table")
+    }
+
     fn ignored() -> Self {
         Self {
             name: String::new(),

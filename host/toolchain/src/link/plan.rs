@@ -12,6 +12,7 @@ use super::{
     resolve::Definition,
     same, signature,
     targets::{Linkage, Segment, Target, UnitId},
+    unwind::Tables,
 };
 use crate::{
     error::{Error, Result},
@@ -85,6 +86,8 @@ pub struct Plan {
     pub pinned: Vec<Pinned>,
     /// Pages at the beginning of the variables that are to lie near islands: where each part ends, ascending.
     pub near: Vec<(Near, u64)>,
+    /// For unwinding each ISA's stack; behind the other constants.
+    pub unwind: PerIsa<Tables>,
     tables: HashMap<String, (u64, u64)>,
 }
 
@@ -159,6 +162,7 @@ pub fn plan(
         ranges: HashMap::new(),
         pinned: Vec::new(),
         near: Vec::new(),
+        unwind: PerIsa::default(),
         tables: HashMap::new(),
     };
     let mut place = Placer { next: start };
@@ -217,6 +221,11 @@ impl Plan {
         }
         for target in &live.got {
             self.got.insert(target.clone(), place.place(POINTER_BYTES, POINTER_BYTES));
+        }
+        for isa in 0..ISAS.len() {
+            let mut tables = Tables::new(&self.linkage, live, isa);
+            tables.address = place.place(tables.bytes(), POINTER_BYTES);
+            self.unwind[isa] = tables;
         }
         self.ranges.insert(Segment::Rodata, (start, place.next));
     }
@@ -307,7 +316,7 @@ impl Plan {
                 .commons
                 .get(name)
                 .map_or(Location::Absolute(0), |address| Location::Segment(Segment::Bss, *address)),
-            Target::Linker(name) => Location::Absolute(self.linker_symbol(name)),
+            Target::Linker(name) => Location::Absolute(self.linker_symbol(name, isa)),
             Target::Absolute(address) => Location::Absolute(*address),
             Target::Missing => Location::Missing,
             Target::Dropped => Location::Absolute(0),
@@ -322,7 +331,10 @@ impl Plan {
         }
     }
 
-    fn linker_symbol(&self, name: &str) -> u64 {
+    fn linker_symbol(&self, name: &str, isa: usize) -> u64 {
+        if let Some(address) = self.unwind[isa].symbol(name) {
+            return address;
+        }
         let end = |segment| self.ranges[&segment].1;
         let table = |name: &str| self.tables.get(name).copied().unwrap_or((BASE, BASE));
         if let Some(array) = name.strip_prefix("__").and_then(|name| name.strip_suffix("_start"))

@@ -308,6 +308,13 @@ impl<'a> Reader<'_, 'a> {
         {
             return Ok(Type::Impossible("a class with a constructor or destructor, by value".into()));
         }
+        // Its contents may be in another file: how it is passed is not known.
+        if entry.has_attr(constants::DW_AT_declaration) {
+            let name = self.name(entry)?;
+            return Ok(Type::Impossible(format!(
+                "{name}, which the debugger's sections of this file only declare, by value"
+            )));
+        }
         let mut parts = Vec::new();
         if bytes > AGGREGATE_BYTES_MAX {
             return Ok(Type::Aggregate { bytes, parts });

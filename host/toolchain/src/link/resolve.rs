@@ -38,8 +38,8 @@ pub struct Program {
 pub enum Definition {
     /// A module, perhaps only for some ISAs.
     Module {
-        /// Its index.
-        module: usize,
+        /// Its index, for each ISA: the same, unless no module has the function for all.
+        modules: PerIsa<Option<usize>>,
         /// Another definition may replace it.
         weak: bool,
     },
@@ -149,8 +149,13 @@ impl Loader {
             }
             (Some(Definition::Common { .. }), Definition::Module { weak: false, .. }) => new,
             (Some(Definition::Module { weak: true, .. }), Definition::Common { .. }) => new,
-            (Some(Definition::Module { module: first, weak: false }), Definition::Module { weak: false, .. }) => {
-                let first = &self.program.modules[first].name;
+            (
+                Some(Definition::Module { modules: old, weak: true }),
+                Definition::Module { modules: new, weak: true },
+            ) => Definition::Module { modules: either(old, new), weak: true },
+            (Some(Definition::Module { modules, weak: false }), Definition::Module { weak: false, .. }) => {
+                let first = modules.into_iter().flatten().next();
+                let first = first.map_or("", |first| &self.program.modules[first].name);
                 return Err(Error::data(format!(
                     "duplicate symbol: {name} is defined in {first} and in {}",
                     module.name
@@ -176,8 +181,20 @@ fn definition(name: &str, number: usize, module: &Module) -> Definition {
     }
     match common {
         Some((size, align)) => Definition::Common { size, align },
-        None => Definition::Module { module: number, weak },
+        None => {
+            let modules = module.images.each_ref().map(|image| image.defined.contains_key(name).then_some(number));
+            Definition::Module { modules, weak }
+        }
     }
+}
+
+/// Of two definitions of an inline function, one that is there for all ISAs: a compiler leaves it out where all calls are
+/// inlined. If none is, each ISA has its own.
+fn either(old: PerIsa<Option<usize>>, new: PerIsa<Option<usize>>) -> PerIsa<Option<usize>> {
+    if old.contains(&None) && !new.contains(&None) {
+        return new;
+    }
+    std::array::from_fn(|isa| old[isa].or(new[isa]))
 }
 
 /// What stands before the contents of an archive's member.

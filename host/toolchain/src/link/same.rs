@@ -68,8 +68,8 @@ pub fn is_same_on_all(linkage: &Linkage, id: UnitId) -> Result<bool> {
         match &first {
             None => first = Some((isa, contents)),
             Some((_, same)) if *same == contents => {}
-            Some((other, _)) if unit.segment == Segment::Rodata && !has_global(linkage, unit) => {
-                let _ = other;
+            // Not a part of a table, which is found by its ends.
+            Some(_) if unit.segment == Segment::Rodata && !has_global(linkage, unit) && unit.table().is_none() => {
                 return Ok(false);
             }
             Some((other, before)) => {

@@ -7,6 +7,7 @@ use super::{
     plan::NEAR_PREFIX,
     pool::{PieceId, Pool},
     resolve::{Definition, Program},
+    unwind,
 };
 use crate::{
     error::{Error, Result},
@@ -119,7 +120,7 @@ impl Units {
                     Kind::Rodata => Segment::Rodata,
                     Kind::Data => Segment::Data,
                     Kind::Bss => Segment::Bss,
-                    Kind::Mergeable { .. } | Kind::Debug | Kind::Ignored => continue,
+                    Kind::Mergeable { .. } | Kind::Unwind | Kind::Debug | Kind::Ignored => continue,
                 };
                 let count = seen.entry(&section.name).or_default();
                 let key = (section.name.as_str(), *count);
@@ -318,17 +319,19 @@ impl Linkage {
     pub fn by_name(&self, name: &str, isa: usize) -> Option<Target> {
         match self.program.definitions.get(name)? {
             Definition::Common { .. } => Some(Target::Common(name.to_owned())),
-            Definition::Module { module, .. } => {
-                let symbol = *self.program.modules[*module].images[isa].defined.get(name)?;
-                Some(self.local(*module, isa, symbol))
+            Definition::Module { modules, .. } => {
+                let module = modules[isa]?;
+                let symbol = *self.program.modules[module].images[isa].defined.get(name)?;
+                Some(self.local(module, isa, symbol))
             }
         }
     }
 
     fn undefined(&self, name: &str, isa: usize) -> Error {
         match self.program.definitions.get(name) {
-            Some(Definition::Module { module, .. }) => {
-                let file = &self.program.modules[*module].name;
+            Some(Definition::Module { modules, .. }) => {
+                let module = modules.iter().flatten().next();
+                let file = module.map_or("", |module| &self.program.modules[*module].name);
                 Error::data(format!(
                     "undefined symbol for {}: {name}; {file} defines it for another instruction set only",
                     ISAS[isa].name()
@@ -341,6 +344,7 @@ impl Linkage {
     fn is_linker_symbol(&self, name: &str) -> bool {
         let ends = ["__start_", "__stop_"].iter().find_map(|prefix| name.strip_prefix(prefix));
         LINKER_SYMBOLS.contains(&name)
+            || unwind::SYMBOLS.contains(&name)
             || ends.is_some_and(|table| self.units.list.iter().any(|unit| unit.table() == Some(table)))
     }
 }

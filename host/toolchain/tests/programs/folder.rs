@@ -1,0 +1,62 @@
+//! Compiling and running small programs in a folder of their own.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use motet_toolchain::cc;
+
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Where everything is.
+    pub fn whole(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, contents: &str) -> PathBuf {
+        std::fs::write(self.path(name), contents).unwrap();
+        self.path(name)
+    }
+
+    /// Runs `motet cc` with words in which names of files in the folder begin with `%`.
+    pub fn cc(&self, line: &str) -> motet_toolchain::Result<u8> {
+        self.compile(false, line)
+    }
+
+    /// The same with `motet c++`.
+    pub fn cxx(&self, line: &str) -> motet_toolchain::Result<u8> {
+        self.compile(true, line)
+    }
+
+    fn compile(&self, cxx: bool, line: &str) -> motet_toolchain::Result<u8> {
+        let word = |word: &str| match word.strip_prefix('%') {
+            Some(name) => self.path(name).into_os_string(),
+            None => OsString::from(word),
+        };
+        let arguments: Vec<OsString> = line.split(' ').map(word).collect();
+        cc(&toolchain_folder(), cxx, &arguments)
+    }
+
+    pub fn run(&self, name: &str) -> String {
+        let output = Command::new(self.path(name)).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The build's folder: the C library in it is built once.
+pub fn toolchain_folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("toolchain")
+}

@@ -1,0 +1,5 @@
+//! `motet cc`, `motet c++` and `motet ld` on small programs.
+
+mod c;
+mod cpp;
+mod folder;
