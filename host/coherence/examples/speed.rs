@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use motet_coherence::{
-    Config, Core, Island, Kind, Model, ModelTable, Picoseconds, Piece, Shape, Sharing, Target, allocate,
+    Config, Core, Held, Island, Kind, Model, ModelTable, Picoseconds, Piece, Shape, Sharing, Target, allocate,
 };
 
 const KIB: u64 = 1024;
@@ -71,17 +71,26 @@ fn load(core: &mut Core<'_>, address: u64) -> Picoseconds {
     core.access_other(Kind::Load, address).0
 }
 
-/// A store, likewise.
 #[inline(never)]
-fn store(core: &mut Core<'_>, address: u64) -> Picoseconds {
-    if core.store_to_loaded(address) {
-        return core.accessed_again(0, 1);
-    }
-    store_other(core, address)
+fn load_and_hold(core: &mut Core<'_>, address: u64) -> (Picoseconds, Held) {
+    core.access_usual(false, address).unwrap_or_else(|| load_unusual(core, address))
 }
 
 #[inline(never)]
-fn store_other(core: &mut Core<'_>, address: u64) -> Picoseconds {
+fn load_unusual(core: &mut Core<'_>, address: u64) -> (Picoseconds, Held) {
+    core.access_other(Kind::Load, address)
+}
+
+/// A store to what was loaded last.
+#[inline(never)]
+fn store_again(core: &mut Core<'_>, address: u64) -> Picoseconds {
+    core.modify_recent(address);
+    core.accessed_again(0, 1)
+}
+
+/// A store, likewise.
+#[inline(never)]
+fn store(core: &mut Core<'_>, address: u64) -> Picoseconds {
     core.access_other(Kind::Store, address).0
 }
 
@@ -115,13 +124,16 @@ fn main() {
     measure(&usual, "miss", 64 << 20, 64, load);
     measure(&usual, "sequential, 8-byte steps", 64 << 20, 8, load);
     let load_and_store = |core: &mut Core<'_>, address| {
-        let loaded = load(core, address);
-        loaded + store(core, address)
+        let (loaded, held) = load_and_hold(core, address);
+        loaded + if held == Held::Only { store_again(core, address) } else { store(core, address) }
     };
     measure(&usual, "16 MiB by lines, load and store", 16 << 20, 64, load_and_store);
     let without_l3: ModelTable = toml::from_str(WITHOUT_L3).expect("a model");
     measure(&config(&without_l3, &["a", "b"]), "the same without L3", 16 << 20, 64, load_and_store);
     let alone = config(&without_l3, &["a"]);
     measure(&alone, "the same, one island", 16 << 20, 64, load_and_store);
+    let small: ModelTable =
+        toml::from_str(&WITHOUT_L3.replace("1MiB", "64KiB").replace("32KiB", "4KiB")).expect("a model");
+    measure(&config(&small, &["a"]), "small caches, one island", 16 << 20, 64, load_and_store);
     measure(&alone, "L2 hit, one island", 512 * KIB, 64, load);
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
-use crate::counters::{Count, CounterWords, LOST_LINES, bump};
+use crate::counters::{Count, CounterWords, Together, bump};
 use crate::locks::{Guard, lock};
 use crate::model::{CoreState, DomainState, Model, window};
 use crate::{LINE_SIZE, Picoseconds};
@@ -60,6 +60,30 @@ impl Kind {
     }
 }
 
+/// What L1 has of a line after an access to it, as long as no line is lost ([`Core::losses`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing.
+    Nothing = 0,
+    /// A copy: loads and fetches hit.
+    Copy = 1,
+    /// The only copy, of a core that is alone: a store needs [`Core::modify_recent`] and then hits.
+    Only = 2,
+    /// A modified copy: stores hit, too.
+    Modified = 3,
+}
+
+/// What a state means, or 0, of a core that may be alone.
+#[inline(always)]
+pub(crate) const fn held(state: u64, alone: bool) -> Held {
+    match state {
+        MODIFIED => Held::Modified,
+        EXCLUSIVE if alone => Held::Only,
+        EXCLUSIVE | SHARED => Held::Copy,
+        _ => Held::Nothing,
+    }
+}
+
 /// Who else there may be beside a core, and what its caches are like. Passed on by value and compiled in: what a core
 /// that is alone does asks for none of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,20 +94,20 @@ pub(crate) struct Company {
     pub(crate) solo: bool,
     /// There is no other last-level cache.
     pub(crate) only_domain: bool,
-    /// All its caches are of packed orders, and lines of one set of L2 share a set of each L1.
-    pub(crate) packed: bool,
+    /// All its caches are of packed orders, L1s of up to eight ways, and lines of one set of L2 share a set of each L1.
+    pub(crate) usual: bool,
 }
 
 impl Company {
     /// Of a machine's only core, driven without locks, with the usual caches and no L3.
-    const NONE: Self = Self { threads: false, solo: true, only_domain: true, packed: true };
+    const NONE: Self = Self { threads: false, solo: true, only_domain: true, usual: true };
     /// Of an island's only core, with the usual caches and no L3, beside other islands.
-    const FAR: Self = Self { threads: true, solo: true, only_domain: false, packed: true };
+    const FAR: Self = Self { threads: true, solo: true, only_domain: false, usual: true };
 
     fn of(model: &Model<'_>, core: &CoreState<'_>, domain: &DomainState<'_>) -> Self {
         let (l1s, l2) = ([core.l1i, core.l1d], &core.l2);
-        let packed = l2.is_packed() && l1s.iter().all(|l1| l1.is_packed() && l1.sets() <= l2.sets());
-        Self { threads: model.threads, solo: domain.solo, only_domain: model.domains.len() == 1, packed }
+        let usual = l2.is_packed() && l1s.iter().all(|l1| l1.is_narrow() && l1.sets() <= l2.sets());
+        Self { threads: model.threads, solo: domain.solo, only_domain: model.domains.len() == 1, usual }
     }
 }
 
@@ -104,8 +128,8 @@ pub(crate) struct Miss<'s, 'a> {
 
 /// What L2 has done about a miss.
 enum Served {
-    /// All that was asked.
-    Here,
+    /// All that was asked; the state of L1's copy.
+    Here(u64),
     /// It has the line, but shared, and this is a store.
     Shared,
     /// Nothing: another core has just taken the line.
@@ -115,15 +139,28 @@ enum Served {
 /// The way into the caches for instructions or for data, with the memory segment that was used last.
 pub(crate) struct Port<'a> {
     /// The segment's first local address.
-    base: u64,
+    pub(crate) base: u64,
     /// Its size if it is cached, else 0: so one comparison says whether the quick path is open.
-    limit: u64,
+    pub(crate) limit: u64,
     /// Local address plus this is the global address.
-    delta: u64,
+    pub(crate) delta: u64,
     hit_ps: u64,
-    segment: Option<&'a Segment>,
+    pub(crate) segment: &'a Segment,
     pub(crate) l1: Array<'a>,
 }
+
+/// No segment.
+static NOWHERE: Segment = Segment {
+    local: 0,
+    size: 0,
+    data_delta: 0,
+    fetch_delta: 0,
+    data: Policy::Uncached,
+    fetch: Policy::Uncached,
+    load_ps: 0,
+    store_ps: 0,
+    far: false,
+};
 
 impl Port<'_> {
     /// Whether the way used last serves an access at once. Such a hit needs no `touch`: no policy would change its mind.
@@ -147,7 +184,7 @@ pub struct Core<'a> {
     pub(crate) l2: Array<'a>,
     company: Company,
     /// Its company is [`Company::NONE`].
-    alone: bool,
+    pub(crate) alone: bool,
     /// Its company is [`Company::FAR`].
     far: bool,
     pub(crate) timing: Timing,
@@ -170,7 +207,7 @@ impl<'a> Core<'a> {
         let island = &model.config.islands[state.island];
         let own = &model.domains[island.domain];
         let company = Company::of(model, state, own);
-        let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: None, l1 };
+        let port = |l1, hit_ps| Port { base: 0, limit: 0, delta: 0, hit_ps, segment: &NOWHERE, l1 };
         Self {
             model,
             state,
@@ -207,33 +244,29 @@ impl<'a> Core<'a> {
         if inside { self.access_inside(kind, address) } else { self.access_lines(kind, address, size) }
     }
 
-    /// A store of bytes within one line that has only been loaded since it came, the last access to its set of L1D: done, and
-    /// not counted yet ([`Core::accessed_again`] does). False if it is none, and nothing has happened.
+    /// An access to bytes within one line that is not likely to hit the line used last in its set: its latency, and what L1 has
+    /// of the line now. For a core that is alone, all that loads and stores can need is compiled into the caller.
     #[inline(always)]
-    pub fn store_to_loaded(&mut self, address: u64) -> bool {
-        let port = &self.data;
+    pub fn access_other(&mut self, kind: Kind, address: u64) -> (Picoseconds, Held) {
+        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
+        if address.wrapping_sub(port.base) >= port.limit {
+            return self.access_elsewhere(kind, address);
+        }
         let line = address.wrapping_add(port.delta) / LINE_SIZE;
-        self.alone && address.wrapping_sub(port.base) < port.limit && self.modify_recent(line, Company::NONE)
+        if self.alone && matches!(kind, Kind::Load | Kind::Store) {
+            self.count(kind.count(), 1);
+            let (cost, state) = self.line(kind, line, port.segment, Company::NONE);
+            return (Picoseconds(cost), held(state, true));
+        }
+        let (cost, state) = self.cached(kind, line, port.segment);
+        (Picoseconds(cost), held(state, self.alone))
     }
 
-    /// An access to bytes within one line that is not likely to hit the line used last in its set: its latency, and whether
-    /// L1 can hold the line. For a core that is alone, all that loads and stores can need is compiled into the caller.
-    #[inline(always)]
-    pub fn access_other(&mut self, kind: Kind, address: u64) -> (Picoseconds, bool) {
-        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
-        if let Some(segment) = port.segment
-            && address.wrapping_sub(port.base) < port.limit
-        {
-            let line = address.wrapping_add(port.delta) / LINE_SIZE;
-            if self.alone && matches!(kind, Kind::Load | Kind::Store) {
-                self.count(kind.count(), 1);
-                return (Picoseconds(self.line(kind, line, segment, Company::NONE)), true);
-            }
-            return (self.cached(kind, line, segment), true);
-        }
-        let cost = self.access_lines(kind, address, 1);
-        let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
-        (cost, address.wrapping_sub(port.base) < port.limit)
+    /// The same where the segment used last is not.
+    #[cold]
+    fn access_elsewhere(&mut self, kind: Kind, address: u64) -> (Picoseconds, Held) {
+        let (cost, state) = self.access_line(kind, address);
+        (Picoseconds(cost), held(state, self.alone))
     }
 
     #[inline(never)]
@@ -270,11 +303,11 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub fn losses(&self) -> u64 {
         if self.alone {
-            return self.counters[LOST_LINES].load(Relaxed);
+            return Together::LostLines.word(self.counters).load(Relaxed);
         }
         let taken = [Count::invalidations_received, Count::downgrades_received]
             .map(|count| self.counters[count as usize].load(Relaxed));
-        taken[0].wrapping_add(taken[1]).wrapping_add(self.counters[LOST_LINES].load(Relaxed))
+        taken[0].wrapping_add(taken[1]).wrapping_add(Together::LostLines.word(self.counters).load(Relaxed))
     }
 
     /// Counts loads and stores that are known to be hits without consequences ([`Core::losses`]): their latency.
@@ -312,11 +345,11 @@ impl<'a> Core<'a> {
         if first_line != last_line {
             self.count(Count::straddles, 1);
         }
-        (first_line..=last_line).map(|line| self.access_line(kind, line * LINE_SIZE)).sum()
+        (first_line..=last_line).map(|line| Picoseconds(self.access_line(kind, line * LINE_SIZE).0)).sum()
     }
 
-    /// An access within the line at a local address.
-    fn access_line(&mut self, kind: Kind, local: u64) -> Picoseconds {
+    /// An access within a line, at a local address: its latency, and the state of L1's copy.
+    fn access_line(&mut self, kind: Kind, local: u64) -> (u64, u64) {
         let after = self.segments.partition_point(|segment| segment.local <= local);
         let segment = after.checked_sub(1).map(|index| &self.segments[index]);
         let segment = segment.filter(|segment| local - segment.local < segment.size);
@@ -325,17 +358,17 @@ impl<'a> Core<'a> {
             (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
             (Some(segment), Kind::Load | Kind::Store | Kind::Atomic | Kind::Walk) => (segment.data, segment.data_delta),
         };
-        let Some(segment) = segment else { return self.device_access(kind) };
+        let Some(segment) = segment else { return (self.device_access(kind).0, 0) };
         if policy == Policy::Uncached {
-            return self.uncached(kind, segment);
+            return (self.uncached(kind, segment), 0);
         }
         let port = if kind == Kind::Fetch { &mut self.fetch } else { &mut self.data };
         (port.base, port.limit, port.delta) = (segment.local, segment.size, delta);
-        port.segment = Some(segment);
+        port.segment = segment;
         self.cached(kind, local.wrapping_add(delta) / LINE_SIZE, segment)
     }
 
-    fn uncached(&self, kind: Kind, segment: &Segment) -> Picoseconds {
+    fn uncached(&self, kind: Kind, segment: &Segment) -> u64 {
         let (count, mut cost) = match kind {
             Kind::Fetch => (Count::uncached_fetches, segment.load_ps),
             Kind::Load | Kind::Walk => (Count::uncached_reads, segment.load_ps),
@@ -347,26 +380,28 @@ impl<'a> Core<'a> {
         }
         self.count(count, 1);
         self.count(Count::stall_uncached_ps, cost);
-        Picoseconds(cost)
+        cost
     }
+
+    // From here on, what an access is answered with is its latency, and the state of L1's copy.
 
     /// A cached access within a line, unless it hits the way used last.
     #[inline(always)]
-    fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> Picoseconds {
+    fn cached(&self, kind: Kind, line: u64, segment: &Segment) -> (u64, u64) {
         self.count(kind.count(), 1);
         let extra = if kind == Kind::Atomic { self.timing.atomic_ps } else { 0 };
-        let cost = match kind {
+        let (cost, state) = match kind {
             Kind::Fetch => self.fetch_line(line, segment),
             Kind::Load | Kind::Walk => self.load_line(line, segment),
             Kind::Store | Kind::Atomic => self.store_line(line, segment),
         };
-        Picoseconds(extra + cost)
+        (extra + cost, state)
     }
 
     /// What a program has loaded, it often stores to next: whether this is such a store. It is done then.
     #[inline(always)]
-    fn modify_recent(&self, line: u64, company: Company) -> bool {
-        let l1 = self.data.l1.set_of(line, company.packed);
+    fn modify_loaded(&self, line: u64, company: Company) -> bool {
+        let l1 = self.data.l1.set_of(line, company.usual);
         let (index, word) = l1.recent();
         word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, l1, index, company.threads)
     }
@@ -374,62 +409,65 @@ impl<'a> Core<'a> {
     // The same code, compiled for each of the three things that an access can mean to the caches.
 
     #[inline(never)]
-    fn fetch_line(&self, line: u64, segment: &Segment) -> u64 {
+    fn fetch_line(&self, line: u64, segment: &Segment) -> (u64, u64) {
         self.line(Kind::Fetch, line, segment, self.company)
     }
 
     #[inline(never)]
-    fn load_line(&self, line: u64, segment: &Segment) -> u64 {
+    fn load_line(&self, line: u64, segment: &Segment) -> (u64, u64) {
         if self.far { self.load_from_afar(line, segment) } else { self.load_in_company(line, segment) }
     }
 
     #[inline(never)]
-    fn load_from_afar(&self, line: u64, segment: &Segment) -> u64 {
+    fn load_from_afar(&self, line: u64, segment: &Segment) -> (u64, u64) {
         self.line(Kind::Load, line, segment, Company::FAR)
     }
 
     #[inline(never)]
-    fn load_in_company(&self, line: u64, segment: &Segment) -> u64 {
+    fn load_in_company(&self, line: u64, segment: &Segment) -> (u64, u64) {
         self.line(Kind::Load, line, segment, self.company)
     }
 
     #[inline(never)]
-    fn store_line(&self, line: u64, segment: &Segment) -> u64 {
+    fn store_line(&self, line: u64, segment: &Segment) -> (u64, u64) {
         if self.far { self.store_from_afar(line, segment) } else { self.store_in_company(line, segment) }
     }
 
     #[inline(never)]
-    fn store_from_afar(&self, line: u64, segment: &Segment) -> u64 {
-        if self.modify_recent(line, Company::FAR) {
-            return self.data.hit_ps;
+    fn store_from_afar(&self, line: u64, segment: &Segment) -> (u64, u64) {
+        if self.modify_loaded(line, Company::FAR) {
+            return (self.data.hit_ps, MODIFIED);
         }
         self.line(Kind::Store, line, segment, Company::FAR)
     }
 
     #[inline(never)]
-    fn store_in_company(&self, line: u64, segment: &Segment) -> u64 {
-        if self.modify_recent(line, self.company) {
-            return self.data.hit_ps;
+    fn store_in_company(&self, line: u64, segment: &Segment) -> (u64, u64) {
+        if self.modify_loaded(line, self.company) {
+            return (self.data.hit_ps, MODIFIED);
         }
         self.line(Kind::Store, line, segment, self.company)
     }
 
     #[inline(always)]
-    fn line(&self, kind: Kind, line: u64, segment: &Segment, company: Company) -> u64 {
+    fn line(&self, kind: Kind, line: u64, segment: &Segment, company: Company) -> (u64, u64) {
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let probe = Probe::new(line);
-        let l1 = port.l1.set_of(line, company.packed);
+        let l1 = port.l1.set_of(line, company.usual).narrow(company.usual);
         let Some((index, word)) = l1.find(probe) else {
-            self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
             return self.beyond_l1(kind, probe, segment, company, l1, None);
         };
         let state = word & STATE_MASK;
         l1.touch(index);
-        if state >= kind.needs() || (state == EXCLUSIVE && self.modify(line, l1, index, company.threads)) {
-            return port.hit_ps;
+        if state >= kind.needs() {
+            return (port.hit_ps, state);
+        }
+        if state == EXCLUSIVE && self.modify(line, l1, index, company.threads) {
+            return (port.hit_ps, MODIFIED);
         }
         // Shared, or exclusive until another core wanted it a moment ago.
-        port.hit_ps + self.beyond_l1(kind, probe, segment, company, l1, Some(index))
+        let (cost, state) = self.beyond_l1(kind, probe, segment, company, l1, Some(index));
+        (port.hit_ps + cost, state)
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
@@ -459,8 +497,8 @@ impl<'a> Core<'a> {
         company: Company,
         l1: Set<'_, 'a>,
         in_l1: Option<usize>,
-    ) -> u64 {
-        let l2 = self.l2.set_of(probe.line, company.packed).wide();
+    ) -> (u64, u64) {
+        let l2 = self.l2.set_of(probe.line, company.usual).wide();
         // What is its own directory has one lock for both.
         let own_lock = (company.threads && company.solo).then(|| lock(l2.lock(), self.number));
         // That L2 has not got a line needs no lock: nobody else puts lines there.
@@ -472,15 +510,19 @@ impl<'a> Core<'a> {
         if company == Company::NONE && held.is_none() {
             return self.read_alone(&miss);
         }
+        if in_l1.is_none() {
+            self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
+        }
         let mut cost = 0;
         if let (Some(index), None, true) = (held, in_l1, company.solo || self.has_l2) {
             match self.second_level(&miss, index) {
-                Served::Here => return self.timing.l2_ps,
+                Served::Here(state) => return (self.timing.l2_ps, state),
                 Served::Shared => cost = self.timing.l2_ps,
                 Served::Gone => {}
             }
         }
-        cost + self.directory(&miss, own_lock)
+        let (beyond, state) = self.directory(&miss, own_lock);
+        (cost + beyond, state)
     }
 
     /// What L2 seems to have, at an index. The lock (the caller's, if L2 is its own directory) keeps snoops of the line out
@@ -500,13 +542,13 @@ impl<'a> Core<'a> {
             return Served::Shared;
         }
         self.l2.set_word(index, word | kind.inside() | if kind.is_write() { MODIFIED } else { 0 });
-        self.fill_l1(miss, word & STATE_MASK, index);
-        Served::Here
+        Served::Here(self.fill_l1(miss, word & STATE_MASK, index))
     }
 
-    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes. `l2_index`: where L2 has it.
+    /// Puts a line into the L1 that asked, in the state that L2 has and the access makes, which is returned. `l2_index`: where
+    /// L2 has it.
     #[inline(always)]
-    pub(crate) fn fill_l1(&self, miss: &Miss<'_, '_>, l2_state: u64, l2_index: usize) {
+    pub(crate) fn fill_l1(&self, miss: &Miss<'_, '_>, l2_state: u64, l2_index: usize) -> u64 {
         let (kind, probe) = (miss.kind, miss.probe);
         let state = if kind.is_write() {
             MODIFIED
@@ -517,19 +559,18 @@ impl<'a> Core<'a> {
             l2_state.min(EXCLUSIVE)
         };
         if let Some(index) = miss.in_l1 {
-            return miss.l1.put_again(probe, index, state, l2_index as u64);
+            miss.l1.put_again(probe, index, state, l2_index as u64);
+            return state;
         }
         // Who takes the old line away just now compares before he swaps.
         let old = miss.l1.insert(probe, state, l2_index as u64, !miss.company.solo);
-        if old.word == 0 {
-            return;
-        }
         if old.word & STATE_MASK == MODIFIED {
             self.count(Count::l1_write_backs, 1);
         }
-        if !miss.company.solo && !self.has_l2 {
+        if old.word != 0 && !miss.company.solo && !self.has_l2 {
             self.forget_unless_held(old.word >> TAG_SHIFT, old.link as usize);
         }
+        state
     }
 
     /// Locks the set of this core's L2 that a line belongs to, if threads may meet.
@@ -540,8 +581,7 @@ impl<'a> Core<'a> {
 
     /// L1I or L1D has lost a line to this core's need for room in another cache ([`Core::losses`]).
     pub(crate) fn lose_line(&self) {
-        let lost = &self.counters[LOST_LINES];
-        lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
+        Together::LostLines.count(self.counters);
     }
 
     #[inline(always)]

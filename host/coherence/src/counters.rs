@@ -21,7 +21,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            pub(crate) fn load(words: &CounterWords) -> Self {
+            fn of_words(words: &CounterWords) -> Self {
                 Self { $($name: words[Count::$name as usize].load(Relaxed),)* }
             }
 
@@ -126,21 +126,74 @@ counters! {
     stall_device_ps,
 }
 
-/// Words of a core's counters in the region, whole lines, and one word more.
-pub(crate) const COUNTER_WORDS: usize = (counter_names().len() + 1).next_multiple_of(8);
-/// The word behind the counters: lines that L1I and L1D lost because this core's misses needed their place in another cache.
-pub(crate) const LOST_LINES: usize = COUNTER_WORDS - 1;
+/// What is counted once where several counts would go up together, in words behind theirs.
+#[derive(Clone, Copy)]
+pub(crate) enum Together {
+    /// Lines that L1I and L1D lost because this core's misses needed their place in another cache: in none of the counts.
+    LostLines,
+    /// Data accesses of a core that is alone that near memory served: a miss of each level, and a read.
+    DataFromNear,
+    /// The same from far memory.
+    DataFromFar,
+    /// Fetches, likewise.
+    FetchFromNear,
+    /// The same from far memory.
+    FetchFromFar,
+    /// Modified lines that left L2 where it is the last level: written back by it, and to memory.
+    WriteBacks,
+}
+
+const TOGETHER: usize = Together::WriteBacks as usize + 1;
+/// Words of a core's counters in the region, whole lines.
+pub(crate) const COUNTER_WORDS: usize = (counter_names().len() + TOGETHER).next_multiple_of(8);
 /// A core's counters in the region.
 pub(crate) type CounterWords = [AtomicU64; COUNTER_WORDS];
 
 /// Adds to a word that only this thread writes.
 #[inline(always)]
 pub(crate) fn bump(words: &CounterWords, count: Count, by: u64) {
-    let word = &words[count as usize];
+    add(&words[count as usize], by);
+}
+
+#[inline(always)]
+fn add(word: &AtomicU64, by: u64) {
     word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
+impl Together {
+    /// The word that has it.
+    #[inline(always)]
+    pub(crate) fn word(self, words: &CounterWords) -> &AtomicU64 {
+        &words[counter_names().len() + self as usize]
+    }
+
+    /// Counts one; only this thread writes the word.
+    #[inline(always)]
+    pub(crate) fn count(self, words: &CounterWords) {
+        add(self.word(words), 1);
+    }
+}
+
 impl Counters {
+    pub(crate) fn load(words: &CounterWords) -> Self {
+        let together = |count: Together| count.word(words).load(Relaxed);
+        let data = [Together::DataFromNear, Together::DataFromFar].map(together);
+        let fetches = [Together::FetchFromNear, Together::FetchFromFar].map(together);
+        let write_backs = together(Together::WriteBacks);
+        let mut counters = Self::of_words(words);
+        for misses in [&mut counters.l1d_misses, &mut counters.l2d_misses, &mut counters.l3d_misses] {
+            *misses += data[0] + data[1];
+        }
+        for misses in [&mut counters.l1i_misses, &mut counters.l2i_misses, &mut counters.l3i_misses] {
+            *misses += fetches[0] + fetches[1];
+        }
+        counters.near_reads += data[0] + fetches[0];
+        counters.far_reads += data[1] + fetches[1];
+        counters.l2_write_backs += write_backs;
+        counters.memory_write_backs += write_backs;
+        counters
+    }
+
     /// Data accesses through the caches.
     pub fn data_accesses(&self) -> u64 {
         self.loads + self.stores + self.atomics + self.walks

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::array::{Array, EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
-use crate::counters::{Count, bump};
+use crate::counters::{Count, Together, bump};
 use crate::locks::{Guard, lock, numbers};
 use crate::model::{DomainState, window};
 
@@ -90,7 +90,7 @@ impl<'a, 'd> Entry<'a, 'd> {
 fn may_have(l1: &Array<'_>, kind: Kind, probe: Probe, known: Option<(Kind, Set<'_, '_>)>) -> bool {
     match known {
         Some((known, set)) if known.inside() == kind.inside() => set.may_have(probe),
-        Some(_) | None => l1.set_of(probe.line, known.is_some()).may_have(probe),
+        Some(_) | None => l1.set_of(probe.line, known.is_some()).narrow(known.is_some()).may_have(probe),
     }
 }
 
@@ -105,9 +105,10 @@ struct Decision {
 }
 
 impl<'a> Core<'a> {
-    /// An access that its own caches cannot serve. Returns its latency. `own_lock`: that of its own directory, if it is held.
+    /// An access that its own caches cannot serve: its latency, and the state of L1's copy. `own_lock`: that of its own
+    /// directory, if it is held.
     #[inline(always)]
-    pub(crate) fn directory(&self, miss: &Miss<'_, '_>, own_lock: Option<Guard<'a>>) -> u64 {
+    pub(crate) fn directory(&self, miss: &Miss<'_, '_>, own_lock: Option<Guard<'a>>) -> (u64, u64) {
         let (line, company) = (miss.probe.line, miss.company);
         let own_lock = own_lock.or_else(|| self.model.lock_directory(self.domain, line, self.number, company.threads));
         if company.only_domain || self.model.askers.others(line, self.domain) == 0 {
@@ -120,7 +121,7 @@ impl<'a> Core<'a> {
 
     /// The same of a line that other last-level caches may have.
     #[inline(never)]
-    fn directory_of_many(&self, miss: &Miss<'_, '_>) -> u64 {
+    fn directory_of_many(&self, miss: &Miss<'_, '_>) -> (u64, u64) {
         let (_locks, others) = self.model.lock_askers(self.domain, miss.probe.line, self.number);
         self.decide(miss, others)
     }
@@ -128,7 +129,7 @@ impl<'a> Core<'a> {
     /// Decides about an access, and does what was decided. `others`: a bit for each of the other last-level caches that may
     /// have the line. All their locks are held.
     #[inline(always)]
-    fn decide(&self, miss: &Miss<'_, '_>, others: u64) -> u64 {
+    fn decide(&self, miss: &Miss<'_, '_>, others: u64) -> (u64, u64) {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let l2 = &self.l2;
         // Another core may have taken the line since the caller looked; nobody can have given it one.
@@ -159,8 +160,7 @@ impl<'a> Core<'a> {
             }
             None => (decision.grant, self.fill_l2(miss, decision.grant | kind.inside(), decision.link)),
         };
-        self.fill_l1(miss, state, l2_index);
-        decision.cost
+        (decision.cost, self.fill_l1(miss, state, l2_index))
     }
 
     /// A read of a line that this last-level cache has.
@@ -262,21 +262,32 @@ impl<'a> Core<'a> {
         Decision { grant, cost, link: old.index as u64 }
     }
 
-    /// [`Core::directory`] of a core that is alone, for a line that it has not got.
+    /// [`Core::directory`] of a core that is alone, for a line that it has not got: that it missed L1 is counted with the rest.
     #[inline(always)]
-    pub(crate) fn read_alone(&self, miss: &Miss<'_, '_>) -> u64 {
+    pub(crate) fn read_alone(&self, miss: &Miss<'_, '_>) -> (u64, u64) {
         let (kind, fetch) = (miss.kind, miss.kind == Kind::Fetch);
-        self.count(if fetch { Count::l2i_misses } else { Count::l2d_misses }, 1);
-        self.count(if fetch { Count::l3i_misses } else { Count::l3d_misses }, 1);
-        let cost = self.served_by_memory(miss.segment);
+        let cost = self.read_memory(fetch, miss.segment);
         let (grant, flags) = match (kind.is_write(), fetch) {
             (true, _) => (MODIFIED, PRESENT | ALONE | OWNED),
             (false, false) => (EXCLUSIVE, PRESENT | ALONE | OWNED),
             (false, true) => (SHARED, PRESENT | ALONE),
         };
         let l2_index = self.fill_l2(miss, grant | kind.inside(), flags);
-        self.fill_l1(miss, grant, l2_index);
-        cost
+        (cost, self.fill_l1(miss, grant, l2_index))
+    }
+
+    /// Memory serves a core that is alone: the latency. All misses are counted.
+    #[inline(always)]
+    pub(crate) fn read_memory(&self, fetch: bool, segment: &Segment) -> u64 {
+        let (served, stall) = match (fetch, segment.far) {
+            (false, false) => (Together::DataFromNear, Count::stall_near_ps),
+            (false, true) => (Together::DataFromFar, Count::stall_far_ps),
+            (true, false) => (Together::FetchFromNear, Count::stall_near_ps),
+            (true, true) => (Together::FetchFromFar, Count::stall_far_ps),
+        };
+        served.count(self.counters);
+        self.count(stall, segment.load_ps);
+        segment.load_ps
     }
 
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
@@ -348,7 +359,7 @@ impl<'a> Core<'a> {
     fn fill_l2(&self, miss: &Miss<'_, '_>, flags: u64, link: u64) -> usize {
         let old = miss.l2.insert(miss.probe, flags, link, !miss.company.solo);
         if old.word != 0 {
-            let l1 = miss.company.packed.then_some((miss.kind, miss.l1));
+            let l1 = miss.company.usual.then_some((miss.kind, miss.l1));
             self.evict_l2(old.probe(), old.word, old.link, miss.company.solo, l1);
         }
         old.index
@@ -362,8 +373,7 @@ impl<'a> Core<'a> {
         let state = word & STATE_MASK;
         if solo {
             if state == MODIFIED {
-                self.count(Count::l2_write_backs, 1);
-                self.count(Count::memory_write_backs, 1);
+                Together::WriteBacks.count(self.counters);
             }
             return;
         }

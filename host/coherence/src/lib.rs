@@ -9,6 +9,7 @@
 //! readers; what an L1 holds its L2 holds, and what an L2 holds its L3 holds; the directory says exactly who holds what.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod array;
 mod bytes;
 mod check;
@@ -30,7 +31,7 @@ mod validate;
 pub use bytes::Bytes;
 pub use check::Violation;
 pub use config::{Class, Config, Policy, RangeConfig, Replacement};
-pub use core::{Core, Kind};
+pub use core::{Core, Held, Kind};
 pub use counters::{Counters, counter_names};
 pub use error::{ConfigError, Key, Step};
 pub use model::{Model, Region, RegionError, Sharing, allocate};

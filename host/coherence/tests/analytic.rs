@@ -4,7 +4,7 @@ mod common;
 
 use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, Sharing, allocate};
 
-use common::{PRIVATE, TINY, config, pool_base};
+use common::{PRIVATE, TINY, config, no_l3, pool_base};
 
 const LINE: u64 = 64;
 
@@ -73,6 +73,64 @@ fn stores_are_written_back_once_per_line_and_level() {
     assert_eq!(count.l2_write_backs, lines - (1 << 20) / LINE);
     assert_eq!(count.memory_write_backs, lines - (4 << 20) / LINE);
     assert_eq!(count.upgrades, 0);
+}
+
+/// Walks with loads, then with stores, as far as they are usual; how many were.
+fn usual(core: &mut Core<'_>, bytes: u64) -> [u64; 2] {
+    [false, true].map(|store| {
+        let addresses = (0..bytes / LINE).map(|line| PRIVATE + line * LINE);
+        addresses.filter(|&address| core.access_usual(store, address).is_some()).count() as u64
+    })
+}
+
+#[test]
+fn a_core_alone_has_usual_misses_once_its_caches_are_full_and_another_core_has_none() {
+    let text = "[[core]]\nfrequency_mhz = 1000\nmemory_cycles = 300\nl1d = { size = \"32KiB\", ways = 8, cycles = 4 }\n\
+                l1i = { size = \"32KiB\", ways = 8, cycles = 1 }\nl2 = { size = \"1MiB\", ways = 16, cycles = 14 }";
+    let bytes = 4 << 20;
+    for (cores, expected) in [(&[1][..], [bytes / LINE; 2]), (&[2], [0; 2]), (&[1, 1], [0; 2])] {
+        let config = config(cores, text);
+        let region = allocate(Model::region_words(&config));
+        let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();
+        let mut core = model.core(0).unwrap();
+        assert_eq!(usual(&mut core, bytes), [0; 2], "no memory is known to be cached yet");
+        for _ in 0..2 {
+            walk(&mut core, Kind::Load, bytes, LINE);
+        }
+        let before = model.counters(0);
+        assert_eq!(usual(&mut core, bytes), expected, "{cores:?}");
+        let (count, lines) = (model.counters(0).since(&before), expected[0]);
+        assert_eq!((count.loads, count.stores, count.near_reads), (lines, lines, 2 * lines));
+        // What the stores left in a cache goes to the next level later.
+        assert_eq!(count.l1_write_backs, lines.saturating_sub((32 << 10) / LINE));
+        assert_eq!(count.memory_write_backs, lines.saturating_sub((1 << 20) / LINE));
+        assert_eq!(count.stall_ps(), 2 * lines * 300_000);
+        model.check().unwrap();
+    }
+}
+
+#[test]
+fn a_free_way_of_l1_is_filled_before_a_line_of_a_core_alone_goes() {
+    let config = config(&[1], &no_l3());
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();
+    let mut core = model.core(0).unwrap();
+    // All in one set of each cache: L1D has two ways, L2 has four.
+    let address = |line: u64| PRIVATE + line * 4 * LINE;
+    let [a, b, c, x, d, e, f] = [0, 1, 2, 3, 4, 5, 6].map(address);
+    for load in [a, x, b, x, c, x] {
+        core.access(Kind::Load, load, 8);
+    }
+    // The second one takes from L2 what L1D has used last: of loads, L2 saw that one before `b` and `c`.
+    for fetch in [d, e] {
+        core.access(Kind::Fetch, fetch, 8);
+    }
+    let before = model.counters(0);
+    let cost = core.access_usual(false, f).map_or_else(|| core.access(Kind::Load, f, 8), |(cost, _)| cost);
+    let hit = core.access(Kind::Load, c, 8);
+    assert_eq!((cost.0, hit.0), (300_000, 2_000));
+    assert_eq!(model.counters(0).since(&before).l1d_misses, 1);
+    model.check().unwrap();
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod reference;
 
 use std::collections::HashMap;
 
-use motet_coherence::{Config, Core, Counters, Kind, LINE_SIZE, Model, Picoseconds, Sharing, allocate};
+use motet_coherence::{Config, Core, Counters, Held, Kind, LINE_SIZE, Model, Picoseconds, Sharing, allocate};
 use proptest::prelude::*;
 
 use common::{Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base, without_l3};
@@ -180,7 +180,7 @@ fn access_and_leave_out(config: Config, events: &[Event]) -> Result<(), TestCase
     let [mut all, mut some] = [0, 1].map(|at: usize| {
         (0..config.core_count()).map(|core| models[at].core(core).unwrap()).collect::<Vec<Core<'_>>>()
     });
-    // By core, L1 and set: the line, whether it was stored to, and the losses.
+    // By core, L1 and set: the line, what L1 has of it, and the losses.
     let mut known = HashMap::new();
     for (at, event) in events.iter().enumerate() {
         let (first, last) = (event.address / LINE_SIZE, (event.address + u64::from(event.size) - 1) / LINE_SIZE);
@@ -195,17 +195,29 @@ fn access_and_leave_out(config: Config, events: &[Event]) -> Result<(), TestCase
             let cost = match (event.kind, recent) {
                 (Kind::Fetch, Some(_)) => some.fetched_again(1),
                 (Kind::Load, Some(_)) => some.accessed_again(1, 0),
-                (Kind::Store, Some((_, true, _))) => some.accessed_again(0, 1),
+                (Kind::Store, Some((_, Held::Modified, _))) => some.accessed_again(0, 1),
+                (Kind::Store, Some((_, Held::Only, losses))) => {
+                    let losses = *losses;
+                    known.insert(place, (first, Held::Modified, losses));
+                    some.modify_recent(event.address);
+                    some.accessed_again(0, 1)
+                }
                 (kind, _) => {
-                    let (cost, cached) = if first == last {
-                        some.access_other(kind, event.address)
-                    } else {
-                        (some.access(kind, event.address, event.size), false)
+                    let usual = match kind == Kind::Store {
+                        store if first == last && (store || kind == Kind::Load) => {
+                            some.access_usual(store, event.address)
+                        }
+                        _ => None,
+                    };
+                    let (cost, held) = match usual {
+                        Some(done) => done,
+                        None if first == last => some.access_other(kind, event.address),
+                        None => (some.access(kind, event.address, event.size), Held::Nothing),
                     };
                     known.remove(&place);
                     known.remove(&next);
-                    if cached {
-                        known.insert(place, (first, kind.is_write(), some.losses()));
+                    if held != Held::Nothing {
+                        known.insert(place, (first, held, some.losses()));
                     }
                     cost
                 }

@@ -1,47 +1,44 @@
 //! What happens when a virtual CPU fetches instructions or accesses memory. This is where a timed run spends its time.
 
-use std::cell::UnsafeCell;
+use motet_coherence::{Core, Held, Kind, LINE_SIZE, Picoseconds};
+use motet_qemu_plugin::{Access, PerVcpu, Physical, Vcpu};
 
-use motet_coherence::{Core, Kind, LINE_SIZE};
-use motet_qemu_plugin::{Access, PerVcpu, Physical, VCPUS_MAX, Vcpu};
-
-use crate::{ONE_LINE, PLUGIN, Plugin, VcpuTime, pages::Pages, translated::Costs};
+use crate::{ONE_LINE, Plugin, VcpuTime, pages::Pages, translated::DataCosts};
 
 /// What a virtual CPU has once its time runs.
 struct TimedCore {
-    pages: Pages,
-    plugin: &'static Plugin,
     /// The core of the cache model that it is.
     caches: Core<'static>,
+    costs: DataCosts,
+    plugin: &'static Plugin,
+    pages: Pages,
 }
 
-static CORES: PerVcpu<Option<Box<TimedCore>>> = PerVcpu::new([const { UnsafeCell::new(None) }; VCPUS_MAX]);
+static CORES: PerVcpu<TimedCore, VcpuTime> = PerVcpu::new();
 
-/// The core that a virtual CPU is, once its time runs; until nothing counts any more if `counts`.
+/// The core that a virtual CPU is, once its time runs and until nothing counts any more.
 #[inline(always)]
-fn core(vcpu: &mut Vcpu, counts: bool) -> Option<(&mut TimedCore, &mut VcpuTime)> {
-    let plugin = PLUGIN.get().filter(|plugin| !counts || !plugin.timing.is_stopped())?;
-    let (core, time) = CORES.get_with(vcpu, &plugin.times)?;
-    Some((core.as_deref_mut()?, time))
+fn counting(vcpu: &mut Vcpu) -> Option<(&mut TimedCore, &mut VcpuTime)> {
+    CORES.get(vcpu).filter(|(core, _)| !core.plugin.timing.is_stopped())
 }
 
 /// A core goes on after a boundary.
 ///
 /// Not earlier does it get its caches: whose first access comes first must not depend on who announced itself first.
 pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) {
-    let Some(own) = CORES.get(vcpu) else { return };
-    if own.is_none() {
-        let caches = plugin.model.core(plugin.number(core_number));
-        *own = caches.map(|caches| Box::new(TimedCore { pages: Pages::new(), plugin, caches }));
+    if CORES.get(vcpu).is_none() {
+        let Some(caches) = plugin.model.core(plugin.number(core_number)) else { return };
+        let core = TimedCore { caches, costs: plugin.costs.data, plugin, pages: Pages::new() };
         // All cores have announced themselves, so QEMU makes no further virtual CPU.
-        plugin.times.remember(vcpu);
+        CORES.put(vcpu, core, &plugin.times);
     }
-    let Some((core, time)) = core(vcpu, false) else { return };
+    let Some((core, time)) = CORES.get(vcpu) else { return };
     if core.caches.losses() != time.losses {
         time.forget_lost(&core.caches);
     }
     if plugin.timing.is_stopped() {
         // So that nothing counts any more.
+        core.pages.clear();
         time.recent_data.clear();
     }
 }
@@ -53,7 +50,7 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
 /// the same as if each fetch were reported. When L1I loses a line other than to a fetch, all lines are reported again: at
 /// once if this core's own miss was the cause, otherwise when it misses the next time or comes to its next boundary.
 pub fn fetched(vcpu: &mut Vcpu, line: usize) {
-    let Some((core, time)) = core(vcpu, true) else { return };
+    let Some((core, time)) = counting(vcpu) else { return };
     let costs = &core.plugin.costs;
     let cost_ps = core.caches.access(Kind::Fetch, line as u64, LINE_SIZE as u32).0;
     if core.caches.losses() == time.losses {
@@ -70,34 +67,34 @@ pub fn fetched(vcpu: &mut Vcpu, line: usize) {
 
 /// A virtual CPU enters a line of instructions that L1I does not hold.
 pub fn fetched_uncached(vcpu: &mut Vcpu, line: usize) {
-    let Some((core, time)) = core(vcpu, true) else { return };
+    let Some((core, time)) = counting(vcpu) else { return };
     time.charge(core.caches.access(Kind::Fetch, line as u64, LINE_SIZE as u32).0);
 }
 
 /// Tells the model of hits that it was not asked about: lines of instructions, loads, and stores; their time.
 pub fn count_hits(vcpu: &mut Vcpu, lines: u64, loads: u64, stores: u64) -> u64 {
-    let Some(Some(core)) = CORES.get(vcpu) else { return 0 };
+    let Some((core, _)) = CORES.get(vcpu) else { return 0 };
     (core.caches.fetched_again(lines) + core.caches.accessed_again(loads, stores)).0
 }
 
 /// A virtual CPU drops translations of addresses.
 pub fn translations_dropped(vcpu: &mut Vcpu, _data: usize) {
-    if let Some((core, time)) = core(vcpu, false) {
+    if let Some((core, time)) = CORES.get(vcpu) {
         core.pages.clear();
         time.recent_data.clear();
     }
 }
 
-/// A virtual CPU has loaded.
-pub fn loaded(mut vcpu: Vcpu, access: Access<'_>) {
-    if !accessed_quickly(&mut vcpu, &access, false) {
+/// A virtual CPU has loaded. `SOLE`: the machine has no other core.
+pub fn loaded<const SOLE: bool>(mut vcpu: Vcpu, access: Access<'_>) {
+    if !accessed_quickly::<SOLE>(&mut vcpu, &access, false) {
         loaded_other(vcpu, access);
     }
 }
 
-/// A virtual CPU has stored.
-pub fn stored(mut vcpu: Vcpu, access: Access<'_>) {
-    if !accessed_quickly(&mut vcpu, &access, true) {
+/// A virtual CPU has stored. `SOLE`: the machine has no other core.
+pub fn stored<const SOLE: bool>(mut vcpu: Vcpu, access: Access<'_>) {
+    if !accessed_quickly::<SOLE>(&mut vcpu, &access, true) {
         stored_other(vcpu, access);
     }
 }
@@ -120,44 +117,72 @@ pub fn stored_untranslated(mut vcpu: Vcpu, access: Access<'_>) {
 /// A load or a store in the usual case; false: nothing has happened yet. Only what it ends with is called, so it saves no
 /// registers.
 #[inline(always)]
-fn accessed_quickly(vcpu: &mut Vcpu, access: &Access<'_>, store: bool) -> bool {
-    let Some(plugin) = PLUGIN.get() else { return true };
+fn accessed_quickly<const SOLE: bool>(vcpu: &mut Vcpu, access: &Access<'_>, store: bool) -> bool {
     // Before the core's time runs, nothing is counted.
-    let Some((Some(core), time)) = CORES.get_with(vcpu, &plugin.times) else { return true };
+    let Some((core, time)) = CORES.get(vcpu) else { return true };
     // Others may have taken a line just now; where they only run in turns, a boundary has looked.
-    if (plugin.meets_others && core.caches.losses() != time.losses) || !time.is_within_line(access) {
+    if (!SOLE && core.plugin.meets_others && core.caches.losses() != time.losses) || !time.is_within_line(access) {
         return false;
     }
-    let (costs, address) = (&plugin.costs, access.address);
-    let place = costs.data_place(address);
-    if !time.recent_data.has(place, address, store) {
-        let Some(physical) = core.pages.find(address, store) else { return false };
-        if plugin.timing.is_stopped() {
-            return true;
+    let (costs, address) = (core.costs, access.address);
+    let place = costs.place(address);
+    let is_known = if store {
+        time.recent_data.has_for_store(place, address, Held::Modified)
+    } else {
+        time.recent_data.has(place, address)
+    };
+    if !is_known {
+        if store && time.recent_data.has_for_store(place, address, Held::Only) {
+            core.caches.modify_recent(address);
+            time.recent_data.remember(place, address, Held::Modified, true);
+        } else {
+            let Some((physical, stored)) = core.pages.find_page(address) else { return false };
+            // A core without others stops at its own boundary, and forgets all pages there.
+            if !SOLE && core.plugin.timing.is_stopped() {
+                return true;
+            }
+            if !store {
+                load(core, time, address, physical, stored);
+                return true;
+            }
+            if stored {
+                self::store(core, time, address, physical);
+            }
+            return stored;
         }
-        if !store {
-            load(core, time, address, physical);
-            return true;
-        }
-        if !core.caches.store_to_loaded(physical) {
-            self::store(core, time, address, physical);
-            return true;
-        }
-        time.used(costs, address, true, true);
     }
-    time.since_ps = time.since_ps.wrapping_add(costs.data_hit_ps);
+    time.since_ps = time.since_ps.wrapping_add(costs.hit_ps);
     *if store { &mut time.stores } else { &mut time.loads } += 1;
     true
 }
 
+/// Another load than that of a line used last. What is not usual is in a function of its own, so that this one saves few registers.
 #[inline(never)]
-fn load(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64) {
-    core.access(time, Kind::Load, address, physical);
+fn load(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64, stored: bool) {
+    let stored = stored && core.costs.places_are_sets;
+    let Some((cost, held)) = core.caches.access_usual(false, physical) else {
+        return load_unusual(core, time, address, physical, stored);
+    };
+    core.used(time, address, cost, held, stored);
 }
 
 #[inline(never)]
+fn load_unusual(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64, stored: bool) {
+    core.access(time, Kind::Load, address, physical, stored);
+}
+
+/// The same of a store.
+#[inline(never)]
 fn store(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64) {
-    core.access(time, Kind::Store, address, physical);
+    let Some((cost, held)) = core.caches.access_usual(true, physical) else {
+        return store_unusual(core, time, address, physical);
+    };
+    core.used(time, address, cost, held, true);
+}
+
+#[inline(never)]
+fn store_unusual(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64) {
+    core.access(time, Kind::Store, address, physical, true);
 }
 
 #[inline(never)]
@@ -173,22 +198,22 @@ fn stored_other(mut vcpu: Vcpu, access: Access<'_>) {
 /// An access that the model must be told of.
 #[inline(always)]
 fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
-    let Some((core, time)) = core(vcpu, true) else { return };
-    match core.pages.find(access.address, kind.is_write()).filter(|_| time.is_within_line(access)) {
-        Some(physical) if kind == Kind::Load => load(core, time, access.address, physical),
-        Some(physical) if kind == Kind::Store => store(core, time, access.address, physical),
-        Some(physical) => core.access(time, kind, access.address, physical),
-        None => accessed_slowly(kind, vcpu, access, true),
+    let Some((core, time)) = counting(vcpu) else { return };
+    match core.pages.find_page(access.address).filter(|_| time.is_within_line(access)) {
+        Some((physical, stored)) if kind == Kind::Load => load(core, time, access.address, physical, stored),
+        Some((physical, true)) if kind == Kind::Store => store(core, time, access.address, physical),
+        Some((physical, true)) => core.access(time, kind, access.address, physical, true),
+        Some((_, false)) | None => accessed_slowly(kind, vcpu, access, true),
     }
 }
 
 /// `translated`: the address is translated in the way that [`Pages`] remembers.
 #[inline(never)]
 fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated: bool) {
-    let Some((core, time)) = core(vcpu, true) else { return };
+    let Some((core, time)) = counting(vcpu) else { return };
     let size = access.known_size(&time.sizes).unwrap_or_else(|| access.learn_size(&mut time.sizes));
     for byte in [access.address, access.address.wrapping_add(u64::from(size) - 1)] {
-        time.recent_data.forget(core.plugin.costs.data_place(byte));
+        time.recent_data.forget(core.costs.place(byte));
     }
     let known = core.pages.find(access.address, kind.is_write()).filter(|_| translated);
     let cost = match known.map(Physical::Memory).or_else(|| access.physical()) {
@@ -210,17 +235,25 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
 }
 
 impl TimedCore {
-    /// The model is told of an access within a line.
+    /// The model is told of an access within a line. `stored`: its page is known for stores.
     #[inline(always)]
-    fn access(&mut self, time: &mut VcpuTime, kind: Kind, address: u64, physical: u64) {
-        let (cost, cached) = self.caches.access_other(kind, physical);
-        time.charge(cost.0);
+    fn access(&mut self, time: &mut VcpuTime, kind: Kind, address: u64, physical: u64, stored: bool) {
+        let (cost, held) = self.caches.access_other(kind, physical);
         if self.caches.losses() == time.losses {
-            time.used(&self.plugin.costs, address, kind.is_write(), cached);
+            self.used(time, address, cost, held, stored);
         } else {
             // Perhaps this very line is lost again.
+            time.charge(cost.0);
             time.forget_lost(&self.caches);
         }
+    }
+
+    /// A line was the last one used in its set of L1D, which has it so.
+    #[inline(always)]
+    fn used(&self, time: &mut VcpuTime, address: u64, cost: Picoseconds, held: Held, stored: bool) {
+        time.charge(cost.0);
+        let (place, held) = (self.costs.place(address), if self.costs.remembers { held } else { Held::Nothing });
+        time.recent_data.remember(place, address, held, stored);
     }
 }
 
@@ -238,17 +271,6 @@ impl VcpuTime {
     fn charge(&mut self, cost_ps: u64) {
         self.since_ps = self.since_ps.wrapping_add(cost_ps);
         self.stall_ps += cost_ps;
-    }
-
-    /// A line is the one used last in its set of L1D. `cached`: whether L1D can hold it.
-    #[inline(always)]
-    fn used(&mut self, costs: &Costs, address: u64, store: bool, cached: bool) {
-        let place = costs.data_place(address);
-        if cached && costs.remembers_data {
-            self.recent_data.remember(place, address, store);
-        } else {
-            self.recent_data.forget(place);
-        }
     }
 
     /// L1I or L1D has lost a line: any that was used last in its set may be the one.

@@ -94,6 +94,8 @@ struct Plugin {
     /// Local addresses of the pool.
     pool: std::ops::Range<u64>,
     costs: Costs,
+    /// The machine has only one.
+    has_one_core: bool,
     /// Other cores may be in the model at the same time as one of this island's.
     meets_others: bool,
     times: Scoreboard<VcpuTime>,
@@ -197,6 +199,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
         costs,
+        has_one_core: cores == 1,
         meets_others: !timing.settings().deterministic && cores > 1,
         timing,
         clocks,

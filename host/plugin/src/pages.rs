@@ -46,9 +46,15 @@ impl Pages {
     /// The physical address of a virtual one, if it is known for loads, or for stores.
     #[inline(always)]
     pub fn find(&self, address: u64, store: bool) -> Option<u64> {
+        self.find_page(address).filter(|(_, stored)| *stored || !store).map(|(physical, _)| physical)
+    }
+
+    /// The physical address of a virtual one, if it is known for loads, and whether it is for stores.
+    #[inline(always)]
+    pub fn find_page(&self, address: u64) -> Option<(u64, bool)> {
         let entry = &self.entries[Self::place(address)];
-        let stored = if store { entry.tag } else { entry.tag | STORED };
-        (stored == address & PAGE | self.generation | STORED).then(|| address.wrapping_add(entry.delta))
+        let differs = entry.tag ^ (address & PAGE | self.generation);
+        (differs <= STORED).then(|| (address.wrapping_add(entry.delta), differs == STORED))
     }
 
     /// An access to a virtual address has gone to a physical one.

@@ -5,36 +5,48 @@
 //!
 //! - The core's translation of the page is remembered ([`crate::pages`]). What drops or replaces one clears this table.
 //! - The core's last access to the set was to this line; the model caches it, and has not told of a loss since
-//!   ([`motet_coherence::Core::losses`]). A store needs that the line has been stored to.
+//!   ([`motet_coherence::Core::losses`]). For stores, its page must be known for stores, and the copy be modified; one that is
+//!   the only copy is made so by a short call of the model.
 //!
 //! Sets are told apart by address bits below the size of a page, so every other access to the set comes by the same place,
 //! whatever its virtual address.
 
-use motet_coherence::LINE_SIZE;
+use motet_coherence::{Held, LINE_SIZE};
 
 /// Sets that are told apart: all that differ within a page.
 pub const PLACES: usize = 4096 / LINE_SIZE as usize;
 
-/// The last byte of a line that has been stored to; one less for a line that has only been loaded.
+/// For each set, the last byte of a line that is [`Held::Modified`], in a page that is known for stores; 1 less for
+/// [`Held::Only`], and 2 less for a line to which a store is not known to hit, whatever the reason.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct RecentLines([u64; PLACES]);
 
-/// No line's last byte, nor one less.
+/// No line's last byte, nor little less.
 const NONE: u64 = 0;
+/// Covers all that a line can be held as.
+const ANY: u64 = 3;
 
 impl RecentLines {
-    /// Whether a load from an address, or a store to it, is to a line that is known. `place`: of its set.
+    /// Whether a load from an address would hit. `place`: of its set.
     #[inline(always)]
-    pub fn has(&self, place: usize, address: u64, store: bool) -> bool {
-        let entry = self.0[place % PLACES];
-        (if store { entry } else { entry | 1 }) == address | (LINE_SIZE - 1)
+    pub fn has(&self, place: usize, address: u64) -> bool {
+        self.0[place % PLACES] | ANY == address | (LINE_SIZE - 1)
     }
 
-    /// A line has been used last in its set.
+    /// Whether an address is in a line that is known for stores, and held so.
     #[inline(always)]
-    pub fn remember(&mut self, place: usize, address: u64, store: bool) {
-        self.0[place % PLACES] = (address | (LINE_SIZE - 1)) - u64::from(!store);
+    pub fn has_for_store(&self, place: usize, address: u64, held: Held) -> bool {
+        self.0[place % PLACES] == entry(address, held)
+    }
+
+    /// A line has been used last in its set. `stored`: its page is known for stores.
+    #[inline(always)]
+    pub fn remember(&mut self, place: usize, address: u64, held: Held, stored: bool) {
+        self.0[place % PLACES] = match held {
+            Held::Nothing => NONE,
+            Held::Copy | Held::Only | Held::Modified => entry(address, if stored { held } else { Held::Copy }),
+        };
     }
 
     /// Another line has been used, which is not to be remembered.
@@ -50,26 +62,45 @@ impl RecentLines {
     }
 }
 
+#[inline(always)]
+const fn entry(address: u64, held: Held) -> u64 {
+    (address | (LINE_SIZE - 1)) - (Held::Modified as u64 - held as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_known_for_loads_once_it_was_used_and_for_stores_once_it_was_stored_to() {
+    fn a_line_is_known_for_loads_once_it_was_used_and_for_stores_as_it_is_held_if_its_page_is() {
         let mut lines = RecentLines([NONE; PLACES]);
         for address in [0, 0x1_0000, 0xffff_ffff_ffff_ffc0] {
-            let has = |lines: &RecentLines| [false, true].map(|store| lines.has(3, address + 8, store));
-            assert_eq!(has(&lines), [false, false]);
-            lines.remember(3, address + 60, false);
-            assert_eq!(has(&lines), [true, false]);
-            lines.remember(3, address, true);
-            assert_eq!(has(&lines), [true, true]);
-            assert!(!lines.has(3, address ^ 64, false) && !lines.has(4, address, false));
+            let for_stores = |lines: &RecentLines| {
+                [Held::Modified, Held::Only].map(|held| lines.has_for_store(3, address + 8, held))
+            };
+            assert!(!lines.has(3, address + 8));
+            assert_eq!(for_stores(&lines), [false; 2]);
+            for (held, stored, known) in [
+                (Held::Modified, true, [true, false]),
+                (Held::Only, true, [false, true]),
+                (Held::Copy, true, [false, false]),
+                (Held::Modified, false, [false, false]),
+                (Held::Only, false, [false, false]),
+            ] {
+                lines.remember(3, address + 60, held, stored);
+                assert!([0, 8, 63].iter().all(|byte| lines.has(3, address + byte)));
+                assert_eq!(for_stores(&lines), known);
+                assert!(!lines.has(3, address ^ 64) && !lines.has(4, address));
+            }
+            lines.remember(3, address, Held::Nothing, true);
+            assert!(!lines.has(3, address + 8));
+            assert_eq!(for_stores(&lines), [false; 2]);
+            lines.remember(3, address, Held::Modified, true);
             lines.forget(3);
-            assert_eq!(has(&lines), [false, false]);
+            assert!(!lines.has(3, address + 8));
         }
-        lines.remember(0, 0x1000, true);
+        lines.remember(0, 0x1000, Held::Modified, true);
         lines.clear();
-        assert!(!lines.has(0, 0x1000, false));
+        assert!(!lines.has(0, 0x1000));
     }
 }

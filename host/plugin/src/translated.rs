@@ -33,12 +33,21 @@ pub struct Costs {
     fetched_by_cache: Vec<(u64, u64)>,
     /// Number of the last place in [`VcpuTime::recent_lines`] that is used. Lines of one set of L1I share a place.
     recent_last: u64,
-    /// A data access that hits L1D, in picoseconds.
-    pub data_hit_ps: u64,
-    /// Whether an access's place in its page tells its set of L1D.
-    pub remembers_data: bool,
+    /// Of loads and stores.
+    pub data: DataCosts,
+}
+
+/// What is known of loads and stores without asking the model.
+#[derive(Clone, Copy, Debug)]
+pub struct DataCosts {
+    /// One that hits L1D, in picoseconds.
+    pub hit_ps: u64,
     /// Number of the last place in [`VcpuTime::recent_data`] that is used.
-    data_last: u64,
+    last: u64,
+    /// Whether an access's place in its page tells its set of L1D, or at least some of its bits.
+    pub remembers: bool,
+    /// Whether it tells all of them.
+    pub places_are_sets: bool,
 }
 
 impl Costs {
@@ -52,9 +61,12 @@ impl Costs {
             fetch_hit_ps: timing.l1i_ps,
             fetched_by_cache: cached.map(|segment| (segment.local, segment.size)).collect(),
             recent_last: island.l1i.sets.min(RECENT_LINES) as u64 - 1,
-            data_hit_ps: timing.l1d_ps,
-            remembers_data: island.segments.iter().all(|segment| segment.data_delta % PAGE_SIZE == 0),
-            data_last: island.l1d.sets.min(PLACES) as u64 - 1,
+            data: DataCosts {
+                hit_ps: timing.l1d_ps,
+                last: island.l1d.sets.min(PLACES) as u64 - 1,
+                remembers: island.segments.iter().all(|segment| segment.data_delta % PAGE_SIZE == 0),
+                places_are_sets: island.l1d.sets <= PLACES,
+            },
         }
     }
 
@@ -73,11 +85,13 @@ impl Costs {
     pub fn recent(&self, line: u64) -> usize {
         (line / LINE_SIZE & self.recent_last) as usize
     }
+}
 
+impl DataCosts {
     /// An address's place in [`VcpuTime::recent_data`].
     #[inline(always)]
-    pub fn data_place(&self, address: u64) -> usize {
-        (address / LINE_SIZE & self.data_last) as usize
+    pub fn place(&self, address: u64) -> usize {
+        (address / LINE_SIZE & self.last) as usize
     }
 }
 
@@ -129,7 +143,7 @@ pub fn translated(block: &Block<'_>) {
         }
         // Firmware runs without translation, at addresses that programs use for other things.
         let remembers = instruction.address() >= KERNEL_START || local.is_some_and(|local| plugin.is_pool(local));
-        report_accesses(&instruction, accesses(plugin.isa, code), remembers);
+        report_accesses(plugin, &instruction, accesses(plugin.isa, code), remembers);
         let mark = marks::decode(plugin.isa, code);
         if instruction.address() >= KERNEL_START {
             report_kernel(plugin, &instruction, code, mark);
@@ -175,14 +189,21 @@ fn report_fetch(plugin: &Plugin, block: &Block<'_>, line: u64) {
     }
 }
 
-fn report_accesses(instruction: &Instruction<'_>, accesses: Accesses, remembers: bool) {
+fn report_accesses(plugin: &Plugin, instruction: &Instruction<'_>, accesses: Accesses, remembers: bool) {
+    let call_on_store = || match plugin.has_one_core {
+        true => instruction.call_on_access(Direction::Store, caches::stored::<true>),
+        false => instruction.call_on_access(Direction::Store, caches::stored::<false>),
+    };
     match (accesses, remembers) {
         (Accesses::AsReported, true) => {
-            instruction.call_on_access(Direction::Load, caches::loaded);
-            instruction.call_on_access(Direction::Store, caches::stored);
+            match plugin.has_one_core {
+                true => instruction.call_on_access(Direction::Load, caches::loaded::<true>),
+                false => instruction.call_on_access(Direction::Load, caches::loaded::<false>),
+            }
+            call_on_store();
         }
         (Accesses::Atomic, true) => instruction.call_on_access(Direction::Store, caches::updated),
-        (Accesses::StoreConditional, true) => instruction.call_on_access(Direction::Store, caches::stored),
+        (Accesses::StoreConditional, true) => call_on_store(),
         (_, false) => {
             instruction.call_on_access(Direction::Load, caches::loaded_untranslated);
             instruction.call_on_access(Direction::Store, caches::stored_untranslated);

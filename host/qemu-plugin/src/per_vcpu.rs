@@ -16,38 +16,50 @@ use crate::{
 /// Virtual CPUs that can have something.
 pub const VCPUS_MAX: usize = 64;
 
-/// A value for each virtual CPU. In a `static`, so that finding one's own costs no call.
+/// For each virtual CPU, once it is given one, a value beside the CPU's element of a scoreboard. In a `static`, so that
+/// finding one's own costs no call.
 #[derive(Debug)]
-pub struct PerVcpu<T>([UnsafeCell<T>; VCPUS_MAX]);
+pub struct PerVcpu<T, W>([UnsafeCell<Option<Own<T, W>>>; VCPUS_MAX]);
 
-// SAFETY: `get` gives a CPU's value only to its own thread, which may so take it out; the values are never shared.
-unsafe impl<T: Send> Sync for PerVcpu<T> {}
+#[derive(Debug)]
+struct Own<T, W> {
+    value: Box<T>,
+    /// Where QEMU has the element.
+    element: *mut W,
+}
 
-impl<T> PerVcpu<T> {
-    /// With these values.
-    pub const fn new(values: [UnsafeCell<T>; VCPUS_MAX]) -> Self {
-        Self(values)
+// SAFETY: `get` gives a CPU's value only to its own thread, which may so take it out; the values are never shared. Neither are
+// the elements, which are words.
+unsafe impl<T: Send, W: Words> Sync for PerVcpu<T, W> {}
+
+impl<T, W: Words> PerVcpu<T, W> {
+    /// Without values.
+    #[allow(clippy::new_without_default)] // it is for statics
+    pub const fn new() -> Self {
+        Self([const { UnsafeCell::new(None) }; VCPUS_MAX])
     }
 
-    /// A virtual CPU's own value; `None` for numbers above [`VCPUS_MAX`].
+    /// A virtual CPU's own value and element, if it was given a value.
     #[inline(always)]
-    pub fn get<'a>(&'a self, vcpu: &'a mut Vcpu) -> Option<&'a mut T> {
-        // SAFETY: `vcpu` is the only value for its CPU and is borrowed as long as the reference lives.
-        self.0.get(vcpu.index()).map(|own| unsafe { &mut *own.get() })
-    }
-
-    /// The same, and the virtual CPU's element of a scoreboard, if QEMU need not be asked for it
-    /// ([`Scoreboard::remember`]).
-    #[inline(always)]
-    pub fn get_with<'a, W: Words>(
-        &'a self,
-        vcpu: &'a mut Vcpu,
-        scoreboard: &'a Scoreboard<W>,
-    ) -> Option<(&'a mut T, &'a mut W)> {
+    pub fn get<'a>(&'a self, vcpu: &'a mut Vcpu) -> Option<(&'a mut T, &'a mut W)> {
         let own = self.0.get(vcpu.index())?;
-        let element = scoreboard.known(vcpu)?;
-        // SAFETY: as in `get`; QEMU's memory, where the element is, is not in `self`.
-        Some((unsafe { &mut *own.get() }, element))
+        // SAFETY: `vcpu` is the only value for its CPU and is borrowed as long as the references live. The element exists while
+        // its virtual CPU runs, in memory of QEMU's that is not in `self`; only the CPU's own thread touches it, and that thread
+        // is here and not in translated code.
+        unsafe {
+            let own = (*own.get()).as_mut()?;
+            Some((&mut own.value, &mut *own.element))
+        }
+    }
+
+    /// Gives a virtual CPU a value: only once all virtual CPUs exist, because QEMU moves the elements when it makes more room.
+    /// Virtual CPUs above [`VCPUS_MAX`] get none.
+    pub fn put(&self, vcpu: &mut Vcpu, value: T, scoreboard: &Scoreboard<W>) {
+        let element = scoreboard.remember(vcpu);
+        if let Some(own) = self.0.get(vcpu.index()) {
+            // SAFETY: as in `get`.
+            unsafe { *own.get() = Some(Own { value: Box::new(value), element }) };
+        }
     }
 }
 
@@ -100,21 +112,13 @@ impl<T: Words> Scoreboard<T> {
         unsafe { &mut *if known.is_null() { self.find(vcpu) } else { known } }
     }
 
-    /// The same, if QEMU need not be asked ([`Scoreboard::remember`]).
-    #[inline(always)]
-    pub fn known<'a>(&'a self, vcpu: &'a mut Vcpu) -> Option<&'a mut T> {
-        let known = self.known.get(vcpu.index())?.load(Relaxed);
-        // SAFETY: as in `get`; what is remembered stays where it is.
-        unsafe { known.as_mut() }
-    }
-
-    /// Looks where QEMU has a virtual CPU's element, and remembers it: only once all virtual CPUs exist, because QEMU moves
-    /// the elements when it makes more room.
-    pub fn remember(&self, vcpu: &mut Vcpu) {
+    /// Looks where QEMU has a virtual CPU's element, and remembers it, as of [`PerVcpu::put`].
+    fn remember(&self, vcpu: &mut Vcpu) -> *mut T {
         let found = self.find(vcpu);
         if let Some(known) = self.known.get(vcpu.index()) {
             known.store(found, Relaxed);
         }
+        found
     }
 
     #[cold]

@@ -74,12 +74,31 @@ struct Bench {
     rounds: u32,
 }
 
-/// Medians of one program, in seconds, and what it executed when timed.
+/// Medians of one program, in seconds.
+struct Seconds {
+    plain: f64,
+    timed: f64,
+    contrib: f64,
+}
+
+/// What one program takes, and what it executed when timed.
 struct Times {
-    plain_s: f64,
-    timed_s: f64,
-    contrib_s: f64,
+    once: Seconds,
+    /// With twice as many iterations.
+    twice: Seconds,
     instructions: u64,
+}
+
+impl Times {
+    /// What contrib takes over what a timed run takes.
+    fn over_contrib(&self) -> f64 {
+        self.once.contrib / self.once.timed
+    }
+
+    /// The same of further iterations: without first touching memory, and translating code.
+    fn further_over_contrib(&self) -> f64 {
+        (self.twice.contrib - self.once.contrib) / (self.twice.timed - self.once.timed)
+    }
 }
 
 /// Medians of one program on three ISAs, in seconds, and the most memory that an island took.
@@ -156,48 +175,66 @@ impl Bench {
         let figures = Figures { machine: described, source };
         let start_up: u64 =
             self.stats(&machine, STRIDE.with(0).command(isa))?.cores.iter().map(|core| core.instructions).sum();
-        let (mut measurements, mut over_contrib, mut work) = (Vec::new(), Vec::new(), (0.0, 0.0));
+        let (mut measurements, mut over_contrib, mut further, mut work) = (vec![], vec![], vec![], (0.0, 0.0));
         for program in programs {
             let times = self.times(&machine, isa, *program)?;
             let million = times.instructions.saturating_sub(start_up) as f64 / 1e6;
-            over_contrib.push(times.contrib_s / times.timed_s);
-            work = (work.0 + million, work.1 + times.timed_s);
+            over_contrib.push(times.over_contrib());
+            further.push(times.further_over_contrib());
+            work = (work.0 + million, work.1 + times.once.timed);
             let name = program.name;
             let ratio = |metric: String, value, reference| figures.figure(metric, value, "ratio", reference);
-            let over = times.contrib_s / times.timed_s;
+            let (over, further) = (times.over_contrib(), times.further_over_contrib());
+            let Seconds { plain, timed, contrib } = times.once;
             measurements.push(ratio(format!("speed_over_contrib_cache_{name}"), over, Some(OVER_CONTRIB)));
-            measurements.push(ratio(format!("slowdown_over_plain_{name}"), times.timed_s / times.plain_s, None));
-            measurements.push(ratio(
-                format!("contrib_slowdown_over_plain_{name}"),
-                times.contrib_s / times.plain_s,
-                None,
-            ));
-            measurements.push(figures.figure(format!("mips_{name}"), million / times.timed_s, "MIPS", None));
+            measurements.push(ratio(format!("further_speed_over_contrib_cache_{name}"), further, Some(OVER_CONTRIB)));
+            measurements.push(ratio(format!("slowdown_over_plain_{name}"), timed / plain, None));
+            measurements.push(ratio(format!("contrib_slowdown_over_plain_{name}"), contrib / plain, None));
+            measurements.push(figures.figure(format!("mips_{name}"), million / timed, "MIPS", None));
         }
-        let mean = geometric_mean(&over_contrib);
-        measurements.push(figures.figure("speed_over_contrib_cache", mean, "ratio", Some(OVER_CONTRIB)));
+        for (metric, ratios) in
+            [("speed_over_contrib_cache", over_contrib), ("further_speed_over_contrib_cache", further)]
+        {
+            measurements.push(figures.figure(metric, geometric_mean(&ratios), "ratio", Some(OVER_CONTRIB)));
+        }
         measurements.push(figures.figure("mips_one_island", work.0 / work.1, "MIPS", None));
         Ok(measurements)
     }
 
-    /// All three ways of running a program, in turns.
+    /// All three ways of running a program, in turns, with its iterations and with twice as many.
     fn times(&self, machine: &Described, isa: Isa, program: Program) -> Result<Times> {
+        let twice = program.with(2 * program.count);
+        let (mut once_s, mut twice_s, mut instructions) = ([vec![], vec![], vec![]], [vec![], vec![], vec![]], 0);
+        for round in 1..=self.rounds {
+            eprintln!("motet: {}, round {round} of {}: untimed, timed, contrib", program.name, self.rounds);
+            let (taken_s, executed) = self.three_ways(machine, isa, program)?;
+            instructions = executed;
+            let (longer_s, _) = self.three_ways(machine, isa, twice)?;
+            for way in 0..taken_s.len() {
+                once_s[way].push(taken_s[way]);
+                twice_s[way].push(longer_s[way]);
+            }
+        }
+        let [once, twice] = [once_s, twice_s].map(|times| {
+            let [plain, timed, contrib] = times.map(|times| median(&times));
+            Seconds { plain, timed, contrib }
+        });
+        Ok(Times { once, twice, instructions })
+    }
+
+    /// Seconds untimed, timed and under contrib; instructions of the timed run.
+    fn three_ways(&self, machine: &Described, isa: Isa, program: Program) -> Result<([f64; 3], u64)> {
         let log = self.folder.join("contrib.log");
         let contrib = contrib::arguments(&self.tools, &USUAL, &log).join(" ");
         let contrib = ["--qemu".to_owned(), format!("{}={contrib}", isa.name())];
         let stats = self.folder.join("stats.json");
         let timed = ["--timed", "--stats", &stats.display().to_string()].map(str::to_owned);
         let command = program.command(isa);
-        let (mut plain_s, mut timed_s, mut contrib_s) = (Vec::new(), Vec::new(), Vec::new());
-        for round in 1..=self.rounds {
-            eprintln!("motet: {}, round {round} of {}: untimed, timed, contrib", program.name, self.rounds);
-            plain_s.push(self.watch(machine, &[], &command, 1)?.seconds);
-            timed_s.push(self.watch(machine, &timed, &command, 1)?.seconds);
-            contrib_s.push(self.watch(machine, &contrib, &command, 1)?.seconds);
-        }
+        let plain_s = self.watch(machine, &[], &command, 1)?.seconds;
+        let timed_s = self.watch(machine, &timed, &command, 1)?.seconds;
+        let contrib_s = self.watch(machine, &contrib, &command, 1)?.seconds;
         let instructions = machine::read_stats(&stats)?.cores.iter().map(|core| core.instructions).sum();
-        let [plain_s, timed_s, contrib_s] = [plain_s, timed_s, contrib_s].map(|times| median(&times));
-        Ok(Times { plain_s, timed_s, contrib_s, instructions })
+        Ok(([plain_s, timed_s, contrib_s], instructions))
     }
 
     /// Each program on all islands at once, beside the same programs one after the other.
