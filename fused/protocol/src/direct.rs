@@ -194,6 +194,7 @@ pub fn give_back(context: &impl Context, caller: CoreId, state: u32, far: bool) 
 
 /// As [`give_back`], where islands do not cache each other's memory: of what kind the answer is that lies in the caller's record.
 #[must_use]
+#[inline(always)]
 pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
     let record = context.own_record();
     let given = record.call.swap(CALL_NONE, Ordering::SeqCst);

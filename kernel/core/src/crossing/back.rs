@@ -46,8 +46,9 @@ pub fn moves_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space
 /// | 0 | `Signature::words` |
 /// | 1 | the stack pointer when the function returns |
 /// | 5 | first argument word, as its register holds it; further ones in `answer_words` |
+#[inline(always)]
 pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFrame, sp_at_return: u64) -> bool {
-    let Some(caller) = place.caller.filter(|_| cpu.uncached) else { return false };
+    let Some(caller) = place.caller else { return false };
     let function = registers::pc(frame);
     let is_possible = |pin: &Pinned| {
         let signature = &pin.signature;

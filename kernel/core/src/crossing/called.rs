@@ -66,8 +66,11 @@ impl Given {
         if far && self.resumes() {
             let (caller, signature) = (&message.message_caller, signature_of(&message.message_caller));
             let results = Results { words: [5, 3].map(|index: usize| message.message[index].get()), floats: [0; 2] };
-            let go_on = if again { convention::return_to_caller } else { convention::resume_caller };
-            go_on(frame, M::ISA, caller, &signature, &results);
+            if again {
+                convention::return_to_caller(frame, M::ISA, caller, &signature, &results);
+            } else {
+                convention::resume_caller(frame, M::ISA, caller, &signature, &results);
+            }
             return StackWords::none(message.message[2].get());
         }
         if !again {
@@ -175,48 +178,34 @@ fn run_called<M: Machine>(cpu: &Cpu<M>, far: bool) -> bool {
         {
             return true;
         }
-        let served = if returned { Served::No } else { serve(cpu, given.place(), frame, sp_at_return, trap) };
-        match served {
-            Served::GoesOn => {}
-            Served::CalledBack => return true,
-            Served::No => {
-                adopt(cpu, given.place(), Some(frame), sp_at_return, Some(trap));
-                return false;
-            }
+        let is_fetch = matches!(trap, Trap::PageFault { access: Access::Execute, .. });
+        if far && is_fetch && call_back(cpu, given.place(), frame, sp_at_return) {
+            return true;
+        }
+        if returned || !serve(cpu, given.place(), trap) {
+            adopt(cpu, given.place(), Some(frame), sp_at_return, Some(trap));
+            return false;
         }
     }
 }
 
-/// What was done for a called function that has stopped.
-enum Served {
-    /// It goes on.
-    GoesOn,
-    /// It waits for a function that it has called back, and this core has announced that it is about to sleep.
-    CalledBack,
-    /// Nothing: it needs its thread.
-    No,
-}
-
-/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet, calls back.
+/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet.
 #[inline(never)]
-fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFrame, sp_at_return: u64, trap: Trap) -> Served {
+fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, trap: Trap) -> bool {
     match trap {
         // Elsewhere it costs little to be an ordinary thread, which has a time slice and registers that others can see.
         Trap::Interrupt(interrupts) if cpu.uncached => sched::interrupted_call(cpu, interrupts),
-        Trap::PageFault { access: Access::Execute, .. } if call_back(cpu, place, frame, sp_at_return) => {
-            return Served::CalledBack;
-        }
         Trap::PageFault { address, access } => {
             let is_call = access == Access::Execute && mm::pin_at(cpu, place.space, address).is_some();
             if is_call || mm::serve_fault(cpu, place.space, address, access).is_err() {
-                return Served::No;
+                return false;
             }
         }
-        _ => return Served::No,
+        _ => return false,
     }
     cpu.pass();
     // Serving may have taken the space away.
-    if mm::activate(cpu, place.space).is_ok() { Served::GoesOn } else { Served::No }
+    mm::activate(cpu, place.space).is_ok()
 }
 
 /// The register frame of called functions, made at the first call.

@@ -379,8 +379,11 @@ fn resume<M: Machine>(
     take_back(cpu, thread);
     direct::release(cpu, callee, far);
     let is_saved = far && record.is_saved.get() != 0;
-    let go_on = if is_saved { convention::resume_caller } else { convention::return_to_caller };
-    go_on(&thread.frame, M::ISA, record, &signature, &results);
+    if is_saved {
+        convention::resume_caller(&thread.frame, M::ISA, record, &signature, &results);
+    } else {
+        convention::return_to_caller(&thread.frame, M::ISA, record, &signature, &results);
+    }
     end(cpu, thread, record, M::ISA);
     is_saved || signature.has_floats()
 }
