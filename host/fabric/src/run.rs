@@ -41,8 +41,10 @@ const LOOK_WHILE_BOOTING: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// ... in timed runs, whose progress is shown, ...
 const LOOK_WHILE_TIMED: Duration = Duration::from_millis(200);
-/// ... and in traced ones, whose rings are not to get full.
+/// ... in traced ones, whose rings are not to get full, ...
 const LOOK_WHILE_TRACED: Duration = Duration::from_millis(5);
+/// ... and in deterministic ones, in which nobody says that there is output.
+const LOOK_UNASKED: Duration = Duration::from_millis(2);
 /// An island that shows no sign of life is looked at (and rung, if it is not timed) this many times within
 /// [`Options::hang_timeout`] before it is said to hang.
 const PINGS_MAX: u32 = 6;
@@ -296,6 +298,9 @@ impl Run<'_> {
             Output::new(self.pool, &header.console_out, stdout, "standard output"),
             Output::new(self.pool, &header.console_err, stderr, "standard error"),
         ];
+        if self.is_deterministic() {
+            outputs.iter_mut().for_each(Output::never_ask);
+        }
         let bells = self.bells;
         // Island 0 owns the machine's end of the streams.
         let ring = || bells.ring(0, 0);
@@ -359,6 +364,11 @@ impl Run<'_> {
         }
     }
 
+    /// Whether the same run is to be the same again.
+    fn is_deterministic(&self) -> bool {
+        self.options.timing.as_ref().is_some_and(|timing| timing.deterministic)
+    }
+
     /// Sleeps until something is to be done.
     fn sleep(&self, input: &Input<'_>, outputs: &[Output<'_>; 2]) -> Result<Ready> {
         let mut fds = vec![
@@ -378,6 +388,7 @@ impl Run<'_> {
         });
         let look = match () {
             () if self.clock.is_some() => LOOK_WHILE_BOOTING,
+            () if self.is_deterministic() => LOOK_UNASKED,
             () if self.recorder.is_some() => LOOK_WHILE_TRACED,
             () if self.clocks.is_some() => LOOK_WHILE_TIMED,
             () => LOOK,

@@ -25,6 +25,8 @@ pub struct Output<'a> {
     pending: Vec<u8>,
     /// The last byte written was not the end of a line.
     mid_line: bool,
+    /// Whether the producer is asked to ring.
+    asks: bool,
 }
 
 impl<'a> Output<'a> {
@@ -33,7 +35,7 @@ impl<'a> Output<'a> {
         let regular = rustix::fs::fstat(target)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile);
         let chunk = if regular { CHUNK } else { PIPE_CHUNK };
-        Self { pool, stream, target, name, chunk, pending: Vec::new(), mid_line: false }
+        Self { pool, stream, target, name, chunk, pending: Vec::new(), mid_line: false, asks: true }
     }
 
     /// The descriptor to poll, while somebody may read at its other end.
@@ -41,10 +43,17 @@ impl<'a> Output<'a> {
         (self.stream.gone.load(Ordering::Relaxed) == 0).then_some(self.target)
     }
 
-    /// Whether bytes are there; if not, the producer has been told to ring when there are.
+    /// From now on nobody is asked to ring: whether a kernel has to ring would depend on when the host has looked.
+    pub fn never_ask(&mut self) {
+        self.asks = false;
+        self.stream.consumer_waiting.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether bytes are there; if not, the producer has been told to ring when there are, unless it is [never
+    /// asked](Self::never_ask).
     pub fn has_bytes(&self) -> bool {
         let used = || stream::used(self.stream) > 0;
-        !self.pending.is_empty() || used() || !stream::consumer_waits(self.stream) && used()
+        !self.pending.is_empty() || used() || self.asks && !stream::consumer_waits(self.stream) && used()
     }
 
     /// Whether the next byte begins a line, so that another's line can be written before it.
@@ -198,6 +207,19 @@ mod tests {
         let mut text = [0; 13];
         File::from(read).read_exact(&mut text).unwrap();
         assert_eq!((&text, rings.get()), (b"counterpoint\n", 1));
+    }
+
+    #[test]
+    fn output_that_never_asks_is_seen_and_nobody_rings_for_it() {
+        let pool = pool();
+        let stream = &pool.header().console_out;
+        stream.consumer_waiting.store(1, Ordering::Relaxed);
+        let (_read, write) = rustix::pipe::pipe().unwrap();
+        let mut output = Output::new(&pool, stream, write.as_fd(), "test");
+        output.never_ask();
+        assert!(!output.has_bytes());
+        assert!(!stream::produce_bytes(&pool, Side::Machine, stream, b"fugue").ring);
+        assert!(output.has_bytes());
     }
 
     #[test]
