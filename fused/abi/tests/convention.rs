@@ -62,7 +62,7 @@ fn a_caller_gets_back_what_its_convention_preserves() {
         registers::init_frame(&caller, isa, 0x40_0000, 0x7000);
         caller.regs.iter().enumerate().for_each(|(n, reg)| reg.set(n as u64 + 100));
         caller.ext.iter().enumerate().for_each(|(n, word)| word.set(n as u64 + 1000));
-        convention::save_caller(registers::frame_isa(&caller), &record);
+        convention::save_caller(registers::frame_isa(&caller), &caller, &record);
         record.return_pc.set(0x40_0004);
         record.caller_sp.set(0x7008);
         record.caller_tls.set(77);

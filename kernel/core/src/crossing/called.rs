@@ -1,9 +1,8 @@
 //! The callee's side of the short way ([`super::direct`] has the messages): runs a function on a register frame of the core's own.
 //!
-//! While it does nothing but compute, nothing of the thread moves to this core but its pages. Pages that are not there yet need no thread
-//! either and, where islands do not cache each other's memory, nor do interrupts and calls back ([`super::back`]). Whatever else happens
-//! (a system call, an exception) makes it an ordinary thread of this core first: its frame becomes the thread's, and the caller's
-//! registers go into the record.
+//! While it does nothing but compute, nothing of the thread moves to this core but its pages. Whatever else happens (a system call, a fault, an
+//! interrupt) makes it an ordinary thread of this core first: its frame becomes the thread's, and the caller's registers go into the record.
+//! Where islands do not cache each other's memory, interrupts, pages that are not there yet and calls back ([`super::back`]) do not.
 
 use motet_layout::sync::Ordering;
 
@@ -182,26 +181,31 @@ fn run_called<M: Machine>(cpu: &Cpu<M>, far: bool) -> bool {
         if far && is_fetch && call_back(cpu, given.place(), frame, sp_at_return) {
             return true;
         }
-        if returned || !serve(cpu, given.place(), trap) {
+        if !far || returned || !serve(cpu, given.place(), trap) {
             adopt(cpu, given.place(), Some(frame), sp_at_return, Some(trap));
             return false;
         }
     }
 }
 
-/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet.
+/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet. Only where the thread is
+/// far away: elsewhere it costs little to be an ordinary thread, which has a time slice and registers that others can see.
 #[inline(never)]
 fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, trap: Trap) -> bool {
     match trap {
-        // Elsewhere it costs little to be an ordinary thread, which has a time slice and registers that others can see.
-        Trap::Interrupt(interrupts) if cpu.uncached => sched::interrupted_call(cpu, interrupts),
+        Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
         Trap::PageFault { address, access } => {
             let is_call = access == Access::Execute && mm::pin_at(cpu, place.space, address).is_some();
             if is_call || mm::serve_fault(cpu, place.space, address, access).is_err() {
                 return false;
             }
         }
-        _ => return false,
+        Trap::Syscall
+        | Trap::IllegalInstruction
+        | Trap::Breakpoint
+        | Trap::Arithmetic
+        | Trap::Misaligned { .. }
+        | Trap::BadAddress { .. } => return false,
     }
     cpu.pass();
     // Serving may have taken the space away.

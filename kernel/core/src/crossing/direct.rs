@@ -325,7 +325,7 @@ pub fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
                 Some(record) => {
                     let has_new_ext = match outcome {
                         Outcome::Calls => take_call(cpu, thread, record, callee),
-                        _ => resume(cpu, thread, record, callee, far),
+                        Outcome::Returned | Outcome::Runs | Outcome::Left => resume(cpu, thread, record, callee, far),
                     };
                     if has_new_ext {
                         thread.ext_core.set(0); // load what was just changed
