@@ -63,6 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut collected = Collected::default();
     let bench = Bench { folder: project.scratch("speed")?, project, tools, rounds };
     collected.add(bench.one_island(programs));
+    collected.add(bench.two_islands(programs));
     collected.add(bench.three_islands(programs));
     collected.finish(options.json.as_deref())
 }
@@ -98,6 +99,37 @@ impl Times {
     /// The same of further iterations: without first touching memory, and translating code.
     fn further_over_contrib(&self) -> f64 {
         (self.twice.contrib - self.once.contrib) / (self.twice.timed - self.once.timed)
+    }
+}
+
+/// Medians of one program on two islands, each of which has a core of the host for itself, in seconds.
+struct Pair {
+    /// Machines of one island, one after the other.
+    alone_s: f64,
+    /// One machine of two islands, with the usual quantum.
+    together_s: f64,
+    /// The same without lock-step.
+    free_s: f64,
+}
+
+impl Pair {
+    /// As [`Together::figures`].
+    fn figures(&self) -> [(String, f64, &'static str, Option<f64>); 2] {
+        let cost = percent(self.together_s / self.free_s);
+        [
+            ("scaling_two_islands".into(), self.alone_s / self.together_s, "ratio", None),
+            ("lockstep_cost_two_islands".into(), cost, "%", Some(LOCKSTEP_PERCENT)),
+        ]
+    }
+
+    /// As [`Together::mean`].
+    fn mean(all: &[Self]) -> Self {
+        let mean = |of: &dyn Fn(&Self) -> f64| geometric_mean(&all.iter().map(of).collect::<Vec<_>>());
+        Self {
+            alone_s: mean(&|pair| pair.alone_s),
+            together_s: mean(&|pair| pair.together_s),
+            free_s: mean(&|pair| pair.free_s),
+        }
     }
 }
 
@@ -235,6 +267,51 @@ impl Bench {
         let contrib_s = self.watch(machine, &contrib, &command, 1)?.seconds;
         let instructions = machine::read_stats(&stats)?.cores.iter().map(|core| core.instructions).sum();
         Ok(([plain_s, timed_s, contrib_s], instructions))
+    }
+
+    /// Each program on two islands at once: as many as hosts for tests have cores.
+    fn two_islands(&self, programs: &[Program]) -> Result<Vec<Measurement>> {
+        const PAIR: [Isa; 2] = [Isa::X86_64, Isa::AArch64];
+        let two = machine::describe(&self.project.scratch("speed-two")?, &PAIR, &USUAL)?;
+        let mut singles = Vec::new();
+        for isa in PAIR {
+            let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
+            singles.push((isa, machine::describe(&folder, &[isa], &USUAL)?));
+        }
+        let source = format!("median of {} rounds; reference: the bar", self.rounds);
+        let figures = Figures { machine: project::describe(&two.machine)?, source };
+        let (mut measurements, mut all) = (Vec::new(), Vec::new());
+        for program in programs {
+            let pair = self.pair(&two, &singles, *program)?;
+            for (metric, value, unit, bar) in pair.figures() {
+                measurements.push(figures.figure(format!("{metric}_{}", program.name), value, unit, bar));
+            }
+            all.push(pair);
+        }
+        let mean = Pair::mean(&all).figures();
+        measurements
+            .extend(mean.into_iter().map(|(metric, value, unit, bar)| figures.figure(metric, value, unit, bar)));
+        Ok(measurements)
+    }
+
+    fn pair(&self, two: &Described, singles: &[(Isa, Described)], program: Program) -> Result<Pair> {
+        let programs = self.balance(singles, program)?;
+        let commands: Vec<String> =
+            singles.iter().zip(&programs).map(|((isa, _), program)| program.command(*isa)).collect();
+        let all = commands.join(" & ") + " & wait";
+        let (mut alone_s, mut together_s, mut free_s) = (vec![], vec![], vec![]);
+        for round in 1..=self.rounds {
+            eprintln!("motet: {} on two islands, round {round} of {}", program.name, self.rounds);
+            let mut sum_s = 0.0;
+            for ((_, machine), command) in singles.iter().zip(&commands) {
+                sum_s += self.watch(machine, &timed(QUANTUM_US), command, 1)?.seconds;
+            }
+            alone_s.push(sum_s);
+            for (times, quantum_us) in [(&mut together_s, QUANTUM_US), (&mut free_s, LONGER_QUANTA_US[1].1)] {
+                times.push(self.watch(two, &timed(quantum_us), &all, singles.len())?.seconds);
+            }
+        }
+        Ok(Pair { alone_s: median(&alone_s), together_s: median(&together_s), free_s: median(&free_s) })
     }
 
     /// Each program on all islands at once, beside the same programs one after the other.
