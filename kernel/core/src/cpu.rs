@@ -56,6 +56,8 @@ pub struct Cpu<M: Machine> {
     pub resident: Cell<u64>,
     /// Cores that run functions which threads of this core have called directly (`crossing`).
     pub awaited: CoreSet,
+    /// Where islands do not cache each other's memory: the thread whose function that one core runs.
+    pub away: Cell<Option<&'static ThreadRecord>>,
     /// Why this core has woken, until it looks for what to do.
     pub woken: Cell<Option<Wake>>,
     /// Machine time when it woke last, or was last charged.
@@ -231,6 +233,7 @@ impl<M: Machine> Cpu<M> {
             calls_back: Cell::new(0),
             resident: Cell::new(0),
             awaited: CoreSet::default(),
+            away: Cell::new(None),
             woken: Cell::new(None),
             busy_since_ns: Cell::new(u64::MAX),
             idle_since_ns: Cell::new(u64::MAX),

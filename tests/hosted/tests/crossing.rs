@@ -1,7 +1,7 @@
 //! Calls across instruction sets, under real threads and under many seeds with faults.
 
 use motet_abi::fat::Signature;
-use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op};
+use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op, run_seeds};
 use motet_layout::{Isa, IslandId};
 use motet_tests_hosted::{
     Ended, ROUGH, Scenario, boot,
@@ -624,6 +624,66 @@ impl Deaths {
 
 fn env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Where islands do not cache each other's memory, a core that has answered is soon called by somebody else, who writes over its message.
+#[test]
+fn results_reach_who_called_while_others_call_the_same_core() {
+    const CHILDREN: u64 = 5;
+    let functions = [
+        function("main", None, |body| {
+            let [number, pid, zero, ..] = body.program.asm.roles.saved;
+            body.program.asm.li(zero, 0);
+            body.program.asm.li(number, CHILDREN);
+            let fork = body.program.asm.here();
+            let child = body.program.fork(pid);
+            body.program.asm.op_i(Op::Addi, number, number, -1);
+            body.program.asm.branch(Op::Bne, number, zero, fork);
+            body.program.asm.li(number, CHILDREN);
+            let wait = body.program.asm.here();
+            body.program.wait();
+            body.program.asm.op_i(Op::Addi, number, number, -1);
+            body.program.asm.branch(Op::Bne, number, zero, wait);
+            body.program.exit(0);
+            body.program.asm.bind(child);
+            ask_again_and_again(body, number, pid);
+        }),
+        function("twice", Some(Isa::AArch64), |body| {
+            body.enter(1);
+            let (result, argument) = (body.result(), body.argument());
+            body.program.asm.op(Op::Add, result, argument, argument);
+            body.leave();
+        }),
+    ];
+    run_seeds(0..40, |seed| {
+        let mut config = Config::new(Driver::Seeded(seed), three_islands([3, 1, 2]));
+        config.uncached = true;
+        config.faults = if seed % 2 == 0 { Faults::default() } else { ROUGH };
+        boot(config, &scenario(&functions)).map(|ended| {
+            let expected = "right\n".repeat(CHILDREN as usize);
+            assert_eq!((ended.status, ended.output), (0, expected), "errors: {}", ended.errors);
+        })
+    });
+}
+
+/// Calls the second function with `number`, six times, and says whether it was told twice that each time.
+fn ask_again_and_again(body: &mut Body<'_>, number: u8, rounds: u8) {
+    let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
+    let wrong = body.program.asm.label();
+    body.program.asm.li(rounds, 6);
+    let again = body.program.asm.here();
+    body.program.asm.mov(argument, number);
+    body.call(address_of(1));
+    body.program.asm.op(Op::Add, scratch, number, number);
+    body.program.asm.branch(Op::Bne, result, scratch, wrong);
+    body.program.asm.op_i(Op::Addi, rounds, rounds, -1);
+    body.program.asm.li(scratch, 0);
+    body.program.asm.branch(Op::Bne, rounds, scratch, again);
+    body.program.print(1, "right\n");
+    body.program.exit(0);
+    body.program.asm.bind(wrong);
+    body.program.print(1, "wrong\n");
+    body.program.exit(1);
 }
 
 /// Whatever word of a record, a message or a register changes during calls, no kernel panics; most processes end.

@@ -106,6 +106,9 @@ impl Wait {
         record: &'static CrossingRecord,
         far: bool,
     ) -> Fetch {
+        if far {
+            cpu.away.set(Some(thread));
+        }
         if self.is_idle && is_back(cpu, thread, record, &self, far) { Fetch::Run } else { Fetch::Gone }
     }
 }
@@ -313,10 +316,8 @@ pub fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
         }
         outcome @ (Outcome::Returned | Outcome::Calls) => {
             cpu.awaited.remove(callee);
-            let callee_record = core_record(cpu, callee);
-            let is_there = |thread: &&ThreadRecord| thread.core.load(Ordering::Relaxed) == u32::from(callee.0);
-            let Some(thread) = direct::thread_of(cpu, callee_record).filter(is_there) else {
-                let word = callee_record.message[0].get();
+            let Some(thread) = called_on(cpu, callee, far) else {
+                let word = core_record(cpu, callee).message[0].get();
                 let what = format_args!("the message of its call's results is damaged: word 0 is {word:#x}");
                 return end_damaged(cpu, callee, what);
             };
@@ -341,6 +342,16 @@ pub fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
             Some(thread)
         }
     })
+}
+
+/// The thread for which this core, which has taken the answer, called `callee`; `None`: the message is damaged.
+fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, far: bool) -> Option<&'static ThreadRecord> {
+    // Once it has answered, others may write their calls over the message.
+    if far {
+        return cpu.away.get();
+    }
+    let is_there = |thread: &&ThreadRecord| thread.core.load(Ordering::Relaxed) == u32::from(callee.0);
+    direct::thread_of(cpu, core_record(cpu, callee)).filter(is_there)
 }
 
 /// The results in a message, of the kinds in a signature's `result`.
