@@ -68,14 +68,18 @@ pub fn three_islands(cores: [usize; 3]) -> Vec<IslandConfig> {
 pub fn boot(config: Config, scenario: &Scenario) -> Result<Ended, Failure> {
     let texts = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
     let console = Console { texts: texts.clone() };
-    let outcome = run::<Motet>(config, Box::new(console), |pool| prepare(pool, scenario))?;
-    let [output, errors] = std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner));
+    let outcome = run::<Motet>(config, Box::new(console), |pool| prepare(pool, scenario));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let mut errors = text(errors);
+    let [output, mut errors] = std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)).map(text);
+    let outcome = outcome.map_err(|mut failure| {
+        failure.message.push_str("\n--- standard error\n");
+        failure.message.push_str(&errors);
+        failure
+    })?;
     for log in &outcome.logs {
         errors.push_str(&text(log.clone()));
     }
-    Ok(Ended { status: outcome.status, output: text(output), errors, steps: outcome.steps, trace: outcome.trace })
+    Ok(Ended { status: outcome.status, output, errors, steps: outcome.steps, trace: outcome.trace })
 }
 
 /// The host, as an actor on the pool.

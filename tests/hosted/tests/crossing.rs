@@ -12,6 +12,9 @@ use motet_tests_hosted::{
     three_islands, under,
 };
 
+/// More steps than these tests take.
+const STEPS_MAX: u64 = 200_000;
+
 const LONG: Signature = Signature { words: 1, floats: 0, result: 1 };
 
 fn function(name: &'static str, pin: Option<Isa>, write: fn(&mut Body<'_>)) -> Function {
@@ -626,11 +629,11 @@ fn env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Where islands do not cache each other's memory, a core that has answered is soon called by somebody else, who writes over its message.
-#[test]
-fn results_reach_who_called_while_others_call_the_same_core() {
-    const CHILDREN: u64 = 5;
-    let functions = [
+const CHILDREN: u64 = 5;
+
+/// Processes that call the same core again and again, and say whether what they are told is right.
+fn crowd() -> Scenario {
+    scenario(&[
         function("main", None, |body| {
             let [number, pid, zero, ..] = body.program.asm.roles.saved;
             body.program.asm.li(zero, 0);
@@ -654,12 +657,24 @@ fn results_reach_who_called_while_others_call_the_same_core() {
             body.program.asm.op(Op::Add, result, argument, argument);
             body.leave();
         }),
-    ];
+    ])
+}
+
+/// They run where islands do not cache each other's memory.
+fn crowded(seed: u64, faults: Faults) -> Result<Ended, Failure> {
+    let mut config = Config::new(Driver::Seeded(seed), three_islands([3, 1, 2]));
+    config.uncached = true;
+    config.faults = faults;
+    config.steps_max = STEPS_MAX;
+    boot(config, &crowd())
+}
+
+/// A core that has answered is soon called by somebody else, who writes over its message.
+#[test]
+fn results_reach_who_called_while_others_call_the_same_core() {
     run_seeds(0..40, |seed| {
-        let mut config = Config::new(Driver::Seeded(seed), three_islands([3, 1, 2]));
-        config.uncached = true;
-        config.faults = if seed % 2 == 0 { Faults::default() } else { ROUGH };
-        boot(config, &scenario(&functions)).map(|ended| {
+        let faults = if seed % 2 == 0 { Faults::default() } else { ROUGH };
+        crowded(seed, faults).map(|ended| {
             let expected = "right\n".repeat(CHILDREN as usize);
             assert_eq!((ended.status, ended.output), (0, expected), "errors: {}", ended.errors);
         })
@@ -698,16 +713,42 @@ fn damaged_records_and_messages_panic_nobody() {
     for seed in first..first + env("MOTET_SEEDS", 300) {
         let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
         config.faults = Faults { damage: Some(150 + seed * 37 % 700), ..ROUGH };
-        config.steps_max = 200_000;
+        config.steps_max = STEPS_MAX;
+        config.uncached = seed % 2 == 1;
         match boot(config, &damaged) {
             Ok(ended) => {
                 ends += 1;
                 said += u32::from(ended.errors.contains("is killed"));
             }
-            // A program with other registers may do anything, also nothing.
-            Err(failure) => assert!(!failure.to_string().contains("panicked"), "seed {seed}: {failure}"),
+            Err(failure) => no_kernel_fails(seed, &failure),
         }
     }
     println!("{ends} ended, of {said} the kernel says why");
     assert!(ends > 200 && said > 20, "{ends} ended, of {said} the kernel says why");
+}
+
+/// Others, who have been answered by the same core or are about to call it, go on.
+#[test]
+fn a_damaged_message_ends_whose_call_it_is() {
+    let mut ends = 0;
+    let first = env("MOTET_FIRST", 0);
+    for seed in first..first + env("MOTET_SEEDS", 500) {
+        match crowded(seed, Faults { damage: Some(150 + seed * 37 % 300), ..ROUGH }) {
+            Ok(ended) if ended.errors.contains("the message of its call is damaged") => {
+                ends += 1;
+                let others = "right\n".repeat(CHILDREN as usize - 1);
+                assert_eq!((ended.status, ended.output), (0, others), "seed {seed}: {}", ended.errors);
+            }
+            // What the message says may be wrong and yet possible.
+            Ok(_) => {}
+            Err(failure) => no_kernel_fails(seed, &failure),
+        }
+    }
+    assert!(ends > 20, "{ends} ended");
+}
+
+/// A program with other registers may do anything, also nothing.
+fn no_kernel_fails(seed: u64, failure: &Failure) {
+    let text = failure.to_string();
+    assert!(!text.contains("panicked") && !text.contains("is lost"), "seed {seed}: {text}");
 }
