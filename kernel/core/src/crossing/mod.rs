@@ -95,8 +95,7 @@ fn call_again<M: Machine>(
     far: bool,
 ) -> Option<Fetch> {
     let function = registers::pc(&thread.frame);
-    let epoch = if far { mm::epoch(cpu, space) } else { space.epoch.load(Ordering::Acquire) };
-    let pin = cpu.pins.get(function, epoch)?;
+    let pin = cpu.pins.get(function, mm::epoch(cpu, space))?;
     let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
     let request = Request::of(cpu, thread, space, function, &pin).ok()?;
     direct::call(cpu, thread, space, record, core, &request, far)
