@@ -1,0 +1,89 @@
+//! Calls across instruction sets, under real threads and under many seeds with faults.
+
+mod calls;
+mod crowd;
+mod deaths;
+mod wrong;
+
+use motet_abi::fat::Signature;
+use motet_hal_hosted::{Failure, isa::Op};
+use motet_layout::Isa;
+use motet_tests_hosted::{
+    Scenario,
+    calls::Sys,
+    fat::{Body, Function, address_of, executable},
+    program::DATA,
+};
+
+/// More steps than these tests take.
+const STEPS_MAX: u64 = 200_000;
+
+const LONG: Signature = Signature { words: 1, floats: 0, result: 1 };
+
+fn function(name: &'static str, pin: Option<Isa>, write: fn(&mut Body<'_>)) -> Function {
+    Function { name, pin, signature: LONG, strict: false, write }
+}
+
+fn scenario(functions: &[Function]) -> Scenario {
+    let files = vec![("app", executable(Isa::X86_64, functions))];
+    Scenario { files, command: vec!["/app"], ..Scenario::default() }
+}
+
+/// Exits with the result of the function called last.
+fn exit_with_result(body: &mut Body<'_>) {
+    let result = body.result();
+    body.program.arg_from(0, result);
+    body.program.call_as_is(Sys::ExitGroup);
+}
+
+/// The Fibonacci number of the argument, by calls of the functions at two addresses.
+fn fibonacci(body: &mut Body<'_>, first: u64, second: u64) {
+    let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
+    let small = body.program.asm.label();
+    body.enter(3);
+    body.program.asm.li(scratch, 2);
+    body.program.asm.branch(Op::Bltu, argument, scratch, small);
+    body.store(argument, 0);
+    body.program.asm.op_i(Op::Addi, argument, argument, -1);
+    body.call(first);
+    let result_of_first = result;
+    body.store(result_of_first, 1);
+    body.load(argument, 0);
+    body.program.asm.op_i(Op::Addi, argument, argument, -2);
+    body.call(second);
+    let scratch = body.scratch();
+    body.load(scratch, 1);
+    body.program.asm.op(Op::Add, result, result, scratch);
+    body.leave();
+    body.program.asm.bind(small);
+    body.program.asm.mov(result, argument);
+    body.leave();
+}
+
+/// A process that waits for a child, which calls the functions that follow; both say so.
+fn parent_and_child(pinned: &[Function]) -> Scenario {
+    let main = function("main", None, |body| {
+        let [pid, ..] = body.program.asm.roles.saved;
+        let child = body.program.fork(pid);
+        body.program.wait();
+        body.program.print(1, "waited\n");
+        body.program.load_u32(pid, DATA + 8);
+        body.program.arg_from(0, pid);
+        body.program.call_as_is(Sys::ExitGroup);
+        body.program.asm.bind(child);
+        body.program.arg(0, 9);
+        body.call(address_of(1));
+        body.program.exit(0);
+    });
+    scenario(&[&[main], pinned].concat())
+}
+
+fn env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A program with other registers may do anything, also nothing.
+fn no_kernel_fails(seed: u64, failure: &Failure) {
+    let text = failure.to_string();
+    assert!(!text.contains("panicked") && !text.contains("is lost"), "seed {seed}: {text}");
+}
