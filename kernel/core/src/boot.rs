@@ -11,6 +11,9 @@ use motet_protocol::{Context, run_queue::core_record, slab, threads};
 
 use crate::{cpu::Cpu, file, process, sched};
 
+/// How often islands compare their counters with the machine's clock.
+const CLOCK_SAMPLES: usize = 16;
+
 /// Runs this core of the kernel; returns never. The first core of an island joins the machine and starts the others;
 /// the first island starts the first process once all have joined.
 pub fn run<M: Machine>(machine: &'static M) -> ! {
@@ -46,20 +49,29 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
 }
 
 /// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:
-/// sampled at a moment when the host's word changes. Timed machines have one clock.
+/// sampled at moments when the host's word changes. Timed machines have one clock.
 fn set_clock<M: Machine>(machine: &'static M) -> u64 {
     if machine.pool().header().timed.get() != 0 {
         return 0;
     }
     let word = &machine.pool().header().host_clock_ns;
-    let before = word.load(Ordering::Relaxed);
-    loop {
-        let now = word.load(Ordering::Acquire);
-        if now != before {
-            return now.wrapping_sub(machine.counter_ns());
+    let mut seen = word.load(Ordering::Relaxed);
+    let samples = (0..CLOCK_SAMPLES).map(|_| {
+        let before = seen;
+        while seen == before {
+            machine.relax();
+            seen = word.load(Ordering::Acquire);
         }
-        machine.relax();
-    }
+        seen.wrapping_sub(machine.counter_ns())
+    });
+    best_difference(samples)
+}
+
+/// Of samples of how much one clock is ahead of another (wrapping), read after it, the best one: whoever is kept from running
+/// between the two makes the difference smaller, never larger.
+fn best_difference(samples: impl Iterator<Item = u64>) -> u64 {
+    let larger = |best: u64, sample: u64| if sample.wrapping_sub(best).cast_signed() > 0 { sample } else { best };
+    samples.reduce(larger).unwrap_or(0)
 }
 
 fn publish_extensions<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
@@ -126,5 +138,22 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
         file::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));
         cpu.pool.header().exit.store(1 + 127, Ordering::SeqCst);
         cpu.machine.ring_host();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best_difference;
+
+    /// The counter is behind the machine's clock, or ahead of it; the host or the island did not run for a while.
+    #[test]
+    fn delays_between_the_clocks_are_not_taken_for_their_difference() {
+        for difference in [5_000_000_000u64, 3, 0, 5_000_000_000u64.wrapping_neg()] {
+            for best in 0..4 {
+                let delays: [u64; 4] = core::array::from_fn(|index| if index == best { 0 } else { 1_000_000 << index });
+                let samples = delays.iter().map(|delay| difference.wrapping_sub(*delay));
+                assert_eq!(best_difference(samples), difference);
+            }
+        }
     }
 }
