@@ -29,6 +29,8 @@ pub const BLOCK_FRAMES_DEFAULT: u32 = 1024;
 /// Files leave this share of the pool to everything else: a full disk is an error that programs survive, memory that
 /// cannot be touched is not.
 const FILES_LEAVE: u64 = 32;
+/// New processes leave this share to those that run, for the same reason; a full disk leaves room for some.
+const PROCESSES_LEAVE: u64 = 64;
 
 /// [`distance`]: near to the island.
 pub const NEAR: usize = 0;
@@ -145,14 +147,20 @@ pub fn alloc_zeroed_frame_on(context: &impl Context, island: usize) -> Option<Fr
 /// As [`alloc_zeroed_frame`], for what a file holds: `None` also when little else is left.
 pub fn alloc_file_frame(context: &impl Context) -> Option<Frame> {
     let pool = context.pool();
+    if has_free(pool, left_by_files(pool)) { alloc_zeroed_frame(context) } else { None }
+}
+
+/// Whether a new process leaves enough to those that run.
+pub fn has_room_for_process(pool: Pool) -> bool {
+    has_free(pool, pool.len() / PROCESSES_LEAVE)
+}
+
+/// Whether this many bytes are free.
+fn has_free(pool: Pool, least: u64) -> bool {
     let state = &pool.header().memory;
-    let least = left_by_files(pool);
     let in_blocks = u64::from(state.free_blocks.load(Ordering::Relaxed)) * u64::from(state.block_frames.get());
     // Other islands' counts are looked at only when it gets tight.
-    if in_blocks * PAGE_SIZE < least && usage(pool).0 < least {
-        return None;
-    }
-    alloc_zeroed_frame(context)
+    in_blocks * PAGE_SIZE >= least || usage(pool).0 >= least
 }
 
 /// Adds a reference to a frame the caller holds one to.

@@ -14,7 +14,7 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END};
-use motet_protocol::{Context, run_queue, slab, threads, wait};
+use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
 use super::{adopt, lock_tree, parent_of};
 use crate::{
@@ -159,6 +159,9 @@ fn new_process<M: Machine>(
     thread: &'static ThreadRecord,
 ) -> Result<&'static ProcessRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.process);
+    if !memory::has_room_for_process(cpu.pool) {
+        return Err(Errno::ENOMEM);
+    }
     let child = slab::alloc::<ProcessRecord>(cpu).ok_or(Errno::ENOMEM)?;
     inherit(cpu, parent, child);
     // A sibling ends with the signal that its parent agreed to, not one the caller chooses.
