@@ -50,6 +50,7 @@ fn measure(config: &Config, label: &str, bytes: u64, stride: u64, step: impl Fn(
         let mut at = 0;
         let mut walk = |count: u64| {
             let start = Instant::now();
+            core.settle();
             for _ in 0..count {
                 black_box(step(&mut core, black_box((64 << 20) + at)));
                 at = if at + stride < bytes { at + stride } else { 0 };
@@ -84,7 +85,7 @@ fn load_unusual(core: &mut Core<'_>, address: u64) -> (Picoseconds, Held) {
 /// A store to what was loaded last.
 #[inline(never)]
 fn store_again(core: &mut Core<'_>, address: u64) -> Picoseconds {
-    core.modify_recent(address);
+    black_box(core.modify_recent(address));
     core.accessed_again(0, 1)
 }
 

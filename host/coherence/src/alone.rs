@@ -1,10 +1,12 @@
-//! What a core that is alone does most: compiled without calls, so that it costs few instructions of the host. The result is
-//! that of the general way (`core.rs`, `directory.rs`), which does all that this does not.
+//! What a core does most that is alone, or that keeps its directory and asks for what no other island has asked for: compiled
+//! without calls, so that it costs few instructions of the host. The result is that of the general way (`core.rs`,
+//! `directory.rs`), which does all that this does not.
 
-use crate::array::{EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set};
+use crate::array::{EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::core::{Core, Held, IN_L1D, IN_L1I, held};
 use crate::counters::{Count, Together};
 use crate::directory::{ALONE, OWNED, PRESENT};
+use crate::model::window;
 use crate::{LINE_SIZE, Picoseconds};
 
 impl Core<'_> {
@@ -16,13 +18,17 @@ impl Core<'_> {
     #[inline(always)]
     pub fn access_usual(&mut self, store: bool, address: u64) -> Option<(Picoseconds, Held)> {
         let port = &self.data;
-        if !self.alone || address.wrapping_sub(port.base) >= port.limit {
+        if !(self.alone || self.far) || address.wrapping_sub(port.base) >= port.limit {
             return None;
         }
+        let inside = if self.alone { None } else { Some(self.enter()?) };
         let probe = Probe::new(address.wrapping_add(port.delta) / LINE_SIZE);
         let l1 = port.l1.set_of(probe.line, true).narrow(true);
         if let Some((index, word)) = l1.find(probe) {
             return self.hit_usual(store, l1, index, word);
+        }
+        if inside.is_some() && self.model.askers.others(probe.line, self.domain) != 0 {
+            return None;
         }
         let l2 = self.l2.set_of(probe.line, true).wide();
         if l2.find(probe).is_some() || !l1.is_full() || !l2.is_full() {
@@ -33,6 +39,7 @@ impl Core<'_> {
             return None;
         }
         let state = if store { MODIFIED } else { EXCLUSIVE };
+        window();
         l2.replace(gone, probe, state | IN_L1D, PRESENT | ALONE | OWNED);
         if gone.word & STATE_MASK == MODIFIED {
             Together::WriteBacks.count(self.counters);
@@ -50,11 +57,12 @@ impl Core<'_> {
     #[inline(always)]
     fn hit_usual(&self, store: bool, l1: Set<'_, '_>, index: usize, word: u64) -> Option<(Picoseconds, Held)> {
         let state = word & STATE_MASK;
-        let held = if store { Held::Modified } else { held(state, true) };
+        let held = if store { Held::Modified } else { held(state) };
         if store && state == SHARED {
             return None;
         }
         l1.touch(index);
+        window();
         if store && state == EXCLUSIVE {
             self.modify_at(l1, index, word);
         }
@@ -62,15 +70,27 @@ impl Core<'_> {
         Some((Picoseconds(self.timing.l1d_ps), held))
     }
 
-    /// The first store to the line that was used last in its set of L1D, which is [`Held::Only`] still: done, and not counted
-    /// yet ([`Core::accessed_again`] does). `address`: one of the line's, or any in the same set.
+    /// The first store to the line that was used last in its set of L1D, which was [`Held::Only`]: done, and not counted yet
+    /// ([`Core::accessed_again`] does). `address`: one of the line's, or any in the same set. False: another core has just taken
+    /// the line, and nothing has happened.
     #[inline(always)]
-    pub fn modify_recent(&mut self, address: u64) {
-        debug_assert!(self.alone);
-        let l1 = self.data.l1.set_of(address.wrapping_add(self.data.delta) / LINE_SIZE, true);
+    pub fn modify_recent(&mut self, address: u64) -> bool {
+        let line = address.wrapping_add(self.data.delta) / LINE_SIZE;
+        if !self.alone {
+            return self.modify_recent_in_company(line);
+        }
+        let l1 = self.data.l1.set_of(line, true);
         let (index, word) = l1.recent();
         debug_assert_eq!(word & STATE_MASK, EXCLUSIVE);
         self.modify_at(l1, index, word);
+        true
+    }
+
+    #[inline(never)]
+    fn modify_recent_in_company(&self, line: u64) -> bool {
+        let l1 = self.data.l1.set(line);
+        let (index, word) = l1.recent();
+        word & STATE_MASK == EXCLUSIVE && self.modify(word >> TAG_SHIFT, l1, index, self.model.threads)
     }
 
     /// The line at an index of L1D, exclusive until now, becomes modified there and in L2.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, CounterWords, Together, bump};
+use crate::keep::Keeping;
 use crate::locks::{Guard, lock};
 use crate::model::{CoreState, DomainState, Model, window};
 use crate::{LINE_SIZE, Picoseconds};
@@ -67,19 +68,19 @@ pub enum Held {
     Nothing = 0,
     /// A copy: loads and fetches hit.
     Copy = 1,
-    /// The only copy, of a core that is alone: a store needs [`Core::modify_recent`] and then hits.
+    /// The only copy: a store needs [`Core::modify_recent`], and hits if that says so.
     Only = 2,
     /// A modified copy: stores hit, too.
     Modified = 3,
 }
 
-/// What a state means, or 0, of a core that may be alone.
+/// What a state means, or 0.
 #[inline(always)]
-pub(crate) const fn held(state: u64, alone: bool) -> Held {
+pub(crate) const fn held(state: u64) -> Held {
     match state {
         MODIFIED => Held::Modified,
-        EXCLUSIVE if alone => Held::Only,
-        EXCLUSIVE | SHARED => Held::Copy,
+        EXCLUSIVE => Held::Only,
+        SHARED => Held::Copy,
         _ => Held::Nothing,
     }
 }
@@ -186,7 +187,8 @@ pub struct Core<'a> {
     /// Its company is [`Company::NONE`].
     pub(crate) alone: bool,
     /// Its company is [`Company::FAR`].
-    far: bool,
+    pub(crate) far: bool,
+    pub(crate) keeping: Keeping,
     pub(crate) timing: Timing,
     pub(crate) fetch: Port<'a>,
     pub(crate) data: Port<'a>,
@@ -197,6 +199,7 @@ pub struct Core<'a> {
 
 impl Drop for Core<'_> {
     fn drop(&mut self) {
+        self.stop_keeping();
         self.state.claim.store(0, Release);
     }
 }
@@ -221,6 +224,7 @@ impl<'a> Core<'a> {
             company,
             alone: company == Company::NONE,
             far: company == Company::FAR,
+            keeping: Keeping::new(),
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
@@ -256,17 +260,17 @@ impl<'a> Core<'a> {
         if self.alone && matches!(kind, Kind::Load | Kind::Store) {
             self.count(kind.count(), 1);
             let (cost, state) = self.line(kind, line, port.segment, Company::NONE);
-            return (Picoseconds(cost), held(state, true));
+            return (Picoseconds(cost), held(state));
         }
         let (cost, state) = self.cached(kind, line, port.segment);
-        (Picoseconds(cost), held(state, self.alone))
+        (Picoseconds(cost), held(state))
     }
 
     /// The same where the segment used last is not.
     #[cold]
     fn access_elsewhere(&mut self, kind: Kind, address: u64) -> (Picoseconds, Held) {
         let (cost, state) = self.access_line(kind, address);
-        (Picoseconds(cost), held(state, self.alone))
+        (Picoseconds(cost), held(state))
     }
 
     #[inline(never)]
@@ -472,9 +476,10 @@ impl<'a> Core<'a> {
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
     #[inline(always)]
-    fn modify(&self, line: u64, l1: Set<'_, 'a>, l1_index: usize, threads: bool) -> bool {
+    pub(crate) fn modify(&self, line: u64, l1: Set<'_, 'a>, l1_index: usize, threads: bool) -> bool {
         let l2 = &self.l2;
-        let _own = self.lock_own(line, threads);
+        let inside = if threads { self.enter() } else { None };
+        let _own = self.lock_own(line, threads && inside.is_none());
         let index = l1.link(l1_index) as usize;
         let word = l2.word(index);
         if threads && (word >> TAG_SHIFT != line || word & STATE_MASK < EXCLUSIVE) {
@@ -499,6 +504,8 @@ impl<'a> Core<'a> {
         in_l1: Option<usize>,
     ) -> (u64, u64) {
         let l2 = self.l2.set_of(probe.line, company.usual).wide();
+        let inside = if company.threads { self.enter() } else { None };
+        let company = Company { threads: company.threads && inside.is_none(), ..company };
         // What is its own directory has one lock for both.
         let own_lock = (company.threads && company.solo).then(|| lock(l2.lock(), self.number));
         // That L2 has not got a line needs no lock: nobody else puts lines there.
@@ -521,7 +528,7 @@ impl<'a> Core<'a> {
                 Served::Gone => {}
             }
         }
-        let (beyond, state) = self.directory(&miss, own_lock);
+        let (beyond, state) = self.directory(&miss, own_lock, inside);
         (cost + beyond, state)
     }
 

@@ -174,6 +174,14 @@ impl Together {
     }
 }
 
+/// Misses of both L1s.
+pub(crate) fn l1_misses(words: &CounterWords) -> u64 {
+    let [near, far] = [Together::DataFromNear, Together::DataFromFar];
+    let together = [near, far, Together::FetchFromNear, Together::FetchFromFar].map(|count| count.word(words));
+    let apart = [Count::l1i_misses, Count::l1d_misses].map(|count| &words[count as usize]);
+    together.iter().chain(&apart).fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+}
+
 impl Counters {
     pub(crate) fn load(words: &CounterWords) -> Self {
         let together = |count: Together| count.word(words).load(Relaxed);

@@ -17,6 +17,7 @@ use crate::array::{Array, EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, S
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
 use crate::counters::{Count, Together, bump};
+use crate::keep::Inside;
 use crate::locks::{Guard, lock, numbers};
 use crate::model::{DomainState, window};
 
@@ -106,9 +107,14 @@ struct Decision {
 
 impl<'a> Core<'a> {
     /// An access that its own caches cannot serve: its latency, and the state of L1's copy. `own_lock`: that of its own
-    /// directory, if it is held.
+    /// directory, if it is held; `inside`: the core keeps it.
     #[inline(always)]
-    pub(crate) fn directory(&self, miss: &Miss<'_, '_>, own_lock: Option<Guard<'a>>) -> (u64, u64) {
+    pub(crate) fn directory(
+        &self,
+        miss: &Miss<'_, '_>,
+        own_lock: Option<Guard<'a>>,
+        inside: Option<Inside<'a>>,
+    ) -> (u64, u64) {
         let (line, company) = (miss.probe.line, miss.company);
         let own_lock = own_lock.or_else(|| self.model.lock_directory(self.domain, line, self.number, company.threads));
         if company.only_domain || self.model.askers.others(line, self.domain) == 0 {
@@ -116,6 +122,7 @@ impl<'a> Core<'a> {
             return self.decide(miss, 0);
         }
         drop(own_lock);
+        drop(inside);
         self.directory_of_many(miss)
     }
 

@@ -18,6 +18,7 @@ mod core;
 mod counters;
 mod directory;
 mod error;
+mod keep;
 mod locks;
 #[cfg(test)]
 mod meeting;

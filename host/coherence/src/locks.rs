@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Relaxed, Release, SeqCst},
 };
 
 use crate::LINE_SIZE;
@@ -89,7 +89,8 @@ impl Drop for Guard<'_> {
 /// Takes a lock; its word then names the core, for whoever looks at a stuck region.
 #[inline]
 pub(crate) fn lock(word: &AtomicU64, core: usize) -> Guard<'_> {
-    if word.compare_exchange(0, core as u64 + 1, Acquire, Relaxed).is_err() {
+    // In one order with the words that say who keeps a directory.
+    if word.compare_exchange(0, core as u64 + 1, SeqCst, Relaxed).is_err() {
         wait_for(word, core);
     }
     Guard(word)
@@ -97,10 +98,15 @@ pub(crate) fn lock(word: &AtomicU64, core: usize) -> Guard<'_> {
 
 #[cold]
 fn wait_for(word: &AtomicU64, core: usize) {
+    wait_until(|| word.compare_exchange_weak(0, core as u64 + 1, SeqCst, Relaxed).is_ok());
+}
+
+/// Waits for what another thread does soon.
+pub(crate) fn wait_until(mut is_done: impl FnMut() -> bool) {
     let mut tries = 0_u32;
-    while word.compare_exchange_weak(0, core as u64 + 1, Acquire, Relaxed).is_err() {
+    while !is_done() {
         tries += 1;
-        // The holder may be a thread that is not running.
+        // The other may be a thread that is not running.
         if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
 }
@@ -142,7 +148,12 @@ impl<'a> Model<'a> {
     /// Locks a directory for a line, if threads may meet.
     #[inline(always)]
     pub(crate) fn lock_directory(&self, directory: usize, line: u64, core: usize, threads: bool) -> Option<Guard<'a>> {
-        threads.then(|| lock(self.lock_word(directory, line), core))
+        if !threads {
+            return None;
+        }
+        let guard = lock(self.lock_word(directory, line), core);
+        self.ask_keeper(directory, core);
+        Some(guard)
     }
 
     /// Locks all directories that have ever asked for a line or its neighbours, in the order of their numbers, if threads
@@ -152,7 +163,9 @@ impl<'a> Model<'a> {
         loop {
             let directories = others | 1 << directory;
             if self.threads {
-                numbers(directories).for_each(|number| std::mem::forget(lock(self.lock_word(number, line), core)));
+                for number in numbers(directories) {
+                    std::mem::forget(self.lock_directory(number, line, core, true));
+                }
             }
             let locks = LineLocks { model: self, line, directories };
             window();

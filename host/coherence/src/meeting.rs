@@ -9,7 +9,7 @@ use crate::{
     Bytes,
     table::{CacheTable, CoreTable},
 };
-use crate::{Island, Kind, Model, ModelTable, Piece, Shape, Sharing, Target, allocate};
+use crate::{Core, Held, Island, Kind, Model, ModelTable, Piece, Shape, Sharing, Target, allocate};
 
 const CORES: usize = 4;
 
@@ -32,9 +32,10 @@ pub(crate) fn pause() {
     }
 }
 
-/// Islands with caches of so few lines that they hardly do anything but miss and meet.
-fn config(islands: &[&str], has_l3: bool) -> Config {
-    let cache = |lines: u64, ways| Some(CacheTable { size: Bytes(lines * 64), ways, cycles: 1, replacement: None });
+/// Islands with caches of so few lines that they hardly do anything but miss and meet; `sets`: of each cache.
+fn config(islands: &[&str], has_l3: bool, sets: u64) -> Config {
+    let cache =
+        |lines: u64, ways| Some(CacheTable { size: Bytes(lines * sets * 64), ways, cycles: 1, replacement: None });
     let core = CoreTable {
         l1i: cache(2, 2),
         l1d: cache(2, 2),
@@ -49,8 +50,31 @@ fn config(islands: &[&str], has_l3: bool) -> Config {
     ModelTable { core: vec![core], ..ModelTable::default() }.resolve(&shape).unwrap()
 }
 
+/// As the plugin does it.
+fn access(core: &mut Core<'_>, kind: Kind, address: u64) {
+    let usual = match kind {
+        Kind::Load | Kind::Store => core.access_usual(kind == Kind::Store, address),
+        Kind::Fetch | Kind::Atomic | Kind::Walk => None,
+    };
+    let (_, held) = usual.unwrap_or_else(|| core.access_other(kind, address));
+    if held == Held::Only && random(2) == 0 && core.modify_recent(address) {
+        core.accessed_again(0, 1);
+    }
+}
+
+/// What cores access.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lines {
+    /// Few lines, all the same.
+    Common,
+    /// Mostly lines of a piece of memory of their own.
+    Own,
+}
+
 /// All cores access few lines at once, again and again, half of the times beginning with nothing that anybody has asked for.
-fn meet(config: &Config) {
+fn meet(config: &Config, whose: Lines) {
+    let accesses = if whose == Lines::Own { 16 } else { 12 };
+    let lines = if whose == Lines::Own { 5 } else { 6 } * config.islands[0].l2.sets as u64;
     let region = allocate(Model::region_words(config));
     let mut model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
     // Few accesses between checks: a wrong line is soon replaced.
@@ -63,9 +87,14 @@ fn meet(config: &Config) {
             RANDOM.with(|state| state.set(round * 100 + core as u64 + 1));
             let mut core = model.core(core).unwrap();
             start.wait();
-            for _ in 0..12 {
+            for _ in 0..accesses {
                 let kind = [Kind::Fetch, Kind::Load, Kind::Load, Kind::Store, Kind::Atomic][random(5) as usize];
-                core.access(kind, random(6) * 64, 8);
+                let piece = if random(5) == 0 { random(CORES as u64) } else { core.number() as u64 };
+                let piece = if whose == Lines::Own { piece << 12 } else { 0 };
+                access(&mut core, kind, piece + random(lines) * 64);
+                if random(4) == 0 {
+                    core.keep();
+                }
             }
         };
         std::thread::scope(|scope| {
@@ -80,10 +109,20 @@ fn meet(config: &Config) {
 
 #[test]
 fn locks_keep_the_invariants_where_threads_meet() {
-    meet(&config(&["a", "b"], true));
+    meet(&config(&["a", "b"], true, 1), Lines::Common);
 }
 
 #[test]
 fn locks_keep_the_invariants_where_islands_of_one_core_without_l3_meet() {
-    meet(&config(&["a", "b", "c", "d"], false));
+    meet(&config(&["a", "b", "c", "d"], false, 1), Lines::Common);
+}
+
+#[test]
+fn several_who_ask_for_a_kept_directory_at_once_wait_for_its_keeper() {
+    meet(&config(&["a", "b", "c", "d"], false, 2), Lines::Common);
+}
+
+#[test]
+fn what_is_kept_is_handed_over_between_accesses_only() {
+    meet(&config(&["a", "b", "c", "d"], false, 1), Lines::Own);
 }

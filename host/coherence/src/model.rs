@@ -11,22 +11,26 @@ use crate::array::{self, Array};
 use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
+use crate::keep;
 use crate::locks::Askers;
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 6;
-/// Words before everything else: magic, version, fingerprint, length, sharing.
+const VERSION: u64 = 7;
+/// Words before everything else: magic, version, fingerprint, length, sharing, keeping.
 const HEADER_WORDS: usize = 8;
-/// The header's word that is 1 if threads may meet.
+/// The header's words that are 1 if threads may meet, and if cores may keep their directories.
 const SHARING: usize = 4;
+const KEEPING: usize = 5;
 /// Words between the L1s of a core and its L2. A set of L1 and the one of L2 for the same line would otherwise lie a multiple of
 /// 4096 bytes apart, where host processors take a load of the one for a load of what was just stored to the other, and wait
 /// (Intel's optimization manual, "Memory disambiguation", 4K aliasing).
 const APART_WORDS: usize = 256;
-/// Words per claim: a line, so that they do not share one.
-const CLAIM_WORDS: usize = 8;
+/// Words per core beside its caches and counts: a line, so that cores do not share one.
+const OWN_WORDS: usize = 8;
+/// Words per directory for who keeps it: likewise.
+const KEPT_WORDS: usize = 8;
 
 /// Who may be inside the model at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,10 @@ pub(crate) struct CoreState<'a> {
     pub(crate) counters: &'a CounterWords,
     /// 1 while a [`Core`] exists.
     pub(crate) claim: &'a AtomicU64,
+    /// 1 while the core changes a directory that it keeps (`keep.rs`).
+    pub(crate) inside: &'a AtomicU64,
+    /// How often it has kept its directory.
+    pub(crate) times_kept: &'a AtomicU64,
     pub(crate) island: usize,
 }
 
@@ -64,6 +72,15 @@ pub(crate) struct DomainState<'a> {
     /// The bits of a line number that say which set of `l3` has its lock. Victims share their set, hence these bits, with
     /// the line that replaces them: there are no more locks than the smallest L2 or L3 has sets, so one covers both.
     pub(crate) lock_mask: u64,
+    /// Who keeps it (`keep.rs`).
+    pub(crate) kept: &'a AtomicU64,
+}
+
+impl<'a> DomainState<'a> {
+    /// All its locks.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &'a AtomicU64> {
+        (0..=self.lock_mask).map(|line| self.l3.set(line).lock())
+    }
 }
 
 /// The model of a machine, over a region that other processes may share.
@@ -74,6 +91,8 @@ pub struct Model<'a> {
     pub(crate) askers: Askers<'a>,
     /// Whether threads may meet, and locks are needed.
     pub(crate) threads: bool,
+    /// Whether cores may keep their directories to themselves.
+    pub(crate) keeps: bool,
 }
 
 /// A region that cannot be used.
@@ -90,6 +109,8 @@ pub enum RegionError {
     NotCreated,
     /// It was created for another configuration.
     OtherConfig,
+    /// Its cores keep their directories, and the host does not let this process take part in that (membarrier(2)).
+    NoBarriers,
 }
 
 impl fmt::Display for RegionError {
@@ -98,6 +119,7 @@ impl fmt::Display for RegionError {
             Self::TooSmall { words, needed } => write!(f, "the region has {words} words and needs {needed}"),
             Self::NotCreated => f.write_str("the region holds no model of this version"),
             Self::OtherConfig => f.write_str("the region was made for another machine description"),
+            Self::NoBarriers => f.write_str("the host refuses membarrier(2), which other processes of the machine use"),
         }
     }
 }
@@ -131,12 +153,12 @@ impl<'a> Model<'a> {
     pub fn region_words(config: &Config) -> usize {
         let core = |island: &IslandConfig| {
             let caches = [&island.l1i, &island.l1d, &island.l2].map(array::words).iter().sum::<usize>();
-            island.cores * (caches + COUNTER_WORDS + CLAIM_WORDS + APART_WORDS)
+            island.cores * (caches + COUNTER_WORDS + OWN_WORDS + APART_WORDS)
         };
         let cores: usize = config.islands.iter().map(core).sum();
         let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
         let domains: usize = directories.map(|domain| array::words(&domain.l3)).sum();
-        HEADER_WORDS + Askers::words(config) + cores + domains
+        HEADER_WORDS + Askers::words(config) + cores + domains + KEPT_WORDS * config.domains.len()
     }
 
     /// Makes a model with empty caches, whatever the region holds. Nobody else may use the region yet.
@@ -145,7 +167,8 @@ impl<'a> Model<'a> {
     /// A region that is too small.
     pub fn create(config: Config, region: &'a [AtomicU64], sharing: Sharing) -> Result<Self, RegionError> {
         let threads = sharing == Sharing::Threads;
-        let model = Self { threads, ..Self::lay_out(config, region)? };
+        let keeps = threads && keep::join_barriers();
+        let model = Self { threads, keeps, ..Self::lay_out(config, region)? };
         region[0].store(0, Relaxed);
         model.askers.reset();
         for (index, core) in model.cores.iter().enumerate() {
@@ -154,8 +177,9 @@ impl<'a> Model<'a> {
             core.l1d.reset(seed ^ 2 << 40);
             core.l2.reset(seed ^ 3 << 40);
             core.counters.iter().for_each(|word| word.store(0, Relaxed));
-            core.claim.store(0, Relaxed);
+            [core.claim, core.inside, core.times_kept].into_iter().for_each(|word| word.store(0, Relaxed));
         }
+        model.domains.iter().for_each(|domain| domain.kept.store(keep::NOBODY, Relaxed));
         for (index, domain) in model.domains.iter().enumerate().filter(|(_, domain)| !domain.solo) {
             domain.l3.reset(model.config.seed ^ (index as u64) << 48 ^ 4 << 40);
         }
@@ -163,6 +187,7 @@ impl<'a> Model<'a> {
             word.store(value, Relaxed);
         }
         region[SHARING].store(u64::from(threads), Relaxed);
+        region[KEEPING].store(u64::from(keeps), Relaxed);
         region[0].store(MAGIC, Release);
         Ok(model)
     }
@@ -170,7 +195,8 @@ impl<'a> Model<'a> {
     /// Joins a model that another process, or another part of this one, has made; who may be in it was said then.
     ///
     /// # Errors
-    /// A region that is too small, not created yet, or made for another configuration.
+    /// A region that is too small, not created yet, or made for another configuration; a host whose processes differ in what
+    /// they may do.
     pub fn attach(config: Config, region: &'a [AtomicU64]) -> Result<Self, RegionError> {
         let mut model = Self::lay_out(config, region)?;
         if region[0].load(Acquire) != MAGIC || region[1].load(Relaxed) != VERSION {
@@ -180,6 +206,10 @@ impl<'a> Model<'a> {
             return Err(RegionError::OtherConfig);
         }
         model.threads = region[SHARING].load(Relaxed) != 0;
+        model.keeps = region[KEEPING].load(Relaxed) != 0;
+        if model.keeps && !keep::join_barriers() {
+            return Err(RegionError::NoBarriers);
+        }
         Ok(model)
     }
 
@@ -198,9 +228,12 @@ impl<'a> Model<'a> {
         for (index, island) in config.islands.iter().enumerate() {
             for _ in 0..island.cores {
                 let counters = cut(&mut rest, COUNTER_WORDS);
+                let own = cut(&mut rest, OWN_WORDS);
                 cores.push(CoreState {
                     counters: counters.try_into().expect("as many as were cut"),
-                    claim: &cut(&mut rest, CLAIM_WORDS)[0],
+                    claim: &own[0],
+                    inside: &own[1],
+                    times_kept: &own[2],
                     l1i: Array::take(&island.l1i, &mut rest),
                     l1d: Array::take(&island.l1d, &mut rest),
                     l2: Array::take(&island.l2, cut_apart(&mut rest)),
@@ -214,10 +247,17 @@ impl<'a> Model<'a> {
             let l2_sets = config.islands.iter().filter(|island| island.domain == number).map(|island| island.l2.sets);
             let l3_sets = if solo { None } else { Some(domain.l3.sets) };
             let locks = l2_sets.chain(l3_sets).min().unwrap_or(1);
-            DomainState { l3, first_core: domain.first_core, real: domain.l3.real, solo, lock_mask: locks as u64 - 1 }
+            DomainState {
+                l3,
+                first_core: domain.first_core,
+                real: domain.l3.real,
+                solo,
+                lock_mask: locks as u64 - 1,
+                kept: &cut(&mut rest, KEPT_WORDS)[0],
+            }
         });
         let domains = domains.collect();
-        Ok(Self { cores, domains, askers, config, threads: true })
+        Ok(Self { cores, domains, askers, config, threads: true, keeps: false })
     }
 
     /// The configuration.

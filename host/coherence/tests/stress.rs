@@ -33,6 +33,7 @@ fn drive(config: Config, region: &[AtomicU64], core: usize, seed: u64, accesses:
         let private = random.below(4) == 0;
         let address = if private { random.below(64) * 64 } else { pool_base(island) + random.below(96) * 64 + 60 };
         total += core.access(kind, address, 1 + random.below(8) as u32).0;
+        core.settle();
     }
     total
 }

@@ -33,6 +33,7 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
         CORES.put(vcpu, core, &plugin.times);
     }
     let Some((core, time)) = CORES.get(vcpu) else { return };
+    core.caches.settle();
     if core.caches.losses() != time.losses {
         time.forget_lost(&core.caches);
     }
@@ -133,7 +134,9 @@ fn accessed_quickly<const SOLE: bool>(vcpu: &mut Vcpu, access: &Access<'_>, stor
     };
     if !is_known {
         if store && time.recent_data.has_for_store(place, address, Held::Only) {
-            core.caches.modify_recent(address);
+            if !core.caches.modify_recent(address) {
+                return false;
+            }
             time.recent_data.remember(place, address, Held::Modified, true);
         } else {
             let Some((physical, stored)) = core.pages.find_page(address) else { return false };
@@ -239,6 +242,7 @@ impl TimedCore {
     #[inline(always)]
     fn access(&mut self, time: &mut VcpuTime, kind: Kind, address: u64, physical: u64, stored: bool) {
         let (cost, held) = self.caches.access_other(kind, physical);
+        self.caches.settle();
         if self.caches.losses() == time.losses {
             self.used(time, address, cost, held, stored);
         } else {
