@@ -65,6 +65,7 @@ impl<B: Bells> Timing<B> {
     pub(crate) fn keep_together(&self, core: usize, now_ps: u64, view: View) -> bool {
         if self.may_run(now_ps, view) {
             self.goes_on(core);
+            self.free_until(core, view);
             return false;
         }
         let mut has_looked = false;
@@ -76,8 +77,18 @@ impl<B: Bells> Timing<B> {
                 self.wake_parked(self.view());
                 has_looked = true;
             }
-            if self.may_run(now_ps, view) { Look::Go } else { Look::Wait(view.slowest_ps.unwrap_or(0)) }
+            if !self.may_run(now_ps, view) {
+                return Look::Wait(view.slowest_ps.unwrap_or(0));
+            }
+            self.free_until(core, view);
+            Look::Go
         })
+    }
+
+    /// Notes how far a core may run without looking at the others again.
+    fn free_until(&self, core: usize, view: View) {
+        let slowest_ps = view.slowest_ps.unwrap_or(0);
+        self.clock(core).free_until_ps.store(slowest_ps + self.settings().quantum_ps, Relaxed);
     }
 
     /// Waits for a core's turn. `true`: it has waited for long and escapes.

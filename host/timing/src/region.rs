@@ -8,8 +8,8 @@ use motet_layout::{
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x04".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x04");
+/// First eight bytes of a region: "MOTETCK\x05".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x05");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct CoreClock {
     pub vcpu: AtomicU32,
     /// Others look at what comes before this again and again, and at what follows seldom.
     _apart: [u64; 11],
+    /// Until when it may run without looking at the others: a quantum after the slowest that it has seen, in picoseconds.
+    pub free_until_ps: AtomicU64,
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
     /// Doorbells that it has rung for other cores.
@@ -88,7 +90,7 @@ pub struct CoreClock {
     pub ipis_received: AtomicU64,
 }
 
-const _: () = assert!(std::mem::offset_of!(CoreClock, rings_settled) == 128);
+const _: () = assert!(std::mem::offset_of!(CoreClock, free_until_ps) == 128);
 
 /// The region. Zeroed memory, then [`ClockRegion::set_up`].
 #[repr(C, align(128))]

@@ -191,7 +191,8 @@ impl<B: Bells> Timing<B> {
         let now_ps = self.wake_up(core, now_ps);
         self.count_rings(core);
         let alone = self.cores.len() == 1;
-        // Not in order with looking who is parked: at its next boundary, or before it waits, this core looks again.
+        // Not in order with looking who is parked: when it looks next, which is within a quantum, or before it waits, this core
+        // looks again.
         self.clock(core).clock_ps.store(now_ps, Release);
         if self.stop_at_end(core) {
             return Next { now_ps, escaped: false };
@@ -200,6 +201,10 @@ impl<B: Bells> Timing<B> {
         if alone {
             // The machine's time is this core's, and there is nobody to wait for, or to wake.
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
+            return Next { now_ps, escaped: false };
+        }
+        // Nobody falls behind the slowest that this core has seen.
+        if now_ps + self.settings.step_ps() <= self.clock(core).free_until_ps.load(Relaxed) {
             return Next { now_ps, escaped: false };
         }
         let view = self.advance();
