@@ -32,11 +32,16 @@ use crate::{
 /// # Errors
 /// See [`motet_fabric::run::run`].
 pub fn run(options: &RunOptions) -> Result<u8> {
+    if options.deterministic && options.quantum.most_us > options.quantum.least_us {
+        let message = "--deterministic needs a fixed --quantum, such as 10: cores take turns of that length";
+        return Err(Error::new(ErrorKind::Usage, message));
+    }
     let root = project::root()?;
     let mut settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command))?;
     settings.timing = options.timed.then(|| timing::Options {
         plugin: project::target(&root).join("release/libmotet_plugin.so"),
-        quantum_ps: (options.quantum * 1e6) as u64,
+        quantum_ps: (options.quantum.least_us * 1e6) as u64,
+        quantum_max_ps: (options.quantum.most_us * 1e6) as u64,
         deterministic: options.deterministic,
     });
     settings.survive = options.survive;

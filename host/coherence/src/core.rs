@@ -314,6 +314,20 @@ impl<'a> Core<'a> {
         taken[0].wrapping_add(taken[1]).wrapping_add(Together::LostLines.word(self.counters).load(Relaxed))
     }
 
+    /// How often this core has taken something from another one, lost something to one, or gone around the caches, where others may
+    /// have written: a number to be compared with an earlier one.
+    pub fn exchanges(&self) -> u64 {
+        let counts = [
+            Count::snoop_data,
+            Count::snoop_invalidates,
+            Count::invalidations_received,
+            Count::downgrades_received,
+            Count::uncached_reads,
+            Count::uncached_writes,
+        ];
+        counts.iter().fold(0, |sum, &count| sum.wrapping_add(self.counters[count as usize].load(Relaxed)))
+    }
+
     /// Counts loads and stores that are known to be hits without consequences ([`Core::losses`]): their latency.
     #[inline]
     pub fn accessed_again(&mut self, loads: u64, stores: u64) -> Picoseconds {

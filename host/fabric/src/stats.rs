@@ -48,6 +48,8 @@ pub struct MachineStats {
     pub islands: Vec<IslandStats>,
     /// Farthest that one running core may be ahead of another.
     pub quantum_ps: u64,
+    /// The same after islands have exchanged nothing for long.
+    pub quantum_max_ps: u64,
     /// One core ran at a time.
     pub deterministic: bool,
 }

@@ -39,6 +39,8 @@ pub struct Options {
     pub plugin: PathBuf,
     /// Farthest that one running core may be ahead of another, in picoseconds.
     pub quantum_ps: u64,
+    /// The same after islands have exchanged nothing for long, not less.
+    pub quantum_max_ps: u64,
     /// One core runs at a time, and nothing depends on the host's time.
     pub deterministic: bool,
 }
@@ -120,7 +122,8 @@ impl Clocks {
         let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let description = qemu::memory_file(machine.text.as_bytes())?;
-        let settings = Settings { quantum_ps: options.quantum_ps, deterministic: options.deterministic };
+        let &Options { quantum_ps, quantum_max_ps, deterministic, .. } = options;
+        let settings = Settings { quantum_ps, quantum_max_ps, deterministic };
         region.set_up(settings, cores);
         let header = pool.header();
         header.timed.set(1);
@@ -243,6 +246,7 @@ impl Clocks {
                 description: machine.text.clone(),
                 islands: islands.collect(),
                 quantum_ps: settings.quantum_ps,
+                quantum_max_ps: settings.quantum_max_ps,
                 deterministic: settings.deterministic,
             },
             time_ps,

@@ -44,6 +44,13 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
     }
 }
 
+/// Whether a core has exchanged something with others since this was asked.
+pub fn has_exchanged(vcpu: &mut Vcpu) -> bool {
+    let Some((core, time)) = CORES.get(vcpu) else { return false };
+    let exchanges = core.caches.exchanges();
+    std::mem::replace(&mut time.exchanges, exchanges) != exchanges
+}
+
 /// A virtual CPU enters a line of instructions that is not the one fetched last in its set of L1I; `line`: its address.
 ///
 /// Fetching the line that was fetched last in its set hits L1I, and no replacement policy changes its mind by it. So

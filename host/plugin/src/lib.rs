@@ -73,8 +73,10 @@ pub struct VcpuTime {
     sizes: Sizes,
     /// By number of their set in L1I: 1 + the address of the line fetched last. See [`caches::fetched`].
     recent_lines: [u64; RECENT_LINES],
+    /// What the model said last of exchanges with others ([`motet_coherence::Core::exchanges`]).
+    exchanges: u64,
     /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
-    _rest: [u64; 57],
+    _rest: [u64; 56],
 }
 
 const _: () = assert!(size_of::<VcpuTime>() == 2048);
@@ -94,6 +96,8 @@ struct Plugin {
     /// Local addresses of the pool.
     pool: std::ops::Range<u64>,
     costs: Costs,
+    /// The quantum grows while islands exchange nothing.
+    quantum_grows: bool,
     /// The machine has only one.
     has_one_core: bool,
     /// Other cores may be in the model at the same time as one of this island's.
@@ -199,6 +203,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
         costs,
+        quantum_grows: timing.settings().grows(),
         has_one_core: cores == 1,
         meets_others: !timing.settings().deterministic && cores > 1,
         timing,
@@ -275,6 +280,9 @@ fn boundary(vcpu: &mut Vcpu, _data: usize) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
     let now_ps = plugin.account(vcpu, core);
+    if plugin.quantum_grows && caches::has_exchanged(vcpu) {
+        plugin.timing.note_exchange(now_ps);
+    }
     let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);
     plugin.resume(vcpu, now_ps, escaped);
     plugin.sample(core, now_ps);

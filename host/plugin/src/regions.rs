@@ -19,6 +19,8 @@ pub fn marked(plugin: &Plugin, vcpu: &mut Vcpu, guest: &Guest<'_>, core: usize, 
         return;
     }
     let Some(name) = name(plugin, guest) else { return };
+    // Clocks come closer to each other from here on.
+    plugin.timing.note_exchange(plugin.now_ps(vcpu));
     let counts = || {
         // Its time goes on from where it was: a region must not move the core's next boundary.
         let now_ps = plugin.now_ps(vcpu);

@@ -4,6 +4,9 @@
 //! them when its host core has gone idle on a virtual host. So a core that waits stays runnable: its thread gives its host
 //! core to whoever wants it, and looks again.
 //!
+//! The quantum may grow while no island has anything from another one (Falcon, Faraboschi, Ortega: An Adaptive Synchronization
+//! Technique for Parallel Simulation of Networked Clusters, ISPASS 2008): then it is a part of the time for which that has been so.
+//!
 //! Where others use the host as well, giving way to them costs a time slice of theirs; and some waits are long. Then the
 //! thread sleeps ("parked"). It stores that it does and looks at the clocks once more; a core whose clock has moved
 //! stores that and then looks who is parked. So one of the two sees the other: at once if the core falls asleep or waits, which
@@ -37,6 +40,8 @@ const GIVES_WAY: Duration = Duration::from_millis(1);
 const CROWDED: Duration = Duration::from_millis(1);
 /// For how long that is taken to last.
 const CROWDED_FOR: Duration = Duration::from_millis(20);
+/// A quantum that grows is the time without exchange divided by this.
+const QUIET_PART: u64 = 4;
 
 std::thread_local! {
     /// Until when this thread sleeps rather than gives way.
@@ -48,6 +53,10 @@ std::thread_local! {
 pub(crate) struct View {
     /// Time of the slowest core that runs or is about to.
     pub slowest_ps: Option<u64>,
+    /// How far a core may run: a quantum after that.
+    limit_ps: u64,
+    /// The last exchange among islands, as [`ClockRegion::exchanged_ps`](crate::ClockRegion).
+    exchanged_ps: u64,
     /// Whether a core is parked.
     parked: bool,
 }
@@ -87,8 +96,28 @@ impl<B: Bells> Timing<B> {
 
     /// Notes how far a core may run without looking at the others again.
     fn free_until(&self, core: usize, view: View) {
-        let slowest_ps = view.slowest_ps.unwrap_or(0);
-        self.clock(core).free_until_ps.store(slowest_ps + self.settings().quantum_ps, Relaxed);
+        self.clock(core).free_until_ps.store(view.limit_ps, Relaxed);
+        self.clock(core).exchanged_ps.store(view.exchanged_ps, Relaxed);
+    }
+
+    /// Whether a core may run for a step without looking at the others: nobody falls behind the slowest that it has seen, and
+    /// the quantum only grows as long as nothing is exchanged.
+    pub(crate) fn is_free(&self, core: usize, now_ps: u64) -> bool {
+        let clock = self.clock(core);
+        now_ps + self.settings().step_ps() <= clock.free_until_ps.load(Relaxed)
+            && self.exchanged_ps() == clock.exchanged_ps.load(Relaxed)
+    }
+
+    /// The last exchange among islands; 0 if nobody needs to know.
+    fn exchanged_ps(&self) -> u64 {
+        if self.settings().grows() { self.region().exchanged_ps.load(Relaxed) } else { 0 }
+    }
+
+    /// How far ahead of the slowest core others may be, now.
+    fn quantum_ps(&self, slowest_ps: u64, exchanged_ps: u64) -> u64 {
+        let settings = self.settings();
+        let quiet_ps = slowest_ps.saturating_sub(exchanged_ps);
+        (quiet_ps / QUIET_PART).clamp(settings.quantum_ps, settings.quantum_max_ps)
     }
 
     /// Waits for a core's turn. `true`: it has waited for long and escapes.
@@ -104,7 +133,8 @@ impl<B: Bells> Timing<B> {
 
     /// What the running cores do.
     pub(crate) fn view(&self) -> View {
-        let mut view = View { slowest_ps: None, parked: false };
+        let exchanged_ps = self.exchanged_ps();
+        let mut view = View { slowest_ps: None, limit_ps: u64::MAX, exchanged_ps, parked: false };
         for &core in self.cores() {
             if let Some(at_ps) = self.active_ps(core) {
                 view.parked |= self.clock(core).pace.load(SeqCst) == PACE_PARKED;
@@ -112,6 +142,9 @@ impl<B: Bells> Timing<B> {
                     view.slowest_ps = Some(at_ps);
                 }
             }
+        }
+        if let Some(slowest_ps) = view.slowest_ps {
+            view.limit_ps = slowest_ps + self.quantum_ps(slowest_ps, exchanged_ps);
         }
         view
     }
@@ -138,8 +171,7 @@ impl<B: Bells> Timing<B> {
 
     /// Whether a core may run for a step: it will not be more than a quantum ahead.
     fn may_run(&self, at_ps: u64, view: View) -> bool {
-        let settings = self.settings();
-        view.slowest_ps.is_none_or(|slowest_ps| at_ps + settings.step_ps() <= slowest_ps + settings.quantum_ps)
+        at_ps + self.settings().step_ps() <= view.limit_ps
     }
 
     /// Waits until `look` says that a core may go on. `true`: it has waited for long and escapes.

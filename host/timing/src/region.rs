@@ -16,6 +16,8 @@ pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x05");
 pub struct Settings {
     /// Farthest that one running core may be ahead of another, in picoseconds.
     pub quantum_ps: u64,
+    /// The same after islands have exchanged nothing for long; not less than `quantum_ps`, and equal to it in deterministic runs.
+    pub quantum_max_ps: u64,
     /// One core runs at a time.
     pub deterministic: bool,
 }
@@ -25,6 +27,11 @@ impl Settings {
     /// side by side: those that wait hear early of those that catch up.
     pub const fn step_ps(&self) -> u64 {
         if self.deterministic || self.quantum_ps < 8 { self.quantum_ps } else { self.quantum_ps / 8 }
+    }
+
+    /// Whether the quantum grows while islands exchange nothing.
+    pub const fn grows(&self) -> bool {
+        self.quantum_max_ps > self.quantum_ps
     }
 }
 
@@ -74,6 +81,8 @@ pub struct CoreClock {
     _apart: [u64; 11],
     /// Until when it may run without looking at the others: a quantum after the slowest that it has seen, in picoseconds.
     pub free_until_ps: AtomicU64,
+    /// The last exchange that it knew of when it looked, as [`ClockRegion::exchanged_ps`].
+    pub exchanged_ps: AtomicU64,
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
     /// Doorbells that it has rung for other cores.
@@ -99,6 +108,7 @@ pub struct ClockRegion {
     /// [`REGION_MAGIC`].
     pub magic: AtomicU64,
     quantum_ps: AtomicU64,
+    quantum_max_ps: AtomicU64,
     deterministic: AtomicU32,
     /// Cores of the machine that take part.
     pub expected: AtomicU32,
@@ -110,6 +120,8 @@ pub struct ClockRegion {
     pub stopped: AtomicU32,
     /// No running core is behind this, in picoseconds.
     pub now_ps: Apart<AtomicU64>,
+    /// If the quantum grows: the latest time at which a core has exchanged something with another island.
+    pub exchanged_ps: Apart<AtomicU64>,
     /// How often a core went on although it was not its turn, so that its QEMU could serve another core.
     pub escapes: Apart<AtomicU64>,
     /// Deterministic runs: 1 + the core whose turn it is; 0: nobody's.
@@ -123,11 +135,13 @@ impl Default for ClockRegion {
         Self {
             magic: AtomicU64::default(),
             quantum_ps: AtomicU64::default(),
+            quantum_max_ps: AtomicU64::default(),
             deterministic: AtomicU32::default(),
             expected: AtomicU32::default(),
             announced: AtomicU32::default(),
             started: AtomicU32::default(),
             now_ps: Apart::default(),
+            exchanged_ps: Apart::default(),
             turn: Apart::default(),
             stopped: AtomicU32::default(),
             escapes: Apart::default(),
@@ -140,6 +154,7 @@ impl ClockRegion {
     /// Describes a machine with `expected` cores in zeroed memory, before anybody else looks.
     pub fn set_up(&self, settings: Settings, expected: usize) {
         self.quantum_ps.store(settings.quantum_ps, Relaxed);
+        self.quantum_max_ps.store(settings.quantum_max_ps, Relaxed);
         self.deterministic.store(u32::from(settings.deterministic), Relaxed);
         self.expected.store(expected as u32, Relaxed);
         self.magic.store(REGION_MAGIC, Release);
@@ -149,6 +164,7 @@ impl ClockRegion {
     pub fn settings(&self) -> Option<Settings> {
         (self.magic.load(Acquire) == REGION_MAGIC).then(|| Settings {
             quantum_ps: self.quantum_ps.load(Relaxed),
+            quantum_max_ps: self.quantum_max_ps.load(Relaxed),
             deterministic: self.deterministic.load(Relaxed) != 0,
         })
     }

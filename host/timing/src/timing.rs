@@ -120,15 +120,26 @@ impl<B: Bells> Timing<B> {
     /// A core is about to ring another one: notes when the doorbell arrives. Of several, the first one wakes.
     pub fn note_ring(&self, core: usize, now_ps: u64) {
         let Some((island, target)) = self.target_of(core) else { return };
+        self.note_exchange(now_ps);
         let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
         note_first(&target.rung_at_ns, now_ps / PS_PER_NS + u64::from(latency_ns));
         target.rings_received.fetch_add(1, SeqCst);
         bump(&self.clock(core).rings_sent, 1);
     }
 
+    /// A core has exchanged something with another island, or is about to.
+    pub fn note_exchange(&self, now_ps: u64) {
+        let exchanged = &self.region.exchanged_ps;
+        // Seldom written: all cores look at it.
+        if self.settings.grows() && exchanged.load(Relaxed) + self.settings.step_ps() < now_ps {
+            exchanged.fetch_max(now_ps, SeqCst);
+        }
+    }
+
     /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it now.
     pub fn note_write(&self, core: usize, now_ps: u64) {
         let Some((_, target)) = self.target_of(core) else { return };
+        self.note_exchange(now_ps);
         note_first(&target.written_at_ns, now_ps / PS_PER_NS);
         target.rings_received.fetch_add(1, SeqCst);
         self.bells.ring(self.record(core).ring_target.get() as usize);
@@ -203,8 +214,7 @@ impl<B: Bells> Timing<B> {
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
             return Next { now_ps, escaped: false };
         }
-        // Nobody falls behind the slowest that this core has seen.
-        if now_ps + self.settings.step_ps() <= self.clock(core).free_until_ps.load(Relaxed) {
+        if self.is_free(core, now_ps) {
             return Next { now_ps, escaped: false };
         }
         let view = self.advance();

@@ -47,10 +47,13 @@ const OVER_CONTRIB: f64 = 5.0;
 const SCALING: f64 = 1.6;
 const LOCKSTEP_PERCENT: f64 = 25.0;
 const MEMORY_MB: f64 = 100.0;
-/// The usual quantum in microseconds, what metrics call others, and those; the longest that `motet run` takes stands for
-/// "no lock-step".
-const QUANTUM_US: &str = "10";
-const LONGER_QUANTA_US: [(&str, &str); 2] = [("_100us", "100"), ("_free", "100000")];
+/// What metrics call quanta, and those, as `motet run` takes them: the usual one, a longer one, one that grows, and the longest
+/// there is, which stands for "no lock-step".
+const QUANTA_US: [(&str, &str); 4] = [("", "10"), ("_100us", "100"), ("_growing", GROWING_US), ("_free", FREE_US)];
+const GROWING_US: &str = "10:1000";
+const FREE_US: &str = "100000";
+/// Those that the bars are for.
+const BARRED_US: [&str; 2] = [QUANTA_US[0].1, GROWING_US];
 
 /// Runs the experiment.
 ///
@@ -63,8 +66,9 @@ pub fn run(options: &Options) -> Result<()> {
     let mut collected = Collected::default();
     let bench = Bench { folder: project.scratch("speed")?, project, tools, rounds };
     collected.add(bench.one_island(programs));
-    collected.add(bench.two_islands(programs));
-    collected.add(bench.three_islands(programs));
+    for several in &SEVERAL {
+        collected.add(bench.several_islands(several, programs));
+    }
     collected.finish(options.json.as_deref())
 }
 
@@ -102,63 +106,49 @@ impl Times {
     }
 }
 
-/// Medians of one program on two islands, each of which has a core of the host for itself, in seconds.
-struct Pair {
-    /// Machines of one island, one after the other.
-    alone_s: f64,
-    /// One machine of two islands, with the usual quantum.
-    together_s: f64,
-    /// The same without lock-step.
-    free_s: f64,
+/// Islands that run at once.
+struct Several {
+    /// Their number, as metrics call it.
+    name: &'static str,
+    /// What metrics of lock-step call them.
+    lockstep: &'static str,
+    isas: &'static [Isa],
+    /// The bar for their rate over one island's.
+    scaling: Option<f64>,
 }
 
-impl Pair {
-    /// As [`Together::figures`].
-    fn figures(&self) -> [(String, f64, &'static str, Option<f64>); 2] {
-        let cost = percent(self.together_s / self.free_s);
-        [
-            ("scaling_two_islands".into(), self.alone_s / self.together_s, "ratio", None),
-            ("lockstep_cost_two_islands".into(), cost, "%", Some(LOCKSTEP_PERCENT)),
-        ]
-    }
+const SEVERAL: [Several; 2] = [
+    // As many as hosts for tests have cores.
+    Several { name: "two", lockstep: "_two_islands", isas: &[Isa::X86_64, Isa::AArch64], scaling: None },
+    Several { name: "three", lockstep: "", isas: &ISAS, scaling: Some(SCALING) },
+];
 
-    /// As [`Together::mean`].
-    fn mean(all: &[Self]) -> Self {
-        let mean = |of: &dyn Fn(&Self) -> f64| geometric_mean(&all.iter().map(of).collect::<Vec<_>>());
-        Self {
-            alone_s: mean(&|pair| pair.alone_s),
-            together_s: mean(&|pair| pair.together_s),
-            free_s: mean(&|pair| pair.free_s),
-        }
-    }
-}
-
-/// Medians of one program on three ISAs, in seconds, and the most memory that an island took.
+/// Medians of one program on several ISAs, in seconds, and the most memory that an island took.
 struct Together {
     /// Machines of one island, one after the other.
     alone_s: f64,
-    /// The same at once: what the host makes of three programs that have nothing to do with each other.
+    /// The same at once: what the host makes of programs that have nothing to do with each other.
     machines_s: f64,
-    /// One machine of three islands.
-    together_s: f64,
-    /// The same, by [`LONGER_QUANTA_US`].
-    longer_s: [f64; LONGER_QUANTA_US.len()],
+    /// One machine of several islands, by [`QUANTA_US`].
+    islands_s: [f64; QUANTA_US.len()],
     memory_bytes: u64,
 }
 
 impl Together {
     /// What metrics say of it: names, values, units and bars.
-    fn figures(&self) -> Vec<(String, f64, &'static str, Option<f64>)> {
-        let scaling =
-            |name: &str, seconds: f64, bar| (format!("scaling_three_{name}"), self.alone_s / seconds, "ratio", bar);
-        let mut figures = vec![scaling("islands", self.together_s, Some(SCALING))];
-        for ((name, _), seconds) in LONGER_QUANTA_US.iter().zip(self.longer_s) {
-            figures.push(scaling(&format!("islands{name}"), seconds, None));
+    fn figures(&self, several: &Several) -> Vec<(String, f64, &'static str, Option<f64>)> {
+        let mut figures = Vec::new();
+        let [.., free_s] = self.islands_s;
+        for ((name, quantum_us), seconds) in QUANTA_US.iter().zip(self.islands_s) {
+            let is_barred = BARRED_US.contains(quantum_us);
+            let scaling = format!("scaling_{}_islands{name}", several.name);
+            figures.push((scaling, self.alone_s / seconds, "ratio", several.scaling.filter(|_| is_barred)));
+            if *quantum_us != FREE_US {
+                let cost = format!("lockstep_cost{}{name}", several.lockstep);
+                figures.push((cost, percent(seconds / free_s), "%", is_barred.then_some(LOCKSTEP_PERCENT)));
+            }
         }
-        figures.push(scaling("machines", self.machines_s, None));
-        let [hundred_us_s, free_s] = self.longer_s;
-        figures.push(("lockstep_cost".into(), percent(self.together_s / free_s), "%", Some(LOCKSTEP_PERCENT)));
-        figures.push(("lockstep_cost_100us".into(), percent(hundred_us_s / free_s), "%", None));
+        figures.push((format!("scaling_{}_machines", several.name), self.alone_s / self.machines_s, "ratio", None));
         figures
     }
 
@@ -168,8 +158,7 @@ impl Together {
         Self {
             alone_s: mean(&|times| times.alone_s),
             machines_s: mean(&|times| times.machines_s),
-            together_s: mean(&|times| times.together_s),
-            longer_s: std::array::from_fn(|at| mean(&|times| times.longer_s[at])),
+            islands_s: std::array::from_fn(|at| mean(&|times| times.islands_s[at])),
             memory_bytes: all.iter().map(|times| times.memory_bytes).max().unwrap_or(0),
         }
     }
@@ -269,117 +258,77 @@ impl Bench {
         Ok(([plain_s, timed_s, contrib_s], instructions))
     }
 
-    /// Each program on two islands at once: as many as hosts for tests have cores.
-    fn two_islands(&self, programs: &[Program]) -> Result<Vec<Measurement>> {
-        const PAIR: [Isa; 2] = [Isa::X86_64, Isa::AArch64];
-        let two = machine::describe(&self.project.scratch("speed-two")?, &PAIR, &USUAL)?;
+    /// Each program on several islands at once, beside the same programs one after the other.
+    fn several_islands(&self, several: &Several, programs: &[Program]) -> Result<Vec<Measurement>> {
+        let folder = self.project.scratch(&format!("speed-{}", several.name))?;
+        let machine = machine::describe(&folder, several.isas, &USUAL)?;
         let mut singles = Vec::new();
-        for isa in PAIR {
+        for &isa in several.isas {
             let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
             singles.push((isa, machine::describe(&folder, &[isa], &USUAL)?));
         }
         let source = format!("median of {} rounds; reference: the bar", self.rounds);
-        let figures = Figures { machine: project::describe(&two.machine)?, source };
+        let figures = Figures { machine: project::describe(&machine.machine)?, source };
         let (mut measurements, mut all) = (Vec::new(), Vec::new());
         for program in programs {
-            let pair = self.pair(&two, &singles, *program)?;
-            for (metric, value, unit, bar) in pair.figures() {
-                measurements.push(figures.figure(format!("{metric}_{}", program.name), value, unit, bar));
-            }
-            all.push(pair);
-        }
-        let mean = Pair::mean(&all).figures();
-        measurements
-            .extend(mean.into_iter().map(|(metric, value, unit, bar)| figures.figure(metric, value, unit, bar)));
-        Ok(measurements)
-    }
-
-    fn pair(&self, two: &Described, singles: &[(Isa, Described)], program: Program) -> Result<Pair> {
-        let programs = self.balance(singles, program)?;
-        let commands: Vec<String> =
-            singles.iter().zip(&programs).map(|((isa, _), program)| program.command(*isa)).collect();
-        let all = commands.join(" & ") + " & wait";
-        let (mut alone_s, mut together_s, mut free_s) = (vec![], vec![], vec![]);
-        for round in 1..=self.rounds {
-            eprintln!("motet: {} on two islands, round {round} of {}", program.name, self.rounds);
-            let mut sum_s = 0.0;
-            for ((_, machine), command) in singles.iter().zip(&commands) {
-                sum_s += self.watch(machine, &timed(QUANTUM_US), command, 1)?.seconds;
-            }
-            alone_s.push(sum_s);
-            for (times, quantum_us) in [(&mut together_s, QUANTUM_US), (&mut free_s, LONGER_QUANTA_US[1].1)] {
-                times.push(self.watch(two, &timed(quantum_us), &all, singles.len())?.seconds);
-            }
-        }
-        Ok(Pair { alone_s: median(&alone_s), together_s: median(&together_s), free_s: median(&free_s) })
-    }
-
-    /// Each program on all islands at once, beside the same programs one after the other.
-    fn three_islands(&self, programs: &[Program]) -> Result<Vec<Measurement>> {
-        let folder = self.project.scratch("speed-three")?;
-        let three = machine::describe(&folder, &ISAS, &USUAL)?;
-        let mut singles = Vec::new();
-        for isa in ISAS {
-            let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
-            singles.push((isa, machine::describe(&folder, &[isa], &USUAL)?));
-        }
-        let figures = Figures {
-            machine: project::describe(&three.machine)?,
-            source: format!("median of {} rounds; reference: the bar", self.rounds),
-        };
-        let (mut measurements, mut all) = (Vec::new(), Vec::new());
-        for program in programs {
-            let times = self.together(&three, &singles, *program)?;
-            for (metric, value, unit, bar) in times.figures() {
+            let times = self.together(several.name, &machine, &singles, *program)?;
+            for (metric, value, unit, bar) in times.figures(several) {
                 measurements.push(figures.figure(format!("{metric}_{}", program.name), value, unit, bar));
             }
             all.push(times);
         }
         let mean = Together::mean(&all);
-        for (metric, value, unit, bar) in mean.figures() {
+        for (metric, value, unit, bar) in mean.figures(several) {
             measurements.push(figures.figure(metric, value, unit, bar));
         }
-        let memory_mb = mean.memory_bytes as f64 / 1e6;
-        measurements.push(figures.figure("host_memory_per_island_mb", memory_mb, "MB", Some(MEMORY_MB)));
+        if several.scaling.is_some() {
+            let memory_mb = mean.memory_bytes as f64 / 1e6;
+            measurements.push(figures.figure("host_memory_per_island_mb", memory_mb, "MB", Some(MEMORY_MB)));
+        }
         Ok(measurements)
     }
 
-    /// One program on each ISA: machines of one island, one by one and all at once, and one machine of three, with
-    /// several quanta, in turns.
-    fn together(&self, three: &Described, singles: &[(Isa, Described)], program: Program) -> Result<Together> {
+    /// One program on each ISA: machines of one island, one by one and all at once, and one machine of all islands, with several
+    /// quanta, in turns.
+    fn together(
+        &self,
+        name: &str,
+        machine: &Described,
+        singles: &[(Isa, Described)],
+        program: Program,
+    ) -> Result<Together> {
         eprintln!("motet: {} on each island alone, to let all take equally long", program.name);
         let programs = self.balance(singles, program)?;
         let commands: Vec<String> =
             singles.iter().zip(&programs).map(|((isa, _), program)| program.command(*isa)).collect();
         let all = commands.join(" & ") + " & wait";
-        let (mut alone_s, mut machines_s, mut together_s, mut longer_s) = (vec![], vec![], vec![], [vec![], vec![]]);
+        let (mut alone_s, mut machines_s, mut islands_s) = (vec![], vec![], [const { vec![] }; QUANTA_US.len()]);
         let mut memory_bytes = 0;
         for round in 1..=self.rounds {
             eprintln!(
-                "motet: {} on three islands, round {round} of {}: one by one, three machines, together, longer quanta",
+                "motet: {} on {name} islands, round {round} of {}: one by one, {name} machines, together",
                 program.name, self.rounds
             );
             let mut sum_s = 0.0;
             for ((_, machine), command) in singles.iter().zip(&commands) {
-                sum_s += self.watch(machine, &timed(QUANTUM_US), command, 1)?.seconds;
+                sum_s += self.watch(machine, &timed(QUANTA_US[0].1), command, 1)?.seconds;
             }
             alone_s.push(sum_s);
             machines_s.push(self.at_once(singles, &commands)?);
-            let together = self.watch(three, &timed(QUANTUM_US), &all, ISAS.len())?;
-            memory_bytes = memory_bytes.max(together.memory_bytes);
-            together_s.push(together.seconds);
-            for (times, (_, quantum_us)) in longer_s.iter_mut().zip(LONGER_QUANTA_US) {
-                times.push(self.watch(three, &timed(quantum_us), &all, ISAS.len())?.seconds);
+            for (times, (_, quantum_us)) in islands_s.iter_mut().zip(QUANTA_US) {
+                let together = self.watch(machine, &timed(quantum_us), &all, singles.len())?;
+                memory_bytes = memory_bytes.max(together.memory_bytes);
+                times.push(together.seconds);
             }
         }
-        let [alone_s, machines_s, together_s] = [alone_s, machines_s, together_s].map(|times| median(&times));
-        Ok(Together { alone_s, machines_s, together_s, longer_s: longer_s.map(|times| median(&times)), memory_bytes })
+        let [alone_s, machines_s] = [alone_s, machines_s].map(|times| median(&times));
+        Ok(Together { alone_s, machines_s, islands_s: islands_s.map(|times| median(&times)), memory_bytes })
     }
 
     /// Machines of one island, all at once: seconds from the first program's begin to the last one's end.
     fn at_once(&self, machines: &[(Isa, Described)], commands: &[String]) -> Result<f64> {
         let folders = machine::programs(&self.project, &self.folder)?;
-        let options = timed(QUANTUM_US);
+        let options = timed(QUANTA_US[0].1);
         let watched: Vec<Watched> = std::thread::scope(|scope| {
             let start = |((_, machine), command): (&(Isa, Described), &String)| {
                 let mut motet = machine::run(&self.project, machine, &folders, &options, command);

@@ -81,6 +81,11 @@ fn header(stats: &Stats) -> String {
     });
     let order =
         if stats.machine.deterministic { "deterministic: one core at a time" } else { "cores run side by side" };
+    let quantum = if stats.machine.quantum_max_ps > stats.machine.quantum_ps {
+        format!("{} to {}", time(stats.machine.quantum_ps), time(stats.machine.quantum_max_ps))
+    } else {
+        time(stats.machine.quantum_ps)
+    };
     let mut warnings = stats.warnings.clone();
     if stats.out_of_turn != 0 {
         warnings.push(format!("{} times a core went on although it was not its turn.", count(stats.out_of_turn)));
@@ -90,10 +95,9 @@ fn header(stats: &Stats) -> String {
     let links = [("cores", "By core"), ("time", "over time"), ("regions", "regions"), ("machine", "the machine")]
         .map(|(place, name)| format!("<a href=\"#{place}\">{name}</a>"));
     format!(
-        "<header>\n<h1>Timed run</h1>\n<p class=\"soft\">Motet {}; {order}, {} at a time. {}.</p>\n<pre>{}</pre>\n\
+        "<header>\n<h1>Timed run</h1>\n<p class=\"soft\">Motet {}; {order}, {quantum} at a time. {}.</p>\n<pre>{}</pre>\n\
          <ul class=\"chips\">\n{}</ul>\n<div class=\"facts\">\n{tiles}</div>\n{warnings}</header>\n",
         escape(&stats.motet),
-        time(stats.machine.quantum_ps),
         links.join(", "),
         escape(&stats.command),
         chips.collect::<String>()

@@ -47,6 +47,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             description: "[pool]\nsize = \"1GiB\" # <pool> & \"more\"\n".into(),
             islands: (0..islands).map(island).collect(),
             quantum_ps: 10_000_000,
+            quantum_max_ps: 10_000_000,
             deterministic: false,
         },
         time_ps: 61_500_000_000,

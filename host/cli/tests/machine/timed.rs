@@ -1,6 +1,9 @@
 //! Timed runs: time is simulated, the same every time if that is asked for, and costs nothing when it is not.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use libtest_mimic::Trial;
 use motet_fabric::stats::Stats;
@@ -19,9 +22,10 @@ const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::deterministic_runs_are_equal", equal_runs),
+        ("timed::a_quantum_grows", growing_quantum),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
         ("timed::a_core_that_stops_is_named", stopped_island),
     ];
@@ -57,12 +61,42 @@ fn sleeping() -> Result<(), String> {
     Ok(())
 }
 
-fn equal_runs() -> Result<(), String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let text = folder.path().join("text");
+/// Writes the file that the pipeline reads.
+fn write_text(folder: &Path) -> Result<PathBuf, String> {
+    let text = folder.join("text");
     let lines =
         |number: u32| format!("{} of {} is {}\n", number % 7, number % 31, "word ".repeat(number as usize % 11));
     fs::write(&text, (0..1000).map(lines).collect::<String>()).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+/// It exchanges much, then nothing, then something.
+fn growing_quantum() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (text, path) = (write_text(folder.path())?, folder.path().join("stats.json"));
+    let count = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i";
+    let command = format!("{PIPELINE}; {{ on aarch64 sh -c '{count}' & on riscv64 sh -c '{count}'; wait; }} | sort");
+    let run = |quantum: &str| {
+        Motet::run(["--timed", "--quantum", quantum, "--stats"])
+            .argument(&path)
+            .arguments(["--in".as_ref(), text.as_os_str()])
+            .arguments(["--", &command])
+            .wait()
+    };
+    let fixed = run("10");
+    fixed.expect_code(0)?;
+    run("10:1000").expect_code(0)?.expect_output(&fixed.output)?;
+    let machine = stats_of(&path)?.machine;
+    if (machine.quantum_ps, machine.quantum_max_ps) != (10_000_000, 1_000_000_000) {
+        return Err(format!("the statistics say {} and {} ps", machine.quantum_ps, machine.quantum_max_ps));
+    }
+    let turns = Motet::run(["--timed", "--deterministic", "--quantum", "10:1000", "--", "true"]).wait();
+    turns.expect_code(64)?.expect_errors(&["--deterministic needs a fixed --quantum"]).map(drop)
+}
+
+fn equal_runs() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let text = write_text(folder.path())?;
     let run = |name: &str| {
         let path = folder.path().join(name);
         let ended = Motet::run(["--timed", "--deterministic", "--stats"])

@@ -4,8 +4,8 @@ mod together;
 mod world;
 
 use motet_layout::{CORE_AWAKE, CORE_IDLE, CORE_POLLING, sync::Ordering::SeqCst};
-use motet_timing::{Bells, PS_PER_NS};
-use world::{QUANTUM_PS, Side, World};
+use motet_timing::{Bells, PS_PER_NS, Settings};
+use world::{Handle, QUANTUM_PS, Side, World};
 
 const US: u64 = 1000 * PS_PER_NS;
 
@@ -25,6 +25,36 @@ fn a_sleeping_core_holds_nobody_back() {
     world.timing.sleep(16, US);
     let next = world.timing.boundary(0, 100 * QUANTUM_PS);
     assert_eq!((next.now_ps, next.escaped), (100 * QUANTUM_PS, false));
+}
+
+#[test]
+fn a_quantum_grows_while_nothing_is_exchanged_and_is_short_again_afterwards() {
+    let settings = Settings { quantum_ps: 10 * US, quantum_max_ps: 100 * US, deterministic: false };
+    let world = World::of(&[1, 1], settings, Handle::default());
+    world.start();
+    let goes_on = |core, now_ps| !world.timing.boundary(core, now_ps).escaped;
+    // The slower core, and how far the other one may come: a quarter of that, from 10 to 100 us.
+    for (slower_us, farthest_us) in [(8, 18), (100, 125), (400, 500), (2000, 2100)] {
+        world.timing.boundary(16, slower_us * US);
+        let step_ps = settings.step_ps();
+        assert!(goes_on(0, farthest_us * US - step_ps), "{slower_us}");
+        assert!(!goes_on(0, farthest_us * US - step_ps + 1), "{slower_us}");
+    }
+    // An exchange: at once also for a core that need not have looked.
+    world.timing.boundary(16, 2500 * US);
+    assert!(goes_on(0, 2510 * US));
+    world.record(16).ring_target.set(0);
+    world.timing.note_ring(16, 2500 * US);
+    assert!(!goes_on(0, 2520 * US));
+    world.timing.boundary(16, 2512 * US);
+    assert!(goes_on(0, 2520 * US));
+}
+
+#[test]
+fn a_fixed_quantum_does_not_grow() {
+    let world = World::started(&[1, 1], Side::BySide);
+    world.timing.boundary(16, 1000 * US);
+    assert!(world.timing.boundary(0, 1010 * US).escaped);
 }
 
 #[test]

@@ -107,6 +107,12 @@ impl World {
 
     /// The same, with these bells.
     pub fn with(islands: &[u32], side: Side, bells: Handle) -> Self {
+        let deterministic = side == Side::InTurns;
+        Self::of(islands, Settings { quantum_ps: QUANTUM_PS, quantum_max_ps: QUANTUM_PS, deterministic }, bells)
+    }
+
+    /// The same, with these settings.
+    pub fn of(islands: &[u32], settings: Settings, bells: Handle) -> Self {
         let (region, header): (&ClockRegion, &PoolHeader) = (zeroed(), zeroed());
         header.island_count.set(islands.len() as u32);
         let mut cores = Vec::new();
@@ -118,7 +124,6 @@ impl World {
             header.cores[core].state.store(CORE_AWAKE, Relaxed);
             header.cores[core].alarm_ns.store(u64::MAX, Relaxed);
         }
-        let settings = Settings { quantum_ps: QUANTUM_PS, deterministic: side == Side::InTurns };
         region.set_up(settings, cores.len());
         let timing = Timing::new(region, header, bells.clone()).expect("set up");
         Self { region, header, bells, timing, cores, gone: Mutex::default() }
