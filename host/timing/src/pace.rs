@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The same when an escape spoils what the run is for.
 const PATIENCE_DETERMINISTIC: Duration = Duration::from_secs(2);
 /// How long a waiting thread stays runnable.
-const GIVES_WAY: Duration = Duration::from_millis(1);
+const GIVES_WAY: Duration = Duration::from_micros(200);
 /// When giving way once took this long, somebody else uses the host's core.
 const CROWDED: Duration = Duration::from_millis(1);
 /// For how long that is taken to last.
