@@ -306,12 +306,7 @@ impl<'a> Core<'a> {
     /// [`Sharing::Threads`](crate::Sharing), what another core does at the same time counts as after the access.)
     #[inline(always)]
     pub fn losses(&self) -> u64 {
-        if self.alone {
-            return Together::LostLines.word(self.counters).load(Relaxed);
-        }
-        let taken = [Count::invalidations_received, Count::downgrades_received]
-            .map(|count| self.counters[count as usize].load(Relaxed));
-        taken[0].wrapping_add(taken[1]).wrapping_add(Together::LostLines.word(self.counters).load(Relaxed))
+        Together::LostLines.word(self.counters).load(Relaxed)
     }
 
     /// How often this core has taken something from another one, lost something to one, or gone around the caches, where others may
@@ -602,7 +597,7 @@ impl<'a> Core<'a> {
 
     /// L1I or L1D has lost a line to this core's need for room in another cache ([`Core::losses`]).
     pub(crate) fn lose_line(&self) {
-        Together::LostLines.count(self.counters);
+        Together::LostLines.count_shared(self.counters, self.model.threads);
     }
 
     #[inline(always)]

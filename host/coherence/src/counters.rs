@@ -129,7 +129,8 @@ counters! {
 /// What is counted once where several counts would go up together, in words behind theirs.
 #[derive(Clone, Copy)]
 pub(crate) enum Together {
-    /// Lines that L1I and L1D lost because this core's misses needed their place in another cache: in none of the counts.
+    /// Lines that L1I and L1D lost, or the right to write them, because this core's misses needed their place in another cache or
+    /// because other cores wanted them: in none of the counts.
     LostLines,
     /// Data accesses of a core that is alone that near memory served: a miss of each level, and a read.
     DataFromNear,
@@ -155,6 +156,19 @@ pub(crate) fn bump(words: &CounterWords, count: Count, by: u64) {
     add(&words[count as usize], by);
 }
 
+/// Adds one to a word that other threads may write, too, if `racing`.
+pub(crate) fn bump_shared(words: &CounterWords, count: Count, racing: bool) {
+    add_shared(&words[count as usize], racing);
+}
+
+fn add_shared(word: &AtomicU64, racing: bool) {
+    if racing {
+        word.fetch_add(1, Relaxed);
+    } else {
+        add(word, 1);
+    }
+}
+
 #[inline(always)]
 fn add(word: &AtomicU64, by: u64) {
     word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
@@ -165,6 +179,11 @@ impl Together {
     #[inline(always)]
     pub(crate) fn word(self, words: &CounterWords) -> &AtomicU64 {
         &words[counter_names().len() + self as usize]
+    }
+
+    /// Counts one, of what other threads count as well if `racing`.
+    pub(crate) fn count_shared(self, words: &CounterWords, racing: bool) {
+        add_shared(self.word(words), racing);
     }
 
     /// Counts one; only this thread writes the word.

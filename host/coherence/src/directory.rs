@@ -11,12 +11,10 @@
 //! under that L3, and the L1 lines under it. The core itself may replace an L1 line at any time; so others change L1 words by
 //! compare and swap. Where only one thread at a time is in the model ([`Sharing::OneAtATime`](crate::Sharing)), nothing is locked.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::array::{Array, EXCLUSIVE, FLAGS, MODIFIED, Probe, Replaced, SHARED, STATE_MASK, Set, TAG_SHIFT};
 use crate::config::Segment;
 use crate::core::{Core, IN_L1D, IN_L1I, Kind, Miss};
-use crate::counters::{Count, Together, bump};
+use crate::counters::{Count, Together, bump_shared};
 use crate::keep::Inside;
 use crate::locks::{Guard, lock, numbers};
 use crate::model::{DomainState, window};
@@ -464,12 +462,8 @@ impl<'a> Core<'a> {
         }
         drop(set_lock);
         let received = if state == 0 { Count::invalidations_received } else { Count::downgrades_received };
-        if racing {
-            // The one kind of counter that several threads write.
-            other.counters[received as usize].fetch_add(1, Relaxed);
-        } else {
-            bump(other.counters, received, 1);
-        }
+        bump_shared(other.counters, received, racing);
+        Together::LostLines.count_shared(other.counters, racing);
         word & STATE_MASK == MODIFIED
     }
 
