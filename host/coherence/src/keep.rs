@@ -117,6 +117,9 @@ impl<'a> Core<'a> {
 
     /// Keeps the directory, if nobody else does, nor holds one of its locks.
     pub(crate) fn keep(&mut self) {
+        if self.keeping.word != NOBODY && !self.was_asked() {
+            return;
+        }
         self.keeping.word = NOBODY;
         let times = self.state.times_kept.load(Relaxed) + 1;
         self.state.times_kept.store(times, Relaxed);

@@ -96,8 +96,6 @@ struct Plugin {
     /// Local addresses of the pool.
     pool: std::ops::Range<u64>,
     costs: Costs,
-    /// The quantum grows while islands exchange nothing.
-    quantum_grows: bool,
     /// The machine has only one.
     has_one_core: bool,
     /// Other cores may be in the model at the same time as one of this island's.
@@ -203,7 +201,6 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
         costs,
-        quantum_grows: timing.settings().grows(),
         has_one_core: cores == 1,
         meets_others: !timing.settings().deterministic && cores > 1,
         timing,
@@ -280,7 +277,7 @@ fn boundary(vcpu: &mut Vcpu, _data: usize) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
     let now_ps = plugin.account(vcpu, core);
-    if plugin.quantum_grows && caches::has_exchanged(vcpu) {
+    if plugin.timing.settings().grows() && caches::has_exchanged(vcpu) {
         plugin.timing.note_exchange(now_ps);
     }
     let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);

@@ -320,9 +320,7 @@ fn a_signal_without_handler_ends_a_process_that_is_away() {
             let [pid, ..] = body.program.asm.roles.saved;
             let child = body.program.fork(pid);
             // Wait until the child has arrived, then kill it there.
-            let (zero, at) = (body.scratch(), body.program.asm.roles.args[4]);
             body.program.call(Sys::Nanosleep, &[DATA + 256, 0]);
-            let _ = (zero, at);
             body.program.arg_from(0, pid);
             body.program.arg(1, 9);
             body.program.call_as_is(Sys::Kill);
