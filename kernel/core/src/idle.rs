@@ -42,7 +42,9 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             }
             continue;
         }
-        match first_returned(cpu) {
+        // Nothing runs while a call may wait for an answer: the next sleep would forget it.
+        let first = if cpu.woken.get().is_none() { first_returned(cpu) } else { None };
+        match first {
             Some(thread) => run_thread(cpu, thread),
             None => handle_interrupts(cpu, Interrupts::EMPTY),
         }
@@ -56,6 +58,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
 /// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
 #[inline(always)]
 pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
+    debug_assert!(cpu.woken.get().is_none(), "a call that this core was given is forgotten");
     trace::stop(cpu);
     handle_deferred(cpu);
     run_queue::begin_idle(cpu, idle_state(cpu));

@@ -1,4 +1,6 @@
-//! Processes that call the same core where islands do not cache each other's memory.
+//! Processes that call the same core.
+
+use std::ops::Range;
 
 use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op, run_seeds};
 use motet_layout::Isa;
@@ -12,16 +14,17 @@ use super::{STEPS_MAX, env, function, no_kernel_fails, scenario};
 
 const CHILDREN: u64 = 5;
 
-/// A core that has answered is soon called by somebody else, who writes over its message.
+/// Where islands do not cache each other's memory, a core that has answered is soon called by somebody else, who writes over its
+/// message.
 #[test]
 fn results_reach_who_called_while_others_call_the_same_core() {
-    run_seeds(0..100, |seed| {
-        let faults = if seed % 4 < 2 { Faults::default() } else { ROUGH };
-        crowded(seed, faults).map(|ended| {
-            let expected = "right\n".repeat(CHILDREN as usize);
-            assert_eq!((ended.status, ended.output), (0, expected), "errors: {}", ended.errors);
-        })
-    });
+    all_are_right(0..100, true);
+}
+
+/// A core that waits for the end of its call may be called itself meanwhile, while another of its threads comes back.
+#[test]
+fn a_core_that_is_called_while_a_thread_comes_back_answers() {
+    all_are_right(0..400, false);
 }
 
 /// Others, who have been answered by the same core or are about to call it, go on.
@@ -30,7 +33,7 @@ fn a_damaged_message_ends_whose_call_it_is() {
     let mut ends = 0;
     let first = env("MOTET_FIRST", 0);
     for seed in first..first + env("MOTET_SEEDS", 600) {
-        match crowded(seed, Faults { damage: Some(200 + seed * 37 % 400), ..ROUGH }) {
+        match crowded(seed, true, Faults { damage: Some(200 + seed * 37 % 400), ..ROUGH }) {
             Ok(ended) if ended.errors.contains("the message of its call is damaged") => {
                 ends += 1;
                 let others = "right\n".repeat(CHILDREN as usize - 1);
@@ -58,6 +61,9 @@ fn crowd(calls_back: bool) -> Scenario {
             body.enter(1);
             let (result, argument, scratch) = (body.result(), body.argument(), body.scratch());
             body.store(argument, 0);
+            body.call(address_of(3));
+            // Again, before it comes back for good.
+            body.program.asm.mov(argument, result);
             body.call(address_of(3));
             body.load(scratch, 0);
             body.program.asm.op(Op::Add, result, result, scratch);
@@ -111,10 +117,21 @@ fn ask_again_and_again(body: &mut Body<'_>, function: u64, number: u8, rounds: u
     body.program.exit(1);
 }
 
-/// They run where islands do not cache each other's memory. Under every other seed the function that they call calls back.
-fn crowded(seed: u64, faults: Faults) -> Result<Ended, Failure> {
+fn all_are_right(seeds: Range<u64>, uncached: bool) {
+    run_seeds(seeds, |seed| {
+        let faults = if seed % 4 < 2 { Faults::default() } else { ROUGH };
+        crowded(seed, uncached, faults).map(|ended| {
+            let expected = "right\n".repeat(CHILDREN as usize);
+            assert_eq!((ended.status, ended.output), (0, expected), "errors: {}", ended.errors);
+        })
+    });
+}
+
+/// They run, where islands do not cache each other's memory or where they do. Under every other seed the function that they call calls
+/// back.
+fn crowded(seed: u64, uncached: bool, faults: Faults) -> Result<Ended, Failure> {
     let mut config = Config::new(Driver::Seeded(seed), three_islands([3, 1, 2]));
-    config.uncached = true;
+    config.uncached = uncached;
     config.faults = faults;
     config.steps_max = STEPS_MAX;
     boot(config, &crowd(seed % 2 == 1))
