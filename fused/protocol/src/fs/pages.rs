@@ -1,7 +1,7 @@
 //! A file's pages: a radix tree of 512-entry index frames over 4 KiB frames. Absent pages are holes.
 
 use motet_abi::Errno;
-use motet_layout::{Frame, InodeRecord};
+use motet_layout::{Frame, InodeRecord, PAGE_SIZE, sync::Ordering};
 
 use crate::{
     Context,
@@ -26,12 +26,20 @@ pub fn page(context: &impl Context, inode: &'static InodeRecord, index: u64) -> 
 /// file's size does not change.
 ///
 /// # Errors
-/// `ENOSPC`; `EFBIG` past the largest file size.
+/// `ENXIO`: the file ends before it; `ENOSPC`.
 pub fn page_or_allocate(context: &impl Context, inode: &'static InodeRecord, index: u64) -> Result<Frame, Errno> {
     let _guard = lock(context, &inode.lock);
+    if !has_page(inode, index) {
+        return Err(Errno::ENXIO);
+    }
     let frame = find_or_allocate(context, inode, index)?;
     share_frame(context, frame);
     Ok(frame)
+}
+
+/// Whether any byte of page `index` is before the file's end.
+pub fn has_page(inode: &InodeRecord, index: u64) -> bool {
+    index < inode.size.load(Ordering::Relaxed).div_ceil(PAGE_SIZE)
 }
 
 /// The frame of a page. The inode's lock is held.

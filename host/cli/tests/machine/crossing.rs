@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 13] = [
+const SAME: [&str; 14] = [
     "values",
     "calls",
     "library",
@@ -37,6 +37,7 @@ const SAME: [&str; 13] = [
     "events",
     "locks",
     "sockets",
+    "mapped",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

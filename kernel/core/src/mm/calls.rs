@@ -103,7 +103,6 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
         node: 0,
         view: View::default(),
     };
-    // Beyond the end of the file there is nothing to map; private pages there read as zero.
     vma::insert(call.cpu, space, &spec)?;
     Ok(start)
 }

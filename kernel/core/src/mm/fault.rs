@@ -25,7 +25,8 @@ const AROUND_PAGES: u64 = 16;
 /// Makes the page at `address` usable for `access` on this island.
 ///
 /// # Errors
-/// `EFAULT` when the space does not allow it; `ENOMEM`.
+/// `EFAULT` when the space does not allow it; `ENXIO` beyond the last page of the file that is mapped there, `ENOSPC` when there is no
+/// room for a page of it; `ENOMEM`.
 pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access) -> Result<(), Errno> {
     let _guard = lock(cpu, &space.lock);
     count(&cpu.counters().page_faults);
@@ -55,6 +56,11 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     };
     // The authority has it: this island's table has not seen it yet, or may not execute it yet.
     install(cpu, space, &home, vma, page, Leaf { frame: leaf.frame, attr: with_execute(leaf.attr, vma) })
+}
+
+/// Whether [`serve`] has failed with this because a mapped file does not have the page, which is a `SIGBUS`.
+pub fn lacks_page(errno: Errno) -> bool {
+    matches!(errno, Errno::ENXIO | Errno::ENOSPC)
 }
 
 /// Shows a page of a view on this island: what this ISA's store holds there.
@@ -110,6 +116,9 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
         return Ok(Leaf { frame, attr: attr_of(vma).union(Attr::SHARED) });
     }
     let whole = vma.file_len.get() - within >= PAGE_SIZE;
+    if !fs::has_page(inode, index) {
+        return Err(Errno::ENXIO);
+    }
     // The page comes with a reference of our own, so that a concurrent truncation cannot free it.
     let cached = fs::page(cpu, inode, index);
     match cached {

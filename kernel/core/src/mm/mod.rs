@@ -21,7 +21,7 @@ use motet_paging::{Attr, Format, PhysMap, Table};
 
 pub use calls::protect;
 pub use calls::unmap_locked as unmap;
-pub use fault::{serve as serve_fault, sync_range};
+pub use fault::{lacks_page, serve as serve_fault, sync_range};
 pub use space::{activate, create, deactivate, epoch, fork, leave_island, may_stay_active, release, share};
 pub use view::{begin_local_call, end_local_call, extend_view, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped};
@@ -40,7 +40,7 @@ pub fn space_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static S
 /// The answer is good until this core serves a shoot-down: use it at once (see [`Cpu::pinned`]).
 ///
 /// # Errors
-/// `EFAULT` when the space does not allow the access; `ENOMEM`.
+/// `EFAULT` when the space does not allow the access, or a mapped file has no such page; `ENOMEM`.
 #[inline]
 pub fn resolve<M: Machine>(
     cpu: &Cpu<M>,
@@ -56,7 +56,8 @@ pub fn resolve<M: Machine>(
         if let Some(addr) = found {
             return Ok(addr);
         }
-        fault::serve(cpu, space, address, access)?;
+        let served = fault::serve(cpu, space, address, access);
+        served.map_err(|errno| if fault::lacks_page(errno) { Errno::EFAULT } else { errno })?;
     }
 }
 

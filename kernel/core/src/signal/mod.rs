@@ -127,8 +127,7 @@ pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, add
     let space = mm::space_of(cpu, process::process_of(cpu, thread));
     let (signal, code) = if errno == Errno::ENOMEM {
         (abi::SIGKILL, abi::SI_KERNEL)
-    } else if errno == Errno::ENOSPC {
-        // A page of a mapped file for which there is no room.
+    } else if mm::lacks_page(errno) {
         (abi::SIGBUS, abi::BUS_ADRERR)
     } else if mm::is_mapped(cpu, space, address) {
         (abi::SIGSEGV, abi::SEGV_ACCERR)
