@@ -31,8 +31,9 @@ impl Drop for Guard<'_> {
 /// Takes the lock, spinning while another core holds it.
 ///
 /// # Panics
-/// When this core holds it already.
+/// When this core holds it already, or a core has died with it; the message names the place that calls this, which tells the kind of lock.
 #[inline(always)]
+#[track_caller]
 pub fn lock<'a>(context: &impl Context, word: &'a AtomicU64) -> Guard<'a> {
     let me = holder_word(context.core());
     if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -60,6 +61,7 @@ const fn holder_word(core: CoreId) -> u64 {
 }
 
 #[cold]
+#[track_caller]
 fn lock_contended(context: &impl Context, word: &AtomicU64, me: u64) {
     loop {
         let held = word.load(Ordering::Relaxed);

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use files_support::Actor;
 use motet_abi::Errno;
-use motet_layout::{InodeRecord, NAME_MAX, sync::Ordering};
-use motet_protocol::fs::{self, Attributes, Held, Replace};
+use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE, sync::Ordering};
+use motet_protocol::{
+    fs::{self, Attributes, Held, Replace},
+    memory::release_frame,
+};
 use proptest::prelude::*;
 
 const POOL_LEN: u64 = 32 << 20;
@@ -267,9 +270,10 @@ fn apply(actor: &Actor, operation: &Operation) -> Result<(), Errno> {
             assert_eq!(fs::write_bytes(actor, regular(actor, at)?.inode(), u64::from(*offset), &bytes)?, bytes.len());
             Ok(())
         }
-        Operation::Truncate(at, size) => fs::truncate(actor, regular(actor, at)?.inode(), u64::from(*size)),
+        Operation::Truncate(at, size) => fs::truncate(actor, regular(actor, at)?.inode(), u64::from(*size)).map(drop),
         Operation::Punch(at, offset, len) => {
-            fs::punch(actor, regular(actor, at)?.inode(), u64::from(*offset), u64::from(*len));
+            let mapped = fs::punch(actor, regular(actor, at)?.inode(), u64::from(*offset), u64::from(*len));
+            assert_eq!(mapped, None, "nobody else has its pages");
             Ok(())
         }
     }
@@ -381,6 +385,24 @@ fn exhausted_memory_is_an_error_and_leaks_nothing() {
     drop(file);
     fs::unlink(&actor, root, b"big", 0).unwrap();
     assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
+}
+
+#[test]
+fn cutting_pages_that_somebody_has_mapped_is_told() {
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let file = fs::create(&actor, root, b"mapped", Attributes::default()).unwrap();
+    let page = PAGE_SIZE;
+    fs::write_bytes(&actor, file.inode(), 0, &vec![7; 6 * PAGE_SIZE as usize]).unwrap();
+    let mapped = fs::page_or_allocate(&actor, file.inode(), 4).unwrap();
+    assert_eq!(fs::page_or_allocate(&actor, file.inode(), 6), Err(Errno::ENXIO));
+    assert_eq!(fs::punch(&actor, file.inode(), 2 * page, page), None);
+    assert_eq!(fs::truncate(&actor, file.inode(), 5 * page), Ok(None));
+    assert_eq!(fs::punch(&actor, file.inode(), 3 * page + 1, 2 * page - 1), Some(4..5));
+    release_frame(&actor, mapped);
+    let mapped = fs::page_or_allocate(&actor, file.inode(), 1).unwrap();
+    assert_eq!(fs::truncate(&actor, file.inode(), page - 1), Ok(Some(1..u64::MAX)));
+    release_frame(&actor, mapped);
 }
 
 #[test]

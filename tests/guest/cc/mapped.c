@@ -72,6 +72,42 @@ static void grow(int fd) {
     tell("what has grown");
 }
 
+/* What was there, and is cut off, is gone for all that share it; when it is there again, it is the file's again. */
+static void shrink(void) {
+    int fd = memfd_create("shrinks", 0), go[2], done[2];
+    if (ftruncate(fd, PAGES * PAGE) != 0 || pipe(go) != 0 || pipe(done) != 0) return;
+    mapping = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    char *private = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0), byte = 0;
+    for (int number = 0; number < PAGES; number++) {
+        store_on_riscv(mapping + number * PAGE);
+        load_on_arm(mapping + number * PAGE);
+    }
+    store(private);
+    if (fork() == 0) {
+        load_on_arm(mapping + 3 * PAGE);
+        if (write(done[1], "", 1) != 1 || read(go[0], &byte, 1) != 1) _exit(1);
+        load_on_arm(mapping + 3 * PAGE);
+        tell("cut off, for another");
+        _exit(0);
+    }
+    if (read(done[0], &byte, 1) != 1 || ftruncate(fd, 2 * PAGE) != 0 || write(go[1], "", 1) != 1) printf("it is not cut\n");
+    wait(0);
+    load(mapping + PAGE);
+    tell("what is left");
+    load(mapping + 4 * PAGE);
+    tell("cut off");
+    store_on_riscv(mapping + 5 * PAGE);
+    tell("cut off, on another");
+    if (ftruncate(fd, PAGES * PAGE) != 0 || pwrite(fd, "q", 1, 6 * PAGE) != 1) printf("it does not grow again\n");
+    printf("%d %c %d\n", load(mapping + 2 * PAGE), load_on_arm(mapping + 6 * PAGE), load_on_arm(mapping + 7 * PAGE));
+    tell("there again");
+    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 * PAGE) != 0) printf("no hole\n");
+    printf("%d %d %c\n", load(mapping), load_on_arm(mapping + PAGE), load(private));
+    store_on_riscv(mapping + PAGE);
+    if (pread(fd, &byte, 1, PAGE) == 1) printf("%c\n", byte);
+    tell("a hole");
+}
+
 /* Memory that is shared and nameless is as large as it was made. */
 static void nameless(void) {
     mapping = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -94,6 +130,7 @@ int main(void) {
     look(fd, MAP_SHARED);
     look(fd, MAP_PRIVATE);
     grow(fd);
+    shrink();
     nameless();
     if (fork() == 0) {
         signal(SIGBUS, SIG_DFL);

@@ -1,5 +1,7 @@
 //! Reading and writing file contents, by runs that lie within one page.
 
+use core::ops::Range;
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
@@ -138,33 +140,37 @@ pub fn write_bytes(
     Ok(written as usize)
 }
 
-/// Makes the file `size` bytes long: cuts it, or adds a hole.
+/// Makes the file `size` bytes long: cuts it, or adds a hole. Returns the pages that somebody may still have mapped and that the file
+/// no longer has, if there are any.
 ///
 /// # Errors
 /// `EFBIG`.
-pub fn truncate(context: &impl Context, inode: &'static InodeRecord, size: u64) -> Result<(), Errno> {
+pub fn truncate(context: &impl Context, inode: &'static InodeRecord, size: u64) -> Result<Option<Range<u64>>, Errno> {
     if size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG);
     }
     let _guard = lock(context, &inode.lock);
+    let cut = size.div_ceil(PAGE_SIZE)..u64::MAX;
+    let mut others = false;
     if size < inode.size.load(Ordering::Relaxed) {
         inode.size.store(size, Ordering::Relaxed);
-        pages::free_range(context, inode, size.div_ceil(PAGE_SIZE), u64::MAX);
+        others = pages::free_range(context, inode, cut.start, cut.end);
         zero_in_page(context, inode, size, PAGE_SIZE - size % PAGE_SIZE);
     }
     inode.size.store(size, Ordering::Relaxed);
-    Ok(())
+    Ok(others.then_some(cut))
 }
 
-/// Makes `len` bytes from `offset` read as zero, freeing whole pages. The size does not change.
-pub fn punch(context: &impl Context, inode: &'static InodeRecord, offset: u64, len: u64) {
+/// Makes `len` bytes from `offset` read as zero, freeing whole pages. The size does not change. Returns pages as [`truncate`] does.
+pub fn punch(context: &impl Context, inode: &'static InodeRecord, offset: u64, len: u64) -> Option<Range<u64>> {
     let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
     let _guard = lock(context, &inode.lock);
     let head_end = offset.next_multiple_of(PAGE_SIZE).min(end);
     zero_in_page(context, inode, offset, head_end.saturating_sub(offset));
     let tail = (end & !(PAGE_SIZE - 1)).max(head_end);
     zero_in_page(context, inode, tail, end.saturating_sub(tail));
-    pages::free_range(context, inode, head_end >> PAGE_SHIFT, tail >> PAGE_SHIFT);
+    let cut = head_end >> PAGE_SHIFT..tail >> PAGE_SHIFT;
+    pages::free_range(context, inode, cut.start, cut.end).then_some(cut)
 }
 
 /// Extends the file by `len` bytes for one appending writer, and returns where they start: concurrent appends do not

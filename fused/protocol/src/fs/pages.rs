@@ -6,7 +6,7 @@ use motet_layout::{Frame, InodeRecord, PAGE_SIZE, sync::Ordering};
 use crate::{
     Context,
     lock::lock,
-    memory::{alloc_file_frame, release_frame, share_frame},
+    memory::{alloc_file_frame, frame_refs, release_frame, share_frame},
 };
 
 use super::contents::FILE_SIZE_MAX;
@@ -88,13 +88,15 @@ pub(super) fn find_or_allocate(context: &impl Context, inode: &InodeRecord, inde
     Ok(frame)
 }
 
-/// Frees the pages `from..to`. The inode's lock is held.
-pub(super) fn free_range(context: &impl Context, inode: &InodeRecord, from: u64, to: u64) {
+/// Frees the pages `from..to`. The inode's lock is held. `true`: somebody else uses one of them.
+pub(super) fn free_range(context: &impl Context, inode: &InodeRecord, from: u64, to: u64) -> bool {
     let root = Frame(inode.pages.get());
-    if !root.is_none() && from < to && prune(context, inode, root, inode.page_levels.get(), 0, from, to) {
+    let mut cut = Cut { inode, from, to, others: false };
+    if !root.is_none() && from < to && cut.prune(context, root, inode.page_levels.get(), 0) {
         inode.pages.set(0);
         inode.page_levels.set(0);
     }
+    cut.others
 }
 
 /// Frees all pages of an inode that nobody uses any more.
@@ -116,43 +118,47 @@ fn grow(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<(), E
     Ok(())
 }
 
-/// Frees what `frame`, `level` levels above the pages and starting at page `first`, holds of `from..to`. `true`: the
-/// frame itself was freed too, because nothing is left in it.
-fn prune(
-    context: &impl Context,
-    inode: &InodeRecord,
-    frame: Frame,
-    level: u32,
-    first: u64,
+/// Pages that are being freed.
+struct Cut<'a> {
+    inode: &'a InodeRecord,
     from: u64,
     to: u64,
-) -> bool {
-    let span = 1 << (LEVEL_BITS * level);
-    if from >= first + span || to <= first {
-        return false;
-    }
-    if level == 0 {
-        inode.page_count.set(inode.page_count.get() - 1);
-        release_frame(context, frame);
-        return true;
-    }
-    let below_span = span >> LEVEL_BITS;
-    let mut empty = true;
-    for index in 0..1 << LEVEL_BITS {
-        let below = entry(context, frame, index, 0);
-        if below.is_none() {
-            continue;
+    /// Somebody else uses one of them.
+    others: bool,
+}
+
+impl Cut<'_> {
+    /// Frees what `frame`, `level` levels above the pages and starting at page `first`, holds of them. `true`: the frame itself was
+    /// freed too, because nothing is left in it.
+    fn prune(&mut self, context: &impl Context, frame: Frame, level: u32, first: u64) -> bool {
+        let span = 1 << (LEVEL_BITS * level);
+        if self.from >= first + span || self.to <= first {
+            return false;
         }
-        if prune(context, inode, below, level - 1, first + index * below_span, from, to) {
-            set_entry(context, frame, index as usize, Frame::NONE);
-        } else {
-            empty = false;
+        if level == 0 {
+            self.inode.page_count.set(self.inode.page_count.get() - 1);
+            self.others |= frame_refs(context.pool(), frame) > 1;
+            release_frame(context, frame);
+            return true;
         }
+        let below_span = span >> LEVEL_BITS;
+        let mut empty = true;
+        for index in 0..1 << LEVEL_BITS {
+            let below = entry(context, frame, index, 0);
+            if below.is_none() {
+                continue;
+            }
+            if self.prune(context, below, level - 1, first + index * below_span) {
+                set_entry(context, frame, index as usize, Frame::NONE);
+            } else {
+                empty = false;
+            }
+        }
+        if empty {
+            release_frame(context, frame);
+        }
+        empty
     }
-    if empty {
-        release_frame(context, frame);
-    }
-    empty
 }
 
 fn slot(index: u64, level: u32) -> usize {

@@ -17,7 +17,11 @@ use super::{
     node::{Ids, Node},
     path, table,
 };
-use crate::call::{Call, SysResult};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    mm,
+};
 
 const PERMISSIONS: u32 = 0o7777;
 const FALLOC_FL_KEEP_SIZE: u64 = 1;
@@ -165,11 +169,15 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     match mode & !FALLOC_FL_KEEP_SIZE {
         0 => {}
         FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE == 0 => return Err(Errno::EOPNOTSUPP.into()),
-        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => fs::punch(call.cpu, inode, offset, len),
+        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => {
+            if let Some(pages) = fs::punch(call.cpu, inode, offset, len) {
+                mm::forget_file_pages(call.cpu, inode, &pages);
+            }
+        }
         _ => return Err(Errno::EOPNOTSUPP.into()),
     }
     if mode & FALLOC_FL_KEEP_SIZE == 0 && end > inode.size.load(Ordering::Relaxed) {
-        fs::truncate(call.cpu, inode, end)?;
+        cut(call.cpu, inode, end)?;
     }
     Ok(0)
 }
@@ -261,6 +269,17 @@ fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> 
     Ok(0)
 }
 
+/// Makes a file `len` bytes long, also for those who have it mapped.
+///
+/// # Errors
+/// `EFBIG`.
+pub fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Errno> {
+    if let Some(pages) = fs::truncate(cpu, inode, len)? {
+        mm::forget_file_pages(cpu, inode, &pages);
+    }
+    Ok(())
+}
+
 fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {
     if len > i64::MAX as u64 {
         return Err(Errno::EINVAL.into());
@@ -270,7 +289,7 @@ fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64)
         fs::TYPE_DIRECTORY => return Err(Errno::EISDIR.into()),
         _ => return Err(Errno::EINVAL.into()),
     }
-    fs::truncate(call.cpu, inode, len)?;
+    cut(call.cpu, inode, len)?;
     let now = call.cpu.realtime_ns();
     inode.modified_ns.set(now);
     inode.changed_ns.set(now);

@@ -16,6 +16,7 @@ use motet_protocol::{
 };
 
 use super::{
+    attributes::cut,
     description::{self, Kind, OpenFile, Parts},
     device,
     node::{Ids, Node},
@@ -122,7 +123,7 @@ fn locate<'c, M: Machine>(
         && fs::file_type(inode) == fs::TYPE_REGULAR
     {
         node.check(call, W_OK)?;
-        fs::truncate(call.cpu, inode.inode(), 0)?;
+        cut(call.cpu, inode.inode(), 0)?;
         let now = call.cpu.realtime_ns();
         inode.modified_ns.set(now);
         inode.changed_ns.set(now);

@@ -19,8 +19,7 @@ use motet_hal::{Access, Machine};
 use motet_layout::{Cell64, Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
 use motet_paging::{Attr, Format, PhysMap, Table};
 
-pub use calls::protect;
-pub use calls::unmap_locked as unmap;
+pub use calls::{forget_file_pages, protect, unmap_locked as unmap};
 pub use fault::{lacks_page, serve as serve_fault, sync_range};
 pub use space::{activate, create, deactivate, epoch, fork, leave_island, may_stay_active, release, share};
 pub use view::{begin_local_call, end_local_call, extend_view, pin_at, run_locally};
