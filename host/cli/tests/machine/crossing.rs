@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 14] = [
+const SAME: [&str; 15] = [
     "values",
     "calls",
     "library",
@@ -38,6 +38,7 @@ const SAME: [&str; 14] = [
     "locks",
     "sockets",
     "mapped",
+    "cancel",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

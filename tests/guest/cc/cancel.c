@@ -1,0 +1,63 @@
+/* Threads are cancelled where they wait, on any instruction set, from any other one. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "crossing.h"
+
+static int ends[2];
+static atomic_int waits;
+static int cleaned;
+static const char *const names[] = {X86, ARM, RISCV};
+
+static void wait_for_ever(void) {
+    char letter;
+    waits = 1;
+    if (read(ends[0], &letter, 1) >= 0)
+        printf("read\n");
+}
+MOTET_ON(X86) void wait_on_x86(void) { expect_on(X86); wait_for_ever(); }
+MOTET_ON(ARM) void wait_on_arm(void) { expect_on(ARM); wait_for_ever(); }
+MOTET_ON(RISCV) void wait_on_riscv(void) { expect_on(RISCV); wait_for_ever(); }
+
+MOTET_ON(ARM) void clean(void *by) { expect_on(ARM); cleaned += *(int *)by; }
+MOTET_ON(RISCV) void clean_more(void *by) { expect_on(RISCV); cleaned += *(int *)by; }
+
+static void *work(void *wait_there) {
+    int one = 1, ten = 10;
+    pthread_cleanup_push(clean, &one);
+    pthread_cleanup_push(clean_more, &ten);
+    (*(void (*const *)(void))wait_there)();
+    pthread_cleanup_pop(0);
+    pthread_cleanup_pop(0);
+    return 0;
+}
+
+MOTET_ON(X86) int cancel_on_x86(pthread_t thread) { expect_on(X86); return pthread_cancel(thread); }
+MOTET_ON(ARM) int cancel_on_arm(pthread_t thread) { expect_on(ARM); return pthread_cancel(thread); }
+MOTET_ON(RISCV) int cancel_on_riscv(pthread_t thread) { expect_on(RISCV); return pthread_cancel(thread); }
+
+int main(void) {
+    static void (*const wait_on[])(void) = {wait_on_x86, wait_on_arm, wait_on_riscv};
+    static int (*const cancel_on[])(pthread_t) = {cancel_on_x86, cancel_on_arm, cancel_on_riscv};
+    if (pipe(ends) != 0)
+        return 1;
+    for (int index = 0; index < 9; index++) {
+        pthread_t thread;
+        void *result = 0;
+        struct timespec until;
+        waits = cleaned = 0;
+        pthread_create(&thread, 0, work, (void *)&wait_on[index / 3]);
+        while (!waits)
+            usleep(1000);
+        usleep(10000); /* it is in the system call by now, most likely */
+        int failed = cancel_on[index % 3](thread);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 20;
+        failed |= pthread_timedjoin_np(thread, &result, &until);
+        printf("%s by %s: %d %d %d\n", names[index / 3], names[index % 3], failed, result == PTHREAD_CANCELED, cleaned);
+    }
+    return 0;
+}
