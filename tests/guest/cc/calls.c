@@ -56,6 +56,29 @@ static void *on_island(void *wanted) {
     return (char *)wanted + 1;
 }
 
+/* Writes below its caller's stack pointer, as any function does, and says whether it runs on its caller's island. */
+static void *fill(void *wanted) {
+    volatile char room[400];
+    for (int i = 0; i < 400; i++)
+        room[i] = (char)0xaa;
+    return (void *)(long)(room[7] != 0 && motet_island() == *(int *)wanted);
+}
+
+/* What lies in a caller's stack outlives a call on its own island. */
+static int kept(void) {
+    volatile char room[200];
+    int island = motet_island(), same = 0;
+    for (int i = 0; i < 200; i++)
+        room[i] = (char)i;
+    int there = (int)(long)motet_call_on(island, fill, &island);
+    for (int i = 0; i < 200; i++)
+        same += room[i] == (char)i;
+    return there * 1000 + same;
+}
+MOTET_ON(X86) int kept_on_x86(void) { expect_on(X86); return kept(); }
+MOTET_ON(ARM) int kept_on_arm(void) { expect_on(ARM); return kept(); }
+MOTET_ON(RISCV) int kept_on_riscv(int depth) { expect_on(RISCV); return depth == 0 ? kept() : kept_on_x86(); }
+
 int main(void) {
     int numbers[40];
     for (int i = 0; i < 40; i++)
@@ -70,5 +93,6 @@ int main(void) {
         char *result = motet_call_on(island, on_island, &island);
         printf("%d\n", (int)(result - (char *)&island));
     }
+    printf("%d %d %d %d\n", kept_on_x86(), kept_on_arm(), kept_on_riscv(0), kept_on_riscv(1));
     return 0;
 }

@@ -38,7 +38,7 @@ use motet_protocol::{
 use super::{
     Fetch, GATE, Request,
     back::{moves_home, take_call},
-    end, innermost, report, signature_of, stack,
+    end, innermost, report, signature_of,
 };
 use crate::{
     cpu::Cpu,
@@ -58,8 +58,10 @@ pub const RESUMES: u64 = 1 << 62;
 const LOOKS_MAX: usize = 200;
 
 /// Gives a call to `target`, if that sleeps and all arguments fit into registers. The thread's frame holds the caller's
-/// registers, and keeps them. `None`: it is not so; otherwise the thread is no longer this core's, or is again.
+/// registers, and keeps them. `stack`: where the function's begins; 0: the thread has none for it. `None`: it is not so; otherwise the
+/// thread is no longer this core's, or is again.
 #[inline(always)]
+#[expect(clippy::too_many_arguments)]
 pub fn call<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -67,9 +69,9 @@ pub fn call<M: Machine>(
     record: &'static CrossingRecord,
     target: CoreId,
     request: &Request,
+    stack: u64,
     far: bool,
 ) -> Option<Fetch> {
-    let stack = stack::top(thread, request.isa);
     if stack == 0 || !fits(&request.signature) || far && moves_home(cpu, thread, space, request.isa) {
         return None;
     }

@@ -98,7 +98,7 @@ fn call_again<M: Machine>(
     let pin = cpu.pins.get(function, mm::epoch(cpu, space))?;
     let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
     let request = Request::of(cpu, thread, space, function, &pin).ok()?;
-    direct::call(cpu, thread, space, record, core, &request, far)
+    direct::call(cpu, thread, space, record, core, &request, stack::top(thread, pin.isa), far)
 }
 
 /// As [`fetch`], when the core that the thread has called last is not to run the function.
@@ -354,12 +354,14 @@ fn make<M: Machine>(
     request: &Request,
     arguments: &Arguments,
 ) -> Result<Fetch, Errno> {
-    let stack = stack::of(cpu, thread, space, request.isa, target.island())?;
+    // A function of the caller's ISA goes on below the caller, as if it had been called without a crossing.
+    let is_same_stack = request.isa == M::ISA;
+    let stack = if is_same_stack { request.sp } else { stack::of(cpu, thread, space, request.isa, target.island())? };
     let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
     let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;
     if !request.is_local
         && !is_wanted
-        && let Some(fetch) = direct::call(cpu, thread, space, record, target, request, cpu.uncached)
+        && let Some(fetch) = direct::call(cpu, thread, space, record, target, request, stack, cpu.uncached)
     {
         return Ok(fetch);
     }
