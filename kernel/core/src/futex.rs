@@ -219,7 +219,7 @@ fn release_robust_list<M: Machine>(call: &Call<M>) {
         }
         let next = word(entry & !1);
         if entry != pending {
-            mark_owner_died(call, (entry & !1).wrapping_add(offset));
+            mark_owner_died(call, (entry & !1).wrapping_add(offset), false);
         }
         match next {
             Some(next) => entry = next,
@@ -227,17 +227,21 @@ fn release_robust_list<M: Machine>(call: &Call<M>) {
         }
     }
     if pending != 0 {
-        mark_owner_died(call, (pending & !1).wrapping_add(offset));
+        mark_owner_died(call, (pending & !1).wrapping_add(offset), true);
     }
 }
 
-fn mark_owner_died<M: Machine>(call: &Call<M>, address: u64) {
+/// `pending`: the thread was about to take the futex, or to give it back.
+fn mark_owner_died<M: Machine>(call: &Call<M>, address: u64, pending: bool) {
     let Ok(futex) = find(call, address, false) else { return };
     let tid = call.thread.tid.get();
     let mark = |old: u32| (old & FUTEX_TID == tid).then_some(old & FUTEX_WAITERS | FUTEX_OWNER_DIED);
-    if let Ok(old) = futex.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark)
-        && old & FUTEX_WAITERS != 0
-    {
+    let wakes = match futex.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark) {
+        Ok(old) => old & FUTEX_WAITERS != 0,
+        // It has given it back, and not woken anybody yet (as Linux).
+        Err(old) => pending && old == 0,
+    };
+    if wakes {
         wait::wake_matching(call.cpu, queue(call.cpu, futex.key), 1, futex.key, BITS_ALL);
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 15] = [
+const SAME: [&str; 16] = [
     "values",
     "calls",
     "library",
@@ -39,6 +39,7 @@ const SAME: [&str; 15] = [
     "sockets",
     "mapped",
     "cancel",
+    "robust",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
