@@ -125,8 +125,15 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
     let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
     while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
-        if cpu.now_ns() >= until_ns {
-            set_timer(cpu, timer::next_deadline_ns(cpu));
+        let now_ns = cpu.now_ns();
+        if now_ns >= until_ns {
+            let deadline_ns = timer::next_deadline_ns(cpu);
+            if cpu.timed && now_ns >= deadline_ns {
+                // The alarm has rung already, in this loop: no other one would end a sleep.
+                *interrupts = interrupts.union(Interrupts::TIMER);
+                return true;
+            }
+            set_timer(cpu, deadline_ns);
             return !(crossing::stop_polling(cpu) && run_queue::poll_to_sleep(cpu));
         }
         if !cpu.timed {

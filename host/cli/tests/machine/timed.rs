@@ -22,8 +22,9 @@ const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
+        ("timed::polling_cores_take_their_alarms", polling),
         ("timed::deterministic_runs_are_equal", equal_runs),
         ("timed::a_quantum_grows", growing_quantum),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
@@ -59,6 +60,17 @@ fn sleeping() -> Result<(), String> {
         return Err(format!("{sleeper:?}: {sent} doorbells sent, {received} received"));
     }
     Ok(())
+}
+
+/// Its cores of RISC-V poll for a millisecond: for longer than this sleeps.
+fn polling() -> Result<(), String> {
+    let machine = process::root().join("machines/flick.toml");
+    Motet::run(["--timed".as_ref(), "--machine".as_ref(), machine.as_os_str()])
+        .arguments(["--", "on riscv64 sleep 0.0005; echo awake"])
+        .wait()
+        .expect_code(0)?
+        .expect_output("awake\n")
+        .map(drop)
 }
 
 /// Writes the file that the pipeline reads.
