@@ -235,9 +235,9 @@ impl Clocks {
         });
         let time_ps = self.region.now_ps.load(Relaxed);
         let probe = Probe::new(self.region, &self.model);
-        let rows: Vec<Row> = (0..config.core_count()).map(|core| probe.row(core)).collect();
+        // Cores that sleep have slept until the end.
         let end = probe.at(time_ps);
-        let cores = self.core_stats(&rows);
+        let cores = self.core_stats(&end.rows);
         Stats {
             schema: stats::SCHEMA,
             motet: env!("CARGO_PKG_VERSION").into(),

@@ -59,6 +59,11 @@ fn sleeping() -> Result<(), String> {
     if sleeper.island != "riscv" || sleeper.idle_ps < 3600 * 1_000_000_000_000 || received == 0 || sent < received {
         return Err(format!("{sleeper:?}: {sent} doorbells sent, {received} received"));
     }
+    // Those that slept to the end, too.
+    let behind = stats.cores.iter().find(|core| core.time_ps < stats.time_ps);
+    if let Some(core) = behind {
+        return Err(format!("{core:?} ends before the run, at {} ps", stats.time_ps));
+    }
     Ok(())
 }
 
