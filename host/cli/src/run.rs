@@ -23,7 +23,7 @@ use crate::{
     progress::{self, Progress},
     project,
     report::Folder,
-    stats,
+    stats::{self, StatsFile},
     trace::TraceFile,
 };
 
@@ -49,6 +49,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
+    let stats = options.stats.as_deref().map(StatsFile::create).transpose()?;
     let trace = options.trace.as_deref().map(TraceFile::create).transpose()?;
     settings.command.trace = trace.is_some();
     if let Some(debugger) = &debugger {
@@ -63,7 +64,12 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.finish_display();
     // What was measured until a failure may explain it.
-    let written = hooks.write(options, report.as_ref(), trace.as_ref().map(|file| (file, &settings.machine)));
+    let written = hooks.write(
+        options.quiet,
+        stats.as_ref(),
+        report.as_ref(),
+        trace.as_ref().map(|file| (file, &settings.machine)),
+    );
     let outcome = outcome?;
     written?;
     Ok(match outcome {
@@ -125,15 +131,16 @@ impl RunHooks {
     /// Writes what was measured to where the user wants it.
     fn write(
         &self,
-        options: &RunOptions,
+        quiet: bool,
+        stats_file: Option<&StatsFile>,
         report: Option<&Folder>,
         trace: Option<(&TraceFile, &Machine)>,
     ) -> Result<()> {
         if let Some(measured) = &self.stats {
-            if !options.quiet {
+            if !quiet {
                 stats::print(measured);
             }
-            options.stats.as_deref().map_or(Ok(()), |path| stats::write(measured, path))?;
+            stats_file.map_or(Ok(()), |file| file.write(measured))?;
             report.map_or(Ok(()), |folder| folder.write(measured))?;
         }
         let (Some((file, machine)), Some(recording)) = (trace, &self.recording) else { return Ok(()) };

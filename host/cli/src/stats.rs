@@ -1,6 +1,10 @@
 //! What a timed run tells at its end.
 
-use std::path::Path;
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use motet_fabric::{
     Error, ErrorKind, Result,
@@ -109,15 +113,40 @@ fn milliseconds(ps: u64) -> String {
     format!("{:.3}", ps as f64 / 1e9)
 }
 
-/// Writes everything as JSON.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write(stats: &Stats, path: &Path) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(stats).expect("numbers and strings");
-    text.push('\n');
-    std::fs::write(path, text)
-        .map_err(|error| Error::new(ErrorKind::CantCreate, format!("{}: {error}", path.display())))
+/// The file of `--stats`, made before a long run.
+#[derive(Debug)]
+pub struct StatsFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl StatsFile {
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).map_err(|error| failed(ErrorKind::CantCreate, path, &error))?;
+        Ok(Self { file, path: path.into() })
+    }
+
+    /// Writes all that was counted.
+    ///
+    /// # Errors
+    /// The file does not take it.
+    pub fn write(&self, stats: &Stats) -> Result<()> {
+        let mut file = &self.file;
+        file.write_all(text(stats).as_bytes()).map_err(|error| failed(ErrorKind::Io, &self.path, &error))
+    }
+}
+
+fn failed(kind: ErrorKind, path: &Path, error: &io::Error) -> Error {
+    Error::new(kind, format!("--stats {}: {error}", path.display()))
+}
+
+/// All that was counted, as JSON.
+pub fn text(stats: &Stats) -> String {
+    serde_json::to_string_pretty(stats).expect("numbers and strings") + "\n"
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Folder {
     /// # Errors
     /// They cannot be written.
     pub fn write(&self, measured: &Stats) -> Result<()> {
-        stats::write(measured, &self.stats())?;
+        fs::write(self.stats(), stats::text(measured)).map_err(|error| failed(&self.stats(), &error))?;
         fs::write(self.page(), page::page(measured)).map_err(|error| failed(&self.page(), &error))
     }
 

@@ -22,9 +22,10 @@ const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::polling_cores_take_their_alarms", polling),
+        ("timed::statistics_that_cannot_be_written_are_refused_before_the_run", unwritable_stats),
         ("timed::deterministic_runs_are_equal", equal_runs),
         ("timed::a_quantum_grows", growing_quantum),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
@@ -76,6 +77,11 @@ fn polling() -> Result<(), String> {
         .expect_code(0)?
         .expect_output("awake\n")
         .map(drop)
+}
+
+fn unwritable_stats() -> Result<(), String> {
+    let ended = Motet::run(["--timed", "--stats", "/nowhere/stats.json", "--", "echo ran"]).wait();
+    ended.expect_code(73)?.expect_output("")?.expect_errors(&["--stats /nowhere/stats.json"]).map(drop)
 }
 
 /// Writes the file that the pipeline reads.
