@@ -163,6 +163,29 @@ pub fn pop<E>(
     }
 }
 
+/// Copies bytes that wait to be read into one run, from the one after `skip` on, and leaves them there. Returns how many: 0
+/// when there are no more. `memory` as in [`push`].
+///
+/// # Errors
+/// What `memory` fails with.
+pub fn peek<E>(
+    context: &impl Context,
+    pipe: &'static PipeRecord,
+    skip: usize,
+    mut memory: impl FnMut() -> Result<Run, E>,
+) -> Result<usize, E> {
+    loop {
+        let (run, run_len) = memory()?;
+        let Some(_guard) = try_lock(context, &pipe.lock) else {
+            drop(lock(context, &pipe.lock));
+            continue;
+        };
+        let len = run_len.min(used(pipe).saturating_sub(skip));
+        copy_out(context, pipe, pipe.tail.get().wrapping_add(skip as u32), run, len);
+        return Ok(len);
+    }
+}
+
 /// [`push`] for the ordinary case: a short message, room for it in one frame of the ring, nobody else at the pipe. `false`:
 /// it is not that case, and nothing was done.
 #[inline(always)]

@@ -39,6 +39,13 @@ fn pop(actor: &Actor, pipe: &'static PipeRecord, at: PoolAddr, len: usize) -> Op
     Some(bytes)
 }
 
+fn peek(actor: &Actor, pipe: &'static PipeRecord, skip: usize, at: PoolAddr, len: usize) -> Vec<u8> {
+    let seen = pipe::peek::<Errno>(actor, pipe, skip, || Ok((at, len))).unwrap();
+    let mut bytes = vec![0; seen];
+    actor.pool().read(at, &mut bytes);
+    bytes
+}
+
 fn open(actor: &Actor) -> &'static PipeRecord {
     let pipe = pipe::create(actor).unwrap();
     pipe::open_reader(actor, pipe);
@@ -65,6 +72,9 @@ proptest! {
                 prop_assert_eq!(push(&actor, pipe, at, &bytes, whole), Ok(expected));
                 model.extend(&bytes[..expected.unwrap_or(0)]);
             } else {
+                let skip = usize::from(seed) * 17;
+                let waiting: Vec<u8> = model.iter().copied().skip(skip).take(len).collect();
+                prop_assert!(peek(&actor, pipe, skip, at, len) == waiting);
                 let expected: Vec<u8> = model.drain(..len.min(model.len()).min(4096)).collect();
                 let found = pop(&actor, pipe, at, len.min(4096));
                 prop_assert!(found.unwrap_or_default() == expected);

@@ -68,7 +68,8 @@ static void pairs(void) {
     printf("no more writing %s\n", shown(shutdown(ends[0], SHUT_WR)));
     printf("end %s\n", shown(receive_there(ends[1], bytes, 16, 0)));
     printf("refused %s\n", shown(send_there(ends[0], "x", 1, MSG_NOSIGNAL)));
-    printf("other direction %s %s\n", shown(send_there(ends[1], "x", 1, 0)), shown(read(ends[0], bytes, 16)));
+    printf("other direction %s", shown(send_there(ends[1], "x", 1, 0)));
+    printf(" %s\n", shown(read(ends[0], bytes, 16)));
     printf("wrong way %s\n", shown(shutdown(ends[0], 3)));
     struct pollfd asked = {.fd = ends[1], .events = POLLIN | POLLOUT | POLLRDHUP};
     poll(&asked, 1, 0);
@@ -159,6 +160,40 @@ static void servers(const char *name, int is_abstract) {
     }
 }
 
+/* What has come is looked at without being taken, and waited for until it is all there. */
+static void *send_halves(void *end) {
+    send_there(*(int *)end, "first", 5, 0);
+    usleep(20000);
+    send_there(*(int *)end, "second", 6, 0);
+    return end;
+}
+static void looks(void) {
+    static char many[9000], seen[9000];
+    int ends[2];
+    char bytes[16];
+    pthread_t thread;
+    socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+    printf("look at nothing %s\n", shown(receive_there(ends[1], bytes, 16, MSG_PEEK | MSG_DONTWAIT)));
+    pthread_create(&thread, 0, send_halves, &ends[0]);
+    printf("look %s", shown(receive_there(ends[1], bytes, 16, MSG_PEEK)));
+    printf(" %.3s\n", bytes);
+    printf("all %s", shown(receive_there(ends[1], bytes, 11, MSG_WAITALL)));
+    printf(" %.11s\n", bytes);
+    pthread_join(thread, 0);
+    for (int i = 0; i < 9000; i++) many[i] = i * 7 % 251;
+    send_there(ends[0], many, 9000, 0);
+    printf("look at all %s", shown(receive_there(ends[1], seen, 9000, MSG_PEEK)));
+    printf(" %d\n", memcmp(many, seen, 9000));
+    printf("a part %s\n", shown(receive_there(ends[1], seen, 8998, MSG_WAITALL | MSG_TRUNC)));
+    struct iovec parts[2] = {{bytes, 1}, {bytes + 1, 15}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    printf("look at the rest %s\n", shown(recvmsg(ends[1], &message, MSG_PEEK)));
+    close(ends[0]);
+    printf("all that come %s\n", shown(receive_there(ends[1], bytes, 16, MSG_WAITALL)));
+    printf("look at the end %s\n", shown(receive_there(ends[1], bytes, 16, MSG_PEEK)));
+    close(ends[1]);
+}
+
 /* More than fits, while an interest list says when. */
 enum { LENGTH = 1 << 20 };
 static char out[LENGTH];
@@ -205,6 +240,7 @@ int main(void) {
     pairs();
     servers("server", 0);
     servers("motet test of sockets", 1);
+    looks();
     floods();
     rmdir(folder);
     return 0;

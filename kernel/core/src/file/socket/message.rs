@@ -4,20 +4,23 @@ use motet_abi::{Errno, file::O_NONBLOCK};
 use motet_hal::{Access, Machine};
 use motet_layout::{PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 
-use super::{calls::peer_name, get, pipes, read, write};
+use super::{Amount, calls::peer_name, get, pipes, write};
 use crate::{
     call::{Call, SysResult},
     file::{cursor::Cursor, description::OpenFile},
 };
 
+const MSG_PEEK: u32 = 0x2;
+const MSG_TRUNC: u32 = 0x20;
 const MSG_DONTWAIT: u32 = 0x40;
 const MSG_EOR: u32 = 0x80;
+const MSG_WAITALL: u32 = 0x100;
 const MSG_NOSIGNAL: u32 = 0x4000;
 const MSG_MORE: u32 = 0x8000;
 const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 /// What means nothing here, or is done.
 const SEND_FLAGS: u32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_MORE;
-const RECEIVE_FLAGS: u32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
+const RECEIVE_FLAGS: u32 = MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
 
 const SOL_SOCKET: u64 = 1;
 const SO_REUSEADDR: u64 = 2;
@@ -105,6 +108,7 @@ pub fn recvmsg<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(received)
 }
 
+/// Receives from a socket. (`MSG_TRUNC` means nothing to streams.)
 fn receive<M: Machine>(
     call: &Call<M>,
     file: &OpenFile<M>,
@@ -115,7 +119,12 @@ fn receive<M: Machine>(
     if flags & !RECEIVE_FLAGS != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    read(call, socket, file.flags() & O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0, into)
+    let amount = match flags {
+        flags if flags & MSG_PEEK != 0 => Amount::Peek,
+        flags if flags & MSG_WAITALL != 0 => Amount::Full,
+        _ => Amount::Some,
+    };
+    super::receive(call, socket, file.flags() & O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0, amount, into)
 }
 
 /// What is needed of a `struct msghdr`.

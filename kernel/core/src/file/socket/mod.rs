@@ -165,6 +165,17 @@ fn unbind<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     }
 }
 
+/// How much of what has come is received.
+#[derive(Clone, Copy)]
+enum Amount {
+    /// What there is.
+    Some,
+    /// As much as there is room for, if nothing ends the stream before.
+    Full,
+    /// What there is, which the next one receives again.
+    Peek,
+}
+
 /// Reads from a connection.
 pub fn read<M: Machine>(
     call: &Call<M>,
@@ -172,11 +183,26 @@ pub fn read<M: Machine>(
     nonblocking: bool,
     into: &mut Cursor<M>,
 ) -> SysResult {
+    receive(call, socket, nonblocking, Amount::Some, into)
+}
+
+/// Receives from a connection.
+fn receive<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    nonblocking: bool,
+    amount: Amount,
+    into: &mut Cursor<M>,
+) -> SysResult {
     let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::EINVAL)?;
     if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 && pipe::used(incoming) == 0 {
-        return Ok(0);
+        return Ok(call.thread.progress.get());
     }
-    rw::read_pipe(call, incoming, nonblocking, into)
+    match amount {
+        Amount::Peek => rw::peek_pipe(call, incoming, nonblocking, into),
+        Amount::Full if !nonblocking => rw::read_pipe_full(call, incoming, into),
+        Amount::Full | Amount::Some => rw::read_pipe(call, incoming, nonblocking, into),
+    }
 }
 
 /// Writes to a connection. `signals`: whether the thread gets `SIGPIPE` when nobody reads any more.
