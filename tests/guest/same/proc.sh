@@ -11,6 +11,9 @@ for isa in x86_64 aarch64 riscv64; do
     on $isa grep '^Pid:' /proc/self/status | grep -c '[0-9]'
     on $isa sh -c 'ls /proc/self/fd >/dev/null && echo "descriptors"'
     on $isa grep -c stack /proc/self/maps
+    on $isa cut -c 1-26,69- /proc/self/limits
+    on $isa sh -c 'ulimit -n 77; grep "open files" /proc/$$/limits'
+    on $isa awk '$5 == "/proc" && / - proc proc / { print "proc is mounted"; exit }' /proc/self/mountinfo
     on $isa sh -c '[ -e /proc/self/task/$$/task ] || echo "a thread has no threads"'
     on $isa sh -c 'ls /proc/$$/task/$$ | grep -cx -e task -e stat -e status -e comm -e fd -e maps'
     on $isa sh -c 'cd -P /proc/$$/task/$$/fd && cd -P .. && pwd -P' | tr -d '0-9'

@@ -17,7 +17,25 @@ use crate::{
 pub const KERNEL_RELEASE: &str = "6.12.0-motet";
 const KERNEL_VERSION: &str = concat!("#1 SMP Motet ", env!("CARGO_PKG_VERSION"));
 const NODE_NAME: &str = "motet";
-const LIMITS: u64 = 16;
+/// What processes are limited in (`RLIMIT_*`, in order), and in which unit: the words of `/proc/PID/limits`.
+pub const LIMITS: [(&str, &str); 16] = [
+    ("Max cpu time", "seconds"),
+    ("Max file size", "bytes"),
+    ("Max data size", "bytes"),
+    ("Max stack size", "bytes"),
+    ("Max core file size", "bytes"),
+    ("Max resident set", "bytes"),
+    ("Max processes", "processes"),
+    ("Max open files", "files"),
+    ("Max locked memory", "bytes"),
+    ("Max address space", "bytes"),
+    ("Max file locks", "locks"),
+    ("Max pending signals", "signals"),
+    ("Max msgqueue size", "bytes"),
+    ("Max nice priority", ""),
+    ("Max realtime priority", ""),
+    ("Max realtime timeout", "us"),
+];
 /// Scheduling parameters of ordinary threads (`SCHED_OTHER`).
 const SCHED_OTHER: u64 = 0;
 /// `getpriority`: a thread, a process group, a user.
@@ -520,7 +538,7 @@ fn get_ids<M: Machine>(call: &Call<M>, first: usize) -> SysResult {
 }
 
 fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_at: u64) -> SysResult {
-    if resource >= LIMITS {
+    if resource >= LIMITS.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
     with_process(call, pid, |process| {

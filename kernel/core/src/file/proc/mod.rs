@@ -70,6 +70,8 @@ enum Entry {
     ProcessComm,
     ProcessMaps,
     ProcessMounts,
+    ProcessLimits,
+    ProcessMountinfo,
     ProcessCrossings,
     ProcessExe,
     ProcessCwd,
@@ -122,6 +124,8 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "comm", E::ProcessComm, WRITABLE),
     (E::Process, "maps", E::ProcessMaps, FILE),
     (E::Process, "mounts", E::ProcessMounts, FILE),
+    (E::Process, "mountinfo", E::ProcessMountinfo, FILE),
+    (E::Process, "limits", E::ProcessLimits, FILE),
     (E::Process, "crossings", E::ProcessCrossings, FILE),
     (E::Process, "exe", E::ProcessExe, LINK),
     (E::Process, "cwd", E::ProcessCwd, LINK),
@@ -437,11 +441,14 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessStatm => process::statm(call.cpu, node.id, out),
         E::ProcessComm => process::comm(call.cpu, node.id, out),
         E::ProcessMaps => process::maps(call, node.id, out),
+        E::ProcessLimits => process::limits(call.cpu, node.id, out),
         E::ProcessCrossings => {
             let of = |thread, process| Snapshot::of(call.cpu, thread, process);
             with_thread(call.cpu, node.id, of).map_or(Ok(()), |snapshot| snapshot.write(out))
         }
         E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\n"),
+        // Numbers of the mount and the one it is on, device, root in it, place; then kind, source and options.
+        E::ProcessMountinfo => out.write_str("1 1 0:2 / / rw - ramfs ramfs rw\n2 1 0:3 / /proc rw - proc proc rw\n"),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink | E::Sys | E::SysKernel | E::SysRandom | E::SysVm => {
             Ok(())
         }

@@ -11,7 +11,7 @@ use motet_abi::{Errno, file::Device};
 use motet_hal::{Access, Machine};
 use motet_layout::{
     Cell64, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD, THREAD_RUNNING,
-    THREAD_STOPPED, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+    THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
 use motet_protocol::{Context, fs, lock::lock, run_queue::is_ready};
 
@@ -158,6 +158,27 @@ pub fn statm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult 
 pub fn comm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
     let Some(summary) = Summary::of(cpu, id, true) else { return Ok(()) };
     writeln!(out, "{}", summary.name())
+}
+
+/// `limits`: what `getrlimit` says.
+pub fn limits<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let of = |_: &ThreadRecord, process: &ProcessRecord| process.limits.each_ref().map(Cell64::get);
+    let Some(limits) = with_thread(cpu, id, of) else { return Ok(()) };
+    writeln!(out, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units")?;
+    for (pair, (name, unit)) in limits.chunks(2).zip(processes::ids::LIMITS) {
+        write!(out, "{name:<25} ")?;
+        for &value in pair {
+            match value {
+                u64::MAX => write!(out, "{:<20} ", "unlimited")?,
+                value => write!(out, "{value:<20} ")?,
+            }
+        }
+        match unit {
+            "" => writeln!(out)?,
+            unit => writeln!(out, "{unit:<10}")?,
+        }
+    }
+    Ok(())
 }
 
 /// `maps`. Each line is copied out of the address space by itself, so user memory is not touched with it locked.
