@@ -480,6 +480,8 @@ pub const VMA_VIEW: u32 = 64;
 pub const VMA_STORE: u32 = 128;
 /// [`VmaRecord::flags`]: a view whose pin is ignored, because no island of that ISA was there.
 pub const VMA_LOCAL: u32 = 256;
+/// [`VmaRecord::flags`]: a call has run what a view shows locally; other threads may have gone there without one.
+pub const VMA_RAN_LOCALLY: u32 = 512;
 
 pool_struct! {
     /// A range of an address space with one meaning.

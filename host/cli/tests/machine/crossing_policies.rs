@@ -17,9 +17,10 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 10] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
+        ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
         ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
         ("crossing::policies_are_inherited_by_programs_that_are_executed", inherited),
         ("crossing::calls_wait_by_priority", order),
@@ -79,6 +80,11 @@ fn busy() -> Result<(), String> {
     let ended = programs.run("busy 3", Some(&machine.path()));
     ended.expect_code(128 + 9)?.expect_output("policy 0\n")?;
     ended.expect_errors(&["it calls a function for riscv64, all of whose cores are busy", "at where "]).map(drop)
+}
+
+fn together() -> Result<(), String> {
+    let ended = compiled("together", &["-O2"])?.run("together", None);
+    ended.expect_code(0)?.expect_output("first 0\nsecond 0\ndone\n").map(drop)
 }
 
 fn missing() -> Result<(), String> {

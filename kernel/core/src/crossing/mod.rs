@@ -118,6 +118,10 @@ fn choose<M: Machine>(
         None => {
             let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
             let Some(pin) = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa) else {
+                if let Some(pages) = mm::go_on_locally(cpu, space, address) {
+                    program.local_pages.fetch_add(pages, Ordering::Relaxed);
+                    return Fetch::Run;
+                }
                 let what = format_args!("it jumps into the middle of code for {}", isa.name());
                 return report::kill(cpu, thread, process, what);
             };

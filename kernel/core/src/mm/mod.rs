@@ -22,7 +22,7 @@ use motet_paging::{Attr, Format, PhysMap, Table};
 pub use calls::{forget_file_pages, protect, unmap_locked as unmap};
 pub use fault::{lacks_page, serve as serve_fault, sync_range};
 pub use space::{activate, create, deactivate, epoch, fork, leave_island, may_stay_active, release, share};
-pub use view::{begin_local_call, end_local_call, extend_view, pin_at, run_locally};
+pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped};
 
 use crate::cpu::{Cpu, Translation};

@@ -8,7 +8,8 @@
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    FatProgram, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord,
+    FatProgram, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_RAN_LOCALLY, VMA_STORE, VMA_VIEW, VMA_WRITE,
+    VmaRecord,
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{Context, lock::lock, shootdown::Stale, slab};
@@ -54,11 +55,22 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
     (vma.end.get() - vma.start.get()) / PAGE_SIZE
 }
 
+/// As [`run_locally`], if a call has run the code around `address` locally. Another thread of the process could go there meanwhile without
+/// a call of its own; it is there still, and only it knows until when. `None`: no call has.
+pub fn go_on_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Option<u64> {
+    let ran = {
+        let _guard = lock(cpu, &space.lock);
+        vma::find(cpu, space, address).is_some_and(|vma| vma.flags.get() & VMA_RAN_LOCALLY != 0)
+    };
+    ran.then(|| run_locally(cpu, space, address))
+}
+
 /// Lets every island execute the pinned code around `address` until [`end_local_call`].
 pub fn begin_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) {
     let _guard = lock(cpu, &space.lock);
     if let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.pin.get() != 0) {
         vma.local_calls.set(vma.local_calls.get() + 1);
+        vma.flags.set(vma.flags.get() | VMA_RAN_LOCALLY);
         vma::changed(cpu, space);
     }
 }
