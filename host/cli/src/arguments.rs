@@ -101,6 +101,9 @@ pub struct RunOptions {
     /// Copy a file or folder into the machine as /in/NAME (may be repeated)
     #[arg(long = "in", value_name = "PATH")]
     pub inputs: Vec<PathBuf>,
+    /// Lay what a folder holds over the machine's root: unpacked packages of a distribution, for instance (may be repeated)
+    #[arg(long = "root", value_name = "DIR")]
+    pub roots: Vec<PathBuf>,
     /// When the command has ended, copy what is in the machine's /out to this folder
     #[arg(long = "out", value_name = "DIR")]
     pub output: Option<PathBuf>,

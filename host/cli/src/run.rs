@@ -46,7 +46,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     });
     settings.survive = options.survive;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
-    let tree = guest_files(&project::target(&root), &settings.machine, &options.inputs)?;
+    let tree = guest_files(&project::target(&root), &settings.machine, options)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
     let stats = options.stats.as_deref().map(StatsFile::create).transpose()?;
@@ -63,6 +63,9 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let mut hooks = RunHooks { progress, live, command, tree, results, stats: None, recording: None };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.finish_display();
+    if let Some(measured) = &mut hooks.stats {
+        measured.warnings.extend(partial(&outcome));
+    }
     // What was measured until a failure may explain it.
     let written = hooks.write(
         options.quiet,
@@ -76,6 +79,17 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         Outcome::Exited(status) => status,
         Outcome::Interrupted(signal) => 128 + signal as u8,
     })
+}
+
+/// Says so if the command had not ended when the run did.
+fn partial(outcome: &Result<Outcome>) -> Option<String> {
+    match outcome {
+        Ok(Outcome::Exited(_)) => None,
+        Ok(Outcome::Interrupted(signal)) => Some(format!(
+            "the run was interrupted (signal {signal}) before its command had ended; all figures end there"
+        )),
+        Err(_) => Some("the run failed before its command had ended; all figures end there".into()),
+    }
 }
 
 /// The machine and how it is to run.
@@ -195,7 +209,7 @@ impl Hooks for RunHooks {
 }
 
 /// The machine's root file system.
-fn guest_files(built: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result<Tree> {
+fn guest_files(built: &Path, machine: &Machine, options: &RunOptions) -> Result<Tree> {
     let mut isas: Vec<Isa> = Vec::new();
     for island in &machine.islands {
         if !isas.contains(&island.isa) {
@@ -205,7 +219,10 @@ fn guest_files(built: &Path, machine: &Machine, inputs: &[PathBuf]) -> Result<Tr
     let userland = built.join("userland");
     let mut tree = Tree::system(&userland, &isas, &applets(&userland), built)?;
     tree.add_cores(machine);
-    for input in inputs {
+    for root in &options.roots {
+        tree.add_root(root)?;
+    }
+    for input in &options.inputs {
         tree.add_input(input)?;
     }
     Ok(tree)

@@ -7,6 +7,8 @@
 //! /etc /root /tmp /dev /proc /in /out
 //! ```
 
+mod overlay;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -223,7 +225,7 @@ impl Tree {
             return Err(Error::new(ErrorKind::Usage, message));
         }
         let metadata = fs::metadata(path).context(ErrorKind::NoInput, what)?;
-        self.add_host(key, path, &metadata)
+        self.add_host("--in", key, path, &metadata)
     }
 
     /// Builds the tree in the pool.
@@ -314,8 +316,9 @@ impl Tree {
         self.set("bin/ps", Entry::Bytes(ps.into_bytes()), 0o755);
     }
 
-    fn add_host(&mut self, key: Vec<u8>, path: &Path, metadata: &fs::Metadata) -> Result<()> {
-        let what = || format!("--in {}", path.display());
+    /// Adds a file or folder of the host, which `option` has given.
+    fn add_host(&mut self, option: &str, key: Vec<u8>, path: &Path, metadata: &fs::Metadata) -> Result<()> {
+        let what = || format!("{option} {}", path.display());
         let kind = metadata.file_type();
         let entry = if kind.is_dir() {
             Entry::Directory
@@ -334,9 +337,9 @@ impl Tree {
             for child in fs::read_dir(path).context(ErrorKind::NoInput, what)? {
                 let child = child.context(ErrorKind::NoInput, what)?;
                 let metadata =
-                    child.metadata().context(ErrorKind::NoInput, || format!("--in {}", child.path().display()))?;
+                    child.metadata().context(ErrorKind::NoInput, || format!("{option} {}", child.path().display()))?;
                 let key = [&key, b"/".as_slice(), child.file_name().as_bytes()].concat();
-                self.add_host(key, &child.path(), &metadata)?;
+                self.add_host(option, key, &child.path(), &metadata)?;
             }
         }
         Ok(())

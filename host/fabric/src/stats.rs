@@ -31,7 +31,7 @@ pub struct Stats {
     pub regions: Vec<RegionStats>,
     /// Counts over time, by core; empty when none were taken.
     pub samples: Samples,
-    /// What programs did wrong, in sentences.
+    /// What programs did wrong, and that the command had not ended, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// What depends on the host; absent from deterministic runs.

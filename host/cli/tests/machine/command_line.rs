@@ -20,13 +20,14 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 15] = [
         ("run::streams_and_status_are_the_command_s", streams_and_status),
         ("run::the_command_reads_standard_input", standard_input),
         ("run::a_command_that_reads_nothing_leaves_the_input", unread_input),
         ("run::a_reader_that_leaves_ends_the_command", closed_output),
         ("run::a_command_killed_by_a_signal_has_status_128_and_more", killed_command),
         ("run::files_go_in_and_come_out", files_in_and_out),
+        ("run::a_folder_is_laid_over_the_root", laid_over_the_root),
         ("run::a_shell_on_a_terminal", shell_on_a_terminal),
         ("run::interrupt_leaves_nothing_behind", || ends_by(Signal::INT)),
         ("run::quit_leaves_nothing_behind", || ends_by(Signal::QUIT)),
@@ -114,6 +115,23 @@ fn files_in_and_out() -> Result<(), String> {
         return Err(format!("link {}, reversed {reversed:?}", link.display()));
     }
     Ok(())
+}
+
+fn laid_over_the_root() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let make = || -> std::io::Result<()> {
+        for (path, text) in [("usr/bin/greet", "#!/bin/sh\ncat /lib/greeting\n"), ("usr/lib/greeting", "hello\n")] {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
+            fs::write(&path, text)?;
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        }
+        std::os::unix::fs::symlink("usr/bin", folder.path().join("bin"))
+    };
+    make().map_err(|error| error.to_string())?;
+    let motet =
+        Motet::run(["--root".as_ref(), folder.path().as_os_str(), "--".as_ref(), "greet; on riscv64 greet".as_ref()]);
+    motet.wait().expect_code(0)?.expect_output("hello\nhello\n").map(drop)
 }
 
 fn shell_on_a_terminal() -> Result<(), String> {

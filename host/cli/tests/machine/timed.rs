@@ -22,10 +22,11 @@ const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::polling_cores_take_their_alarms", polling),
         ("timed::statistics_that_cannot_be_written_are_refused_before_the_run", unwritable_stats),
+        ("timed::statistics_of_an_interrupted_run_say_so", interrupted),
         ("timed::deterministic_runs_are_equal", equal_runs),
         ("timed::a_quantum_grows", growing_quantum),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
@@ -66,6 +67,24 @@ fn sleeping() -> Result<(), String> {
         return Err(format!("{core:?} ends before the run, at {} ps", stats.time_ps));
     }
     Ok(())
+}
+
+fn interrupted() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("stats.json");
+    let mut running = Motet::run(["--timed".as_ref(), "--stats".as_ref(), path.as_os_str()])
+        .arguments(["--", "echo started; while true; do true; done"])
+        .start();
+    let islands = started(&mut running)?;
+    kill_process(pid(running.id())?, Signal::INT).map_err(|error| error.to_string())?;
+    let ended = running.wait();
+    expect_gone(&islands)?;
+    ended.expect_code(128 + Signal::INT.as_raw())?.expect_errors(&["interrupted (signal 2)"])?;
+    let warnings = stats_of(&path)?.warnings;
+    if warnings.iter().any(|warning| warning.contains("interrupted (signal 2)")) {
+        return Ok(());
+    }
+    Err(format!("warnings {warnings:?}\n{}", ended.errors))
 }
 
 /// Its cores of RISC-V poll for a millisecond: for longer than this sleeps.
