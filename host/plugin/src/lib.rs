@@ -75,14 +75,25 @@ pub struct VcpuTime {
     recent_lines: [u64; RECENT_LINES],
     /// What the model said last of exchanges with others ([`motet_coherence::Core::exchanges`]).
     exchanges: u64,
+    /// 1 + the instructions in `counts` when the core's kernel last said that it is about to ring; 0: not since the last boundary.
+    rung: u64,
     /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
-    _rest: [u64; 56],
+    _rest: [u64; 55],
 }
 
 const _: () = assert!(size_of::<VcpuTime>() == 2048);
 
 /// One line, in [`VcpuTime::counts`].
 const ONE_LINE: u64 = 1 << 32;
+/// Within so many instructions after it has said so, a kernel rings.
+const RINGING_INSTRUCTIONS: u64 = 128;
+
+impl VcpuTime {
+    /// Whether the core has said whom it rings, and may not have done so: others would wait for that, so it must not wait for them.
+    fn is_ringing(&self) -> bool {
+        self.rung != 0 && (self.counts % ONE_LINE + 1).wrapping_sub(self.rung) < RINGING_INSTRUCTIONS
+    }
+}
 
 struct Plugin {
     isa: Isa,
@@ -238,6 +249,7 @@ impl Plugin {
     /// Books what has happened since it last was, apart from time.
     fn book(&self, vcpu: &mut Vcpu, core: usize) {
         let time = self.times.get(vcpu);
+        time.rung = 0;
         let take = std::mem::take::<u64>;
         let (counts, stall_ps) = (take(&mut time.counts), take(&mut time.stall_ps));
         let (loads, stores) = (take(&mut time.loads), take(&mut time.stores));
@@ -276,6 +288,9 @@ impl Plugin {
 fn boundary(vcpu: &mut Vcpu, _data: usize) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
+    if plugin.times.get(vcpu).is_ringing() {
+        return; // it comes again before the next block
+    }
     let now_ps = plugin.account(vcpu, core);
     if plugin.timing.settings().grows() && caches::has_exchanged(vcpu) {
         plugin.timing.note_exchange(now_ps);
@@ -307,7 +322,11 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
     let now_ps = plugin.now_ps(vcpu);
     match mark {
         marks::CLOCK => plugin.timing.publish(core, now_ps),
-        marks::RING => plugin.timing.note_ring(core, now_ps),
+        marks::RING => {
+            let time = plugin.times.get(vcpu);
+            time.rung = time.counts % ONE_LINE + 1;
+            plugin.timing.note_ring(core, now_ps);
+        }
         marks::WOKE => plugin.times.get(vcpu).since_ps += plugin.timing.catch_up(core, now_ps),
         marks::WROTE => plugin.timing.note_write(core, now_ps),
         _ => {}

@@ -22,12 +22,13 @@ const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::polling_cores_take_their_alarms", polling),
         ("timed::statistics_that_cannot_be_written_are_refused_before_the_run", unwritable_stats),
         ("timed::statistics_of_an_interrupted_run_say_so", interrupted),
         ("timed::deterministic_runs_are_equal", equal_runs),
+        ("timed::a_core_that_rings_does_not_wait_for_who_is_rung", ringing),
         ("timed::a_quantum_grows", growing_quantum),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
         ("timed::a_core_that_stops_is_named", stopped_island),
@@ -113,6 +114,25 @@ fn write_text(folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// It exchanges much, then nothing, then something.
+/// Cores so slow that a quantum often ends between a kernel's word that it rings and the ring.
+fn ringing() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (machine, path) = (folder.path().join("machine.toml"), folder.path().join("stats.json"));
+    let island =
+        "[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 2\nprivate = \"64MiB\"\n";
+    let cache = "{ size = 2048, ways = 2, cycles = 1 }";
+    let latencies = "frequency_mhz = 200\nmemory_cycles = 200\nremote_cycles = 400\n";
+    let core = format!("[[model.core]]\nisland = \"x86\"\n{latencies}l1i = {cache}\nl1d = {cache}\n");
+    fs::write(&machine, format!("{island}{core}")).map_err(|error| error.to_string())?;
+    let motet = Motet::run(["--timed", "--deterministic", "--quantum", "2", "--quiet", "--machine"]);
+    let motet = motet.argument(&machine).argument("--stats").argument(&path);
+    motet.arguments(["--", "echo a | cat | wc -c"]).wait().expect_code(0)?.expect_output("2\n")?;
+    match stats_of(&path)?.out_of_turn {
+        0 => Ok(()),
+        count => Err(format!("{count} times a core went on although it was not its turn")),
+    }
+}
+
 fn growing_quantum() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (text, path) = (write_text(folder.path())?, folder.path().join("stats.json"));
