@@ -9,6 +9,7 @@ mod build;
 mod debugger;
 mod doctor;
 mod live;
+mod output;
 mod progress;
 mod project;
 mod report;

@@ -20,11 +20,11 @@ use crate::{
     arguments::{MachineOptions, RunOptions},
     debugger::Debugger,
     live::Live,
+    output::OutputFile,
     progress::{self, Progress},
     project,
     report::Folder,
-    stats::{self, StatsFile},
-    trace::TraceFile,
+    stats, trace,
 };
 
 /// Boots a machine and runs a command in it.
@@ -49,8 +49,8 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let tree = guest_files(&project::target(&root), &settings.machine, options)?;
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
-    let stats = options.stats.as_deref().map(StatsFile::create).transpose()?;
-    let trace = options.trace.as_deref().map(TraceFile::create).transpose()?;
+    let stats = options.stats.as_deref().map(|path| OutputFile::create("--stats", path)).transpose()?;
+    let trace = options.trace.as_deref().map(|path| OutputFile::create("--trace", path)).transpose()?;
     settings.command.trace = trace.is_some();
     if let Some(debugger) = &debugger {
         debugger.explain(&settings.machine, &project::target(&root));
@@ -146,22 +146,22 @@ impl RunHooks {
     fn write(
         &self,
         quiet: bool,
-        stats_file: Option<&StatsFile>,
+        stats_file: Option<&OutputFile>,
         report: Option<&Folder>,
-        trace: Option<(&TraceFile, &Machine)>,
+        trace: Option<(&OutputFile, &Machine)>,
     ) -> Result<()> {
         if let Some(measured) = &self.stats {
             if !quiet {
                 stats::print(measured);
             }
-            stats_file.map_or(Ok(()), |file| file.write(measured))?;
+            stats_file.map_or(Ok(()), |file| file.write(|out| out.write_all(stats::text(measured).as_bytes())))?;
             report.map_or(Ok(()), |folder| folder.write(measured))?;
         }
         let (Some((file, machine)), Some(recording)) = (trace, &self.recording) else { return Ok(()) };
         if recording.lost != 0 {
             progress::print(&format!("motet: the trace is not complete: {} events found no room", recording.lost));
         }
-        file.write(machine, recording)
+        file.write(|out| trace::write(machine, recording, out))
     }
 }
 

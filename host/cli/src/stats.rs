@@ -1,15 +1,6 @@
 //! What a timed run tells at its end.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
-
-use motet_fabric::{
-    Error, ErrorKind, Result,
-    stats::{CoreStats, RegionStats, Stats},
-};
+use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 
 use crate::progress;
 
@@ -111,37 +102,6 @@ fn duration(ps: u64) -> String {
 
 fn milliseconds(ps: u64) -> String {
     format!("{:.3}", ps as f64 / 1e9)
-}
-
-/// The file of `--stats`, made before a long run.
-#[derive(Debug)]
-pub struct StatsFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl StatsFile {
-    /// Makes an empty file.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).map_err(|error| failed(ErrorKind::CantCreate, path, &error))?;
-        Ok(Self { file, path: path.into() })
-    }
-
-    /// Writes all that was counted.
-    ///
-    /// # Errors
-    /// The file does not take it.
-    pub fn write(&self, stats: &Stats) -> Result<()> {
-        let mut file = &self.file;
-        file.write_all(text(stats).as_bytes()).map_err(|error| failed(ErrorKind::Io, &self.path, &error))
-    }
-}
-
-fn failed(kind: ErrorKind, path: &Path, error: &io::Error) -> Error {
-    Error::new(kind, format!("--stats {}: {error}", path.display()))
 }
 
 /// All that was counted, as JSON.

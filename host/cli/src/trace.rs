@@ -5,46 +5,19 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    io::{self, Write},
 };
 
-use motet_fabric::{Error, ErrorKind, Machine, Result, trace::Recording};
+use motet_fabric::{Machine, trace::Recording};
 use motet_layout::{CORES_MAX, CoreId};
 use motet_protocol::trace::{End, Event, Kind};
 use serde_json::{Value, json};
 
-/// The file that the trace will be in: made before the machine starts, so that a wrong path is known at once.
-#[derive(Debug)]
-pub struct TraceFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl TraceFile {
-    /// Makes an empty file.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path)
-            .map_err(|error| Error::new(ErrorKind::CantCreate, format!("--trace {}: {error}", path.display())))?;
-        Ok(Self { file, path: path.into() })
-    }
-
-    /// Writes the trace.
-    ///
-    /// # Errors
-    /// The file does not take it.
-    pub fn write(&self, machine: &Machine, recording: &Recording) -> Result<()> {
-        write(machine, recording, &mut BufWriter::new(&self.file))
-            .map_err(|error| Error::new(ErrorKind::Io, format!("--trace {}: {error}", self.path.display())))
-    }
-}
-
 /// Writes a trace: a line per event, in order of time.
-fn write(machine: &Machine, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+///
+/// # Errors
+/// `out` does not take it.
+pub fn write(machine: &Machine, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let mut converter = Converter::new(machine, out);
     converter.names()?;
     for (core, event) in &recording.events {

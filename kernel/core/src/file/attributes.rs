@@ -1,5 +1,7 @@
 //! Changing what files are: mode, owner, times, length.
 
+use core::ops::Range;
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
@@ -9,8 +11,8 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::InodeRecord;
-use motet_protocol::fs;
+use motet_layout::{InodeRecord, SpaceRecord};
+use motet_protocol::{Context, fs};
 
 use super::{
     description::Kind,
@@ -20,7 +22,7 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    mm,
+    mm, process,
 };
 
 const PERMISSIONS: u32 = 0o7777;
@@ -170,9 +172,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
         0 => {}
         FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE == 0 => return Err(Errno::EOPNOTSUPP.into()),
         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => {
-            if let Some(pages) = fs::punch(call.cpu, inode, offset, len) {
-                mm::forget_file_pages(call.cpu, inode, &pages);
-            }
+            forget_pages(call.cpu, inode, fs::punch(call.cpu, inode, offset, len));
         }
         _ => return Err(Errno::EOPNOTSUPP.into()),
     }
@@ -274,10 +274,19 @@ fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> 
 /// # Errors
 /// `EFBIG`.
 pub fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Errno> {
-    if let Some(pages) = fs::truncate(cpu, inode, len)? {
-        mm::forget_file_pages(cpu, inode, &pages);
-    }
+    forget_pages(cpu, inode, fs::truncate(cpu, inode, len)?);
     Ok(())
+}
+
+/// Takes pages that a file no longer has, if somebody may have them mapped, from all who share it.
+fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>) {
+    let Some(pages) = pages else { return };
+    let _tree = process::lock_tree(cpu);
+    process::for_each(cpu, |process| {
+        if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
+            mm::forget_file_pages(cpu, space, inode, &pages);
+        }
+    });
 }
 
 fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {

@@ -14,7 +14,6 @@ use motet_protocol::{
     lock::lock,
     memory::{frame_record, release_frame},
     shootdown::Stale,
-    threads,
 };
 
 use super::{
@@ -28,7 +27,6 @@ use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     file,
-    process::{lock_tree, process_of},
 };
 
 const PROT_READ: u64 = 1;
@@ -316,28 +314,24 @@ fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64,
     });
 }
 
-/// Unmaps pages that a file no longer has from all shared mappings, so that whoever uses them next looks whether they are there. Private
-/// mappings keep what they have: a program that runs from the file goes on.
-pub fn forget_file_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: &Range<u64>) {
-    let _tree = lock_tree(cpu);
-    for thread in threads::all(cpu) {
-        let process = process_of(cpu, thread);
-        let is_first = process.threads.get() == cpu.raw(thread);
-        let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)).filter(|_| is_first) else {
-            continue;
-        };
-        let _space = lock(cpu, &space.lock);
-        vma::for_each(cpu, space, |vma| {
-            if vma.inode.get() == cpu.raw(inode) && vma.flags.get() & VMA_SHARED != 0 {
-                let mapped = vma.start.get()..vma.end.get();
-                let address = |page: u64| {
-                    let within = page.saturating_mul(PAGE_SIZE).saturating_sub(vma.offset.get());
-                    mapped.start.saturating_add(within).min(mapped.end)
-                };
-                drop_pages(cpu, space, address(pages.start), address(pages.end));
-            }
-        });
-    }
+/// Unmaps pages that a file no longer has from a space's shared mappings, so that whoever uses them next looks whether they are there.
+/// Private mappings keep what they have: a program that runs from the file goes on.
+pub fn forget_file_pages<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    inode: &'static InodeRecord,
+    pages: &Range<u64>,
+) {
+    let _guard = lock(cpu, &space.lock);
+    vma::for_each(cpu, space, |vma| {
+        if vma.inode.get() == cpu.raw(inode) && vma.flags.get() & VMA_SHARED != 0 {
+            let address = |page: u64| {
+                let within = page.saturating_mul(PAGE_SIZE).saturating_sub(vma.offset.get());
+                vma.start.get().saturating_add(within).min(vma.end.get())
+            };
+            drop_pages(cpu, space, address(pages.start), address(pages.end));
+        }
+    });
 }
 
 /// Gives the resident pages of a VMA its new protection. Returns whether permissions were taken away.

@@ -49,7 +49,11 @@ pub fn pin_at<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u6
 /// Lets every island execute the pinned code around `address`; returns how many pages that are.
 pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> u64 {
     let _guard = lock(cpu, &space.lock);
-    let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_VIEW != 0) else { return 0 };
+    let vma = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_VIEW != 0);
+    vma.map_or(0, |vma| make_local(cpu, space, vma))
+}
+
+fn make_local<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> u64 {
     vma.flags.set(vma.flags.get() | VMA_LOCAL);
     vma::changed(cpu, space);
     (vma.end.get() - vma.start.get()) / PAGE_SIZE
@@ -58,11 +62,9 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
 /// As [`run_locally`], if a call has run the code around `address` locally. Another thread of the process could go there meanwhile without
 /// a call of its own; it is there still, and only it knows until when. `None`: no call has.
 pub fn go_on_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Option<u64> {
-    let ran = {
-        let _guard = lock(cpu, &space.lock);
-        vma::find(cpu, space, address).is_some_and(|vma| vma.flags.get() & VMA_RAN_LOCALLY != 0)
-    };
-    ran.then(|| run_locally(cpu, space, address))
+    let _guard = lock(cpu, &space.lock);
+    let vma = vma::find(cpu, space, address).filter(|vma| vma.flags.get() & VMA_RAN_LOCALLY != 0)?;
+    Some(make_local(cpu, space, vma))
 }
 
 /// Lets every island execute the pinned code around `address` until [`end_local_call`].
