@@ -109,6 +109,11 @@ pub const THREAD_CARRIED: u32 = 7;
 /// [`ThreadRecord::state`]: runs, has put itself into wait queues and looks once more before it blocks.
 pub const THREAD_PREPARING: u32 = 6;
 
+/// [`ThreadRecord::in_syscall`], a bit: the call has waited.
+pub const CALL_WAITED: u32 = 1;
+/// [`ThreadRecord::in_syscall`], a bit: the call was last in the middle of its work, and does not wait.
+pub const CALL_PAUSED: u32 = 2;
+
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.
     pub struct ThreadRecord: size 4096, align 64 {
@@ -124,7 +129,7 @@ pool_struct! {
         2064 pub queue_next: AtomicU64,
         /// The core it runs on, or is queued for.
         2072 pub core: AtomicU32,
-        /// 1: a system call is in progress and is to be dispatched again when the thread runs.
+        /// `CALL_*`, not 0: a system call is in progress and is to be dispatched again when the thread runs.
         2076 pub in_syscall: Cell32,
         /// Why the last wait ended: `WAKE_*`.
         2080 pub wake_reason: AtomicU32,

@@ -91,6 +91,13 @@ pub fn serve(context: &impl Context, flush: impl FnOnce()) {
     }
 }
 
+/// Whether anything was asked of this core that it has not passed yet.
+#[inline(always)]
+pub fn is_asked(context: &impl Context) -> bool {
+    let record = context.own_record();
+    record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed)
+}
+
 /// As [`serve`], where this core holds no lock and carries no thread from one core to another: so
 /// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here.
 #[inline(always)]

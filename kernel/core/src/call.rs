@@ -4,15 +4,22 @@
 //! [`Stop::Block`]; when the thread runs again, the handler is called again from its beginning, with the same
 //! arguments. What it must remember in between (bytes done, an absolute deadline) it keeps in the thread's `progress`,
 //! `deadline_ns` and `scratch` words, which are zero at the first call.
+//!
+//! Interrupts are masked meanwhile, so a handler that may have much to do does it in pieces. After each piece it tells
+//! what that has cost ([`Call::pauses`]). Whenever the core's budget is used up, the core looks whether anything else
+//! is due: an interrupt (a timer, the end of the thread's slice, a doorbell), a shoot-down, a signal. If so, the handler
+//! keeps what it has done and returns [`Stop::Again`]; it holds no lock then, and what others see is as if the call were
+//! slow. A call that pauses does not wait: handlers of signals run after it, as on Linux, unless the call chooses to end
+//! ([`Call::is_interrupted`]). What ends the thread, or stops its process, is attended to at once.
 
 use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{Isa, PAGE_SIZE, PoolAddr, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
+use motet_layout::{CALL_WAITED, Isa, PAGE_SIZE, PoolAddr, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
 use motet_protocol::wait;
 
-use crate::{cpu::Cpu, mm};
+use crate::{cpu::Cpu, mm, sched, signal};
 
 /// Why a system call does not return a value now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +29,8 @@ pub enum Stop {
     /// The thread has prepared to wait (see `motet_protocol::wait`); the call is dispatched again when it is woken.
     /// The deadline of the wait is in the thread's `deadline_ns` (0: none).
     Block,
+    /// The call has more to do, but something else is due (see [`Call::pauses`]); it is dispatched again afterwards.
+    Again,
     /// The thread's registers have been replaced (exec, signal return): no result is written to them.
     Replaced,
     /// The thread has exited or was handed to another core: it must not be touched any more.
@@ -51,6 +60,25 @@ pub struct Call<'a, M: Machine> {
     pub isa: Isa,
 }
 
+/// What is done between two looks at what else is due, in instructions, roughly: few enough that the core is not deaf for
+/// long (at most 20,000 instructions), many enough that looking costs little.
+pub const BUDGET: u64 = 8_000;
+
+/// What work costs, in instructions, roughly.
+pub mod cost {
+    /// Finding and touching a page of user memory or of a file.
+    pub const PAGE: u64 = 500;
+    /// A frame given back.
+    pub const FRAME: u64 = 200;
+    /// An object looked at: a descriptor, a directory's entry, a process, a thread.
+    pub const OBJECT: u64 = 300;
+
+    /// Copying, or filling with zeros.
+    pub const fn bytes(len: u64) -> u64 {
+        len / 2
+    }
+}
+
 /// Strings are copied in aligned pieces of this many bytes (a divisor of the page size), as most are short.
 const STRING_PIECE: u64 = 64;
 
@@ -78,10 +106,35 @@ impl PathBuf {
 }
 
 impl<M: Machine> Call<'_, M> {
+    /// A piece of the call's work is done, which has cost this much ([`cost`]). `true`: something else is due; the call keeps
+    /// what it has done and returns [`Stop::Again`] (or an early result). The caller holds no lock.
+    #[inline(always)]
+    pub fn pauses(&self, cost: u64) -> bool {
+        self.cpu.spend(cost) && sched::is_anything_due(self.cpu, self.thread)
+    }
+
+    /// As [`pauses`](Self::pauses), for a call that has nothing to keep.
+    ///
+    /// # Errors
+    /// [`Stop::Again`].
+    #[inline(always)]
+    pub fn pause_point(&self, cost: u64) -> Result<(), Stop> {
+        if self.pauses(cost) { Err(Stop::Again) } else { Ok(()) }
+    }
+
+    /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far.
+    pub fn is_interrupted(&self) -> bool {
+        signal::deliverable(self.thread, self.process) != 0
+    }
+
+    /// Whether the call has waited before this dispatch.
+    pub fn has_waited(&self) -> bool {
+        self.thread.in_syscall.get() & CALL_WAITED != 0
+    }
+
     /// Whether this dispatch follows a wait that ended because its deadline passed.
     pub fn timed_out(&self) -> bool {
-        let woken =
-            self.thread.in_syscall.get() != 0 && self.thread.wake_reason.load(Ordering::Relaxed) == WAKE_TIMEOUT;
+        let woken = self.has_waited() && self.thread.wake_reason.load(Ordering::Relaxed) == WAKE_TIMEOUT;
         // A timer that expired just as an earlier wait ended may have woken this one.
         woken && self.cpu.now_ns() >= self.thread.deadline_ns.get()
     }

@@ -11,7 +11,10 @@ use motet_layout::{
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, run_queue::Wake, shootdown, trace::Kind};
 
-use crate::trace::{self, Tracer};
+use crate::{
+    call::BUDGET,
+    trace::{self, Tracer},
+};
 
 /// A core of this island, running the kernel. Lives on the core's stack.
 pub struct Cpu<M: Machine> {
@@ -72,6 +75,8 @@ pub struct Cpu<M: Machine> {
     pub translations: Translations,
     /// Interrupts that were taken and not acted on yet.
     pub deferred: Cell<Interrupts>,
+    /// What this core still does before it looks what else is due, in instructions, roughly (`call::BUDGET`).
+    pub budget: Cell<u64>,
     /// Functions that threads of this core have called on other ISAs.
     pub pins: Pins,
     /// Deadline the timer is programmed to, in machine time.
@@ -241,6 +246,7 @@ impl<M: Machine> Cpu<M> {
             epoch: Cell::new(0),
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
+            budget: Cell::new(BUDGET),
             pins: Pins::default(),
             timer_ns: Cell::new(u64::MAX),
             tracer: Tracer::new(pool, id),
@@ -296,6 +302,15 @@ impl<M: Machine> Cpu<M> {
     #[inline(always)]
     pub fn pass(&self) {
         shootdown::pass(self, || self.flush_user());
+    }
+
+    /// Work was done that has cost this much (`call::cost`). `true`: the budget is used up, and this core is to look what
+    /// else is due. Code that cannot look itself lets its caller do so by the next piece of work.
+    #[inline(always)]
+    pub fn spend(&self, cost: u64) -> bool {
+        let left = self.budget.get().saturating_sub(cost);
+        self.budget.set(left);
+        left == 0
     }
 
     /// Runs `use_memory` with resolved user memory kept in place.

@@ -96,7 +96,7 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
     if call.timed_out() {
         return Err(Errno::ETIMEDOUT.into());
     }
-    if call.thread.in_syscall.get() != 0 {
+    if call.has_waited() {
         // Woken: by a waker of this futex, or for no reason, which the ABI allows.
         return Ok(0);
     }

@@ -6,11 +6,12 @@
 use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
-use motet_hal::Machine;
+use motet_hal::{Access, Machine};
 
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    file::{Cursor, produce},
 };
 
 /// Fills `into` with random bytes.
@@ -32,16 +33,17 @@ pub fn getrandom<M: Machine>(call: &Call<M>) -> SysResult {
     if flags & !7 != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let len = len.min(i32::MAX as u64);
     let mut bytes = [0; 256];
-    let mut done = 0;
-    while done < len {
-        let here = (len - done).min(bytes.len() as u64) as usize;
-        fill(call.cpu, &mut bytes[..here]);
-        call.write_user(at.wrapping_add(done), &bytes[..here])?;
-        done += here as u64;
-    }
-    Ok(len)
+    let mut into = Cursor::new(call, at, len.min(i32::MAX as u64), Access::Write);
+    produce(call, &mut into, cost, |into| {
+        fill(call.cpu, &mut bytes);
+        into.write(&bytes)
+    })
+}
+
+/// What making `len` random bytes costs (`call::cost`).
+pub const fn cost(len: u64) -> u64 {
+    len * 10
 }
 
 /// The output function of SplitMix64 (Steele, Lea, Flood 2014).

@@ -5,19 +5,19 @@ use core::sync::atomic::{Ordering, fence};
 use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
-    TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT,
+    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM,
+    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT,
 };
 use motet_protocol::{
     Context, count, direct, run_queue,
     run_queue::core_record,
-    timer,
+    shootdown, timer,
     trace::{End, Kind},
     wait,
 };
 
 use crate::{
-    call::{Call, Stop},
+    call::{BUDGET, Call, Stop},
     cpu::Cpu,
     crossing::{self, Fetch},
     file,
@@ -218,6 +218,7 @@ fn serve_syscall<M: Machine>(
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
         Err(Stop::Block) => return block(cpu, thread),
+        Err(Stop::Again) => return pause(cpu, thread),
         Err(Stop::Replaced) => {
             end_call(thread);
             trace::run(cpu, thread, process);
@@ -245,7 +246,7 @@ pub fn end_call(thread: &ThreadRecord) {
 
 /// Blocks the thread, which has prepared to wait. `None`: it is blocked, and may already run elsewhere.
 fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
-    thread.in_syscall.set(1);
+    thread.in_syscall.set(CALL_WAITED);
     save_ext(cpu, thread);
     charge(cpu, thread);
     if thread.deadline_ns.get() != 0 {
@@ -264,6 +265,33 @@ fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
     }
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
     Some(())
+}
+
+/// Lets what is due be done before the call goes on. `None`: the thread has given up the core.
+#[cold]
+fn pause<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
+    let in_syscall = thread.in_syscall.get();
+    if in_syscall & CALL_WAITED == 0 {
+        // What has ended an earlier call's wait is not about this one.
+        thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+    }
+    thread.in_syscall.set(in_syscall | CALL_PAUSED);
+    let interrupts = cpu.deferred.replace(Interrupts::EMPTY);
+    let is_gone = interrupts != Interrupts::EMPTY && interrupted(cpu, thread, interrupts);
+    (!is_gone).then(|| cpu.pass())
+}
+
+/// The core's budget is used up: looks whether anything else is due than the call that the thread is in.
+#[cold]
+pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    cpu.budget.set(BUDGET);
+    let mut interrupts = cpu.machine.poll_interrupts();
+    if cpu.timed {
+        interrupts = with_alarm(cpu, interrupts, cpu.now_ns());
+    }
+    cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    let is_asked = shootdown::is_asked(cpu);
+    is_asked || cpu.deferred.get() != Interrupts::EMPTY || thread.attention.load(Ordering::Relaxed) != 0
 }
 
 /// Charges the time since the thread was last charged; returns the time.

@@ -186,6 +186,14 @@ pub fn reserve(context: &impl Context, inode: &'static InodeRecord, len: u64) ->
     Ok(start)
 }
 
+/// Cuts off what [`reserve`] has added, from `written`, when no more comes and nothing was added behind it, which `end` was.
+pub fn give_back(context: &impl Context, inode: &'static InodeRecord, written: u64, end: u64) {
+    let _guard = lock(context, &inode.lock);
+    if inode.size.load(Ordering::Relaxed) == end {
+        inode.size.store(written, Ordering::Relaxed);
+    }
+}
+
 /// Zeroes bytes of one page, if it is present. The inode's lock is held.
 fn zero_in_page(context: &impl Context, inode: &InodeRecord, offset: u64, len: u64) {
     if len == 0 || offset % PAGE_SIZE == 0 && len == PAGE_SIZE {

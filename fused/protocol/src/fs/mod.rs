@@ -20,7 +20,9 @@ use motet_layout::sync::Ordering;
 use motet_abi::Errno;
 use motet_layout::{InodeRecord, PipeRecord};
 
-pub use contents::{FILE_SIZE_MAX, for_each_run, punch, read_bytes, reserve, transfer, truncate, write_bytes};
+pub use contents::{
+    FILE_SIZE_MAX, for_each_run, give_back, punch, read_bytes, reserve, transfer, truncate, write_bytes,
+};
 pub use directory::{create, directory_hint, entry_name, link, lookup, mkdir, parent, readdir, rmdir, symlink, unlink};
 pub use pages::{has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};

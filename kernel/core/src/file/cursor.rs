@@ -130,6 +130,15 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         Ok(())
     }
 
+    /// Passes over what earlier dispatches of the call have done.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    #[inline(always)]
+    pub fn resume(&mut self, done: u64) -> Result<(), Errno> {
+        if done > 0 { self.advance(done as usize) } else { Ok(()) }
+    }
+
     /// Copies kernel bytes to the cursor, as many as remain; returns how many.
     ///
     /// # Errors
@@ -174,17 +183,15 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         read.map(drop)
     }
 
-    /// Writes zero bytes to all that remains.
+    /// Writes zero bytes to the rest of the page, or of the buffer; returns how many. At least one must remain.
     ///
     /// # Errors
     /// `EFAULT`, `ENOMEM`.
-    pub fn zero(&mut self) -> Result<(), Errno> {
-        while self.remaining > 0 {
-            let (run, len) = self.run()?;
-            self.call.cpu.pool.zero(run, len);
-            self.advance(len)?;
-        }
-        Ok(())
+    pub fn zero(&mut self) -> Result<usize, Errno> {
+        let (run, len) = self.run()?;
+        self.call.cpu.pool.zero(run, len);
+        self.advance(len)?;
+        Ok(len)
     }
 
     /// Fails if the next byte cannot be accessed.

@@ -9,7 +9,7 @@ use motet_protocol::stream::{self, Moved};
 
 use super::{cursor::Cursor, rw::partial, tty};
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     random, signal,
 };
@@ -56,19 +56,42 @@ pub fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Res
 /// Reads from a device.
 pub fn read<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
     match device {
-        NULL => return Ok(0),
-        ZERO | FULL => into.zero()?,
+        NULL => Ok(0),
+        ZERO | FULL => produce(call, into, cost::bytes, |into| into.zero()),
         RANDOM | URANDOM => {
             let mut bytes = [0; 256];
-            while into.remaining() > 0 {
+            produce(call, into, random::cost, |into| {
                 random::fill(call.cpu, &mut bytes);
-                into.write(&bytes)?;
-            }
+                into.write(&bytes)
+            })
         }
-        TTY | CONSOLE => return tty::read(call, nonblocking, into),
-        HOST_IN => return read_stream(call, &call.cpu.pool.header().console_in, nonblocking, into),
-        HOST_OUT | HOST_ERR | KMSG => return Err(Errno::EINVAL.into()),
-        _ => return Err(Errno::ENXIO.into()),
+        TTY | CONSOLE => tty::read(call, nonblocking, into),
+        HOST_IN => read_stream(call, &call.cpu.pool.header().console_in, nonblocking, into),
+        HOST_OUT | HOST_ERR | KMSG => Err(Errno::EINVAL.into()),
+        _ => Err(Errno::ENXIO.into()),
+    }
+}
+
+/// Fills user memory by pieces that `make` makes, each as long as it says. As on Linux, a signal ends the call with what is done.
+pub fn produce<M: Machine>(
+    call: &Call<M>,
+    into: &mut Cursor<M>,
+    cost_of: impl Fn(u64) -> u64,
+    mut make: impl FnMut(&mut Cursor<M>) -> Result<usize, Errno>,
+) -> SysResult {
+    into.resume(call.thread.progress.get())?;
+    while into.remaining() > 0 {
+        let made = match make(into) {
+            Ok(len) => len as u64,
+            Err(errno) => return partial(into.done(), errno),
+        };
+        if into.remaining() > 0 && call.pauses(cost::PAGE + cost_of(made)) {
+            if call.is_interrupted() {
+                break;
+            }
+            call.thread.progress.set(into.done());
+            return Err(Stop::Again);
+        }
     }
     Ok(into.done())
 }

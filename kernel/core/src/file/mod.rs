@@ -35,7 +35,9 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, HostStream, InodeRecord, ProcessRecord};
+use motet_layout::{
+    CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, HostStream, InodeRecord, ProcessRecord, ThreadRecord,
+};
 use motet_protocol::{
     Context,
     fs::{self, Held},
@@ -55,6 +57,8 @@ pub use attributes::{
     chmod, chown, fallocate, fchmod, fchmodat, fchmodat2, fchown, fchownat, ftruncate, futimesat, lchown, truncate,
     umask, utime, utimensat, utimes,
 };
+pub use cursor::Cursor;
+pub use device::produce;
 pub use dir::{chdir, chroot, fchdir, getcwd, getdents64};
 pub use epoll::{epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait};
 pub use event::{eventfd, eventfd2};
@@ -65,8 +69,7 @@ pub use names::{
     symlinkat, unlink, unlinkat,
 };
 pub use open::{
-    close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, open_interrupted, openat, openat2,
-    pipe, pipe2,
+    close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2, pipe, pipe2,
 };
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
@@ -78,6 +81,12 @@ pub use socket::{
 pub use splice::{copy_file_range, sendfile, splice, tee};
 pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};
 pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
+
+/// The call in progress ends early, because of a signal or because the thread ends: undoes what it has begun.
+pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    open::open_interrupted(cpu, thread);
+    rw::transfer_ended(cpu, thread);
+}
 
 /// Gives the first process its descriptors 0, 1 and 2, its directories, and the terminal if there is one.
 ///

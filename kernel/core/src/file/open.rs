@@ -65,8 +65,7 @@ pub fn creat<M: Machine>(call: &Call<M>) -> SysResult {
     open_at(call, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode as u32)
 }
 
-/// The call in progress ends early, because of a signal or because the thread ends: if it is an `open` that was waiting
-/// for the other side of a named pipe, undoes it.
+/// The call in progress ends early: if it is an `open` that was waiting for the other side of a named pipe, undoes it.
 pub fn open_interrupted<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     if let Some((record, _)) = take_pending(cpu, thread) {
         description::put(cpu, record);

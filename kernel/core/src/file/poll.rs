@@ -283,7 +283,7 @@ pub fn wait_until_ready<M: Machine>(
         return Ok(asked.ready);
     }
     if let Some(timeout_ns) = timeout_ns {
-        if thread.in_syscall.get() == 0 {
+        if thread.scratch[0].get() == 0 {
             thread.scratch[0].set(time::deadline_from(call.cpu, timeout_ns, false, false));
         }
         if thread.scratch[0].get() <= call.cpu.now_ns() {
@@ -313,7 +313,7 @@ pub fn with_mask<M: Machine>(call: &Call<M>, mask: u64, serve: impl FnOnce() -> 
         begin_temporary_mask(call, call.read_user_u64(mask)?);
     }
     let result = serve();
-    if result != Err(Stop::Block) {
+    if !matches!(result, Err(Stop::Block | Stop::Again)) {
         end_temporary_mask(call);
     }
     result

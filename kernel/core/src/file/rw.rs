@@ -1,13 +1,20 @@
 //! Reading and writing: `read`, `write` and their relatives.
 //!
 //! A transfer first resolves a page of user memory, then takes the file's lock and copies: no lock of a file is held
-//! while user memory may fault. A call that waits keeps the bytes it has done in the thread's `progress`.
+//! while user memory may fault. A call that waits or pauses keeps the bytes it has done in the thread's `progress`.
+//!
+//! What a transfer of a file is about is decided when it begins: where it starts, and how far the description's position
+//! moves. So calls that share a description do not mix, and neither do writers that append, however long they take; other
+//! concurrent transfers may mix at page borders. A transfer that pauses keeps the file, should its descriptor be closed.
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*, signal::SIGPIPE};
 use motet_hal::{Access, Machine};
-use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord};
+use motet_layout::{
+    CALL_PAUSED, FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord,
+    ThreadRecord,
+};
 use motet_protocol::{
     Context, fs,
     lock::{Guard, lock},
@@ -17,14 +24,17 @@ use motet_protocol::{
 
 use super::{
     cursor::Cursor,
-    description::{Anonymous, Kind, OpenFile},
+    description::{self, Anonymous, Kind, OpenFile},
     device, event, proc, signal_fd, socket, table, timer,
 };
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
+    cpu::Cpu,
     mm, signal,
 };
 
+/// What moving a page between a pipe and user memory costs.
+const PIPE_PIECE: u64 = cost::PAGE + cost::bytes(PAGE_SIZE);
 /// `pwritev2`, `preadv2`: the position is the file's own.
 const POSITION_OWN: u64 = u64::MAX;
 
@@ -32,7 +42,7 @@ const POSITION_OWN: u64 = u64::MAX;
 #[inline]
 pub fn read<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     if let Some(read) = read_short(call, &file, buffer, len) {
         return Ok(read);
     }
@@ -43,7 +53,7 @@ pub fn read<M: Machine>(call: &Call<M>) -> SysResult {
 #[inline]
 pub fn write<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     if write_short(call, &file, buffer, len) {
         return Ok(len);
     }
@@ -84,35 +94,35 @@ fn write_short<M: Machine>(call: &Call<M>, file: &OpenFile<M>, buffer: u64, len:
 /// `readv(fd, vector, count)`.
 pub fn readv<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, vector, count, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     read_file(call, &file, &mut Cursor::vector(call, vector, count, Access::Write)?, None)
 }
 
 /// `writev(fd, vector, count)`.
 pub fn writev<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, vector, count, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     write_file(call, &file, &mut Cursor::vector(call, vector, count, Access::Read)?, None)
 }
 
 /// `pread64(fd, buffer, length, offset)`.
 pub fn pread64<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, offset, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     read_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Write), Some(check_offset(&file, offset)?))
 }
 
 /// `pwrite64(fd, buffer, length, offset)`.
 pub fn pwrite64<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, offset, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     write_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Read), Some(check_offset(&file, offset)?))
 }
 
 /// `preadv(fd, vector, count, offset)`; the offset's second argument word matters on 32-bit ISAs only.
 pub fn preadv<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, vector, count, offset, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     let mut cursor = Cursor::vector(call, vector, count, Access::Write)?;
     read_file(call, &file, &mut cursor, Some(check_offset(&file, offset)?))
 }
@@ -120,7 +130,7 @@ pub fn preadv<M: Machine>(call: &Call<M>) -> SysResult {
 /// `pwritev(fd, vector, count, offset)`.
 pub fn pwritev<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, vector, count, offset, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = open_file(call, fd)?;
     let mut cursor = Cursor::vector(call, vector, count, Access::Read)?;
     write_file(call, &file, &mut cursor, Some(check_offset(&file, offset)?))
 }
@@ -141,10 +151,62 @@ pub fn pwritev2<M: Machine>(call: &Call<M>) -> SysResult {
     if call.args[3] == POSITION_OWN { writev(call) } else { pwritev(call) }
 }
 
+/// [`motet_layout::ThreadRecord::scratch`] 1: a transfer has paused; 0 and 2 are a [`Claim`], 3 is its file, with a reference.
+const TRANSFERRING: u64 = u64::from_le_bytes(*b"transfer");
+
+/// Where a transfer of a file is, and what it has claimed.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// Position of the first byte.
+    start: u64,
+    /// What the description's position and, if it appends, the file's size were set to; 0: neither was.
+    end: u64,
+}
+
+/// The open file that a transfer is about.
+#[inline(always)]
+fn open_file<'c, M: Machine>(call: &Call<'c, M>, fd: u64) -> Result<OpenFile<'c, M>, Errno> {
+    if call.thread.in_syscall.get() & CALL_PAUSED != 0
+        && let Some(record) = kept_file(call.cpu, call.thread)
+    {
+        return Ok(OpenFile::new(call.cpu, record, true));
+    }
+    table::get(call, fd as i32)
+}
+
+/// The file of the thread's transfer that has paused, with a reference.
+fn kept_file<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static FileRecord> {
+    let [.., tag, _, record] = &thread.scratch;
+    if tag.get() != TRANSFERRING {
+        return None;
+    }
+    tag.set(0);
+    cpu.object(record.get())
+}
+
+/// Keeps the file of a transfer that pauses.
+#[cold]
+fn keep_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>) {
+    let [.., tag, _, record] = &call.thread.scratch;
+    tag.set(TRANSFERRING);
+    record.set(call.cpu.raw(file.clone().release()));
+}
+
+/// The thread ends: if it is in a transfer that has paused, what that has claimed and not used is given back.
+pub fn transfer_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    let Some(record) = kept_file(cpu, thread) else { return };
+    let [start, _, end, _] = &thread.scratch;
+    if let Kind::Inode(inode) = description::kind(cpu, record) {
+        let claim = Claim { start: start.get(), end: end.get() };
+        settle(cpu, record, inode, claim, thread.progress.get());
+    }
+    description::put(cpu, record);
+}
+
 /// Reads from any open file, at its own position unless `at` gives another.
 pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_readable()?;
-    match file.kind() {
+    let result = match file.kind() {
         Kind::Pipe(ends) => read_pipe(call, ends, file.nonblocking(), into),
         Kind::Inode(inode) => read_inode(call, file, inode, into, at),
         Kind::Device(device) => device::read(call, device, file.nonblocking(), into),
@@ -161,13 +223,17 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::read(call, socket, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_)) => Err(Errno::EINVAL.into()),
+    };
+    if result == Err(Stop::Again) {
+        keep_file(call, file);
     }
+    result
 }
 
 /// Writes to any open file, at its own position unless `at` gives another.
 pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_writable()?;
-    match file.kind() {
+    let result = match file.kind() {
         Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), true, from),
         Kind::Inode(inode) => write_inode(call, file, inode, from, at),
         Kind::Device(device) => device::write(call, device, file.nonblocking(), from),
@@ -175,7 +241,11 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
         Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_) | Anonymous::Signals(_)) => Err(Errno::EINVAL.into()),
+    };
+    if result == Err(Stop::Again) {
+        keep_file(call, file);
     }
+    result
 }
 
 /// What a transfer that an error ended returns: the bytes done, if any.
@@ -183,7 +253,7 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
 pub fn partial<E: Into<Stop>>(done: u64, error: E) -> SysResult {
     match error.into() {
         Stop::Error(_) if done > 0 => Ok(done),
-        stop @ (Stop::Error(_) | Stop::Block | Stop::Replaced | Stop::Gone) => Err(stop),
+        stop @ (Stop::Error(_) | Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => Err(stop),
     }
 }
 
@@ -209,17 +279,29 @@ fn read_inode<M: Machine>(
     if fs::is_directory(inode) {
         return Err(Errno::EISDIR.into());
     }
-    let (_guard, start) = position(call, file, at);
-    if start >= inode.size.load(Ordering::Relaxed) {
-        return Ok(0);
+    let claim = match begun(call) {
+        Some(claim) => claim,
+        None => {
+            let (_guard, start) = position(call, file, at);
+            let left = inode.size.load(Ordering::Relaxed).saturating_sub(start);
+            if left == 0 {
+                return Ok(0);
+            }
+            let end = start + left.min(into.remaining());
+            if at.is_none() {
+                file.offset.store(end, Ordering::Relaxed);
+            }
+            Claim { start, end: if at.is_none() { end } else { 0 } }
+        }
+    };
+    let moved = move_inode(call, inode, claim, false, into);
+    if moved == Err(Stop::Again) {
+        return Err(Stop::Again);
     }
-    let moved = move_inode(call, inode, start, false, into);
-    if at.is_none() {
-        file.offset.store(start + into.done(), Ordering::Relaxed);
-    }
+    settle_position(file, claim, into.done());
     match moved {
         Ok(()) => Ok(into.done()),
-        Err(errno) => partial(into.done(), errno),
+        Err(stop) => partial(into.done(), stop),
     }
 }
 
@@ -233,21 +315,58 @@ fn write_inode<M: Machine>(
     if from.remaining() == 0 {
         return Ok(0);
     }
-    let append = file.flags.load(Ordering::Relaxed) & O_APPEND != 0;
-    let (_guard, own) = position(call, file, at);
-    let len = from.remaining();
-    let start = if append { fs::reserve(call.cpu, inode, len)? } else { own };
-    let moved = move_inode(call, inode, start, true, from);
-    let done = from.done();
-    if at.is_none() {
-        file.offset.store(start + done, Ordering::Relaxed);
+    let claim = match begun(call) {
+        Some(claim) => claim,
+        None => {
+            let (_guard, own) = position(call, file, at);
+            let append = file.flags.load(Ordering::Relaxed) & O_APPEND != 0;
+            let len = from.remaining();
+            let start = if append { fs::reserve(call.cpu, inode, len)? } else { own };
+            let end = start.saturating_add(len);
+            if at.is_none() {
+                file.offset.store(end, Ordering::Relaxed);
+            }
+            Claim { start, end: if at.is_none() || append { end } else { 0 } }
+        }
+    };
+    let moved = move_inode(call, inode, claim, true, from);
+    if moved == Err(Stop::Again) {
+        return Err(Stop::Again);
     }
+    let done = from.done();
+    settle(call.cpu, file, inode, claim, done);
     let now = call.cpu.realtime_ns();
     inode.modified_ns.set(now);
     inode.changed_ns.set(now);
     match moved {
         Ok(()) => Ok(done),
-        Err(errno) => partial(done, errno),
+        Err(stop) => partial(done, stop),
+    }
+}
+
+/// The claim of a transfer that has begun before this dispatch.
+#[inline(always)]
+fn begun<M: Machine>(call: &Call<M>) -> Option<Claim> {
+    let [start, _, end, _] = &call.thread.scratch;
+    (call.thread.progress.get() != 0).then(|| Claim { start: start.get(), end: end.get() })
+}
+
+/// A transfer has ended after `done` bytes: gives back what it has claimed and not used.
+#[inline(always)]
+fn settle<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, inode: &'static InodeRecord, claim: Claim, done: u64) {
+    settle_position(file, claim, done);
+    if claim.end != 0 && claim.start + done < claim.end && file.flags.load(Ordering::Relaxed) & O_APPEND != 0 {
+        fs::give_back(cpu, inode, claim.start + done, claim.end);
+    }
+}
+
+/// As [`settle`], of the description's position, unless somebody else has moved that meanwhile.
+#[inline(always)]
+fn settle_position(file: &FileRecord, claim: Claim, done: u64) {
+    let now = claim.start + done;
+    if claim.end != 0 && now != claim.end {
+        // If it fails, somebody has.
+        let _ = file.offset.compare_exchange(claim.end, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -255,18 +374,24 @@ fn write_inode<M: Machine>(
 fn move_inode<M: Machine>(
     call: &Call<M>,
     inode: &'static InodeRecord,
-    start: u64,
+    claim: Claim,
     write: bool,
     cursor: &mut Cursor<M>,
-) -> Result<(), Errno> {
-    let mut at = start;
+) -> Result<(), Stop> {
+    cursor.resume(call.thread.progress.get())?;
     while cursor.remaining() > 0 {
-        let len = fs::transfer(call.cpu, inode, at, write, || cursor.run())?;
+        let len = fs::transfer(call.cpu, inode, claim.start + cursor.done(), write, || cursor.run())?;
         if len == 0 {
             break;
         }
         cursor.advance(len)?;
-        at += len as u64;
+        if cursor.remaining() > 0 && call.pauses(cost::PAGE + cost::bytes(len as u64)) {
+            let [start, _, end, _] = &call.thread.scratch;
+            start.set(claim.start);
+            end.set(claim.end);
+            call.thread.progress.set(cursor.done());
+            return Err(Stop::Again);
+        }
     }
     Ok(())
 }
@@ -282,18 +407,30 @@ pub fn read_pipe<M: Machine>(
     if into.remaining() == 0 {
         return Ok(0);
     }
+    let before = call.thread.progress.get();
+    if before > 0 {
+        into.advance(before as usize)?;
+    }
     call.wait_for(&ends.read_waiters, || {
         // Looked at without the lock, to spare the look-up of the buffer when it is for nothing. (A thread that waits
         // looks again after it has entered the queue, which orders this against writers.)
+        if pipe::used(ends) == 0 && into.done() > 0 {
+            return Ok(Some(into.done()));
+        }
         if pipe::used(ends) == 0 && ends.writers.load(Ordering::Acquire) > 0 {
             return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
         }
         match pipe::pop(call.cpu, ends, || into.run())? {
             Some(len) => into.advance(len)?,
+            None if into.done() > 0 => return Ok(Some(into.done())),
             None if nonblocking => return Err(Errno::EAGAIN.into()),
             None => return Ok(None),
         }
         while into.done() > 0 && into.remaining() > 0 && pipe::used(ends) > 0 {
+            if call.pauses(PIPE_PIECE) {
+                call.thread.progress.set(into.done());
+                return Err(Stop::Again);
+            }
             match pipe::pop(call.cpu, ends, || into.run()) {
                 Ok(Some(len)) if len > 0 => into.advance(len)?,
                 Ok(_) | Err(_) => break,
@@ -310,7 +447,13 @@ pub fn read_pipe_full<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, int
         while into.remaining() > 0 {
             match pipe::pop(call.cpu, ends, || into.run()) {
                 Ok(Some(0)) => break,
-                Ok(Some(len)) => into.advance(len)?,
+                Ok(Some(len)) => {
+                    into.advance(len)?;
+                    if into.remaining() > 0 && call.pauses(PIPE_PIECE) {
+                        call.thread.progress.set(into.done());
+                        return Err(Stop::Again);
+                    }
+                }
                 Ok(None) => {
                     call.thread.progress.set(into.done());
                     return Ok(None);
@@ -367,7 +510,7 @@ pub fn write_pipe<M: Machine>(
     }
     let whole = before == 0 && from.remaining() <= PIPE_BUF as u64;
     let written = call.wait_for(&ends.write_waiters, || {
-        let pushed = if whole { push_whole(call, ends, from) } else { push_all(call, ends, from) };
+        let pushed = if whole { push_whole(call, ends, from).map_err(Stop::from) } else { push_all(call, ends, from) };
         match pushed {
             Ok(()) if from.remaining() == 0 => Ok(Some(from.done())),
             Ok(()) if !nonblocking => {
@@ -375,11 +518,15 @@ pub fn write_pipe<M: Machine>(
                 Ok(None)
             }
             Ok(()) => partial(from.done(), Errno::EAGAIN).map(Some),
-            Err(errno) => {
-                if errno == Errno::EPIPE && signals {
+            Err(Stop::Again) => {
+                call.thread.progress.set(from.done());
+                Err(Stop::Again)
+            }
+            Err(stop) => {
+                if stop == Stop::Error(Errno::EPIPE) && signals {
                     signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
                 }
-                partial(from.done(), errno).map(Some)
+                partial(from.done(), stop).map(Some)
             }
         }
     })?;
@@ -424,7 +571,7 @@ fn gather<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Curs
 }
 
 /// Pushes as much of a long write as there is room for.
-fn push_all<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Errno> {
+fn push_all<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Stop> {
     while from.remaining() > 0 {
         let pushed = pipe::push(call.cpu, ends, false, || {
             let run = from.run()?;
@@ -433,6 +580,9 @@ fn push_all<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cu
         match pushed {
             Some(len) => from.advance(len)?,
             None => return Ok(()),
+        }
+        if from.remaining() > 0 {
+            call.pause_point(PIPE_PIECE)?;
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ fn execute<M: Machine>(
     environment_at: u64,
     flags: u64,
 ) -> SysResult {
-    if call.thread.in_syscall.get() != 0 && !is_only_thread(call) {
+    if call.has_waited() && !is_only_thread(call) {
         return wait_for_other_threads(call);
     }
     let path = call.read_path(path_at)?;

@@ -76,7 +76,7 @@ pub fn end_thread<M: Machine>(
     sched::charge(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
-    file::open_interrupted(cpu, thread);
+    file::call_ended(cpu, thread);
     cpu.ext_owner.set((0, 0));
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
     // Without others, the stacks go with the space.

@@ -72,7 +72,7 @@ pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
 
 fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     let flags = spec.flags;
-    if call.thread.in_syscall.get() != 0 {
+    if call.has_waited() {
         return vfork_continues(call);
     }
     let thread_without_signals = flags & CLONE_THREAD != 0 && flags & CLONE_SIGHAND == 0;

@@ -16,7 +16,8 @@ use motet_abi::{
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
+    CALL_PAUSED, PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord,
+    WAKE_SIGNAL,
 };
 use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
 
@@ -184,10 +185,23 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         if process.stopped.load(Ordering::SeqCst) != 0 && stop(cpu, thread, process) {
             return Attention::Gone;
         }
+        // A call that is in the middle of its work ends first, unless the thread does.
+        let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
+        if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
+            if deliverable(thread, process) != 0 {
+                thread.attention.store(1, Ordering::SeqCst);
+            }
+            return Attention::Run;
+        }
         // A stop is taken and carried out under the tree lock: a continuing signal comes before both or after both.
-        let stops = deliverable(thread, process) & STOP_SIGNALS != 0;
+        let stops = !paused && deliverable(thread, process) & STOP_SIGNALS != 0;
         let tree = stops.then(|| lock_tree(cpu));
-        let Some((signal, pending)) = take_signal(thread, process, if stops { 0 } else { STOP_SIGNALS }) else {
+        let later = match (paused, stops) {
+            (true, _) => !fatal(cpu, process),
+            (false, true) => 0,
+            (false, false) => STOP_SIGNALS,
+        };
+        let Some((signal, pending)) = take_signal(thread, process, later) else {
             restore_mask(thread);
             return Attention::Run;
         };
@@ -278,6 +292,15 @@ pub fn deliverable(thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
     pending & !thread.signal_mask.load(Ordering::Relaxed)
 }
 
+/// Signals that end the process.
+fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
+    let is_fatal = |signal: &u32| {
+        let ends = matches!(abi::default_action(*signal), DefaultAction::Terminate | DefaultAction::Core);
+        ends && action_of(cpu, process, *signal).handler.get() == abi::SIG_DFL
+    };
+    (1..=abi::NSIG).filter(is_fatal).map(abi::bit).sum()
+}
+
 /// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
 fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) -> bool {
     if signal == abi::SIGCONT || signal == SIGKILL {
@@ -358,7 +381,7 @@ fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord)
     if thread.in_syscall.get() != 0 {
         wait::finish(cpu, thread);
         timer::disarm(cpu, &thread.timer);
-        file::open_interrupted(cpu, thread);
+        file::call_ended(cpu, thread);
         sched::end_call(thread);
     }
 }
@@ -375,7 +398,7 @@ fn interrupt_call<M: Machine>(
     }
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
-    file::open_interrupted(cpu, thread);
+    file::call_ended(cpu, thread);
     let isa = registers::frame_isa(&thread.frame);
     let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
     let number = registers::syscall_number(&thread.frame);
