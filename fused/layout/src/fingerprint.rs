@@ -32,6 +32,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     SpaceRecord,
     FatProgram,
     VmaRecord,
+    RangeNode,
     InodeRecord,
     EntryRecord,
     FileRecord,

@@ -412,8 +412,8 @@ pool_struct! {
         8 pub refs: AtomicU32,
         /// Island whose table is the authority: every mapped page has an entry there.
         12 pub home: Cell32,
-        /// First VMA, lowest address (pool address).
-        16 pub first_vma: Cell64,
+        /// The tree of its VMAs: its root [`RangeNode`] (pool address), 0: there are none.
+        16 pub vma_root: Cell64,
         /// VMA found last (hint, pool address).
         24 pub last_vma: Cell64,
         /// Program break: start of the heap, and its present end.
@@ -505,10 +505,7 @@ pool_struct! {
         32 pub offset: Cell64,
         /// Bytes of the file from `start` on; zero-filled after them (ELF segments).
         40 pub file_len: Cell64,
-        /// Next VMA, higher (pool address).
-        48 pub next: Cell64,
-        /// Previous VMA (pool address).
-        56 pub prev: Cell64,
+        48 _pad0: [Cell64; 2],
         /// Views, by ISA code - 1: the address in that ISA's store which `start` shows, 0: it has none.
         64 pub store: [Cell64; 4],
         /// Views: the [`Isa`](crate::Isa) that alone executes it; 0: each executes its own.
@@ -518,3 +515,29 @@ pool_struct! {
         104 _pad2: [Cell64; 3],
     }
 }
+
+/// Slots of a [`RangeNode`].
+pub const RANGE_NODE_SLOTS: usize = 15;
+
+pool_struct! {
+    /// A node of a B+ tree of disjoint address ranges (`motet_protocol::range_tree`). Under the lock of what it is a tree of. The words that a
+    /// search compares fill two cache lines.
+    pub struct RangeNode: size 512, align 64 {
+        /// [`RANGE_NODE`] + its level; 0 is a leaf's.
+        0 pub kind: Cell32,
+        /// Slots in use, in ascending order.
+        4 pub count: Cell32,
+        /// First address past what a slot stands for: a range, or all ranges below a node.
+        8 pub ends: [Cell64; 15],
+        /// In a leaf: what the range is of (pool address). Otherwise: the node (pool address).
+        128 pub children: [Cell64; 15],
+        /// First address of what the slot stands for.
+        248 pub starts: [Cell64; 15],
+        /// The longest gap between neighbouring ranges below the slot's node, in bytes; 0 in a leaf.
+        368 pub gaps: [Cell64; 15],
+        488 _pad0: [Cell64; 3],
+    }
+}
+
+/// [`RangeNode::kind`] of a leaf. A free object never has it: its first word is the address of another one.
+pub const RANGE_NODE: u32 = 0x5241_4e10;

@@ -41,6 +41,9 @@ pub struct Table<'a> {
     pub map: PhysMap<'a>,
 }
 
+/// How many absent entries cost as much as a page, in [`Table::end_of_piece`].
+pub const PAGE_ENTRIES: u64 = 16;
+
 /// Bytes translated by one entry at `level`.
 const fn span(level: u8) -> u64 {
     1 << (PAGE_SHIFT + 9 * level as u32)
@@ -183,6 +186,115 @@ impl Table<'_> {
                 Err((page, level)) => va = skip_empty(page, level, va, end),
             }
         });
+    }
+
+    /// Where a piece of work on `range` (page-aligned) ends that is to take a bounded time: after `budget` absent entries, each page mapped
+    /// counting as [`PAGE_ENTRIES`] of them, or at the range's end. Never before one entry.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn end_of_piece(&self, range: Range<u64>, budget: u64) -> u64 {
+        let end = range.end.min(HALF_END);
+        let (mut va, mut spent) = (range.start, 0);
+        with_encoding!(self.format, F => while va < end && spent < budget {
+            match self.leaf_page::<F>(va) {
+                Ok(page) => {
+                    let stop = next(va, 1).min(end);
+                    while va < stop && spent < budget {
+                        spent += if page[index(va, 0)].load(Ordering::Relaxed) == 0 { 1 } else { PAGE_ENTRIES };
+                        va += PAGE_SIZE;
+                    }
+                }
+                Err((page, level)) => {
+                    let skipped = skip_empty(page, level, va, end);
+                    spent += (skipped - va).div_ceil(span(level));
+                    va = skipped;
+                }
+            }
+        });
+        if va < end { va } else { range.end }
+    }
+
+    /// Moves the pages mapped in `from` (page-aligned) to where none are, `to` and on, in the same order. Whole tables move where both
+    /// places lie alike in them; absent subtrees cost what they cost [`for_each`](Self::for_each).
+    ///
+    /// # Errors
+    /// `allocate` had no frame for a table: the address from which on nothing has been moved. Moving the rest back needs no
+    /// frames.
+    ///
+    /// # Panics
+    /// When a page would come to where there are no user addresses, or the table is corrupt.
+    pub fn move_pages(
+        &self,
+        from: Range<u64>,
+        to: u64,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<(), u64> {
+        let end = from.end.min(HALF_END);
+        let mut va = from.start;
+        with_encoding!(self.format, F => while va < end {
+            let target = to + (va - from.start);
+            match self.leaf_page::<F>(va) {
+                Ok(page) => {
+                    let stop = next(va, 1).min(end);
+                    let is_whole = va % span(1) == 0 && target % span(1) == 0 && stop - va == span(1);
+                    if !is_whole || !self.move_table::<F>(va, target, allocate).map_err(|_| va)? {
+                        self.move_entries::<F>(page, va..stop, target, allocate)?;
+                    }
+                    va = stop;
+                }
+                Err((page, level)) => va = skip_empty(page, level, va, end),
+            }
+        });
+        Ok(())
+    }
+
+    /// Moves the table of pages at `va`, unless there is one at `to` already: whether it did.
+    fn move_table<F: Encoding>(
+        &self,
+        va: u64,
+        to: u64,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<bool, OutOfFrames> {
+        let new = self.slot_of_table::<F>(to, allocate)?;
+        let old = self.slot_of_table::<F>(va, allocate)?;
+        let is_free = new.load(Ordering::Relaxed) == 0;
+        if is_free {
+            new.store(old.load(Ordering::Relaxed), Ordering::Release);
+            old.store(0, Ordering::Release);
+        }
+        Ok(is_free)
+    }
+
+    fn move_entries<F: Encoding>(
+        &self,
+        page: &Page,
+        from: Range<u64>,
+        to: u64,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<(), u64> {
+        for va in from.clone().step_by(PAGE_SIZE as usize) {
+            let slot = &page[index(va, 0)];
+            if let Some(leaf) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
+                self.map(to + (va - from.start), leaf.frame, leaf.attr, allocate).map_err(|_| va)?;
+                self.store::<F>(slot, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry that names the table of pages around `va`; makes the tables above it.
+    fn slot_of_table<F: Encoding>(
+        &self,
+        va: u64,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<&'static AtomicU64, OutOfFrames> {
+        assert!(is_user(va), "editing {va:#x}, which is no user address");
+        let mut page = self.page(self.root.addr());
+        for level in (2..LEVELS).rev() {
+            page = self.next_or_new::<F>(&page[index(va, level)], level, allocate)?;
+        }
+        Ok(&page[index(va, 1)])
     }
 
     /// Takes tables that `range` (page-aligned) no longer needs out of the tree and hands their frames to `free`.

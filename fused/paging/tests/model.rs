@@ -63,6 +63,16 @@ impl Island {
         })
     }
 
+    fn move_pages(&mut self, from: std::ops::Range<u64>, to: u64) -> Result<(), u64> {
+        let (free, taken, pool) = (&mut self.free, &mut self.taken, self.table.pool);
+        self.table.move_pages(from, to, &mut || {
+            let frame = free.pop()?;
+            pool.zero_frame(frame);
+            taken.insert(frame);
+            Some(frame)
+        })
+    }
+
     fn free_tables(&mut self, range: std::ops::Range<u64>) {
         let (free, taken) = (&mut self.free, &mut self.taken);
         self.table.free_tables(range, |frame| {
@@ -101,6 +111,7 @@ enum Op {
     Protect(u64, u64, Attr),
     Remove(u64, u64),
     FreeTables(u64, u64),
+    Move(u64, u64, u64),
 }
 
 /// Page addresses that often meet: few slots at every level, the ends of user space among them.
@@ -123,6 +134,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (range(), attr()).prop_map(|((start, end), attr)| Op::Protect(start, end, attr)),
         1 => range().prop_map(|(start, end)| Op::Remove(start, end)),
         1 => range().prop_map(|(start, end)| Op::FreeTables(start, end)),
+        3 => (range(), page()).prop_map(|((start, end), to)| Op::Move(start, end, to)),
     ]
 }
 
@@ -163,6 +175,18 @@ fn apply(op: &Op, island: &mut Island, model: &mut BTreeMap<u64, Leaf>) {
         Op::FreeTables(start, end) => {
             island.table.for_each(start..end, |_, _| None);
             model.retain(|&va, _| va < start || va >= end);
+            island.free_tables(start..end);
+        }
+        Op::Move(start, end, to) => {
+            let to_end = to + (end - start);
+            let is_free = model.range(to..to_end).next().is_none() && (to_end <= start || end <= to);
+            if to_end > 1 << 47 || !is_free {
+                return;
+            }
+            assert_eq!(island.move_pages(start..end, to), Ok(()));
+            let moved: Vec<_> = model.range(start..end).map(|(&va, &leaf)| (va - start + to, leaf)).collect();
+            model.retain(|&va, _| va < start || va >= end);
+            model.extend(moved);
             island.free_tables(start..end);
         }
     }
@@ -235,6 +259,35 @@ fn no_frame_for_a_table_is_an_error_and_leaves_nothing_mapped() {
         island.free.push(Frame(100));
         assert_eq!(island.map(0x1000, leaf), Ok(None));
         assert_eq!(island.table.lookup(0x1000), Some((Frame(200), Attr::READ)));
+    }
+}
+
+#[test]
+fn what_cannot_be_moved_for_lack_of_frames_can_be_moved_back() {
+    const TABLE: u64 = 512 * PAGE_SIZE;
+    for (format, shift) in Format::ALL.into_iter().flat_map(|format| [0, PAGE_SIZE].map(|shift| (format, shift))) {
+        for frames in 0..5 {
+            let mut island = Island::new(format, false);
+            for (n, page) in (0..).zip([0, 1, 511, 512, 1023]) {
+                island.map(page * PAGE_SIZE, Leaf { frame: Frame(200 + n), attr: Attr::READ }).unwrap();
+            }
+            let before = island.all();
+            island.free.truncate(frames);
+            // Into a part of the address space that has no tables yet: it needs two for the tables above, and more for pages
+            // if they do not lie alike.
+            let to = (1 << 40) + shift;
+            let enough = if shift == 0 { 2 } else { 5 };
+            match island.move_pages(0..2 * TABLE, to) {
+                Ok(()) => assert!(frames >= enough),
+                Err(rest) => {
+                    assert!(frames < enough);
+                    assert!(before.keys().all(|&va| island.table.leaf(va).is_some() == (va >= rest)));
+                    island.free.clear();
+                    assert_eq!(island.move_pages(to..to + rest, 0), Ok(()));
+                    assert_eq!(island.all(), before);
+                }
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod lock;
 pub mod lost;
 pub mod memory;
 pub mod pipe;
+pub mod range_tree;
 pub mod run_queue;
 pub mod shootdown;
 pub mod slab;

@@ -5,8 +5,8 @@
 
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord, FilesRecord,
-    InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeRecord, SignalActions,
-    SocketRecord, SpaceRecord, ThreadRecord, VmaRecord, WatchRecord,
+    InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeNode, RangeRecord,
+    SignalActions, SocketRecord, SpaceRecord, ThreadRecord, VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -47,6 +47,7 @@ classes! {
     16 ClockRecord;
     17 RangeRecord;
     18 SocketRecord;
+    19 RangeNode;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

@@ -23,7 +23,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 16] = [
+const SAME: [&str; 17] = [
     "values",
     "calls",
     "library",
@@ -40,6 +40,7 @@ const SAME: [&str; 16] = [
     "mapped",
     "cancel",
     "robust",
+    "ranges",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

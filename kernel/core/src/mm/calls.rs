@@ -12,7 +12,7 @@ use motet_paging::{Attr, Leaf};
 use motet_protocol::{
     Context, count, fs,
     lock::lock,
-    memory::{frame_record, release_frame},
+    memory::{alloc_zeroed_frame, frame_record, release_frame},
     shootdown::Stale,
 };
 
@@ -42,6 +42,12 @@ const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
+
+/// Pages that `mincore` looks at while it holds the space's lock.
+const MINCORE_PAGES: usize = 128;
+
+/// Bytes that one table of pages translates.
+const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
 
 /// Longest heap and mapping, in bytes; keeps sums of addresses from overflowing.
 const LEN_MAX: u64 = USER_END;
@@ -92,6 +98,9 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     };
     let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
+    if space.vma_count.get() > vma::COUNT_MAX {
+        return Err(Errno::ENOMEM.into());
+    }
     let start = choose_address(call.cpu, space, address, len, flags)?;
     let spec = VmaSpec {
         start,
@@ -166,6 +175,7 @@ pub fn protect<M: Machine>(
     if any {
         Stale::new().complete(cpu, space, || cpu.flush_user());
     }
+    vma::join_within(cpu, space, start, end);
     changed?;
     if covered < end { Err(Errno::ENOMEM) } else { Ok(()) }
 }
@@ -213,7 +223,8 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         vma::insert(call.cpu, space, &grown)?;
         return Ok(start);
     }
-    if flags & MREMAP_MAYMOVE == 0 {
+    // It may take up to three more on the way, as on Linux.
+    if flags & MREMAP_MAYMOVE == 0 || space.vma_count.get() + 3 >= vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
     }
     let to = if flags & MREMAP_FIXED != 0 {
@@ -225,10 +236,13 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         unmap_locked(call.cpu, space, to, to_end)?;
         to
     } else {
-        vma::find_free(call.cpu, space, new_len, space.mmap_top.get()).ok_or(Errno::ENOMEM)?
+        place_for(call.cpu, space, start, new_len).ok_or(Errno::ENOMEM)?
     };
     vma::insert(call.cpu, space, &VmaSpec { start: to, end: to + new_len, ..spec })?;
-    move_pages(call.cpu, space, start, end.min(start + new_len), to)?;
+    if let Err(errno) = move_pages(call.cpu, space, start, end.min(start + new_len), to) {
+        unmap_locked(call.cpu, space, to, to + new_len)?;
+        return Err(errno.into());
+    }
     unmap_locked(call.cpu, space, start, end)?;
     Ok(to)
 }
@@ -257,13 +271,62 @@ pub fn mlock<M: Machine>(_call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `mincore(address, length, vector)`: everything counts as resident.
+/// `mincore(address, length, vector)`: whether each page has a frame, in the space or in the page cache of the file there.
 pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
     let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
-    for page in 0..(end - start) / PAGE_SIZE {
-        call.write_user(call.args[2] + page, &[1])?;
+    let space = space_of(call.cpu, call.process);
+    let mut at = start;
+    while at < end {
+        let mut resident = [0; MINCORE_PAGES];
+        let stop = end.min(at + MINCORE_PAGES as u64 * PAGE_SIZE);
+        let known = {
+            let _guard = lock(call.cpu, &space.lock);
+            find_resident(call.cpu, space, at..stop, &mut resident)
+        };
+        call.write_user(call.args[2] + (at - start) / PAGE_SIZE, &resident[..known])?;
+        if (known as u64) < (stop - at) / PAGE_SIZE {
+            return Err(Errno::ENOMEM.into());
+        }
+        at = stop;
     }
     Ok(0)
+}
+
+/// Tells which pages of a range are resident, up to the first one that is not mapped; returns how many it looked at.
+fn find_resident<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    pages: Range<u64>,
+    resident: &mut [u8; MINCORE_PAGES],
+) -> usize {
+    let home = home_table(cpu, space);
+    let index = |address: u64| ((address - pages.start) / PAGE_SIZE) as usize;
+    let mut covered = pages.start;
+    for vma in vma::within(cpu, space, pages.clone()) {
+        if vma.start.get() > covered {
+            break;
+        }
+        let (from, to) = (covered, vma.end.get().min(pages.end));
+        home.for_each(from..to, |address, leaf| {
+            resident[index(address)] = 1;
+            Some(leaf)
+        });
+        if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
+            for address in
+                (from..to).step_by(PAGE_SIZE as usize).filter(|&at| at - vma.start.get() < vma.file_len.get())
+            {
+                let page = (vma.offset.get() + address - vma.start.get()) / PAGE_SIZE;
+                if resident[index(address)] == 0
+                    && let Some(frame) = fs::page(cpu, inode, page)
+                {
+                    release_frame(cpu, frame);
+                    resident[index(address)] = 1;
+                }
+            }
+        }
+        covered = to;
+    }
+    index(covered)
 }
 
 /// Takes `[start, end)` out of a space whose lock is held.
@@ -382,20 +445,24 @@ fn move_pages<M: Machine>(
     for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
         table.for_each(start..end, |_, _| None);
     }
-    let mut at = start;
-    while at < end {
-        if let Some(leaf) = home.unmap(at) {
-            let moved = home
-                .map(at - start + to, leaf.frame, leaf.attr, &mut || motet_protocol::memory::alloc_zeroed_frame(cpu));
-            if moved.is_err() {
-                release_frame(cpu, leaf.frame);
-                return Err(Errno::ENOMEM);
-            }
-        }
-        at += PAGE_SIZE;
+    let moved = home.move_pages(start..end, to, &mut || alloc_zeroed_frame(cpu));
+    if let Err(rest) = moved {
+        // The tables that they came from are still there.
+        let _ = home.move_pages(to..to + (rest - start), start, &mut || None);
     }
     Stale::new().complete(cpu, space, || cpu.flush_user());
-    Ok(())
+    moved.map_err(|_| Errno::ENOMEM)
+}
+
+/// Where `len` bytes that are now at `start` can move: to where whole tables of pages can, if there is such a place.
+fn place_for<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, len: u64) -> Option<u64> {
+    let top = space.mmap_top.get();
+    if len < TABLE_SPAN {
+        return vma::find_free(cpu, space, len, top);
+    }
+    let roomy = vma::find_free(cpu, space, len + TABLE_SPAN, top);
+    let alike = roomy.map(|at| at + (start.wrapping_sub(at) & (TABLE_SPAN - 1)));
+    alike.or_else(|| vma::find_free(cpu, space, len, top))
 }
 
 fn choose_address<M: Machine>(

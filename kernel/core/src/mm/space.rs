@@ -86,7 +86,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
         space.roots[island.index()].store(0, Ordering::Relaxed);
         release_frame(cpu, table.root);
     }
-    vma::for_each(cpu, space, |vma| vma::free(cpu, vma));
+    vma::clear(cpu, space);
     slab::free(cpu, space);
 }
 
@@ -251,18 +251,8 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
 fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
     let mut result = Ok(());
     vma::for_each(cpu, parent, |vma| {
-        let spec = vma::VmaSpec {
-            start: vma.start.get(),
-            end: vma.end.get(),
-            flags: vma.flags.get(),
-            inode: cpu.object(vma.inode.get()),
-            offset: vma.offset.get(),
-            file_len: vma.file_len.get(),
-            node: vma.node.get(),
-            view: vma::View::of(vma),
-        };
         if result.is_ok() {
-            result = vma::insert(cpu, child, &spec);
+            result = vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma));
         }
     });
     result

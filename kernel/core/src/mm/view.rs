@@ -98,9 +98,10 @@ pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, en
     let Some(vma) = below.filter(|vma| vma.flags.get() & VMA_VIEW != 0 && Isa::from_raw(vma.pin.get()) == pin) else {
         return false;
     };
-    vma.end.set(end);
+    if vma::resize(cpu, space, vma, vma.start.get(), end).is_err() {
+        return false;
+    }
     vma::changed(cpu, space);
-    space.mapped_len.set(space.mapped_len.get() + end - start);
     true
 }
 
@@ -109,14 +110,9 @@ pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, en
 /// # Errors
 /// `EPERM` when one lies in the range.
 pub fn check_no_store<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
-    let mut at = vma::first_ending_after(cpu, space, start);
-    while let Some(vma) = at.filter(|vma| vma.start.get() < end) {
-        if vma.flags.get() & VMA_STORE != 0 {
-            return Err(Errno::EPERM);
-        }
-        at = cpu.object(vma.next.get());
-    }
-    Ok(())
+    // Only programs for several ISAs have them.
+    let is_store = |vma: &VmaRecord| vma.flags.get() & VMA_STORE != 0;
+    if space.fat.get() != 0 && vma::within(cpu, space, start..end).any(is_store) { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// Text of several ISAs cannot be written, and stores keep their protection.
@@ -131,14 +127,9 @@ pub fn check_protection<M: Machine>(
     flags: u32,
 ) -> Result<(), Errno> {
     check_no_store(cpu, space, start, end)?;
-    let mut at = vma::first_ending_after(cpu, space, start);
-    while let Some(vma) = at.filter(|vma| vma.start.get() < end) {
-        if vma.flags.get() & VMA_VIEW != 0 && flags & VMA_WRITE != 0 {
-            return Err(Errno::EACCES);
-        }
-        at = cpu.object(vma.next.get());
-    }
-    Ok(())
+    let is_view = |vma: &VmaRecord| vma.flags.get() & VMA_VIEW != 0;
+    let writes = flags & VMA_WRITE != 0 && space.fat.get() != 0;
+    if writes && vma::within(cpu, space, start..end).any(is_view) { Err(Errno::EACCES) } else { Ok(()) }
 }
 
 /// Gives a forked space its own counts of the same program.

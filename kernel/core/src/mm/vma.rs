@@ -1,11 +1,19 @@
-//! VMAs: a list ordered by address, under the space's lock.
+//! VMAs: what the ranges of a space mean. They are in a tree by address (`motet_protocol::range_tree`), under the space's
+//! lock.
+//!
+//! A record and its tree slot both say where it starts and ends: only this file changes that.
 
 use core::{ops::Range, sync::atomic::Ordering};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, VMA_STACK, VmaRecord};
-use motet_protocol::{Context, fs, lock::lock, slab};
+use motet_layout::{InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord};
+use motet_protocol::{
+    Context, fs,
+    lock::lock,
+    range_tree::{self, Entry},
+    slab,
+};
 
 use super::space::tell_cores;
 use crate::cpu::Cpu;
@@ -31,6 +39,43 @@ pub struct VmaSpec {
     pub view: View,
 }
 
+impl VmaSpec {
+    /// What a VMA is.
+    pub fn of<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> Self {
+        Self {
+            start: vma.start.get(),
+            end: vma.end.get(),
+            flags: vma.flags.get(),
+            inode: cpu.object(vma.inode.get()),
+            offset: vma.offset.get(),
+            file_len: vma.file_len.get(),
+            node: vma.node.get(),
+            view: View::of(vma),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// The one VMA that is the same as this one and its neighbour `above`, if there is one.
+    fn joined(&self, above: &Self) -> Option<Self> {
+        let stays_alone = (self.flags | above.flags) & (VMA_STACK | VMA_VIEW | VMA_STORE) != 0;
+        let is_alike = self.end == above.start && self.flags == above.flags && self.node == above.node && !stays_alone;
+        let file_len = match (self.inode, above.inode) {
+            (None, None) => Some(0),
+            (Some(inode), Some(other)) if core::ptr::eq(inode, other) && self.offset + self.len() == above.offset => {
+                match self.file_len {
+                    whole if whole >= self.len() => Some(self.len() + above.file_len),
+                    part => (above.file_len == 0).then_some(part),
+                }
+            }
+            (Some(_) | None, _) => None,
+        };
+        file_len.filter(|_| is_alike).map(|file_len| Self { end: above.end, file_len, ..*self })
+    }
+}
+
 /// What a view ([`motet_layout::VMA_VIEW`]) shows. Nothing, for other VMAs.
 #[derive(Clone, Copy, Default)]
 pub struct View {
@@ -52,9 +97,14 @@ impl View {
         }
     }
 
-    fn put(&self, vma: &VmaRecord, displaced: u64) {
+    /// What is shown from that many bytes above its start on.
+    fn displaced(&self, by: u64) -> Self {
+        Self { store: self.store.map(|store| if store == 0 { 0 } else { store + by }), ..*self }
+    }
+
+    fn put(&self, vma: &VmaRecord) {
         for (slot, &store) in vma.store.iter().zip(&self.store) {
-            slot.set(if store == 0 { 0 } else { store + displaced });
+            slot.set(store);
         }
         vma.pin.set(self.pin.map_or(0, |isa| isa as u32));
         vma.local_calls.set(self.local_calls);
@@ -63,6 +113,12 @@ impl View {
 
 /// Bytes below the stack VMA that an access may grow it by at once.
 const STACK_GROWTH_MAX: u64 = 8 << 20;
+
+/// Most VMAs that a program may have (Linux's default of `vm.max_map_count`): nobody fills the pool with them.
+pub const COUNT_MAX: u32 = 65_530;
+
+/// The lowest address that is given to who does not ask for one.
+const FLOOR: u64 = PAGE_SIZE * 16;
 
 /// The VMA that contains `address`. The space's lock is held.
 pub fn find<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
@@ -90,164 +146,186 @@ pub fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64)
         return Some(vma);
     }
     let page = address & !(PAGE_SIZE - 1);
-    let floor =
-        cpu.object::<VmaRecord>(vma.prev.get()).map_or(PAGE_SIZE * 16, |below| below.end.get() + PAGE_SIZE * 256);
+    let below = last_starting_before(cpu, space, vma.start.get());
+    let floor = below.map_or(FLOOR, |below| below.end.get() + PAGE_SIZE * 256);
     if vma.flags.get() & VMA_STACK == 0 || vma.end.get() - page > STACK_GROWTH_MAX || page < floor {
         return None;
     }
-    space.mapped_len.set(space.mapped_len.get() + vma.start.get() - page);
-    vma.start.set(page);
+    resize(cpu, space, vma, page, vma.end.get()).ok()?;
     Some(vma)
 }
 
 /// The first VMA whose end is above `address`.
 pub fn first_ending_after<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
-    let mut at = cpu.object::<VmaRecord>(space.first_vma.get());
-    while let Some(vma) = at {
-        if vma.end.get() > address {
-            return Some(vma);
-        }
-        at = cpu.object(vma.next.get());
-    }
-    None
+    record_of(cpu, range_tree::first_ending_after(cpu, &space.vma_root, address)?)
+}
+
+fn last_starting_before<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
+    record_of(cpu, range_tree::last_starting_before(cpu, &space.vma_root, address)?)
+}
+
+fn record_of<M: Machine>(cpu: &Cpu<M>, entry: Entry) -> Option<&'static VmaRecord> {
+    let vma = cpu.pool.get::<VmaRecord>(PoolAddr(entry.value))?;
+    // So a damaged link cannot lead in circles: who goes from VMA to VMA always goes up.
+    (vma.start.get() == entry.start && vma.end.get() == entry.end).then_some(vma)
+}
+
+/// The VMAs that have part of a range, in ascending order. Each is looked up when its turn comes. The space's lock is held.
+pub fn within<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    range: Range<u64>,
+) -> impl Iterator<Item = &'static VmaRecord> {
+    let mut at = range.start;
+    core::iter::from_fn(move || {
+        let vma = first_ending_after(cpu, space, at).filter(|vma| vma.start.get() < range.end)?;
+        at = vma.end.get();
+        Some(vma)
+    })
 }
 
 /// Calls `each` with every VMA in ascending order. The space's lock is held.
-pub fn for_each<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, mut each: impl FnMut(&'static VmaRecord)) {
-    let mut at = cpu.object::<VmaRecord>(space.first_vma.get());
-    while let Some(vma) = at {
-        let next = vma.next.get();
-        each(vma);
-        at = cpu.object(next);
-    }
+pub fn for_each<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, each: impl FnMut(&'static VmaRecord)) {
+    within(cpu, space, 0..u64::MAX).for_each(each);
 }
 
 /// The address ranges of all VMAs, ascending. The space's lock is held, or nobody else uses it.
 pub fn ranges<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> impl Iterator<Item = Range<u64>> {
-    let first = cpu.object::<VmaRecord>(space.first_vma.get());
-    core::iter::successors(first, |vma| cpu.object(vma.next.get())).map(|vma| vma.start.get()..vma.end.get())
+    within(cpu, space, 0..u64::MAX).map(|vma| vma.start.get()..vma.end.get())
 }
 
-/// Inserts a VMA. Merges it with the one below when they are alike (anonymous).
+/// Inserts a VMA. Makes one of it and its neighbours if they are alike.
 ///
 /// # Errors
 /// `ENOMEM`, also when the range is not free (an executable may ask for the stack's place).
 pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Result<(), Errno> {
-    let next = first_ending_after(cpu, space, spec.start);
-    if next.is_some_and(|next| next.start.get() < spec.end) {
+    let above = first_ending_after(cpu, space, spec.start);
+    if above.is_some_and(|above| above.start.get() < spec.end) {
         return Err(Errno::ENOMEM);
     }
-    let prev = match next {
-        Some(next) => cpu.object::<VmaRecord>(next.prev.get()),
-        None => last(cpu, space),
-    };
-    let mapped_len = space.mapped_len.get() + spec.end - spec.start;
-    if let Some(prev) = prev
-        && spec.inode.is_none()
-        && prev.inode.get() == 0
-        && prev.flags.get() == spec.flags
-        && prev.node.get() == spec.node
-        && prev.end.get() == spec.start
-        && spec.flags & VMA_STACK == 0
-    {
-        prev.end.set(spec.end);
-        space.mapped_len.set(mapped_len);
+    let below = last_starting_before(cpu, space, spec.start);
+    if let Some((below, joined)) = below.and_then(|below| Some((below, VmaSpec::of(cpu, below).joined(spec)?))) {
+        become_joined(cpu, space, below, &joined)?;
+        join_with_next(cpu, space, below);
         return Ok(());
     }
+    match above.and_then(|above| Some((above, spec.joined(&VmaSpec::of(cpu, above))?))) {
+        Some((above, joined)) => become_joined(cpu, space, above, &joined),
+        None => add(cpu, space, spec),
+    }
+}
+
+/// Adds a VMA of its own.
+///
+/// # Errors
+/// As for [`insert`].
+pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Result<(), Errno> {
     let vma = slab::alloc::<VmaRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    let entry = Entry { start: spec.start, end: spec.end, value: cpu.raw(vma) };
+    if range_tree::insert(cpu, &space.vma_root, entry).is_err() {
+        slab::free(cpu, vma);
+        return Err(Errno::ENOMEM);
+    }
     vma.start.set(spec.start);
     vma.end.set(spec.end);
     vma.flags.set(spec.flags);
     vma.node.set(spec.node);
     vma.offset.set(spec.offset);
     vma.file_len.set(spec.file_len);
-    spec.view.put(vma, 0);
+    spec.view.put(vma);
     if let Some(inode) = spec.inode {
         fs::get(inode);
         vma.inode.set(cpu.raw(inode));
     }
-    link(cpu, space, prev, vma, next);
-    space.mapped_len.set(mapped_len);
+    space.vma_count.set(space.vma_count.get() + 1);
+    space.mapped_len.set(space.mapped_len.get() + spec.len());
+    changed(cpu, space);
     Ok(())
 }
 
 /// Takes `[start, end)` out of the VMAs, splitting those that it cuts. Pages stay mapped: the caller unmaps them.
 ///
 /// # Errors
-/// `ENOMEM` when a split finds no memory; nothing is changed beyond the splits made.
+/// `ENOMEM` when a split finds no memory, or a program has too many VMAs; nothing is changed beyond the splits made.
 pub fn unmap<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
-    for_each_within(cpu, space, start, end, |vma| {
-        space.mapped_len.set(space.mapped_len.get() - (vma.end.get() - vma.start.get()));
-        unlink(cpu, space, vma);
-        free(cpu, vma);
-        Ok(())
-    })
+    let cut = first_ending_after(cpu, space, start).filter(|vma| vma.start.get() < start && vma.end.get() > end);
+    if cut.is_some() {
+        has_room(space)?; // one becomes two
+    }
+    split_at(cpu, space, start)?;
+    split_at(cpu, space, end)?;
+    for vma in within(cpu, space, start..end) {
+        remove(cpu, space, vma);
+    }
+    Ok(())
 }
 
 /// Calls `each` with VMAs that cover exactly `[start, end)` (as far as it is mapped), after splitting at its borders.
 ///
 /// # Errors
-/// `ENOMEM`; what `each` fails with.
+/// `ENOMEM`, also when a program has too many VMAs; what `each` fails with.
 pub fn for_each_within<M: Machine>(
     cpu: &Cpu<M>,
     space: &SpaceRecord,
     start: u64,
     end: u64,
-    mut each: impl FnMut(&'static VmaRecord) -> Result<(), Errno>,
+    each: impl FnMut(&'static VmaRecord) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    split_at(cpu, space, start)?;
-    split_at(cpu, space, end)?;
-    let mut at = first_ending_after(cpu, space, start);
-    while let Some(vma) = at.filter(|vma| vma.start.get() < end) {
-        at = cpu.object(vma.next.get());
-        each(vma)?;
+    for border in [start, end] {
+        if first_ending_after(cpu, space, border).is_some_and(|vma| vma.start.get() < border) {
+            has_room(space)?;
+            split_at(cpu, space, border)?;
+        }
     }
-    Ok(())
+    within(cpu, space, start..end).try_for_each(each)
 }
 
-/// Frees a VMA that is not linked.
-pub fn free<M: Machine>(cpu: &Cpu<M>, vma: &'static VmaRecord) {
-    if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
-        fs::put(cpu, inode);
+/// Makes one of neighbours that are alike, within a range and at its borders.
+pub fn join_within<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) {
+    let mut at = first_ending_after(cpu, space, start.saturating_sub(1));
+    while let Some(vma) = at.filter(|vma| vma.end.get() <= end) {
+        if !join_with_next(cpu, space, vma) {
+            at = first_ending_after(cpu, space, vma.end.get());
+        }
     }
-    slab::free(cpu, vma);
+}
+
+/// Whether a program may have one more VMA.
+///
+/// # Errors
+/// `ENOMEM`: it may not.
+pub fn has_room(space: &SpaceRecord) -> Result<(), Errno> {
+    if space.vma_count.get() < COUNT_MAX { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// Removes all VMAs, of a space that nobody uses any more.
+pub fn clear<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    for vma in within(cpu, space, 0..u64::MAX) {
+        remove(cpu, space, vma);
+    }
 }
 
 /// The highest address range of `len` bytes below `top` that no VMA uses. The space's lock is held.
 pub fn find_free<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, len: u64, top: u64) -> Option<u64> {
-    let mut above = top;
-    let mut at = last(cpu, space);
-    loop {
-        let below = at.map_or(PAGE_SIZE * 16, |vma| vma.end.get());
-        if at.is_none_or(|vma| vma.start.get() < above) && above >= below && above - below >= len {
-            return Some(above - len);
-        }
-        let vma = at?;
-        above = above.min(vma.start.get());
-        at = cpu.object(vma.prev.get());
-    }
+    range_tree::highest_gap(cpu, &space.vma_root, len, FLOOR, top)
 }
 
-fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Result<(), Errno> {
-    let Some(vma) = first_ending_after(cpu, space, address).filter(|vma| vma.start.get() < address) else {
-        return Ok(());
-    };
-    let upper = slab::alloc::<VmaRecord>(cpu).ok_or(Errno::ENOMEM)?;
-    let cut = address - vma.start.get();
-    upper.start.set(address);
-    upper.end.set(vma.end.get());
-    upper.flags.set(vma.flags.get());
-    upper.node.set(vma.node.get());
-    upper.inode.set(vma.inode.get());
-    upper.offset.set(vma.offset.get() + cut);
-    upper.file_len.set(vma.file_len.get().saturating_sub(cut));
-    View::of(vma).put(upper, cut);
-    if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
-        fs::get(inode);
-    }
-    vma.end.set(address);
-    vma.file_len.set(vma.file_len.get().min(cut));
-    link(cpu, space, Some(vma), upper, cpu.object(vma.next.get()));
+/// Gives a VMA other bounds, with no other VMA between them and the old ones.
+///
+/// # Errors
+/// `ENOMEM` when there is one.
+pub fn resize<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    vma: &VmaRecord,
+    start: u64,
+    end: u64,
+) -> Result<(), Errno> {
+    let (old_start, old_end) = (vma.start.get(), vma.end.get());
+    range_tree::resize(cpu, &space.vma_root, old_start, start, end).map_err(|_| Errno::ENOMEM)?;
+    vma.start.set(start);
+    vma.end.set(end);
+    space.mapped_len.set(space.mapped_len.get() - (old_end - old_start) + (end - start));
     Ok(())
 }
 
@@ -258,46 +336,62 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     tell_cores(cpu, space);
 }
 
-fn last<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<&'static VmaRecord> {
-    let mut at = cpu.object::<VmaRecord>(space.first_vma.get())?;
-    while let Some(next) = cpu.object::<VmaRecord>(at.next.get()) {
-        at = next;
+fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Result<(), Errno> {
+    let Some(vma) = first_ending_after(cpu, space, address).filter(|vma| vma.start.get() < address) else {
+        return Ok(());
+    };
+    let whole = VmaSpec::of(cpu, vma);
+    let cut = address - whole.start;
+    resize(cpu, space, vma, whole.start, address)?;
+    let upper = VmaSpec {
+        start: address,
+        offset: whole.offset + cut,
+        file_len: whole.file_len.saturating_sub(cut),
+        view: whole.view.displaced(cut),
+        ..whole
+    };
+    if let Err(errno) = add(cpu, space, &upper) {
+        let _ = resize(cpu, space, vma, whole.start, whole.end); // to what it was
+        return Err(errno);
     }
-    Some(at)
+    vma.file_len.set(whole.file_len.min(cut));
+    Ok(())
 }
 
-fn link<M: Machine>(
+/// Makes one of a VMA and its upper neighbour if they are alike: whether they were.
+fn join_with_next<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) -> bool {
+    let Some(next) = first_ending_after(cpu, space, vma.end.get()) else { return false };
+    let Some(joined) = VmaSpec::of(cpu, vma).joined(&VmaSpec::of(cpu, next)) else { return false };
+    remove(cpu, space, next);
+    become_joined(cpu, space, vma, &joined).is_ok()
+}
+
+/// Makes a VMA what it and a neighbour are together.
+fn become_joined<M: Machine>(
     cpu: &Cpu<M>,
     space: &SpaceRecord,
-    prev: Option<&'static VmaRecord>,
-    vma: &'static VmaRecord,
-    next: Option<&'static VmaRecord>,
-) {
-    let raw = cpu.raw(vma);
-    vma.prev.set(prev.map_or(0, |prev| cpu.raw(prev)));
-    vma.next.set(next.map_or(0, |next| cpu.raw(next)));
-    match prev {
-        Some(prev) => prev.next.set(raw),
-        None => space.first_vma.set(raw),
-    }
-    if let Some(next) = next {
-        next.prev.set(raw);
-    }
-    space.vma_count.set(space.vma_count.get() + 1);
-    changed(cpu, space);
+    vma: &VmaRecord,
+    joined: &VmaSpec,
+) -> Result<(), Errno> {
+    resize(cpu, space, vma, joined.start, joined.end)?;
+    vma.offset.set(joined.offset);
+    vma.file_len.set(joined.file_len);
+    Ok(())
 }
 
-fn unlink<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
-    match cpu.object::<VmaRecord>(vma.prev.get()) {
-        Some(prev) => prev.next.set(vma.next.get()),
-        None => space.first_vma.set(vma.next.get()),
-    }
-    if let Some(next) = cpu.object::<VmaRecord>(vma.next.get()) {
-        next.prev.set(vma.prev.get());
+/// Takes a VMA out of the space and frees it.
+fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
+    if range_tree::remove(cpu, &space.vma_root, vma.start.get()).is_err() {
+        return; // a damaged tree; what it still leads to must stay
     }
     if space.last_vma.get() == cpu.raw(vma) {
         space.last_vma.set(0);
     }
     space.vma_count.set(space.vma_count.get() - 1);
+    space.mapped_len.set(space.mapped_len.get() - (vma.end.get() - vma.start.get()));
     changed(cpu, space);
+    if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
+        fs::put(cpu, inode);
+    }
+    slab::free(cpu, vma);
 }
