@@ -33,7 +33,8 @@ pool_struct! {
     pub struct FrameRecord: size 8, align 8 {
         /// Page-table leaves, page caches and kernel structures that use it; 0: free.
         0 pub refs: AtomicU32,
-        /// Bit per island that has synchronised its instruction fetches with the frame's present bytes.
+        /// Bit per island that has synchronised its instruction fetches with the frame's present bytes. Of a page table that
+        /// is out of its tree: the next one (frame number), 0: none.
         4 pub synced: AtomicU32,
     }
 }

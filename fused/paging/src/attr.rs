@@ -25,6 +25,13 @@ impl Attr {
     /// Software: the page belongs to a shared mapping.
     pub const SHARED: Self = Self(16);
 
+    /// Software: marks leaves that hold no reference to their frame, in the home's table, too. No other page is both private
+    /// and shared.
+    pub const BORROWED: Self = Self(Self::COW.0 | Self::SHARED.0);
+
+    /// Everything that means something to hardware.
+    pub const ALL_ACCESS: Self = Self(Self::ACCESS);
+
     const ACCESS: u8 = 7;
     const ALL: u8 = 31;
 
@@ -62,6 +69,12 @@ impl Attr {
     #[inline(always)]
     pub const fn is_active(self) -> bool {
         self.0 & Self::ACCESS != 0
+    }
+
+    /// Whether hardware may do something with a page of this set that it may not with one of `after`.
+    #[inline(always)]
+    pub const fn loses_access(self, after: Self) -> bool {
+        self.0 & !after.0 & Self::ACCESS != 0
     }
 
     /// What an entry of this set means once stored: writing or executing implies reading.

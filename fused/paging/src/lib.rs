@@ -11,6 +11,7 @@
 //! - Levels are numbered 3 (root) to 0 (the table of pages), as in the RISC-V manual.
 //! - Every entry is born with its accessed and dirty bits set, so no hardware ever writes to a table and plain stores
 //!   cannot lose an update.
+//! - What an edit takes out of a table, pages and tables, belongs to a [`Withdrawal`] until nobody can use it any more.
 //! - What an entry holds is an allegation until [`Format::decode`] has accepted it: it is the exact inverse of the
 //!   encoder, and everything else is [`Entry::Corrupt`].
 //!
@@ -25,12 +26,14 @@ mod format;
 mod map;
 mod sv48;
 mod table;
+mod withdraw;
 mod x86_64;
 
 pub use attr::Attr;
 pub use format::{Entry, Format};
 pub use map::PhysMap;
 pub use table::{Leaf, OutOfFrames, Table};
+pub use withdraw::{Mapped, Withdrawal};
 
 /// Levels of every table: 3 (root) down to 0.
 pub const LEVELS: u8 = 4;

@@ -6,7 +6,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
 
 use crate::format::{Encoding, with_encoding};
-use crate::{Attr, ENTRIES, Entry, Format, LEVELS, PhysMap};
+use crate::{Attr, ENTRIES, Entry, Format, LEVELS, Mapped, PhysMap, Withdrawal};
 
 /// Entries of one table page.
 type Page = [AtomicU64; ENTRIES];
@@ -15,9 +15,16 @@ type Page = [AtomicU64; ENTRIES];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaf {
     /// Its frame.
-    pub frame: Frame,
+    pub frame: Mapped,
     /// What may be done with it.
     pub attr: Attr,
+}
+
+impl Leaf {
+    /// Whether it holds no reference to its frame even in the home's table.
+    pub fn is_borrowed(self) -> bool {
+        self.attr.contains(Attr::BORROWED)
+    }
 }
 
 /// No frame was left for a table.
@@ -27,8 +34,11 @@ pub struct OutOfFrames;
 /// The user half of an island's page table.
 ///
 /// Addresses at or above 2^47 are never translated, and editing them panics. Edits are made under the address space's
-/// lock; hardware may walk meanwhile. After an edit that takes something away, the caller owes a shoot-down on the
-/// island's cores before it reuses a frame.
+/// lock; hardware may walk meanwhile. Edits that take something away hand it to a [`Withdrawal`], which keeps it until
+/// nobody can use it.
+///
+/// In the table of an address space's home, leaves hold references to their frames, unless they are
+/// [borrowed](Leaf::is_borrowed); in other tables they hold none.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     /// The pool, as this kernel sees it.
@@ -69,13 +79,13 @@ const fn is_user(va: u64) -> bool {
 const HALF_END: u64 = 1 << 47;
 
 impl Table<'_> {
-    /// What user code of the island finds at `va`: the frame and its attributes. `None` for what hardware would not
+    /// What user code of the island finds at `va`. `None` for what hardware would not
     /// translate, inactive pages included.
     #[inline]
-    pub fn lookup(&self, va: u64) -> Option<(Frame, Attr)> {
+    pub fn lookup(&self, va: u64) -> Option<Leaf> {
         with_encoding!(self.format, F => {
             let (pte, page) = self.walk::<F>(va, F::READ_MASK, F::READ_BITS)?;
-            Some((page.frame(), F::attr(pte)))
+            Some(Leaf { frame: page.frame().into(), attr: F::attr(pte) })
         })
     }
 
@@ -114,7 +124,7 @@ impl Table<'_> {
         })
     }
 
-    /// Maps `frame` at `va` and returns what was mapped there before.
+    /// Maps `frame` at `va` and returns what was mapped there before: nothing, or the same frame with fewer attributes.
     ///
     /// `allocate` gives frames for missing tables, zeroed.
     ///
@@ -126,64 +136,36 @@ impl Table<'_> {
     pub fn map(
         &self,
         va: u64,
-        frame: Frame,
+        frame: impl Into<Mapped>,
         attr: Attr,
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<Option<Leaf>, OutOfFrames> {
-        assert!(is_user(va), "mapping {va:#x}, which is no user address");
+        let leaf = Leaf { frame: frame.into(), attr };
         with_encoding!(self.format, F => {
-            let mut page = self.page(self.root.addr());
-            for level in (1..LEVELS).rev() {
-                page = self.next_or_new::<F>(&page[index(va, level)], level, allocate)?;
-            }
-            let slot = &page[index(va, 0)];
+            let slot = &self.leaf_page_or_new::<F>(va, allocate)?[index(va, 0)];
             let before = self.decode::<F>(slot.load(Ordering::Relaxed));
-            self.store::<F>(slot, Some(Leaf { frame, attr }));
+            self.store::<F>(slot, Some(leaf));
             Ok(before)
         })
     }
 
-    /// Replaces the page mapped at `va` by what `edit` makes of it (`None` removes it); returns what it was. Nothing
-    /// happens when no page is mapped there.
+    /// Maps another frame at `va`, where this table, which is the home's, has a page. The withdrawal gets that one.
     ///
     /// # Panics
-    /// When the table is corrupt.
-    pub fn update(&self, va: u64, edit: impl FnOnce(Leaf) -> Option<Leaf>) -> Option<Leaf> {
+    /// When no page is mapped there, or the table is corrupt.
+    pub fn replace(&self, va: u64, frame: Frame, attr: Attr, withdrawal: &mut impl Withdrawal) {
+        debug_assert_eq!(withdrawal.home(), self.root);
         with_encoding!(self.format, F => {
-            let slot = &self.leaf_page::<F>(va).ok()?[index(va, 0)];
-            let before = self.decode::<F>(slot.load(Ordering::Relaxed))?;
-            let after = edit(before);
-            if after != Some(before) {
-                self.store::<F>(slot, after);
+            let Ok(page) = self.leaf_page::<F>(va) else { panic!("replacing a page at {va:#x}, where none is") };
+            let slot = &page[index(va, 0)];
+            let before = self.decode::<F>(slot.load(Ordering::Relaxed));
+            self.store::<F>(slot, Some(Leaf { frame: frame.into(), attr }));
+            let Some(before) = before else { panic!("replacing a page at {va:#x}, where none is") };
+            if before.attr.is_active() {
+                withdrawal.narrowed();
             }
-            Some(before)
-        })
-    }
-
-    /// Removes the page at `va` and returns it.
-    ///
-    /// # Panics
-    /// When the table is corrupt.
-    pub fn unmap(&self, va: u64) -> Option<Leaf> {
-        self.update(va, |_| None)
-    }
-
-    /// Visits the pages mapped in `range` (page-aligned), inactive ones too, in ascending order; each becomes what `edit`
-    /// returns (`None` removes it). Absent subtrees cost one load per absent entry.
-    ///
-    /// # Panics
-    /// When the table is corrupt.
-    pub fn for_each(&self, range: Range<u64>, mut edit: impl FnMut(u64, Leaf) -> Option<Leaf>) {
-        let end = range.end.min(HALF_END);
-        let mut va = range.start;
-        with_encoding!(self.format, F => while va < end {
-            match self.leaf_page::<F>(va) {
-                Ok(page) => {
-                    let stop = next(va, 1).min(end);
-                    self.edit_page::<F>(page, va..stop, &mut edit);
-                    va = stop;
-                }
-                Err((page, level)) => va = skip_empty(page, level, va, end),
+            if !before.is_borrowed() {
+                withdrawal.take_page(before.frame);
             }
         });
     }
@@ -215,8 +197,8 @@ impl Table<'_> {
         if va < end { va } else { range.end }
     }
 
-    /// Moves the pages mapped in `from` (page-aligned) to where none are, `to` and on, in the same order. Whole tables move where both
-    /// places lie alike in them; absent subtrees cost what they cost [`for_each`](Self::for_each).
+    /// Moves the pages mapped in `from` (page-aligned) of this table, which is the home's, with their references to where none are, `to` and on, in the same order. Whole tables move where both
+    /// places lie alike in them; absent subtrees cost what they cost [`visit`](Self::visit).
     ///
     /// # Errors
     /// `allocate` had no frame for a table: the address from which on nothing has been moved. Moving the rest back needs no
@@ -228,8 +210,10 @@ impl Table<'_> {
         &self,
         from: Range<u64>,
         to: u64,
+        withdrawal: &mut impl Withdrawal,
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<(), u64> {
+        debug_assert_eq!(withdrawal.home(), self.root);
         let end = from.end.min(HALF_END);
         let mut va = from.start;
         with_encoding!(self.format, F => while va < end {
@@ -238,8 +222,8 @@ impl Table<'_> {
                 Ok(page) => {
                     let stop = next(va, 1).min(end);
                     let is_whole = va % span(1) == 0 && target % span(1) == 0 && stop - va == span(1);
-                    if !is_whole || !self.move_table::<F>(va, target, allocate).map_err(|_| va)? {
-                        self.move_entries::<F>(page, va..stop, target, allocate)?;
+                    if !is_whole || !self.move_table::<F>(va, target, withdrawal, allocate).map_err(|_| va)? {
+                        self.move_entries::<F>(page, va..stop, target, withdrawal, allocate)?;
                     }
                     va = stop;
                 }
@@ -254,6 +238,7 @@ impl Table<'_> {
         &self,
         va: u64,
         to: u64,
+        withdrawal: &mut impl Withdrawal,
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<bool, OutOfFrames> {
         let new = self.slot_of_table::<F>(to, allocate)?;
@@ -262,6 +247,7 @@ impl Table<'_> {
         if is_free {
             new.store(old.load(Ordering::Relaxed), Ordering::Release);
             old.store(0, Ordering::Release);
+            withdrawal.narrowed();
         }
         Ok(is_free)
     }
@@ -271,6 +257,7 @@ impl Table<'_> {
         page: &Page,
         from: Range<u64>,
         to: u64,
+        withdrawal: &mut impl Withdrawal,
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<(), u64> {
         for va in from.clone().step_by(PAGE_SIZE as usize) {
@@ -278,6 +265,9 @@ impl Table<'_> {
             if let Some(leaf) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
                 self.map(to + (va - from.start), leaf.frame, leaf.attr, allocate).map_err(|_| va)?;
                 self.store::<F>(slot, None);
+                if leaf.attr.is_active() {
+                    withdrawal.narrowed();
+                }
             }
         }
         Ok(())
@@ -297,38 +287,134 @@ impl Table<'_> {
         Ok(&page[index(va, 1)])
     }
 
-    /// Takes tables that `range` (page-aligned) no longer needs out of the tree and hands their frames to `free`.
-    ///
-    /// A table that lies wholly in `range` goes: the caller has removed its pages before. A table that `range` cuts goes
-    /// when it has become empty. The root stays. Hardware may hold translations through a table until the shoot-down, so
-    /// its frame must not be used again before. `0..u64::MAX` takes all.
+    /// Visits the pages mapped in `range` (page-aligned), inactive ones too, in ascending order. Absent subtrees cost one
+    /// load per absent entry.
     ///
     /// # Panics
     /// When the table is corrupt.
-    pub fn free_tables(&self, range: Range<u64>, mut free: impl FnMut(Frame)) {
+    pub fn visit(&self, range: Range<u64>, mut each: impl FnMut(u64, Leaf)) {
+        with_encoding!(self.format, F => self.each_slot::<F>(range, |va, _, leaf| each(va, leaf)));
+    }
+
+    /// Gives the pages mapped in `range` (in ascending order) the attributes that `attr` returns for them; returns how many there are.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn narrow(
+        &self,
+        range: Range<u64>,
+        withdrawal: &mut impl Withdrawal,
+        mut attr: impl FnMut(u64, Leaf) -> Attr,
+    ) -> usize {
+        let mut pages = 0;
+        with_encoding!(self.format, F => self.each_slot::<F>(range, |va, slot, leaf| {
+            pages += 1;
+            let after = attr(va, leaf).normalised();
+            if after != leaf.attr {
+                self.store::<F>(slot, Some(Leaf { frame: leaf.frame, attr: after }));
+                if leaf.attr.loses_access(after) {
+                    withdrawal.narrowed();
+                }
+            }
+        }));
+        pages
+    }
+
+    /// Removes the leaves in `range` for which `which` says so, none of which holds a reference; returns how many.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn forget(
+        &self,
+        range: Range<u64>,
+        withdrawal: &mut impl Withdrawal,
+        mut which: impl FnMut(Leaf) -> bool,
+    ) -> usize {
+        let mut pages = 0;
+        let is_home = withdrawal.home() == self.root;
+        with_encoding!(self.format, F => self.each_slot::<F>(range, |_, slot, leaf| {
+            if which(leaf) {
+                debug_assert!(!is_home || leaf.is_borrowed(), "losing a page");
+                pages += 1;
+                self.store::<F>(slot, None);
+                if leaf.attr.is_active() {
+                    withdrawal.narrowed();
+                }
+            }
+        }));
+        pages
+    }
+
+    /// Takes the pages in `range` out of this table, which is the home's: makes them inactive, and leaves it to the
+    /// withdrawal to [`sweep`](Self::sweep) the range.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn withdraw(&self, range: Range<u64>, withdrawal: &mut impl Withdrawal) {
+        debug_assert_eq!(withdrawal.home(), self.root);
+        if self.narrow(range.clone(), withdrawal, |_, leaf| leaf.attr.without(Attr::ALL_ACCESS)) != 0 {
+            withdrawal.take_range(range);
+        }
+    }
+
+    /// Removes the inactive pages in `range` and hands them to `each`. They have been withdrawn, and the shoot-down is
+    /// complete.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn sweep(&self, range: Range<u64>, mut each: impl FnMut(Leaf)) {
+        with_encoding!(self.format, F => self.each_slot::<F>(range, |_, slot, leaf| {
+            if !leaf.attr.is_active() {
+                self.store::<F>(slot, None);
+                each(leaf);
+            }
+        }));
+    }
+
+    /// Takes tables that `range` (page-aligned) no longer needs out of the tree, with the pages that they map: a table
+    /// that lies wholly in `range`, and one that maps nothing outside of it. The root stays. Pages of other tables stay mapped.
+    /// `0..u64::MAX` takes all.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn unlink(&self, range: Range<u64>, withdrawal: &mut impl Withdrawal) {
         let range = range.start..range.end.min(HALF_END);
         if range.is_empty() {
             return;
         }
-        with_encoding!(self.format, F => self.free_below::<F>(self.root.addr(), LEVELS - 1, 0, &range, &mut free));
+        with_encoding!(self.format, F => self.unlink_below::<F>(self.root.addr(), LEVELS - 1, 0, &range, withdrawal));
     }
 
-    /// Takes all tables but the root out of the tree, whatever they map, and hands their frames to `free`: for a table
-    /// that is used no more. `ranges`, which is called for each level, gives the addresses where pages have been mapped;
-    /// only what lies there is visited.
+    /// Takes all tables apart, the root too, whatever they map: for a table that is used no more. `ranges`, which is called
+    /// for each level, gives the addresses where pages have been mapped; only what lies there is visited.
     ///
     /// # Panics
     /// When the table is corrupt.
-    pub fn free_all_tables<R: Iterator<Item = Range<u64>>>(&self, ranges: impl Fn() -> R, mut free: impl FnMut(Frame)) {
+    pub fn dismantle<R: Iterator<Item = Range<u64>>>(&self, ranges: impl Fn() -> R, withdrawal: &mut impl Withdrawal) {
         with_encoding!(self.format, F => for level in 1..LEVELS {
             for range in ranges() {
-                self.free_children::<F>(level, &range, &mut free);
+                self.unlink_children::<F>(level, &range, withdrawal);
+            }
+        });
+        withdrawal.narrowed();
+        withdrawal.take_table(self.root, false);
+    }
+
+    /// Calls `each` for the pages of a table of pages that [`unlink`](Self::unlink) or [`dismantle`](Self::dismantle) took out
+    /// of this tree.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn visit_unlinked(&self, table: Frame, mut each: impl FnMut(Leaf)) {
+        with_encoding!(self.format, F => for slot in self.page(table.addr()) {
+            if let Some(leaf) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
+                each(leaf);
             }
         });
     }
 
-    /// Frees the tables that entries at `level` name, as far as they translate addresses of `range`.
-    fn free_children<F: Encoding>(&self, level: u8, range: &Range<u64>, free: &mut impl FnMut(Frame)) {
+    /// Takes the tables that entries at `level` name out of the tree, as far as they translate addresses of `range`.
+    fn unlink_children<F: Encoding>(&self, level: u8, range: &Range<u64>, withdrawal: &mut impl Withdrawal) {
         let (mut va, end) = (range.start, range.end.min(HALF_END));
         'addresses: while va < end {
             let mut page = self.page(self.root.addr());
@@ -343,11 +429,18 @@ impl Table<'_> {
             }
             let slot = &page[index(va, level)];
             if let Some(child) = self.next_table::<F>(slot, level) {
-                slot.store(0, Ordering::Relaxed);
-                free(child.frame());
+                self.take_out(slot, child, level, withdrawal);
             }
             va = next(va, level);
         }
+    }
+
+    /// Takes the table `child`, which the entry `slot` at `level` names, out of the tree.
+    #[inline(always)]
+    fn take_out(&self, slot: &AtomicU64, child: PoolAddr, level: u8, withdrawal: &mut impl Withdrawal) {
+        slot.store(0, Ordering::Release);
+        withdrawal.narrowed();
+        withdrawal.take_table(child.frame(), level == 1 && withdrawal.home() == self.root);
     }
 
     /// The level-0 entry of `va`, if its `mask` bits are `bits`, and the page it names.
@@ -402,7 +495,7 @@ impl Table<'_> {
         match F::decode_leaf(pte) {
             Entry::Empty => None,
             Entry::Leaf { phys, attr } => match self.map.to_pool(phys) {
-                Some(page) => Some(Leaf { frame: page.frame(), attr }),
+                Some(page) => Some(Leaf { frame: page.frame().into(), attr }),
                 None => corrupt(pte, 0),
             },
             Entry::Table(_) | Entry::Corrupt => corrupt(pte, 0),
@@ -466,28 +559,62 @@ impl Table<'_> {
         Ok(page)
     }
 
+    /// The table of pages around `va`, made when there is none.
     #[inline(always)]
-    fn edit_page<F: Encoding>(&self, page: &Page, range: Range<u64>, edit: &mut impl FnMut(u64, Leaf) -> Option<Leaf>) {
-        let first = index(range.start, 0);
-        let count = ((range.end - range.start) >> PAGE_SHIFT) as usize;
-        for (n, slot) in page[first..first + count].iter().enumerate() {
-            if let Some(before) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
-                let after = edit(range.start + n as u64 * PAGE_SIZE, before);
-                if after != Some(before) {
-                    self.store::<F>(slot, after);
+    fn leaf_page_or_new<F: Encoding>(
+        &self,
+        va: u64,
+        allocate: &mut impl FnMut() -> Option<Frame>,
+    ) -> Result<&'static Page, OutOfFrames> {
+        assert!(is_user(va), "mapping {va:#x}, which is no user address");
+        let mut page = self.page(self.root.addr());
+        for level in (1..LEVELS).rev() {
+            page = self.next_or_new::<F>(&page[index(va, level)], level, allocate)?;
+        }
+        Ok(page)
+    }
+
+    /// Calls `each` with the entries of the pages mapped in `range`, in ascending order.
+    #[inline(always)]
+    fn each_slot<F: Encoding>(&self, range: Range<u64>, mut each: impl FnMut(u64, &AtomicU64, Leaf)) {
+        let end = range.end.min(HALF_END);
+        let mut va = range.start;
+        while va < end {
+            match self.leaf_page::<F>(va) {
+                Ok(page) => {
+                    let stop = next(va, 1).min(end);
+                    self.each_slot_of_page::<F>(page, va..stop, &mut each);
+                    va = stop;
                 }
+                Err((page, level)) => va = skip_empty(page, level, va, end),
             }
         }
     }
 
-    /// Frees what [`free_tables`](Self::free_tables) says below the table at `table`, whose first entry translates `base`.
-    fn free_below<F: Encoding>(
+    #[inline(always)]
+    fn each_slot_of_page<F: Encoding>(
+        &self,
+        page: &Page,
+        range: Range<u64>,
+        each: &mut impl FnMut(u64, &AtomicU64, Leaf),
+    ) {
+        let first = index(range.start, 0);
+        let count = ((range.end - range.start) >> PAGE_SHIFT) as usize;
+        for (n, slot) in page[first..first + count].iter().enumerate() {
+            if let Some(leaf) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
+                each(range.start + n as u64 * PAGE_SIZE, slot, leaf);
+            }
+        }
+    }
+
+    /// Does what [`unlink`](Self::unlink) says below the table at `table`, whose first entry translates `base`.
+    fn unlink_below<F: Encoding>(
         &self,
         table: PoolAddr,
         level: u8,
         base: u64,
         range: &Range<u64>,
-        free: &mut impl FnMut(Frame),
+        withdrawal: &mut impl Withdrawal,
     ) {
         let page = self.page(table);
         let (first, last) = (range.start.max(base), range.end.min(base + span(level) * ENTRIES as u64));
@@ -495,18 +622,26 @@ impl Table<'_> {
         while va < last {
             let slot = &page[index(va, level)];
             if let Some(child) = self.next_table::<F>(slot, level) {
-                if level > 1 {
-                    self.free_below::<F>(child, level - 1, va, range, free);
-                }
-                let covered = range.start <= va && va + span(level) <= range.end;
-                if covered || self.is_empty_page(child) {
-                    debug_assert!(self.is_empty_page(child), "freeing a table that maps pages");
-                    slot.store(0, Ordering::Release);
-                    free(child.frame());
+                let needed = if level > 1 {
+                    self.unlink_below::<F>(child, level - 1, va, range, withdrawal);
+                    !self.is_empty_page(child)
+                } else {
+                    self.maps_outside(child, va, range)
+                };
+                if !needed {
+                    self.take_out(slot, child, level, withdrawal);
                 }
             }
             va += span(level);
         }
+    }
+
+    /// Whether the table of pages at `table`, which translates addresses from `base` on, maps any that are not in `range`.
+    fn maps_outside(&self, table: PoolAddr, base: u64, range: &Range<u64>) -> bool {
+        let entry = |va: u64| (va.clamp(base, base + span(1)) - base) as usize / PAGE_SIZE as usize;
+        let (below, above) = self.page(table).split_at(entry(range.end));
+        let (below, _) = below.split_at(entry(range.start).min(below.len()));
+        below.iter().chain(above).any(|slot| slot.load(Ordering::Relaxed) != 0)
     }
 
     fn is_empty_page(&self, table: PoolAddr) -> bool {

@@ -1,9 +1,10 @@
 //! Random operations on tables of all three formats against one map, and against each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use motet_layout::{Cell64, Frame, PAGE_SIZE, Pool, PoolAddr, PoolRange};
-use motet_paging::{Attr, Format, Leaf, OutOfFrames, PhysMap, Table};
+use motet_paging::{Attr, Format, Leaf, Mapped, OutOfFrames, PhysMap, Table, Withdrawal};
 use proptest::prelude::*;
 
 const POOL_FRAMES: u64 = 256;
@@ -63,54 +64,91 @@ impl Island {
         })
     }
 
-    fn move_pages(&mut self, from: std::ops::Range<u64>, to: u64) -> Result<(), u64> {
-        let (free, taken, pool) = (&mut self.free, &mut self.taken, self.table.pool);
-        self.table.move_pages(from, to, &mut || {
+    fn move_pages(&mut self, from: Range<u64>, to: u64) -> (Result<(), u64>, Taken) {
+        let (mut free, mut taken, pool) =
+            (std::mem::take(&mut self.free), std::mem::take(&mut self.taken), self.table.pool);
+        let mut out = Taken { home: self.table.root, ..Taken::default() };
+        let moved = self.table.move_pages(from, to, &mut out, &mut || {
             let frame = free.pop()?;
             pool.zero_frame(frame);
             taken.insert(frame);
             Some(frame)
-        })
-    }
-
-    fn free_tables(&mut self, range: std::ops::Range<u64>) {
-        let (free, taken) = (&mut self.free, &mut self.taken);
-        self.table.free_tables(range, |frame| {
-            assert!(taken.remove(&frame), "freed {frame:?} twice");
-            free.push(frame);
         });
+        (self.free, self.taken) = (free, taken);
+        (moved, out)
     }
 
-    fn free_all_tables(&mut self, ranges: [std::ops::Range<u64>; 2]) {
-        let (free, taken) = (&mut self.free, &mut self.taken);
-        self.table.free_all_tables(
-            || ranges.clone().into_iter(),
-            |frame| {
-                assert!(taken.remove(&frame), "freed {frame:?} twice");
-                free.push(frame);
-            },
-        );
+    /// Makes edits, as if a shoot-down followed, and takes back what they have taken out. `is_home`: leaves hold references.
+    fn edit<R>(&mut self, is_home: bool, edits: impl FnOnce(&Table<'_>, &mut Taken) -> R) -> (R, Taken) {
+        let home = if is_home { self.table.root } else { Frame::NONE };
+        let mut out = Taken { home, ..Taken::default() };
+        let result = edits(&self.table, &mut out);
+        for range in &out.ranges {
+            let pages = &mut out.pages;
+            self.table.sweep(range.clone(), |leaf| pages.extend((!leaf.is_borrowed()).then_some(leaf.frame)));
+        }
+        for &(table, holds_pages) in &out.tables {
+            if holds_pages {
+                let pages = &mut out.pages;
+                self.table.visit_unlinked(table, |leaf| pages.extend((!leaf.is_borrowed()).then_some(leaf.frame)));
+            }
+            if table != self.table.root {
+                assert!(self.taken.remove(&table), "freed {table:?} twice");
+                self.free.push(table);
+            }
+        }
+        out.pages.sort();
+        (result, out)
     }
 
     fn all(&self) -> BTreeMap<u64, Leaf> {
         let mut all = BTreeMap::new();
-        self.table.for_each(0..u64::MAX, |va, leaf| {
+        self.table.visit(0..u64::MAX, |va, leaf| {
             assert!(all.last_key_value().is_none_or(|(&last, _)| last < va), "not ascending");
             all.insert(va, leaf);
-            Some(leaf)
         });
         all
+    }
+}
+
+/// What edits have taken out.
+#[derive(Default)]
+struct Taken {
+    home: Frame,
+    narrowed: bool,
+    tables: Vec<(Frame, bool)>,
+    ranges: Vec<Range<u64>>,
+    /// References that are to be dropped.
+    pages: Vec<Mapped>,
+}
+
+impl Withdrawal for Taken {
+    fn home(&self) -> Frame {
+        self.home
+    }
+    fn narrowed(&mut self) {
+        self.narrowed = true;
+    }
+    fn take_table(&mut self, table: Frame, holds_pages: bool) {
+        self.tables.push((table, holds_pages));
+    }
+    fn take_range(&mut self, range: Range<u64>) {
+        self.ranges.push(range);
+    }
+    fn take_page(&mut self, page: Mapped) {
+        self.pages.push(page);
     }
 }
 
 #[derive(Clone, Debug)]
 enum Op {
     Map(u64, Leaf),
-    Unmap(u64),
-    Update(u64, Option<Attr>),
+    Replace(u64, Frame, Attr),
     Protect(u64, u64, Attr),
-    Remove(u64, u64),
-    FreeTables(u64, u64),
+    Forget(u64, u64),
+    Withdraw(u64, u64),
+    Unlink(u64, u64),
+    UnlinkHome(u64, u64),
     Move(u64, u64, u64),
 }
 
@@ -125,15 +163,17 @@ fn attr() -> impl Strategy<Value = Attr> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let frame = (1..POOL_FRAMES as u32).prop_map(Frame);
+    let frame = || (1..POOL_FRAMES as u32).prop_map(Frame);
     let range = || (page(), page()).prop_map(|(a, b)| (a.min(b), a.max(b) + PAGE_SIZE));
+    let leaf = (frame(), attr()).prop_map(|(frame, attr)| Leaf { frame: frame.into(), attr });
     prop_oneof![
-        8 => (page(), frame, attr()).prop_map(|(va, frame, attr)| Op::Map(va, Leaf { frame, attr })),
-        2 => page().prop_map(Op::Unmap),
-        2 => (page(), proptest::option::of(attr())).prop_map(|(va, attr)| Op::Update(va, attr)),
+        8 => (page(), leaf).prop_map(|(va, leaf)| Op::Map(va, leaf)),
+        2 => (page(), frame(), attr()).prop_map(|(va, frame, attr)| Op::Replace(va, frame, attr)),
         2 => (range(), attr()).prop_map(|((start, end), attr)| Op::Protect(start, end, attr)),
-        1 => range().prop_map(|(start, end)| Op::Remove(start, end)),
-        1 => range().prop_map(|(start, end)| Op::FreeTables(start, end)),
+        1 => range().prop_map(|(start, end)| Op::Forget(start, end)),
+        2 => range().prop_map(|(start, end)| Op::Withdraw(start, end)),
+        1 => range().prop_map(|(start, end)| Op::Unlink(start, end)),
+        1 => range().prop_map(|(start, end)| Op::UnlinkHome(start, end)),
         3 => (range(), page()).prop_map(|((start, end), to)| Op::Move(start, end, to)),
     ]
 }
@@ -149,33 +189,58 @@ fn apply(op: &Op, island: &mut Island, model: &mut BTreeMap<u64, Leaf>) {
             let before = model.insert(va, normal(leaf));
             assert_eq!(island.map(va, leaf), Ok(before));
         }
-        Op::Unmap(va) => assert_eq!(island.table.unmap(va), model.remove(&va)),
-        Op::Update(va, attr) => {
-            let edit = |leaf: Leaf| attr.map(|attr| Leaf { attr, ..leaf });
-            let before = island.table.update(va, edit);
-            assert_eq!(before, model.get(&va).copied());
-            match before.and_then(edit) {
-                Some(after) => model.insert(va, normal(after)),
-                None => model.remove(&va),
-            };
+        Op::Replace(va, frame, attr) => {
+            let Some(&before) = model.get(&va) else { return };
+            let ((), out) = island.edit(true, |table, out| table.replace(va, frame, attr, out));
+            assert_eq!(out.pages, references([before]));
+            assert_eq!(out.narrowed, before.attr.is_active());
+            model.insert(va, normal(Leaf { frame: frame.into(), attr }));
         }
         Op::Protect(start, end, attr) => {
             let mut seen = BTreeMap::new();
-            island.table.for_each(start..end, |va, leaf| {
-                seen.insert(va, leaf);
-                Some(Leaf { attr, ..leaf })
+            let (pages, out) = island.edit(true, |table, out| {
+                table.narrow(start..end, out, |va, leaf| {
+                    seen.insert(va, leaf);
+                    attr
+                })
             });
-            assert_eq!(seen, model.range(start..end).map(|(&va, &leaf)| (va, leaf)).collect());
+            let there = || model.range(start..end).map(|(&va, &leaf)| (va, leaf));
+            assert_eq!(pages, seen.len());
+            assert_eq!(seen, there().collect());
+            assert_eq!(out.narrowed, there().any(|(_, leaf)| leaf.attr.loses_access(attr.normalised())));
+            assert!(out.pages.is_empty() && out.tables.is_empty());
             model.range_mut(start..end).for_each(|(_, leaf)| leaf.attr = attr.normalised());
         }
-        Op::Remove(start, end) => {
-            island.table.for_each(start..end, |_, _| None);
-            model.retain(|&va, _| va < start || va >= end);
+        Op::Forget(start, end) => {
+            let (pages, out) = island.edit(false, |table, out| table.forget(start..end, out, |_| true));
+            let there = remove(model, start, end);
+            assert_eq!(pages, there.len());
+            assert_eq!(out.narrowed, there.iter().any(|leaf| leaf.attr.is_active()));
+            assert!(out.pages.is_empty() && out.tables.is_empty());
         }
-        Op::FreeTables(start, end) => {
-            island.table.for_each(start..end, |_, _| None);
-            model.retain(|&va, _| va < start || va >= end);
-            island.free_tables(start..end);
+        Op::Withdraw(start, end) => {
+            let ((), out) = island.edit(true, |table, out| table.withdraw(start..end, out));
+            let there = remove(model, start, end);
+            assert_eq!(out.narrowed, there.iter().any(|leaf| leaf.attr.is_active()));
+            assert_eq!(out.pages, references(there));
+            assert!(out.tables.is_empty());
+        }
+        // Another island's: tables go, and no references; pages of tables that stay do, too.
+        Op::Unlink(start, end) => {
+            let ((), out) = island.edit(false, |table, out| {
+                table.unlink(start..end, out);
+                table.forget(start..end, out, |_| true);
+            });
+            let there = remove(model, start, end);
+            assert!(out.narrowed || there.iter().all(|leaf| !leaf.attr.is_active()));
+            assert!(out.pages.is_empty() && out.tables.iter().all(|&(_, holds_pages)| !holds_pages));
+        }
+        Op::UnlinkHome(start, end) => {
+            let ((), out) = island.edit(true, |table, out| {
+                table.unlink(start..end, out);
+                table.withdraw(start..end, out);
+            });
+            assert_eq!(out.pages, references(remove(model, start, end)));
         }
         Op::Move(start, end, to) => {
             let to_end = to + (end - start);
@@ -183,13 +248,30 @@ fn apply(op: &Op, island: &mut Island, model: &mut BTreeMap<u64, Leaf>) {
             if to_end > 1 << 47 || !is_free {
                 return;
             }
-            assert_eq!(island.move_pages(start..end, to), Ok(()));
+            let (result, out) = island.move_pages(start..end, to);
+            assert_eq!(result, Ok(()));
+            assert!(out.narrowed || model.range(start..end).all(|(_, leaf)| !leaf.attr.is_active()));
+            assert!(out.pages.is_empty() && out.tables.is_empty() && out.ranges.is_empty());
             let moved: Vec<_> = model.range(start..end).map(|(&va, &leaf)| (va - start + to, leaf)).collect();
             model.retain(|&va, _| va < start || va >= end);
             model.extend(moved);
-            island.free_tables(start..end);
+            island.edit(true, |table, out| table.unlink(start..end, out));
         }
     }
+}
+
+/// Takes the pages of a range out of the model.
+fn remove(model: &mut BTreeMap<u64, Leaf>, start: u64, end: u64) -> Vec<Leaf> {
+    let there = model.range(start..end).map(|(_, &leaf)| leaf).collect();
+    model.retain(|&va, _| va < start || va >= end);
+    there
+}
+
+/// The references that leaves of a home's table hold.
+fn references(leaves: impl IntoIterator<Item = Leaf>) -> Vec<Mapped> {
+    let mut frames: Vec<_> = leaves.into_iter().filter(|leaf| !leaf.is_borrowed()).map(|leaf| leaf.frame).collect();
+    frames.sort();
+    frames
 }
 
 fn check(island: &Island, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
@@ -199,7 +281,7 @@ fn check(island: &Island, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
         let byte = |leaf: &Leaf| leaf.frame.addr().add(0x123);
         let active = leaf.filter(|leaf| leaf.attr.is_active());
         assert_eq!(island.table.leaf(at), leaf.copied());
-        assert_eq!(island.table.lookup(at), active.map(|leaf| (leaf.frame, leaf.attr)));
+        assert_eq!(island.table.lookup(at), active.copied());
         assert_eq!(island.table.readable(at), active.map(byte));
         assert_eq!(island.table.writable(at), active.filter(|leaf| leaf.attr.contains(Attr::WRITE)).map(byte));
     }
@@ -219,7 +301,10 @@ proptest! {
             }
             // Everything given back, exactly once, whatever is still mapped.
             let middle = probes[0];
-            island.free_all_tables([0..middle, middle..u64::MAX]);
+            let ranges = [0..middle, middle..u64::MAX];
+            let ((), out) = island.edit(true, |table, out| table.dismantle(|| ranges.clone().into_iter(), out));
+            prop_assert_eq!(out.pages, references(model.into_values()));
+            prop_assert_eq!(out.tables.last(), Some(&(island.table.root, false)));
             prop_assert!(island.all().is_empty());
             prop_assert!(island.taken.is_empty());
             prop_assert_eq!(island.free.len() as u64, POOL_FRAMES - 2);
@@ -253,12 +338,12 @@ fn no_frame_for_a_table_is_an_error_and_leaves_nothing_mapped() {
     for format in Format::ALL {
         let mut island = Island::new(format, false);
         island.free.truncate(2);
-        let leaf = Leaf { frame: Frame(200), attr: Attr::READ };
+        let leaf = Leaf { frame: Frame(200).into(), attr: Attr::READ };
         assert_eq!(island.map(0x1000, leaf), Err(OutOfFrames));
         assert_eq!(island.table.lookup(0x1000), None);
         island.free.push(Frame(100));
         assert_eq!(island.map(0x1000, leaf), Ok(None));
-        assert_eq!(island.table.lookup(0x1000), Some((Frame(200), Attr::READ)));
+        assert_eq!(island.table.lookup(0x1000), Some(leaf));
     }
 }
 
@@ -269,7 +354,7 @@ fn what_cannot_be_moved_for_lack_of_frames_can_be_moved_back() {
         for frames in 0..5 {
             let mut island = Island::new(format, false);
             for (n, page) in (0..).zip([0, 1, 511, 512, 1023]) {
-                island.map(page * PAGE_SIZE, Leaf { frame: Frame(200 + n), attr: Attr::READ }).unwrap();
+                island.map(page * PAGE_SIZE, Leaf { frame: Frame(200 + n).into(), attr: Attr::READ }).unwrap();
             }
             let before = island.all();
             island.free.truncate(frames);
@@ -277,13 +362,13 @@ fn what_cannot_be_moved_for_lack_of_frames_can_be_moved_back() {
             // if they do not lie alike.
             let to = (1 << 40) + shift;
             let enough = if shift == 0 { 2 } else { 5 };
-            match island.move_pages(0..2 * TABLE, to) {
+            match island.move_pages(0..2 * TABLE, to).0 {
                 Ok(()) => assert!(frames >= enough),
                 Err(rest) => {
                     assert!(frames < enough);
                     assert!(before.keys().all(|&va| island.table.leaf(va).is_some() == (va >= rest)));
                     island.free.clear();
-                    assert_eq!(island.move_pages(to..to + rest, 0), Ok(()));
+                    assert_eq!(island.move_pages(to..to + rest, 0).0, Ok(()));
                     assert_eq!(island.all(), before);
                 }
             }
@@ -295,7 +380,7 @@ fn what_cannot_be_moved_for_lack_of_frames_can_be_moved_back() {
 fn kernel_addresses_are_never_translated() {
     for format in Format::ALL {
         let mut island = Island::new(format, false);
-        island.map(0, Leaf { frame: Frame(200), attr: Attr::READ | Attr::WRITE }).unwrap();
+        island.map(0, Leaf { frame: Frame(200).into(), attr: Attr::READ | Attr::WRITE }).unwrap();
         for va in [1 << 47, 1 << 48, 0xffff_9000_0000_0000, 0xffff_ffff_ffff_f000] {
             assert_eq!(island.table.lookup(va), None);
             assert_eq!(island.table.readable(va), None);
@@ -309,7 +394,7 @@ fn kernel_addresses_are_never_translated() {
 fn a_walk_into_garbage_finds_nothing() {
     for (format, garbage) in Format::ALL.into_iter().flat_map(|f| [1, 3, 0x27, 0xffff_ffff_ffff_ffff].map(|g| (f, g))) {
         let mut island = Island::new(format, false);
-        island.map(0, Leaf { frame: Frame(200), attr: Attr::READ }).unwrap();
+        island.map(0, Leaf { frame: Frame(200).into(), attr: Attr::READ }).unwrap();
         island.table.pool.at::<Cell64>(island.table.root.addr()).set(garbage);
         assert_eq!(island.table.readable(0), None, "{format:?} {garbage:#x}");
     }

@@ -97,6 +97,14 @@ pub trait Context {
     }
 }
 
+/// Adds to a statistics counter.
+#[inline(always)]
+pub fn add(counter: &motet_layout::sync::AtomicU64, n: usize) {
+    if n != 0 {
+        counter.fetch_add(n as u64, motet_layout::sync::Ordering::Relaxed);
+    }
+}
+
 /// Adds one to a statistics counter.
 #[inline(always)]
 pub fn count(counter: &motet_layout::sync::AtomicU64) {

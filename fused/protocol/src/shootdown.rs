@@ -6,77 +6,233 @@
 //! it runs user code again, so it is neither rung nor waited for; the two orders "raise, then look whether idle" and
 //! "leave idle, then look whether asked" cannot both miss.
 //!
+//! Edits of page tables that take something back are made within [`edit`] and need its [`Stale`], which owns what they
+//! take out, pages and tables, until the shoot-down is complete. So nothing can be released too early, and no shoot-down
+//! can be forgotten: the compiler refuses it. Code that moves a page and drops it when there is no table for it,
+//!
+//! ```compile_fail,E0308
+//! # use motet_paging::Table;
+//! # use motet_protocol::{Context, memory::release_frame};
+//! fn move_page(context: &impl Context, home: &Table<'_>, from: u64) {
+//!     if let Some(leaf) = home.leaf(from) {
+//!         release_frame(context, leaf.frame); // `Mapped`: its table's, not the caller's
+//!     }
+//! }
+//! ```
+//!
+//! code that releases tables as it takes them out of the tree,
+//!
+//! ```compile_fail,E0277
+//! # use motet_layout::Frame;
+//! # use motet_paging::Table;
+//! # use motet_protocol::{Context, memory::release_frame};
+//! fn unlink(context: &impl Context, table: &Table<'_>, start: u64, end: u64) {
+//!     table.unlink(start..end, &mut |frame: Frame| release_frame(context, frame)); // no `Withdrawal`
+//! }
+//! ```
+//!
+//! code that edits without a shoot-down that follows,
+//!
+//! ```compile_fail,E0451
+//! # use motet_paging::Table;
+//! # use motet_protocol::shootdown::Stale;
+//! fn unmap(home: &Table<'_>, start: u64, end: u64) {
+//!     let mut stale = Stale { home, narrowed: false }; // only `edit` has one
+//!     home.withdraw(start..end, &mut stale);
+//! }
+//! ```
+//!
+//! and code that keeps what it owes for later:
+//!
+//! ```compile_fail,E0521
+//! # use motet_layout::SpaceRecord;
+//! # use motet_paging::Table;
+//! # use motet_protocol::{Context, shootdown::{self, Stale}};
+//! fn unmap<'t>(context: &impl Context, space: &SpaceRecord, home: &'t Table<'t>, kept: &mut Option<&'t mut Stale<'t>>) {
+//!     shootdown::edit(context, space, home, || {}, |stale| *kept = Some(stale));
+//! }
+//! ```
+//!
+//! What is right compiles:
+//!
+//! ```
+//! # use motet_layout::SpaceRecord;
+//! # use motet_paging::Table;
+//! # use motet_protocol::{Context, shootdown};
+//! fn unmap(context: &impl Context, space: &SpaceRecord, home: &Table<'_>, start: u64, end: u64, flush: impl FnOnce()) {
+//!     shootdown::edit(context, space, home, flush, |stale| {
+//!         home.unlink(start..end, stale);
+//!         home.withdraw(start..end, stale);
+//!     });
+//! }
+//! ```
+//!
 //! Protocol page: `docs/protocols/shoot-down.md`.
 
+use core::ops::Range;
 use motet_layout::sync::{Ordering, fence};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, ISLANDS_MAX, IslandId, SpaceRecord};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, ISLANDS_MAX, IslandId, SpaceRecord};
+use motet_paging::{Leaf, Mapped, Table, Withdrawal};
 
 use crate::{
     Context, count,
     lost::is_dead,
+    memory::{frame_record, release_frame},
     run_queue::{collect, core_record, may_run_user},
 };
 
-/// Page-table entries were withdrawn or narrowed, and stale translations of them may still be in use. Frames that were
-/// unmapped must not be released before [`complete`](Self::complete).
-#[must_use = "stale translations remain until the shoot-down is complete"]
-#[derive(Debug)]
-pub struct Stale(());
+/// What edits have taken out of the page tables of a space: owned until the shoot-down is complete, and released then.
+///
+/// Tables are chained through their frames' records, pages stay in their tables (inactive, or out of the tree with
+/// them), so there is room for whatever is taken out.
+pub struct Stale<'a> {
+    home: &'a Table<'a>,
+    /// Whether translations may be in use that are no longer true.
+    narrowed: bool,
+    /// Tables that are out of their trees and hold no references ([`Chain`]).
+    tables: Chain,
+    /// Such as hold references to pages.
+    tables_of_pages: Chain,
+    /// Where the home's table has inactive leaves to be removed.
+    range: Range<u64>,
+    /// A page that was replaced.
+    page: Option<Mapped>,
+}
 
-impl Stale {
-    /// States that page-table entries of a space were withdrawn or narrowed.
-    pub fn new() -> Self {
-        Self(())
+/// Table frames, chained by [`FrameRecord::synced`](motet_layout::FrameRecord), which tables have no other use for.
+#[derive(Default)]
+struct Chain {
+    /// The first one, [`Frame::NONE`]: there is none.
+    first: Frame,
+}
+
+/// Edits page tables of `space`, whose lock is held (or which nobody else uses); then makes every core drop the translations that are
+/// no longer true, waits for that, and releases what the edits have taken out.
+///
+/// `home` is the table whose leaves hold references. `flush_own` drops this core's translations; it is called if the
+/// space is active here and something was taken back.
+pub fn edit<R>(
+    context: &impl Context,
+    space: &SpaceRecord,
+    home: &Table<'_>,
+    flush_own: impl FnOnce(),
+    edits: impl FnOnce(&mut Stale<'_>) -> R,
+) -> R {
+    let mut stale = Stale {
+        home,
+        narrowed: false,
+        tables: Chain::default(),
+        tables_of_pages: Chain::default(),
+        range: 0..0,
+        page: None,
+    };
+    let result = edits(&mut stale);
+    if stale.narrowed {
+        shoot_down(context, space, flush_own);
     }
+    stale.release(context, space);
+    result
+}
 
-    /// Makes every core drop its translations of `space`. `flush_own` drops this core's; it is called if the space is
-    /// active here.
-    pub fn complete(self, context: &impl Context, space: &SpaceRecord, flush_own: impl FnOnce()) {
-        let Self(()) = self;
-        fence(Ordering::SeqCst);
-        let me = context.core();
-        let mut tickets = [(CoreId::HOST, 0u64); 16];
-        let mut asked = 0;
-        let mut foreign = false;
-        for island in (0..ISLANDS_MAX).map(|index| IslandId(index as u8)) {
-            let mut active = space.active[island.index()].load(Ordering::SeqCst);
-            while active != 0 {
-                let core = CoreId::new(island, active.trailing_zeros() as usize % CORES_PER_ISLAND_MAX);
-                active &= active - 1;
-                if core == me {
-                    continue;
-                }
-                if asked == tickets.len() {
-                    wait_for(context, &tickets);
-                    asked = 0;
-                }
-                let ticket = ask(context, core);
-                foreign |= core.island() != me.island();
-                tickets[asked] = (core, ticket);
-                asked += 1;
+impl Stale<'_> {
+    /// Releases everything. Nobody uses it any more.
+    fn release(self, context: &impl Context, space: &SpaceRecord) {
+        let mut pages = 0;
+        let mut release_page = |leaf: Leaf| {
+            if !leaf.is_borrowed() {
+                release_frame(context, leaf.frame.named());
+                pages += 1;
             }
+        };
+        self.home.sweep(self.range, &mut release_page);
+        self.tables_of_pages.drain(context, |table| self.home.visit_unlinked(table, &mut release_page));
+        self.tables.drain(context, |_| ());
+        if let Some(page) = self.page {
+            release_frame(context, page.named());
         }
-        if space.active[me.island().index() % ISLANDS_MAX].load(Ordering::Relaxed) >> me.index_in_island() & 1 != 0 {
-            flush_own();
+        if pages != 0 {
+            space.resident.fetch_sub(pages, Ordering::Relaxed);
         }
-        count(&context.counters().shootdowns);
-        if foreign {
-            count(&context.counters().shootdowns_foreign);
-        }
-        wait_for(context, &tickets[..asked]);
-    }
-
-    /// No core can have used the entries (they were in a table that is not active anywhere).
-    pub fn nothing_cached(self) {
-        let Self(()) = self;
     }
 }
 
-impl Default for Stale {
-    fn default() -> Self {
-        Self::new()
+impl Withdrawal for Stale<'_> {
+    fn home(&self) -> Frame {
+        self.home.root
     }
+
+    fn narrowed(&mut self) {
+        self.narrowed = true;
+    }
+
+    fn take_table(&mut self, table: Frame, holds_pages: bool) {
+        let chain = if holds_pages { &mut self.tables_of_pages } else { &mut self.tables };
+        frame_record(self.home.pool, table).synced.store(chain.first.0, Ordering::Relaxed);
+        chain.first = table;
+    }
+
+    fn take_range(&mut self, range: Range<u64>) {
+        assert!(self.range.is_empty(), "withdrawing two ranges in one edit");
+        self.range = range;
+    }
+
+    fn take_page(&mut self, page: Mapped) {
+        assert!(self.page.is_none(), "replacing two pages in one edit");
+        self.page = Some(page);
+    }
+}
+
+impl Chain {
+    /// Releases all tables, after `each` has looked at them.
+    fn drain(self, context: &impl Context, mut each: impl FnMut(Frame)) {
+        let mut at = self.first;
+        while !at.is_none() {
+            let next = Frame(frame_record(context.pool(), at).synced.load(Ordering::Relaxed));
+            each(at);
+            release_frame(context, at);
+            at = next;
+        }
+    }
+}
+
+/// Makes every core drop its translations of `space`, whose entries were edited before. `flush_own` drops this core's; it is
+/// called if the space is active here.
+pub fn shoot_down(context: &impl Context, space: &SpaceRecord, flush_own: impl FnOnce()) {
+    fence(Ordering::SeqCst);
+    let me = context.core();
+    let mut tickets = [(CoreId::HOST, 0u64); 16];
+    let mut asked = 0;
+    let mut foreign = false;
+    for island in (0..ISLANDS_MAX).map(|index| IslandId(index as u8)) {
+        let mut active = space.active[island.index()].load(Ordering::SeqCst);
+        while active != 0 {
+            let core = CoreId::new(island, active.trailing_zeros() as usize % CORES_PER_ISLAND_MAX);
+            active &= active - 1;
+            if core == me {
+                continue;
+            }
+            if asked == tickets.len() {
+                wait_for(context, &tickets);
+                asked = 0;
+            }
+            let ticket = ask(context, core);
+            foreign |= core.island() != me.island();
+            tickets[asked] = (core, ticket);
+            asked += 1;
+        }
+    }
+    let own = space.active[me.island().index() % ISLANDS_MAX].load(Ordering::Relaxed) >> me.index_in_island() & 1 != 0;
+    if own {
+        flush_own();
+    }
+    if asked != 0 || own {
+        count(&context.counters().shootdowns);
+    }
+    if foreign {
+        count(&context.counters().shootdowns_foreign);
+    }
+    wait_for(context, &tickets[..asked]);
 }
 
 /// Carries out what was asked of this core: calls `flush` (drop all user translations) if anything was.

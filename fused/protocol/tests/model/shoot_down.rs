@@ -6,7 +6,7 @@ use std::sync::Arc;
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{CORE_IDLE, CoreId, Pool, SpaceRecord};
 use motet_protocol::lock::lock;
-use motet_protocol::shootdown::{self, Stale};
+use motet_protocol::shootdown::{self, shoot_down};
 use motet_protocol::{Context, run_queue};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
@@ -45,7 +45,7 @@ impl World {
         Box::new(move || {
             let _guard = lock(&core, &world.space.lock);
             world.entry.store(NEW, Ordering::Release);
-            Stale::new().complete(&core, world.space, || {});
+            shoot_down(&core, world.space, || {});
             world.withdrawn.store(true, Ordering::SeqCst);
         })
     }
@@ -181,7 +181,7 @@ fn editing_after_asking_is_caught() {
         let edited = world.clone();
         together(vec![
             Box::new(move || {
-                Stale::new().complete(&initiator, edited.space, || {});
+                shoot_down(&initiator, edited.space, || {});
                 edited.entry.store(NEW, Ordering::Release);
                 edited.withdrawn.store(true, Ordering::SeqCst);
             }),

@@ -8,21 +8,15 @@ use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_STORE,
     VMA_VIEW, VMA_WRITE,
 };
-use motet_paging::{Attr, Leaf};
+use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
-    Context, count, fs,
+    Context, fs,
     lock::lock,
     memory::{alloc_zeroed_frame, frame_record, release_frame},
     shootdown::Stale,
 };
 
-use super::{
-    View, VmaSpec,
-    fault::copy_on_write,
-    home_table, space_of, tables,
-    view::{self, is_borrowed},
-    vma,
-};
+use super::{View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, space_of, view, vma};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -160,21 +154,20 @@ pub fn protect<M: Machine>(
     flags: u32,
 ) -> Result<(), Errno> {
     let mut covered = start;
-    let mut any = false;
-    let changed = vma::for_each_within(cpu, space, start, end, |vma| {
-        if vma.start.get() > covered {
-            return Err(Errno::ENOMEM);
-        }
-        covered = vma.end.get();
-        let old = vma.flags.get();
-        vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
-        vma::changed(cpu, space);
-        any |= reprotect(cpu, space, vma, flags & VMA_EXECUTE & !old != 0);
-        Ok(())
+    let home = home_table(cpu, space);
+    let changed = edit(cpu, space, &home, |stale| {
+        vma::for_each_within(cpu, space, start, end, |vma| {
+            if vma.start.get() > covered {
+                return Err(Errno::ENOMEM);
+            }
+            covered = vma.end.get();
+            let old = vma.flags.get();
+            vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
+            vma::changed(cpu, space);
+            reprotect(cpu, space, &home, vma, flags & VMA_EXECUTE & !old != 0, stale);
+            Ok(())
+        })
     });
-    if any {
-        Stale::new().complete(cpu, space, || cpu.flush_user());
-    }
     vma::join_within(cpu, space, start, end);
     changed?;
     if covered < end { Err(Errno::ENOMEM) } else { Ok(()) }
@@ -307,10 +300,7 @@ fn find_resident<M: Machine>(
             break;
         }
         let (from, to) = (covered, vma.end.get().min(pages.end));
-        home.for_each(from..to, |address, leaf| {
-            resident[index(address)] = 1;
-            Some(leaf)
-        });
+        home.visit(from..to, |address, _| resident[index(address)] = 1);
         if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
             for address in
                 (from..to).step_by(PAGE_SIZE as usize).filter(|&at| at - vma.start.get() < vma.file_len.get())
@@ -338,42 +328,24 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
         return Ok(());
     }
     vma::unmap(cpu, space, start, end)?;
-    drop_pages(cpu, space, start, end);
     let home = home_table(cpu, space);
-    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
-        table.free_tables(start..end, |frame| release_frame(cpu, frame));
-    }
-    home.free_tables(start..end, |frame| release_frame(cpu, frame));
+    edit(cpu, space, &home, |stale| {
+        for (_, table) in caches(cpu, space, &home) {
+            table.unlink(start..end, stale);
+        }
+        forget_elsewhere(cpu, space, &home, start..end, stale);
+        home.unlink(start..end, stale);
+        home.withdraw(start..end, stale);
+    });
     Ok(())
 }
 
 /// Unmaps the pages of a range everywhere, waits until nobody can use them, and drops the references.
 fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
     let home = home_table(cpu, space);
-    let mut any = false;
-    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
-        table.for_each(start..end, |_, _| {
-            count(&cpu.counters().remote_pte_edits);
-            any = true;
-            None
-        });
-    }
-    // Make the home's entries inactive first: their frames must stay until the shoot-down is complete.
-    home.for_each(start..end, |_, leaf| {
-        any = true;
-        let kept = Attr::from_bits(leaf.attr.bits() & view::BORROWED.bits());
-        Some(Leaf { frame: leaf.frame, attr: kept })
-    });
-    if !any {
-        return;
-    }
-    Stale::new().complete(cpu, space, || cpu.flush_user());
-    home.for_each(start..end, |_, leaf| {
-        if !is_borrowed(leaf) {
-            release_frame(cpu, leaf.frame);
-            space.resident.fetch_sub(1, Ordering::Relaxed);
-        }
-        None
+    edit(cpu, space, &home, |stale| {
+        forget_elsewhere(cpu, space, &home, start..end, stale);
+        home.withdraw(start..end, stale);
     });
 }
 
@@ -397,43 +369,32 @@ pub fn forget_file_pages<M: Machine>(
     });
 }
 
-/// Gives the resident pages of a VMA its new protection. Returns whether permissions were taken away.
+/// Gives the resident pages of a VMA its new protection.
 fn reprotect<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
+    home: &Table<'_>,
     vma: &motet_layout::VmaRecord,
     new_code: bool,
-) -> bool {
-    let home = home_table(cpu, space);
+    stale: &mut Stale<'_>,
+) {
     let allowed = super::fault::attr_of(vma);
     let range = vma.start.get()..vma.end.get();
-    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
-        // Other islands look again, by faulting.
-        table.for_each(range.clone(), |_, _| {
-            count(&cpu.counters().remote_pte_edits);
-            None
-        });
-    }
-    let mut any = false;
-    home.for_each(range, |_, leaf| {
-        any = true;
-        if is_borrowed(leaf) {
-            return None; // it looks again, too
-        }
+    // Other islands look again, by faulting; so does this one where it shows what is another VMA's.
+    forget_elsewhere(cpu, space, home, range.clone(), stale);
+    home.forget(range.clone(), stale, Leaf::is_borrowed);
+    home.narrow(range, stale, |_, leaf| {
         if new_code {
             // It may have been written since islands last fetched from it.
-            frame_record(cpu.pool, leaf.frame).synced.store(0, Ordering::Release);
+            frame_record(cpu.pool, leaf.frame.named()).synced.store(0, Ordering::Release);
         }
-        let kept = leaf.attr.bits() & (Attr::COW | Attr::SHARED).bits();
-        let mut attr = allowed.without(Attr::EXECUTE).union(Attr::from_bits(kept));
-        if attr.contains(Attr::COW) {
-            attr = copy_on_write(attr);
-        }
-        Some(Leaf { frame: leaf.frame, attr })
+        let kept = leaf.attr.without(Attr::ALL_ACCESS);
+        let attr = allowed.without(Attr::EXECUTE).union(kept);
+        if attr.contains(Attr::COW) { copy_on_write(attr) } else { attr }
     });
-    any
 }
 
+/// Moves the pages of `[start, end)` to `to`, where none are. On failure, they are where they were.
 fn move_pages<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -442,15 +403,15 @@ fn move_pages<M: Machine>(
     to: u64,
 ) -> Result<(), Errno> {
     let home = home_table(cpu, space);
-    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
-        table.for_each(start..end, |_, _| None);
-    }
-    let moved = home.move_pages(start..end, to, &mut || alloc_zeroed_frame(cpu));
-    if let Err(rest) = moved {
-        // The tables that they came from are still there.
-        let _ = home.move_pages(to..to + (rest - start), start, &mut || None);
-    }
-    Stale::new().complete(cpu, space, || cpu.flush_user());
+    let moved = edit(cpu, space, &home, |stale| {
+        forget_elsewhere(cpu, space, &home, start..end, stale);
+        let moved = home.move_pages(start..end, to, stale, &mut || alloc_zeroed_frame(cpu));
+        if let Err(rest) = moved {
+            // The tables that they came from are still there.
+            let _ = home.move_pages(to..to + (rest - start), start, stale, &mut || None);
+        }
+        moved
+    });
     moved.map_err(|_| Errno::ENOMEM)
 }
 

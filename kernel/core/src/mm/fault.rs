@@ -13,10 +13,10 @@ use motet_protocol::{
     Context, count, fs,
     lock::lock,
     memory::{alloc_frame_on, alloc_zeroed_frame_on, frame_record, frame_refs, release_frame},
-    shootdown::Stale,
+    shootdown,
 };
 
-use super::{home_table, place::island_for, space::ensure_root, table, tables, view, vma};
+use super::{forget_elsewhere, home_table, place::island_for, space::ensure_root, table, view, vma};
 use crate::cpu::Cpu;
 
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
@@ -42,8 +42,8 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     }
     let leaf = match home.leaf(page) {
         None => {
-            let leaf = first_use(cpu, vma, page, access)?;
-            install_first(cpu, space, &home, vma, page, leaf)?;
+            let found = first_use(cpu, vma, page, access)?;
+            install_first(cpu, space, &home, vma, page, found)?;
             if vma.inode.get() != 0 && access != Access::Write && !is_placed(vma) {
                 map_around(cpu, space, &home, vma, page);
             }
@@ -76,18 +76,18 @@ fn show<M: Machine>(
     let leaf = match home.leaf(at) {
         Some(leaf) => leaf,
         None => {
-            let leaf = first_use(cpu, store, at, Access::Read)?;
-            install_first(cpu, space, home, store, at, leaf)?;
-            leaf
+            let found = first_use(cpu, store, at, Access::Read)?;
+            install_first(cpu, space, home, store, at, found)?;
+            Leaf { frame: found.0.into(), attr: found.1 }
         }
     };
     let executes = view::executes(vma, M::ISA);
     if executes {
-        make_executable_here(cpu, leaf.frame);
+        make_executable_here(cpu, leaf.frame.named());
     }
     let allowed = if executes { attr_of(vma) } else { attr_of(vma).without(Attr::EXECUTE) };
     let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
-    let shown = Leaf { frame: leaf.frame, attr: allowed.union(view::BORROWED) };
+    let shown = Leaf { frame: leaf.frame, attr: allowed.union(Attr::BORROWED) };
     enter(cpu, &own, cpu.island(), page, shown)?;
     cpu.machine.page_table_fence();
     cpu.flush_page(page);
@@ -102,18 +102,18 @@ fn needed(access: Access) -> u32 {
     }
 }
 
-/// The frame for a page that nobody has touched in this space.
-fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Access) -> Result<Leaf, Errno> {
+/// The frame for a page that nobody has touched in this space, with a reference, and what may be done with it.
+fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Access) -> Result<(Frame, Attr), Errno> {
     let flags = vma.flags.get();
     let within = page - vma.start.get();
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get()) else {
         let frame = alloc_zeroed_frame_on(cpu, island_for(cpu, vma)).ok_or(Errno::ENOMEM)?;
-        return Ok(Leaf { frame, attr: attr_of(vma) });
+        return Ok((frame, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
     if flags & VMA_SHARED != 0 {
         let frame = fs::page_or_allocate(cpu, inode, index)?;
-        return Ok(Leaf { frame, attr: attr_of(vma).union(Attr::SHARED) });
+        return Ok((frame, attr_of(vma).union(Attr::SHARED)));
     }
     let whole = vma.file_len.get() - within >= PAGE_SIZE;
     if !fs::has_page(inode, index) {
@@ -122,15 +122,13 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
     // The page comes with a reference of our own, so that a concurrent truncation cannot free it.
     let cached = fs::page(cpu, inode, index);
     match cached {
-        Some(frame) if whole && access != Access::Write && !is_placed(vma) => {
-            Ok(Leaf { frame, attr: copy_on_write(attr_of(vma)) })
-        }
+        Some(frame) if whole && access != Access::Write && !is_placed(vma) => Ok((frame, copy_on_write(attr_of(vma)))),
         _ => {
             let copy = private_copy(cpu, vma, cached, vma.file_len.get() - within);
             if let Some(cached) = cached {
                 release_frame(cpu, cached);
             }
-            Ok(Leaf { frame: copy?, attr: attr_of(vma) })
+            Ok((copy?, attr_of(vma)))
         }
     }
 }
@@ -163,25 +161,31 @@ fn write_to_shared<M: Machine>(
     leaf: Leaf,
 ) -> Result<(), Errno> {
     let attr = attr_of(vma).union(leaf.attr).without(Attr::COW);
-    let only_user = !leaf.attr.contains(Attr::COW) || frame_refs(cpu.pool, leaf.frame) == 1;
+    let only_user = !leaf.attr.contains(Attr::COW) || frame_refs(cpu.pool, leaf.frame.named()) == 1;
     if only_user {
         // Nothing is taken away: other islands that still have it without write permission fault and look here.
         return install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr });
     }
-    let copy = private_copy(cpu, vma, Some(leaf.frame), PAGE_SIZE)?;
-    let installed = install(cpu, space, home, vma, page, Leaf { frame: copy, attr });
-    if installed.is_err() && home.leaf(page).is_none_or(|now| now.frame != copy) {
-        release_frame(cpu, copy);
-        return installed;
+    let copy = private_copy(cpu, vma, Some(leaf.frame.named()), PAGE_SIZE)?;
+    if vma.flags.get() & VMA_EXECUTE != 0 {
+        make_executable_here(cpu, copy);
     }
-    for (island, table) in tables(cpu, space) {
-        if table.root != home.root && island != cpu.island() && table.unmap(page).is_some() {
-            count(&cpu.counters().remote_pte_edits);
-        }
+    shootdown::edit(
+        cpu,
+        space,
+        home,
+        || cpu.flush_page(page),
+        |stale| {
+            home.replace(page, copy, as_synced(cpu, home_of(cpu, space), copy, attr), stale);
+            forget_elsewhere(cpu, space, home, page..page + PAGE_SIZE, stale);
+            cpu.machine.page_table_fence();
+        },
+    );
+    if home_of(cpu, space) == cpu.island() {
+        return Ok(());
     }
-    Stale::new().complete(cpu, space, || cpu.flush_page(page));
-    release_frame(cpu, leaf.frame);
-    installed
+    count(&cpu.counters().remote_pte_edits);
+    install(cpu, space, home, vma, page, Leaf { frame: copy.into(), attr })
 }
 
 /// As [`install`], for a page that was not resident; on failure before the home has it, the frame is released.
@@ -191,11 +195,11 @@ fn install_first<M: Machine>(
     home: &Table<'_>,
     vma: &VmaRecord,
     page: u64,
-    leaf: Leaf,
+    (frame, attr): (Frame, Attr),
 ) -> Result<(), Errno> {
-    let installed = install(cpu, space, home, vma, page, leaf);
+    let installed = install(cpu, space, home, vma, page, Leaf { frame: frame.into(), attr });
     if installed.is_err() && home.leaf(page).is_none() {
-        release_frame(cpu, leaf.frame);
+        release_frame(cpu, frame);
     } else {
         space.resident.fetch_add(1, Ordering::Relaxed);
     }
@@ -213,13 +217,12 @@ fn install<M: Machine>(
     leaf: Leaf,
 ) -> Result<(), Errno> {
     let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
-    let home_island = IslandId::from_raw(space.home.get()).unwrap_or(cpu.island());
     if vma.flags.get() & VMA_EXECUTE != 0 {
-        make_executable_here(cpu, leaf.frame);
+        make_executable_here(cpu, leaf.frame.named());
     }
     if own.root != home.root {
         count(&cpu.counters().remote_pte_edits);
-        enter(cpu, home, home_island, page, leaf)?;
+        enter(cpu, home, home_of(cpu, space), page, leaf)?;
     }
     let widened = enter(cpu, &own, cpu.island(), page, leaf)?.is_some();
     cpu.machine.page_table_fence();
@@ -239,9 +242,19 @@ fn enter<M: Machine>(
     page: u64,
     leaf: Leaf,
 ) -> Result<Option<Leaf>, Errno> {
-    let synced = frame_record(cpu.pool, leaf.frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
-    let attr = if synced { leaf.attr } else { leaf.attr.without(Attr::EXECUTE) };
+    let attr = as_synced(cpu, island, leaf.frame.named(), leaf.attr);
     table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame_on(cpu, island.index())).map_err(|_| Errno::ENOMEM)
+}
+
+/// The attributes without execution, if an island has not synchronised its fetches with the frame.
+fn as_synced<M: Machine>(cpu: &Cpu<M>, island: IslandId, frame: Frame, attr: Attr) -> Attr {
+    let synced = frame_record(cpu.pool, frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
+    if synced { attr } else { attr.without(Attr::EXECUTE) }
+}
+
+/// The island whose table is the authority.
+fn home_of<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> IslandId {
+    IslandId::from_raw(space.home.get()).unwrap_or(cpu.island())
 }
 
 /// Synchronises this island's instruction fetches with a frame, once.
@@ -260,10 +273,9 @@ pub fn sync_range<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: 
     let _guard = lock(cpu, &space.lock);
     let own = 1 << cpu.island().index();
     let pages = start & !(PAGE_SIZE - 1)..end.min(USER_END).next_multiple_of(PAGE_SIZE);
-    home_table(cpu, space).for_each(pages, |_, leaf| {
-        cpu.machine.sync_instructions(leaf.frame);
-        frame_record(cpu.pool, leaf.frame).synced.store(own, Ordering::Release);
-        Some(leaf)
+    home_table(cpu, space).visit(pages, |_, leaf| {
+        cpu.machine.sync_instructions(leaf.frame.named());
+        frame_record(cpu.pool, leaf.frame.named()).synced.store(own, Ordering::Release);
     });
 }
 
@@ -282,7 +294,7 @@ fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, v
         }
         let index = (vma.offset.get() + neighbour - vma.start.get()) / PAGE_SIZE;
         let Some(frame) = fs::page(cpu, inode, index) else { continue };
-        if install_first(cpu, space, home, vma, neighbour, Leaf { frame, attr }).is_err() {
+        if install_first(cpu, space, home, vma, neighbour, (frame, attr)).is_err() {
             return; // the neighbour will fault by itself
         }
     }

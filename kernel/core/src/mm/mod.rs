@@ -12,12 +12,16 @@ mod space;
 mod view;
 mod vma;
 
-use core::sync::atomic::Ordering;
+use core::{ops::Range, sync::atomic::Ordering};
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{Cell64, Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
 use motet_paging::{Attr, Format, PhysMap, Table};
+use motet_protocol::{
+    Context, add,
+    shootdown::{self, Stale},
+};
 
 pub use calls::{forget_file_pages, protect, unmap_locked as unmap};
 pub use fault::{lacks_page, serve as serve_fault, sync_range};
@@ -118,7 +122,7 @@ fn find_word<M: Machine>(
 /// Whether the page at `address`, which this island has mapped, belongs to a shared mapping.
 pub fn is_shared<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
     let found = table(cpu, space, cpu.island()).and_then(|table| table.lookup(address));
-    found.is_some_and(|(_, attr)| attr.contains(Attr::SHARED))
+    found.is_some_and(|leaf| leaf.attr.contains(Attr::SHARED))
 }
 
 /// An island's page table of a space, if it has one.
@@ -141,6 +145,39 @@ fn table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, island: IslandId) -> Opt
 fn home_table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Table<'static> {
     let home = IslandId::from_raw(space.home.get()).and_then(|home| table(cpu, space, home));
     home.expect("an address space has its home table")
+}
+
+/// The other islands' tables, which are caches of the home's: their leaves hold no references.
+fn caches<'a, M: Machine>(
+    cpu: &'a Cpu<M>,
+    space: &'a SpaceRecord,
+    home: &Table<'_>,
+) -> impl Iterator<Item = (IslandId, Table<'static>)> + use<'a, M> {
+    let home = home.root;
+    tables(cpu, space).filter(move |(_, table)| table.root != home)
+}
+
+/// Edits the tables of a space whose lock is held, or which nobody else uses; see [`shootdown::edit`].
+fn edit<M: Machine, R>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    home: &Table<'_>,
+    edits: impl FnOnce(&mut Stale<'_>) -> R,
+) -> R {
+    shootdown::edit(cpu, space, home, || cpu.flush_user(), edits)
+}
+
+/// Takes back what caches of the home's table say of a range.
+fn forget_elsewhere<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    home: &Table<'_>,
+    range: Range<u64>,
+    stale: &mut Stale<'_>,
+) {
+    for (_, table) in caches(cpu, space, home) {
+        add(&cpu.counters().remote_pte_edits, table.forget(range.clone(), stale, |_| true));
+    }
 }
 
 /// The tables of all islands that use the space, with their islands.

@@ -88,7 +88,7 @@ fn node_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resul
     let vma = vma::find(cpu, space, address).ok_or(Errno::EFAULT)?;
     let at = view::store_address(vma, M::ISA, address).unwrap_or(address);
     let leaf = home_table(cpu, space).leaf(at & !(PAGE_SIZE - 1)).ok_or(Errno::ENOENT)?;
-    Ok(island_near(cpu.pool, leaf.frame))
+    Ok(island_near(cpu.pool, leaf.frame.named()))
 }
 
 /// The lowest node of a mask in user memory. As in Linux, `max_node` is one more than the bits that count.

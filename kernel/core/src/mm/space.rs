@@ -8,22 +8,16 @@ use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW,
     VmaRecord,
 };
-use motet_paging::{Attr, Leaf, Table};
+use motet_paging::Attr;
 use motet_protocol::{
-    Context, count,
+    Context, add, count,
     lock::lock,
     lost::is_dead,
-    memory::{alloc_zeroed_frame, release_frame, share_frame},
-    run_queue,
-    shootdown::Stale,
-    slab,
+    memory::{alloc_zeroed_frame, share_frame},
+    run_queue, slab,
 };
 
-use super::{
-    home_table, table, tables,
-    view::{self, is_borrowed},
-    vma,
-};
+use super::{caches, edit, home_table, table, tables, view, vma};
 use crate::cpu::Cpu;
 
 /// Epochs of a space, before they would be another's.
@@ -68,24 +62,17 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
             cpu.relax();
         }
     }
-    let home = home_table(cpu, space);
-    vma::for_each(cpu, space, |vma| {
-        home.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
-            if !is_borrowed(leaf) {
-                release_frame(cpu, leaf.frame);
-            }
-            Some(leaf)
-        });
-    });
     if let Some(fat) = cpu.object::<FatProgram>(space.fat.get()) {
         slab::free(cpu, fat);
     }
-    // Leaves of other islands' tables hold no references; tables lie where VMAs are.
-    for (island, table) in tables(cpu, space) {
-        table.free_all_tables(|| vma::ranges(cpu, space), |frame| release_frame(cpu, frame));
-        space.roots[island.index()].store(0, Ordering::Relaxed);
-        release_frame(cpu, table.root);
-    }
+    let home = home_table(cpu, space);
+    edit(cpu, space, &home, |stale| {
+        for (island, table) in tables(cpu, space) {
+            // Tables lie where VMAs are.
+            table.dismantle(|| vma::ranges(cpu, space), stale);
+            space.roots[island.index()].store(0, Ordering::Relaxed);
+        }
+    });
     vma::clear(cpu, space);
     slab::free(cpu, space);
 }
@@ -187,8 +174,6 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
     let copied = copy_vmas(cpu, parent, child)
         .and_then(|()| view::copy_program(cpu, parent, child))
         .and_then(|()| copy_pages(cpu, parent, child));
-    // Write permission was taken from the parent's pages, even when copying failed half-way.
-    Stale::new().complete(cpu, parent, || cpu.flush_user());
     drop(guard);
     match copied {
         Ok(()) => Ok(child),
@@ -227,24 +212,21 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
     }
     let (from, to) = (home_table(cpu, space), table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?);
     let mut result = Ok(());
-    from.for_each(0..u64::MAX, |address, leaf| {
-        if is_borrowed(leaf) {
-            return Some(leaf);
+    from.visit(0..u64::MAX, |address, leaf| {
+        if leaf.is_borrowed() {
+            return;
         }
         // This island has not synchronised its fetches with the frame: it will fault, and then may execute.
         let attr = leaf.attr.without(Attr::EXECUTE);
         if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).is_err() {
             result = Err(Errno::ENOMEM);
         }
-        Some(leaf)
     });
     result?;
     space.home.set(u32::from(cpu.island().0));
     space.roots[old_home].store(0, Ordering::Relaxed);
     count(&cpu.counters().remote_pte_edits);
-    from.for_each(0..u64::MAX, |_, _| None);
-    from.free_tables(0..u64::MAX, |frame| release_frame(cpu, frame));
-    release_frame(cpu, from.root);
+    edit(cpu, space, &to, |stale| from.dismantle(|| core::iter::once(0..u64::MAX), stale));
     Ok(())
 }
 
@@ -263,26 +245,33 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
     let same_home = parent.home.get() == child.home.get();
     let mut result = Ok(());
     let mut pages = 0;
-    vma::for_each(cpu, parent, |vma| {
-        if vma.flags.get() & VMA_VIEW != 0 {
-            return; // nothing belongs to it; the child looks by itself
-        }
-        from.for_each(vma.start.get()..vma.end.get(), |address, leaf| {
-            let shared = Leaf { frame: leaf.frame, attr: without_write(leaf.attr, vma) };
-            // The child's home is this island, which may not have synchronised its fetches with what the parent's home runs.
-            let attr = if same_home { shared.attr } else { shared.attr.without(Attr::EXECUTE) };
-            if result.is_ok() {
-                match to.map(address, shared.frame, attr, &mut || alloc_zeroed_frame(cpu)) {
-                    Ok(_) => {
-                        share_frame(cpu, leaf.frame);
-                        pages += 1;
-                    }
-                    Err(_) => result = Err(Errno::ENOMEM),
-                }
+    edit(cpu, parent, &from, |stale| {
+        vma::for_each(cpu, parent, |vma| {
+            if vma.flags.get() & VMA_VIEW != 0 || result.is_err() {
+                return; // nothing belongs to a view; the child looks by itself
             }
-            Some(shared)
+            let range = vma.start.get()..vma.end.get();
+            from.narrow(range.clone(), stale, |address, leaf| {
+                let shared = without_write(leaf.attr, vma);
+                // The child's home is this island, which may not have synchronised its fetches with what the parent's home
+                // runs.
+                let attr = if same_home { shared } else { shared.without(Attr::EXECUTE) };
+                if result.is_ok() {
+                    match to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)) {
+                        Ok(_) => {
+                            share_frame(cpu, leaf.frame.named());
+                            pages += 1;
+                        }
+                        Err(_) => result = Err(Errno::ENOMEM),
+                    }
+                }
+                shared
+            });
+            for (_, table) in caches(cpu, parent, &from) {
+                let edits = table.narrow(range.clone(), stale, |_, leaf| without_write(leaf.attr, vma));
+                add(&cpu.counters().remote_pte_edits, edits);
+            }
         });
-        withdraw_write_elsewhere(cpu, parent, &from, vma);
     });
     child.resident.store(pages, Ordering::Relaxed);
     result
@@ -292,15 +281,6 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
 /// `mprotect` may make it writable.
 fn without_write(attr: Attr, vma: &VmaRecord) -> Attr {
     if vma.flags.get() & VMA_SHARED == 0 { super::fault::copy_on_write(attr) } else { attr }
-}
-
-fn withdraw_write_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord) {
-    for (_, table) in tables(cpu, space).filter(|(_, table)| table.root != home.root) {
-        table.for_each(vma.start.get()..vma.end.get(), |_, leaf| {
-            count(&cpu.counters().remote_pte_edits);
-            Some(Leaf { frame: leaf.frame, attr: without_write(leaf.attr, vma) })
-        });
-    }
 }
 
 fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {

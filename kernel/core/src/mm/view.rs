@@ -11,19 +11,11 @@ use motet_layout::{
     FatProgram, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_RAN_LOCALLY, VMA_STORE, VMA_VIEW, VMA_WRITE,
     VmaRecord,
 };
-use motet_paging::{Attr, Leaf};
-use motet_protocol::{Context, lock::lock, shootdown::Stale, slab};
+use motet_paging::Leaf;
+use motet_protocol::{Context, lock::lock, slab};
 
-use super::{tables, vma};
+use super::{edit, home_table, tables, vma};
 use crate::cpu::Cpu;
-
-/// Marks leaves that hold no reference: no other page is both private and shared.
-pub const BORROWED: Attr = Attr::COW.union(Attr::SHARED);
-
-/// Whether a leaf holds no reference to its frame.
-pub fn is_borrowed(leaf: Leaf) -> bool {
-    leaf.attr.contains(BORROWED)
-}
 
 /// Where the store of an ISA has what a view shows at `address`.
 pub fn store_address(vma: &VmaRecord, isa: Isa, address: u64) -> Option<u64> {
@@ -85,10 +77,12 @@ pub fn end_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, add
     vma::changed(cpu, space);
     if vma.local_calls.get() == 0 && vma.flags.get() & VMA_LOCAL == 0 {
         let islands = &cpu.pool.header().islands;
-        for (_, table) in tables(cpu, space).filter(|(island, _)| islands[island.index()].isa.get() != vma.pin.get()) {
-            table.for_each(vma.start.get()..vma.end.get(), |_, leaf| (!is_borrowed(leaf)).then_some(leaf));
-        }
-        Stale::new().complete(cpu, space, || cpu.machine.flush_user());
+        let others = tables(cpu, space).filter(|(island, _)| islands[island.index()].isa.get() != vma.pin.get());
+        edit(cpu, space, &home_table(cpu, space), |stale| {
+            for (_, table) in others {
+                table.forget(vma.start.get()..vma.end.get(), stale, Leaf::is_borrowed);
+            }
+        });
     }
 }
 

@@ -1,0 +1,56 @@
+//! What edits take out of page tables, and who answers for it.
+//!
+//! Hardware and lock-free walkers may use an entry until the shoot-down after it was taken back, and a frame that it named
+//! until then, too: a page as well as a table. So edits that take something back hand all of it to a [`Withdrawal`], and
+//! what a table says of a frame is a [`Mapped`], which nobody can release.
+
+use core::ops::Range;
+
+use motet_layout::{Frame, PoolAddr};
+
+/// A frame that a page table names. Whoever takes it out of the table cannot release it: the [`Withdrawal`] does, when
+/// nobody can use the entry any more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Mapped(Frame);
+
+impl Mapped {
+    /// Where its bytes are.
+    #[inline(always)]
+    pub fn addr(self) -> PoolAddr {
+        self.0.addr()
+    }
+
+    /// Its name, to look at its record, to add a reference to it, or to write into an entry; never to drop a reference, which is
+    /// its table's.
+    #[inline(always)]
+    pub fn named(self) -> Frame {
+        self.0
+    }
+}
+
+impl From<Frame> for Mapped {
+    #[inline(always)]
+    fn from(frame: Frame) -> Self {
+        Self(frame)
+    }
+}
+
+/// Answers for what was taken out of the page tables of an address space: tells those that may still use it, waits for
+/// them, and only then releases what it was given. There is one outside of tests, `motet_protocol::shootdown::Stale`.
+pub trait Withdrawal {
+    /// Root of the table whose leaves hold the references to their frames.
+    fn home(&self) -> Frame;
+
+    /// An entry was taken back or allows less than before.
+    fn narrowed(&mut self);
+
+    /// A table is out of its tree. With `holds_pages` it is one of pages, and its leaves, which are as they were, hold
+    /// references to them.
+    fn take_table(&mut self, table: Frame, holds_pages: bool);
+
+    /// The leaves of the home's table in this range are inactive and are to be removed, with their references.
+    fn take_range(&mut self, range: Range<u64>);
+
+    /// This page was replaced in the home's table.
+    fn take_page(&mut self, page: Mapped);
+}
