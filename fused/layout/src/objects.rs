@@ -488,6 +488,12 @@ pub const VMA_STORE: u32 = 128;
 pub const VMA_LOCAL: u32 = 256;
 /// [`VmaRecord::flags`]: a call has run what a view shows locally; other threads may have gone there without one.
 pub const VMA_RAN_LOCALLY: u32 = 512;
+/// [`VmaRecord::flags`]: can never be made writable, as it shares a file that was opened for reading only.
+pub const VMA_NEVER_WRITE: u32 = 1024;
+/// [`VmaRecord::flags`]: a forked child does not get it (`MADV_DONTFORK`).
+pub const VMA_DONT_FORK: u32 = 2048;
+/// [`VmaRecord::flags`]: a forked child finds zeroes there (`MADV_WIPEONFORK`).
+pub const VMA_WIPE_ON_FORK: u32 = 4096;
 
 pool_struct! {
     /// A range of an address space with one meaning.

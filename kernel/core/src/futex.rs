@@ -142,7 +142,8 @@ fn requeue<M: Machine>(call: &Call<M>, wake: u32, move_limit: u32, expected: Opt
 /// Changes the second word, wakes waiters of the first, and of the second if its old value compares.
 fn wake_op<M: Machine>(call: &Call<M>, wake: u32, wake2: u32, encoded: u32) -> SysResult {
     let private = is_private(call);
-    let (first, second) = (find(call, call.args[0], private)?, find(call, call.args[4], private)?);
+    let first = find(call, call.args[0], private)?;
+    let second = find_writable(call, call.args[4], private)?; // last: its word is changed
     let sign_extended = |bits: u32| ((bits << 20) as i32 >> 20) as u32;
     let mut operand = sign_extended(encoded >> 12);
     if encoded >> 31 != 0 {
@@ -179,14 +180,23 @@ fn is_private<M: Machine>(call: &Call<M>) -> bool {
     call.args[1] & FUTEX_PRIVATE != 0
 }
 
-/// Resolves the futex at `address`. Its page is made writable first, as its waiters and wakers will write to it.
+/// Resolves the futex at `address`, whose word is only looked at. Its page is made writable if it may be, as its waiters and
+/// wakers will write to it.
 fn find<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Errno> {
+    find_writable(call, address, private).or_else(|_| find_for(call, address, private, Access::Read))
+}
+
+/// Resolves the futex at `address`, whose word is going to be changed.
+fn find_writable<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Errno> {
+    find_for(call, address, private, Access::Write)
+}
+
+fn find_for<M: Machine>(call: &Call<M>, address: u64, private: bool, access: Access) -> Result<Futex, Errno> {
     if address % 4 != 0 {
         return Err(Errno::EINVAL);
     }
     let space = mm::space_of(call.cpu, call.process);
-    let addr = mm::resolve(call.cpu, space, address, Access::Write)
-        .or_else(|_| mm::resolve(call.cpu, space, address, Access::Read))?;
+    let addr = mm::resolve(call.cpu, space, address, access)?;
     // The frame names a futex only in shared memory: elsewhere a fork and a store give the page another one.
     let by_address = private || !mm::is_shared(call.cpu, space, address);
     let key = if by_address { private_key(call.cpu.raw(space), address) } else { addr.0 };
@@ -233,7 +243,7 @@ fn release_robust_list<M: Machine>(call: &Call<M>) {
 
 /// `pending`: the thread was about to take the futex, or to give it back.
 fn mark_owner_died<M: Machine>(call: &Call<M>, address: u64, pending: bool) {
-    let Ok(futex) = find(call, address, false) else { return };
+    let Ok(futex) = find_writable(call, address, false) else { return };
     let tid = call.thread.tid.get();
     let mark = |old: u32| (old & FUTEX_TID == tid).then_some(old & FUTEX_WAITERS | FUTEX_OWNER_DIED);
     let wakes = match futex.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark) {

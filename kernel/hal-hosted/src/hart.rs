@@ -318,7 +318,10 @@ impl Hart {
     fn walk(&mut self, machine: &Island, address: u64) -> Option<Translation> {
         let region = address >> (PAGE_SHIFT + 9);
         let table = match self.tables.get(&region) {
-            Some(&table) => table,
+            Some(&table) => {
+                self.check_table_not_stale(machine, address, table);
+                table
+            }
             None => {
                 let table = find_table(machine, self.root, address)?;
                 self.tables.insert(region, table);
@@ -331,13 +334,7 @@ impl Hart {
     /// While nobody changes a space (its lock is free), a core that has it active must hold no translation that the
     /// table does not grant: whoever took the right away shot it down before unlocking.
     fn check_not_stale(&self, machine: &Island, address: u64, cached: Translation) {
-        if !machine.checks_stale() {
-            return;
-        }
-        let Some(space) = machine.active_space() else { return };
-        if space.roots[machine.island_index()].load(Ordering::Relaxed) != self.root.0 || !unlocked(space) {
-            return;
-        }
+        let Some(space) = self.unchanging_space(machine) else { return };
         let now = find_table(machine, self.root, address).and_then(|table| read_leaf(machine, table, address));
         let granted = now.is_some_and(|now| now.frame == cached.frame && now.attr.contains(access_bits(cached.attr)));
         assert!(
@@ -347,6 +344,23 @@ impl Hart {
             cached.attr,
             now.map(|now| (now.frame, now.attr))
         );
+    }
+
+    /// The same for cached tables: one that is out of the tree may be used for anything.
+    fn check_table_not_stale(&self, machine: &Island, address: u64, cached: PoolAddr) {
+        let Some(space) = self.unchanging_space(machine) else { return };
+        let now = find_table(machine, self.root, address);
+        assert!(
+            now == Some(cached) || !unlocked(space),
+            "stale table for {address:#x} used after its shoot-down: cached {cached:?}, the tree has {now:?}"
+        );
+    }
+
+    /// The active space, if it is to be checked and nobody changes it now.
+    fn unchanging_space(&self, machine: &Island) -> Option<&'static SpaceRecord> {
+        let space = machine.active_space().filter(|_| machine.checks_stale())?;
+        let is_this = space.roots[machine.island_index()].load(Ordering::Relaxed) == self.root.0;
+        (is_this && unlocked(space)).then_some(space)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Shoot-down: once it is complete, no core uses a translation that was withdrawn; idle cores are not waited for.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use motet_layout::sync::{AtomicU64, Ordering};
-use motet_layout::{CORE_IDLE, CoreId, Pool, SpaceRecord};
+use motet_layout::{CORE_IDLE, CoreId, Frame, PAGE_SIZE, Pool, SpaceRecord};
+use motet_paging::{Attr, Format, Mapped, PhysMap, Table, Withdrawal};
 use motet_protocol::lock::lock;
+use motet_protocol::memory::{alloc_zeroed_frame, frame_refs, release_frame};
 use motet_protocol::shootdown::{self, shoot_down};
 use motet_protocol::{Context, run_queue};
 
@@ -213,4 +216,163 @@ fn activation_beside_a_shoot_down() {
             }),
         ]);
     });
+}
+
+/// Where [`Tree`] maps its page.
+const VA: u64 = 0x4000_0000;
+/// What the page contains.
+const CONTENT: u64 = 0x5eed;
+
+/// A space with a real table, one page, and what becomes of frames that are released.
+#[derive(Clone)]
+struct Tree {
+    world: World,
+    root: Frame,
+    page: Frame,
+    /// What entries of a frame that was used again name.
+    trap: Frame,
+}
+
+/// A withdrawal that keeps nothing: it releases tables as it gets them, and they are used again at once.
+struct Hasty<'a>(&'a Tree, &'a Core);
+
+impl Withdrawal for Hasty<'_> {
+    fn home(&self) -> Frame {
+        Frame::NONE
+    }
+    fn narrowed(&mut self) {}
+    fn take_table(&mut self, table: Frame, _holds_pages: bool) {
+        crate::harness::quietly(|| release_frame(self.1, table));
+        self.0.use_again(self.1);
+    }
+    fn take_range(&mut self, _range: Range<u64>) {}
+    fn take_page(&mut self, _page: Mapped) {}
+}
+
+impl Tree {
+    fn new() -> (Self, Core) {
+        let world = World::new();
+        let core = Core::new(world.pool, 2, &world.bells);
+        let tree = crate::harness::quietly(|| {
+            let whole = &world.pool.header().islands[0].ranges[0];
+            whole.len.set(world.pool.len());
+            let allocate = || alloc_zeroed_frame(&core).expect("a model's pool has frames");
+            let tree = Self { root: allocate(), page: allocate(), trap: allocate(), world };
+            tree.table().map(VA, tree.page, Attr::READ, &mut || Some(allocate())).expect("there are frames");
+            tree.world.pool.at::<AtomicU64>(tree.page.addr()).store(CONTENT, Ordering::Relaxed);
+            tree
+        });
+        (tree, core)
+    }
+
+    fn table(&self) -> Table<'static> {
+        let pool = self.world.pool;
+        let map = PhysMap::new(&pool.header().islands[0].ranges, pool.len());
+        Table { pool, root: self.root, format: Format::X86_64, map }
+    }
+
+    /// Somebody uses whatever was released. In the place of a table, it names a page that is none of the space's.
+    fn use_again(&self, core: &Core) {
+        crate::harness::quietly(|| {
+            let format = Format::X86_64;
+            for _ in 0..4 {
+                let frame = alloc_zeroed_frame(core).expect("a model's pool has frames");
+                for word in self.world.pool.page_words(frame.addr()).expect("it is in the pool") {
+                    word.store(format.leaf(self.trap.addr().0, Attr::READ), Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
+    /// A core that walks, as its MMU does or its kernel for a system call, uses what it has found, and serves.
+    fn user(&self) -> Box<dyn FnOnce() + Send> {
+        let (user, tree) = (self.world.user(0), self.clone());
+        Box::new(move || {
+            user.activate();
+            while !tree.world.withdrawn.load(Ordering::SeqCst) {
+                if let Some(found) = tree.table().readable(VA) {
+                    assert_eq!(found, tree.page.addr(), "a walk went through a table that was released");
+                    let word = tree.world.pool.at::<AtomicU64>(found).load(Ordering::Relaxed);
+                    assert_eq!(word, CONTENT, "a page was used that was released");
+                }
+                user.serve();
+                user.core.relax();
+            }
+            user.deactivate();
+        })
+    }
+}
+
+/// A model in which island 2 unmaps the page by `unmap`, with the space's lock, while island 0 uses it.
+fn unmapping(unmap: fn(&Tree, &Core)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (tree, core) = Tree::new();
+        let user = tree.user();
+        together(vec![
+            user,
+            Box::new(move || {
+                let _guard = lock(&core, &tree.world.space.lock);
+                unmap(&tree, &core);
+                tree.use_again(&core);
+                tree.world.withdrawn.store(true, Ordering::SeqCst);
+            }),
+        ]);
+    }
+}
+
+fn unmap(tree: &Tree, core: &Core) {
+    let home = tree.table();
+    shootdown::edit(
+        core,
+        tree.world.space,
+        &home,
+        || {},
+        |stale| {
+            home.unlink(VA..VA + PAGE_SIZE, stale);
+            home.withdraw(VA..VA + PAGE_SIZE, stale);
+        },
+    );
+    crate::harness::quietly(|| assert_eq!(frame_refs(tree.world.pool, tree.page), 0, "the page was lost"));
+}
+
+#[test]
+fn frames_outlive_their_last_translation() {
+    explore(200, unmapping(unmap));
+}
+
+/// The page's frame is released when its entry is gone, and the shoot-down comes afterwards.
+#[test]
+fn releasing_a_page_before_the_shoot_down_is_caught() {
+    must_be_caught(
+        200,
+        unmapping(|tree, core| {
+            let home = tree.table();
+            shootdown::edit(
+                core,
+                tree.world.space,
+                &home,
+                || {},
+                |stale| {
+                    home.forget(VA..VA + PAGE_SIZE, stale, |leaf| {
+                        release_frame(core, leaf.frame.named());
+                        true
+                    });
+                    tree.use_again(core);
+                },
+            );
+        }),
+    );
+}
+
+/// The page is unmapped rightly; then its tables are taken out of the tree and released at once.
+#[test]
+fn releasing_tables_without_a_shoot_down_is_caught() {
+    must_be_caught(
+        1000,
+        unmapping(|tree, core| {
+            let home = tree.table();
+            shootdown::edit(core, tree.world.space, &home, || {}, |stale| home.withdraw(VA..VA + PAGE_SIZE, stale));
+            home.unlink(VA..VA + PAGE_SIZE, &mut Hasty(tree, core));
+        }),
+    );
 }

@@ -38,6 +38,7 @@ const SAME: [&str; 17] = [
     "locks",
     "sockets",
     "mapped",
+    "memory",
     "cancel",
     "robust",
     "ranges",

@@ -77,10 +77,6 @@ pub fn push<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, words: &Stack
         return words.all(|(&word, at)| mm::write_word(cpu, space, at, word).is_ok());
     }
     words.all(|(word, at)| {
-        let found = mm::resolve(cpu, space, at, Access::Write);
-        found.is_ok_and(|addr| {
-            cpu.pool.write(addr, &word.to_le_bytes());
-            true
-        })
+        mm::with_resolved(cpu, space, at, Access::Write, |addr| cpu.pool.write(addr, &word.to_le_bytes())).is_ok()
     })
 }

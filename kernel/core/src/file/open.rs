@@ -345,7 +345,15 @@ pub fn open_executable<'c, M: Machine>(
     }
 }
 
-/// The inode to map for `mmap`, with a reference; `None` for memory without a file (`/dev/zero`).
+/// A file to be mapped.
+pub struct Mappable<'c, M: Machine> {
+    /// Its inode.
+    pub inode: Held<'c, Cpu<M>>,
+    /// Whether it was opened for writing, too: otherwise a shared mapping of it can never be made writable.
+    pub may_write: bool,
+}
+
+/// The file to map for `mmap`; `None` for memory without a file (`/dev/zero`).
 ///
 /// # Errors
 /// `EBADF`, `EACCES`, `ENODEV`.
@@ -353,14 +361,16 @@ pub fn inode_for_mmap<'c, M: Machine>(
     call: &Call<'c, M>,
     fd: i32,
     writable_shared: bool,
-) -> Result<Option<Held<'c, Cpu<M>>>, Errno> {
+) -> Result<Option<Mappable<'c, M>>, Errno> {
     let file = table::get(call, fd)?;
     file.check_readable().map_err(|_| Errno::EACCES)?;
     if writable_shared {
         file.check_writable().map_err(|_| Errno::EACCES)?;
     }
     match file.kind() {
-        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => Ok(Some(Held::new(call.cpu, inode))),
+        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => {
+            Ok(Some(Mappable { inode: Held::new(call.cpu, inode), may_write: file.check_writable().is_ok() }))
+        }
         Kind::Device(device) if device == device::ZERO => Ok(None),
         Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
     }

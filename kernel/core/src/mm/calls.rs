@@ -5,14 +5,14 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_STORE,
-    VMA_VIEW, VMA_WRITE,
+    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ, VMA_SHARED,
+    VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, fs,
     lock::lock,
-    memory::{alloc_zeroed_frame, frame_record, release_frame},
+    memory::{alloc_zeroed_frame, frame_record},
     shootdown::Stale,
 };
 
@@ -34,11 +34,6 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
-const MADV_DONTNEED: u64 = 4;
-const MADV_FREE: u64 = 8;
-
-/// Pages that `mincore` looks at while it holds the space's lock.
-const MINCORE_PAGES: usize = 128;
 
 /// Bytes that one table of pages translates.
 const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
@@ -85,7 +80,9 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     } else {
         file::inode_for_mmap(call, fd as i32, shared != 0 && protection & PROT_WRITE != 0)?
     };
-    let (inode, offset) = match inode {
+    let read_only = inode.as_ref().is_some_and(|file| !file.may_write);
+    let never_write = if shared != 0 && read_only { VMA_NEVER_WRITE } else { 0 };
+    let (inode, offset) = match inode.map(|file| file.inode) {
         // Pages that nobody touches before a fork must be shared after it, too: they belong to a file without a name.
         None if shared != 0 => (Some(nameless_file(call.cpu, len)?), 0),
         inode => (inode, offset),
@@ -99,7 +96,7 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     let spec = VmaSpec {
         start,
         end: start + len,
-        flags: vma_flags(protection) | shared,
+        flags: vma_flags(protection) | shared | never_write,
         inode: inode.as_ref().map(|held| held.inode()),
         offset,
         file_len: if inode.is_some() { len } else { 0 },
@@ -145,7 +142,8 @@ pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
 /// Changes the protection of a range of a space whose lock is held.
 ///
 /// # Errors
-/// `ENOMEM` when part of the range is not mapped (the part before it is changed).
+/// `ENOMEM` when part of the range is not mapped, `EACCES` when part of it may never be written (the part before it is
+/// changed).
 pub fn protect<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -162,6 +160,9 @@ pub fn protect<M: Machine>(
             }
             covered = vma.end.get();
             let old = vma.flags.get();
+            if flags & VMA_WRITE != 0 && old & VMA_NEVER_WRITE != 0 {
+                return Err(Errno::EACCES);
+            }
             vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
             vma::changed(cpu, space);
             reprotect(cpu, space, &home, vma, flags & VMA_EXECUTE & !old != 0, stale);
@@ -192,13 +193,16 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         unmap_locked(call.cpu, space, start + new_len, end)?;
         return Ok(start);
     }
+    // What grows from behind the file's part of a segment (`.bss`) is zero, as that is.
+    let is_all_file = vma.file_len.get() >= vma.end.get() - vma.start.get();
+    let file_left = vma.file_len.get().saturating_sub(start - vma.start.get());
     let spec = VmaSpec {
         start: end,
         end: start + new_len,
         flags: vma.flags.get() & !VMA_STACK,
         inode: call.cpu.object::<InodeRecord>(vma.inode.get()),
         offset: vma.offset.get() + (start - vma.start.get()),
-        file_len: if vma.inode.get() == 0 { 0 } else { new_len },
+        file_len: if vma.inode.get() != 0 && is_all_file { new_len } else { file_left },
         node: vma.node.get(),
         view: View::default(),
     };
@@ -240,85 +244,6 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(to)
 }
 
-/// `madvise(address, length, advice)`: `MADV_DONTNEED` and `MADV_FREE` drop private anonymous pages.
-pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
-    let (start, end) = page_range(call.args[0], call.args[1], Errno::EINVAL)?;
-    if call.args[2] != MADV_DONTNEED && call.args[2] != MADV_FREE {
-        return Ok(0);
-    }
-    let space = space_of(call.cpu, call.process);
-    let _guard = lock(call.cpu, &space.lock);
-    view::check_no_store(call.cpu, space, start, end)?;
-    drop_pages(call.cpu, space, start, end);
-    Ok(0)
-}
-
-/// `msync`: shared mappings are the file's pages, so there is nothing to write.
-pub fn msync<M: Machine>(call: &Call<M>) -> SysResult {
-    page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
-    Ok(0)
-}
-
-/// `mlock`, `munlock`, `mlockall`, ...: memory is never paged out.
-pub fn mlock<M: Machine>(_call: &Call<M>) -> SysResult {
-    Ok(0)
-}
-
-/// `mincore(address, length, vector)`: whether each page has a frame, in the space or in the page cache of the file there.
-pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
-    let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
-    let space = space_of(call.cpu, call.process);
-    let mut at = start;
-    while at < end {
-        let mut resident = [0; MINCORE_PAGES];
-        let stop = end.min(at + MINCORE_PAGES as u64 * PAGE_SIZE);
-        let known = {
-            let _guard = lock(call.cpu, &space.lock);
-            find_resident(call.cpu, space, at..stop, &mut resident)
-        };
-        call.write_user(call.args[2] + (at - start) / PAGE_SIZE, &resident[..known])?;
-        if (known as u64) < (stop - at) / PAGE_SIZE {
-            return Err(Errno::ENOMEM.into());
-        }
-        at = stop;
-    }
-    Ok(0)
-}
-
-/// Tells which pages of a range are resident, up to the first one that is not mapped; returns how many it looked at.
-fn find_resident<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
-    pages: Range<u64>,
-    resident: &mut [u8; MINCORE_PAGES],
-) -> usize {
-    let home = home_table(cpu, space);
-    let index = |address: u64| ((address - pages.start) / PAGE_SIZE) as usize;
-    let mut covered = pages.start;
-    for vma in vma::within(cpu, space, pages.clone()) {
-        if vma.start.get() > covered {
-            break;
-        }
-        let (from, to) = (covered, vma.end.get().min(pages.end));
-        home.visit(from..to, |address, _| resident[index(address)] = 1);
-        if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
-            for address in
-                (from..to).step_by(PAGE_SIZE as usize).filter(|&at| at - vma.start.get() < vma.file_len.get())
-            {
-                let page = (vma.offset.get() + address - vma.start.get()) / PAGE_SIZE;
-                if resident[index(address)] == 0
-                    && let Some(frame) = fs::page(cpu, inode, page)
-                {
-                    release_frame(cpu, frame);
-                    resident[index(address)] = 1;
-                }
-            }
-        }
-        covered = to;
-    }
-    index(covered)
-}
-
 /// Takes `[start, end)` out of a space whose lock is held.
 ///
 /// # Errors
@@ -341,7 +266,7 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
 }
 
 /// Unmaps the pages of a range everywhere, waits until nobody can use them, and drops the references.
-fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
+pub(super) fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
     let home = home_table(cpu, space);
     edit(cpu, space, &home, |stale| {
         forget_elsewhere(cpu, space, &home, start..end, stale);

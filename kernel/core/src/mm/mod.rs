@@ -5,6 +5,7 @@
 //! there, which holds the one reference to its frame. The other islands' tables are caches of it, filled when they
 //! fault (remote walk), and kept from becoming stale by the editors (remote edits and shoot-down).
 
+pub mod advice;
 pub mod calls;
 mod fault;
 pub mod place;
@@ -20,6 +21,7 @@ use motet_layout::{Cell64, Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceR
 use motet_paging::{Attr, Format, PhysMap, Table};
 use motet_protocol::{
     Context, add,
+    lock::lock,
     shootdown::{self, Stale},
 };
 
@@ -40,7 +42,8 @@ pub fn space_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static S
 /// Where the byte at `address` lies in the pool, for an access by the kernel on behalf of a thread of the space. Faults
 /// the page in.
 ///
-/// The answer is good until this core serves a shoot-down: use it at once (see [`Cpu::pinned`]).
+/// The answer is good until this core serves a shoot-down: use it at once (see [`Cpu::pinned`]). Shoot-downs ask only cores
+/// that have the space active, so this one has, or nobody else uses the space yet; otherwise see [`with_resolved`].
 ///
 /// # Errors
 /// `EFAULT` when the space does not allow the access, or a mapped file has no such page; `ENOMEM`.
@@ -52,15 +55,53 @@ pub fn resolve<M: Machine>(
     access: Access,
 ) -> Result<PoolAddr, Errno> {
     loop {
-        let found = table(cpu, space, cpu.island()).and_then(|table| match access {
-            Access::Read | Access::Execute => table.readable(address),
-            Access::Write => table.writable(address),
-        });
-        if let Some(addr) = found {
+        if let Some(addr) = find_resolved(cpu, space, address, access) {
             return Ok(addr);
         }
-        let served = fault::serve(cpu, space, address, access);
-        served.map_err(|errno| if fault::lacks_page(errno) { Errno::EFAULT } else { errno })?;
+        serve_for_kernel(cpu, space, address, access)?;
+    }
+}
+
+/// Where this island's table says that the byte at `address` is.
+#[inline(always)]
+fn find_resolved<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64, access: Access) -> Option<PoolAddr> {
+    let table = table(cpu, space, cpu.island())?;
+    match access {
+        Access::Read | Access::Execute => table.readable(address),
+        Access::Write => table.writable(address),
+    }
+}
+
+fn serve_for_kernel<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    access: Access,
+) -> Result<(), Errno> {
+    let served = fault::serve(cpu, space, address, access);
+    served.map_err(|errno| if fault::lacks_page(errno) { Errno::EFAULT } else { errno })
+}
+
+/// Calls `with` with where the byte at `address` lies in the pool, for a space that this core need not have active. Nobody
+/// unmaps the page meanwhile: the space's lock is held.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn with_resolved<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    address: u64,
+    access: Access,
+    with: impl FnOnce(PoolAddr),
+) -> Result<(), Errno> {
+    loop {
+        let guard = lock(cpu, &space.lock);
+        if let Some(addr) = find_resolved(cpu, space, address, access) {
+            with(addr);
+            return Ok(());
+        }
+        drop(guard);
+        serve_for_kernel(cpu, space, address, access)?;
     }
 }
 

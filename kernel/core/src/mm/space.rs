@@ -5,8 +5,8 @@ use core::sync::atomic::{Ordering, fence};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_SHARED, VMA_VIEW,
-    VmaRecord,
+    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
+    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
 };
 use motet_paging::Attr;
 use motet_protocol::{
@@ -233,6 +233,9 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
 fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
     let mut result = Ok(());
     vma::for_each(cpu, parent, |vma| {
+        if vma.flags.get() & VMA_DONT_FORK != 0 {
+            return;
+        }
         if result.is_ok() {
             result = vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma));
         }
@@ -247,8 +250,9 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
     let mut pages = 0;
     edit(cpu, parent, &from, |stale| {
         vma::for_each(cpu, parent, |vma| {
-            if vma.flags.get() & VMA_VIEW != 0 || result.is_err() {
-                return; // nothing belongs to a view; the child looks by itself
+            // Nothing belongs to a view: the child looks by itself.
+            if vma.flags.get() & (VMA_VIEW | VMA_DONT_FORK | VMA_WIPE_ON_FORK) != 0 || result.is_err() {
+                return;
             }
             let range = vma.start.get()..vma.end.get();
             from.narrow(range.clone(), stale, |address, leaf| {

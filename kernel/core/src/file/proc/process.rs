@@ -239,9 +239,7 @@ pub fn read_memory<M: Machine>(
     while at < end && into.remaining() > 0 {
         let mut bytes = [0; 256];
         let len = (end - at).min(PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() as u64).min(into.remaining()) as usize;
-        // Another space's pages may be taken away while they are read: the bytes are then whatever is there.
-        let run = mm::resolve(cpu, space.space, at, Access::Read)?;
-        cpu.pool.read(run, &mut bytes[..len]);
+        mm::with_resolved(cpu, space.space, at, Access::Read, |run| cpu.pool.read(run, &mut bytes[..len]))?;
         into.write(&bytes[..len])?;
         at += len as u64;
     }

@@ -1,0 +1,244 @@
+//! System calls that say or ask something of mapped memory, and change no mapping: `madvise`, `mincore`, `mlock`, `msync`.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{
+    InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
+};
+use motet_paging::Table;
+use motet_protocol::{Context, fs, lock::lock, memory::release_frame};
+
+use super::{
+    calls::{drop_pages, page_range},
+    home_table, space_of, view, vma,
+};
+use crate::{
+    call::{Call, Stop, SysResult, cost},
+    cpu::Cpu,
+};
+
+// madvise(2), include/uapi/asm-generic/mman-common.h
+const MADV_NORMAL: u64 = 0;
+const MADV_RANDOM: u64 = 1;
+const MADV_SEQUENTIAL: u64 = 2;
+const MADV_WILLNEED: u64 = 3;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+const MADV_DONTFORK: u64 = 10;
+const MADV_DOFORK: u64 = 11;
+const MADV_MERGEABLE: u64 = 12;
+const MADV_UNMERGEABLE: u64 = 13;
+const MADV_HUGEPAGE: u64 = 14;
+const MADV_NOHUGEPAGE: u64 = 15;
+const MADV_DONTDUMP: u64 = 16;
+const MADV_DODUMP: u64 = 17;
+const MADV_WIPEONFORK: u64 = 18;
+const MADV_KEEPONFORK: u64 = 19;
+const MADV_COLD: u64 = 20;
+const MADV_PAGEOUT: u64 = 21;
+
+const MS_ASYNC: u64 = 1;
+const MS_INVALIDATE: u64 = 2;
+const MS_SYNC: u64 = 4;
+
+const MLOCK_ONFAULT: u64 = 1;
+const MCL_CURRENT: u64 = 1;
+const MCL_FUTURE: u64 = 2;
+const MCL_ONFAULT: u64 = 4;
+
+/// Pages that `mincore` answers for at once.
+const MINCORE_PAGES: u64 = 16;
+
+/// What a piece of advice does to the VMAs of its range.
+#[derive(Clone, Copy)]
+enum Advice {
+    /// It is about speed, and nothing is to be gained here.
+    Ignored,
+    /// Drops pages; anonymous private ones only.
+    Drop { anonymous_only: bool },
+    /// Changes flags: those that are set, and those that are cleared.
+    Flags(u32, u32),
+}
+
+/// `madvise(address, length, advice)`.
+///
+/// # Errors
+/// `EINVAL`: advice that is not known, or cannot be followed here; `ENOMEM`: part of the range is not mapped (the
+/// advice is followed where it is); `EPERM`: the text of a program for several ISAs.
+pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::EINVAL)?;
+    let advice = match call.args[2] {
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT => Advice::Ignored,
+        MADV_MERGEABLE | MADV_UNMERGEABLE | MADV_HUGEPAGE | MADV_NOHUGEPAGE => Advice::Ignored,
+        // There are no core dumps.
+        MADV_DONTDUMP | MADV_DODUMP => Advice::Ignored,
+        MADV_DONTNEED => Advice::Drop { anonymous_only: false },
+        MADV_FREE => Advice::Drop { anonymous_only: true },
+        MADV_DONTFORK => Advice::Flags(VMA_DONT_FORK, 0),
+        MADV_DOFORK => Advice::Flags(0, VMA_DONT_FORK),
+        MADV_WIPEONFORK => Advice::Flags(VMA_WIPE_ON_FORK, 0),
+        MADV_KEEPONFORK => Advice::Flags(0, VMA_WIPE_ON_FORK),
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    let (cpu, space) = (call.cpu, space_of(call.cpu, call.process));
+    let _guard = lock(cpu, &space.lock);
+    if !matches!(advice, Advice::Ignored) {
+        view::check_no_store(cpu, space, start, end)?;
+    }
+    let mut covered = Coverage::from(start);
+    let follow = |vma: &'static VmaRecord| {
+        covered.add(vma);
+        let is_private_anonymous = vma.inode.get() == 0 && vma.flags.get() & (VMA_SHARED | VMA_VIEW) == 0;
+        match advice {
+            Advice::Flags(VMA_WIPE_ON_FORK, _) | Advice::Drop { anonymous_only: true } if !is_private_anonymous => {
+                return Err(Errno::EINVAL);
+            }
+            Advice::Flags(set, clear) => vma.flags.set(vma.flags.get() & !clear | set),
+            Advice::Drop { .. } => drop_pages(cpu, space, vma.start.get().max(start), vma.end.get().min(end)),
+            Advice::Ignored => {}
+        }
+        Ok(())
+    };
+    match advice {
+        Advice::Flags(..) => {
+            let followed = vma::for_each_within(cpu, space, start, end, follow);
+            vma::join_within(cpu, space, start, end);
+            followed?;
+        }
+        Advice::Drop { .. } | Advice::Ignored => vma::within(cpu, space, start..end).try_for_each(follow)?,
+    }
+    if covered.reaches(end) { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+/// `mincore(address, length, vector)`: a byte for each page, 1 if it is in memory: of a private mapping what the process has
+/// touched, of a file (also) what is in the page cache.
+///
+/// # Errors
+/// `EINVAL`, `ENOMEM`: part of the range is not mapped; `EFAULT`.
+pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
+    let space = space_of(call.cpu, call.process);
+    let pages = (end - start) / PAGE_SIZE;
+    let mut done = call.thread.progress.get();
+    while done < pages {
+        let mut resident = [0; MINCORE_PAGES as usize];
+        let count = (pages - done).min(MINCORE_PAGES) as usize;
+        look_at(call.cpu, space, start + done * PAGE_SIZE, &mut resident[..count])?;
+        call.write_user(call.args[2].checked_add(done).ok_or(Errno::EFAULT)?, &resident[..count])?;
+        done += count as u64;
+        if done < pages && call.pauses(cost::PAGE) {
+            call.thread.progress.set(done);
+            return Err(Stop::Again);
+        }
+    }
+    Ok(0)
+}
+
+/// `mlock(address, length)`, `munlock`: memory is never paged out, so there is nothing to do.
+///
+/// # Errors
+/// `EINVAL`; `ENOMEM`: part of the range is not mapped.
+pub fn mlock<M: Machine>(call: &Call<M>) -> SysResult {
+    let start = call.args[0] & !(PAGE_SIZE - 1);
+    let len = call.args[1].checked_add(call.args[0] - start).ok_or(Errno::EINVAL)?;
+    check_mapped(call, start, len, Errno::ENOMEM)
+}
+
+/// `mlock2(address, length, flags)`.
+///
+/// # Errors
+/// As [`mlock`].
+pub fn mlock2<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[2] & !MLOCK_ONFAULT != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    mlock(call)
+}
+
+/// `mlockall(flags)`.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn mlockall<M: Machine>(call: &Call<M>) -> SysResult {
+    let flags = call.args[0];
+    let known = flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0;
+    if known && flags & (MCL_CURRENT | MCL_FUTURE) != 0 { Ok(0) } else { Err(Errno::EINVAL.into()) }
+}
+
+/// `munlockall()`.
+///
+/// # Errors
+/// None.
+pub fn munlockall<M: Machine>(_call: &Call<M>) -> SysResult {
+    Ok(0)
+}
+
+/// `msync(address, length, flags)`: shared mappings are the file's pages, so there is nothing to write.
+///
+/// # Errors
+/// `EINVAL`; `ENOMEM`: part of the range is not mapped.
+pub fn msync<M: Machine>(call: &Call<M>) -> SysResult {
+    let flags = call.args[2];
+    let both = MS_ASYNC | MS_SYNC;
+    if flags & !(both | MS_INVALIDATE) != 0 || flags & both == both {
+        return Err(Errno::EINVAL.into());
+    }
+    check_mapped(call, call.args[0], call.args[1], Errno::ENOMEM)
+}
+
+fn check_mapped<M: Machine>(call: &Call<M>, start: u64, len: u64, overflow: Errno) -> SysResult {
+    let (start, end) = page_range(start, len, overflow)?;
+    let space = space_of(call.cpu, call.process);
+    let _guard = lock(call.cpu, &space.lock);
+    let mut covered = Coverage::from(start);
+    vma::within(call.cpu, space, start..end).for_each(|vma| covered.add(vma));
+    if covered.reaches(end) { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+/// How far a range is mapped without a gap, as its VMAs come in ascending order.
+struct Coverage {
+    end: u64,
+    is_whole: bool,
+}
+
+impl Coverage {
+    fn from(start: u64) -> Self {
+        Self { end: start, is_whole: true }
+    }
+
+    fn add(&mut self, vma: &VmaRecord) {
+        self.is_whole &= vma.start.get() <= self.end;
+        self.end = vma.end.get();
+    }
+
+    fn reaches(&self, end: u64) -> bool {
+        self.is_whole && self.end >= end
+    }
+}
+
+/// Says of consecutive pages whether they are in memory.
+fn look_at<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    resident: &mut [u8],
+) -> Result<(), Errno> {
+    let _guard = lock(cpu, &space.lock);
+    let home = home_table(cpu, space);
+    for (page, byte) in (start..).step_by(PAGE_SIZE as usize).zip(resident) {
+        let vma = vma::find(cpu, space, page).ok_or(Errno::ENOMEM)?;
+        *byte = u8::from(is_resident(cpu, &home, vma, page));
+    }
+    Ok(())
+}
+
+fn is_resident<M: Machine>(cpu: &Cpu<M>, home: &Table<'_>, vma: &VmaRecord, page: u64) -> bool {
+    let at = view::store_address(vma, M::ISA, page).unwrap_or(page);
+    if home.leaf(at).is_some() {
+        return true;
+    }
+    let within = page - vma.start.get();
+    let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get());
+    let cached = inode.and_then(|inode| fs::page(cpu, inode, (vma.offset.get() + within) / PAGE_SIZE));
+    cached.map(|frame| release_frame(cpu, frame)).is_some()
+}
