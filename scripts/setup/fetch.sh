@@ -1,0 +1,110 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Sourced by scripts/setup.sh: what tests and experiments fetch when they first need it. Nothing of it is installed.
+
+# The Go module that has musl's tests among its own, with its checksum as in a go.sum.
+libc_test=modernc.org/libc@v1.61.0
+libc_test_sum=h1:eGFcvWpqlnoGwzZeZe3PWJkkKbM/3SUGyk1DVZQ0TpE=
+
+# What experiments compare with, for instance Debian's kernels. DIR must exist. A package that only stands for the newest
+# version of a kernel (linux-image-arm64) is replaced by the one that it stands for.
+fetch_packages() {
+    local folder=$1 work=$state/fetch context=$state/fetch/apt.conf package newest packages=()
+    log=$state/fetch.log
+    mkdir -p "$state" && : >"$log"
+    needs_debian "the packages ${*:2}, as .deb files in $folder"
+    context_for_guests "$work"
+    run_apt "$context" update
+    for package in "${@:2}"; do
+        newest=$(apt_command "$context" apt-cache show "$package" 2>>"$log" | sed -n 's/^Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
+        packages+=("${newest:-${package%:*}}:${package##*:}")
+    done
+    say "fetching with apt: ${packages[*]}"
+    (cd "$folder" && run_apt "$context" download "${packages[@]}")
+    rm -rf "$work"
+}
+
+# The contrib plugins of the QEMU that is installed, the headers that they need, and Valgrind: contrib/plugins/*.c,
+# qemu-plugin.h, glib and valgrind below DIR. Sources of another patch release do if Debian has no others.
+fetch_simulators() {
+    local folder=$1 work=$state/simulators context=$state/simulators/apt.conf version wanted tar
+    mkdir -p "$state"
+    log=$state/simulators.log && : >"$log"
+    needs_debian "QEMU's contrib plugins, GLib's headers and Valgrind, as described in scripts/setup.sh, in $folder"
+    context_for_sources "$work"
+    run_apt "$context" update
+    wanted=$(dpkg-query -W -f '${Version}' qemu-system-x86 2>/dev/null || true)
+    version=$(apt_command "$context" apt-cache showsrc qemu 2>>"$log" | sed -n 's/^Version: //p' | closest_version "${wanted:-$(qemu_version qemu-system-x86_64)}")
+    [[ $version ]] || fail "Debian's archive has no source of QEMU $(qemu_version qemu-system-x86_64)"
+    say "fetching with apt: the source of qemu $version, libglib2.0-dev, valgrind"
+    (cd "$work" && run_apt "$context" source --download-only --tar-only "qemu=$version" && run_apt "$context" download libglib2.0-dev valgrind)
+    tar=$(echo "$work"/qemu_*.orig.tar.xz)
+    mkdir -p "$folder"
+    tar -xJf "$tar" -C "$folder" --strip-components=1 --wildcards '*/contrib/plugins/cache.c' '*/qemu-plugin.h' >>"$log" 2>&1 ||
+        fail "$tar has no contrib plugins" with-log
+    find "$folder/include" -name qemu-plugin.h -exec mv {} "$folder" \;
+    dpkg-deb -x "$(echo "$work"/libglib2.0-dev_*.deb)" "$folder/glib"
+    dpkg-deb -x "$(echo "$work"/valgrind_*.deb)" "$folder/valgrind"
+    echo "$version" >"$folder/version"
+    rm -rf "$work"
+}
+
+# The sources of zlib, Lua and SQLite, with their tests, and musl's tests, as DIR/{zlib,lua,sqlite,libc-test}, if they are
+# not there.
+fetch_libraries() {
+    local folder=$1
+    mkdir -p "$state" "$folder"
+    log=$state/libraries.log && : >"$log"
+    [[ -e $folder/zlib && -e $folder/lua && -e $folder/sqlite ]] || fetch_debian_libraries "$folder"
+    [[ -e $folder/libc-test ]] || fetch_libc_test "$folder"
+}
+
+# SQLite's sources are joined into one file, which its makefile does with Tcl.
+fetch_debian_libraries() {
+    local folder=$1 work=$state/libraries context=$state/libraries/apt.conf package
+    needs_debian "the sources of zlib, Lua 5.1 and SQLite, as described in scripts/setup.sh, in $folder"
+    command -v make >/dev/null || fail "SQLite's sources need 'make' (Debian: apt-get install make)"
+    context_for_sources "$work"
+    mkdir -p "$work"/{zlib,lua,sqlite/build,tcl}
+    run_apt "$context" update
+    say "fetching with apt: the sources of zlib, lua5.1, sqlite3; tcl8.6"
+    (cd "$work" && run_apt "$context" source --download-only --tar-only zlib lua5.1 sqlite3 && run_apt "$context" download tcl8.6 libtcl8.6)
+    for package in zlib lua5.1 sqlite3; do
+        tar -xf "$(echo "$work/${package}"_*.orig.tar.*)" -C "$work/${package%%[0-9]*}" --strip-components=1 >>"$log" 2>&1 ||
+            fail "the source package of $package is not as expected" with-log
+    done
+    for package in tcl8.6 libtcl8.6; do dpkg-deb -x "$(echo "$work/${package}"_*.deb)" "$work/tcl"; done
+    (
+        cd "$work/sqlite/build"
+        LD_LIBRARY_PATH=$(echo "$work"/tcl/usr/lib/*-linux-gnu) TCL_LIBRARY=$work/tcl/usr/share/tcltk/tcl8.6
+        export LD_LIBRARY_PATH TCL_LIBRARY
+        ../configure --disable-tcl --disable-readline && make TCLSH_CMD="$work/tcl/usr/bin/tclsh8.6" sqlite3.c
+    ) >>"$log" 2>&1 || fail "SQLite's sources cannot be joined" with-log
+    mkdir -p "$work/done"/{zlib,lua,sqlite}
+    cp -a "$work"/zlib/{*.[ch],test} "$work/done/zlib"
+    cp -a "$work"/lua/{src,test} "$work/done/lua"
+    cp -a "$work"/sqlite/{build/sqlite3.[ch],test/speedtest1.c} "$work/done/sqlite"
+    # Each is there as a whole or not at all.
+    rm -rf "$folder"/{zlib,lua,sqlite} && mv "$work"/done/* "$folder"
+    rm -rf "$work"
+}
+
+# Debian's source package of musl is without its tests; a Go module has them, and brings them through Go's own proxy.
+fetch_libc_test() {
+    local folder=$1 work=$state/libc-test answer
+    command -v go >/dev/null || fail "musl's tests come in a Go module, which 'go' fetches (Debian: apt-get install golang-go)"
+    rm -rf "$work" && mkdir -p "$work"
+    say "fetching with go: musl's tests, in $libc_test"
+    answer=$(cd "$work" && GOPATH=$work/go GOMODCACHE=$work/go/mod GOFLAGS=-modcacherw go mod download -json "$libc_test" 2>>"$log") ||
+        { echo "$answer" >>"$log" && fail "go mod download $libc_test failed" with-log; }
+    grep -qF "\"Sum\": \"$libc_test_sum\"" <<<"$answer" || fail "$libc_test is not the one with the checksum $libc_test_sum: $answer"
+    mv "$work/go/mod/$libc_test/testdata/nsz.repo.hu/libc-test" "$folder" || fail "$libc_test has no libc-test"
+    rm -rf "$work"
+}
+
+# Of the versions on standard input: the one asked for, or else the newest with the same first two numbers.
+closest_version() {
+    local all series
+    all=$(sort -V)
+    series=$(sed 's/^[0-9]*://' <<<"$1" | cut -d. -f1,2)
+    grep -Fx -- "$1" <<<"$all" || grep -E "^([0-9]+:)?${series/./\\.}\." <<<"$all" | tail -n 1
+}

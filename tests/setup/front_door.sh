@@ -1,0 +1,362 @@
+#!/usr/bin/env bash
+# Tests of `motet` and scripts/setup.sh: in a checkout whose sources are empty, with stand-ins for QEMU, Rust, apt and dpkg that
+# write down how they were called. They take seconds, change nothing and need no network. What only root may do is
+# tried as root alone.
+# shellcheck disable=SC2317  # Tests are called by name.
+set -euo pipefail
+
+project=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+checkout=$work/checkout
+tools=$work/tools
+calls=$work/calls
+# Stand-ins, then this computer's programs but those that tests need to be absent.
+export computer=${computer-$work/computer}
+environment=(PATH="$tools:$computer" HOME="$work" CALLS="$calls" TOOLS="$tools")
+
+tests_main() {
+    local test tests failed=0
+    if [[ ! -d $computer ]]; then
+        mkdir "$computer"
+        ln -sft "$computer" /usr/bin/* /usr/sbin/*
+        rm -f "$computer"/{cmake,gdb-multiarch}
+    fi
+    if [[ ${1-} ]]; then
+        make_tools
+        make_checkout
+        "test_$1"
+        return
+    fi
+    mapfile -t tests < <(declare -F | sed -n 's/^declare -f test_//p')
+    for test in "${tests[@]}"; do
+        # In a shell of its own, whose first command that fails ends it.
+        "${BASH_SOURCE[0]}" "$test" >"$work/said" 2>&1 && continue
+        failed=$((failed + 1))
+        echo "front_door.sh: $test: failed" >&2
+        sed 's/^/    /' "$work/said" >&2
+    done
+    echo "front_door.sh: ${#tests[@]} tests, $failed failed" >&2
+    [[ $failed -eq 0 ]]
+}
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is built runs
+
+test_the_first_call_builds_and_the_next_ask_nobody() {
+    motet run -- a
+    said 'ran: run -- a'
+    called 'cargo build'
+    : >"$calls"
+    motet run -- b
+    said 'ran: run -- b'
+    [[ ! -s $calls ]]
+}
+
+test_what_is_built_runs_in_an_empty_environment() {
+    motet run
+    : >"$calls"
+    outcome 0 env -i "$checkout/motet" run -- a
+    said 'ran: run -- a'
+    not called 'apt-get\|cargo'
+}
+
+test_what_is_built_runs_without_a_home() {
+    motet run
+    : >"$calls"
+    outcome 0 env -i HOME=/nonexistent "$checkout/motet" run -- a
+    said 'ran: run -- a'
+    [[ ! -s $calls ]]
+}
+
+test_rust_is_found_again_in_an_empty_environment() {
+    motet run
+    touch "$checkout/kernel/new"
+    : >"$calls"
+    outcome 0 env -i CALLS="$calls" TOOLS="$tools" "$checkout/motet" run -- a
+    said 'ran: run -- a'
+    called 'cargo build'
+    not called apt-get
+}
+
+test_what_is_built_runs_from_a_folder_that_is_gone() {
+    motet run
+    : >"$calls"
+    mkdir "$work/gone"
+    # shellcheck disable=SC2016
+    outcome 0 env "${environment[@]}" bash -c 'cd "$1" && rmdir "$1" && exec "$2" run -- a' bash "$work/gone" "$checkout/motet"
+    said 'ran: run -- a'
+    [[ ! -s $calls ]]
+}
+
+test_another_user_runs_what_is_built() {
+    [[ $EUID -eq 0 ]] || return 0
+    motet run
+    : >"$calls"
+    as_nobody 0 run -- a
+    said 'ran: run -- a'
+    [[ ! -s $calls && $(grep -c . "$work/output") -eq 1 ]]
+}
+
+test_another_user_is_told_that_the_source_is_newer() {
+    [[ $EUID -eq 0 ]] || return 0
+    motet run
+    touch "$checkout/kernel/new"
+    : >"$calls"
+    as_nobody 0 run -- a
+    said 'ran: run -- a'
+    said 'the source is newer than what is built in .*: using what is built'
+    [[ ! -s $calls ]]
+}
+
+test_another_user_is_told_that_nothing_is_built() {
+    [[ $EUID -eq 0 ]] || return 0
+    as_nobody 69 run -- a
+    said 'nothing is built in .*, where nobody may not write: run'
+    as_nobody 69 build
+    said 'may not write\|to write'
+    as_nobody 0 doctor
+    not said 'Permission denied'
+}
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is installed
+
+test_a_level_installs_all_before_anything_else_from_this_computers_sources() {
+    [[ $EUID -eq 0 ]] || return 0
+    age_qemu
+    rm "$tools"/{cmake,gdb-multiarch}
+    rm -r "$checkout/target/userland"
+    outcome 0 setup test
+    said 'installing with apt (12.3 MB to download, 45.6 MB on disk): .*qemu-system-x86'
+    said 'installing with apt (12.3 MB to download, 45.6 MB on disk): cmake gdb-multiarch'
+    # Guests' programs come from lists of their own, which no other call sees.
+    not called '^apt-get .*setup/guests.* install '
+    [[ $(grep -n ' install ' "$calls" | tail -n 1 | cut -d: -f1) -lt $(grep -n 'setup/guests' "$calls" | head -n 1 | cut -d: -f1) ]]
+}
+
+test_after_tests_are_set_up_so_are_runs() {
+    [[ $EUID -eq 0 ]] || return 0
+    outcome 0 setup test
+    : >"$calls"
+    outcome 0 setup run
+    outcome 0 setup bench
+    not called 'apt-get\|cargo'
+}
+
+test_no_means_no() {
+    [[ $EUID -eq 0 ]] || return 0
+    age_qemu
+    outcome 69 at_terminal n
+    said 'go on'
+    said 'nothing was installed'
+    not called 'apt-get .*--download-only'
+}
+
+test_yes_means_yes() {
+    [[ $EUID -eq 0 ]] || return 0
+    age_qemu
+    outcome 0 at_terminal y
+    said 'go on'
+    called 'apt-get .*--download-only'
+    age_qemu
+    outcome 0 at_terminal '' MOTET_YES=1
+    not said 'go on'
+}
+
+test_without_root_it_says_what_is_missing() {
+    age_qemu
+    chown -R nobody "$checkout" 2>/dev/null || true
+    if [[ $EUID -eq 0 ]]; then as_nobody 69 run; else outcome 69 motet run; fi
+    said 'apt-get install --no-install-recommends.* qemu-system-x86'
+    not called 'apt-get .* install'
+}
+
+test_an_interrupted_installation_ends_its_work_first() {
+    [[ $EUID -eq 0 ]] || return 0
+    local signal status pid
+    for signal in INT TERM; do
+        make_tools
+        make_checkout
+        age_qemu
+        : >"$work/hold"
+        # With its own group, as a terminal's foreground job, whose every process gets the signal.
+        env "${environment[@]}" HOLD="$work/hold" perl -e 'setpgrp; $SIG{INT} = "DEFAULT"; exec @ARGV' "$checkout/motet" run </dev/null >"$work/output" 2>&1 &
+        pid=$!
+        until [[ -e $work/hold.here ]]; do kill -0 "$pid" && sleep 0.1; done
+        kill -s "$signal" -- "-$pid"
+        until said 'must not be cut short'; do kill -0 "$pid" && sleep 0.1; done
+        rm "$work/hold" "$work/hold.here"
+        status=0
+        wait "$pid" || status=$?
+        [[ $status -eq $((128 + $(kill -l "$signal"))) ]]
+        called 'installed'
+        not said 'ran:'
+        # The next call goes on from there.
+        motet run -- a
+        said 'ran: run -- a'
+    done
+}
+
+test_an_installation_that_was_killed_is_finished() {
+    [[ $EUID -eq 0 ]] || return 0
+    age_qemu
+    : >"$tools/half-installed"
+    motet run
+    said 'finishing an installation that was cut short'
+    [[ $(grep -n 'dpkg --configure -a' "$calls" | cut -d: -f1) -lt $(grep -n ' install ' "$calls" | tail -n 1 | cut -d: -f1) ]]
+}
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Closed outputs
+
+test_a_closed_error_output_is_a_status() {
+    motet run
+    ends 74 doctor 2>&-
+    ends 74 --help 2>&-
+    # The guest's output is still there.
+    ends 0 run -- a 2>&- >"$work/output"
+    said 'ran: run -- a'
+}
+
+test_a_closed_output_is_told() {
+    motet run
+    ends 74 run -- a >&- 2>"$work/output"
+    said 'standard output is closed'
+    ends 0 doctor >&- 2>"$work/output"
+    said QEMU
+}
+
+test_a_reader_that_left_is_a_status() {
+    local command
+    mkfifo "$work/pipe"
+    # As in services and Python programs, whose children ignore SIGPIPE.
+    trap '' PIPE
+    for command in doctor --help; do
+        exec 7<>"$work/pipe" 8>"$work/pipe" 7>&-
+        ends 74 "$command" 2>&8
+        exec 8>&-
+    done
+}
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Asking
+
+motet() { outcome 0 env "${environment[@]}" "$checkout/motet" "$@" </dev/null; }
+
+# ends STATUS ARGUMENT...: with the outputs as they are.
+ends() {
+    local status=0
+    env "${environment[@]}" "$checkout/motet" "${@:2}" </dev/null || status=$?
+    [[ $status -eq $1 ]]
+}
+
+setup() { env "${environment[@]}" "$checkout/scripts/setup.sh" "$@" </dev/null; }
+
+# as_nobody STATUS ARGUMENT...
+as_nobody() {
+    outcome "$1" setpriv --reuid nobody --regid nogroup --clear-groups env "${environment[@]}" "$checkout/motet" "${@:2}" </dev/null
+}
+
+# at_terminal ANSWER [VARIABLE=VALUE]
+at_terminal() {
+    echo "$1" | env "${environment[@]}" "${@:2}" script --quiet --return --command "$checkout/motet run" /dev/null
+}
+
+# outcome STATUS COMMAND...: the command ends with this status; its output is kept.
+outcome() {
+    local status=0
+    "${@:2}" >"$work/output" 2>&1 || status=$?
+    cat "$work/output"
+    [[ $status -eq $1 ]] || { echo "the status is $status, not $1: ${*:2}" && return 1; }
+}
+
+said() { grep -q "$1" "$work/output"; }
+
+called() { grep -q "$1" "$calls"; }
+
+# Unlike `!`, ends a test that expects otherwise.
+not() { if "$@"; then return 1; fi; }
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stand-ins
+
+make_checkout() {
+    local isa
+    rm -rf "$checkout" && mkdir -p "$checkout"/{fused,kernel/core,host/toolchain/src,user,.cargo,target/userland/{x86_64,aarch64,riscv64}}
+    cp -r "$project/motet" "$project/scripts" "$checkout"
+    printf '[workspace]\nrust-version = "1.88"\n' | tee "$checkout/Cargo.toml" >"$checkout/kernel/core/Cargo.toml"
+    touch "$checkout"/{host/toolchain/src/tools.rs,Cargo.lock,.cargo/config.toml}
+    for isa in x86_64 aarch64 riscv64; do install -m 755 /dev/null "$checkout/target/userland/$isa/busybox"; done
+}
+
+# Sources are older than what is built from them, by more than the clock of files can miss.
+make_tools() {
+    local isa tool
+    rm -rf "$tools" && mkdir -p "$tools/lib"
+    install -m 666 /dev/null "$calls"
+    touch "$tools/lib/libcore-0.rlib"
+    for isa in x86_64 aarch64 riscv64; do tool "qemu-system-$isa" 'echo "QEMU emulator version 10.0.2"'; done
+    for tool in cc xz make cmake g++ go nm gprof gdb-multiarch; do tool "$tool" ''; done
+    tool python3 ''
+    tool rustc 'case "$*" in
+        *target-libdir*) echo "$TOOLS/lib" ;;
+        *) echo "rustc 1.99.0 (stand-in)" ;;
+        esac'
+    tool cargo 'case $1 in
+        build)
+            echo "cargo $*" >>"$CALLS"
+            mkdir -p "$CARGO_TARGET_DIR/release"
+            printf "%s\n" "#!/bin/sh" "echo ran: \"\$*\"" >"$CARGO_TARGET_DIR/release/motet"
+            chmod 755 "$CARGO_TARGET_DIR/release/motet"
+            ;;
+        esac'
+    tool dpkg-query 'echo "install ok installed"'
+    tool dpkg 'case "$*" in
+        --audit) [ ! -e "$TOOLS/half-installed" ] || echo "half installed" ;;
+        --print-architecture) echo amd64 ;;
+        *) echo "dpkg $*" >>"$CALLS" && rm -f "$TOOLS/half-installed" ;;
+        esac'
+    tool dpkg-deb 'case $1 in
+        -x) mkdir -p "$3/bin" "$3/usr/share/doc/busybox-static" && touch "$3/bin/busybox" "$3/usr/share/doc/busybox-static/copyright" ;;
+        *) echo 1 ;;
+        esac'
+    tool apt-cache ''
+    tool apt-get 'case "$*" in
+        *indextargets*--no-release-info*RELEASE*) echo "mirror: bookworm main" ;;
+        *indextargets*) echo "mirror: bookworm main Debian/Debian" ;;
+        *) echo "apt-get $*" >>"$CALLS" ;;
+        esac
+        case "$*" in
+        *--print-uris*)
+            echo "Need to get 12.3 MB of archives."
+            echo "After this operation, 45.6 MB of additional disk space will be used."
+            ;;
+        *--download-only*) ;;
+        *" install "*)
+            [ ! "$HOLD" ] || { : >"$HOLD.here" && while [ -e "$HOLD" ]; do sleep 0.1; done; }
+            for isa in x86_64 aarch64 riscv64; do
+                printf "%s\n" "#!/bin/sh" "echo QEMU emulator version 10.0.2" >"$TOOLS/qemu-system-$isa"
+            done
+            for tool in cmake gdb-multiarch; do install -m 755 /dev/null "$TOOLS/$tool"; done
+            echo installed >>"$CALLS"
+            ;;
+        *download*) for name in amd64 arm64 riscv64; do : >"busybox-static_1_$name.deb"; done ;;
+        esac'
+}
+
+tool() {
+    printf '#!/bin/sh\n%s\n' "$2" >"$tools/$1"
+    chmod 755 "$tools/$1"
+}
+
+# QEMU that is too old, so that there is something to install.
+age_qemu() {
+    local isa
+    for isa in x86_64 aarch64 riscv64; do tool "qemu-system-$isa" 'echo "QEMU emulator version 7.2.0"'; done
+    rm -f "$checkout"/target/setup/ready-*
+}
+
+tests_main "$@"
+exit
