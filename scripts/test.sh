@@ -1,13 +1,18 @@
 # shellcheck shell=bash disable=SC2154
-# Sourced by `motet`: the checks of `./motet test`, in the order in which they fail fastest.
+# Sourced by `motet`: the checks of `./motet test`, the quick ones first.
 
 # Runs the steps named, or all of them, and prints how many passed. A failed step does not stop the others.
 run_checks() {
     local steps=("$@") step failed=() passed=0
-    [[ ${#steps[@]} -gt 0 ]] || steps=(fmt clippy unit model machine)
+    if [[ ${1-} == fresh ]]; then
+        "$root/tests/setup/fresh.sh" "${@:2}"
+        return
+    fi
+    [[ ${#steps[@]} -gt 0 ]] || steps=(fmt clippy unit model machine setup)
     for step in "${steps[@]}"; do
         declare -F "check_$step" >/dev/null || { echo "motet: there is no test step '$step'" >&2 && usage && exit 64; }
     done
+    set_up_to_build test
     cd "$root" || exit
     for step in "${steps[@]}"; do
         echo "motet test: $step" >&2
@@ -61,4 +66,20 @@ check_machine() {
     (build && build_guest_programs) || return
     "$out/release/motet" test || return
     cargo test --quiet ${CI:+--locked} --release -p motet-cli --test machine
+}
+
+# The front door with stand-ins for what it calls, on the real machine as another user, and what is installed on new
+# systems. There is nothing new about a system that such a test made.
+check_setup() {
+    "$root/tests/setup/front_door.sh" || return
+    (build) || return
+    "$root/tests/setup/another_user.sh" || return
+    if [[ ${MOTET_FRESH-} ]]; then
+        say "skipped: new systems inside of a new system"
+        return
+    fi
+    local status=0
+    "$root/tests/setup/fresh.sh" --set-up || status=$?
+    [[ $status -ne 77 ]] || { say "skipped: what is installed on new systems of Debian, for the reason above" && status=0; }
+    return "$status"
 }
