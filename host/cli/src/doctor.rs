@@ -1,7 +1,9 @@
 //! `motet doctor`: is everything here that Motet needs?
 
+use std::io::Write;
+
 use motet_fabric::{
-    ErrorKind, Result, qemu,
+    Error, ErrorKind, Result, qemu,
     run::{kernel_path, target_of},
 };
 use motet_layout::Isa;
@@ -13,7 +15,7 @@ const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 /// Prints one line per check; the exit status is 0 when nothing is missing.
 ///
 /// # Errors
-/// The project's folder cannot be found.
+/// The project's folder cannot be found, or the lines cannot be written.
 pub fn doctor() -> Result<u8> {
     let root = project::root()?;
     let target = project::target(&root);
@@ -31,21 +33,24 @@ pub fn doctor() -> Result<u8> {
         report.check(&format!("programs for {}", isa.name()), exists(&busybox, "./motet sets them up"));
     }
     report.check("host processors", check_processors());
+    let written = std::io::stderr().write_all(report.lines.as_bytes());
+    written.map_err(|error| Error::new(ErrorKind::Io, format!("standard error: {error}")))?;
     Ok(if report.missing == 0 { 0 } else { ErrorKind::Unavailable as u8 })
 }
 
 #[derive(Default)]
 struct Report {
     missing: usize,
+    lines: String,
 }
 
 impl Report {
     fn check(&mut self, what: &str, result: std::result::Result<String, String>) {
         match result {
-            Ok(found) => eprintln!("ok       {what}: {found}"),
+            Ok(found) => self.lines += &format!("ok       {what}: {found}\n"),
             Err(missing) => {
                 self.missing += 1;
-                eprintln!("missing  {what}: {missing}");
+                self.lines += &format!("missing  {what}: {missing}\n");
             }
         }
     }
