@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
 //! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`CORE`] and following | kernels | `host/plugin` |
+//! | [`LOOK`] | kernels, in the middle of long system calls | `host/count` |
 //! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
 
 use crate::{CORES_PER_ISLAND_MAX, Isa};
@@ -29,6 +30,8 @@ pub const RING: u8 = 67;
 pub const WROTE: u8 = 68;
 /// "I have slept, or would have if a doorbell had not been there already."
 pub const WOKE: u8 = 69;
+/// "I look whether an interrupt is pending, and act on it."
+pub const LOOK: u8 = 70;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
 pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.

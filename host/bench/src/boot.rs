@@ -8,7 +8,7 @@ use motet_calls::OPERATIONS;
 use motet_fabric::{Error, ErrorKind, Machine, Result};
 
 use crate::{
-    linux, motet,
+    linux, masked, motet,
     project::{self, ISAS, Project},
     prompt,
     report::{Collected, Measurement, geometric_mean, median},
@@ -16,6 +16,8 @@ use crate::{
 
 /// A user waits this long for a prompt without complaint, in seconds.
 const BOOT_BAR_S: f64 = 3.0;
+/// A kernel should be deaf for at most so many instructions.
+const MASKED_BAR: f64 = 20_000.0;
 /// How long each pipe is measured.
 const PIPE_SECONDS: u64 = 2;
 
@@ -43,6 +45,8 @@ enum Part {
     Prompt,
     /// Instructions of system calls, beside Linux
     Calls,
+    /// How long kernels take no interrupts
+    Masked,
     /// Throughput of pipes
     Pipes,
     /// Linux's instructions alone
@@ -70,6 +74,9 @@ pub fn run(options: &Options) -> Result<()> {
         if wanted(Part::Calls) {
             collected.add(calls(&project, isa, options.remeasure));
         }
+    }
+    for isa in ISAS.into_iter().filter(|_| wanted(Part::Masked)) {
+        collected.add(longest_masked(&project, isa));
     }
     if wanted(Part::Pipes) {
         collected.add(pipes(&project));
@@ -109,6 +116,26 @@ fn calls(project: &Project, isa: motet_layout::Isa, remeasure: bool) -> Result<V
         source: format!("median of {} batches; reference: {}", OPERATIONS[index].batches, reference.source),
     };
     Ok((0..OPERATIONS.len()).map(measurement).collect())
+}
+
+fn longest_masked(project: &Project, isa: motet_layout::Isa) -> Result<Vec<Measurement>> {
+    eprintln!("motet: looking for the longest time without interrupts on {}", isa.name());
+    let longest = masked::longest(project, isa)?;
+    if longest.instructions as f64 > MASKED_BAR {
+        eprintln!(
+            "motet: {} instructions without an interrupt, in: {}",
+            longest.instructions,
+            longest.functions.join(", ")
+        );
+    }
+    Ok(vec![Measurement {
+        metric: format!("longest_masked_instructions_{}", isa.name()),
+        value: longest.instructions as f64,
+        unit: "instructions",
+        machine: project::describe(&longest.machine.machine)?,
+        reference: Some(MASKED_BAR),
+        source: "long, scattered and hostile system calls; reference: the bar".into(),
+    }])
 }
 
 fn linux_calls(project: &Project, isa: motet_layout::Isa, remeasure: bool) -> Result<Vec<Measurement>> {

@@ -8,6 +8,7 @@ mod boot;
 mod counts;
 mod flick;
 mod linux;
+mod masked;
 mod motet;
 mod process;
 mod project;

@@ -7,7 +7,11 @@
 //! `-plugin libmotet_count.so,trace=FILE` records the memory accesses of a machine's one core instead, from its first
 //! instruction to its end ([`motet_coherence::trace`]). Instructions are known by their virtual addresses, so this is for
 //! programs that run without address translation.
+//!
+//! `-plugin libmotet_count.so,masked=FILE` finds the longest runs of kernel instructions without an interrupt ([`masked`]).
 #![deny(unsafe_code)]
+
+mod masked;
 
 use std::{
     fs::File,
@@ -34,7 +38,7 @@ type Trace = trace::Writer<BufWriter<File>>;
 /// The trace, if one is recorded.
 static TRACE: OnceLock<Mutex<Trace>> = OnceLock::new();
 
-const USAGE: &str = "the one argument is out=FILE or trace=FILE";
+const USAGE: &str = "the one argument is out=FILE, trace=FILE or masked=FILE";
 
 /// QEMU has loaded the plugin.
 ///
@@ -51,8 +55,12 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
             qemu.on_translation(traced);
             qemu.on_exit(ended);
         }
+        "masked" => {
+            masked::install(known(isa)?, file()?)?;
+            qemu.on_translation(masked::translated);
+        }
         "out" => {
-            let isa = Isa::from_name(isa).ok_or("unknown instruction set")?;
+            let isa = known(isa)?;
             let out = Mutex::new(file()?);
             STATE.set(State { isa, executed: Scoreboard::new(), out }).map_err(|_| "loaded twice")?;
             qemu.on_translation(counted);
@@ -60,6 +68,10 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         _ => return Err(USAGE.into()),
     }
     Ok(())
+}
+
+fn known(isa: &str) -> Result<Isa, String> {
+    Isa::from_name(isa).ok_or_else(|| "unknown instruction set".into())
 }
 
 /// QEMU is translating a block whose instructions are counted.

@@ -72,6 +72,9 @@ pub unsafe trait Words: Copy + 'static {}
 // SAFETY: a word.
 unsafe impl Words for u64 {}
 
+// SAFETY: words, one after the other.
+unsafe impl<const N: usize> Words for [u64; N] {}
+
 /// A `T` for each virtual CPU, all zero at first, that translated code can add to and compare with.
 #[derive(Debug)]
 pub struct Scoreboard<T> {
