@@ -13,6 +13,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     IslandRecord,
     IslandCounters,
     CoreRecord,
+    ReadyGroup,
     HostStream,
     WaitQueue,
     MemoryState,

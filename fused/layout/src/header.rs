@@ -178,7 +178,11 @@ pool_struct! {
         160 pub ready_count: AtomicU32,
         /// Timed machines: the core that it is about to ring, or has written something for. Written by the core.
         164 pub ring_target: Cell32,
-        168 _pad4: [Cell64; 3],
+        /// Groups of `ready_groups` that have threads, a bit each. This and all about ready threads: the core's own.
+        168 pub ready_mask: Cell32,
+        /// The group of the thread that the core took last.
+        172 pub ready_running: Cell32,
+        176 _pad4: [Cell64; 2],
         /// Lock of the timer list.
         192 pub timer_lock: AtomicU64,
         /// First thread in the list of deadlines, earliest first (pool address).
@@ -199,16 +203,7 @@ pool_struct! {
         240 pub written_at_ns: AtomicU64,
         /// Timed machines: doorbells rung for it and things written for it. Counted by the simulator.
         248 pub rings_received: AtomicU64,
-        /// Lock of the ready queue.
-        256 pub ready_lock: AtomicU64,
-        /// First ready thread (pool address).
-        264 pub ready_head: Cell64,
-        /// Last ready thread (pool address).
-        272 pub ready_tail: Cell64,
-        /// No thread in the queue has a greater nice value (two's complement).
-        280 pub ready_nice_max: Cell32,
-        284 _pad6: Cell32,
-        288 _pad8: [Cell64; 4],
+        256 _pad8: [Cell64; 8],
         /// The part of `message` that most calls do not need: argument words, then floating-point arguments.
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.
@@ -226,7 +221,28 @@ pool_struct! {
         512 pub answer_caller: CrossingRecord,
         /// With `message`: who goes on here, because a function that it has called back has returned.
         896 pub message_caller: CrossingRecord,
-        1280 _pad9: [Cell64; 96],
+        /// Ready threads by user: see `motet_protocol::ready`.
+        1280 pub ready_groups: [ReadyGroup; READY_GROUPS],
+        1536 _pad9: [Cell64; 64],
+    }
+}
+
+/// Users whose ready threads a core keeps apart; the last group is for all others.
+pub const READY_GROUPS: usize = 8;
+
+pool_struct! {
+    /// The ready threads of one user on a core.
+    pub struct ReadyGroup: size 32, align 8 {
+        /// 1 + the user's id; 0: nobody's yet.
+        0 pub user: Cell32,
+        /// No thread in the group has a greater nice value (two's complement).
+        4 pub nice_max: Cell32,
+        /// First thread (pool address).
+        8 pub first: Cell64,
+        /// Last thread (pool address).
+        16 pub last: Cell64,
+        /// How long the core has served the user, in nanoseconds, as far as that matters to who comes next.
+        24 pub served_ns: Cell64,
     }
 }
 

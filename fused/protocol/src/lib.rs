@@ -13,6 +13,7 @@ pub mod lost;
 pub mod memory;
 pub mod pipe;
 pub mod range_tree;
+pub mod ready;
 pub mod run_queue;
 pub mod shootdown;
 pub mod slab;

@@ -1,8 +1,8 @@
 //! Making threads run: inboxes, ready queues, idle cores.
 //!
 //! A wake-up is a store: the waker pushes the thread onto the inbox of the thread's core (a lock-free stack in the
-//! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its ready queue to
-//! itself. Idling is a Dekker-style handshake: the core says "idle", then looks at its inbox again; the waker pushes,
+//! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its [ready](crate::ready)
+//! threads to itself. Idling is a Dekker-style handshake: the core says "idle", then looks at its inbox again; the waker pushes,
 //! then looks whether the core is idle. One of the two sees the other. Whoever moves the core from idle to awake rings,
 //! so a core is rung at most once each time it says "idle".
 //!
@@ -15,7 +15,11 @@ use motet_layout::{
     CoreRecord, IslandId, THREAD_CARRIED, THREAD_READY, ThreadRecord,
 };
 
-use crate::{Context, count, direct, lost::is_dead};
+use crate::{
+    Context, count, direct,
+    lost::is_dead,
+    ready::{self, Place},
+};
 
 /// The record of a core.
 #[inline(always)]
@@ -87,20 +91,13 @@ pub fn next(context: &impl Context) -> Option<&'static ThreadRecord> {
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
-    let thread = context.object::<ThreadRecord>(record.ready_head.get())?;
-    let next = thread.queue_next.load(Ordering::Relaxed);
-    record.ready_head.set(next);
-    if next == 0 {
-        record.ready_tail.set(0);
-    }
-    record.ready_count.store(record.ready_count.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
-    Some(thread)
+    ready::take(context, record)
 }
 
 /// Whether another thread waits for this core.
 #[inline]
 pub fn has_ready(record: &CoreRecord) -> bool {
-    record.ready_head.get() != 0 || record.inbox.load(Ordering::Relaxed) != 0
+    !ready::is_empty(record) || record.inbox.load(Ordering::Relaxed) != 0
 }
 
 /// Puts a thread of this core, whose state is [`THREAD_READY`], into the core's ready queue, by its priority.
@@ -109,7 +106,7 @@ pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
-    add_ready(context, record, thread);
+    ready::add(context, record, thread, Place::ByNice);
 }
 
 /// As [`append`], for a thread that has used up its time: behind all others, whatever their priority, so that each runs.
@@ -118,7 +115,7 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
-    append_ready(context, record, thread);
+    ready::add(context, record, thread, Place::Last);
 }
 
 /// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
@@ -132,7 +129,7 @@ pub fn begin_idle(context: &impl Context, state: u32) -> bool {
 pub fn is_quiet(context: &impl Context) -> bool {
     let record = context.own_record();
     fence(Ordering::SeqCst);
-    record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0
+    record.inbox.load(Ordering::SeqCst) == 0 && ready::is_empty(record)
 }
 
 /// Why a core is awake again.
@@ -175,7 +172,7 @@ pub fn poll_to_sleep(context: &impl Context) -> bool {
     let record = context.own_record();
     let slept = record.state.compare_exchange(CORE_POLLING, CORE_IDLE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
     fence(Ordering::SeqCst);
-    slept && record.inbox.load(Ordering::SeqCst) == 0 && record.ready_head.get() == 0
+    slept && record.inbox.load(Ordering::SeqCst) == 0 && ready::is_empty(record)
 }
 
 /// Whether a core sleeps, or is about to.
@@ -245,47 +242,6 @@ fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
-        add_ready(context, record, thread);
+        ready::add(context, record, thread, Place::ByNice);
     }
-}
-
-/// Puts a thread that comes to this core before the first that is nicer.
-fn add_ready(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
-    let nice = nice_of(thread);
-    // Usually all are equally nice, and none is looked at.
-    if record.ready_head.get() == 0 || nice >= record.ready_nice_max.get().cast_signed() {
-        return append_ready(context, record, thread);
-    }
-    let ready = |raw: u64| context.object::<ThreadRecord>(raw);
-    let mut before: Option<&ThreadRecord> = None;
-    let mut at = ready(record.ready_head.get());
-    while let Some(other) = at.filter(|other| nice_of(other) <= nice) {
-        before = Some(other);
-        at = ready(other.queue_next.load(Ordering::Relaxed));
-    }
-    let Some(after) = at else { return append_ready(context, record, thread) };
-    thread.queue_next.store(context.raw(after), Ordering::Relaxed);
-    match before {
-        Some(before) => before.queue_next.store(context.raw(thread), Ordering::Relaxed),
-        None => record.ready_head.set(context.raw(thread)),
-    }
-    record.ready_count.store(record.ready_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-fn nice_of(thread: &ThreadRecord) -> i32 {
-    thread.nice.get().cast_signed()
-}
-
-fn append_ready(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
-    let raw = context.raw(thread);
-    thread.queue_next.store(0, Ordering::Relaxed);
-    if record.ready_head.get() == 0 || nice_of(thread) > record.ready_nice_max.get().cast_signed() {
-        record.ready_nice_max.set(thread.nice.get());
-    }
-    match context.object::<ThreadRecord>(record.ready_tail.get()) {
-        Some(tail) => tail.queue_next.store(raw, Ordering::Relaxed),
-        None => record.ready_head.set(raw),
-    }
-    record.ready_tail.set(raw);
-    record.ready_count.store(record.ready_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

@@ -121,7 +121,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.threads.set(cpu.raw(thread));
     process.umask.set(0o022);
     process.started_ns.set(cpu.now_ns());
-    process::ids::set_default_limits(process);
+    process::ids::set_default_limits(process, cpu.pool.len());
     thread.process.store(cpu.raw(process), Ordering::Relaxed);
     thread.started_ns.set(cpu.now_ns());
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);

@@ -6,10 +6,10 @@ use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
     CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM,
-    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT,
+    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT, marks,
 };
 use motet_protocol::{
-    Context, count, direct, run_queue,
+    Context, count, direct, ready, run_queue,
     run_queue::core_record,
     shootdown, timer,
     trace::{End, Kind},
@@ -285,6 +285,7 @@ fn pause<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
 #[cold]
 pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     cpu.budget.set(BUDGET);
+    M::mark::<{ marks::LOOK }>();
     let mut interrupts = cpu.machine.poll_interrupts();
     if cpu.timed {
         interrupts = with_alarm(cpu, interrupts, cpu.now_ns());
@@ -297,8 +298,10 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
 /// Charges the time since the thread was last charged; returns the time.
 pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
     let now = cpu.now_ns();
-    thread.user_ns.set(thread.user_ns.get() + now.saturating_sub(thread.charged_at_ns.get()));
+    let ran_ns = now.saturating_sub(thread.charged_at_ns.get());
+    thread.user_ns.set(thread.user_ns.get() + ran_ns);
     thread.charged_at_ns.set(now);
+    ready::charge(cpu.own, ran_ns);
     now
 }
 

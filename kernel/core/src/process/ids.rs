@@ -267,12 +267,16 @@ pub fn setrlimit<M: Machine>(call: &Call<M>) -> SysResult {
     limit(call, 0, call.args[0], call.args[1], 0)
 }
 
-/// Linux's limits of a fresh process.
-pub fn set_default_limits(process: &ProcessRecord) {
+/// Of each user's processes, the pool has room for one in so many bytes: half of it, if they are small.
+const POOL_PER_PROCESS: u64 = 1 << 20;
+
+/// Linux's limits of a fresh process. `pool_len`: the pool's size in bytes.
+pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
     for (resource, pair) in process.limits.chunks(2).enumerate() {
         let value = match resource {
             3 => 8 << 20,
             4 => 0,
+            6 => pool_len / POOL_PER_PROCESS,
             7 => motet_layout::FILES_MAX as u64,
             13 | 14 => 0,
             _ => u64::MAX,

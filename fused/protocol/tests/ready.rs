@@ -1,0 +1,156 @@
+//! Ready threads of a core: users get equal shares, however many threads they have; a user's threads run by nice value;
+//! none is forgotten.
+
+#[allow(dead_code)]
+mod files_support;
+
+use std::collections::HashMap;
+
+use files_support::Actor;
+use motet_layout::{CORES_MAX, CoreRecord, ProcessRecord, READY_GROUPS, ThreadRecord, sync::Ordering};
+use motet_protocol::{
+    Context,
+    ready::{self, Place},
+    slab,
+};
+use proptest::prelude::*;
+
+const SLICE_NS: u64 = 10_000_000;
+
+struct Core {
+    actor: Actor,
+    record: &'static CoreRecord,
+}
+
+impl Core {
+    fn new() -> Self {
+        let actor = Actor::new(32 << 20);
+        Self { actor, record: &actor.pool().header().cores[CORES_MAX / 2] }
+    }
+
+    fn process(&self, user: u32) -> &'static ProcessRecord {
+        let process = slab::alloc::<ProcessRecord>(&self.actor).unwrap();
+        process.ids[0].set(user);
+        process
+    }
+
+    fn thread(&self, process: &'static ProcessRecord, nice: i32) -> &'static ThreadRecord {
+        let thread = slab::alloc::<ThreadRecord>(&self.actor).unwrap();
+        thread.process.store(self.actor.raw(process), Ordering::Relaxed);
+        thread.nice.set(nice.cast_unsigned());
+        thread
+    }
+
+    fn add(&self, thread: &'static ThreadRecord, place: Place) {
+        ready::add(&self.actor, self.record, thread, place);
+    }
+
+    fn take(&self) -> Option<&'static ThreadRecord> {
+        ready::take(&self.actor, self.record)
+    }
+
+    /// Runs the next thread for a slice; its user.
+    fn run_slice(&self) -> u32 {
+        let thread = self.take().unwrap();
+        ready::charge(self.record, SLICE_NS);
+        self.add(thread, Place::Last);
+        user_of(self, thread)
+    }
+}
+
+fn user_of(core: &Core, thread: &ThreadRecord) -> u32 {
+    core.actor.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed)).unwrap().ids[0].get()
+}
+
+#[test]
+fn users_get_equal_shares_however_many_threads_they_have() {
+    let core = Core::new();
+    let many = core.process(1000);
+    for _ in 0..500 {
+        core.add(core.thread(many, -20), Place::ByNice);
+    }
+    core.add(core.thread(core.process(0), 19), Place::ByNice);
+    let mut slices = HashMap::new();
+    for _ in 0..100 {
+        *slices.entry(core.run_slice()).or_insert(0) += 1;
+    }
+    assert_eq!(slices, HashMap::from([(0, 50), (1000, 50)]));
+}
+
+#[test]
+fn who_comes_back_runs_soon_and_has_saved_nothing_up() {
+    let core = Core::new();
+    let many = core.process(1000);
+    for _ in 0..100 {
+        core.add(core.thread(many, 0), Place::ByNice);
+    }
+    for _ in 0..1000 {
+        assert_eq!(core.run_slice(), 1000);
+    }
+    core.add(core.thread(core.process(0), 0), Place::ByNice);
+    let users: Vec<u32> = (0..20).map(|_| core.run_slice()).collect();
+    assert!(users[..2].contains(&0), "{users:?}");
+    assert_eq!(users.iter().filter(|&&user| user == 0).count(), 10, "{users:?}");
+}
+
+#[test]
+fn threads_of_one_user_run_by_nice_value_and_age() {
+    let core = Core::new();
+    let process = core.process(7);
+    let threads: Vec<_> = [0, 5, -5, 0, 5].iter().map(|&nice| core.thread(process, nice)).collect();
+    for thread in &threads {
+        core.add(thread, Place::ByNice);
+    }
+    let order: Vec<usize> = std::iter::from_fn(|| core.take())
+        .map(|taken| threads.iter().position(|thread| std::ptr::eq(*thread, taken)).unwrap())
+        .collect();
+    assert_eq!(order, [2, 0, 3, 1, 4]);
+}
+
+#[test]
+fn groups_without_threads_are_passed_over() {
+    let core = Core::new();
+    core.add(core.thread(core.process(3), 0), Place::ByNice);
+    for group in &core.record.ready_groups {
+        group.first.set(0);
+    }
+    core.record.ready_mask.set(u32::MAX);
+    // Bits of groups that there are not serve nobody.
+    assert!(core.take().is_none());
+    core.record.ready_mask.set(0);
+    core.add(core.thread(core.process(3), 0), Place::ByNice);
+    assert!(core.take().is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))] // each has a pool of its own
+
+    /// More users than groups, and threads that come and go in any order.
+    #[test]
+    fn every_thread_comes_out_once(steps in proptest::collection::vec((any::<bool>(), 0..3 * READY_GROUPS as u32, -3..3), 1..200)) {
+        let core = Core::new();
+        let processes: Vec<_> = (0..3 * READY_GROUPS as u32).map(|user| core.process(user)).collect();
+        let mut inside = Vec::new();
+        for (adds, user, nice) in steps {
+            if adds {
+                let thread = core.thread(processes[user as usize], nice);
+                core.add(thread, if nice == 0 { Place::Last } else { Place::ByNice });
+                inside.push(core.actor.raw(thread));
+            } else if let Some(thread) = core.take() {
+                ready::charge(core.record, u64::from(user) * 1_000_000);
+                let raw = core.actor.raw(thread);
+                let at = inside.iter().position(|&other| other == raw);
+                prop_assert!(at.is_some(), "a thread came out twice");
+                inside.swap_remove(at.unwrap());
+            }
+            prop_assert_eq!(core.record.ready_count.load(Ordering::Relaxed) as usize, inside.len());
+            prop_assert_eq!(ready::is_empty(core.record), inside.is_empty());
+        }
+        while let Some(thread) = core.take() {
+            let raw = core.actor.raw(thread);
+            prop_assert!(inside.contains(&raw));
+            inside.retain(|&other| other != raw);
+        }
+        prop_assert!(inside.is_empty());
+    }
+}
