@@ -153,9 +153,11 @@ enum Op {
 }
 
 /// Page addresses that often meet: few slots at every level, the ends of user space among them.
-fn page() -> impl Strategy<Value = u64> {
+///
+/// Boxed, as unions of unions of such are too big for a test's stack.
+fn page() -> BoxedStrategy<u64> {
     let slot = |top: u64| prop_oneof![Just(0), Just(1), Just(7), Just(top)];
-    (slot(255), slot(511), slot(511), slot(511)).prop_map(|(a, b, c, d)| a << 39 | b << 30 | c << 21 | d << 12)
+    (slot(255), slot(511), slot(511), slot(511)).prop_map(|(a, b, c, d)| a << 39 | b << 30 | c << 21 | d << 12).boxed()
 }
 
 fn attr() -> impl Strategy<Value = Attr> {
