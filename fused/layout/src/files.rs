@@ -54,7 +54,11 @@ pool_struct! {
         112 pub pipe: AtomicU64,
         /// First and last entry in creation order (directories, pool addresses).
         120 pub entries: [Cell64; 2],
-        136 _pad0: [Cell64; 7],
+        /// Directory index: what hashes of names start with.
+        136 pub hash_start: Cell32,
+        /// Directory index: buckets in the page tree, behind those here.
+        140 pub more_buckets: Cell32,
+        144 _pad0: [Cell64; 6],
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
         /// Threads that wait for the whole-file lock.
@@ -96,7 +100,9 @@ pool_struct! {
         36 pub name_len: Cell32,
         /// Position in the directory (`d_off`): ascending in creation order.
         40 pub position: Cell64,
-        48 _pad: [Cell64; 2],
+        /// The directory that it is in (pool address), 0: none. Under the directory's lock.
+        48 pub dir: Cell64,
+        56 _pad: Cell64,
         /// The name.
         64 pub name: [AtomicByte; 256],
     }
@@ -149,7 +155,9 @@ pool_struct! {
         52 pub has_range_locks: AtomicU32,
         /// The first [`WatchRecord`] that watches it (pool address), 0: none does. Under the header's `epoll_lock`.
         56 pub watches: AtomicU64,
-        64 _pad2: [Cell64; 8],
+        /// Of a directory: the entry that was read last (pool address), a hint.
+        64 pub last_entry: Cell64,
+        72 _pad2: [Cell64; 7],
     }
 }
 

@@ -114,6 +114,8 @@ pub const THREAD_PREPARING: u32 = 6;
 pub const CALL_WAITED: u32 = 1;
 /// [`ThreadRecord::in_syscall`], a bit: the call was last in the middle of its work, and does not wait.
 pub const CALL_PAUSED: u32 = 2;
+/// [`ThreadRecord::in_syscall`]: no call: the thread ends, and runs no user code any more. `scratch[0]` is its status.
+pub const THREAD_ENDS: u32 = 4;
 
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.
@@ -184,7 +186,10 @@ pool_struct! {
         2704 pub started_ns: Cell64,
         /// Name (`PR_SET_NAME`), NUL-padded.
         2712 pub name: [AtomicByte; 16],
-        2728 _pad3: [Cell32; 32],
+        /// Large files that nobody uses any more and that it frees before it runs user code again: the first one's
+        /// [`InodeRecord`](crate::InodeRecord) (pool address; its `parent` is the next one), 0: none.
+        2728 pub garbage: Cell64,
+        2736 _pad3: [Cell32; 30],
         /// The call across instruction sets that it is in: its last [`CrossingRecord`] (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was

@@ -25,7 +25,7 @@ pub mod wait;
 pub mod watch;
 
 use motet_layout::{
-    CoreId, CoreRecord, ISLANDS_MAX, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord,
+    CoreId, CoreRecord, ISLANDS_MAX, InodeRecord, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord,
 };
 
 /// Who acts on the pool.
@@ -50,6 +50,12 @@ pub trait Context {
     /// A thread that waited has been made ready, and `target` is about to get it. For a kernel's trace.
     #[inline(always)]
     fn woke(&self, _thread: &ThreadRecord, _target: CoreId) {}
+
+    /// Nobody uses a large file any more: the actor will free it in pieces ([`fs::free_some`]). `false`: it is to be freed now.
+    #[inline(always)]
+    fn free_later(&self, _inode: &'static InodeRecord) -> bool {
+        false
+    }
 
     /// The acting core's record.
     #[inline(always)]

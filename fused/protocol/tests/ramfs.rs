@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use files_support::Actor;
 use motet_abi::Errno;
-use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE, sync::Ordering};
+use motet_layout::{EntryRecord, InodeRecord, NAME_MAX, PAGE_SIZE, sync::Ordering};
 use motet_protocol::{
+    Context,
     fs::{self, Attributes, Held, Replace},
     memory::release_frame,
 };
@@ -403,6 +404,131 @@ fn cutting_pages_that_somebody_has_mapped_is_told() {
     let mapped = fs::page_or_allocate(&actor, file.inode(), 1).unwrap();
     assert_eq!(fs::truncate(&actor, file.inode(), page - 1), Ok(Some(1..u64::MAX)));
     release_frame(&actor, mapped);
+}
+
+#[test]
+fn large_directories_are_looked_up_and_listed_without_long_walks() {
+    const ENTRIES: u32 = 5000;
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let dir = fs::mkdir(&actor, root, b"many", Attributes::default()).unwrap();
+    let file = fs::create(&actor, root, b"file", Attributes::default()).unwrap();
+    let name = |number: u32| format!("name-{number}");
+    for number in 0..ENTRIES {
+        fs::link(&actor, dir.inode(), name(number).as_bytes(), file.inode(), 0).unwrap();
+    }
+    let longest = longest_chain(&actor, dir.inode());
+    assert!(longest <= 16, "{longest} entries are in one bucket");
+    for number in (0..ENTRIES).step_by(3) {
+        fs::unlink(&actor, dir.inode(), name(number).as_bytes(), 0).unwrap();
+        let (from, to) = (name(number + 1), format!("moved-{number}"));
+        let moved = number % 2 == 0 && number + 1 < ENTRIES;
+        if moved {
+            let dir = dir.inode();
+            fs::rename(&actor, (dir, from.as_bytes()), (dir, to.as_bytes()), Replace::Refuse, 0).unwrap();
+        }
+    }
+    let is_there = |name: &str| fs::lookup(&actor, dir.inode(), name.as_bytes()).is_ok();
+    for number in 0..ENTRIES {
+        let before = number.wrapping_sub(1);
+        let moved = number % 3 == 1 && before % 2 == 0;
+        assert_eq!(is_there(&name(number)), number % 3 != 0 && !moved, "{number}");
+        assert!(!moved || is_there(&format!("moved-{before}")));
+    }
+    remove_all(&actor, dir.inode());
+    drop((dir, file));
+    remove_all(&actor, root);
+    assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
+}
+
+/// The most entries of a directory in one bucket. (Every entry is in one: it is the length of the list from there.)
+fn longest_chain(actor: &Actor, dir: &'static InodeRecord) -> usize {
+    let mut lengths = BTreeMap::new();
+    fs::readdir(actor, dir, 0, |entry, _| {
+        let behind = actor.object::<EntryRecord>(entry.bucket_next.get());
+        let length = core::iter::successors(behind, |entry| actor.object(entry.bucket_next.get())).count() + 1;
+        lengths.insert(length, ());
+        true
+    });
+    lengths.into_keys().max().unwrap_or(0)
+}
+
+#[test]
+fn a_listing_goes_on_behind_an_entry_that_is_there_or_not() {
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let other = fs::mkdir(&actor, root, b"other", Attributes::default()).unwrap();
+    let dir = fs::mkdir(&actor, root, b"dir", Attributes::default()).unwrap();
+    for number in 0..10u8 {
+        fs::create(&actor, dir.inode(), &[b'a' + number], Attributes::default()).unwrap();
+    }
+    let mut read = Vec::new();
+    fs::readdir(&actor, dir.inode(), 0, |entry, _| {
+        read.push((entry.position.get(), actor.raw(entry)));
+        true
+    });
+    let count_after = |index: usize| {
+        let ((position, last), mut count) = (read[index], 0);
+        let each = |_: &'static _, _: &'static _| {
+            count += 1;
+            true
+        };
+        fs::readdir_after(&actor, dir.inode(), position + 1, last, each);
+        count
+    };
+    assert_eq!(count_after(3), 6);
+    fs::unlink(&actor, dir.inode(), b"d", 0).unwrap();
+    assert_eq!(count_after(3), 6, "the entry was removed");
+    // Its memory is another entry's now: of another directory, then of the same one.
+    fs::create(&actor, other.inode(), b"d", Attributes::default()).unwrap();
+    assert_eq!(count_after(3), 6, "the entry is another directory's");
+    fs::unlink(&actor, other.inode(), b"d", 0).unwrap();
+    fs::create(&actor, dir.inode(), b"z", Attributes::default()).unwrap();
+    assert_eq!(count_after(3), 7, "the entry has another position");
+}
+
+#[test]
+fn long_files_are_cut_punched_and_freed_in_pieces() {
+    const WORK: u64 = 2000;
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let file = fs::create(&actor, root, b"long", Attributes::default()).unwrap();
+    let inode = file.inode();
+    let size = || inode.size.load(Ordering::Relaxed);
+    let page = |number: u64| number << 12;
+    let mut present = vec![0, 1, 5, 511, 512, 513, 1 << 18, (1 << 18) + 700, (1 << 27) + 3];
+    present.extend(2000..2100);
+    for &number in &present {
+        fs::write_bytes(&actor, inode, page(number) + 7, b"x").unwrap();
+    }
+    // Holes in the middle: the last pages go first, the size stays.
+    let (mut end, mut pieces) = (page(2090) + 5, 0);
+    while let Some(left) = fs::punch_some(&actor, inode, page(512) + 8, end, WORK).left {
+        assert!(left < end);
+        (end, pieces) = (left, pieces + 1);
+    }
+    assert!(pieces > 5, "{pieces}");
+    assert_eq!(size(), page((1 << 27) + 3) + 8);
+    present.retain(|&number| !(513..2090).contains(&number));
+    for number in [0, 1, 5, 511, 512, 513, 2000, 2089, 2090, 2099, 1 << 18, (1 << 18) + 700, (1 << 27) + 3] {
+        let mut byte = [0];
+        fs::read_bytes(&actor, inode, page(number) + 7, &mut byte);
+        assert_eq!(byte[0] == b'x', present.contains(&number), "page {number}");
+    }
+    // Cut: it gets shorter with each piece, to the byte that was asked for.
+    let mut sizes = vec![size()];
+    while fs::truncate_some(&actor, inode, page(5) + 1, WORK).unwrap().left.is_some() {
+        sizes.push(size());
+    }
+    assert!(sizes.len() > 3 && sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
+    assert_eq!(size(), page(5) + 1);
+    fs::truncate(&actor, inode, page(6)).unwrap();
+    let mut byte = [1];
+    fs::read_bytes(&actor, inode, page(5) + 7, &mut byte);
+    assert_eq!(byte, [0], "what was cut off reads as zero");
+    drop(file);
+    fs::unlink(&actor, root, b"long", 0).unwrap();
+    assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
 }
 
 #[test]

@@ -122,6 +122,15 @@ impl<M: Machine> Call<'_, M> {
         if self.pauses(cost) { Err(Stop::Again) } else { Ok(()) }
     }
 
+    /// As [`pauses`](Self::pauses), for work that ends soon (after milliseconds) and cannot be gone on with later: what is due is
+    /// done at once, but for other threads of this core and signals, which wait for the call to end.
+    #[inline(always)]
+    pub fn serve_due(&self, cost: u64) {
+        if self.cpu.spend(cost) {
+            sched::serve_due(self.cpu, self.thread);
+        }
+    }
+
     /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far.
     pub fn is_interrupted(&self) -> bool {
         signal::deliverable(self.thread, self.process) != 0

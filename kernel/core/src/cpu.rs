@@ -5,8 +5,8 @@ use core::{cell::Cell, sync::atomic::Ordering};
 use motet_abi::fat::Signature;
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CoreId, CoreRecord, FatProgram, Frame, ISLAND_JOINED, ISLANDS_MAX, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr,
-    ThreadRecord,
+    CoreId, CoreRecord, FatProgram, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa, IslandId, PAGE_SIZE, Pool,
+    PoolAddr, ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, run_queue::Wake, shootdown, trace::Kind};
@@ -383,6 +383,15 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn own_record(&self) -> &'static CoreRecord {
         self.own
+    }
+
+    fn free_later(&self, inode: &'static InodeRecord) -> bool {
+        let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        inode.parent.store(thread.garbage.get(), Ordering::Relaxed);
+        thread.garbage.set(self.raw(inode));
+        true
     }
 
     fn relax(&self) {

@@ -5,11 +5,11 @@ use core::sync::atomic::{Ordering, fence};
 use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, PoolAddr, ProcessRecord, THREAD_READY, THREAD_RUNNING, TIMER_ALARM,
-    TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT, marks,
+    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, InodeRecord, PoolAddr, ProcessRecord, THREAD_ENDS, THREAD_READY,
+    THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT, marks,
 };
 use motet_protocol::{
-    Context, count, direct, ready, run_queue,
+    Context, count, direct, fs, ready, run_queue,
     run_queue::core_record,
     shootdown, timer,
     trace::{End, Kind},
@@ -72,10 +72,14 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+    core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
+    if thread.in_syscall.get() == THREAD_ENDS {
+        thread.charged_at_ns.set(cpu.now_ns());
+        return process::exit::go_on(cpu, thread, process);
+    }
     if registers::frame_isa(&thread.frame) != M::ISA {
         return lost::end_thread(cpu, thread, process);
     }
-    core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
     // Then look at the attention word: whoever sets it looks whom to nudge afterwards.
     fence(Ordering::SeqCst);
     count(&cpu.counters().context_switches);
@@ -144,6 +148,12 @@ fn run_until_gone<M: Machine>(
                 }
                 if in_syscall {
                     Trap::Syscall
+                } else if thread.garbage.get() != 0 {
+                    let goes_on = free_garbage(cpu, thread) || pause_outside(cpu, thread).is_some();
+                    if !goes_on {
+                        return;
+                    }
+                    continue;
                 } else {
                     cpu.pass();
                     cpu.machine.run_user(&thread.frame)
@@ -276,9 +286,48 @@ fn pause<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
         thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
     }
     thread.in_syscall.set(in_syscall | CALL_PAUSED);
+    pause_outside(cpu, thread)
+}
+
+/// As [`pause`], where the thread is in no call.
+fn pause_outside<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
     let interrupts = cpu.deferred.replace(Interrupts::EMPTY);
     let is_gone = interrupts != Interrupts::EMPTY && interrupted(cpu, thread, interrupts);
     (!is_gone).then(|| cpu.pass())
+}
+
+/// The core's budget is used up in a call that cannot pause: does what is due, but for running other threads, which the timer then
+/// asks for as soon as the call has ended.
+#[cold]
+pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if !is_anything_due(cpu, thread) {
+        return;
+    }
+    if cpu.deferred.get() != Interrupts::EMPTY {
+        let interrupts = take_interrupts(cpu, cpu.deferred.replace(Interrupts::EMPTY));
+        let now_ns = cpu.now_ns();
+        if interrupts.contains(Interrupts::TIMER) && run_queue::has_ready(cpu.own) {
+            set_timer(cpu, now_ns);
+        } else {
+            program_timer(cpu, now_ns);
+        }
+    }
+    cpu.pass();
+}
+
+/// Frees large files that nobody uses any more because of what the thread has done. `false`: something else is due before all are.
+#[cold]
+pub fn free_garbage<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    while let Some(inode) = cpu.object::<InodeRecord>(thread.garbage.get()) {
+        let next = inode.parent.load(Ordering::Relaxed);
+        if fs::free_some(cpu, inode, BUDGET) {
+            thread.garbage.set(next);
+        }
+        if cpu.spend(BUDGET) && is_anything_due(cpu, thread) {
+            return false;
+        }
+    }
+    true
 }
 
 /// The core's budget is used up: looks whether anything else is due than the call that the thread is in.
@@ -343,6 +392,19 @@ pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     cpu.tracer.will_end(End::Yielded);
     run_queue::append_last(cpu, thread);
+}
+
+/// Puts a thread that ends, and that something else is more urgent than, back among the ready ones.
+pub fn put_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let interrupts = take_interrupts(cpu, cpu.deferred.replace(Interrupts::EMPTY));
+    reprogram_timer(cpu);
+    charge(cpu, thread);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    if interrupts.contains(Interrupts::TIMER) {
+        run_queue::append_last(cpu, thread);
+    } else {
+        run_queue::append(cpu, thread);
+    }
 }
 
 /// Moves the running thread to another core of this island. The caller leaves it alone afterwards.

@@ -25,6 +25,12 @@ calls! {
     Read 0 63;
     /// `write`
     Write 1 64;
+    /// `pread64`
+    Pread64 17 67;
+    /// `pwrite64`
+    Pwrite64 18 68;
+    /// `ftruncate`
+    Ftruncate 77 46;
     /// `epoll_create1`
     EpollCreate1 291 20;
     /// `epoll_ctl`

@@ -13,7 +13,7 @@ use crate::{
     memory::frame_record,
 };
 
-use super::pages;
+use super::pages::{self, Freed};
 
 /// Largest file, in bytes.
 pub const FILE_SIZE_MAX: u64 = 1 << 40;
@@ -140,37 +140,94 @@ pub fn write_bytes(
     Ok(written as usize)
 }
 
+/// A piece of [`truncate`] or [`punch`].
+pub struct Piece {
+    /// Pages that the file no longer has and that somebody may still have mapped, if there are any.
+    pub mapped: Option<Range<u64>>,
+    /// What is still to be done: everything before this byte; `None`: nothing is.
+    pub left: Option<u64>,
+}
+
 /// Makes the file `size` bytes long: cuts it, or adds a hole. Returns the pages that somebody may still have mapped and that the file
 /// no longer has, if there are any.
 ///
 /// # Errors
 /// `EFBIG`.
 pub fn truncate(context: &impl Context, inode: &'static InodeRecord, size: u64) -> Result<Option<Range<u64>>, Errno> {
+    truncate_some(context, inode, size, u64::MAX).map(|piece| piece.mapped)
+}
+
+/// As [`truncate`], as much as `work` instructions (roughly) suffice for: a long file gets shorter with each piece.
+///
+/// # Errors
+/// `EFBIG`.
+pub fn truncate_some(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    size: u64,
+    work: u64,
+) -> Result<Piece, Errno> {
     if size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG);
     }
     let _guard = lock(context, &inode.lock);
-    let cut = size.div_ceil(PAGE_SIZE)..u64::MAX;
-    let mut others = false;
-    if size < inode.size.load(Ordering::Relaxed) {
+    let first = size.div_ceil(PAGE_SIZE);
+    if size >= inode.size.load(Ordering::Relaxed) {
         inode.size.store(size, Ordering::Relaxed);
-        others = pages::free_range(context, inode, cut.start, cut.end);
-        zero_in_page(context, inode, size, PAGE_SIZE - size % PAGE_SIZE);
+        return Ok(Piece { mapped: None, left: None });
+    }
+    let freed = free_from(context, inode, first, work);
+    let mapped = freed.others.then_some(freed.from..u64::MAX);
+    if freed.from > first {
+        return Ok(Piece { mapped, left: Some(freed.from << PAGE_SHIFT) });
     }
     inode.size.store(size, Ordering::Relaxed);
-    Ok(others.then_some(cut))
+    zero_in_page(context, inode, size, PAGE_SIZE - size % PAGE_SIZE);
+    Ok(Piece { mapped, left: None })
 }
 
 /// Makes `len` bytes from `offset` read as zero, freeing whole pages. The size does not change. Returns pages as [`truncate`] does.
 pub fn punch(context: &impl Context, inode: &'static InodeRecord, offset: u64, len: u64) -> Option<Range<u64>> {
-    let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
+    punch_some(context, inode, offset, offset.saturating_add(len), u64::MAX).mapped
+}
+
+/// As [`punch`], up to the byte `end`, as much as `work` instructions (roughly) suffice for: the last pages first.
+pub fn punch_some(context: &impl Context, inode: &'static InodeRecord, offset: u64, end: u64, work: u64) -> Piece {
+    let end = end.min(FILE_SIZE_MAX);
     let _guard = lock(context, &inode.lock);
     let head_end = offset.next_multiple_of(PAGE_SIZE).min(end);
-    zero_in_page(context, inode, offset, head_end.saturating_sub(offset));
     let tail = (end & !(PAGE_SIZE - 1)).max(head_end);
     zero_in_page(context, inode, tail, end.saturating_sub(tail));
     let cut = head_end >> PAGE_SHIFT..tail >> PAGE_SHIFT;
-    pages::free_range(context, inode, cut.start, cut.end).then_some(cut)
+    let freed = pages::free_range(context, inode, cut.start, cut.end, work);
+    let mapped = freed.others.then_some(freed.from.min(cut.end)..cut.end);
+    if freed.from > cut.start {
+        return Piece { mapped, left: Some(freed.from << PAGE_SHIFT) };
+    }
+    zero_in_page(context, inode, offset, head_end.saturating_sub(offset));
+    Piece { mapped, left: None }
+}
+
+/// Frees pages of a file that nobody uses any more, the last ones first, as many as `work` instructions (roughly) suffice for.
+/// `true`: it has none left.
+pub(super) fn drain(context: &impl Context, inode: &'static InodeRecord, work: u64) -> bool {
+    let _guard = lock(context, &inode.lock);
+    free_from(context, inode, 0, work).from == 0
+}
+
+/// Frees a file's pages from `first` on, as many as `work` instructions (roughly) suffice for: it ends before them. The inode's lock
+/// is held.
+fn free_from(context: &impl Context, inode: &InodeRecord, first: u64, work: u64) -> Freed {
+    let size = &inode.size;
+    let end = size.load(Ordering::Relaxed).div_ceil(PAGE_SIZE).max(first);
+    let freed = pages::free_range(context, inode, first, end, work);
+    if freed.from > first {
+        size.store((freed.from << PAGE_SHIFT).min(size.load(Ordering::Relaxed)), Ordering::Relaxed);
+        return freed;
+    }
+    // A write that failed may have left a page behind the end.
+    let behind = pages::free_range(context, inode, first, u64::MAX, u64::MAX);
+    Freed { from: first, others: freed.others || behind.others }
 }
 
 /// Extends the file by `len` bytes for one appending writer, and returns where they start: concurrent appends do not

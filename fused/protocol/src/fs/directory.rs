@@ -1,12 +1,13 @@
-//! Directories: a list of entries in creation order (for `readdir`) and a small hash index (for look-ups).
+//! Directories: a list of entries in creation order (for `readdir`) and a hash index (for look-ups: `index`).
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_layout::{Cell64, DIRECTORY_BUCKETS, EntryRecord, InodeRecord, NAME_MAX, PoolAddr};
+use motet_layout::{EntryRecord, InodeRecord, NAME_MAX, PoolAddr};
 
 use crate::{Context, lock::lock, slab};
 
+use super::index::{bucket, clear, grow, hash};
 use super::{
     Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, get, is_directory, new_inode, put, try_get,
     write_bytes,
@@ -24,7 +25,7 @@ pub fn lookup<'c, C: Context>(context: &'c C, dir: &'static InodeRecord, name: &
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
-    let hash = hash(name);
+    let hash = hash(dir, name);
     let _guard = lock(context, &dir.lock);
     let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
     // The entry's own reference keeps the inode alive while the directory is locked.
@@ -130,7 +131,7 @@ fn enter(
     if !is_directory(dir) {
         return Err(Errno::ENOTDIR);
     }
-    let hash = hash(name);
+    let hash = hash(dir, name);
     let _guard = lock(context, &dir.lock);
     if find(context, dir, name, hash).is_some() {
         return Err(Errno::EEXIST);
@@ -226,10 +227,27 @@ pub fn readdir(
     context: &impl Context,
     dir: &'static InodeRecord,
     from: u64,
+    each: impl FnMut(&'static EntryRecord, &'static InodeRecord) -> bool,
+) {
+    readdir_after(context, dir, from, 0, each);
+}
+
+/// As [`readdir`]. `last` is the pool address of the entry whose position is `from` - 1, if it is known (0: it is not): if it is still there,
+/// nothing before it is looked at.
+pub fn readdir_after(
+    context: &impl Context,
+    dir: &'static InodeRecord,
+    from: u64,
+    last: u64,
     mut each: impl FnMut(&'static EntryRecord, &'static InodeRecord) -> bool,
 ) {
     let _guard = lock(context, &dir.lock);
-    let mut at = context.object::<EntryRecord>(dir.entries[0].get());
+    // Entries' memory is never used for anything else, so what is there now tells.
+    let is_known = |last: &&EntryRecord| last.dir.get() == context.raw(dir) && last.position.get() + 1 == from;
+    let mut at: Option<&EntryRecord> = match context.object(last).filter(is_known) {
+        Some(last) => context.object(last.next.get()),
+        None => context.object(dir.entries[0].get()),
+    };
     while let Some(entry) = at {
         if entry.position.get() >= from && !each(entry, entry_inode(context, entry)) {
             return;
@@ -262,12 +280,12 @@ fn checked_hash(dir: &InodeRecord, name: &[u8]) -> Result<u32, Errno> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
-    Ok(hash(name))
+    Ok(hash(dir, name))
 }
 
 /// The entry of that name. The directory's lock is held.
 pub(super) fn find(context: &impl Context, dir: &InodeRecord, name: &[u8], hash: u32) -> Option<&'static EntryRecord> {
-    let mut at = context.object::<EntryRecord>(bucket(dir, hash).get());
+    let mut at = context.object::<EntryRecord>(bucket(context, dir, hash).get());
     while let Some(entry) = at {
         if entry.hash.get() == hash
             && entry.name_len.get() as usize == name.len()
@@ -281,12 +299,13 @@ pub(super) fn find(context: &impl Context, dir: &InodeRecord, name: &[u8], hash:
 }
 
 /// Links an entry, whose name and inode are set, into a directory. The directory's lock is held.
-pub(super) fn insert(context: &impl Context, dir: &InodeRecord, entry: &'static EntryRecord) {
+pub(super) fn insert(context: &impl Context, dir: &'static InodeRecord, entry: &'static EntryRecord) {
     let raw = context.raw(entry);
     let position = dir.next_entry.get();
     dir.next_entry.set(position + 1);
     entry.position.set(u64::from(position));
-    let bucket = bucket(dir, entry.hash.get());
+    entry.dir.set(context.raw(dir));
+    let bucket = bucket(context, dir, entry.hash.get());
     entry.bucket_next.set(bucket.get());
     bucket.set(raw);
     let [first, last] = &dir.entries;
@@ -298,12 +317,14 @@ pub(super) fn insert(context: &impl Context, dir: &InodeRecord, entry: &'static 
     }
     last.set(raw);
     dir.entry_count.set(dir.entry_count.get() + 1);
+    grow(context, dir);
 }
 
 /// Takes an entry out of a directory. The directory's lock is held.
 pub(super) fn remove(context: &impl Context, dir: &InodeRecord, entry: &'static EntryRecord) {
     let raw = context.raw(entry);
-    let mut link = bucket(dir, entry.hash.get());
+    entry.dir.set(0);
+    let mut link = bucket(context, dir, entry.hash.get());
     while link.get() != raw {
         link = &context.pool().at::<EntryRecord>(PoolAddr(link.get())).bucket_next;
     }
@@ -318,6 +339,9 @@ pub(super) fn remove(context: &impl Context, dir: &InodeRecord, entry: &'static 
         None => last.set(entry.prev.get()),
     }
     dir.entry_count.set(dir.entry_count.get() - 1);
+    if dir.entry_count.get() == 0 {
+        clear(context, dir);
+    }
 }
 
 pub(super) fn set_name(context: &impl Context, entry: &'static EntryRecord, name: &[u8], hash: u32) {
@@ -333,15 +357,4 @@ pub(super) fn entry_inode(context: &impl Context, entry: &EntryRecord) -> &'stat
 pub(super) fn touch(dir: &InodeRecord, now_ns: u64) {
     dir.modified_ns.set(now_ns);
     dir.changed_ns.set(now_ns);
-}
-
-/// FNV-1a.
-#[inline]
-pub(super) fn hash(name: &[u8]) -> u32 {
-    name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
-fn bucket(dir: &InodeRecord, hash: u32) -> &Cell64 {
-    // The low bits of FNV-1a depend on few bits of the last bytes; the high ones on all.
-    &dir.buckets[(hash >> 16) as usize % DIRECTORY_BUCKETS]
 }

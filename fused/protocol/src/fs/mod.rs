@@ -11,6 +11,7 @@
 
 mod contents;
 mod directory;
+mod index;
 mod pages;
 mod rename;
 
@@ -21,9 +22,12 @@ use motet_abi::Errno;
 use motet_layout::{InodeRecord, PipeRecord};
 
 pub use contents::{
-    FILE_SIZE_MAX, for_each_run, give_back, punch, read_bytes, reserve, transfer, truncate, write_bytes,
+    FILE_SIZE_MAX, Piece, for_each_run, give_back, punch, punch_some, read_bytes, reserve, transfer, truncate,
+    truncate_some, write_bytes,
 };
-pub use directory::{create, directory_hint, entry_name, link, lookup, mkdir, parent, readdir, rmdir, symlink, unlink};
+pub use directory::{
+    create, directory_hint, entry_name, link, lookup, mkdir, parent, readdir, readdir_after, rmdir, symlink, unlink,
+};
 pub use pages::{has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
 
@@ -145,6 +149,8 @@ pub fn new_inode(context: &impl Context, attributes: Attributes) -> Result<&'sta
     for time in [&inode.accessed_ns, &inode.modified_ns, &inode.changed_ns, &inode.created_ns] {
         time.set(attributes.now_ns);
     }
+    let secret = context.pool().header().seed[0].get() ^ u64::from(number);
+    inode.hash_start.set((secret.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32);
     // Positions 0 and 1 are "." and "..".
     inode.next_entry.set(2);
     Ok(inode)
@@ -198,7 +204,10 @@ fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
         } else {
             None
         };
-        pages::free_all(context, inode);
+        if !is_directory(inode) && inode.page_levels.get() > 0 && context.free_later(inode) {
+            return;
+        }
+        contents::drain(context, inode, u64::MAX);
         if let Some(fifo) = context.object::<PipeRecord>(inode.pipe.load(Ordering::Relaxed)) {
             pipe::put(context, fifo);
         }
@@ -206,4 +215,14 @@ fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
         next =
             parent.filter(|parent| !core::ptr::eq(*parent, inode) && parent.refs.fetch_sub(1, Ordering::AcqRel) == 1);
     }
+}
+
+/// Goes on with freeing an inode that [`Context::free_later`] was told of: as much as `work` instructions (roughly) suffice for.
+/// `true`: it is gone.
+pub fn free_some(context: &impl Context, inode: &'static InodeRecord, work: u64) -> bool {
+    let is_drained = contents::drain(context, inode, work);
+    if is_drained {
+        slab::free(context, inode);
+    }
+    is_drained
 }

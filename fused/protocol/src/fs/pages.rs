@@ -88,20 +88,28 @@ pub(super) fn find_or_allocate(context: &impl Context, inode: &InodeRecord, inde
     Ok(frame)
 }
 
-/// Frees the pages `from..to`. The inode's lock is held. `true`: somebody else uses one of them.
-pub(super) fn free_range(context: &impl Context, inode: &InodeRecord, from: u64, to: u64) -> bool {
+/// What freeing a frame, and looking at an entry of an index frame, cost of the work that may be done (instructions, roughly).
+const FRAME_COST: u64 = 200;
+const ENTRY_COST: u64 = 5;
+
+/// Pages that were freed.
+pub(super) struct Freed {
+    /// All from here on were; those before, the next time.
+    pub(super) from: u64,
+    /// Somebody else uses one of them.
+    pub(super) others: bool,
+}
+
+/// Frees the pages `from..to`, the last ones first, as many as `work` instructions (roughly) suffice for; at least one. The
+/// inode's lock is held.
+pub(super) fn free_range(context: &impl Context, inode: &InodeRecord, from: u64, to: u64, work: u64) -> Freed {
     let root = Frame(inode.pages.get());
-    let mut cut = Cut { inode, from, to, others: false };
+    let mut cut = Cut { inode, from, to, work, reached: from, any: false, others: false };
     if !root.is_none() && from < to && cut.prune(context, root, inode.page_levels.get(), 0) {
         inode.pages.set(0);
         inode.page_levels.set(0);
     }
-    cut.others
-}
-
-/// Frees all pages of an inode that nobody uses any more.
-pub(super) fn free_all(context: &impl Context, inode: &InodeRecord) {
-    free_range(context, inode, 0, u64::MAX);
+    Freed { from: cut.reached, others: cut.others }
 }
 
 /// Adds levels above the root until the tree reaches page `index`.
@@ -123,6 +131,12 @@ struct Cut<'a> {
     inode: &'a InodeRecord,
     from: u64,
     to: u64,
+    /// What may still be done.
+    work: u64,
+    /// `from`, or where the work ended: pages before are still there.
+    reached: u64,
+    /// One was freed.
+    any: bool,
     /// Somebody else uses one of them.
     others: bool,
 }
@@ -139,25 +153,38 @@ impl Cut<'_> {
             self.inode.page_count.set(self.inode.page_count.get() - 1);
             self.others |= frame_refs(context.pool(), frame) > 1;
             release_frame(context, frame);
+            self.work = self.work.saturating_sub(FRAME_COST);
+            self.any = true;
             return true;
         }
         let below_span = span >> LEVEL_BITS;
+        let below_first = |index: u64| first + index * below_span;
+        let low = self.from.saturating_sub(first) / below_span;
+        let high = (self.to - first).div_ceil(below_span).min(1 << LEVEL_BITS);
         let mut empty = true;
-        for index in 0..1 << LEVEL_BITS {
+        for index in (low..high).rev() {
+            if self.work == 0 && self.any {
+                self.reached = self.reached.max(below_first(index + 1));
+                return false;
+            }
+            self.work = self.work.saturating_sub(ENTRY_COST);
             let below = entry(context, frame, index, 0);
             if below.is_none() {
                 continue;
             }
-            if self.prune(context, below, level - 1, first + index * below_span) {
+            if self.prune(context, below, level - 1, below_first(index)) {
                 set_entry(context, frame, index as usize, Frame::NONE);
             } else {
                 empty = false;
             }
         }
-        if empty {
-            release_frame(context, frame);
+        let mut kept = (0..low).chain(high..1 << LEVEL_BITS);
+        if !empty || kept.any(|index| !entry(context, frame, index, 0).is_none()) {
+            return false;
         }
-        empty
+        self.work = self.work.saturating_sub(FRAME_COST);
+        release_frame(context, frame);
+        true
     }
 }
 

@@ -15,8 +15,10 @@ use crate::{
 };
 
 use super::{
-    directory::{check_name, entry_inode, find, hash, insert, remove, retire_directory, set_name, touch},
-    get, is_directory, put,
+    directory::{check_name, entry_inode, find, insert, remove, retire_directory, set_name, touch},
+    get,
+    index::hash,
+    is_directory, put,
 };
 
 /// What to do when the new name exists.
@@ -49,8 +51,8 @@ pub fn rename(
     check_name(new_name)?;
     let renames = lock(context, &context.pool().header().rename_lock);
     let guards = lock_pair(context, old_dir, new_dir);
-    let old_entry = find(context, old_dir, old_name, hash(old_name)).ok_or(Errno::ENOENT)?;
-    let new_entry = find(context, new_dir, new_name, hash(new_name));
+    let old_entry = find(context, old_dir, old_name, hash(old_dir, old_name)).ok_or(Errno::ENOENT)?;
+    let new_entry = find(context, new_dir, new_name, hash(new_dir, new_name));
     let source = entry_inode(context, old_entry);
     let target = new_entry.map(|entry| entry_inode(context, entry));
     check(context, (old_dir, source), (new_dir, target), replace)?;
@@ -149,7 +151,7 @@ fn move_entry(
     name: &[u8],
 ) {
     remove(context, old_dir, entry);
-    set_name(context, entry, name, hash(name));
+    set_name(context, entry, name, hash(new_dir, name));
     insert(context, new_dir, entry);
 }
 

@@ -20,7 +20,7 @@ use super::{
     path, table,
 };
 use crate::{
-    call::{Call, SysResult},
+    call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
     mm, process,
 };
@@ -168,16 +168,28 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     if end > fs::FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
+    let reached = &call.thread.scratch[0];
     match mode & !FALLOC_FL_KEEP_SIZE {
         0 => {}
         FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE == 0 => return Err(Errno::EOPNOTSUPP.into()),
         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => {
-            forget_pages(call.cpu, inode, fs::punch(call.cpu, inode, offset, len));
+            let mut left = Some(if reached.get() == 0 { end } else { reached.get() });
+            while let Some(until) = left {
+                let piece = fs::punch_some(call.cpu, inode, offset, until, BUDGET);
+                forget_pages(call.cpu, inode, piece.mapped);
+                left = piece.left;
+                if let Some(until) = left
+                    && call.pauses(BUDGET)
+                {
+                    reached.set(until);
+                    return Err(Stop::Again);
+                }
+            }
         }
         _ => return Err(Errno::EOPNOTSUPP.into()),
     }
     if mode & FALLOC_FL_KEEP_SIZE == 0 && end > inode.size.load(Ordering::Relaxed) {
-        cut(call.cpu, inode, end)?;
+        cut(call, inode, end)?;
     }
     Ok(0)
 }
@@ -269,13 +281,19 @@ fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> 
     Ok(0)
 }
 
-/// Makes a file `len` bytes long, also for those who have it mapped.
+/// Makes a file `len` bytes long, also for those who have it mapped. A long one gets shorter by and by.
 ///
 /// # Errors
-/// `EFBIG`.
-pub fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Errno> {
-    forget_pages(cpu, inode, fs::truncate(cpu, inode, len)?);
-    Ok(())
+/// `EFBIG`; [`Stop::Again`].
+pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Stop> {
+    loop {
+        let piece = fs::truncate_some(call.cpu, inode, len, BUDGET)?;
+        forget_pages(call.cpu, inode, piece.mapped);
+        if piece.left.is_none() {
+            return Ok(());
+        }
+        call.pause_point(BUDGET)?;
+    }
 }
 
 /// Takes pages that a file no longer has, if somebody may have them mapped, from all who share it.
@@ -298,7 +316,7 @@ fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64)
         fs::TYPE_DIRECTORY => return Err(Errno::EISDIR.into()),
         _ => return Err(Errno::EINVAL.into()),
     }
-    cut(call.cpu, inode, len)?;
+    cut(call, inode, len)?;
     let now = call.cpu.realtime_ns();
     inode.modified_ns.set(now);
     inode.changed_ns.set(now);

@@ -10,6 +10,8 @@ use crate::{call::Call, mm};
 /// Most bytes one call transfers (Linux `MAX_RW_COUNT`).
 pub const TRANSFER_MAX: u64 = 0x7fff_f000;
 const IOVEC_SIZE: u64 = 16;
+/// Entries of a vector that are looked at together.
+const ENTRIES_AT_ONCE: usize = 16;
 
 /// User memory to be read from or written to, in order.
 pub struct Cursor<'a, 'c, M: Machine> {
@@ -44,14 +46,25 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
             return Err(Errno::EINVAL);
         }
         let mut total = 0u64;
-        for index in 0..count {
-            let len = call.read_user_u64(address.wrapping_add(index * IOVEC_SIZE + 8))?;
-            total = total.checked_add(len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+        for first in (0..count).step_by(ENTRIES_AT_ONCE) {
+            let mut bytes = [0; ENTRIES_AT_ONCE * IOVEC_SIZE as usize];
+            let here = (count - first).min(ENTRIES_AT_ONCE as u64);
+            let bytes = &mut bytes[..(here * IOVEC_SIZE) as usize];
+            call.read_user(address.wrapping_add(first * IOVEC_SIZE), bytes)?;
+            for entry in bytes.chunks_exact(IOVEC_SIZE as usize) {
+                let len = entry[8..].iter().rev().fold(0, |len, &byte| len << 8 | u64::from(byte));
+                total = total.checked_add(len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+            }
         }
         let mut cursor = Self::new(call, 0, total, access);
         cursor.left = 0;
         cursor.next_entry = address;
         Ok(cursor)
+    }
+
+    /// The call that it belongs to.
+    pub fn call(&self) -> &'a Call<'c, M> {
+        self.call
     }
 
     /// Bytes left.

@@ -175,6 +175,8 @@ fn read_stream<M: Machine>(
             ring_host_if(call.cpu, moved);
             into.advance(moved.len)?;
             let more = moved.len > 0 && into.remaining() > 0 && stream::used(input) > 0;
+            // More can be read by another call.
+            let more = more && !call.pauses(cost::PAGE + cost::bytes(moved.len as u64));
             if !more && into.done() > 0 {
                 return Ok(Some(into.done()));
             }
@@ -214,6 +216,10 @@ fn write_stream<M: Machine>(
             };
             ring_host_if(call.cpu, moved);
             from.advance(moved.len)?;
+            if moved.len > 0 && from.remaining() > 0 && call.pauses(cost::PAGE + cost::bytes(moved.len as u64)) {
+                call.thread.progress.set(from.done());
+                return Err(Stop::Again);
+            }
             if moved.len == 0 {
                 if nonblocking {
                     return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);

@@ -9,6 +9,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, NAME_MAX};
 use motet_protocol::{
+    Context,
     fs::{self, Held},
     lock::lock,
 };
@@ -18,10 +19,13 @@ use super::{
     node::{self, Node},
     path, proc, table,
 };
-use crate::call::{Call, PATH_MAX, SysResult};
+use crate::call::{Call, PATH_MAX, Stop, SysResult, cost};
 
 /// Entries are collected in pieces of this many bytes, so that user memory is not touched with a directory locked.
 const PIECE: usize = 2048;
+/// Entries that are looked at for an inode while the directory is locked once, and what one costs (`call::cost`).
+const ENTRIES_AT_ONCE: u32 = 128;
+const ENTRY_COST: u64 = 20;
 /// Positions of "." and "..", which every directory has; the entries' own follow.
 const POSITION_DOT: u64 = 0;
 const POSITION_DOT_DOT: u64 = 1;
@@ -34,6 +38,8 @@ pub struct Records {
     limit: usize,
     /// Where the next call goes on.
     pub next: u64,
+    /// The last entry (pool address), if it is one of a directory of the ramfs.
+    last: u64,
 }
 
 impl Records {
@@ -55,10 +61,16 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
     let file = table::get(call, fd as i32)?;
     file.check_readable()?;
-    let _guard = (file.record().refs.load(Ordering::Relaxed) > 1).then(|| lock(call.cpu, &file.record().lock));
-    let mut records = Records { bytes: [0; PIECE], len: 0, limit: 0, next: file.offset.load(Ordering::Relaxed) };
     let len = len as u32 as usize;
-    let mut done = 0;
+    let mut done = call.thread.progress.get() as usize;
+    let _guard = (file.record().refs.load(Ordering::Relaxed) > 1).then(|| lock(call.cpu, &file.record().lock));
+    let mut records = Records {
+        bytes: [0; PIECE],
+        len: 0,
+        limit: 0,
+        next: file.offset.load(Ordering::Relaxed),
+        last: file.last_entry.get(),
+    };
     loop {
         records.len = 0;
         records.limit = PIECE.min(len - done);
@@ -75,6 +87,14 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
         call.write_user(buffer.wrapping_add(done as u64), &records.bytes[..records.len])?;
         done += records.len;
         file.offset.store(records.next, Ordering::Relaxed);
+        file.last_entry.set(records.last);
+        if call.pauses(cost::bytes(4 * PIECE as u64)) {
+            if call.is_interrupted() {
+                break;
+            }
+            call.thread.progress.set(done as u64);
+            return Err(Stop::Again);
+        }
     }
     if done == 0 && len < DIRENT_MAX && !at_end(call, &file.kind(), records.next) {
         return Err(Errno::EINVAL.into());
@@ -84,7 +104,7 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// Whether nothing follows a position, so that an empty result is the end and not too small a buffer.
 fn at_end<M: Machine>(call: &Call<M>, kind: &Kind, position: u64) -> bool {
-    let mut probe = Records { bytes: [0; PIECE], len: 0, limit: PIECE, next: position };
+    let mut probe = Records { bytes: [0; PIECE], len: 0, limit: PIECE, next: position, last: 0 };
     match kind {
         Kind::Inode(dir) => collect(call, dir, &mut probe),
         Kind::Proc(dir) => proc::list(call, *dir, &mut probe),
@@ -104,10 +124,14 @@ fn collect<M: Machine>(call: &Call<M>, dir: &'static InodeRecord, records: &mut 
             return;
         }
     }
-    fs::readdir(cpu, dir, records.next, |entry, inode| {
+    fs::readdir_after(cpu, dir, records.next, records.last, |entry, inode| {
         let mut name = [0; NAME_MAX];
         let name = fs::entry_name(cpu, entry, &mut name);
-        records.push(inode.number.get(), entry.position.get() + 1, inode.mode.get(), name)
+        let fits = records.push(inode.number.get(), entry.position.get() + 1, inode.mode.get(), name);
+        if fits {
+            records.last = cpu.raw(entry);
+        }
+        fits
     });
 }
 
@@ -174,16 +198,21 @@ fn prepend_name<M: Machine>(
     start: &mut usize,
 ) -> Result<(), Errno> {
     let mut name = [0; NAME_MAX];
-    let mut len = 0;
-    fs::readdir(call.cpu, dir, 0, |entry, found| {
-        let same = core::ptr::eq(found, inode);
-        if same {
-            len = fs::entry_name(call.cpu, entry, &mut name).len();
+    let (mut len, mut from, mut last) = (0, 0, 0);
+    while len == 0 {
+        let mut left = ENTRIES_AT_ONCE;
+        fs::readdir_after(call.cpu, dir, from, last, |entry, found| {
+            if core::ptr::eq(found, inode) {
+                len = fs::entry_name(call.cpu, entry, &mut name).len();
+            }
+            (from, last) = (entry.position.get() + 1, call.cpu.raw(entry));
+            left -= 1;
+            len == 0 && left > 0
+        });
+        if len == 0 && left > 0 {
+            return Err(Errno::ENOENT);
         }
-        !same
-    });
-    if len == 0 {
-        return Err(Errno::ENOENT);
+        call.serve_due(u64::from(ENTRIES_AT_ONCE) * ENTRY_COST);
     }
     prepend(&name[..len], into, start)?;
     prepend(b"/", into, start)

@@ -162,8 +162,14 @@ pub fn files_for_child<M: Machine>(
     Ok(())
 }
 
-/// A process ends: its descriptors are closed, its directories and program let go.
-pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+/// A process ends: its descriptors are closed, its directories and program let go. `false`: `is_due` says that something
+/// else is, and some are left.
+pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, is_due: impl Fn() -> bool) -> bool {
+    if let Some(files) = cpu.object(process.files.load(Ordering::Relaxed))
+        && !table::close_all(cpu, files, is_due)
+    {
+        return false;
+    }
     let files = {
         // procfs looks at other processes' tables under this lock.
         let _tree = process::lock_tree(cpu);
@@ -175,6 +181,7 @@ pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) 
     for cells in [&process.cwd, &process.root, &process.exe] {
         node::store(cpu, cells, None);
     }
+    true
 }
 
 /// Exec: closes the descriptors that are marked for it.

@@ -95,22 +95,22 @@ fn locate<'c, M: Machine>(
     path: &mut Path,
     flags: u32,
     mode: u32,
-) -> Result<Node<'c, M>, Errno> {
+) -> Result<Node<'c, M>, Stop> {
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
     let follow = if flags & O_NOFOLLOW == 0 && !exclusive { Follow::Always } else { Follow::UnlessLast };
     let unnamed = flags & O_TMPFILE == O_TMPFILE;
     let found = path::walk(call, dirfd, path, follow)?;
     let node = match found.node {
-        Some(_) if exclusive && !unnamed => return Err(Errno::EEXIST),
+        Some(_) if exclusive && !unnamed => return Err(Errno::EEXIST.into()),
         Some(node) => node,
-        None if flags & O_CREAT == 0 || unnamed => return Err(Errno::ENOENT),
-        None => return create(call, path, &found, flags, mode),
+        None if flags & O_CREAT == 0 || unnamed => return Err(Errno::ENOENT.into()),
+        None => return create(call, path, &found, flags, mode).map_err(Stop::from),
     };
     if unnamed {
         let dir = node.inode_or(Errno::EOPNOTSUPP)?;
         node.check(call, W_OK | X_OK)?;
         if !fs::is_directory(dir) {
-            return Err(Errno::ENOTDIR);
+            return Err(Errno::ENOTDIR.into());
         }
         let inode = fs::new_inode(call.cpu, attributes(call, S_IFREG | mode & 0o7777))?;
         return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
@@ -122,7 +122,7 @@ fn locate<'c, M: Machine>(
         && fs::file_type(inode) == fs::TYPE_REGULAR
     {
         node.check(call, W_OK)?;
-        cut(call.cpu, inode.inode(), 0)?;
+        cut(call, inode.inode(), 0)?;
         let now = call.cpu.realtime_ns();
         inode.modified_ns.set(now);
         inode.changed_ns.set(now);

@@ -14,7 +14,7 @@ use super::{
     device, epoll, event, signal_fd, socket, table, timer,
 };
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     signal::calls::{begin_temporary_mask, end_temporary_mask},
     time,
 };
@@ -175,6 +175,7 @@ fn poll_entries<M: Machine>(call: &Call<M>, entries: u64, count: u64, timeout_ns
     wait_until_ready(call, timeout_ns, |enter_queues| {
         let mut result = Asked::default();
         for index in 0..count {
+            call.serve_due(2 * cost::OBJECT);
             let at = entries.wrapping_add(index * Pollfd::SIZE as u64);
             let mut bytes = [0; Pollfd::SIZE];
             call.read_user(at, &mut bytes)?;
@@ -224,6 +225,7 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
             if wanted == [false; 3] {
                 continue;
             }
+            call.serve_due(2 * cost::OBJECT);
             let file = table::get(call, fd as i32)?;
             let events = if_so(wanted[0], INPUT) | if_so(wanted[1], OUTPUT) | if_so(wanted[2], POLLPRI);
             if enter_queues {

@@ -64,7 +64,7 @@ pub fn write<M: Machine>(call: &Call<M>) -> SysResult {
 /// measured by.
 #[inline(always)]
 fn read_short<M: Machine>(call: &Call<M>, file: &OpenFile<M>, buffer: u64, len: u64) -> Option<u64> {
-    if file.record().kind.get() != FILE_PIPE_READ || len == 0 {
+    if file.record().kind.get() != FILE_PIPE_READ || len == 0 || call.thread.progress.get() != 0 {
         return None;
     }
     let len = len.min(PAGE_SIZE - buffer % PAGE_SIZE);
@@ -161,6 +161,27 @@ struct Claim {
     start: u64,
     /// What the description's position and, if it appends, the file's size were set to; 0: neither was.
     end: u64,
+    /// It is a write that appends.
+    appends: bool,
+}
+
+impl Claim {
+    /// In the first word that is kept: it appends.
+    const APPENDS: u64 = 1 << 63;
+
+    /// Keeps it while the transfer pauses.
+    fn keep(self, thread: &ThreadRecord) {
+        let [start, _, end, _] = &thread.scratch;
+        start.set(self.start | if self.appends { Self::APPENDS } else { 0 });
+        end.set(self.end);
+    }
+
+    /// What was kept.
+    fn kept(thread: &ThreadRecord) -> Self {
+        let [start, _, end, _] = &thread.scratch;
+        let appends = start.get() & Self::APPENDS != 0;
+        Self { start: start.get() & !Self::APPENDS, end: end.get(), appends }
+    }
 }
 
 /// The open file that a transfer is about.
@@ -195,10 +216,8 @@ fn keep_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>) {
 /// The thread ends: if it is in a transfer that has paused, what that has claimed and not used is given back.
 pub fn transfer_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let Some(record) = kept_file(cpu, thread) else { return };
-    let [start, _, end, _] = &thread.scratch;
     if let Kind::Inode(inode) = description::kind(cpu, record) {
-        let claim = Claim { start: start.get(), end: end.get() };
-        settle(cpu, record, inode, claim, thread.progress.get());
+        settle(cpu, record, inode, Claim::kept(thread), thread.progress.get());
     }
     description::put(cpu, record);
 }
@@ -211,7 +230,8 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Inode(inode) => read_inode(call, file, inode, into, at),
         Kind::Device(device) => device::read(call, device, file.nonblocking(), into),
         Kind::Proc(node) => {
-            let (_guard, position) = position(call, file, at);
+            // Not locked: making the text may take long. Of two readers at once, both may get the same part.
+            let (_, position) = position(call, file, at);
             let read = proc::read(call, node, position, into)?;
             if at.is_none() {
                 file.offset.store(position + read, Ordering::Relaxed);
@@ -291,7 +311,7 @@ fn read_inode<M: Machine>(
             if at.is_none() {
                 file.offset.store(end, Ordering::Relaxed);
             }
-            Claim { start, end: if at.is_none() { end } else { 0 } }
+            Claim { start, end: if at.is_none() { end } else { 0 }, appends: false }
         }
     };
     let moved = move_inode(call, inode, claim, false, into);
@@ -326,7 +346,7 @@ fn write_inode<M: Machine>(
             if at.is_none() {
                 file.offset.store(end, Ordering::Relaxed);
             }
-            Claim { start, end: if at.is_none() || append { end } else { 0 } }
+            Claim { start, end: if at.is_none() || append { end } else { 0 }, appends: append }
         }
     };
     let moved = move_inode(call, inode, claim, true, from);
@@ -347,15 +367,14 @@ fn write_inode<M: Machine>(
 /// The claim of a transfer that has begun before this dispatch.
 #[inline(always)]
 fn begun<M: Machine>(call: &Call<M>) -> Option<Claim> {
-    let [start, _, end, _] = &call.thread.scratch;
-    (call.thread.progress.get() != 0).then(|| Claim { start: start.get(), end: end.get() })
+    (call.thread.progress.get() != 0).then(|| Claim::kept(call.thread))
 }
 
 /// A transfer has ended after `done` bytes: gives back what it has claimed and not used.
 #[inline(always)]
 fn settle<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, inode: &'static InodeRecord, claim: Claim, done: u64) {
     settle_position(file, claim, done);
-    if claim.end != 0 && claim.start + done < claim.end && file.flags.load(Ordering::Relaxed) & O_APPEND != 0 {
+    if claim.appends && claim.start + done < claim.end {
         fs::give_back(cpu, inode, claim.start + done, claim.end);
     }
 }
@@ -386,9 +405,7 @@ fn move_inode<M: Machine>(
         }
         cursor.advance(len)?;
         if cursor.remaining() > 0 && call.pauses(cost::PAGE + cost::bytes(len as u64)) {
-            let [start, _, end, _] = &call.thread.scratch;
-            start.set(claim.start);
-            end.set(claim.end);
+            claim.keep(call.thread);
             call.thread.progress.set(cursor.done());
             return Err(Stop::Again);
         }
@@ -480,6 +497,7 @@ pub fn peek_pipe<M: Machine>(
                 Ok(len) => into.advance(len)?,
                 Err(errno) => return partial(into.done(), errno).map(Some),
             }
+            call.serve_due(PIPE_PIECE);
         }
         match into.done() {
             0 if into.remaining() > 0 && !at_end => match nonblocking {

@@ -14,12 +14,20 @@ use motet_protocol::{
     pipe, wait,
 };
 
-use super::{cursor::TRANSFER_MAX, description::Kind, rw::partial, table};
+use super::{
+    cursor::TRANSFER_MAX,
+    description::{Kind, OpenFile},
+    rw::partial,
+    table,
+};
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     signal,
 };
+
+/// What moving a page costs: it is copied twice.
+const PIECE: u64 = 2 * (cost::PAGE + cost::bytes(PAGE_SIZE));
 
 /// A frame for data on its way.
 struct Passage<'c, M: Machine> {
@@ -59,7 +67,10 @@ impl<M: Machine> Drop for Passage<'_, M> {
 /// upon which programs read and write.
 pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     let [out, input, offset_at, count, ..] = call.args;
-    let (input, out) = (table::get(call, input as i32)?, table::get(call, out as i32)?);
+    let (input, out) = match files(call, input, out) {
+        Ok(files) => files,
+        Err(errno) => return partial(call.thread.progress.get(), errno),
+    };
     input.check_readable()?;
     out.check_writable()?;
     let from = match input.kind() {
@@ -71,28 +82,24 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     if out.flags() & O_APPEND != 0 {
         return Err(Errno::EINVAL.into());
     }
-    // A call that waits has already moved the position by its progress, so that a signal may end it.
+    // A call that waits or pauses has already moved the positions by its progress, so that a signal may end it.
     let before = call.thread.progress.get();
     let position = if offset_at == 0 { input.offset.load(Ordering::Relaxed) } else { call.read_user_u64(offset_at)? };
     let start = position.checked_sub(before).ok_or(Errno::EINVAL)?;
     let count = count.min(TRANSFER_MAX);
     let result = match out.kind() {
         Kind::Inode(to) => {
-            let position = out.offset.load(Ordering::Relaxed);
-            let moved = copy(call, (from, start), (to, position), count);
-            if let Ok(moved) = moved {
+            let position = out.offset.load(Ordering::Relaxed).saturating_sub(before);
+            let result = copy(call, (from, start), (to, position), count);
+            if let Some(moved) = moved_by(call, result) {
                 out.offset.store(position + moved, Ordering::Relaxed);
             }
-            moved
+            result
         }
         Kind::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
         Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => return Err(Errno::EINVAL.into()),
     };
-    let moved = match result {
-        Ok(moved) => moved,
-        Err(Stop::Block) => call.thread.progress.get(),
-        Err(stop) => return Err(stop),
-    };
+    let Some(moved) = moved_by(call, result) else { return result };
     if offset_at == 0 {
         input.offset.store(start + moved, Ordering::Relaxed);
     } else if let Err(errno) = call.write_user(offset_at, &(start + moved).to_le_bytes()) {
@@ -110,7 +117,10 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     if flags != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let (input, out) = (table::get(call, input as i32)?, table::get(call, out as i32)?);
+    let (input, out) = match files(call, input, out) {
+        Ok(files) => files,
+        Err(errno) => return partial(call.thread.progress.get(), errno),
+    };
     input.check_readable()?;
     out.check_writable()?;
     let (Kind::Inode(from), Kind::Inode(to)) = (input.kind(), out.kind()) else {
@@ -122,8 +132,10 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     if out.flags() & O_APPEND != 0 {
         return Err(Errno::EBADF.into());
     }
+    let before = call.thread.progress.get();
     let position = |file: &FileRecord, at: u64| {
-        if at == 0 { Ok(file.offset.load(Ordering::Relaxed)) } else { call.read_user_u64(at) }
+        let now = if at == 0 { file.offset.load(Ordering::Relaxed) } else { call.read_user_u64(at)? };
+        now.checked_sub(before).ok_or(Errno::EINVAL)
     };
     let (start, target) = (position(&input, input_at)?, position(&out, out_at)?);
     let len = len.min(TRANSFER_MAX);
@@ -131,7 +143,8 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     if core::ptr::eq(from, to) && overlaps {
         return Err(Errno::EINVAL.into());
     }
-    let moved = copy(call, (from, start), (to, target), len)?;
+    let result = copy(call, (from, start), (to, target), len);
+    let Some(moved) = moved_by(call, result) else { return result };
     for (file, at, position) in [(&input, input_at, start), (&out, out_at, target)] {
         if at == 0 {
             file.offset.store(position + moved, Ordering::Relaxed);
@@ -139,7 +152,25 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
             call.write_user(at, &(position + moved).to_le_bytes())?;
         }
     }
-    Ok(moved)
+    result
+}
+
+/// The open files behind two descriptors.
+fn files<'c, M: Machine>(
+    call: &Call<'c, M>,
+    input: u64,
+    out: u64,
+) -> Result<(OpenFile<'c, M>, OpenFile<'c, M>), Errno> {
+    Ok((table::get(call, input as i32)?, table::get(call, out as i32)?))
+}
+
+/// What a transfer has moved so far, by its result; `None`: it has failed.
+fn moved_by<M: Machine>(call: &Call<M>, result: SysResult) -> Option<u64> {
+    match result {
+        Ok(moved) => Some(moved),
+        Err(Stop::Block | Stop::Again) => Some(call.thread.progress.get()),
+        Err(Stop::Error(_) | Stop::Replaced | Stop::Gone) => None,
+    }
 }
 
 /// `splice(...)`: refused.
@@ -159,7 +190,7 @@ fn copy<M: Machine>(
     len: u64,
 ) -> SysResult {
     let passage = Passage::new(call.cpu)?;
-    let mut done = 0;
+    let mut done = call.thread.progress.get();
     while done < len {
         let here = match passage.fill(from, start + done, len - done) {
             Ok(0) => break,
@@ -170,6 +201,13 @@ fn copy<M: Machine>(
             return partial(done, errno);
         }
         done += here as u64;
+        if done < len && call.pauses(PIECE) {
+            if call.is_interrupted() {
+                break;
+            }
+            call.thread.progress.set(done);
+            return Err(Stop::Again);
+        }
     }
     let now = call.cpu.realtime_ns();
     to.modified_ns.set(now);
@@ -195,7 +233,13 @@ fn send_to_pipe<M: Machine>(
             }
             let run = || Ok::<_, Errno>([(passage.frame.addr(), here), (passage.frame.addr(), 0)]);
             match pipe::push(call.cpu, ends, false, run) {
-                Ok(Some(pushed)) => done += pushed as u64,
+                Ok(Some(pushed)) => {
+                    done += pushed as u64;
+                    if done < len && call.pauses(PIECE) {
+                        call.thread.progress.set(done);
+                        return Err(Stop::Again);
+                    }
+                }
                 Ok(None) if nonblocking => return partial(done, Errno::EAGAIN).map(Some),
                 Ok(None) => {
                     call.thread.progress.set(done);

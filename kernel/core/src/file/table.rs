@@ -22,7 +22,10 @@ use super::{
     description::{self, OpenFile},
     range_lock,
 };
-use crate::{call::Call, cpu::Cpu};
+use crate::{
+    call::{Call, cost},
+    cpu::Cpu,
+};
 
 /// The descriptor table of a process that has not exited.
 #[inline(always)]
@@ -112,6 +115,22 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
         }
     }
     slab::free(cpu, files);
+}
+
+/// Closes the descriptors of a table that nobody else uses, the highest first. `false`: `is_due` says that something else is, and
+/// some are left.
+pub fn close_all<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, is_due: impl Fn() -> bool) -> bool {
+    while files.refs.load(Ordering::Acquire) == 1
+        && let Some(fd) = files.high.get().checked_sub(1)
+    {
+        // Many are closed already.
+        let _ = close(cpu, files, fd as i32);
+        files.high.set(fd);
+        if cpu.spend(cost::OBJECT) && is_due() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Gives an open file, whose reference is handed over, the lowest free descriptor that is at least `least`.

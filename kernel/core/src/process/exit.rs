@@ -5,16 +5,20 @@ use core::sync::atomic::Ordering;
 use motet_abi::{process::WaitStatus, registers};
 use motet_hal::Machine;
 use motet_layout::{
-    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, ThreadRecord, WAKE_SIGNAL,
+    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS, ThreadRecord,
+    WAKE_SIGNAL,
 };
 use motet_protocol::{Context, slab, threads, timer, wait};
 
-use super::{adopt, disown, for_each_child, for_each_thread, lock_tree, parent_of};
+use super::{adopt, disown, for_each_thread, lock_tree, parent_of};
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     crossing, file, futex, mm, sched, signal, time,
 };
+
+/// Children that are given away while the tree is locked once.
+const CHILDREN_AT_ONCE: usize = 16;
 
 /// `exit(status)`: ends the thread.
 pub fn exit<M: Machine>(call: &Call<M>) -> SysResult {
@@ -85,16 +89,47 @@ pub fn end_thread<M: Machine>(
     }
     mm::deactivate(cpu);
     crossing::forget(cpu, thread);
-    if !leave_others(cpu, thread, process) {
-        if process.exiting.swap(1, Ordering::AcqRel) == 0 {
-            process.exit_status.store(status, Ordering::Relaxed);
-        }
-        time::end_alarm(cpu, process);
-        release_resources(cpu, process);
+    thread.in_syscall.set(THREAD_ENDS);
+    thread.scratch[0].set(u64::from(status));
+    go_on(cpu, thread, process);
+}
+
+/// Goes on with ending a thread. It is gone afterwards, or, as something else is due, among this core's ready threads, to be
+/// gone on with. In between, all that it has is whole: should this core die, another one goes on.
+pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    mm::deactivate(cpu);
+    thread.state.store(THREAD_ENDING, Ordering::Relaxed);
+    let is_gone = give_back(cpu, thread, process);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    if !is_gone {
+        sched::put_back(cpu, thread);
+    }
+}
+
+/// Gives back what the thread, or its process if it is the last one, has. `false`: something else is due, and some is left.
+fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
+    if !sched::free_garbage(cpu, thread) {
+        return false;
+    }
+    if leave_others(cpu, thread, process) {
+        return true;
+    }
+    if process.exiting.swap(1, Ordering::AcqRel) == 0 {
+        process.exit_status.store(thread.scratch[0].get() as u32, Ordering::Relaxed);
+    }
+    time::end_alarm(cpu, process);
+    let is_due = || sched::is_anything_due(cpu, thread);
+    if !file::release_files(cpu, process, is_due) {
+        return false;
+    }
+    if process.space.load(Ordering::Relaxed) != 0 {
+        mm::release(cpu, super::replace_space(cpu, process, 0));
+    }
+    sched::free_garbage(cpu, thread) && give_children_away(cpu, process, is_due) && {
         let _tree = lock_tree(cpu);
         leave(cpu, thread, process, true);
+        true
     }
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
 }
 
 /// The thread leaves its process, unless it is the last one.
@@ -115,7 +150,7 @@ pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     }
     time::end_alarm(cpu, process);
     if process.files.load(Ordering::Relaxed) != 0 {
-        file::release_files(cpu, process);
+        file::release_files(cpu, process, || false);
     }
     let _tree = lock_tree(cpu);
     leave(cpu, thread, process, true);
@@ -166,7 +201,7 @@ pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 }
 
 fn release_resources<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    file::release_files(cpu, process);
+    file::release_files(cpu, process, || false);
     mm::release(cpu, super::replace_space(cpu, process, 0));
 }
 
@@ -178,12 +213,27 @@ fn release_actions<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     }
 }
 
-/// The last thread has gone: children go to the first process, the parent is told. The tree lock is held.
-fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+/// The process ends: its children go to the first process, a few at a time. `false`: there are more.
+fn give_children_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, is_due: impl Fn() -> bool) -> bool {
+    while process.first_child.get() != 0 {
+        let more = {
+            let _tree = lock_tree(cpu);
+            give_some_away(cpu, process, CHILDREN_AT_ONCE)
+        };
+        if more && cpu.spend(CHILDREN_AT_ONCE as u64 * cost::OBJECT) && is_due() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Gives up to `limit` children to the first process; whether there were that many. The tree lock is held.
+fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, limit: usize) -> bool {
     // Once it has ended, the run has; nobody is left to adopt.
     let init = super::lookup(cpu, 1)
         .filter(|init| !core::ptr::eq(*init, process) && init.state.load(Ordering::Relaxed) == PROCESS_ALIVE);
-    for_each_child(cpu, process, |child| {
+    for given in 0..limit {
+        let Some(child) = cpu.object::<ProcessRecord>(process.first_child.get()) else { return given == limit };
         let signal = child.death_signal.get();
         if signal != 0 {
             signal::send_locked(cpu, child, signal, process.pid.get());
@@ -200,7 +250,13 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
             }
             None => child.parent.store(0, Ordering::Release),
         }
-    });
+    }
+    true
+}
+
+/// The last thread has gone: the parent is told. The tree lock is held.
+fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    give_some_away(cpu, process, usize::MAX);
     process.state.store(PROCESS_ZOMBIE, Ordering::Release);
     release_actions(cpu, process);
     wait::wake(cpu, &process.vfork_waiters);

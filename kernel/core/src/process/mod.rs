@@ -62,13 +62,10 @@ pub fn for_each_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut ea
     }
 }
 
-/// Calls `each` with the children of a process. The tree lock is held.
-pub fn for_each_child<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut each: impl FnMut(&'static ProcessRecord)) {
-    let mut at = cpu.object::<ProcessRecord>(process.first_child.get());
-    while let Some(child) = at {
-        at = cpu.object(child.next_sibling.get());
-        each(child);
-    }
+/// The children of a process. The tree lock is held.
+pub fn children<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> impl Iterator<Item = &'static ProcessRecord> {
+    let first = cpu.object::<ProcessRecord>(process.first_child.get());
+    core::iter::successors(first, |child| cpu.object(child.next_sibling.get()))
 }
 
 /// The process with that id. The tree lock is held.

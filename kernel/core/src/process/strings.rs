@@ -5,7 +5,7 @@ use motet_hal::Machine;
 use motet_layout::{PAGE_SIZE, PoolAddr};
 
 use crate::{
-    call::{Call, PATH_MAX},
+    call::{Call, PATH_MAX, cost},
     cpu::Cpu,
 };
 
@@ -49,6 +49,7 @@ fn count_vector<M: Machine>(call: &Call<M>, at: u64) -> Result<u64, Errno> {
     let mut count = 0;
     while at != 0 && call.read_user_u64(at.wrapping_add(8 * count))? != 0 {
         count += 1;
+        call.serve_due(cost::OBJECT);
         if count * 9 > ARGUMENTS_MAX {
             return Err(Errno::E2BIG);
         }
@@ -174,6 +175,8 @@ fn read_pieces<M: Machine>(
     loop {
         let here = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() as u64) as usize;
         call.read_user(at, &mut bytes[..here])?;
+        // Both programs' pages are looked up.
+        call.serve_due(2 * cost::PAGE);
         match bytes[..here].iter().position(|&byte| byte == 0) {
             Some(0) => return Ok(()),
             Some(end) => return piece(&bytes[..end]),

@@ -10,7 +10,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
 
-use super::{exit::reap, for_each_child, lock_tree};
+use super::{children, exit::reap, lock_tree, lookup, parent_of};
 use crate::call::{Call, Stop, SysResult};
 
 const STOP_REPORTED: u32 = 1 << 31;
@@ -97,20 +97,21 @@ fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Op
 fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<News>, Stop> {
     let cpu = call.cpu;
     let _tree = lock_tree(cpu);
-    let (mut any, mut found) = (false, None);
-    for_each_child(cpu, call.process, |child| {
-        let matches = match which {
-            Which::Any => true,
-            Which::Pid(pid) => child.pid.get() == pid,
-            Which::Group(group) => child.pgid.load(Ordering::Relaxed) == group,
-        };
-        if matches {
-            any = true;
-            if found.is_none() {
-                found = status_of(child, options).map(|status| (child, status));
-            }
+    let mut any = false;
+    let news = |child: &'static ProcessRecord| {
+        any = true;
+        status_of(child, options).map(|status| (child, status))
+    };
+    let is_own =
+        |child: &&ProcessRecord| parent_of(cpu, child).is_some_and(|parent| core::ptr::eq(parent, call.process));
+    let found = match which {
+        Which::Any => children(cpu, call.process).find_map(news),
+        Which::Pid(pid) => lookup(cpu, pid).filter(is_own).and_then(news),
+        Which::Group(group) => {
+            let in_group = |child: &&ProcessRecord| child.pgid.load(Ordering::Relaxed) == group;
+            children(cpu, call.process).filter(in_group).find_map(news)
         }
-    });
+    };
     let Some((child, status)) = found else {
         return if any { Ok(None) } else { Err(Errno::ECHILD.into()) };
     };

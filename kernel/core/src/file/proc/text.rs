@@ -9,10 +9,12 @@ use motet_hal::Machine;
 use super::super::cursor::Cursor;
 use crate::call::SysResult;
 
+/// What making a byte of text costs (`call::cost`).
+const BYTE_COST: u64 = 20;
 /// Bytes collected before they are copied.
 const BUFFER: usize = 256;
 
-/// A `fmt::Write` into user memory.
+/// A `fmt::Write` into user memory. Who writes to it holds no lock: what is due on the core is done meanwhile.
 pub struct Text<'x, 'a, 'c, M: Machine> {
     cursor: &'x mut Cursor<'a, 'c, M>,
     skip: u64,
@@ -55,6 +57,7 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
 
 impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.cursor.call().serve_due(BYTE_COST * text.len() as u64);
         let mut bytes = text.as_bytes();
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;

@@ -25,7 +25,7 @@ use motet_protocol::{
 
 use super::{cursor::Cursor, device::ring_host_if, rw::partial};
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     signal,
 };
@@ -144,6 +144,10 @@ pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>
                 Err(errno) => return partial(from.done(), errno).map(Some),
             };
             if written {
+                if from.remaining() > 0 && call.pauses(cost::PAGE + 10 * CHUNK as u64) {
+                    call.thread.progress.set(from.done());
+                    return Err(Stop::Again);
+                }
                 continue;
             }
             if nonblocking {

@@ -1,0 +1,138 @@
+//! Calls that take long, on an island with one core: other threads run meanwhile, and SIGKILL ends them.
+
+use motet_hal_hosted::isa::Op;
+use motet_hal_hosted::{Driver, Faults, run_seeds};
+use motet_layout::Isa;
+use motet_tests_hosted::calls::Sys;
+use motet_tests_hosted::program::{DATA, Program};
+use motet_tests_hosted::{Scenario, under};
+
+const BUFFER: u64 = 0x3000_0000;
+const LEN: u64 = 1 << 20;
+const SLEEP_NS: u64 = 300;
+const AT_FDCWD: u64 = -100i64 as u64;
+const O_RDWR_CREAT: u64 = 0x42;
+
+/// Maps the buffer and makes a file, which gets descriptor 3.
+fn prepare(program: &mut Program) {
+    program.call(Sys::Mmap, &[BUFFER, LEN, 3, 0x32, u64::MAX, 0]); // private, fixed, anonymous
+    program.or_exit(100);
+    program.arg(0, AT_FDCWD);
+    program.arg_string(1, "/file");
+    program.arg(2, O_RDWR_CREAT);
+    program.arg(3, 0o600);
+    program.call_as_is(Sys::Openat);
+    program.or_exit(101);
+}
+
+/// Exits with `status` unless the last call's result is `wanted`.
+fn expect_result(program: &mut Program, wanted: u64, status: u64) {
+    let good = program.asm.label();
+    let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
+    program.asm.li(scratch, wanted);
+    program.asm.branch(Op::Beq, result, scratch, good);
+    program.exit(status);
+    program.asm.bind(good);
+}
+
+/// One thread writes a long file, reads it and has it cut; the other one sleeps for a moment again and again, and counts.
+#[test]
+fn others_run_during_long_calls() {
+    let program = Program::build(Isa::AArch64, |program| {
+        let [before, at, value, zero, _] = program.asm.roles.saved;
+        let sleeper = program.asm.label();
+        prepare(program);
+        program.asm.li(at, DATA + 256);
+        program.asm.li(value, SLEEP_NS);
+        program.asm.op_i(Op::St64, value, at, 8);
+        program.asm.li(zero, 0);
+        // CLONE_VM | FS | FILES | SIGHAND | THREAD
+        program.call(Sys::Clone, &[0x0001_0f00, DATA + 0x8000, 0, 0, 0]);
+        program.or_exit(102);
+        program.result_to(value);
+        program.asm.branch(Op::Beq, value, zero, sleeper);
+        let wait = program.asm.here();
+        program.call(Sys::SchedYield, &[]);
+        program.asm.li(at, DATA);
+        program.asm.op_i(Op::Ld64, before, at, 0);
+        program.asm.branch(Op::Beq, before, zero, wait);
+        for (call, status) in [(Sys::Pwrite64, 103), (Sys::Pread64, 106)] {
+            program.asm.op_i(Op::Ld64, before, at, 0);
+            program.call(call, &[3, BUFFER, LEN, 0]);
+            expect_result(program, LEN, status);
+            // At least three times.
+            let ran = program.asm.label();
+            program.asm.op_i(Op::Ld64, value, at, 0);
+            program.asm.op_i(Op::Addi, before, before, 2);
+            program.asm.branch(Op::Bltu, before, value, ran);
+            program.exit(status + 1);
+            program.asm.bind(ran);
+        }
+        program.call(Sys::Ftruncate, &[3, 0]);
+        expect_result(program, 0, 109);
+        program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
+        expect_result(program, 0, 110);
+        program.print(1, "done\n");
+        program.exit(0);
+        program.asm.bind(sleeper);
+        program.asm.li(at, DATA);
+        let again = program.asm.here();
+        program.call(Sys::Nanosleep, &[DATA + 256, 0]);
+        program.asm.op_i(Op::Ld64, value, at, 0);
+        program.asm.op_i(Op::Addi, value, value, 1);
+        program.asm.op_i(Op::St64, value, at, 0);
+        program.asm.jump(again);
+    });
+    let scenario = Scenario { files: vec![("long", program)], command: vec!["/long"], ..Scenario::default() };
+    under_seeds(&scenario, "done\n");
+}
+
+/// A process is killed by its parent in the middle of a long write: the file is not as long as it would be.
+#[test]
+fn a_killed_process_leaves_its_long_call() {
+    let program = Program::build(Isa::AArch64, |program| {
+        let [pid, at, value, _, _] = program.asm.roles.saved;
+        prepare(program);
+        program.asm.li(at, DATA + 256);
+        program.asm.li(value, SLEEP_NS);
+        program.asm.op_i(Op::St64, value, at, 8);
+        let child = program.fork(pid);
+        program.call(Sys::Nanosleep, &[DATA + 256, 0]);
+        program.arg_from(0, pid);
+        program.arg(1, 9);
+        program.call_as_is(Sys::Kill);
+        program.or_exit(103);
+        program.wait();
+        let killed = program.asm.label();
+        program.load_u32(value, DATA + 8);
+        let nine = program.asm.roles.args[5];
+        program.asm.li(nine, 9);
+        program.asm.branch(Op::Beq, value, nine, killed);
+        program.exit(104);
+        program.asm.bind(killed);
+        program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
+        let (result, whole) = (program.asm.roles.result, program.asm.roles.args[5]);
+        program.asm.li(whole, LEN);
+        let cut = program.asm.label();
+        program.asm.branch(Op::Bltu, result, whole, cut);
+        program.exit(105);
+        program.asm.bind(cut);
+        program.print(1, "killed\n");
+        program.exit(0);
+        program.asm.bind(child);
+        let again = program.asm.here();
+        program.call(Sys::Pwrite64, &[3, BUFFER, LEN, 0]);
+        program.asm.jump(again);
+    });
+    let scenario = Scenario { files: vec![("killed", program)], command: vec!["/killed"], ..Scenario::default() };
+    under_seeds(&scenario, "killed\n");
+}
+
+/// Time goes by with what cores do, then: a real host copies so fast that a long call is over before others are due.
+fn under_seeds(scenario: &Scenario, output: &str) {
+    run_seeds(0..10, |seed| {
+        println!("seed {seed}");
+        under(Driver::Seeded(seed), Faults::default(), scenario)
+            .map(|ended| assert_eq!((ended.status, ended.output.as_str()), (0, output), "errors: {}", ended.errors))
+    });
+}
