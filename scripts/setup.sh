@@ -156,7 +156,7 @@ install_missing() {
     if [[ ${#packages[@]} -gt 0 || ${#backports[@]} -gt 0 ]]; then
         needs_debian "$(join_words "${missing[@]}")"
         [[ $EUID -eq 0 ]] || explain_without_root
-        if [[ ${#backports[@]} -gt 0 ]] && ! knows_backports; then
+        if [[ ${#backports[@]} -gt 0 ]]; then
             context=$state/backports/apt.conf
             context_with_backports "$state/backports"
         fi
@@ -180,10 +180,9 @@ install_missing() {
     fi
 }
 
-# for_packages announce_packages|install_packages: for what comes from Debian 12's backports, and for the rest; one call of
-# apt would take the rest from backports, too. For install_missing, whose variables these are.
+# for_packages announce_packages|install_packages: for what comes from Debian 12's backports, and for the rest. For install_missing, whose variables these are.
 for_packages() {
-    [[ ${#backports[@]} -eq 0 ]] || "$1" "$context" -t bookworm-backports "${backports[@]}"
+    [[ ${#backports[@]} -eq 0 ]] || "$1" "$context" "${backports[@]}"
     [[ ${#packages[@]} -eq 0 ]] || "$1" "$context" "${packages[@]}"
 }
 

@@ -28,19 +28,20 @@ context_for_sources() {
     } | sed 'p; s/^deb /deb-src /' >"$1/sources.list"
 }
 
-# This computer's own sources and Debian 12's backports, installing into this computer; DIR has the lists.
+# This computer's own sources and Debian 12's backports, installing into this computer; DIR has the lists. Only QEMU and its
+# firmware come from backports: newer libraries from there would keep Debian's own packages from being installed later.
 context_with_backports() {
     rm -rf "$1" && mkdir -p "$1"/{sources,lists/partial}
     source_line bookworm-backports >"$1/sources/motet-backports.list"
+    printf 'Package: src:qemu src:seabios src:opensbi\nPin: release n=bookworm-backports\nPin-Priority: 500\n' >"$1/preferences"
     find /etc/apt/sources.list.d \( -name '*.list' -o -name '*.sources' \) -exec cp -t "$1/sources" {} +
     cat >"$1/apt.conf" <<CONF
 APT::Sandbox::User "root";
 Dir::State::lists "$1/lists";
 Dir::Etc::SourceParts "$1/sources";
+Dir::Etc::Preferences "$1/preferences";
 CONF
 }
-
-knows_backports() { apt-get indextargets --no-release-info --format '$(RELEASE)' | grep -qx bookworm-backports; }
 
 # write_private_context DIR ARCHITECTURES: apt knows nothing of what this computer has installed, and all its files are below DIR.
 write_private_context() {
