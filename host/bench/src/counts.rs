@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn costs_are_for_one_execution_and_without_ticks() {
-        assert_eq!(costs(&text(usize::MAX)).unwrap(), [100.0, 200.0, 300.0, 400.0]);
+        assert_eq!(costs(&text(usize::MAX)).unwrap(), [100.0, 200.0, 300.0, 400.0, 500.0]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Operation {
 pub const GETPID: Operation = Operation { name: "getpid", warm_up: 1000, batches: 100, iterations: 100 };
 /// `read` of one byte from `/dev/null`, which has none.
 pub const READ_NULL: Operation = Operation { name: "read_null", warm_up: 1000, batches: 100, iterations: 100 };
+/// `clock_gettime` of the monotonic clock: the system call itself, which Linux's libraries avoid (vDSO).
+pub const CLOCK_GETTIME: Operation = Operation { name: "clock_gettime", warm_up: 1000, batches: 100, iterations: 100 };
 /// One byte to another process and one back, over two pipes.
 pub const PIPE_ROUND_TRIP: Operation =
     Operation { name: "pipe_round_trip", warm_up: 200, batches: 100, iterations: 20 };
@@ -37,7 +39,7 @@ pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_u
 
 /// All operations, in the order in which `calls` executes them. The batches of operation `i` lie between mark `2 * i`
 /// and mark `2 * i + 1`.
-pub const OPERATIONS: [Operation; 4] = [GETPID, READ_NULL, PIPE_ROUND_TRIP, FORK_EXIT_WAIT];
+pub const OPERATIONS: [Operation; 5] = [GETPID, READ_NULL, PIPE_ROUND_TRIP, FORK_EXIT_WAIT, CLOCK_GETTIME];
 const _: () = assert!(OPERATIONS.len() * 2 <= marks::MEASURED_MAX as usize);
 
 /// `stream` reads and writes this much at a time, in bytes.

@@ -4,7 +4,7 @@
 #![no_main]
 
 use motet_calls::{
-    FORK_EXIT_WAIT, GETPID, OPERATIONS, Operation, PIPE_ROUND_TRIP, READ_NULL,
+    CLOCK_GETTIME, FORK_EXIT_WAIT, GETPID, OPERATIONS, Operation, PIPE_ROUND_TRIP, READ_NULL,
     system::{self, Arguments, Failure, STDOUT, mark},
 };
 
@@ -19,6 +19,7 @@ fn main(arguments: Arguments) -> u8 {
         system::sleep(SETTLE_S);
     }
     let done = getpid().and_then(|()| read_null()).and_then(|()| pipe_round_trip()).and_then(|()| fork_exit_wait());
+    let done = done.and_then(|()| clock_gettime());
     let message: &[u8] = if done.is_ok() { b"calls: ok\n" } else { b"calls: a system call failed\n" };
     let _ = system::write(STDOUT, message);
     if linux {
@@ -71,6 +72,14 @@ fn fork_exit_wait() -> Result<(), Failure> {
             system::exit(0);
         }
         expect(system::wait(child)?, child)
+    })
+}
+
+fn clock_gettime() -> Result<(), Failure> {
+    const { assert!(is(4, CLOCK_GETTIME)) };
+    measure::<8, 9>(CLOCK_GETTIME, || {
+        system::now_ns();
+        Ok(())
     })
 }
 
