@@ -52,7 +52,10 @@ pool_struct! {
         96 pub icache_syncs: AtomicU64,
         /// Timer ticks and idle wake-ups: that they go on says that the island lives.
         104 pub heartbeat: AtomicU64,
-        112 _reserved: [AtomicU64; 2],
+        /// How often its clock was moved forward, because another island had read a later time.
+        112 pub clock_steps: AtomicU64,
+        /// The furthest that its clock was seen to be behind another island's, in nanoseconds.
+        120 pub clock_step_ns_max: AtomicU64,
     }
 }
 
@@ -88,8 +91,9 @@ pool_struct! {
         /// Island-written: nanoseconds on the machine's clock when it joined.
         32 pub joined_at_ns: Cell64,
         40 _pad0: Cell64,
-        /// Island-written: the machine's clock minus the island's counter, in nanoseconds (wrapping).
-        48 pub clock_offset_ns: Cell64,
+        /// Island-written: the machine's clock minus the island's counter, in nanoseconds (wrapping). Raised by any of its
+        /// cores (`motet_protocol::clock`).
+        48 pub clock_offset_ns: AtomicU64,
         /// How long its cores look for work before they wait for an interrupt, in nanoseconds.
         56 pub poll_ns: Cell64,
         /// Where its cores see the pool.
@@ -340,7 +344,11 @@ pool_struct! {
         128 pub uncached: Cell32,
         /// Not 0: an island has died and is to be looked for ([`ISLAND_LOST`]). Set by the host, cleared by the first core.
         132 pub lost: AtomicU32,
-        136 _pad0: [Cell64; 175],
+        136 _pad0: [Cell64; 7],
+        /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
+        /// by whoever reads. Alone in its cache line. Not used on timed machines.
+        192 pub latest_reading_ns: AtomicU64,
+        200 _pad1: [Cell64; 167],
         /// Console input, host to machine.
         1536 pub console_in: HostStream,
         /// Console (and the command's standard) output, machine to host.

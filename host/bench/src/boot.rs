@@ -18,6 +18,8 @@ use crate::{
 const BOOT_BAR_S: f64 = 3.0;
 /// A kernel should be deaf for at most so many instructions.
 const MASKED_BAR: f64 = 20_000.0;
+/// An island's clock may be behind another's by so much, in microseconds.
+const CLOCK_STEP_BAR_US: f64 = 50.0;
 /// How long each pipe is measured.
 const PIPE_SECONDS: u64 = 2;
 
@@ -162,6 +164,8 @@ fn pipes(project: &Project) -> Result<Vec<Measurement>> {
         let program = |isa: &motet_layout::Isa| format!("/in/programs/{}/stream", isa.name());
         script += &format!("{} source {PIPE_SECONDS} | {} sink\n", program(from), program(to));
     }
+    // Programs of all islands have read the clock all the time.
+    script += "cat /proc/motet\n";
     eprintln!("motet: measuring {} pipes for {PIPE_SECONDS} s each", pairs.len());
     let options = ["--in".to_owned(), programs.display().to_string()];
     let output = motet::run(project, &described, &options, &script, Duration::from_secs(180))?;
@@ -191,7 +195,19 @@ fn pipes(project: &Project) -> Result<Vec<Measurement>> {
     let mut ratio = measurement("pipe_cross_island_ratio".into(), ratio, "ratio", source);
     ratio.reference = Some(1.0);
     measurements.push(ratio);
+    let step_ns = clock_step_ns_max(&output)
+        .ok_or_else(|| Error::new(ErrorKind::Software, "/proc/motet says nothing of clocks".to_owned()))?;
+    let source = "by /proc/motet, while all islands read the clock; reference: the bar";
+    let mut step = measurement("clock_step_us_max".into(), step_ns / 1e3, "us", source);
+    step.reference = Some(CLOCK_STEP_BAR_US);
+    measurements.push(step);
     Ok(measurements)
+}
+
+/// The furthest that any island's clock was behind another's, in nanoseconds, from `/proc/motet`.
+fn clock_step_ns_max(text: &str) -> Option<f64> {
+    let row = text.lines().find_map(|line| line.strip_prefix("clock_step_ns_max "))?;
+    row.split_whitespace().map(|word| word.parse::<f64>().ok()).try_fold(0.0, |most: f64, ns| Some(most.max(ns?)))
 }
 
 /// From what `stream sink` prints: bytes and nanoseconds.
@@ -210,5 +226,14 @@ mod tests {
         assert_eq!(mebibytes_per_second("1048576 500000000"), Some(2.0));
         assert_eq!(mebibytes_per_second("0 0"), None);
         assert_eq!(mebibytes_per_second("sh: not found"), None);
+        assert_eq!(mebibytes_per_second("clock_steps 1 2 3"), None);
+    }
+
+    #[test]
+    fn the_furthest_that_a_clock_was_behind_is_that_of_any_island() {
+        let row = "clock_steps  1 2\nclock_step_ns_max     0  7200\n";
+        assert_eq!(clock_step_ns_max(row), Some(7200.0));
+        assert_eq!(clock_step_ns_max("clock_step_ns_max x"), None);
+        assert_eq!(clock_step_ns_max(""), None);
     }
 }

@@ -11,23 +11,26 @@ use motet_protocol::{Context, run_queue::core_record, slab, threads};
 
 use crate::{cpu::Cpu, file, process, sched};
 
-/// How often islands compare their counters with the machine's clock.
-const CLOCK_SAMPLES: usize = 16;
+/// Islands compare their counters with the machine's clock until so many of the differences agree.
+const CLOCK_SAMPLES_AGREEING: u32 = 8;
+/// They agree if they differ by no more than this, in nanoseconds.
+const AGREEMENT_NS: i64 = 2_000;
+/// But they compare them no more often than this.
+const CLOCK_SAMPLES_MAX: usize = 200;
 
 /// Runs this core of the kernel; returns never. The first core of an island joins the machine and starts the others;
 /// the first island starts the first process once all have joined.
 pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
-        let offset = machine.pool().header().islands[machine.island().index()].clock_offset_ns.get();
-        let cpu = Cpu::new(machine, offset);
+        let cpu = Cpu::new(machine);
         core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
         cpu.start_timing();
         sched::core_loop(&cpu)
     }
-    let offset = set_clock(machine);
-    let cpu = Cpu::new(machine, offset);
+    let cpu = Cpu::new(machine);
     let record = cpu.island_record();
-    record.clock_offset_ns.set(offset);
+    machine.steer_counter();
+    record.clock_offset_ns.store(clock_offset_ns(machine), Ordering::Relaxed);
     publish_extensions(&cpu, record);
     for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
         core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);
@@ -35,7 +38,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     }
     core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
     start_other_cores(&cpu, record);
-    record.joined_at_ns.set(cpu.now_ns());
+    record.joined_at_ns.set(cpu.reading_ns());
     record.state.store(ISLAND_JOINED, Ordering::SeqCst);
     cpu.pool.header().joined.fetch_add(1, Ordering::SeqCst);
     machine.ring_host();
@@ -50,28 +53,40 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
 
 /// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:
 /// sampled at moments when the host's word changes. Timed machines have one clock.
-fn set_clock<M: Machine>(machine: &'static M) -> u64 {
+fn clock_offset_ns<M: Machine>(machine: &'static M) -> u64 {
     if machine.pool().header().timed.get() != 0 {
         return 0;
     }
     let word = &machine.pool().header().host_clock_ns;
     let mut seen = word.load(Ordering::Relaxed);
-    let samples = (0..CLOCK_SAMPLES).map(|_| {
+    best_difference(|| {
         let before = seen;
         while seen == before {
             machine.relax();
             seen = word.load(Ordering::Acquire);
         }
         seen.wrapping_sub(machine.counter_ns())
-    });
-    best_difference(samples)
+    })
 }
 
 /// Of samples of how much one clock is ahead of another (wrapping), read after it, the best one: whoever is kept from running
-/// between the two makes the difference smaller, never larger.
-fn best_difference(samples: impl Iterator<Item = u64>) -> u64 {
-    let larger = |best: u64, sample: u64| if sample.wrapping_sub(best).cast_signed() > 0 { sample } else { best };
-    samples.reduce(larger).unwrap_or(0)
+/// between the two makes the difference smaller, never larger. So samples go on until several agree that they were not.
+fn best_difference(mut sample: impl FnMut() -> u64) -> u64 {
+    let (mut best, mut agreeing) = (sample(), 1);
+    for _ in 1..CLOCK_SAMPLES_MAX {
+        let ahead_ns = sample().wrapping_sub(best).cast_signed();
+        if ahead_ns > 0 {
+            best = best.wrapping_add(ahead_ns as u64);
+            agreeing = if ahead_ns <= AGREEMENT_NS { agreeing } else { 0 };
+        }
+        if ahead_ns >= -AGREEMENT_NS {
+            agreeing += 1;
+        }
+        if agreeing == CLOCK_SAMPLES_AGREEING {
+            break;
+        }
+    }
+    best
 }
 
 fn publish_extensions<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
@@ -120,10 +135,10 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.thread_count.store(1, Ordering::Relaxed);
     process.threads.set(cpu.raw(thread));
     process.umask.set(0o022);
-    process.started_ns.set(cpu.now_ns());
+    process.started_ns.set(cpu.reading_ns());
     process::ids::set_default_limits(process, cpu.pool.len());
     thread.process.store(cpu.raw(process), Ordering::Relaxed);
-    thread.started_ns.set(cpu.now_ns());
+    thread.started_ns.set(cpu.reading_ns());
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     for word in &thread.affinity {
@@ -149,11 +164,24 @@ mod tests {
     #[test]
     fn delays_between_the_clocks_are_not_taken_for_their_difference() {
         for difference in [5_000_000_000u64, 3, 0, 5_000_000_000u64.wrapping_neg()] {
-            for best in 0..4 {
-                let delays: [u64; 4] = core::array::from_fn(|index| if index == best { 0 } else { 1_000_000 << index });
-                let samples = delays.iter().map(|delay| difference.wrapping_sub(*delay));
-                assert_eq!(best_difference(samples), difference);
-            }
+            // Most of the samples are late, the first ones all by much the same.
+            let mut index = 0u64;
+            let best = best_difference(|| {
+                index += 1;
+                let delay = if index > 8 && index % 5 == 0 { index % 3 * 500 } else { 1_000_000 + index * 7_000 };
+                difference.wrapping_sub(delay)
+            });
+            assert_eq!(best, difference);
         }
+    }
+
+    #[test]
+    fn a_host_that_is_always_late_does_not_keep_an_island_from_joining() {
+        let mut index = 0u64;
+        let best = best_difference(|| {
+            index += 1;
+            1_000_000_000 + 10_000 * index
+        });
+        assert_eq!((index as usize, best), (super::CLOCK_SAMPLES_MAX, 1_000_000_000 + 10_000 * index));
     }
 }

@@ -145,7 +145,7 @@ impl<M: Machine> Call<'_, M> {
     pub fn timed_out(&self) -> bool {
         let woken = self.has_waited() && self.thread.wake_reason.load(Ordering::Relaxed) == WAKE_TIMEOUT;
         // A timer that expired just as an earlier wait ended may have woken this one.
-        woken && self.cpu.now_ns() >= self.thread.deadline_ns.get()
+        woken && self.cpu.reading_ns() >= self.thread.deadline_ns.get()
     }
 
     /// Tries `attempt`; when it has nothing yet, waits in `queue` and tries once more before blocking.

@@ -9,12 +9,15 @@ use motet_layout::{
     PoolAddr, ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{Context, run_queue::Wake, shootdown, trace::Kind};
+use motet_protocol::{Context, clock::IslandClock, run_queue::Wake, shootdown, trace::Kind};
 
 use crate::{
     call::BUDGET,
     trace::{self, Tracer},
 };
+
+/// How often an island's counter is corrected while its cores are awake, in nanoseconds.
+const STEERING_NS: u64 = 50_000_000;
 
 /// A core of this island, running the kernel. Lives on the core's stack.
 pub struct Cpu<M: Machine> {
@@ -26,8 +29,8 @@ pub struct Cpu<M: Machine> {
     pub id: CoreId,
     /// Its record.
     pub own: &'static CoreRecord,
-    /// Machine clock minus [`Machine::counter_ns`], in nanoseconds (wrapping).
-    pub clock_offset_ns: u64,
+    /// This island's clock.
+    pub clock: IslandClock,
     /// Whether a simulator keeps the time.
     pub timed: bool,
     /// How long this core looks for work before it sleeps, in nanoseconds.
@@ -81,6 +84,10 @@ pub struct Cpu<M: Machine> {
     pub pins: Pins,
     /// Deadline the timer is programmed to, in machine time.
     pub timer_ns: Cell<u64>,
+    /// The offset of the clock when it was programmed.
+    pub timer_offset_ns: Cell<u64>,
+    /// When this core looks next whether the island's counter keeps pace, in machine time.
+    pub steer_at_ns: Cell<u64>,
     /// Writes down what this core does, if anybody wants to know.
     pub tracer: Tracer,
 }
@@ -211,7 +218,7 @@ impl<M: Machine> Cpu<M> {
     ///
     /// # Panics
     /// When the host described this island wrongly.
-    pub fn new(machine: &'static M, clock_offset_ns: u64) -> Self {
+    pub fn new(machine: &'static M) -> Self {
         let (pool, id) = (machine.pool(), machine.core());
         let record = &pool.header().islands[id.island().index()];
         let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
@@ -222,7 +229,7 @@ impl<M: Machine> Cpu<M> {
             pool,
             id,
             own: &pool.header().cores[id.index()],
-            clock_offset_ns,
+            clock: IslandClock::new(pool, id.island()),
             timed: pool.header().timed.get() != 0,
             poll_ns: record.poll_ns.get(),
             polling: (0..ISLANDS_MAX).map(polls).sum(),
@@ -249,6 +256,8 @@ impl<M: Machine> Cpu<M> {
             budget: Cell::new(BUDGET),
             pins: Pins::default(),
             timer_ns: Cell::new(u64::MAX),
+            timer_offset_ns: Cell::default(),
+            steer_at_ns: Cell::default(),
             tracer: Tracer::new(pool, id),
         }
     }
@@ -322,13 +331,40 @@ impl<M: Machine> Cpu<M> {
         result
     }
 
-    /// Nanoseconds on the machine's clock, the same on all islands.
+    /// Nanoseconds on the machine's clock as this island has it: for what stays in the kernel. Other islands' may be
+    /// some microseconds ahead.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
         if self.timed {
             return self.simulated_ns();
         }
-        self.machine.counter_ns().wrapping_add(self.clock_offset_ns)
+        self.clock.own_ns(self.machine.counter_ns())
+    }
+
+    /// Nanoseconds on the machine's clock, for whatever a program may learn of: never less than any earlier reading, on
+    /// whichever island.
+    #[inline(always)]
+    pub fn reading_ns(&self) -> u64 {
+        if self.timed {
+            return self.simulated_ns();
+        }
+        self.clock.read(|| self.machine.counter_ns())
+    }
+
+    /// Keeps this island's counter in step with the host's clock. Called when a core has been interrupted, or has slept.
+    #[inline(always)]
+    pub fn steer_clock(&self, now_ns: u64) {
+        if now_ns >= self.steer_at_ns.get() {
+            self.steer_clock_at(now_ns);
+        }
+    }
+
+    #[cold]
+    fn steer_clock_at(&self, now_ns: u64) {
+        self.steer_at_ns.set(if self.timed { u64::MAX } else { now_ns + STEERING_NS });
+        if !self.timed {
+            self.machine.steer_counter();
+        }
     }
 
     /// A timed machine's clock, as this core sees it.
@@ -347,7 +383,7 @@ impl<M: Machine> Cpu<M> {
 
     /// Nanoseconds since 1970-01-01 UTC.
     pub fn realtime_ns(&self) -> u64 {
-        self.now_ns() + self.pool.header().realtime_at_zero_ns.get()
+        self.reading_ns() + self.pool.header().realtime_at_zero_ns.get()
     }
 
     /// Writes a line to the island's diagnostic console.

@@ -105,6 +105,7 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
         trace::about_core(cpu, Kind::Awake, cpu.id);
     }
     let after_ns = cpu.now_ns();
+    cpu.steer_clock(after_ns);
     cpu.busy_since_ns.set(after_ns);
     with_alarm(cpu, interrupts, after_ns)
 }

@@ -379,7 +379,9 @@ fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrup
         core.rung_at_ns.store(0, Ordering::Relaxed);
         core.written_at_ns.store(0, Ordering::Relaxed);
     }
-    let interrupts = with_alarm(cpu, interrupts, cpu.now_ns());
+    let now_ns = cpu.now_ns();
+    cpu.steer_clock(now_ns);
+    let interrupts = with_alarm(cpu, interrupts, now_ns);
     handle_interrupts(cpu, interrupts);
     make_returned_ready(cpu);
     interrupts
@@ -459,7 +461,7 @@ fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
     while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {
         if node.kind.get() == TIMER_ALARM {
-            time::alarm_expired(cpu, now_ns);
+            time::alarm_expired(cpu);
         }
     }
 }
@@ -484,7 +486,7 @@ fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
 /// Sets the timer for the earliest deadline or the end of the slice.
 fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
-    set_timer(cpu, timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS));
+    set_timer_at(cpu, timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS), || now_ns);
 }
 
 /// A timer was armed on this core while a thread runs: lets its deadline interrupt.
@@ -493,17 +495,27 @@ pub fn reprogram_timer<M: Machine>(cpu: &Cpu<M>) {
 }
 
 pub fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    set_timer_at(cpu, deadline_ns, || cpu.now_ns());
+}
+
+/// As [`set_timer`], where the caller may know the time already.
+#[inline(always)]
+fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnOnce() -> u64) {
     let programmed = cpu.timer_ns.get();
+    let offset_ns = cpu.clock.offset_ns();
+    // The clock may have been moved since.
+    let is_right = cpu.timer_offset_ns.get() == offset_ns;
     // An interrupt that comes too early is harmless; reprogramming costs more.
-    if programmed <= deadline_ns && deadline_ns != u64::MAX && programmed > cpu.now_ns() {
+    if is_right && programmed <= deadline_ns && deadline_ns != u64::MAX && programmed > now_ns() {
         return;
     }
-    if programmed != deadline_ns {
+    if programmed != deadline_ns || !is_right {
         if cpu.timed {
             return set_alarm(cpu, deadline_ns);
         }
         cpu.timer_ns.set(deadline_ns);
-        let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(cpu.clock_offset_ns) };
+        cpu.timer_offset_ns.set(offset_ns);
+        let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(offset_ns) };
         cpu.machine.set_timer(local);
     }
 }

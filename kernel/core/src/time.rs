@@ -10,8 +10,9 @@ use motet_protocol::{Context, timer, wait};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
+    mm,
     process::lock_tree,
-    signal,
+    sched, signal,
 };
 
 const NS: u64 = 1_000_000_000;
@@ -69,7 +70,7 @@ pub fn deadline_of<M: Machine>(call: &Call<M>, address: u64, absolute: bool, rea
 /// The machine time `ns` from now, or at `ns` of a clock. Never 0.
 pub fn deadline_from<M: Machine>(cpu: &Cpu<M>, ns: u64, absolute: bool, realtime: bool) -> u64 {
     let deadline = match (absolute, realtime) {
-        (false, _) => cpu.now_ns() + ns,
+        (false, _) => cpu.reading_ns() + ns,
         (true, true) => ns.saturating_sub(cpu.pool.header().realtime_at_zero_ns.get()),
         (true, false) => ns,
     };
@@ -169,21 +170,23 @@ pub fn getitimer<M: Machine>(call: &Call<M>) -> SysResult {
 /// `times(buffer)`: ticks of this process and its children.
 pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
     let tick_ns = NS / TICKS_PER_SECOND;
-    let (user, system) = crate::process::times_ns(call.cpu, call.process);
+    let (user, system) = crate::process::charged_times_ns(call);
     let children = [call.process.child_times_ns[0].get(), call.process.child_times_ns[1].get()];
     if call.args[0] != 0 {
         for (index, ns) in [user, system, children[0], children[1]].into_iter().enumerate() {
             call.write_user(call.args[0] + 8 * index as u64, &(ns / tick_ns).to_le_bytes())?;
         }
     }
-    Ok(call.cpu.now_ns() / tick_ns)
+    Ok(call.cpu.reading_ns() / tick_ns)
 }
 
 /// This core's first timer is a process's real-time timer, and has expired.
 ///
 /// Alarms are armed, disarmed and taken under the tree lock only: the process is alive, and nobody else arms it again.
-pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
+    // Who gets the signal reads no earlier time than that it was set for.
+    let now_ns = cpu.reading_ns();
     let mut taken = None;
     timer::expire_first(cpu, now_ns, |node| {
         let is_alarm = node.kind.get() == TIMER_ALARM;
@@ -194,7 +197,7 @@ pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(node.owner.get()));
     let interval = process.alarm_interval_ns.get();
     if interval != 0 {
-        timer::arm(cpu, &process.alarm, cpu.now_ns() + interval.max(ALARM_INTERVAL_NS_MIN));
+        timer::arm(cpu, &process.alarm, now_ns + interval.max(ALARM_INTERVAL_NS_MIN));
     }
     signal::send_locked(cpu, process, signal::SIGALRM, 0);
 }
@@ -217,7 +220,7 @@ fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: boo
         // Where a signal that ends the sleep finds what to fill in.
         call.thread.scratch[0].set(if absolute { 0 } else { remaining });
     }
-    if call.thread.deadline_ns.get() <= call.cpu.now_ns() {
+    if call.thread.deadline_ns.get() <= call.cpu.reading_ns() {
         return Ok(0);
     }
     wait::prepare(call.thread);
@@ -228,7 +231,7 @@ fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: boo
 pub fn sleep_interrupted<M: Machine>(call: &Call<M>) {
     let remaining = call.thread.scratch[0].get();
     if remaining != 0 {
-        let left = call.thread.deadline_ns.get().saturating_sub(call.cpu.now_ns());
+        let left = call.thread.deadline_ns.get().saturating_sub(call.cpu.reading_ns());
         // The sleep fails with EINTR in any case; a bad address changes nothing more.
         let _ = write_timespec(call, remaining, left);
     }
@@ -237,18 +240,17 @@ pub fn sleep_interrupted<M: Machine>(call: &Call<M>) {
 fn read_clock<M: Machine>(call: &Call<M>, clock: u64) -> Result<u64, Errno> {
     match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | 8 | CLOCK_TAI => Ok(call.cpu.realtime_ns()),
-        1 | 4 | 6 | 7 | 9 => Ok(call.cpu.now_ns()),
+        1 | 4 | 6 | 7 | 9 => Ok(call.cpu.reading_ns()),
         CLOCK_PROCESS => {
-            let (user, system) = crate::process::times_ns(call.cpu, call.process);
-            Ok(user + system + uncharged(call))
+            let (user, system) = crate::process::charged_times_ns(call);
+            Ok(user + system)
         }
-        CLOCK_THREAD => Ok(call.thread.user_ns.get() + call.thread.system_ns.get() + uncharged(call)),
+        CLOCK_THREAD => {
+            sched::charge(call.cpu, call.thread);
+            Ok(call.thread.user_ns.get() + call.thread.system_ns.get())
+        }
         _ => Err(Errno::EINVAL),
     }
-}
-
-fn uncharged<M: Machine>(call: &Call<M>) -> u64 {
-    call.cpu.now_ns().saturating_sub(call.thread.charged_at_ns.get())
 }
 
 fn set_alarm<M: Machine>(call: &Call<M>, value_ns: u64, interval_ns: u64) -> (u64, u64) {
@@ -260,15 +262,15 @@ fn set_alarm<M: Machine>(call: &Call<M>, value_ns: u64, interval_ns: u64) -> (u6
     if value_ns != 0 {
         process.alarm.kind.set(TIMER_ALARM);
         process.alarm.owner.set(call.cpu.raw(process));
-        timer::arm(call.cpu, &process.alarm, call.cpu.now_ns() + value_ns);
-        crate::sched::reprogram_timer(call.cpu);
+        timer::arm(call.cpu, &process.alarm, call.cpu.reading_ns() + value_ns);
+        sched::reprogram_timer(call.cpu);
     }
     old
 }
 
 fn alarm_left<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> (u64, u64) {
     let armed = process.alarm.core.load(Ordering::Relaxed) != 0;
-    let left = if armed { process.alarm.deadline_ns.get().saturating_sub(cpu.now_ns()).max(1) } else { 0 };
+    let left = if armed { process.alarm.deadline_ns.get().saturating_sub(cpu.reading_ns()).max(1) } else { 0 };
     (left, process.alarm_interval_ns.get())
 }
 
@@ -281,6 +283,11 @@ fn write_itimer<M: Machine>(call: &Call<M>, address: u64, left_ns: u64, interval
 }
 
 fn write_pair<M: Machine>(call: &Call<M>, address: u64, first: u64, second: u64) -> Result<(), Errno> {
+    if address.is_multiple_of(8) {
+        let space = mm::space_of(call.cpu, call.process);
+        mm::write_word(call.cpu, space, address, first)?;
+        return mm::write_word(call.cpu, space, address.wrapping_add(8), second);
+    }
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&first.to_le_bytes());
     bytes[8..].copy_from_slice(&second.to_le_bytes());

@@ -20,6 +20,43 @@ pub struct IslandConfig {
     pub split_at: Option<u64>,
     /// What `Machine::extensions` says.
     pub extensions: String,
+    /// How its counter differs from time.
+    pub counter: Counter,
+}
+
+/// How an island's counter differs from time. (All begin with different values, too.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counter {
+    /// So many millionths too fast.
+    pub fast_ppm: i64,
+    /// Then it jumps, in nanoseconds of time.
+    pub jumps_at_ns: u64,
+    /// So far forward, in nanoseconds.
+    pub jump_ns: u64,
+}
+
+impl Counter {
+    /// What it shows.
+    pub fn at(self, time_ns: u64) -> u64 {
+        let more = i128::from(time_ns) * i128::from(self.fast_ppm) / 1_000_000;
+        let jumped = if time_ns >= self.jumps_at_ns { self.jump_ns } else { 0 };
+        time_ns.wrapping_add(more as u64).wrapping_add(jumped)
+    }
+
+    /// The first time when it shows `counter_ns` at least.
+    pub fn time_at(self, counter_ns: u64) -> u64 {
+        let Some(limit) = counter_ns.checked_mul(2).filter(|&limit| limit < u64::MAX / 2) else { return u64::MAX };
+        let (mut early, mut late) = (0, limit);
+        while early < late {
+            let middle = early + (late - early) / 2;
+            if self.at(middle) >= counter_ns {
+                late = middle;
+            } else {
+                early = middle + 1;
+            }
+        }
+        early
+    }
 }
 
 impl IslandConfig {
@@ -36,7 +73,7 @@ impl IslandConfig {
             Isa::AArch64 => 0x4400_0000,
             Isa::RiscV64 => 0x8400_0000,
         };
-        Self { isa, paging, cores, local_base, split_at: None, extensions: "base".into() }
+        Self { isa, paging, cores, local_base, split_at: None, extensions: "base".into(), counter: Counter::default() }
     }
 }
 

@@ -27,6 +27,6 @@ mod machine;
 mod region;
 mod world;
 
-pub use config::{Config, Defect, Driver, Faults, IslandConfig};
+pub use config::{Config, Counter, Defect, Driver, Faults, IslandConfig};
 pub use machine::{Flavour, Hosted, HostedMachine};
 pub use world::{Failure, Host, Kernel, NoHost, Outcome, run, run_seeds};

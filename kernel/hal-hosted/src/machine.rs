@@ -18,7 +18,7 @@ use motet_layout::{
 use motet_paging::Format;
 
 use crate::baton::Point;
-use crate::config::{Defect, IslandConfig};
+use crate::config::{Counter, Defect, IslandConfig};
 use crate::hart::{CodePage, Hart, Registers, snapshot};
 use crate::isa::INSTRUCTION_SIZE;
 use crate::world::{Quiet, World};
@@ -85,6 +85,7 @@ pub struct Island {
     format: Format,
     command_line: String,
     extensions: String,
+    counter: Counter,
     harts: Vec<Mutex<Hart>>,
     /// Instructions by frame, as first fetched since the frame's last synchronisation.
     instructions: Mutex<HashMap<u32, CodePage>>,
@@ -102,6 +103,7 @@ impl Island {
             format: Format::from_isa(config.paging).expect("a hosted island borrows a real ISA's page-table format"),
             command_line: format!("island={} pool=0x{:x} mode={mode}", island.0, config.local_base),
             extensions: config.extensions.clone(),
+            counter: config.counter,
             harts: (0..config.cores).map(|_| Mutex::new(Hart::new())).collect(),
             instructions: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -143,7 +145,7 @@ impl Island {
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
-        self.world.now_ns() + self.counter_offset_ns()
+        self.counter.at(self.world.now_ns()) + self.counter_offset_ns()
     }
 
     /// Islands' counters start at different values, as real ones do.
@@ -302,7 +304,7 @@ impl<F: Flavour> Machine for Hosted<F> {
         let deadline = if deadline_ns == u64::MAX {
             u64::MAX
         } else {
-            deadline_ns.saturating_sub(self.island.counter_offset_ns())
+            self.island.counter.time_at(deadline_ns.saturating_sub(self.island.counter_offset_ns()))
         };
         self.island.world.set_timer(self.core(), deadline);
     }

@@ -215,6 +215,10 @@ impl Machine for TheMachine {
         self.clock.now_ns()
     }
 
+    fn steer_counter(&self) {
+        self.clock.steer();
+    }
+
     fn mark<const MARK: u8>() {
         // SAFETY: a no-op.
         unsafe {

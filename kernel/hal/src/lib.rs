@@ -12,6 +12,7 @@ pub mod boot;
 #[expect(clippy::wildcard_enum_match_arm, reason = "the suite reports whatever other trap it finds")]
 pub mod conformance;
 pub mod ivshmem;
+pub mod steer;
 
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks};
 
@@ -145,8 +146,14 @@ pub trait Machine: Sync + 'static {
     /// Orders this core's earlier page-table stores before its later translations (AArch64 DSB+ISB, RISC-V SFENCE.VMA).
     fn page_table_fence(&self);
 
-    /// Nanoseconds since an arbitrary fixed moment, monotonic, the same on all cores of the island.
+    /// Nanoseconds since an arbitrary fixed moment, monotonic, the same on all cores of the island. They pass as those of the
+    /// host's monotonic clock, which QEMU's virtual clock follows.
     fn counter_ns(&self) -> u64;
+
+    /// Called now and then, by any core: compares the counter with the host's clock and corrects its rate, if it is not that
+    /// clock anyway. The counter does not go back for it.
+    #[inline(always)]
+    fn steer_counter(&self) {}
 
     /// Executes the no-op by which the simulator of a timed machine recognises `MARK` (see [`motet_layout::marks`]). It may write
     /// to the pool, so the compiler must take it for a store. Nothing where nobody looks.

@@ -7,6 +7,7 @@
 #![cfg(motet_model)]
 
 mod allocator;
+mod clock;
 mod death;
 mod direct;
 mod harness;

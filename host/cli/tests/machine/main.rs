@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bad_input;
+mod clock;
 mod command_line;
 mod cpp;
 mod crossing;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     if !on_host_only() {
         trials.extend(command_line::trials());
         trials.extend(bad_input::trials());
+        trials.extend(clock::trials());
         trials.extend(fuzz::trials());
         trials.extend(regions::trials());
         trials.extend(measured::trials());

@@ -288,7 +288,7 @@ pub fn wait_until_ready<M: Machine>(
         if thread.scratch[0].get() == 0 {
             thread.scratch[0].set(time::deadline_from(call.cpu, timeout_ns, false, false));
         }
-        if thread.scratch[0].get() <= call.cpu.now_ns() {
+        if thread.scratch[0].get() <= call.cpu.reading_ns() {
             return Ok(0);
         }
     }

@@ -51,13 +51,13 @@ pub fn timerfd_settime<M: Machine>(call: &Call<M>) -> SysResult {
     let file = table::get(call, fd as i32)?;
     let timer = timer_of(&file)?;
     let zero_ns = match (flags as u32 & TFD_TIMER_ABSTIME != 0, timer.realtime.get() != 0) {
-        (false, _) => call.cpu.now_ns(),
+        (false, _) => call.cpu.reading_ns(),
         (true, true) => call.cpu.pool.header().realtime_at_zero_ns.get().wrapping_neg(),
         (true, false) => 0,
     };
     let before = {
         let _guard = lock(call.cpu, &timer.lock);
-        let before = left(timer, call.cpu.now_ns());
+        let before = left(timer, call.cpu.reading_ns());
         timer.armed.set(u32::from(value_ns != 0));
         timer.expires_ns.set(zero_ns.wrapping_add(value_ns));
         timer.interval_ns.set(interval_ns);
@@ -76,7 +76,7 @@ pub fn timerfd_gettime<M: Machine>(call: &Call<M>) -> SysResult {
     let timer = timer_of(&file)?;
     let setting = {
         let _guard = lock(call.cpu, &timer.lock);
-        left(timer, call.cpu.now_ns())
+        left(timer, call.cpu.reading_ns())
     };
     write_setting(call, call.args[1], setting)?;
     Ok(0)
@@ -96,7 +96,7 @@ pub fn read<M: Machine>(
     into.probe()?;
     let count = call.wait_for(&timer.waiters, || {
         let _guard = lock(call.cpu, &timer.lock);
-        let now_ns = call.cpu.now_ns();
+        let now_ns = call.cpu.reading_ns();
         let (count, next) = (expirations(timer, now_ns), next(timer, now_ns));
         if count == 0 {
             call.thread.deadline_ns.set(next.unwrap_or(0));
@@ -113,19 +113,19 @@ pub fn read<M: Machine>(
 /// Whether the timer has expired and was not read.
 pub fn is_expired<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> bool {
     let _guard = lock(cpu, &timer.lock);
-    expirations(timer, cpu.now_ns()) > 0
+    expirations(timer, cpu.reading_ns()) > 0
 }
 
 /// When the timer expires next, in machine time (`u64::MAX`: never).
 pub fn next_ns<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> u64 {
     let _guard = lock(cpu, &timer.lock);
-    next(timer, cpu.now_ns()).unwrap_or(u64::MAX)
+    next(timer, cpu.reading_ns()).unwrap_or(u64::MAX)
 }
 
 /// A number that changes with each expiration.
 pub fn arrivals<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> u64 {
     let _guard = lock(cpu, &timer.lock);
-    timer.expires_ns.get().wrapping_add(expirations(timer, cpu.now_ns()) * timer.interval_ns.get())
+    timer.expires_ns.get().wrapping_add(expirations(timer, cpu.reading_ns()) * timer.interval_ns.get())
 }
 
 /// Frees a timer whose last open file was closed.

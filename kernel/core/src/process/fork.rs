@@ -141,7 +141,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     thread.nice.set(parent.nice.get());
-    thread.started_ns.set(cpu.now_ns());
+    thread.started_ns.set(cpu.reading_ns());
     // A thread that goes on with the caller's stack will return where the caller would.
     if spec.stack == 0
         && let Err(errno) = crossing::copy_chain(cpu, parent, thread)
@@ -215,7 +215,7 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
     child.isa.store(parent.isa.load(Ordering::Relaxed), Ordering::Relaxed);
     child.umask.set(parent.umask.get());
     child.crossing_policy.store(parent.crossing_policy.load(Ordering::Relaxed), Ordering::Relaxed);
-    child.started_ns.set(cpu.now_ns());
+    child.started_ns.set(cpu.reading_ns());
     child.thread_count.store(1, Ordering::Relaxed);
     child.state.store(PROCESS_ALIVE, Ordering::Relaxed);
 }

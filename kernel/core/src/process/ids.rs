@@ -223,7 +223,7 @@ pub fn sysinfo<M: Machine>(call: &Call<M>) -> SysResult {
         super::for_each(call.cpu, |_| processes += 1);
     }
     let mut info = [0u8; 112];
-    for (offset, word) in [(0, call.cpu.now_ns() / 1_000_000_000), (32, total), (40, free)] {
+    for (offset, word) in [(0, call.cpu.reading_ns() / 1_000_000_000), (32, total), (40, free)] {
         info[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
     }
     info[80..82].copy_from_slice(&processes.to_le_bytes());
@@ -236,8 +236,7 @@ pub fn sysinfo<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn getrusage<M: Machine>(call: &Call<M>) -> SysResult {
     let times = match call.args[0] as i32 {
         0 => {
-            sched::charge(call.cpu, call.thread);
-            let (user, system) = super::times_ns(call.cpu, call.process);
+            let (user, system) = super::charged_times_ns(call);
             [user, system]
         }
         1 => {

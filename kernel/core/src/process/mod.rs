@@ -20,7 +20,7 @@ use motet_protocol::{
     lock::{Guard, lock},
 };
 
-use crate::{cpu::Cpu, mm};
+use crate::{call::Call, cpu::Cpu, mm, sched};
 
 /// Takes the process-tree lock: parents, children, thread lists, process groups, and the life of thread objects.
 pub fn lock_tree<M: Machine>(cpu: &Cpu<M>) -> Guard<'static> {
@@ -51,6 +51,15 @@ pub fn times_ns<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> (u64, u64)
         at = cpu.object(thread.sibling.get());
     }
     (user, system)
+}
+
+/// The same of the calling process, with the calling thread charged until now: never less than before, because it is made of
+/// sums that only grow, whatever clocks the intervals in them were measured with.
+pub fn charged_times_ns<M: Machine>(call: &Call<M>) -> (u64, u64) {
+    sched::charge(call.cpu, call.thread);
+    // A thread that ends hands its times over.
+    let _tree = lock_tree(call.cpu);
+    times_ns(call.cpu, call.process)
 }
 
 /// Calls `each` with the threads of a process. The tree lock is held.

@@ -95,7 +95,7 @@ fn slab_bytes(cache: &motet_layout::SlabCache) -> u64 {
 /// `/proc/uptime`.
 pub fn uptime<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
     let idle: u64 = cores(cpu).map(|(_, record)| record.idle_ns.get()).sum();
-    let (up, idle) = (cpu.now_ns() / NS_PER_TICK, idle / NS_PER_TICK);
+    let (up, idle) = (cpu.reading_ns() / NS_PER_TICK, idle / NS_PER_TICK);
     writeln!(out, "{}.{:02} {}.{:02}", up / USER_HZ, up % USER_HZ, idle / USER_HZ, idle % USER_HZ)
 }
 

@@ -18,7 +18,7 @@ use crate::cpu::Cpu;
 
 type Counter = fn(&IslandCounters) -> &AtomicU64;
 
-const COUNTERS: [(&str, Counter); 13] = [
+const COUNTERS: [(&str, Counter); 15] = [
     ("doorbells_rung", |counters| &counters.doorbells_rung),
     ("doorbells_taken", |counters| &counters.doorbells_taken),
     ("foreign_wakeups", |counters| &counters.foreign_wakeups),
@@ -32,6 +32,8 @@ const COUNTERS: [(&str, Counter); 13] = [
     ("page_faults", |counters| &counters.page_faults),
     ("context_switches", |counters| &counters.context_switches),
     ("icache_syncs", |counters| &counters.icache_syncs),
+    ("clock_steps", |counters| &counters.clock_steps),
+    ("clock_step_ns_max", |counters| &counters.clock_step_ns_max),
 ];
 
 type Frames = fn(&IslandMemory) -> u32;

@@ -110,7 +110,7 @@ pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>)
         (true, least, tenths) => (least, tenths),
     };
     if tenths > 0 && call.thread.deadline_ns.get() == 0 {
-        call.thread.deadline_ns.set(call.cpu.now_ns() + tenths * TENTH_NS);
+        call.thread.deadline_ns.set(call.cpu.reading_ns() + tenths * TENTH_NS);
     }
     let timed_out = call.timed_out();
     call.wait_for(&tty.readers, || {
