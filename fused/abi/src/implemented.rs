@@ -6,7 +6,7 @@ use crate::Syscall as S;
 /// The system calls the kernel answers with more than `ENOSYS`.
 #[rustfmt::skip]
 pub const IMPLEMENTED: &[Syscall] = &[
-    S::Accept, S::Accept4, S::Access, S::Alarm, S::ArchPrctl, S::Bind, S::Brk, S::Chdir, S::Chmod, S::Chown,
+    S::Accept, S::Accept4, S::Access, S::Alarm, S::ArchPrctl, S::Bind, S::Brk, S::Capget, S::Capset, S::Chdir, S::Chmod, S::Chown,
     S::Chroot, S::ClockGetres, S::ClockGettime, S::ClockNanosleep, S::Clone, S::Clone3, S::Close, S::CloseRange,
     S::Connect, S::CopyFileRange, S::Creat, S::Dup, S::Dup2, S::Dup3, S::EpollCreate, S::EpollCreate1, S::EpollCtl,
     S::EpollPwait, S::EpollPwait2, S::EpollWait, S::Eventfd, S::Eventfd2, S::Execve, S::Execveat, S::Exit,
@@ -25,7 +25,7 @@ pub const IMPLEMENTED: &[Syscall] = &[
     S::RtSigaction, S::RtSigpending, S::RtSigprocmask, S::RtSigqueueinfo, S::RtSigreturn, S::RtSigsuspend,
     S::RtSigtimedwait, S::RtTgsigqueueinfo, S::SchedGetPriorityMax, S::SchedGetPriorityMin, S::SchedGetaffinity,
     S::SchedGetparam, S::SchedGetscheduler, S::SchedSetaffinity, S::SchedSetscheduler, S::SchedYield, S::Select,
-    S::Sendfile, S::Sendmsg, S::Sendto, S::SetRobustList, S::SetTidAddress, S::Setgid, S::Setgroups, S::Setitimer,
+    S::Sendfile, S::Sendmsg, S::Sendto, S::SetRobustList, S::SetTidAddress, S::Setfsgid, S::Setfsuid, S::Setgid, S::Setgroups, S::Setitimer,
     S::Setpgid, S::Setpriority, S::Setregid, S::Setresgid, S::Setresuid, S::Setreuid, S::Setrlimit, S::Setsid,
     S::Setsockopt, S::Setuid, S::Shutdown, S::Sigaltstack, S::Signalfd, S::Signalfd4, S::Socket, S::Socketpair, S::Splice, S::Stat, S::Statfs,
     S::Statx, S::Symlink, S::Symlinkat, S::Sync, S::Syncfs, S::Sysinfo, S::Tee, S::Tgkill, S::Time, S::TimerfdCreate,

@@ -27,6 +27,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     TimerNode,
     ThreadRecord,
     CrossingRecord,
+    CredentialsRecord,
     ProcessRecord,
     SignalActions,
     SignalAction,

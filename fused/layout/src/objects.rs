@@ -310,8 +310,7 @@ pool_struct! {
         112 pub root: [Cell64; 2],
         /// File mode creation mask.
         128 pub umask: Cell32,
-        /// Effective user and group ids, real ones, supplementary ones are not kept.
-        132 pub ids: [Cell32; 7],
+        132 _pad2: [Cell32; 7],
         /// The program's file (file-system node).
         160 pub exe: [Cell64; 2],
         /// [`Isa`](crate::Isa) of the program.
@@ -359,9 +358,46 @@ pool_struct! {
         672 pub vfork_parent: Cell64,
         /// What is known of `pending` signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
         680 pub signal_queue: Cell64,
-        688 _pad1: [Cell64; 42],
+        688 _pad1: [Cell64; 17],
+        /// By whose rights it acts. Written under the process-tree lock by its own threads.
+        824 pub credentials: CredentialsRecord,
     }
 }
+
+/// Supplementary groups that a process may have (`NGROUPS_MAX`).
+pub const GROUPS_MAX: usize = 32;
+
+pool_struct! {
+    /// By whose rights a process acts (credentials(7)). Its own threads write it under the process-tree lock; others read it
+    /// under that lock.
+    pub struct CredentialsRecord: size 200, align 8 {
+        /// User ids: real, effective, saved, for files.
+        0 pub users: [Cell32; 4],
+        /// Group ids, in the same order.
+        16 pub groups: [Cell32; 4],
+        /// Capabilities in force, a bit each by Linux's numbers.
+        32 pub effective: Cell64,
+        /// Those that it may put into force.
+        40 pub permitted: Cell64,
+        /// Those that programs of the superuser keep.
+        48 pub inheritable: Cell64,
+        /// Those that programs of the superuser get.
+        56 pub bounding: Cell64,
+        /// `CREDENTIALS_*`.
+        64 pub flags: Cell32,
+        /// Supplementary groups in use.
+        68 pub supplementary_count: Cell32,
+        /// Supplementary groups, in ascending order.
+        72 pub supplementary: [Cell32; 32],
+    }
+}
+
+/// [`CredentialsRecord::flags`]: programs never get more rights than who starts them (`PR_SET_NO_NEW_PRIVS`).
+pub const CREDENTIALS_NO_NEW_PRIVILEGES: u32 = 1;
+/// [`CredentialsRecord::flags`]: it has or had rights that others of its user have not: only the privileged look into it.
+pub const CREDENTIALS_OPAQUE: u32 = 2;
+/// [`CredentialsRecord::flags`]: permitted capabilities survive the loss of the superuser's id (`PR_SET_KEEPCAPS`).
+pub const CREDENTIALS_KEEP_CAPABILITIES: u32 = 4;
 
 pool_struct! {
     /// What is known of a pending signal.

@@ -156,5 +156,5 @@ fn nice_of(thread: &ThreadRecord) -> i32 {
 /// The real user of a thread, plus 1; 0 is nobody, as in groups that no user has.
 fn user_of(context: &impl Context, thread: &ThreadRecord) -> u32 {
     let process = context.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed));
-    process.map_or(u32::MAX, |process| process.ids[0].get()).wrapping_add(1)
+    process.map_or(u32::MAX, |process| process.credentials.users[0].get()).wrapping_add(1)
 }

@@ -255,8 +255,10 @@ fn apply(actor: &Actor, operation: &Operation) -> Result<(), Errno> {
         Operation::Symlink((path, letter)) => {
             fs::symlink(actor, walk(actor, path)?.inode(), &name(*letter), b"target", fresh).map(drop)
         }
-        Operation::Unlink((path, letter)) => fs::unlink(actor, walk(actor, path)?.inode(), &name(*letter), 2),
-        Operation::Rmdir((path, letter)) => fs::rmdir(actor, walk(actor, path)?.inode(), &name(*letter), 2),
+        Operation::Unlink((path, letter)) => {
+            fs::unlink(actor, walk(actor, path)?.inode(), &name(*letter), 2, |_| Ok(()))
+        }
+        Operation::Rmdir((path, letter)) => fs::rmdir(actor, walk(actor, path)?.inode(), &name(*letter), 2, |_| Ok(())),
         Operation::Link(from, (path, letter)) => {
             let inode = find(actor, from)?;
             fs::link(actor, walk(actor, path)?.inode(), &name(*letter), inode.inode(), 3)
@@ -264,7 +266,7 @@ fn apply(actor: &Actor, operation: &Operation) -> Result<(), Errno> {
         Operation::Rename(from, to, how) => {
             let (old_dir, new_dir) = (walk(actor, &from.0)?, walk(actor, &to.0)?);
             let (old, new) = (name(from.1), name(to.1));
-            fs::rename(actor, (old_dir.inode(), &old), (new_dir.inode(), &new), replace(*how), 4)
+            fs::rename(actor, (old_dir.inode(), &old), (new_dir.inode(), &new), replace(*how), 4, |_, _, _| Ok(()))
         }
         Operation::Write(at, offset, len, byte) => {
             let bytes = vec![*byte; *len as usize];
@@ -318,9 +320,9 @@ fn remove_all(actor: &Actor, dir: &'static InodeRecord) {
     for (name, inode) in list(actor, dir) {
         if fs::is_directory(inode) {
             remove_all(actor, inode);
-            fs::rmdir(actor, dir, &name, 9).unwrap();
+            fs::rmdir(actor, dir, &name, 9, |_| Ok(())).unwrap();
         } else {
-            fs::unlink(actor, dir, &name, 9).unwrap();
+            fs::unlink(actor, dir, &name, 9, |_| Ok(())).unwrap();
         }
     }
 }
@@ -350,8 +352,8 @@ fn an_open_file_outlives_its_name_and_its_directory() {
     let dir = fs::mkdir(&actor, root, b"d", Attributes::default()).unwrap();
     let file = fs::create(&actor, dir.inode(), b"f", Attributes::default()).unwrap();
     fs::write_bytes(&actor, file.inode(), 0, b"still here").unwrap();
-    fs::unlink(&actor, dir.inode(), b"f", 0).unwrap();
-    fs::rmdir(&actor, root, b"d", 0).unwrap();
+    fs::unlink(&actor, dir.inode(), b"f", 0, |_| Ok(())).unwrap();
+    fs::rmdir(&actor, root, b"d", 0, |_| Ok(())).unwrap();
     let mut bytes = [0; 10];
     assert_eq!(fs::read_bytes(&actor, file.inode(), 0, &mut bytes), 10);
     assert_eq!(&bytes, b"still here");
@@ -384,7 +386,7 @@ fn exhausted_memory_is_an_error_and_leaks_nothing() {
     assert_eq!(fs::write_bytes(&actor, file.inode(), fs::FILE_SIZE_MAX, b"x"), Err(Errno::EFBIG));
     assert_eq!(fs::truncate(&actor, file.inode(), fs::FILE_SIZE_MAX + 1), Err(Errno::EFBIG));
     drop(file);
-    fs::unlink(&actor, root, b"big", 0).unwrap();
+    fs::unlink(&actor, root, b"big", 0, |_| Ok(())).unwrap();
     assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
 }
 
@@ -545,12 +547,24 @@ fn two_islands_use_one_tree() {
                     let file = fs::create(&actor, mine.inode(), b"f", Attributes::default()).unwrap();
                     fs::write_bytes(&actor, file.inode(), 4090, &round.to_le_bytes()).unwrap();
                     let target = [b'0' + (core + 1) % 3];
-                    let _ = fs::rename(&actor, (mine.inode(), b"f"), (root, b"shared"), Replace::Allow, 0);
-                    let _ = fs::unlink(&actor, mine.inode(), b"f", 0);
-                    let _ = fs::rename(&actor, (root, b"shared"), (mine.inode(), b"f"), Replace::Exchange, 0);
-                    let _ = fs::rename(&actor, (root, &target), (mine.inode(), b"d"), Replace::Refuse, 0);
-                    let _ = fs::rename(&actor, (mine.inode(), b"d"), (root, &target), Replace::Refuse, 0);
-                    let _ = fs::unlink(&actor, mine.inode(), b"f", 0);
+                    let _ = fs::rename(
+                        &actor,
+                        (mine.inode(), b"f"),
+                        (root, b"shared"),
+                        Replace::Allow,
+                        0,
+                        |_, _, _| Ok(()),
+                    );
+                    let _ = fs::unlink(&actor, mine.inode(), b"f", 0, |_| Ok(()));
+                    let _ =
+                        fs::rename(&actor, (root, b"shared"), (mine.inode(), b"f"), Replace::Exchange, 0, |_, _, _| {
+                            Ok(())
+                        });
+                    let _ =
+                        fs::rename(&actor, (root, &target), (mine.inode(), b"d"), Replace::Refuse, 0, |_, _, _| Ok(()));
+                    let _ =
+                        fs::rename(&actor, (mine.inode(), b"d"), (root, &target), Replace::Refuse, 0, |_, _, _| Ok(()));
+                    let _ = fs::unlink(&actor, mine.inode(), b"f", 0, |_| Ok(()));
                     drop(shared);
                 }
             });

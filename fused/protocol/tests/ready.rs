@@ -30,7 +30,7 @@ impl Core {
 
     fn process(&self, user: u32) -> &'static ProcessRecord {
         let process = slab::alloc::<ProcessRecord>(&self.actor).unwrap();
-        process.ids[0].set(user);
+        process.credentials.users[0].set(user);
         process
     }
 
@@ -59,7 +59,7 @@ impl Core {
 }
 
 fn user_of(core: &Core, thread: &ThreadRecord) -> u32 {
-    core.actor.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed)).unwrap().ids[0].get()
+    core.actor.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed)).unwrap().credentials.users[0].get()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, run_queue::core_record, slab, threads};
 
-use crate::{cpu::Cpu, file, process, sched};
+use crate::{cpu::Cpu, file, permission, process, sched};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
 const CLOCK_SAMPLES_AGREEING: u32 = 8;
@@ -137,6 +137,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.umask.set(0o022);
     process.started_ns.set(cpu.reading_ns());
     process::ids::set_default_limits(process, cpu.pool.len());
+    permission::start_as_superuser(process);
     thread.process.store(cpu.raw(process), Ordering::Relaxed);
     thread.started_ns.set(cpu.reading_ns());
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);

@@ -16,6 +16,7 @@ mod futex;
 mod idle;
 mod lost;
 mod mm;
+mod permission;
 mod process;
 mod random;
 mod sched;

@@ -161,15 +161,22 @@ fn enter(
     Ok(())
 }
 
-/// Removes a name of a file that is not a directory.
+/// Removes a name of a file that is not a directory, if `may_remove`, which is asked with the directory locked, lets it.
 ///
 /// # Errors
-/// `ENOTDIR`, `ENOENT`, `EISDIR`, `ENAMETOOLONG`.
-pub fn unlink(context: &impl Context, dir: &'static InodeRecord, name: &[u8], now_ns: u64) -> Result<(), Errno> {
+/// `ENOTDIR`, `ENOENT`, `EISDIR`, `ENAMETOOLONG`; those of `may_remove`.
+pub fn unlink(
+    context: &impl Context,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    now_ns: u64,
+    may_remove: impl FnOnce(&InodeRecord) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let hash = checked_hash(dir, name)?;
     let guard = lock(context, &dir.lock);
     let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
     let inode = entry_inode(context, entry);
+    may_remove(inode)?;
     if is_directory(inode) {
         return Err(Errno::EISDIR);
     }
@@ -183,16 +190,23 @@ pub fn unlink(context: &impl Context, dir: &'static InodeRecord, name: &[u8], no
     Ok(())
 }
 
-/// Removes an empty directory.
+/// Removes an empty directory, if `may_remove`, which is asked with the directory it is in locked, lets it.
 ///
 /// # Errors
-/// `ENOTDIR`, `ENOENT`, `ENOTEMPTY`, `EBUSY` (something is mounted there), `ENAMETOOLONG`.
-pub fn rmdir(context: &impl Context, dir: &'static InodeRecord, name: &[u8], now_ns: u64) -> Result<(), Errno> {
+/// `ENOTDIR`, `ENOENT`, `ENOTEMPTY`, `EBUSY` (something is mounted there), `ENAMETOOLONG`; those of `may_remove`.
+pub fn rmdir(
+    context: &impl Context,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    now_ns: u64,
+    may_remove: impl FnOnce(&InodeRecord) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let hash = checked_hash(dir, name)?;
     let renames = lock(context, &context.pool().header().rename_lock);
     let guard = lock(context, &dir.lock);
     let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
     let inode = entry_inode(context, entry);
+    may_remove(inode)?;
     retire_directory(context, inode)?;
     remove(context, dir, entry);
     slab::free(context, entry);

@@ -32,17 +32,19 @@ pub enum Replace {
     Exchange,
 }
 
-/// Moves the entry `old_name` of `old_dir` to `new_name` in `new_dir`.
+/// Moves the entry `old_name` of `old_dir` to `new_name` in `new_dir`, if `may_move`, which is asked with both locked, lets
+/// each inode that is named go from the first directory to the second (the same: it is replaced).
 ///
 /// # Errors
 /// As `renameat2`: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`, `EBUSY`, `EINVAL` (a directory would come to lie
-/// in itself), `ENAMETOOLONG`.
+/// in itself), `ENAMETOOLONG`; those of `may_move`.
 pub fn rename(
     context: &impl Context,
     (old_dir, old_name): (&'static InodeRecord, &[u8]),
     (new_dir, new_name): (&'static InodeRecord, &[u8]),
     replace: Replace,
     now_ns: u64,
+    may_move: impl Fn(&InodeRecord, &InodeRecord, &InodeRecord) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     if !is_directory(old_dir) || !is_directory(new_dir) {
         return Err(Errno::ENOTDIR);
@@ -58,6 +60,10 @@ pub fn rename(
     check(context, (old_dir, source), (new_dir, target), replace)?;
     if target.is_some_and(|target| core::ptr::eq(target, source)) {
         return Ok(());
+    }
+    may_move(old_dir, new_dir, source)?;
+    if let Some(target) = target {
+        may_move(new_dir, if replace == Replace::Exchange { old_dir } else { new_dir }, target)?;
     }
     let dropped = match (new_entry, target) {
         (Some(new_entry), Some(target)) if replace == Replace::Exchange => {

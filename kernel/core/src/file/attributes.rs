@@ -12,25 +12,21 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, SpaceRecord};
-use motet_protocol::{Context, fs};
+use motet_protocol::{Context, fs, lock::lock};
 
-use super::{
-    description::Kind,
-    node::{Ids, Node},
-    path, table,
-};
+use super::{description::Kind, node::Node, path, table};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    mm, process,
+    mm,
+    permission::{FileRights, GroupId, loses_privileges},
+    process,
 };
 
 const PERMISSIONS: u32 = 0o7777;
 const FALLOC_FL_KEEP_SIZE: u64 = 1;
 const FALLOC_FL_PUNCH_HOLE: u64 = 2;
 const FALLOC_FL_ZERO_RANGE: u64 = 16;
-/// An id that `chown` leaves as it is.
-const UNCHANGED: u32 = u32::MAX;
 
 /// `chmod(path, mode)`.
 pub fn chmod<M: Machine>(call: &Call<M>) -> SysResult {
@@ -139,14 +135,17 @@ pub fn utime<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn truncate<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, len, ..] = call.args;
     let node = path::resolve(call, AT_FDCWD, path, 0)?;
+    let inode = node.inode_or(Errno::EINVAL)?;
+    check_has_length(inode)?;
     node.check(call, W_OK)?;
-    set_length(call, node.inode_or(Errno::EINVAL)?, len)
+    set_length(call, inode, len)
 }
 
 /// `ftruncate(fd, length)`.
 pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, len, ..] = call.args;
     let file = table::get(call, fd as i32)?;
+    file.check_not_path()?;
     file.check_writable().map_err(|_| Errno::EINVAL)?;
     match file.kind() {
         Kind::Inode(inode) => set_length(call, inode, len),
@@ -168,6 +167,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     if end > fs::FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
+    drop_privileges(call, inode);
     let reached = &call.thread.scratch[0];
     match mode & !FALLOC_FL_KEEP_SIZE {
         0 => {}
@@ -235,10 +235,17 @@ fn read_timevals<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Errno
 }
 
 fn set_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: [Time; 2]) -> SysResult {
+    if matches!(times, [Time::Keep, Time::Keep]) {
+        return Ok(0);
+    }
     let inode = node.inode_or(Errno::EPERM)?;
-    if !Ids::effective(call.process).owns(inode) {
-        let now_only = matches!(times, [Time::Now, Time::Now]);
-        return Err(if now_only { Errno::EACCES } else { Errno::EPERM }.into());
+    let rights = FileRights::of(call.process);
+    if !rights.owns(inode) {
+        // Who may write a file may have it written now.
+        match times {
+            [Time::Now, Time::Now] => rights.check(inode, W_OK)?,
+            _ => return Err(Errno::EPERM.into()),
+        }
     }
     let now = call.cpu.realtime_ns();
     for (cell, time) in [&inode.accessed_ns, &inode.modified_ns].into_iter().zip(times) {
@@ -254,9 +261,12 @@ fn set_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: [Time; 2]) -> Sy
 
 fn set_mode<M: Machine>(call: &Call<M>, node: &Node<M>, mode: u32) -> SysResult {
     let inode = node.inode_or(Errno::EPERM)?;
-    if !Ids::effective(call.process).owns(inode) {
+    let rights = FileRights::of(call.process);
+    let _guard = lock(call.cpu, &inode.lock);
+    if !rights.owns(inode) {
         return Err(Errno::EPERM.into());
     }
+    let mode = rights.without_foreign_group(mode, GroupId(inode.gid.get()));
     inode.mode.set(inode.mode.get() & !PERMISSIONS | mode & PERMISSIONS);
     inode.changed_ns.set(call.cpu.realtime_ns());
     Ok(0)
@@ -264,21 +274,28 @@ fn set_mode<M: Machine>(call: &Call<M>, node: &Node<M>, mode: u32) -> SysResult 
 
 fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> SysResult {
     let inode = node.inode_or(Errno::EPERM)?;
-    let ids = Ids::effective(call.process);
-    let gives_away = uid != UNCHANGED && uid != inode.uid.get();
-    if !ids.owns(inode) || gives_away && !ids.is_root() {
-        return Err(Errno::EPERM.into());
-    }
+    let rights = FileRights::of(call.process);
+    // Owner and mode change together: exec looks at both (`Owned::of`).
+    let _guard = lock(call.cpu, &inode.lock);
+    rights.may_give(inode, uid, gid)?;
+    inode.mode.set(rights.mode_given(inode));
     for (cell, id) in [(&inode.uid, uid), (&inode.gid, gid)] {
-        if id != UNCHANGED {
+        if id != FileRights::UNCHANGED {
             cell.set(id);
         }
     }
-    if fs::file_type(inode) == fs::TYPE_REGULAR {
-        inode.mode.set(inode.mode.get() & !(S_ISUID | S_ISGID));
-    }
     inode.changed_ns.set(call.cpu.realtime_ns());
     Ok(0)
+}
+
+/// A regular file is about to be written or cut: it no longer gives programs its owner's rights, unless the caller may leave
+/// it so.
+#[inline(always)]
+pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
+    if loses_privileges(inode) {
+        let _guard = lock(call.cpu, &inode.lock);
+        inode.mode.set(FileRights::of(call.process).mode_written(inode));
+    }
 }
 
 /// Makes a file `len` bytes long, also for those who have it mapped. A long one gets shorter by and by.
@@ -307,15 +324,20 @@ fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Op
     });
 }
 
+fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
+    match fs::file_type(inode) {
+        fs::TYPE_REGULAR => Ok(()),
+        fs::TYPE_DIRECTORY => Err(Errno::EISDIR),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {
     if len > i64::MAX as u64 {
         return Err(Errno::EINVAL.into());
     }
-    match fs::file_type(inode) {
-        fs::TYPE_REGULAR => {}
-        fs::TYPE_DIRECTORY => return Err(Errno::EISDIR.into()),
-        _ => return Err(Errno::EINVAL.into()),
-    }
+    check_has_length(inode)?;
+    drop_privileges(call, inode);
     cut(call, inode, len)?;
     let now = call.cpu.realtime_ns();
     inode.modified_ns.set(now);

@@ -19,7 +19,10 @@ use super::{
     node::{self, Node},
     path, proc, table,
 };
-use crate::call::{Call, PATH_MAX, Stop, SysResult, cost};
+use crate::{
+    call::{Call, PATH_MAX, Stop, SysResult, cost},
+    permission::{self, Capability},
+};
 
 /// Entries are collected in pieces of this many bytes, so that user memory is not touched with a directory locked.
 const PIECE: usize = 2048;
@@ -240,6 +243,13 @@ pub fn fchdir<M: Machine>(call: &Call<M>) -> SysResult {
 /// `chroot(path)`.
 pub fn chroot<M: Machine>(call: &Call<M>) -> SysResult {
     let dir = path::resolve(call, AT_FDCWD, call.args[0], 0)?;
+    if !dir.is_directory() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    dir.check(call, X_OK)?;
+    if !permission::has(call.process, Capability::ChangeRoot) {
+        return Err(Errno::EPERM.into());
+    }
     change(call, dir, &call.process.root)
 }
 

@@ -13,7 +13,10 @@ use super::{
     open::STATUS_FLAGS,
     range_lock, socket, table, tty,
 };
-use crate::call::{Call, SysResult};
+use crate::{
+    call::{Call, SysResult},
+    permission::FileRights,
+};
 
 /// `lseek(fd, offset, whence)`.
 pub fn lseek<M: Machine>(call: &Call<M>) -> SysResult {
@@ -110,7 +113,14 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
         F_GETFD => return Ok(u64::from(table::closes_on_exec(call, fd)?)),
         F_SETFD => table::set_close_on_exec(call, fd, argument as u32 & FD_CLOEXEC != 0)?,
         F_GETFL => return Ok(u64::from(open_flags_for(call.isa, file.flags() | O_LARGEFILE))),
-        F_SETFL => set_status(file.record(), open_flags(call.isa, argument as u32)),
+        F_SETFL => {
+            let flags = open_flags(call.isa, argument as u32);
+            let hides_reads = flags & !file.flags() & O_NOATIME != 0;
+            if hides_reads && file.inode().is_some_and(|inode| !FileRights::of(call.process).owns(inode)) {
+                return Err(Errno::EPERM.into());
+            }
+            set_status(file.record(), flags);
+        }
         command @ (F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) => {
             return range_lock::fcntl(call, fd, &file, command, argument);
         }

@@ -189,6 +189,24 @@ pub fn close_on_exec<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) 
     table::close_matching(cpu, table::of(cpu, process), 0, u32::MAX, |word| word & FILES_CLOEXEC != 0);
 }
 
+/// Gives a process a descriptor table of its own, if it shares it with another process.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn unshare_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
+    let shared = table::of(cpu, process);
+    if shared.refs.load(Ordering::Acquire) > 1 {
+        let own = table::fork(cpu, shared).ok_or(Errno::ENOMEM)?;
+        {
+            // procfs looks at other processes' tables under this lock.
+            let _tree = process::lock_tree(cpu);
+            process.files.store(cpu.raw(own), Ordering::Release);
+        }
+        table::release(cpu, shared);
+    }
+    Ok(())
+}
+
 /// Remembers the program of a process (`/proc/<pid>/exe`).
 pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, inode: &'static InodeRecord) {
     node::store(cpu, &process.exe, Some(Node::of_inode(cpu, inode)));

@@ -6,7 +6,7 @@ use motet_layout::InodeRecord;
 use motet_protocol::fs::{self, Replace};
 
 use super::{
-    node::{Ids, Node},
+    node::Node,
     open::attributes,
     path::{self, Follow, Found, Last, Path},
     proc,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    permission::{self, Capability, FileRights},
 };
 
 /// `mkdir(path, mode)`.
@@ -128,17 +129,9 @@ fn directory_for_new<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result
 
 /// The directory of a name that is to be removed or moved away, checked for write access.
 fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
-    let node = found.node.as_ref().ok_or(Errno::ENOENT)?;
-    found.parent.check(call, W_OK | X_OK)?;
+    found.node.as_ref().ok_or(Errno::ENOENT)?;
     let dir = found.parent.inode_or(Errno::EPERM)?;
-    let ids = Ids::effective(call.process);
-    if let Node::Inode(inode) = node
-        && dir.mode.get() & S_ISVTX != 0
-        && !ids.owns(dir)
-        && !ids.owns(inode)
-    {
-        return Err(Errno::EPERM);
-    }
+    found.parent.check(call, W_OK | X_OK)?;
     Ok(dir)
 }
 
@@ -147,17 +140,17 @@ fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32) 
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
-    fs::mkdir(call.cpu, dir, name, attributes(call, S_IFDIR | mode & 0o1777))?;
+    fs::mkdir(call.cpu, dir, name, attributes(call, dir, S_IFDIR | mode & 0o1777))?;
     Ok(0)
 }
 
 fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, device: u32) -> SysResult {
-    match mode & S_IFMT {
-        0 | S_IFREG | S_IFIFO | S_IFSOCK => {}
-        S_IFCHR | S_IFBLK if Ids::effective(call.process).is_root() => {}
-        S_IFCHR | S_IFBLK | S_IFDIR => return Err(Errno::EPERM.into()),
+    let is_device = match mode & S_IFMT {
+        0 | S_IFREG | S_IFIFO | S_IFSOCK => false,
+        S_IFCHR | S_IFBLK => true,
+        S_IFDIR => return Err(Errno::EPERM.into()),
         _ => return Err(Errno::EINVAL.into()),
-    }
+    };
     let mut path = Path::from_user(call, path)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
@@ -165,7 +158,10 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, devic
     if found.directory {
         return Err(Errno::ENOENT.into());
     }
-    let attributes = fs::Attributes { rdev: device, ..attributes(call, mode) };
+    if is_device && !permission::has(call.process, Capability::MakeNode) {
+        return Err(Errno::EPERM.into());
+    }
+    let attributes = fs::Attributes { rdev: device, ..attributes(call, dir, mode) };
     fs::create(call.cpu, dir, name, attributes)?;
     Ok(0)
 }
@@ -179,7 +175,7 @@ pub fn make_socket<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<fs
     let found = path::walk(call, AT_FDCWD, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
-    fs::create(call.cpu, dir, name, attributes(call, S_IFSOCK | 0o777))
+    fs::create(call.cpu, dir, name, attributes(call, dir, S_IFSOCK | 0o777))
 }
 
 fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) -> SysResult {
@@ -200,15 +196,20 @@ fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) ->
         return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR }.into());
     }
     let now = call.cpu.realtime_ns();
+    let rights = FileRights::of(call.process);
+    let may_remove = |inode: &InodeRecord| rights.may_remove(dir, inode);
     if directory {
-        fs::rmdir(call.cpu, dir, name, now)?
+        fs::rmdir(call.cpu, dir, name, now, may_remove)?
     } else {
-        fs::unlink(call.cpu, dir, name, now)?
+        fs::unlink(call.cpu, dir, name, now, may_remove)?
     }
     Ok(0)
 }
 
 fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags: u32) -> SysResult {
+    if flags & AT_EMPTY_PATH != 0 && !permission::has(call.process, Capability::ReadSearch) {
+        return Err(Errno::ENOENT.into());
+    }
     let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
     let node = path::resolve(call, old.0, old.1, follow | flags & AT_EMPTY_PATH)?;
     let mut path = Path::from_user(call, new.1)?;
@@ -218,7 +219,9 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
     if found.directory {
         return Err(Errno::ENOENT.into());
     }
-    fs::link(call.cpu, dir, name, node.inode_or(Errno::EXDEV)?, call.cpu.realtime_ns())?;
+    let inode = node.inode_or(Errno::EXDEV)?;
+    FileRights::of(call.process).may_link(inode)?;
+    fs::link(call.cpu, dir, name, inode, call.cpu.realtime_ns())?;
     Ok(0)
 }
 
@@ -231,7 +234,7 @@ fn make_symlink<M: Machine>(call: &Call<M>, target: u64, dirfd: i32, path: u64) 
     if found.directory {
         return Err(Errno::ENOENT.into());
     }
-    fs::symlink(call.cpu, dir, name, target.as_bytes(), attributes(call, 0))?;
+    fs::symlink(call.cpu, dir, name, target.as_bytes(), attributes(call, dir, 0))?;
     Ok(0)
 }
 
@@ -278,6 +281,8 @@ fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), fla
     if (source.directory || target.directory) && !moves_directory {
         return Err(Errno::ENOTDIR.into());
     }
-    fs::rename(call.cpu, (old_dir, old_name), (new_dir, new_name), replace, call.cpu.realtime_ns())?;
+    let rights = FileRights::of(call.process);
+    let may_move = |from: &_, to: &_, inode: &_| rights.may_move(from, to, inode);
+    fs::rename(call.cpu, (old_dir, old_name), (new_dir, new_name), replace, call.cpu.realtime_ns(), may_move)?;
     Ok(0)
 }

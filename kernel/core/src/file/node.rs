@@ -14,7 +14,7 @@ use super::{
     description::{Anonymous, Kind, OpenFile},
     proc::{self, ProcNode},
 };
-use crate::{call::Call, cpu::Cpu, process};
+use crate::{call::Call, cpu::Cpu, permission::FileRights, process};
 
 /// What a path names.
 pub enum Node<'c, M: Machine> {
@@ -93,10 +93,19 @@ impl<'c, M: Machine> Node<'c, M> {
     }
 
     /// Fails with `EACCES` unless the caller may do all of `mask` (`R_OK`, `W_OK`, `X_OK`).
+    #[inline]
     pub fn check(&self, call: &Call<M>, mask: u32) -> Result<(), Errno> {
+        self.check_for(call, &FileRights::of(call.process), mask)
+    }
+
+    /// As [`Self::check`], by other rights than those that the caller acts by.
+    #[inline]
+    pub fn check_for(&self, call: &Call<M>, rights: &FileRights, mask: u32) -> Result<(), Errno> {
         match self {
-            Self::Inode(inode) => check_access(inode, mask, Ids::effective(call.process)),
-            Self::Proc(_) | Self::Open(_) => Ok(()),
+            Self::Inode(inode) => rights.check(inode, mask),
+            Self::Proc(node) => proc::check(call, *node, rights, mask),
+            // Whoever has it open may use it.
+            Self::Open(_) => Ok(()),
         }
     }
 }
@@ -109,56 +118,6 @@ impl<M: Machine> Clone for Node<'_, M> {
             Self::Open(file) => Self::Open(file.clone()),
         }
     }
-}
-
-/// By whose rights access is decided.
-#[derive(Clone, Copy)]
-pub struct Ids {
-    uid: u32,
-    gid: u32,
-}
-
-impl Ids {
-    /// The effective ids.
-    pub fn effective(process: &ProcessRecord) -> Self {
-        Self { uid: process.ids[1].get(), gid: process.ids[4].get() }
-    }
-
-    /// The real ids, by which `access` decides.
-    pub fn real(process: &ProcessRecord) -> Self {
-        Self { uid: process.ids[0].get(), gid: process.ids[3].get() }
-    }
-
-    /// The owner of new files.
-    pub fn owner(self) -> (u32, u32) {
-        (self.uid, self.gid)
-    }
-
-    /// Whether these rights reach everything.
-    pub fn is_root(self) -> bool {
-        self.uid == 0
-    }
-
-    /// Whether these are the rights of the file's owner (or root's).
-    pub fn owns(self, inode: &InodeRecord) -> bool {
-        self.uid == 0 || self.uid == inode.uid.get()
-    }
-}
-
-/// Fails with `EACCES` unless `ids` may do all of `mask` with the inode.
-pub fn check_access(inode: &InodeRecord, mask: u32, ids: Ids) -> Result<(), Errno> {
-    let mode = inode.mode.get();
-    let granted = if ids.is_root() {
-        let executable = mode & S_IFMT == S_IFDIR || mode & 0o111 != 0;
-        R_OK | W_OK | if executable { X_OK } else { 0 }
-    } else if ids.uid == inode.uid.get() {
-        mode >> 6
-    } else if ids.gid == inode.gid.get() {
-        mode >> 3
-    } else {
-        mode
-    };
-    if mask & !granted & 7 == 0 { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 /// The node in a process's reference; the file system's root when it is not set.

@@ -16,16 +16,17 @@ use motet_protocol::{
 };
 
 use super::{
-    attributes::cut,
+    attributes::{cut, drop_privileges},
     description::{self, Kind, OpenFile, Parts},
     device,
-    node::{Ids, Node},
+    node::Node,
     path::{self, Follow, Found, Path},
     table,
 };
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
+    permission::FileRights,
 };
 
 /// Status flags that stay with an open file and can be changed by `fcntl`.
@@ -112,7 +113,7 @@ fn locate<'c, M: Machine>(
         if !fs::is_directory(dir) {
             return Err(Errno::ENOTDIR.into());
         }
-        let inode = fs::new_inode(call.cpu, attributes(call, S_IFREG | mode & 0o7777))?;
+        let inode = fs::new_inode(call.cpu, attributes(call, dir, S_IFREG | mode & 0o7777))?;
         return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
     }
     check_existing(call, &node, flags)?;
@@ -122,6 +123,7 @@ fn locate<'c, M: Machine>(
         && fs::file_type(inode) == fs::TYPE_REGULAR
     {
         node.check(call, W_OK)?;
+        drop_privileges(call, inode.inode());
         cut(call, inode.inode(), 0)?;
         let now = call.cpu.realtime_ns();
         inode.modified_ns.set(now);
@@ -146,7 +148,7 @@ fn create<'c, M: Machine>(
         return Err(Errno::EINVAL);
     }
     found.parent.check(call, W_OK | X_OK)?;
-    match fs::create(call.cpu, dir, name, attributes(call, S_IFREG | mode & 0o7777)) {
+    match fs::create(call.cpu, dir, name, attributes(call, dir, S_IFREG | mode & 0o7777)) {
         Ok(inode) => Ok(Node::Inode(inode)),
         // Someone else has just made it.
         Err(Errno::EEXIST) if flags & O_EXCL == 0 => {
@@ -177,7 +179,14 @@ fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Res
         O_WRONLY => W_OK,
         _ => R_OK | W_OK,
     };
-    node.check(call, mask)
+    let rights = FileRights::of(call.process);
+    node.check_for(call, &rights, mask)?;
+    match node {
+        // That a file has been read is its owner's to hide.
+        Node::Inode(inode) if flags & O_NOATIME != 0 && !rights.owns(inode) => Err(Errno::EPERM),
+        Node::Proc(node) => super::proc::check_open(call, *node),
+        Node::Inode(_) | Node::Open(_) => Ok(()),
+    }
 }
 
 /// A description of a node that is not a named pipe.
@@ -316,9 +325,9 @@ fn take_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'st
     Some((cpu.object(file.get())?, opens.get() as u32))
 }
 
-/// What a new file of the calling process starts with.
-pub fn attributes<M: Machine>(call: &Call<M>, mode: u32) -> Attributes {
-    let (uid, gid) = Ids::effective(call.process).owner();
+/// What a new file of the calling process in `dir` starts with.
+pub fn attributes<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> Attributes {
+    let (uid, gid, mode) = FileRights::of(call.process).of_new_file(dir, mode);
     let mode = mode & !(call.process.umask.get() & 0o777);
     Attributes { mode, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() }
 }
@@ -363,6 +372,7 @@ pub fn inode_for_mmap<'c, M: Machine>(
     writable_shared: bool,
 ) -> Result<Option<Mappable<'c, M>>, Errno> {
     let file = table::get(call, fd)?;
+    file.check_not_path()?;
     file.check_readable().map_err(|_| Errno::EACCES)?;
     if writable_shared {
         file.check_writable().map_err(|_| Errno::EACCES)?;
@@ -437,8 +447,9 @@ fn open_both<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, flags: u32) 
 
 /// `memfd_create(name, flags)`: a file without a name. Seals are not kept.
 pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
-    let (uid, gid) = Ids::effective(call.process).owner();
-    let attributes = Attributes { mode: S_IFREG | 0o777, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() };
+    let (uid, gid) = FileRights::of(call.process).owner();
+    let attributes =
+        Attributes { mode: S_IFREG | 0o777, uid: uid.0, gid: gid.0, rdev: 0, now_ns: call.cpu.realtime_ns() };
     let inode = Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
     let record = open_inode(call, inode, O_RDWR)?;
     Ok(table::install(call, record, call.args[1] & MFD_CLOEXEC != 0, 0)?)

@@ -14,7 +14,10 @@ use super::{
     node::{self, Node},
     proc, table,
 };
-use crate::call::{Call, PATH_MAX};
+use crate::{
+    call::{Call, PATH_MAX},
+    permission::FileRights,
+};
 
 /// Most symbolic links followed in one walk (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: u32 = 40;
@@ -133,6 +136,21 @@ pub fn resolve<'c, M: Machine>(call: &Call<'c, M>, dirfd: i32, address: u64, fla
     resolve_path(call, dirfd, &mut path, flags)
 }
 
+/// As [`resolve`], by other rights than those that the caller acts by.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_for<'c, M: Machine>(
+    call: &Call<'c, M>,
+    rights: &FileRights,
+    dirfd: i32,
+    address: u64,
+    flags: u32,
+) -> Result<Node<'c, M>, Errno> {
+    let mut path = Path::from_user(call, address)?;
+    resolve_path_for(call, rights, dirfd, &mut path, flags)
+}
+
 /// What a path names, from `dirfd`.
 ///
 /// # Errors
@@ -143,15 +161,24 @@ pub fn resolve_path<'c, M: Machine>(
     path: &mut Path,
     flags: u32,
 ) -> Result<Node<'c, M>, Errno> {
+    resolve_path_for(call, &FileRights::of(call.process), dirfd, path, flags)
+}
+
+fn resolve_path_for<'c, M: Machine>(
+    call: &Call<'c, M>,
+    rights: &FileRights,
+    dirfd: i32,
+    path: &mut Path,
+    flags: u32,
+) -> Result<Node<'c, M>, Errno> {
     if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
         return match dirfd {
             AT_FDCWD => Ok(node::of_process(call, |process| &process.cwd)),
             _ => Ok(Node::of_file(call.cpu, table::get(call, dirfd)?)),
         };
     }
-    walk(call, dirfd, path, if flags & AT_SYMLINK_NOFOLLOW == 0 { Follow::Always } else { Follow::UnlessLast })?
-        .node
-        .ok_or(Errno::ENOENT)
+    let follow = if flags & AT_SYMLINK_NOFOLLOW == 0 { Follow::Always } else { Follow::UnlessLast };
+    walk_for(call, rights, dirfd, path, follow)?.node.ok_or(Errno::ENOENT)
 }
 
 /// Walks a path from `dirfd` up to its last component, which need not exist.
@@ -160,6 +187,16 @@ pub fn resolve_path<'c, M: Machine>(
 /// As [`resolve`], but for a missing last component.
 pub fn walk<'c, M: Machine>(
     call: &Call<'c, M>,
+    dirfd: i32,
+    path: &mut Path,
+    follow: Follow,
+) -> Result<Found<'c, M>, Errno> {
+    walk_for(call, &FileRights::of(call.process), dirfd, path, follow)
+}
+
+fn walk_for<'c, M: Machine>(
+    call: &Call<'c, M>,
+    rights: &FileRights,
     dirfd: i32,
     path: &mut Path,
     follow: Follow,
@@ -192,7 +229,7 @@ pub fn walk<'c, M: Machine>(
         if !current.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        current.check(call, X_OK)?;
+        current.check_for(call, rights, X_OK)?;
         found.directory = slashes > 0;
         found.last = match name {
             b"." => Last::Dot,
@@ -221,6 +258,9 @@ pub fn walk<'c, M: Machine>(
             symlinks += 1;
             if symlinks > SYMLINKS_MAX {
                 return Err(Errno::ELOOP);
+            }
+            if let (true, Node::Inode(dir), Node::Inode(link)) = (is_last, &current, &next) {
+                rights.may_follow(dir, link)?;
             }
             if let Some(direct) = follow_direct(call, &next)? {
                 if is_last {

@@ -23,6 +23,7 @@ use motet_protocol::{
 };
 
 use super::{
+    attributes::drop_privileges,
     cursor::Cursor,
     description::{self, Anonymous, Kind, OpenFile},
     device, event, proc, signal_fd, socket, table, timer,
@@ -335,6 +336,7 @@ fn write_inode<M: Machine>(
     if from.remaining() == 0 {
         return Ok(0);
     }
+    drop_privileges(call, inode);
     let claim = match begun(call) {
         Some(claim) => claim,
         None => {

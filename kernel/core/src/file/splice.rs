@@ -15,6 +15,7 @@ use motet_protocol::{
 };
 
 use super::{
+    attributes::drop_privileges,
     cursor::TRANSFER_MAX,
     description::{Kind, OpenFile},
     rw::partial,
@@ -190,6 +191,7 @@ fn copy<M: Machine>(
     len: u64,
 ) -> SysResult {
     let passage = Passage::new(call.cpu)?;
+    drop_privileges(call, to);
     let mut done = call.thread.progress.get();
     while done < len {
         let here = match passage.fill(from, start + done, len - done) {

@@ -7,12 +7,11 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE};
 use motet_protocol::{Context, memory};
 
-use super::{
-    description::Kind,
-    node::{self, Ids, Node},
-    path, proc, table,
+use super::{description::Kind, node::Node, path, proc, table};
+use crate::{
+    call::{Call, SysResult},
+    permission::FileRights,
 };
-use crate::call::{Call, SysResult};
 
 /// Device numbers of the ramfs, of procfs and of unnamed pipes.
 const RAMFS: Device = Device { major: 0, minor: 2 };
@@ -86,11 +85,9 @@ fn check<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, flags: u3
     if mode & !(R_OK | W_OK | X_OK) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let node = path::resolve(call, dirfd, path, flags)?;
-    let ids = if flags & AT_EACCESS != 0 { Ids::effective(call.process) } else { Ids::real(call.process) };
-    if let Node::Inode(inode) = &node {
-        node::check_access(inode, mode, ids)?;
-    }
+    let by_effective = flags & AT_EACCESS != 0;
+    let rights = if by_effective { FileRights::of(call.process) } else { FileRights::of_real(call.process) };
+    path::resolve_for(call, &rights, dirfd, path, flags)?.check_for(call, &rights, mode)?;
     Ok(0)
 }
 
@@ -107,7 +104,10 @@ pub fn stat_of<M: Machine>(call: &Call<M>, node: &Node<M>) -> Stat {
         Node::Proc(node) => {
             let boot = Timespec::from_ns(call.cpu.pool.header().realtime_at_zero_ns.get());
             let mode = proc::mode(*node);
+            let (uid, gid) = proc::owner(call.cpu, *node);
             Stat {
+                uid,
+                gid,
                 device: PROCFS,
                 inode: node.number(),
                 mode,

@@ -40,6 +40,9 @@ const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
 
 /// Longest heap and mapping, in bytes; keeps sums of addresses from overflowing.
 const LEN_MAX: u64 = USER_END;
+/// Nothing is mapped below this, so that a null pointer leads nowhere (Linux `mmap_min_addr`; here the superuser is no
+/// exception).
+pub const LOWEST: u64 = 65_536;
 
 /// `brk(address)`: moves the end of the heap; returns where it is.
 pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
@@ -230,6 +233,9 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         if to < end && start < to_end {
             return Err(Errno::EINVAL.into());
         }
+        if to < LOWEST {
+            return Err(Errno::EPERM.into());
+        }
         unmap_locked(call.cpu, space, to, to_end)?;
         to
     } else {
@@ -361,8 +367,11 @@ fn choose_address<M: Machine>(
     let exact = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if exact {
         let (start, end) = page_range(address, len, Errno::EINVAL)?;
-        if end > USER_END || start < PAGE_SIZE * 16 {
+        if end > USER_END {
             return Err(Errno::ENOMEM);
+        }
+        if start < LOWEST {
+            return Err(Errno::EPERM);
         }
         if flags & MAP_FIXED_NOREPLACE == 0 {
             view::check_no_store(cpu, space, start, end)?;
@@ -373,7 +382,7 @@ fn choose_address<M: Machine>(
         return Ok(start);
     }
     let hint = address & !(PAGE_SIZE - 1);
-    if hint >= PAGE_SIZE * 16
+    if hint >= LOWEST
         && hint.checked_add(len).is_some_and(|end| end <= USER_END)
         && vma::first_ending_after(cpu, space, hint).is_none_or(|vma| vma.start.get() >= hint + len)
     {

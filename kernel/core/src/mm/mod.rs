@@ -25,7 +25,7 @@ use motet_protocol::{
     shootdown::{self, Stale},
 };
 
-pub use calls::{forget_file_pages, protect, unmap_locked as unmap};
+pub use calls::{LOWEST, forget_file_pages, protect, unmap_locked as unmap};
 pub use fault::{lacks_page, serve as serve_fault, sync_range};
 pub use space::{activate, create, deactivate, epoch, fork, leave_island, may_stay_active, release, share};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};

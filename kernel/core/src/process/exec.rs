@@ -2,12 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, registers};
+use motet_abi::{Errno, file::R_OK, registers};
 use motet_hal::Machine;
 use motet_layout::{
     CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord, VMA_STACK,
 };
-use motet_protocol::{Context, fs, run_queue, slab, threads, wait};
+use motet_protocol::{Context, fs, lock::lock, run_queue, slab, threads, wait};
 
 use super::{
     exit::kill_other_threads,
@@ -19,7 +19,9 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, PathBuf, Stop, SysResult},
     cpu::Cpu,
-    crossing, file, mm, sched, signal,
+    crossing, file, mm,
+    permission::{self, FileRights, Identity, Owned},
+    sched, signal,
 };
 
 /// Where position-independent programs and their interpreters are loaded.
@@ -58,13 +60,22 @@ fn execute<M: Machine>(
     let path = call.read_path(path_at)?;
     let mut prefix = Prefix::new();
     let program = find_program(call, dirfd, &path, flags, &mut prefix)?;
+    let owned = {
+        let _guard = lock(call.cpu, &program.inode().lock);
+        Owned::of(program.inode())
+    };
+    let identity = Identity::after_exec(call.process, &owned);
     let executable = Executable::read(call.cpu, program.inode())?;
     let island = island_for(call, executable.isa, path.as_bytes())?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
-    let image = build(call, &executable, program.inode(), &strings, island)?;
+    let image = build(call, &executable, program.inode(), &strings, island, identity)?;
     if !is_only_thread(call) {
         mm::release(call.cpu, image.space);
         return wait_for_other_threads(call);
+    }
+    if let Err(errno) = unshare(call) {
+        mm::release(call.cpu, image.space);
+        return Err(errno.into());
     }
     commit(call, &image, program.inode(), path.as_bytes(), executable.isa);
     if island == call.cpu.island() {
@@ -108,7 +119,8 @@ pub fn start_first<M: Machine>(
     let program = find_program(&call, AT_FDCWD, &path, 0, &mut prefix)?;
     let executable = Executable::read(cpu, program.inode())?;
     let island = island_for(&call, executable.isa, path.as_bytes())?;
-    let image = build(&call, &executable, program.inode(), &command, island)?;
+    let identity = Identity::of(process);
+    let image = build(&call, &executable, program.inode(), &command, island, identity)?;
     commit(&call, &image, program.inode(), path.as_bytes(), executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() {
@@ -183,9 +195,10 @@ fn build<M: Machine>(
     inode: &'static InodeRecord,
     strings: &dyn StringSource<M>,
     island: IslandId,
+    identity: Identity,
 ) -> Result<Image, Errno> {
     let space = mm::create(call.cpu)?;
-    let built = fill(call, executable, inode, strings, space, island);
+    let built = fill(call, executable, inode, strings, space, island, identity);
     if built.is_err() {
         mm::release(call.cpu, space);
     }
@@ -199,6 +212,7 @@ fn fill<M: Machine>(
     strings: &dyn StringSource<M>,
     space: &'static SpaceRecord,
     island: IslandId,
+    identity: Identity,
 ) -> Result<Image, Errno> {
     let cpu = call.cpu;
     space.mmap_top.set(MMAP_TOP);
@@ -220,7 +234,7 @@ fn fill<M: Machine>(
     space.brk[1].set(heap);
     // What is written here is read there; later pages of the stack are whoever's that runs then.
     mm::insert(cpu, space, &mm::VmaSpec { node: mm::place::node_of(island), ..STACK })?;
-    let builder = StackBuilder { call, space, isa: executable.isa };
+    let builder = StackBuilder { call, space, isa: executable.isa, identity };
     builder.map_trampoline(space.fat.get() != 0)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
@@ -229,7 +243,7 @@ fn fill<M: Machine>(
             vma.node.set(0);
         }
     });
-    Ok(Image { space, entry, ..stack })
+    Ok(Image { space, entry, identity, ..stack })
 }
 
 /// Whether no other thread of the process is left. The list tells, not the count: a thread that has left the list, under
@@ -248,6 +262,13 @@ fn wait_for_other_threads<M: Machine>(call: &Call<M>) -> SysResult {
     call.thread.deadline_ns.set(call.cpu.now_ns() + POLL_NS);
     wait::prepare(call.thread);
     Err(Stop::Block)
+}
+
+/// Gives the process descriptors and signal actions of its own, if it shares them with another one: who started a program
+/// does not reach into it.
+fn unshare<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
+    file::unshare_files(call.cpu, call.process)?;
+    signal::unshare_actions(call.cpu, call.process)
 }
 
 /// Replaces what the process was. Nothing can fail any more.
@@ -278,8 +299,22 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     }
     become_leader(cpu, thread, process);
     let _tree = lock_tree(cpu);
+    take_identity(call, image.identity, inode);
+    // Signals that a child has chosen for its end were meant for the program before.
+    for child in super::children(cpu, process).filter(|child| child.exit_signal.get() != 0) {
+        child.exit_signal.set(signal::SIGCHLD);
+    }
     process.execed.set(1);
     wait::wake(cpu, &process.vfork_waiters);
+}
+
+/// The program acts by its own rights from now on. It may be looked into by those of its user if it has no more rights than
+/// they, and if they could read it anyway. The tree lock is held.
+fn take_identity<M: Machine>(call: &Call<M>, identity: Identity, program: &InodeRecord) {
+    let process = call.process;
+    let readable = FileRights::of(process).check(program, R_OK).is_ok();
+    identity.become_of(process);
+    permission::start_program(process, readable && !identity.is_secure());
 }
 
 /// The only thread left takes the process's id, if it was not the first one.

@@ -20,7 +20,7 @@ use super::{adopt, lock_tree, parent_of};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    crossing, file, mm, sched,
+    crossing, file, mm, permission, sched,
     signal::{
         self,
         calls::{begin_temporary_mask, end_temporary_mask},
@@ -197,9 +197,7 @@ fn new_process<M: Machine>(
 
 /// Plain values that a child starts with.
 fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessRecord) {
-    for (to, from) in child.ids.iter().zip(&parent.ids) {
-        to.set(from.get());
-    }
+    permission::inherit(parent, child);
     for (to, from) in child.limits.iter().zip(&parent.limits) {
         to.set(from.get());
     }
@@ -230,16 +228,7 @@ fn actions_for_child<M: Machine>(
         actions.refs.fetch_add(1, Ordering::Relaxed);
         return Ok(actions);
     }
-    let copy = slab::alloc::<SignalActions>(cpu).ok_or(Errno::ENOMEM)?;
-    copy.refs.store(1, Ordering::Relaxed);
-    for (to, from) in copy.actions.iter().zip(&actions.actions) {
-        let cleared = flags & CLONE_CLEAR_SIGHAND != 0 && from.handler.get() > 1;
-        to.handler.set(if cleared { 0 } else { from.handler.get() });
-        to.flags.set(from.flags.get());
-        to.restorer.set(from.restorer.get());
-        to.mask.set(from.mask.get());
-    }
-    Ok(copy)
+    signal::copy_actions(cpu, actions, flags & CLONE_CLEAR_SIGHAND != 0).ok_or(Errno::ENOMEM)
 }
 
 /// Gives the thread its id and links it (and its process) into the tree. On failure the new process is undone.

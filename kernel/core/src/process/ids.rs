@@ -7,10 +7,12 @@ use motet_hal::Machine;
 use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
 use motet_protocol::{memory, run_queue, threads};
 
-use super::{lock_tree, lookup, parent_of, wait::write_rusage};
+use super::{lock_tree, lookup, parent_of, process_of, wait::write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
-    mm, sched,
+    mm,
+    permission::{self, Capability},
+    sched,
 };
 
 /// What `uname` says; programs compare the release with what they need.
@@ -38,11 +40,15 @@ pub const LIMITS: [(&str, &str); 16] = [
 ];
 /// Scheduling parameters of ordinary threads (`SCHED_OTHER`).
 const SCHED_OTHER: u64 = 0;
+/// Real-time scheduling, which there is not.
+const SCHED_FIFO: u64 = 1;
+const SCHED_RR: u64 = 2;
 /// `getpriority`: a thread, a process group, a user.
 const PRIO_PROCESS: u64 = 0;
 const PRIO_PGRP: u64 = 1;
 const PRIO_USER: u64 = 2;
 const PR_SET_PDEATHSIG: u64 = 1;
+const PR_GET_PDEATHSIG: u64 = 2;
 const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
 const PR_SET_VMA: u64 = 0x5356_4d41;
@@ -136,76 +142,6 @@ pub fn setsid<M: Machine>(call: &Call<M>) -> SysResult {
     call.process.pgid.store(pid, Ordering::Relaxed);
     call.process.sid.store(pid, Ordering::Relaxed);
     Ok(u64::from(pid))
-}
-
-/// `getuid()`: entry 0 of `ids`; `geteuid` 1, `getgid` 3, `getegid` 4 (2 and 5 are the saved ones).
-pub fn getuid<M: Machine>(call: &Call<M>) -> SysResult {
-    Ok(u64::from(call.process.ids[0].get()))
-}
-
-/// `geteuid()`.
-pub fn geteuid<M: Machine>(call: &Call<M>) -> SysResult {
-    Ok(u64::from(call.process.ids[1].get()))
-}
-
-/// `getgid()`.
-pub fn getgid<M: Machine>(call: &Call<M>) -> SysResult {
-    Ok(u64::from(call.process.ids[3].get()))
-}
-
-/// `getegid()`.
-pub fn getegid<M: Machine>(call: &Call<M>) -> SysResult {
-    Ok(u64::from(call.process.ids[4].get()))
-}
-
-/// `setuid(uid)`.
-pub fn setuid<M: Machine>(call: &Call<M>) -> SysResult {
-    set_ids(call, 0, [call.args[0]; 3])
-}
-
-/// `setgid(gid)`.
-pub fn setgid<M: Machine>(call: &Call<M>) -> SysResult {
-    set_ids(call, 3, [call.args[0]; 3])
-}
-
-/// `setreuid(real, effective)`.
-pub fn setreuid<M: Machine>(call: &Call<M>) -> SysResult {
-    set_ids(call, 0, [call.args[0], call.args[1], call.args[1]])
-}
-
-/// `setregid(real, effective)`.
-pub fn setregid<M: Machine>(call: &Call<M>) -> SysResult {
-    set_ids(call, 3, [call.args[0], call.args[1], call.args[1]])
-}
-
-/// `setresuid(real, effective, saved)`.
-pub fn setresuid<M: Machine>(call: &Call<M>) -> SysResult {
-    set_ids(call, 0, [call.args[0], call.args[1], call.args[2]])
-}
-
-/// `setresgid(real, effective, saved)`.
-pub fn setresgid<M: Machine>(call: &Call<M>) -> SysResult {
-    set_ids(call, 3, [call.args[0], call.args[1], call.args[2]])
-}
-
-/// `getresuid(real, effective, saved)`.
-pub fn getresuid<M: Machine>(call: &Call<M>) -> SysResult {
-    get_ids(call, 0)
-}
-
-/// `getresgid(real, effective, saved)`.
-pub fn getresgid<M: Machine>(call: &Call<M>) -> SysResult {
-    get_ids(call, 3)
-}
-
-/// `getgroups(size, list)`: there are no supplementary groups.
-pub fn getgroups<M: Machine>(_call: &Call<M>) -> SysResult {
-    Ok(0)
-}
-
-/// `setgroups(size, list)`: accepted for the superuser, not kept.
-pub fn setgroups<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.process.ids[1].get() == 0 { Ok(0) } else { Err(Errno::EPERM.into()) }
 }
 
 /// `uname(buffer)`: the machine name is that of the caller's ISA.
@@ -316,6 +252,7 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
     let target = {
         let _tree = lock_tree(call.cpu);
         let thread = thread_named(call, tid)?;
+        permission::may_change(call.process, process_of(call.cpu, thread))?;
         let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(call.cpu.id);
         let target = run_queue::least_loaded(call.cpu, last.island(), mask);
         // A core of another instruction set cannot run the thread's code.
@@ -337,17 +274,32 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// `sched_getscheduler(tid)`.
-pub fn sched_getscheduler<M: Machine>(_call: &Call<M>) -> SysResult {
+pub fn sched_getscheduler<M: Machine>(call: &Call<M>) -> SysResult {
+    let _tree = lock_tree(call.cpu);
+    thread_named(call, call.args[0])?;
     Ok(SCHED_OTHER)
 }
 
 /// `sched_setscheduler(tid, policy, parameters)`: ordinary scheduling only.
 pub fn sched_setscheduler<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[1] == SCHED_OTHER { Ok(0) } else { Err(Errno::EINVAL.into()) }
+    let _tree = lock_tree(call.cpu);
+    let thread = thread_named(call, call.args[0])?;
+    match call.args[1] {
+        SCHED_OTHER => permission::may_change(call.process, process_of(call.cpu, thread))?,
+        SCHED_FIFO | SCHED_RR if !permission::has(call.process, Capability::Schedule) => {
+            return Err(Errno::EPERM.into());
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    Ok(0)
 }
 
 /// `sched_getparam(tid, parameters)`.
 pub fn sched_getparam<M: Machine>(call: &Call<M>) -> SysResult {
+    {
+        let _tree = lock_tree(call.cpu);
+        thread_named(call, call.args[0])?;
+    }
     call.write_user(call.args[1], &0u32.to_le_bytes())?;
     Ok(0)
 }
@@ -367,15 +319,29 @@ pub fn getpriority<M: Machine>(call: &Call<M>) -> SysResult {
     Ok((20 - lowest.ok_or(Errno::ESRCH)?) as u64)
 }
 
-/// `setpriority(which, who, nice)`.
+/// `setpriority(which, who, nice)`: of those whom the caller may change. As on Linux, the last error is told.
+///
+/// # Errors
+/// `ESRCH`; `EPERM`: another user's; `EACCES`: lower than the thread's `RLIMIT_NICE` lets it; `EINVAL`.
 pub fn setpriority<M: Machine>(call: &Call<M>) -> SysResult {
     let nice = (call.args[2] as i32).clamp(-20, 19);
-    let mut any = false;
+    let mut result = Err(Errno::ESRCH);
     for_each_named(call, |thread| {
-        thread.nice.set(nice.cast_unsigned());
-        any = true;
+        let process = process_of(call.cpu, thread);
+        let lowers = nice < thread.nice.get().cast_signed();
+        let may = permission::may_change(call.process, process).and_then(|()| match lowers {
+            true => permission::may_lower_nice(call.process, process, nice),
+            false => Ok(()),
+        });
+        match may {
+            Ok(()) => thread.nice.set(nice.cast_unsigned()),
+            Err(errno) => result = Err(errno),
+        }
+        if result == Err(Errno::ESRCH) {
+            result = Ok(0);
+        }
     })?;
-    if any { Ok(0) } else { Err(Errno::ESRCH.into()) }
+    Ok(result?)
 }
 
 /// Calls `each` with the threads that `which` and `who` of `getpriority` name. As on Linux, a process id means the process's
@@ -396,9 +362,9 @@ fn for_each_named<M: Machine>(call: &Call<M>, mut each: impl FnMut(&'static Thre
             });
         }
         PRIO_USER => {
-            let user = own(call.process.ids[1].get());
+            let user = own(call.process.credentials.users[0].get());
             super::for_each(cpu, |process| {
-                if process.ids[1].get() == user {
+                if process.credentials.users[0].get() == user {
                     super::for_each_thread(cpu, process, &mut each);
                 }
             });
@@ -450,8 +416,12 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
             call.process.death_signal.set(call.args[1] as u32);
             Ok(0)
         }
+        PR_GET_PDEATHSIG => {
+            call.write_user(call.args[1], &call.process.death_signal.get().to_le_bytes())?;
+            Ok(0)
+        }
         PR_SET_VMA => Ok(0),
-        _ => Err(Errno::EINVAL.into()),
+        _ => permission::prctl(call),
     }
 }
 
@@ -517,34 +487,12 @@ pub fn riscv_hwprobe<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-fn set_ids<M: Machine>(call: &Call<M>, first: usize, values: [u64; 3]) -> SysResult {
-    let own = [0, 1, 2].map(|n| call.process.ids[first + n].get());
-    let privileged = call.process.ids[1].get() == 0;
-    for value in values.map(|value| value as u32) {
-        if value != u32::MAX && !privileged && !own.contains(&value) {
-            return Err(Errno::EPERM.into());
-        }
-    }
-    for (n, value) in values.into_iter().enumerate() {
-        if value as u32 != u32::MAX {
-            call.process.ids[first + n].set(value as u32);
-        }
-    }
-    Ok(0)
-}
-
-fn get_ids<M: Machine>(call: &Call<M>, first: usize) -> SysResult {
-    for n in 0..3 {
-        call.write_user(call.args[n], &call.process.ids[first + n].get().to_le_bytes())?;
-    }
-    Ok(0)
-}
-
 fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_at: u64) -> SysResult {
     if resource >= LIMITS.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
     with_process(call, pid, |process| {
+        permission::may_limit(call.process, process)?;
         let pair = &process.limits[2 * resource as usize..2 * resource as usize + 2];
         let old = [pair[0].get(), pair[1].get()];
         if new_at != 0 {
@@ -552,7 +500,7 @@ fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_a
             if soft > hard {
                 return Err(Errno::EINVAL.into());
             }
-            if hard > old[1] && call.process.ids[1].get() != 0 {
+            if hard > old[1] && !permission::has(call.process, Capability::Limits) {
                 return Err(Errno::EPERM.into());
             }
             pair[0].set(soft);

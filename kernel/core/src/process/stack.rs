@@ -10,7 +10,7 @@ use super::{
     load::Loaded,
     strings::{ARGUMENTS_MAX, StringSource},
 };
-use crate::{call::Call, mm, random};
+use crate::{call::Call, mm, permission::Identity, random};
 
 /// Where handlers without a restorer of their own return to: a page with the ISA's `rt_sigreturn` call.
 const TRAMPOLINE: u64 = 0x7fff_bfff_f000;
@@ -39,6 +39,7 @@ pub struct Image {
     pub stack: u64,
     pub arguments: [u64; 2],
     pub environment: [u64; 2],
+    pub identity: Identity,
 }
 
 /// Writes the initial stack: from the top down strings, random bytes, auxiliary vector, environment, arguments, count.
@@ -46,6 +47,8 @@ pub struct StackBuilder<'a, 'b, M: Machine> {
     pub call: &'a Call<'b, M>,
     pub space: &'static SpaceRecord,
     pub isa: Isa,
+    /// What the program will act by.
+    pub identity: Identity,
 }
 
 impl<M: Machine> StackBuilder<'_, '_, M> {
@@ -108,6 +111,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             stack,
             arguments: [strings_at, environment_at],
             environment: [environment_at, at],
+            identity: self.identity,
         })
     }
 
@@ -137,7 +141,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         program: &Loaded,
         interpreter: Option<&Loaded>,
     ) -> Result<[(u64, u64); 20], Errno> {
-        let process = self.call.process;
+        let Identity { users, groups, .. } = self.identity;
         let mut random = [0; 16];
         random::fill(self.call.cpu, &mut random);
         self.write(extra_at, &random)?;
@@ -157,11 +161,11 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             (abi::AT_BASE, interpreter.map_or(0, |interpreter| interpreter.bias)),
             (abi::AT_FLAGS, 0),
             (abi::AT_ENTRY, program.entry),
-            (abi::AT_UID, u64::from(process.ids[0].get())),
-            (abi::AT_EUID, u64::from(process.ids[1].get())),
-            (abi::AT_GID, u64::from(process.ids[3].get())),
-            (abi::AT_EGID, u64::from(process.ids[4].get())),
-            (abi::AT_SECURE, 0),
+            (abi::AT_UID, u64::from(users.real.0)),
+            (abi::AT_EUID, u64::from(users.effective.0)),
+            (abi::AT_GID, u64::from(groups.real.0)),
+            (abi::AT_EGID, u64::from(groups.effective.0)),
+            (abi::AT_SECURE, u64::from(self.identity.is_secure())),
             (abi::AT_CLKTCK, crate::time::TICKS_PER_SECOND),
             (abi::AT_HWCAP, hwcap),
             (abi::AT_HWCAP2, hwcap2),

@@ -119,7 +119,7 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
         pid: child.pid.get(),
         status,
         times_ns: [child.times_ns[0].get(), child.times_ns[1].get()],
-        uid: child.ids[0].get(),
+        uid: child.credentials.users[0].get(),
     };
     if options & WNOWAIT == 0 {
         if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {

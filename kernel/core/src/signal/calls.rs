@@ -8,15 +8,15 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::THREAD_DEAD;
+use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD};
 use motet_protocol::wait;
 
 use super::{
-    Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_matching,
-    send_to_thread_locked, send_with,
+    Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_thread_locked, send_with,
 };
 use crate::{
     call::{Call, Stop, SysResult},
+    permission,
     process::{self, lock_tree},
     time,
 };
@@ -201,25 +201,46 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let (cpu, sender) = (call.cpu, call.process.pid.get());
     let own_group = call.process.pgid.load(Ordering::Relaxed);
+    let of_group = |group: u32| move |process: &ProcessRecord| process.pgid.load(Ordering::Relaxed) == group;
     let _tree = lock_tree(cpu);
-    let any = match pid {
-        -1 => send_to_matching(cpu, signal, sender, |process| process.pid.get() > 1 && process.pid.get() != sender),
-        0 => send_to_matching(cpu, signal, sender, |process| process.pgid.load(Ordering::Relaxed) == own_group),
-        group if group < 0 => {
-            let group = group.unsigned_abs();
-            send_to_matching(cpu, signal, sender, |process| process.pgid.load(Ordering::Relaxed) == group)
-        }
-        pid => match process::lookup(cpu, pid as u32) {
-            Some(process) => {
-                if signal != 0 {
-                    send_locked(cpu, process, signal, sender);
-                }
-                true
+    match pid {
+        -1 => kill_matching(call, signal, |process| process.pid.get() > 1 && process.pid.get() != sender),
+        0 => kill_matching(call, signal, of_group(own_group)),
+        group if group < 0 => kill_matching(call, signal, of_group(group.unsigned_abs())),
+        pid => {
+            let process = process::lookup(cpu, pid as u32).ok_or(Errno::ESRCH)?;
+            permission::may_signal(call.process, process, signal)?;
+            if signal != 0 {
+                send_locked(cpu, process, signal, sender);
             }
-            None => false,
-        },
-    };
-    if any { Ok(0) } else { Err(Errno::ESRCH.into()) }
+            Ok(0)
+        }
+    }
+}
+
+/// Sends a signal (0: none) to those of the processes that match to which the caller may. The tree lock is held.
+///
+/// # Errors
+/// `ESRCH`: none matches; `EPERM`: some do, and the caller may signal none of them.
+fn kill_matching<M: Machine>(call: &Call<M>, signal: u32, matches: impl Fn(&ProcessRecord) -> bool) -> SysResult {
+    let sender = call.process.pid.get();
+    let mut result = Err(Errno::ESRCH.into());
+    process::for_each(call.cpu, |process| {
+        if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !matches(process) {
+            return;
+        }
+        match permission::may_signal(call.process, process, signal) {
+            Ok(()) => {
+                result = Ok(0);
+                if signal != 0 {
+                    send_locked(call.cpu, process, signal, sender);
+                }
+            }
+            Err(errno) if result.is_err() => result = Err(errno.into()),
+            Err(_) => {}
+        }
+    });
+    result
 }
 
 /// `tkill(tid, signal)`.
@@ -243,6 +264,7 @@ pub fn rt_sigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
     let origin = read_origin(call, info, pid as u32)?;
     let _tree = lock_tree(call.cpu);
     let process = process::lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
+    permission::may_signal(call.process, process, signal.unwrap_or(0))?;
     let kept = signal.is_none_or(|signal| send_with(call.cpu, process, signal, origin));
     if kept { Ok(0) } else { Err(Errno::EAGAIN.into()) }
 }
@@ -303,6 +325,7 @@ fn send_to_one<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u
         .filter(|thread| thread.state.load(Ordering::Relaxed) != THREAD_DEAD)
         .filter(|thread| pid.is_none_or(|pid| process::process_of(call.cpu, thread).pid.get() == pid))
         .ok_or(Errno::ESRCH)?;
+    permission::may_signal(call.process, process::process_of(call.cpu, thread), signal.unwrap_or(0))?;
     let kept = signal.is_none_or(|signal| send_to_thread_locked(call.cpu, thread, signal, origin));
     // That a signal of `tgkill` has come is all that is promised.
     if kept || origin.code == abi::SI_TKILL { Ok(0) } else { Err(Errno::EAGAIN.into()) }

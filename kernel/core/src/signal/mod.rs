@@ -47,23 +47,11 @@ pub enum Attention {
 /// Sends a signal to every process of a group. Returns whether there was one.
 pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
     let _tree = lock_tree(cpu);
-    send_to_matching(cpu, signal, 0, |process| process.pgid.load(Ordering::Relaxed) == pgid)
-}
-
-/// Sends a signal to the processes that match. The tree lock is held.
-pub fn send_to_matching<M: Machine>(
-    cpu: &Cpu<M>,
-    signal: u32,
-    sender: u32,
-    matches: impl Fn(&ProcessRecord) -> bool,
-) -> bool {
     let mut any = false;
     process::for_each(cpu, |process| {
-        if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && matches(process) {
+        if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && process.pgid.load(Ordering::Relaxed) == pgid {
             any = true;
-            if signal != 0 {
-                send_locked(cpu, process, signal, sender);
-            }
+            send_locked(cpu, process, signal, 0);
         }
     });
     any
@@ -257,6 +245,42 @@ pub fn release_actions<M: Machine>(cpu: &Cpu<M>, actions: &'static SignalActions
     if actions.refs.fetch_sub(1, Ordering::AcqRel) == 1 {
         slab::free(cpu, actions);
     }
+}
+
+/// Gives a process signal actions of its own, if it shares them with another process.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn unshare_actions<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> Result<(), Errno> {
+    let shared: &'static SignalActions = cpu.pool.at(PoolAddr(process.actions.get()));
+    if shared.refs.load(Ordering::Acquire) > 1 {
+        let own = copy_actions(cpu, shared, false).ok_or(Errno::ENOMEM)?;
+        {
+            // Senders look at a process's actions under this lock.
+            let _tree = lock_tree(cpu);
+            process.actions.set(cpu.raw(own));
+        }
+        release_actions(cpu, shared);
+    }
+    Ok(())
+}
+
+/// A copy of signal actions, with one user; `cleared`: without handlers.
+pub fn copy_actions<M: Machine>(
+    cpu: &Cpu<M>,
+    actions: &SignalActions,
+    cleared: bool,
+) -> Option<&'static SignalActions> {
+    let copy = slab::alloc::<SignalActions>(cpu)?;
+    copy.refs.store(1, Ordering::Relaxed);
+    for (to, from) in copy.actions.iter().zip(&actions.actions) {
+        let is_cleared = cleared && from.handler.get() > abi::SIG_IGN;
+        to.handler.set(if is_cleared { abi::SIG_DFL } else { from.handler.get() });
+        to.flags.set(from.flags.get());
+        to.restorer.set(from.restorer.get());
+        to.mask.set(from.mask.get());
+    }
+    Some(copy)
 }
 
 /// Exec: handlers no longer exist, so handled signals get their default action.

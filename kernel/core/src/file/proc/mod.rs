@@ -12,7 +12,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{FILES_MAX, FilesRecord, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_layout::{FILES_MAX, FilesRecord, GROUPS_MAX, ProcessRecord, THREAD_FREE, ThreadRecord};
 use motet_protocol::{Context, threads};
 
 use super::{
@@ -26,6 +26,8 @@ use crate::{
     call::{Call, PATH_MAX, SysResult},
     cpu::Cpu,
     crossing::Snapshot,
+    mm,
+    permission::{self, FileRights, Identity},
     process as processes,
 };
 use text::Text;
@@ -61,6 +63,11 @@ enum Entry {
     BootId,
     SysVm,
     OvercommitMemory,
+    MmapMinAddr,
+    NgroupsMax,
+    SysFs,
+    ProtectedHardlinks,
+    ProtectedSymlinks,
     Process,
     ProcessStat,
     ProcessStatus,
@@ -84,7 +91,9 @@ enum Entry {
 use Entry as E;
 
 const DIRECTORY: u32 = S_IFDIR | 0o555;
+const PRIVATE_DIRECTORY: u32 = S_IFDIR | 0o500;
 const FILE: u32 = S_IFREG | 0o444;
+const PRIVATE: u32 = S_IFREG | 0o400;
 const WRITABLE: u32 = S_IFREG | 0o644;
 const LINK: u32 = S_IFLNK | 0o777;
 
@@ -107,6 +116,9 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Root, "sys", E::Sys, DIRECTORY),
     (E::Sys, "kernel", E::SysKernel, DIRECTORY),
     (E::Sys, "vm", E::SysVm, DIRECTORY),
+    (E::Sys, "fs", E::SysFs, DIRECTORY),
+    (E::SysFs, "protected_hardlinks", E::ProtectedHardlinks, FILE),
+    (E::SysFs, "protected_symlinks", E::ProtectedSymlinks, FILE),
     (E::SysKernel, "hostname", E::Hostname, FILE),
     (E::SysKernel, "ostype", E::Ostype, FILE),
     (E::SysKernel, "osrelease", E::Osrelease, FILE),
@@ -116,11 +128,13 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::SysRandom, "uuid", E::Uuid, FILE),
     (E::SysRandom, "boot_id", E::BootId, FILE),
     (E::SysVm, "overcommit_memory", E::OvercommitMemory, FILE),
+    (E::SysVm, "mmap_min_addr", E::MmapMinAddr, FILE),
+    (E::SysKernel, "ngroups_max", E::NgroupsMax, FILE),
     (E::Process, "stat", E::ProcessStat, FILE),
     (E::Process, "status", E::ProcessStatus, FILE),
     (E::Process, "statm", E::ProcessStatm, FILE),
     (E::Process, "cmdline", E::ProcessCmdline, FILE),
-    (E::Process, "environ", E::ProcessEnviron, FILE),
+    (E::Process, "environ", E::ProcessEnviron, PRIVATE),
     (E::Process, "comm", E::ProcessComm, WRITABLE),
     (E::Process, "maps", E::ProcessMaps, FILE),
     (E::Process, "mounts", E::ProcessMounts, FILE),
@@ -130,7 +144,7 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "exe", E::ProcessExe, LINK),
     (E::Process, "cwd", E::ProcessCwd, LINK),
     (E::Process, "root", E::ProcessRoot, LINK),
-    (E::Process, "fd", E::ProcessFd, DIRECTORY),
+    (E::Process, "fd", E::ProcessFd, PRIVATE_DIRECTORY),
     (E::Process, "task", E::ProcessTask, DIRECTORY),
 ];
 
@@ -201,6 +215,48 @@ pub fn mode(node: ProcNode) -> u32 {
         E::ProcessFdLink => S_IFLNK | 0o700,
         entry => TABLE.iter().find(|row| row.2 == entry).map_or(DIRECTORY, |row| row.3),
     }
+}
+
+/// Owner and group: of what concerns a process those that it acts by, unless only the superuser may look into it.
+pub fn owner<M: Machine>(cpu: &Cpu<M>, node: ProcNode) -> (u32, u32) {
+    if node.id == 0 {
+        return (0, 0);
+    }
+    let of = |_: &_, process: &ProcessRecord| {
+        let identity = Identity::of(process);
+        let is_opaque = permission::is_opaque(process) && node.entry != E::Process && node.entry != E::ProcessTask;
+        if is_opaque { (0, 0) } else { (identity.users.effective.0, identity.groups.effective.0) }
+    };
+    with_thread(cpu, node.id, of).unwrap_or((0, 0))
+}
+
+/// Fails with `EACCES` unless those rights allow all of `mask` with a node.
+pub fn check<M: Machine>(call: &Call<M>, node: ProcNode, rights: &FileRights, mask: u32) -> Result<(), Errno> {
+    let mode = mode(node);
+    // What everybody may: most.
+    if mask & !mode & 7 == 0 {
+        return Ok(());
+    }
+    let is_own = |_: &_, process: &ProcessRecord| core::ptr::eq(process, call.process);
+    if node.entry == E::ProcessFd && with_thread(call.cpu, node.id, is_own) == Some(true) {
+        return Ok(());
+    }
+    let (uid, gid) = owner(call.cpu, node);
+    rights.check_mode(mode, uid, gid, mask)
+}
+
+/// Fails with `EACCES` unless the caller may open a file: what shows a process's memory is for those who may look into it.
+pub fn check_open<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
+    match node.entry {
+        E::ProcessMaps | E::ProcessEnviron | E::ProcessCrossings => check_inspection(call, node),
+        _ => Ok(()),
+    }
+}
+
+/// Fails with `EACCES` unless the caller may look into the process that a node is of.
+fn check_inspection<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
+    let may = |_: &_, process: &'static _| permission::may_inspect(call.process, process, false);
+    with_thread(call.cpu, node.id, may).unwrap_or(Ok(())).map_err(|_| Errno::EACCES)
 }
 
 /// Whether it is a directory.
@@ -298,6 +354,9 @@ pub fn follow<'c, M: Machine>(call: &Call<'c, M>, link: ProcNode) -> Result<Opti
     let cells = |choose: fn(&'static ProcessRecord) -> &'static [motet_layout::Cell64; 2]| {
         with_thread(call.cpu, link.id, |_, process| node::load(call.cpu, choose(process))).ok_or(Errno::ENOENT)
     };
+    if matches!(link.entry, E::ProcessExe | E::ProcessCwd | E::ProcessRoot | E::ProcessFdLink) {
+        check_inspection(call, link)?;
+    }
     match link.entry {
         E::ProcessExe => cells(|process| &process.exe).map(Some),
         E::ProcessCwd => cells(|process| &process.cwd).map(Some),
@@ -382,6 +441,8 @@ pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mu
     if is_directory(node) {
         return Err(Errno::EISDIR.into());
     }
+    // It may have become another's since it was opened.
+    check_open(call, node)?;
     match node.entry {
         E::ProcessCmdline => return process::read_memory(call, node.id, position, into, |p| &p.arguments),
         E::ProcessEnviron => return process::read_memory(call, node.id, position, into, |p| &p.environment),
@@ -404,6 +465,9 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
     let end = name[..read].iter().position(|&byte| byte == b'\n').unwrap_or(read);
     name[end..].fill(0);
     with_thread(call.cpu, node.id, |thread, process| {
+        if !core::ptr::eq(process, call.process) {
+            return Err(Errno::EINVAL);
+        }
         let leads = thread.tid.get() == process.pid.get();
         for (index, byte) in name.into_iter().enumerate() {
             thread.name[index].store(byte, Ordering::Relaxed);
@@ -411,8 +475,9 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
                 process.name[index].store(byte, Ordering::Relaxed);
             }
         }
+        Ok(())
     })
-    .ok_or(Errno::ESRCH)?;
+    .ok_or(Errno::ESRCH)??;
     Ok(len)
 }
 
@@ -431,7 +496,9 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Ostype => out.write_str("Linux\n"),
         E::Osrelease => writeln!(out, "{}", processes::ids::KERNEL_RELEASE),
         E::PidMax | E::ThreadsMax => writeln!(out, "{}", threads::TIDS),
-        E::OvercommitMemory => out.write_str("1\n"),
+        E::OvercommitMemory | E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
+        E::MmapMinAddr => writeln!(out, "{}", mm::LOWEST),
+        E::NgroupsMax => writeln!(out, "{GROUPS_MAX}"),
         E::Uuid => machine::uuid(call.cpu, out),
         E::BootId => machine::boot_id(call.cpu, out),
         E::Motet => motet::counters(call.cpu, out),
@@ -449,9 +516,8 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\n"),
         // Numbers of the mount and the one it is on, device, root in it, place; then kind, source and options.
         E::ProcessMountinfo => out.write_str("1 1 0:2 / / rw - ramfs ramfs rw\n2 1 0:3 / /proc rw - proc proc rw\n"),
-        E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink | E::Sys | E::SysKernel | E::SysRandom | E::SysVm => {
-            Ok(())
-        }
+        E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
+        E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
     }

@@ -10,8 +10,8 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::Device};
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Cell64, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD, THREAD_RUNNING,
-    THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+    Cell32, Cell64, GROUPS_MAX, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD,
+    THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
 use motet_protocol::{Context, fs, lock::lock, run_queue::is_ready};
 
@@ -24,7 +24,9 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, SysResult},
     cpu::Cpu,
-    mm, process as processes,
+    mm,
+    permission::{self, Identity},
+    process as processes,
 };
 
 /// What is shown of a thread and its process.
@@ -39,7 +41,10 @@ pub struct Summary {
     pub core: u32,
     pub user_ns: u64,
     pub system_ns: u64,
-    ids: [u32; 6],
+    identity: Identity,
+    groups: ([u32; GROUPS_MAX], usize),
+    barred: bool,
+    capabilities: [u64; 2],
     child_ns: [u64; 2],
     nice: i32,
     threads: u32,
@@ -77,11 +82,17 @@ impl Summary {
                 pgid: process.pgid.load(Ordering::Relaxed),
                 sid: process.sid.load(Ordering::Relaxed),
                 state,
-                uid: process.ids[1].get(),
+                uid: process.credentials.users[1].get(),
                 core: thread.core.load(Ordering::Relaxed),
                 user_ns,
                 system_ns,
-                ids: core::array::from_fn(|index| process.ids[index].get()),
+                identity: Identity::of(process),
+                groups: {
+                    let groups = permission::groups_of(&process.credentials);
+                    (core::array::from_fn(|index| groups.get(index).map_or(0, Cell32::get)), groups.len())
+                },
+                barred: permission::has_new_privileges_barred(process),
+                capabilities: [process.credentials.inheritable.get(), process.credentials.bounding.get()],
                 child_ns: [process.child_times_ns[0].get(), process.child_times_ns[1].get()],
                 nice: thread.nice.get().cast_signed(),
                 threads: process.thread_count.load(Ordering::Relaxed),
@@ -138,12 +149,19 @@ pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
     };
     writeln!(out, "Name:\t{}\nUmask:\t{:04o}\nState:\t{state}", summary.name(), summary.umask)?;
     writeln!(out, "Tgid:\t{}\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0", summary.pid, summary.tid, summary.parent)?;
-    let [uid, euid, suid, gid, egid, sgid] = summary.ids;
-    writeln!(out, "Uid:\t{uid}\t{euid}\t{suid}\t{euid}\nGid:\t{gid}\t{egid}\t{sgid}\t{egid}\nFDSize:\t64\nGroups:\t")?;
+    let Identity { users, groups, effective, permitted } = summary.identity;
+    writeln!(out, "Uid:\t{}\t{}\t{}\t{}", users.real.0, users.effective.0, users.saved.0, users.file.0)?;
+    writeln!(out, "Gid:\t{}\t{}\t{}\t{}", groups.real.0, groups.effective.0, groups.saved.0, groups.file.0)?;
+    write!(out, "FDSize:\t64\nGroups:\t")?;
+    summary.groups.0[..summary.groups.1].iter().try_for_each(|group| write!(out, "{group} "))?;
+    out.write_char('\n')?;
     let (size, resident) = (summary.mapped_len / 1024, summary.resident * PAGE_SIZE / 1024);
     writeln!(out, "VmSize:\t{size:>8} kB\nVmRSS:\t{resident:>8} kB\nThreads:\t{}", summary.threads)?;
     writeln!(out, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", summary.pending[0], summary.pending[1])?;
     writeln!(out, "SigBlk:\t{:016x}", summary.blocked)?;
+    let [inheritable, bounding] = summary.capabilities;
+    writeln!(out, "CapInh:\t{inheritable:016x}\nCapPrm:\t{permitted:016x}\nCapEff:\t{effective:016x}")?;
+    writeln!(out, "CapBnd:\t{bounding:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}", 0, u32::from(summary.barred))?;
     let isa = Isa::from_raw(summary.isa).map_or("?", Isa::name);
     writeln!(out, "MotetIsa:\t{isa}\nMotetIsland:\t{}\nMotetCore:\t{}", summary.core / 16, summary.core)
 }

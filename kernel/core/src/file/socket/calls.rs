@@ -14,10 +14,11 @@ use crate::{
     call::{Call, Stop, SysResult},
     file::{
         names,
-        node::{Ids, Node},
+        node::Node,
         path::{self, Path},
         table,
     },
+    permission::FileRights,
 };
 
 const AF_UNIX: u32 = 1;
@@ -336,8 +337,8 @@ pub fn getpeername<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// Remembers a process as that to which a socket is connected (`SO_PEERCRED`).
 fn set_peer(socket: &SocketRecord, process: &ProcessRecord) {
-    let (uid, gid) = Ids::effective(process).owner();
-    for (to, value) in socket.peer.iter().zip([process.pid.get(), uid, gid]) {
+    let (uid, gid) = FileRights::of(process).owner();
+    for (to, value) in socket.peer.iter().zip([process.pid.get(), uid.0, gid.0]) {
         to.set(value);
     }
 }

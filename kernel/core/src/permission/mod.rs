@@ -1,0 +1,22 @@
+//! Who may do what to whom: the one home of every such rule (`docs/permissions.md` has them as a table).
+//!
+//! [`credentials`] says by whose rights a process acts, and how that changes; [`file`] decides about files, [`process`]
+//! about other processes. Rules only look at records and answer; system calls ask before they act. A rule about another
+//! process is asked under the process-tree lock, under which credentials change, so that an answer holds for as long as the
+//! lock does.
+
+mod calls;
+mod credentials;
+mod file;
+mod process;
+
+pub use calls::{
+    capget, capset, getegid, geteuid, getgid, getgroups, getresgid, getresuid, getuid, prctl, setfsgid, setfsuid,
+    setgid, setgroups, setregid, setresgid, setresuid, setreuid, setuid,
+};
+pub use credentials::{
+    Capability, GroupId, Identity, Owned, groups_of, has, has_new_privileges_barred, inherit, is_opaque,
+    start_as_superuser, start_program,
+};
+pub use file::{FileRights, loses_privileges};
+pub use process::{may_change, may_inspect, may_limit, may_lower_nice, may_signal};
