@@ -19,6 +19,10 @@ const CALLS: u32 = 300;
 pub fn trials() -> Vec<Trial> {
     let fuzz = |isa: &'static str| trial(&format!("fuzz::random_system_calls_on_{isa}"), move || random_calls(isa));
     let mut trials: Vec<Trial> = bad_input::ISAS.into_iter().map(fuzz).collect();
+    let of_user = |isa: &'static str| {
+        trial(&format!("fuzz::random_system_calls_of_a_user_on_{isa}"), move || random_calls_of_user(isa))
+    };
+    trials.extend(bad_input::ISAS.into_iter().map(of_user));
     trials.push(trial("fuzz::damaged_programs_for_several_instruction_sets", damaged_programs));
     trials
 }
@@ -78,20 +82,60 @@ fn note_of(program: &[u8]) -> Option<std::ops::Range<usize>> {
     program.get(offset..offset.checked_add(len)? + 8).map(|_| offset..offset + len)
 }
 
-fn random_calls(isa: &str) -> Result<(), String> {
-    let program: PathBuf = process::target().join(bad_input::target_of(isa)).join("release/fuzz");
-    if !program.is_file() {
-        return Err(format!("{} is not built", program.display()));
+/// What is the superuser's, as text: names, owners, modes, times and contents of files, and of a process how it is scheduled
+/// and limited.
+const OF_ROOT: &str = "(find / -path /proc -prune -o -path /tmp -prune -o -path /dev/shm -prune -o -exec ls -ldni {} + ; \
+    find /bin /etc /in /root -type f -exec md5sum {} + ; cat /proc/$victim/limits; cut -d ' ' -f 19 /proc/$victim/stat; \
+    taskset -p $victim)";
+
+/// Random calls of an unprivileged user change nothing of the superuser's: neither files nor processes nor their memory.
+fn random_calls_of_user(isa: &str) -> Result<(), String> {
+    let copy = Copy::new(isa)?;
+    let seed = bad_input::seed();
+    let command = format!(
+        "mkdir -p /root /tmp/work; chown 1000:1000 /tmp/work; mkfifo /root/end; \
+        (memory=$(head -c 60000 /dev/urandom | base64); echo \"$memory\" | md5sum >/root/memory; read line </root/end; \
+        echo \"$memory\" | md5sum | cmp - /root/memory && echo memory) & victim=$!; \
+        until test -s /root/memory; do sleep 0.1; done; {OF_ROOT} >/tmp/before; \
+        cd /tmp/work; on {isa} /in/fuzz {seed} {CHILDREN} {CALLS} 1000 >&2 || echo failed; cd /; \
+        {OF_ROOT} >/tmp/after; wc -l </tmp/after >&2; diff /tmp/before /tmp/after && echo unchanged; \
+        echo >/root/end; wait $victim; echo alive"
+    );
+    let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), copy.path.as_os_str()])
+        .arguments(["--", &command])
+        .limit(Duration::from_secs(120))
+        .wait();
+    let fine = ended.expect_code(0).and_then(|ended| ended.expect_output("unchanged\nmemory\nalive\n")).map(drop);
+    fine.map_err(|error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE))
+}
+
+/// The program that makes random calls, in a folder of its own.
+struct Copy {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Copy {
+    fn new(isa: &str) -> Result<Self, String> {
+        let program = process::target().join(bad_input::target_of(isa)).join("release/fuzz");
+        if !program.is_file() {
+            return Err(format!("{} is not built", program.display()));
+        }
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let path = folder.path().join("fuzz");
+        fs::copy(&program, &path).map_err(|error| error.to_string())?;
+        Ok(Self { _folder: folder, path })
     }
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let copy = folder.path().join("fuzz");
-    fs::copy(&program, &copy).map_err(|error| error.to_string())?;
+}
+
+fn random_calls(isa: &str) -> Result<(), String> {
+    let copy = Copy::new(isa)?;
     let seed = bad_input::seed();
     let command = format!(
         "mkdir /tmp/work; cd /tmp/work; on {isa} /in/fuzz {seed} {CHILDREN} {CALLS} >&2 || echo failed; cd /; \
         for isa in x86_64 aarch64 riscv64; do on $isa sh -c 'echo \"$(echo alive)\" | cat'; done"
     );
-    let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), copy.as_os_str()])
+    let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), copy.path.as_os_str()])
         .arguments(["--", &command])
         .limit(Duration::from_secs(120))
         .wait();

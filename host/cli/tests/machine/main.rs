@@ -13,6 +13,7 @@ mod crossing;
 mod crossing_policies;
 mod fuzz;
 mod golang;
+mod hostile;
 mod libc_test;
 mod libraries;
 mod measured;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         trials.extend(bad_input::trials());
         trials.extend(clock::trials());
         trials.extend(fuzz::trials());
+        trials.extend(hostile::trials());
         trials.extend(regions::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());

@@ -1,7 +1,8 @@
-//! System calls with random numbers and arguments, in children that may not take long: `fuzz SEED CHILDREN CALLS`.
+//! System calls with random numbers and arguments, in children that may not take long: `fuzz SEED CHILDREN CALLS [USER]`.
 //!
 //! Child `i` of seed `s` makes the same calls as child 0 of seed `s + i`. What it must not do to the machine around it
-//! (ending other processes, changing the clock) is left out; everything else is the kernel's to refuse.
+//! (ending other processes, changing the clock) is left out; everything else is the kernel's to refuse. With a `USER` (an id)
+//! the children are that user's, and nothing is left out but what ends or delays themselves.
 #![no_std]
 #![no_main]
 
@@ -25,6 +26,10 @@ mod number {
     pub const SELDOM: [u64; 4] = [56, 57, 58, 435];
     /// First argument: a process. setpgid, setpriority, sched_set..., prlimit64, process_vm_..., process_madvise
     pub const ON_ITSELF: [u64; 10] = [109, 141, 142, 144, 203, 302, 310, 311, 314, 440];
+    /// exit, pause, rt_sigsuspend, exit_group
+    pub const POINTLESS: [u64; 4] = [60, 34, 130, 231];
+    /// setgroups, setresgid, setresuid
+    pub const TO_BECOME: [usize; 3] = [116, 119, 117];
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -36,27 +41,34 @@ mod number {
     pub const SELDOM: [u64; 2] = [220, 435];
     /// First argument: a process. sched_set..., setpriority, setpgid, prlimit64, process_vm_..., process_madvise
     pub const ON_ITSELF: [u64; 10] = [118, 119, 122, 140, 154, 261, 270, 271, 274, 440];
+    /// exit, exit_group, rt_sigsuspend
+    pub const POINTLESS: [u64; 3] = [93, 94, 133];
+    /// setgroups, setresgid, setresuid
+    pub const TO_BECOME: [usize; 3] = [159, 149, 147];
 }
 
 fn main(arguments: Arguments) -> u8 {
     let number = |index| arguments.get(index).map(decimal);
     let (Some(seed), Some(children), Some(calls)) = (number(1), number(2), number(3)) else {
-        let _ = system::write(STDERR, b"usage: fuzz SEED CHILDREN CALLS\n");
+        let _ = system::write(STDERR, b"usage: fuzz SEED CHILDREN CALLS [USER]\n");
         return 64;
     };
+    let user = number(4);
     let mut killed = 0;
     for child in 0..children {
-        let Some(pid) = fork() else {
+        let Some(pid) = fork(user) else {
             let _ = system::write(STDERR, b"fuzz: cannot fork\n");
             return 1;
         };
         if pid == 0 {
-            Child::new(seed + child).run(calls);
+            if let Some(user) = user {
+                become_user(user);
+            }
+            Child::new(seed + child, user.is_some()).run(calls);
         }
         killed += u64::from(!ends(pid));
     }
-    // Children of children.
-    system::kill(-1);
+    end_children_of_children(user);
     let mut digits = [0; 20];
     let _ = system::write(STDOUT, b"fuzz: children that had to be killed: ");
     let _ = system::write(STDOUT, system::decimal(killed, &mut digits));
@@ -64,13 +76,42 @@ fn main(arguments: Arguments) -> u8 {
     0
 }
 
+/// Becomes a user without other groups than its own; ends the process if that cannot be.
+fn become_user(user: u64) {
+    let [groups, group, user_ids] = number::TO_BECOME;
+    let id = user as usize;
+    for (number, args) in [(groups, [0; 6]), (group, [id, id, id, 0, 0, 0]), (user_ids, [id, id, id, 0, 0, 0])] {
+        // SAFETY: the calls take no addresses.
+        if unsafe { system::system_call(number, args) } != 0 {
+            system::exit(1);
+        }
+    }
+}
+
+/// Children that children have made are nobody's to wait for: all processes end but this one, and the first of all; of a
+/// user's children all that are the user's.
+fn end_children_of_children(user: Option<u64>) {
+    match user {
+        None => system::kill(-1),
+        Some(user) => match system::fork() {
+            Ok(0) => {
+                become_user(user);
+                system::kill(-1);
+                system::exit(0)
+            }
+            Ok(child) => _ = system::wait(child),
+            Err(_) => {}
+        },
+    }
+}
+
 /// The children of earlier children may need some time to go.
-fn fork() -> Option<usize> {
+fn fork(user: Option<u64>) -> Option<usize> {
     for _ in 0..100 {
         if let Ok(pid) = system::fork() {
             return Some(pid);
         }
-        system::kill(-1);
+        end_children_of_children(user);
         system::sleep_ns(10 * LOOK_EVERY_NS);
     }
     None
@@ -108,12 +149,15 @@ const PATHS: [&core::ffi::CStr; 12] = [
 
 struct Child {
     state: u64,
+    /// Nothing that it can do must do harm.
+    is_unprivileged: bool,
     buffer: [u64; BUFFER_WORDS],
 }
 
 impl Child {
-    fn new(seed: u64) -> Self {
-        Self { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, buffer: [0; BUFFER_WORDS] }
+    fn new(seed: u64, is_unprivileged: bool) -> Self {
+        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Self { state, is_unprivileged, buffer: [0; BUFFER_WORDS] }
     }
 
     /// xorshift64*
@@ -137,7 +181,11 @@ impl Child {
         let _ = system::pipe();
         for _ in 0..calls {
             let number = self.below(NUMBERS);
-            if number::LEFT_OUT.contains(&number) || number::SELDOM.contains(&number) && self.below(4) != 0 {
+            let is_left_out = match self.is_unprivileged {
+                true => number::POINTLESS.contains(&number),
+                false => number::LEFT_OUT.contains(&number),
+            };
+            if is_left_out || number::SELDOM.contains(&number) && self.below(4) != 0 {
                 continue;
             }
             for _ in 0..8 {
@@ -147,7 +195,7 @@ impl Child {
             }
             let mut args = [0; 6];
             args.fill_with(|| self.value() as usize);
-            if number::ON_ITSELF.contains(&number) {
+            if number::ON_ITSELF.contains(&number) && !self.is_unprivileged {
                 args[0] = 0;
             }
             // SAFETY: none: this process may well destroy itself.

@@ -1,0 +1,69 @@
+//! What an unprivileged process tries to do to the processes and files of others, on every island: it ends as on Linux, and
+//! nothing of theirs has changed.
+
+use std::{fs, process::Command, time::Duration};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    bad_input,
+    crossing::Programs,
+    process::{self, Motet},
+    trial,
+};
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("hostile::attempts_on_others_end_as_on_linux", on_machine),
+        trial("hostile::the_table_is_that_of_the_hosts_linux", on_host),
+    ]
+}
+
+/// The program, compiled from all its sources.
+fn compiled() -> Result<Programs, String> {
+    let programs = Programs::new()?;
+    let folder = process::root().join("tests/guest/hostile");
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut sources: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    sources.sort();
+    let main = sources.pop().ok_or("there are no sources")?;
+    let mut options: Vec<&str> = sources.iter().filter_map(|path| path.to_str()).collect();
+    options.push("-O1");
+    programs.compile(&main, "hostile", &options)?;
+    Ok(programs)
+}
+
+/// On each island, as two users that are not the superuser.
+fn on_machine() -> Result<(), String> {
+    let programs = compiled()?;
+    let command = format!(
+        "for isa in {}; do echo $isa; on $isa /in/programs/hostile 1000 1001 || echo failed; done; echo alive",
+        bad_input::ISAS.join(" ")
+    );
+    let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()])
+        .arguments(["--", &command])
+        .limit(Duration::from_secs(120))
+        .wait();
+    let ended = ended.expect_code(0)?;
+    let mut lines = ended.output.lines();
+    let mut counts = bad_input::ISAS.iter().map(|isa| (lines.next() == Some(*isa)).then(|| lines.next()).flatten());
+    let first = counts.next().flatten().filter(|line| line.ends_with(" attempts, 0 not as on Linux"));
+    let well = first.is_some() && counts.all(|count| count == first) && lines.eq(["alive"]);
+    if well { Ok(()) } else { Err(ended.describe()) }
+}
+
+/// What is expected is what Linux does. It takes the superuser's rights to become another user: without them nothing is tried.
+fn on_host() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not compared with the host's Linux, which takes the superuser's rights");
+        return Ok(());
+    }
+    let programs = compiled()?;
+    // Users that have no processes of their own here.
+    let ended = Command::new(programs.path.join("hostile")).args(["64001", "64002"]).output();
+    let ended = ended.map_err(|error| error.to_string())?;
+    let [output, errors] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    if ended.status.success() && output.lines().count() == 1 { Ok(()) } else { Err(format!("{output}{errors}")) }
+}
