@@ -106,7 +106,7 @@ mod tests {
         let ticks_zero = u64::MAX - 5_000_000_000; // it wraps
         let mut ticks = u128::from(ticks_zero);
         let mut true_ns = 0;
-        let mut moment = |random: &mut Random, ticks: u128, ns: u64| Moment {
+        let moment = |random: &mut Random, ticks: u128, ns: u64| Moment {
             ticks: ticks as u64,
             ns: 1_000_000 + ns + random.below(noise_ns + 1),
         };
