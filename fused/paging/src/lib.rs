@@ -32,7 +32,7 @@ mod x86_64;
 pub use attr::Attr;
 pub use format::{Entry, Format};
 pub use map::PhysMap;
-pub use table::{Leaf, OutOfFrames, Table};
+pub use table::{Leaf, OutOfFrames, PAGE_ENTRIES, Table};
 pub use withdraw::{Mapped, Withdrawal};
 
 /// Levels of every table: 3 (root) down to 0.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use motet_layout::{Cell64, Frame, PAGE_SIZE, Pool, PoolAddr, PoolRange};
-use motet_paging::{Attr, Format, Leaf, Mapped, OutOfFrames, PhysMap, Table, Withdrawal};
+use motet_paging::{Attr, Format, Leaf, Mapped, OutOfFrames, PAGE_ENTRIES, PhysMap, Table, Withdrawal};
 use proptest::prelude::*;
 
 const POOL_FRAMES: u64 = 256;
@@ -374,6 +374,32 @@ fn what_cannot_be_moved_for_lack_of_frames_can_be_moved_back() {
                     assert_eq!(island.all(), before);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn pieces_cover_a_range_and_none_takes_long() {
+    const HALF: u64 = 1 << 47;
+    for format in Format::ALL {
+        let mut island = Island::new(format, false);
+        let dense = (0..600).map(|page| page * PAGE_SIZE);
+        let pages: Vec<u64> = dense.chain([(1 << 30) - PAGE_SIZE, 1 << 40, HALF - PAGE_SIZE]).collect();
+        for &va in &pages {
+            island.map(va, Leaf { frame: Frame(200).into(), attr: Attr::READ }).unwrap();
+        }
+        for budget in [1, PAGE_ENTRIES, 48 * PAGE_ENTRIES] {
+            let (mut at, mut pieces) = (0, 0);
+            while at < u64::MAX {
+                let end = island.table.end_of_piece(at..u64::MAX, budget);
+                assert!(end > at && end % PAGE_SIZE == 0 || end == u64::MAX);
+                let within = pages.iter().filter(|va| (at..end).contains(va)).count() as u64;
+                assert!(within <= budget.div_ceil(PAGE_ENTRIES), "a piece of {within} pages");
+                (at, pieces) = (end, pieces + 1);
+            }
+            // Tables are looked through once, at most, and 128 TiB of nothing take no time.
+            let entries = pages.len() as u64 * PAGE_ENTRIES + 20 * 512;
+            assert!(pieces <= entries / budget + 40, "{pieces} pieces of {budget}");
         }
     }
 }

@@ -61,11 +61,51 @@ struct Path {
 
 /// The first range whose end is above `address`.
 pub fn first_ending_after(context: &impl Context, root: &Cell64, address: u64) -> Option<Entry> {
+    leaf_of(context, root, address).map(|(leaf, slot)| entry(leaf, slot))
+}
+
+/// The ranges whose ends are above `address`, in ascending order. None is added or removed meanwhile.
+pub fn from<'a>(context: &'a impl Context, root: &'a Cell64, address: u64) -> impl Iterator<Item = Entry> + 'a {
+    let mut at = address;
+    let mut place: Option<(Node, usize)> = None;
+    core::iter::from_fn(move || {
+        let here = place.filter(|&(leaf, slot)| slot < count(leaf));
+        let (leaf, slot) = here.or_else(|| leaf_of(context, root, at))?;
+        let found = entry(leaf, slot);
+        // In a damaged tree, too, it goes up.
+        if found.end <= at {
+            return None;
+        }
+        at = found.end;
+        place = Some((leaf, slot + 1));
+        Some(found)
+    })
+}
+
+/// Frees the nodes of a tree that nobody uses any more, after telling what its ranges were of.
+pub fn clear(context: &impl Context, root: &Cell64, mut each: impl FnMut(u64)) {
+    from(context, root, 0).for_each(|entry| each(entry.value));
+    if let Ok(Some((node, level))) = root_node(context, root) {
+        free_nodes(context, node, level);
+    }
+    root.set(0);
+}
+
+fn free_nodes(context: &impl Context, node: Node, level: usize) {
+    if level > 0 {
+        let children = (0..count(node)).filter_map(|slot| node_at(context, node.children[slot].get(), level - 1).ok());
+        children.for_each(|child| free_nodes(context, child, level - 1));
+    }
+    slab::free(context, node);
+}
+
+/// The leaf and the slot of the first range whose end is above `address`.
+fn leaf_of(context: &impl Context, root: &Cell64, address: u64) -> Option<(Node, usize)> {
     let (mut node, mut level) = root_node(context, root).ok()??;
     loop {
         let slot = (0..count(node)).find(|&slot| node.ends[slot].get() > address)?;
         if level == 0 {
-            return Some(entry(node, slot));
+            return Some((node, slot));
         }
         level -= 1;
         node = node_at(context, node.children[slot].get(), level).ok()?;
@@ -111,9 +151,19 @@ pub fn insert(context: &impl Context, root: &Cell64, new: Entry) -> Result<(), T
         root.set(context.raw(node));
         return Ok(());
     }
+    if let Some((leaf, 0)) = root_node(context, root)?
+        && count(leaf) < SLOTS
+    {
+        let slot = first_slot_after(leaf, new.start);
+        if is_taken(leaf, slot, new.end) {
+            return Err(TreeError::Taken);
+        }
+        insert_slot(leaf, slot, carried);
+        return Ok(());
+    }
     let path = path_to(context, root, new.start)?;
     let (leaf, slot) = path.step(0)?;
-    if slot < count(leaf) && leaf.starts[slot].get() < new.end {
+    if is_taken(leaf, slot, new.end) {
         return Err(TreeError::Taken);
     }
     let mut spare = reserve(context, &path)?.into_iter().flatten();
@@ -188,6 +238,18 @@ fn root_node(context: &impl Context, root: &Cell64) -> Result<Option<(Node, usiz
     node_at(context, root.get(), level).map(|node| Some((node, level)))
 }
 
+/// The first slot of a node that ends after `address`; behind the last one, if none does.
+#[inline(always)]
+fn first_slot_after(node: &RangeNode, address: u64) -> usize {
+    let used = count(node);
+    (0..used).find(|&slot| node.ends[slot].get() > address).unwrap_or(used)
+}
+
+/// Whether the range in a slot, if there is one, begins before `end`.
+fn is_taken(leaf: &RangeNode, slot: usize, end: u64) -> bool {
+    slot < count(leaf) && leaf.starts[slot].get() < end
+}
+
 #[inline(always)]
 fn count(node: &RangeNode) -> usize {
     (node.count.get() as usize).min(SLOTS)
@@ -202,12 +264,11 @@ fn path_to(context: &impl Context, root: &Cell64, address: u64) -> Result<Path, 
     let (mut node, root_level) = root_node(context, root)?.ok_or(TreeError::Missing)?;
     let mut path = Path { steps: [None; LEVELS_MAX], root_level };
     for level in (0..=root_level).rev() {
-        let used = count(node);
-        let slot = (0..used).find(|&slot| node.ends[slot].get() > address).unwrap_or(used);
+        let slot = first_slot_after(node, address);
         if level == 0 {
             path.steps[0] = Some((node, slot));
         } else {
-            let slot = slot.min(used - 1);
+            let slot = slot.min(count(node) - 1);
             path.steps[level] = Some((node, slot));
             node = node_at(context, node.children[slot].get(), level - 1)?;
         }

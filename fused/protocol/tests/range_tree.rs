@@ -195,15 +195,22 @@ proptest! {
         let nodes = tree.check();
         prop_assert_eq!(tree.actor.objects_in_use(), 1 + nodes);
         let expected: Vec<_> = model.iter().map(|(&start, &(end, value))| Entry { start, end, value }).collect();
-        prop_assert_eq!(tree.entries(), expected);
+        prop_assert_eq!(&tree.entries(), &expected);
+        prop_assert_eq!(&range_tree::from(&tree.actor, tree.root, 0).collect::<Vec<_>>(), &expected);
         for at in 0..UNITS + 5 {
             let after = range_tree::first_ending_after(&tree.actor, tree.root, at).map(|found| found.value);
             prop_assert_eq!(after, model.values().find(|(end, _)| *end > at).map(|&(_, value)| value));
             let before = range_tree::last_starting_before(&tree.actor, tree.root, at).map(|found| found.value);
             prop_assert_eq!(before, model.range(..at).next_back().map(|(_, &(_, value))| value));
         }
-        for &start in model.keys() {
-            prop_assert!(range_tree::remove(&tree.actor, tree.root, start).is_ok());
+        if operations.len() % 2 == 0 {
+            for &start in model.keys() {
+                prop_assert!(range_tree::remove(&tree.actor, tree.root, start).is_ok());
+            }
+        } else {
+            let mut values = Vec::new();
+            range_tree::clear(&tree.actor, tree.root, |value| values.push(value));
+            prop_assert!(values.into_iter().eq(model.values().map(|&(_, value)| value)));
         }
         prop_assert_eq!((tree.root.get(), tree.actor.objects_in_use()), (0, 1));
         tree.end();
@@ -251,6 +258,7 @@ proptest! {
                 }
                 Operation::Exhaust(_) => {
                     let _ = range_tree::last_starting_before(actor, root, 300);
+                    assert!(range_tree::from(actor, root, 0).count() < 1 << 16);
                 }
             }
         }

@@ -8,7 +8,7 @@ use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::{Scenario, under};
 
 const BUFFER: u64 = 0x3000_0000;
-const LEN: u64 = 1 << 20;
+const LEN: u64 = 4 << 20;
 const SLEEP_NS: u64 = 300;
 const AT_FDCWD: u64 = -100i64 as u64;
 const O_RDWR_CREAT: u64 = 0x42;
@@ -35,7 +35,7 @@ fn expect_result(program: &mut Program, wanted: u64, status: u64) {
     program.asm.bind(good);
 }
 
-/// One thread writes a long file, reads it and has it cut; the other one sleeps for a moment again and again, and counts.
+/// One thread writes a long file, reads it and has it cut, and unmaps much memory; the other one sleeps for a moment again and again, and counts.
 #[test]
 fn others_run_during_long_calls() {
     let program = Program::build(Isa::AArch64, |program| {
@@ -72,6 +72,18 @@ fn others_run_during_long_calls() {
         expect_result(program, 0, 109);
         program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
         expect_result(program, 0, 110);
+        // The buffer is resident now.
+        for (call, status) in [(Sys::Munmap, 112)] {
+            program.asm.op_i(Op::Ld64, before, at, 0);
+            program.call(call, &[BUFFER, LEN]);
+            expect_result(program, 0, status);
+            let ran = program.asm.label();
+            program.asm.op_i(Op::Ld64, value, at, 0);
+            program.asm.op_i(Op::Addi, before, before, 2);
+            program.asm.branch(Op::Bltu, before, value, ran);
+            program.exit(status + 1);
+            program.asm.bind(ran);
+        }
         program.print(1, "done\n");
         program.exit(0);
         program.asm.bind(sleeper);

@@ -10,7 +10,7 @@ use motet_protocol::{Context, fs, lock::lock, memory::release_frame};
 
 use super::{
     calls::{drop_pages, page_range},
-    home_table, space_of, view, vma,
+    home_table, pieces, space_of, view, vma,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -81,21 +81,21 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
         _ => return Err(Errno::EINVAL.into()),
     };
     let (cpu, space) = (call.cpu, space_of(call.cpu, call.process));
-    let _guard = lock(cpu, &space.lock);
-    if !matches!(advice, Advice::Ignored) {
+    if !matches!(advice, Advice::Ignored) && pieces::done(call).is_none() {
+        let _guard = lock(cpu, &space.lock);
         view::check_no_store(cpu, space, start, end)?;
     }
+    if let Advice::Drop { anonymous_only } = advice {
+        return pieces::end(call, drop_in_pieces(call, space, start, end, anonymous_only));
+    }
+    let _guard = lock(cpu, &space.lock);
     let mut covered = Coverage::from(start);
     let follow = |vma: &'static VmaRecord| {
         covered.add(vma);
-        let is_private_anonymous = vma.inode.get() == 0 && vma.flags.get() & (VMA_SHARED | VMA_VIEW) == 0;
         match advice {
-            Advice::Flags(VMA_WIPE_ON_FORK, _) | Advice::Drop { anonymous_only: true } if !is_private_anonymous => {
-                return Err(Errno::EINVAL);
-            }
+            Advice::Flags(VMA_WIPE_ON_FORK, _) if !is_private_anonymous(vma) => return Err(Errno::EINVAL),
             Advice::Flags(set, clear) => vma.flags.set(vma.flags.get() & !clear | set),
-            Advice::Drop { .. } => drop_pages(cpu, space, vma.start.get().max(start), vma.end.get().min(end)),
-            Advice::Ignored => {}
+            Advice::Drop { .. } | Advice::Ignored => {}
         }
         Ok(())
     };
@@ -108,6 +108,35 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
         Advice::Drop { .. } | Advice::Ignored => vma::within(cpu, space, start..end).try_for_each(follow)?,
     }
     if covered.reaches(end) { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+fn drop_in_pieces<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    anonymous_only: bool,
+) -> SysResult {
+    let [has_gap, ..] = &call.thread.scratch;
+    pieces::of(call, space, start, end, |start, end| {
+        let mut covered = Coverage::from(start);
+        for vma in vma::within(call.cpu, space, start..end) {
+            covered.add(vma);
+            if anonymous_only && !is_private_anonymous(vma) {
+                return Err(Errno::EINVAL);
+            }
+            drop_pages(call.cpu, space, vma.start.get().max(start), vma.end.get().min(end));
+        }
+        if !covered.reaches(end) {
+            has_gap.set(1);
+        }
+        Ok(())
+    })?;
+    if has_gap.get() == 0 { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+fn is_private_anonymous(vma: &VmaRecord) -> bool {
+    vma.inode.get() == 0 && vma.flags.get() & (VMA_SHARED | VMA_VIEW) == 0
 }
 
 /// `mincore(address, length, vector)`: a byte for each page, 1 if it is in memory: of a private mapping what the process has

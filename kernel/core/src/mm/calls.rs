@@ -6,7 +6,7 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ, VMA_SHARED,
-    VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE,
+    VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
@@ -16,9 +16,11 @@ use motet_protocol::{
     shootdown::Stale,
 };
 
-use super::{View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, space_of, view, vma};
+use super::{
+    View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, pieces, space_of, view, vma,
+};
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     cpu::Cpu,
     file,
 };
@@ -47,9 +49,12 @@ pub const LOWEST: u64 = 65_536;
 /// `brk(address)`: moves the end of the heap; returns where it is.
 pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
     let space = space_of(call.cpu, call.process);
+    let new = call.args[0];
+    if pieces::done(call).is_some() {
+        return shrink_heap(call, space, new, call.thread.scratch[0].get());
+    }
     let guard = lock(call.cpu, &space.lock);
     let (start, old) = (space.brk[0].get(), space.brk[1].get());
-    let new = call.args[0];
     if new < start || new > USER_END - LEN_MAX / 4 {
         return Ok(old);
     }
@@ -60,12 +65,25 @@ pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
         if !free || vma::insert(call.cpu, space, &spec).is_err() {
             return Ok(old);
         }
-    } else if new_end < old_end && unmap_locked(call.cpu, space, new_end, old_end).is_err() {
-        return Ok(old);
     }
     space.brk[1].set(new);
     drop(guard);
+    if new_end < old_end {
+        call.thread.scratch[0].set(old);
+        return shrink_heap(call, space, new, old);
+    }
     Ok(new)
+}
+
+fn shrink_heap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, new: u64, old: u64) -> SysResult {
+    let (start, end) = (new.next_multiple_of(PAGE_SIZE), old.next_multiple_of(PAGE_SIZE));
+    match pieces::end(call, pieces::unmap(call, space, start, end)) {
+        Err(Stop::Error(_)) => {
+            space.brk[1].set(old);
+            Ok(old)
+        }
+        done => done.map(|()| new),
+    }
 }
 
 /// `mmap(address, length, protection, flags, fd, offset)`.
@@ -85,12 +103,16 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     };
     let read_only = inode.as_ref().is_some_and(|file| !file.may_write);
     let never_write = if shared != 0 && read_only { VMA_NEVER_WRITE } else { 0 };
+    let space = space_of(call.cpu, call.process);
+    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED {
+        let (start, end) = fixed_range(address, len)?;
+        pieces::make_replaceable(call, space, start, end)?;
+    }
     let (inode, offset) = match inode.map(|file| file.inode) {
         // Pages that nobody touches before a fork must be shared after it, too: they belong to a file without a name.
         None if shared != 0 => (Some(nameless_file(call.cpu, len)?), 0),
         inode => (inode, offset),
     };
-    let space = space_of(call.cpu, call.process);
     let _guard = lock(call.cpu, &space.lock);
     if space.vma_count.get() > vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
@@ -125,9 +147,12 @@ pub fn munmap<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let space = space_of(call.cpu, call.process);
-    let _guard = lock(call.cpu, &space.lock);
-    view::check_no_store(call.cpu, space, start, end)?;
-    unmap_locked(call.cpu, space, start, end)?;
+    if pieces::done(call).is_none() {
+        let _guard = lock(call.cpu, &space.lock);
+        view::check_no_store(call.cpu, space, start, end)?;
+        vma::may_cut(call.cpu, space, start, end)?;
+    }
+    pieces::unmap(call, space, start, end)?;
     Ok(0)
 }
 
@@ -135,10 +160,12 @@ pub fn munmap<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
     let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
     let space = space_of(call.cpu, call.process);
-    let _guard = lock(call.cpu, &space.lock);
     let flags = vma_flags(call.args[2]);
-    view::check_protection(call.cpu, space, start, end, flags)?;
-    protect(call.cpu, space, start, end, flags)?;
+    if pieces::done(call).is_none() {
+        let _guard = lock(call.cpu, &space.lock);
+        view::check_protection(call.cpu, space, start, end, flags)?;
+    }
+    pieces::protect(call, space, start, end, flags)?;
     Ok(0)
 }
 
@@ -154,27 +181,66 @@ pub fn protect<M: Machine>(
     end: u64,
     flags: u32,
 ) -> Result<(), Errno> {
+    let changed = protect_vmas(cpu, space, start, end, flags);
+    protect_pages(cpu, space, start, changed.end, changed.is_new_code);
+    changed.result
+}
+
+/// What [`protect_vmas`] has done.
+pub(super) struct Changed {
+    /// First address that it has not come to.
+    pub end: u64,
+    /// Some of it may be executed that could not be before.
+    pub is_new_code: bool,
+    /// Why it has not come further.
+    pub result: Result<(), Errno>,
+}
+
+/// Gives VMAs a new protection, as far as that is possible. Their pages keep what they have until [`protect_pages`]; faults
+/// see the VMA, so nothing more is given than what the new protection allows. Errors are those of [`protect`].
+pub(super) fn protect_vmas<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    flags: u32,
+) -> Changed {
     let mut covered = start;
-    let home = home_table(cpu, space);
-    let changed = edit(cpu, space, &home, |stale| {
-        vma::for_each_within(cpu, space, start, end, |vma| {
-            if vma.start.get() > covered {
-                return Err(Errno::ENOMEM);
-            }
-            covered = vma.end.get();
-            let old = vma.flags.get();
-            if flags & VMA_WRITE != 0 && old & VMA_NEVER_WRITE != 0 {
-                return Err(Errno::EACCES);
-            }
-            vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
-            vma::changed(cpu, space);
-            reprotect(cpu, space, &home, vma, flags & VMA_EXECUTE & !old != 0, stale);
-            Ok(())
-        })
+    let mut is_new_code = false;
+    let result = vma::for_each_within(cpu, space, start, end, |vma| {
+        if vma.start.get() > covered {
+            return Err(Errno::ENOMEM);
+        }
+        let old = vma.flags.get();
+        if flags & VMA_WRITE != 0 && old & VMA_NEVER_WRITE != 0 {
+            return Err(Errno::EACCES);
+        }
+        covered = vma.end.get();
+        vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
+        vma::changed(cpu, space);
+        is_new_code |= flags & VMA_EXECUTE & !old != 0;
+        Ok(())
     });
     vma::join_within(cpu, space, start, end);
-    changed?;
-    if covered < end { Err(Errno::ENOMEM) } else { Ok(()) }
+    let result = if covered < end { result.and(Err(Errno::ENOMEM)) } else { result };
+    Changed { end: covered, is_new_code, result }
+}
+
+/// Gives the resident pages of a range what their VMAs allow, and waits until nobody uses more.
+pub(super) fn protect_pages<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    is_new_code: bool,
+) {
+    let home = home_table(cpu, space);
+    edit(cpu, space, &home, |stale| {
+        for vma in vma::within(cpu, space, start..end) {
+            let range = vma.start.get().max(start)..vma.end.get().min(end);
+            reprotect(cpu, space, &home, vma, range, is_new_code, stale);
+        }
+    });
 }
 
 /// `mremap(old, old_length, new_length, flags, new)`.
@@ -187,13 +253,21 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let space = space_of(call.cpu, call.process);
-    let _guard = lock(call.cpu, &space.lock);
-    let vma = vma::find(call.cpu, space, start).filter(|vma| vma.end.get() >= end).ok_or(Errno::EFAULT)?;
+    if flags & MREMAP_FIXED != 0 {
+        make_place(call, space, start..end, target, new_len)?;
+    }
+    let guard = lock(call.cpu, &space.lock);
+    let mapped = vma::find(call.cpu, space, start);
+    let shrinks = flags & MREMAP_FIXED == 0 && new_len <= end - start;
+    // A call that shrinks and has paused goes on, though not all is there any more.
+    let goes_on = shrinks && pieces::done(call).is_some();
+    let vma = mapped.filter(|vma| vma.end.get() >= end || goes_on).ok_or(Errno::EFAULT)?;
     if vma.flags.get() & (VMA_VIEW | VMA_STORE) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    if flags & MREMAP_FIXED == 0 && new_len <= end - start {
-        unmap_locked(call.cpu, space, start + new_len, end)?;
+    if shrinks {
+        drop(guard);
+        pieces::unmap(call, space, start + new_len, end)?;
         return Ok(start);
     }
     // What grows from behind the file's part of a segment (`.bss`) is zero, as that is.
@@ -228,16 +302,8 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::ENOMEM.into());
     }
     let to = if flags & MREMAP_FIXED != 0 {
-        let (to, to_end) = page_range(target, new_len, Errno::EINVAL)?;
-        view::check_no_store(call.cpu, space, to, to_end)?;
-        if to < end && start < to_end {
-            return Err(Errno::EINVAL.into());
-        }
-        if to < LOWEST {
-            return Err(Errno::EPERM.into());
-        }
-        unmap_locked(call.cpu, space, to, to_end)?;
-        to
+        unmap_locked(call.cpu, space, target, target + new_len)?;
+        target
     } else {
         place_for(call.cpu, space, start, new_len).ok_or(Errno::ENOMEM)?
     };
@@ -248,6 +314,27 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     }
     unmap_locked(call.cpu, space, start, end)?;
     Ok(to)
+}
+
+/// Checks where `mremap` is told to move a mapping to, and makes that replaceable.
+fn make_place<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    old: Range<u64>,
+    target: u64,
+    len: u64,
+) -> Result<(), Stop> {
+    let (to, to_end) = page_range(target, len, Errno::EINVAL)?;
+    if to < old.end && old.start < to_end {
+        return Err(Errno::EINVAL.into());
+    }
+    fixed_range(target, len)?;
+    if pieces::done(call).is_none() {
+        let _guard = lock(call.cpu, &space.lock);
+        let source = vma::find(call.cpu, space, old.start).filter(|vma| vma.end.get() >= old.end);
+        source.filter(|vma| vma.flags.get() & (VMA_VIEW | VMA_STORE) == 0).ok_or(Errno::EFAULT)?;
+    }
+    pieces::make_replaceable(call, space, to, to_end)
 }
 
 /// Takes `[start, end)` out of a space whose lock is held.
@@ -300,22 +387,22 @@ pub fn forget_file_pages<M: Machine>(
     });
 }
 
-/// Gives the resident pages of a VMA its new protection.
+/// Gives the resident pages of a part of a VMA its new protection.
 fn reprotect<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
     home: &Table<'_>,
-    vma: &motet_layout::VmaRecord,
-    new_code: bool,
+    vma: &VmaRecord,
+    range: Range<u64>,
+    is_new_code: bool,
     stale: &mut Stale<'_>,
 ) {
     let allowed = super::fault::attr_of(vma);
-    let range = vma.start.get()..vma.end.get();
     // Other islands look again, by faulting; so does this one where it shows what is another VMA's.
     forget_elsewhere(cpu, space, home, range.clone(), stale);
     home.forget(range.clone(), stale, Leaf::is_borrowed);
     home.narrow(range, stale, |_, leaf| {
-        if new_code {
+        if is_new_code {
             // It may have been written since islands last fetched from it.
             frame_record(cpu.pool, leaf.frame.named()).synced.store(0, Ordering::Release);
         }
@@ -366,13 +453,7 @@ fn choose_address<M: Machine>(
 ) -> Result<u64, Errno> {
     let exact = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if exact {
-        let (start, end) = page_range(address, len, Errno::EINVAL)?;
-        if end > USER_END {
-            return Err(Errno::ENOMEM);
-        }
-        if start < LOWEST {
-            return Err(Errno::EPERM);
-        }
+        let (start, end) = fixed_range(address, len)?;
         if flags & MAP_FIXED_NOREPLACE == 0 {
             view::check_no_store(cpu, space, start, end)?;
             unmap_locked(cpu, space, start, end)?;
@@ -391,6 +472,12 @@ fn choose_address<M: Machine>(
     vma::find_free(cpu, space, len, space.mmap_top.get()).ok_or(Errno::ENOMEM)
 }
 
+/// Where a mapping goes whose address is given.
+fn fixed_range(address: u64, len: u64) -> Result<(u64, u64), Errno> {
+    let (start, end) = page_range(address, len, Errno::EINVAL)?;
+    if start < LOWEST { Err(Errno::EPERM) } else { Ok((start, end)) }
+}
+
 /// The page range of an address (which must be page-aligned) and a length.
 pub(super) fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Errno> {
     if address % PAGE_SIZE != 0 {
@@ -401,7 +488,7 @@ pub(super) fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64
     Ok((address, end))
 }
 
-fn anonymous(start: u64, end: u64, flags: u32) -> VmaSpec {
+pub(super) fn anonymous(start: u64, end: u64, flags: u32) -> VmaSpec {
     VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0, view: View::default() }
 }
 

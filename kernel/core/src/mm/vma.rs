@@ -170,18 +170,14 @@ fn record_of<M: Machine>(cpu: &Cpu<M>, entry: Entry) -> Option<&'static VmaRecor
     (vma.start.get() == entry.start && vma.end.get() == entry.end).then_some(vma)
 }
 
-/// The VMAs that have part of a range, in ascending order. Each is looked up when its turn comes. The space's lock is held.
-pub fn within<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
+/// The VMAs that have part of a range, in ascending order. None is added or removed meanwhile. The space's lock is held.
+pub fn within<'a, M: Machine>(
+    cpu: &'a Cpu<M>,
+    space: &'a SpaceRecord,
     range: Range<u64>,
-) -> impl Iterator<Item = &'static VmaRecord> {
-    let mut at = range.start;
-    core::iter::from_fn(move || {
-        let vma = first_ending_after(cpu, space, at).filter(|vma| vma.start.get() < range.end)?;
-        at = vma.end.get();
-        Some(vma)
-    })
+) -> impl Iterator<Item = &'static VmaRecord> + 'a {
+    let entries = range_tree::from(cpu, &space.vma_root, range.start);
+    entries.map_while(|entry| record_of(cpu, entry)).take_while(move |vma| vma.start.get() < range.end)
 }
 
 /// Calls `each` with every VMA in ascending order. The space's lock is held.
@@ -190,7 +186,7 @@ pub fn for_each<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, each: impl FnMut(
 }
 
 /// The address ranges of all VMAs, ascending. The space's lock is held, or nobody else uses it.
-pub fn ranges<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> impl Iterator<Item = Range<u64>> {
+pub fn ranges<'a, M: Machine>(cpu: &'a Cpu<M>, space: &'a SpaceRecord) -> impl Iterator<Item = Range<u64>> + 'a {
     within(cpu, space, 0..u64::MAX).map(|vma| vma.start.get()..vma.end.get())
 }
 
@@ -243,19 +239,27 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     Ok(())
 }
 
+/// Whether a program may unmap `[start, end)`: not if that makes two of one VMA and it has as many as it may.
+///
+/// # Errors
+/// `ENOMEM`: it may not.
+pub fn may_cut<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
+    let cut = first_ending_after(cpu, space, start).filter(|vma| vma.start.get() < start && vma.end.get() > end);
+    if cut.is_some() { has_room(space) } else { Ok(()) }
+}
+
 /// Takes `[start, end)` out of the VMAs, splitting those that it cuts. Pages stay mapped: the caller unmaps them.
 ///
 /// # Errors
-/// `ENOMEM` when a split finds no memory, or a program has too many VMAs; nothing is changed beyond the splits made.
+/// `ENOMEM` when a split finds no memory; nothing is changed beyond the splits made.
 pub fn unmap<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
-    let cut = first_ending_after(cpu, space, start).filter(|vma| vma.start.get() < start && vma.end.get() > end);
-    if cut.is_some() {
-        has_room(space)?; // one becomes two
-    }
     split_at(cpu, space, start)?;
     split_at(cpu, space, end)?;
-    for vma in within(cpu, space, start..end) {
-        remove(cpu, space, vma);
+    let first = || first_ending_after(cpu, space, start).filter(|vma| vma.start.get() < end);
+    while let Some(vma) = first() {
+        if !remove(cpu, space, vma) {
+            break; // a damaged tree
+        }
     }
     Ok(())
 }
@@ -300,9 +304,11 @@ pub fn has_room(space: &SpaceRecord) -> Result<(), Errno> {
 
 /// Removes all VMAs, of a space that nobody uses any more.
 pub fn clear<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    for vma in within(cpu, space, 0..u64::MAX) {
-        remove(cpu, space, vma);
-    }
+    range_tree::clear(cpu, &space.vma_root, |value| {
+        if let Some(vma) = cpu.pool.get::<VmaRecord>(PoolAddr(value)) {
+            free(cpu, vma);
+        }
+    });
 }
 
 /// The highest address range of `len` bytes below `top` that no VMA uses. The space's lock is held.
@@ -362,7 +368,9 @@ fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resu
 fn join_with_next<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) -> bool {
     let Some(next) = first_ending_after(cpu, space, vma.end.get()) else { return false };
     let Some(joined) = VmaSpec::of(cpu, vma).joined(&VmaSpec::of(cpu, next)) else { return false };
-    remove(cpu, space, next);
+    if !remove(cpu, space, next) {
+        return false;
+    }
     become_joined(cpu, space, vma, &joined).is_ok()
 }
 
@@ -379,10 +387,10 @@ fn become_joined<M: Machine>(
     Ok(())
 }
 
-/// Takes a VMA out of the space and frees it.
-fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
+/// Takes a VMA out of the space and frees it, unless the tree is damaged.
+fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) -> bool {
     if range_tree::remove(cpu, &space.vma_root, vma.start.get()).is_err() {
-        return; // a damaged tree; what it still leads to must stay
+        return false;
     }
     if space.last_vma.get() == cpu.raw(vma) {
         space.last_vma.set(0);
@@ -390,6 +398,12 @@ fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
     space.vma_count.set(space.vma_count.get() - 1);
     space.mapped_len.set(space.mapped_len.get() - (vma.end.get() - vma.start.get()));
     changed(cpu, space);
+    free(cpu, vma);
+    true
+}
+
+/// Frees a VMA that is in no tree.
+fn free<M: Machine>(cpu: &Cpu<M>, vma: &'static VmaRecord) {
     if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
         fs::put(cpu, inode);
     }

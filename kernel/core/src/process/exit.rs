@@ -123,6 +123,9 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         return false;
     }
     if process.space.load(Ordering::Relaxed) != 0 {
+        if !mm::give_up(cpu, mm::space_of(cpu, process), is_due) {
+            return false;
+        }
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }
     sched::free_garbage(cpu, thread) && give_children_away(cpu, process, is_due) && {

@@ -464,7 +464,7 @@ pub fn riscv_flush_icache<M: Machine>(call: &Call<M>) -> SysResult {
     if end < start {
         return Err(Errno::EINVAL.into());
     }
-    mm::sync_range(call.cpu, mm::space_of(call.cpu, call.process), start, end);
+    mm::sync(call, mm::space_of(call.cpu, call.process), start, end)?;
     Ok(0)
 }
 

@@ -1,0 +1,236 @@
+//! Work on ranges of a space, in pieces after which the core looks what else is due (`call` explains).
+//!
+//! The space's lock is held for a piece. What others see in between is what they would see of a slow call on a machine with
+//! more cores, and nothing that was given back is ever half there: `munmap` proceeds upwards; `mprotect` changes the VMAs
+//! first, which is what faults look at, and then the pages; what replaces a range (`MAP_FIXED`) first puts an
+//! inaccessible range in its place, piece by piece, so that nobody else is given a part of it, and then replaces that at once.
+//!
+//! How far the call has come is in the thread's `progress`: an address.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{Cell64, PAGE_SIZE, SpaceRecord, USER_END, VMA_STORE, VMA_VIEW, VmaRecord};
+use motet_protocol::lock::lock;
+
+use super::{calls, fault::sync_range, home_table, view, vma};
+use crate::{
+    call::{BUDGET, Call, Stop},
+    cpu::Cpu,
+};
+
+/// VMAs of one piece.
+const VMAS: usize = 8;
+/// Entries of the home's table of one piece, as [`motet_paging::Table::end_of_piece`] counts them: up to 48 pages.
+const ENTRIES: u64 = 48 * motet_paging::PAGE_ENTRIES;
+/// Entries of one piece of code synchronisation, which copies pages onto themselves.
+const SYNC_ENTRIES: u64 = 4 * motet_paging::PAGE_ENTRIES;
+/// A space with no more pages than this, and no more VMAs than [`LITTLE_VMAS`], ends in one go.
+const LITTLE_PAGES: u32 = 128;
+const LITTLE_VMAS: u32 = 32;
+/// What a piece costs of a space that ends, where it may be one VMA with few pages.
+const ENDED_PIECE: u64 = BUDGET / 4;
+/// In `progress`: the pages' turn has come.
+const IS_AT_PAGES: u64 = 1;
+
+/// The address up to which the call had come when it paused.
+pub fn done<M: Machine>(call: &Call<M>) -> Option<u64> {
+    let progress = call.thread.progress.get();
+    (progress != 0).then_some(progress & !(PAGE_SIZE - 1))
+}
+
+/// Everything below `at` is done: lets what is due be done first.
+///
+/// # Errors
+/// [`Stop::Again`].
+pub fn pause_at<M: Machine>(call: &Call<M>, at: u64) -> Result<(), Stop> {
+    if call.pauses(BUDGET) {
+        call.thread.progress.set(at);
+        return Err(Stop::Again);
+    }
+    Ok(())
+}
+
+/// Calls `work` with one piece of a range after the other, under the lock, from where the call has paused.
+///
+/// # Errors
+/// What `work` fails with; [`Stop::Again`].
+pub fn of<M: Machine>(
+    call: &Call<M>,
+    space: &SpaceRecord,
+    start: u64,
+    end: u64,
+    mut work: impl FnMut(u64, u64) -> Result<(), Errno>,
+) -> Result<(), Stop> {
+    let mut at = done(call).unwrap_or(start);
+    while at < end {
+        let guard = lock(call.cpu, &space.lock);
+        let stop = end_of_piece(call.cpu, space, at, end);
+        work(at, stop)?;
+        drop(guard);
+        at = stop;
+        if at < end {
+            pause_at(call, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// The end of a dispatch of a call that keeps more than `progress`: the next call finds nothing of it.
+pub fn end<M: Machine, R>(call: &Call<M>, result: Result<R, Stop>) -> Result<R, Stop> {
+    if !matches!(result, Err(Stop::Again)) {
+        call.thread.scratch.iter().for_each(|word| word.set(0));
+    }
+    result
+}
+
+/// Unmaps a range.
+///
+/// # Errors
+/// `ENOMEM`; [`Stop::Again`].
+pub fn unmap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64, end: u64) -> Result<(), Stop> {
+    of(call, space, start, end, |start, end| calls::unmap_locked(call.cpu, space, start, end))
+}
+
+/// Sees to it that what is left to unmap of a range is one piece, without making any of it free.
+///
+/// # Errors
+/// `EPERM` when programs may not replace it; `ENOMEM`; [`Stop::Again`].
+pub fn make_replaceable<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+) -> Result<(), Stop> {
+    if done(call).is_none() {
+        let _guard = lock(call.cpu, &space.lock);
+        view::check_no_store(call.cpu, space, start, end)?;
+    }
+    of(call, space, start, end, |start, stop| {
+        if stop == end {
+            return Ok(());
+        }
+        calls::unmap_locked(call.cpu, space, start, stop)?;
+        vma::insert(call.cpu, space, &calls::anonymous(start, stop, 0))
+    })
+}
+
+/// Changes the protection of a range.
+///
+/// # Errors
+/// As for [`calls::protect`]; [`Stop::Again`].
+pub fn protect<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    flags: u32,
+) -> Result<(), Stop> {
+    self::end(call, protect_on(call, space, start, end, flags))
+}
+
+fn protect_on<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    flags: u32,
+) -> Result<(), Stop> {
+    let [changed_end, failure, is_new_code, _] = &call.thread.scratch;
+    let mut at = done(call).unwrap_or(start);
+    if call.thread.progress.get() & IS_AT_PAGES == 0 {
+        while at < end && failure.get() == 0 {
+            let guard = lock(call.cpu, &space.lock);
+            let changed = calls::protect_vmas(call.cpu, space, at, end_of_vmas(call.cpu, space, at, end), flags);
+            at = changed.end;
+            changed_end.set(at);
+            failure.set(changed.result.map_or_else(|errno| errno.result().unsigned_abs(), |()| 0));
+            is_new_code.set(is_new_code.get() | u64::from(changed.is_new_code));
+            drop(guard);
+            if at < end {
+                pause_at(call, at)?;
+            }
+        }
+        at = start;
+    }
+    protect_pages(call, space, at, changed_end, is_new_code.get() != 0)?;
+    const NEVER_WRITABLE: u64 = Errno::EACCES as u64;
+    match failure.get() {
+        0 => Ok(()),
+        NEVER_WRITABLE => Err(Errno::EACCES.into()),
+        _ => Err(Errno::ENOMEM.into()),
+    }
+}
+
+fn protect_pages<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    mut at: u64,
+    end: &Cell64,
+    is_new_code: bool,
+) -> Result<(), Stop> {
+    while at < end.get() {
+        let guard = lock(call.cpu, &space.lock);
+        let stop = end_of_piece(call.cpu, space, at, end.get());
+        calls::protect_pages(call.cpu, space, at, stop, is_new_code);
+        drop(guard);
+        at = stop;
+        if at < end.get() {
+            pause_at(call, at | IS_AT_PAGES)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes what was written to `[start, end)` visible to fetches, as [`sync_range`] does.
+///
+/// # Errors
+/// [`Stop::Again`].
+pub fn sync<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64, end: u64) -> Result<(), Stop> {
+    let end = end.min(USER_END).next_multiple_of(PAGE_SIZE);
+    let mut at = done(call).unwrap_or(start & !(PAGE_SIZE - 1));
+    while at < end {
+        let stop = {
+            let _guard = lock(call.cpu, &space.lock);
+            home_table(call.cpu, space).end_of_piece(at..end, SYNC_ENTRIES)
+        };
+        sync_range(call.cpu, space, at, stop);
+        at = stop;
+        if at < end {
+            pause_at(call, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// A process has ended: takes what is much out of a space that nobody else uses, so that its release takes a bounded time. `false`: something
+/// else is due, and much is left. The space must not be active on this core.
+pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, is_due: impl Fn() -> bool) -> bool {
+    let is_much = || space.resident.load(Ordering::Relaxed) > LITTLE_PAGES || space.vma_count.get() > LITTLE_VMAS;
+    // The program's text tells others where its threads were.
+    let is_text = |vma: &VmaRecord| vma.flags.get() & (VMA_VIEW | VMA_STORE) != 0;
+    while space.refs.load(Ordering::SeqCst) == 1 && is_much() {
+        let guard = lock(cpu, &space.lock);
+        let Some(vma) = vma::within(cpu, space, 0..USER_END).find(|vma| !is_text(vma)) else { return true };
+        let start = vma.start.get();
+        let stop = home_table(cpu, space).end_of_piece(start..vma.end.get(), ENTRIES);
+        if calls::unmap_locked(cpu, space, start, stop).is_err() {
+            return true; // without memory for a split, the release does it in one go
+        }
+        drop(guard);
+        if cpu.spend(ENDED_PIECE) && is_due() {
+            return false;
+        }
+    }
+    true
+}
+
+fn end_of_vmas<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> u64 {
+    vma::within(cpu, space, start..end).nth(VMAS).map_or(end, |vma| vma.start.get())
+}
+
+/// Where a piece of work from `start` on ends that is to take a bounded time. The space's lock is held.
+fn end_of_piece<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> u64 {
+    home_table(cpu, space).end_of_piece(start..end_of_vmas(cpu, space, start, end), ENTRIES)
+}
