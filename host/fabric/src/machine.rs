@@ -3,10 +3,11 @@
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
 //! here, with the key's name and its place in the file.
 
-use std::{mem::offset_of, ops::Range, path::Path};
+use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
 use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use toml::{
     Spanned,
@@ -67,14 +68,41 @@ pub struct IslandSpec {
 /// Longest time that idle cores may poll. They take no interrupts meanwhile.
 const POLL_US_MAX: i64 = 1000;
 
+/// Most bytes of a machine description.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The text of a regular file, read without waiting for anybody.
+fn read_text(path: &Path) -> Result<String> {
+    let what = || format!("machine file {}", path.display());
+    let wrong = |kind, why: &str| Err(Error::new(kind, format!("{}: {why}", what())));
+    // Opening a named pipe would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).context(ErrorKind::NoInput, what)?);
+    let metadata = file.metadata().context(ErrorKind::NoInput, what)?;
+    if metadata.is_dir() {
+        return wrong(ErrorKind::NoInput, "is a folder; a file is needed");
+    }
+    if !metadata.is_file() {
+        return wrong(ErrorKind::NoInput, "is a pipe, socket or device; a regular file is needed");
+    }
+    let mut bytes = Vec::new();
+    // Not the size that is shown: some files show none, and files grow.
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).context(ErrorKind::NoInput, what)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return wrong(ErrorKind::Config, "is larger than 1 MiB; a machine description has some lines");
+    }
+    String::from_utf8(bytes).or_else(|error| {
+        wrong(ErrorKind::Config, &format!("is not text: byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+    })
+}
+
 impl Machine {
     /// Reads a machine description.
     ///
     /// # Errors
-    /// A file that cannot be read, or that is not a machine: with line, column and key.
+    /// A file that cannot be read, that is no text file of reasonable size, or that is not a machine: with line, column and key.
     pub fn load(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).context(ErrorKind::NoInput, || format!("machine file {}", path.display()))?;
+        let text = read_text(path)?;
         Self::parse(&text).map_err(|error| Error::new(error.kind, format!("{}:{}", path.display(), error.message)))
     }
 
@@ -356,6 +384,29 @@ mod tests {
         let error = Machine::parse(text).expect_err("must be refused");
         assert_eq!(error.kind, ErrorKind::Config);
         error.message
+    }
+
+    #[test]
+    fn what_is_no_text_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        std::fs::write(at("latin"), b"# Stra\xdfe\n").unwrap();
+        std::fs::write(at("empty"), "").unwrap();
+        File::create(at("large")).unwrap().set_len(4 << 30).unwrap();
+        let cases = [
+            (folder.path().to_owned(), 66, "is a folder"),
+            (at("pipe"), 66, "is a pipe, socket or device"),
+            ("/dev/urandom".into(), 66, "is a pipe, socket or device"),
+            (at("large"), 78, "larger than 1 MiB"),
+            (at("latin"), 78, "byte 6 is not UTF-8"),
+            (at("empty"), 78, "empty:1:1: "),
+        ];
+        for (path, status, message) in cases {
+            let error = Machine::load(&path).unwrap_err();
+            let named = error.message.contains(&path.display().to_string());
+            assert!(named && error.exit_status() == status && error.message.contains(message), "{error}");
+        }
     }
 
     #[test]
