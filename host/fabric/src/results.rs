@@ -4,18 +4,23 @@
 //! file takes its place only when it is complete and on disk.
 
 use std::{
+    collections::HashMap,
     ffi::{OsStr, OsString},
     fs::File,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{ffi::OsStrExt, fs::FileExt},
     },
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE, sync::Ordering};
 use motet_protocol::{Context as _, fs as pool_fs};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::{
+    fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid},
+    process::{getegid, geteuid},
+};
 
 use crate::{
     HostPool,
@@ -48,7 +53,8 @@ impl Results {
         Ok(Self { folder, path: path.to_owned() })
     }
 
-    /// Copies `/out`. Files that are neither regular, nor folders, nor symbolic links are left out; returns their paths.
+    /// Copies `/out` with modes, times and the names that are of one file; with owners, too, when this process is root's. Files that are
+    /// neither regular, nor folders, nor symbolic links are left out; returns their paths.
     ///
     /// # Errors
     /// The host's file system refuses something; names the file.
@@ -57,14 +63,13 @@ impl Results {
             forget_holder(root);
             find(pool, root, b"out")
         });
-        if let Some(out) = &out {
-            forget_holder(out);
-        }
-        let mut skipped = Vec::new();
+        let mut copy = Copy { pool, several: HashMap::new(), skipped: Vec::new() };
         if let Some(out) = out {
-            copy_folder(pool, out.inode(), &self.folder, &self.path, 0, &mut skipped)?;
+            forget_holder(&out);
+            let folder = self.folder.try_clone().host("a descriptor")?;
+            copy.folder(out.inode(), &Rc::new(folder), &self.path, 0)?;
         }
-        Ok(skipped)
+        Ok(copy.skipped)
     }
 }
 
@@ -73,39 +78,95 @@ fn forget_holder(inode: &InodeRecord) {
     inode.lock.store(0, Ordering::Relaxed);
 }
 
-fn copy_folder(
-    pool: &HostPool,
-    from: &'static InodeRecord,
-    into: &OwnedFd,
-    path: &Path,
-    depth: usize,
-    skipped: &mut Vec<PathBuf>,
-) -> Result<()> {
-    for (name, inode) in entries(pool, from, path)? {
-        forget_holder(inode);
-        let path = path.join(&name);
-        let write =
-            |error: rustix::io::Errno| Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display()));
-        let mode = Mode::from_raw_mode(inode.mode.get() & 0o777);
-        match pool_fs::file_type(inode) {
-            pool_fs::TYPE_DIRECTORY if depth < DEPTH_MAX => {
-                let child = make_folder(into, &name).map_err(write)?;
-                copy_folder(pool, inode, &child, &path, depth + 1, skipped)?;
-                rustix::fs::fchmod(&child, mode).map_err(write)?;
+/// Copying in progress.
+struct Copy<'a> {
+    pool: &'a HostPool,
+    /// Where a file that has several names has its first one, by the address of its record.
+    several: HashMap<usize, (Rc<OwnedFd>, OsString)>,
+    skipped: Vec<PathBuf>,
+}
+
+impl Copy<'_> {
+    fn folder(&mut self, from: &'static InodeRecord, into: &Rc<OwnedFd>, path: &Path, depth: usize) -> Result<()> {
+        for (name, inode) in entries(self.pool, from, path)? {
+            forget_holder(inode);
+            let path = path.join(&name);
+            let write = |error: rustix::io::Errno| {
+                Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display()))
+            };
+            match pool_fs::file_type(inode) {
+                pool_fs::TYPE_DIRECTORY if depth < DEPTH_MAX => {
+                    let child = Rc::new(make_folder(into, &name).map_err(write)?);
+                    self.folder(inode, &child, &path, depth + 1)?;
+                    keep_attributes(child.as_fd(), inode).map_err(write)?;
+                }
+                pool_fs::TYPE_REGULAR | pool_fs::TYPE_SYMLINK => self.file(inode, into, name, &path)?,
+                _ => self.skipped.push(path),
             }
-            pool_fs::TYPE_REGULAR => copy_file(pool, inode, into, &name, mode, &path)?,
-            pool_fs::TYPE_SYMLINK => {
-                let mut target = vec![0; (inode.size.load(Ordering::Relaxed)).min(PAGE_SIZE) as usize];
-                let len = pool_fs::read_bytes(pool, inode, 0, &mut target);
-                let temporary = temporary_name(&name);
-                let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
-                rustix::fs::symlinkat(&target[..len], into, &temporary).map_err(write)?;
-                rustix::fs::renameat(into, &temporary, into, &name).map_err(write)?;
-            }
-            _ => skipped.push(path),
         }
+        rustix::fs::fsync(into).context(ErrorKind::Io, || format!("cannot write {}", path.display()))
     }
-    rustix::fs::fsync(into).context(ErrorKind::Io, || format!("cannot write {}", path.display()))
+
+    /// Another name of a file that is there already, or the file.
+    fn file(&mut self, inode: &'static InodeRecord, into: &Rc<OwnedFd>, name: OsString, path: &Path) -> Result<()> {
+        let record = std::ptr::from_ref(inode).addr();
+        if let Some((folder, first)) = self.several.get(&record) {
+            let linked =
+                put(into, &name, |temporary| rustix::fs::linkat(folder, first, into, temporary, AtFlags::empty()));
+            // Not every file system has them. Then it is copied as often as it has names.
+            if linked.is_ok() {
+                return Ok(());
+            }
+        }
+        if pool_fs::file_type(inode) == pool_fs::TYPE_SYMLINK {
+            let copied = copy_link(self.pool, inode, into, &name);
+            copied.context(ErrorKind::Io, || format!("cannot write {}", path.display()))?;
+        } else {
+            copy_file(self.pool, inode, into, &name, path)?;
+        }
+        if inode.links.load(Ordering::Relaxed) > 1 {
+            self.several.insert(record, (into.clone(), name));
+        }
+        Ok(())
+    }
+}
+
+/// Makes something under a temporary name, and gives it its name when it is complete.
+fn put(into: &OwnedFd, name: &OsStr, make: impl FnOnce(&str) -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    let temporary = temporary_name(name);
+    let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
+    let made = make(&temporary).and_then(|()| rustix::fs::renameat(into, &temporary, into, name));
+    // Also of two names of one file, which renaming leaves alone (rename(2)).
+    let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
+    made
+}
+
+/// Gives a file or folder of the host the owner (root can), mode and times of one in the machine.
+fn keep_attributes(file: BorrowedFd<'_>, inode: &InodeRecord) -> rustix::io::Result<()> {
+    if let Some((user, group)) = owner_to_give(inode) {
+        rustix::fs::fchown(file, user, group)?;
+    }
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode_to_give(inode)))?;
+    rustix::fs::futimens(file, &times(inode))
+}
+
+/// The owner that a file gets; only root gives files away.
+fn owner_to_give(inode: &InodeRecord) -> Option<(Option<Uid>, Option<Gid>)> {
+    // Of all bits set, the system understands "no change".
+    let id = |raw: u32| (raw != u32::MAX).then_some(raw);
+    geteuid().is_root().then(|| (id(inode.uid.get()).map(Uid::from_raw), id(inode.gid.get()).map(Gid::from_raw)))
+}
+
+/// The mode that a file gets: as with `cp -p`, a file that could not keep its owner does not give its new one's rights to whoever runs it.
+fn mode_to_give(inode: &InodeRecord) -> u32 {
+    let is_owner = geteuid().as_raw() == inode.uid.get() && getegid().as_raw() == inode.gid.get();
+    let mask = if geteuid().is_root() || is_owner { 0o7777 } else { 0o1777 };
+    inode.mode.get() & mask
+}
+
+fn times(inode: &InodeRecord) -> Timestamps {
+    let time = |ns: u64| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ };
+    Timestamps { last_access: time(inode.accessed_ns.get()), last_modification: time(inode.modified_ns.get()) }
 }
 
 /// The entries of a directory, whose names are safe to use on the host.
@@ -141,31 +202,28 @@ fn make_folder(into: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Copies one file: into a temporary one, to disk, then to its name.
-fn copy_file(
-    pool: &HostPool,
-    inode: &'static InodeRecord,
-    into: &OwnedFd,
-    name: &OsStr,
-    mode: Mode,
-    path: &Path,
-) -> Result<()> {
-    let what = || format!("cannot write {}", path.display());
-    let temporary = temporary_name(name);
-    let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file =
-        rustix::fs::openat(into, &temporary, flags, Mode::RUSR | Mode::WUSR).context(ErrorKind::CantCreate, what)?;
-    let file = File::from(file);
-    let copied = (|| {
-        write_contents(pool, inode, &file)?;
-        rustix::fs::fchmod(file.as_fd(), mode)?;
-        file.sync_all()?;
-        Ok::<(), std::io::Error>(rustix::fs::renameat(into, &temporary, into, name)?)
-    })();
-    if copied.is_err() {
-        let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
-    }
-    copied.context(ErrorKind::Io, what)
+fn copy_file(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr, path: &Path) -> Result<()> {
+    let copied = put(into, name, |temporary| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(into, temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let system = |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+        write_contents(pool, inode, &file).map_err(system)?;
+        keep_attributes(file.as_fd(), inode)?;
+        file.sync_all().map_err(system)
+    });
+    copied.context(ErrorKind::Io, || format!("cannot write {}", path.display()))
+}
+
+fn copy_link(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    let mut target = vec![0; (inode.size.load(Ordering::Relaxed)).min(PAGE_SIZE) as usize];
+    let len = pool_fs::read_bytes(pool, inode, 0, &mut target);
+    put(into, name, |temporary| {
+        rustix::fs::symlinkat(&target[..len], into, temporary)?;
+        if let Some((user, group)) = owner_to_give(inode) {
+            rustix::fs::chownat(into, temporary, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        rustix::fs::utimensat(into, temporary, &times(inode), AtFlags::SYMLINK_NOFOLLOW)
+    })
 }
 
 /// Writes the pages that the file has; what it has not stays a hole.
@@ -228,6 +286,44 @@ mod tests {
         assert_eq!(fs::read(out.join("deep/empty")).unwrap(), b"");
         assert_eq!(fs::read_link(out.join("link")).unwrap(), Path::new("/etc/passwd"));
         assert_eq!(fs::read_dir(&out).unwrap().count(), 3, "nothing temporary is left");
+    }
+
+    #[test]
+    fn owners_modes_times_and_names_of_one_file_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(&Tree::of(&[
+            ("out", Entry::Directory, 0o755),
+            ("out/deep", Entry::Directory, 0o1770),
+            ("out/deep/same", Entry::HardLink("out/file".into()), 0),
+            ("out/file", Entry::Bytes(b"x".into()), 0o6755),
+            ("out/link", Entry::Symlink(b"file".to_vec()), 0o777),
+        ]));
+        let root = root_of(&pool).unwrap();
+        let is_root = geteuid().is_root();
+        for path in ["out/deep", "out/file", "out/link"] {
+            let inode = find(&pool, root, path.as_bytes()).unwrap();
+            inode.modified_ns.set(1_000_000_000_123_456_789);
+            inode.uid.set(1234);
+            inode.gid.set(2345);
+        }
+        // Twice: the second time, everything is there.
+        for _ in 0..2 {
+            Results::prepare(folder.path()).unwrap().collect(&pool).unwrap();
+            let at = |path: &str| fs::symlink_metadata(folder.path().join(path)).unwrap();
+            for path in ["deep", "file", "link"] {
+                let metadata = at(path);
+                assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (1_000_000_000, 123_456_789), "{path}");
+                if is_root {
+                    assert_eq!((metadata.uid(), metadata.gid()), (1234, 2345), "{path}");
+                }
+            }
+            // Set-uid of another user's file would become set-uid of ours.
+            let file_mode = if is_root { 0o6755 } else { 0o755 };
+            assert_eq!((at("file").mode() & 0o7777, at("deep").mode() & 0o7777), (file_mode, 0o1770));
+            assert_eq!((at("file").ino(), at("file").nlink()), (at("deep/same").ino(), 2));
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing temporary is left");
+            assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 1);
+        }
     }
 
     #[test]

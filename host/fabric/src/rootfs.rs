@@ -7,17 +7,18 @@
 //! /etc /root /tmp /dev /proc /in /out
 //! ```
 
+mod input;
 mod overlay;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    io::{self, Read},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use motet_layout::{CORES_PER_ISLAND_MAX, InodeRecord, Isa, MOUNT_PROC, PoolAddr};
+use motet_layout::{CORES_PER_ISLAND_MAX, InodeRecord, Isa, MOUNT_PROC, PoolAddr, sync::Ordering};
 use motet_protocol::{Context as _, fs as pool_fs};
 
 use crate::{HostPool, Machine, run::target_of};
@@ -38,6 +39,8 @@ pub enum Entry {
     Symlink(Vec<u8>),
     /// A character device with this major and minor number.
     Device(u32, u32),
+    /// A named pipe.
+    Fifo,
     /// Where the kernels show `/proc`.
     Proc,
 }
@@ -46,10 +49,21 @@ pub enum Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     entry: Entry,
-    /// Permission bits.
+    /// Permission bits, with those for set-uid, set-gid and sticky.
     mode: u32,
+    /// User and group.
+    owner: [u32; 2],
     /// Time of the last change, in nanoseconds since 1970; `None`: now.
     modified_ns: Option<u64>,
+    /// Device and inode number of a file that has several names on the host: they are names of one file in the machine, too.
+    identity: Option<(u64, u64)>,
+}
+
+impl Node {
+    /// An entry of the system's.
+    fn new(entry: Entry, mode: u32) -> Self {
+        Self { entry, mode, owner: [0; 2], modified_ns: None, identity: None }
+    }
 }
 
 /// A description of the guest's root file system.
@@ -58,7 +72,11 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Node>,
+    warnings: Vec<String>,
 }
+
+/// Host files are copied in pieces of this many bytes.
+const PIECE: usize = 64 << 10;
 
 const SYSTEM_FOLDERS: [(&str, u32); 12] = [
     ("bin", 0o755),
@@ -202,30 +220,9 @@ impl Tree {
         tree
     }
 
-    /// Adds a file or folder of the host as `/in/NAME`.
-    ///
-    /// # Errors
-    /// It is not there, is neither file nor folder, or its name is taken.
-    pub fn add_input(&mut self, path: &Path) -> Result<()> {
-        let what = || format!("--in {}", path.display());
-        // The name of `.` or `..` is that of the folder it means.
-        let name = match path.file_name() {
-            Some(name) => name.to_owned(),
-            None => {
-                let full = fs::canonicalize(path).context(ErrorKind::NoInput, what)?;
-                full.file_name().map(ToOwned::to_owned).unwrap_or_default()
-            }
-        };
-        if name.is_empty() {
-            return Err(Error::new(ErrorKind::Usage, format!("{}: has no name", what())));
-        }
-        let key = [b"in/", name.as_bytes()].concat();
-        if self.nodes.contains_key(&key) {
-            let message = format!("{}: another --in is called {} too", what(), name.to_string_lossy());
-            return Err(Error::new(ErrorKind::Usage, message));
-        }
-        let metadata = fs::metadata(path).context(ErrorKind::NoInput, what)?;
-        self.add_host("--in", key, path, &metadata)
+    /// What of the host's files the machine cannot have: sentences for the user.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Builds the tree in the pool.
@@ -244,20 +241,26 @@ impl Tree {
         let root = pool_fs::make_root(pool, now_ns).map_err(full(b""))?;
         let is_link = |node: &Node| matches!(node.entry, Entry::HardLink(_));
         let files = self.nodes.iter().filter(|(_, node)| !is_link(node));
+        let (mut identified, mut dated) = (HashMap::new(), Vec::new());
         // Links come last: what they name may sort behind them.
         for (path, node) in files.chain(self.nodes.iter().filter(|(_, node)| is_link(node))) {
             let (parent, name) = split(path);
             let parent = find(pool, root, parent).ok_or_else(|| internal(path))?;
-            let inode = build_node(pool, root, (&parent, name), node, now_ns, &full(path))?;
-            if let (Some(inode), Some(time)) = (inode, node.modified_ns) {
-                inode.modified_ns.set(time);
+            if let Some(&known) = node.identity.and_then(|identity| identified.get(&identity)) {
+                pool_fs::link(pool, parent.inode(), name, known, now_ns).map_err(full(path))?;
+                continue;
             }
+            let Some(inode) = build_node(pool, root, (&parent, name), node, now_ns, &full(path))? else { continue };
+            identified.extend(node.identity.map(|identity| (identity, inode)));
+            dated.extend(node.modified_ns.map(|time| (inode, time)));
         }
+        // In the end, because a file that is made in a folder changes the folder's time.
+        dated.iter().for_each(|(inode, time)| inode.modified_ns.set(*time));
         Ok(())
     }
 
     fn set(&mut self, path: &str, entry: Entry, mode: u32) {
-        self.nodes.insert(path.as_bytes().to_vec(), Node { entry, mode, modified_ns: None });
+        self.nodes.insert(path.as_bytes().to_vec(), Node::new(entry, mode));
     }
 
     fn add_programs(&mut self, userland: &Path, isa: Isa, applets: &[String]) -> Result<()> {
@@ -280,11 +283,7 @@ impl Tree {
         // Hard links: they cost a directory entry each, and no look-up of a target.
         for applet in applets {
             let path = format!("{bin}/{applet}");
-            self.nodes.entry(path.into_bytes()).or_insert(Node {
-                entry: Entry::HardLink(busybox.clone()),
-                mode: 0,
-                modified_ns: None,
-            });
+            self.nodes.entry(path.into_bytes()).or_insert(Node::new(Entry::HardLink(busybox.clone()), 0));
         }
         Ok(())
     }
@@ -315,35 +314,6 @@ impl Tree {
         let ps = format!("#!/bin/sh\n[ $# -eq 0 ] && exec cat /proc/motet-ps\nexec /{bin}ps \"$@\"\n");
         self.set("bin/ps", Entry::Bytes(ps.into_bytes()), 0o755);
     }
-
-    /// Adds a file or folder of the host, which `option` has given.
-    fn add_host(&mut self, option: &str, key: Vec<u8>, path: &Path, metadata: &fs::Metadata) -> Result<()> {
-        let what = || format!("{option} {}", path.display());
-        let kind = metadata.file_type();
-        let entry = if kind.is_dir() {
-            Entry::Directory
-        } else if kind.is_file() {
-            // Find out now, not after the machine has been started.
-            fs::File::open(path).context(ErrorKind::NoInput, what)?;
-            Entry::HostFile(path.to_owned())
-        } else if kind.is_symlink() {
-            Entry::Symlink(fs::read_link(path).context(ErrorKind::NoInput, what)?.as_os_str().as_bytes().to_vec())
-        } else {
-            return Err(Error::new(ErrorKind::NoInput, format!("{}: neither a file nor a folder", what())));
-        };
-        let modified_ns = metadata.modified().ok().map(nanoseconds);
-        self.nodes.insert(key.clone(), Node { entry, mode: metadata.mode() & 0o777, modified_ns });
-        if kind.is_dir() {
-            for child in fs::read_dir(path).context(ErrorKind::NoInput, what)? {
-                let child = child.context(ErrorKind::NoInput, what)?;
-                let metadata =
-                    child.metadata().context(ErrorKind::NoInput, || format!("{option} {}", child.path().display()))?;
-                let key = [&key, b"/".as_slice(), child.file_name().as_bytes()].concat();
-                self.add_host(option, key, &child.path(), &metadata)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A directory in the pool, kept alive while it is used.
@@ -358,7 +328,8 @@ fn build_node(
     now_ns: u64,
     full: &dyn Fn(motet_abi::Errno) -> Error,
 ) -> Result<Option<&'static InodeRecord>> {
-    let attributes = |mode, rdev| pool_fs::Attributes { mode, rdev, now_ns, ..pool_fs::Attributes::default() };
+    let [uid, gid] = node.owner;
+    let attributes = |mode, rdev| pool_fs::Attributes { mode, uid, gid, rdev, now_ns };
     let parent = parent.inode();
     let held = match &node.entry {
         Entry::Directory | Entry::Proc => {
@@ -368,15 +339,23 @@ fn build_node(
             }
             inode
         }
-        Entry::Bytes(_) | Entry::HostFile(_) => {
+        Entry::Bytes(bytes) => {
             let file = pool_fs::create(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
-            fill(pool, file.inode(), &node.entry, full)?;
+            write_near(pool, isa_of(bytes), file.inode(), 0, bytes).map_err(full)?;
+            file
+        }
+        Entry::HostFile(path) => {
+            let file = pool_fs::create(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
+            copy(pool, file.inode(), path, full)?;
             file
         }
         Entry::Symlink(target) => pool_fs::symlink(pool, parent, name, target, attributes(0, 0)).map_err(full)?,
         Entry::Device(major, minor) => {
             let mode = pool_fs::TYPE_CHARACTER | node.mode;
             pool_fs::create(pool, parent, name, attributes(mode, major << 8 | minor)).map_err(full)?
+        }
+        Entry::Fifo => {
+            pool_fs::create(pool, parent, name, attributes(pool_fs::TYPE_PIPE | node.mode, 0)).map_err(full)?
         }
         Entry::HardLink(target) => {
             let target = find(pool, root, target.as_bytes()).ok_or_else(|| internal(name))?;
@@ -387,25 +366,60 @@ fn build_node(
     Ok(Some(held.inode()))
 }
 
-fn fill(
+/// Copies a file of the host, a piece at a time. What is zero becomes a hole.
+fn copy(
     pool: &HostPool,
     inode: &'static InodeRecord,
-    entry: &Entry,
+    path: &Path,
     full: &dyn Fn(motet_abi::Errno) -> Error,
 ) -> Result<()> {
-    let read;
-    let bytes: &[u8] = match entry {
-        Entry::Bytes(bytes) => bytes,
-        Entry::HostFile(path) => {
-            read = fs::read(path).context(ErrorKind::NoInput, || path.display().to_string())?;
-            &read
+    let what = || path.display().to_string();
+    let mut file = fs::File::open(path).context(ErrorKind::NoInput, what)?;
+    let mut piece = vec![0; PIECE];
+    let (mut size, mut near) = (0, None);
+    loop {
+        let len = read_piece(&mut file, &mut piece).context(ErrorKind::NoInput, what)?;
+        // All of a program lies near the islands that run it.
+        let near = *near.get_or_insert_with(|| isa_of(&piece[..len]));
+        if piece[..len].iter().any(|&byte| byte != 0) {
+            write_near(pool, near, inode, size, &piece[..len]).map_err(full)?;
         }
-        Entry::Directory | Entry::HardLink(_) | Entry::Symlink(_) | Entry::Device(..) | Entry::Proc => &[],
-    };
-    let near = pool.near(isa_of(bytes));
+        size += len as u64;
+        if len < PIECE {
+            break;
+        }
+    }
+    if size > inode.size.load(Ordering::Relaxed) {
+        pool_fs::truncate(pool, inode, size).map_err(full)?;
+    }
+    Ok(())
+}
+
+/// Reads until the piece is full or the file ends.
+fn read_piece(file: &mut fs::File, piece: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < piece.len() {
+        match file.read(&mut piece[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+fn write_near(
+    pool: &HostPool,
+    isa: Option<Isa>,
+    inode: &'static InodeRecord,
+    offset: u64,
+    bytes: &[u8],
+) -> std::result::Result<(), motet_abi::Errno> {
+    let near = pool.near(isa);
     let mut done = 0;
     while done < bytes.len() {
-        done += pool_fs::write_bytes(&near, inode, done as u64, &bytes[done..]).map_err(full)?;
+        done += pool_fs::write_bytes(&near, inode, offset + done as u64, &bytes[done..])?;
     }
     Ok(())
 }
@@ -452,9 +466,8 @@ fn nanoseconds(time: SystemTime) -> u64 {
 mod tests {
     use super::*;
     use crate::{Command, Machine};
-    use motet_layout::sync::Ordering;
 
-    fn pool(size: &str) -> HostPool {
+    pub fn pool(size: &str) -> HostPool {
         let text = format!("[pool]\nsize = \"{size}\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n");
         HostPool::create(&Machine::parse(&text).unwrap(), &Command::default(), 1, false).unwrap()
     }
@@ -471,7 +484,7 @@ mod tests {
         folder
     }
 
-    fn contents(pool: &HostPool, path: &str) -> String {
+    pub fn contents(pool: &HostPool, path: &str) -> String {
         let inode = find(pool, root_of(pool).unwrap(), path.as_bytes()).unwrap_or_else(|| panic!("no {path}"));
         let mut bytes = vec![0; inode.size.load(Ordering::Relaxed) as usize];
         assert_eq!(pool_fs::read_bytes(pool, inode.inode(), 0, &mut bytes), bytes.len());
@@ -518,37 +531,6 @@ mod tests {
         assert!(error.exit_status() == 69 && error.message.contains("aarch64"), "{error}");
         let error = Tree::system(userland.path(), &[Isa::RiscV64], &[], Path::new("/nonexistent")).unwrap_err();
         assert!(error.exit_status() == 69 && error.message.contains("motet build"), "{error}");
-    }
-
-    #[test]
-    fn inputs_keep_names_modes_and_times() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("data")).unwrap();
-        fs::write(folder.path().join("data/a"), "alto").unwrap();
-        std::os::unix::fs::symlink("a", folder.path().join("data/b")).unwrap();
-        let mut tree = Tree::of(&[("in", Entry::Directory, 0o755)]);
-        tree.add_input(&folder.path().join("data")).unwrap();
-        tree.add_input(&folder.path().join("data/a")).unwrap();
-        let pool = pool("32MiB");
-        tree.build(&pool).unwrap();
-        assert_eq!(contents(&pool, "in/data/a"), "alto");
-        assert_eq!(contents(&pool, "in/data/b"), "a");
-        let inode = find(&pool, root_of(&pool).unwrap(), b"in/a").unwrap();
-        let modified = fs::metadata(folder.path().join("data/a")).unwrap().modified().unwrap();
-        assert_eq!(inode.modified_ns.get(), nanoseconds(modified));
-    }
-
-    #[test]
-    fn wrong_inputs_are_refused_before_the_run() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a");
-        fs::write(&file, "").unwrap();
-        let mut tree = Tree::default();
-        assert_eq!(tree.add_input(&folder.path().join("b")).unwrap_err().exit_status(), 66);
-        assert_eq!(tree.add_input(Path::new("/dev/null")).unwrap_err().exit_status(), 66);
-        tree.add_input(&file).unwrap();
-        let error = tree.add_input(&file).unwrap_err();
-        assert!(error.exit_status() == 64 && error.message.contains("another --in is called a too"), "{error}");
     }
 
     #[test]
