@@ -48,10 +48,11 @@ impl Collected {
     /// # Errors
     /// A part failed, or the file cannot be written.
     pub fn finish(self, json: Option<&Path>) -> Result<()> {
-        print!("{}", table(&self.measurements));
+        let printed = motet_error::print(&table(&self.measurements));
         if let Some(path) = json {
             write_json(path, &self.measurements)?;
         }
+        printed?;
         match self.failures.first() {
             None => Ok(()),
             Some(kind) => {

@@ -26,7 +26,8 @@ Examples:
   motet run --in data.csv --out results -- 'sort /in/data.csv > /out/sorted'
   motet run --machine machines/quad.toml --verbose
 
-Exit status: that of the command in the machine; 64 and up (sysexits.h) for Motet's own errors.";
+Exit status: that of the command in the machine; 64 and up (sysexits.h) for Motet's own errors, 74 when output was lost.
+docs/setup.md lists them.";
 
 /// The commands.
 #[derive(clap::Subcommand, Debug)]
@@ -98,13 +99,13 @@ pub struct MachineOptions {
 pub struct RunOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
-    /// Copy a file or folder into the machine as /in/NAME (may be repeated)
+    /// Copy a file or folder into the machine as /in/NAME, as `cp -a` does (may be repeated)
     #[arg(long = "in", value_name = "PATH")]
     pub inputs: Vec<PathBuf>,
     /// Lay what a folder holds over the machine's root: unpacked packages of a distribution, for instance (may be repeated)
     #[arg(long = "root", value_name = "DIR")]
     pub roots: Vec<PathBuf>,
-    /// When the command has ended, copy what is in the machine's /out to this folder
+    /// When the command has ended, copy what is in the machine's /out to this folder, with modes and times, and as root with owners
     #[arg(long = "out", value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Simulate the machine's time: every core has a clock that its instructions and memory accesses advance

@@ -8,7 +8,7 @@ use std::{
 use motet_fabric::{Error, ErrorKind, Result, run::target_of};
 use motet_layout::Isa;
 
-use crate::{arguments::BuildOptions, project};
+use crate::{arguments::BuildOptions, progress, project};
 
 /// Builds the kernels and the guest's `motet` with cargo.
 ///
@@ -17,7 +17,7 @@ use crate::{arguments::BuildOptions, project};
 pub fn build(options: &BuildOptions) -> Result<u8> {
     let root = project::root()?;
     for isa in chosen(&options.isas)? {
-        eprintln!("motet: building the {} kernel", isa.name());
+        progress::print(&format!("motet: building the {} kernel", isa.name()));
         let kernel = format!("motet-{}", isa.name());
         cargo(&root, isa, &["--profile", "kernel", "-p", "motet-image", "--features", isa.name(), "--bin", &kernel])?;
         cargo(&root, isa, &["--release", "-p", "motet-calls", "--features", "guest", "--bin", "motet"])?;

@@ -1,7 +1,7 @@
 //! `motet`: the command line of Motet.
 //!
 //! Exit status: the guest command's own, or 64 and up (sysexits) for Motet's errors. Everything that is not the guest's
-//! goes to standard error.
+//! goes to standard error. A status of 0 says that all output has gone where it should.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -23,18 +23,22 @@ use std::{io::Write, process::ExitCode};
 
 use arguments::{Arguments, Subcommand};
 use clap::Parser;
+use motet_error::{Context, STDOUT};
 use motet_fabric::{ErrorKind, Result};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let status = if error.use_stderr() { ErrorKind::Usage as u8 } else { 0 };
+    let outcome = match Arguments::try_parse() {
+        Ok(arguments) => dispatch(arguments.command),
+        Err(error) if error.use_stderr() => {
             let _ = error.print();
-            return ExitCode::from(status);
+            return ExitCode::from(ErrorKind::Usage as u8);
+        }
+        Err(help) => {
+            help.print().and_then(|()| std::io::stdout().flush()).context(ErrorKind::Io, || STDOUT.into()).map(|()| 0)
         }
     };
-    match dispatch(arguments.command) {
+    match outcome {
+        Ok(0) if progress::has_lost_lines() => ExitCode::from(ErrorKind::Io as u8),
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // What the toolchain says of its arguments names its program: `motet cc: ...`.

@@ -2,6 +2,7 @@
 
 use std::{
     io::{IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -43,6 +44,7 @@ impl Progress {
                 print(&format!("motet: island {}: {what}; the machine goes on without it", self.names[island]));
             }
             Event::Running => self.finish(),
+            Event::ReaderGone { .. } => {}
         }
     }
 
@@ -91,7 +93,17 @@ impl Drop for Progress {
     }
 }
 
-/// A line on standard error, which may be closed.
+/// Whether a line found no way to standard error.
+static LINE_LOST: AtomicBool = AtomicBool::new(false);
+
+/// A line on standard error. If that does not take it, there is nobody to tell; the exit status will.
 pub fn print(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    if writeln!(std::io::stderr(), "{line}").is_err() {
+        LINE_LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether something could not be [printed](print).
+pub fn has_lost_lines() -> bool {
+    LINE_LOST.load(Ordering::Relaxed)
 }

@@ -47,6 +47,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     settings.survive = options.survive;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
     let tree = guest_files(&project::target(&root), &settings.machine, options)?;
+    tree.warnings().iter().for_each(|warning| progress::print(&format!("motet: {warning}")));
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
     let stats = options.stats.as_deref().map(|path| OutputFile::create("--stats", path)).transpose()?;
@@ -60,7 +61,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let shell = options.command.is_empty() && settings.command.terminal;
     let live = (options.timed && !options.quiet && !shell).then(|| Live::new(&settings.machine));
     let command = if options.command.is_empty() { "a shell".into() } else { options.command.join(" ") };
-    let mut hooks = RunHooks { progress, live, command, tree, results, stats: None, recording: None };
+    let mut hooks = RunHooks { progress, live, command, tree, results, stats: None, recording: None, gone: Vec::new() };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.finish_display();
     if let Some(measured) = &mut hooks.stats {
@@ -76,7 +77,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let outcome = outcome?;
     written?;
     Ok(match outcome {
-        Outcome::Exited(status) => status,
+        Outcome::Exited(status) => hooks.status(status),
         Outcome::Interrupted(signal) => 128 + signal as u8,
     })
 }
@@ -134,12 +135,21 @@ struct RunHooks {
     results: Option<Results>,
     stats: Option<Stats>,
     recording: Option<Recording>,
+    /// Outputs of the command that nobody reads any more, as sentences, and whether some of it was lost.
+    gone: Vec<(String, bool)>,
 }
 
 impl RunHooks {
     /// Removes what changes from the terminal.
     fn finish_display(&mut self) {
         (self.progress, self.live) = (None, None);
+    }
+
+    /// The run's exit status. A command whose output nobody reads says nothing, so this does.
+    fn status(&self, of_command: u8) -> u8 {
+        self.gone.iter().for_each(|(what, _)| progress::print(&format!("motet: {what}")));
+        let has_lost = self.gone.iter().any(|(_, lost)| *lost);
+        if of_command == 0 && has_lost { ErrorKind::Io as u8 } else { of_command }
     }
 
     /// Writes what was measured to where the user wants it.
@@ -169,6 +179,9 @@ impl Hooks for RunHooks {
     fn event(&mut self, event: Event<'_>) {
         // Lines of the islands' consoles, for instance.
         self.output_follows();
+        if let Event::ReaderGone { output, lost } = event {
+            self.gone.push((format!("{output}: nobody reads it any more"), lost));
+        }
         if let Some(progress) = &mut self.progress {
             progress.event(event);
         }

@@ -1,6 +1,6 @@
 //! `motet cc` and its relatives: the toolchain's commands with the project's folders.
 
-use std::{ffi::OsString, io::Write};
+use std::ffi::OsString;
 
 use motet_fabric::Result;
 
@@ -32,7 +32,7 @@ pub fn ld(arguments: &[OsString]) -> Result<u8> {
 /// # Errors
 /// See [`motet_toolchain::objdump`].
 pub fn objdump(options: &ObjdumpOptions) -> Result<u8> {
-    print(&motet_toolchain::objdump(&options.program)?)
+    motet_error::print(&motet_toolchain::objdump(&options.program)?).map(|()| 0)
 }
 
 /// `motet addr2line PROGRAM ADDRESS...`.
@@ -40,11 +40,5 @@ pub fn objdump(options: &ObjdumpOptions) -> Result<u8> {
 /// # Errors
 /// See [`motet_toolchain::addr2line`].
 pub fn addr2line(options: &Addr2lineOptions) -> Result<u8> {
-    print(&motet_toolchain::addr2line(&options.program, &options.addresses)?)
-}
-
-fn print(text: &str) -> Result<u8> {
-    // Whoever reads may have seen enough.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(0)
+    motet_error::print(&motet_toolchain::addr2line(&options.program, &options.addresses)?).map(|()| 0)
 }

@@ -1,7 +1,11 @@
 //! Failures of the host's programs: what `motet` says, and the exit status that it ends with.
 #![forbid(unsafe_code)]
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    io::{self, Write},
+    path::Path,
+};
 
 /// What kind of failure; decides the exit status (the numbers of `sysexits.h`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +82,18 @@ impl std::error::Error for Error {}
 
 /// The result of host-side operations.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What messages call standard output.
+pub const STDOUT: &str = "standard output";
+
+/// Writes a program's result to standard output.
+///
+/// # Errors
+/// It does not arrive: standard output is closed or full, or its reader has gone.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(ErrorKind::Io, || STDOUT.into())
+}
 
 /// Says what was being done when the system refused.
 pub trait Context<T> {

@@ -126,6 +126,13 @@ pub enum Event<'a> {
     },
     /// All islands have joined; the console belongs to the machine from now on.
     Running,
+    /// The command has ended, and one of its outputs had been closed by its reader before.
+    ReaderGone {
+        /// Which one, for messages.
+        output: &'a str,
+        /// The command has written what its reader has not got. Otherwise it was told when it wrote (EPIPE), if it did.
+        lost: bool,
+    },
 }
 
 /// What the caller adds to a run.
@@ -350,6 +357,9 @@ impl Run<'_> {
             if exit != 0 && !outputs.iter().any(Output::has_bytes) {
                 self.drain_consoles();
                 drop(raw_mode);
+                for output in outputs.iter().filter(|output| output.target().is_none()) {
+                    self.hooks.event(Event::ReaderGone { output: output.name(), lost: output.has_lost() });
+                }
                 return Ok(Outcome::Exited((exit - 1) as u8));
             }
             if self.clock.is_none() && last_ping.elapsed() >= self.options.hang_timeout / PINGS_MAX {

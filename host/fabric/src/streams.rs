@@ -27,6 +27,8 @@ pub struct Output<'a> {
     mid_line: bool,
     /// Whether the producer is asked to ring.
     asks: bool,
+    /// Whether bytes that the machine had written were dropped, because their reader had gone.
+    lost: bool,
 }
 
 impl<'a> Output<'a> {
@@ -35,7 +37,7 @@ impl<'a> Output<'a> {
         let regular = rustix::fs::fstat(target)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile);
         let chunk = if regular { CHUNK } else { PIPE_CHUNK };
-        Self { pool, stream, target, name, chunk, pending: Vec::new(), mid_line: false, asks: true }
+        Self { pool, stream, target, name, chunk, pending: Vec::new(), mid_line: false, asks: true, lost: false }
     }
 
     /// The descriptor to poll, while somebody may read at its other end.
@@ -61,11 +63,23 @@ impl<'a> Output<'a> {
         !self.mid_line
     }
 
+    /// Its name for messages.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether the machine has written what was dropped, because the reader had gone.
+    pub fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     /// The other end of the descriptor has gone: the machine's writers get EPIPE. `ring` wakes those that wait.
     pub fn close(&mut self, ring: impl Fn()) {
+        self.lost |= !self.pending.is_empty();
         self.pending.clear();
         let mut rest = vec![0; self.stream.capacity.get() as usize];
         let discarded = stream::consume_bytes(self.pool, Side::Host, self.stream, &mut rest);
+        self.lost |= discarded.len != 0;
         if stream::leave(self.stream) || discarded.ring {
             ring();
         }
@@ -233,7 +247,16 @@ mod tests {
         // The test harness, like the program, ignores SIGPIPE.
         output.write_chunk(|| {}).unwrap();
         assert!(output.target().is_none() && !output.has_bytes());
-        assert_eq!(stream.gone.load(Ordering::Relaxed), 1);
+        assert_eq!((stream.gone.load(Ordering::Relaxed), output.has_lost()), (1, true));
+    }
+
+    #[test]
+    fn a_reader_that_left_before_anything_was_written_has_lost_nothing() {
+        let pool = pool();
+        let (_, write) = rustix::pipe::pipe().unwrap();
+        let mut output = Output::new(&pool, &pool.header().console_out, write.as_fd(), "test");
+        output.close(|| {});
+        assert!(!output.has_lost() && output.target().is_none());
     }
 
     #[test]

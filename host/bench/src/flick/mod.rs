@@ -130,7 +130,7 @@ pub fn run(options: &Options) -> Result<()> {
         page::write(folder, &results, &collected.measurements)?;
     }
     let outcome = collected.finish(options.json.as_deref());
-    print!("{}", calls::table(&results.calls));
+    motet_error::print(&calls::table(&results.calls))?;
     outcome
 }
 

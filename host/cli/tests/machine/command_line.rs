@@ -20,13 +20,16 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 18] = [
         ("run::streams_and_status_are_the_command_s", streams_and_status),
         ("run::the_command_reads_standard_input", standard_input),
         ("run::a_command_that_reads_nothing_leaves_the_input", unread_input),
         ("run::a_reader_that_leaves_ends_the_command", closed_output),
+        ("run::lost_output_is_told_and_no_success", lost_output),
+        ("run::results_that_cannot_be_written_are_no_success", unwritable_results),
         ("run::a_command_killed_by_a_signal_has_status_128_and_more", killed_command),
         ("run::files_go_in_and_come_out", files_in_and_out),
+        ("run::files_come_back_as_they_were", attributes_in_and_out),
         ("run::a_folder_is_laid_over_the_root", laid_over_the_root),
         ("run::a_shell_on_a_terminal", shell_on_a_terminal),
         ("run::interrupt_leaves_nothing_behind", || ends_by(Signal::INT)),
@@ -75,6 +78,70 @@ fn closed_output() -> Result<(), String> {
     Err("the run goes on although nobody reads its output".into())
 }
 
+/// Runs `./motet` (the front door, as descriptors that are closed are its affair) with redirections of a shell.
+fn redirected(arguments: &str, redirection: &str) -> Result<std::process::Output, String> {
+    let motet = process::root().join("motet");
+    let line = format!("\"{}\" {arguments} {redirection}", motet.display());
+    let output = std::process::Command::new("bash").args(["-c", &line]).stdin(Stdio::null()).output();
+    output.map_err(|error| format!("bash: {error}"))
+}
+
+/// Output that does not arrive: a status that is not 0, and a sentence as long as there is a place for it.
+fn lost_output() -> Result<(), String> {
+    let both = "run --quiet -- 'on riscv64 echo to output; echo to errors >&2'";
+    // sysexits.h: EX_IOERR
+    let cases = [
+        (both, ">&-", 74, "standard output is closed"),
+        (both, ">/dev/full", 74, "standard output: No space left on device"),
+        (both, "2>&-", 74, ""),
+        (both, "2>/dev/full", 74, ""),
+        (
+            "run --quiet -- 'sleep 1; echo much'",
+            "> >(exec true)",
+            128 + 13,
+            "standard output: nobody reads it any more",
+        ),
+        ("run --help", ">/dev/full", 74, "standard output: No space left on device"),
+        ("run --help", ">&-", 74, "standard output is closed"),
+    ];
+    for (arguments, redirection, status, message) in cases {
+        let output = redirected(arguments, redirection)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() != Some(status) || !said.contains(message) {
+            return Err(format!("motet {arguments} {redirection}: {}\n{said}", output.status));
+        }
+    }
+    // Nothing is lost where nothing is written.
+    for redirection in ["2>&-", ">/dev/full", "<&-", "<&- 2>&-"] {
+        let output = redirected("run --quiet -- true", redirection)?;
+        if !output.status.success() {
+            return Err(format!("{redirection}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(())
+}
+
+fn unwritable_results() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = folder.path().join("file");
+    fs::write(&file, "").map_err(|error| error.to_string())?;
+    let below = file.join("below");
+    let [file, below] = [&file, &below].map(|path| path.display().to_string());
+    // Known before the run, and at its end.
+    for (option, path, status) in [
+        ("--trace", below.as_str(), 73),
+        ("--stats", below.as_str(), 73),
+        ("--report", file.as_str(), 73),
+        ("--out", file.as_str(), 73),
+    ] {
+        let timed = ["--stats", "--report"].contains(&option).then_some("--timed");
+        let ended = Motet::run(timed).arguments([option, path, "--", "echo ran"]).wait();
+        ended.expect_code(status)?.expect_errors(&[option, path])?.expect_output("")?;
+    }
+    let ended = Motet::run(["--timed", "--stats", "/dev/full", "--trace", "/dev/full", "--", "echo ran"]).wait();
+    ended.expect_code(74)?.expect_errors(&["--stats /dev/full: No space left"])?.expect_output("ran\n").map(drop)
+}
+
 fn killed_command() -> Result<(), String> {
     let ended = Motet::command("on aarch64 sh -c 'kill -KILL $$'; status=$?; kill -KILL $$; exit $status").wait();
     ended.expect_code(128 + 9).map(drop)
@@ -113,6 +180,58 @@ fn files_in_and_out() -> Result<(), String> {
     let reversed = fs::read_to_string(results.join("reversed")).map_err(|error| format!("reversed: {error}"))?;
     if link != Path::new("inner/bytes") || reversed != "elif eno\n" || !results.join("a/b").is_dir() {
         return Err(format!("link {}, reversed {reversed:?}", link.display()));
+    }
+    Ok(())
+}
+
+/// Owners, modes, times, names of one file, and named pipes: in, as the guest's `stat` shows them, and out again.
+fn attributes_in_and_out() -> Result<(), String> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let given = folder.path().join("given");
+    let is_root = rustix::process::geteuid().is_root();
+    let (user, group) =
+        if is_root { (1000, 1001) } else { (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()) };
+    let make = || -> std::io::Result<()> {
+        fs::create_dir_all(given.join("inner"))?;
+        fs::write(given.join("program"), "#!/bin/sh\nid -u\n")?;
+        fs::hard_link(given.join("program"), given.join("inner/same"))?;
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            given.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )?;
+        for (name, mode) in [("program", 0o6755), ("inner", 0o1777)] {
+            if is_root {
+                chown(given.join(name), Some(user), Some(group))?;
+            }
+            fs::set_permissions(given.join(name), fs::Permissions::from_mode(mode))?;
+            let file = fs::File::open(given.join(name))?;
+            file.set_modified(std::time::UNIX_EPOCH + Duration::new(1_111_111_111, 222_222_222))?;
+        }
+        Ok(())
+    };
+    make().map_err(|error| error.to_string())?;
+    let results = folder.path().join("results");
+    let command = "cd /in/given; on aarch64 stat -c '%n %a %u %g %h %Y' program inner; \
+        [ program -ef inner/same ] && echo same; on riscv64 test -p pipe && echo pipe; on riscv64 cp -a . /out/copy; \
+        cp -a inner /out/";
+    let ended = Motet::run(["--in".as_ref(), given.as_os_str(), "--out".as_ref(), results.as_os_str()])
+        .arguments(["--", command])
+        .wait();
+    let wanted =
+        format!("program 6755 {user} {group} 2 1111111111\ninner 1777 {user} {group} 2 1111111111\nsame\npipe\n");
+    ended.expect_code(0)?.expect_output(&wanted)?;
+    for (name, mode, links) in [("copy/program", 0o6755, Some(2)), ("copy/inner", 0o1777, None)] {
+        let metadata = fs::metadata(results.join(name)).map_err(|error| format!("{name}: {error}"))?;
+        let time = (metadata.mtime(), metadata.mtime_nsec());
+        // busybox's cp keeps whole seconds, or all of the time: the one on the host is the guest's.
+        let same = metadata.mode() & 0o7777 == mode && (metadata.uid(), metadata.gid()) == (user, group);
+        if !same || time.0 != 1_111_111_111 || links.is_some_and(|links| links != metadata.nlink()) {
+            return Err(format!("{name} is not as it was: {metadata:?}"));
+        }
     }
     Ok(())
 }
