@@ -23,7 +23,7 @@ const ONE_ISLAND: &str = "[pool]\nsize = \"128MiB\"\n[[island]]\nname = \"only\"
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 16] = [
         ("bad::unknown_key_is_named_with_line_and_column", unknown_key),
         ("bad::a_pool_too_small_for_its_files_is_refused", small_pool),
         ("bad::missing_files_are_named", missing_files),
@@ -37,6 +37,7 @@ pub fn trials() -> Vec<Trial> {
         ("bad::corrupt_programs_do_not_stop_the_machine", corrupt_programs),
         ("bad::truncated_programs_fail", truncated_programs),
         ("bad::programs_without_island_are_refused_with_the_isa", absent_isa),
+        ("bad::what_is_no_program_of_the_machine_is_named", foreign_programs),
         ("bad::a_full_pool_is_an_error_of_the_program", full_pool),
         ("bad::too_many_processes_are_an_error_of_the_program", many_processes),
     ];
@@ -77,6 +78,8 @@ fn small_pool() -> Result<(), String> {
 fn missing_files() -> Result<(), String> {
     let ended = Motet::run(["--in", "/nowhere/data", "--", "true"]).wait();
     ended.expect_code(66)?.expect_errors(&["/nowhere/data"])?;
+    let ended = Motet::run(["--machine", "/dev/urandom", "--", "true"]).wait();
+    ended.expect_code(66)?.expect_errors(&["machine file /dev/urandom: is a pipe, socket or device"])?;
     let ended = Motet::run(["--machine", "/nowhere/machine.toml", "--", "true"]).wait();
     ended.expect_errors(&["/nowhere/machine.toml"])?;
     let ended = Motet::run(["--out", "/proc/nowhere", "--", "true"]).wait();
@@ -316,6 +319,91 @@ fn absent_isa() -> Result<(), String> {
     ended.expect_code(0)?.expect_output("125\nforeign\nunknown\naarch64\n")?;
     let on = "on: no programs for 'riscv64'; there are: aarch64 x86_64";
     ended.expect_errors(&[on, "foreign: is a program for riscv64, and this machine has no riscv64 island"]).map(drop)
+}
+
+/// A file that the machine cannot run: its name, its contents, and what is said of it.
+type Foreign = (&'static str, Vec<u8>, &'static str);
+
+fn foreign_files() -> Result<Vec<Foreign>, String> {
+    let path = process::target().join("userland/riscv64/busybox");
+    let busybox = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    // Bytes from an offset on changed: 4 is the class, 5 the order of bytes, 16 the type, 18 the machine (elf.h).
+    let changed = |changes: &[(usize, &[u8])]| {
+        let mut bytes = busybox[..4096].to_vec();
+        changes.iter().for_each(|(at, new)| bytes[*at..*at + new.len()].copy_from_slice(new));
+        bytes
+    };
+    let padded = |start: &[u8]| [start, &[0; 600]].concat();
+    Ok(vec![
+        (
+            "i386",
+            changed(&[(4, &[1]), (18, &[3, 0])]),
+            "is a 32-bit ELF program for Intel 80386; this machine runs 64-bit",
+        ),
+        ("mips", changed(&[(4, &[1]), (5, &[2]), (18, &[0, 8])]), "is a 32-bit big-endian ELF program for MIPS"),
+        ("s390x", changed(&[(5, &[2]), (18, &[0, 22])]), "is a big-endian ELF program for IBM System/390"),
+        ("ppc64", changed(&[(18, &[21, 0])]), "is an ELF program for 64-bit PowerPC; this machine runs"),
+        (
+            "unknown",
+            changed(&[(18, &[0xdc, 0xfe])]),
+            "for machine 0xfedc; this machine runs 64-bit little-endian ELF programs for x86_64, aarch64, riscv64",
+        ),
+        ("object", changed(&[(16, &[1, 0])]), "is no program but an object file, which has yet to be linked"),
+        (
+            "library",
+            [changed(&[(16, &[3, 0]), (24, &[0; 8])]), busybox[4096..].to_vec()].concat(),
+            "is no program but a library, without an entry point",
+        ),
+        ("cut", changed(&[]), "is a damaged ELF file: a segment is not in the file, which may be cut off"),
+        ("stub", busybox[..10].to_vec(), "is a damaged ELF file: its header is cut off"),
+        (
+            "headers",
+            changed(&[(56, &[0xff, 0xff])]),
+            "is a damaged ELF file: number or size of its program headers is wrong",
+        ),
+        ("mach", padded(b"\xcf\xfa\xed\xfe\x07\0\0\x01"), "is a program for macOS (64-bit Mach-O); this machine runs"),
+        ("windows", padded(b"MZ\x90\0\x03"), "is a program for Windows or DOS; this machine runs"),
+        ("noise", padded(b"\x01\x02(((\0"), "is a binary file in a format that is not known here; this machine runs"),
+    ])
+}
+
+/// On every instruction set: a line says what the file is, and the shell does not take it for a script. Scripts without `#!` are run.
+fn foreign_programs() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let inputs = folder.path().join("files");
+    fs::create_dir(&inputs).map_err(|error| error.to_string())?;
+    let files = foreign_files()?;
+    let scripts: [(&str, &[u8]); 2] =
+        [("y-plain", b"MZ=1\nexit $((MZ + 6))\n"), ("z-packed", b"exit 8\n\x7fELF\0\0\x01\n")];
+    let all = files.iter().map(|(name, bytes, _)| (*name, bytes.as_slice())).chain(scripts);
+    for (name, bytes) in all {
+        let path = inputs.join(name);
+        let written =
+            fs::write(&path, bytes).and_then(|()| fs::set_permissions(&path, PermissionsExt::from_mode(0o755)));
+        written.map_err(|error| error.to_string())?;
+    }
+    // The second way is the C library's, which tries a shell when execve says ENOEXEC.
+    let command = "for isa in x86_64 aarch64 riscv64; do for file in /in/files/*; do on $isa sh -c \"$file\"; \
+        status=$?; on $isa env $file 2>/dev/null; echo ${file##*/} $status $?; done; done";
+    let ended = Motet::run(["--in".as_ref(), inputs.as_os_str()]).arguments(["--", command]).wait();
+    let mut names: Vec<&str> = files.iter().map(|(name, ..)| *name).collect();
+    names.sort_unstable();
+    let of_one: String = names.iter().map(|name| format!("{name} 126 126\n")).collect();
+    ended.expect_code(0)?.expect_output(&format!("{of_one}y-plain 7 7\nz-packed 8 8\n").repeat(ISAS.len()))?;
+    for (name, _, what) in &files {
+        let line = format!("motet: /in/files/{name}: {what}");
+        let lines = ended.errors.lines().filter(|said| said.starts_with(&line)).count();
+        // Once for each way and instruction set.
+        if lines != 2 * ISAS.len() {
+            return Err(format!("{lines} times {line:?}\n{}", ended.describe()));
+        }
+    }
+    for wrong in ["syntax error", "not found"] {
+        if ended.errors.contains(wrong) {
+            return Err(format!("a shell has read a program\n{}", ended.describe()));
+        }
+    }
+    Ok(())
 }
 
 /// The default machine with a smaller pool.

@@ -13,6 +13,7 @@ use super::{
     exit::kill_other_threads,
     load::{Executable, INTERPRETER_MAX},
     lock_tree,
+    refusal::Refusal,
     stack::{Image, STACK, StackBuilder},
     strings::{Command, Prefix, StringSource, Strings},
 };
@@ -65,10 +66,11 @@ fn execute<M: Machine>(
         Owned::of(program.inode())
     };
     let identity = Identity::after_exec(call.process, &owned);
-    let executable = Executable::read(call.cpu, program.inode())?;
-    let island = island_for(call, executable.isa, path.as_bytes())?;
+    let refuse = |refusal: Refusal| refusal.say(call.cpu, prefix.program(path.as_bytes()));
+    let executable = Executable::read(call.cpu, program.inode()).map_err(refuse)?;
+    let island = island_for(call, executable.isa).map_err(refuse)?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
-    let image = build(call, &executable, program.inode(), &strings, island, identity)?;
+    let image = build(call, &executable, program.inode(), &strings, island, identity).map_err(refuse)?;
     if !is_only_thread(call) {
         mm::release(call.cpu, image.space);
         return wait_for_other_threads(call);
@@ -117,10 +119,11 @@ pub fn start_first<M: Machine>(
     let path = PathBuf::from_bytes(&path[..path_len]);
     let mut prefix = Prefix::new();
     let program = find_program(&call, AT_FDCWD, &path, 0, &mut prefix)?;
-    let executable = Executable::read(cpu, program.inode())?;
-    let island = island_for(&call, executable.isa, path.as_bytes())?;
+    let refuse = |refusal: Refusal| refusal.say(cpu, prefix.program(path.as_bytes()));
+    let executable = Executable::read(cpu, program.inode()).map_err(refuse)?;
+    let island = island_for(&call, executable.isa).map_err(refuse)?;
     let identity = Identity::of(process);
-    let image = build(&call, &executable, program.inode(), &command, island, identity)?;
+    let image = build(&call, &executable, program.inode(), &command, island, identity).map_err(refuse)?;
     commit(&call, &image, program.inode(), path.as_bytes(), executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() {
@@ -169,19 +172,12 @@ fn find_program<'c, M: Machine>(
 }
 
 /// The island to run a program of `isa` on: this one if it can, otherwise the least loaded that can.
-fn island_for<M: Machine>(call: &Call<M>, isa: Isa, path: &[u8]) -> Result<IslandId, Errno> {
+fn island_for<M: Machine>(call: &Call<M>, isa: Isa) -> Result<IslandId, Refusal> {
     if isa == M::ISA {
         return Ok(call.cpu.island());
     }
     let islands = call.cpu.islands_of(isa);
-    islands.min_by_key(|&island| island_load(call.cpu, island)).ok_or_else(|| {
-        let name = core::str::from_utf8(path).unwrap_or("program");
-        file::kernel_message(
-            call.cpu,
-            format_args!("{name}: is a program for {}, and this machine has no {} island", isa.name(), isa.name()),
-        );
-        Errno::ENOEXEC
-    })
+    islands.min_by_key(|&island| island_load(call.cpu, island)).ok_or(Refusal::NoIsland(isa))
 }
 
 fn island_load<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> u32 {
@@ -196,7 +192,7 @@ fn build<M: Machine>(
     strings: &dyn StringSource<M>,
     island: IslandId,
     identity: Identity,
-) -> Result<Image, Errno> {
+) -> Result<Image, Refusal> {
     let space = mm::create(call.cpu)?;
     let built = fill(call, executable, inode, strings, space, island, identity);
     if built.is_err() {
@@ -213,7 +209,7 @@ fn fill<M: Machine>(
     space: &'static SpaceRecord,
     island: IslandId,
     identity: Identity,
-) -> Result<Image, Errno> {
+) -> Result<Image, Refusal> {
     let cpu = call.cpu;
     space.mmap_top.set(MMAP_TOP);
     let program = executable.map(cpu, space, inode, PROGRAM_BIAS)?;
@@ -222,11 +218,16 @@ fn fill<M: Machine>(
         None => None,
         Some(len) => {
             let file = file::open_executable(call, AT_FDCWD, &path[..len], 0)?;
-            let interpreter = Executable::read(cpu, file.inode())?;
+            // As of Linux: the program is well, what is to load it is not.
+            let bad = |refusal: Refusal| {
+                let errno = refusal.say(cpu, &path[..len]);
+                if matches!(errno, Errno::ENOEXEC | Errno::EOPNOTSUPP) { Errno::ELIBBAD } else { errno }
+            };
+            let interpreter = Executable::read(cpu, file.inode()).map_err(bad)?;
             if interpreter.isa != executable.isa {
-                return Err(Errno::ENOEXEC);
+                return Err(Errno::ELIBBAD.into());
             }
-            Some(interpreter.map(cpu, space, file.inode(), INTERPRETER_BIAS)?)
+            Some(interpreter.map(cpu, space, file.inode(), INTERPRETER_BIAS).map_err(bad)?)
         }
     };
     let heap = program.end.next_multiple_of(PAGE_SIZE);

@@ -1,7 +1,6 @@
 //! Loading executables that hold the text of several ISAs (`motet_abi::fat`).
 //!
-//! As with all executables, the file is an allegation. What is wrong with it is said on the console, because `ENOEXEC`
-//! alone helps nobody.
+//! As with all executables, the file is an allegation.
 
 use core::{fmt, ops::Range};
 
@@ -20,7 +19,6 @@ use motet_protocol::{Context, fs, slab};
 use super::load::Executable;
 use crate::{
     cpu::Cpu,
-    file,
     mm::{self, View, VmaSpec},
 };
 
@@ -43,7 +41,9 @@ pub struct Fat {
 }
 
 /// What is wrong with a file.
-enum Refusal {
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// The note is no note of ours.
     Note(BadNote),
     /// It has texts of several ISAs and no note, or the other way round.
     Incomplete,
@@ -59,9 +59,9 @@ enum Refusal {
 /// pages should lie, if the machine has such an island.
 ///
 /// # Errors
-/// `ENOEXEC`: the file says what cannot be; the reason has been said.
-pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<u32, Errno> {
-    let island = match Near::of_flags(segment.p_flags).map_err(|bad| refuse(cpu, &bad.into()))? {
+/// The file says what cannot be.
+pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<u32, Refusal> {
+    let island = match Near::of_flags(segment.p_flags)? {
         None => None,
         Some(Near::Isa(isa)) => cpu.islands_of(isa).next(),
         Some(Near::Island(island)) => {
@@ -77,11 +77,6 @@ pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable) -> Isa {
     let texts = executable.segments().filter(|segment| segment.p_type == PT_TEXT);
     let others = texts.filter_map(|segment| fat::isa_of_flags(segment.p_flags));
     core::iter::once(executable.header_isa).chain(others).find(has_island).unwrap_or(executable.header_isa)
-}
-
-fn refuse<M: Machine>(cpu: &Cpu<M>, refusal: &Refusal) -> Errno {
-    file::kernel_message(cpu, format_args!("an executable for several instruction sets is refused: {refusal}"));
-    Errno::ENOEXEC
 }
 
 impl From<BadNote> for Refusal {
@@ -106,21 +101,20 @@ impl Fat {
     /// Looks for texts of several ISAs in a file: `None` when it is an ordinary executable.
     ///
     /// # Errors
-    /// `ENOEXEC`, after the reason has been said, when the parts do not fit together.
+    /// The parts do not fit together.
     pub fn find<M: Machine>(
         cpu: &Cpu<M>,
         executable: &Executable,
         inode: &'static InodeRecord,
-    ) -> Result<Option<Self>, Errno> {
+    ) -> Result<Option<Self>, Refusal> {
         let note = executable.segments().filter(|segment| segment.p_type == PT_NOTE);
         let note = note.filter_map(|segment| find_note(cpu, inode, &segment)).next();
         let has_texts = executable.segments().any(|segment| segment.p_type == PT_TEXT);
-        let found = match note {
-            None if !has_texts => return Ok(None),
-            Some(at) if has_texts && executable.is_fixed() => Self::read(cpu, executable, inode, at),
+        match note {
+            None if !has_texts => Ok(None),
+            Some(at) if has_texts && executable.is_fixed() => Self::read(cpu, executable, inode, at).map(Some),
             None | Some(_) => Err(Refusal::Incomplete),
-        };
-        found.map(Some).map_err(|refusal| refuse(cpu, &refusal))
+        }
     }
 
     fn read<M: Machine>(

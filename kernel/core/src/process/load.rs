@@ -1,20 +1,23 @@
 //! Loading ELF executables into a new address space.
 //!
-//! A file is an allegation: every field is checked before it is used, and what does not fit is `ENOEXEC`.
+//! A file is an allegation: every field is checked before it is used, and what does not fit is a [`Refusal`].
 
 use elf::{
-    abi::{ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD},
+    abi::{ET_CORE, ET_DYN, ET_EXEC, ET_REL, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD},
     endian::LittleEndian,
     file::{Class, FileHeader, parse_ident},
     parse::ParsingTable,
     segment::ProgramHeader,
 };
-use motet_abi::{Errno, elf as abi};
+use motet_abi::elf as abi;
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
 use motet_protocol::fs;
 
-use super::fat::{self, Fat};
+use super::{
+    fat::{self, Fat},
+    refusal::Refusal,
+};
 use crate::{
     cpu::Cpu,
     mm::{self, VmaSpec},
@@ -56,29 +59,26 @@ impl Executable {
     /// Reads and checks the headers of a file.
     ///
     /// # Errors
-    /// `ENOEXEC` when it is no 64-bit little-endian ELF executable, or is truncated or inconsistent.
-    pub fn read<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<Self, Errno> {
+    /// It is no 64-bit little-endian ELF executable of a known instruction set, or is truncated or inconsistent.
+    pub fn read<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<Self, Refusal> {
         let mut bytes = [0; 64];
-        if fs::read_bytes(cpu, inode, 0, &mut bytes) < bytes.len() {
-            return Err(Errno::ENOEXEC);
-        }
-        let ident = parse_ident::<LittleEndian>(&bytes[..16]).map_err(|_| Errno::ENOEXEC)?;
-        if ident.1 != Class::ELF64 {
-            return Err(Errno::ENOEXEC);
-        }
-        let header = FileHeader::parse_tail(ident, &bytes[16..]).map_err(|_| Errno::ENOEXEC)?;
-        let isa = abi::isa_of_machine(header.e_machine).ok_or(Errno::ENOEXEC)?;
+        let len = fs::read_bytes(cpu, inode, 0, &mut bytes);
+        let ident = parse_ident::<LittleEndian>(&bytes[..16]);
+        let ident = ident.ok().filter(|ident| ident.1 == Class::ELF64 && len == bytes.len());
+        let header = ident.and_then(|ident| FileHeader::parse_tail(ident, &bytes[16..]).ok());
+        let known = header.and_then(|header| Some((header, abi::isa_of_machine(header.e_machine)?)));
+        let Some((header, isa)) = known else { return Err(Refusal::of_file(cpu, inode)) };
+        check_type(&header)?;
         let count = usize::from(header.e_phnum);
-        let known_type = header.e_type == ET_EXEC || header.e_type == ET_DYN;
-        if !known_type || count == 0 || count > HEADERS_MAX || usize::from(header.e_phentsize) != HEADER_LEN {
-            return Err(Errno::ENOEXEC);
+        if count == 0 || count > HEADERS_MAX || usize::from(header.e_phentsize) != HEADER_LEN {
+            return Err(Refusal::Damaged("number or size of its program headers is wrong"));
         }
         let mut headers = [0; HEADERS_MAX * HEADER_LEN];
         let table = &mut headers[..count * HEADER_LEN];
         if header.e_phoff.checked_add(table.len() as u64).is_none()
             || fs::read_bytes(cpu, inode, header.e_phoff, table) < table.len()
         {
-            return Err(Errno::ENOEXEC);
+            return Err(Refusal::Damaged("its program headers are not in the file"));
         }
         let file_len = inode.size.load(core::sync::atomic::Ordering::Relaxed);
         let mut executable = Self { isa, header_isa: isa, header, headers, count, file_len };
@@ -90,22 +90,23 @@ impl Executable {
     /// The path of the program interpreter, if the file names one: copied to `into`, its length returned.
     ///
     /// # Errors
-    /// `ENOEXEC` when the path is too long or not terminated.
+    /// The path is too long or not terminated.
     pub fn interpreter<M: Machine>(
         &self,
         cpu: &Cpu<M>,
         inode: &'static InodeRecord,
         into: &mut [u8; INTERPRETER_MAX],
-    ) -> Result<Option<usize>, Errno> {
+    ) -> Result<Option<usize>, Refusal> {
         let Some(segment) = self.segments().find(|segment| segment.p_type == PT_INTERP) else { return Ok(None) };
+        let wrong = Refusal::Damaged("the path of its interpreter is wrong");
         let len = segment.p_filesz as usize;
         if segment.p_filesz < 2 || segment.p_filesz > INTERPRETER_MAX as u64 {
-            return Err(Errno::ENOEXEC);
+            return Err(wrong);
         }
         let read = fs::read_bytes(cpu, inode, segment.p_offset, &mut into[..len]);
         match into[..len].iter().position(|&byte| byte == 0) {
             Some(end) if read == len && end > 0 => Ok(Some(end)),
-            _ => Err(Errno::ENOEXEC),
+            _ => Err(wrong),
         }
     }
 
@@ -117,14 +118,14 @@ impl Executable {
     /// Maps the segments into `space`, displaced by `bias` unless the file is fixed.
     ///
     /// # Errors
-    /// `ENOEXEC` when segments overlap or leave user space; `ENOMEM`.
+    /// Segments overlap or leave user space; `ENOMEM`.
     pub fn map<M: Machine>(
         &self,
         cpu: &Cpu<M>,
         space: &'static SpaceRecord,
         inode: &'static InodeRecord,
         bias: u64,
-    ) -> Result<Loaded, Errno> {
+    ) -> Result<Loaded, Refusal> {
         let fat = Fat::find(cpu, self, inode)?;
         let bias = if self.is_fixed() { 0 } else { bias };
         let mut loaded = Loaded {
@@ -136,12 +137,13 @@ impl Executable {
         };
         let mut mapped_end = 0;
         for segment in self.segments().filter(|segment| segment.p_type == PT_LOAD && segment.p_memsz != 0) {
-            let address = segment.p_vaddr.checked_add(bias).ok_or(Errno::ENOEXEC)?;
-            let end = address.checked_add(segment.p_memsz).filter(|&end| end <= USER_END).ok_or(Errno::ENOEXEC)?;
+            let outside = Refusal::Damaged("a segment is outside of the address space");
+            let address = segment.p_vaddr.checked_add(bias).ok_or(outside)?;
+            let end = address.checked_add(segment.p_memsz).filter(|&end| end <= USER_END).ok_or(outside)?;
             let start = address & !(PAGE_SIZE - 1);
             // Ascending and on pages of its own, as the format demands; the first page is never mapped.
             if start < mapped_end.max(PAGE_SIZE) {
-                return Err(Errno::ENOEXEC);
+                return Err(Refusal::Damaged("its segments overlap, are not in order, or begin at address 0"));
             }
             mapped_end = end.next_multiple_of(PAGE_SIZE);
             let lead = address - start;
@@ -169,31 +171,47 @@ impl Executable {
     }
 
     /// Checks everything about the segments that does not depend on where they go.
-    fn check(&self) -> Result<(), Errno> {
+    fn check(&self) -> Result<(), Refusal> {
         let mut loads = 0;
         for segment in self.segments() {
             if segment.p_type != PT_LOAD && segment.p_type != PT_INTERP {
                 continue;
             }
-            let file_end = segment.p_offset.checked_add(segment.p_filesz).ok_or(Errno::ENOEXEC)?;
-            if file_end > self.file_len {
-                return Err(Errno::ENOEXEC);
+            let file_end = segment.p_offset.checked_add(segment.p_filesz);
+            if file_end.is_none_or(|end| end > self.file_len) {
+                return Err(Refusal::Damaged("a segment is not in the file, which may be cut off"));
             }
             if segment.p_type == PT_LOAD {
                 let congruent = segment.p_offset % PAGE_SIZE == segment.p_vaddr % PAGE_SIZE;
                 if segment.p_filesz > segment.p_memsz || segment.p_filesz != 0 && !congruent {
-                    return Err(Errno::ENOEXEC);
+                    return Err(Refusal::Damaged("a segment does not fit its place in memory"));
                 }
                 loads += 1;
             }
         }
-        if loads == 0 { Err(Errno::ENOEXEC) } else { Ok(()) }
+        let has_interpreter = self.segments().any(|segment| segment.p_type == PT_INTERP);
+        if loads == 0 {
+            Err(Refusal::Damaged("it has no segment to load"))
+        } else if self.header.e_entry == 0 && !self.is_fixed() && !has_interpreter {
+            Err(Refusal::NoProgram("a library, without an entry point"))
+        } else {
+            Ok(())
+        }
     }
 
     /// The program headers.
     pub fn segments(&self) -> impl Iterator<Item = ProgramHeader> {
         let table = &self.headers[..self.count * HEADER_LEN];
         ParsingTable::<LittleEndian, ProgramHeader>::new(LittleEndian, Class::ELF64, table).iter()
+    }
+}
+
+fn check_type(header: &FileHeader<LittleEndian>) -> Result<(), Refusal> {
+    match header.e_type {
+        ET_EXEC | ET_DYN => Ok(()),
+        ET_REL => Err(Refusal::NoProgram("an object file, which has yet to be linked")),
+        ET_CORE => Err(Refusal::NoProgram("the memory of a process that was ended (a core file)")),
+        _ => Err(Refusal::Damaged("its type is unknown")),
     }
 }
 

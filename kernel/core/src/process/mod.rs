@@ -6,6 +6,7 @@ pub mod fat;
 pub mod fork;
 pub mod ids;
 mod load;
+mod refusal;
 pub mod stack;
 mod strings;
 pub mod symbols;

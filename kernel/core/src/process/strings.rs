@@ -151,6 +151,11 @@ impl Prefix {
         self.bytes[..self.len].split(|&byte| byte == 0).nth(index).unwrap_or(&[])
     }
 
+    /// The program that runs: the last script's interpreter, or `path` if that is none.
+    pub fn program<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
+        if self.count == 0 { path } else { self.string(0) }
+    }
+
     /// Puts a string in front.
     pub fn prepend(&mut self, text: &[u8]) -> Result<(), Errno> {
         if self.len + text.len() + 1 > self.bytes.len() {
