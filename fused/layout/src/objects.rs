@@ -351,8 +351,8 @@ pool_struct! {
         404 pub crossing_policy: AtomicU32,
         /// Resource limits: current, maximum per Linux resource number.
         408 pub limits: [Cell64; 32],
-        /// Scheduling island for children: 0 own, otherwise 1 + island.
-        664 pub placement: Cell32,
+        /// [`Isa`](crate::Isa) on which programs for several of them start, if they are for it; 0: the one that they name.
+        664 pub start_isa: AtomicU32,
         668 _pad0: Cell32,
         /// Vfork parent waiting (thread address).
         672 pub vfork_parent: Cell64,

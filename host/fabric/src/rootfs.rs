@@ -134,7 +134,7 @@ const SHELL_SETTINGS: &str = "ps() { /bin/ps \"$@\"; }\n";
 /// Programs are looked up by path: a busybox shell prefers its own applets to what is on `PATH`.
 const ON_SCRIPT: &str = "\
 #!/bin/sh
-# on ISA COMMAND [ARGUMENT...]: runs COMMAND with the programs of another instruction set.
+# on ISA COMMAND [ARGUMENT...]: runs COMMAND with the programs of another instruction set. Programs for several start there.
 if [ $# -lt 2 ]; then
     echo \"usage: on ISA COMMAND [ARGUMENT...]\" >&2
     exit 125
@@ -145,6 +145,7 @@ if [ ! -d \"/isa/$isa/bin\" ]; then
     echo \"on: no programs for '$isa'; there are: $(cd /isa && echo *)\" >&2
     exit 125
 fi
+{ echo \"$isa\" > /proc/self/start_isa; } 2>/dev/null
 PATH=/isa/$isa/bin:$PATH
 export PATH
 if [ -x \"/isa/$isa/bin/$1\" ]; then

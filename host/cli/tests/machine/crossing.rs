@@ -47,12 +47,13 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
+        ("crossing::on_starts_a_program_where_it_says", started_by_on),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
@@ -262,6 +263,19 @@ fn without_primary() -> Result<(), String> {
     let machine = process::root().join("machines/two-riscv.toml");
     let ended = compiled("strict", &["-O2", "--isa", "aarch64"])?.run("strict", Some(&machine));
     ended.expect_code(0)?.expect_output("calls\n2\n3\n").map(drop)
+}
+
+/// Its main function tells its island; what `on` says is inherited, and can be taken back.
+fn started_by_on() -> Result<(), String> {
+    let programs = compiled("islands", &["-O2"])?;
+    let command = "program=/in/programs/islands; for isa in x86_64 aarch64 riscv64; do \
+        on $isa $program | grep '^main'; on $isa sh -c \"$program; exit \\$?\" | grep '^main'; done; \
+        on riscv64 sh -c \"echo none > /proc/self/start_isa; exec $program\" | grep '^main'; \
+        on riscv64 cat /proc/1/start_isa /proc/self/start_isa; \
+        on riscv64 sh -c 'echo riscv64 > /proc/1/start_isa' 2>/dev/null || echo refused";
+    let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()]).arguments(["--", command]).wait();
+    let places = "main 0\nmain 0\nmain 1\nmain 1\nmain 2\nmain 2\nmain 0\n";
+    ended.expect_code(0)?.expect_output(&format!("{places}none\nriscv64\nrefused\n")).map(drop)
 }
 
 fn single() -> Result<(), String> {

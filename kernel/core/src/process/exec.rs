@@ -67,7 +67,8 @@ fn execute<M: Machine>(
     };
     let identity = Identity::after_exec(call.process, &owned);
     let refuse = |refusal: Refusal| refusal.say(call.cpu, prefix.program(path.as_bytes()));
-    let executable = Executable::read(call.cpu, program.inode()).map_err(refuse)?;
+    let wished = Isa::from_raw(call.process.start_isa.load(Ordering::Relaxed));
+    let executable = Executable::read(call.cpu, program.inode(), wished).map_err(refuse)?;
     let island = island_for(call, executable.isa).map_err(refuse)?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
     let image = build(call, &executable, program.inode(), &strings, island, identity).map_err(refuse)?;
@@ -120,7 +121,7 @@ pub fn start_first<M: Machine>(
     let mut prefix = Prefix::new();
     let program = find_program(&call, AT_FDCWD, &path, 0, &mut prefix)?;
     let refuse = |refusal: Refusal| refusal.say(cpu, prefix.program(path.as_bytes()));
-    let executable = Executable::read(cpu, program.inode()).map_err(refuse)?;
+    let executable = Executable::read(cpu, program.inode(), None).map_err(refuse)?;
     let island = island_for(&call, executable.isa).map_err(refuse)?;
     let identity = Identity::of(process);
     let image = build(&call, &executable, program.inode(), &command, island, identity).map_err(refuse)?;
@@ -223,7 +224,7 @@ fn fill<M: Machine>(
                 let errno = refusal.say(cpu, &path[..len]);
                 if matches!(errno, Errno::ENOEXEC | Errno::EOPNOTSUPP) { Errno::ELIBBAD } else { errno }
             };
-            let interpreter = Executable::read(cpu, file.inode()).map_err(bad)?;
+            let interpreter = Executable::read(cpu, file.inode(), None).map_err(bad)?;
             if interpreter.isa != executable.isa {
                 return Err(Errno::ELIBBAD.into());
             }

@@ -71,12 +71,17 @@ pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Res
     Ok(island.map_or(0, mm::place::node_of))
 }
 
-/// The ISA that a program starts on: its own, or if the machine has no island of it, another one of which the file has the text.
-pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable) -> Isa {
+/// The ISA that a program starts on: the one that the process has `wished` for if the file has its text, otherwise the program's own,
+/// or if the machine has no island of it, another one of which the file has the text.
+pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable, wished: Option<Isa>) -> Isa {
     let has_island = |isa: &Isa| cpu.islands_of(*isa).next().is_some();
-    let texts = executable.segments().filter(|segment| segment.p_type == PT_TEXT);
-    let others = texts.filter_map(|segment| fat::isa_of_flags(segment.p_flags));
-    core::iter::once(executable.header_isa).chain(others).find(has_island).unwrap_or(executable.header_isa)
+    let texts = || {
+        let others = executable.segments().filter(|segment| segment.p_type == PT_TEXT);
+        let others = others.filter_map(|segment| fat::isa_of_flags(segment.p_flags));
+        core::iter::once(executable.header_isa).chain(others)
+    };
+    let wished = wished.into_iter().filter(|wished| texts().any(|isa| isa == *wished));
+    wished.chain(texts()).find(has_island).unwrap_or(executable.header_isa)
 }
 
 impl From<BadNote> for Refusal {

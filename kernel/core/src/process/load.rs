@@ -56,11 +56,11 @@ pub struct Loaded {
 }
 
 impl Executable {
-    /// Reads and checks the headers of a file.
+    /// Reads and checks the headers of a file. One for several instruction sets starts on the one that is `wished`, if it can.
     ///
     /// # Errors
     /// It is no 64-bit little-endian ELF executable of a known instruction set, or is truncated or inconsistent.
-    pub fn read<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<Self, Refusal> {
+    pub fn read<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wished: Option<Isa>) -> Result<Self, Refusal> {
         let mut bytes = [0; 64];
         let len = fs::read_bytes(cpu, inode, 0, &mut bytes);
         let ident = parse_ident::<LittleEndian>(&bytes[..16]);
@@ -83,7 +83,7 @@ impl Executable {
         let file_len = inode.size.load(core::sync::atomic::Ordering::Relaxed);
         let mut executable = Self { isa, header_isa: isa, header, headers, count, file_len };
         executable.check()?;
-        executable.isa = fat::start_isa(cpu, &executable);
+        executable.isa = fat::start_isa(cpu, &executable, wished);
         Ok(executable)
     }
 

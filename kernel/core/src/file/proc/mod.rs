@@ -12,7 +12,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{FILES_MAX, FilesRecord, GROUPS_MAX, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_layout::{FILES_MAX, FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
 use motet_protocol::{Context, threads};
 
 use super::{
@@ -80,6 +80,7 @@ enum Entry {
     ProcessLimits,
     ProcessMountinfo,
     ProcessCrossings,
+    ProcessStartIsa,
     ProcessExe,
     ProcessCwd,
     ProcessRoot,
@@ -141,6 +142,7 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "mountinfo", E::ProcessMountinfo, FILE),
     (E::Process, "limits", E::ProcessLimits, FILE),
     (E::Process, "crossings", E::ProcessCrossings, FILE),
+    (E::Process, "start_isa", E::ProcessStartIsa, WRITABLE),
     (E::Process, "exe", E::ProcessExe, LINK),
     (E::Process, "cwd", E::ProcessCwd, LINK),
     (E::Process, "root", E::ProcessRoot, LINK),
@@ -454,17 +456,23 @@ pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mu
     text.finish()
 }
 
-/// Writes to a file: only a process's name can be written.
+/// Writes to a file: a process's name, or the instruction set that its programs start on, can be written.
 pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
-    if node.entry != E::ProcessComm {
-        return Err(Errno::EACCES.into());
-    }
     let len = from.remaining();
-    let mut name = [0; 16];
-    let read = from.read(&mut name[..15])?;
-    let end = name[..read].iter().position(|&byte| byte == b'\n').unwrap_or(read);
-    name[end..].fill(0);
-    with_thread(call.cpu, node.id, |thread, process| {
+    let mut line = [0; 16];
+    let read = from.read(&mut line[..15])?;
+    let end = line[..read].iter().position(|&byte| byte == b'\n').unwrap_or(read);
+    line[end..].fill(0);
+    match node.entry {
+        E::ProcessComm => write_name(call, node.id, line)?,
+        E::ProcessStartIsa => write_start_isa(call, node.id, &line[..end])?,
+        _ => return Err(Errno::EACCES.into()),
+    }
+    Ok(len)
+}
+
+fn write_name<M: Machine>(call: &Call<M>, id: u32, name: [u8; 16]) -> Result<(), Errno> {
+    with_thread(call.cpu, id, |thread, process| {
         if !core::ptr::eq(process, call.process) {
             return Err(Errno::EINVAL);
         }
@@ -477,8 +485,22 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
         }
         Ok(())
     })
-    .ok_or(Errno::ESRCH)??;
-    Ok(len)
+    .ok_or(Errno::ESRCH)?
+}
+
+/// A process chooses only for itself (and what it will start).
+fn write_start_isa<M: Machine>(call: &Call<M>, id: u32, name: &[u8]) -> Result<(), Errno> {
+    let chosen = match core::str::from_utf8(name) {
+        Ok("none") => 0,
+        Ok(name) => Isa::from_name(name).ok_or(Errno::EINVAL)? as u32,
+        Err(_) => return Err(Errno::EINVAL),
+    };
+    let is_own = with_thread(call.cpu, id, |_, process| core::ptr::eq(process, call.process)).ok_or(Errno::ESRCH)?;
+    if !is_own {
+        return Err(Errno::EPERM);
+    }
+    call.process.start_isa.store(chosen, Ordering::Relaxed);
+    Ok(())
 }
 
 fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> core::fmt::Result {
@@ -512,6 +534,10 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessCrossings => {
             let of = |thread, process| Snapshot::of(call.cpu, thread, process);
             with_thread(call.cpu, node.id, of).map_or(Ok(()), |snapshot| snapshot.write(out))
+        }
+        E::ProcessStartIsa => {
+            let chosen = with_thread(call.cpu, node.id, |_, process| process.start_isa.load(Ordering::Relaxed));
+            writeln!(out, "{}", chosen.and_then(Isa::from_raw).map_or("none", Isa::name))
         }
         E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\n"),
         // Numbers of the mount and the one it is on, device, root in it, place; then kind, source and options.
