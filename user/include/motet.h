@@ -84,15 +84,24 @@ static inline void motet_roi_end(const char *name) {
 #define MOTET_TEXT_OF_(number) #number
 #define MOTET_TEXT_OF(number) MOTET_TEXT_OF_(number)
 
+/* For `motet cc`, which compares all pins of a function. */
+#ifdef __clang__
+#define MOTET_MENTION(how, isa) annotate(how " " isa " " __FILE__ ":" MOTET_TEXT_OF(__LINE__)),
+#else
+#define MOTET_MENTION(how, isa)
+#endif
+
 /* Before the definition of a function, or before one of its declarations: calls of it run on a core with this instruction
- * set ("x86_64", "aarch64" or "riscv64"), from wherever they are made. Each function gets a section of its own. */
+ * set ("x86_64", "aarch64" or "riscv64"), from wherever they are made. Each function gets a section of its own. All pins of a function must name the same one. */
 #define MOTET_ON(isa)                                                                                                  \
-    __attribute__((noinline, used, section(".text.motet.on." isa "." MOTET_TEXT_OF(__COUNTER__))))
+    __attribute__((noinline, used, MOTET_MENTION("motet.on", isa)                                                      \
+                       section(".text.motet.on." isa "." MOTET_TEXT_OF(__COUNTER__))))
 
 /* As MOTET_ON, but the function never runs on another instruction set: where the machine has no island with this one, a
  * call of it ends the process with a message. */
 #define MOTET_ONLY(isa)                                                                                                \
-    __attribute__((noinline, used, section(".text.motet.only." isa "." MOTET_TEXT_OF(__COUNTER__))))
+    __attribute__((noinline, used, MOTET_MENTION("motet.only", isa)                                                    \
+                       section(".text.motet.only." isa "." MOTET_TEXT_OF(__COUNTER__))))
 
 /* Before the definition of a variable: its memory is near an island: the first with an instruction set, or the one with
  * a number, as in MOTET_DATA_ON("riscv64") and MOTET_DATA_ON("2"). Variables of one island share pages. */

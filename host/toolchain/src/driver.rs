@@ -19,6 +19,7 @@ use crate::{
     libcxx::Libcxx,
     link::{self, Input, Options, Pin},
     linker_arguments::parse_linker,
+    mentions::{self, Mention},
     pins,
     tools::Tools,
 };
@@ -66,8 +67,7 @@ pub fn ld(folder: &Path, arguments: &[OsString]) -> Result<u8> {
 
 fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {
     if arguments.mode == Mode::Help {
-        // Whoever reads may have seen enough.
-        let _ = std::io::stdout().write_all(HELP.as_bytes());
+        motet_error::print(HELP)?;
         return Ok(0);
     }
     let mut pins = Vec::new();
@@ -134,7 +134,7 @@ impl Driver {
     fn query(&self) -> Result<u8> {
         let mut command = self.compiler(self.arguments.primary, self.cxx);
         if self.arguments.compiler.iter().any(|word| word == "--version") {
-            println!("motet cc: one program for {}", names());
+            motet_error::print(&format!("motet cc: one program for {}\n", names()))?;
         }
         if self.arguments.verbose {
             command.arg("-v");
@@ -272,14 +272,13 @@ impl Driver {
             if isa == self.arguments.primary {
                 command.args(self.arguments.verbose.then_some("-v"));
                 self.add_dependencies(&mut command, goal);
+            } else {
+                // For ourselves; all are the same.
+                command.arg("-MD").arg("-MF").arg(objects[isa].with_extension("d"));
             }
             command.arg("-c").arg("-o").arg(&objects[isa]);
             add_source(&mut command, source);
-            let stdin = match &input {
-                Some(path) => File::open(path).map_err(|error| Error::read(path, error))?.into(),
-                None => Stdio::null(),
-            };
-            command.stdin(stdin).output().map_err(|error| Error::read(&self.tools.program, error))
+            command.stdin(stdin(input.as_deref())?).output().map_err(|error| Error::read(&self.tools.program, error))
         };
         let results: Vec<Result<Output>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || run(isa))).collect();
@@ -291,13 +290,29 @@ impl Driver {
         if status != 0 {
             return Ok(status);
         }
+        let other = (self.arguments.primary + 1) % ISAS.len();
+        let mentions = self.mentions(source, input.as_deref(), &objects[other].with_extension("d"))?;
         let mut contents: PerIsa<Vec<u8>> = Default::default();
         for (object, path) in contents.iter_mut().zip(&objects) {
             *object = read(path)?;
             let _ = std::fs::remove_file(path);
         }
-        write(output, &fat_object::join(&source.path.display().to_string(), &contents)?)?;
+        write(output, &fat_object::join(&source.path.display().to_string(), &contents, &mentions)?)?;
         Ok(0)
+    }
+
+    /// All pins in a source that compiles, if it includes `motet.h`, of which it depends as `dependencies` says.
+    fn mentions(&self, source: &Source, input: Option<&Path>, dependencies: &Path) -> Result<Vec<Mention>> {
+        let includes = std::fs::read_to_string(dependencies).unwrap_or_default();
+        if !includes.contains("motet.h") {
+            return Ok(Vec::new());
+        }
+        let mut command = self.compiler((self.arguments.primary + 1) % ISAS.len(), self.cxx || source.is_cpp());
+        // Not optimised: declarations that nothing needs afterwards are still there.
+        command.args(["-w", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", "-"]);
+        add_source(&mut command, source);
+        let output = command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
+        Ok(mentions::of_code(&String::from_utf8_lossy(&output.stdout)))
     }
 
     /// A copy of standard input, which can be read only once, if that is the source.
@@ -390,6 +405,14 @@ impl Driver {
         }
         command
     }
+}
+
+/// What a compiler reads as its standard input.
+fn stdin(copy: Option<&Path>) -> Result<Stdio> {
+    Ok(match copy {
+        Some(path) => File::open(path).map_err(|error| Error::read(path, error))?.into(),
+        None => Stdio::null(),
+    })
 }
 
 fn add_source(command: &mut Command, source: &Source) {

@@ -1,7 +1,7 @@
 //! Object files that hold the code of every ISA.
 //!
 //! Such a file is an ordinary relocatable ELF of x86-64 (so `ar`, `nm` and `ranlib` work on it) in which a section
-//! `.motet.ISA` holds the object file of each other ISA.
+//! `.motet.ISA` holds the object file of each other ISA, and `.motet.pins` all pins of functions in its source ([`mentions`]).
 
 use object::{
     LittleEndian, Object, ObjectSection,
@@ -12,10 +12,13 @@ use object::{
 use crate::{
     error::{Error, Result},
     isa::{ISAS, PerIsa, TARGETS},
+    mentions::{self, Mention},
 };
 
 /// The ISA whose object file carries the others.
 const CARRIER: usize = 0;
+/// Where [`Mention`]s are.
+const MENTIONS: &str = ".motet.pins";
 
 fn section_name(index: usize) -> String {
     format!(".motet.{}", ISAS[index].name())
@@ -28,7 +31,7 @@ fn section_name(index: usize) -> String {
 ///
 /// # Errors
 /// An object file is malformed (`name` is for the message).
-pub fn join(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<Vec<u8>> {
+pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, mentions: &[Mention]) -> Result<Vec<u8>> {
     let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
     let carrier = objects[CARRIER].as_slice();
     let header = FileHeader64::<LittleEndian>::parse(carrier).map_err(malformed)?;
@@ -40,16 +43,11 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<Vec<u8>> {
     let mut file = carrier.to_vec();
     let mut table = object::pod::bytes_of_slice(sections).to_vec();
     let others = objects.iter().enumerate().filter(|(index, _)| *index != CARRIER);
-    for (index, object) in others {
+    let others = others.map(|(index, object)| (section_name(index), object.clone()));
+    let mentions = (!mentions.is_empty()).then(|| (MENTIONS.to_owned(), mentions::to_section(mentions)));
+    for (section, contents) in others.chain(mentions) {
         // A linker that knows nothing of this leaves it out of the program.
-        table.extend(section_header(
-            &mut names,
-            &section_name(index),
-            elf::SHT_PROGBITS,
-            elf::SHF_EXCLUDE.0,
-            &mut file,
-            object,
-        ));
+        table.extend(section_header(&mut names, &section, elf::SHT_PROGBITS, elf::SHF_EXCLUDE.0, &mut file, &contents));
     }
     let title = names.len() as u32;
     names.extend(b".shstrtab\0");
@@ -120,6 +118,13 @@ pub fn split<'a>(name: &str, file: &'a [u8]) -> Result<PerIsa<&'a [u8]>> {
         *object = data.ok_or_else(|| not_fat(name, &format!("it has no code for {}", ISAS[index].name())))?;
     }
     Ok(objects)
+}
+
+/// The pins in the source of a file made by [`join`].
+pub fn mentions(file: &[u8]) -> Vec<Mention> {
+    let carrier = object::File::parse(file).ok();
+    let section = carrier.as_ref().and_then(|carrier| carrier.section_by_name(MENTIONS)?.data().ok());
+    mentions::of_section(section.unwrap_or_default())
 }
 
 fn not_fat(name: &str, why: &str) -> Error {

@@ -18,6 +18,7 @@ mod libcxx;
 mod library;
 pub mod link;
 mod linker_arguments;
+mod mentions;
 mod options;
 mod pins;
 mod tools;

@@ -13,6 +13,7 @@ use crate::{
     error::{Error, Result},
     fat_object,
     isa::{ISAS, PerIsa, TARGETS},
+    mentions::Mention,
 };
 
 /// One object file.
@@ -21,6 +22,8 @@ pub struct Module {
     pub name: String,
     /// What it holds for each ISA.
     pub images: PerIsa<Image>,
+    /// Every place in its source that pins a function.
+    pub mentions: Vec<Mention>,
     /// Its debugger's sections are for the user (`-g`): then every ISA has them. `motet cc` always makes those of one
     /// ISA, for the types of pinned functions.
     pub is_debug_wanted: bool,
@@ -144,7 +147,7 @@ impl Module {
         unify_thread_variables(&mut images);
         let has_debug = |image: &Image| image.sections.iter().any(|section| section.kind == Kind::Debug);
         let is_debug_wanted = images.iter().all(has_debug);
-        Ok(Self { name, images, is_debug_wanted })
+        Ok(Self { name, images, mentions: fat_object::mentions(file), is_debug_wanted })
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     isa::{ISAS, PerIsa, index_by_name},
+    mentions::Mention,
 };
 
 /// Where the program begins.
@@ -383,8 +384,31 @@ pub fn pin_of_section(name: &str) -> Option<(&str, bool)> {
     Some((rest.split('.').next().unwrap_or_default(), strict))
 }
 
+/// All pins of a function, at declarations and at its definition, in all files, must be for one ISA.
+fn check_mentions(linkage: &Linkage) -> Result<()> {
+    let mut first: HashMap<(&str, Option<usize>), &Mention> = HashMap::new();
+    for (module, mention) in linkage
+        .program
+        .modules
+        .iter()
+        .enumerate()
+        .flat_map(|(number, module)| module.mentions.iter().map(move |mention| (number, mention)))
+    {
+        let function = &mention.function;
+        let known = first.entry((function, mention.is_local.then_some(module))).or_insert(mention);
+        if known.isa != mention.isa {
+            return Err(Error::data(format!(
+                "{function} is pinned to {} at {} and to {} at {}; choose one",
+                known.isa, known.place, mention.isa, mention.place
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Pinned units, with the ISA of each.
 fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result<BTreeMap<UnitId, Wish>> {
+    check_mentions(linkage)?;
     let mut found = BTreeMap::new();
     for id in live {
         let unit = linkage.units.get(*id);

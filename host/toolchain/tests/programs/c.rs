@@ -415,6 +415,51 @@ fn heaps_and_data_near_islands_are_ordinary_memory_on_linux() {
 }
 
 #[test]
+fn contradicting_pins_are_told_with_both_places() {
+    let head = "#include <motet.h>\n";
+    let folder = Folder::new();
+    let refused = |arguments: &str, function: &str, first: &str, second: &str| {
+        let error = folder.cc(&format!("-O1 {arguments} -o %program")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Data);
+        assert!(error.message.starts_with(&format!("{function} is pinned to riscv64 at ")), "{}", error.message);
+        for part in [format!("{first} and to aarch64 at "), format!("{second}; choose one")] {
+            assert!(error.message.contains(&part), "{}", error.message);
+        }
+        assert!(!folder.path("program").exists());
+    };
+    // In one file; the compiler keeps the first.
+    let both = "MOTET_ON(\"riscv64\") int f(int);\n\nMOTET_ONLY(\"aarch64\") int f(int x) { return x; }\n";
+    let main = "int main(void) { return f(0); }\n";
+    folder.write("one.c", &format!("{head}{both}{main}"));
+    refused("%one.c", "f", "one.c:2", "one.c:4");
+    // In two: where it is called, and where it is defined.
+    folder.write("caller.c", &format!("{head}MOTET_ON(\"riscv64\") int f(int);\n{main}"));
+    folder.write("callee.c", &format!("{head}MOTET_ON(\"aarch64\") int f(int x) {{ return x; }}\n"));
+    refused("%caller.c %callee.c", "f", "caller.c:2", "callee.c:2");
+    assert_eq!(folder.cc("-O1 -c %caller.c -o %caller.o").unwrap(), 0);
+    assert_eq!(folder.cc("-O1 -c %callee.c -o %callee.o").unwrap(), 0);
+    refused("%caller.o %callee.o", "f", "caller.c:2", "callee.c:2");
+    // The same one again and again is fine, and so are functions of one name in several files.
+    folder.write(
+        "again.c",
+        &format!(
+            "{head}MOTET_ON(\"riscv64\") int f(int x) {{ return x; }}\n{}",
+            "\
+        MOTET_ON(\"riscv64\") static int own(void) { return 0; } int (*volatile keep)(void) = own;\n"
+        ),
+    );
+    folder.write(
+        "static.c",
+        &format!(
+            "{head}{}",
+            "MOTET_ON(\"aarch64\") static int own(void) { return 0; }\n\
+        int (*volatile kept)(void) = own;\n"
+        ),
+    );
+    assert_eq!(folder.cc("-O1 %caller.c %again.c %static.c -o %program").unwrap(), 0);
+}
+
+#[test]
 fn wrong_programs_are_refused_with_the_reason() {
     let cases = [
         ("int f(void); int main(void) { return f(); }", "undefined symbol: f"),

@@ -194,3 +194,14 @@ fn what_is_aligned_to_cache_lines_is_the_same_on_all() {
     assert_eq!(folder.cxx("-std=c++17 -Werror -O1 %a.cc -o %a").unwrap(), 0);
     assert_eq!(folder.run("a"), "2");
 }
+
+#[test]
+fn contradicting_pins_of_a_function_are_told_with_both_places() {
+    let folder = Folder::new();
+    let source = "#include <motet.h>\nstruct S { MOTET_ON(\"riscv64\") int f(int); };\n\
+        MOTET_ON(\"aarch64\") int S::f(int x) { return x; }\nint main() { return S().f(0); }\n";
+    folder.write("a.cc", source);
+    let error = folder.cxx("-O1 %a.cc -o %a").unwrap_err();
+    let places = ["_ZN1S1fEi is pinned to riscv64 at ", "a.cc:2 and to aarch64 at ", "a.cc:3; choose one"];
+    assert!(places.iter().all(|part| error.message.contains(part)), "{}", error.message);
+}
