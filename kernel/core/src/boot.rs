@@ -29,7 +29,6 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     }
     let cpu = Cpu::new(machine);
     let record = cpu.island_record();
-    machine.steer_counter();
     record.clock_offset_ns.store(clock_offset_ns(machine), Ordering::Relaxed);
     publish_extensions(&cpu, record);
     for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
@@ -57,6 +56,8 @@ fn clock_offset_ns<M: Machine>(machine: &'static M) -> u64 {
     if machine.pool().header().timed.get() != 0 {
         return 0;
     }
+    // It has a longer time now to measure its rate over than when it was calibrated.
+    machine.steer_counter();
     let word = &machine.pool().header().host_clock_ns;
     let mut seen = word.load(Ordering::Relaxed);
     best_difference(|| {
