@@ -177,10 +177,28 @@ pub const F_GETPIPE_SZ: u32 = 1032;
 pub const F_ADD_SEALS: u32 = 1033;
 /// `fcntl`: the seals.
 pub const F_GET_SEALS: u32 = 1034;
+/// `statx`: how fresh what it says must be.
+pub const AT_STATX_SYNC_TYPE: u32 = 0x6000;
+/// `statx`: never to be asked for.
+pub const STATX_RESERVED: u32 = 0x8000_0000;
+/// Seal: no further seals.
+pub const F_SEAL_SEAL: u32 = 1;
+/// Seal: not shorter.
+pub const F_SEAL_SHRINK: u32 = 2;
+/// Seal: not longer.
+pub const F_SEAL_GROW: u32 = 4;
+/// Seal: not written.
+pub const F_SEAL_WRITE: u32 = 8;
+/// Seal: not written but by mappings that were there before.
+pub const F_SEAL_FUTURE_WRITE: u32 = 16;
+/// Seal: executable or not, for ever.
+pub const F_SEAL_EXEC: u32 = 32;
 /// Descriptor flag: closed by `execve`.
 pub const FD_CLOEXEC: u32 = 1;
 /// `close_range`: sets close-on-exec instead.
 pub const CLOSE_RANGE_CLOEXEC: u32 = 4;
+/// `close_range`: from a descriptor table of the caller's own.
+pub const CLOSE_RANGE_UNSHARE: u32 = 2;
 /// `flock`: shared.
 pub const LOCK_SH: u32 = 1;
 /// `flock`: exclusive.

@@ -185,14 +185,20 @@ pub const WEXITED: u32 = 4;
 pub const WCONTINUED: u32 = 8;
 /// `waitid`: leaves the child as it is.
 pub const WNOWAIT: u32 = 0x100_0000;
+/// Children of this thread only, not of the others of its process.
+pub const __WNOTHREAD: u32 = 0x2000_0000;
 /// Any kind of child.
 pub const __WALL: u32 = 0x4000_0000;
+/// Children whose end is not told by SIGCHLD.
+pub const __WCLONE: u32 = 0x8000_0000;
 /// `waitid`: any child.
 pub const P_ALL: u32 = 0;
 /// `waitid`: a process.
 pub const P_PID: u32 = 1;
 /// `waitid`: a process group.
 pub const P_PGID: u32 = 2;
+/// `waitid`: what a pidfd stands for.
+pub const P_PIDFD: u32 = 3;
 
 /// `mmap`: readable.
 pub const PROT_READ: u32 = 1;
@@ -296,6 +302,12 @@ pub const SCHED_OTHER: u32 = 0;
 pub const SCHED_FIFO: u32 = 1;
 /// `sched_*`: round robin.
 pub const SCHED_RR: u32 = 2;
+/// `sched_*`: for work that nobody waits for.
+pub const SCHED_BATCH: u32 = 3;
+/// `sched_*`: when nothing else runs.
+pub const SCHED_IDLE: u32 = 5;
+/// `sched_*`: by deadlines.
+pub const SCHED_DEADLINE: u32 = 6;
 
 /// `arch_prctl` (x86-64): sets the GS base.
 pub const ARCH_SET_GS: u64 = 0x1001;
@@ -331,6 +343,12 @@ pub const GRND_NONBLOCK: u32 = 1;
 pub const GRND_RANDOM: u32 = 2;
 /// `memfd_create`: closed by `execve`.
 pub const MFD_CLOEXEC: u32 = 1;
+/// `memfd_create`: seals may be added.
+pub const MFD_ALLOW_SEALING: u32 = 2;
+/// `memfd_create`: not executable, and sealed so.
+pub const MFD_NOEXEC_SEAL: u32 = 8;
+/// `memfd_create`: executable.
+pub const MFD_EXEC: u32 = 16;
 /// `membarrier`: what is supported.
 pub const MEMBARRIER_CMD_QUERY: u32 = 0;
 /// `membarrier`: all threads of all processes.

@@ -287,6 +287,10 @@ pub const SI_QUEUE: i32 = -1;
 pub const SI_TIMER: i32 = -2;
 /// `si_code`: `tkill`, `tgkill`.
 pub const SI_TKILL: i32 = -6;
+/// SIGCHLD: the first code ([`WaitStatus::cld_code`](crate::process::WaitStatus::cld_code)).
+pub const CLD_EXITED: i32 = 1;
+/// SIGCHLD: the last code.
+pub const CLD_CONTINUED: i32 = 6;
 /// SIGSEGV: nothing mapped.
 pub const SEGV_MAPERR: i32 = 1;
 /// SIGSEGV: not allowed.
@@ -304,6 +308,9 @@ pub const TRAP_BRKPT: i32 = 1;
 
 /// Bytes of `siginfo_t`.
 pub const SIGINFO_SIZE: usize = 128;
+
+/// Bytes 16 to 48 of `siginfo_t`: all of it that depends on why a signal was sent, as far as any ISA uses it.
+pub type SigFields = [u64; 4];
 
 /// Why a signal was sent: the part of `siginfo_t` that depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -353,6 +360,30 @@ pub enum SigCause {
         /// Its word.
         value: u64,
     },
+    /// What a program that queued the signal wrote, or what was kept of any of the others.
+    Fields(SigFields),
+}
+
+impl SigCause {
+    /// As `siginfo_t` holds it.
+    pub fn fields(&self) -> SigFields {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        match *self {
+            Self::None => [0; 4],
+            Self::Sender { pid, uid } => [pair(pid, uid), 0, 0, 0],
+            Self::Queued { pid, uid, value } | Self::Timer { id: pid, overrun: uid, value } => {
+                [pair(pid, uid), value, 0, 0]
+            }
+            Self::Child { pid, uid, status, user_time, system_time } => [
+                pair(pid, uid),
+                pair(status.cast_unsigned(), 0),
+                user_time.cast_unsigned(),
+                system_time.cast_unsigned(),
+            ],
+            Self::Fault { address } => [address, 0, 0, 0],
+            Self::Fields(fields) => fields,
+        }
+    }
 }
 
 /// A signal with its reason.
@@ -372,19 +403,7 @@ impl SigInfo {
         let mut out = [0; SIGINFO_SIZE];
         put_at(&mut out, 0, self.signal);
         put_at(&mut out, 8, self.code);
-        match self.cause {
-            SigCause::None => {}
-            SigCause::Sender { pid, uid } => [pid, uid].put(&mut out[16..]),
-            SigCause::Queued { pid, uid, value } | SigCause::Timer { id: pid, overrun: uid, value } => {
-                [pid, uid].put(&mut out[16..]);
-                put_at(&mut out, 24, value);
-            }
-            SigCause::Child { pid, uid, status, user_time, system_time } => {
-                [pid, uid, status as u32].put(&mut out[16..]);
-                [user_time, system_time].put(&mut out[32..]);
-            }
-            SigCause::Fault { address } => put_at(&mut out, 16, address),
-        }
+        self.cause.fields().put(&mut out[16..]);
         out
     }
 }

@@ -200,3 +200,5 @@ pub const RLIMIT_NOFILE: usize = 7;
 pub const RLIMIT_MEMLOCK: usize = 8;
 /// Address space.
 pub const RLIMIT_AS: usize = 9;
+/// `rlimit`: queued signals.
+pub const RLIMIT_SIGPENDING: usize = 11;

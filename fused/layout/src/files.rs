@@ -65,7 +65,8 @@ pool_struct! {
         320 pub flock_waiters: WaitQueue,
         /// The whole-file lock (`flock`): number of shared holders, or [`FLOCK_EXCLUSIVE`].
         352 pub flock: Cell32,
-        356 _pad1: Cell32,
+        /// Linux's `F_SEAL_*`, with `F_SEAL_SEAL` inverted: what was not made for it (0) takes no seals. Changed under `lock`.
+        356 pub seals: AtomicU32,
         /// Byte ranges that are locked: the first [`RangeRecord`] (pool address), 0: none.
         360 pub ranges: Cell64,
         368 _pad2: [Cell64; 18],

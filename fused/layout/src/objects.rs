@@ -408,12 +408,9 @@ pool_struct! {
         8 pub signal: Cell32,
         /// `si_code`.
         12 pub code: Cell32,
-        /// The sender.
-        16 pub pid: Cell32,
-        20 _pad0: Cell32,
-        /// The word sent along.
-        24 pub value: Cell64,
-        32 _pad1: [Cell64; 4],
+        /// Bytes 16 to 48 of its `siginfo_t`: the sender and what depends on `si_code`.
+        16 pub fields: [Cell64; 4],
+        48 _pad0: [Cell64; 2],
     }
 }
 

@@ -276,7 +276,7 @@ fn apply(actor: &Actor, operation: &Operation) -> Result<(), Errno> {
         Operation::Truncate(at, size) => fs::truncate(actor, regular(actor, at)?.inode(), u64::from(*size)).map(drop),
         Operation::Punch(at, offset, len) => {
             let mapped = fs::punch(actor, regular(actor, at)?.inode(), u64::from(*offset), u64::from(*len));
-            assert_eq!(mapped, None, "nobody else has its pages");
+            assert_eq!(mapped, Ok(None), "nobody else has its pages");
             Ok(())
         }
     }
@@ -399,9 +399,9 @@ fn cutting_pages_that_somebody_has_mapped_is_told() {
     fs::write_bytes(&actor, file.inode(), 0, &vec![7; 6 * PAGE_SIZE as usize]).unwrap();
     let mapped = fs::page_or_allocate(&actor, file.inode(), 4).unwrap();
     assert_eq!(fs::page_or_allocate(&actor, file.inode(), 6), Err(Errno::ENXIO));
-    assert_eq!(fs::punch(&actor, file.inode(), 2 * page, page), None);
+    assert_eq!(fs::punch(&actor, file.inode(), 2 * page, page), Ok(None));
     assert_eq!(fs::truncate(&actor, file.inode(), 5 * page), Ok(None));
-    assert_eq!(fs::punch(&actor, file.inode(), 3 * page + 1, 2 * page - 1), Some(4..5));
+    assert_eq!(fs::punch(&actor, file.inode(), 3 * page + 1, 2 * page - 1), Ok(Some(4..5)));
     release_frame(&actor, mapped);
     let mapped = fs::page_or_allocate(&actor, file.inode(), 1).unwrap();
     assert_eq!(fs::truncate(&actor, file.inode(), page - 1), Ok(Some(1..u64::MAX)));
@@ -505,7 +505,7 @@ fn long_files_are_cut_punched_and_freed_in_pieces() {
     }
     // Holes in the middle: the last pages go first, the size stays.
     let (mut end, mut pieces) = (page(2090) + 5, 0);
-    while let Some(left) = fs::punch_some(&actor, inode, page(512) + 8, end, WORK).left {
+    while let Some(left) = fs::punch_some(&actor, inode, page(512) + 8, end, WORK).unwrap().left {
         assert!(left < end);
         (end, pieces) = (left, pieces + 1);
     }
@@ -531,6 +531,31 @@ fn long_files_are_cut_punched_and_freed_in_pieces() {
     drop(file);
     fs::unlink(&actor, root, b"long", 0).unwrap();
     assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
+}
+
+#[test]
+fn a_seal_forbids_what_it_is_for_and_nothing_else() {
+    use motet_abi::file::{F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE};
+    let actor = Actor::new(POOL_LEN);
+    let root = fs::make_root(&actor, 0).unwrap();
+    let bytes = fs::create(&actor, root, b"bytes", Attributes::default()).unwrap();
+    fs::write_bytes(&actor, bytes.inode(), 0, b"abcd").unwrap();
+    let source = fs::page_or_allocate(&actor, bytes.inode(), 0).unwrap();
+    let write = |at, len| fs::transfer(&actor, bytes.inode(), at, true, || Ok::<_, Errno>((source.addr(), len)));
+    let seal = |seals: u32| bytes.inode().seals.store(F_SEAL_SEAL ^ seals, Ordering::Relaxed);
+    seal(F_SEAL_GROW);
+    assert_eq!((write(0, 4), write(1, 4)), (Ok(4), Err(Errno::EPERM)));
+    assert_eq!(fs::truncate(&actor, bytes.inode(), 5), Err(Errno::EPERM));
+    assert_eq!(fs::reserve(&actor, bytes.inode(), 1), Err(Errno::EPERM));
+    assert_eq!(fs::truncate(&actor, bytes.inode(), 3), Ok(None));
+    seal(F_SEAL_SHRINK);
+    assert_eq!(fs::truncate(&actor, bytes.inode(), 2), Err(Errno::EPERM));
+    assert_eq!((fs::truncate(&actor, bytes.inode(), 4), write(4, 4)), (Ok(None), Ok(4)));
+    seal(F_SEAL_WRITE);
+    assert_eq!(write(0, 1), Err(Errno::EPERM));
+    assert_eq!(fs::punch(&actor, bytes.inode(), 0, 1), Err(Errno::EPERM));
+    assert_eq!(fs::truncate(&actor, bytes.inode(), 9), Ok(None));
+    release_frame(&actor, source);
 }
 
 #[test]

@@ -245,6 +245,27 @@ impl<M: Machine> Call<'_, M> {
         Ok(())
     }
 
+    /// Checks that a structure of `size` bytes, of which `known` are known, has nothing but zeros behind those: whoever knows
+    /// more must not be told that it was done.
+    ///
+    /// # Errors
+    /// `E2BIG` when it has, or is longer than a page; `EFAULT`.
+    pub fn check_zeros(&self, address: u64, known: u64, size: u64) -> Result<(), Errno> {
+        if size > PAGE_SIZE {
+            return Err(Errno::E2BIG);
+        }
+        let mut all_zero = true;
+        self.user_runs(address.wrapping_add(known), size.saturating_sub(known), Access::Read, |run, len| {
+            for at in 0..len as u64 {
+                let mut byte = [0];
+                self.cpu.pool.read(run.add(at), &mut byte);
+                all_zero &= byte == [0];
+            }
+            Ok(())
+        })?;
+        if all_zero { Ok(()) } else { Err(Errno::E2BIG) }
+    }
+
     /// Copies a zero-terminated path from user memory.
     ///
     /// # Errors

@@ -42,6 +42,9 @@ struct Futex {
 /// `futex(word, operation, value, timeout or value2, word2, value3)`.
 pub fn futex<M: Machine>(call: &Call<M>) -> SysResult {
     let [_, operation, value, value2, _, value3] = call.args;
+    if operation & FUTEX_CLOCK_REALTIME != 0 && operation & FUTEX_COMMAND != FUTEX_WAIT_BITSET {
+        return Err(Errno::ENOSYS.into());
+    }
     match operation & FUTEX_COMMAND {
         FUTEX_WAIT => wait(call, value as u32, BITS_ALL, false),
         FUTEX_WAIT_BITSET => wait(call, value as u32, value3 as u32, true),
@@ -127,6 +130,9 @@ fn wake<M: Machine>(call: &Call<M>, limit: u32, bits: u32) -> SysResult {
 }
 
 fn requeue<M: Machine>(call: &Call<M>, wake: u32, move_limit: u32, expected: Option<u32>) -> SysResult {
+    if wake.cast_signed() < 0 || move_limit.cast_signed() < 0 {
+        return Err(Errno::EINVAL.into());
+    }
     let private = is_private(call);
     let to = find(call, call.args[4], private)?;
     let from = find(call, call.args[0], private)?; // last: its word is looked at

@@ -86,7 +86,7 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
             );
             crossing::backtrace(cpu, thread, process);
         }
-        signal::send_locked(cpu, process, signal::SIGKILL, 0);
+        signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
     }
 }
 

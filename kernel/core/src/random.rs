@@ -14,6 +14,10 @@ use crate::{
     file::{Cursor, produce},
 };
 
+const GRND_NONBLOCK: u64 = 1;
+const GRND_RANDOM: u64 = 2;
+const GRND_INSECURE: u64 = 4;
+
 /// Fills `into` with random bytes.
 pub fn fill<M: Machine>(cpu: &Cpu<M>, into: &mut [u8]) {
     let header = cpu.pool.header();
@@ -30,7 +34,9 @@ pub fn fill<M: Machine>(cpu: &Cpu<M>, into: &mut [u8]) {
 /// `getrandom(buffer, length, flags)`.
 pub fn getrandom<M: Machine>(call: &Call<M>) -> SysResult {
     let [at, len, flags, ..] = call.args;
-    if flags & !7 != 0 {
+    // Bytes that may be weak and bytes that must be strong are two things.
+    let both = flags & (GRND_RANDOM | GRND_INSECURE) == GRND_RANDOM | GRND_INSECURE;
+    if flags & !(GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE) != 0 || both {
         return Err(Errno::EINVAL.into());
     }
     let mut bytes = [0; 256];

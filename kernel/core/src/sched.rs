@@ -22,7 +22,8 @@ use crate::{
     crossing::{self, Fetch},
     file,
     idle::{idle, make_returned_ready, stop_polling},
-    lost, mm, process,
+    lost, mm,
+    process::{self, limits},
     signal::{self, Attention},
     syscall, time, trace,
 };
@@ -357,6 +358,9 @@ pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
 /// An interrupt while the thread ran. `true`: the thread has given up the core.
 fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
     let interrupts = take_interrupts(cpu, interrupts);
+    if interrupts.contains(Interrupts::TIMER) {
+        limits::check_cpu_time(cpu, thread);
+    }
     if run_queue::has_ready(cpu.own) && interrupts.contains(Interrupts::TIMER) {
         yield_core(cpu, thread);
         return true;

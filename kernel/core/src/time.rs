@@ -17,9 +17,11 @@ use crate::{
 
 const NS: u64 = 1_000_000_000;
 const CLOCK_REALTIME: u64 = 0;
+const CLOCK_MONOTONIC: u64 = 1;
 const CLOCK_PROCESS: u64 = 2;
 const CLOCK_THREAD: u64 = 3;
 const CLOCK_REALTIME_COARSE: u64 = 5;
+const CLOCK_BOOTTIME: u64 = 7;
 const CLOCK_TAI: u64 = 11;
 const TIMER_ABSTIME: u64 = 1;
 /// Clock ticks per second that user programs see (`times`, `/proc/<pid>/stat`).
@@ -121,6 +123,10 @@ pub fn nanosleep<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn clock_nanosleep<M: Machine>(call: &Call<M>) -> SysResult {
     let [clock, flags, request, remaining, ..] = call.args;
     read_clock(call, clock)?;
+    // The process's own time passes while others of its threads run; nothing else of these goes on while one sleeps.
+    if !matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_PROCESS | CLOCK_BOOTTIME | CLOCK_TAI) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let realtime = matches!(clock, CLOCK_REALTIME | CLOCK_TAI);
     sleep(call, request, remaining, flags & TIMER_ABSTIME != 0, realtime)
 }
@@ -199,7 +205,7 @@ pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>) {
     if interval != 0 {
         timer::arm(cpu, &process.alarm, now_ns + interval.max(ALARM_INTERVAL_NS_MIN));
     }
-    signal::send_locked(cpu, process, signal::SIGALRM, 0);
+    signal::send_locked(cpu, process, signal::SIGALRM, signal::Origin::KERNEL);
 }
 
 /// Disarms the timer of a process that ends.

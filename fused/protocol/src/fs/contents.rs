@@ -4,7 +4,10 @@ use core::ops::Range;
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{
+    Errno,
+    file::{F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_WRITE},
+};
 use motet_layout::{Frame, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PoolAddr};
 
 use crate::{
@@ -26,7 +29,7 @@ pub const FILE_SIZE_MAX: u64 = 1 << 40;
 /// something, because waiting carries out shoot-downs, after which a user page may have lost its frame.
 ///
 /// # Errors
-/// `ENOSPC`, `EFBIG`; what `memory` fails with.
+/// `ENOSPC`, `EFBIG`; `EPERM`: a seal forbids it; what `memory` fails with.
 #[inline]
 pub fn transfer<E: From<Errno>>(
     context: &impl Context,
@@ -51,6 +54,7 @@ pub fn transfer<E: From<Errno>>(
             }
             return Ok(len);
         }
+        check_seals(inode, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE, offset + len as u64)?;
         let Some(frame) = pages::find(context, inode, offset >> PAGE_SHIFT) else {
             pages::find_or_allocate(context, inode, offset >> PAGE_SHIFT)?;
             continue;
@@ -152,7 +156,7 @@ pub struct Piece {
 /// no longer has, if there are any.
 ///
 /// # Errors
-/// `EFBIG`.
+/// `EFBIG`; `EPERM`: a seal forbids it.
 pub fn truncate(context: &impl Context, inode: &'static InodeRecord, size: u64) -> Result<Option<Range<u64>>, Errno> {
     truncate_some(context, inode, size, u64::MAX).map(|piece| piece.mapped)
 }
@@ -171,6 +175,7 @@ pub fn truncate_some(
         return Err(Errno::EFBIG);
     }
     let _guard = lock(context, &inode.lock);
+    check_seals(inode, if size < inode.size.load(Ordering::Relaxed) { F_SEAL_SHRINK } else { 0 }, size)?;
     let first = size.div_ceil(PAGE_SIZE);
     if size >= inode.size.load(Ordering::Relaxed) {
         inode.size.store(size, Ordering::Relaxed);
@@ -187,14 +192,32 @@ pub fn truncate_some(
 }
 
 /// Makes `len` bytes from `offset` read as zero, freeing whole pages. The size does not change. Returns pages as [`truncate`] does.
-pub fn punch(context: &impl Context, inode: &'static InodeRecord, offset: u64, len: u64) -> Option<Range<u64>> {
-    punch_some(context, inode, offset, offset.saturating_add(len), u64::MAX).mapped
+///
+/// # Errors
+/// `EPERM`: a seal forbids it.
+pub fn punch(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    offset: u64,
+    len: u64,
+) -> Result<Option<Range<u64>>, Errno> {
+    Ok(punch_some(context, inode, offset, offset.saturating_add(len), u64::MAX)?.mapped)
 }
 
 /// As [`punch`], up to the byte `end`, as much as `work` instructions (roughly) suffice for: the last pages first.
-pub fn punch_some(context: &impl Context, inode: &'static InodeRecord, offset: u64, end: u64, work: u64) -> Piece {
+///
+/// # Errors
+/// As [`punch`].
+pub fn punch_some(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    offset: u64,
+    end: u64,
+    work: u64,
+) -> Result<Piece, Errno> {
     let end = end.min(FILE_SIZE_MAX);
     let _guard = lock(context, &inode.lock);
+    check_seals(inode, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE, 0)?;
     let head_end = offset.next_multiple_of(PAGE_SIZE).min(end);
     let tail = (end & !(PAGE_SIZE - 1)).max(head_end);
     zero_in_page(context, inode, tail, end.saturating_sub(tail));
@@ -202,10 +225,10 @@ pub fn punch_some(context: &impl Context, inode: &'static InodeRecord, offset: u
     let freed = pages::free_range(context, inode, cut.start, cut.end, work);
     let mapped = freed.others.then_some(freed.from.min(cut.end)..cut.end);
     if freed.from > cut.start {
-        return Piece { mapped, left: Some(freed.from << PAGE_SHIFT) };
+        return Ok(Piece { mapped, left: Some(freed.from << PAGE_SHIFT) });
     }
     zero_in_page(context, inode, offset, head_end.saturating_sub(offset));
-    Piece { mapped, left: None }
+    Ok(Piece { mapped, left: None })
 }
 
 /// Frees pages of a file that nobody uses any more, the last ones first, as many as `work` instructions (roughly) suffice for.
@@ -234,11 +257,12 @@ fn free_from(context: &impl Context, inode: &InodeRecord, first: u64, work: u64)
 /// mix.
 ///
 /// # Errors
-/// `EFBIG`.
+/// `EFBIG`; `EPERM`: a seal forbids it.
 pub fn reserve(context: &impl Context, inode: &'static InodeRecord, len: u64) -> Result<u64, Errno> {
     let _guard = lock(context, &inode.lock);
     let start = inode.size.load(Ordering::Relaxed);
     let end = start.checked_add(len).filter(|&end| end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
+    check_seals(inode, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE, end)?;
     inode.size.store(end, Ordering::Relaxed);
     Ok(start)
 }
@@ -249,6 +273,14 @@ pub fn give_back(context: &impl Context, inode: &'static InodeRecord, written: u
     if inode.size.load(Ordering::Relaxed) == end {
         inode.size.store(written, Ordering::Relaxed);
     }
+}
+
+/// Fails with `EPERM` when the file has any of `seals`, or is not to grow and would end at `end`. The inode's lock is held.
+#[inline(always)]
+fn check_seals(inode: &InodeRecord, seals: u32, end: u64) -> Result<(), Errno> {
+    let own = inode.seals.load(Ordering::Relaxed);
+    let grows = own & F_SEAL_GROW != 0 && end > inode.size.load(Ordering::Relaxed);
+    if own & seals != 0 || grows { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// Zeroes bytes of one page, if it is present. The inode's lock is held.

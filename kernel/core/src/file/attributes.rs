@@ -14,7 +14,7 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, SpaceRecord};
 use motet_protocol::{Context, fs, lock::lock};
 
-use super::{description::Kind, node::Node, path, table};
+use super::{description::Kind, node::Node, path, rw, seals, table};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
@@ -37,7 +37,7 @@ pub fn chmod<M: Machine>(call: &Call<M>) -> SysResult {
 /// `fchmod(fd, mode)`.
 pub fn fchmod<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, mode, ..] = call.args;
-    set_mode(call, &Node::of_file(call.cpu, table::get(call, fd as i32)?), mode as u32)
+    set_mode(call, &Node::of_file(call.cpu, table::get_opened(call, fd as i32)?), mode as u32)
 }
 
 /// `fchmodat(dirfd, path, mode)`.
@@ -49,6 +49,7 @@ pub fn fchmodat<M: Machine>(call: &Call<M>) -> SysResult {
 /// `fchmodat2(dirfd, path, mode, flags)`.
 pub fn fchmodat2<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, mode, flags, ..] = call.args;
+    path::check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     let node = path::resolve(call, dirfd as i32, path, flags as u32)?;
     if node.is_symlink() {
         return Err(Errno::EOPNOTSUPP.into());
@@ -71,12 +72,13 @@ pub fn lchown<M: Machine>(call: &Call<M>) -> SysResult {
 /// `fchown(fd, uid, gid)`.
 pub fn fchown<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, uid, gid, ..] = call.args;
-    set_owner(call, &Node::of_file(call.cpu, table::get(call, fd as i32)?), uid as u32, gid as u32)
+    set_owner(call, &Node::of_file(call.cpu, table::get_opened(call, fd as i32)?), uid as u32, gid as u32)
 }
 
 /// `fchownat(dirfd, path, uid, gid, flags)`.
 pub fn fchownat<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, uid, gid, flags, _] = call.args;
+    path::check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     set_owner(call, &path::resolve(call, dirfd as i32, path, flags as u32)?, uid as u32, gid as u32)
 }
 
@@ -91,8 +93,13 @@ pub fn umask<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn utimensat<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, times, flags, ..] = call.args;
     let times = if times == 0 { [Time::Now; 2] } else { read_timespecs(call, times)? };
-    let node = if path == 0 {
-        Node::of_file(call.cpu, table::get(call, dirfd as i32)?)
+    if matches!(times, [Time::Keep, Time::Keep]) {
+        return Ok(0);
+    }
+    path::check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    let node = if path == 0 && dirfd as i32 != AT_FDCWD {
+        path::check_flags(flags, 0)?;
+        Node::of_file(call.cpu, table::get_opened(call, dirfd as i32)?)
     } else {
         path::resolve(call, dirfd as i32, path, flags as u32)?
     };
@@ -144,8 +151,10 @@ pub fn truncate<M: Machine>(call: &Call<M>) -> SysResult {
 /// `ftruncate(fd, length)`.
 pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, len, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
-    file.check_not_path()?;
+    if len > i64::MAX as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let file = table::get_opened(call, fd as i32)?;
     file.check_writable().map_err(|_| Errno::EINVAL)?;
     match file.kind() {
         Kind::Inode(inode) => set_length(call, inode, len),
@@ -156,16 +165,25 @@ pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
 /// `fallocate(fd, mode, offset, length)`. Memory is not reserved in advance.
 pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, mode, offset, len, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = table::get_opened(call, fd as i32)?;
+    let is_range = offset <= i64::MAX as u64 && (1..=i64::MAX as u64).contains(&len);
+    if !is_range {
+        return Err(Errno::EINVAL.into());
+    }
     file.check_writable()?;
     let inode = match file.kind() {
         Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
-        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => return Err(Errno::ENODEV.into()),
-        Kind::Pipe(_) | Kind::Anonymous(_) => return Err(Errno::ESPIPE.into()),
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => return Err(Errno::ENODEV.into()),
+        Kind::Pipe(_) => return Err(Errno::ESPIPE.into()),
     };
-    let end = offset.checked_add(len).filter(|&end| len > 0 && end <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+    let end = offset + len;
     if end > fs::FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
+    }
+    let removes = mode & FALLOC_FL_PUNCH_HOLE != 0;
+    if !removes {
+        rw::check_size_limit(call, inode, end)?;
+        seals::check_growth(inode, end)?;
     }
     drop_privileges(call, inode);
     let reached = &call.thread.scratch[0];
@@ -175,7 +193,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => {
             let mut left = Some(if reached.get() == 0 { end } else { reached.get() });
             while let Some(until) = left {
-                let piece = fs::punch_some(call.cpu, inode, offset, until, BUDGET);
+                let piece = fs::punch_some(call.cpu, inode, offset, until, BUDGET)?;
                 forget_pages(call.cpu, inode, piece.mapped);
                 left = piece.left;
                 if let Some(until) = left
@@ -267,6 +285,7 @@ fn set_mode<M: Machine>(call: &Call<M>, node: &Node<M>, mode: u32) -> SysResult 
         return Err(Errno::EPERM.into());
     }
     let mode = rights.without_foreign_group(mode, GroupId(inode.gid.get()));
+    seals::check_mode(inode, mode)?;
     inode.mode.set(inode.mode.get() & !PERMISSIONS | mode & PERMISSIONS);
     inode.changed_ns.set(call.cpu.realtime_ns());
     Ok(0)
@@ -337,6 +356,7 @@ fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64)
         return Err(Errno::EINVAL.into());
     }
     check_has_length(inode)?;
+    rw::check_size_limit(call, inode, len)?;
     drop_privileges(call, inode);
     cut(call, inode, len)?;
     let now = call.cpu.realtime_ns();

@@ -143,6 +143,11 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         Ok(())
     }
 
+    /// Lets at most `len` of the bytes left remain.
+    pub fn shorten(&mut self, len: u64) {
+        self.remaining = self.remaining.min(len);
+    }
+
     /// Passes over what earlier dispatches of the call have done.
     ///
     /// # Errors

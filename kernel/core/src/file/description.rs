@@ -102,11 +102,6 @@ impl<'c, M: Machine> OpenFile<'c, M> {
         self.record.flags.load(Ordering::Relaxed)
     }
 
-    /// Fails with `EBADF` when the file is open as a place only (`O_PATH`).
-    pub fn check_not_path(&self) -> Result<(), Errno> {
-        if self.flags() & O_PATH != 0 { Err(Errno::EBADF) } else { Ok(()) }
-    }
-
     /// Fails with `EBADF` when the file is not open for reading.
     #[inline(always)]
     pub fn check_readable(&self) -> Result<(), Errno> {

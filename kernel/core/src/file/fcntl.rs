@@ -4,14 +4,14 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*, terminal::*};
 use motet_hal::Machine;
-use motet_layout::{FileRecord, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY};
+use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY};
 use motet_protocol::{fs, lock::lock, memory::release_frame, pipe};
 
 use super::{
     description::{Anonymous, Kind, OpenFile},
     device,
     open::STATUS_FLAGS,
-    range_lock, socket, table, tty,
+    range_lock, seals, socket, table, tty,
 };
 use crate::{
     call::{Call, SysResult},
@@ -21,11 +21,13 @@ use crate::{
 /// `lseek(fd, offset, whence)`.
 pub fn lseek<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, offset, whence, ..] = call.args;
-    let file = table::get(call, fd as i32)?;
+    let file = table::get_opened(call, fd as i32)?;
     let offset = offset as i64;
     let inode = match file.kind() {
         Kind::Pipe(_) | Kind::Anonymous(_) => return Err(Errno::ESPIPE.into()),
         Kind::Device(device) if matches!(device.major, 5 | 240) => return Err(Errno::ESPIPE.into()),
+        // As on Linux, they have one position.
+        Kind::Device(device::NULL | device::ZERO) if whence as u32 <= SEEK_END => return Ok(0),
         Kind::Inode(inode) => Some(inode),
         Kind::Device(_) | Kind::Proc(_) => None,
     };
@@ -107,6 +109,10 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, command, argument, ..] = call.args;
     let fd = fd as i32;
     let file = table::get(call, fd)?;
+    let of_the_descriptor = matches!(command as u32, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL);
+    if file.flags() & O_PATH != 0 && !of_the_descriptor {
+        return Err(Errno::EBADF.into());
+    }
     match command as u32 {
         F_DUPFD => return duplicate(call, u32::try_from(argument as i32).map_err(|_| Errno::EINVAL)?, false),
         F_DUPFD_CLOEXEC => return duplicate(call, u32::try_from(argument as i32).map_err(|_| Errno::EINVAL)?, true),
@@ -119,12 +125,13 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
             if hides_reads && file.inode().is_some_and(|inode| !FileRights::of(call.process).owns(inode)) {
                 return Err(Errno::EPERM.into());
             }
-            set_status(file.record(), flags);
+            set_status(&file, flags)?;
         }
         command @ (F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) => {
             return range_lock::fcntl(call, fd, &file, command, argument);
         }
-        F_SETOWN | F_GETOWN => {}
+        // Nobody is told by a signal.
+        F_GETOWN => {}
         F_GETPIPE_SZ | F_SETPIPE_SZ => {
             let Kind::Pipe(_) = file.kind() else { return Err(Errno::EBADF.into()) };
             if command as u32 == F_SETPIPE_SZ && argument > PIPE_CAPACITY as u64 {
@@ -132,22 +139,31 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
             }
             return Ok(PIPE_CAPACITY as u64);
         }
-        F_ADD_SEALS | F_GET_SEALS => {}
+        F_ADD_SEALS => seals::add(call, &file, argument as u32)?,
+        F_GET_SEALS => return Ok(u64::from(seals::of(&file)?)),
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
 }
 
-fn set_status(file: &FileRecord, flags: u32) {
-    let kept = file.flags.load(Ordering::Relaxed) & !STATUS_FLAGS;
-    file.flags.store(kept | flags & STATUS_FLAGS, Ordering::Relaxed);
+/// `O_ASYNC`, which files in memory ignore on Linux, too, is refused where it would mean signals, and `O_DIRECT` where it would
+/// mean packets.
+fn set_status<M: Machine>(file: &OpenFile<M>, flags: u32) -> Result<(), Errno> {
+    match file.kind() {
+        Kind::Pipe(_) if flags & (O_ASYNC | O_DIRECT) != 0 => return Err(Errno::EINVAL),
+        Kind::Anonymous(Anonymous::Socket(_)) if flags & O_ASYNC != 0 => return Err(Errno::EINVAL),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {}
+    }
+    let kept = file.flags() & !STATUS_FLAGS;
+    file.record().flags.store(kept | flags & STATUS_FLAGS, Ordering::Relaxed);
+    Ok(())
 }
 
 /// `ioctl(fd, request, argument)`.
 pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, request, argument, ..] = call.args;
     let fd = fd as i32;
-    let file = table::get(call, fd)?;
+    let file = table::get_opened(call, fd)?;
     match request as u32 {
         FIOCLEX => table::set_close_on_exec(call, fd, true)?,
         FIONCLEX => table::set_close_on_exec(call, fd, false)?,
@@ -173,6 +189,7 @@ pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
 fn bytes_ready<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<u64, Errno> {
     match file.kind() {
         Kind::Pipe(ends) => Ok(pipe::used(ends) as u64),
+        Kind::Device(device::NULL | device::ZERO) => Err(Errno::ENOTTY),
         Kind::Device(device) => Ok(device::bytes_ready(call.cpu, device) as u64),
         Kind::Inode(inode) if !fs::is_directory(inode) => {
             Ok(inode.size.load(Ordering::Relaxed).saturating_sub(file.offset.load(Ordering::Relaxed)))

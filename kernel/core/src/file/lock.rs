@@ -13,7 +13,7 @@ use crate::{
 
 /// `flock(fd, operation)`. Files without an inode are always free.
 pub fn flock<M: Machine>(call: &Call<M>) -> SysResult {
-    let file = table::get(call, call.args[0] as i32)?;
+    let file = table::get_opened(call, call.args[0] as i32)?;
     let operation = call.args[1] as u32;
     let wanted = match operation & !LOCK_NB {
         LOCK_SH => 1,

@@ -21,6 +21,7 @@ mod poll;
 mod proc;
 mod range_lock;
 mod rw;
+mod seals;
 mod signal_fd;
 mod socket;
 mod splice;
@@ -50,7 +51,7 @@ use crate::{
     cpu::Cpu,
     process,
 };
-use description::Parts;
+use description::{Kind, Parts};
 use node::Node;
 
 pub use attributes::{
@@ -73,6 +74,7 @@ pub use open::{
 };
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
+pub use seals::is_sealed;
 pub use signal_fd::{signalfd, signalfd4};
 pub use socket::{
     accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, recvfrom, recvmsg, sendmsg, sendto,
@@ -80,6 +82,7 @@ pub use socket::{
 };
 pub use splice::{copy_file_range, sendfile, splice, tee};
 pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};
+pub use table::unshare as unshare_descriptors;
 pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
 
 /// The call in progress ends early, because of a signal or because the thread ends: undoes what it has begun.
@@ -87,6 +90,11 @@ pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     open::open_interrupted(cpu, thread);
     rw::transfer_ended(cpu, thread);
 }
+
+/// What `sync_file_range` may be told.
+const SYNC_FILE_RANGE_FLAGS: u32 = 7;
+/// The last advice of `posix_fadvise`.
+const POSIX_FADV_NOREUSE: u32 = 5;
 
 /// Gives the first process its descriptors 0, 1 and 2, its directories, and the terminal if there is one.
 ///
@@ -259,10 +267,12 @@ pub fn sync<M: Machine>(_call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `fsync(fd)`.
+/// `fsync(fd)`: of a file or directory, which need nothing more.
 pub fn fsync<M: Machine>(call: &Call<M>) -> SysResult {
-    table::get(call, call.args[0] as i32)?;
-    Ok(0)
+    match table::get_opened(call, call.args[0] as i32)?.kind() {
+        Kind::Inode(_) => Ok(0),
+        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL.into()),
+    }
 }
 
 /// `fdatasync(fd)`.
@@ -272,17 +282,44 @@ pub fn fdatasync<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `syncfs(fd)`.
 pub fn syncfs<M: Machine>(call: &Call<M>) -> SysResult {
-    fsync(call)
+    table::get_opened(call, call.args[0] as i32)?;
+    Ok(0)
 }
 
-/// `fadvise64(fd, offset, length, advice)`: advice is not needed.
+/// `sync_file_range(fd, offset, length, flags)`: there is nothing to write.
+pub fn sync_file_range<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, offset, len, flags, ..] = call.args;
+    let file = table::get_opened(call, fd as i32)?;
+    let is_range = offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64) && offset <= i64::MAX as u64;
+    if flags as u32 & !SYNC_FILE_RANGE_FLAGS != 0 || !is_range {
+        return Err(Errno::EINVAL.into());
+    }
+    match file.kind() {
+        Kind::Inode(_) => Ok(0),
+        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ESPIPE.into()),
+    }
+}
+
+/// `fadvise64(fd, offset, length, advice)`: everything is in memory, whatever the advice.
 pub fn fadvise64<M: Machine>(call: &Call<M>) -> SysResult {
-    fsync(call)
+    let [fd, _, len, advice, ..] = call.args;
+    let file = table::get_opened(call, fd as i32)?;
+    if let Kind::Pipe(_) = file.kind() {
+        return Err(Errno::ESPIPE.into());
+    }
+    if len > i64::MAX as u64 || advice as u32 > POSIX_FADV_NOREUSE { Err(Errno::EINVAL.into()) } else { Ok(0) }
 }
 
 /// `readahead(fd, offset, count)`: everything is in memory.
 pub fn readahead<M: Machine>(call: &Call<M>) -> SysResult {
-    fsync(call)
+    let file = table::get_opened(call, call.args[0] as i32)?;
+    file.check_readable()?;
+    match file.kind() {
+        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => Ok(0),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
+            Err(Errno::EINVAL.into())
+        }
+    }
 }
 
 /// `mount(...)`: the file system's shape is fixed.

@@ -2,7 +2,11 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*};
+use motet_abi::{
+    Errno,
+    file::*,
+    process::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL},
+};
 use motet_hal::Machine;
 use motet_layout::{
     FILE_DEVICE, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FileRecord, InodeRecord,
@@ -21,7 +25,7 @@ use super::{
     device,
     node::Node,
     path::{self, Follow, Found, Path},
-    table,
+    seals, table,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -30,10 +34,25 @@ use crate::{
 };
 
 /// Status flags that stay with an open file and can be changed by `fcntl`.
-pub const STATUS_FLAGS: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
+pub const STATUS_FLAGS: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME;
 /// In the thread's scratch word 1: an `open` waits; word 2 holds the count of opens it has seen, word 3 its file.
 const OPENING: u64 = u64::from_le_bytes(*b"opening\0");
-const MFD_CLOEXEC: u64 = 1;
+/// Bytes of the first `struct open_how`.
+const OPEN_HOW_SIZE: u64 = 24;
+/// What `open` knows.
+const OPEN_FLAGS: u32 = STATUS_FLAGS
+    | PATH_FLAGS
+    | O_ACCMODE
+    | O_ASYNC
+    | O_CREAT
+    | O_EXCL
+    | O_NOCTTY
+    | O_TRUNC
+    | O_SYNC
+    | O_LARGEFILE
+    | O_TMPFILE;
+/// What matters beside `O_PATH`.
+const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 /// `open(path, flags, mode)`.
 pub fn open<M: Machine>(call: &Call<M>) -> SysResult {
@@ -50,11 +69,19 @@ pub fn openat<M: Machine>(call: &Call<M>) -> SysResult {
 /// `openat2(dirfd, path, how, size)`; the resolve restrictions are not offered.
 pub fn openat2<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, how, size, ..] = call.args;
-    if size < 24 {
+    if size < OPEN_HOW_SIZE {
         return Err(Errno::EINVAL.into());
     }
+    call.check_zeros(how, OPEN_HOW_SIZE, size)?;
     let (flags, mode) = (call.read_user_u64(how)?, call.read_user_u64(how.wrapping_add(8))?);
     if call.read_user_u64(how.wrapping_add(16))? != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    // Unlike `open`, it refuses what it does not know.
+    let known = u32::try_from(flags).map(|flags| open_flags(call.isa, flags)).map_err(|_| Errno::EINVAL)?;
+    let may_create = known & O_CREAT != 0 || known & O_TMPFILE == O_TMPFILE;
+    let names_only = known & O_PATH != 0 && known & !(PATH_FLAGS | O_LARGEFILE) != 0;
+    if known & !OPEN_FLAGS != 0 || names_only || mode > if may_create { 0o7777 } else { 0 } {
         return Err(Errno::EINVAL.into());
     }
     open_at(call, dirfd as i32, path, open_flags(call.isa, flags as u32), mode as u32)
@@ -76,6 +103,10 @@ pub fn open_interrupted<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, flags: u32, mode: u32) -> SysResult {
     if let Some((record, seen)) = take_pending(call.cpu, call.thread) {
         return wait_for_partner(call, record, seen, flags);
+    }
+    let flags = if flags & O_PATH == 0 { flags } else { flags & PATH_FLAGS };
+    if flags & O_TMPFILE == O_TMPFILE && flags & O_ACCMODE == O_RDONLY {
+        return Err(Errno::EINVAL.into());
     }
     let mut path = Path::from_user(call, path)?;
     let node = locate(call, dirfd, &mut path, flags, mode)?;
@@ -109,10 +140,10 @@ fn locate<'c, M: Machine>(
     };
     if unnamed {
         let dir = node.inode_or(Errno::EOPNOTSUPP)?;
-        node.check(call, W_OK | X_OK)?;
         if !fs::is_directory(dir) {
             return Err(Errno::ENOTDIR.into());
         }
+        node.check(call, W_OK | X_OK)?;
         let inode = fs::new_inode(call.cpu, attributes(call, dir, S_IFREG | mode & 0o7777))?;
         return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
     }
@@ -371,8 +402,7 @@ pub fn inode_for_mmap<'c, M: Machine>(
     fd: i32,
     writable_shared: bool,
 ) -> Result<Option<Mappable<'c, M>>, Errno> {
-    let file = table::get(call, fd)?;
-    file.check_not_path()?;
+    let file = table::get_opened(call, fd)?;
     file.check_readable().map_err(|_| Errno::EACCES)?;
     if writable_shared {
         file.check_writable().map_err(|_| Errno::EACCES)?;
@@ -397,7 +427,8 @@ pub fn pipe2<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 fn new_pipe<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
-    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT) != 0 {
+    // Packets (`O_DIRECT`) are not offered.
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL.into());
     }
     let ends = pipe::create(call.cpu).ok_or(Errno::ENFILE)?;
@@ -445,14 +476,26 @@ fn open_both<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, flags: u32) 
     }
 }
 
-/// `memfd_create(name, flags)`: a file without a name. Seals are not kept.
+/// `memfd_create(name, flags)`: a file without a name, of ordinary pages.
+///
+/// # Errors
+/// `EINVAL`: unknown flags, or the name is longer than 249 bytes; `EFAULT`.
 pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
+    let [name, flags, ..] = call.args;
+    let flags = flags as u32;
+    let known = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC;
+    if flags & !known != 0 || flags & (MFD_NOEXEC_SEAL | MFD_EXEC) == MFD_NOEXEC_SEAL | MFD_EXEC {
+        return Err(Errno::EINVAL.into());
+    }
+    call.read_string(name, &mut [0; seals::NAME_MAX + 1])
+        .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::EINVAL } else { errno })?;
     let (uid, gid) = FileRights::of(call.process).owner();
-    let attributes =
-        Attributes { mode: S_IFREG | 0o777, uid: uid.0, gid: gid.0, rdev: 0, now_ns: call.cpu.realtime_ns() };
+    let mode = S_IFREG | if flags & MFD_NOEXEC_SEAL == 0 { 0o777 } else { 0o666 };
+    let attributes = Attributes { mode, uid: uid.0, gid: gid.0, rdev: 0, now_ns: call.cpu.realtime_ns() };
     let inode = Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
+    seals::prepare(&inode, flags);
     let record = open_inode(call, inode, O_RDWR)?;
-    Ok(table::install(call, record, call.args[1] & MFD_CLOEXEC != 0, 0)?)
+    Ok(table::install(call, record, flags & MFD_CLOEXEC != 0, 0)?)
 }
 
 /// `close(fd)`.
@@ -461,11 +504,17 @@ pub fn close<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `close_range(first, last, flags)`. A shared table is not unshared first.
+/// `close_range(first, last, flags)`.
+///
+/// # Errors
+/// `EINVAL`; `ENOMEM` and as `unshare` with `CLOSE_RANGE_UNSHARE`.
 pub fn close_range<M: Machine>(call: &Call<M>) -> SysResult {
     let [first, last, flags, ..] = call.args;
-    if first as u32 > last as u32 {
+    if first as u32 > last as u32 || flags as u32 & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 {
         return Err(Errno::EINVAL.into());
+    }
+    if flags as u32 & CLOSE_RANGE_UNSHARE != 0 {
+        table::unshare(call)?;
     }
     let files = table::of(call.cpu, call.process);
     if flags as u32 & CLOSE_RANGE_CLOEXEC == 0 {

@@ -127,6 +127,14 @@ impl Path {
     }
 }
 
+/// Fails with `EINVAL` when there are `AT_*` flags that a call does not know.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn check_flags(flags: u64, known: u32) -> Result<(), Errno> {
+    if flags as u32 & !known == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 /// What the path in user memory names, from `dirfd`. `flags`: `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
 ///
 /// # Errors

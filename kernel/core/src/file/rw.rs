@@ -9,7 +9,12 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*, signal::SIGPIPE};
+use motet_abi::{
+    Errno,
+    file::*,
+    signal::{SIGPIPE, SIGXFSZ},
+    time::RLIMIT_FSIZE,
+};
 use motet_hal::{Access, Machine};
 use motet_layout::{
     CALL_PAUSED, FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord,
@@ -31,11 +36,15 @@ use super::{
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    mm, signal,
+    mm,
+    process::limits::limit_of,
+    signal,
 };
 
 /// What moving a page between a pipe and user memory costs.
 const PIPE_PIECE: u64 = cost::PAGE + cost::bytes(PAGE_SIZE);
+/// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: every write of a file in memory is where it belongs when it returns.
+const RWF_MEANINGLESS: u32 = 7;
 /// `pwritev2`, `preadv2`: the position is the file's own.
 const POSITION_OWN: u64 = u64::MAX;
 
@@ -136,17 +145,17 @@ pub fn pwritev<M: Machine>(call: &Call<M>) -> SysResult {
     write_file(call, &file, &mut cursor, Some(check_offset(&file, offset)?))
 }
 
-/// `preadv2(fd, vector, count, offset, -, flags)`: no flag is offered.
+/// `preadv2(fd, vector, count, offset, -, flags)`: flags that mean nothing for files in memory; others are not offered.
 pub fn preadv2<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[5] != 0 {
+    if call.args[5] as u32 & !RWF_MEANINGLESS != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
     if call.args[3] == POSITION_OWN { readv(call) } else { preadv(call) }
 }
 
-/// `pwritev2(fd, vector, count, offset, -, flags)`: no flag is offered.
+/// `pwritev2(fd, vector, count, offset, -, flags)`: as [`preadv2`].
 pub fn pwritev2<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[5] != 0 {
+    if call.args[5] as u32 & !RWF_MEANINGLESS != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
     if call.args[3] == POSITION_OWN { writev(call) } else { pwritev(call) }
@@ -337,11 +346,23 @@ fn write_inode<M: Machine>(
         return Ok(0);
     }
     drop_privileges(call, inode);
+    let limit = limit_of(call.process, RLIMIT_FSIZE);
     let claim = match begun(call) {
-        Some(claim) => claim,
+        Some(claim) => {
+            from.shorten(limit.saturating_sub(claim.start));
+            claim
+        }
         None => {
-            let (_guard, own) = position(call, file, at);
+            let (guard, own) = position(call, file, at);
             let append = file.flags.load(Ordering::Relaxed) & O_APPEND != 0;
+            if limit != u64::MAX {
+                let start = if append { inode.size.load(Ordering::Relaxed) } else { own };
+                from.shorten(limit.saturating_sub(start));
+                if from.remaining() == 0 {
+                    drop(guard);
+                    return Err(exceeds_size(call).into());
+                }
+            }
             let len = from.remaining();
             let start = if append { fs::reserve(call.cpu, inode, len)? } else { own };
             let end = start.saturating_add(len);
@@ -364,6 +385,22 @@ fn write_inode<M: Machine>(
         Ok(()) => Ok(done),
         Err(stop) => partial(done, stop),
     }
+}
+
+/// Checks that a file may become `end` bytes long, if it is shorter.
+///
+/// # Errors
+/// `EFBIG`, after the thread was sent `SIGXFSZ`: `RLIMIT_FSIZE` forbids it.
+pub fn check_size_limit<M: Machine>(call: &Call<M>, inode: &InodeRecord, end: u64) -> Result<(), Errno> {
+    let grows = end > inode.size.load(Ordering::Relaxed);
+    if grows && end > limit_of(call.process, RLIMIT_FSIZE) { Err(exceeds_size(call)) } else { Ok(()) }
+}
+
+/// A write begins where the process's files must end.
+#[cold]
+pub fn exceeds_size<M: Machine>(call: &Call<M>) -> Errno {
+    signal::send_to_thread(call.cpu, call.thread, SIGXFSZ);
+    Errno::EFBIG
 }
 
 /// The claim of a transfer that has begun before this dispatch.

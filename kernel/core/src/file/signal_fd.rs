@@ -6,7 +6,7 @@
 use motet_abi::{
     Errno,
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
-    signal::{SIGSET_SIZE, UNBLOCKABLE},
+    signal::{CLD_CONTINUED, CLD_EXITED, SIGCHLD, SIGSET_SIZE, UNBLOCKABLE},
 };
 use motet_hal::Machine;
 use motet_layout::{FILE_SIGNAL, WaitQueue};
@@ -19,7 +19,10 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    signal::calls::{is_pending, take_pending},
+    signal::{
+        Origin,
+        calls::{is_pending, take_pending},
+    },
 };
 
 /// Bytes of `struct signalfd_siginfo`.
@@ -65,12 +68,7 @@ pub fn read<M: Machine>(call: &Call<M>, set: u64, nonblocking: bool, into: &mut 
     call.wait_for(waiters(call.cpu), || {
         while into.remaining() >= INFO_LEN {
             let Some((signal, origin)) = take_pending(call, set) else { break };
-            let mut info = [0; INFO_LEN as usize];
-            let value = origin.value;
-            for (at, word) in [(0, signal), (8, origin.code.cast_unsigned()), (12, origin.pid), (44, value as u32)] {
-                info[at..at + 4].copy_from_slice(&word.to_le_bytes());
-            }
-            info[48..56].copy_from_slice(&value.to_le_bytes());
+            let info = signalfd_info(signal, &origin);
             into.write(&info)?;
         }
         match into.done() {
@@ -79,6 +77,25 @@ pub fn read<M: Machine>(call: &Call<M>, set: u64, nonblocking: bool, into: &mut 
             done => Ok(Some(done)),
         }
     })
+}
+
+/// `struct signalfd_siginfo` (signalfd(2)).
+fn signalfd_info(signal: u32, origin: &Origin) -> [u8; INFO_LEN as usize] {
+    let [first, second, third, fourth] = origin.fields;
+    let mut info = [0; INFO_LEN as usize];
+    let words = [(0, signal), (8, origin.code.cast_unsigned()), (12, first as u32), (16, (first >> 32) as u32)];
+    for (at, word) in words {
+        info[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    if signal == SIGCHLD && (CLD_EXITED..=CLD_CONTINUED).contains(&origin.code) {
+        info[40..44].copy_from_slice(&(second as u32).to_le_bytes());
+        info[56..64].copy_from_slice(&third.to_le_bytes());
+        info[64..72].copy_from_slice(&fourth.to_le_bytes());
+    } else {
+        info[44..48].copy_from_slice(&(second as u32).to_le_bytes());
+        info[48..56].copy_from_slice(&second.to_le_bytes());
+    }
+    info
 }
 
 /// Whether a read would not wait.

@@ -5,7 +5,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::O_APPEND, signal::SIGPIPE};
+use motet_abi::{Errno, file::O_APPEND, signal::SIGPIPE, time::RLIMIT_FSIZE};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, Frame, InodeRecord, PAGE_SIZE, PipeRecord};
 use motet_protocol::{
@@ -18,12 +18,13 @@ use super::{
     attributes::drop_privileges,
     cursor::TRANSFER_MAX,
     description::{Kind, OpenFile},
-    rw::partial,
+    rw::{exceeds_size, partial},
     table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
+    process::limits::limit_of,
     signal,
 };
 
@@ -86,7 +87,7 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     // A call that waits or pauses has already moved the positions by its progress, so that a signal may end it.
     let before = call.thread.progress.get();
     let position = if offset_at == 0 { input.offset.load(Ordering::Relaxed) } else { call.read_user_u64(offset_at)? };
-    let start = position.checked_sub(before).ok_or(Errno::EINVAL)?;
+    let start = position.checked_sub(before).filter(|&start| start <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
     let count = count.min(TRANSFER_MAX);
     let result = match out.kind() {
         Kind::Inode(to) => {
@@ -174,13 +175,20 @@ fn moved_by<M: Machine>(call: &Call<M>, result: SysResult) -> Option<u64> {
     }
 }
 
-/// `splice(...)`: refused.
-pub fn splice<M: Machine>(_call: &Call<M>) -> SysResult {
-    Err(Errno::EINVAL.into())
+/// `splice(in, in_offset, out, out_offset, length, flags)`: refused.
+pub fn splice<M: Machine>(call: &Call<M>) -> SysResult {
+    refused(call, call.args[0], call.args[2])
 }
 
-/// `tee(...)`: refused.
-pub fn tee<M: Machine>(_call: &Call<M>) -> SysResult {
+/// `tee(in, out, length, flags)`: refused.
+pub fn tee<M: Machine>(call: &Call<M>) -> SysResult {
+    refused(call, call.args[0], call.args[1])
+}
+
+/// Fails as Linux does for files that cannot be spliced.
+fn refused<M: Machine>(call: &Call<M>, input: u64, out: u64) -> SysResult {
+    table::get(call, input as i32)?.check_readable()?;
+    table::get(call, out as i32)?.check_writable()?;
     Err(Errno::EINVAL.into())
 }
 
@@ -192,9 +200,15 @@ fn copy<M: Machine>(
 ) -> SysResult {
     let passage = Passage::new(call.cpu)?;
     drop_privileges(call, to);
+    let limit = limit_of(call.process, RLIMIT_FSIZE);
     let mut done = call.thread.progress.get();
     while done < len {
-        let here = match passage.fill(from, start + done, len - done) {
+        let allowed = limit.saturating_sub(target + done);
+        if allowed == 0 {
+            // As a write does: what was copied counts first.
+            return if done > 0 { Ok(done) } else { Err(exceeds_size(call).into()) };
+        }
+        let here = match passage.fill(from, start + done, (len - done).min(allowed)) {
             Ok(0) => break,
             Ok(here) => here,
             Err(errno) => return partial(done, errno),

@@ -40,12 +40,18 @@ pub fn fstat<M: Machine>(call: &Call<M>) -> SysResult {
 /// `newfstatat(dirfd, path, out, flags)`.
 pub fn newfstatat<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, out, flags, ..] = call.args;
+    path::check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE)?;
     write_stat(call, &path::resolve(call, dirfd as i32, path, flags as u32)?, out)
 }
 
 /// `statx(dirfd, path, flags, mask, out)`.
 pub fn statx<M: Machine>(call: &Call<M>) -> SysResult {
-    let [dirfd, path, flags, _, out, _] = call.args;
+    let [dirfd, path, flags, mask, out, _] = call.args;
+    let both = flags as u32 & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE;
+    if mask as u32 & STATX_RESERVED != 0 || both {
+        return Err(Errno::EINVAL.into());
+    }
+    path::check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE)?;
     let node = path::resolve(call, dirfd as i32, path, flags as u32)?;
     call.write_user(out, &stat_of(call, &node).statx().to_bytes())?;
     Ok(0)
@@ -78,6 +84,7 @@ pub fn faccessat<M: Machine>(call: &Call<M>) -> SysResult {
 /// `faccessat2(dirfd, path, mode, flags)`.
 pub fn faccessat2<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, mode, flags, ..] = call.args;
+    path::check_flags(flags, AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     check(call, dirfd as i32, path, mode as u32, flags as u32)
 }
 

@@ -6,7 +6,7 @@
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
-use motet_abi::{Errno, time::RLIMIT_NOFILE};
+use motet_abi::{Errno, file::O_PATH, time::RLIMIT_NOFILE};
 use motet_hal::Machine;
 use motet_layout::{
     FILES_CLOEXEC, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, ProcessRecord,
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
+    process,
 };
 
 /// The descriptor table of a process that has not exited.
@@ -46,6 +47,37 @@ pub fn get<'c, M: Machine>(call: &Call<'c, M>, fd: i32) -> Result<OpenFile<'c, M
         return Ok(OpenFile::new(call.cpu, record, false));
     }
     get_from(call.cpu, files, fd)
+}
+
+/// Gives the calling process a descriptor table of its own, with the same descriptors.
+///
+/// # Errors
+/// `ENOMEM`; `EINVAL` when the process has several threads: they share it always.
+pub fn unshare<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
+    let files = of(call.cpu, call.process);
+    if files.refs.load(Ordering::Acquire) == 1 {
+        return Ok(());
+    }
+    if call.process.thread_count.load(Ordering::Relaxed) > 1 {
+        return Err(Errno::EINVAL);
+    }
+    let own = fork(call.cpu, files).ok_or(Errno::ENOMEM)?;
+    {
+        // procfs looks at other processes' tables under this lock.
+        let _tree = process::lock_tree(call.cpu);
+        call.process.files.store(call.cpu.raw(own), Ordering::Release);
+    }
+    release(call.cpu, files);
+    Ok(())
+}
+
+/// As [`get`], for calls that need an open file: a descriptor of `O_PATH` only names one.
+///
+/// # Errors
+/// `EBADF`.
+pub fn get_opened<'c, M: Machine>(call: &Call<'c, M>, fd: i32) -> Result<OpenFile<'c, M>, Errno> {
+    let file = get(call, fd)?;
+    if file.flags() & O_PATH == 0 { Ok(file) } else { Err(Errno::EBADF) }
 }
 
 /// The open file behind a descriptor of any table, with a reference.

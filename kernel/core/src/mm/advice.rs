@@ -10,7 +10,7 @@ use motet_protocol::{Context, fs, lock::lock, memory::release_frame};
 
 use super::{
     calls::{drop_pages, page_range},
-    home_table, pieces, space_of, view, vma,
+    home_table, limits, pieces, space_of, view, vma,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -163,11 +163,22 @@ pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `mlock(address, length)`, `munlock`: memory is never paged out, so there is nothing to do.
+/// `mlock(address, length)`: memory is never paged out, so what is locked is not counted, and `RLIMIT_MEMLOCK` limits each call.
+///
+/// # Errors
+/// `EINVAL`; `ENOMEM`: part of the range is not mapped, or it is longer than the limit; `EPERM`: the limit is 0.
+pub fn mlock<M: Machine>(call: &Call<M>) -> SysResult {
+    let [address, len, ..] = call.args;
+    let len = len.checked_add(address % PAGE_SIZE).and_then(|len| len.checked_next_multiple_of(PAGE_SIZE));
+    limits::check_locked(call.process, len.ok_or(Errno::EINVAL)?)?;
+    munlock(call)
+}
+
+/// `munlock(address, length)`.
 ///
 /// # Errors
 /// `EINVAL`; `ENOMEM`: part of the range is not mapped.
-pub fn mlock<M: Machine>(call: &Call<M>) -> SysResult {
+pub fn munlock<M: Machine>(call: &Call<M>) -> SysResult {
     let start = call.args[0] & !(PAGE_SIZE - 1);
     let len = call.args[1].checked_add(call.args[0] - start).ok_or(Errno::EINVAL)?;
     check_mapped(call, start, len, Errno::ENOMEM)
@@ -187,11 +198,16 @@ pub fn mlock2<M: Machine>(call: &Call<M>) -> SysResult {
 /// `mlockall(flags)`.
 ///
 /// # Errors
-/// `EINVAL`.
+/// `EINVAL`; `ENOMEM`, `EPERM`: as [`mlock`].
 pub fn mlockall<M: Machine>(call: &Call<M>) -> SysResult {
     let flags = call.args[0];
     let known = flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0;
-    if known && flags & (MCL_CURRENT | MCL_FUTURE) != 0 { Ok(0) } else { Err(Errno::EINVAL.into()) }
+    if !known || flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let now = if flags & MCL_CURRENT != 0 { space_of(call.cpu, call.process).mapped_len.get() } else { 0 };
+    limits::check_locked(call.process, now)?;
+    Ok(0)
 }
 
 /// `munlockall()`.

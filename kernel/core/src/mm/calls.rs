@@ -17,7 +17,8 @@ use motet_protocol::{
 };
 
 use super::{
-    View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, pieces, space_of, view, vma,
+    View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, limits, pieces, space_of, view,
+    vma,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -33,6 +34,14 @@ const MAP_PRIVATE: u64 = 2;
 const MAP_TYPE: u64 = 0xf;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+/// Grows towards lower addresses.
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_HUGETLB: u64 = 0x4_0000;
+const MAP_SHARED_VALIDATE: u64 = 3;
+/// Flags that `MAP_SHARED_VALIDATE` lets pass, beside the type (Linux `LEGACY_MAP_MASK`).
+const MAP_KNOWN: u64 = 0x7c17_f970;
+const PROT_SEM: u64 = 8;
+const PROT_GROWSDOWN: u64 = 0x100_0000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
@@ -60,7 +69,8 @@ pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let (old_end, new_end) = (old.next_multiple_of(PAGE_SIZE), new.next_multiple_of(PAGE_SIZE));
     if new_end > old_end {
-        let free = vma::first_ending_after(call.cpu, space, old_end).is_none_or(|vma| vma.start.get() >= new_end);
+        let free = vma::first_ending_after(call.cpu, space, old_end).is_none_or(|vma| vma.start.get() >= new_end)
+            && limits::check(call, space, new_end - old_end, VMA_READ | VMA_WRITE | VMA_HEAP).is_ok();
         let spec = anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP);
         if !free || vma::insert(call.cpu, space, &spec).is_err() {
             return Ok(old);
@@ -90,6 +100,7 @@ fn shrink_heap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, new: u64
 pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     let [address, len, protection, flags, fd, offset] = call.args;
     let kind = flags & MAP_TYPE;
+    check_mapping_flags(flags)?;
     if len == 0 || kind != MAP_SHARED && kind != MAP_PRIVATE && kind != 3 || offset % PAGE_SIZE != 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -102,7 +113,7 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
         file::inode_for_mmap(call, fd as i32, shared != 0 && protection & PROT_WRITE != 0)?
     };
     let read_only = inode.as_ref().is_some_and(|file| !file.may_write);
-    let never_write = if shared != 0 && read_only { VMA_NEVER_WRITE } else { 0 };
+    let mut never_write = if shared != 0 && read_only { VMA_NEVER_WRITE } else { 0 };
     let space = space_of(call.cpu, call.process);
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED {
         let (start, end) = fixed_range(address, len)?;
@@ -117,11 +128,23 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     if space.vma_count.get() > vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
     }
+    if let Some(inode) = &inode
+        && shared != 0
+        && file::is_sealed(inode)
+    {
+        if protection & PROT_WRITE != 0 {
+            return Err(Errno::EPERM.into());
+        }
+        never_write = VMA_NEVER_WRITE;
+    }
+    let grows = if flags & MAP_GROWSDOWN != 0 { VMA_STACK } else { 0 };
+    let flags_of_vma = vma_flags(protection) | shared | never_write | grows;
+    limits::check(call, space, len, flags_of_vma)?;
     let start = choose_address(call.cpu, space, address, len, flags)?;
     let spec = VmaSpec {
         start,
         end: start + len,
-        flags: vma_flags(protection) | shared | never_write,
+        flags: flags_of_vma,
         inode: inode.as_ref().map(|held| held.inode()),
         offset,
         file_len: if inode.is_some() { len } else { 0 },
@@ -138,6 +161,25 @@ fn nameless_file<M: Machine>(cpu: &Cpu<M>, len: u64) -> Result<fs::Held<'_, Cpu<
     let file = fs::Held::adopt(cpu, fs::new_inode(cpu, attributes)?);
     fs::truncate(cpu, file.inode(), len)?;
     Ok(file)
+}
+
+/// Refuses what mappings cannot be here: a program that asks for it must not believe that it got it.
+///
+/// # Errors
+/// `EOPNOTSUPP`, `ENOMEM`, `EINVAL`: as Linux without that feature says.
+fn check_mapping_flags(flags: u64) -> Result<(), Errno> {
+    let kind = flags & MAP_TYPE;
+    if kind == MAP_SHARED_VALIDATE && flags & !(MAP_KNOWN | MAP_TYPE) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & MAP_HUGETLB != 0 {
+        // There are no huge pages, and no file system of such.
+        return Err(if flags & MAP_ANONYMOUS != 0 { Errno::ENOMEM } else { Errno::EINVAL });
+    }
+    if flags & MAP_GROWSDOWN != 0 && (kind != MAP_PRIVATE || flags & MAP_ANONYMOUS == 0) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 /// `munmap(address, length)`.
@@ -158,12 +200,28 @@ pub fn munmap<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `mprotect(address, length, protection)`.
 pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
-    let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
+    let [address, len, protection, ..] = call.args;
+    let (mut start, end) = page_range(address, len, Errno::ENOMEM)?;
+    if protection & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | PROT_GROWSDOWN) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
     let space = space_of(call.cpu, call.process);
-    let flags = vma_flags(call.args[2]);
-    if pieces::done(call).is_none() {
+    let flags = vma_flags(protection);
+    let begins = pieces::done(call).is_none();
+    if begins || protection & PROT_GROWSDOWN != 0 {
         let _guard = lock(call.cpu, &space.lock);
-        view::check_protection(call.cpu, space, start, end, flags)?;
+        if protection & PROT_GROWSDOWN != 0 {
+            // Down to where what grows begins now.
+            let vma = vma::find(call.cpu, space, start).ok_or(Errno::ENOMEM)?;
+            if vma.flags.get() & VMA_STACK == 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            start = vma.start.get();
+        }
+        if begins {
+            limits::check_protection(call, space, start..end, flags)?;
+            view::check_protection(call.cpu, space, start, end, flags)?;
+        }
     }
     pieces::protect(call, space, start, end, flags)?;
     Ok(0)
@@ -249,7 +307,8 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     let (start, end) = page_range(old, old_len, Errno::EINVAL)?;
     let new_len = new_len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len != 0 && len <= LEN_MAX);
     let new_len = new_len.ok_or(Errno::EINVAL)?;
-    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 || start == end {
+    let fixed_alone = flags & (MREMAP_MAYMOVE | MREMAP_FIXED) == MREMAP_FIXED;
+    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 || fixed_alone || start == end {
         return Err(Errno::EINVAL.into());
     }
     let space = space_of(call.cpu, call.process);
@@ -283,6 +342,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         node: vma.node.get(),
         view: View::default(),
     };
+    limits::check(call, space, new_len.saturating_sub(end - start), vma.flags.get())?;
     let above = vma::first_ending_after(call.cpu, space, end);
     if flags & MREMAP_FIXED == 0
         && vma.end.get() == end

@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod calls;
 mod fault;
+mod limits;
 mod pieces;
 pub mod place;
 mod space;
@@ -28,6 +29,7 @@ use motet_protocol::{
 
 pub use calls::{LOWEST, forget_file_pages, protect, unmap_locked as unmap};
 pub use fault::{lacks_page, serve as serve_fault};
+pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
 pub use space::{activate, create, deactivate, epoch, fork, leave_island, may_stay_active, release, share};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};

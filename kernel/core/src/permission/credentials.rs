@@ -43,6 +43,8 @@ pub enum Capability {
     SetUsers = 7,
     /// Take capabilities from the bounding set.
     SetCapabilities = 8,
+    /// Lock memory.
+    LockMemory = 14,
     /// Change the root directory.
     ChangeRoot = 18,
     /// Look into any process.

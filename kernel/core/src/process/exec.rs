@@ -2,7 +2,11 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, file::R_OK, registers};
+use motet_abi::{
+    Errno,
+    file::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, R_OK},
+    registers,
+};
 use motet_hal::Machine;
 use motet_layout::{
     CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord, VMA_STACK,
@@ -44,6 +48,9 @@ pub fn execve<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `execveat(dirfd, path, arguments, environment, flags)`.
 pub fn execveat<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[4] as u32 & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
     execute(call, call.args[0] as i32, call.args[1], call.args[2], call.args[3], call.args[4])
 }
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{process::WaitStatus, registers};
+use motet_abi::{process::WaitStatus, registers, signal::SI_USER};
 use motet_hal::Machine;
 use motet_layout::{
     PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS, ThreadRecord,
@@ -14,7 +14,9 @@ use super::{adopt, disown, for_each_thread, lock_tree, parent_of};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    crossing, file, futex, mm, sched, signal, time,
+    crossing, file, futex, mm, sched,
+    signal::{self, Origin},
+    time,
 };
 
 /// Children that are given away while the tree is locked once.
@@ -239,7 +241,7 @@ fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, lim
         let Some(child) = cpu.object::<ProcessRecord>(process.first_child.get()) else { return given == limit };
         let signal = child.death_signal.get();
         if signal != 0 {
-            signal::send_locked(cpu, child, signal, process.pid.get());
+            signal::send_locked(cpu, child, signal, Origin::sent_by(SI_USER, process));
         }
         disown(cpu, child);
         match init {
@@ -271,7 +273,9 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         Some(parent) if !signal::discards_children(cpu, parent) => {
             let exit_signal = process.exit_signal.get();
             if exit_signal != 0 {
-                signal::send_locked(cpu, parent, exit_signal, process.pid.get());
+                let status = WaitStatus::decode(process.exit_status.load(Ordering::Relaxed));
+                let times_ns = [process.times_ns[0].get(), process.times_ns[1].get()];
+                signal::send_locked(cpu, parent, exit_signal, Origin::child(process, status, times_ns));
             }
             wait::wake(cpu, &parent.child_waiters);
         }

@@ -5,30 +5,43 @@ use core::sync::atomic::Ordering;
 use motet_abi::{
     Errno,
     process::{
-        CLONE_ARGS_SIZE_VER0, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_FILES, CLONE_PARENT,
-        CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs,
-        clone_args,
+        CLONE_ARGS_SIZE_VER0, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_DETACHED,
+        CLONE_FILES, CLONE_FS, CLONE_PARENT, CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_SIGHAND,
+        CLONE_SYSVSEM, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, clone_args,
     },
     registers,
     signal::NSIG,
 };
 use motet_hal::Machine;
-use motet_layout::{Isa, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END};
+use motet_layout::{
+    Isa, PAGE_SIZE, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END,
+};
 use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
-use super::{adopt, lock_tree, parent_of};
+use super::{adopt, limits, lock_tree, parent_of};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    crossing, file, mm, permission, sched,
+    crossing, file, mm,
+    permission::{self, Capability},
+    sched,
     signal::{
         self,
         calls::{begin_temporary_mask, end_temporary_mask},
     },
 };
 
-/// New namespaces, pidfds, cgroups: not offered.
-const CLONE_REFUSED: u64 = 0x7e02_0000 | CLONE_PIDFD | 0x2_0000_0000;
+/// New namespaces: what only the superuser might ask for.
+const CLONE_NEW: u64 = 0x6e02_0000;
+const CLONE_NEWNS: u64 = 0x2_0000;
+const CLONE_NEWUSER: u64 = 0x1000_0000;
+/// `clone3` and `unshare`; `clone` has the signal there.
+const CLONE_NEWTIME: u64 = 0x80;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+/// What `clone3` may be told.
+const CLONE3_FLAGS: u64 = 0x3_ffff_ff00 & !CLONE_DETACHED | CLONE_NEWTIME;
+/// Bytes of `struct clone_args` that are known.
+const CLONE_ARGS_SIZE: u64 = 88;
 
 /// `fork()`.
 pub fn fork<M: Machine>(call: &Call<M>) -> SysResult {
@@ -55,15 +68,30 @@ pub fn clone<M: Machine>(call: &Call<M>) -> SysResult {
 /// `clone3(arguments, size)`.
 pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
     let [at, size, ..] = call.args;
+    if size > PAGE_SIZE {
+        return Err(Errno::E2BIG.into());
+    }
     if size < CLONE_ARGS_SIZE_VER0 as u64 {
         return Err(Errno::EINVAL.into());
     }
-    let mut words = [0u64; 8];
-    for (index, word) in words.iter_mut().enumerate() {
+    call.check_zeros(at, CLONE_ARGS_SIZE, size)?;
+    let mut words = [0u64; 11];
+    for (index, word) in words.iter_mut().enumerate().take((size / 8) as usize) {
         *word = call.read_user_u64(at.wrapping_add(8 * index as u64))?;
     }
-    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls] = words;
-    if exit_signal > 64 {
+    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
+        words;
+    let both_signals = flags & CLONE_SIGHAND != 0 && flags & CLONE_CLEAR_SIGHAND != 0;
+    let no_signal = flags & (CLONE_THREAD | CLONE_PARENT) != 0 && exit_signal != 0;
+    if exit_signal > 64
+        || flags & !CLONE3_FLAGS != 0
+        || both_signals
+        || no_signal
+        || (stack == 0) != (stack_size == 0)
+        // Ids cannot be chosen.
+        || set_tid != 0
+        || set_tid_size != 0
+    {
         return Err(Errno::EINVAL.into());
     }
     let stack = if stack == 0 { 0 } else { stack.wrapping_add(stack_size) };
@@ -75,14 +103,24 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     if call.has_waited() {
         return vfork_continues(call);
     }
+    if flags & CLONE_FS != 0 && flags & CLONE_NEWNS != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if flags & CLONE_NEW != 0 && !permission::has(call.process, Capability::Administer) {
+        return Err(Errno::EPERM.into());
+    }
+    // Working directories are shared by the threads of a process only.
+    let shares_directory = flags & CLONE_FS != 0 && flags & CLONE_THREAD == 0;
+    let refused = flags & (CLONE_NEW | CLONE_NEWUSER | CLONE_NEWTIME | CLONE_INTO_CGROUP | CLONE_PIDFD) != 0;
     let thread_without_signals = flags & CLONE_THREAD != 0 && flags & CLONE_SIGHAND == 0;
     let signals_without_memory = flags & CLONE_SIGHAND != 0 && flags & CLONE_VM == 0;
-    if flags & CLONE_REFUSED != 0 || thread_without_signals || signals_without_memory {
+    if refused || shares_directory || thread_without_signals || signals_without_memory {
         return Err(Errno::EINVAL.into());
     }
     if flags & CLONE_SETTLS != 0 && call.isa == Isa::X86_64 && spec.tls >= USER_END {
         return Err(Errno::EPERM.into());
     }
+    limits::check_number(call)?;
     let thread = new_thread(call, spec)?;
     let child = if flags & CLONE_THREAD != 0 {
         thread.process.store(call.cpu.raw(call.process), Ordering::Relaxed);
@@ -109,6 +147,34 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     }
     start_child(call, thread);
     Ok(u64::from(tid))
+}
+
+/// `unshare(flags)`: descriptors of its own for a process that shares them. What else processes here never share is apart
+/// already; namespaces are not offered.
+///
+/// # Errors
+/// `EINVAL`, also when threads of the process would have to share less than they always do; `EPERM`; `ENOMEM`.
+pub fn unshare<M: Machine>(call: &Call<M>) -> SysResult {
+    let flags = call.args[0];
+    let of_threads = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_FS;
+    if flags & !(of_threads | CLONE_FILES | CLONE_SYSVSEM | CLONE_NEW | CLONE_NEWUSER | CLONE_NEWTIME) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if flags & (CLONE_NEW | CLONE_NEWTIME) != 0 && !permission::has(call.process, Capability::Administer) {
+        return Err(Errno::EPERM.into());
+    }
+    let has_threads = call.process.thread_count.load(Ordering::Relaxed) > 1;
+    let shares_memory = mm::space_of(call.cpu, call.process).refs.load(Ordering::Relaxed) > 1;
+    if flags & (CLONE_NEW | CLONE_NEWUSER | CLONE_NEWTIME) != 0
+        || flags & of_threads != 0 && has_threads
+        || flags & (CLONE_VM | CLONE_SIGHAND) != 0 && shares_memory
+    {
+        return Err(Errno::EINVAL.into());
+    }
+    if flags & CLONE_FILES != 0 {
+        file::unshare_descriptors(call)?;
+    }
+    Ok(0)
 }
 
 /// A thread that continues where the caller is, with 0 as result of the call.

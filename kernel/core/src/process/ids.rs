@@ -2,7 +2,13 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, registers, signal::NSIG, system};
+use motet_abi::{
+    Errno,
+    process::{SCHED_BATCH, SCHED_DEADLINE, SCHED_FIFO, SCHED_IDLE, SCHED_OTHER, SCHED_RR},
+    registers,
+    signal::NSIG,
+    system,
+};
 use motet_hal::Machine;
 use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
 use motet_protocol::{memory, run_queue, threads};
@@ -38,11 +44,8 @@ pub const LIMITS: [(&str, &str); 16] = [
     ("Max realtime priority", ""),
     ("Max realtime timeout", "us"),
 ];
-/// Scheduling parameters of ordinary threads (`SCHED_OTHER`).
-const SCHED_OTHER: u64 = 0;
-/// Real-time scheduling, which there is not.
-const SCHED_FIFO: u64 = 1;
-const SCHED_RR: u64 = 2;
+/// The highest priority of a real-time policy.
+const PRIORITY_MAX: u32 = 99;
 /// `getpriority`: a thread, a process group, a user.
 const PRIO_PROCESS: u64 = 0;
 const PRIO_PGRP: u64 = 1;
@@ -51,7 +54,8 @@ const PR_SET_PDEATHSIG: u64 = 1;
 const PR_GET_PDEATHSIG: u64 = 2;
 const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
-const PR_SET_VMA: u64 = 0x5356_4d41;
+const PR_GET_TIMING: u64 = 13;
+const PR_SET_TIMING: u64 = 14;
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_FS: u64 = 0x1003;
@@ -275,18 +279,27 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `sched_getscheduler(tid)`.
 pub fn sched_getscheduler<M: Machine>(call: &Call<M>) -> SysResult {
-    let _tree = lock_tree(call.cpu);
-    thread_named(call, call.args[0])?;
-    Ok(SCHED_OTHER)
+    check_scheduled(call)?;
+    Ok(u64::from(SCHED_OTHER))
 }
 
 /// `sched_setscheduler(tid, policy, parameters)`: ordinary scheduling only.
+///
+/// # Errors
+/// `EPERM`: another policy, which only the superuser might ask for; `EINVAL`, `EFAULT`, `ESRCH`.
 pub fn sched_setscheduler<M: Machine>(call: &Call<M>) -> SysResult {
+    let [tid, policy, parameters, ..] = call.args;
+    if (tid as i32) < 0 || (policy as i32) < 0 || parameters == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let priority = call.read_user_u32(parameters)?;
     let _tree = lock_tree(call.cpu);
-    let thread = thread_named(call, call.args[0])?;
-    match call.args[1] {
-        SCHED_OTHER => permission::may_change(call.process, process_of(call.cpu, thread))?,
-        SCHED_FIFO | SCHED_RR if !permission::has(call.process, Capability::Schedule) => {
+    let thread = thread_named(call, tid)?;
+    match policy as u32 {
+        SCHED_OTHER if priority == 0 => permission::may_change(call.process, process_of(call.cpu, thread))?,
+        SCHED_FIFO | SCHED_RR
+            if (1..=PRIORITY_MAX).contains(&priority) && !permission::has(call.process, Capability::Schedule) =>
+        {
             return Err(Errno::EPERM.into());
         }
         _ => return Err(Errno::EINVAL.into()),
@@ -296,17 +309,41 @@ pub fn sched_setscheduler<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `sched_getparam(tid, parameters)`.
 pub fn sched_getparam<M: Machine>(call: &Call<M>) -> SysResult {
-    {
-        let _tree = lock_tree(call.cpu);
-        thread_named(call, call.args[0])?;
+    if call.args[1] == 0 {
+        return Err(Errno::EINVAL.into());
     }
+    check_scheduled(call)?;
     call.write_user(call.args[1], &0u32.to_le_bytes())?;
     Ok(0)
 }
 
-/// `sched_get_priority_min/max(policy)`: ordinary scheduling has one priority.
-pub fn sched_get_priority<M: Machine>(_call: &Call<M>) -> SysResult {
-    Ok(0)
+/// `sched_get_priority_max(policy)`.
+pub fn sched_get_priority_max<M: Machine>(call: &Call<M>) -> SysResult {
+    priority_of(call.args[0], PRIORITY_MAX)
+}
+
+/// `sched_get_priority_min(policy)`.
+pub fn sched_get_priority_min<M: Machine>(call: &Call<M>) -> SysResult {
+    priority_of(call.args[0], 1)
+}
+
+/// The priority of a policy: real-time ones have several, `of_realtime` among them.
+fn priority_of(policy: u64, of_realtime: u32) -> SysResult {
+    match policy as u32 {
+        SCHED_FIFO | SCHED_RR => Ok(u64::from(of_realtime)),
+        SCHED_OTHER | SCHED_BATCH | SCHED_IDLE | SCHED_DEADLINE => Ok(0),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// Fails unless the first argument names a thread.
+fn check_scheduled<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
+    let tid = call.args[0];
+    if (tid as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let _tree = lock_tree(call.cpu);
+    thread_named(call, tid).map(|_| ())
 }
 
 /// `getpriority(which, who)`: 20 - nice, the highest of them.
@@ -420,7 +457,9 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
             call.write_user(call.args[1], &call.process.death_signal.get().to_le_bytes())?;
             Ok(0)
         }
-        PR_SET_VMA => Ok(0),
+        // Times are counted, not sampled, whatever is asked for; Linux has but the one value, too.
+        PR_GET_TIMING => Ok(0),
+        PR_SET_TIMING if call.args[1] == 0 => Ok(0),
         _ => permission::prctl(call),
     }
 }
@@ -455,7 +494,7 @@ pub fn arch_prctl<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `membarrier(command, ...)`: the query says that nothing is offered.
 pub fn membarrier<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[0] == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) }
+    if call.args[0] as u32 == 0 && call.args[1] as u32 == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) }
 }
 
 /// `riscv_flush_icache(start, end, flags)`: makes the caller's code visible to its own fetches.

@@ -5,6 +5,7 @@ pub mod exit;
 pub mod fat;
 pub mod fork;
 pub mod ids;
+pub mod limits;
 mod load;
 mod refusal;
 pub mod stack;

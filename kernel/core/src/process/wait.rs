@@ -4,8 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno,
-    process::{WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WUNTRACED, WaitStatus},
+    process::{
+        __WALL, __WCLONE, __WNOTHREAD, P_ALL, P_PGID, P_PID, P_PIDFD, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED,
+        WUNTRACED, WaitStatus,
+    },
     signal::SIGCHLD,
+    wire::Wire,
 };
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
@@ -13,6 +17,8 @@ use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
 use super::{children, exit::reap, lock_tree, lookup, parent_of};
 use crate::call::{Call, Stop, SysResult};
 
+/// Options that say which kinds of children are waited for. `__WNOTHREAD` changes nothing: children belong to processes.
+const WHICH_KIND: u32 = __WALL | __WCLONE | __WNOTHREAD;
 const STOP_REPORTED: u32 = 1 << 31;
 
 /// Which children are waited for.
@@ -39,9 +45,10 @@ pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
         -1 => Which::Any,
         0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
         pid if pid > 0 => Which::Pid(pid as u32),
+        i32::MIN => return Err(Errno::ESRCH.into()),
         group => Which::Group(group.unsigned_abs()),
     };
-    if options & !(WNOHANG | WUNTRACED | WCONTINUED | 0xe000_0000) != 0 {
+    if options & !(WNOHANG | WUNTRACED | WCONTINUED | WHICH_KIND) != 0 {
         return Err(Errno::EINVAL.into());
     }
     let Some(news) = wait_for(call, which, options | WEXITED)? else { return Ok(0) };
@@ -54,34 +61,39 @@ pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(u64::from(news.pid))
 }
 
-/// `waitid(kind, id, info, options, rusage)`.
+/// `waitid(kind, id, info, options, rusage)`. There are no pidfds, so none names a child (`EBADF`).
 pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     let [kind, id, info_at, options, rusage_at, _] = call.args;
-    let options = options as u32;
-    let which = match kind {
-        0 => Which::Any,
-        1 => Which::Pid(id as u32),
-        2 if id == 0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
-        2 => Which::Group(id as u32),
-        _ => return Err(Errno::EINVAL.into()),
-    };
-    if options & (WEXITED | WUNTRACED | WCONTINUED) == 0 {
+    let (options, id) = (options as u32, id as i32);
+    let known = WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED | WHICH_KIND;
+    if options & !known != 0 || options & (WEXITED | WSTOPPED | WCONTINUED) == 0 {
         return Err(Errno::EINVAL.into());
     }
+    let which = match kind as u32 {
+        P_ALL => Which::Any,
+        P_PID if id > 0 => Which::Pid(id as u32),
+        P_PGID if id == 0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
+        P_PGID if id > 0 => Which::Group(id as u32),
+        P_PIDFD if id >= 0 => return Err(Errno::EBADF.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    };
     let news = wait_for(call, which, options)?;
-    if rusage_at != 0 {
-        write_rusage(call, rusage_at, news.as_ref().map_or([0; 2], |news| news.times_ns))?;
+    if let Some(news) = &news
+        && rusage_at != 0
+    {
+        write_rusage(call, rusage_at, news.times_ns)?;
     }
     if info_at != 0 {
-        let mut info = [0u8; 128];
-        if let Some(news) = &news {
+        // Linux writes the fields that it has, and leaves the others as they are.
+        let [signal, code, pid, uid, status] = news.as_ref().map_or([0; 5], |news| {
             let ended = WaitStatus::decode(news.status);
-            let (code, status) = (ended.cld_code() as u32, ended.si_status() as u32);
-            for (offset, word) in [(0, SIGCHLD), (8, code), (16, news.pid), (20, news.uid), (24, status)] {
-                info[offset..offset + 4].copy_from_slice(&word.to_le_bytes());
-            }
+            [SIGCHLD, ended.cld_code() as u32, news.pid, news.uid, ended.si_status() as u32]
+        });
+        for (offset, words) in [(0, [signal, 0, code]), (16, [pid, uid, status])] {
+            let mut bytes = [0; 12];
+            words.put(&mut bytes);
+            call.write_user(info_at.wrapping_add(offset), &bytes)?;
         }
-        call.write_user(info_at, &info)?;
     }
     Ok(0)
 }
@@ -99,6 +111,11 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
     let _tree = lock_tree(cpu);
     let mut any = false;
     let news = |child: &'static ProcessRecord| {
+        // A "clone" child is one that does not end with SIGCHLD.
+        let is_clone = child.exit_signal.get() != SIGCHLD;
+        if options & __WALL == 0 && is_clone != (options & __WCLONE != 0) {
+            return None;
+        }
         any = true;
         status_of(child, options).map(|status| (child, status))
     };

@@ -4,16 +4,14 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno, registers,
-    signal::{self as abi, NSIG, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigStack, UNBLOCKABLE},
+    signal::{self as abi, NSIG, SIGINFO_SIZE, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigStack, UNBLOCKABLE},
     wire::Wire,
 };
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD};
 use motet_protocol::wait;
 
-use super::{
-    Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_thread_locked, send_with,
-};
+use super::{Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_thread_locked};
 use crate::{
     call::{Call, Stop, SysResult},
     permission,
@@ -90,7 +88,10 @@ pub fn rt_sigprocmask<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn rt_sigpending<M: Machine>(call: &Call<M>) -> SysResult {
     let pending = call.thread.pending.load(Ordering::SeqCst) | call.process.pending.load(Ordering::SeqCst);
     let blocked = pending & call.thread.signal_mask.load(Ordering::Relaxed);
-    call.write_user(call.args[0], &blocked.to_le_bytes()[..call.args[1].min(8) as usize])?;
+    if call.args[1] > SIGSET_SIZE {
+        return Err(Errno::EINVAL.into());
+    }
+    call.write_user(call.args[0], &blocked.to_le_bytes()[..call.args[1] as usize])?;
     Ok(0)
 }
 
@@ -199,12 +200,13 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
     if signal > NSIG {
         return Err(Errno::EINVAL.into());
     }
-    let (cpu, sender) = (call.cpu, call.process.pid.get());
+    let (cpu, own_pid) = (call.cpu, call.process.pid.get());
+    let sender = Origin::sent_by(abi::SI_USER, call.process);
     let own_group = call.process.pgid.load(Ordering::Relaxed);
     let of_group = |group: u32| move |process: &ProcessRecord| process.pgid.load(Ordering::Relaxed) == group;
     let _tree = lock_tree(cpu);
     match pid {
-        -1 => kill_matching(call, signal, |process| process.pid.get() > 1 && process.pid.get() != sender),
+        -1 => kill_matching(call, signal, |process| process.pid.get() > 1 && process.pid.get() != own_pid),
         0 => kill_matching(call, signal, of_group(own_group)),
         group if group < 0 => kill_matching(call, signal, of_group(group.unsigned_abs())),
         pid => {
@@ -223,7 +225,7 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
 /// # Errors
 /// `ESRCH`: none matches; `EPERM`: some do, and the caller may signal none of them.
 fn kill_matching<M: Machine>(call: &Call<M>, signal: u32, matches: impl Fn(&ProcessRecord) -> bool) -> SysResult {
-    let sender = call.process.pid.get();
+    let sender = Origin::sent_by(abi::SI_USER, call.process);
     let mut result = Err(Errno::ESRCH.into());
     process::for_each(call.cpu, |process| {
         if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !matches(process) {
@@ -250,6 +252,9 @@ pub fn tkill<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `tgkill(pid, tid, signal)`.
 pub fn tgkill<M: Machine>(call: &Call<M>) -> SysResult {
+    if call.args[0] as i32 <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
     kill_thread(call, Some(call.args[0] as u32), call.args[1] as u32, call.args[2])
 }
 
@@ -265,7 +270,7 @@ pub fn rt_sigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
     let _tree = lock_tree(call.cpu);
     let process = process::lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
     permission::may_signal(call.process, process, signal.unwrap_or(0))?;
-    let kept = signal.is_none_or(|signal| send_with(call.cpu, process, signal, origin));
+    let kept = signal.is_none_or(|signal| send_locked(call.cpu, process, signal, origin));
     if kept { Ok(0) } else { Err(Errno::EAGAIN.into()) }
 }
 
@@ -281,9 +286,10 @@ pub fn rt_tgsigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// What a `siginfo_t` of a program says.
 fn read_origin<M: Machine>(call: &Call<M>, info: u64, target: u32) -> Result<Origin, Errno> {
-    let [code, pid, value] = [8, 16, 24].map(|offset| info.checked_add(offset).ok_or(Errno::EFAULT));
-    let code = call.read_user_u32(code?)?.cast_signed();
-    let origin = Origin { code, pid: call.read_user_u32(pid?)?, value: call.read_user_u64(value?)? };
+    let mut bytes = [0; SIGINFO_SIZE];
+    call.read_user(info, &mut bytes)?;
+    let code = u32::take(&bytes[8..]).cast_signed();
+    let origin = Origin { code, fields: core::array::from_fn(|word| u64::take(&bytes[16 + 8 * word..])) };
     let pretends = code >= 0 || code == abi::SI_TKILL;
     if pretends && target != call.process.pid.get() { Err(Errno::EPERM) } else { Ok(origin) }
 }
@@ -311,8 +317,7 @@ fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
 }
 
 fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64) -> SysResult {
-    let origin = Origin { code: abi::SI_TKILL, pid: call.process.pid.get(), value: 0 };
-    send_to_one(call, pid, tid, signal, origin)
+    send_to_one(call, pid, tid, signal, Origin::sent_by(abi::SI_TKILL, call.process))
 }
 
 fn send_to_one<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64, origin: Origin) -> SysResult {

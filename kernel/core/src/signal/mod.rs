@@ -11,8 +11,11 @@ mod queue;
 use core::sync::atomic::Ordering;
 
 use motet_abi::{
-    Errno, registers,
+    Errno,
+    process::WaitStatus,
+    registers,
     signal::{self as abi, DefaultAction, SigCause, SigInfo, UNBLOCKABLE},
+    time::RLIMIT_SIGPENDING,
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
@@ -21,7 +24,8 @@ use motet_layout::{
 };
 use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
 
-use queue::{Origin, Pending};
+pub use queue::Origin;
+use queue::Pending;
 
 pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
 
@@ -29,7 +33,7 @@ use crate::{
     call::Call,
     cpu::Cpu,
     crossing, file, mm,
-    process::{self, for_each_thread, lock_tree, parent_of},
+    process::{self, for_each_thread, limits::limit_of, lock_tree, parent_of},
     sched, time,
 };
 
@@ -51,23 +55,19 @@ pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
     process::for_each(cpu, |process| {
         if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && process.pgid.load(Ordering::Relaxed) == pgid {
             any = true;
-            send_locked(cpu, process, signal, 0);
+            send_locked(cpu, process, signal, Origin::KERNEL);
         }
     });
     any
 }
 
-/// Sends a signal to a process; `sender` is the sender's pid, 0 for the kernel. The tree lock is held.
-pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, sender: u32) {
-    send_with(cpu, process, signal, Origin::sent_by(sender));
-}
-
-/// As [`send_locked`], with what is told to a handler. `false`: there was no room to keep that.
-fn send_with<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, origin: Origin) -> bool {
+/// Sends a signal to a process, with what is told to a handler. The tree lock is held. `false`: there was no room to keep
+/// that.
+pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, origin: Origin) -> bool {
     if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !prepare_target(cpu, process, signal) {
         return true;
     }
-    let kept = Pending::of_process(process).add(cpu, signal, origin);
+    let kept = Pending::of_process(process).add(cpu, signal, origin, limit_of(process, RLIMIT_SIGPENDING));
     wait::wake(cpu, &cpu.pool.header().signal_waiters);
     let mut chosen = None;
     for_each_thread(cpu, process, |thread| {
@@ -85,18 +85,20 @@ fn send_with<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: 
     kept
 }
 
-/// Sends a signal to one thread.
+/// Sends a signal to a thread for what it does itself (`SIGPIPE`, `SIGXFSZ`): as if it had used `kill`.
 pub fn send_to_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
     let _tree = lock_tree(cpu);
-    send_to_thread_locked(cpu, thread, signal, Origin::sent_by(0));
+    let origin = Origin::sent_by(abi::SI_USER, process::process_of(cpu, thread));
+    send_to_thread_locked(cpu, thread, signal, origin);
 }
 
 /// As [`send_to_thread`], with the tree lock held and what is told to a handler. `false`: there was no room to keep that.
 fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, origin: Origin) -> bool {
-    if !prepare_target(cpu, process::process_of(cpu, thread), signal) {
+    let process = process::process_of(cpu, thread);
+    if !prepare_target(cpu, process, signal) {
         return true;
     }
-    let kept = Pending::of_thread(thread).add(cpu, signal, origin);
+    let kept = Pending::of_thread(thread).add(cpu, signal, origin, limit_of(process, RLIMIT_SIGPENDING));
     wait::wake(cpu, &cpu.pool.header().signal_waiters);
     notify(cpu, thread, signal);
     kept
@@ -332,7 +334,7 @@ fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, sig
         if process.stopped.swap(0, Ordering::SeqCst) != 0 {
             if signal == abi::SIGCONT {
                 process.continued.store(1, Ordering::Relaxed);
-                tell_parent(cpu, process);
+                tell_parent(cpu, process, WaitStatus::Continued);
             }
             for_each_thread(cpu, process, |thread| resume_stopped(cpu, thread));
         }
@@ -448,7 +450,7 @@ fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signa
             sched::nudge(cpu, thread);
         }
     });
-    tell_parent(cpu, process);
+    tell_parent(cpu, process, WaitStatus::Stopped(signal as u8));
 }
 
 /// Takes the running thread off this core if its process is still stopped.
@@ -466,10 +468,11 @@ fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &Proce
 }
 
 /// A child stopped or continued. The tree lock is held.
-fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
+fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, status: WaitStatus) {
     if let Some(parent) = parent_of(cpu, process) {
         if action_of(cpu, parent, SIGCHLD).flags.get() & abi::SA_NOCLDSTOP == 0 {
-            send_locked(cpu, parent, SIGCHLD, process.pid.get());
+            let (user_ns, system_ns) = process::times_ns(cpu, process);
+            send_locked(cpu, parent, SIGCHLD, Origin::child(process, status, [user_ns, system_ns]));
         }
         wait::wake(cpu, &parent.child_waiters);
     }

@@ -6,7 +6,11 @@
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
-use motet_abi::signal::{SI_USER, SigCause, SigInfo, bit};
+use motet_abi::{
+    process::WaitStatus,
+    signal::{SI_KERNEL, SI_USER, SIGRTMIN, SigCause, SigFields, SigInfo, bit},
+    time::USER_HZ,
+};
 use motet_hal::Machine;
 use motet_layout::{Cell64, ProcessRecord, QueuedSignal, ThreadRecord};
 use motet_protocol::{Context, slab};
@@ -14,31 +18,41 @@ use motet_protocol::{Context, slab};
 use crate::{cpu::Cpu, process::lock_tree};
 
 /// Most entries of a list: who sends more fails.
-const QUEUED_MAX: usize = 1024;
-/// The first real-time signal.
-const SIGRTMIN: u32 = 32;
+const QUEUED_MAX: u64 = 1024;
 
-/// Who sent a signal, and how.
-#[derive(Clone, Copy)]
+/// Why a signal was sent: what a handler is told beside its number.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// `si_code`.
     pub code: i32,
-    /// The sender's pid; 0: the kernel.
-    pub pid: u32,
-    /// The word sent along.
-    pub value: u64,
+    /// What else `siginfo_t` says.
+    pub fields: SigFields,
 }
 
 impl Origin {
-    /// Sent by the kernel, or by `kill`.
-    pub const fn sent_by(pid: u32) -> Self {
-        Self { code: SI_USER, pid, value: 0 }
+    /// The kernel sent it, and there is no more to say.
+    pub const KERNEL: Self = Self { code: SI_KERNEL, fields: [0; 4] };
+
+    /// For the reason `cause`.
+    pub fn new(code: i32, cause: SigCause) -> Self {
+        Self { code, fields: cause.fields() }
+    }
+
+    /// A process sent it, or did what makes the kernel send it (`SI_USER`, `SI_TKILL`).
+    pub fn sent_by(code: i32, process: &ProcessRecord) -> Self {
+        Self::new(code, SigCause::Sender { pid: process.pid.get(), uid: process.credentials.users[0].get() })
+    }
+
+    /// What became of a child: `status`, as `wait4` reports it, after `times_ns` in user mode and in the kernel.
+    pub fn child(child: &ProcessRecord, status: WaitStatus, times_ns: [u64; 2]) -> Self {
+        let [user_time, system_time] = times_ns.map(|ns| (ns / (1_000_000_000 / USER_HZ)).cast_signed());
+        let (pid, uid) = (child.pid.get(), child.credentials.users[0].get());
+        Self::new(status.cld_code(), SigCause::Child { pid, uid, status: status.si_status(), user_time, system_time })
     }
 
     /// What a handler is told.
     pub fn info(&self, signal: u32) -> SigInfo {
-        let Self { code, pid, value } = *self;
-        SigInfo { signal, code, cause: SigCause::Queued { pid, uid: 0, value } }
+        SigInfo { signal, code: self.code, cause: SigCause::Fields(self.fields) }
     }
 }
 
@@ -61,29 +75,34 @@ impl<'a> Pending<'a> {
         Self { set: &process.pending, queue: &process.signal_queue }
     }
 
-    /// Makes a signal pending. The tree lock is held. `false`: there is no room to keep what is known of it; it is pending
-    /// nevertheless.
-    pub fn add<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin) -> bool {
+    /// Makes a signal pending, of which at most `limit` may be known. The tree lock is held. `false`: there is no room to keep
+    /// what is known of it; it is pending nevertheless, unless it is a real-time signal that was queued.
+    pub fn add<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin, limit: u64) -> bool {
         let is_new = signal >= SIGRTMIN || self.set.load(Ordering::SeqCst) & bit(signal) == 0;
-        // Of what the kernel sends nothing is known.
-        let is_known = origin.pid != 0 || origin.code != SI_USER;
-        let kept = !is_new || !is_known || self.push(cpu, signal, origin).is_some();
+        let kept = !is_new || origin == Origin::KERNEL || self.push(cpu, signal, origin, limit).is_some();
+        if !kept && signal >= SIGRTMIN && origin.code != SI_USER {
+            return false;
+        }
         self.set.fetch_or(bit(signal), Ordering::SeqCst);
         kept
     }
 
-    fn push<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin) -> Option<()> {
+    fn push<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin, limit: u64) -> Option<()> {
+        // As on Linux, the limit is for what programs queue: what they are told of others is not lost to it.
+        let is_queued = signal >= SIGRTMIN || origin.code < 0;
+        let most = if is_queued { limit.min(QUEUED_MAX) } else { QUEUED_MAX };
         let mut slot = self.queue;
         let mut len = 0;
         while let Some(entry) = cpu.object::<QueuedSignal>(slot.get()) {
             slot = &entry.next;
             len += 1;
         }
-        let entry = (len < QUEUED_MAX).then(|| slab::alloc::<QueuedSignal>(cpu)).flatten()?;
+        let entry = (len < most).then(|| slab::alloc::<QueuedSignal>(cpu)).flatten()?;
         entry.signal.set(signal);
         entry.code.set(origin.code.cast_unsigned());
-        entry.pid.set(origin.pid);
-        entry.value.set(origin.value);
+        for (cell, field) in entry.fields.iter().zip(origin.fields) {
+            cell.set(field);
+        }
         slot.set(cpu.raw(entry));
         Some(())
     }
@@ -101,13 +120,13 @@ impl<'a> Pending<'a> {
                 }
                 let taken = matches && found.is_none();
                 if taken {
-                    let (code, pid, value) = (entry.code.get().cast_signed(), entry.pid.get(), entry.value.get());
-                    found = Some(Origin { code, pid, value });
+                    let fields = core::array::from_fn(|index| entry.fields[index].get());
+                    found = Some(Origin { code: entry.code.get().cast_signed(), fields });
                 }
                 taken
             });
         }
-        found.unwrap_or(Origin::sent_by(0))
+        found.unwrap_or(Origin::KERNEL)
     }
 
     /// The signals of `signals` are no longer pending. The tree lock is held.

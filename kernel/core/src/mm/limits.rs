@@ -1,0 +1,90 @@
+//! Limits of address spaces (getrlimit(2)): `RLIMIT_AS`, `RLIMIT_DATA`, `RLIMIT_MEMLOCK`.
+
+use core::ops::Range;
+
+use motet_abi::{
+    Errno,
+    time::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK},
+};
+use motet_hal::Machine;
+use motet_layout::{
+    InodeRecord, ProcessRecord, SpaceRecord, VMA_NEVER_WRITE, VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
+};
+use motet_protocol::{Context, lock::lock};
+
+use super::vma;
+use crate::{
+    call::Call,
+    cpu::Cpu,
+    permission::{self, Capability},
+    process::limits::limit_of,
+};
+
+/// Fails with `ENOMEM` when `len` more bytes mapped with these `VMA_*` were more than the process may have. The space's lock
+/// is held.
+pub fn check<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u32) -> Result<(), Errno> {
+    if space.mapped_len.get().saturating_add(len) > limit_of(call.process, RLIMIT_AS) {
+        return Err(Errno::ENOMEM);
+    }
+    if is_data(flags) { check_data(call, space, len) } else { Ok(()) }
+}
+
+/// As [`check`], for a range that is going to be protected so.
+pub fn check_protection<M: Machine>(
+    call: &Call<M>,
+    space: &SpaceRecord,
+    range: Range<u64>,
+    flags: u32,
+) -> Result<(), Errno> {
+    if flags & VMA_WRITE == 0 || limit_of(call.process, RLIMIT_DATA) == u64::MAX {
+        return Ok(());
+    }
+    let mut new = 0;
+    vma::for_each(call.cpu, space, |vma| {
+        let (start, end) = (vma.start.get().max(range.start), vma.end.get().min(range.end));
+        let becomes = !is_data(vma.flags.get()) && is_data(vma.flags.get() | VMA_WRITE);
+        new += if becomes { end.saturating_sub(start) } else { 0 };
+    });
+    if new == 0 { Ok(()) } else { check_data(call, space, new) }
+}
+
+/// Fails when a process may not lock `len` bytes.
+///
+/// # Errors
+/// `EPERM`: it may lock nothing; `ENOMEM`.
+pub fn check_locked(process: &ProcessRecord, len: u64) -> Result<(), Errno> {
+    let limit = limit_of(process, RLIMIT_MEMLOCK);
+    if permission::has(process, Capability::LockMemory) || len <= limit && limit != 0 {
+        return Ok(());
+    }
+    Err(if limit == 0 { Errno::EPERM } else { Errno::ENOMEM })
+}
+
+/// Whether a mapping of a file is there through which it may be written, now or after `mprotect`.
+pub fn may_write_file<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, inode: &'static InodeRecord) -> bool {
+    let _guard = lock(cpu, &space.lock);
+    let mut found = false;
+    vma::for_each(cpu, space, |vma: &VmaRecord| {
+        let may_write = vma.flags.get() & (VMA_SHARED | VMA_NEVER_WRITE) == VMA_SHARED;
+        found |= may_write && vma.inode.get() == cpu.raw(inode);
+    });
+    found
+}
+
+fn check_data<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64) -> Result<(), Errno> {
+    let limit = limit_of(call.process, RLIMIT_DATA);
+    if limit == u64::MAX {
+        return Ok(());
+    }
+    // Counted when it matters only: hardly anybody sets it.
+    let mut data = len;
+    vma::for_each(call.cpu, space, |vma| {
+        data += if is_data(vma.flags.get()) { vma.end.get() - vma.start.get() } else { 0 };
+    });
+    if data > limit { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// As Linux counts: private and writable, and no stack.
+fn is_data(flags: u32) -> bool {
+    flags & (VMA_WRITE | VMA_SHARED | VMA_STACK) == VMA_WRITE
+}
