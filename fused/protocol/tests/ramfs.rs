@@ -422,12 +422,13 @@ fn large_directories_are_looked_up_and_listed_without_long_walks() {
     let longest = longest_chain(&actor, dir.inode());
     assert!(longest <= 16, "{longest} entries are in one bucket");
     for number in (0..ENTRIES).step_by(3) {
-        fs::unlink(&actor, dir.inode(), name(number).as_bytes(), 0).unwrap();
+        fs::unlink(&actor, dir.inode(), name(number).as_bytes(), 0, |_| Ok(())).unwrap();
         let (from, to) = (name(number + 1), format!("moved-{number}"));
         let moved = number % 2 == 0 && number + 1 < ENTRIES;
         if moved {
             let dir = dir.inode();
-            fs::rename(&actor, (dir, from.as_bytes()), (dir, to.as_bytes()), Replace::Refuse, 0).unwrap();
+            fs::rename(&actor, (dir, from.as_bytes()), (dir, to.as_bytes()), Replace::Refuse, 0, |_, _, _| Ok(()))
+                .unwrap();
         }
     }
     let is_there = |name: &str| fs::lookup(&actor, dir.inode(), name.as_bytes()).is_ok();
@@ -479,12 +480,12 @@ fn a_listing_goes_on_behind_an_entry_that_is_there_or_not() {
         count
     };
     assert_eq!(count_after(3), 6);
-    fs::unlink(&actor, dir.inode(), b"d", 0).unwrap();
+    fs::unlink(&actor, dir.inode(), b"d", 0, |_| Ok(())).unwrap();
     assert_eq!(count_after(3), 6, "the entry was removed");
     // Its memory is another entry's now: of another directory, then of the same one.
     fs::create(&actor, other.inode(), b"d", Attributes::default()).unwrap();
     assert_eq!(count_after(3), 6, "the entry is another directory's");
-    fs::unlink(&actor, other.inode(), b"d", 0).unwrap();
+    fs::unlink(&actor, other.inode(), b"d", 0, |_| Ok(())).unwrap();
     fs::create(&actor, dir.inode(), b"z", Attributes::default()).unwrap();
     assert_eq!(count_after(3), 7, "the entry has another position");
 }
@@ -529,7 +530,7 @@ fn long_files_are_cut_punched_and_freed_in_pieces() {
     fs::read_bytes(&actor, inode, page(5) + 7, &mut byte);
     assert_eq!(byte, [0], "what was cut off reads as zero");
     drop(file);
-    fs::unlink(&actor, root, b"long", 0).unwrap();
+    fs::unlink(&actor, root, b"long", 0, |_| Ok(())).unwrap();
     assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (0, 1));
 }
 
