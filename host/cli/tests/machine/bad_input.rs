@@ -346,7 +346,7 @@ fn foreign_files() -> Result<Vec<Foreign>, String> {
         (
             "unknown",
             changed(&[(18, &[0xdc, 0xfe])]),
-            "for machine 0xfedc; this machine runs 64-bit little-endian ELF programs for x86_64, aarch64, riscv64",
+            "is an ELF program for machine 0xfedc; this machine runs 64-bit little-endian ELF programs for x86_64, aarch64, riscv64",
         ),
         ("object", changed(&[(16, &[1, 0])]), "is no program but an object file, which has yet to be linked"),
         (
