@@ -1,7 +1,7 @@
 //! What an unprivileged process tries to do to the processes and files of others, on every island: it ends as on Linux, and
 //! nothing of theirs has changed.
 
-use std::{fs, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use libtest_mimic::Trial;
 
@@ -20,14 +20,20 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The program, compiled from all its sources.
-fn compiled() -> Result<Programs, String> {
-    let programs = Programs::new()?;
+/// The program's sources.
+fn sources() -> Result<Vec<PathBuf>, String> {
     let folder = process::root().join("tests/guest/hostile");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut sources: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     sources.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
     sources.sort();
+    Ok(sources)
+}
+
+/// The program, compiled for all instruction sets.
+fn compiled() -> Result<Programs, String> {
+    let programs = Programs::new()?;
+    let mut sources = sources()?;
     let main = sources.pop().ok_or("there are no sources")?;
     let mut options: Vec<&str> = sources.iter().filter_map(|path| path.to_str()).collect();
     options.push("-O1");
@@ -60,9 +66,16 @@ fn on_host() -> Result<(), String> {
         eprintln!("not compared with the host's Linux, which takes the superuser's rights");
         return Ok(());
     }
-    let programs = compiled()?;
+    let programs = Programs::new()?;
+    let program = programs.path.join("hostile");
+    // The host's own compiler and C library, so that nothing of Motet's is in the table.
+    let compiled = Command::new("cc").args(["-O1", "-o"]).arg(&program).args(sources()?).output();
+    let compiled = compiled.map_err(|error| format!("cc, which ./motet test installs: {error}"))?;
+    if !compiled.status.success() {
+        return Err(String::from_utf8_lossy(&compiled.stderr).into_owned());
+    }
     // Users that have no processes of their own here.
-    let ended = Command::new(programs.path.join("hostile")).args(["64001", "64002"]).output();
+    let ended = Command::new(program).args(["64001", "64002"]).output();
     let ended = ended.map_err(|error| error.to_string())?;
     let [output, errors] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     if ended.status.success() && output.lines().count() == 1 { Ok(()) } else { Err(format!("{output}{errors}")) }
