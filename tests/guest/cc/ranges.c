@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "crossing.h"
@@ -161,50 +159,6 @@ static void snapshots(void) {
     printf("%d of 20 children saw a later write without an earlier one\n", wrong);
 }
 
-static volatile long ticks;
-
-static void *tick(void *unused) {
-    (void)unused;
-    const struct timespec pause = {0, 100000};
-    while (!stop) {
-        nanosleep(&pause, 0);
-        ticks = ticks + 1;
-    }
-    return 0;
-}
-
-/* What a thread on the same core may do during a call: a few ticks belong to the call's beginning and end. */
-static void tell(const char *call, long before, long result) {
-    int others_run = motet_island() < 0 || ticks - before > 5;
-    printf("%s: %s, %s\n", call, error(result), others_run ? "others run meanwhile" : "nobody else runs");
-}
-
-/* A thread that sleeps and wakes is not kept from its core by what another one does to much memory. */
-static void company(void) {
-    enum { MUCH = 32 << 20 };
-    cpu_set_t here;
-    pthread_t sleeper;
-    CPU_ZERO(&here);
-    CPU_SET(sched_getcpu(), &here);
-    sched_setaffinity(0, sizeof here, &here);
-    stop = 0;
-    pthread_create(&sleeper, 0, tick, 0);
-    char *much = map(MUCH, READ_WRITE);
-    memset(much, 1, MUCH);
-    long before = ticks;
-    tell("madvise", before, madvise(much, MUCH, MADV_DONTNEED));
-    memset(much, 1, MUCH);
-    before = ticks;
-    tell("mprotect", before, mprotect(much, MUCH, PROT_READ));
-    before = ticks;
-    tell("mmap", before, mmap(much, MUCH, READ_WRITE, PRIVATE | MAP_FIXED, -1, 0) == much ? 0 : -1);
-    memset(much, 1, MUCH);
-    before = ticks;
-    tell("munmap", before, munmap(much, MUCH));
-    stop = 1;
-    pthread_join(sleeper, 0);
-}
-
 static void change(int count) {
     holes(count);
     neighbours();
@@ -226,6 +180,5 @@ int main(void) {
     change_on_riscv();
     limit();
     snapshots();
-    company();
     return 0;
 }
