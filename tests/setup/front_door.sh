@@ -6,6 +6,8 @@
 set -euo pipefail
 
 project=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+# `motet test` has these for its own checkout, which is not the one that is tried here.
+unset CARGO_TARGET_DIR MOTET_ROOT MOTET_YES CI
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
@@ -184,9 +186,9 @@ test_an_interrupted_installation_ends_its_work_first() {
         # With its own group, as a terminal's foreground job, whose every process gets the signal.
         env "${environment[@]}" HOLD="$work/hold" perl -e 'setpgrp; $SIG{INT} = "DEFAULT"; exec @ARGV' "$checkout/motet" run </dev/null >"$work/output" 2>&1 &
         pid=$!
-        until [[ -e $work/hold.here ]]; do kill -0 "$pid" && sleep 0.1; done
+        until [[ -e $work/hold.here ]]; do runs "$pid"; done
         kill -s "$signal" -- "-$pid"
-        until said 'must not be cut short'; do kill -0 "$pid" && sleep 0.1; done
+        until said 'must not be cut short'; do runs "$pid"; done
         rm "$work/hold" "$work/hold.here"
         status=0
         wait "$pid" || status=$?
@@ -275,6 +277,9 @@ outcome() {
 said() { grep -q "$1" "$work/output"; }
 
 called() { grep -q "$1" "$calls"; }
+
+# A moment later, unless the process has ended: that ends the test.
+runs() { sleep 0.1 && kill -0 "$1"; }
 
 # Unlike `!`, ends a test that expects otherwise.
 not() { if "$@"; then return 1; fi; }

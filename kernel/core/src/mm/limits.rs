@@ -8,7 +8,7 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, ProcessRecord, SpaceRecord, VMA_NEVER_WRITE, VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
+    InodeRecord, ProcessRecord, SpaceRecord, VMA_HEAP, VMA_NEVER_WRITE, VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
 };
 use motet_protocol::{Context, lock::lock};
 
@@ -17,7 +17,7 @@ use crate::{
     call::Call,
     cpu::Cpu,
     permission::{self, Capability},
-    process::limits::limit_of,
+    process::limits::{hard_limit_of, limit_of},
 };
 
 /// Fails with `ENOMEM` when `len` more bytes mapped with these `VMA_*` were more than the process may have. The space's lock
@@ -26,7 +26,7 @@ pub fn check<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u
     if space.mapped_len.get().saturating_add(len) > limit_of(call.process, RLIMIT_AS) {
         return Err(Errno::ENOMEM);
     }
-    if is_data(flags) { check_data(call, space, len) } else { Ok(()) }
+    if is_data(flags) { check_data(call, space, len, flags) } else { Ok(()) }
 }
 
 /// As [`check`], for a range that is going to be protected so.
@@ -45,7 +45,7 @@ pub fn check_protection<M: Machine>(
         let becomes = !is_data(vma.flags.get()) && is_data(vma.flags.get() | VMA_WRITE);
         new += if becomes { end.saturating_sub(start) } else { 0 };
     });
-    if new == 0 { Ok(()) } else { check_data(call, space, new) }
+    if new == 0 { Ok(()) } else { check_data(call, space, new, flags) }
 }
 
 /// Fails when a process may not lock `len` bytes.
@@ -71,8 +71,12 @@ pub fn may_write_file<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, ino
     found
 }
 
-fn check_data<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64) -> Result<(), Errno> {
-    let limit = limit_of(call.process, RLIMIT_DATA);
+fn check_data<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u32) -> Result<(), Errno> {
+    let mut limit = limit_of(call.process, RLIMIT_DATA);
+    if limit == 0 && flags & VMA_HEAP == 0 {
+        // As Linux does for Valgrind, which keeps programs from `brk` with a limit of 0 and maps memory itself.
+        limit = hard_limit_of(call.process, RLIMIT_DATA);
+    }
     if limit == u64::MAX {
         return Ok(());
     }

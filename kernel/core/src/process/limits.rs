@@ -25,6 +25,11 @@ pub fn limit_of(process: &ProcessRecord, resource: usize) -> u64 {
     process.limits[2 * resource].get()
 }
 
+/// The hard limit of a resource, up to which a process may raise the soft one.
+pub fn hard_limit_of(process: &ProcessRecord, resource: usize) -> u64 {
+    process.limits[2 * resource + 1].get()
+}
+
 /// A timer has interrupted the running thread: its process may have had its time.
 #[inline]
 pub fn check_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {

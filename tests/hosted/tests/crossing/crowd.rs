@@ -30,9 +30,15 @@ fn a_core_that_is_called_while_a_thread_comes_back_answers() {
 /// Others, who have been answered by the same core or are about to call it, go on.
 #[test]
 fn a_damaged_message_ends_whose_call_it_is() {
+    const WANTED: u32 = 20;
     let mut ends = 0;
     let first = env("MOTET_FIRST", 0);
-    for seed in first..first + env("MOTET_SEEDS", 600) {
+    let seeds = env("MOTET_SEEDS", 600);
+    // About one seed in 25 damages what is checked and not yet used; which ones depends on every step of the kernels.
+    for seed in first..first + 4 * seeds {
+        if seed >= first + seeds && ends >= WANTED {
+            break;
+        }
         match crowded(seed, true, Faults { damage: Some(200 + seed * 37 % 400), ..ROUGH }) {
             Ok(ended) if ended.errors.contains("the message of its call is damaged") => {
                 ends += 1;
@@ -44,7 +50,7 @@ fn a_damaged_message_ends_whose_call_it_is() {
             Err(failure) => no_kernel_fails(seed, &failure),
         }
     }
-    assert!(ends > 20, "{ends} ended");
+    assert!(ends >= WANTED, "{ends} ended");
 }
 
 /// Processes that call the same core again and again, and say whether what they are told is right.
