@@ -33,7 +33,7 @@ pub use attr::Attr;
 pub use format::{Entry, Format};
 pub use map::PhysMap;
 pub use table::{Leaf, OutOfFrames, PAGE_ENTRIES, Table};
-pub use withdraw::{Mapped, Withdrawal};
+pub use withdraw::{Mapped, Unused, Withdrawal};
 
 /// Levels of every table: 3 (root) down to 0.
 pub const LEVELS: u8 = 4;

@@ -6,7 +6,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
 
 use crate::format::{Encoding, with_encoding};
-use crate::{Attr, ENTRIES, Entry, Format, LEVELS, Mapped, PhysMap, Withdrawal};
+use crate::{Attr, ENTRIES, Entry, Format, LEVELS, Mapped, PhysMap, Unused, Withdrawal};
 
 /// Entries of one table page.
 type Page = [AtomicU64; ENTRIES];
@@ -385,23 +385,23 @@ impl Table<'_> {
         with_encoding!(self.format, F => self.unlink_below::<F>(self.root.addr(), LEVELS - 1, 0, &range, withdrawal));
     }
 
-    /// Takes all tables apart, the root too, whatever they map: for a table that is used no more. `ranges`, which is called
-    /// for each level, gives the addresses where pages have been mapped; only what lies there is visited.
+    /// Takes all tables apart, the root too, whatever they map: `page` is called for the pages, then `table` for what held
+    /// them, the root last. `ranges` gives the addresses where pages have been mapped, in ascending order; only what lies there
+    /// is visited, and once.
     ///
     /// # Panics
     /// When the table is corrupt.
-    pub fn dismantle<R: Iterator<Item = Range<u64>>>(&self, ranges: impl Fn() -> R, withdrawal: &mut impl Withdrawal) {
-        with_encoding!(self.format, F => for level in 1..LEVELS {
-            for range in ranges() {
-                self.unlink_children::<F>(level, &range, withdrawal);
-            }
-        });
-        withdrawal.narrowed();
-        withdrawal.take_table(self.root, false);
+    pub fn dismantle(
+        &self,
+        ranges: impl Iterator<Item = Range<u64>>,
+        _unused: &impl Unused,
+        page: impl FnMut(Leaf),
+        table: impl FnMut(Frame),
+    ) {
+        with_encoding!(self.format, F => self.dismantle_ranges::<F>(ranges, page, table));
     }
 
-    /// Calls `each` for the pages of a table of pages that [`unlink`](Self::unlink) or [`dismantle`](Self::dismantle) took out
-    /// of this tree.
+    /// Calls `each` for the pages of a table of pages that [`unlink`](Self::unlink) took out of this tree.
     ///
     /// # Panics
     /// When the table is corrupt.
@@ -413,26 +413,42 @@ impl Table<'_> {
         });
     }
 
-    /// Takes the tables that entries at `level` name out of the tree, as far as they translate addresses of `range`.
-    fn unlink_children<F: Encoding>(&self, level: u8, range: &Range<u64>, withdrawal: &mut impl Withdrawal) {
-        let (mut va, end) = (range.start, range.end.min(HALF_END));
-        'addresses: while va < end {
-            let mut page = self.page(self.root.addr());
-            for above in (level + 1..LEVELS).rev() {
-                match self.next_table::<F>(&page[index(va, above)], above) {
-                    Some(addr) => page = self.page(addr),
-                    None => {
-                        va = next(va, above);
-                        continue 'addresses;
-                    }
+    /// Does what [`dismantle`](Self::dismantle) says. Tables are done with as soon as the addresses are past what they translate.
+    #[inline(always)]
+    fn dismantle_ranges<F: Encoding>(
+        &self,
+        ranges: impl Iterator<Item = Range<u64>>,
+        mut page: impl FnMut(Leaf),
+        mut table: impl FnMut(Frame),
+    ) {
+        // The tables on the way to `va`, by level, down to `level`.
+        let mut way = [self.root.addr(); LEVELS as usize];
+        let (mut level, mut va) = (LEVELS - 1, 0);
+        for range in ranges {
+            let end = range.end.min(HALF_END);
+            let mut start = range.start;
+            while start < end {
+                while level < LEVELS - 1 && va / span(level + 1) != start / span(level + 1) {
+                    table(way[level as usize].frame());
+                    level += 1;
+                }
+                va = start;
+                while level > 0
+                    && let Some(below) = self.next_table::<F>(&self.page(way[level as usize])[index(va, level)], level)
+                {
+                    level -= 1;
+                    way[level as usize] = below;
+                }
+                let words = self.page(way[level as usize]);
+                if level == 0 {
+                    start = next(va, 1).min(end);
+                    self.each_slot_of_page::<F>(words, va..start, &mut |_, _, leaf| page(leaf));
+                } else {
+                    start = skip_empty(words, level, va, end);
                 }
             }
-            let slot = &page[index(va, level)];
-            if let Some(child) = self.next_table::<F>(slot, level) {
-                self.take_out(slot, child, level, withdrawal);
-            }
-            va = next(va, level);
         }
+        way[level as usize..].iter().for_each(|at| table(at.frame()));
     }
 
     /// Takes the table `child`, which the entry `slot` at `level` names, out of the tree.

@@ -54,3 +54,7 @@ pub trait Withdrawal {
     /// This page was replaced in the home's table.
     fn take_page(&mut self, page: Mapped);
 }
+
+/// Proof that no core and no walker uses the tables that are given with it, now or later. There is one outside of tests,
+/// `motet_protocol::shootdown::Unused`.
+pub trait Unused {}

@@ -26,7 +26,8 @@ pub mod wait;
 pub mod watch;
 
 use motet_layout::{
-    CoreId, CoreRecord, ISLANDS_MAX, InodeRecord, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe, ThreadRecord,
+    CoreId, CoreRecord, Frame, ISLANDS_MAX, InodeRecord, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe,
+    ThreadRecord,
 };
 
 /// Who acts on the pool.
@@ -56,6 +57,12 @@ pub trait Context {
     #[inline(always)]
     fn free_later(&self, _inode: &'static InodeRecord) -> bool {
         false
+    }
+
+    /// Fills a frame with zeroes.
+    #[inline(always)]
+    fn zero_frame(&self, frame: Frame) {
+        self.pool().zero_frame(frame);
     }
 
     /// The acting core's record.

@@ -133,14 +133,14 @@ pub fn alloc_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
 /// Allocates a frame with one reference, filled with zeroes.
 pub fn alloc_zeroed_frame(context: &impl Context) -> Option<Frame> {
     let frame = alloc_frame(context)?;
-    context.pool().zero_frame(frame);
+    context.zero_frame(frame);
     Some(frame)
 }
 
 /// As [`alloc_zeroed_frame`], near to the island `island` (an index).
 pub fn alloc_zeroed_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
     let frame = alloc_frame_on(context, island)?;
-    context.pool().zero_frame(frame);
+    context.zero_frame(frame);
     Some(frame)
 }
 

@@ -42,6 +42,17 @@
 //! }
 //! ```
 //!
+//! code that takes tables apart that may be in use,
+//!
+//! ```compile_fail,E0423
+//! # use motet_paging::Table;
+//! # use motet_protocol::{Context, memory::release_frame, shootdown::Unused};
+//! fn dismantle(context: &impl Context, table: &Table<'_>) {
+//!     let all = core::iter::once(0..u64::MAX);
+//!     table.dismantle(all, &Unused(()), |_| (), |frame| release_frame(context, frame)); // only `end` has one
+//! }
+//! ```
+//!
 //! and code that keeps what it owes for later:
 //!
 //! ```compile_fail,E0521
@@ -133,6 +144,23 @@ pub fn edit<R>(
     }
     stale.release(context, space);
     result
+}
+
+/// The tables of a space are used no more ([`end`]).
+pub struct Unused(());
+
+impl motet_paging::Unused for Unused {}
+
+/// Makes every core drop its translations of `space`, which no core will have active again with the tables that it has now, and
+/// waits for that; then `apart` takes those tables apart.
+pub fn end<R>(
+    context: &impl Context,
+    space: &SpaceRecord,
+    flush_own: impl FnOnce(),
+    apart: impl FnOnce(&Unused) -> R,
+) -> R {
+    shoot_down(context, space, flush_own);
+    apart(&Unused(()))
 }
 
 impl Stale<'_> {

@@ -8,7 +8,7 @@ use motet_calls::OPERATIONS;
 use motet_fabric::{Error, ErrorKind, Machine, Result};
 
 use crate::{
-    linux, masked, motet,
+    linux, masked, motet, profile,
     project::{self, ISAS, Project},
     prompt,
     report::{Collected, Measurement, geometric_mean, median},
@@ -47,6 +47,8 @@ enum Part {
     Prompt,
     /// Instructions of system calls, beside Linux
     Calls,
+    /// Where the instructions of system calls are, by function of the kernel; only when asked for
+    Profile,
     /// How long kernels take no interrupts
     Masked,
     /// Throughput of pipes
@@ -63,7 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
     let project = Project::find()?;
     let mut collected = Collected::default();
     let wanted = |part: Part| {
-        let by_default = part != Part::Linux && options.only.is_empty();
+        let by_default = !matches!(part, Part::Linux | Part::Profile) && options.only.is_empty();
         by_default || options.only.contains(&part)
     };
     if wanted(Part::Prompt) {
@@ -76,6 +78,9 @@ pub fn run(options: &Options) -> Result<()> {
         if wanted(Part::Calls) {
             collected.add(calls(&project, isa, options.remeasure));
         }
+    }
+    for isa in ISAS.into_iter().filter(|_| wanted(Part::Profile)) {
+        profile::print(&project, isa)?;
     }
     for isa in ISAS.into_iter().filter(|_| wanted(Part::Masked)) {
         collected.add(longest_masked(&project, isa));

@@ -11,10 +11,12 @@ mod linux;
 mod masked;
 mod motet;
 mod process;
+mod profile;
 mod project;
 mod prompt;
 mod report;
 mod sim;
+mod symbols;
 
 use std::{io::Write, process::ExitCode};
 

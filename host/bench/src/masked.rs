@@ -4,20 +4,16 @@
 //! large directories, many processes, and what hostile programs try. The island is alone and has one core, so no run
 //! contains waiting for another core.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{path::Path, process::Command, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Result, run::kernel_path};
+use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
-use object::{Object, ObjectSymbol, SymbolKind};
 
 use crate::{
     motet::{self, Described},
     process,
     project::{Project, file_error},
+    symbols::Symbols,
 };
 
 /// Where the guest programs' sources are, each compiled to one program by `motet cc`.
@@ -70,7 +66,7 @@ pub fn longest(project: &Project, isa: Isa) -> Result<Longest> {
     let (instructions, trail) = longest.ok_or_else(|| {
         Error::new(ErrorKind::Software, format!("{}: no run of the kernel was counted", runs.display()))
     })?;
-    Ok(Longest { machine, instructions, functions: functions(isa, &trail)? })
+    Ok(Longest { machine, instructions, functions: functions(project, isa, &trail)? })
 }
 
 /// Compiles a program for every instruction set; its name.
@@ -92,16 +88,11 @@ fn parse(line: &str) -> Option<(u64, Vec<u64>)> {
 }
 
 /// The kernel's functions at these addresses, each once.
-fn functions(isa: Isa, addresses: &[u64]) -> Result<Vec<String>> {
-    let path: PathBuf = kernel_path(isa);
-    let bytes = std::fs::read(&path).map_err(file_error(&path))?;
-    let wrong = |error: object::Error| Error::new(ErrorKind::Software, format!("{}: {error}", path.display()));
-    let kernel = object::File::parse(&*bytes).map_err(wrong)?;
+fn functions(project: &Project, isa: Isa, addresses: &[u64]) -> Result<Vec<String>> {
+    let symbols = Symbols::of_kernel(project, isa)?;
     let mut names = Vec::new();
     for &address in addresses {
-        let text = kernel.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() <= address);
-        let name = text.max_by_key(ObjectSymbol::address).and_then(|symbol| symbol.name().ok()).unwrap_or("?");
-        let name = format!("{:#}", rustc_demangle::demangle(name));
+        let name = symbols.function_at(address);
         if !names.contains(&name) {
             names.push(name);
         }

@@ -77,16 +77,24 @@ pub fn run(
 /// As [`run`].
 pub fn costs(project: &Project, isa: Isa) -> Result<(Described, Costs)> {
     let folder = project.scratch(&format!("calls-{}", isa.name()))?;
-    let machine = describe(&folder, &[(isa, 1)])?;
-    let programs = collect_programs(project, &folder)?;
-    let marks = folder.join("marks");
-    let plugin = project.counting_plugin()?;
+    let (machine, marks) = calls_under_plugin(project, isa, &folder, "out")?;
+    Ok((machine, counts::read(&marks)?))
+}
+
+/// Executes the operations on such an island, with the counting plugin in this mode: the file that it wrote.
+///
+/// # Errors
+/// As [`run`].
+pub fn calls_under_plugin(project: &Project, isa: Isa, folder: &Path, mode: &str) -> Result<(Described, PathBuf)> {
+    let machine = describe(folder, &[(isa, 1)])?;
+    let programs = collect_programs(project, folder)?;
+    let written = folder.join("counted");
     let options = [
         "--qemu".to_owned(),
-        format!("{}=-plugin {},out={}", isa.name(), plugin.display(), marks.display()),
+        format!("{}=-plugin {},{mode}={}", isa.name(), project.counting_plugin()?.display(), written.display()),
         "--in".to_owned(),
         programs.display().to_string(),
     ];
-    run(project, &machine, &options, &format!("/in/programs/{}/calls", isa.name()), Duration::from_secs(120))?;
-    Ok((machine, counts::read(&marks)?))
+    run(project, &machine, &options, &format!("/in/programs/{}/calls", isa.name()), Duration::from_secs(300))?;
+    Ok((machine, written))
 }

@@ -8,10 +8,13 @@
 //! instruction to its end ([`motet_coherence::trace`]). Instructions are known by their virtual addresses, so this is for
 //! programs that run without address translation.
 //!
+//! `-plugin libmotet_count.so,profile=FILE` counts by address while a measured operation is executed ([`profile`]).
+//!
 //! `-plugin libmotet_count.so,masked=FILE` finds the longest runs of kernel instructions without an interrupt ([`masked`]).
 #![deny(unsafe_code)]
 
 mod masked;
+mod profile;
 
 use std::{
     fs::File,
@@ -38,7 +41,7 @@ type Trace = trace::Writer<BufWriter<File>>;
 /// The trace, if one is recorded.
 static TRACE: OnceLock<Mutex<Trace>> = OnceLock::new();
 
-const USAGE: &str = "the one argument is out=FILE, trace=FILE or masked=FILE";
+const USAGE: &str = "the one argument is out=FILE, trace=FILE, profile=FILE or masked=FILE";
 
 /// QEMU has loaded the plugin.
 ///
@@ -58,6 +61,10 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         "masked" => {
             masked::install(known(isa)?, file()?)?;
             qemu.on_translation(masked::translated);
+        }
+        "profile" => {
+            profile::install(known(isa)?, file()?)?;
+            qemu.on_translation(profile::translated);
         }
         "out" => {
             let isa = known(isa)?;

@@ -421,6 +421,11 @@ impl<M: Machine> Context for Cpu<M> {
         self.own
     }
 
+    #[inline(always)]
+    fn zero_frame(&self, frame: Frame) {
+        self.machine.zero_frame(frame);
+    }
+
     fn free_later(&self, inode: &'static InodeRecord) -> bool {
         let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) else {
             return false;

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, Cell64, CoreId, UserFrame};
+use motet_layout::{CORES_PER_ISLAND_MAX, Cell64, CoreId, PAGE_SIZE, UserFrame};
 
 /// Reads a system register.
 macro_rules! read_register {
@@ -136,6 +136,25 @@ pub fn load_ext(frame: Option<&'static UserFrame>) {
 pub fn rewrite_frame(frame: *mut u8) {
     // SAFETY: the caller got the pointer from the pool, which is writable; adding zero atomically loses no other store.
     unsafe { motet_rewrite_frame(frame) }
+}
+
+/// Fills the 4096 bytes at `frame` with zeroes. By pairs of registers, 256 bytes a round: the compiler's `memset` takes six times
+/// as many instructions. `dc zva` would take fewer, but the simulator of a timed machine does not see what that stores.
+pub fn zero_frame(frame: *mut u8) {
+    // SAFETY: the caller got the pointer from the pool, which is writable.
+    unsafe {
+        asm!(
+            "2:",
+            ".rept 16",
+            "stp xzr, xzr, [{at}], #16",
+            ".endr",
+            "cmp {at}, {end}",
+            "b.ne 2b",
+            at = inout(reg) frame => _,
+            end = in(reg) frame.wrapping_add(PAGE_SIZE as usize),
+            options(nostack)
+        );
+    }
 }
 
 /// Sets up what user mode may do on this core, and drops the identity map.

@@ -197,6 +197,10 @@ impl Machine for AArch64 {
         cpu::rewrite_frame(self.pool.bytes(frame.addr(), PAGE_SIZE as usize));
     }
 
+    fn zero_frame(&self, frame: Frame) {
+        cpu::zero_frame(self.pool.bytes(frame.addr(), PAGE_SIZE as usize));
+    }
+
     #[inline]
     fn page_table_fence(&self) {
         barrier!("dsb ishst"; "isb");

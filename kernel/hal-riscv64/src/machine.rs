@@ -209,6 +209,27 @@ impl Machine for TheMachine {
         }
     }
 
+    /// By 32 words a round: the compiler's `memset` takes three times as many instructions.
+    fn zero_frame(&self, frame: Frame) {
+        let bytes = self.pool.bytes(frame.addr(), PAGE_SIZE as usize);
+        // SAFETY: the frame's bytes (checked).
+        unsafe {
+            asm!(
+                "2:",
+                ".set word, 0",
+                ".rept 32",
+                "sd zero, word({at})",
+                ".set word, word + 8",
+                ".endr",
+                "addi {at}, {at}, 256",
+                "bne {at}, {end}, 2b",
+                at = inout(reg) bytes => _,
+                end = in(reg) bytes.add(PAGE_SIZE as usize),
+                options(nostack)
+            );
+        }
+    }
+
     fn page_table_fence(&self) {
         if self.sees_new_entries {
             // An entry that became valid is seen soon; until then the access faults again, which the kernel must

@@ -143,6 +143,12 @@ pub trait Machine: Sync + 'static {
     /// rewrites every word of the frame onto itself.
     fn sync_instructions(&self, frame: Frame);
 
+    /// Fills a frame with zeroes: page tables and new pages begin with that.
+    #[inline(always)]
+    fn zero_frame(&self, frame: Frame) {
+        self.pool().zero_frame(frame);
+    }
+
     /// Orders this core's earlier page-table stores before its later translations (AArch64 DSB+ISB, RISC-V SFENCE.VMA).
     fn page_table_fence(&self);
 

@@ -8,13 +8,13 @@ use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
     VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
 };
-use motet_paging::Attr;
+use motet_paging::{Attr, Leaf};
 use motet_protocol::{
     Context, add, count,
     lock::lock,
     lost::is_dead,
-    memory::{alloc_zeroed_frame, share_frame},
-    run_queue, slab,
+    memory::{alloc_zeroed_frame, release_frame, share_frame},
+    run_queue, shootdown, slab,
 };
 
 use super::{caches, edit, home_table, table, tables, view, vma};
@@ -65,16 +65,32 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     if let Some(fat) = cpu.object::<FatProgram>(space.fat.get()) {
         slab::free(cpu, fat);
     }
-    let home = home_table(cpu, space);
-    edit(cpu, space, &home, |stale| {
-        for (island, table) in tables(cpu, space) {
-            // Tables lie where VMAs are.
-            table.dismantle(|| vma::ranges(cpu, space), stale);
-            space.roots[island.index()].store(0, Ordering::Relaxed);
-        }
-    });
+    dismantle(cpu, space);
     vma::clear(cpu, space);
     slab::free(cpu, space);
+}
+
+/// Takes the tables of a space apart that no core has active, and releases its pages.
+fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    let home = home_table(cpu, space).root;
+    shootdown::end(
+        cpu,
+        space,
+        || cpu.flush_user(),
+        |unused| {
+            for (island, table) in tables(cpu, space) {
+                let holds = |leaf: &Leaf| table.root == home && !leaf.is_borrowed();
+                let page = |leaf: Leaf| {
+                    if holds(&leaf) {
+                        release_frame(cpu, leaf.frame.named())
+                    }
+                };
+                // Tables lie where VMAs are.
+                table.dismantle(vma::ranges(cpu, space), unused, page, |table| release_frame(cpu, table));
+                space.roots[island.index()].store(0, Ordering::Relaxed);
+            }
+        },
+    );
 }
 
 /// Makes this core translate by the space's table (making one for this island if there is none).
@@ -226,7 +242,15 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
     space.home.set(u32::from(cpu.island().0));
     space.roots[old_home].store(0, Ordering::Relaxed);
     count(&cpu.counters().remote_pte_edits);
-    edit(cpu, space, &to, |stale| from.dismantle(|| core::iter::once(0..u64::MAX), stale));
+    shootdown::end(
+        cpu,
+        space,
+        || cpu.flush_user(),
+        |unused| {
+            let all = core::iter::once(0..u64::MAX);
+            from.dismantle(all, unused, |_| (), |table| release_frame(cpu, table));
+        },
+    );
     Ok(())
 }
 

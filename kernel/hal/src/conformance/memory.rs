@@ -38,10 +38,20 @@ impl<M: Machine> Suite<M> {
         let mut back = [0; 16];
         self.pool.read(to.addr().add(8), &mut back);
         ensure(back == pattern, "bytes read back", back[15].into(), pattern[15].into())?;
-        self.pool.zero_frame(to);
-        same("zeroed frame", self.word(to, 1).get() | self.word(to, 2).get(), 0)?;
+        self.frame_is_zeroed(to, from)?;
+        self.frame_is_zeroed(from, to)?;
         let object = self.pool.at::<Cell64>(PoolAddr(to.addr().0 + 24));
         same("address of an object", self.pool.addr_of(object).0, to.addr().0 + 24)
+    }
+
+    /// All of it, and nothing of another one, which usually lies beside it.
+    fn frame_is_zeroed(&self, frame: Frame, other: Frame) -> Check {
+        let words = |of: Frame| (0..PAGE_SIZE / 8).map(move |index| self.word(of, index));
+        words(frame).chain(words(other)).for_each(|word| word.set(u64::MAX));
+        self.machine.zero_frame(frame);
+        let set = |of| words(of).filter(|word| word.get() != 0).count() as u64;
+        same("words set in a zeroed frame", set(frame), 0)?;
+        same("words set in another frame", set(other), PAGE_SIZE / 8)
     }
 
     fn counter_is_monotonic(&self) -> Check {
