@@ -403,7 +403,9 @@ pool_struct! {
         10816 pub socket_waiters: WaitQueue,
         /// Threads that wait to read signals (`signalfd`), of all processes.
         10848 pub signal_waiters: WaitQueue,
-        10880 _pad2: [Cell64; 176],
+        /// Users who have processes: the first [`UserRecord`](crate::UserRecord) (pool address). Under the tree lock.
+        10880 pub users: Cell64,
+        10888 _pad2: [Cell64; 175],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are eight pages, in memory

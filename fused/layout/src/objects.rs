@@ -59,12 +59,27 @@ pool_struct! {
     }
 }
 
+/// Wait nodes in a [`MoreNodes`].
+pub const MORE_NODES: usize = 21;
+
+pool_struct! {
+    /// Places in wait queues of a thread that waits in more than [`WAIT_NODES`]: for `poll` on many files. Only its core
+    /// follows the chain; a node is unlinked under its queue's lock.
+    pub struct MoreNodes: size 1024, align 64 {
+        /// Those that it used before, all of them (pool address).
+        0 pub next: Cell64,
+        8 _pad: Cell64,
+        /// In use from the first on.
+        16 pub nodes: [WaitNode; 21],
+    }
+}
+
 /// [`WaitNode::kind`]: a thread's, which is woken once.
 pub const NODE_THREAD: u32 = 0;
 /// [`WaitNode::kind`]: a watch's, which stays in the queue.
 pub const NODE_WATCH: u32 = 1;
 
-/// Wait nodes inside every thread; more come from a slab.
+/// Wait nodes inside every thread; more are in [`MoreNodes`].
 pub const WAIT_NODES: usize = 8;
 
 pool_struct! {
@@ -176,7 +191,7 @@ pool_struct! {
         2296 pub fault_address: Cell64,
         /// Its places in wait queues.
         2304 pub nodes: [WaitNode; 8],
-        /// More wait nodes (pool address of an array), for `poll` on many files.
+        /// More of them while it waits in more queues ([`MoreNodes`], pool address), 0: there are none.
         2688 pub more_nodes: Cell64,
         /// 1 + index of the core that ran it last, whose extended registers may still be its own.
         2696 pub ext_core: Cell32,
@@ -358,7 +373,9 @@ pool_struct! {
         672 pub vfork_parent: Cell64,
         /// What is known of `pending` signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
         680 pub signal_queue: Cell64,
-        688 _pad1: [Cell64; 17],
+        /// Its real user's [`UserRecord`] (pool address); 0: it is counted nowhere. Under the tree lock.
+        688 pub user: Cell64,
+        696 _pad1: [Cell64; 16],
         /// By whose rights it acts. Written under the process-tree lock by its own threads.
         824 pub credentials: CredentialsRecord,
     }
@@ -411,6 +428,19 @@ pool_struct! {
         /// Bytes 16 to 48 of its `siginfo_t`: the sender and what depends on `si_code`.
         16 pub fields: [Cell64; 4],
         48 _pad0: [Cell64; 2],
+    }
+}
+
+pool_struct! {
+    /// What a user has, over all processes of which it is the real one. There is one as long as there is such a process.
+    pub struct UserRecord: size 64, align 64 {
+        /// The next one (pool address). Under the tree lock, as all of it.
+        0 pub next: Cell64,
+        /// The user's id.
+        8 pub id: Cell32,
+        /// Threads, and processes that wait to be reaped. Read without the lock, too.
+        12 pub tasks: AtomicU32,
+        16 _pad: [Cell64; 6],
     }
 }
 

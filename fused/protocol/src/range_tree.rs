@@ -84,17 +84,19 @@ pub fn from<'a>(context: &'a impl Context, root: &'a Cell64, address: u64) -> im
 
 /// Frees the nodes of a tree that nobody uses any more, after telling what its ranges were of.
 pub fn clear(context: &impl Context, root: &Cell64, mut each: impl FnMut(u64)) {
-    from(context, root, 0).for_each(|entry| each(entry.value));
     if let Ok(Some((node, level))) = root_node(context, root) {
-        free_nodes(context, node, level);
+        free_nodes(context, node, level, &mut each);
     }
     root.set(0);
 }
 
-fn free_nodes(context: &impl Context, node: Node, level: usize) {
-    if level > 0 {
-        let children = (0..count(node)).filter_map(|slot| node_at(context, node.children[slot].get(), level - 1).ok());
-        children.for_each(|child| free_nodes(context, child, level - 1));
+fn free_nodes(context: &impl Context, node: Node, level: usize, each: &mut impl FnMut(u64)) {
+    for child in &node.children[..count(node)] {
+        if level == 0 {
+            each(child.get());
+        } else if let Ok(child) = node_at(context, child.get(), level - 1) {
+            free_nodes(context, child, level - 1, each);
+        }
     }
     slab::free(context, node);
 }
@@ -242,6 +244,10 @@ fn root_node(context: &impl Context, root: &Cell64) -> Result<Option<(Node, usiz
 #[inline(always)]
 fn first_slot_after(node: &RangeNode, address: u64) -> usize {
     let used = count(node);
+    // Who fills a tree in order, as a fork does, adds behind all.
+    if used > 0 && node.ends[used - 1].get() <= address {
+        return used;
+    }
     (0..used).find(|&slot| node.ends[slot].get() > address).unwrap_or(used)
 }
 

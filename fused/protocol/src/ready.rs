@@ -101,6 +101,9 @@ fn group_of(record: &CoreRecord, user: u32) -> usize {
 #[inline]
 fn catch_up(record: &CoreRecord, index: usize) {
     let busy = (record.ready_mask.get() | 1 << record.ready_running.get().min(31)) & !(1 << index);
+    if busy == 0 {
+        return;
+    }
     let groups = record.ready_groups.iter().enumerate();
     let others = groups.filter(|(other, _)| busy >> other & 1 != 0).map(|(_, group)| group.served_ns.get());
     let own = &record.ready_groups[index].served_ns;

@@ -5,8 +5,8 @@
 
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord, FilesRecord,
-    InodeRecord, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeNode, RangeRecord,
-    SignalActions, SocketRecord, SpaceRecord, ThreadRecord, VmaRecord, WatchRecord,
+    InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeNode,
+    RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -48,6 +48,8 @@ classes! {
     17 RangeRecord;
     18 SocketRecord;
     19 RangeNode;
+    20 MoreNodes;
+    21 UserRecord;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

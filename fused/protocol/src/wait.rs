@@ -11,15 +11,15 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE,
-    WaitNode, WaitQueue,
+    MORE_NODES, MoreNodes, NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES,
+    WAKE_EVENT, WAKE_NONE, WaitNode, WaitQueue,
 };
 
 use crate::{
     Context,
     lock::lock,
     run_queue::{carried_by, hand_over},
-    watch,
+    slab, watch,
 };
 
 /// Begins to wait.
@@ -32,7 +32,8 @@ pub fn prepare(thread: &'static ThreadRecord) {
 }
 
 /// Puts the preparing thread into a queue. `key` and `bits` narrow futex wake-ups (otherwise 0 and `u32::MAX`).
-/// Returns `false` when the thread's nodes are used up (the caller then polls with a short deadline).
+/// Returns `false` when there is no memory for its place (the caller then looks again after a short time).
+#[inline]
 pub fn enqueue(
     context: &impl Context,
     thread: &'static ThreadRecord,
@@ -41,11 +42,8 @@ pub fn enqueue(
     bits: u32,
 ) -> bool {
     let used = thread.wait_count.get() as usize;
-    if used == WAIT_NODES {
-        return false;
-    }
+    let Some(node) = thread.nodes.get(used).or_else(|| further_node(context, thread, used)) else { return false };
     thread.wait_count.set(used as u32 + 1);
-    let node = &thread.nodes[used];
     node.thread.set(context.raw(thread));
     node.key.set(key);
     node.bits.set(bits);
@@ -56,19 +54,51 @@ pub fn enqueue(
     true
 }
 
+/// The node for a thread's place number `used`, of those that it has not in its own record.
+#[cold]
+fn further_node(context: &impl Context, thread: &ThreadRecord, used: usize) -> Option<&'static WaitNode> {
+    let index = (used - WAIT_NODES) % MORE_NODES;
+    let last = context.object::<MoreNodes>(thread.more_nodes.get());
+    if let Some(last) = last.filter(|_| index != 0) {
+        return Some(&last.nodes[index]);
+    }
+    let more = slab::alloc::<MoreNodes>(context)?;
+    more.next.set(thread.more_nodes.get());
+    thread.more_nodes.set(context.raw(more));
+    Some(&more.nodes[0])
+}
+
 /// Leaves all queues. Called by the thread's core when the wait is over or was not needed; the thread is running again.
 pub fn finish(context: &impl Context, thread: &'static ThreadRecord) {
-    for node in &thread.nodes[..thread.wait_count.get() as usize] {
-        while let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Acquire)) {
-            let _guard = lock(context, &queue.lock);
-            // Before we held the lock, a waker may have unlinked it, or a requeue moved it.
-            if node.queue.load(Ordering::Relaxed) == context.raw(queue) {
-                unlink(context, queue, node);
-            }
-        }
+    let used = thread.wait_count.get() as usize;
+    thread.nodes[..used.min(WAIT_NODES)].iter().for_each(|node| leave(context, node));
+    if used > WAIT_NODES {
+        leave_further(context, thread);
     }
     thread.wait_count.set(0);
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+}
+
+#[cold]
+fn leave_further(context: &impl Context, thread: &ThreadRecord) {
+    while let Some(more) = context.object::<MoreNodes>(thread.more_nodes.get()) {
+        // Those that were not used are in no queue.
+        more.nodes.iter().for_each(|node| leave(context, node));
+        thread.more_nodes.set(more.next.get());
+        slab::free(context, more);
+    }
+}
+
+/// Takes a node out of its queue, if it is still there.
+#[inline(always)]
+fn leave(context: &impl Context, node: &WaitNode) {
+    while let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Acquire)) {
+        let _guard = lock(context, &queue.lock);
+        // Before we held the lock, a waker may have unlinked it, or a requeue moved it.
+        if node.queue.load(Ordering::Relaxed) == context.raw(queue) {
+            unlink(context, queue, node);
+        }
+    }
 }
 
 /// Blocks the prepared thread. From `true` on the thread belongs to whoever wakes it: its registers must all have been

@@ -150,6 +150,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.pid.set(pid);
     process.pgid.store(pid, Ordering::Relaxed);
     process.sid.store(pid, Ordering::Relaxed);
+    process::users::enter(cpu, process, None);
     let started = file::open_first(cpu, process).and_then(|()| process::exec::start_first(cpu, process, thread));
     if let Err(errno) = started {
         file::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));

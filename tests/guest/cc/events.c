@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/select.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -280,6 +281,38 @@ static void all_pipes(uint32_t events) {
     for (int i = 0; i < PIPES; i++) close(pipes[i][0]), close(pipes[i][1]);
 }
 
+/* As all_pipes, without a list: each wait enters the queues of all. */
+static int wait_for_any(int by_select, struct pollfd *entries) {
+    if (!by_select) return poll(entries, PIPES, 10000);
+    fd_set readable;
+    FD_ZERO(&readable);
+    for (int i = 0; i < PIPES; i++) FD_SET(pipes[i][0], &readable);
+    int count = select(pipes[PIPES - 1][1] + 1, &readable, 0, 0, &(struct timeval){.tv_sec = 10});
+    for (int i = 0; i < PIPES; i++) entries[i].revents = FD_ISSET(pipes[i][0], &readable) ? POLLIN : 0;
+    return count;
+}
+
+static void all_asked(int by_select) {
+    void *(*const writers[])(void *) = {write_here, write_on_arm, write_on_riscv};
+    pthread_t threads[3];
+    struct pollfd entries[PIPES];
+    int all = 0;
+    for (int i = 0; i < PIPES; i++) {
+        pipe2(pipes[i], O_NONBLOCK);
+        entries[i] = (struct pollfd){.fd = pipes[i][0], .events = POLLIN};
+    }
+    printf("none: %d\n", poll(entries, PIPES, 30));
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, writers[i], 0);
+    while (all < 3 * PIPES && wait_for_any(by_select, entries) > 0) {
+        char bytes[8];
+        for (int i = 0; i < PIPES; i++)
+            if (entries[i].revents & POLLIN) all += read(pipes[i][0], bytes, sizeof bytes);
+    }
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    printf("bytes: %d, left: %d\n", all, poll(entries, PIPES, 0));
+    for (int i = 0; i < PIPES; i++) close(pipes[i][0]), close(pipes[i][1]);
+}
+
 /* Two threads of different instruction sets play ball over two counters, each with edges. */
 static int ball[2];
 
@@ -387,6 +420,8 @@ int main(void) {
     crowds();
     all_pipes(0);
     all_pipes(EPOLLET);
+    all_asked(0);
+    all_asked(1);
     balls();
     signals();
     read_signals();

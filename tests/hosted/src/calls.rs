@@ -63,6 +63,10 @@ calls! {
     Nanosleep 35 101;
     /// `clone`
     Clone 56 220;
+    /// `setresuid`
+    Setresuid 117 147;
+    /// `prlimit64`
+    Prlimit64 302 261;
     /// `execve`
     Execve 59 221;
     /// `exit`

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use motet_layout::sync::{AtomicU32, Ordering};
 use motet_layout::{
-    CoreId, IslandId, THREAD_BLOCKED, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAKE_SIGNAL, WAKE_TIMEOUT, WaitQueue,
+    CoreId, IslandId, MORE_NODES, THREAD_BLOCKED, THREAD_READY, THREAD_RUNNING, ThreadRecord, WAIT_NODES, WAKE_SIGNAL,
+    WAKE_TIMEOUT, WaitQueue,
 };
 use motet_protocol::{Context, wait};
 
@@ -98,6 +99,51 @@ fn permits(timeouts: u32) {
         assert_eq!(queue.head.load(Ordering::Relaxed), 0, "a node stayed in the queue");
         assert_eq!(queue.tail.get(), 0);
     });
+}
+
+/// A thread waits in more queues than its record has places for, and each of them is woken by another island.
+fn many_queues(queues: usize) {
+    let (pool, base) = fresh_pool(4);
+    let objects = Objects::new(pool, base);
+    let bells = Arc::new(Bells::default());
+    let thread = objects.thread(core_of(0));
+    let happened = objects.make::<AtomicU32>();
+    let all: Vec<&'static WaitQueue> = (0..queues).map(|_| objects.make()).collect();
+    let woken = [all[0], all[queues / 2], all[queues - 1]];
+    let core = Core::new(pool, 0, &bells);
+    let places = all.clone();
+    let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || {
+        loop {
+            let before = happened.load(Ordering::SeqCst);
+            if before == woken.len() as u32 {
+                break;
+            }
+            wait::prepare(thread);
+            assert!(places.iter().all(|queue| wait::enqueue(&core, thread, queue, 0, u32::MAX)));
+            if happened.load(Ordering::SeqCst) != before || !wait::commit(thread) {
+                wait::finish(&core, thread);
+            } else {
+                resume(&core, thread);
+            }
+        }
+    })];
+    for (island, queue) in (1..).zip(woken) {
+        let core = Core::new(pool, island, &bells);
+        actors.push(Box::new(move || {
+            happened.fetch_add(1, Ordering::SeqCst);
+            wait::wake(&core, queue);
+        }));
+    }
+    together(actors);
+    quietly(|| {
+        assert!(all.iter().all(|queue| queue.head.load(Ordering::Relaxed) == 0), "a node stayed in a queue");
+        assert_eq!(thread.more_nodes.get(), 0, "places were not given back");
+    });
+}
+
+#[test]
+fn a_thread_waits_in_any_number_of_queues() {
+    explore(300, || many_queues(2 * MORE_NODES + WAIT_NODES + 1));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Waiting for several files: `poll`, `select` and their relatives.
 //!
-//! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. A
-//! thread has places in a limited number of queues: with more files than that, it looks again every few milliseconds.
-//! (Interest lists have no such limit: `epoll`.)
+//! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. Should there
+//! be no memory for its places in all queues, it looks again every few milliseconds.
 
 use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
 use motet_hal::Machine;
@@ -19,7 +18,7 @@ use crate::{
     time,
 };
 
-/// How often files are asked when not all of their queues could be entered, in nanoseconds.
+/// How often files are asked when there was no memory to enter all of their queues, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 5_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const INPUT: u16 = POLLIN | POLLRDNORM;
@@ -253,7 +252,7 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
 pub struct Asked {
     /// How many are ready.
     pub ready: u64,
-    /// The thread could not enter all queues.
+    /// There was no memory to enter all queues.
     pub queues_missed: bool,
     /// When a timer among them expires (`u64::MAX`: none does).
     expires_ns: u64,

@@ -187,9 +187,7 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
     child.brk[0].set(parent.brk[0].get());
     child.brk[1].set(parent.brk[1].get());
     child.mmap_top.set(parent.mmap_top.get());
-    let copied = copy_vmas(cpu, parent, child)
-        .and_then(|()| view::copy_program(cpu, parent, child))
-        .and_then(|()| copy_pages(cpu, parent, child));
+    let copied = view::copy_program(cpu, parent, child).and_then(|()| copy_vmas(cpu, parent, child));
     drop(guard);
     match copied {
         Ok(()) => Ok(child),
@@ -254,38 +252,29 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
     Ok(())
 }
 
+/// Gives the child the parent's VMAs and their pages.
 fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
-    let mut result = Ok(());
-    vma::for_each(cpu, parent, |vma| {
-        if vma.flags.get() & VMA_DONT_FORK != 0 {
-            return;
-        }
-        if result.is_ok() {
-            result = vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma));
-        }
-    });
-    result
-}
-
-fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
     let (from, to) = (home_table(cpu, parent), home_table(cpu, child));
-    let same_home = parent.home.get() == child.home.get();
+    // The child's home is this island, which may not have synchronised its fetches with what the parent's home runs.
+    let lost = if parent.home.get() == child.home.get() { Attr::NONE } else { Attr::EXECUTE };
     let mut result = Ok(());
     let mut pages = 0;
     edit(cpu, parent, &from, |stale| {
-        vma::for_each(cpu, parent, |vma| {
-            // Nothing belongs to a view: the child looks by itself.
-            if vma.flags.get() & (VMA_VIEW | VMA_DONT_FORK | VMA_WIPE_ON_FORK) != 0 || result.is_err() {
+        let inherited = |vma: &VmaRecord| vma.flags.get() & VMA_DONT_FORK == 0;
+        for vma in vma::within(cpu, parent, 0..u64::MAX).filter(|vma| inherited(vma)) {
+            result = result.and_then(|()| vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma)));
+            if result.is_err() {
                 return;
+            }
+            // Nothing belongs to a view: the child looks by itself.
+            if vma.flags.get() & (VMA_VIEW | VMA_WIPE_ON_FORK) != 0 {
+                continue;
             }
             let range = vma.start.get()..vma.end.get();
             from.narrow(range.clone(), stale, |address, leaf| {
                 let shared = without_write(leaf.attr, vma);
-                // The child's home is this island, which may not have synchronised its fetches with what the parent's home
-                // runs.
-                let attr = if same_home { shared } else { shared.without(Attr::EXECUTE) };
                 if result.is_ok() {
-                    match to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)) {
+                    match to.map(address, leaf.frame, shared.without(lost), &mut || alloc_zeroed_frame(cpu)) {
                         Ok(_) => {
                             share_frame(cpu, leaf.frame.named());
                             pages += 1;
@@ -299,7 +288,7 @@ fn copy_pages<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecor
                 let edits = table.narrow(range.clone(), stale, |_, leaf| without_write(leaf.attr, vma));
                 add(&cpu.counters().remote_pte_edits, edits);
             }
-        });
+        }
     });
     child.resident.store(pages, Ordering::Relaxed);
     result

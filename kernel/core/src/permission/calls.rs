@@ -12,7 +12,7 @@ use super::credentials::{
 };
 use crate::{
     call::{Call, SysResult},
-    process::{lock_tree, lookup},
+    process::{lock_tree, lookup, users},
 };
 
 /// An id that a call leaves as it is.
@@ -326,6 +326,7 @@ fn change_identity<M: Machine>(
     let mut identity = Identity::of(call.process);
     change(&mut identity, call.process)?;
     identity.become_of(call.process);
+    users::follow(call.cpu, call.process);
     Ok(0)
 }
 

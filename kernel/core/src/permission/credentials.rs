@@ -277,7 +277,8 @@ pub fn inherit(parent: &ProcessRecord, child: &ProcessRecord) {
     }
     to.flags.set(flags.get());
     to.supplementary_count.set(supplementary_count.get());
-    to.supplementary.iter().zip(supplementary).for_each(|(to, from)| to.set(from.get()));
+    let groups = to.supplementary.iter().zip(supplementary).take(supplementary_count.get() as usize);
+    groups.for_each(|(to, from)| to.set(from.get()));
 }
 
 /// Whether a process has a capability in force.

@@ -10,7 +10,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, slab, threads, timer, wait};
 
-use super::{adopt, disown, for_each_thread, lock_tree, parent_of};
+use super::{adopt, disown, for_each_thread, lock_tree, parent_of, users};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -176,6 +176,8 @@ fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'sta
     }
     if last {
         become_zombie(cpu, process);
+    } else {
+        users::remove_thread(cpu, process);
     }
 }
 
@@ -197,6 +199,7 @@ pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         }
     }
     disown(cpu, process);
+    users::leave(cpu, process);
     let pid = process.pid.get();
     if let Some(leader) = threads::lookup(cpu, pid) {
         threads::unregister(cpu, pid);

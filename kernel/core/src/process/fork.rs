@@ -18,7 +18,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
-use super::{adopt, limits, lock_tree, parent_of};
+use super::{adopt, limits, lock_tree, parent_of, users};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -334,10 +334,12 @@ fn enter<M: Machine>(
                 _ => call.process,
             };
             adopt(cpu, parent, child);
+            users::enter(cpu, child, Some(call.process));
             cpu.pool.header().forks.fetch_add(1, Ordering::Relaxed);
         }
         None => {
             process.thread_count.fetch_add(1, Ordering::Relaxed);
+            users::add_thread(cpu, process);
             if process.exiting.load(Ordering::Relaxed) != 0 {
                 thread.kill.store(1, Ordering::Relaxed);
                 thread.attention.store(1, Ordering::Relaxed);

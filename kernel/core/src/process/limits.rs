@@ -1,7 +1,5 @@
 //! Limits of processes that run (getrlimit(2)): `RLIMIT_CPU`, `RLIMIT_NPROC`.
 
-use core::sync::atomic::Ordering;
-
 use motet_abi::{
     Errno,
     signal::{SIGKILL, SIGXCPU},
@@ -10,7 +8,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{for_each, lock_tree, process_of, times_ns};
+use super::{lock_tree, process_of, times_ns, users};
 use crate::{
     call::Call,
     cpu::Cpu,
@@ -67,13 +65,6 @@ pub fn check_number<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
     if limit == u64::MAX || user == 0 || is_exempt {
         return Ok(());
     }
-    let _tree = lock_tree(call.cpu);
-    let mut threads = 0;
-    for_each(call.cpu, |process| {
-        if process.credentials.users[0].get() == user {
-            // One that waits to be reaped counts, too.
-            threads += u64::from(process.thread_count.load(Ordering::Relaxed).max(1));
-        }
-    });
-    if threads >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
+    // One that waits to be reaped counts, too.
+    if users::tasks(call.cpu, call.process) >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
 }

@@ -11,6 +11,7 @@ mod refusal;
 pub mod stack;
 mod strings;
 pub mod symbols;
+pub mod users;
 pub mod wait;
 
 use core::sync::atomic::Ordering;
