@@ -12,11 +12,11 @@ use motet_protocol::{Context, run_queue::core_record, slab, threads};
 use crate::{cpu::Cpu, file, permission, process, sched};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
-const CLOCK_SAMPLES_AGREEING: u32 = 8;
+const CLOCK_SAMPLES_AGREEING: u32 = 4;
 /// They agree if they differ by no more than this, in nanoseconds.
-const AGREEMENT_NS: i64 = 2_000;
-/// But they compare them no more often than this.
-const CLOCK_SAMPLES_MAX: usize = 200;
+const AGREEMENT_NS: i64 = 5_000;
+/// But they compare them no more often than this: on a busy host each comparison may take a time slice of several processes.
+const CLOCK_SAMPLES_MAX: usize = 32;
 
 /// Runs this core of the kernel; returns never. The first core of an island joins the machine and starts the others;
 /// the first island starts the first process once all have joined.
