@@ -18,7 +18,7 @@ use std::{
 use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE, sync::Ordering};
 use motet_protocol::{Context as _, fs as pool_fs};
 use rustix::{
-    fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid},
+    fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid},
     process::{getegid, geteuid},
 };
 
@@ -100,7 +100,9 @@ impl Copy<'_> {
                     self.folder(inode, &child, &path, depth + 1)?;
                     keep_attributes(child.as_fd(), inode).map_err(write)?;
                 }
-                pool_fs::TYPE_REGULAR | pool_fs::TYPE_SYMLINK => self.file(inode, into, name, &path)?,
+                pool_fs::TYPE_REGULAR | pool_fs::TYPE_SYMLINK | pool_fs::TYPE_PIPE => {
+                    self.file(inode, into, name, &path)?;
+                }
                 _ => self.skipped.push(path),
             }
         }
@@ -118,12 +120,12 @@ impl Copy<'_> {
                 return Ok(());
             }
         }
-        if pool_fs::file_type(inode) == pool_fs::TYPE_SYMLINK {
-            let copied = copy_link(self.pool, inode, into, &name);
-            copied.context(ErrorKind::Io, || format!("cannot write {}", path.display()))?;
-        } else {
-            copy_file(self.pool, inode, into, &name, path)?;
-        }
+        let copied = match pool_fs::file_type(inode) {
+            pool_fs::TYPE_SYMLINK => copy_link(self.pool, inode, into, &name),
+            pool_fs::TYPE_PIPE => copy_fifo(inode, into, &name),
+            _ => copy_file(self.pool, inode, into, &name),
+        };
+        copied.context(ErrorKind::Io, || format!("cannot write {}", path.display()))?;
         if inode.links.load(Ordering::Relaxed) > 1 {
             self.several.insert(record, (into.clone(), name));
         }
@@ -202,16 +204,27 @@ fn make_folder(into: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Copies one file: into a temporary one, to disk, then to its name.
-fn copy_file(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr, path: &Path) -> Result<()> {
-    let copied = put(into, name, |temporary| {
+fn copy_file(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    put(into, name, |temporary| {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(into, temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let system = |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
         write_contents(pool, inode, &file).map_err(system)?;
         keep_attributes(file.as_fd(), inode)?;
         file.sync_all().map_err(system)
-    });
-    copied.context(ErrorKind::Io, || format!("cannot write {}", path.display()))
+    })
+}
+
+/// A named pipe, without what was in it.
+fn copy_fifo(inode: &InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    put(into, name, |temporary| {
+        rustix::fs::mknodat(into, temporary, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        if let Some((user, group)) = owner_to_give(inode) {
+            rustix::fs::chownat(into, temporary, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        rustix::fs::chmodat(into, temporary, Mode::from_raw_mode(mode_to_give(inode)), AtFlags::empty())?;
+        rustix::fs::utimensat(into, temporary, &times(inode), AtFlags::SYMLINK_NOFOLLOW)
+    })
 }
 
 fn copy_link(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
@@ -256,7 +269,10 @@ mod tests {
         Command, Machine,
         rootfs::{Entry, Tree},
     };
-    use std::{fs, os::unix::fs::MetadataExt};
+    use std::{
+        fs,
+        os::unix::fs::{FileTypeExt, MetadataExt},
+    };
 
     fn pool(tree: &Tree) -> HostPool {
         let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
@@ -276,6 +292,7 @@ mod tests {
             ("out/deep/empty", Entry::Bytes(Vec::new()), 0o755),
             ("out/link", Entry::Symlink(b"/etc/passwd".to_vec()), 0o777),
             ("out/null", Entry::Device(1, 3), 0o666),
+            ("out/pipe", Entry::Fifo, 0o620),
         ]));
         let out = folder.path().join("new/results");
         let results = Results::prepare(&out).unwrap();
@@ -285,7 +302,9 @@ mod tests {
         assert_eq!(fs::metadata(out.join("deep")).unwrap().mode() & 0o777, 0o750);
         assert_eq!(fs::read(out.join("deep/empty")).unwrap(), b"");
         assert_eq!(fs::read_link(out.join("link")).unwrap(), Path::new("/etc/passwd"));
-        assert_eq!(fs::read_dir(&out).unwrap().count(), 3, "nothing temporary is left");
+        let pipe = fs::symlink_metadata(out.join("pipe")).unwrap();
+        assert_eq!((pipe.file_type().is_fifo(), pipe.mode() & 0o777), (true, 0o620));
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 4, "nothing temporary is left");
     }
 
     #[test]
