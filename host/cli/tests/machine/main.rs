@@ -8,6 +8,7 @@
 mod bad_input;
 mod clock;
 mod command_line;
+mod conformance;
 mod cpp;
 mod crossing;
 mod crossing_policies;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         trials.extend(fuzz::trials());
         trials.extend(fairness::trials());
         trials.extend(hostile::trials());
+        trials.extend(conformance::trials());
         trials.extend(regions::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());
