@@ -8,7 +8,7 @@ use motet_calls::OPERATIONS;
 use motet_fabric::{Error, ErrorKind, Machine, Result};
 
 use crate::{
-    linux, masked, motet, profile,
+    bomb, linux, masked, motet, profile,
     project::{self, ISAS, Project},
     prompt,
     report::{Collected, Measurement, geometric_mean, median},
@@ -20,6 +20,8 @@ const BOOT_BAR_S: f64 = 3.0;
 const MASKED_BAR: f64 = 20_000.0;
 /// An island's clock may be behind another's by so much, in microseconds.
 const CLOCK_STEP_BAR_US: f64 = 50.0;
+/// The superuser's shell answers within this time whatever other users run, in seconds.
+const ANSWER_BAR_S: f64 = 2.0;
 /// How long each pipe is measured.
 const PIPE_SECONDS: u64 = 2;
 
@@ -51,6 +53,8 @@ enum Part {
     Profile,
     /// How long kernels take no interrupts
     Masked,
+    /// How long the superuser's shell takes beside fork bombs
+    Bomb,
     /// Throughput of pipes
     Pipes,
     /// Linux's instructions alone
@@ -84,6 +88,9 @@ pub fn run(options: &Options) -> Result<()> {
     }
     for isa in ISAS.into_iter().filter(|_| wanted(Part::Masked)) {
         collected.add(longest_masked(&project, isa));
+    }
+    for (name, islands) in bomb::machines().iter().filter(|_| wanted(Part::Bomb)) {
+        collected.add(beside_bombs(&project, name, islands));
     }
     if wanted(Part::Pipes) {
         collected.add(pipes(&project));
@@ -142,6 +149,19 @@ fn longest_masked(project: &Project, isa: motet_layout::Isa) -> Result<Vec<Measu
         machine: project::describe(&longest.machine.machine)?,
         reference: Some(MASKED_BAR),
         source: "long, scattered and hostile system calls; reference: the bar".into(),
+    }])
+}
+
+fn beside_bombs(project: &Project, name: &str, islands: &[motet_layout::Isa]) -> Result<Vec<Measurement>> {
+    eprintln!("motet: asking the superuser's shell beside fork bombs ({})", name.replace('_', " "));
+    let (machine, seconds) = bomb::longest_answer_s(project, islands)?;
+    Ok(vec![Measurement {
+        metric: format!("shell_beside_fork_bombs_s_max_{name}"),
+        value: seconds,
+        unit: "s",
+        machine: project::describe(&machine.machine)?,
+        reference: Some(ANSWER_BAR_S),
+        source: "a command of three processes, the slowest of ten on each island; reference: the bar".into(),
     }])
 }
 

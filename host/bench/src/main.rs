@@ -4,6 +4,7 @@
 //! on request. docs/benchmarks.md says what each metric means.
 #![forbid(unsafe_code)]
 
+mod bomb;
 mod boot;
 mod counts;
 mod flick;
