@@ -179,6 +179,9 @@ pub const SA_RESTART: u64 = 0x1000_0000;
 pub const SA_NODEFER: u64 = 0x4000_0000;
 /// `sa_flags`: once.
 pub const SA_RESETHAND: u64 = 0x8000_0000;
+/// `sa_flags` that there are.
+pub const SA_KNOWN: u64 =
+    SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND;
 
 /// `struct sigaction` of the kernel, independently of any ISA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -13,7 +13,10 @@ use motet_protocol::{Context, wait};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    mm, time,
+    mm,
+    process::lock_tree,
+    signal::living_thread,
+    time,
 };
 
 const FUTEX_WAIT: u64 = 0;
@@ -68,8 +71,10 @@ pub fn set_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `get_robust_list(tid, head, length)` of the caller.
 pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[0] != 0 && call.args[0] != u64::from(call.thread.tid.get()) {
-        return Err(Errno::EPERM.into());
+    let tid = call.args[0] as u32;
+    if tid != 0 && tid != call.thread.tid.get() {
+        let _tree = lock_tree(call.cpu);
+        return Err(living_thread(call.cpu, tid).map_or(Errno::ESRCH, |_| Errno::EPERM).into());
     }
     call.write_user(call.args[1], &call.thread.robust_list.get().to_le_bytes())?;
     call.write_user(call.args[2], &24u64.to_le_bytes())?;

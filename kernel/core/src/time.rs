@@ -157,7 +157,11 @@ pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
             Ok(seconds.saturating_mul(NS).saturating_add(micros * 1000))
         }
     };
-    let (interval, value) = (timeval(call.args[1])?, timeval(call.args[1] + 16)?);
+    // No new value stops the timer, as on Linux, which calls that a misfeature.
+    let (interval, value) = match call.args[1] {
+        0 => (0, 0),
+        new => (timeval(new)?, timeval(new.wrapping_add(16))?),
+    };
     let (left, old_interval) = set_alarm(call, value.min(WAIT_NS_MAX), interval.min(WAIT_NS_MAX));
     write_itimer(call, call.args[2], left, old_interval)?;
     Ok(0)

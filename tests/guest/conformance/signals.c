@@ -4,6 +4,7 @@
 static siginfo_t info;
 static volatile int handled;
 static sigset_t set, old;
+static struct itimerval often = {{0, 200000}, {0, 200000}};
 static struct timespec moment = {0, 1000000}, second = {5, 0}, odd = {0, 1000000000};
 
 static void note(int signal, siginfo_t *told, void *context) {
@@ -47,17 +48,29 @@ static pid_t stopping(void) {
     return child;
 }
 
-/* A read that a handler interrupts, and that finds a byte later. */
+/* Waits until a process sleeps: its state is behind its name in /proc/PID/stat. */
+static void until_asleep(pid_t process) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    for (char *state = 0; !state || state[2] != 'S'; usleep(1000)) {
+        int fd = open(path, O_RDONLY);
+        long len = read(fd, text, sizeof text - 1);
+        close(fd);
+        text[len > 0 ? len : 0] = 0;
+        state = strrchr(text, ')');
+    }
+}
+
+/* A read that a handler interrupts, and that finds a byte if it goes on. */
 static void restarted(int flags) {
     int ends[2];
     pipe(ends);
     handle(SIGUSR1, flags);
     pid_t parent = getpid();
     if (fork() == 0) {
-        usleep(50000);
+        until_asleep(parent);
         kill(parent, SIGUSR1);
-        usleep(50000);
-        _exit(write(ends[1], "x", 1) != 1);
+        _exit(flags & SA_RESTART && write(ends[1], "x", 1) != 1);
     }
     result(read(ends[0], buffer, 1));
     wait(0);
@@ -195,7 +208,7 @@ void signals(void) {
         _exit(0);
     })
     T(write, "SIGPIPE", { handle(SIGPIPE, 0); close(PIPE_R); result(write(PIPE_W, "x", 1)); show_info(&info); })
-    T(alarm, "SIGALRM", { handle(SIGALRM, 0); alarm(1); pause(); show_info(&info); })
+    T(alarm, "SIGALRM", { handle(SIGALRM, 0); alarm(1); while (!handled) usleep(1000); show_info(&info); })
     T(mmap, "SIGSEGV where nothing is", { on_fault(SIGSEGV); *(volatile char *)BAD = 1; })
     T(mmap, "SIGSEGV where it is not allowed", { on_fault(SIGSEGV); *(volatile char *)no_access = 1; })
     T(mmap, "SIGSEGV of a write to what may be read", { on_fault(SIGSEGV); *(volatile char *)read_only = 1; })
@@ -220,7 +233,7 @@ void signals(void) {
         say(" | %s", handled == 1 ? "there" : "elsewhere");
     })
     T(rt_sigaction, "SA_NOCLDWAIT: nothing to wait for", {
-        handle(SIGCHLD, SA_NOCLDWAIT);
+        handle(SIGCHLD, SA_NOCLDWAIT | SA_RESTART);
         if (fork() == 0)
             _exit(1);
         result(wait(0));
@@ -306,5 +319,5 @@ void signals(void) {
         result(read(fd, &read_info, sizeof read_info));
         say(" | %u %d %d %s", read_info.ssi_signo, read_info.ssi_code, read_info.ssi_status, read_info.ssi_pid == (unsigned)child ? "child's" : "other");
     })
-    T(pause, "a signal ends it", { handle(SIGALRM, 0); alarm(1); result(CALL(pause)); })
+    T(pause, "a signal ends it", { handle(SIGALRM, 0); setitimer(ITIMER_REAL, &often, 0); result(CALL(pause)); })
 }

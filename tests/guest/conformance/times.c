@@ -3,7 +3,7 @@
 
 static struct timespec moment = {0, 1000000}, odd = {0, 1000000000}, negative = {-1, 0}, past = {1, 0};
 static struct itimerval long_time = {{0, 0}, {1000, 0}}, wrong = {{0, 1000000}, {1, 0}}, wrong_value = {{0, 0}, {1, 1000000}};
-static struct itimerspec arm = {{0, 0}, {1000, 0}}, again = {{1, 0}, {0, 1}}, odd_timer = {{0, 1000000000}, {1, 0}};
+static struct itimerspec arm = {{0, 0}, {1000, 0}}, again = {{1000, 0}, {0, 1}}, odd_timer = {{0, 1000000000}, {1, 0}};
 
 void times_and_timers(void) {
     S(, clock_gettime, CLOCK_REALTIME, buffer)

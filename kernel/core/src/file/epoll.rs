@@ -29,6 +29,8 @@ use crate::{
 
 /// Events returned by one call at most; the rest come with the next.
 const EVENTS_AT_ONCE: usize = 64;
+/// What may be asked of a file together with `EPOLLEXCLUSIVE`.
+const WITH_EXCLUSIVE: u32 = EPOLLEXCLUSIVE | EPOLLWAKEUP | EPOLLET | (POLLIN | POLLOUT | POLLERR | POLLHUP) as u32;
 /// Bits that say how to report, and not what.
 const HOW: u32 = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
 /// What is reported without being asked.
@@ -58,6 +60,9 @@ pub fn epoll_ctl<M: Machine>(call: &Call<M>) -> SysResult {
     if core::ptr::eq(list_file.record(), file.record()) {
         return Err(Errno::EINVAL.into());
     }
+    if event.events & EPOLLEXCLUSIVE != 0 && event.events & !WITH_EXCLUSIVE != 0 {
+        return Err(Errno::EINVAL.into());
+    }
     match operation {
         EPOLL_CTL_ADD => add(call, (list, list_file.record()), (file.record(), fd as u32), event)?,
         EPOLL_CTL_DEL => remove(call, list, file.record(), fd as u32)?,
@@ -76,14 +81,14 @@ pub fn epoll_wait<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `epoll_pwait(list, events, most, timeout_ms, mask, mask_size)`.
 pub fn epoll_pwait<M: Machine>(call: &Call<M>) -> SysResult {
-    poll::with_mask(call, call.args[4], || epoll_wait(call))
+    poll::with_mask(call, (call.args[4], call.args[5]), || epoll_wait(call))
 }
 
 /// `epoll_pwait2(list, events, most, timeout, mask, mask_size)`.
 pub fn epoll_pwait2<M: Machine>(call: &Call<M>) -> SysResult {
-    let [.., timeout, mask, _] = call.args;
+    let [.., timeout, mask, mask_size] = call.args;
     let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
-    poll::with_mask(call, mask, || wait_for_events(call, timeout_ns))
+    poll::with_mask(call, (mask, mask_size), || wait_for_events(call, timeout_ns))
 }
 
 /// Whether a list has an event to report.

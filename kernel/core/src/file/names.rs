@@ -244,9 +244,10 @@ fn read_link<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, buffer: u64, len
     }
     let mut path = Path::from_user(call, path)?;
     // An empty path means the link that the descriptor names.
+    let is_empty = path.is_empty();
     let node = path::resolve_path(call, dirfd, &mut path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     if !node.is_symlink() {
-        return Err(Errno::EINVAL.into());
+        return Err(if is_empty { Errno::ENOENT } else { Errno::EINVAL }.into());
     }
     let mut target = [0; PATH_MAX];
     let target_len = match &node {

@@ -3,7 +3,7 @@
 //! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. Should there
 //! be no memory for its places in all queues, it looks again every few milliseconds.
 
-use motet_abi::{Errno, file::O_PATH, terminal::*, time::Timeval, wire::Wire};
+use motet_abi::{Errno, file::O_PATH, signal::SIGSET_SIZE, terminal::*, time::Timeval, wire::Wire};
 use motet_hal::Machine;
 use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, WaitQueue};
 use motet_protocol::{pipe, wait};
@@ -41,9 +41,9 @@ pub fn milliseconds(timeout_ms: u64) -> Option<u64> {
 
 /// `ppoll(entries, count, timeout, mask, mask_size)`. The time left is not written back.
 pub fn ppoll<M: Machine>(call: &Call<M>) -> SysResult {
-    let [entries, count, timeout, mask, ..] = call.args;
+    let [entries, count, timeout, mask, mask_size, _] = call.args;
     let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
-    with_mask(call, mask, || poll_entries(call, entries, count, timeout_ns))
+    with_mask(call, (mask, mask_size), || poll_entries(call, entries, count, timeout_ns))
 }
 
 /// `select(count, readable, writable, exceptional, timeout)`. The time left is not written back.
@@ -65,7 +65,10 @@ pub fn pselect6<M: Machine>(call: &Call<M>) -> SysResult {
     let [count, _, _, _, timeout, mask] = call.args;
     let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
     // The last argument points to a pair: mask, size.
-    let mask = if mask == 0 { 0 } else { call.read_user_u64(mask)? };
+    let mask = match mask {
+        0 => (0, 0),
+        pair => (call.read_user_u64(pair)?, call.read_user_u64(pair.wrapping_add(8))?),
+    };
     with_mask(call, mask, || select_sets(call, count, timeout_ns))
 }
 
@@ -308,9 +311,12 @@ pub fn wait_until_ready<M: Machine>(
     }
 }
 
-/// Runs `serve` with another signal mask (at `mask` in user memory, unless 0) until the call has ended.
-pub fn with_mask<M: Machine>(call: &Call<M>, mask: u64, serve: impl FnOnce() -> SysResult) -> SysResult {
+/// Runs `serve` with another signal mask (of `size` bytes at `mask` in user memory, unless 0) until the call has ended.
+pub fn with_mask<M: Machine>(call: &Call<M>, (mask, size): (u64, u64), serve: impl FnOnce() -> SysResult) -> SysResult {
     if mask != 0 && call.thread.in_syscall.get() == 0 {
+        if size != SIGSET_SIZE {
+            return Err(Errno::EINVAL.into());
+        }
         begin_temporary_mask(call, call.read_user_u64(mask)?);
     }
     let result = serve();

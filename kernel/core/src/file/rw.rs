@@ -118,6 +118,7 @@ pub fn writev<M: Machine>(call: &Call<M>) -> SysResult {
 /// `pread64(fd, buffer, length, offset)`.
 pub fn pread64<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, offset, ..] = call.args;
+    check_end(offset, 0)?;
     let file = open_file(call, fd)?;
     read_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Write), Some(check_offset(&file, offset)?))
 }
@@ -125,6 +126,7 @@ pub fn pread64<M: Machine>(call: &Call<M>) -> SysResult {
 /// `pwrite64(fd, buffer, length, offset)`.
 pub fn pwrite64<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, offset, ..] = call.args;
+    check_end(offset, len)?;
     let file = open_file(call, fd)?;
     write_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Read), Some(check_offset(&file, offset)?))
 }
@@ -645,11 +647,15 @@ fn push_all<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cu
     Ok(())
 }
 
+/// Checks that a file can have an offset, and one `len` bytes behind it.
+fn check_end(offset: u64, len: u64) -> Result<(), Errno> {
+    let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64);
+    end.map(drop).ok_or(Errno::EINVAL)
+}
+
 /// Checks the offset of `pread64` and its like.
 fn check_offset<M: Machine>(file: &OpenFile<M>, offset: u64) -> Result<u64, Errno> {
-    if offset > i64::MAX as u64 {
-        return Err(Errno::EINVAL);
-    }
+    check_end(offset, 0)?;
     match file.kind() {
         Kind::Pipe(_) | Kind::Anonymous(_) => Err(Errno::ESPIPE),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) => Ok(offset),

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    permission::{self, Capability},
     time,
 };
 
@@ -35,6 +36,10 @@ pub fn timerfd_create<M: Machine>(call: &Call<M>) -> SysResult {
         || flags & !(O_CLOEXEC | O_NONBLOCK) != 0
     {
         return Err(Errno::EINVAL.into());
+    }
+    let wakes = matches!(clock, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM);
+    if wakes && !permission::has(call.process, Capability::WakeAlarm) {
+        return Err(Errno::EPERM.into());
     }
     let timer = slab::alloc::<ClockRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
     timer.realtime.set(u32::from(matches!(clock, CLOCK_REALTIME | CLOCK_REALTIME_ALARM)));

@@ -9,9 +9,12 @@ use super::{calls::page_range, home_table, space_of, view, vma};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    process::{self, lock_tree},
 };
 
 // linux/mempolicy.h
+const MPOL_MF_MOVE: u32 = 2;
+const MPOL_MF_MOVE_ALL: u32 = 4;
 const MPOL_DEFAULT: u64 = 0;
 const MPOL_PREFERRED: u64 = 1;
 const MPOL_BIND: u64 = 2;
@@ -66,9 +69,14 @@ pub fn mbind<M: Machine>(call: &Call<M>) -> SysResult {
 /// # Errors
 /// `EPERM`: another process's; `ENOSYS`: pages are to be moved; `EFAULT`.
 pub fn move_pages<M: Machine>(call: &Call<M>) -> SysResult {
-    let [pid, count, pages, nodes, status, _] = call.args;
+    let [pid, count, pages, nodes, status, flags] = call.args;
     if pid != 0 && pid != u64::from(call.process.pid.get()) {
-        return Err(Errno::EPERM.into());
+        let _tree = lock_tree(call.cpu);
+        let other = u32::try_from(pid).ok().and_then(|pid| process::lookup(call.cpu, pid));
+        return Err(other.map_or(Errno::ESRCH, |_| Errno::EPERM).into());
+    }
+    if flags as u32 & !(MPOL_MF_MOVE | MPOL_MF_MOVE_ALL) != 0 {
+        return Err(Errno::EINVAL.into());
     }
     if nodes != 0 {
         return Err(Errno::ENOSYS.into());

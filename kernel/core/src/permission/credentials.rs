@@ -57,6 +57,8 @@ pub enum Capability {
     Limits = 24,
     /// Make device nodes.
     MakeNode = 27,
+    /// Set timers that wake the machine.
+    WakeAlarm = 35,
 }
 
 impl Capability {

@@ -273,17 +273,16 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         return;
     }
     match parent_of(cpu, process) {
-        Some(parent) if !signal::discards_children(cpu, parent) => {
+        Some(parent) => {
             let exit_signal = process.exit_signal.get();
             if exit_signal != 0 {
                 let status = WaitStatus::decode(process.exit_status.load(Ordering::Relaxed));
                 let times_ns = [process.times_ns[0].get(), process.times_ns[1].get()];
                 signal::send_locked(cpu, parent, exit_signal, Origin::child(process, status, times_ns));
             }
-            wait::wake(cpu, &parent.child_waiters);
-        }
-        Some(parent) => {
-            reap(cpu, process);
+            if signal::discards_children(cpu, parent) {
+                reap(cpu, process);
+            }
             wait::wake(cpu, &parent.child_waiters);
         }
         None => reap(cpu, process),

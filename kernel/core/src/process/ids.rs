@@ -103,7 +103,8 @@ pub fn getsid<M: Machine>(call: &Call<M>) -> SysResult {
 /// `setpgid(pid, pgid)`.
 pub fn setpgid<M: Machine>(call: &Call<M>) -> SysResult {
     let (pid, pgid) = (call.args[0] as i32, call.args[1] as i32);
-    if pgid < 0 {
+    // A group of 0 is that of the process's own number.
+    if pgid < 0 || pgid == 0 && pid < 0 {
         return Err(Errno::EINVAL.into());
     }
     let own_sid = call.process.sid.load(Ordering::Relaxed);

@@ -44,7 +44,8 @@ pub fn rt_sigaction<M: Machine>(call: &Call<M>) -> SysResult {
         call.read_user(new_at, &mut bytes[..size])?;
         let new = SigAction::decode(call.isa, &bytes[..size]);
         action.handler.set(new.handler);
-        action.flags.set(new.flags);
+        // Flags that are not known are not kept, by which programs see what there is.
+        action.flags.set(new.flags & abi::SA_KNOWN);
         action.restorer.set(new.restorer);
         action.mask.set(new.mask);
         let ignores = new.handler == abi::SIG_IGN
@@ -176,11 +177,11 @@ pub fn sigaltstack<M: Machine>(call: &Call<M>) -> SysResult {
         if in_use {
             return Err(Errno::EPERM.into());
         }
+        if !matches!(new.ss_flags & !abi::SS_AUTODISARM, 0 | SS_DISABLE | SS_ONSTACK) {
+            return Err(Errno::EINVAL.into());
+        }
         if new.ss_flags & SS_DISABLE == 0 && new.ss_size < abi::min_alternate_stack(call.isa) {
             return Err(Errno::ENOMEM.into());
-        }
-        if new.ss_flags & !(SS_DISABLE | SS_ONSTACK | abi::SS_AUTODISARM) != 0 {
-            return Err(Errno::EINVAL.into());
         }
         deliver::set_alternate_stack(call.thread, &new);
     }

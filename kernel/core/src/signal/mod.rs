@@ -489,7 +489,7 @@ fn info_of(thread: &ThreadRecord, signal: u32, origin: &Origin) -> SigInfo {
 }
 
 /// The thread with that id, which must be alive. The tree lock is held.
-fn living_thread<M: Machine>(cpu: &Cpu<M>, tid: u32) -> Option<&'static ThreadRecord> {
+pub fn living_thread<M: Machine>(cpu: &Cpu<M>, tid: u32) -> Option<&'static ThreadRecord> {
     threads::lookup(cpu, tid)
         .filter(|thread| process::process_of(cpu, thread).state.load(Ordering::Acquire) == PROCESS_ALIVE)
 }

@@ -42,7 +42,7 @@ impl Name {
         let whole = bytes.get_mut(..len).filter(|whole| whole.len() > FAMILY_LEN).ok_or(Errno::EINVAL)?;
         call.read_user(address, whole)?;
         if u32::from(u16::from_le_bytes([whole[0], whole[1]])) != AF_UNIX {
-            return Err(Errno::EAFNOSUPPORT);
+            return Err(Errno::EINVAL);
         }
         let path = &whole[FAMILY_LEN..];
         let len = if path[0] == 0 { path.len() } else { path.iter().position(|&b| b == 0).unwrap_or(path.len()) };

@@ -1,6 +1,9 @@
 //! System calls that send, receive, and ask sockets what they are.
 
-use motet_abi::{Errno, file::O_NONBLOCK};
+use motet_abi::{
+    Errno,
+    file::{IOV_MAX, O_NONBLOCK},
+};
 use motet_hal::{Access, Machine};
 use motet_layout::{PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 
@@ -11,15 +14,17 @@ use crate::{
 };
 
 const MSG_PEEK: u32 = 0x2;
+const MSG_DONTROUTE: u32 = 0x4;
 const MSG_TRUNC: u32 = 0x20;
 const MSG_DONTWAIT: u32 = 0x40;
 const MSG_EOR: u32 = 0x80;
 const MSG_WAITALL: u32 = 0x100;
+const MSG_CONFIRM: u32 = 0x800;
 const MSG_NOSIGNAL: u32 = 0x4000;
 const MSG_MORE: u32 = 0x8000;
 const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 /// What means nothing here, or is done.
-const SEND_FLAGS: u32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_MORE;
+const SEND_FLAGS: u32 = MSG_DONTROUTE | MSG_DONTWAIT | MSG_EOR | MSG_CONFIRM | MSG_NOSIGNAL | MSG_MORE;
 const RECEIVE_FLAGS: u32 = MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
 
 const SOL_SOCKET: u64 = 1;
@@ -142,6 +147,9 @@ impl Header {
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
         // Two lengths are of 32 bits with padding behind in some C libraries.
         let (count, control_len) = (word(HEADER_COUNT) as u32, word(HEADER_CONTROL_LEN) as u32);
+        if count as usize > IOV_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
         Ok(Self {
             name: word(HEADER_NAME),
             vector: word(HEADER_VECTOR),
@@ -179,10 +187,16 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `setsockopt(fd, level, option, value, length)`: what changes nothing here is accepted.
 pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
-    let [fd, level, option, ..] = call.args;
+    let [fd, level, option, value, len, _] = call.args;
     get(call, fd)?;
     match (level, option) {
-        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_SNDBUF | SO_RCVBUF) => Ok(0),
+        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_SNDBUF | SO_RCVBUF) => {
+            if (len as i32) < 4 {
+                return Err(Errno::EINVAL.into());
+            }
+            call.read_user_u32(value)?;
+            Ok(0)
+        }
         (SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT.into()),
         _ => Err(Errno::EOPNOTSUPP.into()),
     }

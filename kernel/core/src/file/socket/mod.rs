@@ -226,7 +226,7 @@ pub fn write<M: Machine>(
 /// What a socket is ready for, of `POLL*`.
 pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     const INPUT: u16 = POLLIN | POLLRDNORM;
-    const OUTPUT: u16 = POLLOUT | POLLWRNORM;
+    const OUTPUT: u16 = POLLOUT | POLLWRNORM | POLLWRBAND;
     let if_so = |condition, bits| if condition { bits } else { 0 };
     let Some([incoming, outgoing]) = pipes(cpu, socket) else {
         return match socket.state.load(Ordering::Acquire) {
