@@ -41,13 +41,20 @@ impl Symbols {
 }
 
 #[cfg(test)]
+impl Symbols {
+    pub fn from_functions(functions: &[(u64, &str)]) -> Self {
+        Self(functions.iter().map(|&(address, name)| (address, name.into())).collect())
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_address_is_of_the_function_that_starts_last_below_it() {
         let kernel = 1 << 63;
-        let symbols = Symbols(vec![(kernel, "a".into()), (kernel + 16, "b".into())]);
+        let symbols = Symbols::from_functions(&[(kernel, "a"), (kernel + 16, "b")]);
         assert_eq!(symbols.function_at(kernel), "a");
         assert_eq!(symbols.function_at(kernel + 15), "a");
         assert_eq!(symbols.function_at(kernel + 16), "b");

@@ -6,6 +6,7 @@
 //! user code is booting, and does not.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::Write,
     sync::{Mutex, OnceLock},
@@ -19,23 +20,32 @@ const TRAIL_FROM: u64 = 5_000;
 /// Steps of a trail, evenly spaced in the first part of it.
 const TRAIL_EVERY: u64 = 2_500;
 const TRAIL_MAX: usize = 16;
-/// Where OpenSBI lies: below the addresses that kernels use, and far from those that programs are linked to.
-const FIRMWARE: std::ops::Range<u64> = 0x8000_0000..0x8020_0000;
+/// Runs from this long on are told, each that is the longest of those which came the same way.
+const TOLD_FROM: u64 = 10_000;
+/// Where OpenSBI lies, and the kernel before it translates addresses: below the addresses that kernels use later, and far
+/// from those that programs are linked to.
+const FIRMWARE: std::ops::Range<u64> = 0x8000_0000..0x8100_0000;
 
 struct State {
     isa: Isa,
     runs: Scoreboard<Run>,
-    out: Mutex<File>,
+    told: Mutex<Told>,
+}
+
+struct Told {
+    /// The longest run so far, by the first step of its trail.
+    longest: HashMap<u64, u64>,
+    out: File,
 }
 
 /// A core's run, as words.
 type Run = [u64; TRAIL + TRAIL_MAX];
 /// Instructions of the kernel since the last moment when an interrupt would have been taken.
 const INSTRUCTIONS: usize = 0;
-/// 1 once the core has executed user code.
+/// 1 once the core has come from its kernel's addresses to user code. (Firmware that runs before the kernel looks like that.)
 const HAS_BOOTED: usize = 1;
-/// The most instructions so far.
-const MOST: usize = 2;
+/// 1 once a run of the core was told.
+const HAS_TOLD: usize = 2;
 /// How many steps of its trail are known.
 const TRAIL_LEN: usize = 3;
 /// Where the kernel was, from [`TRAIL_FROM`] instructions on.
@@ -43,13 +53,14 @@ const TRAIL: usize = 4;
 
 static STATE: OnceLock<State> = OnceLock::new();
 
-/// Has translated code count from now on; `out` gets a line `INSTRUCTIONS ADDRESS...` for each run that is longer than all
-/// of its core before.
+/// Has translated code count from now on; `out` gets a line `INSTRUCTIONS ADDRESS...` for the first run, and for each of
+/// [`TOLD_FROM`] instructions that is longer than all before with the same first address.
 ///
 /// # Errors
 /// It was called before.
 pub fn install(isa: Isa, out: File) -> Result<(), String> {
-    STATE.set(State { isa, runs: Scoreboard::new(), out: Mutex::new(out) }).map_err(|_| "loaded twice".into())
+    let told = Mutex::new(Told { longest: HashMap::new(), out });
+    STATE.set(State { isa, runs: Scoreboard::new(), told }).map_err(|_| "loaded twice".into())
 }
 
 /// QEMU is translating a block.
@@ -58,8 +69,7 @@ pub fn translated(block: &Block<'_>) {
     let count = word(state, INSTRUCTIONS);
     let Some(address) = block.instructions().next().map(|first| first.address()) else { return };
     if is_user(state.isa, address) {
-        block.call_if(word(state, HAS_BOOTED), Condition::NotEqual, 1, began, 0);
-        block.call_if(count, Condition::NotEqual, 0, ended, 0);
+        block.call_if(count, Condition::NotEqual, 0, ended, 1);
         return;
     }
     block.call_if(count, Condition::AtLeast, TRAIL_FROM, passed, address as usize);
@@ -91,15 +101,6 @@ fn waits(isa: Isa, code: &[u8]) -> bool {
     }
 }
 
-/// A core executes its first user code.
-fn began(vcpu: &mut Vcpu, _: usize) {
-    let Some(state) = STATE.get() else { return };
-    let run = state.runs.get(vcpu);
-    run[HAS_BOOTED] = 1;
-    run[INSTRUCTIONS] = 0;
-    run[TRAIL_LEN] = 0;
-}
-
 /// A run has become long.
 fn passed(vcpu: &mut Vcpu, address: usize) {
     let Some(state) = STATE.get() else { return };
@@ -112,18 +113,28 @@ fn passed(vcpu: &mut Vcpu, address: usize) {
 }
 
 /// A run has ended.
-fn ended(vcpu: &mut Vcpu, _: usize) {
+fn ended(vcpu: &mut Vcpu, by_user_code: usize) {
     let Some(state) = STATE.get() else { return };
     let run = state.runs.get(vcpu);
-    if run[HAS_BOOTED] != 0 && run[INSTRUCTIONS] > run[MOST] {
-        run[MOST] = run[INSTRUCTIONS];
-        let trail = &run[TRAIL..TRAIL + run[TRAIL_LEN] as usize];
-        let trail: String = trail.iter().map(|address| format!(" {address:x}")).collect();
-        // Not buffered: QEMU may be killed as soon as the guest has ended.
-        if let Ok(mut out) = state.out.lock() {
-            let _ = out.write_all(format!("{}{trail}\n", run[MOST]).as_bytes());
-        }
+    if run[HAS_BOOTED] != 0 && (run[INSTRUCTIONS] >= TOLD_FROM || run[HAS_TOLD] == 0) {
+        run[HAS_TOLD] = 1;
+        tell(state, run);
     }
+    run[HAS_BOOTED] |= by_user_code as u64;
     run[INSTRUCTIONS] = 0;
     run[TRAIL_LEN] = 0;
+}
+
+#[cold]
+fn tell(state: &State, run: &Run) {
+    let Ok(mut told) = state.told.lock() else { return };
+    let trail = &run[TRAIL..TRAIL + run[TRAIL_LEN] as usize];
+    let longest = told.longest.entry(trail.first().copied().unwrap_or_default()).or_default();
+    if run[INSTRUCTIONS] <= *longest {
+        return;
+    }
+    *longest = run[INSTRUCTIONS];
+    let trail: String = trail.iter().map(|address| format!(" {address:x}")).collect();
+    // Not buffered: QEMU may be killed as soon as the guest has ended.
+    let _ = told.out.write_all(format!("{}{trail}\n", run[INSTRUCTIONS]).as_bytes());
 }
