@@ -59,6 +59,11 @@ pub trait Context {
         false
     }
 
+    /// A piece of long work was done under locks, which has cost about so many instructions. A kernel looks now and then what
+    /// else is due on its core, as far as that takes no lock but those below wait queues.
+    #[inline(always)]
+    fn spend_locked(&self, _cost: u64) {}
+
     /// Fills a frame with zeroes.
     #[inline(always)]
     fn zero_frame(&self, frame: Frame) {

@@ -14,6 +14,8 @@ use crate::{Context, slab};
 
 /// Fewest slots in use of a node that is not the root.
 const SLOTS_MIN: usize = SLOTS / 2;
+/// What freeing a node costs, in instructions.
+const FREED: u64 = 150;
 
 /// Most levels of a tree: with [`SLOTS_MIN`] slots in each node, those hold more ranges than a pool can.
 pub const LEVELS_MAX: usize = 10;
@@ -99,6 +101,7 @@ fn free_nodes(context: &impl Context, node: Node, level: usize, each: &mut impl 
         }
     }
     slab::free(context, node);
+    context.spend_locked(FREED);
 }
 
 /// The leaf and the slot of the first range whose end is above `address`.

@@ -93,6 +93,12 @@ use crate::{
     run_queue::{collect, core_record, may_run_user},
 };
 
+/// After so many pages that are released the core looks what else is due.
+const PAGES_AT_ONCE: u32 = 16;
+/// What releasing a page costs, and a table whose entries are looked at, in instructions.
+const PAGE_COST: u64 = 150;
+const TABLE_COST: u64 = 2_000;
+
 /// What edits have taken out of the page tables of a space: owned until the shoot-down is complete, and released then.
 ///
 /// Tables are chained through their frames' records, pages stay in their tables (inactive, or out of the tree with
@@ -171,6 +177,9 @@ impl Stale<'_> {
             if !leaf.is_borrowed() {
                 release_frame(context, leaf.frame.named());
                 pages += 1;
+                if pages % PAGES_AT_ONCE == 0 {
+                    context.spend_locked(u64::from(PAGES_AT_ONCE) * PAGE_COST);
+                }
             }
         };
         self.home.sweep(self.range, &mut release_page);
@@ -219,6 +228,7 @@ impl Chain {
             let next = Frame(frame_record(context.pool(), at).synced.load(Ordering::Relaxed));
             each(at);
             release_frame(context, at);
+            context.spend_locked(TABLE_COST);
             at = next;
         }
     }

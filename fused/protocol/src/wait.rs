@@ -22,6 +22,11 @@ use crate::{
     slab, watch,
 };
 
+/// What waking a thread costs, in instructions.
+const WOKEN: u64 = 400;
+/// What moving one to another queue costs.
+const MOVED: u64 = 60;
+
 /// Begins to wait.
 pub fn prepare(thread: &'static ThreadRecord) {
     debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_RUNNING);
@@ -173,6 +178,7 @@ pub fn requeue(
         node.key.set(to_key);
         link_last(context, to, node);
         moved += 1;
+        context.spend_locked(MOVED);
     }
     moved
 }
@@ -194,6 +200,7 @@ fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, ke
         // lock), so a wake-up that counts goes to a waiter of this queue.
         woken += u32::from(wake_thread(context, thread, WAKE_EVENT));
         unlink(context, queue, node);
+        context.spend_locked(WOKEN);
     }
     woken
 }

@@ -137,7 +137,7 @@ fn sources(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// Of the runs of a program that were in the same function, the longest; the longest of all first.
 fn distinct(mut runs: Vec<Run>) -> Vec<Run> {
-    runs.sort_by(|a, b| b.instructions.cmp(&a.instructions));
+    runs.sort_by_key(|run| std::cmp::Reverse(run.instructions));
     let mut distinct: Vec<Run> = Vec::new();
     for run in runs {
         if !distinct

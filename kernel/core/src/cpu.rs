@@ -13,6 +13,7 @@ use motet_protocol::{Context, clock::IslandClock, run_queue::Wake, shootdown, tr
 
 use crate::{
     call::BUDGET,
+    sched,
     trace::{self, Tracer},
 };
 
@@ -414,6 +415,11 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn is_uncached(&self) -> bool {
         self.uncached
+    }
+
+    #[inline(always)]
+    fn spend_locked(&self, cost: u64) {
+        sched::spend_locked(self, cost);
     }
 
     #[inline(always)]

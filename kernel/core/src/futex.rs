@@ -11,7 +11,7 @@ use motet_layout::{PoolAddr, WaitQueue};
 use motet_protocol::{Context, wait};
 
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     mm,
     process::lock_tree,
@@ -238,6 +238,7 @@ fn release_robust_list<M: Machine>(call: &Call<M>) {
         if entry & !1 == head {
             break;
         }
+        call.serve_due(3 * cost::PAGE);
         let next = word(entry & !1);
         if entry != pending {
             mark_owner_died(call, (entry & !1).wrapping_add(offset), false);

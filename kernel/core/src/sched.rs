@@ -1,6 +1,9 @@
 //! A core's life: pick a thread, run it until it blocks, exits, moves or has used up its slice.
 
-use core::sync::atomic::{Ordering, fence};
+use core::{
+    cell::Cell,
+    sync::atomic::{Ordering, fence},
+};
 
 use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
@@ -17,7 +20,7 @@ use motet_protocol::{
 };
 
 use crate::{
-    call::{BUDGET, Call, Stop},
+    call::{BUDGET, Call, Stop, cost},
     cpu::Cpu,
     crossing::{self, Fetch},
     file,
@@ -37,10 +40,40 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     loop {
         // Who has been woken may have been called, and answers first.
         match cpu.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
-            Some(thread) => run_thread(cpu, thread),
+            Some(thread) => {
+                run_thread(cpu, thread);
+                // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.
+                if cpu.spend(ENDED) || cpu.deferred.get() != Interrupts::EMPTY {
+                    look(cpu);
+                }
+            }
             None => idle(cpu),
         }
     }
+}
+
+/// What a thread costs that runs only to end.
+const ENDED: u64 = 5 * cost::OBJECT;
+
+/// Takes interrupts between two threads.
+#[cold]
+fn look<M: Machine>(cpu: &Cpu<M>) {
+    begin_budget(cpu);
+    let interrupts = poll(cpu).union(cpu.deferred.replace(Interrupts::EMPTY));
+    if interrupts != Interrupts::EMPTY {
+        take_interrupts(cpu, interrupts);
+    }
+    cpu.pass();
+}
+
+fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
+    cpu.budget.set(BUDGET);
+    M::mark::<{ marks::LOOK }>();
+}
+
+fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+    let interrupts = cpu.machine.poll_interrupts();
+    if cpu.timed { with_alarm(cpu, interrupts, cpu.now_ns()) } else { interrupts }
 }
 
 /// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
@@ -225,6 +258,8 @@ fn serve_syscall<M: Machine>(
     debug_assert!(registers::frame_isa(&thread.frame) == M::ISA);
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
     count(&cpu.counters().syscalls);
+    // User code ran, or the call has paused.
+    cpu.budget.set(BUDGET);
     let result = match syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame)) {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
@@ -316,6 +351,41 @@ pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     cpu.pass();
 }
 
+/// A piece of work is done under locks that cannot be given up before the rest is done; it has cost this much (`call::cost`).
+/// Once the core's budget is used up it looks what is due, as far as that can be done now ([`serve_locked`]). The locks are
+/// at most those of the process tree, a descriptor table, an address space and interest lists.
+#[inline(always)]
+pub fn spend_locked<M: Machine>(cpu: &Cpu<M>, cost: u64) {
+    if cpu.spend(cost) {
+        serve_locked(cpu);
+    }
+}
+
+/// Serves shoot-downs and wakes threads whose time has come. Other interrupts, and what wants the process tree (alarms), come
+/// when the locks are free: the timer asks for that. Other threads of this core wait until then, too.
+#[cold]
+fn serve_locked<M: Machine>(cpu: &Cpu<M>) {
+    begin_budget(cpu);
+    let now_ns = cpu.now_ns();
+    // Those that were taken before wait still, and the timer with them.
+    if cpu.deferred.get() == Interrupts::EMPTY {
+        let interrupts = poll(cpu);
+        if interrupts != Interrupts::EMPTY {
+            cpu.deferred.set(interrupts);
+            set_timer(cpu, now_ns);
+        }
+    }
+    cpu.relax();
+    let has_expired = Cell::new(true);
+    while has_expired.take() {
+        timer::expire_first(cpu, now_ns, |node| {
+            let is_wait = node.kind.get() != TIMER_ALARM;
+            has_expired.set(is_wait);
+            is_wait && expire_wait(cpu, node)
+        });
+    }
+}
+
 /// Frees large files that nobody uses any more because of what the thread has done. `false`: something else is due before all are.
 #[cold]
 pub fn free_garbage<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
@@ -334,12 +404,8 @@ pub fn free_garbage<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
 /// The core's budget is used up: looks whether anything else is due than the call that the thread is in.
 #[cold]
 pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
-    cpu.budget.set(BUDGET);
-    M::mark::<{ marks::LOOK }>();
-    let mut interrupts = cpu.machine.poll_interrupts();
-    if cpu.timed {
-        interrupts = with_alarm(cpu, interrupts, cpu.now_ns());
-    }
+    begin_budget(cpu);
+    let interrupts = poll(cpu);
     cpu.deferred.set(cpu.deferred.get().union(interrupts));
     let is_asked = shootdown::is_asked(cpu);
     is_asked || cpu.deferred.get() != Interrupts::EMPTY || thread.attention.load(Ordering::Relaxed) != 0

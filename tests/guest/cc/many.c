@@ -241,6 +241,8 @@ static void threads(void) {
             if (how == 0)
                 _exit(0);
             kill(getpid(), SIGKILL);
+            for (;;)
+                pause();
         }
         int status = 0;
         waitpid(child, &status, 0);
@@ -339,7 +341,7 @@ static void pages(void) {
     static int status[PAGES];
     for (int page = 0; page < PAGES; page++)
         places[page] = all + (long)page * PAGE;
-    tell("asked where", syscall(SYS_move_pages, 0, PAGES, places, 0, status, 2) == 0 && status[0] == 0);
+    tell("asked where", syscall(SYS_move_pages, 0, PAGES, places, 0, status, 2) == 0 && status[0] >= 0);
     tell("synchronised", msync(all, len, MS_SYNC) == 0);
     tell("protected", mprotect(all, len, PROT_READ) == 0);
     tell("unmapped", munmap(all, len) == 0);

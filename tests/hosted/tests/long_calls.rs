@@ -97,6 +97,61 @@ fn others_run_during_long_calls() {
     under_seeds(&scenario, "done\n");
 }
 
+/// A large process forks, which cannot let go of its locks in between, while another of its threads sleeps: the timer that
+/// comes meanwhile is not forgotten, though nobody enters the kernel afterwards.
+#[test]
+fn a_timer_that_comes_during_a_fork_is_served_afterwards() {
+    let program = Program::build(Isa::AArch64, |program| {
+        let [before, at, value, zero, _] = program.asm.roles.saved;
+        let sleeper = program.asm.label();
+        prepare(program);
+        // The buffer becomes resident.
+        program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
+        program.call(Sys::Ftruncate, &[3, LEN]);
+        program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
+        expect_result(program, LEN, 101);
+        program.asm.li(at, DATA + 256);
+        program.asm.li(value, SLEEP_NS);
+        program.asm.op_i(Op::St64, value, at, 8);
+        program.asm.li(zero, 0);
+        program.call(Sys::Clone, &[0x0001_0f00, DATA + 0x8000, 0, 0, 0]);
+        program.or_exit(102);
+        program.result_to(value);
+        program.asm.branch(Op::Beq, value, zero, sleeper);
+        let wait = program.asm.here();
+        program.call(Sys::SchedYield, &[]);
+        program.asm.li(at, DATA);
+        program.asm.op_i(Op::Ld64, before, at, 0);
+        program.asm.branch(Op::Beq, before, zero, wait);
+        for _ in 0..3 {
+            let child = program.fork(value);
+            program.asm.li(at, DATA);
+            program.asm.op_i(Op::Ld64, before, at, 0);
+            let spin = program.asm.here();
+            program.asm.op_i(Op::Ld64, value, at, 0);
+            program.asm.branch(Op::Beq, before, value, spin);
+            program.wait();
+            let parent = program.asm.label();
+            program.asm.branch(Op::Beq, zero, zero, parent);
+            program.asm.bind(child);
+            program.exit(0);
+            program.asm.bind(parent);
+        }
+        program.print(1, "done\n");
+        program.exit(0);
+        program.asm.bind(sleeper);
+        program.asm.li(at, DATA);
+        let again = program.asm.here();
+        program.call(Sys::Nanosleep, &[DATA + 256, 0]);
+        program.asm.op_i(Op::Ld64, value, at, 0);
+        program.asm.op_i(Op::Addi, value, value, 1);
+        program.asm.op_i(Op::St64, value, at, 0);
+        program.asm.jump(again);
+    });
+    let scenario = Scenario { files: vec![("forks", program)], command: vec!["/forks"], ..Scenario::default() };
+    under_seeds(&scenario, "done\n");
+}
+
 /// A process is killed by its parent in the middle of a long write: the file is not as long as it would be.
 #[test]
 fn a_killed_process_leaves_its_long_call() {

@@ -7,13 +7,15 @@ use libtest_mimic::Trial;
 
 use crate::{
     crossing::{Programs, source},
-    process::Motet,
+    process::{Ended, Motet},
     trial,
 };
 
 /// On a busy host the calls take long.
 const LIMIT: Duration = Duration::from_secs(240);
 const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+/// Calls that `many` tells of.
+const MANY: usize = 63;
 const SAID: &str = "\
 reads_random: done, others ran
 gets_random: done, others ran
@@ -48,11 +50,14 @@ makes and lists: done
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    vec![trial("long_calls::others_run_and_signals_end_what_they_end_on_linux", others_run)]
+    vec![
+        trial("long_calls::others_run_and_signals_end_what_they_end_on_linux", others_run),
+        trial("long_calls::calls_about_many_things_do_what_they_do_on_linux", many_things),
+    ]
 }
 
-/// The program, for each instruction set under its name.
-fn programs() -> Result<Programs, String> {
+/// A program, for each instruction set under its name.
+fn programs(name: &str) -> Result<Programs, String> {
     let programs = Programs::new()?;
     let path = |isa: &str| programs.path.join(isa).display().to_string();
     let files = ISAS.map(path);
@@ -60,13 +65,27 @@ fn programs() -> Result<Programs, String> {
     for (isa, file) in ISAS.into_iter().zip(&files) {
         options.extend(["--emit-isa", isa, file]);
     }
-    programs.compile(&source("long"), "fat", &options)?;
+    programs.compile(&source(name), "fat", &options)?;
     Ok(programs)
 }
 
 fn others_run() -> Result<(), String> {
-    let programs = programs()?;
+    let programs = programs("long")?;
+    run(&programs)?.expect_output(&SAID.repeat(ISAS.len())).map(drop)
+}
+
+/// Thousands of descriptors, processes, threads, ranges, pages and locks: the program says of each call whether it is done.
+fn many_things() -> Result<(), String> {
+    let ended = run(&programs("many")?)?;
+    let lines = ended.output.lines();
+    let is_well = lines.clone().count() == MANY * ISAS.len() && lines.clone().all(|line| line.ends_with(": done"));
+    if is_well { Ok(()) } else { Err(ended.describe()) }
+}
+
+fn run(programs: &Programs) -> Result<Ended, String> {
     let command = format!("for isa in {}; do /in/programs/$isa || exit; done", ISAS.join(" "));
     let motet = Motet::run(["--in".as_ref(), programs.path.as_os_str()]).arguments(["--", &command]);
-    motet.limit(LIMIT).wait().expect_code(0)?.expect_output(&SAID.repeat(ISAS.len())).map(drop)
+    let ended = motet.limit(LIMIT).wait();
+    ended.expect_code(0)?;
+    Ok(ended)
 }

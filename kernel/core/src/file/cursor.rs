@@ -5,13 +5,18 @@ use motet_hal::{Access, Machine};
 use motet_layout::{PAGE_SIZE, PoolAddr, SpaceRecord};
 use motet_protocol::pipe::Run;
 
-use crate::{call::Call, mm};
+use crate::{
+    call::{Call, cost},
+    mm, sched,
+};
 
 /// Most bytes one call transfers (Linux `MAX_RW_COUNT`).
 pub const TRANSFER_MAX: u64 = 0x7fff_f000;
 const IOVEC_SIZE: u64 = 16;
 /// Entries of a vector that are looked at together.
 const ENTRIES_AT_ONCE: usize = 16;
+/// What a buffer costs, however short it is.
+const ENTRY_COST: u64 = 2 * cost::OBJECT;
 
 /// User memory to be read from or written to, in order.
 pub struct Cursor<'a, 'c, M: Machine> {
@@ -55,6 +60,7 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
                 let len = entry[8..].iter().rev().fold(0, |len, &byte| len << 8 | u64::from(byte));
                 total = total.checked_add(len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
             }
+            sched::spend_locked(call.cpu, here * ENTRY_COST / 4);
         }
         let mut cursor = Self::new(call, 0, total, access);
         cursor.left = 0;
@@ -136,10 +142,14 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         while len > self.left {
             len -= self.left;
             self.left = 0;
+            sched::spend_locked(self.call.cpu, ENTRY_COST);
             self.next_buffer()?;
         }
         self.at += len;
         self.left -= len;
+        if self.left == 0 {
+            sched::spend_locked(self.call.cpu, ENTRY_COST);
+        }
         Ok(())
     }
 

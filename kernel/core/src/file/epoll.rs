@@ -22,9 +22,9 @@ use super::{
     table,
 };
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, SysResult, cost},
     cpu::Cpu,
-    time,
+    sched, time,
 };
 
 /// Events returned by one call at most; the rest come with the next.
@@ -122,6 +122,7 @@ pub fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
         let _guard = lock(cpu, &list.lock);
         while let Some(watch) = ALL.first(cpu, list) {
             discard(cpu, list, cpu.pool.at(motet_layout::PoolAddr(watch.file.get())), watch);
+            sched::spend_locked(cpu, cost::OBJECT);
         }
     }
     // Nodes of threads that still wait must not stay linked in memory that becomes another list.
@@ -257,6 +258,7 @@ fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &m
     while let Some(watch) = cpu.object::<WatchRecord>(at) {
         let is_last = at == last;
         at = watch.asked[1].get();
+        sched::spend_locked(cpu, cost::OBJECT);
         if let Some(event) = event_of(call, watch) {
             if let Some(place) = into.get_mut(ready) {
                 *place = event.shown;

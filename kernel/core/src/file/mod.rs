@@ -194,7 +194,7 @@ pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, 
 
 /// Exec: closes the descriptors that are marked for it.
 pub fn close_on_exec<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    table::close_matching(cpu, table::of(cpu, process), 0, u32::MAX, |word| word & FILES_CLOEXEC != 0);
+    table::close_all_matching(cpu, table::of(cpu, process), |word| word & FILES_CLOEXEC != 0);
 }
 
 /// Gives a process a descriptor table of its own, if it shares it with another process.

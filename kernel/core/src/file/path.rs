@@ -15,8 +15,9 @@ use super::{
     proc, table,
 };
 use crate::{
-    call::{Call, PATH_MAX},
+    call::{Call, PATH_MAX, cost},
     permission::FileRights,
+    sched,
 };
 
 /// Most symbolic links followed in one walk (Linux `MAXSYMLINKS`).
@@ -234,6 +235,8 @@ fn walk_for<'c, M: Machine>(
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
+        // Symbolic links make a path of 40 times the longest one.
+        sched::spend_locked(call.cpu, cost::OBJECT);
         if !current.is_directory() {
             return Err(Errno::ENOTDIR);
         }

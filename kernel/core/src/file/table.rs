@@ -4,6 +4,8 @@
 //! a table takes its lock. The only thread of the only process that uses a table reads it without: nobody else changes
 //! it (others look into it through procfs at most).
 
+use core::convert::Infallible;
+
 use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_abi::{Errno, file::O_PATH, time::RLIMIT_NOFILE};
@@ -25,8 +27,13 @@ use super::{
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
-    process,
+    process, sched,
 };
+
+/// What copying a descriptor costs.
+const COPIED: u64 = 50;
+/// What closing one costs.
+pub const CLOSED: u64 = 2 * cost::OBJECT;
 
 /// The descriptor table of a process that has not exited.
 #[inline(always)]
@@ -121,6 +128,7 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) -> Option<&'s
     let high = files.high.get();
     for fd in 0..high as i32 {
         let word = slot(cpu, files, fd).map_or(0, |slot| slot.load(Ordering::Relaxed));
+        sched::spend_locked(cpu, COPIED);
         let Some(record) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) else { continue };
         let Some(slot) = slot_or_allocate(cpu, copy, fd) else {
             drop(guard);
@@ -140,7 +148,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     if files.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
     }
-    close_matching(cpu, files, 0, u32::MAX, |_| true);
+    close_all_matching(cpu, files, |_| true);
     for frame in &files.frames {
         if frame.get() != 0 {
             release_frame(cpu, Frame(frame.get()));
@@ -158,7 +166,7 @@ pub fn close_all<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, is_due: 
         // Many are closed already.
         let _ = close(cpu, files, fd as i32);
         files.high.set(fd);
-        if cpu.spend(cost::OBJECT) && is_due() {
+        if cpu.spend(CLOSED) && is_due() {
             return false;
         }
     }
@@ -250,21 +258,38 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> 
     Ok(())
 }
 
-/// Closes the descriptors `first..=last` whose words satisfy `which`.
-pub fn close_matching<M: Machine>(
+/// For [`close_matching`]: goes on, and looks in between what is due on the core.
+fn no_stop<M: Machine>(cpu: &Cpu<M>) -> Result<(), Infallible> {
+    sched::spend_locked(cpu, CLOSED);
+    Ok(())
+}
+
+/// As [`close_matching`], where nothing else runs before all are closed.
+pub fn close_all_matching<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, which: impl Fn(u64) -> bool) {
+    let _ = close_matching(cpu, files, 0, u32::MAX, which, |_| no_stop(cpu));
+}
+
+/// Closes the descriptors `first..=last` whose words satisfy `which`. After each, `goes_on` is told the next one.
+///
+/// # Errors
+/// Those of `goes_on`: some may be left.
+pub fn close_matching<M: Machine, E>(
     cpu: &Cpu<M>,
     files: &'static FilesRecord,
     first: u32,
     last: u32,
     which: impl Fn(u64) -> bool,
-) {
+    mut goes_on: impl FnMut(u32) -> Result<(), E>,
+) -> Result<(), E> {
     for fd in first..files.high.get().min(last.saturating_add(1)) {
         let word = slot(cpu, files, fd as i32).map_or(0, |slot| slot.load(Ordering::Relaxed));
         if word != 0 && which(word) {
             // Another thread may have been faster.
             let _ = close(cpu, files, fd as i32);
+            goes_on(fd + 1)?;
         }
     }
+    Ok(())
 }
 
 /// Whether a descriptor is closed by exec.

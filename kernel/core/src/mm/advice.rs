@@ -85,29 +85,50 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
         let _guard = lock(cpu, &space.lock);
         view::check_no_store(cpu, space, start, end)?;
     }
-    if let Advice::Drop { anonymous_only } = advice {
-        return pieces::end(call, drop_in_pieces(call, space, start, end, anonymous_only));
-    }
-    let _guard = lock(cpu, &space.lock);
-    let mut covered = Coverage::from(start);
-    let follow = |vma: &'static VmaRecord| {
-        covered.add(vma);
-        match advice {
-            Advice::Flags(VMA_WIPE_ON_FORK, _) if !is_private_anonymous(vma) => return Err(Errno::EINVAL),
-            Advice::Flags(set, clear) => vma.flags.set(vma.flags.get() & !clear | set),
-            Advice::Drop { .. } | Advice::Ignored => {}
-        }
-        Ok(())
+    let followed = match advice {
+        Advice::Drop { anonymous_only } => drop_in_pieces(call, space, start, end, anonymous_only),
+        Advice::Flags(set, clear) => change_in_pieces(call, space, start, end, set, clear),
+        Advice::Ignored => check_in_pieces(call, space, start, end),
     };
-    match advice {
-        Advice::Flags(..) => {
-            let followed = vma::for_each_within(cpu, space, start, end, follow);
-            vma::join_within(cpu, space, start, end);
-            followed?;
+    pieces::end(call, followed)
+}
+
+fn change_in_pieces<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    set: u32,
+    clear: u32,
+) -> SysResult {
+    let [has_gap, ..] = &call.thread.scratch;
+    pieces::of_vmas(call, space, start, end, |start, end| {
+        let mut covered = Coverage::from(start);
+        let followed = vma::for_each_within(call.cpu, space, start, end, |vma| {
+            covered.add(vma);
+            if set & VMA_WIPE_ON_FORK != 0 && !is_private_anonymous(vma) {
+                return Err(Errno::EINVAL);
+            }
+            vma.flags.set(vma.flags.get() & !clear | set);
+            Ok(())
+        });
+        vma::join_within(call.cpu, space, start, end);
+        if !covered.reaches(end) {
+            has_gap.set(1);
         }
-        Advice::Drop { .. } | Advice::Ignored => vma::within(cpu, space, start..end).try_for_each(follow)?,
-    }
-    if covered.reaches(end) { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+        followed
+    })?;
+    if has_gap.get() == 0 { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+/// Whether a range is mapped.
+fn check_in_pieces<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64, end: u64) -> SysResult {
+    pieces::of_vmas(call, space, start, end, |start, end| {
+        let mut covered = Coverage::from(start);
+        vma::within(call.cpu, space, start..end).for_each(|vma| covered.add(vma));
+        if covered.reaches(end) { Ok(()) } else { Err(Errno::ENOMEM) }
+    })?;
+    Ok(0)
 }
 
 fn drop_in_pieces<M: Machine>(
@@ -155,7 +176,7 @@ pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
         look_at(call.cpu, space, start + done * PAGE_SIZE, &mut resident[..count])?;
         call.write_user(call.args[2].checked_add(done).ok_or(Errno::EFAULT)?, &resident[..count])?;
         done += count as u64;
-        if done < pages && call.pauses(cost::PAGE) {
+        if done < pages && call.pauses(MINCORE_PAGES * cost::OBJECT) {
             call.thread.progress.set(done);
             return Err(Stop::Again);
         }
@@ -233,11 +254,7 @@ pub fn msync<M: Machine>(call: &Call<M>) -> SysResult {
 
 fn check_mapped<M: Machine>(call: &Call<M>, start: u64, len: u64, overflow: Errno) -> SysResult {
     let (start, end) = page_range(start, len, overflow)?;
-    let space = space_of(call.cpu, call.process);
-    let _guard = lock(call.cpu, &space.lock);
-    let mut covered = Coverage::from(start);
-    vma::within(call.cpu, space, start..end).for_each(|vma| covered.add(vma));
-    if covered.reaches(end) { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+    check_in_pieces(call, space_of(call.cpu, call.process), start, end)
 }
 
 /// How far a range is mapped without a gap, as its VMAs come in ascending order.

@@ -21,9 +21,9 @@ use super::{
     vma,
 };
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    file,
+    file, sched,
 };
 
 const PROT_READ: u64 = 1;
@@ -482,15 +482,36 @@ fn move_pages<M: Machine>(
 ) -> Result<(), Errno> {
     let home = home_table(cpu, space);
     let moved = edit(cpu, space, &home, |stale| {
-        forget_elsewhere(cpu, space, &home, start..end, stale);
-        let moved = home.move_pages(start..end, to, stale, &mut || alloc_zeroed_frame(cpu));
-        if let Err(rest) = moved {
-            // The tables that they came from are still there.
-            let _ = home.move_pages(to..to + (rest - start), start, stale, &mut || None);
+        let mut at = start;
+        while at < end {
+            let stop = end_of_moved(&home, at, end, to.wrapping_sub(start));
+            forget_elsewhere(cpu, space, &home, at..stop, stale);
+            let moved = home.move_pages(at..stop, to + (at - start), stale, &mut || alloc_zeroed_frame(cpu));
+            if let Err(rest) = moved {
+                // The tables that they came from are still there.
+                let _ = home.move_pages(to..to + (rest - start), start, stale, &mut || None);
+                return moved;
+            }
+            at = stop;
+            sched::spend_locked(cpu, BUDGET);
         }
-        moved
+        Ok(())
     });
     moved.map_err(|_| Errno::ENOMEM)
+}
+
+/// Where a piece ends of what moves that far: whole tables of pages where they can move as such.
+fn end_of_moved(home: &Table<'_>, start: u64, end: u64, distance: u64) -> u64 {
+    let stop = home.end_of_piece(start..end, pieces::ENTRIES);
+    let border = (start + 1).next_multiple_of(TABLE_SPAN);
+    if distance % TABLE_SPAN != 0 {
+        return stop;
+    }
+    if start % TABLE_SPAN != 0 || border > end {
+        return stop.min(border);
+    }
+    let whole = stop.next_multiple_of(TABLE_SPAN);
+    if whole <= end { whole } else { stop & !(TABLE_SPAN - 1) }
 }
 
 /// Where `len` bytes that are now at `start` can move: to where whole tables of pages can, if there is such a place.

@@ -17,8 +17,10 @@ use motet_protocol::{
 };
 
 use super::{forget_elsewhere, home_table, place::island_for, space::ensure_root, table, view, vma};
-use crate::cpu::Cpu;
+use crate::{call::BUDGET, cpu::Cpu, sched};
 
+/// What synchronising fetches with a frame costs, which copies it onto itself.
+const SYNC_COST: u64 = BUDGET / 3;
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
 const AROUND_PAGES: u64 = 16;
 
@@ -265,6 +267,7 @@ fn make_executable_here<M: Machine>(cpu: &Cpu<M>, frame: Frame) {
         cpu.machine.sync_instructions(frame);
         count(&cpu.counters().icache_syncs);
         record.synced.fetch_or(bit, Ordering::AcqRel);
+        sched::spend_locked(cpu, SYNC_COST);
     }
 }
 
@@ -276,6 +279,7 @@ pub fn sync_range<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: 
     home_table(cpu, space).visit(pages, |_, leaf| {
         cpu.machine.sync_instructions(leaf.frame.named());
         frame_record(cpu.pool, leaf.frame.named()).synced.store(own, Ordering::Release);
+        sched::spend_locked(cpu, SYNC_COST);
     });
 }
 

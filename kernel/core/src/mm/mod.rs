@@ -33,7 +33,7 @@ pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
 pub use space::{activate, create, deactivate, epoch, fork, leave_island, may_stay_active, release, share};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
-pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped};
+pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
 
 use crate::cpu::{Cpu, Translation};
 

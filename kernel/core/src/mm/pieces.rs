@@ -23,7 +23,7 @@ use crate::{
 /// VMAs of one piece.
 const VMAS: usize = 8;
 /// Entries of the home's table of one piece, as [`motet_paging::Table::end_of_piece`] counts them: up to 48 pages.
-const ENTRIES: u64 = 48 * motet_paging::PAGE_ENTRIES;
+pub(super) const ENTRIES: u64 = 48 * motet_paging::PAGE_ENTRIES;
 /// Entries of one piece of code synchronisation, which copies pages onto themselves.
 const SYNC_ENTRIES: u64 = 4 * motet_paging::PAGE_ENTRIES;
 /// A space with no more pages than this, and no more VMAs than [`LITTLE_VMAS`], ends in one go.
@@ -67,6 +67,31 @@ pub fn of<M: Machine>(
     while at < end {
         let guard = lock(call.cpu, &space.lock);
         let stop = end_of_piece(call.cpu, space, at, end);
+        work(at, stop)?;
+        drop(guard);
+        at = stop;
+        if at < end {
+            pause_at(call, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// As [`of`], for work on VMAs alone, however many pages they have.
+///
+/// # Errors
+/// As for [`of`].
+pub fn of_vmas<M: Machine>(
+    call: &Call<M>,
+    space: &SpaceRecord,
+    start: u64,
+    end: u64,
+    mut work: impl FnMut(u64, u64) -> Result<(), Errno>,
+) -> Result<(), Stop> {
+    let mut at = done(call).unwrap_or(start);
+    while at < end {
+        let guard = lock(call.cpu, &space.lock);
+        let stop = end_of_vmas(call.cpu, space, at, end);
         work(at, stop)?;
         drop(guard);
         at = stop;

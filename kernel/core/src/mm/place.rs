@@ -5,9 +5,9 @@ use motet_hal::Machine;
 use motet_layout::{IslandId, PAGE_SIZE, SpaceRecord, VmaRecord};
 use motet_protocol::{Context, lock::lock, memory::island_near};
 
-use super::{calls::page_range, home_table, space_of, view, vma};
+use super::{calls::page_range, home_table, pieces, space_of, view, vma};
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     process::{self, lock_tree},
 };
@@ -50,17 +50,19 @@ pub fn mbind<M: Machine>(call: &Call<M>) -> SysResult {
         _ => return Err(Errno::EINVAL.into()),
     };
     let space = space_of(call.cpu, call.process);
-    let _guard = lock(call.cpu, &space.lock);
-    let mut covered = start;
-    vma::for_each_within(call.cpu, space, start, end, |vma| {
-        if vma.start.get() > covered {
-            return Err(Errno::EFAULT);
-        }
-        covered = vma.end.get();
-        vma.node.set(node);
-        Ok(())
+    pieces::of_vmas(call, space, start, end, |start, end| {
+        let mut covered = start;
+        vma::for_each_within(call.cpu, space, start, end, |vma| {
+            if vma.start.get() > covered {
+                return Err(Errno::EFAULT);
+            }
+            covered = vma.end.get();
+            vma.node.set(node);
+            Ok(())
+        })?;
+        if covered < end { Err(Errno::EFAULT) } else { Ok(()) }
     })?;
-    if covered < end { Err(Errno::EFAULT.into()) } else { Ok(0) }
+    Ok(0)
 }
 
 /// `move_pages(pid, count, pages, nodes, status, flags)` without `nodes`: the island near to which each page of the calling
@@ -82,11 +84,15 @@ pub fn move_pages<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::ENOSYS.into());
     }
     let space = space_of(call.cpu, call.process);
-    for index in 0..count {
+    for index in call.thread.progress.get()..count {
         let [from, to] = [(pages, 8), (status, 4)].map(|(at, size)| at.checked_add(index.checked_mul(size)?));
         let address = call.read_user_u64(from.ok_or(Errno::EFAULT)?)?;
         let node = node_at(call.cpu, space, address).map_or_else(|errno| errno.result() as i32, |node| node as i32);
         call.write_user(to.ok_or(Errno::EFAULT)?, &node.to_le_bytes())?;
+        if call.pauses(2 * cost::PAGE) {
+            call.thread.progress.set(index + 1);
+            return Err(Stop::Again);
+        }
     }
     Ok(0)
 }

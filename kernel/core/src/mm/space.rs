@@ -18,7 +18,14 @@ use motet_protocol::{
 };
 
 use super::{caches, edit, home_table, table, tables, view, vma};
-use crate::cpu::Cpu;
+use crate::{call::cost, cpu::Cpu, sched};
+
+/// After so many pages the core looks what else is due.
+const PAGES_AT_ONCE: u32 = 16;
+/// What a new VMA costs.
+const ADDED: u64 = 4 * cost::OBJECT;
+/// What a table costs whose entries are looked at.
+const TABLE: u64 = 5 * cost::FRAME;
 
 /// Epochs of a space, before they would be another's.
 const EPOCH_SHIFT: u32 = 32;
@@ -73,6 +80,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
 /// Takes the tables of a space apart that no core has active, and releases its pages.
 fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     let home = home_table(cpu, space).root;
+    let mut released = 0;
     shootdown::end(
         cpu,
         space,
@@ -82,11 +90,19 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
                 let holds = |leaf: &Leaf| table.root == home && !leaf.is_borrowed();
                 let page = |leaf: Leaf| {
                     if holds(&leaf) {
-                        release_frame(cpu, leaf.frame.named())
+                        release_frame(cpu, leaf.frame.named());
+                        released += 1;
+                        if released % PAGES_AT_ONCE == 0 {
+                            sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
+                        }
                     }
                 };
+                let table_of_pages = |table| {
+                    release_frame(cpu, table);
+                    sched::spend_locked(cpu, TABLE);
+                };
                 // Tables lie where VMAs are.
-                table.dismantle(vma::ranges(cpu, space), unused, page, |table| release_frame(cpu, table));
+                table.dismantle(vma::ranges(cpu, space), unused, page, table_of_pages);
                 space.roots[island.index()].store(0, Ordering::Relaxed);
             }
         },
@@ -266,6 +282,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             if result.is_err() {
                 return;
             }
+            sched::spend_locked(cpu, ADDED);
             // Nothing belongs to a view: the child looks by itself.
             if vma.flags.get() & (VMA_VIEW | VMA_WIPE_ON_FORK) != 0 {
                 continue;
@@ -278,6 +295,9 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
                         Ok(_) => {
                             share_frame(cpu, leaf.frame.named());
                             pages += 1;
+                            if pages % PAGES_AT_ONCE == 0 {
+                                sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
+                            }
                         }
                         Err(_) => result = Err(Errno::ENOMEM),
                     }

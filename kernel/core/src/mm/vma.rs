@@ -16,7 +16,7 @@ use motet_protocol::{
 };
 
 use super::space::tell_cores;
-use crate::cpu::Cpu;
+use crate::{call::cost, cpu::Cpu, sched};
 
 /// What a new VMA is.
 #[derive(Clone, Copy)]
@@ -117,6 +117,9 @@ const STACK_GROWTH_MAX: u64 = 8 << 20;
 /// Most VMAs that a program may have (Linux's default of `vm.max_map_count`): nobody fills the pool with them.
 pub const COUNT_MAX: u32 = 65_530;
 
+/// What finding the next VMA costs.
+const FOUND: u64 = 2 * cost::OBJECT;
+
 /// The lowest address that is given to who does not ask for one.
 const FLOOR: u64 = PAGE_SIZE * 16;
 
@@ -170,14 +173,16 @@ fn record_of<M: Machine>(cpu: &Cpu<M>, entry: Entry) -> Option<&'static VmaRecor
     (vma.start.get() == entry.start && vma.end.get() == entry.end).then_some(vma)
 }
 
-/// The VMAs that have part of a range, in ascending order. None is added or removed meanwhile. The space's lock is held.
+/// The VMAs that have part of a range, in ascending order. None is added or removed meanwhile. The space's lock is held, or
+/// nobody else uses it. However many there are, the core looks in between what else is due.
 pub fn within<'a, M: Machine>(
     cpu: &'a Cpu<M>,
     space: &'a SpaceRecord,
     range: Range<u64>,
 ) -> impl Iterator<Item = &'static VmaRecord> + 'a {
     let entries = range_tree::from(cpu, &space.vma_root, range.start);
-    entries.map_while(|entry| record_of(cpu, entry)).take_while(move |vma| vma.start.get() < range.end)
+    let found = entries.map_while(|entry| record_of(cpu, entry)).take_while(move |vma| vma.start.get() < range.end);
+    found.inspect(|_| sched::spend_locked(cpu, FOUND))
 }
 
 /// Calls `each` with every VMA in ascending order. The space's lock is held.
@@ -307,6 +312,7 @@ pub fn clear<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     range_tree::clear(cpu, &space.vma_root, |value| {
         if let Some(vma) = cpu.pool.get::<VmaRecord>(PoolAddr(value)) {
             free(cpu, vma);
+            sched::spend_locked(cpu, cost::OBJECT);
         }
     });
 }

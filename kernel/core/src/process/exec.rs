@@ -22,7 +22,7 @@ use super::{
     strings::{Command, Prefix, StringSource, Strings},
 };
 use crate::{
-    call::{Call, PATH_MAX, PathBuf, Stop, SysResult},
+    call::{BUDGET, Call, PATH_MAX, PathBuf, Stop, SysResult},
     cpu::Cpu,
     crossing, file, mm,
     permission::{self, FileRights, Identity, Owned},
@@ -243,6 +243,7 @@ fn fill<M: Machine>(
     space.brk[1].set(heap);
     // What is written here is read there; later pages of the stack are whoever's that runs then.
     mm::insert(cpu, space, &mm::VmaSpec { node: mm::place::node_of(island), ..STACK })?;
+    call.serve_due(BUDGET);
     let builder = StackBuilder { call, space, isa: executable.isa, identity };
     builder.map_trampoline(space.fat.get() != 0)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);

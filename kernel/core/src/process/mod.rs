@@ -23,7 +23,11 @@ use motet_protocol::{
     lock::{Guard, lock},
 };
 
-use crate::{call::Call, cpu::Cpu, mm, sched};
+use crate::{
+    call::{Call, cost},
+    cpu::Cpu,
+    mm, sched,
+};
 
 /// Takes the process-tree lock: parents, children, thread lists, process groups, and the life of thread objects.
 pub fn lock_tree<M: Machine>(cpu: &Cpu<M>) -> Guard<'static> {
@@ -71,6 +75,7 @@ pub fn for_each_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut ea
     while let Some(thread) = at {
         at = cpu.object(thread.sibling.get());
         each(thread);
+        sched::spend_locked(cpu, cost::OBJECT);
     }
 }
 
@@ -87,13 +92,15 @@ pub fn lookup<M: Machine>(cpu: &Cpu<M>, pid: u32) -> Option<&'static ProcessReco
     (process.pid.get() == pid).then_some(process)
 }
 
-/// Calls `each` with every process. The tree lock is held.
+/// Calls `each` with every process. The tree lock is held, all the time: of processes that fork meanwhile none escapes. What
+/// is due of the core is done in between, as far as it can be ([`sched::spend_locked`]).
 pub fn for_each<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static ProcessRecord)) {
     for thread in motet_protocol::threads::all(cpu) {
         let process = process_of(cpu, thread);
         if process.pid.get() == thread.tid.get() {
             each(process);
         }
+        sched::spend_locked(cpu, cost::OBJECT);
     }
 }
 

@@ -23,12 +23,12 @@ use super::{
     table,
 };
 use crate::{
-    call::{Call, PATH_MAX, SysResult},
+    call::{Call, PATH_MAX, SysResult, cost},
     cpu::Cpu,
     crossing::Snapshot,
     mm,
     permission::{self, FileRights, Identity},
-    process as processes,
+    process as processes, sched,
 };
 use text::Text;
 
@@ -328,6 +328,7 @@ pub fn list<M: Machine>(call: &Call<M>, dir: ProcNode, records: &mut Records) {
             return;
         }
         at = u64::from(number) + 1;
+        sched::spend_locked(call.cpu, 3 * cost::OBJECT);
     }
     records.next = records.next.max(first);
 }

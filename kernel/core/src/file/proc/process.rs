@@ -277,19 +277,13 @@ impl<'c, M: Machine> MapLine<'c, M> {
     /// The first VMA that starts at `from` or above.
     fn next(cpu: &'c Cpu<M>, space: &SpaceRecord, from: u64) -> Option<Self> {
         let _guard = lock(cpu, &space.lock);
-        let mut found = None;
-        mm::for_each_vma(cpu, space, |vma| {
-            if found.is_none() && vma.start.get() >= from {
-                found = Some(Self {
-                    start: vma.start.get(),
-                    end: vma.end.get(),
-                    flags: vma.flags.get(),
-                    offset: vma.offset.get(),
-                    inode: cpu.object::<InodeRecord>(vma.inode.get()).map(|inode| fs::Held::new(cpu, inode)),
-                });
-            }
-        });
-        found
+        mm::vmas_within(cpu, space, from..u64::MAX).find(|vma| vma.start.get() >= from).map(|vma| Self {
+            start: vma.start.get(),
+            end: vma.end.get(),
+            flags: vma.flags.get(),
+            offset: vma.offset.get(),
+            inode: cpu.object::<InodeRecord>(vma.inode.get()).map(|inode| fs::Held::new(cpu, inode)),
+        })
     }
 }
 
