@@ -22,9 +22,10 @@ const TRAIL_EVERY: u64 = 2_500;
 const TRAIL_MAX: usize = 16;
 /// Runs from this long on are told, each that is the longest of those which came the same way.
 const TOLD_FROM: u64 = 10_000;
-/// Where OpenSBI lies, and the kernel before it translates addresses: below the addresses that kernels use later, and far
-/// from those that programs are linked to.
-const FIRMWARE: std::ops::Range<u64> = 0x8000_0000..0x8100_0000;
+/// Where OpenSBI lies on RISC-V, and kernels before they translate addresses: below the addresses that kernels use later, and
+/// far from those that programs are linked to.
+const RISCV64_LOW: std::ops::Range<u64> = 0x8000_0000..0x8100_0000;
+const AARCH64_LOW: std::ops::Range<u64> = 0x4000_0000..0x4100_0000;
 
 struct State {
     isa: Isa,
@@ -88,7 +89,12 @@ fn word(state: &State, index: usize) -> Word<'_> {
 }
 
 fn is_user(isa: Isa, address: u64) -> bool {
-    address < USER_END && !(isa == Isa::RiscV64 && FIRMWARE.contains(&address))
+    let is_low = match isa {
+        Isa::RiscV64 => RISCV64_LOW.contains(&address),
+        Isa::AArch64 => AARCH64_LOW.contains(&address),
+        Isa::X86_64 | Isa::Hosted => false,
+    };
+    address < USER_END && !is_low
 }
 
 /// Whether an instruction sleeps until an interrupt comes: `hlt`, `wfi`.
