@@ -82,7 +82,7 @@ pub mod cost {
 /// Strings are copied in aligned pieces of this many bytes (a divisor of the page size), as most are short.
 const STRING_PIECE: u64 = 64;
 /// What such a piece costs.
-const STRING_COST: u64 = 200;
+const STRING_COST: u64 = 500;
 
 /// Longest path, with its terminating zero (Linux `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;

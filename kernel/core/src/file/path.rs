@@ -15,7 +15,7 @@ use super::{
     proc, table,
 };
 use crate::{
-    call::{Call, PATH_MAX, cost},
+    call::{BUDGET, Call, PATH_MAX, cost},
     permission::FileRights,
     sched,
 };
@@ -284,6 +284,7 @@ fn walk_for<'c, M: Machine>(
                 continue;
             }
             expand(call, path, end, &next)?;
+            sched::spend_locked(call.cpu, BUDGET);
             if path.bytes[0] == b'/' {
                 current = node::of_process(call, |process| &process.root);
             }
