@@ -241,8 +241,6 @@ static void threads(void) {
             if (how == 0)
                 _exit(0);
             kill(getpid(), SIGKILL);
-            for (;;)
-                pause();
         }
         int status = 0;
         waitpid(child, &status, 0);

@@ -77,6 +77,8 @@ calls! {
     Futex 202 98;
     /// `exit_group`
     ExitGroup 231 94;
+    /// `getpid`
+    Getpid 39 172;
     /// `kill`
     Kill 62 129;
     /// Motet's `call_on`

@@ -75,14 +75,25 @@ pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, si
         if chosen.is_none() || !blocked {
             chosen = Some(thread);
         }
-        if signal == SIGKILL {
-            notify(cpu, thread, signal);
-        }
     });
-    if let Some(thread) = chosen {
+    if signal == SIGKILL {
+        kill_threads(cpu, process);
+    } else if let Some(thread) = chosen {
         notify(cpu, thread, signal);
     }
     kept
+}
+
+/// Every thread of a process ends before it executes another instruction of its program, whichever of them sees the signal: who
+/// kills its own process does not come back. The tree lock is held.
+fn kill_threads<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
+    if process.exiting.swap(1, Ordering::AcqRel) == 0 {
+        process.exit_status.store(SIGKILL, Ordering::Relaxed);
+    }
+    for_each_thread(cpu, process, |thread| {
+        thread.kill.store(1, Ordering::Relaxed);
+        notify(cpu, thread, SIGKILL);
+    });
 }
 
 /// Sends a signal to a thread for what it does itself (`SIGPIPE`, `SIGXFSZ`): as if it had used `kill`.
@@ -100,7 +111,11 @@ fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord
     }
     let kept = Pending::of_thread(thread).add(cpu, signal, origin, limit_of(process, RLIMIT_SIGPENDING));
     wait::wake(cpu, &cpu.pool.header().signal_waiters);
-    notify(cpu, thread, signal);
+    if signal == SIGKILL {
+        kill_threads(cpu, process);
+    } else {
+        notify(cpu, thread, signal);
+    }
     kept
 }
 
