@@ -1,14 +1,13 @@
 //! How long the superuser's shell takes to answer while another user has as many processes as there may be, all of which
 //! compute and fork.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use crate::{
     motet::{self, Described},
-    process,
     project::{ISAS, Project, file_error},
 };
 
@@ -18,7 +17,6 @@ const SOURCE: &str = "tests/guest/cc/bomb.c";
 const PROCESSES: usize = 150;
 /// How often the shell of each island is asked.
 const QUESTIONS: usize = 10;
-const COMPILE_AT_MOST: Duration = Duration::from_secs(600);
 const RUN_AT_MOST: Duration = Duration::from_secs(300);
 
 /// The longest that the shell took for a command of three processes, in seconds, on a machine with one core on each of
@@ -33,11 +31,9 @@ pub fn longest_answer_s(project: &Project, islands: &[Isa]) -> Result<(Described
     let programs = folder.join("programs");
     std::fs::create_dir_all(&programs).map_err(file_error(&programs))?;
     let mut script = String::new();
-    for (user, isa) in (1000..).zip(islands.iter().map(|isa| isa.name())) {
-        let mut compiler = Command::new(project.motet());
-        compiler.args(["cc", "-O2", &format!("--isa={isa}")]).arg(project.root.join(SOURCE));
-        process::expect(compiler.arg("-o").arg(programs.join(isa)), COMPILE_AT_MOST)?;
-        script += &format!("/in/programs/{isa} {user} &\n");
+    for (user, &isa) in (1000..).zip(islands) {
+        motet::compile(project, isa, ["-O2".into(), project.root.join(SOURCE)], &programs.join(isa.name()))?;
+        script += &format!("/in/programs/{} {user} &\n", isa.name());
     }
     script += &format!("until set -- /proc/[0-9]*; [ $# -gt {} ]; do sleep 0.1; done\n", islands.len() * PROCESSES);
     for isa in islands.iter().map(|isa| isa.name()) {

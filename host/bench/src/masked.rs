@@ -6,7 +6,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -15,7 +14,6 @@ use motet_layout::Isa;
 
 use crate::{
     motet::{self, Described},
-    process,
     project::{Project, file_error},
     symbols::Symbols,
 };
@@ -47,7 +45,6 @@ mkdir /tmp/many && cd /tmp/many && seq 3000 | xargs touch && ls | wc -l && cd / 
 ls -laR /proc > /dev/null
 i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i + 1)); done; ps > /dev/null; kill -9 -1
 ";
-const COMPILE_AT_MOST: Duration = Duration::from_secs(600);
 const RUN_AT_MOST: Duration = Duration::from_secs(1800);
 
 /// The longest runs on an ISA, the longest first.
@@ -113,14 +110,13 @@ pub fn longest(project: &Project, isa: Isa) -> Result<Longest> {
 /// Compiles a program for an instruction set.
 fn compile(project: &Project, program: &Program, isa: Isa, into: &Path) -> Result<()> {
     eprintln!("motet: compiling the guest program `{}`", program.name);
-    let mut motet = Command::new(project.motet());
     // Functions of other instruction sets run here as well.
-    motet.args(["cc", "-O1", &format!("--isa={}", isa.name()), "-DMOTET_ONE_ISLAND", "-I"]);
-    motet.arg(project.root.join("user/include"));
+    let mut arguments: Vec<PathBuf> = vec!["-O1".into(), "-DMOTET_ONE_ISLAND".into(), "-I".into()];
+    arguments.push(project.root.join("user/include"));
     for source in program.sources {
-        motet.args(sources(&project.root.join(source))?);
+        arguments.extend(sources(&project.root.join(source))?);
     }
-    process::expect(motet.arg("-o").arg(into.join(program.name)), COMPILE_AT_MOST).map(drop)
+    motet::compile(project, isa, arguments, &into.join(program.name))
 }
 
 /// The sources that a path stands for: itself, or a folder's.

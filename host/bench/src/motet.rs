@@ -1,6 +1,7 @@
 //! Runs of Motet, through its command line: what is measured is what users get.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -14,6 +15,9 @@ use crate::{
     process,
     project::{ISAS, Project, file_error},
 };
+
+/// The first program is preceded by the C library.
+const COMPILE_AT_MOST: Duration = Duration::from_secs(600);
 
 /// A machine description, and the file that `motet run` reads it from.
 #[derive(Debug)]
@@ -97,4 +101,19 @@ pub fn calls_under_plugin(project: &Project, isa: Isa, folder: &Path, mode: &str
     ];
     run(project, &machine, &options, &format!("/in/programs/{}/calls", isa.name()), Duration::from_secs(300))?;
     Ok((machine, written))
+}
+
+/// Compiles a program for an instruction set with `motet cc`; `arguments` are options and sources.
+///
+/// # Errors
+/// It does not compile.
+pub fn compile<I: AsRef<OsStr>>(
+    project: &Project,
+    isa: Isa,
+    arguments: impl IntoIterator<Item = I>,
+    into: &Path,
+) -> Result<()> {
+    let mut motet = Command::new(project.motet());
+    motet.arg("cc").arg(format!("--isa={}", isa.name())).args(arguments);
+    process::expect(motet.arg("-o").arg(into), COMPILE_AT_MOST).map(drop)
 }

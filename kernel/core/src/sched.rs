@@ -352,8 +352,8 @@ pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 }
 
 /// A piece of work is done under locks that cannot be given up before the rest is done; it has cost this much (`call::cost`).
-/// Once the core's budget is used up it looks what is due, as far as that can be done now ([`serve_locked`]). The locks are
-/// at most those of the process tree, a descriptor table, an address space and interest lists.
+/// Once the core's budget is used up it looks what is due, as far as that can be done now ([`serve_locked`]). No lock
+/// is held that comes after wait queues in the order of locks (docs/protocols/lock.md).
 #[inline(always)]
 pub fn spend_locked<M: Machine>(cpu: &Cpu<M>, cost: u64) {
     if cpu.spend(cost) {

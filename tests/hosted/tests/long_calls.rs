@@ -1,5 +1,6 @@
 //! Calls that take long, on an island with one core: other threads run meanwhile, and SIGKILL ends them.
 
+use motet_hal_hosted::asm::Label;
 use motet_hal_hosted::isa::Op;
 use motet_hal_hosted::{Driver, Faults, run_seeds};
 use motet_layout::Isa;
@@ -35,38 +36,69 @@ fn expect_result(program: &mut Program, wanted: u64, status: u64) {
     program.asm.bind(good);
 }
 
+/// Starts a thread that sleeps for a moment again and again and counts that at [`DATA`]; returns when it has begun to, with 0
+/// in `zero`.
+fn start_sleeper(program: &mut Program) -> Sleeper {
+    let [before, at, value, zero, _] = program.asm.roles.saved;
+    let sleeper = program.asm.label();
+    program.asm.li(at, DATA + 256);
+    program.asm.li(value, SLEEP_NS);
+    program.asm.op_i(Op::St64, value, at, 8);
+    program.asm.li(zero, 0);
+    // CLONE_VM | FS | FILES | SIGHAND | THREAD
+    program.call(Sys::Clone, &[0x0001_0f00, DATA + 0x8000, 0, 0, 0]);
+    program.or_exit(102);
+    program.result_to(value);
+    program.asm.branch(Op::Beq, value, zero, sleeper);
+    let wait = program.asm.here();
+    program.call(Sys::SchedYield, &[]);
+    program.asm.li(at, DATA);
+    program.asm.op_i(Op::Ld64, before, at, 0);
+    program.asm.branch(Op::Beq, before, zero, wait);
+    Sleeper(sleeper)
+}
+
+/// Where the sleeper's code is to be.
+struct Sleeper(Label);
+
+impl Sleeper {
+    /// Its code, behind the end of the first thread's.
+    fn code(self, program: &mut Program) {
+        let [_, at, value, ..] = program.asm.roles.saved;
+        program.asm.bind(self.0);
+        program.asm.li(at, DATA);
+        let again = program.asm.here();
+        program.call(Sys::Nanosleep, &[DATA + 256, 0]);
+        program.asm.op_i(Op::Ld64, value, at, 0);
+        program.asm.op_i(Op::Addi, value, value, 1);
+        program.asm.op_i(Op::St64, value, at, 0);
+        program.asm.jump(again);
+    }
+}
+
+/// Exits with `status` unless the sleeper has counted at least three times since `before` was read.
+fn expect_counts(program: &mut Program, status: u64) {
+    let [before, at, value, ..] = program.asm.roles.saved;
+    let ran = program.asm.label();
+    program.asm.op_i(Op::Ld64, value, at, 0);
+    program.asm.op_i(Op::Addi, before, before, 2);
+    program.asm.branch(Op::Bltu, before, value, ran);
+    program.exit(status);
+    program.asm.bind(ran);
+}
+
 /// One thread writes a long file, reads it and has it cut, and unmaps much memory; the other one sleeps for a moment again and again, and counts.
 #[test]
 fn others_run_during_long_calls() {
     let program = Program::build(Isa::AArch64, |program| {
-        let [before, at, value, zero, _] = program.asm.roles.saved;
-        let sleeper = program.asm.label();
+        let [before, at, ..] = program.asm.roles.saved;
         prepare(program);
-        program.asm.li(at, DATA + 256);
-        program.asm.li(value, SLEEP_NS);
-        program.asm.op_i(Op::St64, value, at, 8);
-        program.asm.li(zero, 0);
-        // CLONE_VM | FS | FILES | SIGHAND | THREAD
-        program.call(Sys::Clone, &[0x0001_0f00, DATA + 0x8000, 0, 0, 0]);
-        program.or_exit(102);
-        program.result_to(value);
-        program.asm.branch(Op::Beq, value, zero, sleeper);
-        let wait = program.asm.here();
-        program.call(Sys::SchedYield, &[]);
-        program.asm.li(at, DATA);
-        program.asm.op_i(Op::Ld64, before, at, 0);
-        program.asm.branch(Op::Beq, before, zero, wait);
+        let sleeper = start_sleeper(program);
         for (call, status) in [(Sys::Pwrite64, 103), (Sys::Pread64, 106)] {
             program.asm.op_i(Op::Ld64, before, at, 0);
             program.call(call, &[3, BUFFER, LEN, 0]);
             expect_result(program, LEN, status);
-            // At least three times.
-            let ran = program.asm.label();
-            program.asm.op_i(Op::Ld64, value, at, 0);
-            program.asm.op_i(Op::Addi, before, before, 2);
-            program.asm.branch(Op::Bltu, before, value, ran);
-            program.exit(status + 1);
-            program.asm.bind(ran);
+            expect_counts(program, status + 1);
         }
         program.call(Sys::Ftruncate, &[3, 0]);
         expect_result(program, 0, 109);
@@ -76,22 +108,10 @@ fn others_run_during_long_calls() {
         program.asm.op_i(Op::Ld64, before, at, 0);
         program.call(Sys::Munmap, &[BUFFER, LEN]);
         expect_result(program, 0, 112);
-        let ran = program.asm.label();
-        program.asm.op_i(Op::Ld64, value, at, 0);
-        program.asm.op_i(Op::Addi, before, before, 2);
-        program.asm.branch(Op::Bltu, before, value, ran);
-        program.exit(113);
-        program.asm.bind(ran);
+        expect_counts(program, 113);
         program.print(1, "done\n");
         program.exit(0);
-        program.asm.bind(sleeper);
-        program.asm.li(at, DATA);
-        let again = program.asm.here();
-        program.call(Sys::Nanosleep, &[DATA + 256, 0]);
-        program.asm.op_i(Op::Ld64, value, at, 0);
-        program.asm.op_i(Op::Addi, value, value, 1);
-        program.asm.op_i(Op::St64, value, at, 0);
-        program.asm.jump(again);
+        sleeper.code(program);
     });
     let scenario = Scenario { files: vec![("long", program)], command: vec!["/long"], ..Scenario::default() };
     under_seeds(&scenario, "done\n");
@@ -103,26 +123,13 @@ fn others_run_during_long_calls() {
 fn a_timer_that_comes_during_a_fork_is_served_afterwards() {
     let program = Program::build(Isa::AArch64, |program| {
         let [before, at, value, zero, _] = program.asm.roles.saved;
-        let sleeper = program.asm.label();
         prepare(program);
         // The buffer becomes resident.
         program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
         program.call(Sys::Ftruncate, &[3, LEN]);
         program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
         expect_result(program, LEN, 101);
-        program.asm.li(at, DATA + 256);
-        program.asm.li(value, SLEEP_NS);
-        program.asm.op_i(Op::St64, value, at, 8);
-        program.asm.li(zero, 0);
-        program.call(Sys::Clone, &[0x0001_0f00, DATA + 0x8000, 0, 0, 0]);
-        program.or_exit(102);
-        program.result_to(value);
-        program.asm.branch(Op::Beq, value, zero, sleeper);
-        let wait = program.asm.here();
-        program.call(Sys::SchedYield, &[]);
-        program.asm.li(at, DATA);
-        program.asm.op_i(Op::Ld64, before, at, 0);
-        program.asm.branch(Op::Beq, before, zero, wait);
+        let sleeper = start_sleeper(program);
         for _ in 0..3 {
             let child = program.fork(value);
             program.asm.li(at, DATA);
@@ -139,14 +146,7 @@ fn a_timer_that_comes_during_a_fork_is_served_afterwards() {
         }
         program.print(1, "done\n");
         program.exit(0);
-        program.asm.bind(sleeper);
-        program.asm.li(at, DATA);
-        let again = program.asm.here();
-        program.call(Sys::Nanosleep, &[DATA + 256, 0]);
-        program.asm.op_i(Op::Ld64, value, at, 0);
-        program.asm.op_i(Op::Addi, value, value, 1);
-        program.asm.op_i(Op::St64, value, at, 0);
-        program.asm.jump(again);
+        sleeper.code(program);
     });
     let scenario = Scenario { files: vec![("forks", program)], command: vec!["/forks"], ..Scenario::default() };
     under_seeds(&scenario, "done\n");

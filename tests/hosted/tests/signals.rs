@@ -1,12 +1,12 @@
 //! Signals that end processes.
 
+use motet_abi::signal::SIGKILL;
 use motet_hal_hosted::isa::Op;
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::{Scenario, everywhere};
 
-const SIGKILL: u64 = 9;
 /// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD`.
 const THREAD: u64 = 0x0001_0f00;
 
@@ -32,7 +32,7 @@ fn who_kills_its_process_does_not_come_back() {
         program.call(Sys::Getpid, &[]);
         program.result_to(own);
         program.arg_from(0, own);
-        program.arg(1, SIGKILL);
+        program.arg(1, SIGKILL.into());
         program.call_as_is(Sys::Kill);
         program.print(1, "came back\n");
         program.asm.bind(other);

@@ -1,13 +1,12 @@
 //! What a user may have, over all processes.
 
+use motet_abi::{Errno, time::RLIMIT_NPROC};
 use motet_hal_hosted::isa::Op;
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::{Scenario, everywhere};
 
-const NPROC: u64 = 6;
-const EAGAIN: u64 = 11;
 const USER: u64 = 1000;
 /// Threads of the user, the first process's one among them.
 const LIMIT: u64 = 4;
@@ -22,7 +21,7 @@ fn processes_are_counted_until_they_are_reaped() {
         program.asm.li(number, LIMIT);
         program.asm.op_i(Op::St64, number, at, 0);
         program.asm.op_i(Op::St64, number, at, 8);
-        program.call(Sys::Prlimit64, &[0, NPROC, DATA + 256, 0]);
+        program.call(Sys::Prlimit64, &[0, RLIMIT_NPROC as u64, DATA + 256, 0]);
         program.or_exit(100);
         program.call(Sys::Setresuid, &[USER, USER, USER]);
         program.or_exit(101);
@@ -36,7 +35,7 @@ fn processes_are_counted_until_they_are_reaped() {
         program.asm.branch(Op::Bne, number, zero, one_more);
         program.call(Sys::Clone, &[17, 0, 0, 0, 0]);
         let refused = program.asm.label();
-        program.asm.li(number, EAGAIN.wrapping_neg());
+        program.asm.li(number, Errno::EAGAIN.result() as u64);
         let result = program.asm.roles.result;
         program.asm.branch(Op::Beq, result, number, refused);
         program.exit(102);

@@ -61,20 +61,9 @@ pub fn of<M: Machine>(
     space: &SpaceRecord,
     start: u64,
     end: u64,
-    mut work: impl FnMut(u64, u64) -> Result<(), Errno>,
+    work: impl FnMut(u64, u64) -> Result<(), Errno>,
 ) -> Result<(), Stop> {
-    let mut at = done(call).unwrap_or(start);
-    while at < end {
-        let guard = lock(call.cpu, &space.lock);
-        let stop = end_of_piece(call.cpu, space, at, end);
-        work(at, stop)?;
-        drop(guard);
-        at = stop;
-        if at < end {
-            pause_at(call, at)?;
-        }
-    }
-    Ok(())
+    each(call, space, start, end, end_of_piece, work)
 }
 
 /// As [`of`], for work on VMAs alone, however many pages they have.
@@ -86,12 +75,24 @@ pub fn of_vmas<M: Machine>(
     space: &SpaceRecord,
     start: u64,
     end: u64,
+    work: impl FnMut(u64, u64) -> Result<(), Errno>,
+) -> Result<(), Stop> {
+    each(call, space, start, end, end_of_vmas, work)
+}
+
+/// `stop_of` says where the piece ends that begins at an address.
+fn each<M: Machine>(
+    call: &Call<M>,
+    space: &SpaceRecord,
+    start: u64,
+    end: u64,
+    stop_of: impl Fn(&Cpu<M>, &SpaceRecord, u64, u64) -> u64,
     mut work: impl FnMut(u64, u64) -> Result<(), Errno>,
 ) -> Result<(), Stop> {
     let mut at = done(call).unwrap_or(start);
     while at < end {
         let guard = lock(call.cpu, &space.lock);
-        let stop = end_of_vmas(call.cpu, space, at, end);
+        let stop = stop_of(call.cpu, space, at, end);
         work(at, stop)?;
         drop(guard);
         at = stop;
