@@ -29,6 +29,7 @@ fn config(table: &ModelTable, islands: &[&str]) -> Config {
             Piece { local: 0, size: 64 << 20, target: Target::Private(0) },
             Piece { local: 64 << 20, size: 256 << 20, target: Target::Pool(0) },
         ],
+        traps: Default::default(),
     };
     let islands = islands.iter().map(|name| island(name)).collect();
     let shape = Shape { pool: 256 << 20, islands, own: Vec::new() };

@@ -85,6 +85,26 @@ pub struct Timing {
     pub peer_ps: u64,
     /// Extra, for an atomic read-modify-write.
     pub atomic_ps: u64,
+    /// Traps and what goes with them.
+    pub traps: Traps,
+}
+
+/// What a core takes to change between a program and its kernel, in picoseconds, beside the instructions and memory accesses
+/// of either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Traps {
+    /// From a fault or an interrupt to the handler's first instruction.
+    pub entry_ps: u64,
+    /// The instruction that ends a handler, to the first instruction after it.
+    pub exit_ps: u64,
+    /// As `entry_ps`, of an instruction for system calls that has an entry of its own.
+    pub syscall_entry_ps: u64,
+    /// As `exit_ps`, of the instruction that goes with it.
+    pub syscall_exit_ps: u64,
+    /// Telling the interrupt controller that an interrupt has been handled.
+    pub end_of_interrupt_ps: u64,
+    /// From an interrupt that is not another core's doorbell to the first instruction of a core that sleeps.
+    pub wake_ps: u64,
 }
 
 /// A piece of an island's physical memory, and how its cores reach it.

@@ -124,6 +124,16 @@ counters! {
     stall_uncached_ps,
     /// Time of device accesses.
     stall_device_ps,
+    /// Faults, interrupts and system calls: times that the core went from what it ran to a handler of its kernel.
+    traps,
+    /// Times that it came back from one.
+    trap_returns,
+    /// Interrupts that it told its interrupt controller to have handled.
+    interrupt_ends,
+    /// Times that it woke from sleep by anything else than another core's doorbell.
+    wakes,
+    /// Time of these four. It is no stall.
+    trap_ps,
 }
 
 /// What is counted once where several counts would go up together, in words behind theirs.

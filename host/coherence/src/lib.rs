@@ -32,11 +32,11 @@ mod validate;
 pub use bytes::Bytes;
 pub use check::Violation;
 pub use config::{Class, Config, Policy, RangeConfig, Replacement};
-pub use core::{Core, Held, Kind};
+pub use core::{Core, Held, Kind, TrapEvent};
 pub use counters::{Counters, counter_names};
 pub use error::{ConfigError, Key, Step};
 pub use model::{Model, Region, RegionError, Sharing, allocate};
-pub use resolve::{Island, Piece, Shape, Target};
+pub use resolve::{Island, Piece, Shape, Target, TrapCycles};
 pub use table::ModelTable;
 
 /// Bytes in a cache line, on every core.

@@ -188,7 +188,12 @@ mod tests {
     fn each_line_of_the_pool_has_a_word_and_large_pools_have_no_more_words() {
         let config = |pool: u64, islands: usize| {
             let memory = vec![Piece { local: 0, size: pool, target: Target::Pool(0) }];
-            let island = |number| Island { name: format!("island{number}"), cores: 1, memory: memory.clone() };
+            let island = |number| Island {
+                name: format!("island{number}"),
+                cores: 1,
+                memory: memory.clone(),
+                traps: Default::default(),
+            };
             let shape = Shape { pool, islands: (0..islands).map(island).collect(), own: Vec::new() };
             ModelTable::default().resolve(&shape).unwrap()
         };

@@ -45,7 +45,12 @@ fn config(islands: &[&str], has_l3: bool, sets: u64) -> Config {
         ..CoreTable::default()
     };
     let memory = vec![Piece { local: 0, size: 1 << 20, target: Target::Pool(0) }];
-    let island = |name: &&str| Island { name: (*name).into(), cores: CORES / islands.len(), memory: memory.clone() };
+    let island = |name: &&str| Island {
+        name: (*name).into(),
+        cores: CORES / islands.len(),
+        memory: memory.clone(),
+        traps: Default::default(),
+    };
     let shape = Shape { pool: 1 << 20, islands: islands.iter().map(island).collect(), own: Vec::new() };
     ModelTable { core: vec![core], ..ModelTable::default() }.resolve(&shape).unwrap()
 }

@@ -3,7 +3,9 @@
 use crate::{
     LINE_SIZE, Model,
     bytes::Bytes,
-    config::{Config, DomainConfig, Geometry, IslandConfig, Link, Policy, RangeConfig, Replacement, Segment, Timing},
+    config::{
+        Config, DomainConfig, Geometry, IslandConfig, Link, Policy, RangeConfig, Replacement, Segment, Timing, Traps,
+    },
     error::{Key, Result, fail},
     table::{AccessTable, CacheTable, CoreTable, ModelTable},
 };
@@ -38,6 +40,23 @@ pub struct Island {
     pub cores: usize,
     /// Its map of physical memory.
     pub memory: Vec<Piece>,
+    /// What its traps take where `[[model.core]]` does not say.
+    pub traps: TrapCycles,
+}
+
+/// What traps take on cores of an instruction set, in cycles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrapCycles {
+    /// `trap_entry_cycles`.
+    pub entry: u64,
+    /// `trap_exit_cycles`.
+    pub exit: u64,
+    /// `syscall_entry_cycles` and `syscall_exit_cycles`; `None`: system calls are traps like others.
+    pub syscall: Option<[u64; 2]>,
+    /// `end_of_interrupt_cycles`.
+    pub end_of_interrupt: u64,
+    /// `wake_cycles`.
+    pub wake: u64,
 }
 
 /// A piece of an island's physical memory map.
@@ -115,7 +134,8 @@ impl ModelTable {
     fn island(&self, shape: &Shape, index: usize, first_core: usize, ranges: &[RangeConfig]) -> Result<IslandConfig> {
         let (island, own) = (&shape.islands[index], &shape.own);
         let (table, key) = self.core_table(&island.name)?;
-        let timing = timing(&table);
+        check_syscalls(island, &table, &key)?;
+        let timing = timing(&table, &island.traps);
         let l1i = self.geometry(table.l1i.as_ref());
         let l1d = self.geometry(table.l1d.as_ref());
         let l2 = match &table.l2 {
@@ -328,6 +348,12 @@ impl Default for CoreTable {
             l3_cycles: Some(50),
             peer_cycles: None,
             atomic_cycles: None,
+            trap_entry_cycles: None,
+            trap_exit_cycles: None,
+            syscall_entry_cycles: None,
+            syscall_exit_cycles: None,
+            end_of_interrupt_cycles: None,
+            wake_cycles: None,
             memory_cycles: 300,
             remote_cycles: Some(640),
         }
@@ -338,7 +364,40 @@ fn cycles_ps(cycles: u64, frequency_mhz: u64) -> u64 {
     (cycles * 1_000_000 + frequency_mhz / 2) / frequency_mhz
 }
 
-fn timing(table: &CoreTable) -> Timing {
+/// That only cores with instructions for system calls say what these take.
+fn check_syscalls(island: &Island, table: &CoreTable, key: &Key) -> Result<()> {
+    let given =
+        [("syscall_entry_cycles", table.syscall_entry_cycles), ("syscall_exit_cycles", table.syscall_exit_cycles)];
+    match given.into_iter().find(|(_, cycles)| cycles.is_some()) {
+        Some((name, _)) if island.traps.syscall.is_none() && table.island.is_some() => {
+            let message = format!(
+                "system calls of \"{}\" are traps like others: trap_entry_cycles, trap_exit_cycles",
+                island.name
+            );
+            fail(&key.name(name), message)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn traps(table: &CoreTable, usual: &TrapCycles) -> Traps {
+    let ps = |given: Option<u64>, usual: u64| cycles_ps(given.unwrap_or(usual), table.frequency_mhz);
+    let entry = table.trap_entry_cycles.unwrap_or(usual.entry);
+    let exit = table.trap_exit_cycles.unwrap_or(usual.exit);
+    let syscall = |given: Option<u64>, index: usize, trap: u64| {
+        usual.syscall.map_or(cycles_ps(trap, table.frequency_mhz), |cycles| ps(given, cycles[index]))
+    };
+    Traps {
+        entry_ps: ps(None, entry),
+        exit_ps: ps(None, exit),
+        syscall_entry_ps: syscall(table.syscall_entry_cycles, 0, entry),
+        syscall_exit_ps: syscall(table.syscall_exit_cycles, 1, exit),
+        end_of_interrupt_ps: ps(table.end_of_interrupt_cycles, usual.end_of_interrupt),
+        wake_ps: ps(table.wake_cycles, usual.wake),
+    }
+}
+
+fn timing(table: &CoreTable, usual: &TrapCycles) -> Timing {
     let mhz = table.frequency_mhz;
     let classes = table.cpi_class.named();
     let instruction_fs =
@@ -353,6 +412,7 @@ fn timing(table: &CoreTable) -> Timing {
         l3_ps: if table.l3.is_some() { cache(&table.l3) } else { cycles_ps(table.l3_cycles.unwrap_or(0), mhz) },
         peer_ps: cycles_ps(table.peer_cycles.unwrap_or(30), mhz),
         atomic_ps: cycles_ps(table.atomic_cycles.unwrap_or(0), mhz),
+        traps: traps(table, usual),
     }
 }
 

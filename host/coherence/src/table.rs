@@ -125,6 +125,18 @@ pub struct CoreTable {
     pub peer_cycles: Option<u64>,
     /// Extra cycles of an atomic read-modify-write. Default: 0.
     pub atomic_cycles: Option<u64>,
+    /// From a fault or an interrupt to the handler's first instruction. Default: by ISA, as all of traps.
+    pub trap_entry_cycles: Option<u64>,
+    /// The instruction that ends a handler.
+    pub trap_exit_cycles: Option<u64>,
+    /// x86-64's `syscall`.
+    pub syscall_entry_cycles: Option<u64>,
+    /// x86-64's `sysret`.
+    pub syscall_exit_cycles: Option<u64>,
+    /// Telling the interrupt controller that an interrupt has been handled.
+    pub end_of_interrupt_cycles: Option<u64>,
+    /// From an interrupt that is not another core's doorbell to the first instruction of a core that sleeps.
+    pub wake_cycles: Option<u64>,
     /// Latency of private memory and of near ranges.
     pub memory_cycles: u64,
     /// Latency of the other ranges. Needed if there are such without a latency of their own (`[[model.access]]`).

@@ -98,6 +98,12 @@ impl ModelTable {
             ("l3_cycles", core.l3_cycles),
             ("peer_cycles", core.peer_cycles),
             ("atomic_cycles", core.atomic_cycles),
+            ("trap_entry_cycles", core.trap_entry_cycles),
+            ("trap_exit_cycles", core.trap_exit_cycles),
+            ("syscall_entry_cycles", core.syscall_entry_cycles),
+            ("syscall_exit_cycles", core.syscall_exit_cycles),
+            ("end_of_interrupt_cycles", core.end_of_interrupt_cycles),
+            ("wake_cycles", core.wake_cycles),
             ("memory_cycles", Some(core.memory_cycles)),
             ("remote_cycles", core.remote_cycles),
         ] {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, Sharing, allocate};
+use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, Sharing, TrapEvent, allocate};
 
 use common::{PRIVATE, TINY, config, no_l3, pool_base};
 
@@ -270,4 +270,17 @@ fn a_core_is_claimed_once_and_processes_must_agree() {
     let mut different = config;
     different.device_ps += 1;
     assert!(Model::attach(different, &region).is_err());
+}
+
+#[test]
+fn traps_cost_what_the_machine_says_and_are_no_stalls() {
+    let core = "[[core]]\nfrequency_mhz = 500\nmemory_cycles = 9\ntrap_entry_cycles = 10\ntrap_exit_cycles = 20\n\
+                end_of_interrupt_cycles = 30\nwake_cycles = 40";
+    let (costs, counters) =
+        run(&[1], core, |cores| TrapEvent::ALL.map(|event| cores[0].trapped(event, 1 + event as u64).0));
+    // Cores that have no instructions for system calls trap for them; 2 ns a cycle.
+    assert_eq!(costs, [20_000, 2 * 40_000, 3 * 20_000, 4 * 40_000, 5 * 60_000, 6 * 80_000]);
+    let count = counters[0];
+    assert_eq!((count.traps, count.trap_returns, count.interrupt_ends, count.wakes), (1 + 3, 2 + 4, 5, 6));
+    assert_eq!((count.trap_ps, count.stall_ps()), (costs.iter().sum(), 0));
 }

@@ -63,7 +63,7 @@ fn machine<R>(caches: &str, run: impl FnOnce(&mut Core<'_>) -> R) -> (R, Counter
     let memory = pieces.map(piece).to_vec();
     let shape = Shape {
         pool: 4 * RAM_BYTES,
-        islands: vec![Island { name: "riscv".into(), cores: 1, memory }],
+        islands: vec![Island { name: "riscv".into(), cores: 1, memory, traps: Default::default() }],
         own: Vec::new(),
     };
     let config = table.resolve(&shape).unwrap();

@@ -2,7 +2,9 @@
 
 mod common;
 
-use motet_coherence::{Config, Core, Island, Kind, Model, ModelTable, Piece, Policy, Shape, Sharing, Target, allocate};
+use motet_coherence::{
+    Config, Core, Island, Kind, Model, ModelTable, Piece, Policy, Shape, Sharing, Target, TrapCycles, allocate,
+};
 use serde::Deserialize;
 
 use common::{config, shape};
@@ -34,6 +36,7 @@ fn load(name: &str) -> Config {
             Piece { local: PRIVATE, size: 256 << 20, target: Target::Pool(0) },
             Piece { local: 4 << 30, size: 768 << 20, target: Target::Pool(256 << 20) },
         ],
+        traps: TrapCycles { syscall: Some([79, 71]), ..TrapCycles::default() },
     };
     let shape = Shape { pool: 1 << 30, islands: machine.island.iter().map(island).collect(), own: Vec::new() };
     machine.model.resolve(&shape).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -1,9 +1,11 @@
 //! What happens when a virtual CPU fetches instructions or accesses memory. This is where a timed run spends its time.
 
-use motet_coherence::{Core, Held, Kind, LINE_SIZE, Picoseconds};
+use motet_coherence::{Core, Held, Kind, LINE_SIZE, Picoseconds, TrapEvent};
 use motet_qemu_plugin::{Access, PerVcpu, Physical, Vcpu};
 
-use crate::{ONE_LINE, Plugin, VcpuTime, pages::Pages, translated::DataCosts};
+use motet_layout::Isa;
+
+use crate::{ONE_LINE, Plugin, VcpuTime, pages::Pages, translated::DataCosts, traps::LOCAL_APIC_END_OF_INTERRUPT};
 
 /// What a virtual CPU has once its time runs.
 struct TimedCore {
@@ -83,6 +85,14 @@ pub fn fetched_uncached(vcpu: &mut Vcpu, line: usize) {
 pub fn count_hits(vcpu: &mut Vcpu, lines: u64, loads: u64, stores: u64) -> u64 {
     let Some((core, _)) = CORES.get(vcpu) else { return 0 };
     (core.caches.fetched_again(lines) + core.caches.accessed_again(loads, stores)).0
+}
+
+/// Tells the model how often each of [`TrapEvent::ALL`] has happened.
+pub fn count_events(vcpu: &mut Vcpu, events: [u64; TrapEvent::COUNT]) {
+    let Some((core, _)) = CORES.get(vcpu) else { return };
+    for (event, times) in TrapEvent::ALL.into_iter().zip(events).filter(|(_, times)| *times != 0) {
+        core.caches.trapped(event, times);
+    }
 }
 
 /// A virtual CPU drops translations of addresses.
@@ -235,7 +245,13 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
             }
             core.caches.access(kind, physical, size)
         }
-        Some(Physical::Device) => core.caches.device_access(kind),
+        Some(Physical::Device(register)) => {
+            let plugin = core.plugin;
+            if plugin.isa == Isa::X86_64 && register == LOCAL_APIC_END_OF_INTERRUPT && kind.is_write() {
+                time.happened(TrapEvent::EndOfInterrupt, plugin.event_ps(TrapEvent::EndOfInterrupt));
+            }
+            core.caches.device_access(kind)
+        }
         None => return,
     };
     time.charge(cost.0);

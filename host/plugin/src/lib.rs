@@ -13,13 +13,16 @@ mod caches;
 mod classes;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
+mod operands;
 mod pages;
 mod recent;
 mod regions;
 mod translated;
 mod translations;
+mod traps;
 
 use std::{
+    mem::offset_of,
     os::fd::BorrowedFd,
     sync::{
         Mutex, OnceLock,
@@ -32,14 +35,15 @@ use std::{
 };
 
 use memory::HostMap;
-use motet_coherence::Model;
+use motet_coherence::{Model, TrapEvent};
 use motet_fabric::{Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
-use motet_qemu_plugin::{Guest, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
+use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
 use recent::RecentLines;
 use translated::{Ahead, Costs};
+use traps::Handlers;
 
 /// How often to look whether a doorbell has arrived, and how many times.
 const SETTLE_LOOK: Duration = Duration::from_micros(20);
@@ -77,8 +81,10 @@ pub struct VcpuTime {
     exchanges: u64,
     /// 1 + the instructions in `counts` when the core's kernel last said that it is about to ring; 0: not since the last boundary.
     rung: u64,
+    /// How often each of [`TrapEvent::ALL`] has happened since the last boundary.
+    events: [u64; TrapEvent::COUNT],
     /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
-    _rest: [u64; 55],
+    _rest: [u64; 49],
 }
 
 const _: () = assert!(size_of::<VcpuTime>() == 2048);
@@ -89,6 +95,12 @@ const ONE_LINE: u64 = 1 << 32;
 const RINGING_INSTRUCTIONS: u64 = 128;
 
 impl VcpuTime {
+    /// Something has happened, once, that costs so much.
+    fn happened(&mut self, event: TrapEvent, cost_ps: u64) {
+        self.events[event as usize] += 1;
+        self.since_ps = self.since_ps.wrapping_add(cost_ps);
+    }
+
     /// Whether the core has said whom it rings, and may not have done so: others would wait for that, so it must not wait for them.
     fn is_ringing(&self) -> bool {
         self.rung != 0 && (self.counts % ONE_LINE + 1).wrapping_sub(self.rung) < RINGING_INSTRUCTIONS
@@ -107,6 +119,8 @@ struct Plugin {
     /// Local addresses of the pool.
     pool: std::ops::Range<u64>,
     costs: Costs,
+    /// Where traps go.
+    handlers: Mutex<Handlers>,
     /// The machine has only one.
     has_one_core: bool,
     /// Other cores may be in the model at the same time as one of this island's.
@@ -212,6 +226,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
         costs,
+        handlers: Mutex::default(),
         has_one_core: cores == 1,
         meets_others: !timing.settings().deterministic && cores > 1,
         timing,
@@ -253,8 +268,10 @@ impl Plugin {
         let take = std::mem::take::<u64>;
         let (counts, stall_ps) = (take(&mut time.counts), take(&mut time.stall_ps));
         let (loads, stores) = (take(&mut time.loads), take(&mut time.stores));
+        let events = std::mem::take(&mut time.events);
         if !self.timing.is_stopped() {
             let hits_ps = caches::count_hits(vcpu, counts / ONE_LINE, loads, stores);
+            caches::count_events(vcpu, events);
             self.timing.book(core, counts % ONE_LINE, stall_ps + hits_ps);
         }
     }
@@ -264,7 +281,19 @@ impl Plugin {
         let since_ps = if soon { self.timing.step_ps() } else { 0 };
         let time = self.times.get(vcpu);
         (time.base_ps, time.since_ps, time.counts, time.stall_ps) = (now_ps.wrapping_sub(since_ps), since_ps, 0, 0);
-        (time.loads, time.stores) = (0, 0);
+        (time.loads, time.stores, time.events) = (0, 0, [0; TrapEvent::COUNT]);
+    }
+
+    /// What an event of a core of this island costs, in picoseconds.
+    fn event_ps(&self, event: TrapEvent) -> u64 {
+        event.cost(&self.model.config().islands[self.island].timing.traps).0
+    }
+
+    /// Lets translated code count an event before an instruction, and charge it.
+    fn charge_inline(&self, instruction: &Instruction<'_>, event: TrapEvent) {
+        let word = offset_of!(VcpuTime, events) + event as usize * size_of::<u64>();
+        instruction.add(self.times.word(word), 1);
+        instruction.add(self.times.word(offset_of!(VcpuTime, since_ps)), self.event_ps(event));
     }
 
     /// Keeps a core's counts for a report over time, when it has not for a while.
@@ -295,8 +324,11 @@ fn boundary(vcpu: &mut Vcpu, _data: usize) {
     if plugin.timing.settings().grows() && caches::has_exchanged(vcpu) {
         plugin.timing.note_exchange(now_ps);
     }
-    let Next { now_ps, escaped } = plugin.timing.boundary(core, now_ps);
+    let Next { now_ps, escaped, woke } = plugin.timing.boundary(core, now_ps);
     plugin.resume(vcpu, now_ps, escaped);
+    if woke {
+        plugin.times.get(vcpu).happened(TrapEvent::Wake, plugin.event_ps(TrapEvent::Wake));
+    }
     plugin.sample(core, now_ps);
     caches::begin_step(plugin, vcpu, core);
 }

@@ -14,7 +14,7 @@ use crate::{
     atomics::{Accesses, accesses},
     boundary, caches, classes, mark_executed,
     recent::PLACES,
-    region_begins, region_ends, translations,
+    region_begins, region_ends, translations, traps,
 };
 
 /// Kernels' code lies from here on: the half of the address space that user programs cannot have.
@@ -218,6 +218,7 @@ fn report_kernel(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8], ma
     {
         instruction.call(mark_executed, mark.into());
     }
+    traps::report(plugin, instruction, code);
     if translations::are_dropped_by(plugin.isa, code) {
         instruction.call(caches::translations_dropped, 0);
     }

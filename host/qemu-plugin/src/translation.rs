@@ -211,8 +211,8 @@ impl Default for Sizes {
 pub enum Physical {
     /// The machine's physical address in memory.
     Memory(u64),
-    /// Device registers.
-    Device,
+    /// A device's register, at this physical address.
+    Device(u64),
 }
 
 impl Access<'_> {
@@ -250,7 +250,8 @@ impl Access<'_> {
                 return None;
             }
             let device = ffi::qemu_plugin_hwaddr_is_io(found);
-            Some(if device { Physical::Device } else { Physical::Memory(ffi::qemu_plugin_hwaddr_phys_addr(found)) })
+            let address = ffi::qemu_plugin_hwaddr_phys_addr(found);
+            Some(if device { Physical::Device(address) } else { Physical::Memory(address) })
         }
     }
 }

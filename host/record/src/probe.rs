@@ -143,6 +143,7 @@ mod tests {
             name: name.into(),
             cores,
             memory: vec![Piece { local: 0, size: 1 << 20, target: Target::Pool(0) }],
+            traps: Default::default(),
         };
         let shape = Shape { pool: 1 << 20, islands: vec![island("a", 2), island("b", 1)], own: Vec::new() };
         ModelTable::default().resolve(&shape).unwrap()

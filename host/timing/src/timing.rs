@@ -42,6 +42,8 @@ pub struct Next {
     pub now_ps: u64,
     /// It escaped: it comes back after one block.
     pub escaped: bool,
+    /// It has slept, and was not woken by another core: that it takes a while to wake is not in the time yet.
+    pub woke: bool,
 }
 
 /// The rules, as seen by one process.
@@ -169,7 +171,7 @@ impl<B: Bells> Timing<B> {
     /// go on.
     pub fn boundary(&self, core: usize, now_ps: u64) -> Next {
         if self.is_stopped() {
-            return Next { now_ps, escaped: false };
+            return Next { now_ps, escaped: false, woke: false };
         }
         if self.settings.deterministic { self.turn_boundary(core, now_ps) } else { self.quantum_boundary(core, now_ps) }
     }
@@ -199,27 +201,27 @@ impl<B: Bells> Timing<B> {
     }
 
     fn quantum_boundary(&self, core: usize, now_ps: u64) -> Next {
-        let now_ps = self.wake_up(core, now_ps);
+        let (now_ps, woke) = self.wake_up(core, now_ps);
         self.count_rings(core);
         let alone = self.cores.len() == 1;
         // Not in order with looking who is parked: when it looks next, which is within a quantum, or before it waits, this core
         // looks again.
         self.clock(core).clock_ps.store(now_ps, Release);
         if self.stop_at_end(core) {
-            return Next { now_ps, escaped: false };
+            return Next { now_ps, escaped: false, woke: false };
         }
         self.ring_own_alarm(core, now_ps);
         if alone {
             // The machine's time is this core's, and there is nobody to wait for, or to wake.
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
-            return Next { now_ps, escaped: false };
+            return Next { now_ps, escaped: false, woke };
         }
         if self.is_free(core, now_ps) {
-            return Next { now_ps, escaped: false };
+            return Next { now_ps, escaped: false, woke };
         }
         let view = self.advance();
         self.wake_parked(view);
-        Next { now_ps, escaped: self.keep_together(core, now_ps, view) }
+        Next { now_ps, escaped: self.keep_together(core, now_ps, view), woke }
     }
 
     fn turn_boundary(&self, core: usize, now_ps: u64) -> Next {
@@ -229,7 +231,7 @@ impl<B: Bells> Timing<B> {
             self.count_rings(core);
             clock.clock_ps.store(now_ps, SeqCst);
             if self.stop_at_end(core) {
-                return Next { now_ps, escaped: false };
+                return Next { now_ps, escaped: false, woke: false };
             }
             self.advance();
             self.pass_turn();
@@ -237,11 +239,11 @@ impl<B: Bells> Timing<B> {
             clock.arrived.store(1, SeqCst);
         }
         if self.wait_for_turn(core) {
-            return Next { now_ps, escaped: true };
+            return Next { now_ps, escaped: true, woke: false };
         }
         clock.running.store(1, SeqCst);
         let slept = clock.halted.load(SeqCst) != 0;
-        let now_ps = self.wake_up(core, now_ps);
+        let (now_ps, woke) = self.wake_up(core, now_ps);
         clock.clock_ps.store(now_ps, SeqCst);
         let rings = self.record(core).rings_received.load(SeqCst);
         if clock.rings_settled.swap(rings, Relaxed) != rings || slept {
@@ -250,7 +252,7 @@ impl<B: Bells> Timing<B> {
         if self.ring_own_alarm(core, now_ps) {
             self.bells.settle(core);
         }
-        Next { now_ps, escaped: false }
+        Next { now_ps, escaped: false, woke }
     }
 
     /// Takes over how often the core's kernel has rung others, so that it is the same at the same time in every run.
@@ -279,14 +281,17 @@ impl<B: Bells> Timing<B> {
         self.region.stopped.load(SeqCst) != 0
     }
 
-    /// A core that slept is awake: its time is that of what woke it.
-    fn wake_up(&self, core: usize, now_ps: u64) -> u64 {
+    /// A core that slept is awake: its time is that of what woke it, and whether waking has still to be paid for. Who polls is
+    /// awake already, and doorbells' latency goes to the first instruction of who sleeps.
+    fn wake_up(&self, core: usize, now_ps: u64) -> (u64, bool) {
         let clock = self.clock(core);
         if clock.halted.load(SeqCst) == 0 {
-            return now_ps;
+            return (now_ps, false);
         }
         let known = self.known_wake_ps(core);
         let woken_ps = known.map_or_else(|| self.region.now_ps.load(SeqCst), Wake::at_ps).max(now_ps);
+        let polled = self.record(core).state.load(SeqCst) == CORE_POLLING;
+        let woke = matches!(known, None | Some(Wake::Alarm(_))) && !polled && woken_ps > now_ps;
         if let Some(Wake::Ring(_)) = known {
             bump(&clock.ipis_received, 1);
         }
@@ -297,7 +302,7 @@ impl<B: Bells> Timing<B> {
         clock.wake_at_ps.store(0, SeqCst);
         clock.arrived.store(0, SeqCst);
         clock.halted.store(0, SeqCst);
-        woken_ps
+        (woken_ps, woke)
     }
 
     /// When a sleeping core that has been rung wakes, and by what.

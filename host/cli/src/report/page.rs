@@ -14,6 +14,14 @@ use crate::stats::{LEVELS, level_hits};
 /// Where a core's time goes.
 const TIME: [Category; 3] = [("instructions", "var(--busy)"), ("stalls", "var(--stall)"), ("idle", "var(--idle)")];
 
+/// The same with traps apart, where they were counted.
+const TIME_AND_TRAPS: [Category; 4] = [
+    ("instructions", "var(--busy)"),
+    ("stalls", "var(--stall)"),
+    ("traps", "var(--coherence)"),
+    ("idle", "var(--idle)"),
+];
+
 /// What a core waits for, by the names of the counters.
 const STALLS: [(&str, Category); 8] = [
     ("stall_l1_ps", ("L1", "var(--l1)")),
@@ -115,9 +123,10 @@ fn cores(stats: &Stats, cores: &[CoreStats]) -> String {
     };
     let latest_ps = cores.iter().map(|core| core.time_ps).max().unwrap_or(0);
     let times = bars(&|core| {
-        let running_ps = core.time_ps.saturating_sub(core.idle_ps + core.stall_ps);
+        let traps_ps = core.count("trap_ps");
+        let running_ps = core.time_ps.saturating_sub(core.idle_ps + core.stall_ps + traps_ps);
         // A clock that stands still is that of a core that sleeps.
-        vec![running_ps, core.stall_ps, core.idle_ps + latest_ps - core.time_ps]
+        vec![running_ps, core.stall_ps, traps_ps, core.idle_ps + latest_ps - core.time_ps]
     });
     let stalls = bars(&|core| STALLS.iter().map(|(name, _)| core.count(name)).collect());
     let traffic =
@@ -135,7 +144,7 @@ fn cores(stats: &Stats, cores: &[CoreStats]) -> String {
         figure(title, &legend(categories), &plots::bars(title, measure, values, categories))
     };
     let plots = [
-        plot("Where the time went", Measure::Time, &TIME, &times),
+        plot("Where the time went", Measure::Time, &TIME_AND_TRAPS, &times),
         plot("What cores waited for", Measure::Time, &kinds, &stalls),
         figure("Hits by cache level", "", &plots::rate_table("Hits by cache level", &LEVELS, &rates)),
         plot("Traffic beyond the caches", Measure::Count, &moves, &traffic),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bad_input;
+mod charged;
 mod clock;
 mod command_line;
 mod conformance;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     if !on_host_only() {
         trials.extend(command_line::trials());
         trials.extend(bad_input::trials());
+        trials.extend(charged::trials());
         trials.extend(clock::trials());
         trials.extend(fuzz::trials());
         trials.extend(fairness::trials());

@@ -22,6 +22,7 @@ pub fn shape(cores: &[usize]) -> Shape {
             Piece { local: 0, size: PRIVATE, target: Target::Private(0) },
             Piece { local: pool_base(index), size: POOL, target: Target::Pool(0) },
         ],
+        traps: Default::default(),
     };
     Shape { pool: POOL, islands: cores.iter().enumerate().map(island).collect(), own: Vec::new() }
 }

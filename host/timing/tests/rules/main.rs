@@ -143,8 +143,30 @@ fn a_core_that_the_host_rang_wakes_now() {
     let world = World::started(&[1, 1], Side::BySide);
     world.timing.sleep(16, US);
     world.timing.boundary(0, 70 * US);
-    assert_eq!(world.timing.boundary(16, US).now_ps, 70 * US);
+    let next = world.timing.boundary(16, US);
+    assert_eq!((next.now_ps, next.woke), (70 * US, true));
     assert_eq!(world.region.cores[16].ipis_received.load(SeqCst), 0);
+}
+
+#[test]
+fn waking_is_to_be_paid_for_unless_a_doorbell_has_or_the_core_only_polled() {
+    let woke = |state: u32, rung: bool| {
+        let world = World::started(&[1, 1], Side::BySide);
+        world.record(16).alarm_ns.store(30_000, SeqCst);
+        world.record(16).state.store(state, SeqCst);
+        world.timing.sleep(16, US);
+        world.timing.boundary(0, 50 * US);
+        if rung {
+            world.ring(16, 20_000);
+        }
+        world.record(16).state.store(state, SeqCst);
+        let next = world.timing.boundary(16, US);
+        assert!(!world.timing.boundary(16, next.now_ps).woke, "once");
+        next.woke
+    };
+    assert!(woke(CORE_IDLE, false), "its alarm");
+    assert!(!woke(CORE_IDLE, true), "a doorbell");
+    assert!(!woke(CORE_POLLING, false), "it did not sleep");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //!   the first one inside of `both`, which is entered twice
 //! - `regions wrong`: names that cannot be read or printed, an end without a begin, a region that stays open
 //! - `regions many COUNT`: so many regions
+//! - `regions calls COUNT`: ten regions, `0` to `9`, in each of which so many system calls are made that do next to nothing
 #![no_std]
 #![no_main]
 
@@ -20,8 +21,10 @@ fn main(arguments: Arguments) -> u8 {
         Some(b"work") => work(number(2), number(3)),
         Some(b"wrong") => wrong(),
         Some(b"many") => many(number(2)),
+        Some(b"calls") => calls(number(2)),
         _ => {
-            let _ = system::write(STDERR, b"usage: regions work FIRST SECOND | regions wrong | regions many COUNT\n");
+            let _ =
+                system::write(STDERR, b"usage: regions work FIRST SECOND | regions wrong | regions many|calls COUNT\n");
             return 64;
         }
     }
@@ -65,6 +68,18 @@ fn many(count: u64) {
         let mut digits = [0; 20];
         let name = system::decimal(index, &mut digits);
         roi::begin(name);
+        roi::end(name);
+    }
+}
+
+fn calls(count: u64) {
+    for region in 0..10 {
+        let mut digits = [0; 20];
+        let name = system::decimal(region, &mut digits);
+        roi::begin(name);
+        for _ in 0..count {
+            system::getpid();
+        }
         roi::end(name);
     }
 }
