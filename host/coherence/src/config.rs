@@ -66,6 +66,32 @@ pub struct Geometry {
     pub real: bool,
 }
 
+/// A translation look-aside buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlbConfig {
+    /// Translations; sets are a power of two.
+    pub entries: usize,
+    /// In a set.
+    pub ways: usize,
+    /// A bit for each size of pages that it has, by shift: 1 << 12 for 4 KiB, which each has.
+    pub page_shifts: u64,
+}
+
+/// The translation look-aside buffers of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlbsConfig {
+    /// First level, for instructions.
+    pub l1i: TlbConfig,
+    /// First level, for data.
+    pub l1d: TlbConfig,
+    /// Second level, for both.
+    pub l2: Option<TlbConfig>,
+    /// Latency of the second level, in picoseconds, also for finding that it has nothing.
+    pub l2_ps: u64,
+    /// Tables of each level that the walker remembers.
+    pub walk_cache_entries: usize,
+}
+
 /// Latencies of an island's cores, in picoseconds unless named otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
@@ -149,6 +175,8 @@ pub struct IslandConfig {
     pub l1d: Geometry,
     /// Each core's second level.
     pub l2: Geometry,
+    /// Each core's translation look-aside buffers; `None`: translation is free.
+    pub tlbs: Option<TlbsConfig>,
     /// Its memory, in order of local address.
     pub segments: Vec<Segment>,
 }

@@ -8,6 +8,7 @@ use crate::counters::{Count, CounterWords, Together, bump};
 use crate::keep::Keeping;
 use crate::locks::{Guard, lock};
 use crate::model::{CoreState, DomainState, Model, window};
+use crate::tlb::{Flush, Found, Side, Tlbs, Translated, Walk};
 use crate::{LINE_SIZE, Picoseconds};
 
 /// L2 tag word, beside the state: the line has been in L1I since it came, and may be there still.
@@ -241,6 +242,8 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
+    tlbs: Option<Tlbs>,
+    l2_tlb_ps: u64,
 }
 
 impl Drop for Core<'_> {
@@ -276,6 +279,8 @@ impl<'a> Core<'a> {
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
+            tlbs: island.tlbs.as_ref().map(Tlbs::new),
+            l2_tlb_ps: island.tlbs.as_ref().map_or(0, |tlbs| tlbs.l2_ps),
         }
     }
 
@@ -386,6 +391,41 @@ impl<'a> Core<'a> {
         bump(self.counters, Count::instructions, count);
         bump(self.counters, Count::instruction_ps, picoseconds);
         Picoseconds(picoseconds)
+    }
+
+    /// Translates an address for an access: its latency before the access itself, and what has to be told of its TLBs. `walk`
+    /// says what a walk reads, and is asked only if there is one; its reads go through the caches.
+    pub fn translate(&mut self, side: Side, address: u64, space: u64, walk: impl FnOnce() -> Walk) -> Translated {
+        let Some(tlbs) = &mut self.tlbs else { return Translated::default() };
+        let (found, gone) = tlbs.find(side, address, space);
+        if found == Found::First {
+            return Translated::default();
+        }
+        self.count(if side == Side::Fetch { Count::itlb_misses } else { Count::dtlb_misses }, 1);
+        self.count(Count::stall_tlb_ps, self.l2_tlb_ps);
+        if found == Found::Second {
+            return Translated { cost: Picoseconds(self.l2_tlb_ps), gone, read: None };
+        }
+        let walk = walk();
+        let known = self.tlbs.as_mut().map_or(0, |tlbs| tlbs.known_tables(address, space, walk.count));
+        let read = walk.entries.get(known..walk.count).unwrap_or_default();
+        let cost = read.iter().map(|&entry| self.access(Kind::Walk, entry, 8)).sum::<Picoseconds>();
+        self.count(Count::tlb_walks, 1);
+        let gone = self.tlbs.as_mut().and_then(|tlbs| tlbs.keep(side, address, space, &walk));
+        Translated { cost: Picoseconds(self.l2_tlb_ps) + cost, gone, read: Some(walk) }
+    }
+
+    /// The core executes an instruction that drops translations.
+    pub fn flush(&mut self, flush: Flush) {
+        let Some(tlbs) = &mut self.tlbs else { return };
+        let dropped = tlbs.flush(flush);
+        self.count(Count::tlb_flushes, 1);
+        self.count(Count::tlb_flushed, dropped);
+    }
+
+    /// Whether translation costs anything.
+    pub fn translates(&self) -> bool {
+        self.tlbs.is_some()
     }
 
     /// What traps and the like took, so many times each.

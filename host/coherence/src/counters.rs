@@ -134,6 +134,18 @@ counters! {
     wakes,
     /// Time of these four. It is no stall.
     trap_ps,
+    /// Fetches whose page the first-level TLB for instructions did not have.
+    itlb_misses,
+    /// Data accesses whose page the first-level TLB for data did not have.
+    dtlb_misses,
+    /// Walks: misses that no TLB had.
+    tlb_walks,
+    /// Instructions that drop translations.
+    tlb_flushes,
+    /// Translations that they dropped, each counted in each TLB that had it.
+    tlb_flushed,
+    /// Time of looking in the second-level TLB. What walks read is in the times above.
+    stall_tlb_ps,
 }
 
 /// What is counted once where several counts would go up together, in words behind theirs.
@@ -246,6 +258,7 @@ impl Counters {
             + self.stall_coherence_ps
             + self.stall_uncached_ps
             + self.stall_device_ps
+            + self.stall_tlb_ps
     }
 
     /// Share of accesses that hit, from 0 to 1, in L1I, L1D, L2 and L3; of none, 1.

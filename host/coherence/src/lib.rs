@@ -26,6 +26,7 @@ mod model;
 mod order;
 mod resolve;
 mod table;
+mod tlb;
 pub mod trace;
 mod validate;
 
@@ -38,6 +39,7 @@ pub use error::{ConfigError, Key, Step};
 pub use model::{Model, Region, RegionError, Sharing, allocate};
 pub use resolve::{Island, Piece, Shape, Target, TrapCycles};
 pub use table::ModelTable;
+pub use tlb::{Flush, Gone, PAGE_SHIFTS, Page, Side, Translated, WALK_ENTRIES_MAX, Walk};
 
 /// Bytes in a cache line, on every core.
 pub const LINE_SIZE: u64 = 64;

@@ -4,10 +4,12 @@ use crate::{
     LINE_SIZE, Model,
     bytes::Bytes,
     config::{
-        Config, DomainConfig, Geometry, IslandConfig, Link, Policy, RangeConfig, Replacement, Segment, Timing, Traps,
+        Config, DomainConfig, Geometry, IslandConfig, Link, Policy, RangeConfig, Replacement, Segment, Timing,
+        TlbConfig, TlbsConfig, Traps,
     },
     error::{Key, Result, fail},
-    table::{AccessTable, CacheTable, CoreTable, ModelTable},
+    table::{AccessTable, CacheTable, CoreTable, ModelTable, TlbTable},
+    tlb::PAGE_SHIFTS,
 };
 
 /// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0, and are the only
@@ -152,6 +154,7 @@ impl ModelTable {
             l1i,
             l1d,
             l2,
+            tlbs: tlbs(&table),
             segments: Vec::new(),
         };
         for piece in &island.memory {
@@ -354,6 +357,10 @@ impl Default for CoreTable {
             syscall_exit_cycles: None,
             end_of_interrupt_cycles: None,
             wake_cycles: None,
+            itlb: None,
+            dtlb: None,
+            l2_tlb: None,
+            walk_cache_entries: None,
             memory_cycles: 300,
             remote_cycles: Some(640),
         }
@@ -378,6 +385,24 @@ fn check_syscalls(island: &Island, table: &CoreTable, key: &Key) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn tlbs(table: &CoreTable) -> Option<TlbsConfig> {
+    let tlb = |tlb: &TlbTable| TlbConfig {
+        entries: tlb.entries,
+        ways: tlb.ways,
+        page_shifts: match &tlb.pages {
+            Some(pages) => pages.iter().map(|page| page.0).sum(),
+            None => PAGE_SHIFTS.iter().map(|shift| 1 << shift).sum(),
+        },
+    };
+    Some(TlbsConfig {
+        l1i: tlb(table.itlb.as_ref()?),
+        l1d: tlb(table.dtlb.as_ref()?),
+        l2: table.l2_tlb.as_ref().map(|second| tlb(&second.geometry())),
+        l2_ps: cycles_ps(table.l2_tlb.as_ref().map_or(0, |second| second.cycles), table.frequency_mhz),
+        walk_cache_entries: table.walk_cache_entries.unwrap_or(0),
+    })
 }
 
 fn traps(table: &CoreTable, usual: &TrapCycles) -> Traps {

@@ -137,6 +137,14 @@ pub struct CoreTable {
     pub end_of_interrupt_cycles: Option<u64>,
     /// From an interrupt that is not another core's doorbell to the first instruction of a core that sleeps.
     pub wake_cycles: Option<u64>,
+    /// First-level translation look-aside buffer for instructions. Without it, translation is free.
+    pub itlb: Option<TlbTable>,
+    /// The same for data; both or none.
+    pub dtlb: Option<TlbTable>,
+    /// Second level, for both.
+    pub l2_tlb: Option<SecondTlbTable>,
+    /// Tables of each level that the page-table walker remembers. Default: 0, it reads all.
+    pub walk_cache_entries: Option<usize>,
     /// Latency of private memory and of near ranges.
     pub memory_cycles: u64,
     /// Latency of the other ranges. Needed if there are such without a latency of their own (`[[model.access]]`).
@@ -187,6 +195,39 @@ pub struct CacheTable {
     pub cycles: u64,
     /// Which line of a full set goes.
     pub replacement: Option<Replacement>,
+}
+
+/// `{ entries = 64, ways = 4, pages = ["4KiB", "2MiB"] }`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbTable {
+    /// Translations.
+    pub entries: usize,
+    /// In a set.
+    pub ways: usize,
+    /// Sizes of pages that it has; what is larger is kept in parts. Default: 4 KiB, 2 MiB and 1 GiB.
+    pub pages: Option<Vec<Bytes>>,
+}
+
+/// The same with `cycles`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecondTlbTable {
+    /// As in [`TlbTable`].
+    pub entries: usize,
+    /// As in [`TlbTable`].
+    pub ways: usize,
+    /// As in [`TlbTable`].
+    pub pages: Option<Vec<Bytes>>,
+    /// Latency of a look-up.
+    pub cycles: u64,
+}
+
+impl SecondTlbTable {
+    /// Its geometry.
+    pub(crate) fn geometry(&self) -> TlbTable {
+        TlbTable { entries: self.entries, ways: self.ways, pages: self.pages.clone() }
+    }
 }
 
 /// `[[model.range]]`: a part of the pool.

@@ -7,7 +7,8 @@ use crate::{
     config::{Policy, RangeConfig, Replacement},
     error::{Key, Result, fail},
     resolve::Shape,
-    table::{AccessTable, CacheTable, CoreTable, ModelTable},
+    table::{AccessTable, CacheTable, CoreTable, ModelTable, TlbTable},
+    tlb::PAGE_SHIFTS,
 };
 
 /// Longest latency, in nanoseconds: a second.
@@ -24,6 +25,9 @@ const CPI: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
 const CACHE_SIZE_MAX: u64 = 1 << 30;
 /// Most lines in a set.
 const WAYS_MAX: u32 = 1024;
+/// Most entries of a TLB, and of a walker's cache for a level.
+const TLB_ENTRIES_MAX: usize = 1 << 16;
+const WALK_CACHE_MAX: usize = 1024;
 /// Ranges end where pages do.
 const RANGE_UNIT: u64 = 4096;
 
@@ -93,6 +97,7 @@ impl ModelTable {
             return fail(&key.name("frequency_mhz"), message);
         }
         check_instructions(&key, core)?;
+        check_tlbs(&key, core)?;
         self.check_caches(&key, core)?;
         for (name, value) in [
             ("l3_cycles", core.l3_cycles),
@@ -270,6 +275,68 @@ fn check_instructions(key: &Key, core: &CoreTable) -> Result<()> {
             let key = key.name("cpi_class").name(name);
             return fail(&key, format!("{cpi}; an instruction takes {low} to {high} cycles"));
         }
+    }
+    Ok(())
+}
+
+/// Buffers that can be built, and that go together.
+fn check_tlbs(key: &Key, core: &CoreTable) -> Result<()> {
+    let second = core.l2_tlb.as_ref().map(crate::table::SecondTlbTable::geometry);
+    let all = [("itlb", &core.itlb), ("dtlb", &core.dtlb), ("l2_tlb", &second)];
+    for (name, tlb) in all {
+        if let Some(tlb) = tlb {
+            check_tlb(&key.name(name), tlb)?;
+        }
+    }
+    at_most(
+        &key.name("l2_tlb").name("cycles"),
+        core.l2_tlb.as_ref().map(|tlb| tlb.cycles),
+        LATENCY_CYCLES_MAX,
+        "cycles",
+    )?;
+    match (&core.itlb, &core.dtlb) {
+        (Some(_), None) => return fail(&key.name("itlb"), "with it goes a dtlb"),
+        (None, Some(_)) => return fail(&key.name("dtlb"), "with it goes an itlb"),
+        (None, None) if core.l2_tlb.is_some() => {
+            return fail(&key.name("l2_tlb"), "without itlb and dtlb there can be no second level");
+        }
+        (None, None) if core.walk_cache_entries.is_some() => {
+            return fail(&key.name("walk_cache_entries"), "without itlb and dtlb no page tables are read");
+        }
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    match core.walk_cache_entries {
+        Some(entries) if !(1..=WALK_CACHE_MAX).contains(&entries) => fail(
+            &key.name("walk_cache_entries"),
+            format!("{entries}; a walker remembers 1 to {WALK_CACHE_MAX} tables of a level"),
+        ),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_tlb(key: &Key, tlb: &TlbTable) -> Result<()> {
+    let &TlbTable { entries, ways, .. } = tlb;
+    if !(1..=TLB_ENTRIES_MAX).contains(&entries) {
+        return fail(&key.name("entries"), format!("{entries}; a TLB has 1 to {TLB_ENTRIES_MAX} entries"));
+    }
+    if ways == 0 || entries % ways != 0 {
+        return fail(&key.name("ways"), format!("{ways}; the {entries} entries cannot be divided so"));
+    }
+    if !(entries / ways).is_power_of_two() {
+        let message =
+            format!("{entries} in {ways} ways are {} sets; their number must be a power of two", entries / ways);
+        return fail(&key.name("entries"), message);
+    }
+    let Some(pages) = &tlb.pages else { return Ok(()) };
+    let is_size = |page: &Bytes| PAGE_SHIFTS.iter().any(|shift| page.0 == 1 << shift);
+    if let Some(page) = pages.iter().find(|page| !is_size(page)) {
+        return fail(&key.name("pages"), format!("{page}; pages have 4KiB, 2MiB or 1GiB"));
+    }
+    if (1..pages.len()).any(|at| pages[..at].contains(&pages[at])) {
+        return fail(&key.name("pages"), "a size is there twice");
+    }
+    if !pages.contains(&Bytes(1 << PAGE_SHIFTS[0])) {
+        return fail(&key.name("pages"), "4KiB is missing: all programs have such pages");
     }
     Ok(())
 }

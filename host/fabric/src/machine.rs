@@ -345,11 +345,14 @@ fn place(text: &str, key: &Key) -> Option<Range<usize>> {
 
 /// What is wrong with a value, in the words of who writes the file, after its key; messages about keys name them already.
 fn misfit(text: &str, span: Range<usize>, message: &str) -> String {
-    const WORDS: [(&str, &str); 10] = [
+    const WORDS: [(&str, &str); 13] = [
+        ("expected struct TlbTable", "expected { entries, ways }"),
+        ("expected struct SecondTlbTable", "expected { entries, ways, cycles }"),
         ("expected struct CacheTable with 4 elements", "expected { size, ways, cycles }"),
         ("expected struct CacheTable", "expected { size, ways, cycles }"),
         ("expected struct", "expected a table"),
         ("expected a sequence", "expected an array"),
+        ("expected usize", "expected a whole number, not negative"),
         ("expected u64", "expected a whole number, not negative"),
         ("expected u32", "expected a whole number, not negative"),
         ("expected i64", "expected a whole number"),
@@ -518,6 +521,59 @@ mod tests {
             ),
         ] {
             let message = message(&format!("{GOOD}{text}"));
+            assert!(message.starts_with(want), "{want:?} does not begin {message:?}");
+        }
+    }
+
+    #[test]
+    fn tlbs_that_cannot_be_are_refused_with_key_and_place() {
+        let core = |keys: &str| format!("{GOOD}[[model.core]]\nfrequency_mhz = 2000\nmemory_cycles = 300\n{keys}");
+        let both = |dtlb: &str| format!("itlb = {{ entries = 8, ways = 2 }}\ndtlb = {{ {dtlb} }}");
+        assert!(Machine::parse(&core(&both("entries = 12, ways = 3, pages = [\"4KiB\", \"2MiB\"]"))).is_ok());
+        for (keys, want) in [
+            (both("entries = 8, ways = 3"), "11:30: model.core.dtlb.ways: 3; the 8 entries cannot be divided so"),
+            (both("entries = 8, ways = 0"), "11:30: model.core.dtlb.ways: 0; the 8 entries cannot be divided so"),
+            (both("entries = 0, ways = 1"), "11:20: model.core.dtlb.entries: 0; a TLB has 1 to 65536 entries"),
+            (both("entries = 65537, ways = 1"), "11:20: model.core.dtlb.entries: 65537; a TLB has 1 to"),
+            (
+                both("entries = 12, ways = 2"),
+                "11:20: model.core.dtlb.entries: 12 in 2 ways are 6 sets; their number must be",
+            ),
+            (
+                both("entries = 8, ways = 2, pages = [\"4KiB\", \"64KiB\"]"),
+                "11:41: model.core.dtlb.pages: 64KiB; pages have 4KiB, 2MiB or 1GiB",
+            ),
+            (
+                both("entries = 8, ways = 2, pages = [\"4KiB\", \"4KiB\"]"),
+                "11:41: model.core.dtlb.pages: a size is there twice",
+            ),
+            (both("entries = 8, ways = 2, pages = [\"2MiB\"]"), "11:41: model.core.dtlb.pages: 4KiB is missing"),
+            ("itlb = 4".into(), "10:8: model.core.itlb: invalid type: integer `4`, expected { entries, ways }"),
+            (
+                both("entries = -8, ways = 1"),
+                "11:20: model.core.dtlb.entries: invalid value: integer `-8`, expected a whole",
+            ),
+            (both("entries = 8"), "11:8: missing field `ways`"),
+            ("itlb = { entries = 8, ways = 2 }".into(), "10:8: model.core.itlb: with it goes a dtlb"),
+            ("dtlb = { entries = 8, ways = 2 }".into(), "10:8: model.core.dtlb: with it goes an itlb"),
+            (
+                "l2_tlb = { entries = 8, ways = 2, cycles = 7 }".into(),
+                "10:10: model.core.l2_tlb: without itlb and dtlb there can be no second level",
+            ),
+            (
+                format!("{}\nl2_tlb = {{ entries = 8, ways = 2, cycles = 1000001 }}", both("entries = 8, ways = 2")),
+                "12:44: model.core.l2_tlb.cycles: 1000001; at most 1000000 cycles",
+            ),
+            (
+                "walk_cache_entries = 4".into(),
+                "10:22: model.core.walk_cache_entries: without itlb and dtlb no page tables",
+            ),
+            (
+                format!("{}\nwalk_cache_entries = 0", both("entries = 8, ways = 2")),
+                "12:22: model.core.walk_cache_entries: 0; a walker remembers 1 to 1024 tables",
+            ),
+        ] {
+            let message = message(&core(&keys));
             assert!(message.starts_with(want), "{want:?} does not begin {message:?}");
         }
     }

@@ -1,11 +1,19 @@
 //! What happens when a virtual CPU fetches instructions or accesses memory. This is where a timed run spends its time.
 
-use motet_coherence::{Core, Held, Kind, LINE_SIZE, Picoseconds, TrapEvent};
-use motet_qemu_plugin::{Access, PerVcpu, Physical, Vcpu};
+use std::sync::{Mutex, PoisonError};
+
+use motet_coherence::{Core, Held, Kind, LINE_SIZE, Picoseconds, Side, TrapEvent};
+use motet_qemu_plugin::{Access, Guest, PerVcpu, Physical, VCPUS_MAX, Vcpu};
 
 use motet_layout::Isa;
 
-use crate::{ONE_LINE, Plugin, VcpuTime, pages::Pages, translated::DataCosts, traps::LOCAL_APIC_END_OF_INTERRUPT};
+use crate::{
+    ONE_LINE, PLUGIN, Plugin, RECENT_PAGES, VcpuTime, operands,
+    pages::{PAGE, Pages},
+    tables::{self, Roots},
+    translated::{DataCosts, page_place},
+    traps::LOCAL_APIC_END_OF_INTERRUPT,
+};
 
 /// What a virtual CPU has once its time runs.
 struct TimedCore {
@@ -14,7 +22,11 @@ struct TimedCore {
     costs: DataCosts,
     plugin: &'static Plugin,
     pages: Pages,
+    roots: Roots,
 }
+
+/// Where virtual CPUs' tables were when they announced themselves.
+static FIRST_ROOTS: [Mutex<Roots>; VCPUS_MAX] = [const { Mutex::new(Roots::UNKNOWN) }; VCPUS_MAX];
 
 static CORES: PerVcpu<TimedCore, VcpuTime> = PerVcpu::new();
 
@@ -30,7 +42,8 @@ fn counting(vcpu: &mut Vcpu) -> Option<(&mut TimedCore, &mut VcpuTime)> {
 pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) {
     if CORES.get(vcpu).is_none() {
         let Some(caches) = plugin.model.core(plugin.number(core_number)) else { return };
-        let core = TimedCore { caches, costs: plugin.costs.data, plugin, pages: Pages::new() };
+        let roots = *first_roots(vcpu).lock().unwrap_or_else(PoisonError::into_inner);
+        let core = TimedCore { caches, costs: plugin.costs.data, plugin, pages: Pages::new(), roots };
         // All cores have announced themselves, so QEMU makes no further virtual CPU.
         CORES.put(vcpu, core, &plugin.times);
     }
@@ -93,6 +106,40 @@ pub fn count_events(vcpu: &mut Vcpu, events: [u64; TrapEvent::COUNT]) {
     for (event, times) in TrapEvent::ALL.into_iter().zip(events).filter(|(_, times)| *times != 0) {
         core.caches.trapped(event, times);
     }
+}
+
+fn first_roots(vcpu: &Vcpu) -> &'static Mutex<Roots> {
+    &FIRST_ROOTS[vcpu.index() % VCPUS_MAX]
+}
+
+/// A virtual CPU's tables are there, before its time runs.
+pub fn note_roots(vcpu: &mut Vcpu, roots: Roots) {
+    *first_roots(vcpu).lock().unwrap_or_else(PoisonError::into_inner) = roots;
+}
+
+/// A virtual CPU whose core has TLBs switches tables, or drops translations of addresses, by the instruction at a site.
+pub fn tables_changed(vcpu: &mut Vcpu, guest: &Guest<'_>, site: usize) {
+    let Some(isa) = PLUGIN.get().map(|plugin| plugin.isa) else { return };
+    let (address, code) = operands::at(site);
+    if let Some((core, time)) = CORES.get(vcpu) {
+        let flush = tables::changed(isa, &mut core.roots, guest, address, &code);
+        core.pages.clear();
+        time.recent_data.clear();
+        (time.recent_pages, time.data_page) = ([0; RECENT_PAGES], 0);
+        if let Some(flush) = flush.filter(|_| !core.plugin.timing.is_stopped()) {
+            core.caches.flush(flush);
+        }
+    } else {
+        let mut roots = first_roots(vcpu).lock().unwrap_or_else(PoisonError::into_inner);
+        tables::changed(isa, &mut roots, guest, address, &code);
+    }
+}
+
+/// A virtual CPU enters a page of code that is not the one entered last among those of its place.
+pub fn page_entered(vcpu: &mut Vcpu, page: usize) {
+    let Some((core, time)) = counting(vcpu) else { return };
+    core.translate(time, Side::Fetch, page as u64);
+    time.recent_pages[page_place(page as u64)] = page as u64 + 1;
 }
 
 /// A virtual CPU drops translations of addresses.
@@ -161,6 +208,9 @@ fn accessed_quickly<const SOLE: bool>(vcpu: &mut Vcpu, access: &Access<'_>, stor
             if !SOLE && core.plugin.timing.is_stopped() {
                 return true;
             }
+            if costs.translates && (!store || stored) {
+                core.translate_data(time, address);
+            }
             if !store {
                 load(core, time, address, physical, stored);
                 return true;
@@ -219,6 +269,9 @@ fn stored_other(mut vcpu: Vcpu, access: Access<'_>) {
 #[inline(always)]
 fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
     let Some((core, time)) = counting(vcpu) else { return };
+    if core.costs.translates {
+        core.translate_data(time, access.address);
+    }
     match core.pages.find_page(access.address).filter(|_| time.is_within_line(access)) {
         Some((physical, stored)) if kind == Kind::Load => load(core, time, access.address, physical, stored),
         Some((physical, true)) if kind == Kind::Store => store(core, time, access.address, physical),
@@ -233,6 +286,9 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
     let Some((core, time)) = counting(vcpu) else { return };
     let size = access.known_size(&time.sizes).unwrap_or_else(|| access.learn_size(&mut time.sizes));
     for byte in [access.address, access.address.wrapping_add(u64::from(size) - 1)] {
+        if translated && core.costs.translates {
+            core.translate_data(time, byte);
+        }
         time.recent_data.forget(core.costs.place(byte));
     }
     let known = core.pages.find(access.address, kind.is_write()).filter(|_| translated);
@@ -261,6 +317,45 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
 }
 
 impl TimedCore {
+    /// Translates the address of a load or a store, unless it is in the page that was translated last.
+    #[inline(always)]
+    fn translate_data(&mut self, time: &mut VcpuTime, address: u64) {
+        if time.data_page != (address & PAGE) + 1 {
+            time.data_page = (address & PAGE) + 1;
+            self.translate(time, Side::Data, address);
+        }
+    }
+
+    /// Asks the core's TLBs for an address, and charges what they miss.
+    ///
+    /// A line of data or a page of code used last is not looked up: it is the more recent use of a translation that is there, or
+    /// it would have been forgotten here. (So the order of use is that of the look-ups.)
+    #[inline(never)]
+    fn translate(&mut self, time: &mut VcpuTime, side: Side, address: u64) {
+        let (plugin, roots) = (self.plugin, self.roots);
+        let walk = || roots.walk(plugin.isa, address, |local| plugin.read_word(local));
+        let translated = self.caches.translate(side, address, roots.space, walk);
+        time.charge(translated.cost.0);
+        if let Some(walk) = translated.read {
+            for entry in &walk.entries[..walk.count] {
+                time.recent_data.forget(self.costs.place(*entry));
+            }
+            self.caches.settle();
+            if self.caches.losses() != time.losses {
+                time.forget_lost(&self.caches);
+            }
+        }
+        let Some(gone) = translated.gone else { return };
+        match side {
+            Side::Data => time.recent_data.forget_page(gone.address, gone.shift),
+            Side::Fetch => {
+                for page in time.recent_pages.iter_mut().filter(|page| (**page ^ gone.address) >> gone.shift == 0) {
+                    *page = 0;
+                }
+            }
+        }
+    }
+
     /// The model is told of an access within a line. `stored`: its page is known for stores.
     #[inline(always)]
     fn access(&mut self, time: &mut VcpuTime, kind: Kind, address: u64, physical: u64, stored: bool) {

@@ -17,6 +17,7 @@ mod operands;
 mod pages;
 mod recent;
 mod regions;
+mod tables;
 mod translated;
 mod translations;
 mod traps;
@@ -27,7 +28,7 @@ use std::{
     sync::{
         Mutex, OnceLock,
         atomic::{
-            AtomicU32,
+            AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -50,6 +51,8 @@ const SETTLE_LOOK: Duration = Duration::from_micros(20);
 const SETTLE_LOOKS_MAX: u32 = 50_000;
 /// Sets of L1I that [`VcpuTime::recent_lines`] tells apart.
 const RECENT_LINES: usize = 64;
+/// Pages of code that [`VcpuTime::recent_pages`] tells apart.
+const RECENT_PAGES: usize = 16;
 
 motet_qemu_plugin::plugin!("motet-plugin", install);
 
@@ -81,10 +84,14 @@ pub struct VcpuTime {
     exchanges: u64,
     /// 1 + the instructions in `counts` when the core's kernel last said that it is about to ring; 0: not since the last boundary.
     rung: u64,
+    /// By number of pages: 1 + the address of a page of code that the core has entered, and whose translation it has since.
+    recent_pages: [u64; RECENT_PAGES],
+    /// 1 + the page of data that was translated last.
+    data_page: u64,
     /// How often each of [`TrapEvent::ALL`] has happened since the last boundary.
     events: [u64; TrapEvent::COUNT],
     /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
-    _rest: [u64; 49],
+    _rest: [u64; 32],
 }
 
 const _: () = assert!(size_of::<VcpuTime>() == 2048);
@@ -119,6 +126,10 @@ struct Plugin {
     /// Local addresses of the pool.
     pool: std::ops::Range<u64>,
     costs: Costs,
+    /// The pool, for page tables; empty if nobody reads them.
+    pool_words: &'static [AtomicU64],
+    /// The pool's pieces in the island's physical memory: offset, local address, size.
+    pool_pieces: Vec<(u64, u64, u64)>,
     /// Where traps go.
     handlers: Mutex<Handlers>,
     /// The machine has only one.
@@ -217,7 +228,12 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let model = Model::attach(config, words).map_err(|error| error.to_string())?;
     let cores = model.config().core_count();
     let record = Record::attach(memory::words(number("record")?, Record::words(cores))?, cores);
+    let translates = model.config().islands[island].tlbs.is_some();
+    let pool_words = if translates { memory::pool_words(number("pool")?, machine.pool.size)? } else { &[] };
+    let spec = &machine.islands[island];
     let plugin = Plugin {
+        pool_words,
+        pool_pieces: local_ranges(spec.isa, spec.private, machine.pool.size),
         isa,
         first_core: island * CORES_PER_ISLAND_MAX,
         island,
@@ -284,6 +300,17 @@ impl Plugin {
         (time.loads, time.stores, time.events) = (0, 0, [0; TrapEvent::COUNT]);
     }
 
+    /// A word of the island's physical memory.
+    fn read_word(&self, local: u64) -> Option<u64> {
+        let piece = self.pool_pieces.iter().find(|&&(_, start, size)| local.wrapping_sub(start) < size);
+        match piece {
+            Some(&(offset, start, _)) => {
+                Some(self.pool_words.get((offset + local - start) as usize / size_of::<u64>())?.load(Relaxed))
+            }
+            None => self.host_map.lock().unwrap_or_else(std::sync::PoisonError::into_inner).private_word(local),
+        }
+    }
+
     /// What an event of a core of this island costs, in picoseconds.
     fn event_ps(&self, event: TrapEvent) -> u64 {
         event.cost(&self.model.config().islands[self.island].timing.traps).0
@@ -342,6 +369,14 @@ fn fell_asleep(vcpu: &mut Vcpu) {
     plugin.sample(core, now_ps);
     plugin.timing.sleep(core, now_ps);
     plugin.resume(vcpu, now_ps, true);
+}
+
+/// A kernel says which core it is, on a machine whose cores translate: from here on it is known where its tables are.
+fn announced_with_guest(vcpu: &mut Vcpu, guest: &Guest<'_>, mark: usize) {
+    if let Some(plugin) = PLUGIN.get() {
+        caches::note_roots(vcpu, tables::Roots::of(plugin.isa, guest));
+    }
+    mark_executed(vcpu, mark);
 }
 
 /// A kernel is executing a mark.

@@ -65,6 +65,14 @@ pub fn words(fd: RawFd, count: usize) -> Result<&'static [AtomicU64], String> {
     Ok(unsafe { std::slice::from_raw_parts(base.cast::<AtomicU64>(), count) })
 }
 
+/// The pool as the plugin sees it, to read page tables.
+///
+/// # Errors
+/// The descriptor cannot be mapped.
+pub fn pool_words(fd: RawFd, size: u64) -> Result<&'static [AtomicU64], String> {
+    words(fd, size as usize / size_of::<AtomicU64>())
+}
+
 // SAFETY: see there: words only.
 unsafe impl motet_qemu_plugin::Words for crate::VcpuTime {}
 
@@ -108,6 +116,15 @@ impl HostMap {
             self.look(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default(), host);
         }
         self.known(host)
+    }
+
+    /// A word of private memory, at the island's physical address.
+    pub fn private_word(&self, local: u64) -> Option<u64> {
+        let offset = local.checked_sub(self.private.local)? as usize / size_of::<AtomicU64>();
+        let host = self.private.host.filter(|_| offset < self.private.len / size_of::<AtomicU64>())?;
+        let word = std::ptr::with_exposed_provenance::<AtomicU64>(host + offset * size_of::<AtomicU64>());
+        // SAFETY: QEMU maps so many bytes there, page-aligned, for as long as it runs.
+        Some(unsafe { (*word).load(std::sync::atomic::Ordering::Relaxed) })
     }
 
     fn known(&self, host: usize) -> Option<u64> {

@@ -8,7 +8,8 @@
 /// Pages remembered: as many as have 16 MiB.
 const ENTRIES: usize = 4096;
 const PAGE_SHIFT: u32 = 12;
-const PAGE: u64 = !0 << PAGE_SHIFT;
+/// An address's bits that say which page it is in.
+pub const PAGE: u64 = !0 << PAGE_SHIFT;
 /// In a tag: the page has been stored to.
 const STORED: u64 = 1;
 /// In a tag: one of these generations, but not 0.

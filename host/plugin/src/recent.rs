@@ -55,6 +55,13 @@ impl RecentLines {
         self.0[place % PLACES] = NONE;
     }
 
+    /// Forgets the lines of a page of `1 << shift` bytes.
+    pub fn forget_page(&mut self, address: u64, shift: u32) {
+        for line in self.0.iter_mut().filter(|line| (**line ^ address) >> shift == 0) {
+            *line = NONE;
+        }
+    }
+
     /// Forgets all.
     #[inline(never)]
     pub fn clear(&mut self) {
@@ -99,6 +106,14 @@ mod tests {
             lines.forget(3);
             assert!(!lines.has(3, address + 8));
         }
+        for (place, address) in [(0, 0x1000), (1, 0x1fc0), (2, 0x2080)] {
+            lines.remember(place, address, Held::Modified, true);
+        }
+        lines.forget_page(0x1000, 12);
+        assert_eq!(
+            [(0, 0x1000), (1, 0x1fc0), (2, 0x2080)].map(|(place, at)| lines.has(place, at)),
+            [false, false, true]
+        );
         lines.remember(0, 0x1000, Held::Modified, true);
         lines.clear();
         assert!(!lines.has(0, 0x1000));

@@ -10,9 +10,9 @@ use motet_layout::{Isa, PAGE_SIZE, marks};
 use motet_qemu_plugin::{Block, Condition, Direction, Instruction};
 
 use crate::{
-    ONE_LINE, PLUGIN, Plugin, RECENT_LINES, VcpuTime,
+    ONE_LINE, PLUGIN, Plugin, RECENT_LINES, RECENT_PAGES, VcpuTime, announced_with_guest,
     atomics::{Accesses, accesses},
-    boundary, caches, classes, mark_executed,
+    boundary, caches, classes, mark_executed, operands,
     recent::PLACES,
     region_begins, region_ends, translations, traps,
 };
@@ -48,6 +48,8 @@ pub struct DataCosts {
     pub remembers: bool,
     /// Whether it tells all of them.
     pub places_are_sets: bool,
+    /// Whether cores have TLBs.
+    pub translates: bool,
 }
 
 impl Costs {
@@ -66,6 +68,7 @@ impl Costs {
                 last: island.l1d.sets.min(PLACES) as u64 - 1,
                 remembers: island.segments.iter().all(|segment| segment.data_delta % PAGE_SIZE == 0),
                 places_are_sets: island.l1d.sets <= PLACES,
+                translates: island.tlbs.is_some(),
             },
         }
     }
@@ -131,6 +134,7 @@ struct RegionMark<'a> {
 pub fn translated(block: &Block<'_>) {
     let Some(plugin) = PLUGIN.get() else { return };
     let (mut count, mut time_fs, mut lines, mut region_marks) = (0, 0, Vec::new(), Vec::new());
+    let mut pages = Vec::new();
     for instruction in block.instructions() {
         let mut buffer = [0; 16];
         let code = instruction.bytes(&mut buffer);
@@ -143,6 +147,10 @@ pub fn translated(block: &Block<'_>) {
         }
         // Firmware runs without translation, at addresses that programs use for other things.
         let remembers = instruction.address() >= KERNEL_START || local.is_some_and(|local| plugin.is_pool(local));
+        let page = instruction.address() & !(PAGE_SIZE - 1);
+        if remembers && pages.last() != Some(&page) {
+            pages.push(page);
+        }
         report_accesses(plugin, &instruction, accesses(plugin.isa, code), remembers);
         let mark = marks::decode(plugin.isa, code);
         if instruction.address() >= KERNEL_START {
@@ -161,6 +169,9 @@ pub fn translated(block: &Block<'_>) {
     let hits = lines.iter().filter(|&&line| plugin.costs.is_cached(line)).count() as u64;
     block.add(time, (time_fs + 500) / 1000 + hits * plugin.costs.fetch_hit_ps);
     block.add(plugin.times.word(offset_of!(VcpuTime, counts)), count + hits * ONE_LINE);
+    if plugin.costs.data.translates {
+        pages.iter().for_each(|&page| report_page(plugin, block, page));
+    }
     for &line in &lines {
         report_fetch(plugin, block, line);
     }
@@ -187,6 +198,17 @@ fn report_fetch(plugin: &Plugin, block: &Block<'_>, line: u64) {
         let always = plugin.times.word(offset_of!(VcpuTime, counts));
         block.call_if(always, Condition::AtLeast, 0, caches::fetched_uncached, line as usize);
     }
+}
+
+/// Lets translated code call for a page of code unless it was entered last among those of its place.
+fn report_page(plugin: &Plugin, block: &Block<'_>, page: u64) {
+    let word = offset_of!(VcpuTime, recent_pages) + page_place(page) * size_of::<u64>();
+    block.call_if(plugin.times.word(word), Condition::NotEqual, page + 1, caches::page_entered, page as usize);
+}
+
+/// The place of a page in [`VcpuTime::recent_pages`].
+pub fn page_place(page: u64) -> usize {
+    (page / PAGE_SIZE) as usize % RECENT_PAGES
 }
 
 fn report_accesses(plugin: &Plugin, instruction: &Instruction<'_>, accesses: Accesses, remembers: bool) {
@@ -216,11 +238,19 @@ fn report_kernel(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8], ma
     if let Some(mark) = mark
         .filter(|&mark| matches!(mark, marks::CLOCK | marks::RING | marks::WROTE | marks::WOKE) || mark >= marks::CORE)
     {
-        instruction.call(mark_executed, mark.into());
+        if mark >= marks::CORE && plugin.costs.data.translates {
+            instruction.call_with_guest(announced_with_guest, mark.into());
+        } else {
+            instruction.call(mark_executed, mark.into());
+        }
     }
     traps::report(plugin, instruction, code);
     if translations::are_dropped_by(plugin.isa, code) {
-        instruction.call(caches::translations_dropped, 0);
+        if plugin.costs.data.translates {
+            instruction.call_with_guest(caches::tables_changed, operands::site(instruction.address(), code));
+        } else {
+            instruction.call(caches::translations_dropped, 0);
+        }
     }
 }
 

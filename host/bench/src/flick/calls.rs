@@ -65,7 +65,7 @@ pub struct Parts {
 /// Parts of a core's time: names, and the counters of stalls in them. The first is what no stall is.
 pub const PARTS: [(&str, &[&str]); 7] = [
     ("instructions", &[]),
-    ("caches", &["stall_l1_ps", "stall_l2_ps", "stall_l3_ps"]),
+    ("caches", &["stall_l1_ps", "stall_l2_ps", "stall_l3_ps", "stall_tlb_ps"]),
     ("memory", &["stall_near_ps", "stall_far_ps"]),
     ("coherence", &["stall_coherence_ps"]),
     ("uncached", &["stall_uncached_ps"]),

@@ -13,12 +13,15 @@ use crate::{
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    vec![trial("charged::a_system_call_costs_its_entry_and_exit_more_and_nothing_else", traps)]
+    vec![
+        trial("charged::a_system_call_costs_its_entry_and_exit_more_and_nothing_else", traps),
+        trial("charged::pages_that_no_tlb_has_are_walked_and_unmapped_ones_flushed", pages),
+    ]
 }
 
-/// Runs the program of regions for each ISA, with `command` as its arguments, in a deterministic timed machine with a core of
+/// Runs the program of regions for each ISA, with each of `calls` as its arguments, in a deterministic timed machine with a core of
 /// each, which `cores` describes; what was counted.
-fn measured(cores: impl Fn(&str) -> String, command: &str) -> Result<Stats, String> {
+fn measured(cores: impl Fn(&str) -> String, calls: &[&str]) -> Result<Stats, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (machine, stats, programs) =
         (folder.path().join("machine.toml"), folder.path().join("stats.json"), folder.path().join("programs"));
@@ -28,7 +31,9 @@ fn measured(cores: impl Fn(&str) -> String, command: &str) -> Result<Stats, Stri
         let program = process::target().join(target_of(isa)).join("release/regions");
         fs::copy(&program, programs.join(isa)).map_err(|error| format!("{}: {error}", program.display()))?;
         text += &format!("[[island]]\nname = \"{isa}\"\nisa = \"{isa}\"\ncores = 1\n");
-        commands += &format!("/in/programs/{isa} {command}; on {isa} sleep 0.001;");
+        for command in calls {
+            commands += &format!("/in/programs/{isa} {command}; on {isa} sleep 0.001;");
+        }
     }
     for isa in ISAS {
         text +=
@@ -83,6 +88,7 @@ fn traps() -> Result<(), String> {
         }
     };
     let command = format!("calls {CALLS}");
+    let command = [command.as_str()];
     let (free, charged) = (measured(cores(0, 0), &command)?, measured(cores(100, 79), &command)?);
     for isa in ISAS {
         let mut exact = 0;
@@ -121,4 +127,41 @@ fn traps() -> Result<(), String> {
     }
     let ends = ISAS.map(|isa| of(isa, "interrupt_ends"));
     if ends.contains(&0) { Err(format!("ends of interrupts: {ends:?}")) } else { Ok(()) }
+}
+
+/// Reads a word of each of some pages in turn. Least recently used is replaced, so the TLBs have all of them or none.
+fn pages() -> Result<(), String> {
+    const ROUNDS: u64 = 20;
+    let tlbs = "itlb = { entries = 64, ways = 4 }\ndtlb = { entries = 32, ways = 32 }\n\
+                l2_tlb = { entries = 128, ways = 4, cycles = 7 }\n";
+    let calls = [format!("pages 8 {ROUNDS}"), format!("pages 64 {ROUNDS}"), format!("pages 512 {ROUNDS}")];
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    let stats = measured(|_| tlbs.to_owned(), &calls)?;
+    // What else is in a region: the mark, and an interrupt at worst.
+    let other = 100;
+    for isa in ISAS {
+        for (pages, misses, walks) in [("8", 0, 0), ("64", ROUNDS * 64, 0), ("512", ROUNDS * 512, ROUNDS * 512)] {
+            let core = core(&stats, pages, isa)?;
+            let about = |name: &str, wanted: u64| (wanted..wanted + other).contains(&core.count(name));
+            let reads = core.count("walks");
+            if !about("dtlb_misses", misses)
+                || !about("tlb_walks", walks)
+                || reads < 4 * walks
+                || reads > 4 * (walks + other)
+            {
+                return Err(format!(
+                    "{isa}, {pages} pages: {misses} misses and {walks} walks are too few or many: {core:#?}"
+                ));
+            }
+            let looks = core.count("dtlb_misses") + core.count("itlb_misses");
+            if core.count("stall_tlb_ps") != looks * 7_000 {
+                return Err(format!("{isa}, {pages} pages: the second level was asked {looks} times: {core:#?}"));
+            }
+        }
+        let core = core(&stats, "unmap", isa)?;
+        if core.count("tlb_flushes") < calls.len() as u64 || core.count("tlb_flushed") == 0 {
+            return Err(format!("{isa}: pages were unmapped: {core:#?}"));
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,8 @@
 //!   the first one inside of `both`, which is entered twice
 //! - `regions wrong`: names that cannot be read or printed, an end without a begin, a region that stays open
 //! - `regions many COUNT`: so many regions
+//! - `regions pages COUNT ROUNDS`: a region with COUNT as its name, in which a word of each of so many pages is read so many
+//!   times, and a region `unmap`, in which they are given back
 //! - `regions calls COUNT`: ten regions, `0` to `9`, in each of which so many system calls are made that do next to nothing
 #![no_std]
 #![no_main]
@@ -22,9 +24,10 @@ fn main(arguments: Arguments) -> u8 {
         Some(b"wrong") => wrong(),
         Some(b"many") => many(number(2)),
         Some(b"calls") => calls(number(2)),
+        Some(b"pages") => pages(number(2), number(3)),
         _ => {
             let _ =
-                system::write(STDERR, b"usage: regions work FIRST SECOND | regions wrong | regions many|calls COUNT\n");
+                system::write(STDERR, b"usage: regions work FIRST SECOND | regions wrong | regions many|calls COUNT | regions pages COUNT ROUNDS\n");
             return 64;
         }
     }
@@ -82,6 +85,26 @@ fn calls(count: u64) {
         }
         roi::end(name);
     }
+}
+
+fn pages(count: u64, rounds: u64) {
+    const WORDS: usize = 512;
+    // Written, so that each page is there.
+    let memory = system::zeroed::<u64>(count as usize * WORDS);
+    memory.iter_mut().step_by(WORDS).for_each(|word| *word = 1);
+    let mut digits = [0; 20];
+    let name = system::decimal(count, &mut digits);
+    roi::begin(name);
+    for _ in 0..rounds {
+        for word in memory.iter().step_by(WORDS) {
+            // SAFETY: a reference. Volatile, because nothing is done with it.
+            unsafe { core::ptr::from_ref(word).read_volatile() };
+        }
+    }
+    roi::end(name);
+    roi::begin(b"unmap");
+    system::unmap(memory);
+    roi::end(b"unmap");
 }
 
 fn decimal(digits: &[u8]) -> u64 {

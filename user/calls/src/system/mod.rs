@@ -22,6 +22,7 @@ mod generic {
     pub const GETPID: usize = 172;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
+    pub const MUNMAP: usize = 215;
     pub const MMAP: usize = 222;
     pub const WAIT4: usize = 260;
 }
@@ -229,11 +230,12 @@ impl<T: sealed::Sealed> Plain for T {}
 mod sealed {
     pub trait Sealed {}
     impl Sealed for u32 {}
+    impl Sealed for u64 {}
     impl Sealed for f64 {}
     impl Sealed for core::sync::atomic::AtomicU64 {}
 }
 
-/// New memory, for the rest of this process's life; all of it is zero. A process that there is no memory for ends.
+/// New memory, for the rest of this process's life or until [`unmap`]; all of it is zero. A process that there is no memory for ends.
 pub fn zeroed<T: Plain>(count: usize) -> &'static mut [T] {
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
@@ -242,12 +244,19 @@ pub fn zeroed<T: Plain>(count: usize) -> &'static mut [T] {
     let args = [0, len, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0];
     // SAFETY: new pages, where the kernel likes, take nothing away.
     match result(unsafe { system_call(number::MMAP, args) }) {
-        // SAFETY: page-aligned, long enough, never unmapped, nobody else's, and zero, which is a value of every `Plain` type.
+        // SAFETY: page-aligned, long enough, not unmapped before its end, nobody else's, and zero, which is a value of every `Plain` type.
         Ok(address) => unsafe {
             core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(address), count)
         },
         Err(_) => exit(NO_MEMORY),
     }
+}
+
+/// Gives memory back that [`zeroed`] gave.
+pub fn unmap<T: Plain>(memory: &'static mut [T]) {
+    let args = [memory.as_ptr().expose_provenance(), size_of_val(memory), 0, 0, 0, 0];
+    // SAFETY: these pages were mapped for this slice alone, and the caller has given up the only reference to it.
+    unsafe { system_call(number::MUNMAP, args) };
 }
 
 /// The arguments of this program.

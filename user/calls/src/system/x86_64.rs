@@ -10,6 +10,7 @@ pub mod number {
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;
+    pub const MUNMAP: usize = 11;
     pub const NANOSLEEP: usize = 35;
     pub const RT_SIGACTION: usize = 13;
     pub const GETPID: usize = 39;

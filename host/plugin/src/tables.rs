@@ -1,0 +1,278 @@
+//! Page tables as a core's walker reads them, and the instructions that choose them and drop what was read.
+//!
+//! The plugin sees the tables where they lie: in the pool or in private memory. It knows a root from the instruction that
+//! writes the register, or from the register when the core's time begins.
+
+use iced_x86::{Decoder, DecoderOptions, Register as X86};
+use motet_coherence::{Flush, Page, Walk};
+use motet_layout::Isa;
+use motet_qemu_plugin::Guest;
+
+use crate::operands;
+
+/// Addresses from here on are in the kernel's half.
+const UPPER_HALF: u64 = 1 << 63;
+/// `CR4.PCIDE` (SDM, volume 3, 2.5).
+const PCIDE: u64 = 1 << 17;
+/// MOV to CR3 with this bit drops nothing (SDM, volume 3, 4.10.4.1).
+const NO_FLUSH: u64 = 1 << 63;
+
+/// Where a core's tables are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roots {
+    /// Local physical address of the root for the lower half of addresses; 0: not known.
+    lower: u64,
+    /// The same for the upper half.
+    upper: u64,
+    /// The address space.
+    pub space: u64,
+}
+
+impl Roots {
+    /// None.
+    pub const UNKNOWN: Self = Self { lower: 0, upper: 0, space: 0 };
+
+    /// Those of the core that calls.
+    pub fn of(isa: Isa, guest: &Guest<'_>) -> Self {
+        let mut roots = Self::default();
+        match isa {
+            Isa::X86_64 => roots.set_cr3(named(guest, "cr3"), named(guest, "cr4") & PCIDE != 0),
+            Isa::AArch64 => {
+                roots.set_ttbr0(named(guest, "TTBR0_EL1"));
+                roots.upper = aarch64_table(named(guest, "TTBR1_EL1"));
+            }
+            Isa::RiscV64 => roots.set_satp(named(guest, "satp")),
+            Isa::Hosted => {}
+        }
+        roots
+    }
+
+    fn set_cr3(&mut self, value: u64, has_spaces: bool) {
+        let table = x86_64_table(value);
+        *self = Self { lower: table, upper: table, space: if has_spaces { value & 0xfff } else { 0 } };
+    }
+
+    fn set_ttbr0(&mut self, value: u64) {
+        (self.lower, self.space) = (aarch64_table(value), value >> 48);
+    }
+
+    /// Sv48 only: other modes have no tables that are known.
+    fn set_satp(&mut self, value: u64) {
+        let table = if value >> 60 == 9 { (value & ((1 << 44) - 1)) << 12 } else { 0 };
+        *self = Self { lower: table, upper: table, space: value >> 44 & 0xffff };
+    }
+
+    /// What a walk reads for an address. `read`: a word at a local physical address.
+    pub fn walk(&self, isa: Isa, address: u64, read: impl Fn(u64) -> Option<u64>) -> Walk {
+        let mut walk = Walk::default();
+        let mut table = if address >= UPPER_HALF { self.upper } else { self.lower };
+        for (depth, entry_at) in walk.entries.iter_mut().enumerate() {
+            let shift = 39 - 9 * depth as u32;
+            let at = table + (address >> shift & 511) * 8;
+            let Some(entry) = read(at).filter(|_| table != 0) else { break };
+            (*entry_at, walk.count) = (at, depth + 1);
+            match decode(isa, entry, shift) {
+                Decoded::Nothing => break,
+                Decoded::Table(next) => table = next,
+                Decoded::Page { global } => {
+                    walk.page = Some(Page { shift, global });
+                    break;
+                }
+            }
+        }
+        walk
+    }
+}
+
+fn named(guest: &Guest<'_>, name: &str) -> u64 {
+    operands::named(guest, name).unwrap_or(0)
+}
+
+fn x86_64_table(entry: u64) -> u64 {
+    entry & 0x000f_ffff_ffff_f000
+}
+
+fn aarch64_table(entry: u64) -> u64 {
+    entry & 0x0000_ffff_ffff_f000
+}
+
+/// What an entry says. The formats of `fused/paging` have no large pages, which kernels map themselves with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decoded {
+    Nothing,
+    Table(u64),
+    Page { global: bool },
+}
+
+/// An entry that spans `1 << shift` bytes (SDM, volume 3, 4.5.4; Arm ARM, D8.3; privileged specification, "Sv48").
+fn decode(isa: Isa, entry: u64, shift: u32) -> Decoded {
+    let large = matches!(shift, 21 | 30);
+    match isa {
+        _ if entry & 1 == 0 => Decoded::Nothing,
+        Isa::X86_64 if shift == 12 || large && entry >> 7 & 1 != 0 => Decoded::Page { global: entry >> 8 & 1 != 0 },
+        Isa::X86_64 => Decoded::Table(x86_64_table(entry)),
+        Isa::AArch64 if shift == 12 || large && entry & 2 == 0 => Decoded::Page { global: entry >> 11 & 1 == 0 },
+        Isa::AArch64 => Decoded::Table(aarch64_table(entry)),
+        Isa::RiscV64 if entry & 0b1110 != 0 => Decoded::Page { global: entry >> 5 & 1 != 0 },
+        Isa::RiscV64 if shift == 12 => Decoded::Nothing,
+        Isa::RiscV64 => Decoded::Table((entry << 2) & 0x00ff_ffff_ffff_f000),
+        Isa::Hosted => Decoded::Nothing,
+    }
+}
+
+/// What an instruction that switches tables or drops translations ([`crate::translations`]) is about to drop; it changes `roots`.
+pub fn changed(isa: Isa, roots: &mut Roots, guest: &Guest<'_>, address: u64, code: &[u8]) -> Option<Flush> {
+    match isa {
+        Isa::X86_64 => x86_64_changed(roots, guest, address, code),
+        Isa::AArch64 => {
+            let word = u32::from_le_bytes(*code.first_chunk()?);
+            aarch64_changed(roots, word, operands::register(isa, guest, code)?)
+        }
+        Isa::RiscV64 => {
+            let word = u32::from_le_bytes(*code.first_chunk()?);
+            let [first, second] = [word >> 15 & 31, word >> 20 & 31];
+            let value = |number| operands::numbered(isa, guest, number);
+            if word >> 12 & 7 != 0 {
+                // Whatever it was: CSR instructions with a register replace it in Motet's kernel.
+                roots.set_satp(value(first)?);
+                return None;
+            }
+            let [address, space] = [value(first)?, value(second)?];
+            Some(riscv64_flush((first != 0).then_some(address), (second != 0).then_some(space)))
+        }
+        Isa::Hosted => None,
+    }
+}
+
+fn x86_64_changed(roots: &mut Roots, guest: &Guest<'_>, address: u64, code: &[u8]) -> Option<Flush> {
+    let decoded = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+    if operands::group_7(code) == Some(7) {
+        return Some(Flush::Address { address: operands::memory(&decoded, guest)?, space: roots.space, global: true });
+    }
+    let has_spaces = named(guest, "cr4") & PCIDE != 0;
+    let (to, from) = (decoded.op0_register(), decoded.op1_register());
+    // INVPCID's register comes first, as the one that MOV writes to does.
+    let operand = operands::x86_register(guest, if to.is_cr() { from } else { to })?;
+    if to == X86::CR3 {
+        roots.set_cr3(operand, has_spaces);
+        let drops = !has_spaces || operand & NO_FLUSH == 0;
+        return drops.then_some(if has_spaces { Flush::Space(roots.space) } else { Flush::NotGlobal });
+    }
+    if to.is_cr() {
+        // Paging is turned on or off, or global pages are (SDM, volume 3, 4.10.4.1).
+        return matches!(to, X86::CR0 | X86::CR4).then_some(Flush::All);
+    }
+    let descriptor = guest.memory(operands::memory(&decoded, guest)?, 16)?;
+    let [space, address] = [0, 8].map(|at| descriptor[at..at + 8].try_into().map_or(0, u64::from_le_bytes));
+    invpcid(operand, space & 0xfff, address)
+}
+
+/// INVPCID (SDM, volume 2).
+fn invpcid(kind: u64, space: u64, address: u64) -> Option<Flush> {
+    match kind {
+        0 => Some(Flush::Address { address, space, global: false }),
+        1 => Some(Flush::Space(space)),
+        2 => Some(Flush::All),
+        3 => Some(Flush::NotGlobal),
+        _ => None,
+    }
+}
+
+/// MSR to a register of tables, or TLBI (Arm ARM, C5.5; D8.16 for what the operand holds).
+fn aarch64_changed(roots: &mut Roots, word: u32, operand: u64) -> Option<Flush> {
+    match word & !31 {
+        0xd518_2000 => roots.set_ttbr0(operand),
+        0xd518_2020 => roots.upper = aarch64_table(operand),
+        0xd518_1000 | 0xd518_2040 => {}
+        _ => {
+            // Bits 55 to 12 of the address.
+            let address = ((operand << 20) as i64 >> 8) as u64 & !0xfff;
+            let space = operand >> 48;
+            return Some(match word >> 5 & 7 {
+                1 | 5 => Flush::Address { address, space, global: true },
+                2 => Flush::Space(space),
+                3 | 7 => Flush::Everywhere(address),
+                _ => Flush::All,
+            });
+        }
+    }
+    None
+}
+
+/// SFENCE.VMA, SINVAL.VMA with these operands (privileged specification, "Supervisor instructions").
+fn riscv64_flush(address: Option<u64>, space: Option<u64>) -> Flush {
+    match (address, space) {
+        (None, None) => Flush::All,
+        (Some(address), None) => Flush::Everywhere(address),
+        (None, Some(space)) => Flush::Space(space & 0xffff),
+        (Some(address), Some(space)) => Flush::Address { address, space: space & 0xffff, global: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A table of each level from 0x1000 on; `last` maps a page.
+    fn memory(table: impl Fn(u64) -> u64, last: u64, depth: u64, address: u64) -> BTreeMap<u64, u64> {
+        let at = |level: u64| 0x1000 * (level + 1) + (address >> (39 - 9 * level) & 511) * 8;
+        (0..=depth).map(|level| (at(level), if level == depth { last } else { table(0x1000 * (level + 2)) })).collect()
+    }
+
+    #[test]
+    fn walks_read_the_tables_of_each_isa_down_to_pages_of_each_size() {
+        type Case = (Isa, fn(u64) -> u64, [u64; 2], bool);
+        let cases: [Case; 3] = [
+            (Isa::X86_64, |next| next | 0x27, [0x8000_0181, 0x8000_0101], true),
+            (Isa::AArch64, |next| next | 3, [0x8000_0f41, 0x8000_0743], false),
+            (Isa::RiscV64, |next| next >> 2 | 1, [0x2000_0007, 0x2000_0027], false),
+        ];
+        let address = 0x1234_5678_9abc_u64;
+        for (isa, table, [large, small], large_is_global) in cases {
+            let roots = Roots { lower: 0x1000, upper: 0, space: 0 };
+            for (depth, last, global) in [(3, small, true), (2, large, large_is_global), (1, large, large_is_global)] {
+                let memory = memory(table, last, depth, address);
+                let walk = roots.walk(isa, address, |at| memory.get(&at).copied());
+                let wanted: Vec<u64> = memory.keys().copied().collect();
+                assert_eq!(walk.entries[..walk.count], wanted[..], "{isa:?}, {depth}");
+                let shift = 39 - 9 * depth as u32;
+                assert_eq!(walk.page, Some(Page { shift, global }), "{isa:?}, {depth}");
+            }
+            // Nothing is there; no root; memory that cannot be read.
+            let empty = memory(table, 0, 2, address);
+            let walk = roots.walk(isa, address, |at| empty.get(&at).copied());
+            assert_eq!((walk.count, walk.page), (3, None));
+            assert_eq!(roots.walk(isa, address | UPPER_HALF, |_| Some(u64::MAX)), Walk::default());
+            assert_eq!(roots.walk(isa, address, |_| None), Walk::default());
+        }
+    }
+
+    #[test]
+    fn operands_say_what_is_dropped() {
+        let mut roots = Roots::default();
+        let tlbi = |word: u32, operand: u64| aarch64_changed(&mut Roots::default(), word, operand);
+        let page = Flush::Address { address: 0xffff_8000_0000_1000, space: 5, global: true };
+        assert_eq!(tlbi(0xd508_8720, 5 << 48 | 0xff8_0000_0001), Some(page));
+        assert_eq!(tlbi(0xd508_8740, 7 << 48), Some(Flush::Space(7)));
+        assert_eq!(tlbi(0xd508_871f, 0), Some(Flush::All));
+        assert_eq!(tlbi(0xd508_8760, 0x12), Some(Flush::Everywhere(0x12000)));
+        assert_eq!(aarch64_changed(&mut roots, 0xd518_2003, 9 << 48 | 0x8000_1000), None);
+        assert_eq!((roots.lower, roots.space), (0x8000_1000, 9));
+        assert_eq!(riscv64_flush(None, None), Flush::All);
+        assert_eq!(riscv64_flush(None, Some(0)), Flush::Space(0));
+        assert_eq!(riscv64_flush(Some(0x1000), None), Flush::Everywhere(0x1000));
+        let page = Flush::Address { address: 0x1000, space: 2, global: false };
+        assert_eq!(riscv64_flush(Some(0x1000), Some(2)), page);
+        assert_eq!(invpcid(0, 3, 0x1000), Some(Flush::Address { address: 0x1000, space: 3, global: false }));
+        assert_eq!(
+            [1, 2, 3].map(|kind| invpcid(kind, 3, 0)),
+            [Some(Flush::Space(3)), Some(Flush::All), Some(Flush::NotGlobal)]
+        );
+        roots.set_satp(9 << 60 | 4 << 44 | 0x80001);
+        assert_eq!((roots.lower, roots.upper, roots.space), (0x8000_1000, 0x8000_1000, 4));
+        roots.set_cr3(0x5003, true);
+        assert_eq!((roots.lower, roots.space), (0x5000, 3));
+    }
+}
