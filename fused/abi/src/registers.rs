@@ -2,7 +2,7 @@
 //!
 //! A frame whose ISA word is none of ours (which no kernel writes) is treated as [`Isa::Hosted`]'s; nothing here panics.
 
-use motet_layout::{FRAME_REGS, Isa, UserFrame};
+use motet_layout::{FRAME_REGS, Isa, UserFrame, is_canonical};
 
 /// Where an ISA keeps what the ABI speaks of: indices into [`UserFrame::regs`].
 struct Roles {
@@ -161,6 +161,15 @@ pub fn set_tls_of(isa: Isa, frame: &UserFrame, tls: u64) {
 #[inline(always)]
 pub fn set_sp(frame: &UserFrame, sp: u64) {
     set_reg(frame, of(frame).stack, sp);
+}
+
+/// Whether the register of an ISA can hold a thread pointer: FS base takes canonical addresses only.
+#[inline(always)]
+pub const fn can_hold_tls(isa: Isa, tls: u64) -> bool {
+    match isa {
+        Isa::X86_64 => is_canonical(tls),
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => true,
+    }
 }
 
 /// The thread pointer: FS base, `TPIDR_EL0`, tp.

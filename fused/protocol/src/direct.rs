@@ -18,7 +18,7 @@
 //! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::lost`]). A
 //! core whose results wait may sleep, and be woken, but not be claimed.
 //!
-//! Where islands do not cache each other's memory ([`Context::is_uncached`]; `far` below), what the callee says is written into the record
+//! Where islands do not cache each other's memory ([`Reach::Far`]), what the callee says is written into the record
 //! of the caller's core (`answer`, `answer_message`), so that each reads its own memory only; a core then makes one such call at a
 //! time, and a callee's word is none once it has answered. There, a function may also *call back*: one of its caller's island. That is an
 //! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called to go on
@@ -32,14 +32,40 @@
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED, CALL_TAKEN,
-    CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord, PoolAddr, ThreadRecord,
+    CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED, CORE_AWAKE,
+    CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord,
 };
 
 use crate::{
-    Context, count,
-    run_queue::{Wake, core_record, end_idle, has_ready},
+    Context,
+    cores::core_record,
+    count,
+    message::{CallState, phase},
+    run_queue::{Wake, end_idle, has_ready},
 };
+
+/// How far a core is from the one that it calls, and so where that one says what has become of the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// They cache each other's memory: the answer lies in the callee's message, where the call was.
+    Near,
+    /// They do not: the callee writes the answer into the record of the caller's core, which has room for one.
+    Far,
+}
+
+impl Reach {
+    /// Between the islands of this machine.
+    #[inline(always)]
+    pub fn of(context: &impl Context) -> Self {
+        if context.is_uncached() { Self::Far } else { Self::Near }
+    }
+
+    /// Whether it is [`Far`](Self::Far).
+    #[inline(always)]
+    pub const fn is_far(self) -> bool {
+        matches!(self, Self::Far)
+    }
+}
 
 /// A sleeping core that this one may write a call to. Nobody else wakes it meanwhile.
 #[must_use = "a claimed core sleeps until the call is published or the claim withdrawn"]
@@ -51,7 +77,7 @@ pub struct Claim {
 
 /// Claims a core that sleeps, or polls (which it is likely to do if `polls`), unless the results of another call wait there.
 #[inline(always)]
-pub fn claim(context: &impl Context, core: CoreId, polls: bool, far: bool) -> Option<Claim> {
+pub fn claim(context: &impl Context, core: CoreId, polls: bool, reach: Reach) -> Option<Claim> {
     let record = core_record(context, core);
     let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
     let claims = |state| record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed);
@@ -61,45 +87,12 @@ pub fn claim(context: &impl Context, core: CoreId, polls: bool, far: bool) -> Op
     };
     let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING };
     // After the claim: only a claimer moves the word away from none.
-    if !far && phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
+    if reach == Reach::Near && phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
         // The word is not touched: it may be this core's own earlier call, which is being answered just now.
         claim.finish(context, CORE_AWAKE);
         return None;
     }
     Some(claim)
-}
-
-/// Who has claimed the core that is in `state`.
-pub(crate) fn claimer(state: u32) -> Option<CoreId> {
-    if phase(state) == CORE_CLAIMED { owner(state) } else { None }
-}
-
-/// The core that has claimed this one has died, and publishes nothing any more: this core is as if it had not been claimed.
-pub(crate) fn undo_claim(context: &impl Context, claimer: CoreId) {
-    let record = core_record(context, context.core());
-    if without_marks(record.call.load(Ordering::Acquire)) == word(CALL_GIVEN, claimer) {
-        // It may have said already that its thread runs here.
-        if let Some(thread) = thread_of(context, record)
-            && thread.core.load(Ordering::Relaxed) == u32::from(context.core().0)
-        {
-            thread.core.store(u32::from(claimer.0), Ordering::SeqCst);
-        }
-        record.call.store(CALL_NONE, Ordering::SeqCst);
-    }
-}
-
-/// Bits of a pool address in the first word of a message, whose others are the caller's.
-pub const ADDRESS_BITS: u32 = 40;
-
-/// The thread that a message is about; `None`: the message is damaged.
-pub fn thread_of(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {
-    thread_in(context, record.message[0].get())
-}
-
-/// The thread that the first word of a message is about; `None`: the message is damaged.
-#[inline(always)]
-pub fn thread_in(context: &impl Context, word: u64) -> Option<&'static ThreadRecord> {
-    context.pool().get(PoolAddr(word & ((1 << ADDRESS_BITS) - 1)))
 }
 
 /// Whether a core is awake and has nothing to run (approximate).
@@ -121,7 +114,7 @@ impl Claim {
     /// now on, who wants the thread's attention can mark the call.
     pub fn prepare(&self, context: &impl Context, polled: bool) {
         let polled = if polled { CALL_POLLED } else { 0 };
-        self.record.call.store(word(CALL_GIVEN, context.core()) | polled, Ordering::Release);
+        self.record.call.store(CallState::Given(context.core()).word() | polled, Ordering::Release);
     }
 
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
@@ -145,8 +138,10 @@ impl Claim {
 
 /// This core was called, and has read the message: who called. `None`: the record is damaged.
 pub fn caller(context: &impl Context) -> Option<CoreId> {
-    let call = context.own_record().call.load(Ordering::Acquire);
-    if phase(call) == CALL_GIVEN { owner(call) } else { None }
+    match CallState::of(context.own_record().call.load(Ordering::Acquire)) {
+        Some(CallState::Given(caller)) => Some(caller),
+        Some(CallState::None | CallState::Returned(_) | CallState::Taken(_)) | None => None,
+    }
 }
 
 /// Whether the function that this core is called to run has to become an ordinary thread first: somebody wants its
@@ -160,14 +155,20 @@ pub fn is_disturbed(context: &impl Context) -> bool {
 
 /// Where this core, called by `caller`, writes results.
 #[inline(always)]
-pub fn reply(context: &impl Context, caller: CoreId, far: bool) -> &'static [Cell64; 6] {
-    if far { &core_record(context, caller).answer_message } else { &context.own_record().message }
+pub fn reply(context: &impl Context, caller: CoreId, reach: Reach) -> &'static [Cell64; 6] {
+    match reach {
+        Reach::Near => &context.own_record().message,
+        Reach::Far => &core_record(context, caller).answer_message,
+    }
 }
 
 /// Where `callee`, called by this core, has written results.
 #[inline(always)]
-pub fn reply_of(context: &impl Context, callee: CoreId, far: bool) -> &'static [Cell64; 6] {
-    if far { &context.own_record().answer_message } else { &core_record(context, callee).message }
+pub fn reply_of(context: &impl Context, callee: CoreId, reach: Reach) -> &'static [Cell64; 6] {
+    match reach {
+        Reach::Near => &core_record(context, callee).message,
+        Reach::Far => &context.own_record().answer_message,
+    }
 }
 
 /// The called function has returned, and its results are in the [`reply`]: gives them to `caller`, and announces that this
@@ -177,14 +178,14 @@ pub fn reply_of(context: &impl Context, callee: CoreId, far: bool) -> &'static [
 /// `false`: somebody has marked the call, and this core still has the thread, and is awake.
 #[must_use]
 #[inline(always)]
-pub fn give_back(context: &impl Context, caller: CoreId, state: u32, far: bool) -> bool {
-    if far {
+pub fn give_back(context: &impl Context, caller: CoreId, state: u32, reach: Reach) -> bool {
+    if reach.is_far() {
         return answer(context, caller, CALL_RETURNED, state);
     }
     let record = context.own_record();
     // First that it sleeps: the caller may claim it as soon as it has taken the results.
     record.state.store(state, Ordering::Release);
-    let given = record.call.swap(word(CALL_RETURNED, caller), Ordering::SeqCst);
+    let given = record.call.swap(CallState::Returned(caller).word(), Ordering::SeqCst);
     if given & CALL_ATTENTION != 0 && take_back(context, caller, state) {
         return false;
     }
@@ -213,26 +214,11 @@ fn take_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
     let record = context.own_record();
     // So that nobody claims it; whoever has done that finds results and gives up, unless they are taken.
     let woken = end_idle(context);
-    let taken = change(record, word(CALL_RETURNED, caller), CALL_NONE).is_ok();
+    let taken = CallState::Returned(caller).change(record, CallState::None).is_ok();
     if !taken && woken == Wake::Look {
         record.state.store(state, Ordering::SeqCst);
     }
     taken
-}
-
-/// Moves the call word from `from`, whatever its marks, to `to`.
-///
-/// # Errors
-/// What it was instead, without marks.
-pub(crate) fn change(record: &CoreRecord, from: u32, to: u32) -> Result<(), u32> {
-    let mut found = record.call.load(Ordering::SeqCst);
-    while without_marks(found) == from {
-        match record.call.compare_exchange(found, to, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => return Ok(()),
-            Err(call) => found = call,
-        }
-    }
-    Err(without_marks(found))
 }
 
 /// A core is to look at what was written for it.
@@ -248,10 +234,10 @@ fn wake(context: &impl Context, core: CoreId, polls: bool) {
 
 /// The function that this core was called to run goes on as an ordinary thread of this core: `caller` no longer waits
 /// for results.
-pub fn end_call(context: &impl Context, caller: Option<CoreId>) {
+pub fn end_call(context: &impl Context, caller: Option<CoreId>, reach: Reach) {
     let record = context.own_record();
     record.call.store(CALL_NONE, Ordering::Release);
-    if let Some(caller) = caller.filter(|_| context.is_uncached()) {
+    if let Some(caller) = caller.filter(|_| reach.is_far()) {
         core_record(context, caller).answer.store(CALL_LEFT, Ordering::Release);
     }
     record.state.store(CORE_AWAKE, Ordering::SeqCst);
@@ -272,8 +258,8 @@ pub enum Outcome {
 
 /// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
 #[inline(always)]
-pub fn outcome(context: &impl Context, callee: CoreId, far: bool) -> Outcome {
-    if far {
+pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome {
+    if reach.is_far() {
         return match context.own_record().answer.load(Ordering::Acquire) {
             CALL_NONE => Outcome::Runs,
             CALL_RETURNED => Outcome::Returned,
@@ -285,27 +271,28 @@ pub fn outcome(context: &impl Context, callee: CoreId, far: bool) -> Outcome {
     // Means nothing, but is one instruction that makes the line this core's: RISC-V's compare-and-swap reads first, and
     // would wait for the line twice.
     record.call.fetch_add(CALL_LOOKED, Ordering::Relaxed);
-    match change(record, word(CALL_RETURNED, me), word(CALL_TAKEN, me)) {
+    match CallState::Returned(me).change(record, CallState::Taken(me)) {
         Ok(()) => Outcome::Returned,
-        Err(call) if call == word(CALL_GIVEN, me) => Outcome::Runs,
+        Err(Some(CallState::Given(caller))) if caller == me => Outcome::Runs,
         Err(_) => Outcome::Left,
     }
 }
 
 /// Whether a core that polls should look at the call that it has made to `callee` with [`outcome`].
-pub fn has_news(context: &impl Context, callee: CoreId) -> bool {
-    if context.is_uncached() {
+#[inline(always)]
+pub fn has_news(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
+    if reach.is_far() {
         return context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE;
     }
-    without_marks(core_record(context, callee).call.load(Ordering::Relaxed)) != word(CALL_GIVEN, context.core())
+    !CallState::Given(context.core()).is_in(core_record(context, callee).call.load(Ordering::Relaxed))
 }
 
 /// This core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended.
-pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
+pub fn stop_polling(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
     let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
-    let runs = without_marks(call) == word(CALL_GIVEN, context.core());
+    let runs = CallState::Given(context.core()).is_in(call);
     // The callee, which does not ring, is just about to answer.
-    while !runs && context.is_uncached() && context.own_record().answer.load(Ordering::Acquire) == CALL_NONE {
+    while !runs && reach.is_far() && context.own_record().answer.load(Ordering::Acquire) == CALL_NONE {
         context.relax();
     }
     runs
@@ -313,11 +300,10 @@ pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
 
 /// This core has read what `callee` has given it, and has said that the thread is here; or it has nothing to wait for.
 #[inline(always)]
-pub fn release(context: &impl Context, callee: CoreId, far: bool) {
-    if far {
-        context.own_record().answer.store(CALL_NONE, Ordering::Release);
-    } else {
-        core_record(context, callee).call.store(CALL_NONE, Ordering::Release);
+pub fn release(context: &impl Context, callee: CoreId, reach: Reach) {
+    match reach {
+        Reach::Near => core_record(context, callee).call.store(CALL_NONE, Ordering::Release),
+        Reach::Far => context.own_record().answer.store(CALL_NONE, Ordering::Release),
     }
 }
 
@@ -329,20 +315,4 @@ pub fn mark_attention(context: &impl Context, core: CoreId) {
 /// Whether a core is given a call, or runs one.
 pub fn is_called(record: &CoreRecord) -> bool {
     phase(record.call.load(Ordering::SeqCst)) == CALL_GIVEN
-}
-
-pub(crate) fn word(phase: u32, caller: CoreId) -> u32 {
-    phase | u32::from(caller.0) << 8
-}
-
-pub(crate) fn without_marks(call: u32) -> u32 {
-    call % CALL_ATTENTION // the lowest mark
-}
-
-pub(crate) fn phase(call: u32) -> u32 {
-    call & 0xff
-}
-
-pub(crate) fn owner(call: u32) -> Option<CoreId> {
-    CoreId::from_raw(call >> 8 & 0xff)
 }

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod cores;
 pub mod direct;
 pub mod format;
 pub mod fs;
 pub mod lock;
 pub mod lost;
 pub mod memory;
+pub mod message;
 pub mod pipe;
 pub mod range_tree;
 pub mod ready;

@@ -12,7 +12,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_layout::CoreId;
 
-use crate::{Context, lost::is_dead};
+use crate::{Context, cores::is_dead};
 
 /// A held lock; dropping it unlocks.
 #[must_use = "the lock is released when the guard is dropped"]

@@ -17,31 +17,16 @@
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_GIVEN, CALL_NONE, CALL_RETURNED, CALL_TAKEN, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_BURIED,
-    ISLAND_JOINED, ISLAND_LOST, ISLANDS_MAX, IslandId, THREAD_CARRIED, ThreadRecord,
+    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandId, THREAD_CARRIED, ThreadRecord,
 };
 
 use crate::{
     Context,
-    direct::{self, change, mark_attention, owner, phase, thread_of, without_marks},
-    run_queue::{collect, core_record},
+    cores::{CORES, core_record, cores, is_dead, state_of},
+    direct::mark_attention,
+    message::{CallState, owner, phase, thread_of},
+    run_queue::collect,
 };
-
-const CORES: usize = ISLANDS_MAX * CORES_PER_ISLAND_MAX;
-
-/// Whether a core's island has died, as far as the host has said.
-pub fn is_dead(context: &impl Context, core: CoreId) -> bool {
-    core != CoreId::HOST && matches!(state_of(context, core.island()), ISLAND_LOST | ISLAND_BURIED)
-}
-
-fn state_of(context: &impl Context, island: IslandId) -> u32 {
-    context.pool().header().islands[island.index()].state.load(Ordering::SeqCst)
-}
-
-/// All cores that a machine can have.
-fn cores() -> impl Iterator<Item = CoreId> {
-    (0..CORES as u32).filter_map(CoreId::from_raw)
-}
 
 /// Says (again) that the cores of an island are off: one of them may have been given a call meanwhile.
 pub fn turn_off(context: &impl Context, island: IslandId) {
@@ -78,14 +63,13 @@ pub fn wait_for_all(context: &impl Context) {
 pub fn settle_calls(context: &impl Context) {
     for core in cores() {
         let record = core_record(context, core);
-        let call = without_marks(record.call.load(Ordering::SeqCst));
-        let Some(caller) = owner(call).filter(|_| call != CALL_NONE) else { continue };
-        match (is_dead(context, core), is_dead(context, caller)) {
-            (true, false) if phase(call) == CALL_RETURNED => context.ring(caller),
-            (true, false) if phase(call) == CALL_GIVEN => record.call.store(CALL_NONE, Ordering::SeqCst),
-            (true, true) => record.call.store(CALL_NONE, Ordering::SeqCst),
-            (false, true) => settle_orphan(context, core, caller),
-            (true | false, false) => {}
+        let Some(state) = CallState::of(record.call.load(Ordering::SeqCst)) else { continue };
+        let Some(caller) = state.caller() else { continue };
+        match (is_dead(context, core), is_dead(context, caller), state) {
+            (true, false, CallState::Returned(_)) => context.ring(caller),
+            (true, false, CallState::Given(_)) | (true, true, _) => record.call.store(CALL_NONE, Ordering::SeqCst),
+            (false, true, _) => settle_orphan(context, core, caller),
+            (true, false, CallState::None | CallState::Taken(_)) | (false, false, _) => {}
         }
     }
 }
@@ -97,8 +81,8 @@ fn settle_orphan(context: &impl Context, core: CoreId, caller: CoreId) {
     mark_attention(context, core);
     // Before the word changes: afterwards others may write there.
     let thread = thread_of(context, record);
-    let given_up = |from| change(record, direct::word(from, caller), CALL_NONE).is_ok();
-    if given_up(CALL_RETURNED) || given_up(CALL_TAKEN) {
+    let given_up = |from: CallState| from.change(record, CallState::None).is_ok();
+    if given_up(CallState::Returned(caller)) || given_up(CallState::Taken(caller)) {
         if let Some(thread) = thread.filter(|thread| thread.core.load(Ordering::SeqCst) == u32::from(core.0)) {
             thread.core.store(u32::from(caller.0), Ordering::SeqCst);
         }
@@ -121,7 +105,7 @@ pub fn is_lost(context: &impl Context, thread: &'static ThreadRecord) -> bool {
         let Some(core) = CoreId::from_raw(raw).filter(|&core| is_dead(context, core)) else { return false };
         let record = core_record(context, core);
         let call = record.call.load(Ordering::SeqCst);
-        let is_taken = matches!(phase(call), CALL_RETURNED | CALL_TAKEN)
+        let is_taken = matches!(CallState::of(call), Some(CallState::Returned(_) | CallState::Taken(_)))
             && thread_of(context, record).is_some_and(|found| core::ptr::eq(found, thread));
         // Who takes results says so first in the thread, then in the call's word.
         if thread.core.load(Ordering::SeqCst) == raw {

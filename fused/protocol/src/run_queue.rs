@@ -16,16 +16,11 @@ use motet_layout::{
 };
 
 use crate::{
-    Context, count, direct,
-    lost::is_dead,
+    Context,
+    cores::{core_record, is_dead},
+    count, message,
     ready::{self, Place},
 };
-
-/// The record of a core.
-#[inline(always)]
-pub fn core_record(context: &impl Context, core: CoreId) -> &'static CoreRecord {
-    &context.pool().header().cores[core.index()]
-}
 
 /// The state of a thread that `core` is about to hand to another one.
 #[inline]
@@ -147,7 +142,7 @@ pub fn end_idle(context: &impl Context) -> Wake {
     let record = context.own_record();
     // Not a load first: this core is about to write to the line, whoever had it, and waits for it once.
     let mut state = record.state.swap(CORE_WAKING, Ordering::SeqCst);
-    if let Some(claimer) = direct::claimer(state) {
+    if let Some(claimer) = message::claimer(state) {
         // Whoever claims a core writes a few words and goes on; it waits for nothing meanwhile.
         loop {
             state = record.state.load(Ordering::Acquire);
@@ -155,7 +150,7 @@ pub fn end_idle(context: &impl Context) -> Wake {
                 break;
             }
             if is_dead(context, claimer) {
-                direct::undo_claim(context, claimer);
+                message::undo_claim(context, claimer);
                 break;
             }
             context.relax();

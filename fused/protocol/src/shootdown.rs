@@ -87,10 +87,11 @@ use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, ISLANDS_MAX, IslandId, S
 use motet_paging::{Leaf, Mapped, Table, Withdrawal};
 
 use crate::{
-    Context, count,
-    lost::is_dead,
+    Context,
+    cores::{core_record, is_dead},
+    count,
     memory::{frame_record, release_frame},
-    run_queue::{collect, core_record, may_run_user},
+    run_queue::{collect, may_run_user},
 };
 
 /// After so many pages that are released the core looks what else is due.

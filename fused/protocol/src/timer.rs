@@ -4,7 +4,7 @@ use motet_layout::sync::Ordering;
 
 use motet_layout::{CoreId, CoreRecord, TimerNode};
 
-use crate::{Context, lock::lock, run_queue::core_record};
+use crate::{Context, cores::core_record, lock::lock};
 
 /// Arms a timer on this core's list (it must not be armed). The caller reprograms the core's timer afterwards.
 pub fn arm(context: &impl Context, node: &'static TimerNode, deadline_ns: u64) {

@@ -7,7 +7,7 @@ use motet_layout::{
     CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandRecord, PROCESS_ALIVE, ProcessRecord, SignalActions,
     THREAD_READY, ThreadRecord,
 };
-use motet_protocol::{Context, run_queue::core_record, slab, threads};
+use motet_protocol::{Context, cores::core_record, slab, threads};
 
 use crate::{cpu::Cpu, file, permission, process, sched};
 

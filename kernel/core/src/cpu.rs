@@ -2,17 +2,17 @@
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
-use motet_abi::fat::Signature;
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CoreId, CoreRecord, FatProgram, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa, IslandId, PAGE_SIZE, Pool,
-    PoolAddr, ThreadRecord,
+    CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr,
+    ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{Context, clock::IslandClock, run_queue::Wake, shootdown, trace::Kind};
+use motet_protocol::{Context, clock::IslandClock, direct::Reach, shootdown, trace::Kind};
 
 use crate::{
     call::BUDGET,
+    crossing::CrossingCore,
     sched,
     trace::{self, Tracer},
 };
@@ -53,26 +53,10 @@ pub struct Cpu<M: Machine> {
     pub active_space: Cell<u64>,
     /// The thread whose extended registers this core holds: its pool address and id.
     pub ext_owner: Cell<(u64, u32)>,
-    /// The register frame of functions that this core is called to run (pool address), 0 none yet.
-    pub call_frame: Cell<u64>,
-    /// The call back (its number) whose caller's registers are still in that frame; 0: none.
-    pub frame_of: Cell<u64>,
-    /// Calls back that this core has made.
-    pub calls_back: Cell<u64>,
-    /// The address space that stays active while this core sleeps, because calls come from it (pool address).
-    pub resident: Cell<u64>,
-    /// Cores that run functions which threads of this core have called directly (`crossing`).
-    pub awaited: CoreSet,
-    /// Where islands do not cache each other's memory: the thread whose function that one core runs.
-    pub away: Cell<Option<&'static ThreadRecord>>,
-    /// Why this core has woken, until it looks for what to do.
-    pub woken: Cell<Option<Wake>>,
     /// Machine time when it woke last, or was last charged.
     pub busy_since_ns: Cell<u64>,
     /// Machine time when it fell asleep last, or was last charged.
     pub idle_since_ns: Cell<u64>,
-    /// This core looks for the ends of those calls; they do not ring.
-    pub polls_calls: Cell<bool>,
     /// The epoch of the active address space, as long as `CoreRecord::space_changed` is 0; 0: not known.
     pub epoch: Cell<u64>,
     /// Where words that the kernel reads and writes in the active address space lie.
@@ -81,8 +65,8 @@ pub struct Cpu<M: Machine> {
     pub deferred: Cell<Interrupts>,
     /// What this core still does before it looks what else is due, in instructions, roughly (`call::BUDGET`).
     pub budget: Cell<u64>,
-    /// Functions that threads of this core have called on other ISAs.
-    pub pins: Pins,
+    /// What it keeps in mind of calls across instruction sets.
+    pub crossing: CrossingCore,
     /// Deadline the timer is programmed to, in machine time.
     pub timer_ns: Cell<u64>,
     /// The offset of the clock when it was programmed.
@@ -91,41 +75,6 @@ pub struct Cpu<M: Machine> {
     pub steer_at_ns: Cell<u64>,
     /// Writes down what this core does, if anybody wants to know.
     pub tracer: Tracer,
-}
-
-/// A set of the machine's cores.
-#[derive(Default)]
-pub struct CoreSet([Cell<u64>; 2]);
-
-impl CoreSet {
-    /// Adds a core.
-    pub fn add(&self, core: CoreId) {
-        let word = &self.0[core.index() / 64];
-        word.set(word.get() | 1 << (core.index() % 64));
-    }
-
-    /// Takes a core out.
-    pub fn remove(&self, core: CoreId) {
-        let word = &self.0[core.index() / 64];
-        word.set(word.get() & !(1 << (core.index() % 64)));
-    }
-
-    /// Whether there is none in it.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.0[0].get() | self.0[1].get() == 0
-    }
-
-    /// The cores that were in it when this was called.
-    pub fn iter(&self) -> impl Iterator<Item = CoreId> {
-        let mut words = [self.0[0].get(), self.0[1].get()];
-        core::iter::from_fn(move || {
-            let index = words.iter().position(|&word| word != 0)?;
-            let bit = words[index].trailing_zeros();
-            words[index] &= words[index] - 1;
-            CoreId::from_raw(64 * index as u32 + bit)
-        })
-    }
 }
 
 /// Where pages of the active address space lie, for the words that the kernel reads and writes there most: a TLB of one
@@ -168,52 +117,6 @@ impl Translation {
     }
 }
 
-/// What this core knows of a function that another ISA runs.
-#[derive(Clone, Copy)]
-pub struct Pinned {
-    /// The ISA.
-    pub isa: Isa,
-    /// It must not run on another one.
-    pub strict: bool,
-    /// What it takes and gives.
-    pub signature: Signature,
-    /// The program that it belongs to.
-    pub program: &'static FatProgram,
-}
-
-/// Functions found to be pinned to other ISAs, by address and the epoch of the address space.
-#[derive(Default)]
-pub struct Pins([PinSlot; 8]);
-
-#[derive(Default)]
-struct PinSlot {
-    function: Cell<u64>,
-    epoch: Cell<u64>,
-    pin: Cell<Option<Pinned>>,
-}
-
-impl Pins {
-    /// What is known of a function in the space that has (or had) this epoch.
-    #[inline(always)]
-    pub fn get(&self, function: u64, epoch: u64) -> Option<Pinned> {
-        let slot = self.slot(function);
-        if slot.function.get() == function && slot.epoch.get() == epoch { slot.pin.get() } else { None }
-    }
-
-    /// Remembers a function.
-    pub fn put(&self, function: u64, epoch: u64, pin: Pinned) {
-        let slot = self.slot(function);
-        slot.function.set(function);
-        slot.epoch.set(epoch);
-        slot.pin.set(Some(pin));
-    }
-
-    /// Functions begin at multiples of 16 or so.
-    fn slot(&self, function: u64) -> &PinSlot {
-        &self.0[(function >> 4) as usize % self.0.len()]
-    }
-}
-
 impl<M: Machine> Cpu<M> {
     /// This core's view of the machine.
     ///
@@ -224,6 +127,8 @@ impl<M: Machine> Cpu<M> {
         let record = &pool.header().islands[id.island().index()];
         let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
         let islands = &pool.header().islands;
+        let uncached = pool.header().uncached.get() != 0;
+        let reach = if uncached { Reach::Far } else { Reach::Near };
         let polls = |index: usize| u32::from(islands[index].poll_ns.get() != 0) << index;
         Self {
             machine,
@@ -235,27 +140,19 @@ impl<M: Machine> Cpu<M> {
             poll_ns: record.poll_ns.get(),
             polling: (0..ISLANDS_MAX).map(polls).sum(),
             isas: core::array::from_fn(|index| islands[index].isa.get() as u8),
-            uncached: pool.header().uncached.get() != 0,
+            uncached,
             map: PhysMap::new(&record.ranges, pool.len()),
             format: format.expect("the island record names a page-table format"),
             pinned: Cell::new(false),
             active_space: Cell::new(0),
             ext_owner: Cell::new((0, 0)),
-            call_frame: Cell::new(0),
-            frame_of: Cell::new(0),
-            calls_back: Cell::new(0),
-            resident: Cell::new(0),
-            awaited: CoreSet::default(),
-            away: Cell::new(None),
-            woken: Cell::new(None),
             busy_since_ns: Cell::new(u64::MAX),
             idle_since_ns: Cell::new(u64::MAX),
-            polls_calls: Cell::new(false),
             epoch: Cell::new(0),
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             budget: Cell::new(BUDGET),
-            pins: Pins::default(),
+            crossing: CrossingCore::new(reach),
             timer_ns: Cell::new(u64::MAX),
             timer_offset_ns: Cell::default(),
             steer_at_ns: Cell::default(),

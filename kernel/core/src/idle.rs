@@ -3,20 +3,20 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{CORE_IDLE, CORE_POLLING, THREAD_READY, ThreadRecord};
+use motet_layout::{CORE_IDLE, CORE_POLLING};
 use motet_protocol::{memory, run_queue, run_queue::Wake, timer, trace::Kind};
 
 use crate::{
     cpu::Cpu,
     crossing, mm,
-    sched::{charge_core, handle_interrupts, reprogram_timer, run_thread, set_timer, with_alarm},
+    sched::{charge_core, handle_interrupts, run_thread, set_timer, with_alarm},
     trace,
 };
 
 /// Waits until there is something to do; does what it is given directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.woken.get().is_none() {
-        if cpu.resident.get() != cpu.active_space.get() {
+    if cpu.crossing.woken.get().is_none() {
+        if cpu.crossing.resident.get() != cpu.active_space.get() {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
@@ -26,7 +26,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         run_queue::begin_idle(cpu, idle_state(cpu));
     }
     loop {
-        let wake = cpu.woken.take().unwrap_or_else(|| awake(cpu));
+        let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
         cpu.pass();
         // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
         // interrupted, which a slice's end does at the latest.
@@ -38,12 +38,12 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             set_timer(cpu, timer::next_deadline_ns(cpu));
             // The call's doorbell may have been that of a result, too.
             if crossing::has_news(cpu) {
-                cpu.woken.set(Some(run_queue::end_idle(cpu)));
+                cpu.crossing.woken.set(Some(run_queue::end_idle(cpu)));
             }
             continue;
         }
         // Nothing runs while a call may wait for an answer: the next sleep would forget it.
-        let first = if cpu.woken.get().is_none() { first_returned(cpu) } else { None };
+        let first = if cpu.crossing.woken.get().is_none() { crossing::first_returned(cpu) } else { None };
         match first {
             Some(thread) => run_thread(cpu, thread),
             None => handle_interrupts(cpu, Interrupts::EMPTY),
@@ -58,7 +58,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
 /// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
 #[inline(always)]
 pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    debug_assert!(cpu.woken.get().is_none(), "a call that this core was given is forgotten");
+    debug_assert!(cpu.crossing.woken.get().is_none(), "a call that this core was given is forgotten");
     trace::stop(cpu);
     handle_deferred(cpu);
     run_queue::begin_idle(cpu, idle_state(cpu));
@@ -135,7 +135,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
                 return true;
             }
             set_timer(cpu, deadline_ns);
-            return !(crossing::stop_polling(cpu) && run_queue::poll_to_sleep(cpu));
+            return !(crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu));
         }
         if !cpu.timed {
             cpu.machine.relax();
@@ -148,46 +148,4 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
         }
     }
     true
-}
-
-/// A thread whose function elsewhere has returned; further ones become ready.
-fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
-    if cpu.awaited.is_empty() {
-        return None;
-    }
-    let first = crossing::returned(cpu)?;
-    make_returned_ready(cpu);
-    Some(first)
-}
-
-/// The thread that ran before this core slept goes on: its slice ends some time, and calls that other threads of this core
-/// have made (`others`: there are some) ring it when they end.
-#[inline(always)]
-pub fn go_on_after_sleep<M: Machine>(cpu: &Cpu<M>, others: bool) {
-    if cpu.timer_ns.get() == u64::MAX {
-        reprogram_timer(cpu);
-    }
-    stop_polling(cpu);
-    // The doorbell that ended the sleep may have been theirs, too.
-    if others {
-        make_returned_ready(cpu);
-    }
-}
-
-/// This core is about to run user code: calls that its threads have made ring it when they end.
-#[inline(always)]
-pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.polls_calls.get() && !crossing::stop_polling(cpu) {
-        make_returned_ready(cpu);
-    }
-}
-
-/// Threads whose functions elsewhere have returned become ready.
-pub fn make_returned_ready<M: Machine>(cpu: &Cpu<M>) {
-    while !cpu.awaited.is_empty()
-        && let Some(thread) = crossing::returned(cpu)
-    {
-        thread.state.store(THREAD_READY, Ordering::Relaxed);
-        run_queue::append(cpu, thread);
-    }
 }

@@ -14,7 +14,8 @@ use motet_layout::{
     THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, WAKE_NONE,
 };
 use motet_protocol::{
-    lost::{is_dead, is_lost, is_stranded, settle_calls, turn_off, wait_for_all},
+    cores::is_dead,
+    lost::{is_lost, is_stranded, settle_calls, turn_off, wait_for_all},
     run_queue::{append, carried_by, is_ready, push},
     threads, timer, wait,
 };

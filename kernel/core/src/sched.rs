@@ -12,9 +12,9 @@ use motet_layout::{
     THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT, marks,
 };
 use motet_protocol::{
-    Context, count, direct, fs, ready, run_queue,
-    run_queue::core_record,
-    shootdown, timer,
+    Context,
+    cores::core_record,
+    count, direct, fs, ready, run_queue, shootdown, timer,
     trace::{End, Kind},
     wait,
 };
@@ -22,9 +22,9 @@ use motet_protocol::{
 use crate::{
     call::{BUDGET, Call, Stop, cost},
     cpu::Cpu,
-    crossing::{self, Fetch},
+    crossing::{self, Fetch, make_returned_ready, stop_polling},
     file,
-    idle::{idle, make_returned_ready, stop_polling},
+    idle::idle,
     lost, mm,
     process::{self, limits},
     signal::{self, Attention},
@@ -39,7 +39,7 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     cpu.own.state.store(CORE_AWAKE, Ordering::SeqCst);
     loop {
         // Who has been woken may have been called, and answers first.
-        match cpu.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
+        match cpu.crossing.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
             Some(thread) => {
                 run_thread(cpu, thread);
                 // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.

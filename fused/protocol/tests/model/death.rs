@@ -7,9 +7,10 @@ use motet_layout::sync::Ordering;
 use motet_layout::{
     CORE_IDLE, CORE_OFFLINE, CoreId, ISLAND_BURIED, ISLAND_JOINED, ISLAND_LOST, IslandId, Pool, ThreadRecord,
 };
-use motet_protocol::direct::{self, Outcome};
-use motet_protocol::run_queue::{self, Wake, core_record};
-use motet_protocol::{Context, lost, shootdown};
+use motet_protocol::cores::core_record;
+use motet_protocol::direct::{self, Outcome, Reach};
+use motet_protocol::run_queue::{self, Wake};
+use motet_protocol::{Context, cores, lost, shootdown};
 
 use shuttle::rand::Rng;
 
@@ -88,9 +89,9 @@ impl Mortal {
     fn call(&self, thread: &'static ThreadRecord) {
         let callee = CoreId::new(IslandId(CALLEE), 0);
         let claim = loop {
-            match direct::claim(self, callee, false, self.is_uncached()) {
+            match direct::claim(self, callee, false, Reach::of(self)) {
                 Some(claim) if !self.is_dead() => break claim,
-                None if !self.is_dead() && !lost::is_dead(self, callee) => self.relax(),
+                None if !self.is_dead() && !cores::is_dead(self, callee) => self.relax(),
                 Some(_) | None => return self.take(),
             }
         };
@@ -110,14 +111,14 @@ impl Mortal {
                 shootdown::pass(self, || ());
                 self.relax();
             }
-            match direct::outcome(self, callee, self.is_uncached()) {
+            match direct::outcome(self, callee, Reach::of(self)) {
                 Outcome::Left | Outcome::Calls => return,
                 Outcome::Runs if self.over.load(Relaxed) => return,
                 Outcome::Runs => _ = self.idle(),
                 Outcome::Returned => {
                     thread.core.store(u32::from(self.core().0), Ordering::SeqCst);
                     if !self.is_dead() {
-                        direct::release(self, callee, self.is_uncached());
+                        direct::release(self, callee, Reach::of(self));
                     }
                     return self.take();
                 }
@@ -132,9 +133,9 @@ impl Mortal {
                 continue;
             }
             let Some(caller) = direct::caller(self).filter(|_| !self.is_dead()) else { return };
-            let kept = direct::is_disturbed(self) || !direct::give_back(self, caller, CORE_IDLE, self.is_uncached());
+            let kept = direct::is_disturbed(self) || !direct::give_back(self, caller, CORE_IDLE, Reach::of(self));
             if kept && !self.is_dead() {
-                direct::end_call(self, direct::caller(self));
+                direct::end_call(self, direct::caller(self), Reach::of(self));
                 return self.take();
             }
         }
@@ -233,7 +234,7 @@ fn burying_before_others_have_passed_is_caught() {
 #[test]
 fn taking_threads_whose_results_are_there_is_caught() {
     let is_lost = |core: &Core, thread: &'static ThreadRecord| {
-        CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|found| lost::is_dead(core, found))
+        CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|found| cores::is_dead(core, found))
     };
     must_be_caught(3000, death_of(CALLEE, Steps { is_lost, ..RIGHT }));
 }

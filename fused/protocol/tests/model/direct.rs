@@ -8,8 +8,9 @@ use motet_layout::{
     CALL_BACK, CALL_GIVEN, CALL_NONE, CALL_RETURNED, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CoreId, IslandId, Pool,
     THREAD_READY, ThreadRecord,
 };
-use motet_protocol::direct::{self, Claim, Outcome};
-use motet_protocol::run_queue::{self, Wake, core_record};
+use motet_protocol::cores::core_record;
+use motet_protocol::direct::{self, Claim, Outcome, Reach};
+use motet_protocol::run_queue::{self, Wake};
 use motet_protocol::{Context, count};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
@@ -37,13 +38,13 @@ struct Steps {
 
 const RIGHT: Steps = Steps {
     call: |core, word| {
-        let Some(claim) = direct::claim(core, callee(), false, core.is_uncached()) else { return false };
+        let Some(claim) = direct::claim(core, callee(), false, Reach::of(core)) else { return false };
         publish(core, claim, word, false);
         true
     },
     wait: wait_asleep,
     give_back: |core, caller| {
-        assert!(direct::give_back(core, caller, CORE_IDLE, core.is_uncached()), "nobody has marked it")
+        assert!(direct::give_back(core, caller, CORE_IDLE, Reach::of(core)), "nobody has marked it")
     },
     is_quiet: |core| run_queue::is_quiet(core),
 };
@@ -69,12 +70,12 @@ fn wait_asleep(core: &Core) -> Option<u64> {
 
 /// `Some(None)`: the thread has left for the callee's core.
 fn ended(core: &Core) -> Option<Option<u64>> {
-    match direct::outcome(core, callee(), core.is_uncached()) {
+    match direct::outcome(core, callee(), Reach::of(core)) {
         Outcome::Runs => None,
         Outcome::Left => Some(None),
         Outcome::Returned => {
-            let result = direct::reply_of(core, callee(), core.is_uncached())[5].get();
-            direct::release(core, callee(), core.is_uncached());
+            let result = direct::reply_of(core, callee(), Reach::of(core))[5].get();
+            direct::release(core, callee(), Reach::of(core));
             Some(Some(result))
         }
         Outcome::Calls => panic!("nobody calls back"),
@@ -102,11 +103,11 @@ fn serve(core: &Core, steps: Steps, jobs: u64) {
             let word = core_record(core, core.core()).message[0].get();
             done += 1;
             if direct::is_disturbed(core) {
-                direct::end_call(core, Some(caller));
+                direct::end_call(core, Some(caller), Reach::of(core));
                 core.ring(caller); // the thread comes back through its run queue
                 break;
             }
-            direct::reply(core, caller, core.is_uncached())[5].set(word + 100);
+            direct::reply(core, caller, Reach::of(core))[5].set(word + 100);
             core.announce();
             (steps.give_back)(core, caller);
             if done == jobs {
@@ -140,7 +141,7 @@ fn impatient(claim: fn(&Core) -> Option<Claim>) -> impl Fn() + Clone + Send + Sy
 }
 
 fn claim_callee(core: &Core) -> Option<Claim> {
-    direct::claim(core, callee(), false, core.is_uncached())
+    direct::claim(core, callee(), false, Reach::of(core))
 }
 
 #[test]
@@ -236,15 +237,15 @@ fn call_back(answer: Answer) -> impl Fn() + Clone + Send + Sync + 'static {
                     publish(&caller, claim, word, false);
                     word = loop {
                         caller.announce();
-                        match direct::outcome(&caller, callee(), caller.is_uncached()) {
+                        match direct::outcome(&caller, callee(), Reach::of(&caller)) {
                             Outcome::Runs => caller.sleep(),
                             found => {
                                 assert_eq!(found, outcome);
-                                break direct::reply_of(&caller, callee(), caller.is_uncached())[5].get();
+                                break direct::reply_of(&caller, callee(), Reach::of(&caller))[5].get();
                             }
                         }
                     };
-                    direct::release(&caller, callee(), caller.is_uncached());
+                    direct::release(&caller, callee(), Reach::of(&caller));
                 }
                 assert_eq!(word, 3);
             }),
@@ -270,7 +271,7 @@ fn call_back(answer: Answer) -> impl Fn() + Clone + Send + Sync + 'static {
                         }
                         let caller = direct::caller(&server).expect("a call says whose it is");
                         let word = core_record(&server, callee()).message[0].get();
-                        direct::reply(&server, caller, server.is_uncached())[5].set(word + 1);
+                        direct::reply(&server, caller, Reach::of(&server))[5].set(word + 1);
                         server.announce();
                         let kind = if word == 1 { CALL_BACK } else { CALL_RETURNED };
                         assert!(answer(&server, caller, kind), "nobody has marked it");
@@ -303,18 +304,18 @@ fn ringing_before_the_call_back_is_there_is_caught() {
 /// As [`RIGHT`], looking for the end a few times before it sleeps.
 const POLLING: Steps = Steps {
     call: |core, word| {
-        let Some(claim) = direct::claim(core, callee(), false, core.is_uncached()) else { return false };
+        let Some(claim) = direct::claim(core, callee(), false, Reach::of(core)) else { return false };
         publish(core, claim, word, true);
         true
     },
     wait: |core| {
         for _ in 0..2 {
-            if direct::has_news(core, callee()) {
+            if direct::has_news(core, callee(), Reach::of(core)) {
                 break;
             }
             core.relax();
         }
-        direct::stop_polling(core, callee());
+        direct::stop_polling(core, callee(), Reach::of(core));
         wait_asleep(core)
     },
     ..RIGHT
@@ -372,7 +373,7 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
         let raw = caller.raw(thread);
         together(vec![
             Box::new(move || {
-                let Some(claim) = direct::claim(&caller, callee(), false, caller.is_uncached()) else {
+                let Some(claim) = direct::claim(&caller, callee(), false, Reach::of(&caller)) else {
                     return run_queue::push(&caller, thread, callee());
                 };
                 claim.record().message[0].set(raw);
@@ -405,7 +406,7 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
                         if !other_ran && (!looks || !direct::is_disturbed(&server)) {
                             server.sleep(); // the function, until an interrupt
                         }
-                        return direct::end_call(&server, direct::caller(&server));
+                        return direct::end_call(&server, direct::caller(&server), Reach::of(&server));
                     }
                 }
             }),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use motet_layout::sync::Ordering;
 use motet_layout::{CORE_IDLE, CoreId, IslandId, THREAD_READY, ThreadRecord};
-use motet_protocol::run_queue::{self, core_record};
+use motet_protocol::cores::core_record;
+use motet_protocol::run_queue;
 use motet_protocol::{Context, wait};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};

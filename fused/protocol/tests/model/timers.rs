@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use motet_layout::sync::{AtomicU32, Ordering};
 use motet_layout::{CoreId, IslandId, TimerNode};
-use motet_protocol::{Context, run_queue::core_record, timer};
+use motet_protocol::{Context, cores::core_record, timer};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
 

@@ -12,12 +12,13 @@ use crate::project::file_error;
 /// Folders of the kernel.
 const KERNEL: [&str; 2] = ["kernel", "fused"];
 /// What is for crossings only, and for what. The first entry that a path begins with counts.
-const WHOLE: [(&str, Part); 8] = [
+const WHOLE: [(&str, Part); 9] = [
     ("kernel/core/src/crossing/report.rs", Part::Reports),
     ("fused/abi/src/own.rs", Part::Reports),
     ("kernel/core/src/crossing/", Part::Calls),
     ("kernel/core/src/mm/view.rs", Part::Calls),
     ("fused/protocol/src/direct.rs", Part::Calls),
+    ("fused/protocol/src/message.rs", Part::Calls),
     ("kernel/core/src/process/fat.rs", Part::Executables),
     ("fused/abi/src/fat.rs", Part::Executables),
     ("fused/abi/src/convention.rs", Part::Conventions),
@@ -44,7 +45,7 @@ pub const PARTS: [(Part, &str); 4] = [
     (Part::Reports, "reports"),
 ];
 /// What tells of crossings elsewhere.
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 12] = [
     "crossing",
     "Crossing",
     "CROSSING",
@@ -57,7 +58,6 @@ const WORDS: [&str; 13] = [
     "view::",
     "View",
     "CALL_ON",
-    "call_frame",
 ];
 
 /// Lines of code.

@@ -47,9 +47,10 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 10] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
+        ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
@@ -221,6 +222,20 @@ fn jumps() -> Result<(), String> {
     let chain =
         ["jumps was called by between+", "between was called by skips_a_call+", "skips_a_call was called by main+"];
     ended.expect_errors(&chain)?.expect_errors(&["is killed: "]).map(drop)
+}
+
+/// On each instruction set: a caller hands over a thread pointer that is not canonical, and a function that calls back. The kernels go on.
+fn thread_pointers() -> Result<(), String> {
+    let programs = compiled("pointer", &["-O1"])?;
+    let command = "for isa in x86_64 aarch64 riscv64; do for how in '' back; do \
+        on $isa /in/programs/pointer $how; echo $isa $how $?; done; done";
+    let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()]).arguments(["--", command]).wait();
+    let lines = |isa: &str| format!("before\n{isa} 137\nbefore\n{isa} back 137\n");
+    let wanted: String = ["x86_64", "aarch64", "riscv64"].map(lines).concat();
+    ended.expect_code(0)?.expect_output(&wanted)?;
+    ended.expect_errors(&["with thread pointer 0x1234567800000000, which is no address"])?;
+    let told = ended.errors.matches("is killed: it calls a function for ").count();
+    if told == 6 { Ok(()) } else { Err(ended.describe()) }
 }
 
 /// A machine without RISC-V and AArch64.

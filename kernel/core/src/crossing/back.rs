@@ -13,22 +13,26 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{CALL_BACK, CoreId, CrossingRecord, Isa, SpaceRecord, ThreadRecord, UserFrame};
-use motet_protocol::{Context, direct as protocol, run_queue::core_record};
+use motet_layout::{CALL_BACK, CoreId, CrossingRecord, Isa, SpaceRecord, ThreadRecord, UserFrame, is_canonical};
+use motet_protocol::{
+    Context,
+    cores::core_record,
+    direct::{self, Reach},
+};
 
 use super::{
     Fetch, GATE,
-    called::Place,
-    count_call,
-    direct::{RESULT_SHIFT, RESUMES, WORDS_MAX, claim, fits, give, take_back},
-    end, innermost, nest, new_record, outer_of, signature_of, spare_record, stack, thread_pointer,
+    call::wait,
+    callee::Place,
+    caller::{claim, give, take_back},
+    message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits},
+    records::{end, innermost, nest, new_record, outer_of, signature_of, spare_record},
+    report,
+    request::{count_call, thread_pointer},
+    stack,
+    state::Pinned,
 };
-use crate::{
-    cpu::{Cpu, Pinned},
-    idle, mm,
-    process::process_of,
-    signal,
-};
+use crate::{cpu::Cpu, idle, mm, process::process_of, signal};
 
 /// Whether the thread, an ordinary one here, calls back one of `isa`, from where its process is: it moves there, the long way, because its
 /// record is near there; its function is called to go on here.
@@ -54,10 +58,16 @@ pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFra
         let signature = &pin.signature;
         cpu.isa_of(caller) == Some(pin.isa) && signature.floats == 0 && !signature.has_floats() && fits(signature)
     };
-    let Some(pin) = cpu.pins.get(function, mm::epoch(cpu, place.space)).filter(is_possible) else { return false };
+    let Some(pin) = cpu.crossing.pins.get(function, mm::epoch(cpu, place.space)).filter(is_possible) else {
+        return false;
+    };
     let read = |address| mm::read_word(cpu, place.space, address).ok();
     let Some((pc, sp)) = convention::return_point(M::ISA, frame, read) else { return false };
-    let number = (cpu.calls_back.get() + 1) << 8 | u64::from(cpu.id.0);
+    let tls = registers::tls_of(M::ISA, frame);
+    if !is_canonical(tls) {
+        return false; // as an ordinary thread it is told so
+    }
+    let number = (cpu.crossing.calls_back.get() + 1) << 8 | u64::from(cpu.id.0);
     let answer = core_record(cpu, caller);
     answer.answer_message[0].set(pin.signature.words);
     answer.answer_message[1].set(sp_at_return);
@@ -73,14 +83,14 @@ pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFra
     record.function.set(function);
     record.return_pc.set(pc);
     record.caller_sp.set(sp);
-    record.caller_tls.set(registers::tls_of(M::ISA, frame));
+    record.caller_tls.set(tls);
     record.result.set(pin.signature.result.into());
     record.frame.set(number);
     cpu.machine.save_kept_ext(frame);
     convention::save_caller(M::ISA, frame, record);
-    cpu.calls_back.set(number >> 8);
-    cpu.frame_of.set(number);
-    protocol::answer(cpu, caller, CALL_BACK, idle::idle_state(cpu))
+    cpu.crossing.calls_back.set(number >> 8);
+    cpu.crossing.frame_of.set(number);
+    direct::answer(cpu, caller, CALL_BACK, idle::idle_state(cpu))
 }
 
 /// The function that `callee` runs for a thread of this core, in the call in `outer`, calls one of this island: the thread goes on with
@@ -98,15 +108,22 @@ pub fn take_call<M: Machine>(
     }
     outer.callee_sp.set(own.answer_message[1].get());
     take_back(cpu, thread);
-    let space = mm::space_of(cpu, process_of(cpu, thread));
-    let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread));
-    let Some((record, isa)) = record.zip(cpu.isa_of(callee)) else {
-        // No memory: nobody returns to the function.
-        protocol::release(cpu, callee, true);
+    let process = process_of(cpu, thread);
+    let (space, from) = (mm::space_of(cpu, process), &own.answer_caller);
+    let program = cpu.object(space.fat.get());
+    let tls_of = |isa| thread_pointer(program, isa, from.caller_tls.get(), M::ISA);
+    let Some((isa, tls)) = cpu.isa_of(callee).and_then(|isa| Some((isa, tls_of(isa)?))) else {
+        direct::release(cpu, callee, Reach::Far);
+        report::say_killed(cpu, thread, process, format_args!("the message of a call back is damaged"));
         signal::force(cpu, thread, signal::SIGKILL);
         return false;
     };
-    let from = &own.answer_caller;
+    let Some(record) = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)) else {
+        // No memory: nobody returns to the function.
+        direct::release(cpu, callee, Reach::Far);
+        signal::force(cpu, thread, signal::SIGKILL);
+        return false;
+    };
     cpu.pool.copy(cpu.pool.addr_of(from), cpu.pool.addr_of(record), size_of::<CrossingRecord>());
     let signature = Signature { words: own.answer_message[0].get(), floats: 0, result: record.result.get() as u32 };
     let mut arguments = Arguments::default();
@@ -114,7 +131,7 @@ pub fn take_call<M: Machine>(
     for (argument, word) in arguments.words.iter_mut().zip(words).take(signature.word_count().min(WORDS_MAX)) {
         *argument = word.get();
     }
-    protocol::release(cpu, callee, true);
+    direct::release(cpu, callee, Reach::Far);
     nest(cpu, thread, record);
     record.owner.set(cpu.raw(thread));
     record.caller_isa.set(isa as u32);
@@ -124,8 +141,6 @@ pub fn take_call<M: Machine>(
     record.outer_used.set(thread.stack_used[isa as usize - 1].get());
     record.is_saved.set(1);
     record.is_local.set(0);
-    let program = cpu.object(space.fat.get());
-    let tls = thread_pointer(program, isa, record.caller_tls.get(), M::ISA);
     let entry = Entry { function: record.function.get(), gate: GATE, stack: stack::top(thread, M::ISA), tls };
     let words = convention::enter(&thread.frame, M::ISA, &entry, &signature, &arguments);
     record.callee_sp.set(words.sp_at_return);
@@ -139,7 +154,7 @@ pub fn take_call<M: Machine>(
 }
 
 /// Lets the caller in `record`, which has called back a function that has returned `results`, go on with its registers on `target`, if
-/// that sleeps. As [`super::direct::call`].
+/// that sleeps. As [`super::call::make`].
 pub fn go_back<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -148,7 +163,7 @@ pub fn go_back<M: Machine>(
     target: CoreId,
     results: &Results,
 ) -> Option<Fetch> {
-    let outer = outer_of(cpu, thread, record).filter(|_| cpu.uncached && record.is_local.get() == 0)?;
+    let outer = outer_of(cpu, thread, record).filter(|_| cpu.crossing.reach.is_far() && record.is_local.get() == 0)?;
     // That one gets this core's answer when it returns.
     if outer.caller_core.get() != u32::from(cpu.id.0) {
         return None;
@@ -157,7 +172,7 @@ pub fn go_back<M: Machine>(
     if signature_of(record).has_floats() || thread.attention.load(Ordering::Relaxed) != 0 {
         return None;
     }
-    let claim = claim(cpu, target, true)?;
+    let claim = claim(cpu, target, Reach::Far)?;
     let callee = claim.record();
     cpu.pool.copy(cpu.pool.addr_of(record), cpu.pool.addr_of(&callee.message_caller), size_of::<CrossingRecord>());
     let first = cpu.raw(thread) | (outer.result.get() & 0xfff) << RESULT_SHIFT | RESUMES;
@@ -166,6 +181,6 @@ pub fn go_back<M: Machine>(
         slot.set(word);
     }
     outer.callee_core.set(u32::from(target.0));
-    let wait = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
-    Some(wait.fetch(cpu, thread, outer, true))
+    let made = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
+    Some(wait(cpu, thread, outer, made, Reach::Far))
 }

@@ -9,10 +9,15 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, fs};
 
-use super::{Fetch, GATE, chain, exit, file, mm, signal};
+use super::{Fetch, GATE, records::chain};
 use crate::{
     cpu::Cpu,
-    process::symbols::{self, NAME_MAX},
+    file, mm,
+    process::{
+        exit,
+        symbols::{self, NAME_MAX},
+    },
+    signal,
 };
 
 /// Calls of a chain that are shown.

@@ -5,6 +5,7 @@ use motet_hal::{Access, Machine};
 use motet_layout::{Isa, IslandId, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_READ, VMA_WRITE};
 use motet_protocol::{Context, lock::lock};
 
+use super::records::chain;
 use crate::{
     cpu::Cpu,
     mm::{self, View, VmaSpec},
@@ -58,7 +59,7 @@ fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Res
 
 /// The thread ends and others of its process stay: gives back its stacks for other ISAs, and ends the calls that it is in.
 pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space: &'static SpaceRecord) {
-    for record in super::chain(cpu, thread).filter(|record| record.is_local.get() != 0) {
+    for record in chain(cpu, thread).filter(|record| record.is_local.get() != 0) {
         mm::end_local_call(cpu, space, record.function.get());
     }
     for top in thread.stack_top.iter().map(|top| top.get()).filter(|&top| top != 0) {

@@ -10,9 +10,10 @@ use motet_layout::{
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{
-    Context, add, count,
+    Context, add,
+    cores::{core_record, is_dead},
+    count,
     lock::lock,
-    lost::is_dead,
     memory::{alloc_zeroed_frame, release_frame, share_frame},
     run_queue, shootdown, slab,
 };
@@ -163,7 +164,7 @@ pub fn tell_cores<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     for (island, active) in (0..).map_while(IslandId::from_raw).zip(&space.active) {
         let active = active.load(Ordering::SeqCst);
         for index in (0..CORES_PER_ISLAND_MAX).filter(|index| active >> index & 1 != 0) {
-            run_queue::core_record(cpu, CoreId::new(island, index)).space_changed.store(1, Ordering::SeqCst);
+            core_record(cpu, CoreId::new(island, index)).space_changed.store(1, Ordering::SeqCst);
         }
     }
 }

@@ -61,6 +61,34 @@ fn jumping_into_the_middle_of_a_pinned_function_kills() {
     );
 }
 
+#[test]
+fn a_thread_pointer_that_is_no_address_kills() {
+    // To a third instruction set, and back to the caller's.
+    for isa in [Isa::AArch64, Isa::X86_64] {
+        killed(
+            &[
+                function("main", None, |body| {
+                    body.call(address_of(1));
+                    body.program.exit(0);
+                }),
+                function("spoils", Some(Isa::RiscV64), |body| {
+                    body.enter(1);
+                    let scratch = body.scratch();
+                    body.program.asm.li(scratch, 0x1234_5678_0000_0000);
+                    body.program.asm.op_i(Op::SetTp, scratch, 0, 0);
+                    body.call(address_of(2));
+                    body.leave();
+                }),
+                function("called", Some(isa), |body| {
+                    body.enter(1);
+                    body.leave();
+                }),
+            ],
+            &[&format!("calls a function for {} with thread pointer 0x1234567800000000", isa.name()), "was called by"],
+        );
+    }
+}
+
 /// What is killed, and what is said of it.
 fn killed(functions: &[Function], words: &[&str]) {
     let ended = under(Driver::Seeded(1), Faults::default(), &scenario(functions)).unwrap();

@@ -9,11 +9,7 @@ use motet_hal::Machine;
 use motet_layout::{
     AtomicByte, CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING,
 };
-use motet_protocol::{
-    memory,
-    run_queue::{core_record, is_ready},
-    threads,
-};
+use motet_protocol::{cores::core_record, memory, run_queue::is_ready, threads};
 
 use super::text::Text;
 use crate::{cpu::Cpu, process, process::ids::KERNEL_RELEASE, random};

@@ -1,0 +1,31 @@
+//! The machine's cores: their records, and which of them have died.
+
+use motet_layout::sync::Ordering;
+
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId};
+
+use crate::Context;
+
+/// How many cores a machine can have.
+pub(crate) const CORES: usize = ISLANDS_MAX * CORES_PER_ISLAND_MAX;
+
+/// The record of a core.
+#[inline(always)]
+pub fn core_record(context: &impl Context, core: CoreId) -> &'static CoreRecord {
+    &context.pool().header().cores[core.index()]
+}
+
+/// All cores that a machine can have.
+pub(crate) fn cores() -> impl Iterator<Item = CoreId> {
+    (0..CORES as u32).filter_map(CoreId::from_raw)
+}
+
+/// Whether a core's island has died, as far as the host has said ([`crate::lost`]).
+pub fn is_dead(context: &impl Context, core: CoreId) -> bool {
+    core != CoreId::HOST && matches!(state_of(context, core.island()), ISLAND_LOST | ISLAND_BURIED)
+}
+
+/// The state of an island.
+pub(crate) fn state_of(context: &impl Context, island: IslandId) -> u32 {
+    context.pool().header().islands[island.index()].state.load(Ordering::SeqCst)
+}

@@ -1,0 +1,237 @@
+//! A call across instruction sets on one page: the states that it goes through, and who moves it from each to the next.
+//!
+//! ```text
+//!                 caller's core                                     callee's core
+//!
+//!        fetch --------------------------------> choose: another core, policies
+//!          | the core that was called last            |
+//!          v                                          |
+//!       claimed <-------------------------------------+
+//!          |    \  the core does not sleep, or the arguments do not fit: the long way,
+//!          |     \ through run queues, as an ordinary thread (`long`)
+//!          v
+//!       written ---- somebody wants the thread: withdrawn, then the long way
+//!          |
+//!          v
+//!        given  ------------------------------------->  called
+//!          | sleeps in the middle of the fault,           |
+//!          | or runs other threads                        v
+//!          |                                  +-------> runs -----> left: whatever needs an
+//!          |                    served there  |           |         ordinary thread (`adopt`)
+//!          |                                  +-----------+
+//!          |                                              |
+//!        answered <------- returned, or calls back -------+------> sleeps again
+//!          |
+//!          v
+//!        back: the thread goes on, with the results or in the function that was called back
+//! ```
+//!
+//! [`call`] is the left side, [`run_called`] the right one. A core that had something else to do while the function ran finds the
+//! answer later ([`super::caller::first_returned`]), and does the same with it.
+//!
+//! Each step is inlined, for near and for far islands apart ([`Reach`]): a call is made of few and large functions that keep
+//! values in registers.
+//!
+//! Protocol page: `docs/protocols/crossing.md`.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, convention::Arguments, registers};
+use motet_hal::{Interrupts, Machine, Trap};
+use motet_layout::{CoreId, CrossingRecord, ProcessRecord, SpaceRecord, ThreadRecord};
+use motet_protocol::{
+    direct::{self, Outcome, Reach},
+    run_queue::Wake,
+};
+
+use super::{
+    Fetch, GATE, back,
+    callee::{self, Begun, Step},
+    caller::{self, Made},
+    choose::{choose, last_callee},
+    long,
+    message::{self, fits},
+    records::{new_record, spare_record},
+    request::Request,
+    stack,
+};
+use crate::{cpu::Cpu, idle, mm};
+
+/// A thread has fetched an instruction from an address where this island may not: it calls, returns, or neither.
+pub fn fetch<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    address: u64,
+) -> Fetch {
+    let function = registers::pc(&thread.frame);
+    if address == GATE && function == GATE {
+        return long::come_back(cpu, thread, process);
+    }
+    let space = mm::space_of(cpu, process);
+    let called = match cpu.crossing.reach {
+        Reach::Near => call_again(cpu, thread, process, space, Reach::Near),
+        Reach::Far => call_far(cpu, thread, process, space),
+    };
+    called.unwrap_or_else(|| choose(cpu, thread, process, space, address))
+}
+
+/// As [`call_again`]: apart from it, so that the other one has more registers.
+#[inline(never)]
+fn call_far<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+) -> Option<Fetch> {
+    call_again(cpu, thread, process, space, Reach::Far)
+}
+
+/// Calls a function that this core knows on the core that the thread has called last.
+#[inline(always)]
+fn call_again<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+    reach: Reach,
+) -> Option<Fetch> {
+    let function = registers::pc(&thread.frame);
+    let pin = cpu.crossing.pins.get(function, mm::epoch(cpu, space))?;
+    let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
+    let request = Request::of(cpu, thread, space, function, &pin).ok()?;
+    call(cpu, thread, space, record, core, &request, reach)
+}
+
+/// Makes a call: the short way if `target` sleeps, otherwise the long way. Afterwards the thread is not this core's, or is
+/// back.
+///
+/// # Errors
+/// `ENOMEM`; `EFAULT`: the thread pointer is not an address.
+pub fn make<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    target: CoreId,
+    mut request: Request,
+    arguments: &Arguments,
+) -> Result<Fetch, Errno> {
+    // A function of the caller's ISA goes on below the caller, as if it had been called without a crossing.
+    let is_same_stack = request.isa == M::ISA;
+    request.stack =
+        if is_same_stack { request.sp } else { stack::of(cpu, thread, space, request.isa, target.island())? };
+    let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
+    let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;
+    if !request.is_local
+        && !is_wanted
+        && let Some(fetch) = call(cpu, thread, space, record, target, &request, cpu.crossing.reach)
+    {
+        return Ok(fetch);
+    }
+    long::make(cpu, thread, space, record, target, &request, arguments)
+}
+
+/// The caller's side: gives a call to `target`, if that sleeps and all arguments fit into registers. The thread's frame holds the
+/// caller's registers, and keeps them. `None`: it is not so; otherwise the thread is no longer this core's, or is again.
+#[inline(always)]
+fn call<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    record: &'static CrossingRecord,
+    target: CoreId,
+    request: &Request,
+    reach: Reach,
+) -> Option<Fetch> {
+    if request.stack == 0 || !fits(&request.signature) {
+        return None;
+    }
+    if reach.is_far() && back::moves_home(cpu, thread, space, request.isa) {
+        return None;
+    }
+    let claimed = caller::claim(cpu, target, reach)?;
+    request.record(cpu, thread, record, target);
+    if !message::write(cpu, claimed.record(), thread, space, request) {
+        claimed.withdraw(cpu);
+        return None;
+    }
+    let made = caller::give(cpu, thread, space, target, claimed, || request.begin(cpu, thread, record))?;
+    request.count(cpu, target);
+    Some(wait(cpu, thread, record, made, reach))
+}
+
+/// The call in `record` has been given. A core that has nothing else to do sleeps until it is answered, in the middle of the thread's
+/// fault: then the thread is as one that it has never left. Otherwise the thread is gone, and looked for later.
+#[inline(always)]
+pub fn wait<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    record: &'static CrossingRecord,
+    made: Made,
+    reach: Reach,
+) -> Fetch {
+    if reach.is_far() {
+        cpu.crossing.away.set(Some(thread));
+    }
+    if !made.is_idle {
+        return Fetch::Gone;
+    }
+    let wake = idle::doze(cpu);
+    let may_stay = wake == Wake::Look
+        && !cpu.deferred.get().contains(Interrupts::TIMER)
+        && cpu.active_space.get() == cpu.crossing.resident.get();
+    let outcome = if may_stay { direct::outcome(cpu, made.callee, reach) } else { Outcome::Runs };
+    let has_new_ext = match outcome {
+        Outcome::Returned => caller::resume(cpu, thread, record, made.callee, reach),
+        Outcome::Calls => back::take_call(cpu, thread, record, made.callee),
+        Outcome::Runs | Outcome::Left => {
+            cpu.crossing.woken.set(Some(wake));
+            return Fetch::Gone;
+        }
+    };
+    caller::go_on(cpu, thread, &made, has_new_ext);
+    Fetch::Run
+}
+
+/// This core was called: runs the function until it is answered, or becomes an ordinary thread and leaves this core.
+///
+/// `true`: it has returned, or called back, and this core has announced that it is about to sleep.
+#[inline(always)]
+pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
+    match cpu.crossing.reach {
+        Reach::Near => run_called(cpu, Reach::Near),
+        Reach::Far => called_from_far(cpu),
+    }
+}
+
+/// As [`run_called`]: apart from it, so that the other one has more registers.
+#[inline(never)]
+fn called_from_far<M: Machine>(cpu: &Cpu<M>) -> bool {
+    run_called(cpu, Reach::Far)
+}
+
+/// The callee's side, as [`called`].
+#[inline(always)]
+fn run_called<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> bool {
+    caller::stop_polling(cpu);
+    let Some(begun) = callee::begin(cpu, reach) else { return false };
+    loop {
+        // Without another thread here, nobody needs a time slice.
+        if direct::is_disturbed(cpu) {
+            return leave(cpu, &begun, None, reach);
+        }
+        let trap = cpu.machine.run_user(begun.frame);
+        match callee::step(cpu, &begun, trap, reach) {
+            Step::Answered => return true,
+            Step::Served => {}
+            Step::Leaves => return leave(cpu, &begun, Some(trap), reach),
+        }
+    }
+}
+
+/// The function becomes an ordinary thread of this core, and goes on with `trap`. `false`, as [`called`].
+#[inline(always)]
+fn leave<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Option<Trap>, reach: Reach) -> bool {
+    callee::adopt(cpu, begun.given.place(), Some(begun.frame), begun.sp_at_return, trap, reach);
+    false
+}

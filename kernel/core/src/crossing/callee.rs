@@ -1,0 +1,208 @@
+//! The callee's core: what it does at the states of a call that goes the short way ([`super::call`] has them all). It runs a function on
+//! a register frame of its own.
+//!
+//! While it does nothing but compute, nothing of the thread moves to this core but its pages. Whatever else happens (a system call, a fault, an
+//! interrupt) makes it an ordinary thread of this core first: its frame becomes the thread's, and the caller's registers go into the record.
+//! Where islands do not cache each other's memory, interrupts, pages that are not there yet and calls back ([`super::back`]) do not.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{convention, registers};
+use motet_hal::{Access, Machine, Trap};
+use motet_layout::{CoreId, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
+use motet_protocol::{
+    Context, count,
+    direct::{self, Reach},
+    memory::alloc_zeroed_frame,
+};
+
+use super::{
+    GATE,
+    back::call_back,
+    damaged::end_damaged,
+    message::{CALLED, Given},
+    records::innermost,
+    report, stack,
+};
+use crate::{cpu::Cpu, idle, mm, process::exit, sched, signal};
+
+/// Whose function a core runs.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The thread that has called it.
+    pub thread: &'static ThreadRecord,
+    /// The thread's address space.
+    pub space: &'static SpaceRecord,
+    /// As in [`Given`].
+    pub caller: Option<CoreId>,
+}
+
+/// A function that this core has begun to run.
+pub struct Begun {
+    /// Whose it is.
+    pub given: Given,
+    /// Its registers.
+    pub frame: &'static UserFrame,
+    /// The stack pointer when it returns.
+    pub sp_at_return: u64,
+}
+
+/// What becomes of a called function that has stopped.
+pub enum Step {
+    /// It has returned, or called back, and the caller's core has that. This core has announced that it is about to sleep.
+    Answered,
+    /// What has stopped it is served: it goes on.
+    Served,
+    /// It needs to be an ordinary thread.
+    Leaves,
+}
+
+/// Reads the call that this core was given, and sets up its function's registers. `None`: the call has been dealt with otherwise.
+#[inline(always)]
+pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
+    let given = match Given::read(cpu, reach) {
+        Ok(given) => given,
+        Err((index, word)) => {
+            end_damaged(cpu, cpu.id, format_args!("the message of its call is damaged: word {index} is {word:#x}"));
+            return None;
+        }
+    };
+    let Some(frame) = call_frame(cpu) else {
+        // Without a frame of its own, the core uses the thread's.
+        adopt(cpu, given.place(), None, 0, None, reach);
+        return None;
+    };
+    // What another call of the same thread has left in the registers is its own.
+    let frame_of = if reach.is_far() { cpu.crossing.frame_of.replace(0) } else { 0 };
+    let again = given.again && (!reach.is_far() || !given.resumes() || cpu.own.message_caller.frame.get() == frame_of);
+    let words = given.enter(cpu, frame, again, reach);
+    let sp_at_return = words.sp_at_return;
+    if mm::activate(cpu, given.space).is_err() || !stack::push(cpu, given.space, &words) {
+        let trap = Trap::BadAddress { address: words.at };
+        adopt(cpu, given.place(), Some(frame), sp_at_return, Some(trap), reach);
+        return None;
+    }
+    cpu.crossing.resident.set(cpu.raw(given.space));
+    if given.has_floats() || !again {
+        cpu.machine.load_ext(frame);
+        cpu.ext_owner.set((cpu.raw(given.thread), CALLED));
+    }
+    Some(Begun { given, frame, sp_at_return })
+}
+
+/// The function has stopped with `trap`: answers its caller, or serves it.
+#[inline(always)]
+pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -> Step {
+    let &Begun { ref given, frame, sp_at_return } = begun;
+    let returned = matches!(trap, Trap::PageFault { address: GATE, access: Access::Execute });
+    let balanced = registers::pc(frame) == GATE && registers::sp_of(M::ISA, frame) == sp_at_return;
+    if let Some(caller) = given.caller.filter(|_| returned && balanced)
+        && give_back(cpu, given, caller, frame, reach)
+    {
+        return Step::Answered;
+    }
+    if !reach.is_far() {
+        return Step::Leaves;
+    }
+    let is_fetch = matches!(trap, Trap::PageFault { access: Access::Execute, .. });
+    if is_fetch && call_back(cpu, given.place(), frame, sp_at_return) {
+        return Step::Answered;
+    }
+    if !returned && serve(cpu, given.place(), trap) { Step::Served } else { Step::Leaves }
+}
+
+/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet. Only where the thread is
+/// far away: elsewhere it costs little to be an ordinary thread, which has a time slice and registers that others can see.
+#[inline(never)]
+fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, trap: Trap) -> bool {
+    match trap {
+        Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
+        Trap::PageFault { address, access } => {
+            let is_call = access == Access::Execute && mm::pin_at(cpu, place.space, address).is_some();
+            if is_call || mm::serve_fault(cpu, place.space, address, access).is_err() {
+                return false;
+            }
+        }
+        Trap::Syscall
+        | Trap::IllegalInstruction
+        | Trap::Breakpoint
+        | Trap::Arithmetic
+        | Trap::Misaligned { .. }
+        | Trap::BadAddress { .. } => return false,
+    }
+    cpu.pass();
+    // Serving may have taken the space away.
+    mm::activate(cpu, place.space).is_ok()
+}
+
+/// The register frame of called functions, made at the first call.
+fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
+    if cpu.crossing.call_frame.get() == 0 {
+        cpu.crossing.call_frame.set(alloc_zeroed_frame(cpu)?.addr().0);
+    }
+    Some(cpu.pool.at(PoolAddr(cpu.crossing.call_frame.get())))
+}
+
+/// Gives the function's results to the caller's core. `false`: somebody wants the thread here.
+#[inline(always)]
+fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame, reach: Reach) -> bool {
+    let reply = direct::reply(cpu, caller, reach);
+    reply[5].set(convention::result_word(M::ISA, frame, 0));
+    reply[1].set(convention::result_word(M::ISA, frame, 1));
+    if given.has_float_results() {
+        cpu.machine.save_ext(frame);
+        reply[2].set(convention::float(M::ISA, frame, 0));
+        reply[3].set(convention::float(M::ISA, frame, 1));
+    }
+    direct::give_back(cpu, caller, idle::idle_state(cpu), reach)
+}
+
+/// Makes the thread of a call an ordinary thread of this core and lets it go on: with `trap`, which `frame` stopped at,
+/// or from the function's beginning.
+#[cold]
+pub fn adopt<M: Machine>(
+    cpu: &Cpu<M>,
+    place: Place,
+    frame: Option<&'static UserFrame>,
+    sp_at_return: u64,
+    trap: Option<Trap>,
+    reach: Reach,
+) {
+    let Place { thread, space, caller } = place;
+    let given = Given { thread, space, caller, first: cpu.own.message[0].get(), again: false };
+    let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+    let Some(record) = innermost(cpu, thread) else {
+        cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+        direct::end_call(cpu, caller, reach);
+        report::kill(cpu, thread, process, format_args!("it is in a call of which there is no record"));
+        return;
+    };
+    sched::charge(cpu, thread);
+    if record.is_saved.get() == 0 {
+        convention::save_caller(registers::frame_isa(&thread.frame), &thread.frame, record);
+        record.is_saved.set(1);
+    }
+    match frame {
+        Some(frame) => {
+            cpu.machine.save_ext(frame);
+            registers::copy_frame(frame, &thread.frame);
+            record.callee_sp.set(sp_at_return);
+            thread.ext_core.set(u32::from(cpu.id.0) + 1);
+            cpu.ext_owner.set((cpu.raw(thread), thread.tid.get()));
+        }
+        None => {
+            let words = given.enter(cpu, &thread.frame, false, reach);
+            record.callee_sp.set(words.sp_at_return);
+            // Should there be no memory for it, the function faults where it returns to.
+            stack::push(cpu, given.space, &words);
+            thread.ext_core.set(0);
+        }
+    }
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    direct::end_call(cpu, caller, reach);
+    count(&cpu.counters().context_switches);
+    if mm::activate(cpu, given.space).is_err() {
+        return exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+    }
+    sched::go_on(cpu, thread, process, trap);
+}

@@ -1,0 +1,209 @@
+//! Which core is to run a function, and what becomes of the call if there is none, or all are busy.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Errno,
+    convention::{self, Arguments},
+    fat::Signature,
+    own::{CrossingPolicies, CrossingPolicy},
+    registers,
+};
+use motet_hal::Machine;
+use motet_layout::{
+    CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
+};
+use motet_protocol::{Context, direct::is_about_to_sleep, run_queue};
+
+use super::{
+    Fetch,
+    call::make,
+    records::spare_record,
+    report,
+    request::{Request, thread_pointer},
+    state::Pinned,
+};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    mm,
+    process::fat,
+    sched, signal,
+};
+
+/// As [`fetch`], when the core that the thread has called last is not to run the function.
+#[cold]
+pub fn choose<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+    address: u64,
+) -> Fetch {
+    let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
+    let function = registers::pc(&thread.frame);
+    let epoch = mm::epoch(cpu, space);
+    let pin = match cpu.crossing.pins.get(function, epoch) {
+        Some(pin) => pin,
+        None => {
+            let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
+            let Some(pin) = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa) else {
+                if let Some(pages) = mm::go_on_locally(cpu, space, address) {
+                    program.local_pages.fetch_add(pages, Ordering::Relaxed);
+                    return Fetch::Run;
+                }
+                let what = format_args!("it jumps into the middle of code for {}", isa.name());
+                return report::kill(cpu, thread, process, what);
+            };
+            let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
+            cpu.crossing.pins.put(function, epoch, pin);
+            pin
+        }
+    };
+    let isa = pin.isa;
+    let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
+    let Some(core) = island_of(cpu, thread, isa) else {
+        if pin.strict || policies.missing == CrossingPolicy::End {
+            let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
+            return report::kill(cpu, thread, process, what);
+        }
+        program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
+        return Fetch::Run;
+    };
+    let is_busy = policies.busy != CrossingPolicy::Wait && has_other_work(cpu, core);
+    let target = match policies.busy {
+        CrossingPolicy::Local if is_busy && !pin.strict => cpu.id,
+        CrossingPolicy::End if is_busy => {
+            let what = format_args!("it calls a function for {}, all of whose cores are busy", isa.name());
+            return report::kill(cpu, thread, process, what);
+        }
+        CrossingPolicy::Wait | CrossingPolicy::Local | CrossingPolicy::End => core,
+    };
+    let tls = registers::tls_of(M::ISA, &thread.frame);
+    if thread_pointer(Some(program), M::ISA, tls, isa).is_none() {
+        let what =
+            format_args!("it calls a function for {} with thread pointer {tls:#x}, which is no address", isa.name());
+        return report::kill(cpu, thread, process, what);
+    }
+    let made = Request::of(cpu, thread, space, function, &pin).and_then(|mut request| {
+        let read = |address| mm::read_word(cpu, space, address).ok();
+        let mut arguments = Arguments::default();
+        convention::arguments(M::ISA, &thread.frame, &pin.signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
+        if target == cpu.id {
+            (request.isa, request.is_local) = (M::ISA, true);
+        }
+        make(cpu, thread, space, target, request, &arguments)
+    });
+    made.unwrap_or_else(|errno| {
+        signal::memory_fault(cpu, thread, address, errno);
+        Fetch::Run
+    })
+}
+
+/// Whether a core has something to do: not if it has just done what there was, and is on its way to sleep.
+fn has_other_work<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
+    run_queue::load(cpu, core) != 0 && !is_about_to_sleep(cpu, core)
+}
+
+/// `crossings(busy, missing)`: sets the calling process's [`CrossingPolicies`].
+///
+/// # Errors
+/// `EINVAL`.
+pub fn set_policy<M: Machine>(call: &Call<M>) -> SysResult {
+    let [busy, missing, ..] = call.args;
+    let word = &call.process.crossing_policy;
+    let policies = CrossingPolicies::from_raw(word.load(Ordering::Relaxed)).changed(busy, missing);
+    word.store(policies.ok_or(Errno::EINVAL)?.raw(), Ordering::Relaxed);
+    Ok(0)
+}
+
+/// `motet_call_on(island, function, argument)`: calls a function on a core of an island. As a call of a C function does, it
+/// preserves only the registers that the calling convention preserves. What becomes of it if the island's cores are busy, or it
+/// has died, is the process's policy, as for functions that are pinned.
+///
+/// # Errors
+/// `EINVAL`: there is no such island, or the program has no text for it; `EFAULT`: the thread pointer is not an address; `ENOMEM`.
+pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
+    let [island, function, argument, ..] = call.args;
+    let cpu = call.cpu;
+    let island = u32::try_from(island).ok().and_then(IslandId::from_raw).ok_or(Errno::EINVAL)?;
+    let record = &cpu.pool.header().islands[island.index()];
+    let isa = Isa::from_raw(record.isa.get()).ok_or(Errno::EINVAL)?;
+    let space = mm::space_of(cpu, call.process);
+    let has_text = match cpu.object::<FatProgram>(space.fat.get()) {
+        Some(program) => isa == M::ISA || program.texts.get() >> (isa as u32) & 1 != 0,
+        None => isa == M::ISA,
+    };
+    if !has_text {
+        return Err(Errno::EINVAL.into());
+    }
+    let target = core_of(cpu, call.thread, island);
+    let policies = CrossingPolicies::from_raw(call.process.crossing_policy.load(Ordering::Relaxed));
+    let (policy, why) = if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
+        (policies.missing, "has died")
+    } else if target != cpu.id && has_other_work(cpu, target) {
+        (policies.busy, "has only busy cores")
+    } else {
+        (CrossingPolicy::Wait, "")
+    };
+    if policy == CrossingPolicy::End {
+        let what = format_args!("it calls a function on island {}, which {why}", island.index());
+        report::kill(cpu, call.thread, call.process, what);
+        return Err(Stop::Gone);
+    }
+    let is_local = policy == CrossingPolicy::Local;
+    let (target, isa) = if is_local { (cpu.id, M::ISA) } else { (target, isa) };
+    let frame = &call.thread.frame;
+    let request = Request {
+        function,
+        signature: Signature::POINTER,
+        isa,
+        first: argument,
+        pc: registers::pc(frame),
+        sp: registers::sp(frame),
+        stack: 0, // `make` finds it
+        program: cpu.object(space.fat.get()),
+        is_local,
+    };
+    let mut arguments = Arguments::default();
+    arguments.words[0] = argument;
+    sched::save_ext(cpu, call.thread);
+    sched::end_call(call.thread);
+    match make(cpu, call.thread, space, target, request, &arguments)? {
+        Fetch::Gone => Err(Stop::Gone),
+        Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
+    }
+}
+
+/// The record that the thread has kept, and the core of an ISA that its last call went to, if it may be called there without
+/// knowing whether it is busy: most likely it sleeps again, and holds what the function needs.
+#[inline(always)]
+pub fn last_callee<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &ProcessRecord,
+    isa: Isa,
+) -> Option<(&'static CrossingRecord, CoreId)> {
+    let record = spare_record(cpu, thread)?;
+    let core = CoreId::from_raw(record.callee_core.get()).filter(|_| record.callee_isa.get() == isa as u32)?;
+    let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
+    (may_run(thread, core) && policies.busy == CrossingPolicy::Wait).then_some((record, core))
+}
+
+/// The island of an ISA that has least to do, as a core; `None` if none is there.
+fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
+    cpu.islands_of(isa).map(|island| core_of(cpu, thread, island)).min_by_key(|&core| run_queue::load(cpu, core))
+}
+
+pub fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, island: IslandId) -> CoreId {
+    run_queue::least_loaded(cpu, island, affinity(thread))
+}
+
+#[inline(always)]
+pub fn may_run(thread: &ThreadRecord, core: CoreId) -> bool {
+    thread.affinity[core.index() / 64].load(Ordering::Relaxed) >> (core.index() % 64) & 1 != 0
+}
+
+fn affinity(thread: &'static ThreadRecord) -> [u64; 2] {
+    [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
+}

@@ -1,0 +1,121 @@
+//! The long way: the thread itself goes to the other core, through its run queue, as an ordinary thread there.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Errno,
+    convention::{self, Arguments, Entry},
+    registers,
+};
+use motet_hal::Machine;
+use motet_layout::{
+    CoreId, CrossingRecord, ISLAND_JOINED, Isa, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, is_canonical,
+};
+use motet_protocol::Context;
+
+use super::{
+    Fetch, GATE, back,
+    choose::{core_of, may_run},
+    records::{end, innermost, signature_of},
+    report,
+    request::Request,
+    stack,
+};
+use crate::{cpu::Cpu, mm, sched};
+
+/// Makes a call through the queue of `target`.
+///
+/// # Errors
+/// `ENOMEM`; `EFAULT`: the thread pointer is not an address.
+pub fn make<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    record: &'static CrossingRecord,
+    target: CoreId,
+    request: &Request,
+    arguments: &Arguments,
+) -> Result<Fetch, Errno> {
+    let Some(tls) = request.tls::<M>(thread) else {
+        thread.spare_crossing.set(cpu.raw(record)); // if it is not there already
+        return Err(Errno::EFAULT);
+    };
+    request.record(cpu, thread, record, target);
+    request.begin(cpu, thread, record);
+    request.count(cpu, target);
+    if request.is_local {
+        mm::begin_local_call(cpu, space, request.function);
+    }
+    convention::save_caller(M::ISA, &thread.frame, record);
+    record.is_saved.set(1);
+    let entry = Entry { function: request.function, gate: GATE, stack: request.stack, tls };
+    let words = convention::enter(&thread.frame, request.isa, &entry, &request.signature, arguments);
+    record.callee_sp.set(words.sp_at_return);
+    if !stack::push(cpu, space, &words) {
+        // No memory for the function's stack: as if it had returned nothing, then the signal.
+        pop(cpu, thread, record, &convention::Results::default());
+        sched::reload_ext(cpu, thread);
+        return Err(Errno::ENOMEM);
+    }
+    sched::hand_to(cpu, thread, target);
+    Ok(Fetch::Gone)
+}
+
+/// The function has returned: the caller goes on, on its core.
+pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Fetch {
+    let Some(record) = innermost(cpu, thread) else {
+        let what = match thread.crossing.get() {
+            0 => format_args!("it returns from a call that it has not made"),
+            _ => format_args!("the record of its call is damaged"),
+        };
+        return report::kill(cpu, thread, process, what);
+    };
+    if record.callee_isa.get() != M::ISA as u32 || record.callee_sp.get() != registers::sp(&thread.frame) {
+        let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
+        return report::kill(cpu, thread, process, what);
+    }
+    let core = CoreId::from_raw(record.caller_core.get());
+    let is_callers = |&core: &CoreId| cpu.isa_of(core).is_some_and(|isa| isa as u32 == record.caller_isa.get());
+    let Some(core) = core.filter(is_callers).filter(|_| is_canonical(record.caller_tls.get())) else {
+        return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
+    };
+    let signature = signature_of(record);
+    if signature.has_floats() {
+        sched::save_ext(cpu, thread);
+    }
+    let results = convention::results(M::ISA, &thread.frame, &signature);
+    if may_run(thread, core)
+        && let Some(fetch) = back::go_back(cpu, thread, mm::space_of(cpu, process), record, core, &results)
+    {
+        return fetch;
+    }
+    let state = cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed);
+    if state != ISLAND_JOINED {
+        let what = format_args!("it returns to island {}, which has died", core.island().index());
+        return report::kill(cpu, thread, process, what);
+    }
+    let target = if core.island() == cpu.island() && core != cpu.id || !may_run(thread, core) {
+        core_of(cpu, thread, core.island())
+    } else {
+        core
+    };
+    pop(cpu, thread, record, &results);
+    sched::hand_to(cpu, thread, target);
+    Fetch::Gone
+}
+
+/// Takes the last record, which has the caller's registers, off the thread and gives it those.
+fn pop<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    record: &'static CrossingRecord,
+    results: &convention::Results,
+) {
+    let isa = Isa::from_raw(record.caller_isa.get()).unwrap_or(M::ISA);
+    if record.is_local.get() != 0 {
+        let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+        mm::end_local_call(cpu, mm::space_of(cpu, process), record.function.get());
+    }
+    convention::resume_caller(&thread.frame, isa, record, &signature_of(record), results);
+    end(cpu, thread, record, isa);
+}

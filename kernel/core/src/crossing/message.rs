@@ -1,0 +1,206 @@
+//! What is in the message of a call that goes the short way, and in the answer.
+//!
+//! | word of the message | call | results |
+//! |---|---|---|
+//! | 0 | thread | stays |
+//! | 1 | address space | second result word |
+//! | 2 | function | first floating-point result |
+//! | 3 | stack pointer | second floating-point result |
+//! | 4 | thread pointer | stays |
+//! | 5 | first argument word | first result word |
+//!
+//! A function that goes on after a call back ([`RESUMES`], [`super::back`]) has the results of that in words 3 and 5, its registers in
+//! `message_caller`, and in word 2 the stack pointer when it returns.
+//!
+//! The result's kinds and whether there are more arguments is in the top bits of word 0: pool addresses have 40 bits.
+//! Argument words are as the function's ISA has them in registers.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    convention::{self, Entry, Results, StackWords},
+    fat::Signature,
+    registers,
+};
+use motet_hal::Machine;
+use motet_layout::{Cell64, CoreId, CoreRecord, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
+use motet_protocol::{
+    Context,
+    direct::{self, Reach},
+    message::{ADDRESS_BITS, thread_in},
+};
+
+use super::{GATE, callee::Place, records::signature_of, request::Request};
+use crate::cpu::Cpu;
+
+/// Arguments that a direct call carries: as many as every ISA has registers for, so that none is on the stack.
+pub const WORDS_MAX: usize = 6;
+/// Bits of word 0 above the thread's address: its signature's result, and two flags.
+pub const RESULT_SHIFT: u32 = ADDRESS_BITS;
+pub const MORE_WORDS: u64 = 1 << 60;
+pub const FLOATS: u64 = 1 << 61;
+pub const RESUMES: u64 = 1 << 62;
+/// The thread id in [`Cpu::ext_owner`] while the core's extended registers are a called function's.
+pub const CALLED: u32 = u32::MAX;
+
+/// Whether a call has no more arguments than a message has room for.
+#[inline(always)]
+pub fn fits(signature: &Signature) -> bool {
+    signature.words >> (4 * WORDS_MAX) == 0
+}
+
+/// Writes a call into a message. `false`: the thread pointer is not an address.
+#[inline(always)]
+pub fn write<M: Machine>(
+    cpu: &Cpu<M>,
+    message: &CoreRecord,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    request: &Request,
+) -> bool {
+    let Some(tls) = request.tls::<M>(thread) else { return false };
+    let (signature, frame, isa) = (&request.signature, &thread.frame, request.isa);
+    let mut first = cpu.raw(thread) | u64::from(signature.result & 0xfff) << RESULT_SHIFT;
+    if signature.words > 0xf {
+        first |= MORE_WORDS;
+        for index in 1..WORDS_MAX {
+            message.message_words[index].set(signature.word_for(
+                isa,
+                index,
+                convention::word_in_register(M::ISA, frame, index),
+            ));
+        }
+    }
+    if signature.floats != 0 {
+        first |= FLOATS;
+        let floats = signature.float_count();
+        for (index, slot) in message.message_floats.iter().enumerate() {
+            let float = if index < floats { convention::float(M::ISA, frame, index) } else { 0 };
+            slot.set(convention::float_in_register(isa, float, signature.is_single(index)));
+        }
+    }
+    let words =
+        [first, cpu.raw(space), request.function, request.stack, tls, signature.word_for(isa, 0, request.first)];
+    for (slot, word) in message.message.iter().zip(words) {
+        slot.set(word);
+    }
+    true
+}
+
+/// The results in a message, of the kinds in a signature's `result`.
+#[inline(always)]
+pub fn read_results(message: &[Cell64; 6], kinds: u64) -> Results {
+    let mut results = Results::default();
+    if kinds <= 0xf {
+        results.words[0] = message[5].get();
+        return results;
+    }
+    for (index, at) in [(0, 5), (1, 1)] {
+        if kinds >> (4 * index) & 15 != 0 {
+            results.words[index] = message[at].get();
+        }
+    }
+    for (index, at) in [(0, 2), (1, 3)] {
+        if kinds >> (8 + 2 * index) & 3 != 0 {
+            results.floats[index] = message[at].get();
+        }
+    }
+    results
+}
+
+/// A call that this core was given.
+pub struct Given {
+    /// The thread whose call it is.
+    pub thread: &'static ThreadRecord,
+    /// Its address space.
+    pub space: &'static SpaceRecord,
+    /// Who waits for the results; `None`: the call word is damaged, and nobody can be told.
+    pub caller: Option<CoreId>,
+    /// The first word of the message.
+    pub first: u64,
+    /// The core's extended registers are those of a call of the same thread.
+    pub again: bool,
+}
+
+impl Given {
+    /// # Errors
+    /// A word that cannot be: its number, and the word.
+    #[inline(always)]
+    pub fn read<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Result<Self, (u32, u64)> {
+        let [first, space] = [0, 1].map(|index: usize| cpu.own.message[index].get());
+        let thread = thread_in(cpu, first).ok_or((0, first))?;
+        let again = cpu.ext_owner.get() == (cpu.raw(thread), CALLED);
+        let known = again && cpu.active_space.get() == space;
+        // What it says itself is far away; who was here just now is known.
+        if !known && thread.core.load(Ordering::Relaxed) != u32::from(cpu.id.0) {
+            return Err((0, first));
+        }
+        if !known && space_of(cpu, thread) != Some(space) {
+            return Err((1, space));
+        }
+        let space = cpu.pool.get(PoolAddr(space)).ok_or((1, space))?;
+        let resumes = reach.is_far() && first & RESUMES != 0;
+        let tls = if resumes { &cpu.own.message_caller.caller_tls } else { &cpu.own.message[4] }.get();
+        if !registers::can_hold_tls(M::ISA, tls) {
+            return Err((4, tls));
+        }
+        Ok(Self { thread, space, caller: direct::caller(cpu), first, again })
+    }
+
+    /// Makes `frame` the registers of the function, as the message says. `again`: it has those of a call of the same thread; if the
+    /// function only goes on, its own.
+    #[inline(always)]
+    pub fn enter<M: Machine>(&self, cpu: &Cpu<M>, frame: &UserFrame, again: bool, reach: Reach) -> StackWords {
+        let message = cpu.own;
+        if reach.is_far() && self.resumes() {
+            let (caller, signature) = (&message.message_caller, signature_of(&message.message_caller));
+            let results = Results { words: [5, 3].map(|index: usize| message.message[index].get()), floats: [0; 2] };
+            if again {
+                convention::return_to_caller(frame, M::ISA, caller, &signature, &results);
+            } else {
+                convention::resume_caller(frame, M::ISA, caller, &signature, &results);
+            }
+            return StackWords::none(message.message[2].get());
+        }
+        if !again {
+            registers::clear(frame);
+        }
+        let [function, stack, tls, word] = [2, 3, 4, 5].map(|index: usize| message.message[index].get());
+        let words = convention::begin(frame, M::ISA, &Entry { function, gate: GATE, stack, tls }, 0);
+        convention::set_word(frame, M::ISA, 0, word);
+        if self.first & MORE_WORDS != 0 {
+            for index in 1..WORDS_MAX {
+                convention::set_word(frame, M::ISA, index, message.message_words[index].get());
+            }
+        }
+        if self.has_floats() {
+            let floats = core::array::from_fn(|index| message.message_floats[index].get());
+            convention::set_floats(frame, M::ISA, &floats);
+        }
+        words
+    }
+
+    /// What is left of it when results lie in the message.
+    pub fn place(&self) -> Place {
+        Place { thread: self.thread, space: self.space, caller: self.caller }
+    }
+
+    /// It has called back, and goes on.
+    pub fn resumes(&self) -> bool {
+        self.first & RESUMES != 0
+    }
+
+    pub fn has_floats(&self) -> bool {
+        self.first & FLOATS != 0
+    }
+
+    pub fn has_float_results(&self) -> bool {
+        self.first >> RESULT_SHIFT & 0xf00 != 0
+    }
+}
+
+/// The address space of a thread (pool address).
+fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<u64> {
+    let process = cpu.pool.get::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)))?;
+    Some(process.space.load(Ordering::Relaxed))
+}

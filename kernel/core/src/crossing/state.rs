@@ -1,0 +1,130 @@
+//! What a core keeps in mind of calls across instruction sets.
+
+use core::cell::Cell;
+
+use motet_abi::fat::Signature;
+use motet_layout::{CoreId, FatProgram, Isa, ThreadRecord};
+use motet_protocol::{direct::Reach, run_queue::Wake};
+
+/// What a core keeps in mind: of calls that it has made, of the one that it runs, and of functions that it knows.
+pub struct CrossingCore {
+    /// How far this machine's islands are from each other.
+    pub reach: Reach,
+    /// Cores that run functions which threads of this core have called the short way.
+    pub awaited: CoreSet,
+    /// This core looks for the ends of those calls; they do not ring.
+    pub polls_calls: Cell<bool>,
+    /// [`Reach::Far`]: the thread whose function the one core in `awaited` runs.
+    pub away: Cell<Option<&'static ThreadRecord>>,
+    /// Why this core has woken, until it looks for what to do: it may have been called.
+    pub woken: Cell<Option<Wake>>,
+    /// The address space that stays active while this core sleeps, because calls come from it (pool address).
+    pub resident: Cell<u64>,
+    /// The register frame of functions that this core is called to run (pool address), 0 none yet.
+    pub call_frame: Cell<u64>,
+    /// The call back (its number) whose caller's registers are still in that frame; 0: none.
+    pub frame_of: Cell<u64>,
+    /// Calls back that this core has made.
+    pub calls_back: Cell<u64>,
+    /// Functions that threads of this core have called on other ISAs.
+    pub pins: Pins,
+}
+
+impl CrossingCore {
+    /// Of a core that has made no call, on a machine with islands that far from each other.
+    pub fn new(reach: Reach) -> Self {
+        Self {
+            reach,
+            awaited: CoreSet::default(),
+            polls_calls: Cell::new(false),
+            away: Cell::new(None),
+            woken: Cell::new(None),
+            resident: Cell::new(0),
+            call_frame: Cell::new(0),
+            frame_of: Cell::new(0),
+            calls_back: Cell::new(0),
+            pins: Pins::default(),
+        }
+    }
+}
+
+/// A set of the machine's cores.
+#[derive(Default)]
+pub struct CoreSet([Cell<u64>; 2]);
+
+impl CoreSet {
+    /// Adds a core.
+    pub fn add(&self, core: CoreId) {
+        let word = &self.0[core.index() / 64];
+        word.set(word.get() | 1 << (core.index() % 64));
+    }
+
+    /// Takes a core out.
+    pub fn remove(&self, core: CoreId) {
+        let word = &self.0[core.index() / 64];
+        word.set(word.get() & !(1 << (core.index() % 64)));
+    }
+
+    /// Whether there is none in it.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0[0].get() | self.0[1].get() == 0
+    }
+
+    /// The cores that were in it when this was called.
+    pub fn iter(&self) -> impl Iterator<Item = CoreId> {
+        let mut words = [self.0[0].get(), self.0[1].get()];
+        core::iter::from_fn(move || {
+            let index = words.iter().position(|&word| word != 0)?;
+            let bit = words[index].trailing_zeros();
+            words[index] &= words[index] - 1;
+            CoreId::from_raw(64 * index as u32 + bit)
+        })
+    }
+}
+
+/// What this core knows of a function that another ISA runs.
+#[derive(Clone, Copy)]
+pub struct Pinned {
+    /// The ISA.
+    pub isa: Isa,
+    /// It must not run on another one.
+    pub strict: bool,
+    /// What it takes and gives.
+    pub signature: Signature,
+    /// The program that it belongs to.
+    pub program: &'static FatProgram,
+}
+
+/// Functions found to be pinned to other ISAs, by address and the epoch of the address space.
+#[derive(Default)]
+pub struct Pins([PinSlot; 8]);
+
+#[derive(Default)]
+struct PinSlot {
+    function: Cell<u64>,
+    epoch: Cell<u64>,
+    pin: Cell<Option<Pinned>>,
+}
+
+impl Pins {
+    /// What is known of a function in the space that has (or had) this epoch.
+    #[inline(always)]
+    pub fn get(&self, function: u64, epoch: u64) -> Option<Pinned> {
+        let slot = self.slot(function);
+        if slot.function.get() == function && slot.epoch.get() == epoch { slot.pin.get() } else { None }
+    }
+
+    /// Remembers a function.
+    pub fn put(&self, function: u64, epoch: u64, pin: Pinned) {
+        let slot = self.slot(function);
+        slot.function.set(function);
+        slot.epoch.set(epoch);
+        slot.pin.set(Some(pin));
+    }
+
+    /// Functions begin at multiples of 16 or so.
+    fn slot(&self, function: u64) -> &PinSlot {
+        &self.0[(function >> 4) as usize % self.0.len()]
+    }
+}
