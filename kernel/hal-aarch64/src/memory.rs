@@ -212,6 +212,9 @@ fn entry(table: u64, address: u64, shift: u32) -> *mut u64 {
     private_pointer(table + 8 * (address >> shift & 511))
 }
 
+// Where the compiler calls them by name.
+global_asm!(include_str!("bytes.s"));
+
 global_asm!(
     include_str!("boot.s"),
     private_slot = const PRIVATE_VA >> 39 & 511,

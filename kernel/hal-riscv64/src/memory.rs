@@ -3,7 +3,7 @@
 //! Entry bits: privileged architecture, "Sv48: Page-Based 48-bit Virtual-Memory System". Kernel entries are global, and
 //! accessed and dirty from the start: neither Svadu nor Svade is relied upon.
 
-use core::ptr::with_exposed_provenance_mut;
+use core::{arch::global_asm, ptr::with_exposed_provenance_mut};
 
 use motet_layout::{DEVICE_VA, KERNEL_ROOT_SLOT, KERNEL_VA, PAGE_SIZE, POOL_VA, PRIVATE_VA};
 
@@ -201,3 +201,6 @@ fn table(phys: u64) -> *mut u64 {
 fn index(virt: u64, level: u32) -> usize {
     (virt >> (12 + 9 * level)) as usize % ENTRIES
 }
+
+// Where the compiler calls them by name.
+global_asm!(include_str!("bytes.s"));

@@ -11,14 +11,12 @@ use std::{
 use libtest_mimic::Trial;
 
 use crate::{
-    process::{self, Motet},
+    process::{self, ISAS, Motet},
     trial,
 };
 
 type Test = fn() -> Result<(), String>;
 
-/// Instruction sets of the default machine.
-pub const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 const ONE_ISLAND: &str = "[pool]\nsize = \"128MiB\"\n[[island]]\nname = \"only\"\nisa = \"x86_64\"\ncores = 1\n";
 
 /// All of them.

@@ -6,8 +6,8 @@ use libtest_mimic::Trial;
 use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 
 use crate::{
-    bad_input::{ISAS, target_of},
-    process::{self, Motet},
+    bad_input::target_of,
+    process::{self, ISAS, Motet},
     trial,
 };
 

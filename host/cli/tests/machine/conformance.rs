@@ -17,10 +17,9 @@ use std::{
 use libtest_mimic::Trial;
 
 use crate::{
-    bad_input::ISAS,
     crossing::Programs,
     libraries::{run, text},
-    process::{Motet, root},
+    process::{ISAS, Motet, root},
     trial,
 };
 

@@ -6,11 +6,10 @@ use libtest_mimic::Trial;
 
 use crate::{
     crossing::{Programs, source},
-    process::Motet,
+    process::{ISAS, Motet},
     trial,
 };
 
-const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 /// Processes that a bomb has at least, when the superuser's commands begin.
 const BOMB_LEAST: usize = 100;
 

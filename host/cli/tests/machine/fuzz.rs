@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use crate::{
     bad_input,
     crossing::Programs,
-    process::{self, Motet},
+    process::{self, ISAS, Motet},
     trial,
 };
 
@@ -18,11 +18,11 @@ const CALLS: u32 = 300;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let fuzz = |isa: &'static str| trial(&format!("fuzz::random_system_calls_on_{isa}"), move || random_calls(isa));
-    let mut trials: Vec<Trial> = bad_input::ISAS.into_iter().map(fuzz).collect();
+    let mut trials: Vec<Trial> = ISAS.into_iter().map(fuzz).collect();
     let of_user = |isa: &'static str| {
         trial(&format!("fuzz::random_system_calls_of_a_user_on_{isa}"), move || random_calls_of_user(isa))
     };
-    trials.extend(bad_input::ISAS.into_iter().map(of_user));
+    trials.extend(ISAS.into_iter().map(of_user));
     trials.push(trial("fuzz::damaged_programs_for_several_instruction_sets", damaged_programs));
     trials
 }

@@ -6,9 +6,8 @@ use std::{fs, path::PathBuf, process::Command, time::Duration};
 use libtest_mimic::Trial;
 
 use crate::{
-    bad_input,
     crossing::Programs,
-    process::{self, Motet},
+    process::{self, ISAS, Motet},
     trial,
 };
 
@@ -46,7 +45,7 @@ fn on_machine() -> Result<(), String> {
     let programs = compiled()?;
     let command = format!(
         "for isa in {}; do echo $isa; on $isa /in/programs/hostile 1000 1001 || echo failed; done; echo alive",
-        bad_input::ISAS.join(" ")
+        ISAS.join(" ")
     );
     let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()])
         .arguments(["--", &command])
@@ -54,7 +53,7 @@ fn on_machine() -> Result<(), String> {
         .wait();
     let ended = ended.expect_code(0)?;
     let mut lines = ended.output.lines();
-    let mut counts = bad_input::ISAS.iter().map(|isa| (lines.next() == Some(*isa)).then(|| lines.next()).flatten());
+    let mut counts = ISAS.iter().map(|isa| (lines.next() == Some(*isa)).then(|| lines.next()).flatten());
     let first = counts.next().flatten().filter(|line| line.ends_with(" attempts, 0 not as on Linux"));
     let well = first.is_some() && counts.all(|count| count == first) && lines.eq(["alive"]);
     if well { Ok(()) } else { Err(ended.describe()) }

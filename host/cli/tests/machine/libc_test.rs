@@ -20,9 +20,9 @@ use fastrand::Rng;
 use libtest_mimic::Trial;
 
 use crate::{
-    bad_input::{ISAS, SEED_VARIABLE, seed},
+    bad_input::{SEED_VARIABLE, seed},
     libraries::{Pins, cc, fetched, list, refused, run, text},
-    process,
+    process::{self, ISAS},
     scripts::{self, Script},
     trial,
 };

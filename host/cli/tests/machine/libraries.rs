@@ -16,8 +16,9 @@ use fastrand::Rng;
 use libtest_mimic::Trial;
 
 use crate::{
-    bad_input::{ISAS, SEED_VARIABLE, seed},
-    host_busybox, process,
+    bad_input::{SEED_VARIABLE, seed},
+    host_busybox,
+    process::{self, ISAS},
     scripts::{self, Did, Script},
     trial,
 };

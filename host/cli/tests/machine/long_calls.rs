@@ -7,13 +7,12 @@ use libtest_mimic::Trial;
 
 use crate::{
     crossing::{Programs, source},
-    process::{Ended, Motet},
+    process::{Ended, ISAS, Motet},
     trial,
 };
 
 /// On a busy host the calls take long.
 const LIMIT: Duration = Duration::from_secs(240);
-const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 /// Calls that `many` tells of.
 const MANY: usize = 63;
 const SAID: &str = "\

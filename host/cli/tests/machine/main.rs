@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bad_input;
+mod bytes;
 mod charged;
 mod clock;
 mod command_line;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(places::trials());
         trials.extend(long_calls::trials());
+        trials.extend(bytes::trials());
         trials.extend(crossing::trials(&arguments));
         trials.extend(crossing_policies::trials());
         trials.extend(cpp::trials());

@@ -13,6 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The instruction sets of a whole machine, as commands name them.
+pub const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+
 /// A run that takes longer hangs.
 pub const LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);

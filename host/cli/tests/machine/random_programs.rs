@@ -10,7 +10,8 @@ use fastrand::Rng;
 use crate::{
     bad_input::{SEED_VARIABLE, seed},
     crossing::Programs,
-    process, scripts,
+    process::{self, ISAS},
+    scripts,
 };
 
 /// With optimisations by their seeds, several in one executable.
@@ -18,7 +19,6 @@ const PROGRAMS: u64 = 240;
 const PROGRAMS_IN_FILE: usize = 16;
 /// Lines of a failure: the first difference tells.
 const DIFFERENCES: usize = 30;
-const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 /// Most integer words and floating-point values of a call, and words among which a structure of two must be.
 const WORDS_MAX: usize = 16;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     bad_input,
-    process::{self, Ended, Motet},
+    process::{self, Ended, ISAS, Motet},
     trial,
 };
 
@@ -19,7 +19,7 @@ pub fn trials() -> Vec<Trial> {
     let work = |isa: &'static str| {
         trial(&format!("regions::work_on_{isa}_is_counted_where_it_is_done"), move || work_is_counted(isa))
     };
-    let mut trials: Vec<Trial> = bad_input::ISAS.into_iter().map(work).collect();
+    let mut trials: Vec<Trial> = ISAS.into_iter().map(work).collect();
     trials.extend([
         trial("regions::a_pipeline_is_work_of_all_islands", pipeline),
         trial("regions::wrong_names_are_told_once", wrong_names),
