@@ -109,7 +109,9 @@ pool_struct! {
         768 pub message: [AtomicByte; 256],
         /// The peer id of island `i` among the doorbell devices.
         1024 pub doorbell_peers: [Cell32; 8],
-        1056 _pad2: [Cell64; 380],
+        /// Island-written: AT_HWCAP and AT_HWCAP2 of programs of its instruction set, as `extensions` say.
+        1056 pub hwcap: [Cell64; 2],
+        1072 _pad2: [Cell64; 378],
     }
 }
 

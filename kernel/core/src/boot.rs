@@ -2,10 +2,11 @@
 
 use core::sync::atomic::Ordering;
 
+use motet_abi::system;
 use motet_hal::Machine;
 use motet_layout::{
-    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandRecord, PROCESS_ALIVE, ProcessRecord, SignalActions,
-    THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, Isa, IslandRecord, PROCESS_ALIVE, ProcessRecord,
+    SignalActions, THREAD_READY, ThreadRecord,
 };
 use motet_protocol::{Context, cores::core_record, slab, threads};
 
@@ -98,6 +99,12 @@ fn publish_extensions<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
             to.store(from, Ordering::Relaxed);
         }
     }
+    let text = record.extensions.each_ref().map(|byte| byte.load(Ordering::Relaxed));
+    let len = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    let isa = Isa::from_raw(record.isa.get()).unwrap_or(M::ISA);
+    let (hwcap, hwcap2) = system::hwcap(isa, core::str::from_utf8(&text[..len]).unwrap_or(""));
+    record.hwcap[0].set(hwcap);
+    record.hwcap[1].set(hwcap2);
 }
 
 fn start_other_cores<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {

@@ -87,26 +87,6 @@ const STRING_COST: u64 = 500;
 /// Longest path, with its terminating zero (Linux `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
 
-/// A path copied from user memory, without its terminating zero.
-pub struct PathBuf {
-    bytes: [u8; PATH_MAX],
-    len: usize,
-}
-
-impl PathBuf {
-    /// A path of these bytes, cut at [`PATH_MAX`] - 1.
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        let mut path = Self { bytes: [0; PATH_MAX], len: bytes.len().min(PATH_MAX - 1) };
-        path.bytes[..path.len].copy_from_slice(&bytes[..path.len]);
-        path
-    }
-
-    /// The path's bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
 impl<M: Machine> Call<'_, M> {
     /// A piece of the call's work is done, which has cost this much ([`cost`]). `true`: something else is due; the call keeps
     /// what it has done and returns [`Stop::Again`] (or an early result). The caller holds no lock.
@@ -266,16 +246,6 @@ impl<M: Machine> Call<'_, M> {
             Ok(())
         })?;
         if all_zero { Ok(()) } else { Err(Errno::E2BIG) }
-    }
-
-    /// Copies a zero-terminated path from user memory.
-    ///
-    /// # Errors
-    /// `EFAULT`, `ENAMETOOLONG`.
-    pub fn read_path(&self, address: u64) -> Result<PathBuf, Errno> {
-        let mut path = PathBuf { bytes: [0; PATH_MAX], len: 0 };
-        path.len = self.read_string(address, &mut path.bytes)?;
-        Ok(path)
     }
 
     /// Copies a zero-terminated string; returns its length without the zero.

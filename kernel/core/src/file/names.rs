@@ -135,8 +135,9 @@ fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'st
     Ok(dir)
 }
 
-fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32) -> SysResult {
-    let mut path = Path::from_user(call, path)?;
+fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32) -> SysResult {
+    let mut path = Path::new();
+    path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
@@ -144,14 +145,15 @@ fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32) 
     Ok(0)
 }
 
-fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, device: u32) -> SysResult {
+fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32, device: u32) -> SysResult {
     let is_device = match mode & S_IFMT {
         0 | S_IFREG | S_IFIFO | S_IFSOCK => false,
         S_IFCHR | S_IFBLK => true,
         S_IFDIR => return Err(Errno::EPERM.into()),
         _ => return Err(Errno::EINVAL.into()),
     };
-    let mut path = Path::from_user(call, path)?;
+    let mut path = Path::new();
+    path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
@@ -171,15 +173,18 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, mode: u32, devic
 /// # Errors
 /// `EEXIST`, and as for any file.
 pub fn make_socket<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
-    let mut path = Path::from_bytes(path)?;
-    let found = path::walk(call, AT_FDCWD, &mut path, Follow::Never)?;
+    let mut room = Path::new();
+    room.set(path)?;
+    let path = &mut room;
+    let found = path::walk(call, AT_FDCWD, path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
     fs::create(call.cpu, dir, name, attributes(call, dir, S_IFSOCK | 0o777))
 }
 
-fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, directory: bool) -> SysResult {
-    let mut path = Path::from_user(call, path)?;
+fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, directory: bool) -> SysResult {
+    let mut path = Path::new();
+    path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let name = match (&found.last, directory) {
         (Last::Name(_), _) => path.name(&found.last, Errno::EINVAL)?,
@@ -212,7 +217,8 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
     }
     let follow = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
     let node = path::resolve(call, old.0, old.1, follow | flags & AT_EMPTY_PATH)?;
-    let mut path = Path::from_user(call, new.1)?;
+    let mut path = Path::new();
+    path.read_user(call, new.1)?;
     let found = path::walk(call, new.0, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
@@ -225,9 +231,11 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
     Ok(0)
 }
 
-fn make_symlink<M: Machine>(call: &Call<M>, target: u64, dirfd: i32, path: u64) -> SysResult {
-    let target = Path::from_user(call, target)?;
-    let mut path = Path::from_user(call, path)?;
+fn make_symlink<M: Machine>(call: &Call<M>, target_at: u64, dirfd: i32, path_at: u64) -> SysResult {
+    let mut target = Path::new();
+    target.read_user(call, target_at)?;
+    let mut path = Path::new();
+    path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let dir = directory_for_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
@@ -238,11 +246,12 @@ fn make_symlink<M: Machine>(call: &Call<M>, target: u64, dirfd: i32, path: u64) 
     Ok(0)
 }
 
-fn read_link<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, buffer: u64, len: u64) -> SysResult {
+fn read_link<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, buffer: u64, len: u64) -> SysResult {
     if len as i32 <= 0 {
         return Err(Errno::EINVAL.into());
     }
-    let mut path = Path::from_user(call, path)?;
+    let mut path = Path::new();
+    path.read_user(call, path_at)?;
     // An empty path means the link that the descriptor names.
     let is_empty = path.is_empty();
     let node = path::resolve_path(call, dirfd, &mut path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
@@ -267,9 +276,11 @@ fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), fla
         RENAME_EXCHANGE => Replace::Exchange,
         _ => return Err(Errno::EINVAL.into()),
     };
-    let mut old_path = Path::from_user(call, old.1)?;
+    let mut old_path = Path::new();
+    old_path.read_user(call, old.1)?;
     let source = path::walk(call, old.0, &mut old_path, Follow::Never)?;
-    let mut new_path = Path::from_user(call, new.1)?;
+    let mut new_path = Path::new();
+    new_path.read_user(call, new.1)?;
     let target = path::walk(call, new.0, &mut new_path, Follow::Never)?;
     let old_name = old_path.name(&source.last, Errno::EBUSY)?;
     let new_name = new_path.name(&target.last, Errno::EBUSY)?;

@@ -100,7 +100,7 @@ pub fn open_interrupted<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     }
 }
 
-fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, flags: u32, mode: u32) -> SysResult {
+fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, flags: u32, mode: u32) -> SysResult {
     if let Some((record, seen)) = take_pending(call.cpu, call.thread) {
         return wait_for_partner(call, record, seen, flags);
     }
@@ -108,7 +108,8 @@ fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path: u64, flags: u32, mode: 
     if flags & O_TMPFILE == O_TMPFILE && flags & O_ACCMODE == O_RDONLY {
         return Err(Errno::EINVAL.into());
     }
-    let mut path = Path::from_user(call, path)?;
+    let mut path = Path::new();
+    path.read_user(call, path_at)?;
     let node = locate(call, dirfd, &mut path, flags, mode)?;
     if flags & O_PATH == 0
         && let Node::Inode(inode) = &node
@@ -373,8 +374,9 @@ pub fn open_executable<'c, M: Machine>(
     path: &[u8],
     flags: u64,
 ) -> Result<Held<'c, Cpu<M>>, Errno> {
-    let mut path = Path::from_bytes(path)?;
-    let node = path::resolve_path(call, dirfd, &mut path, flags as u32)?;
+    let mut room = Path::new();
+    room.set(path)?;
+    let node = path::resolve_path(call, dirfd, &mut room, flags as u32)?;
     if node.is_symlink() {
         return Err(Errno::ELOOP);
     }

@@ -23,11 +23,20 @@ use crate::{
 /// Most symbolic links followed in one walk (Linux `MAXSYMLINKS`).
 const SYMLINKS_MAX: u32 = 40;
 
-/// A path, as far as it has not been walked.
+/// A path, as far as it has not been walked. It is large: it is filled where it lies, and lent, not moved.
 pub struct Path {
-    bytes: [u8; PATH_MAX],
+    room: Room,
     len: usize,
 }
+
+/// Most paths are short, and zeroing room for the longest takes more instructions than walking them.
+#[expect(clippy::large_enum_variant, reason = "it lies on the stack, where the kernel has no heap")]
+enum Room {
+    Short([u8; SHORT_MAX]),
+    Long([u8; PATH_MAX]),
+}
+
+const SHORT_MAX: usize = 256;
 
 /// The last component of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,27 +73,37 @@ pub struct Found<'c, M: Machine> {
 }
 
 impl Path {
-    /// Copies a zero-terminated path from user memory.
+    /// The empty path.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { room: Room::Short([0; SHORT_MAX]), len: 0 }
+    }
+
+    /// Becomes a zero-terminated path in user memory.
     ///
     /// # Errors
     /// `EFAULT`, `ENAMETOOLONG`.
-    pub fn from_user<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Errno> {
-        let mut path = Self { bytes: [0; PATH_MAX], len: 0 };
-        path.len = call.read_string(address, &mut path.bytes)?;
-        Ok(path)
+    pub fn read_user<M: Machine>(&mut self, call: &Call<M>, address: u64) -> Result<(), Errno> {
+        self.len = 0;
+        self.len = match call.read_string(address, self.bytes_mut()) {
+            Err(Errno::ENAMETOOLONG) => call.read_string(address, self.long_bytes_mut()),
+            read => read,
+        }?;
+        Ok(())
     }
 
-    /// Copies a path from kernel memory.
+    /// Becomes a path in kernel memory.
     ///
     /// # Errors
     /// `ENAMETOOLONG`.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Errno> {
+    pub fn set(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         if bytes.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        let mut path = Self { bytes: [0; PATH_MAX], len: bytes.len() };
-        path.bytes[..bytes.len()].copy_from_slice(bytes);
-        Ok(path)
+        self.len = 0;
+        self.room_for(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.len = bytes.len();
+        Ok(())
     }
 
     /// Whether there is nothing in it.
@@ -98,14 +117,39 @@ impl Path {
     /// `otherwise`.
     pub fn name(&self, last: &Last, otherwise: Errno) -> Result<&[u8], Errno> {
         match last {
-            Last::Name(range) => Ok(&self.bytes[range.clone()]),
+            Last::Name(range) => Ok(&self.as_bytes()[range.clone()]),
             Last::Dot | Last::DotDot => Err(otherwise),
         }
     }
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        match &self.room {
+            Room::Short(bytes) => &bytes[..self.len],
+            Room::Long(bytes) => &bytes[..self.len],
+        }
+    }
+
+    /// All the room that there is.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.room {
+            Room::Short(bytes) => bytes,
+            Room::Long(bytes) => bytes,
+        }
+    }
+
+    /// Room for the longest path, which begins with what the path was.
+    fn long_bytes_mut(&mut self) -> &mut [u8] {
+        if let Room::Short(short) = self.room {
+            self.room = Room::Long([0; PATH_MAX]);
+            self.bytes_mut()[..SHORT_MAX].copy_from_slice(&short);
+        }
+        self.bytes_mut()
+    }
+
+    /// Room for `len` bytes (at most [`PATH_MAX`]), which begins with what the path was.
+    fn room_for(&mut self, len: usize) -> &mut [u8] {
+        if len > SHORT_MAX { self.long_bytes_mut() } else { self.bytes_mut() }
     }
 
     /// Puts a link's target in place of everything before `rest`; `target` fills the buffer it is given and returns the
@@ -116,14 +160,16 @@ impl Path {
         if len + separator + rest_len >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.bytes.copy_within(rest..self.len, len + separator);
-        let filled = target(&mut self.bytes[..len]);
+        let (old_len, new_len) = (self.len, len + separator + rest_len);
+        let bytes = self.room_for(new_len);
+        bytes.copy_within(rest..old_len, len + separator);
+        let filled = target(&mut bytes[..len]);
         if filled == 0 {
             return Err(Errno::ENOENT);
         }
         // The target may have shrunk meanwhile; more slashes than one mean the same.
-        self.bytes[filled..len + separator].fill(b'/');
-        self.len = len + separator + rest_len;
+        bytes[filled..len + separator].fill(b'/');
+        self.len = new_len;
         Ok(())
     }
 }
@@ -141,7 +187,8 @@ pub fn check_flags(flags: u64, known: u32) -> Result<(), Errno> {
 /// # Errors
 /// `ENOENT`, `ENOTDIR`, `ELOOP`, `EACCES`, `ENAMETOOLONG`, `EFAULT`, `EBADF`.
 pub fn resolve<'c, M: Machine>(call: &Call<'c, M>, dirfd: i32, address: u64, flags: u32) -> Result<Node<'c, M>, Errno> {
-    let mut path = Path::from_user(call, address)?;
+    let mut path = Path::new();
+    path.read_user(call, address)?;
     resolve_path(call, dirfd, &mut path, flags)
 }
 
@@ -156,7 +203,8 @@ pub fn resolve_for<'c, M: Machine>(
     address: u64,
     flags: u32,
 ) -> Result<Node<'c, M>, Errno> {
-    let mut path = Path::from_user(call, address)?;
+    let mut path = Path::new();
+    path.read_user(call, address)?;
     resolve_path_for(call, rights, dirfd, &mut path, flags)
 }
 
@@ -213,7 +261,7 @@ fn walk_for<'c, M: Machine>(
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut current = match (path.bytes[0], dirfd) {
+    let mut current = match (path.as_bytes()[0], dirfd) {
         (b'/', _) => node::of_process(call, |process| &process.root),
         (_, AT_FDCWD) => node::of_process(call, |process| &process.cwd),
         _ => node::directory_of(call.cpu, table::get(call, dirfd)?)?,
@@ -222,16 +270,17 @@ fn walk_for<'c, M: Machine>(
     let mut at = 0;
     let mut symlinks = 0;
     loop {
-        at += path.bytes[at..path.len].iter().take_while(|&&byte| byte == b'/').count();
-        if at == path.len {
+        let bytes = path.as_bytes();
+        at += bytes[at..].iter().take_while(|&&byte| byte == b'/').count();
+        if at == bytes.len() {
             // Only slashes, or a path that ended in a directory reached by "." or "..".
             found.node = Some(current);
             return Ok(found);
         }
-        let end = at + path.bytes[at..path.len].iter().take_while(|&&byte| byte != b'/').count();
-        let name = &path.bytes[at..end];
-        let slashes = path.bytes[end..path.len].iter().take_while(|&&byte| byte == b'/').count();
-        let is_last = end + slashes == path.len;
+        let end = at + bytes[at..].iter().take_while(|&&byte| byte != b'/').count();
+        let name = &bytes[at..end];
+        let slashes = bytes[end..].iter().take_while(|&&byte| byte == b'/').count();
+        let is_last = end + slashes == bytes.len();
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -285,7 +334,7 @@ fn walk_for<'c, M: Machine>(
             }
             expand(call, path, end, &next)?;
             sched::spend_locked(call.cpu, BUDGET);
-            if path.bytes[0] == b'/' {
+            if path.as_bytes().first() == Some(&b'/') {
                 current = node::of_process(call, |process| &process.root);
             }
             found.parent = current.clone();

@@ -15,14 +15,14 @@ use motet_protocol::{Context, fs, lock::lock, run_queue, slab, threads, wait};
 
 use super::{
     exit::kill_other_threads,
-    load::{Executable, INTERPRETER_MAX},
+    load::{Executable, INTERPRETER_MAX, NO_HEADERS},
     lock_tree,
     refusal::Refusal,
     stack::{Image, STACK, StackBuilder},
     strings::{Command, Prefix, StringSource, Strings},
 };
 use crate::{
-    call::{BUDGET, Call, PATH_MAX, PathBuf, Stop, SysResult},
+    call::{BUDGET, Call, PATH_MAX, Stop, SysResult},
     cpu::Cpu,
     crossing, file, mm,
     permission::{self, FileRights, Identity, Owned},
@@ -65,9 +65,10 @@ fn execute<M: Machine>(
     if call.has_waited() && !is_only_thread(call) {
         return wait_for_other_threads(call);
     }
-    let path = call.read_path(path_at)?;
+    let mut path = file::Path::new();
+    path.read_user(call, path_at)?;
     let mut prefix = Prefix::new();
-    let program = find_program(call, dirfd, &path, flags, &mut prefix)?;
+    let program = find_program(call, dirfd, path.as_bytes(), flags, &mut prefix)?;
     let owned = {
         let _guard = lock(call.cpu, &program.inode().lock);
         Owned::of(program.inode())
@@ -75,7 +76,9 @@ fn execute<M: Machine>(
     let identity = Identity::after_exec(call.process, &owned);
     let refuse = |refusal: Refusal| refusal.say(call.cpu, prefix.program(path.as_bytes()));
     let wished = Isa::from_raw(call.process.start_isa.load(Ordering::Relaxed));
-    let executable = Executable::read(call.cpu, program.inode(), wished).map_err(refuse)?;
+    let mut headers = NO_HEADERS;
+    let executable = Executable::read(call.cpu, program.inode(), wished, &mut headers).map_err(refuse)?;
+    call.serve_due(BUDGET);
     let island = island_for(call, executable.isa).map_err(refuse)?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
     let image = build(call, &executable, program.inode(), &strings, island, identity).map_err(refuse)?;
@@ -124,15 +127,16 @@ pub fn start_first<M: Machine>(
         Command { cpu, at: header.command.get(), args: header.command_args.get(), env: header.command_env.get() };
     let mut path = [0; PATH_MAX];
     let path_len = command.string(0, &mut path).ok_or(Errno::ENOENT)?;
-    let path = PathBuf::from_bytes(&path[..path_len]);
+    let path = &path[..path_len];
     let mut prefix = Prefix::new();
-    let program = find_program(&call, AT_FDCWD, &path, 0, &mut prefix)?;
-    let refuse = |refusal: Refusal| refusal.say(cpu, prefix.program(path.as_bytes()));
-    let executable = Executable::read(cpu, program.inode(), None).map_err(refuse)?;
+    let program = find_program(&call, AT_FDCWD, path, 0, &mut prefix)?;
+    let refuse = |refusal: Refusal| refusal.say(cpu, prefix.program(path));
+    let mut headers = NO_HEADERS;
+    let executable = Executable::read(cpu, program.inode(), None, &mut headers).map_err(refuse)?;
     let island = island_for(&call, executable.isa).map_err(refuse)?;
     let identity = Identity::of(process);
     let image = build(&call, &executable, program.inode(), &command, island, identity).map_err(refuse)?;
-    commit(&call, &image, program.inode(), path.as_bytes(), executable.isa);
+    commit(&call, &image, program.inode(), path, executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() {
         cpu.id
@@ -148,11 +152,11 @@ pub fn start_first<M: Machine>(
 fn find_program<'c, M: Machine>(
     call: &Call<'c, M>,
     dirfd: i32,
-    path: &PathBuf,
+    path: &[u8],
     flags: u64,
     prefix: &mut Prefix,
 ) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
-    let mut program = file::open_executable(call, dirfd, path.as_bytes(), flags)?;
+    let mut program = file::open_executable(call, dirfd, path, flags)?;
     for _ in 0..=SCRIPTS_MAX {
         let mut line = [0; SCRIPT_LINE_MAX];
         let len = fs::read_bytes(call.cpu, program.inode(), 0, &mut line);
@@ -168,7 +172,7 @@ fn find_program<'c, M: Machine>(
             return Err(Errno::ENOEXEC);
         }
         if prefix.count == 0 {
-            prefix.prepend(path.as_bytes())?;
+            prefix.prepend(path)?;
         }
         if !argument.is_empty() {
             prefix.prepend(argument)?;
@@ -195,7 +199,7 @@ fn island_load<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> u32 {
 /// Loads program, interpreter, arguments and environment into a new space.
 fn build<M: Machine>(
     call: &Call<M>,
-    executable: &Executable,
+    executable: &Executable<'_>,
     inode: &'static InodeRecord,
     strings: &dyn StringSource<M>,
     island: IslandId,
@@ -211,7 +215,7 @@ fn build<M: Machine>(
 
 fn fill<M: Machine>(
     call: &Call<M>,
-    executable: &Executable,
+    executable: &Executable<'_>,
     inode: &'static InodeRecord,
     strings: &dyn StringSource<M>,
     space: &'static SpaceRecord,
@@ -221,6 +225,7 @@ fn fill<M: Machine>(
     let cpu = call.cpu;
     space.mmap_top.set(MMAP_TOP);
     let program = executable.map(cpu, space, inode, PROGRAM_BIAS)?;
+    call.serve_due(BUDGET);
     let mut path = [0; INTERPRETER_MAX];
     let interpreter = match executable.interpreter(cpu, inode, &mut path)? {
         None => None,
@@ -231,7 +236,8 @@ fn fill<M: Machine>(
                 let errno = refusal.say(cpu, &path[..len]);
                 if matches!(errno, Errno::ENOEXEC | Errno::EOPNOTSUPP) { Errno::ELIBBAD } else { errno }
             };
-            let interpreter = Executable::read(cpu, file.inode(), None).map_err(bad)?;
+            let mut headers = NO_HEADERS;
+            let interpreter = Executable::read(cpu, file.inode(), None, &mut headers).map_err(bad)?;
             if interpreter.isa != executable.isa {
                 return Err(Errno::ELIBBAD.into());
             }

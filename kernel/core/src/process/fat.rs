@@ -73,7 +73,7 @@ pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Res
 
 /// The ISA that a program starts on: the one that the process has `wished` for if the file has its text, otherwise the program's own,
 /// or if the machine has no island of it, another one of which the file has the text.
-pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable, wished: Option<Isa>) -> Isa {
+pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable<'_>, wished: Option<Isa>) -> Isa {
     let has_island = |isa: &Isa| cpu.islands_of(*isa).next().is_some();
     let texts = || {
         let others = executable.segments().filter(|segment| segment.p_type == PT_TEXT);
@@ -109,7 +109,7 @@ impl Fat {
     /// The parts do not fit together.
     pub fn find<M: Machine>(
         cpu: &Cpu<M>,
-        executable: &Executable,
+        executable: &Executable<'_>,
         inode: &'static InodeRecord,
     ) -> Result<Option<Self>, Refusal> {
         let note = executable.segments().filter(|segment| segment.p_type == PT_NOTE);
@@ -124,7 +124,7 @@ impl Fat {
 
     fn read<M: Machine>(
         cpu: &Cpu<M>,
-        executable: &Executable,
+        executable: &Executable<'_>,
         inode: &'static InodeRecord,
         (note_at, note_len): (u64, u64),
     ) -> Result<Self, Refusal> {

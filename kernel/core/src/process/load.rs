@@ -19,25 +19,34 @@ use super::{
     refusal::Refusal,
 };
 use crate::{
+    call::{BUDGET, cost},
     cpu::Cpu,
     mm::{self, VmaSpec},
+    sched,
 };
 
 /// Program headers that are looked at.
 const HEADERS_MAX: usize = 64;
 const HEADER_LEN: usize = 56;
+/// What mapping a segment costs (`call::cost`).
+const SEGMENT: u64 = 4 * cost::OBJECT;
 /// Longest interpreter path, with its zero.
 pub const INTERPRETER_MAX: usize = 256;
 
+/// Room for the program headers of an executable, which lie in one place while it is loaded: they are large.
+pub type HeaderRoom = [u8; HEADERS_MAX * HEADER_LEN];
+
+/// Room without headers.
+pub const NO_HEADERS: HeaderRoom = [0; HEADERS_MAX * HEADER_LEN];
+
 /// What the kernel needs to know of an executable.
-pub struct Executable {
+pub struct Executable<'h> {
     /// The instruction set that it starts on.
     pub isa: Isa,
     /// The one that its header names.
     pub header_isa: Isa,
     header: FileHeader<LittleEndian>,
-    headers: [u8; HEADERS_MAX * HEADER_LEN],
-    count: usize,
+    headers: &'h [u8],
     file_len: u64,
 }
 
@@ -55,12 +64,17 @@ pub struct Loaded {
     pub end: u64,
 }
 
-impl Executable {
-    /// Reads and checks the headers of a file. One for several instruction sets starts on the one that is `wished`, if it can.
+impl<'h> Executable<'h> {
+    /// Reads the headers of a file, to `room`, and checks them. One for several instruction sets starts on the one that is `wished`, if it can.
     ///
     /// # Errors
     /// It is no 64-bit little-endian ELF executable of a known instruction set, or is truncated or inconsistent.
-    pub fn read<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wished: Option<Isa>) -> Result<Self, Refusal> {
+    pub fn read<M: Machine>(
+        cpu: &Cpu<M>,
+        inode: &'static InodeRecord,
+        wished: Option<Isa>,
+        room: &'h mut HeaderRoom,
+    ) -> Result<Self, Refusal> {
         let mut bytes = [0; 64];
         let len = fs::read_bytes(cpu, inode, 0, &mut bytes);
         let ident = parse_ident::<LittleEndian>(&bytes[..16]);
@@ -73,15 +87,14 @@ impl Executable {
         if count == 0 || count > HEADERS_MAX || usize::from(header.e_phentsize) != HEADER_LEN {
             return Err(Refusal::Damaged("number or size of its program headers is wrong"));
         }
-        let mut headers = [0; HEADERS_MAX * HEADER_LEN];
-        let table = &mut headers[..count * HEADER_LEN];
-        if header.e_phoff.checked_add(table.len() as u64).is_none()
-            || fs::read_bytes(cpu, inode, header.e_phoff, table) < table.len()
+        let headers = &mut room[..count * HEADER_LEN];
+        if header.e_phoff.checked_add(headers.len() as u64).is_none()
+            || fs::read_bytes(cpu, inode, header.e_phoff, headers) < headers.len()
         {
             return Err(Refusal::Damaged("its program headers are not in the file"));
         }
         let file_len = inode.size.load(core::sync::atomic::Ordering::Relaxed);
-        let mut executable = Self { isa, header_isa: isa, header, headers, count, file_len };
+        let mut executable = Self { isa, header_isa: isa, header, headers, file_len };
         executable.check()?;
         executable.isa = fat::start_isa(cpu, &executable, wished);
         Ok(executable)
@@ -127,11 +140,13 @@ impl Executable {
         bias: u64,
     ) -> Result<Loaded, Refusal> {
         let fat = Fat::find(cpu, self, inode)?;
+        // Up to 64 headers have been looked through several times.
+        sched::spend_locked(cpu, BUDGET);
         let bias = if self.is_fixed() { 0 } else { bias };
         let mut loaded = Loaded {
             entry: self.header.e_entry.wrapping_add(bias),
             headers_at: 0,
-            header_count: self.count as u64,
+            header_count: (self.headers.len() / HEADER_LEN) as u64,
             bias,
             end: 0,
         };
@@ -166,6 +181,7 @@ impl Executable {
                 loaded.headers_at = address + in_segment;
             }
             loaded.end = end;
+            sched::spend_locked(cpu, SEGMENT);
         }
         Ok(loaded)
     }
@@ -201,8 +217,7 @@ impl Executable {
 
     /// The program headers.
     pub fn segments(&self) -> impl Iterator<Item = ProgramHeader> {
-        let table = &self.headers[..self.count * HEADER_LEN];
-        ParsingTable::<LittleEndian, ProgramHeader>::new(LittleEndian, Class::ELF64, table).iter()
+        ParsingTable::<LittleEndian, ProgramHeader>::new(LittleEndian, Class::ELF64, self.headers).iter()
     }
 }
 

@@ -1,10 +1,8 @@
 //! The initial stack of a program, and the page its signal handlers return to.
 
-use motet_layout::sync::Ordering;
-
-use motet_abi::{Errno, elf as abi, sigframe, system};
+use motet_abi::{Errno, elf as abi, sigframe};
 use motet_hal::{Access, Machine};
-use motet_layout::{Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
+use motet_layout::{Cell64, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
 
 use super::{
     load::Loaded,
@@ -19,6 +17,8 @@ pub const fn trampoline_of(isa: Isa) -> u64 {
     TRAMPOLINE + 64 * isa as u64
 }
 const STACK_TOP: u64 = USER_END;
+/// Words that are written to the stack at once.
+const WORDS_AT_ONCE: usize = 20;
 const STACK_LEN: u64 = 128 << 10;
 /// The stack's VMA at the start; it grows downwards.
 pub const STACK: mm::VmaSpec = mm::VmaSpec {
@@ -101,10 +101,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         }
         self.write_words(pointer_at, &[0])?;
         pointer_at += 8;
-        for (key, value) in auxiliary {
-            self.write_words(pointer_at, &[key, value])?;
-            pointer_at += 16;
-        }
+        self.write_words(pointer_at, auxiliary.as_flattened())?;
         Ok(Image {
             space: self.space,
             entry: 0,
@@ -140,7 +137,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         path_at: u64,
         program: &Loaded,
         interpreter: Option<&Loaded>,
-    ) -> Result<[(u64, u64); 20], Errno> {
+    ) -> Result<[[u64; 2]; 20], Errno> {
         let Identity { users, groups, .. } = self.identity;
         let mut random = [0; 16];
         random::fill(self.call.cpu, &mut random);
@@ -152,40 +149,31 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             }
             None => 0,
         };
-        let (hwcap, hwcap2) = self.hwcap();
-        Ok([
-            (abi::AT_PHDR, program.headers_at),
-            (abi::AT_PHENT, 56),
-            (abi::AT_PHNUM, program.header_count),
-            (abi::AT_PAGESZ, PAGE_SIZE),
-            (abi::AT_BASE, interpreter.map_or(0, |interpreter| interpreter.bias)),
-            (abi::AT_FLAGS, 0),
-            (abi::AT_ENTRY, program.entry),
-            (abi::AT_UID, u64::from(users.real.0)),
-            (abi::AT_EUID, u64::from(users.effective.0)),
-            (abi::AT_GID, u64::from(groups.real.0)),
-            (abi::AT_EGID, u64::from(groups.effective.0)),
-            (abi::AT_SECURE, u64::from(self.identity.is_secure())),
-            (abi::AT_CLKTCK, crate::time::TICKS_PER_SECOND),
-            (abi::AT_HWCAP, hwcap),
-            (abi::AT_HWCAP2, hwcap2),
-            (abi::AT_RANDOM, extra_at),
-            (abi::AT_EXECFN, path_at),
-            (abi::AT_MINSIGSTKSZ, sigframe::min_stack_size(self.isa)),
-            (abi::AT_PLATFORM, platform_at),
-            (abi::AT_NULL, 0),
-        ])
-    }
-
-    fn hwcap(&self) -> (u64, u64) {
         let islands = &self.call.cpu.pool.header().islands;
-        let Some(island) = islands.iter().find(|island| island.isa.get() == self.isa as u32) else { return (0, 0) };
-        let mut text = [0; 448];
-        for (to, from) in text.iter_mut().zip(&island.extensions) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        let len = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-        system::hwcap(self.isa, core::str::from_utf8(&text[..len]).unwrap_or(""))
+        let island = islands.iter().find(|island| island.isa.get() == self.isa as u32);
+        let [hwcap, hwcap2] = island.map_or([0, 0], |island| island.hwcap.each_ref().map(Cell64::get));
+        Ok([
+            [abi::AT_PHDR, program.headers_at],
+            [abi::AT_PHENT, 56],
+            [abi::AT_PHNUM, program.header_count],
+            [abi::AT_PAGESZ, PAGE_SIZE],
+            [abi::AT_BASE, interpreter.map_or(0, |interpreter| interpreter.bias)],
+            [abi::AT_FLAGS, 0],
+            [abi::AT_ENTRY, program.entry],
+            [abi::AT_UID, u64::from(users.real.0)],
+            [abi::AT_EUID, u64::from(users.effective.0)],
+            [abi::AT_GID, u64::from(groups.real.0)],
+            [abi::AT_EGID, u64::from(groups.effective.0)],
+            [abi::AT_SECURE, u64::from(self.identity.is_secure())],
+            [abi::AT_CLKTCK, crate::time::TICKS_PER_SECOND],
+            [abi::AT_HWCAP, hwcap],
+            [abi::AT_HWCAP2, hwcap2],
+            [abi::AT_RANDOM, extra_at],
+            [abi::AT_EXECFN, path_at],
+            [abi::AT_MINSIGSTKSZ, sigframe::min_stack_size(self.isa)],
+            [abi::AT_PLATFORM, platform_at],
+            [abi::AT_NULL, 0],
+        ])
     }
 
     fn write_string(&self, strings: &dyn StringSource<M>, index: u64, mut at: u64, end: u64) -> Result<u64, Errno> {
@@ -203,7 +191,14 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
     }
 
     fn write_words(&self, at: u64, words: &[u64]) -> Result<(), Errno> {
-        words.iter().enumerate().try_for_each(|(index, word)| self.write(at + 8 * index as u64, &word.to_le_bytes()))
+        let mut bytes = [0; 8 * WORDS_AT_ONCE];
+        for (index, words) in words.chunks(WORDS_AT_ONCE).enumerate() {
+            for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+            self.write(at + 8 * (index * WORDS_AT_ONCE) as u64, &bytes[..8 * words.len()])?;
+        }
+        Ok(())
     }
 
     /// Writes to the new space, which is not active and known to nobody else.

@@ -205,7 +205,11 @@ pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
     let cpu = call.cpu;
     let node = match name.is_abstract() {
         true => None,
-        false => Some(path::resolve_path(call, AT_FDCWD, &mut Path::from_bytes(name.bytes())?, 0)?),
+        false => {
+            let mut path = Path::new();
+            path.set(name.bytes())?;
+            Some(path::resolve_path(call, AT_FDCWD, &mut path, 0)?)
+        }
     };
     let inode = match &node {
         None => 0,
