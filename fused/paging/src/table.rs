@@ -54,7 +54,9 @@ pub struct Table<'a> {
 }
 
 /// How many absent entries cost as much as a page, in [`Table::end_of_piece`].
-pub const PAGE_ENTRIES: u64 = 16;
+pub const PAGE_ENTRIES: u64 = 8;
+/// How many absent entries cost as much as a table of pages that is looked through and taken away.
+const TABLE_ENTRIES: u64 = 256;
 
 /// Bytes translated by one entry at `level`.
 const fn span(level: u8) -> u64 {
@@ -173,7 +175,8 @@ impl Table<'_> {
     }
 
     /// Where a piece of work on `range` (page-aligned) ends that is to take a bounded time: after `budget` absent entries, each page mapped
-    /// counting as [`PAGE_ENTRIES`] of them, or at the range's end. Never before one entry.
+    /// counting as [`PAGE_ENTRIES`] of them and each table after the first one as more, or at the range's end. Never before one
+    /// entry.
     ///
     /// # Panics
     /// When the table is corrupt.
@@ -184,6 +187,9 @@ impl Table<'_> {
             match self.leaf_page::<F>(va) {
                 Ok(page) => {
                     let stop = next(va, 1).min(end);
+                    if va != range.start {
+                        spent += TABLE_ENTRIES;
+                    }
                     while va < stop && spent < budget {
                         spent += if page[index(va, 0)].load(Ordering::Relaxed) == 0 { 1 } else { PAGE_ENTRIES };
                         va += PAGE_SIZE;
@@ -541,11 +547,11 @@ impl Table<'_> {
 /// The first address from `va` on, at most `end`, whose entry in `page` (at `level`, empty for `va`) is not empty; the
 /// address past the table when all are.
 fn skip_empty(page: &Page, level: u8, va: u64, end: u64) -> u64 {
-    let mut va = next(va, level);
-    while va < end && index(va, level) != 0 && page[index(va, level)].load(Ordering::Relaxed) == 0 {
-        va += span(level);
-    }
-    va
+    let at = next(va, level);
+    let rest = &page[index(va, level) + 1..];
+    let most = end.saturating_sub(at).div_ceil(span(level)).min(rest.len() as u64) as usize;
+    let used = rest[..most].iter().position(|slot| slot.load(Ordering::Relaxed) != 0);
+    at + used.unwrap_or(most) as u64 * span(level)
 }
 
 #[cold]

@@ -14,8 +14,9 @@ use crate::{Context, slab};
 
 /// Fewest slots in use of a node that is not the root.
 const SLOTS_MIN: usize = SLOTS / 2;
-/// What freeing a node costs, in instructions.
+/// What freeing a node costs, and telling a level above what a node holds, in instructions.
 const FREED: u64 = 150;
+const SUMMARISED: u64 = 600;
 
 /// Most levels of a tree: with [`SLOTS_MIN`] slots in each node, those hold more ranges than a pool can.
 pub const LEVELS_MAX: usize = 10;
@@ -172,7 +173,9 @@ pub fn insert(context: &impl Context, root: &Cell64, new: Entry) -> Result<(), T
         return Err(TreeError::Taken);
     }
     let mut spare = reserve(context, &path)?.into_iter().flatten();
-    insert_along(context, root, &path, carried, || spare.next())
+    insert_along(context, root, &path, carried, || spare.next())?;
+    context.spend_locked(SUMMARISED * path.root_level as u64);
+    Ok(())
 }
 
 /// Removes the range that starts at `start`; returns what it was of.
@@ -200,6 +203,7 @@ pub fn remove(context: &impl Context, root: &Cell64, start: u64) -> Result<u64, 
         root.set(0);
         slab::free(context, top);
     }
+    context.spend_locked(SUMMARISED * path.root_level as u64);
     Ok(value)
 }
 
@@ -220,6 +224,7 @@ pub fn resize(context: &impl Context, root: &Cell64, old_start: u64, start: u64,
     for level in 0..path.root_level {
         path.summarise(level)?;
     }
+    context.spend_locked(SUMMARISED * path.root_level as u64);
     Ok(())
 }
 

@@ -224,19 +224,33 @@ pub fn collect(context: &impl Context) {
     drain_inbox(context, core_record(context, context.core()));
 }
 
+/// After so many arrivals the core looks what else is due, and what turning round and adding that many costs, in instructions.
+const ARRIVALS_AT_ONCE: u32 = 32;
+const TURNED: u64 = ARRIVALS_AT_ONCE as u64 * 10;
+const ADDED: u64 = ARRIVALS_AT_ONCE as u64 * 100;
+
 /// Moves all arrivals to the ready queue: by priority, and of one priority the oldest first.
 fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     let mut newest_first = record.inbox.swap(0, Ordering::Acquire);
     let mut oldest_first = 0;
+    let mut count = 0_u32;
     while let Some(thread) = context.object::<ThreadRecord>(newest_first) {
         let next = thread.queue_next.load(Ordering::Relaxed);
         thread.queue_next.store(oldest_first, Ordering::Relaxed);
         oldest_first = newest_first;
         newest_first = next;
+        count += 1;
+        if count % ARRIVALS_AT_ONCE == 0 {
+            context.spend_locked(TURNED);
+        }
     }
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
         ready::add(context, record, thread, Place::ByNice);
+        count -= 1;
+        if count % ARRIVALS_AT_ONCE == ARRIVALS_AT_ONCE - 1 {
+            context.spend_locked(ADDED);
+        }
     }
 }

@@ -9,6 +9,10 @@ use crate::{Context, lock::lock};
 /// Thread ids are below this.
 pub const TIDS: u32 = 32768;
 
+/// After so many ids, used or not, the core looks what else is due, and what looking at that many costs, in instructions.
+const IDS_AT_ONCE: u32 = 64;
+const IDS_COST: u64 = IDS_AT_ONCE as u64 * 15;
+
 /// Gives `thread` a fresh id and enters it in the table. `None`: all ids are in use.
 pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option<u32> {
     let header = context.pool().header();
@@ -16,6 +20,7 @@ pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option
     let last = header.last_tid.get();
     let len = header.threads_len.get();
     let tid = (1..len)
+        .inspect(|&step| passed(context, step))
         .map(|step| (last + step) % len)
         .find(|&tid| tid != 0 && slot(context, tid).is_some_and(|slot| slot.load(Ordering::Relaxed) == 0))?;
     header.last_tid.set(tid);
@@ -48,8 +53,20 @@ pub fn lookup(context: &impl Context, tid: u32) -> Option<&'static ThreadRecord>
 
 /// All threads, by ascending id. The process-tree lock keeps them from being freed.
 pub fn all(context: &impl Context) -> impl Iterator<Item = &'static ThreadRecord> {
+    from(context, 1)
+}
+
+/// The threads from an id on, ascending. The process-tree lock keeps them from being freed.
+pub fn from(context: &impl Context, first: u32) -> impl Iterator<Item = &'static ThreadRecord> {
     let high = context.pool().header().threads_high.load(Ordering::Relaxed);
-    (1..high).filter_map(|tid| lookup(context, tid))
+    (first..high).inspect(|&tid| passed(context, tid)).filter_map(|tid| lookup(context, tid))
+}
+
+#[inline(always)]
+fn passed(context: &impl Context, count: u32) {
+    if count % IDS_AT_ONCE == 0 {
+        context.spend_locked(IDS_COST);
+    }
 }
 
 fn slot(context: &impl Context, tid: u32) -> Option<&'static AtomicU64> {

@@ -62,7 +62,7 @@ pub struct Call<'a, M: Machine> {
 
 /// What is done between two looks at what else is due, in instructions, roughly: few enough that the core is not deaf for
 /// long (at most 20,000 instructions), many enough that looking costs little.
-pub const BUDGET: u64 = 8_000;
+pub const BUDGET: u64 = 5_000;
 
 /// What work costs, in instructions, roughly.
 pub mod cost {

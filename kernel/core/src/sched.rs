@@ -258,8 +258,9 @@ fn serve_syscall<M: Machine>(
     debug_assert!(registers::frame_isa(&thread.frame) == M::ISA);
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
     count(&cpu.counters().syscalls);
-    // User code ran, or the call has paused.
-    cpu.budget.set(BUDGET);
+    if thread.in_syscall.get() == 0 {
+        cpu.budget.set(BUDGET); // user code ran
+    }
     let result = match syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame)) {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),

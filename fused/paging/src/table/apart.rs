@@ -112,10 +112,14 @@ impl Table<'_> {
         let mut va = first & !(span(level) - 1);
         while va < last {
             let slot = &page[index(va, level)];
+            if slot.load(Ordering::Relaxed) == 0 {
+                va += span(level);
+                continue;
+            }
             if let Some(child) = self.next_table::<F>(slot, level) {
                 let needed = if level > 1 {
                     self.unlink_below::<F>(child, level - 1, va, range, withdrawal);
-                    !self.is_empty_page(child)
+                    !is_empty(self.page(child))
                 } else {
                     self.maps_outside(child, va, range)
                 };
@@ -132,10 +136,12 @@ impl Table<'_> {
         let entry = |va: u64| (va.clamp(base, base + span(1)) - base) as usize / PAGE_SIZE as usize;
         let (below, above) = self.page(table).split_at(entry(range.end));
         let (below, _) = below.split_at(entry(range.start).min(below.len()));
-        below.iter().chain(above).any(|slot| slot.load(Ordering::Relaxed) != 0)
+        !(is_empty(below) && is_empty(above))
     }
+}
 
-    fn is_empty_page(&self, table: PoolAddr) -> bool {
-        self.page(table).iter().all(|slot| slot.load(Ordering::Relaxed) == 0)
-    }
+/// Whether no entry is used. By eight at once: whole tables are looked through here.
+fn is_empty(slots: &[AtomicU64]) -> bool {
+    let is_any_used = |slots: &[AtomicU64]| slots.iter().fold(0, |bits, slot| bits | slot.load(Ordering::Relaxed)) != 0;
+    !slots.chunks(8).any(is_any_used)
 }

@@ -1,7 +1,10 @@
 //! A file's pages: a radix tree of 512-entry index frames over 4 KiB frames. Absent pages are holes.
 
 use motet_abi::Errno;
-use motet_layout::{Frame, InodeRecord, PAGE_SIZE, sync::Ordering};
+use motet_layout::{
+    Frame, InodeRecord, PAGE_SIZE,
+    sync::{AtomicU64, Ordering},
+};
 
 use crate::{
     Context,
@@ -89,7 +92,7 @@ pub(super) fn find_or_allocate(context: &impl Context, inode: &InodeRecord, inde
 }
 
 /// What freeing a frame, and looking at an entry of an index frame, cost of the work that may be done (instructions, roughly).
-const FRAME_COST: u64 = 200;
+const FRAME_COST: u64 = 300;
 const ENTRY_COST: u64 = 5;
 
 /// Pages that were freed.
@@ -161,25 +164,27 @@ impl Cut<'_> {
         let below_first = |index: u64| first + index * below_span;
         let low = self.from.saturating_sub(first) / below_span;
         let high = (self.to - first).div_ceil(below_span).min(1 << LEVEL_BITS);
+        let entries = entries(context, frame);
+        let is_used = |entry: &AtomicU64| entry.load(Ordering::Relaxed) != 0;
         let mut empty = true;
-        for index in (low..high).rev() {
+        let mut end = high as usize;
+        // From one that is used to the next: most may be absent.
+        while let Some(passed) = entries[low as usize..end].iter().rev().position(is_used) {
+            let index = end - 1 - passed;
             if self.work == 0 && self.any {
-                self.reached = self.reached.max(below_first(index + 1));
+                self.reached = self.reached.max(below_first(index as u64 + 1));
                 return false;
             }
-            self.work = self.work.saturating_sub(ENTRY_COST);
-            let below = entry(context, frame, index, 0);
-            if below.is_none() {
-                continue;
-            }
-            if self.prune(context, below, level - 1, below_first(index)) {
-                set_entry(context, frame, index as usize, Frame::NONE);
+            self.work = self.work.saturating_sub(ENTRY_COST * (passed as u64 + 1));
+            end = index;
+            let below = Frame(entries[index].load(Ordering::Relaxed) as u32);
+            if self.prune(context, below, level - 1, below_first(index as u64)) {
+                entries[index].store(0, Ordering::Relaxed);
             } else {
                 empty = false;
             }
         }
-        let mut kept = (0..low).chain(high..1 << LEVEL_BITS);
-        if !empty || kept.any(|index| !entry(context, frame, index, 0).is_none()) {
+        if !empty || entries[..low as usize].iter().chain(&entries[high as usize..]).any(is_used) {
             return false;
         }
         self.work = self.work.saturating_sub(FRAME_COST);
@@ -194,14 +199,17 @@ fn slot(index: u64, level: u32) -> usize {
 
 #[inline(always)]
 fn entry(context: &impl Context, frame: Frame, index: u64, level: u32) -> Frame {
+    Frame(entries(context, frame)[slot(index, level)].load(Ordering::Relaxed) as u32)
+}
+
+#[inline(always)]
+fn entries(context: &impl Context, frame: Frame) -> &'static [AtomicU64; 512] {
     match context.pool().page_words(frame.addr()) {
-        Some(words) => Frame(words[slot(index, level)].load(motet_layout::sync::Ordering::Relaxed) as u32),
+        Some(words) => words,
         None => panic!("page tree refers to frame {:#x} outside of the pool", frame.0),
     }
 }
 
 fn set_entry(context: &impl Context, frame: Frame, slot: usize, below: Frame) {
-    if let Some(words) = context.pool().page_words(frame.addr()) {
-        words[slot].store(u64::from(below.0), motet_layout::sync::Ordering::Relaxed);
-    }
+    entries(context, frame)[slot].store(u64::from(below.0), Ordering::Relaxed);
 }

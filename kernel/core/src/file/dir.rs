@@ -22,6 +22,7 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, Stop, SysResult, cost},
     permission::{self, Capability},
+    sched,
 };
 
 /// Entries are collected in pieces of this many bytes, so that user memory is not touched with a directory locked.
@@ -91,7 +92,7 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
         done += records.len;
         file.offset.store(records.next, Ordering::Relaxed);
         file.last_entry.set(records.last);
-        if call.pauses(cost::bytes(4 * PIECE as u64)) {
+        if call.pauses(cost::bytes(PIECE as u64)) {
             if call.is_interrupted() {
                 break;
             }
@@ -127,8 +128,9 @@ fn collect<M: Machine>(call: &Call<M>, dir: &'static InodeRecord, records: &mut 
             return;
         }
     }
+    let mut name = [0; NAME_MAX];
     fs::readdir_after(cpu, dir, records.next, records.last, |entry, inode| {
-        let mut name = [0; NAME_MAX];
+        sched::spend_locked(cpu, cost::OBJECT);
         let name = fs::entry_name(cpu, entry, &mut name);
         let fits = records.push(inode.number.get(), entry.position.get() + 1, inode.mode.get(), name);
         if fits {

@@ -242,6 +242,7 @@ fn wait_for_events<M: Machine>(call: &Call<M>, timeout_ns: Option<u64>) -> SysRe
     })?;
     for (index, event) in found[..count as usize].iter().enumerate() {
         call.write_user(events + (index * size) as u64, &event.encode(call.isa)[..size])?;
+        call.serve_due(cost::PAGE);
     }
     Ok(count)
 }
@@ -258,7 +259,7 @@ fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &m
     while let Some(watch) = cpu.object::<WatchRecord>(at) {
         let is_last = at == last;
         at = watch.asked[1].get();
-        sched::spend_locked(cpu, cost::OBJECT);
+        sched::spend_locked(cpu, 2 * cost::OBJECT);
         if let Some(event) = event_of(call, watch) {
             if let Some(place) = into.get_mut(ready) {
                 *place = event.shown;

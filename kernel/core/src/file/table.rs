@@ -30,6 +30,9 @@ use crate::{
     process, sched,
 };
 
+/// After so many descriptors that are looked at, the core looks what else is due; what looking at one costs.
+const PASSED_AT_ONCE: u32 = 64;
+const PASSED: u64 = 12;
 /// What copying a descriptor costs.
 const COPIED: u64 = 50;
 /// What closing one costs.
@@ -320,7 +323,16 @@ pub fn set_close_on_exec<M: Machine>(call: &Call<M>, fd: i32, close: bool) -> Re
 /// The lowest descriptor in use that is at least `from`.
 pub fn next_used<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, from: u32) -> Option<u32> {
     (from..files.high.get())
+        .inspect(|&fd| passed(cpu, fd))
         .find(|&fd| slot(cpu, files, fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0))
+}
+
+/// A descriptor was looked at, used or not: after many the core looks what else is due.
+#[inline(always)]
+fn passed<M: Machine>(cpu: &Cpu<M>, fd: u32) {
+    if fd % PASSED_AT_ONCE == PASSED_AT_ONCE - 1 {
+        sched::spend_locked(cpu, u64::from(PASSED_AT_ONCE) * PASSED);
+    }
 }
 
 /// Descriptors are below this for the calling process.
@@ -342,6 +354,7 @@ fn lowest_free<M: Machine>(
         return Err(Errno::EINVAL);
     }
     for fd in least.max(files.low_free.get())..limit {
+        passed(call.cpu, fd);
         let slot = slot_or_allocate(call.cpu, files, fd as i32).ok_or(Errno::ENOMEM)?;
         if slot.load(Ordering::Relaxed) == 0 {
             return Ok((fd, slot));

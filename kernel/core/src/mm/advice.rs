@@ -47,7 +47,7 @@ const MCL_FUTURE: u64 = 2;
 const MCL_ONFAULT: u64 = 4;
 
 /// Pages that `mincore` answers for at once.
-const MINCORE_PAGES: u64 = 16;
+const MINCORE_PAGES: u64 = 8;
 
 /// What a piece of advice does to the VMAs of its range.
 #[derive(Clone, Copy)]
@@ -176,7 +176,7 @@ pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
         look_at(call.cpu, space, start + done * PAGE_SIZE, &mut resident[..count])?;
         call.write_user(call.args[2].checked_add(done).ok_or(Errno::EFAULT)?, &resident[..count])?;
         done += count as u64;
-        if done < pages && call.pauses(MINCORE_PAGES * cost::OBJECT) {
+        if done < pages && call.pauses(MINCORE_PAGES * cost::PAGE) {
             call.thread.progress.set(done);
             return Err(Stop::Again);
         }

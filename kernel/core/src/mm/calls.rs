@@ -372,8 +372,21 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         unmap_locked(call.cpu, space, to, to + new_len)?;
         return Err(errno.into());
     }
-    unmap_locked(call.cpu, space, start, end)?;
+    vma::unmap(call.cpu, space, start, end)?;
+    drop_tables(call.cpu, space, start, end);
     Ok(to)
+}
+
+/// Drops what is left of the tables of a range whose pages have moved away, in pieces.
+fn drop_tables<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
+    let home = home_table(cpu, space);
+    let mut at = start;
+    while at < end {
+        sched::spend_locked(cpu, BUDGET);
+        let stop = home.end_of_piece(at..end, pieces::ENTRIES);
+        unmap_pages(cpu, space, at, stop);
+        at = stop;
+    }
 }
 
 /// Checks where `mremap` is told to move a mapping to, and makes that replaceable.
@@ -406,6 +419,12 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
         return Ok(());
     }
     vma::unmap(cpu, space, start, end)?;
+    unmap_pages(cpu, space, start, end);
+    Ok(())
+}
+
+/// As [`drop_pages`], with the tables that the range alone needs.
+fn unmap_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
     let home = home_table(cpu, space);
     edit(cpu, space, &home, |stale| {
         for (_, table) in caches(cpu, space, &home) {
@@ -415,7 +434,6 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
         home.unlink(start..end, stale);
         home.withdraw(start..end, stale);
     });
-    Ok(())
 }
 
 /// Unmaps the pages of a range everywhere, waits until nobody can use them, and drops the references.

@@ -21,16 +21,16 @@ use crate::{
 };
 
 /// VMAs of one piece.
-const VMAS: usize = 8;
-/// Entries of the home's table of one piece, as [`motet_paging::Table::end_of_piece`] counts them: up to 48 pages.
-pub(super) const ENTRIES: u64 = 48 * motet_paging::PAGE_ENTRIES;
+const VMAS: usize = 5;
+/// Entries of the home's table of one piece, as [`motet_paging::Table::end_of_piece`] counts them: up to 24 pages.
+pub(super) const ENTRIES: u64 = 24 * motet_paging::PAGE_ENTRIES;
 /// Entries of one piece of code synchronisation, which copies pages onto themselves.
 const SYNC_ENTRIES: u64 = 4 * motet_paging::PAGE_ENTRIES;
 /// A space with no more pages than this, and no more VMAs than [`LITTLE_VMAS`], ends in one go.
 const LITTLE_PAGES: u32 = 128;
 const LITTLE_VMAS: u32 = 32;
 /// What a piece costs of a space that ends, where it may be one VMA with few pages.
-const ENDED_PIECE: u64 = BUDGET / 4;
+const ENDED_PIECE: u64 = BUDGET;
 /// In `progress`: the pages' turn has come.
 const IS_AT_PAGES: u64 = 1;
 
@@ -100,6 +100,8 @@ fn each<M: Machine>(
             pause_at(call, at)?;
         }
     }
+    // What else the call does looks soon.
+    call.cpu.spend(BUDGET);
     Ok(())
 }
 

@@ -19,12 +19,18 @@ use motet_protocol::{
 };
 
 use super::{caches, edit, home_table, table, tables, view, vma};
-use crate::{call::cost, cpu::Cpu, sched};
+use crate::{
+    call::{BUDGET, cost},
+    cpu::Cpu,
+    sched,
+};
 
 /// After so many pages the core looks what else is due.
 const PAGES_AT_ONCE: u32 = 16;
+/// What giving a page to a child costs.
+const COPIED: u64 = 300;
 /// What a new VMA costs.
-const ADDED: u64 = 4 * cost::OBJECT;
+const ADDED: u64 = 400;
 /// What a table costs whose entries are looked at.
 const TABLE: u64 = 5 * cost::FRAME;
 
@@ -206,6 +212,8 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
     child.mmap_top.set(parent.mmap_top.get());
     let copied = view::copy_program(cpu, parent, child).and_then(|()| copy_vmas(cpu, parent, child));
     drop(guard);
+    // What follows finds most pages read-only, and faults.
+    sched::spend_locked(cpu, BUDGET);
     match copied {
         Ok(()) => Ok(child),
         Err(errno) => {
@@ -297,7 +305,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
                             share_frame(cpu, leaf.frame.named());
                             pages += 1;
                             if pages % PAGES_AT_ONCE == 0 {
-                                sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
+                                sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * COPIED);
                             }
                         }
                         Err(_) => result = Err(Errno::ENOMEM),

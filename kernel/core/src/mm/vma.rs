@@ -118,7 +118,7 @@ const STACK_GROWTH_MAX: u64 = 8 << 20;
 pub const COUNT_MAX: u32 = 65_530;
 
 /// What finding the next VMA costs.
-const FOUND: u64 = 2 * cost::OBJECT;
+const FOUND: u64 = 100;
 
 /// The lowest address that is given to who does not ask for one.
 const FLOOR: u64 = PAGE_SIZE * 16;

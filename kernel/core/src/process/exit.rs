@@ -19,6 +19,8 @@ use crate::{
     time,
 };
 
+/// What passing a thread costs on the way to another one of its process (`call::cost`).
+const PASSED: u64 = 10;
 /// Children that are given away while the tree is locked once.
 const CHILDREN_AT_ONCE: usize = 16;
 
@@ -311,6 +313,7 @@ fn unlink_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'st
             other.sibling.set(thread.sibling.get());
             return;
         }
+        sched::spend_locked(cpu, PASSED);
         at = cpu.object(other.sibling.get());
     }
 }

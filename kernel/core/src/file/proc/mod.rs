@@ -568,9 +568,8 @@ fn next_thread<M: Machine>(
     which: impl Fn(&ThreadRecord, &'static ProcessRecord) -> bool,
 ) -> Option<u32> {
     let _tree = processes::lock_tree(cpu);
-    let high = cpu.pool.header().threads_high.load(Ordering::Relaxed);
-    (from..high)
-        .find(|&tid| threads::lookup(cpu, tid).is_some_and(|thread| which(thread, processes::process_of(cpu, thread))))
+    let mut threads = threads::from(cpu, from);
+    threads.find(|thread| which(thread, processes::process_of(cpu, thread))).map(|thread| thread.tid.get())
 }
 
 /// The descriptor table of any process, kept for the time of this value.

@@ -9,8 +9,9 @@ use motet_hal::Machine;
 use super::super::cursor::Cursor;
 use crate::call::SysResult;
 
-/// What making a byte of text costs (`call::cost`).
-const BYTE_COST: u64 = 20;
+/// What making a piece of text costs, a number or some spaces, and each of its bytes (`call::cost`).
+const PIECE_COST: u64 = 150;
+const BYTE_COST: u64 = 15;
 /// Bytes collected before they are copied.
 const BUFFER: usize = 256;
 
@@ -57,7 +58,7 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
 
 impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.cursor.call().serve_due(BYTE_COST * text.len() as u64);
+        self.cursor.call().serve_due(PIECE_COST + BYTE_COST * text.len() as u64);
         let mut bytes = text.as_bytes();
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;
