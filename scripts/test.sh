@@ -35,6 +35,8 @@ check_fmt() {
 check_clippy() {
     local pair isa target
     cargo clippy --quiet ${CI:+--locked} --all-targets -- -D warnings || return
+    # It takes machines, so it is not among what `cargo test` runs, nor among all targets.
+    cargo clippy --quiet ${CI:+--locked} -p motet-cli --test machine -- -D warnings || return
     for pair in "${kernel_targets[@]}"; do
         isa=${pair%%:*}
         cargo clippy --quiet ${CI:+--locked} -p "motet-hal-$isa" -p motet-image --features "motet-image/$isa" \

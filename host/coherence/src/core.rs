@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
-use crate::config::{Class, Policy, Segment, Timing, Traps};
+use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, CounterWords, Together, bump};
 use crate::keep::Keeping;
 use crate::locks::{Guard, lock};
 use crate::model::{CoreState, DomainState, Model, window};
-use crate::tlb::{Flush, Found, Side, Tlbs, Translated, Walk};
+use crate::tlb::Tlbs;
 use crate::{LINE_SIZE, Picoseconds};
 
 /// L2 tag word, beside the state: the line has been in L1I since it came, and may be there still.
@@ -58,52 +58,6 @@ impl Kind {
             Self::Store => Count::stores,
             Self::Atomic => Count::atomics,
             Self::Walk => Count::walks,
-        }
-    }
-}
-
-/// What a core does when it changes between programs and its kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrapEvent {
-    /// A fault or an interrupt begins a handler.
-    Entry = 0,
-    /// A handler ends.
-    Exit = 1,
-    /// An instruction for system calls that has an entry of its own.
-    SyscallEntry = 2,
-    /// The instruction that goes with it.
-    SyscallExit = 3,
-    /// The interrupt controller is told that an interrupt has been handled.
-    EndOfInterrupt = 4,
-    /// The core wakes, and not by another core's doorbell.
-    Wake = 5,
-}
-
-impl TrapEvent {
-    /// Number of these.
-    pub const COUNT: usize = 6;
-    /// All, in the order of their numbers.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Entry, Self::Exit, Self::SyscallEntry, Self::SyscallExit, Self::EndOfInterrupt, Self::Wake];
-
-    /// What one costs.
-    pub const fn cost(self, traps: &Traps) -> Picoseconds {
-        Picoseconds(match self {
-            Self::Entry => traps.entry_ps,
-            Self::Exit => traps.exit_ps,
-            Self::SyscallEntry => traps.syscall_entry_ps,
-            Self::SyscallExit => traps.syscall_exit_ps,
-            Self::EndOfInterrupt => traps.end_of_interrupt_ps,
-            Self::Wake => traps.wake_ps,
-        })
-    }
-
-    const fn count(self) -> Count {
-        match self {
-            Self::Entry | Self::SyscallEntry => Count::traps,
-            Self::Exit | Self::SyscallExit => Count::trap_returns,
-            Self::EndOfInterrupt => Count::interrupt_ends,
-            Self::Wake => Count::wakes,
         }
     }
 }
@@ -242,8 +196,8 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
-    tlbs: Option<Tlbs>,
-    l2_tlb_ps: u64,
+    pub(crate) tlbs: Option<Tlbs>,
+    pub(crate) l2_tlb_ps: u64,
 }
 
 impl Drop for Core<'_> {
@@ -391,49 +345,6 @@ impl<'a> Core<'a> {
         bump(self.counters, Count::instructions, count);
         bump(self.counters, Count::instruction_ps, picoseconds);
         Picoseconds(picoseconds)
-    }
-
-    /// Translates an address for an access: its latency before the access itself, and what has to be told of its TLBs. `walk`
-    /// says what a walk reads, and is asked only if there is one; its reads go through the caches.
-    pub fn translate(&mut self, side: Side, address: u64, space: u64, walk: impl FnOnce() -> Walk) -> Translated {
-        let Some(tlbs) = &mut self.tlbs else { return Translated::default() };
-        let (found, gone) = tlbs.find(side, address, space);
-        if found == Found::First {
-            return Translated::default();
-        }
-        self.count(if side == Side::Fetch { Count::itlb_misses } else { Count::dtlb_misses }, 1);
-        self.count(Count::stall_tlb_ps, self.l2_tlb_ps);
-        if found == Found::Second {
-            return Translated { cost: Picoseconds(self.l2_tlb_ps), gone, read: None };
-        }
-        let walk = walk();
-        let known = self.tlbs.as_mut().map_or(0, |tlbs| tlbs.known_tables(address, space, walk.count));
-        let read = walk.entries.get(known..walk.count).unwrap_or_default();
-        let cost = read.iter().map(|&entry| self.access(Kind::Walk, entry, 8)).sum::<Picoseconds>();
-        self.count(Count::tlb_walks, 1);
-        let gone = self.tlbs.as_mut().and_then(|tlbs| tlbs.keep(side, address, space, &walk));
-        Translated { cost: Picoseconds(self.l2_tlb_ps) + cost, gone, read: Some(walk) }
-    }
-
-    /// The core executes an instruction that drops translations.
-    pub fn flush(&mut self, flush: Flush) {
-        let Some(tlbs) = &mut self.tlbs else { return };
-        let dropped = tlbs.flush(flush);
-        self.count(Count::tlb_flushes, 1);
-        self.count(Count::tlb_flushed, dropped);
-    }
-
-    /// Whether translation costs anything.
-    pub fn translates(&self) -> bool {
-        self.tlbs.is_some()
-    }
-
-    /// What traps and the like took, so many times each.
-    pub fn trapped(&mut self, event: TrapEvent, times: u64) -> Picoseconds {
-        let Picoseconds(one) = event.cost(&self.timing.traps);
-        self.count(event.count(), times);
-        self.count(Count::trap_ps, times * one);
-        Picoseconds(times * one)
     }
 
     /// An access to a device register, when the caller knows that it is one.

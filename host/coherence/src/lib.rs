@@ -28,18 +28,20 @@ mod resolve;
 mod table;
 mod tlb;
 pub mod trace;
+mod trap;
 mod validate;
 
 pub use bytes::Bytes;
 pub use check::Violation;
 pub use config::{Class, Config, Policy, RangeConfig, Replacement};
-pub use core::{Core, Held, Kind, TrapEvent};
+pub use core::{Core, Held, Kind};
 pub use counters::{Counters, counter_names};
 pub use error::{ConfigError, Key, Step};
 pub use model::{Model, Region, RegionError, Sharing, allocate};
 pub use resolve::{Island, Piece, Shape, Target, TrapCycles};
 pub use table::ModelTable;
 pub use tlb::{Flush, Gone, PAGE_SHIFTS, Page, Side, Translated, WALK_ENTRIES_MAX, Walk};
+pub use trap::TrapEvent;
 
 /// Bytes in a cache line, on every core.
 pub const LINE_SIZE: u64 = 64;

@@ -3,7 +3,10 @@
 //! They are the core's own: nobody else looks at them, or changes them. So they lie in its process and not in the region.
 //! Entries belong to an address space (an ASID or PCID), or are global; each is for a page of one of [`PAGE_SHIFTS`].
 
+use crate::Picoseconds;
 use crate::config::TlbConfig;
+use crate::core::{Core, Kind};
+use crate::counters::Count;
 
 /// Sizes of pages, as shifts: 4 KiB, 2 MiB, 1 GiB.
 pub const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
@@ -148,7 +151,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Translated {
     /// What it took.
-    pub cost: crate::Picoseconds,
+    pub cost: Picoseconds,
     /// A page that the first-level buffer had to give up for it.
     pub gone: Option<Gone>,
     /// The walk, if there was one; not all of its entries need have been read.
@@ -257,5 +260,42 @@ impl Tlbs {
             table.flush(tables);
         }
         self.first.iter_mut().chain(&mut self.second).map(|buffer| buffer.flush(flush)).sum()
+    }
+}
+
+impl Core<'_> {
+    /// Translates an address for an access: its latency before the access itself, and what has to be told of its TLBs. `walk`
+    /// says what a walk reads, and is asked only if there is one; its reads go through the caches.
+    pub fn translate(&mut self, side: Side, address: u64, space: u64, walk: impl FnOnce() -> Walk) -> Translated {
+        let Some(tlbs) = &mut self.tlbs else { return Translated::default() };
+        let (found, gone) = tlbs.find(side, address, space);
+        if found == Found::First {
+            return Translated::default();
+        }
+        self.count(if side == Side::Fetch { Count::itlb_misses } else { Count::dtlb_misses }, 1);
+        self.count(Count::stall_tlb_ps, self.l2_tlb_ps);
+        if found == Found::Second {
+            return Translated { cost: Picoseconds(self.l2_tlb_ps), gone, read: None };
+        }
+        let walk = walk();
+        let known = self.tlbs.as_mut().map_or(0, |tlbs| tlbs.known_tables(address, space, walk.count));
+        let read = walk.entries.get(known..walk.count).unwrap_or_default();
+        let cost = read.iter().map(|&entry| self.access(Kind::Walk, entry, 8)).sum::<Picoseconds>();
+        self.count(Count::tlb_walks, 1);
+        let gone = self.tlbs.as_mut().and_then(|tlbs| tlbs.keep(side, address, space, &walk));
+        Translated { cost: Picoseconds(self.l2_tlb_ps) + cost, gone, read: Some(walk) }
+    }
+
+    /// The core executes an instruction that drops translations.
+    pub fn flush(&mut self, flush: Flush) {
+        let Some(tlbs) = &mut self.tlbs else { return };
+        let dropped = tlbs.flush(flush);
+        self.count(Count::tlb_flushes, 1);
+        self.count(Count::tlb_flushed, dropped);
+    }
+
+    /// Whether translation costs anything.
+    pub fn translates(&self) -> bool {
+        self.tlbs.is_some()
     }
 }
