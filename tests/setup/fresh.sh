@@ -4,6 +4,7 @@
 #
 #   tests/setup/fresh.sh            ./motet run, ./motet test, and the other order (as long as two whole tests for each system)
 #   tests/setup/fresh.sh --run      ./motet run alone, as the first command
+#   tests/setup/fresh.sh --test     ./motet test first, then ./motet run
 #   tests/setup/fresh.sh --set-up   only what they install, in both orders; nothing is compiled
 #
 # MOTET_FRESH_SUITES names other suites of Debian. The mirror, its keys and the proxies are those of this computer's own apt
@@ -29,7 +30,8 @@ fresh_main() {
             ;;
         --all | --set-up) orders=("run test" "test run") ;;
         --run) orders=(run) ;;
-        *) say "tests/setup/fresh.sh: unknown option '$what'; there are --run and --set-up" && exit 64 ;;
+        --test) orders=("test run") ;;
+        *) say "tests/setup/fresh.sh: unknown option '$what'; there are --run, --test and --set-up" && exit 64 ;;
     esac
     check_permissions
     mkdir -p "$fresh"
