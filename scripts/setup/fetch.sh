@@ -76,7 +76,9 @@ fetch_debian_libraries() {
     (
         cd "$work/sqlite/build"
         LD_LIBRARY_PATH=$(echo "$work"/tcl/usr/lib/*-linux-gnu) TCL_LIBRARY=$work/tcl/usr/share/tcltk/tcl8.6
-        export LD_LIBRARY_PATH TCL_LIBRARY
+        # Where Tcl is not installed, it finds its own modules nowhere else.
+        TCL8_6_TM_PATH=$TCL_LIBRARY/tcl8
+        export LD_LIBRARY_PATH TCL_LIBRARY TCL8_6_TM_PATH
         ../configure --disable-tcl --disable-readline && make TCLSH_CMD="$work/tcl/usr/bin/tclsh8.6" sqlite3.c
     ) >>"$log" 2>&1 || fail "SQLite's sources cannot be joined" with-log
     mkdir -p "$work/done"/{zlib,lua,sqlite}

@@ -184,7 +184,7 @@ own_acquire() {
 
 # furnish SUITE SYSTEM: the checkout as it is, what a kernel gives a system, and how this computer reaches registries.
 furnish() {
-    local archives=$fresh/$1.archives system=$2 device file
+    local archives=$fresh/$1.archives system=$2 device file number=0
     tar -C "$root" --exclude=./target --exclude=./.git -cf - . | tar -xf - --one-top-level="$system/motet" --no-same-owner
     # A test system need not survive a power failure.
     echo force-unsafe-io >"$system/etc/dpkg/dpkg.cfg.d/unsafe-io"
@@ -202,6 +202,7 @@ furnish() {
     mount -t tmpfs tmpfs "$system/dev/shm"
     ln -s pts/ptmx "$system/dev/ptmx"
     ln -s /proc/self/fd "$system/dev/fd"
+    for file in stdin stdout stderr; do ln -s "fd/$((number++))" "$system/dev/$file"; done
     for file in /etc/resolv.conf /etc/hosts /etc/pip.conf ~/.cargo/config ~/.cargo/config.toml ~/.config/pip/pip.conf ~/.config/go/env; do
         [[ ! -f $file ]] || show "$file" "$system/${file/#"$HOME"//root}"
     done

@@ -595,9 +595,12 @@ static void futexes(void) {
     E(say(" | %u", other), futex, &word, FUTEX_WAKE_OP, 1, 1, &other, 1 << 28 | 3 << 12)
     C(futex, &word, FUTEX_WAKE_OP, 1, 1, BAD, 1 << 28 | 3 << 12)
     C(futex, &word, FUTEX_WAKE_OP, 1, 1, &other, 0xf << 28)
-    C(futex, &word, FUTEX_LOCK_PI, 0, 0)
     C(futex, &word, FUTEX_UNLOCK_PI, 0)
-    C(futex, &word, FUTEX_TRYLOCK_PI, 0, 0)
+    T(futex, "a lock with priority inheritance is not taken twice", {
+        uint32_t mine = (uint32_t)CALL(gettid);
+        result(CALL(futex, &mine, FUTEX_LOCK_PI, 0, 0));
+        result(CALL(futex, &mine, FUTEX_TRYLOCK_PI, 0, 0));
+    })
     C(futex, &word, 99, 0)
     T(set_robust_list, "who ends marks its locks, and wakes", {
         static struct { void *next; long offset; void *pending; } list;
