@@ -111,7 +111,9 @@ pool_struct! {
         1024 pub doorbell_peers: [Cell32; 8],
         /// Island-written: AT_HWCAP and AT_HWCAP2 of programs of its instruction set, as `extensions` say.
         1056 pub hwcap: [Cell64; 2],
-        1072 _pad2: [Cell64; 378],
+        /// Timed machines: from a store by a core of this island until one of island `i` that polls can see it, in nanoseconds.
+        1072 pub transit_ns: [Cell32; 8],
+        1104 _pad2: [Cell64; 374],
     }
 }
 

@@ -188,6 +188,8 @@ pub struct Link {
     pub snoop_invalidate_ps: u64,
     /// The other's exclusive copy becomes shared.
     pub snoop_data_ps: u64,
+    /// From a store until the other can see it, if it polls.
+    pub transit_ps: u64,
     /// From ringing the other's doorbell to its first instruction.
     pub doorbell_ps: u64,
 }

@@ -310,6 +310,7 @@ impl ModelTable {
                     150,
                 ),
                 snoop_data_ps: pick(special.and_then(|pair| pair.snoop_data_ns), self.link.snoop_data_ns, 150),
+                transit_ps: pick(special.and_then(|pair| pair.transit_ns), self.link.transit_ns, 0),
                 doorbell_ps: pick(special.and_then(|pair| pair.doorbell_ns), self.doorbell_ns, 2000),
             }
         };

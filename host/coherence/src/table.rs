@@ -55,6 +55,9 @@ pub struct LinkTable {
     pub snoop_invalidate_ns: Option<u64>,
     /// Another side's exclusive copy becomes shared for a read (CXL: snoop data), in nanoseconds. Default: 150.
     pub snoop_data_ns: Option<u64>,
+    /// From a store until another island that polls can see it, in nanoseconds, on top of what the store costs its core. Default: 0
+    /// (where islands' caches are coherent, taking the line for the store is what it takes).
+    pub transit_ns: Option<u64>,
     /// A last-level cache takes back what its cores hold, to make room, in nanoseconds. Default: 0 (overlapped).
     pub back_invalidate_ns: Option<u64>,
     /// A modified line goes to memory, in nanoseconds. Default: 0 (overlapped).
@@ -74,6 +77,8 @@ pub struct PairTable {
     pub snoop_invalidate_ns: Option<u64>,
     /// As in `[model.link]`.
     pub snoop_data_ns: Option<u64>,
+    /// As in `[model.link]`.
+    pub transit_ns: Option<u64>,
     /// As in `[model]`.
     pub doorbell_ns: Option<u64>,
 }

@@ -58,6 +58,7 @@ impl ModelTable {
         let link = Key::model().name("link");
         nanoseconds(&link.name("snoop_invalidate_ns"), self.link.snoop_invalidate_ns)?;
         nanoseconds(&link.name("snoop_data_ns"), self.link.snoop_data_ns)?;
+        nanoseconds(&link.name("transit_ns"), self.link.transit_ns)?;
         nanoseconds(&link.name("back_invalidate_ns"), self.link.back_invalidate_ns)?;
         nanoseconds(&link.name("write_back_ns"), self.link.write_back_ns)?;
         for (index, pair) in self.link.pair.iter().enumerate() {
@@ -76,6 +77,7 @@ impl ModelTable {
             }
             nanoseconds(&key.name("snoop_invalidate_ns"), pair.snoop_invalidate_ns)?;
             nanoseconds(&key.name("snoop_data_ns"), pair.snoop_data_ns)?;
+            nanoseconds(&key.name("transit_ns"), pair.transit_ns)?;
             nanoseconds(&key.name("doorbell_ns"), pair.doorbell_ns)?;
         }
         Ok(())

@@ -191,10 +191,10 @@ fn numbers_out_of_bounds_are_refused() {
     for key in ["doorbell_ns", "device_ns", "device_store_ns"] {
         assert!(refused(&format!("{key} = {most}")).starts_with(&format!("model.{key}: {most}; at most")));
     }
-    for key in ["snoop_invalidate_ns", "snoop_data_ns", "back_invalidate_ns", "write_back_ns"] {
+    for key in ["snoop_invalidate_ns", "snoop_data_ns", "transit_ns", "back_invalidate_ns", "write_back_ns"] {
         assert!(refused(&format!("[link]\n{key} = {most}")).starts_with(&format!("model.link.{key}: {most}; at most")));
     }
-    for key in ["snoop_invalidate_ns", "snoop_data_ns", "doorbell_ns"] {
+    for key in ["snoop_invalidate_ns", "snoop_data_ns", "transit_ns", "doorbell_ns"] {
         let text = format!("[[link.pair]]\nislands = [\"a\", \"b\"]\n{key} = {most}");
         assert!(refused(&text).starts_with(&format!("model.link.pair.{key}: {most}; at most")));
     }

@@ -130,8 +130,10 @@ impl Clocks {
         let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
         header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
         for (record, links) in header.islands.iter().zip(&model.config().links) {
-            for (word, link) in record.doorbell_ns.iter().zip(links) {
-                word.set(u32::try_from(link.doorbell_ps.div_ceil(PS_PER_NS)).unwrap_or(u32::MAX));
+            for ((doorbell_ns, transit_ns), link) in record.doorbell_ns.iter().zip(&record.transit_ns).zip(links) {
+                for (word, latency_ps) in [(doorbell_ns, link.doorbell_ps), (transit_ns, link.transit_ps)] {
+                    word.set(u32::try_from(latency_ps.div_ceil(PS_PER_NS)).unwrap_or(u32::MAX));
+                }
             }
         }
         if options.deterministic {

@@ -138,11 +138,13 @@ impl<B: Bells> Timing<B> {
         }
     }
 
-    /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it now.
+    /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it when the store has
+    /// arrived there.
     pub fn note_write(&self, core: usize, now_ps: u64) {
-        let Some((_, target)) = self.target_of(core) else { return };
+        let Some((island, target)) = self.target_of(core) else { return };
         self.note_exchange(now_ps);
-        note_first(&target.written_at_ns, now_ps / PS_PER_NS);
+        let transit_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].transit_ns[island].get();
+        note_first(&target.written_at_ns, now_ps / PS_PER_NS + u64::from(transit_ns));
         target.rings_received.fetch_add(1, SeqCst);
         self.bells.ring(self.record(core).ring_target.get() as usize);
     }

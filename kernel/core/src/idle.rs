@@ -147,5 +147,9 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
             return true; // Without looking: who looks for what was written is about to write there, too.
         }
     }
+    if cpu.timed && cpu.own.written_at_ns.load(Ordering::Acquire) != 0 {
+        // It was there at the first look, which came before it has arrived: on to that time.
+        *interrupts = interrupts.union(wait_for_interrupt(cpu));
+    }
     true
 }

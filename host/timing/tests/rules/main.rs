@@ -106,6 +106,20 @@ fn a_core_that_polls_goes_on_when_what_it_looks_at_is_written() {
 }
 
 #[test]
+fn what_is_written_over_a_link_is_seen_when_it_has_arrived() {
+    let world = World::started(&[1, 1], Side::BySide);
+    world.header.islands[0].transit_ns[1].set(400);
+    world.record(0).ring_target.set(16);
+    world.record(16).state.store(CORE_POLLING, SeqCst);
+    world.timing.sleep(16, US);
+    world.timing.note_write(0, 5 * US);
+    assert_eq!(world.timing.boundary(16, US).now_ps, 5 * US + 400_000);
+    // A core that is about to poll, and finds it there already, goes on to when it arrives.
+    world.timing.note_write(0, 7 * US);
+    assert_eq!(world.timing.catch_up(16, 7 * US), 400_000);
+}
+
+#[test]
 fn a_core_that_finds_a_doorbell_before_its_time_goes_on_to_it() {
     let world = World::started(&[1, 1], Side::BySide);
     world.record(16).rung_at_ns.store(7000, SeqCst);
