@@ -27,7 +27,7 @@ impl Core<'_> {
         if let Some((index, word)) = l1.find(probe) {
             return self.hit_usual(store, l1, index, word);
         }
-        if inside.is_some() && self.model.askers.others(probe.line, self.domain) != 0 {
+        if inside.is_some() && (self.model.askers.others(probe.line, self.domain) != 0 || port.segment.is_mixed()) {
             return None;
         }
         let l2 = self.l2.set_of(probe.line, true).wide();

@@ -154,6 +154,18 @@ pub struct Segment {
     pub store_ps: u64,
     /// Whether counters say "far".
     pub far: bool,
+    /// A bit for each other island that caches this memory coherently, where this one does not.
+    pub coherent_elsewhere: u64,
+    /// A bit for each other island that caches it privately.
+    pub private_elsewhere: u64,
+}
+
+impl Segment {
+    /// Whether other islands may do to this memory what the caches of this island's cores do not learn of, or the other way round.
+    #[inline(always)]
+    pub(crate) const fn is_mixed(&self) -> bool {
+        matches!(self.data, Policy::Private) || self.coherent_elsewhere | self.private_elsewhere != 0
+    }
 }
 
 /// One island.

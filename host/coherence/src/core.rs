@@ -162,6 +162,8 @@ static NOWHERE: Segment = Segment {
     load_ps: 0,
     store_ps: 0,
     far: false,
+    coherent_elsewhere: 0,
+    private_elsewhere: 0,
 };
 
 impl Port<'_> {
@@ -378,7 +380,7 @@ impl<'a> Core<'a> {
         };
         let Some(segment) = segment else { return (self.device_access(kind).0, 0) };
         if policy == Policy::Uncached {
-            return (self.uncached(kind, segment), 0);
+            return (self.uncached(kind, segment, local.wrapping_add(delta) / LINE_SIZE), 0);
         }
         let port = if kind == Kind::Fetch { &mut self.fetch } else { &mut self.data };
         (port.base, port.limit, port.delta) = (segment.local, segment.size, delta);
@@ -386,7 +388,7 @@ impl<'a> Core<'a> {
         self.cached(kind, local.wrapping_add(delta) / LINE_SIZE, segment)
     }
 
-    fn uncached(&self, kind: Kind, segment: &Segment) -> u64 {
+    fn uncached(&self, kind: Kind, segment: &Segment, line: u64) -> u64 {
         let (count, mut cost) = match kind {
             Kind::Fetch => (Count::uncached_fetches, segment.load_ps),
             Kind::Load | Kind::Walk => (Count::uncached_reads, segment.load_ps),
@@ -395,6 +397,10 @@ impl<'a> Core<'a> {
         };
         if kind == Kind::Atomic {
             cost += self.timing.atomic_ps;
+            self.count(Count::far_atomics, u64::from(segment.far));
+        }
+        if segment.is_mixed() {
+            self.meet_elsewhere(kind, segment, line);
         }
         self.count(count, 1);
         self.count(Count::stall_uncached_ps, cost);
@@ -543,6 +549,9 @@ impl<'a> Core<'a> {
             }
         }
         let (beyond, state) = self.directory(&miss, own_lock, inside);
+        if segment.is_mixed() {
+            self.meet_elsewhere(kind, segment, probe.line);
+        }
         (cost + beyond, state)
     }
 

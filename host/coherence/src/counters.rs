@@ -104,6 +104,11 @@ counters! {
     uncached_reads,
     /// Data writes around the caches, atomics included.
     uncached_writes,
+    /// Atomic read-modify-writes around the caches of memory that is not near. A link need not keep them whole: an error of the
+    /// software.
+    far_atomics,
+    /// Reads that hardware might have answered with old data, because a private cache was not told: an error of the software.
+    stale_reads,
     /// Accesses to devices: where there is no memory.
     device_accesses,
     /// Accesses that touched more than one line.

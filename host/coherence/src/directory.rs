@@ -35,16 +35,16 @@ pub(crate) fn cores_in(domain: &DomainState<'_>, sharers: u64) -> impl Iterator<
 }
 
 /// A line's entry in an L3, read out; written back by [`Entry::store`].
-struct Entry<'a, 'd> {
+pub(crate) struct Entry<'a, 'd> {
     domain: &'d DomainState<'a>,
     index: usize,
     flags: u64,
-    sharers: u64,
+    pub(crate) sharers: u64,
 }
 
 impl<'a, 'd> Entry<'a, 'd> {
     #[inline(always)]
-    fn find(domain: &'d DomainState<'a>, probe: Probe) -> Option<Self> {
+    pub(crate) fn find(domain: &'d DomainState<'a>, probe: Probe) -> Option<Self> {
         let (index, word) = domain.l3.find(probe)?;
         Some(Self::at(domain, index, word))
     }
@@ -315,7 +315,14 @@ impl<'a> Core<'a> {
 
     /// Asks one other last-level cache that has the line. `slowest`: the slowest answer so far.
     #[inline(never)]
-    fn snoop(&self, mut entry: Entry<'_, '_>, number: usize, probe: Probe, drop_it: bool, slowest: &mut u64) {
+    pub(crate) fn snoop(
+        &self,
+        mut entry: Entry<'_, '_>,
+        number: usize,
+        probe: Probe,
+        drop_it: bool,
+        slowest: &mut u64,
+    ) {
         let link = &self.model.config.links[self.state.island][self.model.config.domains[number].island];
         if drop_it {
             self.count(Count::snoop_invalidates, 1);

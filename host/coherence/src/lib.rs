@@ -17,6 +17,7 @@ pub mod config;
 mod core;
 mod counters;
 mod directory;
+mod elsewhere;
 mod error;
 mod keep;
 mod locks;

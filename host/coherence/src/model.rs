@@ -11,13 +11,14 @@ use crate::array::{self, Array};
 use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
+use crate::elsewhere::StaleLines;
 use crate::keep;
 use crate::locks::Askers;
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 /// Words before everything else: magic, version, fingerprint, length, sharing, keeping.
 const HEADER_WORDS: usize = 8;
 /// The header's words that are 1 if threads may meet, and if cores may keep their directories.
@@ -89,6 +90,8 @@ pub struct Model<'a> {
     pub(crate) cores: Vec<CoreState<'a>>,
     pub(crate) domains: Vec<DomainState<'a>>,
     pub(crate) askers: Askers<'a>,
+    /// By island.
+    pub(crate) stale: Vec<StaleLines<'a>>,
     /// Whether threads may meet, and locks are needed.
     pub(crate) threads: bool,
     /// Whether cores may keep their directories to themselves.
@@ -158,7 +161,8 @@ impl<'a> Model<'a> {
         let cores: usize = config.islands.iter().map(core).sum();
         let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
         let domains: usize = directories.map(|domain| array::words(&domain.l3)).sum();
-        HEADER_WORDS + Askers::words(config) + cores + domains + KEPT_WORDS * config.domains.len()
+        let stale: usize = config.islands.iter().map(|island| StaleLines::words(config, island)).sum();
+        HEADER_WORDS + Askers::words(config) + stale + cores + domains + KEPT_WORDS * config.domains.len()
     }
 
     /// Makes a model with empty caches, whatever the region holds. Nobody else may use the region yet.
@@ -171,6 +175,7 @@ impl<'a> Model<'a> {
         let model = Self { threads, keeps, ..Self::lay_out(config, region)? };
         region[0].store(0, Relaxed);
         model.askers.reset();
+        model.stale.iter().for_each(StaleLines::reset);
         for (index, core) in model.cores.iter().enumerate() {
             let seed = model.config.seed ^ (index as u64) << 48;
             core.l1i.reset(seed ^ 1 << 40);
@@ -224,6 +229,7 @@ impl<'a> Model<'a> {
         }
         let mut rest = &region[HEADER_WORDS..needed];
         let askers = Askers::take(&config, &mut rest);
+        let stale = config.islands.iter().map(|island| StaleLines::take(&config, island, &mut rest)).collect();
         let mut cores = Vec::new();
         for (index, island) in config.islands.iter().enumerate() {
             for _ in 0..island.cores {
@@ -257,7 +263,7 @@ impl<'a> Model<'a> {
             }
         });
         let domains = domains.collect();
-        Ok(Self { cores, domains, askers, config, threads: true, keeps: false })
+        Ok(Self { cores, domains, askers, stale, config, threads: true, keeps: false })
     }
 
     /// The configuration.

@@ -16,9 +16,11 @@ use crate::{
 /// ones of which several islands can hold lines.
 const PRIVATE_SPACE: u64 = 1 << 44;
 /// Added, times the island's number plus one, to what an island caches without coherence: a line of its own.
-const ALONE_SPACE: u64 = 1 << 50;
+pub(crate) const ALONE_SPACE: u64 = 1 << 50;
 /// Cores under one last-level cache: their bits fit one word.
 const DOMAIN_CORES_MAX: usize = 64;
+/// What `[[model.access]]` calls the records of the island and of its cores.
+pub(crate) const RECORDS: &str = "records";
 /// Most host memory for a model, in bytes.
 const MODEL_SIZE_MAX: u64 = 4 << 30;
 
@@ -98,6 +100,7 @@ impl ModelTable {
             islands.push(self.island(shape, index, first_core, &ranges)?);
             first_core += island.cores;
         }
+        note_others(&mut islands);
         let domains = self.domains(&mut islands)?;
         let dma = &self.dma;
         let config = Config {
@@ -249,7 +252,21 @@ impl ModelTable {
             };
             let (data_delta, fetch_delta) = (delta(data), delta(fetch));
             let store_ps = access.and_then(|access| access.store_ns).map_or(load_ps, |ns| ns * 1000);
-            Segment { local, size, data_delta, fetch_delta, data, fetch, load_ps, store_ps, far: !near }
+            let (coherent_elsewhere, private_elsewhere) = (0, 0);
+            let far = !near;
+            Segment {
+                local,
+                size,
+                data_delta,
+                fetch_delta,
+                data,
+                fetch,
+                load_ps,
+                store_ps,
+                far,
+                coherent_elsewhere,
+                private_elsewhere,
+            }
         };
         let rule = |range: &str| self.rule(island, range).map(|(_, rule)| rule);
         Ok(match piece.target {
@@ -259,10 +276,12 @@ impl ModelTable {
             }
             Target::Pool(offset) => parts(ranges, own)
                 .into_iter()
-                .filter_map(|(start, end, range)| {
-                    let (from, to) = (start.max(offset), end.min(offset + piece.size));
-                    let near = range.near >> index & 1 != 0;
-                    (from < to).then(|| make(piece.local + (from - offset), to - from, from, near, rule(&range.name)))
+                .filter_map(|part| {
+                    let (from, to) = (part.start.max(offset), part.end.min(offset + piece.size));
+                    let near = part.range.near >> index & 1 != 0;
+                    let own_rule = if part.record_of == Some(index) { rule(RECORDS) } else { None };
+                    let access = own_rule.or_else(|| rule(&part.range.name));
+                    (from < to).then(|| make(piece.local + (from - offset), to - from, from, near, access))
                 })
                 .collect(),
         })
@@ -319,20 +338,62 @@ impl ModelTable {
     }
 }
 
-/// The parts of the pool, in order: the ranges, but for what is to be near an island and has a range that is.
-fn parts<'a>(ranges: &'a [RangeConfig], own: &[(u64, u64, usize)]) -> Vec<(u64, u64, &'a RangeConfig)> {
-    let mut parts: Vec<_> = ranges.iter().map(|range| (range.start, range.end, range)).collect();
-    for &(from, to, island) in own {
+/// A part of the pool that is all of one kind.
+struct Part<'a> {
+    start: u64,
+    end: u64,
+    /// Where it is in memory.
+    range: &'a RangeConfig,
+    /// The island whose record it is.
+    record_of: Option<usize>,
+}
+
+/// The parts of the pool, in order: the ranges, but for islands' records, each in a range that is near its island if one is.
+fn parts<'a>(ranges: &'a [RangeConfig], own: &[(u64, u64, usize)]) -> Vec<Part<'a>> {
+    let whole = |range: &'a RangeConfig| Part { start: range.start, end: range.end, range, record_of: None };
+    let mut parts: Vec<_> = ranges.iter().map(whole).collect();
+    for &(start, end, island) in own {
         let is_near = |range: &RangeConfig| range.near >> island & 1 != 0;
-        let Some(near) = ranges.iter().find(|range| is_near(range)) else { continue };
-        let Some(at) = parts.iter().position(|part| part.0 <= from && to <= part.1 && !is_near(part.2)) else {
-            continue;
-        };
-        let (start, end, range) = parts[at];
-        let pieces = [(start, from, range), (from, to, near), (to, end, range)];
-        parts.splice(at..=at, pieces.into_iter().filter(|piece| piece.0 < piece.1));
+        let Some(at) = parts.iter().position(|part| part.start <= start && end <= part.end) else { continue };
+        let around = parts[at].range;
+        let range = if is_near(around) { around } else { ranges.iter().find(|range| is_near(range)).unwrap_or(around) };
+        let (before, after) = (Part { end: start, ..parts[at] }, Part { start: end, ..parts[at] });
+        let record = Part { start, end, range, record_of: Some(island) };
+        parts.splice(at..=at, [before, record, after].into_iter().filter(|part| part.start < part.end));
     }
     parts
+}
+
+/// Notes in each segment of the pool which other islands cache the same memory, and how, where that is not coherent with this one.
+fn note_others(islands: &mut [IslandConfig]) {
+    let all: Vec<_> = islands.iter().map(|island| island.segments.clone()).collect();
+    let pool = |island: usize, segment: &Segment| {
+        let space = if segment.data == Policy::Private { ALONE_SPACE * (island as u64 + 1) } else { 0 };
+        let start = segment.local.wrapping_add(segment.data_delta).wrapping_sub(space);
+        (start, start.saturating_add(segment.size))
+    };
+    for (index, island) in islands.iter_mut().enumerate() {
+        for segment in &mut island.segments {
+            let (start, end) = pool(index, segment);
+            for (other, segments) in
+                all.iter().enumerate().filter(|(other, _)| *other != index && start < PRIVATE_SPACE)
+            {
+                let overlaps = |theirs: &&Segment| {
+                    let (from, to) = pool(other, theirs);
+                    from < end && start < to
+                };
+                for theirs in segments.iter().filter(overlaps) {
+                    match theirs.data {
+                        Policy::Private => segment.private_elsewhere |= 1 << other,
+                        Policy::Coherent if segment.data != Policy::Coherent => {
+                            segment.coherent_elsewhere |= 1 << other
+                        }
+                        Policy::Coherent | Policy::Uncached => {}
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Default for CoreTable {

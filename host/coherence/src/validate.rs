@@ -6,7 +6,7 @@ use crate::{
     bytes::Bytes,
     config::{Policy, RangeConfig, Replacement},
     error::{Key, Result, fail},
-    resolve::Shape,
+    resolve::{RECORDS, Shape},
     table::{AccessTable, CacheTable, CoreTable, ModelTable, TlbTable},
     tlb::PAGE_SHIFTS,
 };
@@ -161,7 +161,9 @@ impl ModelTable {
     fn check_access(&self, shape: &Shape, index: usize, access: &AccessTable) -> Result<()> {
         let key = Key::model().name("access").index(index);
         known_island(shape, &key.name("island"), &access.island)?;
-        if access.range != "private" && !self.range.iter().any(|range| range.name == access.range) {
+        if !["private", RECORDS].contains(&access.range.as_str())
+            && !self.range.iter().any(|range| range.name == access.range)
+        {
             return fail(&key.name("range"), format!("there is no range \"{}\"", access.range));
         }
         let same = |earlier: &&AccessTable| earlier.island == access.island && earlier.range == access.range;
@@ -192,9 +194,11 @@ impl ModelTable {
             let at = ranges.last().map_or(0, |range| range.end);
             let start = range.start.map_or(at, |bytes| bytes.0);
             let end = range.end.map_or(shape.pool, |bytes| bytes.0);
-            if range.name.is_empty() || range.name == "private" {
-                let message =
-                    format!("\"{}\" cannot be a range's name; \"private\" is islands' own memory", range.name);
+            if ["", "private", RECORDS].contains(&range.name.as_str()) {
+                let message = format!(
+                    "\"{}\" cannot be a range's name; \"private\" is islands' own memory, \"{RECORDS}\" are their records",
+                    range.name
+                );
                 return fail(&key.name("name"), message);
             }
             if ranges.iter().any(|earlier| earlier.name == range.name) {

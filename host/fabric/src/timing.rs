@@ -240,6 +240,7 @@ impl Clocks {
         // Cores that sleep have slept until the end.
         let end = probe.at(time_ps);
         let cores = self.core_stats(&end.rows);
+        let told = self.record.warnings().iter().map(ToString::to_string).chain(link_errors(&cores)).collect();
         Stats {
             schema: stats::SCHEMA,
             motet: env!("CARGO_PKG_VERSION").into(),
@@ -257,7 +258,7 @@ impl Clocks {
             cores,
             regions: self.regions(&end),
             samples: self.samples(&end),
-            warnings: self.record.warnings().iter().map(ToString::to_string).collect(),
+            warnings: told,
         }
     }
 
@@ -404,6 +405,21 @@ fn map(memory: &OwnedFd, size: usize) -> Result<*mut u8> {
     let base = unsafe { mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, memory, 0) }
         .host("address space for a timed run")?;
     Ok(base.cast())
+}
+
+/// What the software of each core did that hardware does not do dependably where islands do not cache each other's memory.
+fn link_errors(cores: &[CoreStats]) -> Vec<String> {
+    let of = |core: &CoreStats| {
+        let kinds = [
+            ("far_atomics", "atomic operations over a link, which need not be whole there"),
+            ("stale_reads", "reads that old copies in private caches might have answered"),
+        ];
+        let counted =
+            kinds.map(|(counter, what)| (core.count(counter), what)).into_iter().filter(|(times, _)| *times != 0);
+        let name = format!("{}.{}", core.island, core.core);
+        counted.map(|(times, what)| format!("{name}: {times} {what}")).collect::<Vec<_>>()
+    };
+    cores.iter().flat_map(of).collect()
 }
 
 #[cfg(test)]

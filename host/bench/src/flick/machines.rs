@@ -16,13 +16,12 @@ use crate::{
 };
 
 /// How long islands may differ in time, in microseconds. Sleeping cores wake when they are rung plus the doorbell's latency; with less
-/// than that latency, whoever rings sleeps before the answer, as it would. More on the Flick machine, whose board has blocks of code
-/// that take microseconds.
+/// than that latency, whoever rings sleeps before the answer, as it would, and who has answered sleeps before it is called again.
 pub const QUANTUM_US: &str = "1";
 /// Polling cores see what others wrote up to a quantum late.
 pub const POLLING_QUANTUM_US: &str = "0.25";
 /// The Flick machine.
-pub const FLICK_QUANTUM_US: &str = "6";
+pub const FLICK_QUANTUM_US: &str = "1";
 /// The Flick machine in a long run.
 pub const FLICK_SEARCH_QUANTUM_US: &str = "20";
 /// How long idle cores poll, in microseconds: as long as there is.

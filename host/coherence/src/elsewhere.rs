@@ -1,0 +1,131 @@
+//! What a core does to memory that other islands cache in ways of their own.
+//!
+//! Coherent caches keep each other true (`directory.rs`). Others do not, as caches of processors on both sides of PCIe do not: an
+//! access around the caches comes to the other side as one of a device, which coherent caches there are snooped for and private
+//! ones are not. The emulator's memory has only one value of each byte, so software that forgets to clean or to drop a private copy
+//! works here, and would not on hardware. Here it pays and is found out: what is written elsewhere leaves a private cache, which has
+//! to read it again, and that read, of what hardware would still have served from the old copy, is counted as a *stale read*. So
+//! is a read of memory while another island's private cache has modified it and not written it back.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::LINE_SIZE;
+use crate::array::{MODIFIED, Probe, STATE_MASK};
+use crate::config::{Config, IslandConfig, Policy, Segment};
+use crate::core::{Core, IN_L1D, Kind};
+use crate::counters::Count;
+use crate::directory::{Entry, cores_in};
+use crate::locks::numbers;
+use crate::resolve::ALONE_SPACE;
+
+/// Of each line of the pool whether an island's private caches had it when another island wrote it: a bit. None where no cache is
+/// private.
+pub(crate) struct StaleLines<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> StaleLines<'a> {
+    /// Words of the region for an island: whole host lines.
+    pub(crate) fn words(config: &Config, island: &IslandConfig) -> usize {
+        let is_private = |segment: &Segment| segment.data == Policy::Private;
+        let end = config.ranges.last().map_or(0, |range| range.end);
+        let bits = if island.segments.iter().any(is_private) { end.div_ceil(LINE_SIZE) } else { 0 };
+        bits.div_ceil(64).next_multiple_of(8) as usize
+    }
+
+    /// Takes its words from the front of `rest`.
+    pub(crate) fn take(config: &Config, island: &IslandConfig, rest: &mut &'a [AtomicU64]) -> Self {
+        let (words, after) = rest.split_at(Self::words(config, island));
+        *rest = after;
+        Self { words }
+    }
+
+    /// Nothing has been written.
+    pub(crate) fn reset(&self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    fn mark(&self, line: u64) {
+        if let Some(word) = self.words.get((line / 64) as usize) {
+            word.fetch_or(1 << (line % 64), Relaxed);
+        }
+    }
+
+    /// Whether a line is marked; it no longer is.
+    fn clear(&self, line: u64) -> bool {
+        let bit = 1 << (line % 64);
+        let Some(word) = self.words.get((line / 64) as usize) else { return false };
+        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
+    }
+}
+
+impl Core<'_> {
+    /// A data access that this core's own caches have not served, in a segment that others cache in other ways: what it does to
+    /// their copies, and whether it was a stale read. No lock is held. `line`: the number that this island caches it under.
+    #[inline(never)]
+    pub(crate) fn meet_elsewhere(&self, kind: Kind, segment: &Segment, line: u64) {
+        if kind == Kind::Fetch {
+            return;
+        }
+        let own_space = if segment.data == Policy::Private { alone_lines(self.state.island) } else { 0 };
+        let line = line - own_space;
+        let mut stale = segment.data == Policy::Private && self.model.stale[self.state.island].clear(line);
+        for island in numbers(segment.private_elsewhere) {
+            let probe = Probe::new(line + alone_lines(island));
+            if !kind.is_write() {
+                stale |= self.is_modified_by(island, probe);
+            } else if self.leaves(island, probe) {
+                self.model.stale[island].mark(line);
+            }
+        }
+        for island in numbers(segment.coherent_elsewhere) {
+            let probe = Probe::new(line);
+            match segment.data {
+                Policy::Coherent => {} // The directories have seen to it.
+                Policy::Private if !kind.is_write() => stale |= self.is_modified_by(island, probe),
+                Policy::Private | Policy::Uncached => self.snoop_from_afar(island, probe, kind.is_write()),
+            }
+        }
+        if stale {
+            self.count(Count::stale_reads, 1);
+        }
+    }
+
+    /// Makes an island's cores share or drop a line.
+    fn snoop_from_afar(&self, island: usize, probe: Probe, drop_it: bool) {
+        let number = self.model.config.islands[island].domain;
+        let domain = &self.model.domains[number];
+        // What comes there just now comes after this access.
+        if Entry::find(domain, probe).is_none() {
+            return;
+        }
+        let _lock = self.model.lock_directory(number, probe.line, self.number, self.model.threads);
+        if let Some(entry) = Entry::find(domain, probe) {
+            // A posted store waits for nothing, and a read's latency includes the way through the other side.
+            self.snoop(entry, number, probe, drop_it, &mut 0);
+        }
+    }
+
+    /// A line leaves an island's private caches; whether data caches had it.
+    fn leaves(&self, island: usize, probe: Probe) -> bool {
+        let had_data = self.l2_words(island, probe).any(|word| word & IN_L1D != 0);
+        self.snoop_from_afar(island, probe, true);
+        had_data
+    }
+
+    fn is_modified_by(&self, island: usize, probe: Probe) -> bool {
+        self.l2_words(island, probe).any(|word| word & STATE_MASK == MODIFIED)
+    }
+
+    /// What the L2s of an island's cores say of a line that they have.
+    fn l2_words(&self, island: usize, probe: Probe) -> impl Iterator<Item = u64> {
+        let domain = &self.model.domains[self.model.config.islands[island].domain];
+        let sharers = Entry::find(domain, probe).map_or(0, |entry| entry.sharers);
+        cores_in(domain, sharers).filter_map(move |core| Some(self.model.cores[core].l2.find(probe)?.1))
+    }
+}
+
+/// Added to a line's number where an island caches it alone.
+fn alone_lines(island: usize) -> u64 {
+    ALONE_SPACE / LINE_SIZE * (island as u64 + 1)
+}

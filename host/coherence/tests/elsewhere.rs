@@ -1,0 +1,169 @@
+//! Memory that islands cache in different ways: who pays for whose stores, and what software must not do.
+
+mod common;
+
+use motet_coherence::{Core, Counters, Kind, Model, Sharing, allocate};
+
+use common::{TINY, pool_base};
+
+/// Memory near "a", which caches it coherently; memory near "b", which caches it privately. Neither caches the other's.
+const LINK: &str = r#"
+    [[access]]
+    island = "a"
+    range = "far"
+    memory_ns = 825
+    store_ns = 1
+    data = "uncached"
+    [[access]]
+    island = "b"
+    range = "near-a"
+    memory_ns = 900
+    store_ns = 2
+    data = "uncached"
+    [[access]]
+    island = "b"
+    range = "far"
+    memory_ns = 700
+    data = "private"
+"#;
+/// Addresses in the pool: near "a", and the rest.
+const NEAR_A: u64 = 0;
+const NEAR_B: u64 = 4 << 20;
+
+/// Runs a program on two islands of one core each, with and without threads, and returns their counters.
+fn run(text: &str, program: impl Fn(&mut Core<'_>, &mut Core<'_>)) -> [Counters; 2] {
+    let counters = [Sharing::Threads, Sharing::OneAtATime].map(|sharing| {
+        let config = common::config(&[1, 1], text);
+        let region = allocate(Model::region_words(&config));
+        let model = Model::create(config, &region, sharing).unwrap();
+        let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
+        program(&mut a, &mut b);
+        model.check().unwrap();
+        [0, 1].map(|core| model.counters(core))
+    });
+    assert_eq!(counters[0], counters[1]);
+    counters[0]
+}
+
+fn machine() -> String {
+    format!("{TINY}{LINK}")
+}
+
+/// The latency in nanoseconds of an access of island 0 or 1 to the pool.
+fn access(core: &mut Core<'_>, kind: Kind, address: u64) -> u64 {
+    let island = core.number();
+    core.access(kind, pool_base(island) + address, 8).0 / 1000
+}
+
+#[test]
+fn a_store_over_the_link_costs_the_reader_a_miss_and_is_a_stale_read() {
+    let [a, b] = run(&machine(), |a, b| {
+        assert_eq!(access(b, Kind::Load, NEAR_B), 700);
+        assert_eq!(access(b, Kind::Load, NEAR_B), 2);
+        assert_eq!(access(a, Kind::Store, NEAR_B), 1);
+        assert_eq!(access(b, Kind::Load, NEAR_B), 700, "its copy is old");
+        assert_eq!(access(b, Kind::Load, NEAR_B), 2);
+        // What it never had a copy of, it may read.
+        assert_eq!(access(a, Kind::Store, NEAR_B + 64), 1);
+        assert_eq!(access(b, Kind::Load, NEAR_B + 64), 700);
+    });
+    assert_eq!((a.stale_reads, b.stale_reads), (0, 1));
+    assert_eq!((a.snoop_invalidates, b.invalidations_received), (1, 1));
+}
+
+#[test]
+fn a_store_to_an_old_copy_is_stale_and_instructions_are_not_data() {
+    let [_, b] = run(&machine(), |a, b| {
+        access(b, Kind::Load, NEAR_B);
+        access(a, Kind::Atomic, NEAR_B);
+        access(b, Kind::Store, NEAR_B);
+        access(b, Kind::Fetch, NEAR_B + 64);
+        access(a, Kind::Store, NEAR_B + 64);
+        access(b, Kind::Load, NEAR_B + 64);
+    });
+    assert_eq!(b.stale_reads, 1, "the rest of the line would be written back as it was");
+}
+
+#[test]
+fn a_read_over_the_link_of_what_a_private_cache_has_modified_is_stale() {
+    let [a, b] = run(&machine(), |a, b| {
+        access(b, Kind::Load, NEAR_B);
+        assert_eq!(access(a, Kind::Load, NEAR_B), 825, "an unmodified copy is no harm");
+        access(b, Kind::Store, NEAR_B);
+        assert_eq!(access(a, Kind::Load, NEAR_B), 825);
+        assert_eq!(access(a, Kind::Load, NEAR_B), 825);
+        // Sixteen lines more push it out of all of its caches.
+        (1..=64).for_each(|line| _ = access(b, Kind::Load, NEAR_B + 64 * line));
+        assert_eq!(access(a, Kind::Load, NEAR_B), 825);
+    });
+    assert_eq!((a.stale_reads, b.stale_reads), (2, 0));
+}
+
+#[test]
+fn coherent_caches_are_snooped_from_over_the_link() {
+    let [a, b] = run(&machine(), |a, b| {
+        assert_eq!(access(a, Kind::Store, NEAR_A), 300);
+        assert_eq!(access(b, Kind::Load, NEAR_A), 900, "the way includes the snoop");
+        assert_eq!(access(a, Kind::Store, NEAR_A), 2 + 40, "its copy was shared");
+        assert_eq!(access(b, Kind::Store, NEAR_A), 2);
+        assert_eq!(access(a, Kind::Load, NEAR_A), 300, "its copy is gone");
+    });
+    assert_eq!((a.stale_reads, b.stale_reads), (0, 0));
+    assert_eq!((b.snoop_data, b.snoop_invalidates), (1, 1));
+    assert_eq!((a.downgrades_received, a.invalidations_received), (1, 1));
+}
+
+#[test]
+fn an_atomic_operation_over_the_link_is_counted() {
+    let [a, b] = run(&machine(), |a, b| {
+        access(a, Kind::Atomic, NEAR_B);
+        access(b, Kind::Atomic, NEAR_A);
+        access(b, Kind::Atomic, NEAR_A + 64);
+        // Near memory, cached or not.
+        access(a, Kind::Atomic, NEAR_A);
+        access(b, Kind::Atomic, NEAR_B);
+    });
+    assert_eq!((a.far_atomics, b.far_atomics), (1, 2));
+}
+
+#[test]
+fn two_ways_to_cache_the_same_memory_are_found_out_too() {
+    let privately = "[[access]]\nisland = \"b\"\nrange = \"far\"\ndata = \"private\"";
+    let [a, b] = run(&format!("{TINY}{privately}"), |a, b| {
+        access(b, Kind::Load, NEAR_B);
+        access(a, Kind::Store, NEAR_B);
+        assert_eq!(access(b, Kind::Load, NEAR_B), 640, "its copy is old, and memory, too");
+        access(b, Kind::Store, NEAR_B + 64);
+        access(a, Kind::Load, NEAR_B + 64);
+    });
+    assert_eq!((a.stale_reads, b.stale_reads), (1, 1));
+    // And never where all is coherent.
+    let [a, b] = run(TINY, |a, b| {
+        for address in [NEAR_A, NEAR_B] {
+            access(b, Kind::Load, address);
+            access(a, Kind::Store, address);
+            access(b, Kind::Atomic, address);
+            access(a, Kind::Load, address);
+        }
+    });
+    assert_eq!([a, b].map(|core| (core.stale_reads, core.far_atomics)), [(0, 0); 2]);
+}
+
+#[test]
+fn an_island_s_own_records_are_cached_as_it_says() {
+    let mut shape = common::shape(&[1, 1]);
+    shape.own = vec![(0, 4096, 0), (4096, 8192, 1)];
+    let near = "[[range]]\nname = \"near-b\"\nnear = [\"b\"]";
+    let records = "[[access]]\nisland = \"b\"\nrange = \"records\"\nmemory_ns = 40\nstore_ns = 5\ndata = \"uncached\"";
+    let text = machine().replace("[[range]]\n    name = \"far\"", near).replace("\"far\"", "\"near-b\"");
+    let table: motet_coherence::ModelTable = toml::from_str(&format!("{text}{records}")).unwrap();
+    let config = table.resolve(&shape).unwrap();
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();
+    let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
+    assert_eq!([Kind::Load, Kind::Store].map(|kind| access(&mut b, kind, 4096)), [40, 5]);
+    assert_eq!([Kind::Load, Kind::Store].map(|kind| access(&mut a, kind, 4096)), [825, 1]);
+    // Its neighbours are what they were: a's record near "a", the rest of the range as well.
+    assert_eq!([0, 8192].map(|at| access(&mut b, Kind::Load, at)), [900, 900]);
+    assert_eq!([0, 8192].map(|at| access(&mut a, Kind::Load, at)), [300, 300]);
+}
