@@ -10,6 +10,7 @@
 #![deny(missing_docs)]
 
 pub mod convention;
+pub mod counters;
 pub mod elf;
 mod errno;
 pub mod fat;

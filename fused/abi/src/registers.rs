@@ -51,7 +51,7 @@ fn reg(frame: &UserFrame, index: u8) -> u64 {
 }
 
 #[inline(always)]
-fn set_reg(frame: &UserFrame, index: u8, value: u64) {
+pub(crate) fn set_reg(frame: &UserFrame, index: u8, value: u64) {
     frame.regs[index as usize % FRAME_REGS].set(value);
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use motet_abi::process;
 use motet_abi::registers::*;
 use motet_abi::sigframe::{self, BadFrame, Delivery, SIGFRAME_MAX};
 use motet_abi::signal::{SS_DISABLE, SigCause, SigInfo, SigStack};
 use motet_abi::wire::Wire;
+use motet_abi::{counters, process};
 use motet_layout::{Cell32, Cell64, Isa, UserFrame};
 use proptest::prelude::*;
 
@@ -357,4 +357,20 @@ fn alternate_stacks() {
     assert!(stack.contains(0x10_1000) && !stack.contains(0x10_0000));
     assert_eq!(SigStack::NONE.base(&f, motet_abi::signal::SA_ONSTACK), 0x10_0800 - 128);
     assert_eq!(SigStack::SIZE, 24);
+}
+
+#[test]
+fn answers_are_where_the_instruction_puts_them() {
+    let frame = frame(Isa::X86_64);
+    let answered = |isa, word: u32| {
+        frame.pc.set(0x1000);
+        frame.regs.iter().for_each(|register| register.set(7));
+        counters::answer(&frame, counters::decode(isa, &word.to_le_bytes()).unwrap(), 0x1234_5678_9abc_def0);
+        frame.pc.get() - 0x1000
+    };
+    let registers = || [0, 1, 2, 10].map(|index: usize| frame.regs[index].get());
+    assert_eq!((answered(Isa::X86_64, 0x9090_310f), registers()), (2, [0x9abc_def0, 7, 0x1234_5678, 7]));
+    assert_eq!((answered(Isa::X86_64, 0x90f9_010f), registers()), (3, [0x9abc_def0, 0, 0x1234_5678, 7]));
+    assert_eq!((answered(Isa::RiscV64, 0xc000_2573), registers()), (4, [7, 7, 7, 0x1234_5678_9abc_def0]));
+    assert_eq!((answered(Isa::RiscV64, 0xc000_2073), registers()), (4, [7; 4]));
 }

@@ -113,7 +113,10 @@ pool_struct! {
         1056 pub hwcap: [Cell64; 2],
         /// Timed machines: from a store by a core of this island until one of island `i` that polls can see it, in nanoseconds.
         1072 pub transit_ns: [Cell32; 8],
-        1104 _pad2: [Cell64; 374],
+        /// Timed machines: of its cores.
+        1104 pub frequency_mhz: Cell32,
+        1108 _pad2: Cell32,
+        1112 _pad3: [Cell64; 373],
     }
 }
 

@@ -129,6 +129,9 @@ impl Clocks {
         header.timed.set(1);
         let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
         header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
+        for (record, island) in header.islands.iter().zip(&model.config().islands) {
+            record.frequency_mhz.set(1_000_000_000 / island.timing.cycle_fs as u32);
+        }
         for (record, links) in header.islands.iter().zip(&model.config().links) {
             for ((doorbell_ns, transit_ns), link) in record.doorbell_ns.iter().zip(&record.transit_ns).zip(links) {
                 for (word, latency_ps) in [(doorbell_ns, link.doorbell_ps), (transit_ns, link.transit_ps)] {

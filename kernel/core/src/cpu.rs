@@ -274,6 +274,9 @@ impl<M: Machine> Cpu<M> {
 
     /// Waits until the machine's time runs, which it does when all its cores are here.
     pub fn start_timing(&self) {
+        if self.timed {
+            self.machine.hide_counters();
+        }
         while self.timed && self.own.clock_ns.load(Ordering::Acquire) == 0 {
             self.machine.announce_core();
         }

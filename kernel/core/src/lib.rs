@@ -9,6 +9,7 @@
 
 mod boot;
 pub mod call;
+mod counters;
 pub mod cpu;
 mod crossing;
 mod file;

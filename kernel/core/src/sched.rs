@@ -21,6 +21,7 @@ use motet_protocol::{
 
 use crate::{
     call::{BUDGET, Call, Stop, cost},
+    counters,
     cpu::Cpu,
     crossing::{self, Fetch, make_returned_ready, stop_polling},
     file,
@@ -217,7 +218,9 @@ fn serve_trap<M: Machine>(
         | Trap::Arithmetic
         | Trap::Misaligned { .. }
         | Trap::BadAddress { .. }) => {
-            signal::exception(cpu, thread, trap);
+            if !(cpu.timed && counters::answer(cpu, thread, process, trap)) {
+                signal::exception(cpu, thread, trap);
+            }
             Some(())
         }
     }

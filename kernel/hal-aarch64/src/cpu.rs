@@ -168,6 +168,11 @@ pub fn init_user_mode() {
     load_ext(None);
 }
 
+/// CNTVCT_EL0 and CNTFRQ_EL0 trap.
+pub fn hide_counters() {
+    write_register!("cntkctl_el1", 0);
+}
+
 /// Switches TTBR0 and drops user translations.
 #[inline]
 pub fn set_user_root(phys: u64) {

@@ -255,6 +255,10 @@ impl Machine for AArch64 {
     }
 
     #[inline]
+    fn hide_counters(&self) {
+        cpu::hide_counters();
+    }
+
     fn relax(&self) {
         barrier!("yield");
     }

@@ -332,6 +332,9 @@ impl<F: Flavour> Machine for Hosted<F> {
         self.island.world.take_interrupts(self.core())
     }
 
+    /// The interpreter has none.
+    fn hide_counters(&self) {}
+
     fn relax(&self) {
         self.island.point(Point::Relax);
     }

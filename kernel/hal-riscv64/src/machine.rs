@@ -14,7 +14,9 @@ use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
 use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::{
-    boot, console, csr, doorbell, extended,
+    boot, console,
+    csr::{self, write_csr},
+    doorbell, extended,
     interrupts::{self, Clock},
     memory::KERNEL_SLOTS,
     panic,
@@ -281,6 +283,11 @@ impl Machine for TheMachine {
 
     fn poll_interrupts(&self) -> Interrupts {
         interrupts::take(self)
+    }
+
+    fn hide_counters(&self) {
+        // SAFETY: it concerns user mode only.
+        unsafe { write_csr!("scounteren", 0) };
     }
 
     fn relax(&self) {

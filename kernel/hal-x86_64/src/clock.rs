@@ -70,7 +70,7 @@ struct Sample {
 }
 
 fn tsc() -> u64 {
-    // SAFETY: every x86-64 processor has it, and CR4.TSD is clear.
+    // SAFETY: every x86-64 processor has it, and CR4.TSD means user mode.
     unsafe { _rdtsc() }
 }
 

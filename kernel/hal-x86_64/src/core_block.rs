@@ -201,6 +201,12 @@ fn descriptors(tss: u64) -> [u64; 10] {
     [0, 0, CODE, DATA, 0, DATA | USER, CODE | USER, 0, tss_low, tss >> 32]
 }
 
+/// `rdtsc` and `rdtscp` fault in user mode.
+pub fn hide_counters() {
+    // SAFETY: kernel mode goes on reading it.
+    unsafe { Cr4::update(|flags| flags.insert(Cr4Flags::TIMESTAMP_DISABLE)) };
+}
+
 fn control_flags() -> Cr4Flags {
     let always = Cr4Flags::PHYSICAL_ADDRESS_EXTENSION
         | Cr4Flags::PAGE_GLOBAL

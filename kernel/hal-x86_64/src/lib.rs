@@ -263,6 +263,10 @@ impl Machine for TheMachine {
     }
 
     #[inline(always)]
+    fn hide_counters(&self) {
+        core_block::hide_counters();
+    }
+
     fn relax(&self) {
         core::hint::spin_loop();
     }

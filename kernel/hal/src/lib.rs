@@ -218,6 +218,10 @@ pub trait Machine: Sync + 'static {
     /// Acknowledges pending interrupts without sleeping.
     fn poll_interrupts(&self) -> Interrupts;
 
+    /// From now on, reading a counter of the hardware in user mode is an illegal instruction (x86-64: a bad address) on this core:
+    /// counters show the host's time, and a timed machine has its own.
+    fn hide_counters(&self);
+
     /// A hint that this core spins.
     fn relax(&self);
 

@@ -10,7 +10,8 @@ use motet_fabric::stats::Stats;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
-    process::{self, Motet, expect_gone, pid, started},
+    crossing::compiled,
+    process::{self, ISAS, Motet, expect_gone, pid, started},
     trial,
 };
 
@@ -22,13 +23,14 @@ const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 10] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::polling_cores_take_their_alarms", polling),
         ("timed::statistics_that_cannot_be_written_are_refused_before_the_run", unwritable_stats),
         ("timed::statistics_of_an_interrupted_run_say_so", interrupted),
         ("timed::deterministic_runs_are_equal", equal_runs),
         ("timed::a_core_that_rings_does_not_wait_for_who_is_rung", ringing),
+        ("timed::counters_that_programs_read_show_simulated_time", counters),
         ("timed::a_quantum_grows", growing_quantum),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
         ("timed::a_core_that_stops_is_named", stopped_island),
@@ -131,6 +133,24 @@ fn ringing() -> Result<(), String> {
         0 => Ok(()),
         count => Err(format!("{count} times a core went on although it was not its turn")),
     }
+}
+
+/// A reading lies between two of the clock, to the tick; without `--timed`, counters are the hardware's, which the first reading of
+/// a program has already shown.
+fn counters() -> Result<(), String> {
+    let programs = compiled("counters", &["-O1"])?;
+    let of_all =
+        |cycles_per_us: u32| ISAS.map(|isa| format!("on {isa} /in/programs/counters {cycles_per_us}")).join(" && ");
+    let run = |options: &[&str], cycles_per_us: u32| {
+        Motet::run(options).argument("--in").argument(&programs.path).arguments(["--", &of_all(cycles_per_us)]).wait()
+    };
+    let ended = run(&["--timed", "--quiet"], 2000);
+    ended.expect_code(0)?;
+    ended.expect_output(&"counters count, others are refused\n".repeat(ISAS.len()))?;
+    let ended = run(&["--quiet"], 0);
+    ended.expect_code(0)?;
+    let [refused, there] = ["counters count, others are refused\n", "counters count, others are there\n"];
+    ended.expect_output(&[refused, refused, there].concat()).map(drop)
 }
 
 fn growing_quantum() -> Result<(), String> {

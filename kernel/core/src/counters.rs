@@ -1,0 +1,59 @@
+//! Hardware counters that programs read themselves, on a timed machine: they would show the host's time, so they trap, and show
+//! simulated time.
+
+use motet_abi::counters::{self, Counter, INSTRUCTION_SIZE_MAX};
+use motet_hal::{Machine, Trap};
+use motet_layout::{Isa, ProcessRecord, ThreadRecord};
+
+use crate::{call::Call, cpu::Cpu};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// A core of a timed machine has stopped at an instruction of a thread: `true` if that reads a counter, and has been done.
+#[cold]
+pub fn answer<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    trap: Trap,
+) -> bool {
+    // An instruction that the core has not got at all is illegal on x86-64, too.
+    let is_hidden = match trap {
+        Trap::BadAddress { .. } => M::ISA == Isa::X86_64,
+        Trap::IllegalInstruction => M::ISA != Isa::X86_64,
+        Trap::Syscall
+        | Trap::PageFault { .. }
+        | Trap::Breakpoint
+        | Trap::Arithmetic
+        | Trap::Misaligned { .. }
+        | Trap::Interrupt(_) => false,
+    };
+    if !is_hidden {
+        return false;
+    }
+    let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
+    let (mut code, at) = ([0; INSTRUCTION_SIZE_MAX], motet_abi::registers::pc(&thread.frame));
+    // There may be no page behind the instruction.
+    let Some(size) = (2..=INSTRUCTION_SIZE_MAX).rev().find(|&size| call.read_user(at, &mut code[..size]).is_ok())
+    else {
+        return false;
+    };
+    let Some(read) = counters::decode(M::ISA, &code[..size]) else { return false };
+    counters::answer(&thread.frame, read, value(cpu, read.counter));
+    true
+}
+
+fn value<M: Machine>(cpu: &Cpu<M>, counter: Counter) -> u64 {
+    match counter {
+        Counter::Frequency => NS_PER_S,
+        Counter::Time => cpu.reading_ns(),
+        Counter::Cycles => {
+            cycles(cpu.reading_ns(), cpu.pool.header().islands[cpu.island().index()].frequency_mhz.get())
+        }
+    }
+}
+
+/// Cycles in a time; they begin again at 0 when 64 bits are full, as hardware's do.
+fn cycles(time_ns: u64, frequency_mhz: u32) -> u64 {
+    (u128::from(time_ns) * u128::from(frequency_mhz) / 1000) as u64
+}
