@@ -115,6 +115,13 @@ pub struct Timing {
     pub traps: Traps,
 }
 
+impl Timing {
+    /// The clock's frequency.
+    pub fn frequency_mhz(&self) -> u64 {
+        1_000_000_000 / self.cycle_fs.max(1)
+    }
+}
+
 /// What a core takes to change between a program and its kernel, in picoseconds, beside the instructions and memory accesses
 /// of either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

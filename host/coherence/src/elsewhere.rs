@@ -16,7 +16,7 @@ use crate::core::{Core, IN_L1D, Kind};
 use crate::counters::Count;
 use crate::directory::{Entry, cores_in};
 use crate::locks::numbers;
-use crate::resolve::ALONE_SPACE;
+use crate::resolve::alone_space;
 
 /// Of each line of the pool whether an island's private caches had it when another island wrote it: a bit. None where no cache is
 /// private.
@@ -127,5 +127,5 @@ impl Core<'_> {
 
 /// Added to a line's number where an island caches it alone.
 fn alone_lines(island: usize) -> u64 {
-    ALONE_SPACE / LINE_SIZE * (island as u64 + 1)
+    alone_space(island) / LINE_SIZE
 }

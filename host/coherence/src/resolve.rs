@@ -1,5 +1,7 @@
 //! From a machine's shape and its `[model]` table to numbers; everything inconsistent is refused here, by key.
 
+use std::ops::Range;
+
 use crate::{
     LINE_SIZE, Model,
     bytes::Bytes,
@@ -15,8 +17,10 @@ use crate::{
 /// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0, and are the only
 /// ones of which several islands can hold lines.
 const PRIVATE_SPACE: u64 = 1 << 44;
-/// Added, times the island's number plus one, to what an island caches without coherence: a line of its own.
-pub(crate) const ALONE_SPACE: u64 = 1 << 50;
+/// What is added to addresses that an island caches without coherence: its lines are its own.
+pub(crate) const fn alone_space(island: usize) -> u64 {
+    (island as u64 + 1) << 50
+}
 /// Cores under one last-level cache: their bits fit one word.
 const DOMAIN_CORES_MAX: usize = 64;
 /// What `[[model.access]]` calls the records of the island and of its cores.
@@ -239,7 +243,7 @@ impl ModelTable {
         if (piece.local | piece.size) % LINE_SIZE != 0 || piece.local.checked_add(piece.size).is_none() {
             return fail(&Key::model(), format!("the memory map of \"{}\" is not made of whole lines", island.name));
         }
-        let alone = ALONE_SPACE * (index as u64 + 1);
+        let alone = alone_space(index);
         let make = |local: u64, size: u64, global: u64, near: bool, access: Option<&AccessTable>| {
             let cycles = if near { table.memory_cycles } else { table.remote_cycles.unwrap_or(table.memory_cycles) };
             let load_ps = access
@@ -366,34 +370,34 @@ fn parts<'a>(ranges: &'a [RangeConfig], own: &[(u64, u64, usize)]) -> Vec<Part<'
 
 /// Notes in each segment of the pool which other islands cache the same memory, and how, where that is not coherent with this one.
 fn note_others(islands: &mut [IslandConfig]) {
-    let all: Vec<_> = islands.iter().map(|island| island.segments.clone()).collect();
-    let pool = |island: usize, segment: &Segment| {
-        let space = if segment.data == Policy::Private { ALONE_SPACE * (island as u64 + 1) } else { 0 };
-        let start = segment.local.wrapping_add(segment.data_delta).wrapping_sub(space);
-        (start, start.saturating_add(segment.size))
+    let of_island = |(index, island): (usize, &IslandConfig)| {
+        island
+            .segments
+            .iter()
+            .map(move |segment| (index, pool_offsets(index, segment), segment.data))
+            .collect::<Vec<_>>()
     };
+    let all: Vec<_> = islands.iter().enumerate().flat_map(of_island).collect();
     for (index, island) in islands.iter_mut().enumerate() {
         for segment in &mut island.segments {
-            let (start, end) = pool(index, segment);
-            for (other, segments) in
-                all.iter().enumerate().filter(|(other, _)| *other != index && start < PRIVATE_SPACE)
-            {
-                let overlaps = |theirs: &&Segment| {
-                    let (from, to) = pool(other, theirs);
-                    from < end && start < to
-                };
-                for theirs in segments.iter().filter(overlaps) {
-                    match theirs.data {
-                        Policy::Private => segment.private_elsewhere |= 1 << other,
-                        Policy::Coherent if segment.data != Policy::Coherent => {
-                            segment.coherent_elsewhere |= 1 << other
-                        }
-                        Policy::Coherent | Policy::Uncached => {}
-                    }
+            let own = pool_offsets(index, segment);
+            let overlaps = |theirs: &Range<u64>| theirs.start < own.end && own.start < theirs.end;
+            for (other, _, data) in all.iter().filter(|(other, theirs, _)| *other != index && overlaps(theirs)) {
+                match data {
+                    Policy::Private => segment.private_elsewhere |= 1 << other,
+                    Policy::Coherent if segment.data != Policy::Coherent => segment.coherent_elsewhere |= 1 << other,
+                    Policy::Coherent | Policy::Uncached => {}
                 }
             }
         }
     }
+}
+
+/// Where a segment is in the pool; private memory is beyond it, at addresses that no other island has.
+fn pool_offsets(island: usize, segment: &Segment) -> Range<u64> {
+    let space = if segment.data == Policy::Private { alone_space(island) } else { 0 };
+    let start = segment.local.wrapping_add(segment.data_delta).wrapping_sub(space);
+    start..start.saturating_add(segment.size)
 }
 
 impl Default for CoreTable {

@@ -130,7 +130,7 @@ impl Clocks {
         let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
         header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
         for (record, island) in header.islands.iter().zip(&model.config().islands) {
-            record.frequency_mhz.set(1_000_000_000 / island.timing.cycle_fs as u32);
+            record.frequency_mhz.set(u32::try_from(island.timing.frequency_mhz()).unwrap_or(u32::MAX));
         }
         for (record, links) in header.islands.iter().zip(&model.config().links) {
             for ((doorbell_ns, transit_ns), link) in record.doorbell_ns.iter().zip(&record.transit_ns).zip(links) {
@@ -231,12 +231,11 @@ impl Clocks {
     pub fn stats(&self, machine: &Machine, command: &str) -> Stats {
         let settings = self.region.settings().expect("set up in create");
         let config = self.model.config();
-        let mhz = |index: usize| 1_000_000_000 / config.islands[index].timing.cycle_fs.max(1);
         let islands = machine.islands.iter().enumerate().map(|(index, island)| IslandStats {
             name: island.name.clone(),
             isa: island.isa.name().into(),
             cores: island.cores,
-            frequency_mhz: mhz(index),
+            frequency_mhz: config.islands[index].timing.frequency_mhz(),
         });
         let time_ps = self.region.now_ps.load(Relaxed);
         let probe = Probe::new(self.region, &self.model);

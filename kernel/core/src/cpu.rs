@@ -272,7 +272,8 @@ impl<M: Machine> Cpu<M> {
         self.own.clock_ns.load(Ordering::Relaxed)
     }
 
-    /// Waits until the machine's time runs, which it does when all its cores are here.
+    /// On a timed machine: from now on programs do not see the hardware's counters; waits until the machine's time runs, which it
+    /// does when all its cores are here.
     pub fn start_timing(&self) {
         if self.timed {
             self.machine.hide_counters();

@@ -240,11 +240,16 @@ fn parts(cores: &[CoreStats], islands: [&str; 2], count: u64, us: f64, signals: 
 fn limit_us(machine: &Machine, [from, to]: [usize; 2]) -> Result<f64> {
     let config = machine.model_config()?;
     let cores = [from, to].map(|island| config.islands[island].first_core);
-    let bases = [from, to].map(|island| {
+    // The first piece of the pool, which begins with its first byte.
+    let pieces = [from, to].map(|island| {
         let spec = &machine.islands[island];
-        local_ranges(spec.isa, spec.private, machine.pool.size).first().map_or(0, |&(_, local, _)| local)
+        local_ranges(spec.isa, spec.private, machine.pool.size)
+            .first()
+            .map_or((0, 0), |&(_, local, size)| (local, size))
     });
-    let places = places(&config, [from, to], bases);
+    let bases = pieces.map(|(local, _)| local);
+    let in_both = pieces[0].1.min(pieces[1].1);
+    let places = places(&config, [from, to], bases, in_both);
     let region = allocate(Model::region_words(&config));
     let failed = |what: &str| Error::new(ErrorKind::Software, format!("the model of {what} cannot be made"));
     let model = Model::create(config.clone(), &region, Sharing::OneAtATime).map_err(|_| failed("the machine"))?;
@@ -276,12 +281,11 @@ fn limit_us(machine: &Machine, [from, to]: [usize; 2]) -> Result<f64> {
     Ok((lines + signals.iter().chain(&traps).sum::<u64>()) as f64 / 1e6)
 }
 
-/// Offsets in the pool of one line of each kind of memory there: where segments of one of the islands begin.
-fn places(config: &Config, islands: [usize; 2], bases: [u64; 2]) -> Vec<u64> {
-    let (first, end) = (0, config.ranges.last().map_or(0, |range| range.end));
+/// Offsets below `end` in the pool of one line of each kind of memory there: where segments of one of the islands begin.
+fn places(config: &Config, islands: [usize; 2], bases: [u64; 2], end: u64) -> Vec<u64> {
     let of = |(island, base): (usize, u64)| {
         let starts = config.islands[island].segments.iter().map(move |segment| segment.local.wrapping_sub(base));
-        starts.filter(move |offset| (first..end).contains(offset))
+        starts.filter(move |&offset| offset < end)
     };
     islands.into_iter().zip(bases).flat_map(of).collect()
 }
