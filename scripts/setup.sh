@@ -22,6 +22,8 @@ log=$state/setup.log
 . "$root/scripts/setup/apt.sh"
 # shellcheck source=scripts/setup/rust.sh
 . "$root/scripts/setup/rust.sh"
+# shellcheck source=scripts/setup/guests.sh
+. "$root/scripts/setup/guests.sh"
 # shellcheck source=scripts/setup/fetch.sh
 . "$root/scripts/setup/fetch.sh"
 
@@ -256,43 +258,6 @@ qemus_fit() {
     local isa
     for isa in "${isas[@]}"; do qemu_fits "qemu-system-$isa" || return; done
 }
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The guests' programs: Debian's busybox-static of each instruction set, unmodified. Needs no root.
-
-guests_present() {
-    local isa
-    for isa in "${isas[@]}"; do [[ -x $out/userland/$isa/busybox ]] || return; done
-}
-
-set_up_guests() {
-    ! guests_present || return 0
-    needs_debian "a static busybox of each instruction set, as target/userland/{x86_64,aarch64,riscv64}/busybox"
-    local isa deb work=$state/guests
-    local context=$work/apt.conf
-    say "fetching guest programs: Debian's busybox-static for ${isas[*]}"
-    context_for_guests "$work"
-    run_apt "$context" update
-    (
-        cd "$work"
-        run_apt "$context" download "${debian_arch[@]/#/busybox-static:}"
-        echo "# isa package version sha256(package) sha256(busybox)" >MANIFEST
-        for isa in "${isas[@]}"; do
-            deb=$(echo busybox-static_*_"${debian_arch[$isa]}.deb")
-            dpkg-deb -x "$deb" "$isa"
-            install -D -m 755 "$(find "$isa" -type f -path '*/bin/busybox')" "done/$isa/busybox"
-            install -D -m 644 "$isa/usr/share/doc/busybox-static/copyright" "done/$isa/busybox.copyright"
-            echo "$isa busybox-static $(dpkg-deb -f "$deb" Version) $(sha256 "$deb") $(sha256 "done/$isa/busybox")" >>MANIFEST
-        done
-        mkdir -p "$out/userland"
-        mv MANIFEST "$out/userland/MANIFEST"
-        # Each is there as a whole or not at all.
-        for isa in "${isas[@]}"; do rm -rf "$out/userland/$isa" && mv "done/$isa" "$out/userland/$isa"; done
-    )
-    rm -rf "$work"
-}
-
-sha256() { sha256sum "$1" | cut -d' ' -f1; }
 
 # ---------------------------------------------------------------------------------------------------------------------
 # `./motet doctor`

@@ -10,12 +10,12 @@ own_apt=/dev/null
 # ---------------------------------------------------------------------------------------------------------------------
 # Contexts
 
-# Debian's archive alone, for all three instruction sets, with apt's files below DIR.
+# context_of_debian DIR ARCHITECTURE...: Debian's archive alone, for packages of these architectures, with apt's files below DIR.
 # Debian 12 has no riscv64; Debian 13 on the same mirror has.
-context_for_guests() {
+context_of_debian() {
     local suite=
     [[ $codename != bookworm ]] || suite=trixie
-    write_private_context "$1" "$(echo "${debian_arch[@]}" | tr ' ' ,)"
+    write_private_context "$1" "$(printf '%s\n' "${@:2}" | sort -u | paste -sd ,)"
     source_line "$suite" >"$1/sources.list"
 }
 
@@ -74,10 +74,19 @@ debian_entry() {
     } | awk -v names="^($names)\$" '$2 ~ names && $3 == "main" { print $1, $2; exit }'
 }
 
+no_debian_entry() { fail "apt knows no Debian main archive; see /etc/apt/sources.list*"; }
+
+# Where this computer gets Debian from.
+debian_uri() {
+    local uri _
+    read -r uri _ < <(debian_entry) || no_debian_entry
+    echo "${uri%/}"
+}
+
 # One line for a suite of the same mirror, believed by the same keys that came with Debian.
 source_line() {
     local uri suite key option=
-    read -r uri suite < <(debian_entry) || fail "apt knows no Debian main archive; see /etc/apt/sources.list*"
+    read -r uri suite < <(debian_entry) || no_debian_entry
     for key in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
         [[ ! -e $key ]] || option="[signed-by=$key] "
     done
@@ -87,7 +96,7 @@ source_line() {
 # ---------------------------------------------------------------------------------------------------------------------
 # Calls
 
-# apt_command CONTEXT COMMAND...: apt-get or apt-cache, in the language that their answers are read in.
+# apt_command CONTEXT COMMAND...: apt-get, apt-cache or apt-helper, in the language that their answers are read in.
 apt_command() { DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$2" -q -c "$1" "${@:3}"; }
 
 # run_apt CONTEXT ARGUMENT...: apt-get, with what it says in the log.
@@ -104,6 +113,10 @@ run_apt() {
     done
     fail "apt-get ${*:2} failed" with-log
 }
+
+# download_file CONTEXT URI FILE SHA256: as apt downloads, through its proxies and with its credentials. Fails if the archive
+# has no such file, or another one.
+download_file() { PATH=$PATH:/usr/lib/apt apt_command "$1" apt-helper download-file "$2" "$3" "SHA256:$4" >>"$log" 2>&1; }
 
 # candidate CONTEXT PACKAGE: the version that would be installed.
 candidate() { apt_command "$1" apt-cache policy "$2" | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p'; }

@@ -8,13 +8,13 @@ libc_test_sum=h1:eGFcvWpqlnoGwzZeZe3PWJkkKbM/3SUGyk1DVZQ0TpE=
 # What experiments compare with, for instance Debian's kernels. DIR must exist. A package that only stands for the newest
 # version of a kernel (linux-image-arm64) is replaced by the one that it stands for.
 fetch_packages() {
-    local folder=$1 work=$state/fetch context=$state/fetch/apt.conf package newest packages=()
+    local folder=$1 wanted=("${@:2}") work=$state/fetch context=$state/fetch/apt.conf package newest packages=()
     log=$state/fetch.log
     mkdir -p "$state" && : >"$log"
-    needs_debian "the packages ${*:2}, as .deb files in $folder"
-    context_for_guests "$work"
+    needs_debian "the packages ${wanted[*]}, as .deb files in $folder"
+    context_of_debian "$work" "${wanted[@]##*:}"
     run_apt "$context" update
-    for package in "${@:2}"; do
+    for package in "${wanted[@]}"; do
         newest=$(apt_command "$context" apt-cache show "$package" 2>>"$log" | sed -n 's/^Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
         packages+=("${newest:-${package%:*}}:${package##*:}")
     done

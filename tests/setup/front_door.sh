@@ -138,6 +138,23 @@ test_a_level_installs_all_before_anything_else_from_this_computers_sources() {
     [[ $(grep -n ' install ' "$calls" | tail -n 1 | cut -d: -f1) -lt $(grep -n 'setup/guests' "$calls" | head -n 1 | cut -d: -f1) ]]
 }
 
+test_guest_programs_are_those_with_the_known_checksums() {
+    rm -r "$checkout/target/userland"
+    outcome 0 setup run
+    called '^apt-helper .*/busybox-static_.*_riscv64.deb SHA256:[0-9a-f]*$'
+    not called '^apt-get .*setup/guests'
+    ls "$checkout"/target/userland/{x86_64,aarch64,riscv64}/busybox
+}
+
+test_guest_programs_are_the_newest_if_the_known_ones_are_gone() {
+    tool apt-helper 'exit 100'
+    rm -r "$checkout/target/userland"
+    outcome 0 setup run
+    said 'taking the newest version'
+    called '^apt-get .*setup/guests.* update'
+    ls "$checkout"/target/userland/{x86_64,aarch64,riscv64}/busybox
+}
+
 test_after_tests_are_set_up_so_are_runs() {
     [[ $EUID -eq 0 ]] || return 0
     outcome 0 setup test
@@ -328,6 +345,8 @@ make_tools() {
         *) echo 1 ;;
         esac'
     tool apt-cache ''
+    # shellcheck disable=SC2016
+    tool apt-helper 'echo "apt-helper $*" >>"$CALLS"; shift $(($# - 2)); : >"$1"'
     tool apt-get 'case "$*" in
         *indextargets*--no-release-info*RELEASE*) echo "mirror: $(. /etc/os-release && echo "$VERSION_CODENAME") main" ;;
         *indextargets*) echo "mirror: $(. /etc/os-release && echo "$VERSION_CODENAME") main Debian/Debian" ;;
