@@ -4,9 +4,11 @@
 //! on request. docs/benchmarks.md says what each metric means.
 #![forbid(unsafe_code)]
 
+mod all;
 mod bomb;
 mod boot;
 mod counts;
+mod figures;
 mod flick;
 mod linux;
 mod masked;
@@ -34,6 +36,8 @@ struct Arguments {
 
 #[derive(clap::Subcommand, Debug)]
 enum Experiment {
+    /// Every experiment, its figures recorded in docs/figures with the commit and the computer that they come from
+    All(all::Options),
     /// Boot time, what system calls cost on each instruction set beside Linux, and pipes between islands
     Boot(boot::Options),
     /// Calls across instruction sets, beside Flick: null calls, pointer chasing, breadth-first search
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         }
     };
     let outcome = match arguments.experiment {
+        Experiment::All(options) => all::run(&options),
         Experiment::Boot(options) => boot::run(&options),
         Experiment::Flick(options) => flick::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),

@@ -1,0 +1,122 @@
+//! `motet bench all`: measures every figure that documents quote, and writes it down with where it comes from.
+
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use motet_fabric::{Error, ErrorKind, Result};
+use motet_layout::Isa;
+
+use crate::{
+    figures::{self, Figure, Recorded, Run},
+    process,
+    project::{self, Project, file_error},
+};
+
+/// In the order in which they run.
+const EXPERIMENTS: [&str; 4] = ["boot", "flick", "sim-accuracy", "sim-speed"];
+
+const EXAMPLES: &str = "\
+Examples:
+  ./motet bench all                      every experiment, whole: two hours
+  ./motet bench all flick                one of them
+  ./motet bench all flick --only calls   a part of it; other figures of the
+                                         experiment stay as they were recorded
+
+Each experiment's figures go to docs/figures/EXPERIMENT.json, with the commit,
+the computer and the command, and all to the page docs/figures.md. Quotes in
+documents that are now different are listed at the end.";
+
+/// Options of `motet bench all`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// Only this experiment, with the options that follow
+    #[arg(value_parser = EXPERIMENTS)]
+    experiment: Option<String>,
+    /// Options of the experiment
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "experiment")]
+    options: Vec<String>,
+}
+
+/// Runs the experiments and records what they measured. Of one that fails, nothing is recorded; the others still run.
+///
+/// # Errors
+/// An experiment failed, the source is in no commit, or a file cannot be read or written.
+pub fn run(options: &Options) -> Result<()> {
+    let project = Project::find()?;
+    let (commit, changed) = commit_of(&project.root)?;
+    let qemu = project::qemu_version(Isa::X86_64)?;
+    let folder = project.root.join("docs/figures");
+    std::fs::create_dir_all(&folder).map_err(file_error(&folder))?;
+    let wanted = |name: &&&str| options.experiment.as_deref().is_none_or(|only| only == **name);
+    let mut failed = Vec::new();
+    for &experiment in EXPERIMENTS.iter().filter(wanted) {
+        let command = format!("./motet bench {experiment} {}", options.options.join(" ")).trim_end().to_owned();
+        let run = Run { command, commit: commit.clone(), changed, host: computer(), qemu: qemu.clone() };
+        let path = folder.join(experiment).with_extension("json");
+        let outcome = measure(&project, experiment, &options.options).and_then(|measured| {
+            let mut recorded = Recorded::load(&path)?;
+            recorded.take(run, measured, options.options.is_empty());
+            recorded.save(&path)
+        });
+        if let Err(error) = outcome {
+            eprintln!("motet: {error}");
+            failed.push(experiment);
+        }
+    }
+    let all = figures::load_all(&folder)?;
+    figures::write_page(&project.root.join("docs/figures.md"), &all)?;
+    for difference in figures::differences(&project.root, &all)? {
+        eprintln!("motet: {difference}");
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Software, format!("nothing was recorded of {}, see above", failed.join(", "))))
+}
+
+/// Runs an experiment as a program of its own, whose table and progress are seen as always.
+fn measure(project: &Project, experiment: &str, options: &[String]) -> Result<Vec<Figure>> {
+    let file = project.scratch("all")?.join(experiment).with_extension("json");
+    let own = std::env::current_exe().map_err(file_error(Path::new("the program itself")))?;
+    let started = Instant::now();
+    eprintln!("motet: bench {experiment} {}", options.join(" "));
+    let status = Command::new(own).arg(experiment).args(options).arg("--json").arg(&file).status();
+    let status = status.map_err(file_error(Path::new("the program itself")))?;
+    eprintln!("motet: bench {experiment} took {} s", started.elapsed().as_secs());
+    if !status.success() {
+        return Err(Error::new(ErrorKind::Software, format!("bench {experiment} failed: {status}")));
+    }
+    let text = std::fs::read_to_string(&file).map_err(file_error(&file))?;
+    serde_json::from_str(&text).map_err(|error| Error::new(ErrorKind::Software, format!("{}: {error}", file.display())))
+}
+
+/// The commit of the source, and whether anything but documents differs from it.
+fn commit_of(root: &Path) -> Result<(String, bool)> {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        process::expect(command.arg("-C").arg(root).args(arguments), Duration::from_secs(60)).map_err(|error| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("figures are recorded with their commit, which git tells: {error}"),
+            )
+        })
+    };
+    let commit = git(&["rev-parse", "HEAD"])?.trim().to_owned();
+    let changes = git(&["status", "--porcelain", "--", ".", ":(exclude)docs", ":(exclude)*.md"])?;
+    Ok((commit, !changes.trim().is_empty()))
+}
+
+/// The computer: processors, memory and kernel.
+fn computer() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let memory = read("/proc/meminfo");
+    let kib =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let memory = kib.map_or(String::new(), |kib| format!(", {} GiB", (kib + (1 << 19)) >> 20));
+    format!("{}{memory}, Linux {}", project::host(), read("/proc/sys/kernel/osrelease").trim())
+}

@@ -1,0 +1,182 @@
+//! Quotes of figures in documents: a number, with or without a unit, and a comment that names the metric.
+//!
+//! `9.20 us<!-- =null_call_host_nxp_host_us -->` quotes a value, `18.3<!-- =null_call_host_nxp_host_us.reference -->` what it is compared
+//! with. The number must be the recorded one, rounded to as many digits as it has. In a paragraph of docs/benchmarks.md that begins with
+//! the word "Measured", every number with a unit must be such a quote.
+
+use std::path::{Path, PathBuf};
+
+use motet_fabric::Result;
+
+use super::Recorded;
+use crate::project::file_error;
+
+const BEGIN: &str = "<!-- =";
+const END: &str = " -->";
+/// The document whose paragraphs that begin with "Measured" have nothing but quotes.
+const STRICT: &str = "docs/benchmarks.md";
+const UNITS: [&str; 9] = ["us", "ns", "ms", "s", "%", "MB", "MIPS", "times", "instructions"];
+
+/// What documents say otherwise than the figures do, as `FILE:LINE: …`.
+///
+/// # Errors
+/// A document cannot be read.
+pub fn differences(project: &Path, all: &[(String, Recorded)]) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for path in documents(project)? {
+        let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+        let name = path.strip_prefix(project).unwrap_or(&path).display();
+        found.extend(
+            differences_in(&text, path.ends_with(STRICT), all)
+                .into_iter()
+                .map(|(line, what)| format!("{name}:{line}: {what}")),
+        );
+    }
+    Ok(found)
+}
+
+/// Every document but the page of figures itself.
+fn documents(project: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = vec![project.join("docs")];
+    let mut paths = vec![project.join("README.md"), project.join("ARCHITECTURE.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(file_error(&folder))? {
+            let path = entry.map_err(file_error(&folder))?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("docs/figures.md")
+            {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Line numbers, and what is wrong there.
+fn differences_in(text: &str, strict: bool, all: &[(String, Recorded)]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut in_measured = false;
+    let mut before = "";
+    for (number, line) in text.lines().enumerate() {
+        in_measured = strict && !line.is_empty() && (in_measured || before.is_empty() && line.starts_with("Measured"));
+        before = line;
+        let unquoted = if in_measured { unquoted_in(line) } else { Vec::new() };
+        let wrong = quotes_in(line).into_iter().filter_map(|quote| check(&quote, all));
+        found.extend(wrong.chain(unquoted).map(|what| (number + 1, what)));
+    }
+    found
+}
+
+struct Quote<'a> {
+    number: &'a str,
+    name: &'a str,
+}
+
+fn quotes_in(line: &str) -> Vec<Quote<'_>> {
+    let mut quotes = Vec::new();
+    let mut at = 0;
+    while let Some(begin) = line[at..].find(BEGIN).map(|found| at + found) {
+        let name = &line[begin + BEGIN.len()..];
+        let name = &name[..name.find(END).unwrap_or(name.len())];
+        // In a code span it is an example.
+        if line[..begin].matches('`').count() % 2 == 0 {
+            quotes.push(Quote { number: number_at_end(&line[at..begin]), name });
+        }
+        at = begin + BEGIN.len();
+    }
+    quotes
+}
+
+/// The number before an optional unit at the end of a text; empty if there is none.
+fn number_at_end(text: &str) -> &str {
+    let text = text.trim_end_matches(|character: char| character.is_alphabetic() || character == '%').trim_end();
+    let is_digit = |character: char| character.is_ascii_digit() || ".,-".contains(character);
+    text.rfind(|character| !is_digit(character)).map_or(text, |last| {
+        let after = last + text[last..].chars().next().map_or(0, char::len_utf8);
+        &text[after..]
+    })
+}
+
+fn check(quote: &Quote<'_>, all: &[(String, Recorded)]) -> Option<String> {
+    let (metric, of_reference) = match quote.name.strip_suffix(".reference") {
+        Some(metric) => (metric, true),
+        None => (quote.name, false),
+    };
+    let Some(figure) = all.iter().flat_map(|(_, each)| &each.figures).find(|figure| figure.metric == metric) else {
+        return Some(format!("no recorded figure is called {metric}"));
+    };
+    let Some(value) = (if of_reference { figure.reference } else { Some(figure.value) }) else {
+        return Some(format!("{metric} is compared with nothing"));
+    };
+    let plain = quote.number.replace(',', "");
+    let decimals = plain.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let recorded = format!("{value:.decimals$}");
+    (plain != recorded).then(|| format!("quotes {:?} for {}, which is {recorded}", quote.number, quote.name))
+}
+
+/// Numbers with units that are not quotes.
+fn unquoted_in(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some(begin) = rest.find(|character: char| character.is_ascii_digit()) {
+        let number = &rest[begin..];
+        let len = number
+            .find(|character: char| !character.is_ascii_digit() && !".,".contains(character))
+            .unwrap_or(number.len());
+        let (number, after) = number.split_at(len);
+        let word = after.trim_start_matches(' ');
+        let unit = UNITS
+            .iter()
+            .find(|unit| word.strip_prefix(**unit).is_some_and(|next| !next.starts_with(char::is_alphanumeric)));
+        let is_word = rest[..begin].ends_with(|character: char| character.is_alphanumeric() || character == '_');
+        if let Some(unit) = unit.filter(|_| !is_word)
+            && !word[unit.len()..].starts_with(BEGIN)
+        {
+            found.push(format!("{number} {unit} is not a quote: <!-- =METRIC --> says of what"));
+        }
+        rest = after;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{figure, run},
+        *,
+    };
+
+    fn wrong(text: &str) -> Vec<(usize, String)> {
+        let mut recorded = Recorded::default();
+        let alone = super::super::Figure { reference: None, ..figure("alone", -19302.4) };
+        recorded.take(run("1"), vec![figure("call_us", 9.2049), alone], true);
+        differences_in(text, true, &[("x".into(), recorded)])
+    }
+
+    #[test]
+    fn rounded_values_and_references_may_be_quoted() {
+        let text = "A call takes 9.20 us<!-- =call_us --> (9.2<!-- =call_us -->; Flick: 18.3 us<!-- =call_us.reference -->),\n-19,302<!-- =alone -->, as in `1<!-- =other -->`";
+        assert_eq!(wrong(text), []);
+    }
+
+    #[test]
+    fn other_values_are_told_with_their_line() {
+        let what = |text: &str| wrong(text).pop().map(|(line, what)| format!("{line}: {what}")).unwrap_or_default();
+        assert_eq!(what("\n9.21 us<!-- =call_us -->"), "2: quotes \"9.21\" for call_us, which is 9.20");
+        assert_eq!(what("9.3<!-- =call_us -->"), "1: quotes \"9.3\" for call_us, which is 9.2");
+        assert_eq!(
+            what("18<!-- =call_us.reference -->, then none<!-- =call_us -->"),
+            "1: quotes \"\" for call_us, which is 9"
+        );
+        assert_eq!(what("1<!-- =alone.reference -->"), "1: alone is compared with nothing");
+        assert_eq!(what("1<!-- =other -->"), "1: no recorded figure is called other");
+    }
+
+    #[test]
+    fn measured_paragraphs_have_quotes_only() {
+        let text = "It takes 5 us.\n\nMeasured (QEMU 10.0.2, 1000 calls): 9.20 us<!-- =call_us -->, formerly\n3 % more in `a_5_us`.\n\nAnd 6 us.";
+        assert_eq!(wrong(text), [(4, "3 % is not a quote: <!-- =METRIC --> says of what".to_owned())]);
+    }
+}
