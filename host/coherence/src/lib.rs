@@ -19,6 +19,7 @@ mod counters;
 mod directory;
 mod elsewhere;
 mod error;
+pub mod interleaved;
 mod keep;
 mod locks;
 #[cfg(test)]

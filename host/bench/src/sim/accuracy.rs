@@ -12,6 +12,7 @@ use motet_layout::Isa;
 use super::{
     Geometry, USUAL, cachegrind,
     contrib::{self, Counts},
+    gem5,
     machine::{self, Program},
     record,
     tools::Tools,
@@ -31,9 +32,14 @@ pub struct Options {
     /// Fewer programs, on one instruction set
     #[arg(long)]
     quick: bool,
-    /// Instead of measuring, record anew the trace that the model's tests replay, with contrib's counts
+    /// Instead of measuring, record anew the trace that the model's tests replay, with contrib's counts; with --gem5, the
+    /// traces of cores that share memory, with gem5's
     #[arg(long, conflicts_with_all = ["json", "quick"])]
     record: bool,
+    /// Only replay traces of cores that share memory, in the model and in gem5, whose recorded counts are the reference
+    /// otherwise: the path of a gem5.opt that has the protocol MESI_Three_Level
+    #[arg(long, value_name = "PATH", conflicts_with = "quick")]
+    gem5: Option<PathBuf>,
 }
 
 const PROGRAMS: [Program; 5] = [
@@ -54,6 +60,11 @@ const ATTEMPTS: u32 = 5;
 /// A part failed, or the JSON file cannot be written.
 pub fn run(options: &Options) -> Result<()> {
     let project = Project::find()?;
+    if let Some(gem5) = &options.gem5 {
+        let mut collected = Collected::default();
+        collected.add(gem5::compare(&project, gem5, options.record));
+        return collected.finish(options.json.as_deref());
+    }
     let tools = Tools::prepare(&project)?;
     if options.record {
         return record::record(&project, &tools);
@@ -72,6 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
     for program in programs {
         collected.add(cachegrind::compare(&project, &tools, *program));
     }
+    collected.add(gem5::compare_recorded(&project));
     collected.finish(options.json.as_deref())
 }
 

@@ -3,6 +3,7 @@
 pub mod accuracy;
 mod cachegrind;
 mod contrib;
+mod gem5;
 pub mod machine;
 mod record;
 pub mod speed;
