@@ -4,14 +4,14 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use motet_calls::OPERATIONS;
 use motet_fabric::{Error, ErrorKind, Machine, Result};
 
 use crate::{
-    bomb, linux, masked, motet, profile,
+    bomb, masked, motet, profile,
     project::{self, ISAS, Project},
     prompt,
     report::{Collected, Measurement, geometric_mean, median},
+    system_calls,
 };
 
 /// A user waits this long for a prompt without complaint, in seconds.
@@ -70,6 +70,7 @@ enum Part {
 pub fn run(options: &Options) -> Result<()> {
     let project = Project::find()?;
     let mut collected = Collected::default();
+    let mut tables = String::new();
     let wanted = |part: Part| {
         let by_default = !matches!(part, Part::Linux | Part::Profile) && options.only.is_empty();
         by_default || options.only.contains(&part)
@@ -79,10 +80,13 @@ pub fn run(options: &Options) -> Result<()> {
     }
     for isa in ISAS {
         if wanted(Part::Linux) {
-            collected.add(linux_calls(&project, isa, options.remeasure));
+            collected.add(system_calls::linux_only(&project, isa, options.remeasure));
         }
         if wanted(Part::Calls) {
-            collected.add(calls(&project, isa, options.remeasure));
+            collected.add(system_calls::measure(&project, isa, options.remeasure).map(|columns| {
+                tables += &columns.table();
+                columns.measurements()
+            }));
         }
     }
     for isa in ISAS.into_iter().filter(|_| wanted(Part::Profile)) {
@@ -97,7 +101,9 @@ pub fn run(options: &Options) -> Result<()> {
     if wanted(Part::Pipes) {
         collected.add(pipes(&project));
     }
-    collected.finish(options.json.as_deref())
+    let outcome = collected.finish(options.json.as_deref());
+    motet_error::print(&tables)?;
+    outcome
 }
 
 fn boot_to_prompt(project: &Project, boots: u32) -> Result<Vec<Measurement>> {
@@ -116,22 +122,6 @@ fn boot_to_prompt(project: &Project, boots: u32) -> Result<Vec<Measurement>> {
         reference: Some(BOOT_BAR_S),
         source: format!("median of {boots} boots; reference: the bar"),
     }])
-}
-
-fn calls(project: &Project, isa: motet_layout::Isa, remeasure: bool) -> Result<Vec<Measurement>> {
-    let reference = linux::reference(project, isa, remeasure)?;
-    eprintln!("motet: counting instructions of system calls on {}", isa.name());
-    let (machine, costs) = motet::costs(project, isa)?;
-    let machine = project::describe(&machine.machine)?;
-    let measurement = |index: usize| Measurement {
-        metric: format!("{}_instructions_{}", OPERATIONS[index].name, isa.name()),
-        value: costs[index],
-        unit: "instructions",
-        machine: machine.clone(),
-        reference: Some(reference.costs[index]),
-        source: format!("median of {} batches; reference: {}", OPERATIONS[index].batches, reference.source),
-    };
-    Ok((0..OPERATIONS.len()).map(measurement).collect())
 }
 
 fn longest_masked(project: &Project, isa: motet_layout::Isa) -> Result<Vec<Measurement>> {
@@ -162,19 +152,6 @@ fn beside_bombs(project: &Project, name: &str, islands: &[motet_layout::Isa]) ->
         reference: Some(ANSWER_BAR_S),
         source: "a command of three processes, the slowest of ten on each island; reference: the bar".into(),
     }])
-}
-
-fn linux_calls(project: &Project, isa: motet_layout::Isa, remeasure: bool) -> Result<Vec<Measurement>> {
-    let reference = linux::reference(project, isa, remeasure)?;
-    let measurement = |index: usize| Measurement {
-        metric: format!("linux_{}_instructions_{}", OPERATIONS[index].name, isa.name()),
-        value: reference.costs[index],
-        unit: "instructions",
-        machine: project::host(),
-        reference: None,
-        source: reference.source.clone(),
-    };
-    Ok((0..OPERATIONS.len()).map(measurement).collect())
 }
 
 /// All pipes of a machine with two cores on each island, so that both ends run at once in either case.

@@ -31,6 +31,43 @@ pub struct Reference {
     key: String,
 }
 
+/// What Linux is told at its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settings {
+    /// What a user gets.
+    Usual,
+    /// Without measures against the processors' flaws, which Motet does not take either.
+    MitigationsOff,
+    /// Without all that can be left out at the start and Motet has nothing of.
+    Lean,
+}
+
+impl Settings {
+    /// All but the usual ones.
+    pub const FURTHER: [Self; 2] = [Self::MitigationsOff, Self::Lean];
+
+    /// Their part of metrics' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usual => "linux",
+            Self::MitigationsOff => "linux_mitigations_off",
+            Self::Lean => "linux_lean",
+        }
+    }
+
+    /// Linux's parameters (Documentation/admin-guide/kernel-parameters.txt).
+    fn parameters(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::MitigationsOff => " mitigations=off",
+            Self::Lean => {
+                " mitigations=off randomize_kstack_offset=off hardened_usercopy=off init_on_alloc=0 init_on_free=0 audit=0 lsm= \
+                 cgroup_disable=memory,pids,cpuset,io psi=0 nokaslr"
+            }
+        }
+    }
+}
+
 /// How Linux is started on an ISA.
 struct Board {
     /// Debian's name of the ISA.
@@ -50,11 +87,19 @@ fn board(isa: Isa) -> Option<Board> {
     })
 }
 
+#[cfg(test)]
+impl Reference {
+    /// Figures for tests.
+    pub fn known(costs: Costs, source: &str) -> Self {
+        Self { costs, source: source.into(), key: String::new() }
+    }
+}
+
 /// Figures for an ISA: kept ones if they still hold and `remeasure` does not ask for new ones.
 ///
 /// # Errors
 /// The kernel cannot be fetched, or Linux does not run the program to its end.
-pub fn reference(project: &Project, isa: Isa, remeasure: bool) -> Result<Reference> {
+pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: bool) -> Result<Reference> {
     let folder = project.target.join("linux").join(isa.name());
     let unknown = || Error::new(ErrorKind::Software, format!("no Linux for {}", isa.name()));
     let board = board(isa).ok_or_else(unknown)?;
@@ -64,24 +109,36 @@ pub fn reference(project: &Project, isa: Isa, remeasure: bool) -> Result<Referen
     let bytes = std::fs::read(&program).map_err(file_error(&program))?;
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes);
-    let source = format!("Linux: Debian {package}, QEMU {}, -cpu {cpu}", qemu_version(isa)?);
+    let source = format!("Linux{}: Debian {package}, QEMU {}, -cpu {cpu}", settings.parameters(), qemu_version(isa)?);
     let key = format!("{source}, program {:016x}", hasher.finish());
-    let kept = folder.join("calls.json");
+    let kept = folder.join(match settings {
+        Settings::Usual => "calls.json".to_owned(),
+        Settings::MitigationsOff | Settings::Lean => format!("calls-{}.json", settings.name()),
+    });
     if !remeasure {
         let reference = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<Reference>(&text).ok());
         if let Some(reference) = reference.filter(|reference| reference.key == key) {
             return Ok(reference);
         }
     }
-    eprintln!("motet: measuring Linux on {} (once, a minute or two)", isa.name());
-    let costs = measure(project, isa, &board, cpu, &folder, &bytes)?;
+    eprintln!("motet: measuring Linux{} on {} (once, a minute or two)", settings.parameters(), isa.name());
+    let started = Started { board: &board, cpu, settings };
+    let costs = measure(project, isa, &started, &folder, &bytes)?;
     let reference = Reference { costs, source, key };
     let text = serde_json::to_string_pretty(&reference).expect("numbers and strings");
     std::fs::write(&kept, text).map_err(file_error(&kept))?;
     Ok(reference)
 }
 
-fn measure(project: &Project, isa: Isa, board: &Board, cpu: &str, folder: &Path, program: &[u8]) -> Result<Costs> {
+/// How Linux is started.
+struct Started<'a> {
+    board: &'a Board,
+    cpu: &'a str,
+    settings: Settings,
+}
+
+fn measure(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, program: &[u8]) -> Result<Costs> {
+    let Started { board, cpu, settings } = started;
     let (initramfs, marks) = (folder.join("initramfs"), folder.join("marks"));
     std::fs::write(&initramfs, archive(program)).map_err(file_error(&initramfs))?;
     let mut command = Command::new(qemu::locate(isa)?);
@@ -91,7 +148,7 @@ fn measure(project: &Project, isa: Isa, board: &Board, cpu: &str, folder: &Path,
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"]);
     command.arg("-kernel").arg(folder.join("vmlinuz")).arg("-initrd").arg(&initramfs);
     // A panic ends QEMU.
-    command.args(["-append", &format!("console={} quiet panic=-1", board.console)]);
+    command.args(["-append", &format!("console={} quiet panic=-1{}", board.console, settings.parameters())]);
     command.args(["-plugin", &format!("{},out={}", project.counting_plugin()?.display(), marks.display())]);
     let text = process::expect(&mut command, Duration::from_secs(300))?;
     if !text.contains("calls: ok") {

@@ -17,9 +17,11 @@ mod process;
 mod profile;
 mod project;
 mod prompt;
+mod quantum;
 mod report;
 mod sim;
 mod symbols;
+mod system_calls;
 
 use std::{io::Write, process::ExitCode};
 
@@ -42,6 +44,8 @@ enum Experiment {
     Boot(boot::Options),
     /// Calls across instruction sets, beside Flick: null calls, pointer chasing, breadth-first search
     Flick(flick::Options),
+    /// How much simulated time depends on how far cores may be apart
+    Quantum(quantum::Options),
     /// Hits and misses of the simulator's caches, beside QEMU's contrib plugin `cache` and Valgrind's cachegrind
     SimAccuracy(sim::accuracy::Options),
     /// How fast the simulator is, beside QEMU alone and with the contrib plugin `cache`
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Experiment::All(options) => all::run(&options),
         Experiment::Boot(options) => boot::run(&options),
         Experiment::Flick(options) => flick::run(&options),
+        Experiment::Quantum(options) => quantum::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
         Experiment::SimSpeed(options) => sim::speed::run(&options),
     };

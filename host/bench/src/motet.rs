@@ -75,13 +75,13 @@ pub fn run(
     process::expect(motet.args(options).args(["--", command]), at_most)
 }
 
-/// What the operations cost on an island of this ISA that is alone in its machine and has one core.
+/// What the operations cost on the island of this ISA in a machine of these islands, which have one core each.
 ///
 /// # Errors
 /// As [`run`].
-pub fn costs(project: &Project, isa: Isa) -> Result<(Described, Costs)> {
+pub fn costs(project: &Project, isa: Isa, islands: &[Isa]) -> Result<(Described, Costs)> {
     let folder = project.scratch(&format!("calls-{}", isa.name()))?;
-    let (machine, marks) = calls_under_plugin(project, isa, &folder, "out")?;
+    let (machine, marks) = calls_under_plugin(project, isa, islands, &folder, "out")?;
     Ok((machine, counts::read(&marks)?))
 }
 
@@ -89,8 +89,15 @@ pub fn costs(project: &Project, isa: Isa) -> Result<(Described, Costs)> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn calls_under_plugin(project: &Project, isa: Isa, folder: &Path, mode: &str) -> Result<(Described, PathBuf)> {
-    let machine = describe(folder, &[(isa, 1)])?;
+pub fn calls_under_plugin(
+    project: &Project,
+    isa: Isa,
+    islands: &[Isa],
+    folder: &Path,
+    mode: &str,
+) -> Result<(Described, PathBuf)> {
+    let islands: Vec<_> = islands.iter().map(|isa| (*isa, 1)).collect();
+    let machine = describe(folder, &islands)?;
     let programs = collect_programs(project, folder)?;
     let written = folder.join("counted");
     let options = [

@@ -23,7 +23,7 @@ const SMALL: f64 = 10.0;
 pub fn print(project: &Project, isa: Isa) -> Result<()> {
     eprintln!("motet: counting instructions of functions on {}", isa.name());
     let folder = project.scratch(&format!("profile-{}", isa.name()))?;
-    let (_, counts) = motet::calls_under_plugin(project, isa, &folder, "profile")?;
+    let (_, counts) = motet::calls_under_plugin(project, isa, &[isa], &folder, "profile")?;
     let text = std::fs::read_to_string(&counts).map_err(file_error(&counts))?;
     let symbols = Symbols::of_kernel(project, isa)?;
     let mut functions: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); OPERATIONS.len()];

@@ -1,6 +1,10 @@
 //! The machines of this experiment, its programs, and how they are run.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use motet_fabric::{
     Error, ErrorKind, Machine, Result,
@@ -87,14 +91,23 @@ impl Bench {
     /// # Errors
     /// The compiler cannot be fetched, or refuses.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
+        self.compile(&Path::new("user/flick").join(name).with_extension("c"))
+    }
+
+    /// Compiles a source file of the project for all instruction sets, once.
+    ///
+    /// # Errors
+    /// As [`Self::program`].
+    pub fn compile(&self, source: &Path) -> Result<PathBuf> {
+        let name = source.file_stem().unwrap_or_default();
         let output = self.folder.join(name);
         if output.exists() {
             return Ok(output);
         }
-        eprintln!("motet: compiling the guest program `{name}` for every instruction set");
+        eprintln!("motet: compiling the guest program `{}` for every instruction set", name.display());
         let mut motet = Command::new(self.project.motet());
         motet.args(["cc", "-O2", "-I"]).arg(self.project.root.join("user/include"));
-        motet.arg(self.project.root.join("user/flick").join(name).with_extension("c")).arg("-o").arg(&output);
+        motet.arg(self.project.root.join(source)).arg("-o").arg(&output);
         process::expect(&mut motet, COMPILE_AT_MOST)?;
         Ok(output)
     }
@@ -153,10 +166,26 @@ impl Bench {
         command: &str,
         at_most: Duration,
     ) -> Result<Run> {
+        self.run_with(machine, quantum_us, &[], files, command, at_most)
+    }
+
+    /// The same, with further options of `motet run`.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_with(
+        &self,
+        machine: &Described,
+        quantum_us: &str,
+        options: &[&str],
+        files: &[&PathBuf],
+        command: &str,
+        at_most: Duration,
+    ) -> Result<Run> {
         let file = self.folder.join("stats.json");
         let mut motet = Command::new(self.project.motet());
         motet.args(["run", "--timed", "--quiet", "--quantum", quantum_us, "--machine"]).arg(&machine.file);
-        motet.arg("--stats").arg(&file);
+        motet.args(options).arg("--stats").arg(&file);
         for file in files {
             motet.arg("--in").arg(file);
         }

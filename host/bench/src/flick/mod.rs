@@ -6,8 +6,8 @@ mod calls;
 mod chase;
 mod graphs;
 mod lines;
-mod machines;
-mod page;
+pub mod machines;
+pub mod page;
 mod paper;
 
 use std::path::PathBuf;

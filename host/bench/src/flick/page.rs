@@ -44,7 +44,15 @@ pub fn prepare(folder: &Path) -> Result<()> {
 /// # Errors
 /// The host refuses.
 pub fn write(folder: &Path, results: &Results, measurements: &[Measurement]) -> Result<()> {
-    let page = motet_page::page("Motet beside Flick", &body(results, measurements));
+    write_body(folder, "Motet beside Flick", &body(results, measurements))
+}
+
+/// Writes a page of this body as `index.html`.
+///
+/// # Errors
+/// The host refuses.
+pub fn write_body(folder: &Path, title: &str, body: &str) -> Result<()> {
+    let page = motet_page::page(title, body);
     let refused = |error| Error::new(ErrorKind::CantCreate, format!("--report {}: {error}", folder.display()));
     std::fs::write(folder.join("index.html"), page).map_err(refused)
 }
