@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use motet_fabric::{Error, ErrorKind, Result};
-use motet_page::chart::{Curve, figure};
+use motet_page::chart::{Curve, Scale, scaled_figure};
 
 use crate::{
     flick::{
@@ -179,7 +179,8 @@ fn body(all: &[Measured]) -> String {
             points: points.into(),
         };
         let curves = [curve("lock-step", "var(--i0)", lockstep), curve("in turns", "var(--i1)", in_turns)];
-        body += &figure(exchange.title, ["quantum, us", "us of simulated time for each round"], level, &curves);
+        let axes = ["quantum, us", "us of simulated time for each round"];
+        body += &scaled_figure(exchange.title, axes, Scale::Logarithmic, level, &curves);
     }
     body + "</div>\n"
 }

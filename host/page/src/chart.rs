@@ -28,37 +28,85 @@ pub struct Curve {
     pub points: Vec<[f64; 2]>,
 }
 
-/// Curves with their legend, as a figure. Both axes begin at 0. `level`: a line across at that height.
+/// How quantities become lengths, on both axes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// From 0 on.
+    Linear,
+    /// By powers of ten; what is not above 0 is left out.
+    Logarithmic,
+}
+
+/// Curves with their legend, as a figure whose axes begin at 0. `level`: a line across at that height.
 pub fn figure(title: &str, axes: [&str; 2], level: Option<f64>, curves: &[Curve]) -> String {
+    scaled_figure(title, axes, Scale::Linear, level, curves)
+}
+
+/// The same, with axes of another scale.
+pub fn scaled_figure(title: &str, axes: [&str; 2], scale: Scale, level: Option<f64>, curves: &[Curve]) -> String {
     let mut legend = String::new();
     for curve in curves {
         let class = if curve.dashed { " class=\"dashed\"" } else { "" };
         let (colour, name) = (curve.colour, escape(&curve.name));
         let _ = writeln!(legend, "<li><i{class} style=\"background:{colour}\"></i>{name}</li>");
     }
-    let (drawing, [_, up], title) = (drawing(title, axes, level, curves), axes, escape(title));
+    let (drawing, [_, up], title) = (drawing(title, axes, scale, level, curves), axes, escape(title));
     format!(
         "<figure>\n<h3>{title}</h3>\n<p class=\"soft\">{}</p>\n<ul class=\"legend\">\n{legend}</ul>\n{drawing}</figure>\n",
         escape(up)
     )
 }
 
-fn drawing(title: &str, [across, up]: [&str; 2], level: Option<f64>, curves: &[Curve]) -> String {
+/// An axis: where it begins and ends, and its ticks.
+struct Axis {
+    scale: Scale,
+    ends: [f64; 2],
+    ticks: Vec<f64>,
+}
+
+impl Axis {
+    /// From 0 to the most of these values, or, with `rounded`, to the last tick.
+    fn linear(values: impl Iterator<Item = f64>, wanted: usize, rounded: bool) -> Self {
+        let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let ticks = if rounded { ticks(most, wanted) } else { ticks_within(most.max(f64::MIN_POSITIVE), wanted) };
+        let end = if rounded { ticks[ticks.len() - 1] } else { most.max(f64::MIN_POSITIVE) };
+        Self { scale: Scale::Linear, ends: [0.0, end], ticks }
+    }
+
+    /// From the power of ten below all of these values to the one above them.
+    fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
+        let exponents = values.filter(|value| value.is_finite() && *value > 0.0).map(f64::log10);
+        let [least, most] = exponents.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], exponent| {
+            [least.min(exponent.floor()), most.max(exponent.ceil())]
+        });
+        let [least, most] = if least > most { [0.0, 1.0] } else { [least, most.max(least + 1.0)] };
+        let ticks = (least as i32..=most as i32).map(|exponent| 10f64.powi(exponent)).collect();
+        Self { scale: Scale::Logarithmic, ends: [least, most], ticks }
+    }
+
+    /// Where a value lies: 0 at the beginning, 1 at the end.
+    fn share(&self, value: f64) -> f64 {
+        let [begin, end] = self.ends;
+        let value = if self.scale == Scale::Linear { value } else { value.log10() };
+        (value - begin) / (end - begin)
+    }
+}
+
+fn drawing(title: &str, [across, up]: [&str; 2], scale: Scale, level: Option<f64>, curves: &[Curve]) -> String {
     let mut svg = Svg::new(WIDTH, TOP + HEIGHT + AXIS);
-    let most = |axis: usize| {
-        let values = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point[axis]));
-        values.filter(|value| value.is_finite()).fold(0.0, f64::max)
+    let values = |axis: usize| curves.iter().flat_map(move |curve| curve.points.iter().map(move |point| point[axis]));
+    let [x_axis, y_axis] = match scale {
+        Scale::Linear => [Axis::linear(values(0), 8, false), Axis::linear(values(1).chain(level), 6, true)],
+        Scale::Logarithmic => [Axis::logarithmic(values(0)), Axis::logarithmic(values(1).chain(level))],
     };
-    let (most_x, steps) = (most(0).max(f64::MIN_POSITIVE), ticks(most(1).max(level.unwrap_or(0.0)), 6));
     let bottom = TOP + HEIGHT;
-    let (x_of, y_of) =
-        (|x: f64| LEFT + (RIGHT - LEFT) * x / most_x, |y: f64| bottom - HEIGHT * y / steps[steps.len() - 1]);
-    for &step in &steps {
+    let (x_of, y_of) = (|x: f64| LEFT + (RIGHT - LEFT) * x_axis.share(x), |y: f64| bottom - HEIGHT * y_axis.share(y));
+    for &step in &y_axis.ticks {
         svg.line([LEFT, y_of(step), RIGHT, y_of(step)], "grid");
         svg.text([LEFT - 6.0, y_of(step) + 4.0], Anchor::End, "tick", &short(step));
     }
     svg.line([LEFT, bottom, RIGHT, bottom], "base");
-    for step in ticks_within(most_x, 8) {
+    for &step in &x_axis.ticks {
         svg.line([x_of(step), bottom, x_of(step), bottom + 3.0], "base");
         svg.text([x_of(step), bottom + 15.0], Anchor::Middle, "tick", &trimmed(step));
     }
@@ -67,7 +115,8 @@ fn drawing(title: &str, [across, up]: [&str; 2], level: Option<f64>, curves: &[C
         svg.line([LEFT, y_of(level), RIGHT, y_of(level)], "base");
     }
     for curve in curves {
-        let points = curve.points.iter().map(|&[x, y]| y.is_finite().then(|| [x_of(x), y_of(y)]));
+        let points = curve.points.iter().map(|&[x, y]| [x_of(x), y_of(y)]);
+        let points = points.map(|[x, y]| (x.is_finite() && y.is_finite()).then_some([x, y]));
         svg.curve(points, curve.colour, curve.dashed, &curve.name);
     }
     hovers(&mut svg, [across, up], curves, x_of);
@@ -111,7 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn powers_of_ten_are_equally_far_apart() {
+        let curves = [curve("a", &[[1.0, 1.0], [10.0, 100.0], [0.0, 5.0]])];
+        let text = scaled_figure("t", ["x", "y"], Scale::Logarithmic, Some(10.0), &curves);
+        roxmltree::Document::parse(&text).unwrap();
+        // From the lower left corner to the upper right one; 0 has no place.
+        assert!(text.contains("d=\"M52.0 268.0h0L526.0 8.0"), "{text}");
+        assert!(text.contains("class=\"base\" x1=\"52.00\" y1=\"138.00\""), "{text}");
+    }
+
+    #[test]
     fn nothing_has_a_figure() {
+        roxmltree::Document::parse(&scaled_figure("t", ["x", "y"], Scale::Logarithmic, None, &[])).unwrap();
         roxmltree::Document::parse(&figure("t", ["x", "y"], None, &[])).unwrap();
         roxmltree::Document::parse(&figure("t", ["x", "y"], None, &[curve("a", &[])])).unwrap();
     }
