@@ -13,12 +13,14 @@ mod flick;
 mod linux;
 mod masked;
 mod motet;
+mod page;
 mod process;
 mod profile;
 mod project;
 mod prompt;
 mod quantum;
 mod report;
+mod sensitivity;
 mod sim;
 mod symbols;
 mod system_calls;
@@ -46,6 +48,8 @@ enum Experiment {
     Flick(flick::Options),
     /// How much simulated time depends on how far cores may be apart
     Quantum(quantum::Options),
+    /// How much headline figures depend on the numbers of a machine file that no paper has
+    Sensitivity(sensitivity::Options),
     /// Hits and misses of the simulator's caches, beside QEMU's contrib plugin `cache` and Valgrind's cachegrind
     SimAccuracy(sim::accuracy::Options),
     /// How fast the simulator is, beside QEMU alone and with the contrib plugin `cache`
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Experiment::Boot(options) => boot::run(&options),
         Experiment::Flick(options) => flick::run(&options),
         Experiment::Quantum(options) => quantum::run(&options),
+        Experiment::Sensitivity(options) => sensitivity::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
         Experiment::SimSpeed(options) => sim::speed::run(&options),
     };

@@ -13,11 +13,9 @@ use motet_fabric::{Error, ErrorKind, Result};
 use motet_page::chart::{Curve, Scale, scaled_figure};
 
 use crate::{
-    flick::{
-        machines::{Bench, Run},
-        page,
-    },
+    flick::machines::{Bench, Run},
     motet::Described,
+    page,
     project::{self, Project},
     report::{Collected, Measurement},
 };
@@ -111,7 +109,7 @@ pub fn run(options: &Options) -> Result<()> {
         }));
     }
     if let Some(folder) = &options.report {
-        page::write_body(folder, "Quanta of simulated time", &body(&all))?;
+        page::write(folder, "Quanta of simulated time", &body(&all))?;
     }
     collected.finish(options.json.as_deref())
 }

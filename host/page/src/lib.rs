@@ -5,6 +5,7 @@
 pub mod chart;
 pub mod format;
 pub mod svg;
+pub mod tornado;
 
 use format::escape;
 

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Bars in microseconds, on coherent machines: with sleeping and with polling cores.
-const COHERENT_BAR_US: f64 = 6.0;
-const POLLING_BAR_US: f64 = 2.5;
+pub const COHERENT_BAR_US: f64 = 6.0;
+pub const POLLING_BAR_US: f64 = 2.5;
 const AT_MOST: Duration = Duration::from_secs(600);
 /// The machines of Stramash's memory models.
 const STRAMASH: [&str; 3] = ["separated", "shared", "fully-shared"];
@@ -140,6 +140,17 @@ pub fn measure(bench: &Bench, count: u64, quick: bool) -> Result<Vec<NullCall>> 
         }
     }
     Ok(calls)
+}
+
+/// Microseconds of a call on a machine that another experiment describes, whose cores poll or do not. Its doorbells may be faster
+/// than those of the shipped machines, so quanta are short whether cores poll or not.
+///
+/// # Errors
+/// As [`measure`].
+pub fn us_on(bench: &Bench, machine: &Described, polls: bool, isas: [Isa; 2], count: u64) -> Result<f64> {
+    let wanted =
+        Wanted { metric: String::new(), machine, quantum_us: POLLING_QUANTUM_US, polls, isas, reference: None };
+    one(bench, &bench.program("calls")?, count, &wanted).map(|call| call.us)
 }
 
 /// All ordered pairs.

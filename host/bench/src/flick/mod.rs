@@ -2,12 +2,12 @@
 //! (Figure 5), breadth-first search (Table IV), and how much of the kernel is there for them.
 
 mod bfs;
-mod calls;
+pub mod calls;
 mod chase;
 mod graphs;
 mod lines;
 pub mod machines;
-pub mod page;
+mod page;
 mod paper;
 
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ enum Part {
 /// A part failed, or a file cannot be written.
 pub fn run(options: &Options) -> Result<()> {
     if let Some(folder) = &options.report {
-        page::prepare(folder)?;
+        crate::page::prepare(folder)?;
     }
     for path in &options.graph {
         graphs::open(path)?;

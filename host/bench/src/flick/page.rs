@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_fabric::Result;
 use motet_layout::Isa;
 use motet_page::{
     chart::{Curve, figure},
@@ -15,7 +15,10 @@ use super::{
     chase::Chase,
     paper,
 };
-use crate::report::{Measurement, number};
+use crate::{
+    page::{self, table},
+    report::{Measurement, number},
+};
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Default)]
@@ -28,33 +31,12 @@ pub struct Results {
     pub searches: Vec<Search>,
 }
 
-/// Makes the folder and its `index.html`, before anything is measured.
-///
-/// # Errors
-/// The host refuses.
-pub fn prepare(folder: &Path) -> Result<()> {
-    let refused = |error| Error::new(ErrorKind::CantCreate, format!("--report {}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(refused)?;
-    std::fs::OpenOptions::new().append(true).create(true).open(folder.join("index.html")).map_err(refused)?;
-    Ok(())
-}
-
 /// Writes `index.html`.
 ///
 /// # Errors
 /// The host refuses.
 pub fn write(folder: &Path, results: &Results, measurements: &[Measurement]) -> Result<()> {
-    write_body(folder, "Motet beside Flick", &body(results, measurements))
-}
-
-/// Writes a page of this body as `index.html`.
-///
-/// # Errors
-/// The host refuses.
-pub fn write_body(folder: &Path, title: &str, body: &str) -> Result<()> {
-    let page = motet_page::page(title, body);
-    let refused = |error| Error::new(ErrorKind::CantCreate, format!("--report {}: {error}", folder.display()));
-    std::fs::write(folder.join("index.html"), page).map_err(refused)
+    page::write(folder, "Motet beside Flick", &body(results, measurements))
 }
 
 fn body(results: &Results, measurements: &[Measurement]) -> String {
@@ -70,28 +52,7 @@ fn body(results: &Results, measurements: &[Measurement]) -> String {
     if !results.searches.is_empty() {
         body += &searches(&results.searches);
     }
-    body += "<h2>All figures</h2>\n";
-    let rows = measurements.iter().map(|row| {
-        let reference = row.reference.map_or("–".into(), number);
-        [row.metric.clone(), number(row.value), row.unit.into(), reference, row.machine.clone()]
-    });
-    body += &table(&["metric", "value", "unit", "reference", "machine"], rows);
-    body
-}
-
-fn table<const N: usize>(heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let cells = |tag: &str, row: &[String]| {
-        row.iter().fold(String::new(), |mut text, cell| {
-            let _ = write!(text, "<{tag}>{}</{tag}>", escape(cell));
-            text
-        })
-    };
-    let head = cells("th", &heads.map(str::to_owned));
-    let body = rows.fold(String::new(), |mut text, row| {
-        let _ = writeln!(text, "<tr>{}</tr>", cells("td", &row));
-        text
-    });
-    format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n")
+    body + &page::all_figures(measurements)
 }
 
 fn null_calls(calls: &[NullCall]) -> String {
@@ -198,14 +159,5 @@ mod tests {
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("figure")).count(), 2);
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("path")).count(), 8);
         assert!(document.descendants().any(|node| node.text() == Some("a<b")));
-    }
-
-    #[test]
-    fn a_file_in_the_way_of_the_folder_is_named() {
-        let file = std::env::temp_dir().join(format!("motet-flick-page-{}", std::process::id()));
-        std::fs::write(&file, "x").unwrap();
-        let error = prepare(&file).unwrap_err();
-        std::fs::remove_file(&file).unwrap();
-        assert!(error.message.contains("--report"), "{error}");
     }
 }
