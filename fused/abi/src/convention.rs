@@ -151,6 +151,12 @@ pub fn float(isa: Isa, frame: &UserFrame, index: usize) -> u64 {
     convention(isa).floats.get(index).map_or(0, |&at| ext(frame, at))
 }
 
+/// The register with a function's return address; 0 where that is on the stack.
+#[inline(always)]
+pub fn link(isa: Isa, frame: &UserFrame) -> u64 {
+    convention(isa).link.map_or(0, |link| reg(frame, link))
+}
+
 /// The entry of a function on another ISA.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -181,6 +187,11 @@ impl StackWords {
     /// Nothing: the function, which returns with the stack pointer `sp`, goes on.
     pub const fn none(sp: u64) -> Self {
         Self { at: sp, sp_at_return: sp, words: Words::None }
+    }
+
+    /// One word.
+    pub const fn one(at: u64, word: u64) -> Self {
+        Self { at, sp_at_return: at, words: Words::One(word) }
     }
 }
 
@@ -218,6 +229,20 @@ fn words_on_stack(gate: Option<u64>, arguments: impl Iterator<Item = u64>) -> Wo
 /// the stack.
 pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry, signature: &Signature, arguments: &Arguments) -> StackWords {
     registers::clear(frame);
+    if signature.float_count() != 0 {
+        init_ext(frame, isa);
+    }
+    enter_kept(frame, isa, entry, signature, arguments)
+}
+
+/// As [`enter`], when the function's registers but for its arguments are to stay. The extended registers are stored if it takes floats.
+pub fn enter_kept(
+    frame: &UserFrame,
+    isa: Isa,
+    entry: &Entry,
+    signature: &Signature,
+    arguments: &Arguments,
+) -> StackWords {
     let word = |index| signature.word_for(isa, index, arguments.words[index]);
     let count = signature.word_count();
     let in_registers = count.min(convention(isa).words.len());
@@ -234,7 +259,7 @@ pub fn enter(frame: &UserFrame, isa: Isa, entry: &Entry, signature: &Signature, 
             true => float_in_register(isa, arguments.floats[index], signature.is_single(index)),
             false => 0,
         };
-        set_floats(frame, isa, &core::array::from_fn(float));
+        put_floats(frame, isa, &core::array::from_fn(float));
     }
     stack
 }
@@ -270,6 +295,12 @@ pub fn set_word(frame: &UserFrame, isa: Isa, index: usize, value: u64) {
 /// Sets the floating-point arguments of a function: as their registers hold them.
 pub fn set_floats(frame: &UserFrame, isa: Isa, values: &[u64; FLOATS_MAX]) {
     init_ext(frame, isa);
+    put_floats(frame, isa, values);
+}
+
+/// As [`set_floats`]; other extended registers stay, if they are stored and not in their initial state.
+fn put_floats(frame: &UserFrame, isa: Isa, values: &[u64; FLOATS_MAX]) {
+    hold_ext(frame, isa);
     for (&at, &value) in convention(isa).floats.iter().zip(values) {
         set_ext(frame, at, value);
     }
@@ -343,10 +374,16 @@ pub fn return_to_caller(
     signature: &Signature,
     results: &Results,
 ) {
-    let convention = convention(isa);
     registers::set_pc(frame, record.return_pc.get());
     registers::set_sp_of(isa, frame, record.caller_sp.get());
     enter_fast(frame, isa);
+    set_results(frame, isa, signature, results);
+}
+
+/// Makes `frame`, whose extended registers are stored if the signature has floats, that of a caller to whom a function has returned.
+#[inline(always)]
+pub fn set_results(frame: &UserFrame, isa: Isa, signature: &Signature, results: &Results) {
+    let convention = convention(isa);
     for (index, &register) in convention.results.iter().enumerate() {
         set_reg(frame, register, signature.result_for(isa, index, results.words[index]));
     }
@@ -376,6 +413,13 @@ fn enter_fast(frame: &UserFrame, isa: Isa) {
         frame.status.set(status);
         set_reg(frame, 1, frame.pc.get());
         set_reg(frame, 11, status);
+    }
+}
+
+/// The frame holds its extended state, so that parts of it can be set.
+pub fn hold_ext(frame: &UserFrame, isa: Isa) {
+    if frame.ext_valid.get() == 0 {
+        init_ext(frame, isa);
     }
 }
 

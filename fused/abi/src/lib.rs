@@ -16,6 +16,7 @@ mod errno;
 pub mod fat;
 pub mod file;
 pub mod implemented;
+pub mod migration;
 pub mod own;
 pub mod process;
 pub mod registers;

@@ -9,6 +9,11 @@ pub const ISLAND: u64 = 0x4d01;
 /// [`CrossingPolicy`] codes, 0: as before. Children and programs that it executes inherit it.
 pub const CROSSINGS: u64 = 0x4d02;
 
+/// Of the migration handler ([`crate::migration`]) alone: its thread goes to the ISA of the function that it has tried to call.
+pub const MIGRATE: u64 = 0x4d03;
+/// Of the migration handler alone: its thread goes back to where the function was called that has returned.
+pub const MIGRATE_BACK: u64 = 0x4d04;
+
 /// What becomes of a call that its island cannot serve (at once).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrossingPolicy {

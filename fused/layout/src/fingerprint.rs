@@ -28,6 +28,8 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     TimerNode,
     ThreadRecord,
     CrossingRecord,
+    MigrationContext,
+    Descriptor,
     CredentialsRecord,
     ProcessRecord,
     UserRecord,

@@ -139,6 +139,11 @@ pub const CORE_CALLED: u32 = 5;
 /// [`CoreRecord::state`]: it was idle, and is finding out what it woke for.
 pub const CORE_WAKING: u32 = 6;
 
+/// [`PoolHeader::crossing`]: as `docs/protocols/crossing.md` says.
+pub const CROSSING_DIRECT: u32 = 0;
+/// [`PoolHeader::crossing`]: as Flick does, for comparison (`docs/protocols/migration.md`).
+pub const CROSSING_FLICK: u32 = 1;
+
 /// [`CoreRecord::call`], lowest byte: `message` is free.
 pub const CALL_NONE: u32 = 0;
 /// [`CoreRecord::call`], lowest byte: `message` is a call.
@@ -234,7 +239,33 @@ pool_struct! {
         896 pub message_caller: CrossingRecord,
         /// Ready threads by user: see `motet_protocol::ready`.
         1280 pub ready_groups: [ReadyGroup; READY_GROUPS],
-        1536 _pad9: [Cell64; 64],
+        /// The migration engine (`motet_protocol::dma`): the descriptor that it is to transfer. Written by the core.
+        1536 pub dma_out: [Cell64; DESCRIPTOR_WORDS],
+        /// By `DMA_*`: descriptors that have been transferred to this core. Written by the engine.
+        1696 pub dma_in: [Descriptor; 2],
+        /// By `DMA_*`, the engine's status: when the descriptor there arrives or has arrived, in nanoseconds of the machine's clock; 0:
+        /// there is none. Set by the engine, cleared by the core.
+        2016 pub dma_arrives_ns: [AtomicU64; 2],
+        /// Which of its receiver's places the descriptor in `dma_out` goes to: `DMA_*`. Written by the core.
+        2032 pub dma_place: Cell32,
+        /// Whether the engine has taken the descriptor in `dma_out`: 1, or 0 if its receiver has no room. Written by the engine.
+        2036 pub dma_taken: Cell32,
+        2040 _pad9: Cell64,
+    }
+}
+
+/// Words of a descriptor of the migration engine.
+pub const DESCRIPTOR_WORDS: usize = 20;
+/// [`CoreRecord::dma_in`]: for a core that runs functions for threads of other instruction sets.
+pub const DMA_AWAY: u32 = 0;
+/// [`CoreRecord::dma_in`]: for a core whose thread is elsewhere.
+pub const DMA_HOME: u32 = 1;
+
+pool_struct! {
+    /// A descriptor of the migration engine: what a thread takes along (`motet_kernel::crossing::migration`).
+    pub struct Descriptor: size 160, align 8 {
+        /// Its words.
+        0 pub words: [Cell64; DESCRIPTOR_WORDS],
     }
 }
 
@@ -351,7 +382,10 @@ pool_struct! {
         128 pub uncached: Cell32,
         /// Not 0: an island has died and is to be looked for ([`ISLAND_LOST`]). Set by the host, cleared by the first core.
         132 pub lost: AtomicU32,
-        136 _pad0: [Cell64; 7],
+        /// How calls cross instruction sets: `CROSSING_*`.
+        136 pub crossing: Cell32,
+        140 _pad4: Cell32,
+        144 _pad0: [Cell64; 6],
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,

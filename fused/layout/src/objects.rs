@@ -220,7 +220,30 @@ pool_struct! {
         2940 pub fault_code: Cell32,
         /// What is known of its pending signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
         2944 pub signal_queue: Cell64,
-        2952 _pad2: [Cell64; 143],
+        /// Machines that call as Flick does: the function that its migration handler is to call.
+        2952 pub migrates_to: Cell64,
+        /// By ISA code - 1: its [`MigrationContext`] there, and in the bits below a page's address the core that has it; 0: none.
+        2960 pub contexts: [Cell64; 4],
+        2992 _pad2: [Cell64; 138],
+    }
+}
+
+pool_struct! {
+    /// A thread that runs on another ISA than its own, on a machine that calls as Flick does: a frame near the core that runs it.
+    pub struct MigrationContext: size 4096, align 64 {
+        /// Its registers there while it does not run.
+        0 pub frame: UserFrame,
+        /// Whose it is: the thread (pool address).
+        2048 pub thread: Cell64,
+        /// The core that waits for it.
+        2056 pub home: Cell32,
+        /// 1: it waits for a system call that its home core makes for it; 0: it does not.
+        2060 pub waits_for_call: Cell32,
+        /// The function that its migration handler is to call.
+        2064 pub migrates_to: Cell64,
+        /// The top of its stack.
+        2072 pub stack: Cell64,
+        2080 _pad0: [Cell64; 252],
     }
 }
 

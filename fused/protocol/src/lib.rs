@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod cores;
 pub mod direct;
+pub mod dma;
 pub mod format;
 pub mod fs;
 pub mod lock;

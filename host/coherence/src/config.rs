@@ -267,6 +267,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// A transfer by a device, in picoseconds.
+    pub const fn dma_ps(&self, bytes: u64) -> u64 {
+        self.dma_setup_ps + (bytes * self.dma_kib_ps).div_ceil(1024)
+    }
+
     /// Cores of all islands.
     pub fn core_count(&self) -> usize {
         self.islands.iter().map(|island| island.cores).sum()

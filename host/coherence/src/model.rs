@@ -305,7 +305,7 @@ impl<'a> Model<'a> {
 
     /// A transfer by a device. Caches are not touched.
     pub fn dma(&self, bytes: u64) -> Picoseconds {
-        Picoseconds(self.config.dma_setup_ps + (bytes * self.config.dma_kib_ps).div_ceil(1024))
+        Picoseconds(self.config.dma_ps(bytes))
     }
 }
 

@@ -15,8 +15,8 @@ use crate::{
 const LATENCY_NS_MAX: u64 = 1_000_000_000;
 /// Longest latency, in cycles.
 const LATENCY_CYCLES_MAX: u64 = 1_000_000;
-/// Longest time for 1024 bytes of DMA, in nanoseconds: a megabyte per second.
-const DMA_KIB_NS_MAX: u64 = 1_000_000;
+/// Time for 1024 bytes of DMA, in nanoseconds: no bandwidth is unlimited, and the least is a megabyte per second.
+const DMA_KIB_NS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 /// Fastest clock.
 const FREQUENCY_MHZ_MAX: u64 = 100_000;
 /// Least and most cycles per instruction. Instructions take time, or a loop would not let time pass.
@@ -40,7 +40,10 @@ impl ModelTable {
         nanoseconds(&model.name("device_store_ns"), self.device_store_ns)?;
         let dma = model.name("dma");
         nanoseconds(&dma.name("setup_ns"), self.dma.setup_ns)?;
-        at_most(&dma.name("kib_ns"), self.dma.kib_ns, DMA_KIB_NS_MAX, "nanoseconds")?;
+        if let Some(value) = self.dma.kib_ns.filter(|value| !DMA_KIB_NS.contains(value)) {
+            let [least, most] = [DMA_KIB_NS.start(), DMA_KIB_NS.end()];
+            return fail(&dma.name("kib_ns"), format!("{value}; 1024 bytes take {least} to {most} nanoseconds"));
+        }
         self.check_links(shape)?;
         if let Some(l3) = &self.l3 {
             check_geometry(&model.name("l3"), l3.size, l3.ways, l3.replacement.unwrap_or(self.replacement))?;

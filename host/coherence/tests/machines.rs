@@ -198,8 +198,10 @@ fn numbers_out_of_bounds_are_refused() {
         let text = format!("[[link.pair]]\nislands = [\"a\", \"b\"]\n{key} = {most}");
         assert!(refused(&text).starts_with(&format!("model.link.pair.{key}: {most}; at most")));
     }
-    for key in ["setup_ns", "kib_ns"] {
-        assert!(refused(&format!("[dma]\n{key} = {most}")).starts_with(&format!("model.dma.{key}: {most}; at most")));
+    assert!(refused(&format!("[dma]\nsetup_ns = {most}")).starts_with(&format!("model.dma.setup_ns: {most}; at most")));
+    for ns in [0, 1_000_001, most] {
+        let message = format!("model.dma.kib_ns: {ns}; 1024 bytes take 1 to 1000000 nanoseconds");
+        assert_eq!(refused(&format!("[dma]\nkib_ns = {ns}")), message);
     }
     for key in ["peer_cycles", "atomic_cycles", "remote_cycles"] {
         assert!(refused(&format!("{CORE}{key} = {most}")).starts_with(&format!("model.core.{key}: {most}; at most")));

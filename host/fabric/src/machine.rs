@@ -31,10 +31,31 @@ pub struct Machine {
     pub pool: PoolSpec,
     /// The islands, in the order of their ids.
     pub islands: Vec<IslandSpec>,
+    /// How calls cross instruction sets.
+    pub crossing: Crossing,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.
     pub text: String,
+}
+
+/// How calls cross instruction sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crossing {
+    /// As docs/protocols/crossing.md says.
+    Direct,
+    /// As Flick does, for comparison (docs/protocols/migration.md).
+    Flick,
+}
+
+impl Crossing {
+    /// Its code in the pool's header.
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Direct => motet_layout::CROSSING_DIRECT,
+            Self::Flick => motet_layout::CROSSING_FLICK,
+        }
+    }
 }
 
 /// The shared memory of a machine.
@@ -189,6 +210,7 @@ pub const fn private_size(isa: Isa) -> (u64, u64) {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineFile {
+    crossing: Option<Spanned<String>>,
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
     #[serde(default)]
@@ -217,6 +239,17 @@ struct IslandTable {
 
 impl MachineFile {
     fn check(self, text: &str) -> Result<Machine> {
+        let crossing = match &self.crossing {
+            None => Crossing::Direct,
+            Some(name) => match name.get_ref().as_str() {
+                "direct" => Crossing::Direct,
+                "flick" => Crossing::Flick,
+                other => {
+                    let message = format!("crossing: unknown way \"{other}\"; known: direct, flick");
+                    return Err(fault(text, name.span(), &message));
+                }
+            },
+        };
         let pool = self.pool.into_inner().check(text)?;
         let span = self.island.span();
         let tables = self.island.into_inner();
@@ -236,7 +269,7 @@ impl MachineFile {
             }
             islands.push(island);
         }
-        let machine = Machine { pool, islands, model: self.model, text: text.into() };
+        let machine = Machine { pool, islands, crossing, model: self.model, text: text.into() };
         machine.model_config()?;
         Ok(machine)
     }
@@ -456,6 +489,7 @@ mod tests {
             ("64MiB", "64 megs", "2:8: pool.size: \"64 megs\" is not a memory size"),
             ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
             ("cores = 1", "cores = -1", "6:9: cores: -1"),
+            ("[pool]", "crossing = \"flock\"\n[pool]", "1:12: crossing: unknown way \"flock\"; known: direct, flick"),
             ("cores = 1", "cores = 1\npoll_us = 1001", "7:11: poll_us: 1001, an idle core polls for 0 to 1000 us"),
             ("x86_64", "mips", "5:7: isa: unknown instruction set \"mips\"; known: x86_64, aarch64, riscv64"),
             ("\"a\"", "\"a b\"", "4:8: name: "),
@@ -507,6 +541,7 @@ mod tests {
             (format!("{core}{ranges}end = \"9MiB\""), "17:7: model.range.end: the last range ends at 9MiB"),
             (format!("{core}{ranges}start = \"9MiB\""), "17:9: model.range.start: 9MiB leaves a hole"),
             ("[model.dma]\nkib_ns = 18446744073709551615".into(), "8:10: "),
+            ("[model.dma]\nkib_ns = 0".into(), "8:10: model.dma.kib_ns: 0; 1024 bytes take 1 to 1000000 nanoseconds"),
             ("[model]\ncolour = 1".into(), "8:1: unknown field `colour`"),
             (
                 format!("{core}trap_entry_cycles = 1000001"),

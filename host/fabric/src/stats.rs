@@ -88,6 +88,9 @@ pub struct CoreStats {
     pub ipis_sent: u64,
     /// Times that another core's doorbell woke it.
     pub ipis_received: u64,
+    /// Descriptors that its migration engine has transferred.
+    #[serde(default)]
+    pub transfers: u64,
     /// What its caches did, by the names of [`motet_coherence::counter_names`].
     pub memory: BTreeMap<String, u64>,
 }

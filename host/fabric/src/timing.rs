@@ -309,6 +309,7 @@ impl Clocks {
                 instructions: clock.instructions,
                 ipis_sent: clock.ipis_sent,
                 ipis_received: clock.ipis_received,
+                transfers: clock.transfers,
                 memory: names.zip(motet_record::memory_counts(row).iter().copied()).collect(),
             }
         };

@@ -108,6 +108,15 @@ pub fn count_events(vcpu: &mut Vcpu, events: [u64; TrapEvent::COUNT]) {
     }
 }
 
+/// Charges the stores to device registers that start a migration engine: what to transfer, whereto, and that it is to begin.
+pub fn count_engine_start(vcpu: &mut Vcpu) {
+    const REGISTERS: usize = 3;
+    let Some((core, time)) = counting(vcpu) else { return };
+    for _ in 0..REGISTERS {
+        time.charge(core.caches.device_access(Kind::Store).0);
+    }
+}
+
 fn first_roots(vcpu: &Vcpu) -> &'static Mutex<Roots> {
     &FIRST_ROOTS[vcpu.index() % VCPUS_MAX]
 }

@@ -395,6 +395,11 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
             plugin.timing.note_ring(core, now_ps);
         }
         marks::WOKE => plugin.times.get(vcpu).since_ps += plugin.timing.catch_up(core, now_ps),
+        marks::TRANSFER => {
+            let bytes = motet_layout::DESCRIPTOR_WORDS as u64 * size_of::<u64>() as u64;
+            plugin.timing.transfer(core, now_ps, plugin.model.dma(bytes).0);
+            caches::count_engine_start(vcpu);
+        }
         marks::WROTE => plugin.timing.note_write(core, now_ps),
         _ => {}
     }

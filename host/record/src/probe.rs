@@ -7,7 +7,8 @@ use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_timing::{ClockRegion, CoreClock};
 
 /// Counts of a core's clock; the others are its caches'.
-const CLOCK_NAMES: [&str; 6] = ["time_ps", "idle_ps", "stall_ps", "instructions", "ipis_sent", "ipis_received"];
+const CLOCK_NAMES: [&str; 7] =
+    ["time_ps", "idle_ps", "stall_ps", "instructions", "ipis_sent", "ipis_received", "transfers"];
 const TIME: usize = 0;
 const IDLE: usize = 1;
 const INSTRUCTIONS: usize = 3;
@@ -40,13 +41,15 @@ pub struct ClockCounts {
     pub ipis_sent: u64,
     /// Times that another core's doorbell woke it.
     pub ipis_received: u64,
+    /// Descriptors that its migration engine has transferred.
+    pub transfers: u64,
 }
 
 impl ClockCounts {
     /// Those of `row`.
     pub fn of(row: &Row) -> Self {
-        let [time_ps, idle_ps, stall_ps, instructions, ipis_sent, ipis_received, ..] = *row;
-        Self { time_ps, idle_ps, stall_ps, instructions, ipis_sent, ipis_received }
+        let [time_ps, idle_ps, stall_ps, instructions, ipis_sent, ipis_received, transfers, ..] = *row;
+        Self { time_ps, idle_ps, stall_ps, instructions, ipis_sent, ipis_received, transfers }
     }
 }
 
@@ -119,7 +122,8 @@ impl<'a> Probe<'a> {
     pub fn row(&self, core: usize) -> Row {
         let clock = self.clock(core);
         let words = [&clock.clock_ps, &clock.idle_ps, &clock.stall_ps, &clock.instructions];
-        let own = words.into_iter().chain([&clock.ipis_sent, &clock.ipis_received]).map(|word| word.load(Relaxed));
+        let own = words.into_iter().chain([&clock.ipis_sent, &clock.ipis_received, &clock.transfers]);
+        let own = own.map(|word| word.load(Relaxed));
         let mut row = [0; COLUMNS];
         row.iter_mut().zip(own.chain(self.model.counters(core).values())).for_each(|(to, from)| *to = from);
         row

@@ -8,8 +8,8 @@ use motet_layout::{
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x05".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x05");
+/// First eight bytes of a region: "MOTETCK\x06".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x06");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct CoreClock {
     pub ipis_sent: AtomicU64,
     /// How often another core's doorbell woke it.
     pub ipis_received: AtomicU64,
+    /// Descriptors that its migration engine has transferred.
+    pub transfers: AtomicU64,
 }
 
 const _: () = assert!(std::mem::offset_of!(CoreClock, free_until_ps) == 128);

@@ -14,6 +14,8 @@ use motet_layout::{
     },
 };
 
+use motet_protocol::dma;
+
 use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings, pace::View, region::PACE_NONE};
 
 /// How long an announced core waits for the others at a time.
@@ -146,6 +148,27 @@ impl<B: Bells> Timing<B> {
         let transit_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].transit_ns[island].get();
         note_first(&target.written_at_ns, now_ps / PS_PER_NS + u64::from(transit_ns));
         target.rings_received.fetch_add(1, SeqCst);
+        self.bells.ring(self.record(core).ring_target.get() as usize);
+    }
+
+    /// A core's migration engine transfers a descriptor, which takes `transfer_ps`. A receiver that polls sees its end; others are interrupted
+    /// after that.
+    pub fn transfer(&self, core: usize, now_ps: u64, transfer_ps: u64) {
+        let Some((island, target)) = self.target_of(core) else { return };
+        self.note_exchange(now_ps);
+        let arrives_ns = (now_ps + transfer_ps).div_ceil(PS_PER_NS);
+        if !dma::transfer(self.record(core), target, arrives_ns) {
+            return;
+        }
+        let polls = self.header.islands[island].poll_ns.get() != 0 && target.state.load(SeqCst) != CORE_IDLE;
+        if polls {
+            note_first(&target.written_at_ns, arrives_ns);
+        } else {
+            let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
+            note_first(&target.rung_at_ns, arrives_ns + u64::from(latency_ns));
+        }
+        target.rings_received.fetch_add(1, SeqCst);
+        bump(&self.clock(core).transfers, 1);
         self.bells.ring(self.record(core).ring_target.get() as usize);
     }
 

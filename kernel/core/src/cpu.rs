@@ -4,8 +4,8 @@ use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa, IslandId, PAGE_SIZE, Pool, PoolAddr,
-    ThreadRecord,
+    CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa, IslandId, PAGE_SIZE, Pool,
+    PoolAddr, ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{Context, clock::IslandClock, direct::Reach, shootdown, trace::Kind};
@@ -152,7 +152,7 @@ impl<M: Machine> Cpu<M> {
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             budget: Cell::new(BUDGET),
-            crossing: CrossingCore::new(reach),
+            crossing: CrossingCore::new(reach, pool.header().crossing.get() == CROSSING_FLICK),
             timer_ns: Cell::new(u64::MAX),
             timer_offset_ns: Cell::default(),
             steer_at_ns: Cell::default(),

@@ -20,6 +20,9 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
+        if cpu.crossing.migrates && (crossing::migration::is_called(cpu) || run_queue::has_ready(cpu.own)) {
+            return; // the doorbell that has just been taken was for that
+        }
         // Time that nobody waits for: memory this island no longer needs goes back to all.
         memory::trim(cpu);
         set_timer(cpu, timer::next_deadline_ns(cpu));

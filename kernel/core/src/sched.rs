@@ -23,7 +23,7 @@ use crate::{
     call::{BUDGET, Call, Stop, cost},
     counters,
     cpu::Cpu,
-    crossing::{self, Fetch, make_returned_ready, stop_polling},
+    crossing::{self, Fetch, make_returned_ready, migration, stop_polling},
     file,
     idle::idle,
     lost, mm,
@@ -39,6 +39,9 @@ const SLICE_NS: u64 = 10_000_000;
 pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     cpu.own.state.store(CORE_AWAKE, Ordering::SeqCst);
     loop {
+        if cpu.crossing.migrates && migration::run(cpu) {
+            continue;
+        }
         // Who has been woken may have been called, and answers first.
         match cpu.crossing.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
             Some(thread) => {
@@ -522,6 +525,9 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if cpu.id.index() == 0 {
             file::host_rang(cpu);
             lost::bury(cpu);
+        }
+        if cpu.crossing.migrates {
+            migration::come_home(cpu);
         }
     }
     expire_timers(cpu);

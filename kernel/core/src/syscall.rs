@@ -27,6 +27,8 @@ pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
         Some(name) => serve(call, name),
         None if number == own::CALL_ON => crossing::call_on(call),
         None if number == own::CROSSINGS => crossing::set_policy(call),
+        None if number == own::MIGRATE => crossing::migration::migrate(call),
+        None if number == own::MIGRATE_BACK => crossing::migration::migrate_back(call),
         None if number == own::ISLAND => Ok(call.cpu.island().index() as u64),
         None => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));

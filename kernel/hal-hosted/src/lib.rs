@@ -23,6 +23,7 @@ pub mod elf;
 mod hart;
 pub mod isa;
 mod machine;
+mod migration;
 #[allow(unsafe_code)]
 mod region;
 mod world;

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use motet_abi::migration::Handler;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::sync::AtomicU64 as PoolWord;
 use motet_layout::{
@@ -21,6 +22,7 @@ use crate::baton::Point;
 use crate::config::{Counter, Defect, IslandConfig};
 use crate::hart::{CodePage, Hart, Registers, snapshot};
 use crate::isa::INSTRUCTION_SIZE;
+use crate::migration;
 use crate::world::{Quiet, World};
 
 thread_local! {
@@ -295,6 +297,10 @@ impl<F: Flavour> Machine for Hosted<F> {
 
     fn counter_ns(&self) -> u64 {
         self.island.now_ns()
+    }
+
+    fn migration_handler(isa: Isa) -> Option<Handler> {
+        migration::handler(isa)
     }
 
     fn set_timer(&self, deadline_ns: u64) {

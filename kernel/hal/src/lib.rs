@@ -14,6 +14,7 @@ pub mod conformance;
 pub mod ivshmem;
 pub mod steer;
 
+use motet_abi::migration::{self, Handler};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks};
 
 /// How a faulting access touched memory.
@@ -184,6 +185,18 @@ pub trait Machine: Sync + 'static {
     #[inline(always)]
     fn note_write(&self) {
         Self::mark::<{ marks::WROTE }>();
+    }
+
+    /// The migration handler of an ISA, in instructions that the ISA's cores in this machine execute.
+    fn migration_handler(isa: Isa) -> Option<Handler> {
+        migration::handler(isa)
+    }
+
+    /// Starts this core's migration engine, which the simulator of a timed machine is: executes
+    /// [`motet_layout::marks::TRANSFER`].
+    #[inline(always)]
+    fn start_transfer(&self) {
+        Self::mark::<{ marks::TRANSFER }>();
     }
 
     /// Tells the simulator of a timed machine that this core comes from [`wait_for_interrupt`](Self::wait_for_interrupt):

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use motet_hal::Machine;
 use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, run, run_seeds};
 use motet_layout::sync::Ordering;
-use motet_layout::{CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool};
+use motet_layout::{CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool};
 use motet_protocol::stream::{self, Side};
 use motet_protocol::{Context, fs};
 
@@ -38,6 +38,8 @@ pub struct Scenario {
     pub command: Vec<&'static str>,
     /// What standard input holds.
     pub input: Vec<u8>,
+    /// Calls cross instruction sets by Flick's protocol.
+    pub migrates: bool,
 }
 
 /// How a scenario ended.
@@ -129,6 +131,7 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     let header = pool.header();
     let extra = 3 * STREAM_LEN + COMMAND_LEN;
     let mut at = motet_protocol::format::format(pool, BLOCK_FRAMES, extra).expect("the pool is large enough");
+    header.crossing.set(if scenario.migrates { CROSSING_FLICK } else { CROSSING_DIRECT });
     for stream in [&header.console_in, &header.console_out, &header.console_err] {
         stream.data.set(at.0);
         stream.capacity.set(STREAM_LEN);

@@ -202,7 +202,7 @@ fn a_pipeline_spans_three_isas() {
     ];
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(8);
     let expected: String = text.bytes().map(|byte| char::from(byte + 3)).collect();
-    let scenario = Scenario { files, command: vec!["/shell"], input: text.into_bytes() };
+    let scenario = Scenario { files, command: vec!["/shell"], input: text.into_bytes(), ..Scenario::default() };
     everywhere(15, &scenario, 0, &expected);
 }
 

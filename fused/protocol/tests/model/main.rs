@@ -13,6 +13,7 @@ mod direct;
 mod harness;
 mod idle;
 mod locks;
+mod migration;
 mod shoot_down;
 mod timers;
 mod trace;

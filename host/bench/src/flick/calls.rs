@@ -3,8 +3,8 @@
 use std::{fmt::Write, time::Duration};
 
 use motet_coherence::{Config, Kind, Model, Picoseconds, Sharing, allocate};
-use motet_fabric::{Error, ErrorKind, Machine, Result, local_ranges, stats::CoreStats};
-use motet_layout::Isa;
+use motet_fabric::{Crossing, Error, ErrorKind, Machine, Result, local_ranges, stats::CoreStats};
+use motet_layout::{Descriptor, Isa};
 
 use super::{
     machines::{Bench, FLICK_QUANTUM_US, POLLING_QUANTUM_US, QUANTUM_US, island_of, sum},
@@ -22,6 +22,14 @@ pub const POLLING_BAR_US: f64 = 2.5;
 const AT_MOST: Duration = Duration::from_secs(600);
 /// The machines of Stramash's memory models.
 const STRAMASH: [&str; 3] = ["separated", "shared", "fully-shared"];
+
+/// Metrics of null calls on the Flick machine, of this kernel and of Flick's protocol, begin with these ...
+const NULL_CALL: &str = "null_call_";
+const PROTOCOL: &str = "flick_protocol_";
+/// ... and end with these.
+const WAYS: [&str; 2] = ["host_nxp_host_us", "nxp_host_nxp_us"];
+/// How much faster a call has to be than Flick's protocol on the same machine.
+const OVER_PROTOCOL_TARGET: f64 = 1.7;
 
 /// Calls from one instruction set to another and back.
 #[derive(Clone, Debug)]
@@ -111,13 +119,15 @@ pub fn measure(bench: &Bench, count: u64, quick: bool) -> Result<Vec<NullCall>> 
         Ok(())
     };
     let flick = bench.machine("flick")?;
+    let migrating = bench.migrating(&flick)?;
     let (host, nxp) = (Isa::X86_64, Isa::RiscV64);
-    for (metric, isas, reference) in [
-        ("null_call_host_nxp_host_us", [host, nxp], paper::HOST_NXP_HOST_US),
-        ("null_call_nxp_host_nxp_us", [nxp, host], paper::NXP_HOST_NXP_US),
-    ] {
-        let (metric, reference) = (metric.into(), Some(reference));
-        add(&Wanted { metric, machine: &flick, quantum_us: FLICK_QUANTUM_US, polls: false, isas, reference })?;
+    for (machine, start) in [(&flick, NULL_CALL), (&migrating, PROTOCOL)] {
+        for (way, isas, reference) in
+            [(WAYS[0], [host, nxp], paper::HOST_NXP_HOST_US), (WAYS[1], [nxp, host], paper::NXP_HOST_NXP_US)]
+        {
+            let (metric, reference) = (format!("{start}{way}"), Some(reference));
+            add(&Wanted { metric, machine, quantum_us: FLICK_QUANTUM_US, polls: false, isas, reference })?;
+        }
     }
     let coherent = bench.machine("default")?;
     let mut machines = vec![(coherent, String::new(), pairs(&ISAS))];
@@ -186,7 +196,7 @@ fn one(bench: &Bench, program: &std::path::PathBuf, count: u64, wanted: &Wanted<
     })
 }
 
-/// How one core tells another that there is something for it, and what that takes.
+/// How one core tells another that there is something for it, and what that takes; by Flick's protocol with the transfer before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signal {
     /// It rings it.
@@ -208,11 +218,15 @@ impl Signal {
 /// The signals there and back.
 fn signals(machine: &Machine, [from, to]: [usize; 2]) -> Result<[Signal; 2]> {
     let config = machine.model_config()?;
+    let transfer_ps = match machine.crossing {
+        Crossing::Direct => None,
+        Crossing::Flick => Some(config.dma_ps(size_of::<Descriptor>() as u64)),
+    };
     Ok([(from, to), (to, from)].map(|(from, to)| {
         let link = &config.links[from][to];
         match machine.islands[to].poll_us {
-            0 => Signal::Doorbell { latency_ps: link.doorbell_ps },
-            _ => Signal::Store { transit_ps: link.transit_ps },
+            0 => Signal::Doorbell { latency_ps: link.doorbell_ps + transfer_ps.unwrap_or(0) },
+            _ => Signal::Store { transit_ps: transfer_ps.unwrap_or(link.transit_ps) },
         }
     }))
 }
@@ -322,8 +336,9 @@ pub fn measurements(calls: &[NullCall], count: u64) -> Vec<Measurement> {
             all.push(measurement(metric.into(), slowest.us, slowest.reference, slowest, what));
         }
     }
+    all.extend(over_protocol(calls));
     for call in calls {
-        let on_flick = call.machine == "flick";
+        let on_flick = call.machine.starts_with("flick");
         let what = if on_flick { "reference: Flick, Table III" } else { "reference: the bar" };
         all.push(measurement(call.metric.clone(), call.us, call.reference, call, what));
         if !on_flick {
@@ -349,6 +364,42 @@ pub fn measurements(calls: &[NullCall], count: u64) -> Vec<Measurement> {
         }
     }
     all
+}
+
+/// Calls that were measured both by Flick's protocol and by this kernel's, on the same machine.
+fn by_both_protocols(calls: &[NullCall]) -> impl Iterator<Item = [&NullCall; 2]> {
+    let of = |start: &str, way: &str| calls.iter().find(|call| call.metric == format!("{start}{way}"));
+    WAYS.into_iter().filter_map(move |way| Some([of(PROTOCOL, way)?, of(NULL_CALL, way)?]))
+}
+
+/// How much faster calls are than by Flick's protocol: the smaller ratio of both ways.
+fn over_protocol(calls: &[NullCall]) -> Option<Measurement> {
+    let ratios = by_both_protocols(calls).map(|[flick, call]| (flick.us / call.us, call));
+    let (ratio, call) = ratios.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    Some(Measurement {
+        metric: "null_call_over_flick_protocol".into(),
+        value: ratio,
+        unit: "Flick's time / ours",
+        machine: call.described.clone(),
+        reference: Some(OVER_PROTOCOL_TARGET),
+        source:
+            "machines/flick.toml with crossing = \"flick\" and without, the smaller of both ways; reference: the target"
+                .into(),
+    })
+}
+
+/// Heads of [`columns`].
+pub const COLUMNS: [&str; 5] =
+    ["us", "Flick's paper", "its protocol, on this machine", "Motet", "Flick's time / Motet's"];
+
+/// Microseconds of null calls on the Flick machine: the paper's, those of its protocol on this machine, and Motet's.
+pub fn columns(calls: &[NullCall]) -> Vec<[String; 5]> {
+    let row = |[flick, ours]: [&NullCall; 2]| {
+        let [from, to] = ours.isas.map(Isa::name);
+        let paper = ours.reference.map_or("–".into(), number);
+        [format!("{from} to {to}"), paper, number(flick.us), number(ours.us), number(flick.us / ours.us)]
+    };
+    by_both_protocols(calls).map(row).collect()
 }
 
 /// Rows of a call's break-down: what, the caller's microseconds, the callee's.
@@ -379,7 +430,13 @@ pub fn rows(call: &NullCall) -> Vec<[String; 3]> {
 /// The break-downs, for people.
 pub fn table(calls: &[NullCall]) -> String {
     let mut text = String::new();
-    for call in calls.iter().filter(|call| call.machine == "flick" || call.machine == "default") {
+    let columns = columns(calls);
+    for [call, paper, protocol, ours, ratio] in
+        (!columns.is_empty()).then(|| COLUMNS.map(str::to_owned)).iter().chain(&columns)
+    {
+        let _ = writeln!(text, "  {call:<18}{paper:>14}{protocol:>32}{ours:>10}{ratio:>25}");
+    }
+    for call in calls.iter().filter(|call| call.machine.starts_with("flick") || call.machine == "default") {
         let [from, to] = call.isas.map(Isa::name);
         let _ = writeln!(text, "\nnull call {from} -> {to} -> {from} on {}", call.machine);
         let _ = writeln!(text, "  {:<24}{:>12}{:>12}", "", "caller", "callee");
@@ -418,6 +475,43 @@ mod tests {
         assert!((0.6..1.5).contains(&(polling - traps)), "{polling}");
         let ends = 71.0 / 2100.0 + 71.0 / 2000.0;
         assert!((sleeping - polling - 4.0 - ends).abs() < 1e-5, "{sleeping}");
+    }
+
+    #[test]
+    fn a_transfer_is_before_what_tells_of_it() {
+        let mut flick = machine("flick.toml");
+        let direct = [Signal::Store { transit_ps: 412_000 }, Signal::Doorbell { latency_ps: 2_000_000 }];
+        assert_eq!(signals(&flick, [0, 1]).unwrap(), direct);
+        flick.crossing = Crossing::Flick;
+        // 1000 ns, and 160 bytes at 130 ns a KiB.
+        let transferred = [Signal::Store { transit_ps: 1_020_313 }, Signal::Doorbell { latency_ps: 3_020_313 }];
+        assert_eq!(signals(&flick, [0, 1]).unwrap(), transferred);
+    }
+
+    fn call(start: &str, way: &str, us: f64) -> NullCall {
+        NullCall {
+            metric: format!("{start}{way}"),
+            machine: "flick".into(),
+            isas: [Isa::X86_64, Isa::RiscV64],
+            us,
+            system_call_us: 0.0,
+            limit_us: 0.0,
+            parts: Parts::default(),
+            reference: Some(18.3),
+            described: String::new(),
+        }
+    }
+
+    #[test]
+    fn both_protocols_stand_side_by_side() {
+        let [one, other] = WAYS;
+        let mut calls = vec![call(NULL_CALL, one, 9.0), call(NULL_CALL, other, 10.0), call(PROTOCOL, one, 18.0)];
+        assert_eq!(columns(&calls), [["x86_64 to riscv64", "18.30", "18.00", "9.000", "2.000"].map(str::to_owned)]);
+        calls.push(call(PROTOCOL, other, 16.0));
+        let smaller = over_protocol(&calls).unwrap();
+        assert_eq!((smaller.metric.as_str(), smaller.value), ("null_call_over_flick_protocol", 1.6));
+        assert_eq!(over_protocol(&calls[..2]).map(|measurement| measurement.value), None);
+        assert!(table(&calls).contains("Flick's paper") && !table(&calls[..2]).contains("Flick's paper"));
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub const PARTS: [(Part, &str); 4] = [
     (Part::Conventions, "conventions"),
     (Part::Reports, "reports"),
 ];
+/// Flick's protocol, which is there for comparison only, is not counted.
+const BASELINE: [&str; 3] =
+    ["kernel/core/src/crossing/migration/", "fused/abi/src/migration.rs", "fused/protocol/src/dma.rs"];
+
 /// What tells of crossings elsewhere.
 const WORDS: [&str; 12] = [
     "crossing",
@@ -77,8 +81,11 @@ pub fn count(root: &Path) -> Result<Lines> {
     let mut lines = Lines::default();
     for folder in KERNEL {
         for path in sources(&root.join(folder))? {
-            let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
             let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
+            if BASELINE.iter().any(|start| name.starts_with(start)) {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
             match WHOLE.iter().find(|(whole, _)| name.starts_with(whole)) {
                 Some(&(_, part)) => lines.whole[part as usize] += code(&text).count(),
                 None => lines.elsewhere += marked(&text),

@@ -139,6 +139,14 @@ impl Bench {
         self.changed(machine, "large", &changes)
     }
 
+    /// The same machine whose calls are made as Flick does.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn migrating(&self, machine: &Described) -> Result<Described> {
+        self.changed(machine, "protocol", &[("[pool]\n", "crossing = \"flick\"\n\n[pool]\n")])
+    }
+
     fn changed(&self, machine: &Described, how: &str, changes: &[(&str, &str)]) -> Result<Described> {
         let mut text = machine.machine.text.clone();
         for (from, to) in changes {

@@ -57,6 +57,7 @@ fn body(results: &Results, measurements: &[Measurement]) -> String {
 
 fn null_calls(calls: &[NullCall]) -> String {
     let mut text = "<h2>Null calls there and back</h2>\n".to_owned();
+    text += &table(&calls::COLUMNS, calls::columns(calls).into_iter());
     let rows = calls.iter().map(|call| {
         let [from, to] = call.isas.map(Isa::name);
         let reference = call.reference.map_or("–".into(), number);
@@ -64,7 +65,7 @@ fn null_calls(calls: &[NullCall]) -> String {
     });
     text += &table(&["call", "machine", "us", "physical limit, us", "Flick, or bar, us"], rows);
     text += "<div class=\"plots\">\n";
-    for call in calls.iter().filter(|call| call.machine == "flick") {
+    for call in calls.iter().filter(|call| call.machine.starts_with("flick")) {
         let [from, to] = call.isas.map(Isa::name);
         let title = escape(&format!("Where the time goes: {from} to {to} and back on {}", call.machine));
         let rows = table(&["for each call", "caller", "callee"], calls::rows(call).into_iter());

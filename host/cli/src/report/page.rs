@@ -73,6 +73,9 @@ fn header(stats: &Stats) -> String {
         (short(snoops as f64), "snoops of other islands"),
         (short(sum(|core| core.ipis_sent) as f64), "doorbells between cores"),
     ];
+    if sum(|core| core.transfers) != 0 {
+        facts.push((short(sum(|core| core.transfers) as f64), "transfers of migration engines"));
+    }
     if let Some(host) = &stats.host {
         facts.push((format!("{:.1}\u{202f}s", host.seconds), "host time"));
         facts.push((format!("{:.1}", host.mips), "MIPS on the host"));
@@ -211,6 +214,7 @@ fn sum(cores: &[CoreStats]) -> CoreStats {
         all.instructions += core.instructions;
         all.ipis_sent += core.ipis_sent;
         all.ipis_received += core.ipis_received;
+        all.transfers += core.transfers;
         for (name, value) in &core.memory {
             *all.memory.entry(name.clone()).or_default() += value;
         }

@@ -47,7 +47,7 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
@@ -55,6 +55,7 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::strict_pins_need_an_island", strict),
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
         ("crossing::on_starts_a_program_where_it_says", started_by_on),
+        ("crossing::calls_go_both_ways_by_flicks_protocol", by_flicks_protocol),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
@@ -278,6 +279,31 @@ fn without_primary() -> Result<(), String> {
     let machine = process::root().join("machines/two-riscv.toml");
     let ended = compiled("strict", &["-O2", "--isa", "aarch64"])?.run("strict", Some(&machine));
     ended.expect_code(0)?.expect_output("calls\n2\n3\n").map(drop)
+}
+
+/// Nested calls, arguments and results of all kinds, threads and system calls on the Flick machine that calls as Flick does; migration engines
+/// and doorbells did it.
+fn by_flicks_protocol() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (machine, stats) = (folder.path().join("machine.toml"), folder.path().join("stats.json"));
+    let flick = process::root().join("machines/flick.toml");
+    let text = fs::read_to_string(flick).map_err(|error| error.to_string())?;
+    let text = text.replacen("[pool]", "crossing = \"flick\"\n[pool]", 1);
+    fs::write(&machine, text).map_err(|error| error.to_string())?;
+    let programs = compiled("migrated", &["-O2"])?;
+    let ended = Motet::run(["--timed".as_ref(), "--stats".as_ref(), stats.as_os_str(), "--in".as_ref()])
+        .argument(programs.path.join("migrated"))
+        .argument("--machine")
+        .argument(&machine)
+        .arguments(["--", "/in/migrated"])
+        .wait();
+    ended.expect_code(0)?.expect_output("migrated: ok\n")?;
+    let text = fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let count = |name: &str, core: usize| stats["cores"][core][name].as_u64().unwrap_or(0);
+    // Each of the 300 calls of the threads is a transfer there and one back; the host has slept in the others.
+    let ok = count("transfers", 0) >= 300 && count("transfers", 1) >= 300 && count("ipis_received", 0) >= 20;
+    if ok { Ok(()) } else { Err(format!("transfers and doorbells: {}", stats["cores"])) }
 }
 
 /// Its main function tells its island; what `on` says is inherited, and can be taken back.

@@ -3,7 +3,7 @@
 mod together;
 mod world;
 
-use motet_layout::{CORE_AWAKE, CORE_IDLE, CORE_POLLING, sync::Ordering::SeqCst};
+use motet_layout::{CORE_AWAKE, CORE_IDLE, CORE_POLLING, DMA_HOME, sync::Ordering::SeqCst};
 use motet_timing::{Bells, PS_PER_NS, Settings};
 use world::{Handle, QUANTUM_PS, Side, World};
 
@@ -260,4 +260,33 @@ fn the_futex_of_another_value_is_not_waited_for() {
     let world = World::new(&[1], Side::BySide);
     world.region.started.store(1, SeqCst);
     world.bells.wait(&world.region.started, 0, std::time::Duration::from_secs(3600));
+}
+
+#[test]
+fn a_transfer_ends_when_its_engine_says_and_a_place_takes_one_descriptor() {
+    let world = World::started(&[1, 1], Side::BySide);
+    let [sender, receiver] = [world.record(0), world.record(16)];
+    sender.ring_target.set(16);
+    sender.dma_place.set(DMA_HOME);
+    sender.dma_out[19].set(7);
+    // Who does not poll is rung when the transfer is over.
+    receiver.state.store(CORE_AWAKE, SeqCst);
+    world.timing.transfer(0, 10 * US, 2 * US);
+    assert_eq!(receiver.dma_in[DMA_HOME as usize].words[19].get(), 7);
+    assert_eq!(receiver.dma_arrives_ns[DMA_HOME as usize].load(SeqCst), 12_000);
+    let latency_ns = u64::from(world.header.islands[0].doorbell_ns[1].get());
+    assert_eq!(receiver.rung_at_ns.load(SeqCst), 12_000 + latency_ns);
+    assert_eq!((sender.dma_taken.get(), world.region.cores[0].transfers.load(SeqCst)), (1, 1));
+    // There is no room before the receiver has read it.
+    sender.dma_out[19].set(8);
+    world.timing.transfer(0, 13 * US, 2 * US);
+    assert_eq!((sender.dma_taken.get(), world.region.cores[0].transfers.load(SeqCst)), (0, 1));
+    assert_eq!(receiver.dma_in[DMA_HOME as usize].words[19].get(), 7);
+    receiver.dma_arrives_ns[DMA_HOME as usize].store(0, SeqCst);
+    // Who polls sees it without being rung.
+    receiver.rung_at_ns.store(0, SeqCst);
+    world.header.islands[1].poll_ns.set(1000);
+    world.timing.transfer(0, 20 * US, 2 * US);
+    assert_eq!((receiver.rung_at_ns.load(SeqCst), receiver.written_at_ns.load(SeqCst)), (0, 22_000));
+    assert_eq!(receiver.dma_in[DMA_HOME as usize].words[19].get(), 8);
 }

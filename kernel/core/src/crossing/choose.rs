@@ -18,6 +18,7 @@ use motet_protocol::{Context, direct::is_about_to_sleep, run_queue};
 use super::{
     Fetch,
     call::make,
+    migration,
     records::spare_record,
     report,
     request::{Request, thread_pointer},
@@ -40,6 +41,11 @@ pub fn choose<M: Machine>(
     space: &'static SpaceRecord,
     address: u64,
 ) -> Fetch {
+    if cpu.crossing.migrates
+        && let Some(fetch) = migration::redirect(cpu, thread, space, address)
+    {
+        return fetch;
+    }
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
     let function = registers::pc(&thread.frame);
     let epoch = mm::epoch(cpu, space);
@@ -191,7 +197,7 @@ pub fn last_callee<M: Machine>(
 }
 
 /// The island of an ISA that has least to do, as a core; `None` if none is there.
-fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
+pub fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
     cpu.islands_of(isa).map(|island| core_of(cpu, thread, island)).min_by_key(|&core| run_queue::load(cpu, core))
 }
 

@@ -18,6 +18,7 @@
 //! | `long` | the long way: through run queues |
 //! | `records`, `stack` | a thread's records, and its stacks |
 //! | `state` | what a core keeps in mind |
+//! | `migration` | as Flick does, for comparison |
 //! | `damaged`, `report` | what goes wrong, and what is said of it |
 
 mod back;
@@ -29,6 +30,7 @@ mod choose;
 mod damaged;
 mod long;
 mod message;
+pub mod migration;
 mod records;
 mod report;
 mod request;

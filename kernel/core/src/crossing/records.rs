@@ -5,6 +5,7 @@ use motet_hal::Machine;
 use motet_layout::{CrossingRecord, Isa, PoolAddr, ThreadRecord};
 use motet_protocol::{Context, slab};
 
+use super::migration;
 use crate::cpu::Cpu;
 
 /// Says in a record in which call of the thread the new one is made.
@@ -122,6 +123,9 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         free_record(cpu, spare);
     }
     thread.spare_crossing.set(0);
+    if cpu.crossing.migrates {
+        migration::forget(cpu, thread);
+    }
     for slot in thread.stack_used.iter().chain(&thread.stack_top) {
         slot.set(0);
     }

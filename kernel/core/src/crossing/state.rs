@@ -28,13 +28,19 @@ pub struct CrossingCore {
     pub calls_back: Cell<u64>,
     /// Functions that threads of this core have called on other ISAs.
     pub pins: Pins,
+    /// Calls are made as Flick does ([`super::migration`]).
+    pub migrates: bool,
+    /// Functions that have been called in that way.
+    pub migrations: Pins,
 }
 
 impl CrossingCore {
-    /// Of a core that has made no call, on a machine with islands that far from each other.
-    pub fn new(reach: Reach) -> Self {
+    /// Of a core that has made no call, on a machine with islands that far from each other; `migrates`: calls are made as Flick does.
+    pub fn new(reach: Reach, migrates: bool) -> Self {
         Self {
             reach,
+            migrates,
+            migrations: Pins::default(),
             awaited: CoreSet::default(),
             polls_calls: Cell::new(false),
             away: Cell::new(None),

@@ -126,6 +126,9 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             if let Some(code) = sigframe::return_code(isa) {
                 self.write(trampoline_of(isa), code)?;
             }
+            if let Some(handler) = M::migration_handler(isa).filter(|_| all_isas && self.call.cpu.crossing.migrates) {
+                self.write(handler.start(), handler.code)?;
+            }
         }
         mm::protect(self.call.cpu, self.space, start, end, VMA_READ | VMA_EXECUTE)
     }

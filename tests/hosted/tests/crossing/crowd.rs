@@ -12,7 +12,7 @@ use motet_tests_hosted::{
 
 use super::{STEPS_MAX, env, function, no_kernel_fails, scenario};
 
-const CHILDREN: u64 = 5;
+pub const CHILDREN: u64 = 5;
 
 /// Where islands do not cache each other's memory, a core that has answered is soon called by somebody else, who writes over its
 /// message.
@@ -54,7 +54,7 @@ fn a_damaged_message_ends_whose_call_it_is() {
 }
 
 /// Processes that call the same core again and again, and say whether what they are told is right.
-fn crowd(calls_back: bool) -> Scenario {
+pub fn crowd(calls_back: bool) -> Scenario {
     scenario(&[
         function("main", None, if calls_back { main::<2> } else { main::<1> }),
         function("twice", Some(Isa::AArch64), |body| {

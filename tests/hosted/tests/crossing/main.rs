@@ -3,6 +3,7 @@
 mod calls;
 mod crowd;
 mod deaths;
+mod migration;
 mod wrong;
 
 use motet_abi::fat::Signature;

@@ -1,0 +1,279 @@
+//! A core that runs functions for threads whose home is elsewhere: Flick's NxP, and its scheduler.
+//!
+//! One function runs at a time, until its thread leaves. What it needs a kernel for, it gets at home: a system call is a call of a function in the
+//! handler that makes it there, and a signal is attended to at home as well. Missing pages are served here.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    Syscall,
+    convention::Arguments,
+    fat::Signature,
+    migration::{self, Handler},
+    own, registers,
+};
+use motet_hal::{Access, Machine, Trap};
+use motet_layout::{
+    CoreId, DMA_AWAY, DMA_HOME, Frame, Isa, MigrationContext, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord,
+};
+use motet_protocol::{
+    Context, dma,
+    memory::{alloc_zeroed_frame, release_frame},
+};
+
+use super::{
+    descriptor::{self, IS_STACK, Incoming, Outgoing, What},
+    home::come_home,
+    pinned, start_transfer, wait_until,
+};
+use crate::{
+    cpu::Cpu,
+    crossing::{message::CALLED, report, stack},
+    file, mm,
+    process::process_of,
+    sched,
+};
+
+/// [`MigrationContext::waits_for_call`]: for a system call that its home makes.
+const FOR_SYSTEM_CALL: u32 = 1;
+/// The same, for its home to attend to signals: all registers stay.
+const FOR_SIGNAL: u32 = 2;
+
+/// A function that this core runs.
+struct Visit {
+    context: &'static MigrationContext,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+}
+
+/// Whether a descriptor waits for this core.
+pub fn is_called<M: Machine>(cpu: &Cpu<M>) -> bool {
+    dma::arrival(cpu.own, DMA_AWAY).is_some()
+}
+
+/// Runs a function if a descriptor has come (section IV-B: the scheduler polls the engine's status), until its thread leaves. `false`: none has.
+pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_AWAY) else { return false };
+    wait_until(cpu, arrives_ns);
+    let incoming = descriptor::read(cpu, descriptor);
+    dma::clear(cpu.own, DMA_AWAY);
+    let Some(incoming) = incoming else {
+        file::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
+        return true;
+    };
+    let (thread, space) = (incoming.thread, incoming.space);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    match visit(cpu, &incoming) {
+        Ok(visit) => run_visit(cpu, &visit),
+        Err(what) => end(cpu, thread, what),
+    }
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.crossing.resident.set(cpu.raw(space));
+    true
+}
+
+/// What has come is what the thread goes on with here.
+fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming) -> Result<Visit, &'static str> {
+    let &Incoming { thread, space, sender, place, ref what } = incoming;
+    mm::activate(cpu, space).map_err(|_| "there is no memory for its tables")?;
+    let is_new = place & IS_STACK != 0;
+    let context = match is_new {
+        true => make_context(cpu, thread, place & !IS_STACK).ok_or("there is no memory for its context")?,
+        false => {
+            let context = cpu.pool.get::<MigrationContext>(PoolAddr(place)).ok_or("its context is damaged")?;
+            if context.thread.get() != cpu.raw(thread) {
+                return Err("its context is not its own");
+            }
+            context
+        }
+    };
+    let frame = &context.frame;
+    context.home.set(u32::from(sender.0));
+    let waits_for = context.waits_for_call.get();
+    context.waits_for_call.set(0);
+    match what {
+        What::Call { .. } if waits_for != 0 => return Err("a handler of a signal calls what it has interrupted"),
+        What::Call { function, tls, signature, arguments } => {
+            let sp = if is_new { context.stack.get() } else { registers::sp_of(M::ISA, frame) };
+            let handler = M::migration_handler(M::ISA).ok_or("it has no handler")?;
+            let words = migration::call(frame, &handler, sp, *tls, *function, signature, arguments);
+            let kept = migration::kept(sp, cpu.isa_of(sender).unwrap_or(M::ISA), signature);
+            if !stack::push(cpu, space, &words) || !stack::push(cpu, space, &kept) {
+                return Err("there is no memory for its stack");
+            }
+        }
+        What::Return { results, .. } if waits_for == FOR_SYSTEM_CALL => {
+            registers::set_result_of(M::ISA, frame, results.words[0] as i64);
+        }
+        What::Return { .. } if waits_for == FOR_SIGNAL => {}
+        What::Return { kinds, results } => migration::finish(frame, M::ISA, *kinds, results),
+    }
+    cpu.machine.load_ext(frame);
+    cpu.ext_owner.set((cpu.raw(context), CALLED));
+    Ok(Visit { context, thread, space })
+}
+
+fn make_context<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    stack: u64,
+) -> Option<&'static MigrationContext> {
+    let frame = alloc_zeroed_frame(cpu)?;
+    let context = cpu.pool.at::<MigrationContext>(frame.addr());
+    context.thread.set(cpu.raw(thread));
+    context.stack.set(stack);
+    registers::init_frame(&context.frame, M::ISA, 0, stack);
+    thread.contexts[M::ISA as usize - 1].set(frame.addr().0 | u64::from(cpu.id.0));
+    Some(context)
+}
+
+/// Runs the function until its thread leaves.
+fn run_visit<M: Machine>(cpu: &Cpu<M>, visit: &Visit) {
+    loop {
+        cpu.pass();
+        let trap = cpu.machine.run_user(&visit.context.frame);
+        match serve(cpu, visit, trap) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(what) => return end(cpu, visit.thread, what),
+        }
+    }
+}
+
+/// Acts on what has stopped the function. `false`: its thread has left.
+///
+/// # Errors
+/// Why its process has to end.
+fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'static str> {
+    let &Visit { context, thread, space } = visit;
+    let frame = &context.frame;
+    match trap {
+        Trap::Syscall => {
+            match registers::syscall_number_of(M::ISA, frame) {
+                own::MIGRATE => call_home(cpu, visit, context.migrates_to.get())?,
+                own::MIGRATE_BACK => return_home(cpu, visit),
+                number => system_call(cpu, visit, number)?,
+            }
+            return Ok(false);
+        }
+        Trap::PageFault { address, access: Access::Execute }
+            if address == registers::pc(frame) && pinned(cpu, space, address).is_some() =>
+        {
+            let handler = M::migration_handler(M::ISA).ok_or("it has no handler")?;
+            context.migrates_to.set(address);
+            registers::set_pc(frame, handler.start());
+        }
+        Trap::PageFault { address, access } => {
+            mm::serve_fault(cpu, space, address, access)
+                .map_err(|_| "a function on another instruction set has touched memory that is not there")?;
+        }
+        Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
+        Trap::IllegalInstruction
+        | Trap::Breakpoint
+        | Trap::Arithmetic
+        | Trap::Misaligned { .. }
+        | Trap::BadAddress { .. } => return Err("a function on another instruction set has failed"),
+    }
+    if matches!(trap, Trap::Interrupt(_)) && thread.attention.load(Ordering::SeqCst) != 0 {
+        let signature = Signature { words: 0, floats: 0, result: 0 };
+        context.waits_for_call.set(FOR_SIGNAL);
+        send_call(cpu, visit, Handler::nothing, &signature, &Arguments::default())?;
+        return Ok(false);
+    }
+    // Serving may have taken the space away.
+    mm::activate(cpu, space).map_err(|_| "there is no memory for its tables")?;
+    Ok(true)
+}
+
+/// The function calls one of another ISA: home calls it.
+fn call_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit, function: u64) -> Result<(), &'static str> {
+    let &Visit { context, space, .. } = visit;
+    let pin = pinned(cpu, space, function).filter(|pin| descriptor::fits(&pin.signature));
+    let pin = pin.ok_or("it calls a function that migration cannot reach")?;
+    cpu.machine.save_ext(&context.frame);
+    let read = |address| mm::read_word(cpu, space, address).ok();
+    let mut arguments = Arguments::default();
+    migration::arguments(M::ISA, &context.frame, &pin.signature, read, &mut arguments)
+        .ok_or("its arguments cannot be read")?;
+    send_call(cpu, visit, |_| function, &pin.signature, &arguments)
+}
+
+/// The function makes a system call: home makes it.
+fn system_call<M: Machine>(cpu: &Cpu<M>, visit: &Visit, number: u64) -> Result<(), &'static str> {
+    let call = Syscall::decode(M::ISA, number);
+    let home = home_of(cpu, visit).ok_or("its home is damaged")?;
+    let number = call.and_then(|call| call.number(home.1)).map_or(number, u64::from);
+    let mut arguments = Arguments::default();
+    arguments.words[0] = number;
+    arguments.words[1..7].copy_from_slice(&registers::syscall_args_of(M::ISA, &visit.context.frame));
+    visit.context.waits_for_call.set(FOR_SYSTEM_CALL);
+    cpu.machine.save_ext(&visit.context.frame);
+    send_call(cpu, visit, Handler::system_call, &migration::SYSTEM_CALL, &arguments)
+}
+
+fn home_of<M: Machine>(cpu: &Cpu<M>, visit: &Visit) -> Option<(CoreId, Isa)> {
+    let home = CoreId::from_raw(visit.context.home.get())?;
+    Some((home, cpu.isa_of(home)?))
+}
+
+/// Sends home a call of a function (by the home's handler).
+fn send_call<M: Machine>(
+    cpu: &Cpu<M>,
+    visit: &Visit,
+    function: impl FnOnce(&Handler) -> u64,
+    signature: &Signature,
+    arguments: &Arguments,
+) -> Result<(), &'static str> {
+    let &Visit { context, thread, space } = visit;
+    let (home, isa) = home_of(cpu, visit).ok_or("its home is damaged")?;
+    if context.waits_for_call.get() == FOR_SIGNAL {
+        cpu.machine.save_ext(&context.frame);
+    }
+    let handler = M::migration_handler(isa).ok_or("its home has no handler")?;
+    let (function, tls) = (function(&handler), registers::tls_of(M::ISA, &context.frame));
+    descriptor::write_call(
+        cpu,
+        &Outgoing { thread, space, function, tls, place: cpu.raw(context), signature, arguments },
+    );
+    send(cpu, thread, home);
+    Ok(())
+}
+
+/// The function has returned.
+fn return_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit) {
+    let &Visit { context, thread, space } = visit;
+    cpu.machine.save_ext(&context.frame);
+    let (results, kinds, _) = migration::results(M::ISA, &context.frame);
+    descriptor::write_return(cpu, thread, space, cpu.raw(context), kinds, &results);
+    if let Some((home, _)) = home_of(cpu, visit) {
+        send(cpu, thread, home);
+    }
+}
+
+/// The thread is not this core's any more. Its home reads what comes there before long, and so does this core meanwhile: it may be the home of others that
+/// wait for the same.
+fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, home: CoreId) {
+    thread.core.store(u32::from(home.0), Ordering::SeqCst);
+    while !start_transfer(cpu, home, DMA_HOME) {
+        come_home(cpu);
+        cpu.relax();
+    }
+}
+
+/// Ends the process: its thread, which is this core's now, with it.
+fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, what: &'static str) {
+    report::kill(cpu, thread, process_of(cpu, thread), format_args!("{what}"));
+}
+
+/// The thread ends, or executes another program: frees its contexts.
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    for slot in &thread.contexts {
+        let address = PoolAddr(slot.get() & !(PAGE_SIZE - 1));
+        slot.set(0);
+        let own = cpu.pool.get::<MigrationContext>(address).filter(|context| context.thread.get() == cpu.raw(thread));
+        if let Some(context) = own {
+            context.thread.set(0);
+            release_frame(cpu, Frame((address.0 / PAGE_SIZE) as u32));
+        }
+    }
+}
