@@ -118,5 +118,9 @@ fn computer() -> String {
     let kib =
         memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     let memory = kib.map_or(String::new(), |kib| format!(", {} GiB", (kib + (1 << 19)) >> 20));
-    format!("{}{memory}, Linux {}", project::host(), read("/proc/sys/kernel/osrelease").trim())
+    format!(
+        "{}{memory}, Linux {}",
+        project::host(),
+        read("/proc/sys/kernel/osrelease").trim().split('-').next().unwrap_or_default()
+    )
 }
