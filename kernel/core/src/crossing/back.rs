@@ -26,7 +26,7 @@ use super::{
     callee::Place,
     caller::{claim, give, take_back},
     message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits},
-    records::{end, innermost, nest, new_record, outer_of, signature_of, spare_record},
+    records::{copy_return, end, innermost, nest, new_record, outer_of, signature_of, spare_record},
     report,
     request::{count_call, thread_pointer},
     stack,
@@ -174,9 +174,16 @@ pub fn go_back<M: Machine>(
     }
     let claim = claim(cpu, target, Reach::Far)?;
     let callee = claim.record();
-    cpu.pool.copy(cpu.pool.addr_of(record), cpu.pool.addr_of(&callee.message_caller), size_of::<CrossingRecord>());
+    // The called core has the registers still if it has run nothing else. If it has, it reads them here, where the thread keeps the record.
+    let is_kept = thread.spare_crossing.get() == 0;
+    if is_kept {
+        copy_return(record, &callee.message_caller);
+    } else {
+        cpu.pool.copy(cpu.pool.addr_of(record), cpu.pool.addr_of(&callee.message_caller), size_of::<CrossingRecord>());
+    }
     let first = cpu.raw(thread) | (outer.result.get() & 0xfff) << RESULT_SHIFT | RESUMES;
-    let words = [first, cpu.raw(space), outer.callee_sp.get(), results.words[1], 0, results.words[0]];
+    let kept = if is_kept { cpu.raw(record) } else { 0 };
+    let words = [first, cpu.raw(space), outer.callee_sp.get(), results.words[1], kept, results.words[0]];
     for (slot, word) in callee.message.iter().zip(words) {
         slot.set(word);
     }

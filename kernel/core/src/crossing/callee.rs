@@ -60,21 +60,23 @@ pub enum Step {
 /// Reads the call that this core was given, and sets up its function's registers. `None`: the call has been dealt with otherwise.
 #[inline(always)]
 pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
-    let given = match Given::read(cpu, reach) {
-        Ok(given) => given,
-        Err((index, word)) => {
-            end_damaged(cpu, cpu.id, format_args!("the message of its call is damaged: word {index} is {word:#x}"));
-            return None;
-        }
+    let damaged = |(index, word): (u32, u64)| {
+        end_damaged(cpu, cpu.id, format_args!("the message of its call is damaged: word {index} is {word:#x}"));
     };
-    let Some(frame) = call_frame(cpu) else {
+    let given = Given::read(cpu, reach).map_err(damaged).ok()?;
+    let (own_frame, resumes) = (call_frame(cpu), reach.is_far() && given.resumes());
+    // What another call of the same thread has left in the registers is its own.
+    let frame_of = if reach.is_far() { cpu.crossing.frame_of.replace(0) } else { 0 };
+    let again = own_frame.is_some() && given.again && (!resumes || cpu.own.message_caller.frame.get() == frame_of);
+    if resumes && !again && given.saved_caller(cpu).is_none() {
+        damaged((4, cpu.own.message[4].get()));
+        return None;
+    }
+    let Some(frame) = own_frame else {
         // Without a frame of its own, the core uses the thread's.
         adopt(cpu, given.place(), None, 0, None, reach);
         return None;
     };
-    // What another call of the same thread has left in the registers is its own.
-    let frame_of = if reach.is_far() { cpu.crossing.frame_of.replace(0) } else { 0 };
-    let again = given.again && (!reach.is_far() || !given.resumes() || cpu.own.message_caller.frame.get() == frame_of);
     let words = given.enter(cpu, frame, again, reach);
     let sp_at_return = words.sp_at_return;
     if mm::activate(cpu, given.space).is_err() || !stack::push(cpu, given.space, &words) {

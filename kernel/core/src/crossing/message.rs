@@ -9,8 +9,9 @@
 //! | 4 | thread pointer | stays |
 //! | 5 | first argument word | first result word |
 //!
-//! A function that goes on after a call back ([`RESUMES`], [`super::back`]) has the results of that in words 3 and 5, its registers in
-//! `message_caller`, and in word 2 the stack pointer when it returns.
+//! A function that goes on after a call back ([`RESUMES`], [`super::back`]) has the results of that in words 3 and 5, where it goes on in
+//! `message_caller`, in word 2 the stack pointer when it returns, and in word 4 the record that has its registers (pool address; 0: they are
+//! in `message_caller`, too).
 //!
 //! The result's kinds and whether there are more arguments is in the top bits of word 0: pool addresses have 40 bits.
 //! Argument words are as the function's ISA has them in registers.
@@ -23,14 +24,21 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{Cell64, CoreId, CoreRecord, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
+use motet_layout::{
+    Cell64, CoreId, CoreRecord, CrossingRecord, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame,
+};
 use motet_protocol::{
     Context,
     direct::{self, Reach},
     message::{ADDRESS_BITS, thread_in},
 };
 
-use super::{GATE, callee::Place, records::signature_of, request::Request};
+use super::{
+    GATE,
+    callee::Place,
+    records::{record_at, signature_of},
+    request::Request,
+};
 use crate::cpu::Cpu;
 
 /// Arguments that a direct call carries: as many as every ISA has registers for, so that none is on the stack.
@@ -153,7 +161,9 @@ impl Given {
     pub fn enter<M: Machine>(&self, cpu: &Cpu<M>, frame: &UserFrame, again: bool, reach: Reach) -> StackWords {
         let message = cpu.own;
         if reach.is_far() && self.resumes() {
-            let (caller, signature) = (&message.message_caller, signature_of(&message.message_caller));
+            let near = &message.message_caller;
+            let caller = if again { near } else { self.saved_caller(cpu).unwrap_or(near) };
+            let signature = signature_of(near);
             let results = Results { words: [5, 3].map(|index: usize| message.message[index].get()), floats: [0; 2] };
             if again {
                 convention::return_to_caller(frame, M::ISA, caller, &signature, &results);
@@ -178,6 +188,14 @@ impl Given {
             convention::set_floats(frame, M::ISA, &floats);
         }
         words
+    }
+
+    /// The record that has the registers of a function that goes on; `None`: the message is damaged.
+    pub fn saved_caller<'a, M: Machine>(&self, cpu: &'a Cpu<M>) -> Option<&'a CrossingRecord> {
+        match cpu.own.message[4].get() {
+            0 => Some(&cpu.own.message_caller),
+            kept => record_at(cpu, self.thread, kept),
+        }
     }
 
     /// What is left of it when results lie in the message.

@@ -33,7 +33,7 @@ pub fn new_record<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Op
 
 /// A thread's record; `None`: there is none, or what says where it is, or whose it is, is damaged.
 #[inline(always)]
-fn record_at<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, raw: u64) -> Option<&'static CrossingRecord> {
+pub fn record_at<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, raw: u64) -> Option<&'static CrossingRecord> {
     let record = cpu.pool.get::<CrossingRecord>(PoolAddr(raw))?;
     (record.owner.get() == cpu.raw(thread)).then_some(record)
 }
@@ -82,6 +82,16 @@ pub fn outer_of<M: Machine>(
 
 pub fn signature_of(record: &CrossingRecord) -> Signature {
     Signature { words: 0, floats: 0, result: record.result.get() as u32 & 0xfff }
+}
+
+/// Copies where the caller of a record goes on, without its registers.
+#[inline(always)]
+pub fn copy_return(from: &CrossingRecord, to: &CrossingRecord) {
+    to.return_pc.set(from.return_pc.get());
+    to.caller_sp.set(from.caller_sp.get());
+    to.caller_tls.set(from.caller_tls.get());
+    to.result.set(from.result.get());
+    to.frame.set(from.frame.get());
 }
 
 /// A forked thread is in the same calls as its parent.
