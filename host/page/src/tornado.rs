@@ -74,9 +74,13 @@ fn drawing(title: &str, unit: &str, marks: Marks, bars: &[Bar]) -> String {
     for (index, bar) in bars.iter().enumerate() {
         row(&mut svg, TOP + ROW * index as f64, x_of, unit, marks.base, bar);
     }
-    for (value, what, class) in [(marks.base, "", "base"), (marks.bar, "bar ", "base dashed")] {
+    // Away from each other, as they may be close together.
+    let [of_base, of_bar] =
+        if marks.base < marks.bar { [Anchor::End, Anchor::Start] } else { [Anchor::Start, Anchor::End] };
+    for (value, what, class, anchor) in [(marks.base, "", "base", of_base), (marks.bar, "bar ", "base dashed", of_bar)]
+    {
         svg.line([x_of(value), TOP, x_of(value), bottom], class);
-        svg.text([x_of(value), TOP - 8.0], Anchor::Middle, "value", &format!("{what}{}", trimmed(value)));
+        svg.text([x_of(value), TOP - 8.0], anchor, "value", &format!("{what}{}", trimmed(value)));
     }
     svg.finish(title)
 }
