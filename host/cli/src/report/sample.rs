@@ -94,6 +94,7 @@ fn core(name: &str, island: usize, core: usize) -> CoreStats {
         instructions: 8_000_000 * weight,
         ipis_sent: 120 * weight,
         ipis_received: 90 * weight,
+        transfers: 0,
         memory,
     }
 }
