@@ -25,12 +25,20 @@ use crate::{
 pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     match Syscall::decode(M::ISA, number) {
         Some(name) => serve(call, name),
-        None if number == own::CALL_ON => crossing::call_on(call),
-        None if number == own::CROSSINGS => crossing::set_policy(call),
-        None if number == own::MIGRATE => crossing::migration::migrate(call),
-        None if number == own::MIGRATE_BACK => crossing::migration::migrate_back(call),
-        None if number == own::ISLAND => Ok(call.cpu.island().index() as u64),
-        None => {
+        None => serve_own(call, number),
+    }
+}
+
+/// Serves a call that is Motet's own. Not part of [`dispatch`], whose every call would save the registers that these need.
+#[inline(never)]
+fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
+    match number {
+        own::CALL_ON => crossing::call_on(call),
+        own::CROSSINGS => crossing::set_policy(call),
+        own::MIGRATE => crossing::migration::migrate(call),
+        own::MIGRATE_BACK => crossing::migration::migrate_back(call),
+        own::ISLAND => Ok(call.cpu.island().index() as u64),
+        _ => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));
             Err(Errno::ENOSYS.into())
         }
