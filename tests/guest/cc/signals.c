@@ -100,7 +100,46 @@ static void fault(void (*in)(void), const int *address) {
     printf("exit %d\n", WEXITSTATUS(status));
 }
 
+enum { RAISED = 300, FORKS = 20 };
+static volatile sig_atomic_t raised, forked, is_child;
+
+static void count_raised(int number) { (void)number; raised++; }
+static void fork_here(int number) {
+    (void)number;
+    if (fork() == 0)
+        is_child = 1;
+    forked++;
+}
+
+/* Raises signals to itself, in the middle of which others come, whose handler forks; so do the children, but for what they are not
+ * sent. `forked` is seen last, so a child that has come out of its handler here knows what it is. */
+static void *raise_and_fork(void *nothing) {
+    for (int index = 0; index < RAISED; index++)
+        raise(SIGRTMIN);
+    while (!is_child && forked < FORKS)
+        ;
+    if (is_child)
+        _exit(raised == RAISED ? 5 : 6);
+    return nothing;
+}
+
+static void raise_while_handlers_fork(void) {
+    pthread_t thread;
+    signal(SIGRTMIN, count_raised);
+    signal(SIGRTMIN + 1, fork_here);
+    pthread_create(&thread, 0, raise_and_fork, 0);
+    for (int index = 0; index < FORKS; index++)
+        pthread_kill(thread, SIGRTMIN + 1);
+    pthread_join(thread, 0);
+    int good = 0, status;
+    for (int index = 0; index < FORKS; index++)
+        good += wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 5;
+    printf("%d %d %d\n", raised, forked, good);
+}
+
 int main(void) {
+    raise_while_handlers_fork();
+    fflush(stdout);
     fault(reads, 0);
     fault(writes, 0);
     fault(reads, (int *)64);
