@@ -75,9 +75,14 @@ fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
     M::mark::<{ marks::LOOK }>();
 }
 
+/// Takes interrupts in the middle of a call. Who keeps a timer's for later sets the timer again.
 fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let interrupts = cpu.machine.poll_interrupts();
-    if cpu.timed { with_alarm(cpu, interrupts, cpu.now_ns()) } else { interrupts }
+    let interrupts = if cpu.timed { with_alarm(cpu, interrupts, cpu.now_ns()) } else { interrupts };
+    if interrupts.contains(Interrupts::TIMER) {
+        cpu.timer_ns.set(u64::MAX);
+    }
+    interrupts
 }
 
 /// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
@@ -414,6 +419,10 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
     begin_budget(cpu);
     let interrupts = poll(cpu);
     cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    if interrupts.contains(Interrupts::TIMER) {
+        // A call may end now instead of pausing (a short read), and its thread then runs on: the slice ends nevertheless.
+        set_timer(cpu, cpu.now_ns());
+    }
     let is_asked = shootdown::is_asked(cpu);
     is_asked || cpu.deferred.get() != Interrupts::EMPTY || thread.attention.load(Ordering::Relaxed) != 0
 }

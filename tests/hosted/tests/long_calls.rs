@@ -152,6 +152,40 @@ fn a_timer_that_comes_during_a_fork_is_served_afterwards() {
     under_seeds(&scenario, "done\n");
 }
 
+/// A thread reads standard input, of which it gets what there was when something else was due, and then computes; its time slice
+/// ends although the timer came in the middle of the call.
+#[test]
+fn a_slice_that_ends_during_a_short_read_ends_after_it() {
+    const INPUT: usize = 48 << 10;
+    let program = Program::build(Isa::AArch64, |program| {
+        let [before, at, value, _, left] = program.asm.roles.saved;
+        prepare(program);
+        let sleeper = start_sleeper(program);
+        program.asm.li(left, INPUT as u64);
+        let again = program.asm.here();
+        program.asm.li(at, DATA);
+        program.asm.op_i(Op::Ld64, before, at, 0);
+        program.call(Sys::Read, &[0, BUFFER, LEN]);
+        program.or_exit(103);
+        program.asm.op(Op::Sub, left, left, program.asm.roles.result);
+        let spin = program.asm.here();
+        program.asm.op_i(Op::Ld64, value, at, 0);
+        program.asm.branch(Op::Beq, before, value, spin);
+        let done = program.asm.label();
+        let zero = program.asm.roles.args[5];
+        program.asm.li(zero, 0);
+        program.asm.branch(Op::Beq, left, zero, done);
+        program.asm.jump(again);
+        program.asm.bind(done);
+        program.print(1, "done\n");
+        program.exit(0);
+        sleeper.code(program);
+    });
+    let (files, input) = (vec![("reads", program)], vec![b'x'; INPUT]);
+    let scenario = Scenario { files, command: vec!["/reads"], input, ..Scenario::default() };
+    under_seeds(&scenario, "done\n");
+}
+
 /// A process is killed by its parent in the middle of a long write: the file is not as long as it would be.
 #[test]
 fn a_killed_process_leaves_its_long_call() {
