@@ -54,8 +54,7 @@ pub fn is_called<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Runs a function if a descriptor has come (section IV-B: the scheduler polls the engine's status), until its thread leaves. `false`: none has.
 pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_AWAY) else { return false };
-    wait_until(cpu, arrives_ns);
-    let incoming = descriptor::read(cpu, descriptor);
+    let incoming = if wait_until(cpu, arrives_ns) { descriptor::read(cpu, descriptor) } else { None };
     dma::clear(cpu.own, DMA_AWAY);
     let Some(incoming) = incoming else {
         file::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));

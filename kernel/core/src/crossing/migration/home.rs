@@ -124,8 +124,8 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
 /// The engine has rung: a thread that has come home becomes ready.
 pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_HOME) else { return };
-    wait_until(cpu, arrives_ns);
-    let incoming = descriptor::read(cpu, descriptor).filter(|incoming| {
+    let incoming = if wait_until(cpu, arrives_ns) { descriptor::read(cpu, descriptor) } else { None };
+    let incoming = incoming.filter(|incoming| {
         let is_here = incoming.thread.core.load(Ordering::Relaxed) == u32::from(cpu.id.0);
         is_here && registers::frame_isa(&incoming.thread.frame) == M::ISA
     });

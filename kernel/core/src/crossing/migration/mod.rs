@@ -58,9 +58,33 @@ fn start_transfer<M: Machine>(cpu: &Cpu<M>, target: CoreId, place: u32) -> bool 
     is_taken
 }
 
-/// Waits until a transfer is over whose end this core has looked for too early.
-fn wait_until<M: Machine>(cpu: &Cpu<M>, arrives_ns: u64) {
-    while cpu.timed && cpu.now_ns() < arrives_ns {
+/// Longest transfer: the engine's own limits are far below.
+const TRANSFER_NS_MAX: u64 = 1_000_000_000;
+
+/// Waits until a transfer is over whose end this core has looked for too early. `false`: no transfer takes so long, so what says when
+/// it arrives is damaged.
+fn wait_until<M: Machine>(cpu: &Cpu<M>, arrives_ns: u64) -> bool {
+    if !cpu.timed {
+        return true;
+    }
+    let may_come = may_come(arrives_ns, cpu.now_ns());
+    while may_come && cpu.now_ns() < arrives_ns {
         cpu.machine.relax();
+    }
+    may_come
+}
+
+fn may_come(arrives_ns: u64, now_ns: u64) -> bool {
+    arrives_ns.saturating_sub(now_ns) <= TRANSFER_NS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_in_an_hour_does_not_keep_a_core() {
+        assert!(may_come(500, 1_000) && may_come(1_500, 1_000));
+        assert!(!may_come(3_600_000_000_000, 1_000) && !may_come(u64::MAX - 1, 1_000));
     }
 }
