@@ -10,21 +10,11 @@ use motet_tests_hosted::{
     program::DATA,
 };
 
-use super::{exit_with_result, fibonacci, function, scenario};
+use super::{exit_with_digits, exit_with_result, fibonacci_of_three, function, scenario};
 
 #[test]
 fn calls_nest_and_recurse_over_three_isas() {
-    let functions = [
-        function("main", None, |body| {
-            body.program.arg(0, 9);
-            body.call(address_of(1));
-            exit_with_result(body);
-        }),
-        function("on_arm", Some(Isa::AArch64), |body| fibonacci(body, address_of(2), address_of(3))),
-        function("on_riscv", Some(Isa::RiscV64), |body| fibonacci(body, address_of(3), address_of(1))),
-        function("on_x86", Some(Isa::X86_64), |body| fibonacci(body, address_of(1), address_of(2))),
-    ];
-    everywhere(12, &scenario(&functions), 34, "");
+    everywhere(12, &fibonacci_of_three(), 21, "");
 }
 
 #[test]
@@ -36,19 +26,7 @@ fn a_function_runs_on_the_isa_it_is_pinned_to() {
         body.leave();
     }
     let functions = [
-        function("main", None, |body| {
-            let [sum, ten, ..] = body.program.asm.roles.saved;
-            body.program.asm.li(sum, 0);
-            body.program.asm.li(ten, 10);
-            for index in 1..=4 {
-                body.call(address_of(index));
-                let result = body.result();
-                body.program.asm.op(Op::Mul, sum, sum, ten);
-                body.program.asm.op(Op::Add, sum, sum, result);
-            }
-            body.program.arg_from(0, sum);
-            body.program.call_as_is(Sys::ExitGroup);
-        }),
+        function("main", None, exit_with_digits::<4>),
         function("anywhere", None, island),
         function("on_arm", Some(Isa::AArch64), island),
         function("on_riscv", Some(Isa::RiscV64), island),

@@ -61,6 +61,35 @@ fn fibonacci(body: &mut Body<'_>, first: u64, second: u64) {
     body.leave();
 }
 
+/// Calls that nest and recurse over three instruction sets: exits with the 8th Fibonacci number, 21.
+fn fibonacci_of_three() -> Scenario {
+    scenario(&[
+        function("main", None, |body| {
+            body.program.arg(0, 8);
+            body.call(address_of(1));
+            exit_with_result(body);
+        }),
+        function("on_arm", Some(Isa::AArch64), |body| fibonacci(body, address_of(2), address_of(3))),
+        function("on_riscv", Some(Isa::RiscV64), |body| fibonacci(body, address_of(3), address_of(1))),
+        function("on_x86", Some(Isa::X86_64), |body| fibonacci(body, address_of(1), address_of(2))),
+    ])
+}
+
+/// Calls the functions 1 to `COUNT` and exits with their results as digits.
+fn exit_with_digits<const COUNT: usize>(body: &mut Body<'_>) {
+    let [sum, ten, ..] = body.program.asm.roles.saved;
+    body.program.asm.li(sum, 0);
+    body.program.asm.li(ten, 10);
+    for index in 1..=COUNT {
+        body.call(address_of(index));
+        let result = body.result();
+        body.program.asm.op(Op::Mul, sum, sum, ten);
+        body.program.asm.op(Op::Add, sum, sum, result);
+    }
+    body.program.arg_from(0, sum);
+    body.program.call_as_is(Sys::ExitGroup);
+}
+
 /// A process that waits for a child, which calls the functions that follow; both say so.
 fn parent_and_child(pinned: &[Function]) -> Scenario {
     let main = function("main", None, |body| {

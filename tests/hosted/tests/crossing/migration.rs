@@ -6,14 +6,14 @@ use motet_tests_hosted::{
     ROUGH, Scenario, boot,
     calls::Sys,
     everywhere,
-    fat::{Body, Function, address_of},
+    fat::{Body, Function},
     three_islands,
 };
 
 use super::{
     STEPS_MAX,
     crowd::{self, CHILDREN},
-    exit_with_result, fibonacci, function, scenario,
+    exit_with_digits, fibonacci_of_three, function, scenario,
 };
 
 fn migrating(functions: &[Function]) -> Scenario {
@@ -22,17 +22,7 @@ fn migrating(functions: &[Function]) -> Scenario {
 
 #[test]
 fn calls_nest_and_recurse_over_three_isas() {
-    let functions = [
-        function("main", None, |body| {
-            body.program.arg(0, 8);
-            body.call(address_of(1));
-            exit_with_result(body);
-        }),
-        function("on_arm", Some(Isa::AArch64), |body| fibonacci(body, address_of(2), address_of(3))),
-        function("on_riscv", Some(Isa::RiscV64), |body| fibonacci(body, address_of(3), address_of(1))),
-        function("on_x86", Some(Isa::X86_64), |body| fibonacci(body, address_of(1), address_of(2))),
-    ];
-    everywhere(8, &migrating(&functions), 21, "");
+    everywhere(8, &Scenario { migrates: true, ..fibonacci_of_three() }, 21, "");
 }
 
 /// A function runs on its ISA, and the system calls that it makes are made at home: island 0.
@@ -46,19 +36,7 @@ fn home_makes_the_system_calls_of_functions_elsewhere() {
         body.leave();
     }
     let functions = [
-        function("main", None, |body| {
-            let [sum, ten, ..] = body.program.asm.roles.saved;
-            body.program.asm.li(sum, 0);
-            body.program.asm.li(ten, 10);
-            for index in 1..=2 {
-                body.call(address_of(index));
-                let result = body.result();
-                body.program.asm.op(Op::Mul, sum, sum, ten);
-                body.program.asm.op(Op::Add, sum, sum, result);
-            }
-            body.program.arg_from(0, sum);
-            body.program.call_as_is(Sys::ExitGroup);
-        }),
+        function("main", None, exit_with_digits::<2>),
         function("on_arm", Some(Isa::AArch64), isa_and_island),
         function("on_riscv", Some(Isa::RiscV64), isa_and_island),
     ];
