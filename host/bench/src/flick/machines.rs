@@ -147,6 +147,14 @@ impl Bench {
         self.changed(machine, "protocol", &[("[pool]\n", "crossing = \"flick\"\n\n[pool]\n")])
     }
 
+    /// The same machine whose cores do not poll.
+    ///
+    /// # Errors
+    /// The file cannot be written, or nothing polls.
+    pub fn unpolled(&self, machine: &Described) -> Result<Described> {
+        self.changed(machine, "unpolled", &[("poll_us = 1000\n", "poll_us = 0\n")])
+    }
+
     fn changed(&self, machine: &Described, how: &str, changes: &[(&str, &str)]) -> Result<Described> {
         let mut text = machine.machine.text.clone();
         for (from, to) in changes {

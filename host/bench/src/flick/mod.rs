@@ -1,8 +1,9 @@
 //! `motet bench flick`: calls across instruction sets, beside Flick (ISCA '20): null calls (Table III), pointer chasing
-//! (Figure 5), breadth-first search (Table IV), and how much of the kernel is there for them.
+//! (Figure 5), breadth-first search (Table IV), calls that are not the best case, and how much of the kernel is there for them.
 
 mod bfs;
 pub mod calls;
+mod cases;
 mod chase;
 mod graphs;
 mod lines;
@@ -33,6 +34,7 @@ Examples:
   ./motet bench flick --quick            a few minutes: fewer calls and points
   ./motet bench flick --report DIR       everything; then open DIR/index.html
   ./motet bench flick --only calls       null calls, with their break-down
+  ./motet bench flick --only cases       cold and busy calls, and with arguments
   ./motet bench flick --only bfs --graph soc-Epinions1.txt
                                          a graph of https://snap.stanford.edu
   ./motet bench flick --only bfs --full  graphs of the published sizes: an
@@ -78,6 +80,8 @@ pub struct Options {
 enum Part {
     /// Null calls there and back (Table III)
     Calls,
+    /// Calls that are not the best case, one by one, by both protocols
+    Cases,
     /// Following a list in the NxP's memory (Figure 5)
     Chase,
     /// Breadth-first search (Table IV)
@@ -110,6 +114,12 @@ pub fn run(options: &Options) -> Result<()> {
             calls::measurements(&results.calls, count)
         }));
     }
+    if wanted(Part::Cases) {
+        collected.add(cases::measure(&bench, options.quick).map(|cases| {
+            results.cases = cases;
+            cases::measurements(&results.cases)
+        }));
+    }
     if wanted(Part::Chase) {
         collected.add(chase::measure(&bench, options.quick).and_then(|chases| {
             results.chases = chases;
@@ -130,7 +140,7 @@ pub fn run(options: &Options) -> Result<()> {
         page::write(folder, &results, &collected.measurements)?;
     }
     let outcome = collected.finish(options.json.as_deref());
-    motet_error::print(&calls::table(&results.calls))?;
+    motet_error::print(&(calls::table(&results.calls) + &cases::table(&results.cases)))?;
     outcome
 }
 

@@ -12,6 +12,7 @@ use motet_page::{
 use super::{
     bfs::Search,
     calls::{self, NullCall},
+    cases::{self, Case},
     chase::Chase,
     paper,
 };
@@ -25,6 +26,8 @@ use crate::{
 pub struct Results {
     /// Null calls.
     pub calls: Vec<NullCall>,
+    /// Harder calls.
+    pub cases: Vec<Case>,
     /// Pointer chasing.
     pub chases: Vec<Chase>,
     /// Breadth-first search.
@@ -45,6 +48,9 @@ fn body(results: &Results, measurements: &[Measurement]) -> String {
         .to_owned();
     if !results.calls.is_empty() {
         body += &null_calls(&results.calls);
+    }
+    if !results.cases.is_empty() {
+        body += &harder_calls(&results.cases);
     }
     if !results.chases.is_empty() {
         body += &chases(&results.chases);
@@ -72,6 +78,14 @@ fn null_calls(calls: &[NullCall]) -> String {
         let _ = write!(text, "<figure>\n<h3>{title}</h3>\n{rows}</figure>\n");
     }
     text + "</div>\n"
+}
+
+fn harder_calls(cases: &[Case]) -> String {
+    let rows = table(&cases::COLUMNS, cases::rows(cases).into_iter());
+    format!(
+        "<h2>Calls that are not the best case</h2>\n<p class=\"note\">Single calls of the host: the median, and what 99 of 100 do \
+         not exceed.</p>\n{rows}"
+    )
 }
 
 /// Figures 5a and 5b.
