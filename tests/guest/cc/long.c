@@ -82,7 +82,7 @@ static const struct {
 } calls[] = {
     {"reads_random", reads_random, 1}, {"gets_random", gets_random, 0},   {"reads_zeros", reads_zeros, 1},
     {"writes_file", writes_file, 0},   {"reads_file", reads_file, 0},     {"reads_vector", reads_vector, 0},
-    {"sends_file", sends_file, 0},     {"copies_file", copies_file, 0},
+    {"sends_file", sends_file, 1},     {"copies_file", copies_file, 1},
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
@@ -119,13 +119,21 @@ static void note(int signal) {
     alarms++;
 }
 
-static void is_interrupted(int index) {
+static long call_with_alarm(int index) {
     struct itimerval soon = {.it_value.tv_usec = 1000};
     alarms = 0;
     setitimer(ITIMER_REAL, &soon, 0);
     long ok = calls[index].call();
     while (!alarms)
         ;
+    return ok;
+}
+
+/* On a busy host the alarm may come before the call has begun: one of many ends that is to end, and none of the others. */
+static void is_interrupted(int index) {
+    long ok = call_with_alarm(index);
+    for (int tries = 1; ok && calls[index].ends_by_signal && tries < 50; tries++)
+        ok = call_with_alarm(index);
     printf("%s: %s by a signal\n", calls[index].name, ok ? "not ended" : "ended");
 }
 
