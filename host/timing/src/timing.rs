@@ -321,12 +321,13 @@ impl<B: Bells> Timing<B> {
             bump(&clock.ipis_received, 1);
         }
         bump(&clock.idle_ps, woken_ps - now_ps);
+        // First that it is awake: a core that is halted, and that nothing is noted for, sleeps, and others would let time jump to its alarm.
+        clock.clock_ps.store(woken_ps, SeqCst);
+        clock.halted.store(0, SeqCst);
         self.record(core).rung_at_ns.store(0, SeqCst);
         self.record(core).written_at_ns.store(0, SeqCst);
-        clock.clock_ps.store(woken_ps, SeqCst);
         clock.wake_at_ps.store(0, SeqCst);
         clock.arrived.store(0, SeqCst);
-        clock.halted.store(0, SeqCst);
         (woken_ps, woke)
     }
 
