@@ -182,8 +182,8 @@ pub fn may_run_user(state: u32) -> bool {
 
 /// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue.
 pub fn least_loaded(context: &impl Context, island: IslandId, affinity: [u64; 2]) -> CoreId {
-    let cores = (0..CORES_PER_ISLAND_MAX).map(|index| CoreId::new(island, index));
-    let usable = cores.filter(|&core| {
+    let cores = 0..context.pool().header().islands[island.index()].core_count.get() as usize;
+    let usable = cores.take(CORES_PER_ISLAND_MAX).map(|index| CoreId::new(island, index)).filter(|&core| {
         allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
     });
     usable.min_by_key(|&core| load(context, core)).unwrap_or(CoreId::new(island, 0))
