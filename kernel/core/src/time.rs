@@ -247,6 +247,11 @@ pub fn sleep_interrupted<M: Machine>(call: &Call<M>) {
     }
 }
 
+/// Whether a clock shows the time of the machine, and not what threads have used.
+pub fn is_of_machine(clock: u64) -> bool {
+    matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC | 4..=9 | CLOCK_TAI)
+}
+
 fn read_clock<M: Machine>(call: &Call<M>, clock: u64) -> Result<u64, Errno> {
     match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | 8 | CLOCK_TAI => Ok(call.cpu.realtime_ns()),

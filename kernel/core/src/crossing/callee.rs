@@ -24,7 +24,13 @@ use super::{
     records::innermost,
     report, stack,
 };
-use crate::{cpu::Cpu, idle, mm, process::exit, sched, signal};
+use crate::{
+    call::{BUDGET, Call},
+    cpu::Cpu,
+    idle, mm,
+    process::{exit, process_of},
+    sched, signal, syscall,
+};
 
 /// Whose function a core runs.
 #[derive(Clone, Copy)]
@@ -110,13 +116,14 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
     if is_fetch && call_back(cpu, given.place(), frame, sp_at_return) {
         return Step::Answered;
     }
-    if !returned && serve(cpu, given.place(), trap) { Step::Served } else { Step::Leaves }
+    if !returned && serve(cpu, given.place(), frame, trap) { Step::Served } else { Step::Leaves }
 }
 
-/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet. Only where the thread is
+/// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet, system calls that only
+/// read. Only where the thread is
 /// far away: elsewhere it costs little to be an ordinary thread, which has a time slice and registers that others can see.
 #[inline(never)]
-fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, trap: Trap) -> bool {
+fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) -> bool {
     match trap {
         Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
         Trap::PageFault { address, access } => {
@@ -125,8 +132,12 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, trap: Trap) -> bool {
                 return false;
             }
         }
-        Trap::Syscall
-        | Trap::IllegalInstruction
+        Trap::Syscall => {
+            if !serve_syscall(cpu, place.thread, frame) {
+                return false;
+            }
+        }
+        Trap::IllegalInstruction
         | Trap::Breakpoint
         | Trap::Arithmetic
         | Trap::Misaligned { .. }
@@ -135,6 +146,17 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, trap: Trap) -> bool {
     cpu.pass();
     // Serving may have taken the space away.
     mm::activate(cpu, place.space).is_ok()
+}
+
+/// Serves the system call that a called function with the registers `frame` makes; `false`: an ordinary thread has to make it.
+fn serve_syscall<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, frame: &UserFrame) -> bool {
+    let call =
+        Call { cpu, thread, process: process_of(cpu, thread), args: registers::syscall_args(frame), isa: M::ISA };
+    cpu.budget.set(BUDGET);
+    let Some(result) = syscall::serve_elsewhere(&call, registers::syscall_number(frame)) else { return false };
+    count(&cpu.counters().syscalls);
+    registers::set_result_of(M::ISA, frame, result);
+    true
 }
 
 /// The register frame of called functions, made at the first call.
