@@ -264,12 +264,28 @@ pub fn enter_kept(
     stack
 }
 
+/// Writes the arguments of a function of `isa` that it finds on its stack, which begins at `stack`, for a caller that passes the others
+/// in registers. With [`begin`] from the second value on as its stack, it finds them.
+pub fn arguments_on_stack(isa: Isa, stack: u64, signature: &Signature, arguments: &Arguments) -> (StackWords, u64) {
+    let count = signature.word_count();
+    let in_registers = count.min(convention(isa).words.len());
+    let len = 8 * (count - in_registers) as u64;
+    let at = arguments_at(stack, len);
+    let words = (in_registers..count).map(|index| signature.word_for(isa, index, arguments.words[index]));
+    (StackWords { at, sp_at_return: at, words: words_on_stack(None, words) }, stack.wrapping_sub(len))
+}
+
+/// Where arguments of so many bytes lie on a stack: aligned, and the return address below them.
+#[inline(always)]
+const fn arguments_at(stack: u64, len: u64) -> u64 {
+    stack.wrapping_sub(RED_ZONE + len) & !(STACK_ALIGN - 1)
+}
+
 /// As [`enter`], without arguments; those on the stack take `arguments_len` bytes. Registers that the function does not look at
 /// keep what they have.
 #[inline(always)]
 pub fn begin(frame: &UserFrame, isa: Isa, entry: &Entry, arguments_len: u64) -> StackWords {
-    // Aligned at the arguments, which lie above the return address.
-    let arguments_at = entry.stack.wrapping_sub(RED_ZONE + arguments_len) & !(STACK_ALIGN - 1);
+    let arguments_at = arguments_at(entry.stack, arguments_len);
     let mut stack = StackWords { at: arguments_at, sp_at_return: arguments_at, words: Words::None };
     match convention(isa).link {
         Some(link) => set_reg(frame, link, entry.gate),

@@ -55,6 +55,36 @@ fn a_function_finds_its_arguments_where_its_convention_says() {
     assert_eq!((registers::pc(&frame), registers::tls(&frame)), (0x40_1000, 0x1234));
 }
 
+proptest! {
+    /// Arguments that the caller's core writes to the function's stack are where they are for a function that is entered as a whole.
+    #[test]
+    fn arguments_written_before_lie_where_the_function_looks(
+        words in prop::array::uniform16(any::<u64>()),
+        count in 1..=16u32,
+        kinds in any::<u64>(),
+        stack in 0x7000_0000..0x7000_1000u64,
+    ) {
+        // Whole words and narrow ones of all kinds; none is absent.
+        let whole = (0..16).fold(0, |words, index| words | (1 + (kinds >> (4 * index) & 15) % 7) << (4 * index));
+        let signature = Signature { words: whole & (u64::MAX >> (64 - 4 * count)), floats: 0, result: 1 };
+        let arguments = Arguments { words, floats: [0; 8] };
+        for isa in REAL {
+            let (at_once, before) = (zeroed::<UserFrame>(), zeroed::<UserFrame>());
+            let entry = Entry { function: 0x40_1000, gate: GATE, stack, tls: 0x1234 };
+            let memory = |words: &StackWords| -> BTreeMap<u64, u64> {
+                (words.at..).step_by(8).zip(words.words().iter().copied()).collect()
+            };
+            let entered = convention::enter(&at_once, isa, &entry, &signature, &arguments);
+            let (written, below) = convention::arguments_on_stack(isa, stack, &signature, &arguments);
+            let begun = convention::begin(&before, isa, &Entry { stack: below, ..entry }, 0);
+            let mut both = memory(&written);
+            both.extend(memory(&begun));
+            prop_assert_eq!(both, memory(&entered));
+            prop_assert_eq!((begun.at, begun.sp_at_return), (entered.at, entered.sp_at_return));
+        }
+    }
+}
+
 #[test]
 fn a_caller_gets_back_what_its_convention_preserves() {
     for isa in REAL {

@@ -95,6 +95,11 @@ pub fn claim(context: &impl Context, core: CoreId, polls: bool, reach: Reach) ->
     Some(claim)
 }
 
+/// Whether a core sleeps, or polls (approximate).
+pub fn sleeps(context: &impl Context, core: CoreId) -> bool {
+    matches!(core_record(context, core).state.load(Ordering::Relaxed), CORE_IDLE | CORE_POLLING)
+}
+
 /// Whether a core is awake and has nothing to run (approximate).
 pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
     let record = core_record(context, core);

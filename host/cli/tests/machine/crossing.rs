@@ -47,7 +47,7 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
@@ -56,6 +56,7 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
         ("crossing::on_starts_a_program_where_it_says", started_by_on),
         ("crossing::calls_go_both_ways_by_flicks_protocol", by_flicks_protocol),
+        ("crossing::calls_over_a_link_do_not_wait_for_ever", over_a_link),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
@@ -304,6 +305,22 @@ fn by_flicks_protocol() -> Result<(), String> {
     // Each of the 300 calls of the threads is a transfer there and one back; the host has slept in the others.
     let ok = count("transfers", 0) >= 300 && count("transfers", 1) >= 300 && count("ipis_received", 0) >= 20;
     if ok { Ok(()) } else { Err(format!("transfers and doorbells: {}", stats["cores"])) }
+}
+
+/// On the Flick machine, by Motet's own protocol: both ways, and with calls that have to wait for their turn.
+fn over_a_link() -> Result<(), String> {
+    let flick = process::root().join("machines/flick.toml");
+    for (program, option, place) in [("migrated", "-O1", ""), ("turns", "-O2", ""), ("hosts", "-O2", "on riscv64 ")] {
+        let programs = compiled(program, &[option])?;
+        let ended = Motet::run(["--timed", "--in"])
+            .argument(programs.path.join(program))
+            .argument("--machine")
+            .argument(&flick)
+            .arguments(["--", &format!("{place}/in/{program}")])
+            .wait();
+        ended.expect_code(0)?.expect_output(&format!("{program}: ok\n"))?;
+    }
+    Ok(())
 }
 
 /// Its main function tells its island; what `on` says is inherited, and can be taken back.

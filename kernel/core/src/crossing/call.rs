@@ -7,8 +7,8 @@
 //!          | the core that was called last            |
 //!          v                                          |
 //!       claimed <-------------------------------------+
-//!          |    \  the core does not sleep, or the arguments do not fit: the long way,
-//!          |     \ through run queues, as an ordinary thread (`long`)
+//!          |    \  the core does not sleep: the long way, through run queues,
+//!          |     \ as an ordinary thread (`long`); over a link, waits for its turn first
 //!          v
 //!       written ---- somebody wants the thread: withdrawn, then the long way
 //!          |
@@ -40,6 +40,7 @@ use motet_abi::{Errno, convention::Arguments, registers};
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{CoreId, CrossingRecord, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{
+    Context,
     direct::{self, Outcome, Reach},
     run_queue::Wake,
 };
@@ -50,7 +51,7 @@ use super::{
     caller::{self, Made},
     choose::{choose, last_callee},
     long,
-    message::{self, fits},
+    message::{self, Spread, fits},
     records::{new_record, spare_record},
     request::Request,
     stack,
@@ -78,7 +79,7 @@ pub fn fetch<M: Machine>(
 
 /// As [`call_again`]: apart from it, so that the other one has more registers.
 #[inline(never)]
-fn call_far<M: Machine>(
+pub fn call_far<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -131,8 +132,8 @@ pub fn make<M: Machine>(
     long::make(cpu, thread, space, record, target, &request, arguments)
 }
 
-/// The caller's side: gives a call to `target`, if that sleeps and all arguments fit into registers. The thread's frame holds the
-/// caller's registers, and keeps them. `None`: it is not so; otherwise the thread is no longer this core's, or is again.
+/// The caller's side: gives a call to `target`, if that sleeps. The thread's frame holds the caller's registers, and keeps them. `None`:
+/// it is not so; otherwise the thread is no longer this core's, or is again.
 #[inline(always)]
 fn call<M: Machine>(
     cpu: &Cpu<M>,
@@ -143,20 +144,56 @@ fn call<M: Machine>(
     request: &Request,
     reach: Reach,
 ) -> Option<Fetch> {
-    if request.stack == 0 || !fits(&request.signature) {
+    if request.stack == 0 {
         return None;
     }
     if reach.is_far() && back::moves_home(cpu, thread, space, request.isa) {
         return None;
     }
+    if !fits(&request.signature) {
+        return call_spread(cpu, thread, space, record, target, request, reach);
+    }
+    place(cpu, thread, space, record, target, (request, None), reach)
+}
+
+/// As [`call`], with more arguments than a message has room for.
+#[cold]
+#[inline(never)]
+fn call_spread<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    record: &'static CrossingRecord,
+    target: CoreId,
+    request: &Request,
+    reach: Reach,
+) -> Option<Fetch> {
+    let spread = request.spread(cpu, thread, space)?;
+    place(cpu, thread, space, record, target, (request, Some(&spread)), reach)
+}
+
+/// As [`call`], of a request that `target` can be given.
+#[inline(always)]
+fn place<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    record: &'static CrossingRecord,
+    target: CoreId,
+    (request, spread): (&Request, Option<&Spread>),
+    reach: Reach,
+) -> Option<Fetch> {
     let claimed = caller::claim(cpu, target, reach)?;
     request.record(cpu, thread, record, target);
-    if !message::write(cpu, claimed.record(), thread, space, request) {
+    if !message::write(cpu, claimed.record(), thread, space, request, spread) {
         claimed.withdraw(cpu);
         return None;
     }
     let made = caller::give(cpu, thread, space, target, claimed, || request.begin(cpu, thread, record))?;
     request.count(cpu, target);
+    if reach.is_far() {
+        cpu.crossing.turn.came(cpu.raw(thread));
+    }
     Some(wait(cpu, thread, record, made, reach))
 }
 

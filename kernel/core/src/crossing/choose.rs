@@ -13,11 +13,16 @@ use motet_hal::Machine;
 use motet_layout::{
     CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
 };
-use motet_protocol::{Context, direct::is_about_to_sleep, run_queue};
+use motet_protocol::{
+    Context,
+    direct::{self, is_about_to_sleep},
+    run_queue,
+};
 
 use super::{
-    Fetch,
-    call::make,
+    Fetch, back,
+    call::{call_far, make},
+    caller::make_returned_ready,
     migration,
     records::spare_record,
     report,
@@ -68,6 +73,13 @@ pub fn choose<M: Machine>(
     };
     let isa = pin.isa;
     let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
+    let mut may_wait = cpu.crossing.reach.is_far() && !back::moves_home(cpu, thread, space, isa);
+    if may_wait && policies.busy == CrossingPolicy::Wait && !cpu.crossing.awaited.is_empty() {
+        if let Some(fetch) = after_others(cpu, thread, process, space) {
+            return fetch;
+        }
+        may_wait = cpu.crossing.awaited.is_empty(); // it has waited for long
+    }
     let Some(core) = island_of(cpu, thread, isa) else {
         if pin.strict || policies.missing == CrossingPolicy::End {
             let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
@@ -91,6 +103,10 @@ pub fn choose<M: Machine>(
             format_args!("it calls a function for {} with thread pointer {tls:#x}, which is no address", isa.name());
         return report::kill(cpu, thread, process, what);
     }
+    let is_asleep = || target == cpu.id || direct::sleeps(cpu, target);
+    if may_wait && !is_asleep() && cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()) {
+        return try_again(cpu, thread);
+    }
     let made = Request::of(cpu, thread, space, function, &pin).and_then(|mut request| {
         let read = |address| mm::read_word(cpu, space, address).ok();
         let mut arguments = Arguments::default();
@@ -104,6 +120,27 @@ pub fn choose<M: Machine>(
         signal::memory_fault(cpu, thread, address, errno);
         Fetch::Run
     })
+}
+
+/// Over a link, a core has room for one answer, and another thread of this one is away: the call waits until that is back, as nothing is
+/// as long as the long way. `None`: it is back, and the call cannot be made the short way nevertheless; or this one has waited for long.
+fn after_others<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+) -> Option<Fetch> {
+    make_returned_ready(cpu);
+    if cpu.crossing.awaited.is_empty() {
+        return call_far(cpu, thread, process, space);
+    }
+    cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()).then(|| try_again(cpu, thread))
+}
+
+/// The thread fetches again when all others of this core have run.
+fn try_again<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Fetch {
+    sched::yield_core(cpu, thread);
+    Fetch::Gone
 }
 
 /// Whether a core has something to do: not if it has just done what there was, and is on its way to sleep.

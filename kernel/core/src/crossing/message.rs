@@ -13,7 +13,8 @@
 //! `message_caller`, in word 2 the stack pointer when it returns, and in word 4 the record that has its registers (pool address; 0: they are
 //! in `message_caller`, too).
 //!
-//! The result's kinds and whether there are more arguments is in the top bits of word 0: pool addresses have 40 bits.
+//! The result's kinds and whether there are more arguments is in the top bits of word 0: pool addresses have 40 bits. Arguments that the
+//! function has on its stack ([`Spread`]) are there before the call is given.
 //! Argument words are as the function's ISA has them in registers.
 
 use motet_layout::sync::Ordering;
@@ -41,20 +42,31 @@ use super::{
 };
 use crate::cpu::Cpu;
 
-/// Arguments that a direct call carries: as many as every ISA has registers for, so that none is on the stack.
+/// Arguments that every call's message has room for, as every ISA has registers for them.
 pub const WORDS_MAX: usize = 6;
-/// Bits of word 0 above the thread's address: its signature's result, and two flags.
+/// Those that some ISA has registers for. What a function has on its stack, the caller's core writes there.
+const REGISTERS_MAX: usize = 8;
+/// Bits of word 0 above the thread's address: its signature's result, and four flags.
 pub const RESULT_SHIFT: u32 = ADDRESS_BITS;
 pub const MORE_WORDS: u64 = 1 << 60;
 pub const FLOATS: u64 = 1 << 61;
 pub const RESUMES: u64 = 1 << 62;
+const SPREAD: u64 = 1 << 63;
 /// The thread id in [`Cpu::ext_owner`] while the core's extended registers are a called function's.
 pub const CALLED: u32 = u32::MAX;
 
-/// Whether a call has no more arguments than a message has room for.
+/// Whether a call has no more arguments than [`WORDS_MAX`].
 #[inline(always)]
 pub fn fits(signature: &Signature) -> bool {
     signature.words >> (4 * WORDS_MAX) == 0
+}
+
+/// What is different for a call with more arguments than [`WORDS_MAX`].
+pub struct Spread {
+    /// Where the function's stack begins, below its arguments.
+    pub stack: u64,
+    /// Argument words from [`WORDS_MAX`] on, as the function's registers hold them.
+    pub words: [u64; REGISTERS_MAX - WORDS_MAX],
 }
 
 /// Writes a call into a message. `false`: the thread pointer is not an address.
@@ -65,6 +77,7 @@ pub fn write<M: Machine>(
     thread: &'static ThreadRecord,
     space: &'static SpaceRecord,
     request: &Request,
+    spread: Option<&Spread>,
 ) -> bool {
     let Some(tls) = request.tls::<M>(thread) else { return false };
     let (signature, frame, isa) = (&request.signature, &thread.frame, request.isa);
@@ -87,8 +100,15 @@ pub fn write<M: Machine>(
             slot.set(convention::float_in_register(isa, float, signature.is_single(index)));
         }
     }
-    let words =
-        [first, cpu.raw(space), request.function, request.stack, tls, signature.word_for(isa, 0, request.first)];
+    let mut stack = request.stack;
+    if let Some(spread) = spread {
+        first |= SPREAD;
+        stack = spread.stack;
+        for (slot, &word) in message.message_words[WORDS_MAX..].iter().zip(&spread.words) {
+            slot.set(word);
+        }
+    }
+    let words = [first, cpu.raw(space), request.function, stack, tls, signature.word_for(isa, 0, request.first)];
     for (slot, word) in message.message.iter().zip(words) {
         slot.set(word);
     }
@@ -179,7 +199,8 @@ impl Given {
         let words = convention::begin(frame, M::ISA, &Entry { function, gate: GATE, stack, tls }, 0);
         convention::set_word(frame, M::ISA, 0, word);
         if self.first & MORE_WORDS != 0 {
-            for index in 1..WORDS_MAX {
+            let count = if self.first & SPREAD != 0 { REGISTERS_MAX } else { WORDS_MAX };
+            for index in 1..count {
                 convention::set_word(frame, M::ISA, index, message.message_words[index].get());
             }
         }

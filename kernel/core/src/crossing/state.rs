@@ -16,6 +16,8 @@ pub struct CrossingCore {
     pub polls_calls: Cell<bool>,
     /// [`Reach::Far`]: the thread whose function the one core in `awaited` runs.
     pub away: Cell<Option<&'static ThreadRecord>>,
+    /// [`Reach::Far`]: the call of this core that waits for its turn.
+    pub turn: Turn,
     /// Why this core has woken, until it looks for what to do: it may have been called.
     pub woken: Cell<Option<Wake>>,
     /// The address space that stays active while this core sleeps, because calls come from it (pool address).
@@ -44,12 +46,49 @@ impl CrossingCore {
             awaited: CoreSet::default(),
             polls_calls: Cell::new(false),
             away: Cell::new(None),
+            turn: Turn::default(),
             woken: Cell::new(None),
             resident: Cell::new(0),
             call_frame: Cell::new(0),
             frame_of: Cell::new(0),
             calls_back: Cell::new(0),
             pins: Pins::default(),
+        }
+    }
+}
+
+/// How long a call over a link waits for the short way, at most: what the long way takes.
+const LONG_WAY_NS: u64 = 150_000;
+
+/// Whose call waits for the short way (another thread of its core is away, or the callee is busy), and since when: of all that wait,
+/// the one that began first.
+#[derive(Default)]
+pub struct Turn {
+    thread: Cell<u64>,
+    since_ns: Cell<u64>,
+}
+
+impl Turn {
+    /// It is not the turn of `thread` (pool address) at `now_ns`: whether it waits. Once somebody has waited for long, the one that finds
+    /// this out does not: the first waiter may have gone, and whoever stays is the first one then.
+    pub fn waits(&self, thread: u64, now_ns: u64) -> bool {
+        if self.thread.get() == 0 {
+            self.thread.set(thread);
+            self.since_ns.set(now_ns);
+            return true;
+        }
+        let waits = now_ns.saturating_sub(self.since_ns.get()) < LONG_WAY_NS;
+        if !waits {
+            self.thread.set(0);
+        }
+        waits
+    }
+
+    /// The call of `thread` (pool address) is made.
+    #[inline(always)]
+    pub fn came(&self, thread: u64) {
+        if self.thread.get() == thread {
+            self.thread.set(0);
         }
     }
 }
