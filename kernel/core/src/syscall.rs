@@ -45,8 +45,8 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     }
 }
 
-/// Serves a system call on a core to which its thread has not moved: one that only reads what does not change while the thread is away,
-/// and never waits. `None`: it is none of these, or has to go on later; then nothing has been done.
+/// Serves a system call on a core to which its thread has not moved: one that only reads, nothing of it what the thread's own core keeps
+/// (as its processor time), and never waits. `None`: it is none of these, or has to go on later; then nothing has been done.
 pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
     use Syscall as S;
     let of_machine = || time::is_of_machine(call.args[0]);

@@ -8,19 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "expect.h"
+
 #define HOST MOTET_ON("x86_64")
 #define BOARD MOTET_ON("riscv64")
-
-static int wrong;
-
-#define EXPECT(found, wanted)                                                                                          \
-    do {                                                                                                               \
-        long is = (long)(found), should_be = (long)(wanted);                                                           \
-        if (is != should_be) {                                                                                         \
-            printf("%s: %ld, and should be %ld\n", #found, is, should_be);                                             \
-            wrong = 1;                                                                                                 \
-        }                                                                                                              \
-    } while (0)
 
 HOST int negate(int value) { return -value; }
 

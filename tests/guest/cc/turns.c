@@ -16,18 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "expect.h"
+
 #define BOARD MOTET_ONLY("riscv64")
-
-static int wrong;
-
-#define EXPECT(found, wanted)                                                                                          \
-    do {                                                                                                               \
-        long is = (long)(found), should_be = (long)(wanted);                                                           \
-        if (is != should_be) {                                                                                         \
-            printf("%s: %ld, and should be %ld\n", #found, is, should_be);                                             \
-            wrong = 1;                                                                                                 \
-        }                                                                                                              \
-    } while (0)
 
 BOARD long forever(volatile long *started) {
     for (;;)

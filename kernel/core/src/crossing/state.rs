@@ -57,7 +57,7 @@ impl CrossingCore {
     }
 }
 
-/// How long a call over a link waits for the short way, at most: what the long way takes.
+/// How long a call over a link waits for the short way before the next one to look takes the long way: what that takes.
 const LONG_WAY_NS: u64 = 150_000;
 
 /// Whose call waits for the short way (another thread of its core is away, or the callee is busy), and since when: of all that wait,
