@@ -70,10 +70,10 @@ fn measure(config: &Config, label: &str, bytes: u64, stride: u64, step: impl Fn(
 /// A load within a line, as the plugin makes it.
 #[inline(never)]
 fn load(core: &mut Core<'_>, address: u64) -> Picoseconds {
-    core.access_other(Kind::Load, address).0
+    load_and_hold(core, address).0
 }
 
-#[inline(never)]
+#[inline(always)]
 fn load_and_hold(core: &mut Core<'_>, address: u64) -> (Picoseconds, Held) {
     core.access_usual(false, address).unwrap_or_else(|| load_unusual(core, address))
 }
@@ -130,6 +130,10 @@ fn main() {
         loaded + if held == Held::Only { store_again(core, address) } else { store(core, address) }
     };
     measure(&usual, "16 MiB by lines, load and store", 16 << 20, 64, load_and_store);
+    let alone_with_l3 = config(&ModelTable::default(), &["a"]);
+    measure(&alone_with_l3, "the same, one island", 16 << 20, 64, load_and_store);
+    measure(&alone_with_l3, "miss, one island", 64 << 20, 64, load);
+    measure(&alone_with_l3, "L3 hit, one island", 3 << 20, 64, load);
     let without_l3: ModelTable = toml::from_str(WITHOUT_L3).expect("a model");
     measure(&config(&without_l3, &["a", "b"]), "the same without L3", 16 << 20, 64, load_and_store);
     let alone = config(&without_l3, &["a"]);

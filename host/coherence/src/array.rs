@@ -14,7 +14,7 @@ mod set;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub(crate) use set::{Replaced, Set};
+pub(crate) use set::{Oldest, Replaced, Set};
 
 use crate::config::Geometry;
 use crate::order::{self, Order};

@@ -9,6 +9,7 @@ use crate::keep::Keeping;
 use crate::locks::{Guard, lock};
 use crate::model::{CoreState, DomainState, Model, window};
 use crate::tlb::Tlbs;
+use crate::usual::Beside;
 use crate::{LINE_SIZE, Picoseconds};
 
 /// L2 tag word, beside the state: the line has been in L1I since it came, and may be there still.
@@ -86,9 +87,8 @@ pub(crate) const fn held(state: u64) -> Held {
     }
 }
 
-/// Who else there may be beside a core, and what its caches are like. Passed on by value and compiled in: what a core
-/// that is alone does asks for none of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Who else there may be beside a core, and what its caches are like.
+#[derive(Clone, Copy)]
 pub(crate) struct Company {
     /// Others are in the model at the same time: locks are needed.
     pub(crate) threads: bool,
@@ -101,11 +101,6 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// Of a machine's only core, driven without locks, with the usual caches and no L3.
-    const NONE: Self = Self { threads: false, solo: true, only_domain: true, usual: true };
-    /// Of an island's only core, with the usual caches and no L3, beside other islands.
-    const FAR: Self = Self { threads: true, solo: true, only_domain: false, usual: true };
-
     fn of(model: &Model<'_>, core: &CoreState<'_>, domain: &DomainState<'_>) -> Self {
         let (l1s, l2) = ([core.l1i, core.l1d], &core.l2);
         let usual = l2.is_packed() && l1s.iter().all(|l1| l1.is_narrow() && l1.sets() <= l2.sets());
@@ -187,10 +182,10 @@ pub struct Core<'a> {
     pub(crate) counters: &'a CounterWords,
     pub(crate) l2: Array<'a>,
     company: Company,
-    /// Its company is [`Company::NONE`].
-    pub(crate) alone: bool,
-    /// Its company is [`Company::FAR`].
-    pub(crate) far: bool,
+    /// `None`: it does nothing in the usual way.
+    pub(crate) beside: Option<Beside>,
+    /// Its L2 is the last level.
+    pub(crate) is_last: bool,
     pub(crate) keeping: Keeping,
     pub(crate) timing: Timing,
     pub(crate) fetch: Port<'a>,
@@ -227,8 +222,8 @@ impl<'a> Core<'a> {
             counters: state.counters,
             l2: state.l2,
             company,
-            alone: company == Company::NONE,
-            far: company == Company::FAR,
+            beside: Beside::of(model, own, company),
+            is_last: own.solo,
             keeping: Keeping::new(),
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
@@ -256,7 +251,7 @@ impl<'a> Core<'a> {
     }
 
     /// An access to bytes within one line that is not likely to hit the line used last in its set: its latency, and what L1 has
-    /// of the line now. For a core that is alone, all that loads and stores can need is compiled into the caller.
+    /// of the line now.
     #[inline(always)]
     pub fn access_other(&mut self, kind: Kind, address: u64) -> (Picoseconds, Held) {
         let port = if matches!(kind, Kind::Fetch) { &self.fetch } else { &self.data };
@@ -264,11 +259,6 @@ impl<'a> Core<'a> {
             return self.access_elsewhere(kind, address);
         }
         let line = address.wrapping_add(port.delta) / LINE_SIZE;
-        if self.alone && matches!(kind, Kind::Load | Kind::Store) {
-            self.count(kind.count(), 1);
-            let (cost, state) = self.line(kind, line, port.segment, Company::NONE);
-            return (Picoseconds(cost), held(state));
-        }
         let (cost, state) = self.cached(kind, line, port.segment);
         (Picoseconds(cost), held(state))
     }
@@ -424,80 +414,58 @@ impl<'a> Core<'a> {
 
     /// What a program has loaded, it often stores to next: whether this is such a store. It is done then.
     #[inline(always)]
-    fn modify_loaded(&self, line: u64, company: Company) -> bool {
-        let l1 = self.data.l1.set_of(line, company.usual);
+    fn modify_loaded(&self, line: u64) -> bool {
+        let l1 = self.data.l1.set_of(line, self.company.usual);
         let (index, word) = l1.recent();
-        word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, l1, index, company.threads)
+        word == line << TAG_SHIFT | EXCLUSIVE && self.modify(line, l1, index)
     }
 
     // The same code, compiled for each of the three things that an access can mean to the caches.
 
     #[inline(never)]
     fn fetch_line(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        self.line(Kind::Fetch, line, segment, self.company)
+        self.line(Kind::Fetch, line, segment)
     }
 
     #[inline(never)]
     fn load_line(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        if self.far { self.load_from_afar(line, segment) } else { self.load_in_company(line, segment) }
-    }
-
-    #[inline(never)]
-    fn load_from_afar(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        self.line(Kind::Load, line, segment, Company::FAR)
-    }
-
-    #[inline(never)]
-    fn load_in_company(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        self.line(Kind::Load, line, segment, self.company)
+        self.line(Kind::Load, line, segment)
     }
 
     #[inline(never)]
     fn store_line(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        if self.far { self.store_from_afar(line, segment) } else { self.store_in_company(line, segment) }
-    }
-
-    #[inline(never)]
-    fn store_from_afar(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        if self.modify_loaded(line, Company::FAR) {
+        if self.modify_loaded(line) {
             return (self.data.hit_ps, MODIFIED);
         }
-        self.line(Kind::Store, line, segment, Company::FAR)
-    }
-
-    #[inline(never)]
-    fn store_in_company(&self, line: u64, segment: &Segment) -> (u64, u64) {
-        if self.modify_loaded(line, self.company) {
-            return (self.data.hit_ps, MODIFIED);
-        }
-        self.line(Kind::Store, line, segment, self.company)
+        self.line(Kind::Store, line, segment)
     }
 
     #[inline(always)]
-    fn line(&self, kind: Kind, line: u64, segment: &Segment, company: Company) -> (u64, u64) {
+    fn line(&self, kind: Kind, line: u64, segment: &Segment) -> (u64, u64) {
+        let usual = self.company.usual;
         let port = if kind == Kind::Fetch { &self.fetch } else { &self.data };
         let probe = Probe::new(line);
-        let l1 = port.l1.set_of(line, company.usual).narrow(company.usual);
+        let l1 = port.l1.set_of(line, usual).narrow(usual);
         let Some((index, word)) = l1.find(probe) else {
-            return self.beyond_l1(kind, probe, segment, company, l1, None);
+            return self.beyond_l1(kind, probe, segment, l1, None);
         };
         let state = word & STATE_MASK;
         l1.touch(index);
         if state >= kind.needs() {
             return (port.hit_ps, state);
         }
-        if state == EXCLUSIVE && self.modify(line, l1, index, company.threads) {
+        if state == EXCLUSIVE && self.modify(line, l1, index) {
             return (port.hit_ps, MODIFIED);
         }
         // Shared, or exclusive until another core wanted it a moment ago.
-        let (cost, state) = self.beyond_l1(kind, probe, segment, company, l1, Some(index));
+        let (cost, state) = self.beyond_l1(kind, probe, segment, l1, Some(index));
         (port.hit_ps + cost, state)
     }
 
     /// The first store to a line that this core holds exclusively; false if another core has just taken it away.
     #[inline(always)]
-    pub(crate) fn modify(&self, line: u64, l1: Set<'_, 'a>, l1_index: usize, threads: bool) -> bool {
-        let l2 = &self.l2;
+    pub(crate) fn modify(&self, line: u64, l1: Set<'_, 'a>, l1_index: usize) -> bool {
+        let (l2, threads) = (&self.l2, self.model.threads);
         let inside = if threads { self.enter() } else { None };
         let _own = self.lock_own(line, threads && inside.is_none());
         let index = l1.link(l1_index) as usize;
@@ -519,10 +487,10 @@ impl<'a> Core<'a> {
         kind: Kind,
         probe: Probe,
         segment: &Segment,
-        company: Company,
         l1: Set<'_, 'a>,
         in_l1: Option<usize>,
     ) -> (u64, u64) {
+        let company = self.company;
         let l2 = self.l2.set_of(probe.line, company.usual).wide();
         let inside = if company.threads { self.enter() } else { None };
         let company = Company { threads: company.threads && inside.is_none(), ..company };
@@ -534,9 +502,6 @@ impl<'a> Core<'a> {
             None => l2.find(probe).map(|(index, _)| index),
         };
         let miss = Miss { kind, company, probe, segment, l1, l2, held, in_l1 };
-        if company == Company::NONE && held.is_none() {
-            return self.read_alone(&miss);
-        }
         if in_l1.is_none() {
             self.count(if kind == Kind::Fetch { Count::l1i_misses } else { Count::l1d_misses }, 1);
         }

@@ -159,14 +159,12 @@ pub(crate) enum Together {
     /// Lines that L1I and L1D lost, or the right to write them, because this core's misses needed their place in another cache or
     /// because other cores wanted them: in none of the counts.
     LostLines,
-    /// Data accesses of a core that is alone that near memory served: a miss of each level, and a read.
+    /// Data accesses of a core that has its directory to itself that near memory served: a miss of each level, and a read.
     DataFromNear,
     /// The same from far memory.
     DataFromFar,
-    /// Fetches, likewise.
-    FetchFromNear,
-    /// The same from far memory.
-    FetchFromFar,
+    /// Data accesses that L3 served: a miss of L1 and of L2.
+    DataFromL3,
     /// Modified lines that left L2 where it is the last level: written back by it, and to memory.
     WriteBacks,
 }
@@ -223,7 +221,7 @@ impl Together {
 /// Misses of both L1s.
 pub(crate) fn l1_misses(words: &CounterWords) -> u64 {
     let [near, far] = [Together::DataFromNear, Together::DataFromFar];
-    let together = [near, far, Together::FetchFromNear, Together::FetchFromFar].map(|count| count.word(words));
+    let together = [near, far, Together::DataFromL3].map(|count| count.word(words));
     let apart = [Count::l1i_misses, Count::l1d_misses].map(|count| &words[count as usize]);
     together.iter().chain(&apart).fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
 }
@@ -232,17 +230,16 @@ impl Counters {
     pub(crate) fn load(words: &CounterWords) -> Self {
         let together = |count: Together| count.word(words).load(Relaxed);
         let data = [Together::DataFromNear, Together::DataFromFar].map(together);
-        let fetches = [Together::FetchFromNear, Together::FetchFromFar].map(together);
         let write_backs = together(Together::WriteBacks);
         let mut counters = Self::of_words(words);
         for misses in [&mut counters.l1d_misses, &mut counters.l2d_misses, &mut counters.l3d_misses] {
             *misses += data[0] + data[1];
         }
-        for misses in [&mut counters.l1i_misses, &mut counters.l2i_misses, &mut counters.l3i_misses] {
-            *misses += fetches[0] + fetches[1];
+        for misses in [&mut counters.l1d_misses, &mut counters.l2d_misses] {
+            *misses += together(Together::DataFromL3);
         }
-        counters.near_reads += data[0] + fetches[0];
-        counters.far_reads += data[1] + fetches[1];
+        counters.near_reads += data[0];
+        counters.far_reads += data[1];
         counters.l2_write_backs += write_backs;
         counters.memory_write_backs += write_backs;
         counters

@@ -267,34 +267,6 @@ impl<'a> Core<'a> {
         Decision { grant, cost, link: old.index as u64 }
     }
 
-    /// [`Core::directory`] of a core that is alone, for a line that it has not got: that it missed L1 is counted with the rest.
-    #[inline(always)]
-    pub(crate) fn read_alone(&self, miss: &Miss<'_, '_>) -> (u64, u64) {
-        let (kind, fetch) = (miss.kind, miss.kind == Kind::Fetch);
-        let cost = self.read_memory(fetch, miss.segment);
-        let (grant, flags) = match (kind.is_write(), fetch) {
-            (true, _) => (MODIFIED, PRESENT | ALONE | OWNED),
-            (false, false) => (EXCLUSIVE, PRESENT | ALONE | OWNED),
-            (false, true) => (SHARED, PRESENT | ALONE),
-        };
-        let l2_index = self.fill_l2(miss, grant | kind.inside(), flags);
-        (cost, self.fill_l1(miss, grant, l2_index))
-    }
-
-    /// Memory serves a core that is alone: the latency. All misses are counted.
-    #[inline(always)]
-    pub(crate) fn read_memory(&self, fetch: bool, segment: &Segment) -> u64 {
-        let (served, stall) = match (fetch, segment.far) {
-            (false, false) => (Together::DataFromNear, Count::stall_near_ps),
-            (false, true) => (Together::DataFromFar, Count::stall_far_ps),
-            (true, false) => (Together::FetchFromNear, Count::stall_near_ps),
-            (true, true) => (Together::FetchFromFar, Count::stall_far_ps),
-        };
-        served.count(self.counters);
-        self.count(stall, segment.load_ps);
-        segment.load_ps
-    }
-
     /// Asks the other last-level caches to share a line, or to drop it. True if none keeps it; and the latency.
     #[inline(always)]
     fn snoop_others(&self, probe: Probe, drop_it: bool, others: u64) -> (bool, u64) {

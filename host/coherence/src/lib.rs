@@ -9,7 +9,6 @@
 //! readers; what an L1 holds its L2 holds, and what an L2 holds its L3 holds; the directory says exactly who holds what.
 #![forbid(unsafe_code)]
 
-mod alone;
 mod array;
 mod bytes;
 mod check;
@@ -31,6 +30,7 @@ mod table;
 mod tlb;
 pub mod trace;
 mod trap;
+mod usual;
 mod validate;
 
 pub use bytes::Bytes;

@@ -123,6 +123,12 @@ fn locks_keep_the_invariants_where_islands_of_one_core_without_l3_meet() {
 }
 
 #[test]
+fn locks_keep_the_invariants_where_islands_of_one_core_with_an_l3_meet() {
+    meet(&config(&["a", "b", "c", "d"], true, 1), Lines::Common);
+    meet(&config(&["a", "b", "c", "d"], true, 2), Lines::Own);
+}
+
+#[test]
 fn several_who_ask_for_a_kept_directory_at_once_wait_for_its_keeper() {
     meet(&config(&["a", "b", "c", "d"], false, 2), Lines::Common);
 }

@@ -18,7 +18,7 @@ use crate::locks::Askers;
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 /// Words before everything else: magic, version, fingerprint, length, sharing, keeping.
 const HEADER_WORDS: usize = 8;
 /// The header's words that are 1 if threads may meet, and if cores may keep their directories.
@@ -70,6 +70,8 @@ pub(crate) struct DomainState<'a> {
     pub(crate) real: bool,
     /// There is no L3 and one core, so that its L2 knows all that a directory would.
     pub(crate) solo: bool,
+    /// One core is under it.
+    pub(crate) single: bool,
     /// The bits of a line number that say which set of `l3` has its lock. Victims share their set, hence these bits, with
     /// the line that replaces them: there are no more locks than the smallest L2 or L3 has sets, so one covers both.
     pub(crate) lock_mask: u64,
@@ -258,6 +260,7 @@ impl<'a> Model<'a> {
                 first_core: domain.first_core,
                 real: domain.l3.real,
                 solo,
+                single: domain.cores == 1,
                 lock_mask: locks as u64 - 1,
                 kept: &cut(&mut rest, KEPT_WORDS)[0],
             }

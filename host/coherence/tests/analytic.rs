@@ -83,29 +83,72 @@ fn usual(core: &mut Core<'_>, bytes: u64) -> [u64; 2] {
     })
 }
 
+/// 32 KiB and 1 MiB.
+const WITHOUT_L3: &str = "[[core]]\nfrequency_mhz = 1000\nmemory_cycles = 300\nl1d = { size = \"32KiB\", ways = 8, cycles = 4 }\n\
+                          l1i = { size = \"32KiB\", ways = 8, cycles = 1 }\nl2 = { size = \"1MiB\", ways = 16, cycles = 14 }\n";
+
+/// Fills the caches by loads, then walks with loads and with stores as far as they are usual: how many were, and the counts of these.
+fn walk_usually(cores: &[usize], text: &str, bytes: u64) -> ([u64; 2], Counters) {
+    let config = config(cores, text);
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();
+    let mut core = model.core(0).unwrap();
+    assert_eq!(usual(&mut core, bytes), [0; 2], "no memory is known to be cached yet");
+    for _ in 0..2 {
+        walk(&mut core, Kind::Load, bytes, LINE);
+    }
+    let before = model.counters(0);
+    let done = usual(&mut core, bytes);
+    model.check().unwrap();
+    (done, model.counters(0).since(&before))
+}
+
 #[test]
-fn a_core_alone_has_usual_misses_once_its_caches_are_full_and_another_core_has_none() {
-    let text = "[[core]]\nfrequency_mhz = 1000\nmemory_cycles = 300\nl1d = { size = \"32KiB\", ways = 8, cycles = 4 }\n\
-                l1i = { size = \"32KiB\", ways = 8, cycles = 1 }\nl2 = { size = \"1MiB\", ways = 16, cycles = 14 }";
-    let bytes = 4 << 20;
-    for (cores, expected) in [(&[1][..], [bytes / LINE; 2]), (&[2], [0; 2]), (&[1, 1], [0; 2])] {
-        let config = config(cores, text);
-        let region = allocate(Model::region_words(&config));
-        let model = Model::create(config, &region, Sharing::OneAtATime).unwrap();
-        let mut core = model.core(0).unwrap();
-        assert_eq!(usual(&mut core, bytes), [0; 2], "no memory is known to be cached yet");
-        for _ in 0..2 {
-            walk(&mut core, Kind::Load, bytes, LINE);
-        }
-        let before = model.counters(0);
-        assert_eq!(usual(&mut core, bytes), expected, "{cores:?}");
-        let (count, lines) = (model.counters(0).since(&before), expected[0]);
+fn a_core_with_a_directory_to_itself_has_usual_misses_once_its_caches_are_full() {
+    let (bytes, l1, l2) = (4 << 20, (32 << 10) / LINE, (1 << 20) / LINE);
+    let lines = bytes / LINE;
+    for cores in [&[1][..], &[1, 1]] {
+        let (done, count) = walk_usually(cores, WITHOUT_L3, bytes);
+        assert_eq!(done, [lines; 2], "{cores:?}");
         assert_eq!((count.loads, count.stores, count.near_reads), (lines, lines, 2 * lines));
         // What the stores left in a cache goes to the next level later.
-        assert_eq!(count.l1_write_backs, lines.saturating_sub((32 << 10) / LINE));
-        assert_eq!(count.memory_write_backs, lines.saturating_sub((1 << 20) / LINE));
+        assert_eq!((count.l1_write_backs, count.memory_write_backs), (lines - l1, lines - l2));
         assert_eq!(count.stall_ps(), 2 * lines * 300_000);
-        model.check().unwrap();
+    }
+    assert_eq!(walk_usually(&[2], WITHOUT_L3, bytes).0, [0; 2], "two cores share a directory");
+}
+
+#[test]
+fn a_core_with_an_l3_to_itself_has_usual_hits_and_misses_of_it() {
+    let l3 = |mib: u64| format!("{WITHOUT_L3}l3 = {{ size = \"{mib}MiB\", ways = 16, cycles = 40 }}\n");
+    let (bytes, l1, l2) = (4 << 20, (32 << 10) / LINE, (1 << 20) / LINE);
+    let lines = bytes / LINE;
+    for cores in [&[1][..], &[1, 1]] {
+        let (done, count) = walk_usually(cores, &l3(4), bytes);
+        assert_eq!(done, [lines; 2], "{cores:?}");
+        assert_eq!((count.l2d_misses, count.l3d_misses, count.near_reads), (2 * lines, 0, 0));
+        assert_eq!((count.l1_write_backs, count.l2_write_backs, count.memory_write_backs), (lines - l1, lines - l2, 0));
+        assert_eq!((count.stall_l3_ps, count.stall_ps()), (2 * lines * 40_000, 2 * lines * 40_000));
+
+        let (done, count) = walk_usually(cores, &format!("link = {{ write_back_ns = 20 }}\n{}", l3(2)), bytes);
+        assert_eq!(done, [lines; 2], "{cores:?}");
+        let written = lines - (2 << 20) / LINE;
+        assert_eq!((count.l3d_misses, count.near_reads), (2 * lines, 2 * lines));
+        assert_eq!((count.l2_write_backs, count.memory_write_backs), (lines - l2, written));
+        assert_eq!((count.stall_coherence_ps, count.stall_near_ps), (written * 20_000, 2 * lines * 300_000));
+    }
+    assert_eq!(walk_usually(&[2], &l3(4), bytes).0, [0; 2], "two cores share an L3");
+}
+
+#[test]
+fn hits_of_l2_are_usual() {
+    let (bytes, l1) = (512 << 10, (32 << 10) / LINE);
+    let lines = bytes / LINE;
+    for cores in [&[1][..], &[1, 1]] {
+        let (done, count) = walk_usually(cores, WITHOUT_L3, bytes);
+        assert_eq!((done, count.l1d_misses, count.l2d_misses), ([lines; 2], 2 * lines, 0));
+        assert_eq!((count.stall_l2_ps, count.stall_ps()), (2 * lines * 14_000, 2 * lines * 14_000));
+        assert_eq!((count.l1_write_backs, count.l2_write_backs), (lines - l1, 0));
     }
 }
 

@@ -167,8 +167,11 @@ proptest! {
     }
 
     #[test]
-    fn accesses_left_out_of_a_core_alone_change_nothing(events in events(vec![1]), text in prop_oneof![Just(no_l3()), Just(only_l1())]) {
-        access_and_leave_out(config(&[1], &text), &events)?;
+    fn the_usual_ways_of_cores_with_a_directory_each_change_nothing(
+        (cores, events) in prop_oneof![Just(vec![1]), Just(vec![1, 1])].prop_flat_map(|c| (Just(c.clone()), events(c))),
+        text in prop_oneof![Just(common::TINY.to_owned()), Just(no_l3()), Just(only_l1())],
+    ) {
+        access_and_leave_out(config(&cores, &text), &events)?;
     }
 }
 

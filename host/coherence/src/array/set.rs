@@ -94,10 +94,28 @@ impl<'s, 'a> Set<'s, 'a> {
         self.link_word(self.way(index)).load(Relaxed)
     }
 
+    /// The tag word at an index.
+    #[inline(always)]
+    pub(crate) fn word(self, index: usize) -> u64 {
+        self.tag(self.way(index)).load(Relaxed)
+    }
+
+    /// The link of the line that goes first.
+    #[inline(always)]
+    pub(crate) fn link_of(self, old: Oldest) -> u64 {
+        self.link_word(old.way).load(Relaxed)
+    }
+
     /// Changes the tag word at an index.
     #[inline(always)]
     pub(crate) fn set_word(self, index: usize, word: u64) {
         self.tag(self.way(index)).store(word, Relaxed);
+    }
+
+    /// Changes the link at an index.
+    #[inline(always)]
+    pub(crate) fn set_link(self, index: usize, link: u64) {
+        self.link_word(self.way(index)).store(link, Relaxed);
     }
 
     #[inline(always)]
