@@ -42,6 +42,14 @@ impl Program {
 /// # Errors
 /// The file cannot be written.
 pub fn describe(folder: &Path, islands: &[Isa], geometry: &Geometry) -> Result<Described> {
+    describe_with(folder, islands, geometry, "")
+}
+
+/// The same; `more`: further lines of `[[model.core]]`.
+///
+/// # Errors
+/// As [`describe`].
+pub fn describe_with(folder: &Path, islands: &[Isa], geometry: &Geometry, more: &str) -> Result<Described> {
     let cache = |name: &str, cache: super::Cache, cycles: u64| {
         format!("{name} = {{ size = {}, ways = {}, cycles = {cycles} }}\n", cache.size, cache.ways)
     };
@@ -53,6 +61,7 @@ pub fn describe(folder: &Path, islands: &[Isa], geometry: &Geometry) -> Result<D
     text += &cache("l1i", geometry.l1i, 0);
     text += &cache("l1d", geometry.l1d, 4);
     text += &geometry.l2.map_or(String::new(), |l2| cache("l2", l2, 14));
+    text += more;
     let file = folder.join("machine.toml");
     std::fs::write(&file, &text).map_err(file_error(&file))?;
     Ok(Described { machine: Machine::parse(&text)?, file })

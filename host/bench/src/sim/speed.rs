@@ -1,7 +1,7 @@
 //! `motet bench sim-speed`: how long programs take in a timed machine, in an untimed one, and under QEMU's contrib plugin
 //! `cache`, in turns, so that whatever else the host does meets all of them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use clap::Args;
 use motet_fabric::{Result, stats::Stats};
@@ -42,11 +42,21 @@ const QUICK: usize = 2;
 const ROUNDS: u32 = 3;
 const AT_MOST: Duration = Duration::from_secs(900);
 
-/// The bars: times as fast as contrib, rate of three islands over one, percent, and megabytes.
+/// The bars: times as fast as contrib, rate of three islands on two host cores over one, rates of two islands with and without lock-step over
+/// those of two machines, a miss beside another island over one alone, percent, and megabytes.
 const OVER_CONTRIB: f64 = 5.0;
-const SCALING: f64 = 1.6;
+const SCALING_THREE: f64 = 1.0;
+const LOCKSTEP_OVER_MACHINES: f64 = 0.7;
+const FREE_OVER_MACHINES: f64 = 0.9;
+const MISS_OVER_ALONE: f64 = 1.5;
 const LOCKSTEP_PERCENT: f64 = 25.0;
 const MEMORY_MB: f64 = 100.0;
+
+/// What all machines have beside [`USUAL`]: the TLBs of a server core (Intel's Skylake: optimization manual, table of TLBs).
+const TLBS: &str = "itlb = { entries = 128, ways = 8 }\ndtlb = { entries = 64, ways = 4 }\n\
+                    l2_tlb = { entries = 1536, ways = 12, cycles = 9 }\n";
+/// A last-level cache, for where misses of L2 are what is measured.
+const L3: &str = "l3 = { size = \"4MiB\", ways = 16, cycles = 50 }\n";
 /// What metrics call quanta, and those, as `motet run` takes them: the usual one, a longer one, one that grows, and the longest
 /// there is, which stands for "no lock-step".
 const QUANTA_US: [(&str, &str); 4] = [("", "10"), ("_100us", "100"), ("_growing", GROWING_US), ("_free", FREE_US)];
@@ -66,6 +76,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut collected = Collected::default();
     let bench = Bench { folder: project.scratch("speed")?, project, tools, rounds };
     collected.add(bench.one_island(programs));
+    collected.add(bench.misses());
     for several in &SEVERAL {
         collected.add(bench.several_islands(several, programs));
     }
@@ -84,6 +95,8 @@ struct Seconds {
     plain: f64,
     timed: f64,
     contrib: f64,
+    /// Timed, in a machine with another island, which does nothing.
+    beside: f64,
 }
 
 /// What one program takes, and what it executed when timed.
@@ -95,15 +108,26 @@ struct Times {
 }
 
 impl Times {
-    /// What contrib takes over what a timed run takes.
-    fn over_contrib(&self) -> f64 {
-        self.once.contrib / self.once.timed
+    /// What contrib takes over what timed runs take: of all iterations, and of further ones, without first touching memory and translating code.
+    fn over_contrib(&self) -> [(&'static str, f64); 4] {
+        let all = |of: &dyn Fn(&Seconds) -> f64| self.once.contrib / of(&self.once);
+        let further = |of: &dyn Fn(&Seconds) -> f64| {
+            (self.twice.contrib - self.once.contrib) / (of(&self.twice) - of(&self.once))
+        };
+        [
+            ("speed_over_contrib_cache", all(&|seconds| seconds.timed)),
+            ("further_speed_over_contrib_cache", further(&|seconds| seconds.timed)),
+            ("speed_over_contrib_cache_beside_island", all(&|seconds| seconds.beside)),
+            ("further_speed_over_contrib_cache_beside_island", further(&|seconds| seconds.beside)),
+        ]
     }
+}
 
-    /// The same of further iterations: without first touching memory, and translating code.
-    fn further_over_contrib(&self) -> f64 {
-        (self.twice.contrib - self.once.contrib) / (self.twice.timed - self.once.timed)
-    }
+/// The machines of one program on one island.
+struct OneIsland {
+    alone: Described,
+    /// With another island.
+    beside: Described,
 }
 
 /// Islands that run at once.
@@ -115,12 +139,20 @@ struct Several {
     isas: &'static [Isa],
     /// The bar for their rate over one island's.
     scaling: Option<f64>,
+    /// The bars for their rate over that of machines that share nothing: with the usual quantum, and without lock-step.
+    over_machines: Option<[f64; 2]>,
 }
 
 const SEVERAL: [Several; 2] = [
     // As many as hosts for tests have cores.
-    Several { name: "two", lockstep: "_two_islands", isas: &[Isa::X86_64, Isa::AArch64], scaling: None },
-    Several { name: "three", lockstep: "", isas: &ISAS, scaling: Some(SCALING) },
+    Several {
+        name: "two",
+        lockstep: "_two_islands",
+        isas: &[Isa::X86_64, Isa::AArch64],
+        scaling: None,
+        over_machines: Some([LOCKSTEP_OVER_MACHINES, FREE_OVER_MACHINES]),
+    },
+    Several { name: "three", lockstep: "", isas: &ISAS, scaling: Some(SCALING_THREE), over_machines: None },
 ];
 
 /// Medians of one program on several ISAs, in seconds, and the most memory that an island took.
@@ -149,6 +181,12 @@ impl Together {
             }
         }
         figures.push((format!("scaling_{}_machines", several.name), self.alone_s / self.machines_s, "ratio", None));
+        for ((name, seconds), bar) in
+            [("", self.islands_s[0]), ("_free", free_s)].into_iter().zip(several.over_machines.into_iter().flatten())
+        {
+            let metric = format!("scaling_{0}_islands{name}_over_{0}_machines", several.name);
+            figures.push((metric, self.machines_s / seconds, "ratio", Some(bar)));
+        }
         figures
     }
 
@@ -190,82 +228,115 @@ impl Figures {
 impl Bench {
     fn one_island(&self, programs: &[Program]) -> Result<Vec<Measurement>> {
         let isa = Isa::X86_64;
-        let machine = machine::describe(&self.folder, &[isa], &USUAL)?;
-        let described = project::describe(&machine.machine)?;
+        let machines = OneIsland {
+            alone: machine::describe_with(&self.project.scratch("speed-alone")?, &[isa], &USUAL, TLBS)?,
+            beside: machine::describe_with(&self.project.scratch("speed-beside")?, SEVERAL[0].isas, &USUAL, TLBS)?,
+        };
+        let described = project::describe(&machines.alone.machine)?;
         let source = format!("median of {} rounds; contrib cache of qemu {} with L2", self.rounds, self.tools.version);
         let figures = Figures { machine: described, source };
         let start_up: u64 =
-            self.stats(&machine, STRIDE.with(0).command(isa))?.cores.iter().map(|core| core.instructions).sum();
-        let (mut measurements, mut over_contrib, mut further, mut work) = (vec![], vec![], vec![], (0.0, 0.0));
+            self.stats(&machines.alone, STRIDE.with(0).command(isa))?.cores.iter().map(|core| core.instructions).sum();
+        let (mut measurements, mut over_contrib, mut work) = (vec![], BTreeMap::<_, Vec<f64>>::new(), (0.0, 0.0));
         for program in programs {
-            let times = self.times(&machine, isa, *program)?;
+            let times = self.times(&machines, isa, *program)?;
             let million = times.instructions.saturating_sub(start_up) as f64 / 1e6;
-            over_contrib.push(times.over_contrib());
-            further.push(times.further_over_contrib());
             work = (work.0 + million, work.1 + times.once.timed);
             let name = program.name;
             let ratio = |metric: String, value, reference| figures.figure(metric, value, "ratio", reference);
-            let (over, further) = (times.over_contrib(), times.further_over_contrib());
-            let Seconds { plain, timed, contrib } = times.once;
-            measurements.push(ratio(format!("speed_over_contrib_cache_{name}"), over, Some(OVER_CONTRIB)));
-            measurements.push(ratio(format!("further_speed_over_contrib_cache_{name}"), further, Some(OVER_CONTRIB)));
+            for (metric, value) in times.over_contrib() {
+                over_contrib.entry(metric).or_default().push(value);
+                measurements.push(ratio(format!("{metric}_{name}"), value, Some(OVER_CONTRIB)));
+            }
+            let Seconds { plain, timed, contrib, .. } = times.once;
             measurements.push(ratio(format!("slowdown_over_plain_{name}"), timed / plain, None));
             measurements.push(ratio(format!("contrib_slowdown_over_plain_{name}"), contrib / plain, None));
             measurements.push(figures.figure(format!("mips_{name}"), million / timed, "MIPS", None));
         }
-        for (metric, ratios) in
-            [("speed_over_contrib_cache", over_contrib), ("further_speed_over_contrib_cache", further)]
-        {
+        for (metric, ratios) in over_contrib {
             measurements.push(figures.figure(metric, geometric_mean(&ratios), "ratio", Some(OVER_CONTRIB)));
         }
         measurements.push(figures.figure("mips_one_island", work.0 / work.1, "MIPS", None));
         Ok(measurements)
     }
 
-    /// All three ways of running a program, in turns, with its iterations and with twice as many.
-    fn times(&self, machine: &Described, isa: Isa, program: Program) -> Result<Times> {
-        let twice = program.with(2 * program.count);
-        let (mut once_s, mut twice_s, mut instructions) = ([vec![], vec![], vec![]], [vec![], vec![], vec![]], 0);
+    /// What a miss of L2 costs in further iterations of stride: with an L3 beside another island, over the same alone, with and without that L3.
+    fn misses(&self) -> Result<Vec<Measurement>> {
+        let (isa, with_l3) = (Isa::X86_64, format!("{TLBS}{L3}"));
+        let alone = machine::describe_with(&self.project.scratch("speed-miss-alone")?, &[isa], &USUAL, TLBS)?;
+        let l3_alone = machine::describe_with(&self.project.scratch("speed-miss-l3")?, &[isa], &USUAL, &with_l3)?;
+        let beside = self.project.scratch("speed-miss-beside")?;
+        let beside = machine::describe_with(&beside, SEVERAL[0].isas, &USUAL, &with_l3)?;
+        let mut further_s = [vec![], vec![], vec![]];
         for round in 1..=self.rounds {
-            eprintln!("motet: {}, round {round} of {}: untimed, timed, contrib", program.name, self.rounds);
-            let (taken_s, executed) = self.three_ways(machine, isa, program)?;
+            eprintln!("motet: misses, round {round} of {}: alone, with an L3, beside another island", self.rounds);
+            for (machine, times) in [&alone, &l3_alone, &beside].into_iter().zip(&mut further_s) {
+                let [once_s, longer_s] =
+                    [2, 6].map(|times| STRIDE.with(times * STRIDE.count).command(isa)).map(|command| {
+                        Ok::<_, motet_fabric::Error>(self.watch(machine, &timed(QUANTA_US[0].1), &command, 1)?.seconds)
+                    });
+                times.push(longer_s? - once_s?);
+            }
+        }
+        let [alone_s, l3_alone_s, beside_s] = further_s.map(|times| median(&times));
+        let source = format!("further iterations of stride, median of {} rounds", self.rounds);
+        let figures = Figures { machine: project::describe(&beside.machine)?, source };
+        let ratio = |metric, value| figures.figure(metric, value, "ratio", Some(MISS_OVER_ALONE));
+        Ok(vec![
+            ratio("miss_with_l3_beside_island_over_alone", beside_s / l3_alone_s),
+            ratio("miss_with_l3_beside_island_over_alone_without_l3", beside_s / alone_s),
+        ])
+    }
+
+    /// All ways of running a program, in turns, with its iterations and with twice as many.
+    fn times(&self, machines: &OneIsland, isa: Isa, program: Program) -> Result<Times> {
+        let twice = program.with(2 * program.count);
+        let (mut once_s, mut twice_s, mut instructions) = ([const { vec![] }; 4], [const { vec![] }; 4], 0);
+        for round in 1..=self.rounds {
+            eprintln!(
+                "motet: {}, round {round} of {}: untimed, timed, contrib, timed beside another island",
+                program.name, self.rounds
+            );
+            let (taken_s, executed) = self.all_ways(machines, isa, program)?;
             instructions = executed;
-            let (longer_s, _) = self.three_ways(machine, isa, twice)?;
+            let (longer_s, _) = self.all_ways(machines, isa, twice)?;
             for way in 0..taken_s.len() {
                 once_s[way].push(taken_s[way]);
                 twice_s[way].push(longer_s[way]);
             }
         }
         let [once, twice] = [once_s, twice_s].map(|times| {
-            let [plain, timed, contrib] = times.map(|times| median(&times));
-            Seconds { plain, timed, contrib }
+            let [plain, timed, contrib, beside] = times.map(|times| median(&times));
+            Seconds { plain, timed, contrib, beside }
         });
         Ok(Times { once, twice, instructions })
     }
 
-    /// Seconds untimed, timed and under contrib; instructions of the timed run.
-    fn three_ways(&self, machine: &Described, isa: Isa, program: Program) -> Result<([f64; 3], u64)> {
+    /// Seconds untimed, timed, under contrib, and timed beside another island; instructions of the timed run.
+    fn all_ways(&self, machines: &OneIsland, isa: Isa, program: Program) -> Result<([f64; 4], u64)> {
+        let OneIsland { alone, beside } = machines;
         let log = self.folder.join("contrib.log");
         let contrib = contrib::arguments(&self.tools, &USUAL, &log).join(" ");
         let contrib = ["--qemu".to_owned(), format!("{}={contrib}", isa.name())];
         let stats = self.folder.join("stats.json");
         let timed = ["--timed", "--stats", &stats.display().to_string()].map(str::to_owned);
         let command = program.command(isa);
-        let plain_s = self.watch(machine, &[], &command, 1)?.seconds;
-        let timed_s = self.watch(machine, &timed, &command, 1)?.seconds;
-        let contrib_s = self.watch(machine, &contrib, &command, 1)?.seconds;
+        let plain_s = self.watch(alone, &[], &command, 1)?.seconds;
+        let timed_s = self.watch(alone, &timed, &command, 1)?.seconds;
+        let contrib_s = self.watch(alone, &contrib, &command, 1)?.seconds;
         let instructions = machine::read_stats(&stats)?.cores.iter().map(|core| core.instructions).sum();
-        Ok(([plain_s, timed_s, contrib_s], instructions))
+        let beside_s = self.watch(beside, &timed, &command, 1)?.seconds;
+        Ok(([plain_s, timed_s, contrib_s, beside_s], instructions))
     }
 
     /// Each program on several islands at once, beside the same programs one after the other.
     fn several_islands(&self, several: &Several, programs: &[Program]) -> Result<Vec<Measurement>> {
         let folder = self.project.scratch(&format!("speed-{}", several.name))?;
-        let machine = machine::describe(&folder, several.isas, &USUAL)?;
+        let machine = machine::describe_with(&folder, several.isas, &USUAL, TLBS)?;
         let mut singles = Vec::new();
         for &isa in several.isas {
             let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
-            singles.push((isa, machine::describe(&folder, &[isa], &USUAL)?));
+            singles.push((isa, machine::describe_with(&folder, &[isa], &USUAL, TLBS)?));
         }
         let source = format!("median of {} rounds; reference: the bar", self.rounds);
         let figures = Figures { machine: project::describe(&machine.machine)?, source };
