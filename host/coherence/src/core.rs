@@ -184,8 +184,6 @@ pub struct Core<'a> {
     company: Company,
     /// `None`: it does nothing in the usual way.
     pub(crate) beside: Option<Beside>,
-    /// Its L2 is the last level.
-    pub(crate) is_last: bool,
     pub(crate) keeping: Keeping,
     pub(crate) timing: Timing,
     pub(crate) fetch: Port<'a>,
@@ -223,7 +221,6 @@ impl<'a> Core<'a> {
             l2: state.l2,
             company,
             beside: Beside::of(model, own, company),
-            is_last: own.solo,
             keeping: Keeping::new(),
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),

@@ -163,7 +163,7 @@ pub(crate) enum Together {
     DataFromNear,
     /// The same from far memory.
     DataFromFar,
-    /// Data accesses that L3 served: a miss of L1 and of L2.
+    /// Those that L3 served: a miss of L1 and of L2.
     DataFromL3,
     /// Modified lines that left L2 where it is the last level: written back by it, and to memory.
     WriteBacks,

@@ -466,7 +466,8 @@ impl<'a> Core<'a> {
         self.model.config.write_back_ps
     }
 
-    fn served_by_l3(&self) -> u64 {
+    #[inline(always)]
+    pub(crate) fn served_by_l3(&self) -> u64 {
         self.count(Count::stall_l3_ps, self.timing.l3_ps);
         self.timing.l3_ps
     }
@@ -484,7 +485,7 @@ impl<'a> Core<'a> {
     }
 
     #[inline(always)]
-    fn coherence(&self, cost: u64) -> u64 {
+    pub(crate) fn coherence(&self, cost: u64) -> u64 {
         if cost != 0 {
             self.count(Count::stall_coherence_ps, cost);
         }

@@ -97,11 +97,11 @@ impl<'a> Core<'a> {
     ) -> Option<(Picoseconds, Held)> {
         let state = word & STATE_MASK;
         if store && state != MODIFIED {
-            let _inside = self.enter_usual(beside)?;
-            window();
             if state != EXCLUSIVE {
                 return None;
             }
+            let _inside = self.enter_usual(beside)?;
+            window();
             // Until here nobody has asked for the directory.
             debug_assert_eq!(l1.word(index), word);
             self.modify_at(l1, index, word);
@@ -138,7 +138,7 @@ impl<'a> Core<'a> {
         if gone.word & IN_L1I != 0 || coming.l1.may_have(gone.probe()) {
             return None;
         }
-        if !self.is_last {
+        if !self.own.solo {
             return self.miss_usual_with_l3(coming, gone);
         }
         window();
@@ -177,8 +177,7 @@ impl<'a> Core<'a> {
         l3.set_link(index, self.bit);
         l3.set_word(index, word | OWNED);
         Together::DataFromL3.count(self.counters);
-        self.count(Count::stall_l3_ps, self.timing.l3_ps);
-        self.timing.l3_ps
+        self.served_by_l3()
     }
 
     /// The line comes from memory into L3, too, in the place of an old one: the latency.
@@ -186,7 +185,11 @@ impl<'a> Core<'a> {
     fn miss_l3_usual(&self, l3: Set<'_, '_>, probe: Probe, old: Oldest) -> u64 {
         l3.replace(old, probe, PRESENT | ALONE | OWNED, self.bit);
         let cost = self.read_memory();
-        cost + if old.word & DIRTY != 0 { self.write_back_usual() } else { 0 }
+        if old.word & DIRTY == 0 {
+            return cost;
+        }
+        self.count(Count::memory_write_backs, 1);
+        cost + self.coherence(self.model.config.write_back_ps)
     }
 
     /// Memory serves a line that no cache has: the latency. The misses of all levels are counted with it.
@@ -201,14 +204,6 @@ impl<'a> Core<'a> {
         served.count(self.counters);
         self.count(stall, segment.load_ps);
         segment.load_ps
-    }
-
-    #[inline(always)]
-    fn write_back_usual(&self) -> u64 {
-        let cost = self.model.config.write_back_ps;
-        self.count(Count::memory_write_backs, 1);
-        self.count(Count::stall_coherence_ps, cost);
-        cost
     }
 
     /// L3 learns that L2 is about to lose a line; `index`: where L3 has it.
@@ -251,10 +246,8 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub fn modify_recent(&mut self, address: u64) -> bool {
         let line = address.wrapping_add(self.data.delta) / LINE_SIZE;
-        let _inside = match self.beside {
-            Some(Beside::Nobody | Beside::InTurns) => None,
-            Some(Beside::AtOnce) if let Some(inside) = self.enter() => Some(inside),
-            Some(Beside::AtOnce) | None => return self.modify_recent_in_company(line),
+        let Some(_inside) = self.beside.and_then(|beside| self.enter_usual(beside)) else {
+            return self.modify_recent_in_company(line);
         };
         let l1 = self.data.l1.set_of(line, true);
         let (index, word) = l1.recent();
