@@ -56,7 +56,8 @@ pub enum Trap {
         /// The address accessed, when known.
         address: u64,
     },
-    /// One or more interrupts, already acknowledged.
+    /// Interrupts, already acknowledged; [`EMPTY`](Interrupts::EMPTY) if it turned out to be for nothing, as when a timer fires before its
+    /// deadline and is set again.
     Interrupt(Interrupts),
 }
 
