@@ -165,6 +165,10 @@ pub struct Segment {
     pub coherent_elsewhere: u64,
     /// A bit for each other island that caches it privately.
     pub private_elsewhere: u64,
+    /// The link with a bandwidth that it is reached over: a place in [`Config::queues`].
+    pub queue: Option<usize>,
+    /// Whether a miss may be more than a line that comes from memory: it is mixed, or reached over such a link.
+    pub unusual: bool,
 }
 
 impl Segment {
@@ -172,6 +176,35 @@ impl Segment {
     #[inline(always)]
     pub(crate) const fn is_mixed(&self) -> bool {
         matches!(self.data, Policy::Private) || self.coherent_elsewhere | self.private_elsewhere != 0
+    }
+
+    /// Whether data crosses a link with a bandwidth at each access.
+    pub(crate) const fn is_uncached_over_link(&self) -> bool {
+        matches!(self.data, Policy::Uncached) && self.queue.is_some()
+    }
+}
+
+/// A link with a bandwidth, as one island reaches one range over it. The same holds for both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueConfig {
+    /// Bytes in a microsecond.
+    pub bandwidth_mb_s: u64,
+    /// Bytes of a transfer beside its data.
+    pub packet_bytes: u64,
+    /// Link time of the stores that may be under way while their core goes on.
+    pub posted_ps: u64,
+    /// Time within which the order of transfers does not matter: at least as long as the longest takes, less than 2^32.
+    pub window_ps: u64,
+    /// Stores that follow each other in a line become one transfer.
+    pub combine: bool,
+    /// Cores of the island.
+    pub cores: usize,
+}
+
+impl QueueConfig {
+    /// How long the link is in use for so many bytes, those beside the data included.
+    pub const fn link_ps(&self, bytes: u64) -> u64 {
+        (bytes * 1_000_000).div_ceil(self.bandwidth_mb_s)
     }
 }
 
@@ -250,6 +283,8 @@ pub struct Config {
     pub ranges: Vec<RangeConfig>,
     /// Row: the island that asks; column: the one that is asked.
     pub links: Vec<Vec<Link>>,
+    /// The links with a bandwidth.
+    pub queues: Vec<QueueConfig>,
     /// A last-level cache takes back what its cores hold.
     pub back_invalidate_ps: u64,
     /// A modified line goes to memory.

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::array::{Array, EXCLUSIVE, MODIFIED, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
+use crate::bandwidth::WORD_BYTES;
 use crate::config::{Class, Policy, Segment, Timing};
 use crate::counters::{Count, CounterWords, Together, bump};
 use crate::keep::Keeping;
@@ -159,6 +160,8 @@ static NOWHERE: Segment = Segment {
     far: false,
     coherent_elsewhere: 0,
     private_elsewhere: 0,
+    queue: None,
+    unusual: false,
 };
 
 impl Port<'_> {
@@ -191,6 +194,8 @@ pub struct Core<'a> {
     segments: &'a [Segment],
     /// Part of an instruction's time below a picosecond, not reported yet.
     rest_fs: u64,
+    /// Of the access under way, if it is known how many.
+    pub(crate) bytes: u64,
     pub(crate) tlbs: Option<Tlbs>,
     pub(crate) l2_tlb_ps: u64,
 }
@@ -220,13 +225,14 @@ impl<'a> Core<'a> {
             counters: state.counters,
             l2: state.l2,
             company,
-            beside: Beside::of(model, own, company),
+            beside: Beside::of(model, island, own, company),
             keeping: Keeping::new(),
             timing: island.timing,
             fetch: port(state.l1i, island.timing.l1i_ps),
             data: port(state.l1d, island.timing.l1d_ps),
             segments: &island.segments,
             rest_fs: 0,
+            bytes: WORD_BYTES,
             tlbs: island.tlbs.as_ref().map(Tlbs::new),
             l2_tlb_ps: island.tlbs.as_ref().map_or(0, |tlbs| tlbs.l2_ps),
         }
@@ -342,7 +348,7 @@ impl<'a> Core<'a> {
         let cost = if kind == Kind::Store { config.device_store_ps } else { config.device_ps };
         self.count(Count::device_accesses, 1);
         self.count(Count::stall_device_ps, cost);
-        Picoseconds(cost)
+        Picoseconds(cost + self.send_combined())
     }
 
     #[cold]
@@ -352,14 +358,26 @@ impl<'a> Core<'a> {
         if first_line != last_line {
             self.count(Count::straddles, 1);
         }
-        (first_line..=last_line).map(|line| Picoseconds(self.access_line(kind, line * LINE_SIZE).0)).sum()
+        let mut cost = Picoseconds(0);
+        for line in first_line..=last_line {
+            let start = address.max(line * LINE_SIZE);
+            self.bytes = last.min(line * LINE_SIZE | (LINE_SIZE - 1)) - start + 1;
+            cost += Picoseconds(self.access_line(kind, start).0);
+        }
+        self.bytes = WORD_BYTES;
+        cost
+    }
+
+    /// The segment that a local address is in.
+    pub(crate) fn segment_at(&self, local: u64) -> Option<&'a Segment> {
+        let after = self.segments.partition_point(|segment| segment.local <= local);
+        let segment = after.checked_sub(1).map(|index| &self.segments[index]);
+        segment.filter(|segment| local - segment.local < segment.size)
     }
 
     /// An access within a line, at a local address: its latency, and the state of L1's copy.
     fn access_line(&mut self, kind: Kind, local: u64) -> (u64, u64) {
-        let after = self.segments.partition_point(|segment| segment.local <= local);
-        let segment = after.checked_sub(1).map(|index| &self.segments[index]);
-        let segment = segment.filter(|segment| local - segment.local < segment.size);
+        let segment = self.segment_at(local);
         let (policy, delta) = match (segment, kind) {
             (None, _) => (Policy::Uncached, 0),
             (Some(segment), Kind::Fetch) => (segment.fetch, segment.fetch_delta),
@@ -367,7 +385,7 @@ impl<'a> Core<'a> {
         };
         let Some(segment) = segment else { return (self.device_access(kind).0, 0) };
         if policy == Policy::Uncached {
-            return (self.uncached(kind, segment, local.wrapping_add(delta) / LINE_SIZE), 0);
+            return (self.uncached(kind, segment, local, local.wrapping_add(delta) / LINE_SIZE), 0);
         }
         let port = if kind == Kind::Fetch { &mut self.fetch } else { &mut self.data };
         (port.base, port.limit, port.delta) = (segment.local, segment.size, delta);
@@ -375,7 +393,7 @@ impl<'a> Core<'a> {
         self.cached(kind, local.wrapping_add(delta) / LINE_SIZE, segment)
     }
 
-    fn uncached(&self, kind: Kind, segment: &Segment, line: u64) -> u64 {
+    fn uncached(&self, kind: Kind, segment: &Segment, local: u64, line: u64) -> u64 {
         let (count, mut cost) = match kind {
             Kind::Fetch => (Count::uncached_fetches, segment.load_ps),
             Kind::Load | Kind::Walk => (Count::uncached_reads, segment.load_ps),
@@ -391,7 +409,7 @@ impl<'a> Core<'a> {
         }
         self.count(count, 1);
         self.count(Count::stall_uncached_ps, cost);
-        cost
+        cost + self.wait_uncached(kind, segment, local, cost)
     }
 
     // From here on, what an access is answered with is its latency, and the state of L1's copy.

@@ -151,6 +151,12 @@ counters! {
     tlb_flushed,
     /// Time of looking in the second-level TLB. What walks read is in the times above.
     stall_tlb_ps,
+    /// Bytes that crossed links with a bandwidth for this core, in both directions, those beside the data included.
+    link_bytes,
+    /// Stores that went with the transfer of the store before.
+    combined_stores,
+    /// Time that reads waited for a link that was in use, and stores for room before it. It is in none of the times above.
+    stall_link_ps,
 }
 
 /// What is counted once where several counts would go up together, in words behind theirs.
@@ -261,6 +267,7 @@ impl Counters {
             + self.stall_uncached_ps
             + self.stall_device_ps
             + self.stall_tlb_ps
+            + self.stall_link_ps
     }
 
     /// Share of accesses that hit, from 0 to 1, in L1I, L1D, L2 and L3; of none, 1.

@@ -481,7 +481,8 @@ impl<'a> Core<'a> {
         };
         self.count(reads, 1);
         self.count(stall, segment.load_ps);
-        segment.load_ps
+        let wait_ps = segment.queue.map_or(0, |queue| self.wait_for_line(queue, segment.load_ps));
+        segment.load_ps + wait_ps
     }
 
     #[inline(always)]

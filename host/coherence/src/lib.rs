@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod bandwidth;
 mod bytes;
 mod check;
 pub mod config;
@@ -35,7 +36,7 @@ mod validate;
 
 pub use bytes::Bytes;
 pub use check::Violation;
-pub use config::{Class, Config, Policy, RangeConfig, Replacement};
+pub use config::{Class, Config, Policy, QueueConfig, RangeConfig, Replacement};
 pub use core::{Core, Held, Kind};
 pub use counters::{Counters, counter_names};
 pub use error::{ConfigError, Key, Step};

@@ -8,6 +8,7 @@ use std::sync::atomic::{
 
 use crate::Picoseconds;
 use crate::array::{self, Array};
+use crate::bandwidth::{Queue, Sender};
 use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
@@ -18,7 +19,7 @@ use crate::locks::Askers;
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 9;
+const VERSION: u64 = 10;
 /// Words before everything else: magic, version, fingerprint, length, sharing, keeping.
 const HEADER_WORDS: usize = 8;
 /// The header's words that are 1 if threads may meet, and if cores may keep their directories.
@@ -58,6 +59,8 @@ pub(crate) struct CoreState<'a> {
     pub(crate) inside: &'a AtomicU64,
     /// How often it has kept its directory.
     pub(crate) times_kept: &'a AtomicU64,
+    /// Its transfers over links with a bandwidth.
+    pub(crate) sender: Sender<'a>,
     pub(crate) island: usize,
 }
 
@@ -94,6 +97,8 @@ pub struct Model<'a> {
     pub(crate) askers: Askers<'a>,
     /// By island.
     pub(crate) stale: Vec<StaleLines<'a>>,
+    /// As in [`Config::queues`].
+    pub(crate) queues: Vec<Queue<'a>>,
     /// Whether threads may meet, and locks are needed.
     pub(crate) threads: bool,
     /// Whether cores may keep their directories to themselves.
@@ -164,7 +169,8 @@ impl<'a> Model<'a> {
         let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
         let domains: usize = directories.map(|domain| array::words(&domain.l3)).sum();
         let stale: usize = config.islands.iter().map(|island| StaleLines::words(config, island)).sum();
-        HEADER_WORDS + Askers::words(config) + stale + cores + domains + KEPT_WORDS * config.domains.len()
+        let others = Askers::words(config) + stale + Queue::words(config);
+        HEADER_WORDS + others + cores + domains + KEPT_WORDS * config.domains.len()
     }
 
     /// Makes a model with empty caches, whatever the region holds. Nobody else may use the region yet.
@@ -178,6 +184,7 @@ impl<'a> Model<'a> {
         region[0].store(0, Relaxed);
         model.askers.reset();
         model.stale.iter().for_each(StaleLines::reset);
+        model.queues.iter().for_each(Queue::reset);
         for (index, core) in model.cores.iter().enumerate() {
             let seed = model.config.seed ^ (index as u64) << 48;
             core.l1i.reset(seed ^ 1 << 40);
@@ -185,6 +192,7 @@ impl<'a> Model<'a> {
             core.l2.reset(seed ^ 3 << 40);
             core.counters.iter().for_each(|word| word.store(0, Relaxed));
             [core.claim, core.inside, core.times_kept].into_iter().for_each(|word| word.store(0, Relaxed));
+            core.sender.reset();
         }
         model.domains.iter().for_each(|domain| domain.kept.store(keep::NOBODY, Relaxed));
         for (index, domain) in model.domains.iter().enumerate().filter(|(_, domain)| !domain.solo) {
@@ -232,6 +240,7 @@ impl<'a> Model<'a> {
         let mut rest = &region[HEADER_WORDS..needed];
         let askers = Askers::take(&config, &mut rest);
         let stale = config.islands.iter().map(|island| StaleLines::take(&config, island, &mut rest)).collect();
+        let queues = config.queues.iter().map(|queue| Queue::take(queue, &mut rest)).collect();
         let mut cores = Vec::new();
         for (index, island) in config.islands.iter().enumerate() {
             for _ in 0..island.cores {
@@ -242,6 +251,7 @@ impl<'a> Model<'a> {
                     claim: &own[0],
                     inside: &own[1],
                     times_kept: &own[2],
+                    sender: Sender::new(own[3..7].try_into().expect("four of them")),
                     l1i: Array::take(&island.l1i, &mut rest),
                     l1d: Array::take(&island.l1d, &mut rest),
                     l2: Array::take(&island.l2, cut_apart(&mut rest)),
@@ -266,7 +276,7 @@ impl<'a> Model<'a> {
             }
         });
         let domains = domains.collect();
-        Ok(Self { cores, domains, askers, stale, config, threads: true, keeps: false })
+        Ok(Self { cores, domains, askers, stale, queues, config, threads: true, keeps: false })
     }
 
     /// The configuration.

@@ -4,14 +4,16 @@ use std::ops::Range;
 
 use crate::{
     LINE_SIZE, Model,
+    bandwidth::WORD_BYTES,
     bytes::Bytes,
     config::{
-        Config, DomainConfig, Geometry, IslandConfig, Link, Policy, RangeConfig, Replacement, Segment, Timing,
-        TlbConfig, TlbsConfig, Traps,
+        Config, DomainConfig, Geometry, IslandConfig, Link, Policy, QueueConfig, RangeConfig, Replacement, Segment,
+        Timing, TlbConfig, TlbsConfig, Traps,
     },
     error::{Key, Result, fail},
     table::{AccessTable, CacheTable, CoreTable, ModelTable, TlbTable},
     tlb::PAGE_SHIFTS,
+    validate::check_link,
 };
 
 /// Global addresses of island `i`'s private memory begin at `(i + 1) * PRIVATE_SPACE`; the pool's begin at 0, and are the only
@@ -25,6 +27,12 @@ pub(crate) const fn alone_space(island: usize) -> u64 {
 const DOMAIN_CORES_MAX: usize = 64;
 /// What `[[model.access]]` calls the records of the island and of its cores.
 pub(crate) const RECORDS: &str = "records";
+/// `posted_bytes`, if it is not given: 64 stores of 32 bytes with their headers.
+const POSTED_BYTES: u64 = 2048;
+/// The usual quantum, which cores' clocks differ by.
+const QUANTUM_PS: u64 = 10_000_000;
+/// Most windows that the posted stores of one core take.
+const POSTED_WINDOWS: u64 = 16;
 /// Most host memory for a model, in bytes.
 const MODEL_SIZE_MAX: u64 = 4 << 30;
 
@@ -111,6 +119,7 @@ impl ModelTable {
             domains,
             ranges,
             links: self.links(shape),
+            queues: self.queues(shape),
             back_invalidate_ps: self.link.back_invalidate_ns.unwrap_or(0) * 1000,
             write_back_ps: self.link.write_back_ns.unwrap_or(0) * 1000,
             device_ps: self.device_ns.unwrap_or(500) * 1000,
@@ -207,6 +216,7 @@ impl ModelTable {
             if rule.store_ns.is_some() && ways.data != Policy::Uncached {
                 return fail(&key.name("store_ns"), "is for stores past the caches; with it goes data = \"uncached\"");
             }
+            check_link(&key, rule, near(&rule.range), ways.data)?;
             let Some(memory_ps) = rule.memory_ns.map(|ns| ns * 1000) else { continue };
             let cached = ways.data != Policy::Uncached || ways.fetch != Policy::Uncached;
             let slowest_ps = timing.l1i_ps.max(timing.l1d_ps).max(timing.l2_ps).max(timing.l3_ps);
@@ -255,7 +265,10 @@ impl ModelTable {
                 (global + space).wrapping_sub(local)
             };
             let (data_delta, fetch_delta) = (delta(data), delta(fetch));
-            let store_ps = access.and_then(|access| access.store_ns).map_or(load_ps, |ns| ns * 1000);
+            let store_ns = access.and_then(|access| access.store_ns);
+            let posted_ps =
+                || access.and_then(|access| queue(access, island.cores)).map_or(load_ps, |queue| issue_ps(&queue));
+            let store_ps = store_ns.map_or_else(posted_ps, |ns| ns * 1000);
             let (coherent_elsewhere, private_elsewhere) = (0, 0);
             let far = !near;
             Segment {
@@ -270,6 +283,8 @@ impl ModelTable {
                 far,
                 coherent_elsewhere,
                 private_elsewhere,
+                queue: access.and_then(|access| self.queue_number(access)),
+                unusual: false,
             }
         };
         let rule = |range: &str| self.rule(island, range).map(|(_, rule)| rule);
@@ -289,6 +304,19 @@ impl ModelTable {
                 })
                 .collect(),
         })
+    }
+
+    /// The links with a bandwidth.
+    fn queues(&self, shape: &Shape) -> Vec<QueueConfig> {
+        let cores =
+            |name: &str| shape.islands.iter().find(|island| island.name == name).map_or(1, |island| island.cores);
+        self.access.iter().filter_map(|rule| queue(rule, cores(&rule.island))).collect()
+    }
+
+    /// The place of a rule's link among those that have a bandwidth.
+    fn queue_number(&self, rule: &AccessTable) -> Option<usize> {
+        let mut with_bandwidth = self.access.iter().filter(|other| other.bandwidth_mb_s.is_some());
+        with_bandwidth.position(|other| (&other.island, &other.range) == (&rule.island, &rule.range))
     }
 
     fn domains(&self, islands: &mut [IslandConfig]) -> Result<Vec<DomainConfig>> {
@@ -389,6 +417,7 @@ fn note_others(islands: &mut [IslandConfig]) {
                     Policy::Coherent | Policy::Uncached => {}
                 }
             }
+            segment.unusual = segment.is_mixed() || segment.queue.is_some();
         }
     }
 }
@@ -504,6 +533,29 @@ fn timing(table: &CoreTable, usual: &TrapCycles) -> Timing {
         peer_ps: cycles_ps(table.peer_cycles.unwrap_or(30), mhz),
         atomic_ps: cycles_ps(table.atomic_cycles.unwrap_or(0), mhz),
         traps: traps(table, usual),
+    }
+}
+
+/// The link that a rule tells of, for an island of so many cores. A window has room for two quanta of each; it is longer if that is
+/// too short for the longest transfer, or posted stores would fill many.
+fn queue(rule: &AccessTable, cores: usize) -> Option<QueueConfig> {
+    let (bandwidth_mb_s, packet_bytes) = (rule.bandwidth_mb_s?, rule.packet_bytes.unwrap_or(0));
+    let combine = rule.combine.unwrap_or(false);
+    let queue = QueueConfig { bandwidth_mb_s, packet_bytes, posted_ps: 0, window_ps: 0, combine, cores };
+    let posted_ps = queue.link_ps(rule.posted_bytes.unwrap_or(POSTED_BYTES));
+    let longest_ps = queue.link_ps(LINE_SIZE + packet_bytes);
+    let window_ps = (2 * QUANTUM_PS * cores as u64).max(longest_ps).max(posted_ps / POSTED_WINDOWS);
+    Some(QueueConfig { posted_ps, window_ps, ..queue })
+}
+
+/// What a store of eight bytes costs its core where nothing else is said: its part of the link time, so that one core is as fast
+/// as the link.
+fn issue_ps(queue: &QueueConfig) -> u64 {
+    let words = LINE_SIZE / WORD_BYTES;
+    if queue.combine {
+        queue.link_ps(LINE_SIZE + queue.packet_bytes).div_ceil(words)
+    } else {
+        queue.link_ps(WORD_BYTES + queue.packet_bytes)
     }
 }
 

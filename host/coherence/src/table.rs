@@ -260,8 +260,16 @@ pub struct AccessTable {
     pub range: String,
     /// Latency, in nanoseconds. Default: by distance.
     pub memory_ns: Option<u64>,
-    /// Latency of a store, if data is uncached, in nanoseconds. Default: as a load.
+    /// Latency of a store, if data is uncached, in nanoseconds. Default: as a load; with a bandwidth, the link time of eight bytes.
     pub store_ns: Option<u64>,
+    /// What the link carries in each direction, in megabytes (10^6 bytes) per second. Default: no limit.
+    pub bandwidth_mb_s: Option<u64>,
+    /// Bytes of each transfer beside its data: header, sequence number, check sum. Default: 0.
+    pub packet_bytes: Option<u64>,
+    /// Bytes of uncached stores that may be under way while their core goes on. Default: 2048.
+    pub posted_bytes: Option<u64>,
+    /// Uncached stores that follow each other in a line become one transfer (memory type: write combining). Default: false.
+    pub combine: Option<bool>,
     /// How data is cached. Default: coherently.
     pub data: Option<Policy>,
     /// How instructions are cached. Default: as data.

@@ -2,6 +2,7 @@
 //! host. The result is that of the general way (`core.rs`, `directory.rs`), which does all that this does not.
 
 use crate::array::{EXCLUSIVE, MODIFIED, Oldest, Probe, SHARED, STATE_MASK, Set, TAG_SHIFT};
+use crate::config::IslandConfig;
 use crate::core::{Company, Core, Held, IN_L1D, IN_L1I, held};
 use crate::counters::{Count, Together};
 use crate::directory::{ALONE, DIRTY, OWNED, PRESENT};
@@ -12,7 +13,7 @@ use crate::{LINE_SIZE, Picoseconds};
 /// Who is in the model beside a core that has a last-level cache for itself, and whose caches are of the usual kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beside {
-    /// Nobody.
+    /// Nobody, and no link with a bandwidth.
     Nobody,
     /// Other islands, in turns.
     InTurns,
@@ -22,9 +23,15 @@ pub(crate) enum Beside {
 
 impl Beside {
     /// `None`: the core does nothing in the usual way.
-    pub(crate) fn of(model: &Model<'_>, domain: &DomainState<'_>, company: Company) -> Option<Self> {
+    pub(crate) fn of(
+        model: &Model<'_>,
+        island: &IslandConfig,
+        domain: &DomainState<'_>,
+        company: Company,
+    ) -> Option<Self> {
+        let over_links = island.segments.iter().any(|segment| segment.queue.is_some());
         let has_usual_directory = domain.solo || domain.real && domain.single && domain.l3.is_packed();
-        (company.usual && has_usual_directory).then_some(match (model.threads, company.only_domain) {
+        (company.usual && has_usual_directory).then_some(match (model.threads, company.only_domain && !over_links) {
             (true, _) => Self::AtOnce,
             (false, false) => Self::InTurns,
             (false, true) => Self::Nobody,
@@ -79,10 +86,10 @@ impl<'a> Core<'a> {
         if beside == Beside::AtOnce { self.enter().map(Some) } else { Some(None) }
     }
 
-    /// Whether others may have a line that L2 has not got.
+    /// Whether others may have a line that L2 has not got, or a link be in use that it comes over.
     #[inline(always)]
     fn is_wanted_elsewhere(&self, probe: Probe) -> bool {
-        self.model.askers.others(probe.line, self.domain) != 0 || self.data.segment.is_mixed()
+        self.model.askers.others(probe.line, self.domain) != 0 || self.data.segment.unusual
     }
 
     /// What L1D has, at an index of the line's set. `None`: a store that L2 must be told of, and may not be.

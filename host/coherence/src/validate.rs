@@ -28,6 +28,13 @@ const WAYS_MAX: u32 = 1024;
 /// Most entries of a TLB, and of a walker's cache for a level.
 const TLB_ENTRIES_MAX: usize = 1 << 16;
 const WALK_CACHE_MAX: usize = 1024;
+/// What a link carries, in megabytes per second: a byte takes a whole number of picoseconds, and a window of a queue less than 2^32
+/// of them with the bounds below.
+const BANDWIDTH_MB_S: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+/// Most bytes of a transfer beside its data.
+const PACKET_BYTES_MAX: u64 = 4096;
+/// Most bytes of stores under way.
+const POSTED_BYTES_MAX: u64 = 65536;
 /// Ranges end where pages do.
 const RANGE_UNIT: u64 = 4096;
 
@@ -176,6 +183,7 @@ impl ModelTable {
         }
         nanoseconds(&key.name("memory_ns"), access.memory_ns)?;
         nanoseconds(&key.name("store_ns"), access.store_ns)?;
+        check_bandwidth(&key, access)?;
         for (name, policy) in [("data", access.data), ("fetch", access.fetch)] {
             if access.range == "private" && policy == Some(Policy::Private) {
                 let message = "an island's private memory is its own; \"private\" is a way to cache ranges of the pool";
@@ -239,6 +247,41 @@ impl ModelTable {
             _ => Ok(ranges),
         }
     }
+}
+
+/// Numbers that a link can have.
+fn check_bandwidth(key: &Key, access: &AccessTable) -> Result<()> {
+    if let Some(value) = access.bandwidth_mb_s.filter(|value| !BANDWIDTH_MB_S.contains(value)) {
+        let [least, most] = [BANDWIDTH_MB_S.start(), BANDWIDTH_MB_S.end()];
+        let message = format!("{value}; a link carries {least} to {most} megabytes per second");
+        return fail(&key.name("bandwidth_mb_s"), message);
+    }
+    at_most(&key.name("packet_bytes"), access.packet_bytes, PACKET_BYTES_MAX, "bytes")?;
+    at_most(&key.name("posted_bytes"), access.posted_bytes, POSTED_BYTES_MAX, "bytes")?;
+    for (name, is_given) in [
+        ("packet_bytes", access.packet_bytes.is_some()),
+        ("posted_bytes", access.posted_bytes.is_some()),
+        ("combine", access.combine.is_some()),
+    ] {
+        if is_given && access.bandwidth_mb_s.is_none() {
+            return fail(&key.name(name), "says how a link is used; with it goes bandwidth_mb_s");
+        }
+    }
+    Ok(())
+}
+
+/// That there is a link where one has a bandwidth, and stores that cross it where something is said of them.
+pub(crate) fn check_link(key: &Key, access: &AccessTable, near: bool, data: Policy) -> Result<()> {
+    if near && access.bandwidth_mb_s.is_some() {
+        let message = format!("is of a link, and \"{}\" is near to \"{}\"", access.range, access.island);
+        return fail(&key.name("bandwidth_mb_s"), message);
+    }
+    for (name, is_given) in [("posted_bytes", access.posted_bytes.is_some()), ("combine", access.combine.is_some())] {
+        if is_given && data != Policy::Uncached {
+            return fail(&key.name(name), "is for stores past the caches; with it goes data = \"uncached\"");
+        }
+    }
+    Ok(())
 }
 
 fn near_bits(shape: &Shape, key: &Key, names: &[String]) -> Result<u32> {
