@@ -515,6 +515,7 @@ mod tests {
         let cache = |ways: u32| format!("{{ size = \"32KiB\", ways = {ways}, cycles = 4 }}");
         let core = format!("[[model.core]]\nfrequency_mhz = 2000\nl1d = {}\nmemory_cycles = 300\n", cache(8));
         let ranges = "[[model.range]]\nname = \"x\"\nend = \"8MiB\"\nnear = [\"a\"]\n[[model.range]]\nname = \"y\"\n";
+        let link = "[[model.access]]\nisland = \"a\"\nrange = \"y\"\n";
         for (text, want) in [
             (core.replace("2000", "0"), "8:17: model.core.frequency_mhz: 0"),
             (core.replace(&cache(8), &cache(3)), "9:16: model.core.l1d.size: 32KiB in 3 ways"),
@@ -546,6 +547,26 @@ mod tests {
             (
                 format!("{core}trap_entry_cycles = 1000001"),
                 "11:21: model.core.trap_entry_cycles: 1000001; at most 1000000 cycles",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{link}bandwidth_mb_s = 0"),
+                "21:18: model.access.bandwidth_mb_s: 0; a link carries 1 to 1000000 megabytes per second",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{link}packet_bytes = 24"),
+                "21:16: model.access.packet_bytes: says how a link is used",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{link}bandwidth_mb_s = 9\npacket_bytes = -1"),
+                "22:16: model.access.packet_bytes: invalid value: integer `-1`",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{link}combine = true\nbandwidth_mb_s = 9"),
+                "21:11: model.access.combine: is for stores past the caches",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{}bandwidth_mb_s = 9", link.replace("\"y\"", "\"x\"")),
+                "21:18: model.access.bandwidth_mb_s: is of a link, and \"x\" is near to \"a\"",
             ),
             (format!("{core}wake_cycles = 1000001"), "11:15: model.core.wake_cycles: 1000001; at most"),
             (format!("{core}syscall_exit_cycles = 1000001"), "11:23: model.core.syscall_exit_cycles: 1000001; at most"),

@@ -48,6 +48,7 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
         CORES.put(vcpu, core, &plugin.times);
     }
     let Some((core, time)) = CORES.get(vcpu) else { return };
+    core.caches.set_now(time.now_ps());
     core.caches.settle();
     if core.caches.losses() != time.losses {
         time.forget_lost(&core.caches);
@@ -91,7 +92,7 @@ pub fn fetched(vcpu: &mut Vcpu, line: usize) {
 /// A virtual CPU enters a line of instructions that L1I does not hold.
 pub fn fetched_uncached(vcpu: &mut Vcpu, line: usize) {
     let Some((core, time)) = counting(vcpu) else { return };
-    time.charge(core.caches.access(Kind::Fetch, line as u64, LINE_SIZE as u32).0);
+    time.charge(core.caches.access_at(time.now_ps(), Kind::Fetch, line as u64, LINE_SIZE as u32).0);
 }
 
 /// Tells the model of hits that it was not asked about: lines of instructions, loads, and stores; their time.
@@ -289,7 +290,8 @@ fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
     }
 }
 
-/// `translated`: the address is translated in the way that [`Pages`] remembers.
+/// What links with a bandwidth need to know, time and size, the model is told only here; so [`Pages`] keeps memory beyond them apart,
+/// and others' accesses take no longer for it. `translated`: the address is translated in the way that [`Pages`] remembers.
 #[inline(never)]
 fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated: bool) {
     let Some((core, time)) = counting(vcpu) else { return };
@@ -300,21 +302,30 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
         }
         time.recent_data.forget(core.costs.place(byte));
     }
-    let known = core.pages.find(access.address, kind.is_write()).filter(|_| translated);
+    let find = || {
+        let (address, store) = (access.address, kind.is_write());
+        core.pages.find(address, store).or_else(|| core.pages.find_apart(address, store))
+    };
+    let known = if translated { find() } else { None };
     let cost = match known.map(Physical::Memory).or_else(|| access.physical()) {
         Some(Physical::Memory(physical)) => {
             if translated && known.is_none() {
                 // It may replace what was known of another page, or of this one.
-                core.pages.learn(access.address, physical, kind.is_write());
+                if core.caches.is_over_link(physical) {
+                    core.pages.learn_apart(access.address, physical, kind.is_write());
+                } else {
+                    core.pages.learn(access.address, physical, kind.is_write());
+                }
                 time.recent_data.clear();
             }
-            core.caches.access(kind, physical, size)
+            core.caches.access_at(time.now_ps(), kind, physical, size)
         }
         Some(Physical::Device(register)) => {
             let plugin = core.plugin;
             if plugin.isa == Isa::X86_64 && register == LOCAL_APIC_END_OF_INTERRUPT && kind.is_write() {
                 time.happened(TrapEvent::EndOfInterrupt, plugin.event_ps(TrapEvent::EndOfInterrupt));
             }
+            core.caches.set_now(time.now_ps());
             core.caches.device_access(kind)
         }
         None => return,

@@ -108,6 +108,11 @@ impl VcpuTime {
         self.since_ps = self.since_ps.wrapping_add(cost_ps);
     }
 
+    /// The core's time.
+    fn now_ps(&self) -> u64 {
+        self.base_ps.wrapping_add(self.since_ps)
+    }
+
     /// Whether the core has said whom it rings, and may not have done so: others would wait for that, so it must not wait for them.
     fn is_ringing(&self) -> bool {
         self.rung != 0 && (self.counts % ONE_LINE + 1).wrapping_sub(self.rung) < RINGING_INSTRUCTIONS
@@ -264,8 +269,7 @@ impl Plugin {
 
     /// Time of a core, now.
     fn now_ps(&self, vcpu: &mut Vcpu) -> u64 {
-        let time = self.times.get(vcpu);
-        time.base_ps.wrapping_add(time.since_ps)
+        self.times.get(vcpu).now_ps()
     }
 
     /// Books what has happened since the last boundary; the core's time.

@@ -10,6 +10,8 @@ const ENTRIES: usize = 4096;
 const PAGE_SHIFT: u32 = 12;
 /// An address's bits that say which page it is in.
 pub const PAGE: u64 = !0 << PAGE_SHIFT;
+/// A bit in which the addresses of pages that are kept apart are changed: no address that a program can use becomes another one so.
+const APART: u64 = 1 << 62;
 /// In a tag: the page has been stored to.
 const STORED: u64 = 1;
 /// In a tag: one of these generations, but not 0.
@@ -64,6 +66,16 @@ impl Pages {
         self.entries[Self::place(address)] = Entry { tag, delta: physical.wrapping_sub(address) };
     }
 
+    /// As [`Pages::learn`], of a page that only [`Pages::find_apart`] is to find.
+    pub fn learn_apart(&mut self, address: u64, physical: u64, store: bool) {
+        self.learn(address ^ APART, physical, store);
+    }
+
+    /// As [`Pages::find`], of a page that is kept apart.
+    pub fn find_apart(&self, address: u64, store: bool) -> Option<u64> {
+        self.find(address ^ APART, store)
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.generation = self.generation + GENERATION & GENERATIONS;
@@ -106,6 +118,21 @@ mod tests {
             assert_eq!(pages.find(number << PAGE_SHIFT | 8, true), Some(0x8000_0008));
             pages.clear();
             assert!((0..=number).all(|number| pages.find(number << PAGE_SHIFT, false).is_none()), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_kept_apart_is_found_only_so() {
+        for address in [0x1008, 0xffff_9000_0000_1008] {
+            let mut pages = Pages::new();
+            pages.learn_apart(address, 0x8000_5008, false);
+            assert_eq!((pages.find_page(address), pages.find_apart(address, true)), (None, None));
+            assert_eq!(pages.find_apart(address + 8, false), Some(0x8000_5010));
+            pages.learn(address, 0x8000_6008, true);
+            assert_eq!((pages.find(address, true), pages.find_apart(address, false)), (Some(0x8000_6008), None));
+            pages.learn_apart(address, 0x8000_5008, true);
+            pages.clear();
+            assert_eq!(pages.find_apart(address, false), None);
         }
     }
 

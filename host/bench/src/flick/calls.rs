@@ -80,7 +80,7 @@ pub const PARTS: [(&str, &[&str]); 7] = [
     ("caches", &["stall_l1_ps", "stall_l2_ps", "stall_l3_ps", "stall_tlb_ps"]),
     ("memory", &["stall_near_ps", "stall_far_ps"]),
     ("coherence", &["stall_coherence_ps"]),
-    ("uncached", &["stall_uncached_ps"]),
+    ("uncached", &["stall_uncached_ps", "stall_link_ps"]),
     ("devices", &["stall_device_ps"]),
     ("traps", &["trap_ps"]),
 ];

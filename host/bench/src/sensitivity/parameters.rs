@@ -110,7 +110,9 @@ const FLICK: &[Parameter] = &[
     twice("core.board.wake_cycles"),
     up_to(ATOMIC_CYCLES, "core.board.atomic_cycles"),
     up_to(FLICK_TRANSIT_NS, "access.host.board-memory.store_ns"),
+    twice("access.host.board-memory.packet_bytes"),
     twice("access.board.host-memory.memory_ns"),
+    twice("access.board.host-memory.packet_bytes"),
     up_to(FLICK_TRANSIT_NS, "access.board.host-memory.store_ns"),
     twice("access.board.records.memory_ns"),
     twice("access.board.records.store_ns"),
@@ -119,6 +121,8 @@ const FLICK: &[Parameter] = &[
 const FLICK_PUBLISHED: &[&str] = &[
     // Table I: PCIe 3.0 x8.
     "dma.kib_ns",
+    "access.host.board-memory.bandwidth_mb_s",
+    "access.board.host-memory.bandwidth_mb_s",
     // Tables I and II.
     "core.host.frequency_mhz",
     "core.board.frequency_mhz",

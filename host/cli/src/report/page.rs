@@ -23,7 +23,7 @@ const TIME_AND_TRAPS: [Category; 4] = [
 ];
 
 /// What a core waits for, by the names of the counters.
-const STALLS: [(&str, Category); 9] = [
+const STALLS: [(&str, Category); 10] = [
     ("stall_l1_ps", ("L1", "var(--l1)")),
     ("stall_l2_ps", ("L2", "var(--l2)")),
     ("stall_l3_ps", ("L3", "var(--l3)")),
@@ -33,6 +33,7 @@ const STALLS: [(&str, Category); 9] = [
     ("stall_uncached_ps", ("uncached", "var(--uncached)")),
     ("stall_device_ps", ("devices", "var(--device)")),
     ("stall_tlb_ps", ("second-level TLB", "var(--idle)")),
+    ("stall_link_ps", ("links in use", "var(--busy)")),
 ];
 
 /// What leaves a core's caches, by the names of the counters.
