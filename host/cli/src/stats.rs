@@ -32,11 +32,8 @@ pub fn print(stats: &Stats) {
     if stats.regions.len() > REGIONS_SHOWN {
         progress::print(&format!("motet: and {} more regions (--stats)", stats.regions.len() - REGIONS_SHOWN));
     }
-    for warning in &stats.warnings {
+    for warning in stats.warnings.iter().chain(&stats.disorders()) {
         progress::print(&format!("motet: {warning}"));
-    }
-    if stats.out_of_turn != 0 {
-        progress::print(&format!("motet: {} times a core went on out of turn", stats.out_of_turn));
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Stats {
     pub time_ps: u64,
     /// How often a core went on although it was not its turn.
     pub out_of_turn: u64,
+    /// Deterministic runs: how often a core began its turn although nobody could tell whether its doorbells had reached it.
+    #[serde(default)]
+    pub unsettled: u64,
     /// The whole run, by core.
     pub cores: Vec<CoreStats>,
     /// Regions of interest, in order of their first beginning.
@@ -37,6 +40,20 @@ pub struct Stats {
     /// What depends on the host; absent from deterministic runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostStats>,
+}
+
+impl Stats {
+    /// What the host, being busy, has made of the order of cores, in sentences: times may be wrong, and a deterministic run may
+    /// differ from others.
+    pub fn disorders(&self) -> Vec<String> {
+        let counts = [
+            (self.out_of_turn, "a core went on out of turn"),
+            (self.unsettled, "a core began its turn before it was known that its doorbells had arrived"),
+        ];
+        let told = counts.into_iter().filter(|&(count, _)| count != 0);
+        told.map(|(count, what)| format!("{count} times {what}, because the host was busy; times may be wrong"))
+            .collect()
+    }
 }
 
 /// The machine that was simulated.

@@ -256,6 +256,7 @@ impl Clocks {
             },
             time_ps,
             out_of_turn: self.region.escapes.load(Relaxed),
+            unsettled: self.region.unsettled.load(Relaxed),
             host: (!settings.deterministic).then(|| self.host_stats(&cores)).flatten(),
             cores,
             regions: self.regions(&end),

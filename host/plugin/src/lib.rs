@@ -166,9 +166,9 @@ impl Bells for Doorbells {
         }
     }
 
-    fn settle(&self, core: usize) {
+    fn settle(&self, core: usize) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let Some(bell) = self.of(core) else { return };
+        let Some(bell) = self.of(core) else { return true };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let untaken = || {
             let mut fds = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
@@ -177,10 +177,11 @@ impl Bells for Doorbells {
         // QEMU's main thread takes the ring and raises the interrupt without sleeping in between.
         for _ in 0..SETTLE_LOOKS_MAX {
             if !untaken() && main_thread_sleeps() {
-                return;
+                return true;
             }
             std::thread::sleep(SETTLE_LOOK);
         }
+        false
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {

@@ -126,6 +126,8 @@ pub struct ClockRegion {
     pub exchanged_ps: Apart<AtomicU64>,
     /// How often a core went on although it was not its turn, so that its QEMU could serve another core.
     pub escapes: Apart<AtomicU64>,
+    /// Deterministic runs: how often a core began its turn although it could not be told whether its doorbells had reached it.
+    pub unsettled: Apart<AtomicU64>,
     /// Deterministic runs: 1 + the core whose turn it is; 0: nobody's.
     pub turn: Apart<AtomicU32>,
     /// By [`motet_layout::CoreId`].
@@ -147,6 +149,7 @@ impl Default for ClockRegion {
             turn: Apart::default(),
             stopped: AtomicU32::default(),
             escapes: Apart::default(),
+            unsettled: Apart::default(),
             cores: std::array::from_fn(|_| CoreClock::default()),
         }
     }

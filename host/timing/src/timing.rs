@@ -26,8 +26,10 @@ pub trait Bells {
     /// Rings a core's doorbell.
     fn ring(&self, core: usize);
 
-    /// Waits until the doorbells rung for a core of this process have reached its interrupt controller.
-    fn settle(&self, core: usize);
+    /// Waits until the doorbells rung for a core of this process have reached its interrupt controller. `false`: it has
+    /// waited for long in vain, and cannot say whether they have.
+    #[must_use]
+    fn settle(&self, core: usize) -> bool;
 
     /// Sleeps until [`Bells::wake`], at most for `at_most`, or not at all if `word` is not `expected`. It may also return
     /// for no reason.
@@ -272,12 +274,19 @@ impl<B: Bells> Timing<B> {
         clock.clock_ps.store(now_ps, SeqCst);
         let rings = self.record(core).rings_received.load(SeqCst);
         if clock.rings_settled.swap(rings, Relaxed) != rings || slept {
-            self.bells.settle(core);
+            self.settle(core);
         }
         if self.ring_own_alarm(core, now_ps) {
-            self.bells.settle(core);
+            self.settle(core);
         }
         Next { now_ps, escaped: false, woke }
+    }
+
+    /// The core's doorbells are to reach it now, and not at a time that the host chooses; counts if that cannot be told.
+    fn settle(&self, core: usize) {
+        if !self.bells.settle(core) {
+            self.region.unsettled.fetch_add(1, Relaxed);
+        }
     }
 
     /// Takes over how often the core's kernel has rung others, so that it is the same at the same time in every run.

@@ -207,12 +207,7 @@ impl Bench {
         }
         let output = process::expect(motet.args(["--", command]), at_most)?;
         let stats = read_stats(&file)?;
-        if stats.out_of_turn != 0 {
-            eprintln!(
-                "motet: {command}: {} times a core went on out of turn, because the host was busy; times may be wrong",
-                stats.out_of_turn
-            );
-        }
+        stats.disorders().iter().for_each(|disorder| eprintln!("motet: {command}: {disorder}"));
         Ok(Run { output, stats })
     }
 }

@@ -99,12 +99,8 @@ fn header(stats: &Stats) -> String {
     } else {
         time(stats.machine.quantum_ps)
     };
-    let mut warnings = stats.warnings.clone();
-    if stats.out_of_turn != 0 {
-        warnings.push(format!("{} times a core went on although it was not its turn.", count(stats.out_of_turn)));
-    }
-    let warnings: String =
-        warnings.iter().map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(warning))).collect();
+    let warnings = stats.warnings.iter().cloned().chain(stats.disorders());
+    let warnings: String = warnings.map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(&warning))).collect();
     let links = [("cores", "By core"), ("time", "over time"), ("regions", "regions"), ("machine", "the machine")]
         .map(|(place, name)| format!("<a href=\"#{place}\">{name}</a>"));
     format!(

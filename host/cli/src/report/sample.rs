@@ -52,6 +52,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
         },
         time_ps: 61_500_000_000,
         out_of_turn: 2,
+        unsettled: 1,
         cores: measured.clone(),
         regions: vec![region("parse <input>", 12), region("sort", 1)],
         samples: Samples {

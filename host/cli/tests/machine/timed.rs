@@ -198,7 +198,10 @@ fn equal_runs() -> Result<(), String> {
         return Err(format!("two runs differ:\n{}\n{}\n{}\n{}", first.0, second.0, first.1, second.1));
     }
     let stats = stats_of(&folder.path().join("first.json"))?;
-    if stats.out_of_turn == 0 { Ok(()) } else { Err(format!("{} times out of turn", stats.out_of_turn)) }
+    match stats.disorders().as_slice() {
+        [] => Ok(()),
+        disorders => Err(disorders.join("; ")),
+    }
 }
 
 fn no_plugin() -> Result<(), String> {

@@ -256,6 +256,19 @@ fn in_turns_a_ring_is_settled_before_the_turn_begins() {
 }
 
 #[test]
+fn in_turns_a_turn_that_begins_with_a_ring_under_way_is_counted() {
+    let world = World::started(&[1, 1], Side::InTurns);
+    world.timing.boundary(0, US);
+    world.timing.sleep(0, US);
+    world.timing.boundary(16, US);
+    world.bells.deaf.store(true, SeqCst);
+    world.ring(0, 3000);
+    world.timing.sleep(16, 2 * US);
+    world.timing.boundary(0, US);
+    assert_eq!(world.region.unsettled.load(SeqCst), 1);
+}
+
+#[test]
 fn the_futex_of_another_value_is_not_waited_for() {
     let world = World::new(&[1], Side::BySide);
     world.region.started.store(1, SeqCst);

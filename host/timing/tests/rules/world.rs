@@ -2,7 +2,7 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed, handle_alloc_error},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -32,6 +32,8 @@ pub enum Side {
 pub struct Noted {
     rung: Mutex<Vec<usize>>,
     settled: Mutex<Vec<usize>>,
+    /// Doorbells do not arrive for so long that nobody waits for them any more.
+    pub deaf: AtomicBool,
     /// Waiting cores sleep until they are woken, however long that takes: a wake-up that is lost shows.
     for_ever: bool,
 }
@@ -74,8 +76,9 @@ impl Bells for Handle {
         self.rung.lock().unwrap().push(core);
     }
 
-    fn settle(&self, core: usize) {
+    fn settle(&self, core: usize) -> bool {
         self.settled.lock().unwrap().push(core);
+        !self.deaf.load(SeqCst)
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {
