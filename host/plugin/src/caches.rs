@@ -342,7 +342,9 @@ impl TimedCore {
     fn translate_data(&mut self, time: &mut VcpuTime, address: u64) {
         if time.data_page != (address & PAGE) + 1 {
             time.data_page = (address & PAGE) + 1;
-            self.translate(time, Side::Data, address);
+            if !self.caches.has_translated(Side::Data, address, self.roots.space) {
+                self.translate(time, Side::Data, address);
+            }
         }
     }
 
