@@ -351,6 +351,11 @@ impl<'a> Core<'a> {
         Picoseconds(cost + self.send_combined())
     }
 
+    /// Counts an access to two lines, each of which is reported as an access of its own.
+    pub fn count_straddle(&mut self) {
+        self.count(Count::straddles, 1);
+    }
+
     #[cold]
     fn access_lines(&mut self, kind: Kind, address: u64, size: u32) -> Picoseconds {
         let last = address.saturating_add(u64::from(size.max(1)) - 1);

@@ -286,8 +286,35 @@ fn accessed(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>) {
         Some((physical, stored)) if kind == Kind::Load => load(core, time, access.address, physical, stored),
         Some((physical, true)) if kind == Kind::Store => store(core, time, access.address, physical),
         Some((physical, true)) => core.access(time, kind, access.address, physical, true),
-        Some((_, false)) | None => accessed_slowly(kind, vcpu, access, true),
+        Some((_, false)) | None if !straddled(kind, core, time, access) => accessed_slowly(kind, vcpu, access, true),
+        Some((_, false)) | None => {}
     }
+}
+
+/// A load or store of two lines of a page that is known; false: it is another access, and nothing has happened. It is what accesses
+/// to each of the lines are.
+fn straddled(kind: Kind, core: &mut TimedCore, time: &mut VcpuTime, access: &Access<'_>) -> bool {
+    let address = access.address;
+    let (Some((physical, stored)), Some(size)) = (core.pages.find_page(address), access.known_size(&time.sizes)) else {
+        return false;
+    };
+    let second = (address | (LINE_SIZE - 1)) + 1;
+    let is_plain = kind == Kind::Load || kind == Kind::Store && stored;
+    if !is_plain || second & !PAGE == 0 || address + u64::from(size) <= second {
+        return false;
+    }
+    core.caches.count_straddle();
+    for (address, physical) in [(address, physical), (second, physical + (second - address))] {
+        if kind == Kind::Load {
+            load(core, time, address, physical, stored);
+        } else {
+            store(core, time, address, physical);
+        }
+    }
+    // Whether lines are remembered decides what the TLBs are asked; so such an access never has.
+    time.recent_data.forget(core.costs.place(address));
+    time.recent_data.forget(core.costs.place(second));
+    true
 }
 
 /// What links with a bandwidth need to know, time and size, the model is told only here; so [`Pages`] keeps memory beyond them apart,
