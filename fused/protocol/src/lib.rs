@@ -91,6 +91,12 @@ pub trait Context {
         self.core().index() / motet_layout::CORES_PER_ISLAND_MAX
     }
 
+    /// The blocks (by number) that its frames must be of; `None`: any.
+    #[inline(always)]
+    fn blocks(&self) -> Option<core::ops::Range<u32>> {
+        None
+    }
+
     /// The actor's island record; the host counts on island 0's.
     #[inline(always)]
     fn island_record(&self) -> &'static IslandRecord {

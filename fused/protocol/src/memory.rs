@@ -11,6 +11,8 @@
 //! Invariants: a frame is free in the bitmap exactly if its count is 0 and its block is owned; `free` of a block is the
 //! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one.
 
+use core::ops::Range;
+
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
@@ -106,7 +108,10 @@ pub fn distance(near: u32, island: usize) -> usize {
 /// Allocates a frame with one reference, contents undefined; near to this island if possible.
 #[inline]
 pub fn alloc_frame(context: &impl Context) -> Option<Frame> {
-    alloc_frame_on(context, context.memory_index())
+    match context.blocks() {
+        None => alloc_frame_on(context, context.memory_index()),
+        Some(blocks) => alloc_frame_within(context, context.memory_index(), blocks),
+    }
 }
 
 /// As [`alloc_frame`], near to the island `island` (an index) and out of its blocks.
@@ -124,10 +129,36 @@ pub fn alloc_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
         .or_else(|| if take_block(context, state, island, FAR) { pop_frame(pool, share) } else { None });
     drop(guard);
     let frame = frame.or_else(|| borrow_frame(context, state))?;
+    begin_use(pool, frame);
+    Some(frame)
+}
+
+/// As [`alloc_frame_on`], out of these blocks (by number) and no others: those that the island has, and then free ones.
+pub fn alloc_frame_within(context: &impl Context, island: usize, blocks: Range<u32>) -> Option<Frame> {
+    let pool = context.pool();
+    let state = &pool.header().memory;
+    let share = &state.islands[island];
+    let _guard = lock(context, &share.lock);
+    let is_own = |index: &u32| block(pool, *index).owner.load(Ordering::Relaxed) == island as u32 + 1;
+    let has_free = |index: &u32| is_own(index) && block(pool, *index).free.get() != 0;
+    let index = blocks.clone().find(has_free).or_else(|| {
+        let _guard = lock(context, &state.lock);
+        let index = blocks.clone().find(|index| block(pool, *index).owner.load(Ordering::Relaxed) == 0)?;
+        own_block(context, state, island, index);
+        Some(index)
+    })?;
+    let frame = pop_from(pool, index)?;
+    subtract(&share.free_by_distance[distance(block(pool, index).near.get(), island)], 1);
+    share.free_frames.fetch_sub(1, Ordering::Relaxed);
+    begin_use(pool, frame);
+    Some(frame)
+}
+
+/// A frame that was free gets its first reference.
+fn begin_use(pool: Pool, frame: Frame) {
     let record = frame_record(pool, frame);
     record.synced.store(0, Ordering::Relaxed);
     record.refs.store(1, Ordering::Release);
-    Some(frame)
 }
 
 /// Allocates a frame with one reference, filled with zeroes.
@@ -384,12 +415,20 @@ fn take_block(context: &impl Context, state: &MemoryState, island: usize, farthe
     }
     let pool = context.pool();
     let _guard = lock(context, &state.lock);
-    let Some((index, distance)) = nearest_free(pool, state, island).filter(|found| found.1 <= farthest) else {
+    let Some((index, _)) = nearest_free(pool, state, island).filter(|found| found.1 <= farthest) else {
         share.searched.set(searched);
         return false;
     };
+    own_block(context, state, island, index);
+    true
+}
+
+/// Gives a free block to an island. The island's lock and the global one are held.
+fn own_block(context: &impl Context, state: &MemoryState, island: usize, index: u32) {
+    let (pool, share) = (context.pool(), &state.islands[island]);
     let frames = state.block_frames.get();
     let record = block(pool, index);
+    let distance = distance(record.near.get(), island);
     record.owner.store(island as u32 + 1, Ordering::Relaxed);
     record.free.set(frames);
     record.hint.set(0);
@@ -404,7 +443,6 @@ fn take_block(context: &impl Context, state: &MemoryState, island: usize, farthe
     add(&share.owned_by_distance[distance], frames);
     state.free_blocks.fetch_sub(1, Ordering::Relaxed);
     count(&context.counters().blocks_taken);
-    true
 }
 
 /// The first of the free blocks that are nearest to an island, and its distance. The global lock is held.

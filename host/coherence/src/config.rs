@@ -155,8 +155,10 @@ pub struct Segment {
     pub data: Policy,
     /// How instructions are cached.
     pub fetch: Policy,
-    /// Latency of a read that memory serves.
+    /// Latency of a read of data that memory serves.
     pub load_ps: u64,
+    /// Latency of an instruction fetch that memory serves.
+    pub fetch_ps: u64,
     /// Latency of an uncached store.
     pub store_ps: u64,
     /// Whether counters say "far".
@@ -172,6 +174,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Latency of a read that memory serves, of instructions or of data.
+    #[inline(always)]
+    pub(crate) const fn read_ps(&self, instruction: bool) -> u64 {
+        if instruction { self.fetch_ps } else { self.load_ps }
+    }
+
     /// Whether other islands may do to this memory what the caches of this island's cores do not learn of, or the other way round.
     #[inline(always)]
     pub(crate) const fn is_mixed(&self) -> bool {

@@ -156,6 +156,7 @@ static NOWHERE: Segment = Segment {
     data: Policy::Uncached,
     fetch: Policy::Uncached,
     load_ps: 0,
+    fetch_ps: 0,
     store_ps: 0,
     far: false,
     coherent_elsewhere: 0,
@@ -400,7 +401,7 @@ impl<'a> Core<'a> {
 
     fn uncached(&self, kind: Kind, segment: &Segment, local: u64, line: u64) -> u64 {
         let (count, mut cost) = match kind {
-            Kind::Fetch => (Count::uncached_fetches, segment.load_ps),
+            Kind::Fetch => (Count::uncached_fetches, segment.fetch_ps),
             Kind::Load | Kind::Walk => (Count::uncached_reads, segment.load_ps),
             Kind::Store => (Count::uncached_writes, segment.store_ps),
             Kind::Atomic => (Count::uncached_writes, segment.load_ps),

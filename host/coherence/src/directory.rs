@@ -189,7 +189,7 @@ impl<'a> Core<'a> {
             cost += self.served_by_l3();
         } else {
             self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
-            cost += self.served_by_memory(segment);
+            cost += self.served_by_memory(segment, instruction);
         }
         entry.sharers |= self.bit;
         let exclusive = others == 0 && entry.has(ALONE) && !instruction;
@@ -231,7 +231,7 @@ impl<'a> Core<'a> {
             (false, _) if upgrade || entry.has(OWNED) && peers != 0 => 0,
             (false, _) => {
                 self.count(Count::l3d_misses, 1);
-                self.served_by_memory(segment)
+                self.served_by_memory(segment, false)
             }
         };
         entry.flags |= ALONE | OWNED;
@@ -248,7 +248,7 @@ impl<'a> Core<'a> {
     fn absent(&self, miss: &Miss<'_, '_>, others: u64) -> Decision {
         let (kind, probe, segment) = (miss.kind, miss.probe, miss.segment);
         let (alone, snoop_cost) = self.snoop_others(probe, kind.is_write(), others);
-        let mut cost = snoop_cost + self.served_by_memory(segment);
+        let mut cost = snoop_cost + self.served_by_memory(segment, kind == Kind::Fetch);
         let grant = if kind.is_write() {
             MODIFIED
         } else if alone && kind != Kind::Fetch {
@@ -473,16 +473,17 @@ impl<'a> Core<'a> {
     }
 
     #[inline(always)]
-    fn served_by_memory(&self, segment: &Segment) -> u64 {
+    fn served_by_memory(&self, segment: &Segment, instruction: bool) -> u64 {
+        let latency_ps = segment.read_ps(instruction);
         let (reads, stall) = if segment.far {
             (Count::far_reads, Count::stall_far_ps)
         } else {
             (Count::near_reads, Count::stall_near_ps)
         };
         self.count(reads, 1);
-        self.count(stall, segment.load_ps);
-        let wait_ps = segment.queue.map_or(0, |queue| self.wait_for_line(queue, segment.load_ps));
-        segment.load_ps + wait_ps
+        self.count(stall, latency_ps);
+        let wait_ps = segment.queue.map_or(0, |queue| self.wait_for_line(queue, latency_ps));
+        latency_ps + wait_ps
     }
 
     #[inline(always)]

@@ -217,20 +217,25 @@ impl ModelTable {
                 return fail(&key.name("store_ns"), "is for stores past the caches; with it goes data = \"uncached\"");
             }
             check_link(&key, rule, near(&rule.range), ways.data)?;
-            let Some(memory_ps) = rule.memory_ns.map(|ns| ns * 1000) else { continue };
-            let cached = ways.data != Policy::Uncached || ways.fetch != Policy::Uncached;
-            let slowest_ps = timing.l1i_ps.max(timing.l1d_ps).max(timing.l2_ps).max(timing.l3_ps);
-            if cached && memory_ps < slowest_ps {
-                let message = format!("{memory_ps} ps are less than the {slowest_ps} ps of the caches before it");
-                return fail(&key.name("memory_ns"), message);
-            }
-            let near_ps = cycles_ps(table.memory_cycles, table.frequency_mhz);
-            if !near(&rule.range) && memory_ps < near_ps {
-                let message = format!(
-                    "{memory_ps} ps are less than the {near_ps} ps of near memory; is \"{}\" near?",
-                    rule.range
-                );
-                return fail(&key.name("memory_ns"), message);
+            let fetches_cached = ways.fetch != Policy::Uncached;
+            let cached = ways.data != Policy::Uncached || fetches_cached;
+            for (name, ns, cached) in
+                [("memory_ns", rule.memory_ns, cached), ("fetch_ns", rule.fetch_ns, fetches_cached)]
+            {
+                let Some(memory_ps) = ns.map(|ns| ns * 1000) else { continue };
+                let slowest_ps = timing.l1i_ps.max(timing.l1d_ps).max(timing.l2_ps).max(timing.l3_ps);
+                if cached && memory_ps < slowest_ps {
+                    let message = format!("{memory_ps} ps are less than the {slowest_ps} ps of the caches before it");
+                    return fail(&key.name(name), message);
+                }
+                let near_ps = cycles_ps(table.memory_cycles, table.frequency_mhz);
+                if !near(&rule.range) && memory_ps < near_ps {
+                    let message = format!(
+                        "{memory_ps} ps are less than the {near_ps} ps of near memory; is \"{}\" near?",
+                        rule.range
+                    );
+                    return fail(&key.name(name), message);
+                }
             }
         }
         Ok(())
@@ -259,6 +264,7 @@ impl ModelTable {
             let load_ps = access
                 .and_then(|access| access.memory_ns)
                 .map_or_else(|| cycles_ps(cycles, table.frequency_mhz), |ns| ns * 1000);
+            let fetch_ps = access.and_then(|access| access.fetch_ns).map_or(load_ps, |ns| ns * 1000);
             let Ways { data, fetch } = Ways::of(table, access);
             let delta = |policy| {
                 let space = if policy == Policy::Private { alone } else { 0 };
@@ -279,6 +285,7 @@ impl ModelTable {
                 data,
                 fetch,
                 load_ps,
+                fetch_ps,
                 store_ps,
                 far,
                 coherent_elsewhere,

@@ -260,6 +260,8 @@ pub struct AccessTable {
     pub range: String,
     /// Latency, in nanoseconds. Default: by distance.
     pub memory_ns: Option<u64>,
+    /// Latency of instruction fetches that no cache serves, in nanoseconds. Default: as `memory_ns`.
+    pub fetch_ns: Option<u64>,
     /// Latency of a store, if data is uncached, in nanoseconds. Default: as a load; with a bandwidth, the link time of eight bytes.
     pub store_ns: Option<u64>,
     /// What the link carries in each direction, in megabytes (10^6 bytes) per second. Default: no limit.

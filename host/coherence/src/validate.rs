@@ -182,7 +182,11 @@ impl ModelTable {
             return fail(&key, message);
         }
         nanoseconds(&key.name("memory_ns"), access.memory_ns)?;
+        nanoseconds(&key.name("fetch_ns"), access.fetch_ns)?;
         nanoseconds(&key.name("store_ns"), access.store_ns)?;
+        if access.range == RECORDS && access.fetch_ns.is_some() {
+            return fail(&key.name("fetch_ns"), "is of instructions, and there are none in records");
+        }
         check_bandwidth(&key, access)?;
         for (name, policy) in [("data", access.data), ("fetch", access.fetch)] {
             if access.range == "private" && policy == Some(Policy::Private) {

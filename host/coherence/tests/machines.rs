@@ -89,6 +89,34 @@ fn flick_caches_only_what_it_may() {
 }
 
 #[test]
+fn fetches_that_memory_serves_have_a_latency_of_their_own() {
+    let rule = |range: &str, keys: &str| format!("[[access]]\nisland = \"a\"\nrange = \"{range}\"\n{keys}\n");
+    let first = |keys: [&str; 2]| {
+        let text = format!("{}{}{}", common::TINY, rule("private", keys[0]), rule("far", keys[1]));
+        let config = config(&[1, 1], &text);
+        let region = allocate(Model::region_words(&config));
+        let model = Model::create(config, &region, Sharing::Threads).unwrap();
+        let mut core = model.core(0).unwrap();
+        let far = common::pool_base(0) + (4 << 20);
+        let times = [(Kind::Fetch, 0), (Kind::Load, 64), (Kind::Fetch, far), (Kind::Load, far + 64)]
+            .map(|(kind, at)| core.access(kind, at, 4).0 / 1000);
+        assert_eq!(model.counters(0).stall_ps() / 1000, times.iter().sum::<u64>());
+        times
+    };
+    assert_eq!(first(["", ""]), [300, 300, 640, 640]);
+    assert_eq!(first(["fetch_ns = 825", "fetch_ns = 700"]), [825, 300, 700, 640]);
+    assert_eq!(first(["memory_ns = 400", "memory_ns = 900\nfetch_ns = 800"]), [400, 400, 800, 900]);
+    assert_eq!(first(["fetch_ns = 50", "data = \"uncached\"\nfetch_ns = 825"]), [50, 300, 825, 640]);
+    // A hit costs what it costs, and once a load has read the line, no memory is asked.
+    let config = config(&[1, 1], &format!("{}{}", common::TINY, rule("private", "fetch_ns = 825")));
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
+    let mut core = model.core(0).unwrap();
+    let kinds = [Kind::Fetch, Kind::Fetch, Kind::Load];
+    assert_eq!(kinds.map(|kind| core.access(kind, 0, 4).0 / 1000), [825, 1, 10]);
+}
+
+#[test]
 fn private_memories_do_not_alias() {
     let config = config(&[1, 1], common::TINY);
     let region = allocate(Model::region_words(&config));
@@ -178,6 +206,19 @@ fn latencies_that_contradict_each_other_are_refused() {
         (
             format!("{l1}[[access]]\nisland = \"a\"\nrange = \"private\"\nmemory_ns = 4"),
             "model.access.memory_ns: 4000 ps are less than the 5000 ps of the caches",
+        ),
+        (rule("memory_ns = 200\nfetch_ns = 99"), "model.access.fetch_ns: 99000 ps are less than the 100000 ps of near"),
+        (
+            format!("{}[[access]]\nisland = \"a\"\nrange = \"private\"\nfetch_ns = 4", cache("l1i", "1KiB", 2, 5)),
+            "model.access.fetch_ns: 4000 ps are less than the 5000 ps of the caches",
+        ),
+        (
+            "[[access]]\nisland = \"a\"\nrange = \"records\"\nfetch_ns = 400".into(),
+            "model.access.fetch_ns: is of instructions, and there are none in records",
+        ),
+        (
+            "[[access]]\nisland = \"a\"\nrange = \"private\"\nfetch_ns = 1000000001".into(),
+            "model.access.fetch_ns: 1000000001; at most 1000000000 nanoseconds",
         ),
     ] {
         let message = refused(&format!("{CORE}{text}"));

@@ -3,6 +3,8 @@
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
 //! here, with the key's name and its place in the file.
 
+mod text;
+
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
 use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target, TrapCycles};
@@ -13,6 +15,8 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
+
+pub use text::TextPlace;
 
 use crate::pool::local_ranges;
 use motet_error::{Context, Error, ErrorKind, Result};
@@ -84,6 +88,8 @@ pub struct IslandSpec {
     pub extensions: Vec<String>,
     /// How long an idle core looks for work before it waits for an interrupt, in microseconds.
     pub poll_us: u32,
+    /// The range of the pool in which the text of its ISA's programs lies, as far as the host places it.
+    pub text: Option<String>,
 }
 
 /// Longest time that idle cores may poll. They take no interrupts meanwhile.
@@ -235,6 +241,7 @@ struct IslandTable {
     #[serde(default)]
     extensions: Vec<Spanned<String>>,
     poll_us: Option<Spanned<i64>>,
+    text: Option<Spanned<String>>,
 }
 
 impl MachineFile {
@@ -261,8 +268,10 @@ impl MachineFile {
             ));
         }
         let mut islands: Vec<IslandSpec> = Vec::new();
+        let mut texts = Vec::new();
         for table in tables {
             let name = table.name.span();
+            texts.push(table.text.as_ref().map_or(0..0, Spanned::span));
             let island = table.check(text)?;
             if islands.iter().any(|other| other.name == island.name) {
                 return Err(fault(text, name, &format!("name: two islands are called \"{}\"", island.name)));
@@ -270,7 +279,7 @@ impl MachineFile {
             islands.push(island);
         }
         let machine = Machine { pool, islands, crossing, model: self.model, text: text.into() };
-        machine.model_config()?;
+        machine.check_texts(&machine.model_config()?, &texts)?;
         Ok(machine)
     }
 }
@@ -338,8 +347,8 @@ impl IslandTable {
         };
         let private = private_memory(text, isa, self.private)?;
         let extensions: Vec<String> = self.extensions.into_iter().map(Spanned::into_inner).collect();
-        let name = self.name.into_inner();
-        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, extensions, poll_us })
+        let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
+        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, extensions, poll_us, text })
     }
 }
 
@@ -567,6 +576,18 @@ mod tests {
             (
                 format!("{core}remote_cycles = 300\n{ranges}{}bandwidth_mb_s = 9", link.replace("\"y\"", "\"x\"")),
                 "21:18: model.access.bandwidth_mb_s: is of a link, and \"x\" is near to \"a\"",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{link}fetch_ns = 149"),
+                "21:12: model.access.fetch_ns: 149000 ps are less than the 150000 ps of near memory",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{link}fetch_ns = -1"),
+                "21:12: model.access.fetch_ns: invalid value: integer `-1`",
+            ),
+            (
+                format!("{core}remote_cycles = 300\n{ranges}{}fetch_ns = 200", link.replace("\"y\"", "\"records\"")),
+                "21:12: model.access.fetch_ns: is of instructions, and there are none in records",
             ),
             (format!("{core}wake_cycles = 1000001"), "11:15: model.core.wake_cycles: 1000001; at most"),
             (format!("{core}syscall_exit_cycles = 1000001"), "11:23: model.core.syscall_exit_cycles: 1000001; at most"),

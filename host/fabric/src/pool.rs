@@ -6,6 +6,7 @@
 //! - Firmware never writes to the pool. What QEMU puts near the end of RAM must not lie in it, see [`local_ranges`].
 
 use std::{
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::Ordering,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -20,7 +21,10 @@ use rustix::{fs::MemfdFlags, mm};
 
 use motet_protocol::{Context, format::format, memory::set_near};
 
-use crate::{machine::Machine, trace};
+use crate::{
+    machine::{Machine, TextPlace},
+    trace,
+};
 use motet_error::{Context as _, Error, ErrorKind, Result};
 
 /// Bytes each console stream can hold.
@@ -71,6 +75,7 @@ pub struct HostPool {
     memory: OwnedFd,
     started: Instant,
     map_lens: Vec<u64>,
+    texts: Vec<TextPlace>,
 }
 
 impl HostPool {
@@ -96,7 +101,8 @@ impl HostPool {
         rustix::fs::ftruncate(&memory, mapped).host("memory for the pool")?;
         let pool = map(&memory, len)?;
         let started = Instant::now();
-        let this = Self { pool, memory, started, map_lens };
+        let texts = machine.text_places(&machine.model_config()?);
+        let this = Self { pool, memory, started, map_lens, texts };
         this.write_header(machine, host_peer, verbose)?;
         this.lay_out(machine, command)?;
         Ok(this)
@@ -247,13 +253,21 @@ impl Context for HostPool {
 pub(crate) struct Near<'a> {
     pool: &'a HostPool,
     memory_index: usize,
+    blocks: Option<Range<u32>>,
 }
 
 impl HostPool {
     /// Where the programs of an ISA belong: with the first island that runs them; with the host's things if none does.
     pub(crate) fn near(&self, isa: Option<Isa>) -> Near<'_> {
         let island = isa.and_then(|isa| self.header().islands.iter().position(|island| island.isa.get() == isa as u32));
-        Near { pool: self, memory_index: island.unwrap_or(self.memory_index()) }
+        Near { pool: self, memory_index: island.unwrap_or(self.memory_index()), blocks: None }
+    }
+
+    /// Where the machine file says that the text of an ISA lies.
+    pub(crate) fn near_text(&self, isa: Isa) -> Option<Near<'_>> {
+        let place = self.texts.iter().find(|place| place.isa == isa)?;
+        let memory_index = place.island.unwrap_or(self.memory_index());
+        Some(Near { pool: self, memory_index, blocks: Some(place.blocks.clone()) })
     }
 }
 
@@ -276,6 +290,10 @@ impl Context for Near<'_> {
 
     fn memory_index(&self) -> usize {
         self.memory_index
+    }
+
+    fn blocks(&self) -> Option<Range<u32>> {
+        self.blocks.clone()
     }
 }
 

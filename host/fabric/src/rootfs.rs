@@ -9,6 +9,7 @@
 
 mod input;
 mod overlay;
+mod place;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,6 +24,7 @@ use motet_protocol::{Context as _, fs as pool_fs};
 
 use crate::{HostPool, Machine, run::target_of};
 use motet_error::{Context, Error, ErrorKind, Result};
+use place::Places;
 
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +77,7 @@ pub struct Tree {
     warnings: Vec<String>,
 }
 
-/// Host files are copied in pieces of this many bytes.
+/// Host files are copied in pieces of this many bytes: whole pages.
 const PIECE: usize = 64 << 10;
 
 const SYSTEM_FOLDERS: [(&str, u32); 12] = [
@@ -342,7 +344,7 @@ fn build_node(
         }
         Entry::Bytes(bytes) => {
             let file = pool_fs::create(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
-            write_near(pool, isa_of(bytes), file.inode(), 0, bytes).map_err(full)?;
+            Places::of(bytes).write(pool, file.inode(), 0, bytes).map_err(full)?;
             file
         }
         Entry::HostFile(path) => {
@@ -377,13 +379,12 @@ fn copy(
     let what = || path.display().to_string();
     let mut file = fs::File::open(path).context(ErrorKind::NoInput, what)?;
     let mut piece = vec![0; PIECE];
-    let (mut size, mut near) = (0, None);
+    let (mut size, mut places) = (0, None);
     loop {
         let len = read_piece(&mut file, &mut piece).context(ErrorKind::NoInput, what)?;
-        // All of a program lies near the islands that run it.
-        let near = *near.get_or_insert_with(|| isa_of(&piece[..len]));
+        let places = places.get_or_insert_with(|| Places::of(&piece[..len]));
         if piece[..len].iter().any(|&byte| byte != 0) {
-            write_near(pool, near, inode, size, &piece[..len]).map_err(full)?;
+            places.write(pool, inode, size, &piece[..len]).map_err(full)?;
         }
         size += len as u64;
         if len < PIECE {
@@ -408,27 +409,6 @@ fn read_piece(file: &mut fs::File, piece: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(len)
-}
-
-fn write_near(
-    pool: &HostPool,
-    isa: Option<Isa>,
-    inode: &'static InodeRecord,
-    offset: u64,
-    bytes: &[u8],
-) -> std::result::Result<(), motet_abi::Errno> {
-    let near = pool.near(isa);
-    let mut done = 0;
-    while done < bytes.len() {
-        done += pool_fs::write_bytes(&near, inode, offset + done as u64, &bytes[done..])?;
-    }
-    Ok(())
-}
-
-/// The ISA of a program; `None` for files that are none.
-fn isa_of(bytes: &[u8]) -> Option<Isa> {
-    let machine = bytes.strip_prefix(b"\x7fELF")?.get(14..16)?;
-    motet_abi::elf::isa_of_machine(u16::from_le_bytes([machine[0], machine[1]]))
 }
 
 /// The inode at a path below `root`, without following links.
@@ -494,10 +474,6 @@ mod tests {
 
     #[test]
     fn programs_lie_with_the_island_that_runs_them() {
-        let elf = |machine: u16| [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 11], &machine.to_le_bytes()].concat();
-        assert_eq!(isa_of(&elf(62)), Some(Isa::X86_64));
-        assert_eq!(isa_of(&elf(183)), Some(Isa::AArch64));
-        assert_eq!((isa_of(&elf(1)), isa_of(b"\x7fELF"), isa_of(b"#!/bin/sh\n and so on")), (None, None, None));
         let pool = pool("64MiB");
         let shares = [Some(Isa::RiscV64), Some(Isa::X86_64), None].map(|isa| pool.near(isa).memory_index());
         assert_eq!(shares, [0, pool.memory_index(), pool.memory_index()]);

@@ -64,6 +64,9 @@ const DEVICE_STORE_NS: f64 = 500.0;
 /// As long as a store over Flick's link is on its way, if it were not posted.
 const FLICK_TRANSIT_NS: f64 = 412.0;
 
+/// A load over Flick's link (section V).
+const FLICK_LOAD_NS: f64 = 825.0;
+
 const FLICK: &[Parameter] = &[
     DOORBELL,
     twice("device_ns"),
@@ -116,6 +119,8 @@ const FLICK: &[Parameter] = &[
     up_to(FLICK_TRANSIT_NS, "access.board.host-memory.store_ns"),
     twice("access.board.records.memory_ns"),
     twice("access.board.records.store_ns"),
+    // The board's kernel in its own memory, or in the host's.
+    Parameter { name: "access.board.private.fetch_ns", span: Span::Between(267.0, FLICK_LOAD_NS) },
 ];
 
 const FLICK_PUBLISHED: &[&str] = &[

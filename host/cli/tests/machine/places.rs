@@ -13,9 +13,10 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("places::islands_use_memory_near_to_them", near_first),
         ("places::timed_islands_seldom_read_far_memory", near_reads),
+        ("places::fetches_come_from_where_the_machine_file_says", text),
         ("places::published_machines_run_in_simulated_time", published),
         ("places::a_full_pool_is_an_error_that_programs_survive", full_pool),
     ];
@@ -67,6 +68,43 @@ fn near_reads() -> Result<(), String> {
     let memory = &stats["cores"][1]["memory"];
     let [near, far] = ["near_reads", "far_reads"].map(|name| memory[name].as_u64().unwrap_or(0));
     if near > 10 * far { Ok(()) } else { Err(format!("{near} near reads, {far} far reads")) }
+}
+
+/// On Flick's board, whose data accesses to the host's memory are not cached, far reads are instructions: its programs' text lies
+/// there, and its kernel's does not, but may be told to take as long.
+fn text() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let shipped = std::fs::read_to_string(shipped("flick")).map_err(|error| error.to_string())?;
+    let board = |from: &str, to: &str| -> Result<[u64; 5], String> {
+        let [machine, stats] = ["machine.toml", "stats.json"].map(|name| folder.path().join(name));
+        std::fs::write(&machine, shipped.replace(from, to)).map_err(|error| error.to_string())?;
+        let motet = Motet::run(["--timed", "--stats"]).argument(&stats).argument("--machine").argument(&machine);
+        motet.arguments(["--", "on riscv64 sort -r /etc/passwd"]).wait().expect_code(0)?;
+        let text = std::fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+        let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let memory = &stats["cores"][1]["memory"];
+        let names = ["l1i_misses", "far_reads", "stall_far_ps", "near_reads", "stall_near_ps"];
+        Ok(names.map(|name| memory[name].as_u64().unwrap_or(0)))
+    };
+    let key = "text = \"host-memory\"\n";
+    if !shipped.contains(key) {
+        return Err("the file does not say where text lies".into());
+    }
+    let [misses, far, far_ps, near, near_ps] = board(key, key)?;
+    if far < 100 || far > misses || far_ps != far * 825_000 || near_ps != near * 267_000 {
+        return Err(format!("{misses} fetches miss: {far} over the link in {far_ps} ps, {near} others in {near_ps}"));
+    }
+    let [_, far, ..] = board(key, "")?;
+    if far != 0 {
+        return Err(format!("{far} fetches over the link although text lies with the board"));
+    }
+    let [misses, far, _, near, near_ps] = board("fetch_ns = 267", "fetch_ns = 825")?;
+    let kernel = (near_ps - near * 267_000) / 558_000;
+    let all = near_ps == near * 267_000 + kernel * 558_000;
+    if all && kernel >= 100 && far >= 100 && kernel + far == misses {
+        return Ok(());
+    }
+    Err(format!("{misses} fetches miss: {far} over the link and {kernel} of the kernel ({near} reads in {near_ps} ps)"))
 }
 
 fn published() -> Result<(), String> {
