@@ -113,15 +113,19 @@ static void measure(const char *name, Search search, const Graph *graph, const R
 }
 
 int main(int count, char **words) {
-    if (count != 5) {
-        fputs("usage: bfs FILE HOST_ISLAND NXP_ISLAND ITERATIONS\n", stderr);
+    if (count < 6) {
+        fputs("usage: bfs FILE HOST_ISLAND NXP_ISLAND ITERATIONS host|nxp...\n", stderr);
         return 64;
     }
     int host = (int)number(words[2]), nxp = (int)number(words[3]);
     Graph *graph = load(words[1], nxp);
     long iterations = number(words[4]);
-    measure("host", search_on_host, graph, room_on(host, graph), iterations);
-    measure("nxp", search_on_nxp, graph, room_on(nxp, graph), iterations);
+    for (int index = 5; index < count; index++) {
+        if (!strcmp(words[index], "host"))
+            measure("host", search_on_host, graph, room_on(host, graph), iterations);
+        else
+            measure("nxp", search_on_nxp, graph, room_on(nxp, graph), iterations);
+    }
     show_crossings();
     return 0;
 }

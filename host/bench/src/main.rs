@@ -13,6 +13,7 @@ mod flick;
 mod linux;
 mod masked;
 mod motet;
+mod output;
 mod page;
 mod process;
 mod profile;

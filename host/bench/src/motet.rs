@@ -20,7 +20,7 @@ use crate::{
 const COMPILE_AT_MOST: Duration = Duration::from_secs(600);
 
 /// A machine description, and the file that `motet run` reads it from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Described {
     /// The machine.
     pub machine: Machine,

@@ -10,12 +10,15 @@ use std::{
 
 use clap::Args;
 use motet_fabric::{Error, ErrorKind, Result};
-use motet_page::chart::{Curve, Scale, scaled_figure};
+use motet_page::{
+    chart::{Curve, Scale, scaled_figure},
+    svg::Stroke,
+};
 
 use crate::{
     flick::machines::{Bench, Run},
     motet::Described,
-    page,
+    output::Output,
     project::{self, Project},
     report::{Collected, Measurement},
 };
@@ -35,12 +38,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Write the measurements to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with plots to this folder
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// Quanta of 1 and 10 us only
     #[arg(long)]
     quick: bool,
@@ -89,9 +88,7 @@ struct Measured {
 /// # Errors
 /// A part failed, or a file cannot be written.
 pub fn run(options: &Options) -> Result<()> {
-    if let Some(folder) = &options.report {
-        page::prepare(folder)?;
-    }
+    options.output.prepare()?;
     let project = Project::find()?;
     let folder = project.scratch("quantum")?;
     let bench = Bench { project, folder };
@@ -108,10 +105,8 @@ pub fn run(options: &Options) -> Result<()> {
             measurements
         }));
     }
-    if let Some(folder) = &options.report {
-        page::write(folder, "Quanta of simulated time", &body(&all))?;
-    }
-    collected.finish(options.json.as_deref())
+    options.output.page("Quanta of simulated time", || body(&all))?;
+    collected.finish(options.output.json())
 }
 
 fn measure(
@@ -173,7 +168,7 @@ fn body(all: &[Measured]) -> String {
         let curve = |name: &str, colour, points: &[[f64; 2]]| Curve {
             name: name.into(),
             colour,
-            dashed: false,
+            stroke: Stroke::Solid,
             points: points.into(),
         };
         let curves = [curve("lock-step", "var(--i0)", lockstep), curve("in turns", "var(--i1)", in_turns)];

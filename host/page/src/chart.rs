@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     format::{escape, short, trimmed},
-    svg::{Anchor, Svg, ticks, ticks_within},
+    svg::{Anchor, Stroke, Svg, ticks, ticks_within},
 };
 
 const WIDTH: f64 = 540.0;
@@ -22,8 +22,8 @@ pub struct Curve {
     pub name: String,
     /// A colour of the style sheet: `var(--i0)`.
     pub colour: &'static str,
-    /// Somebody else's figures.
-    pub dashed: bool,
+    /// Whose figures these are.
+    pub stroke: Stroke,
     /// x and y, by x.
     pub points: Vec<[f64; 2]>,
 }
@@ -46,9 +46,8 @@ pub fn figure(title: &str, axes: [&str; 2], level: Option<f64>, curves: &[Curve]
 pub fn scaled_figure(title: &str, axes: [&str; 2], scale: Scale, level: Option<f64>, curves: &[Curve]) -> String {
     let mut legend = String::new();
     for curve in curves {
-        let class = if curve.dashed { " class=\"dashed\"" } else { "" };
-        let (colour, name) = (curve.colour, escape(&curve.name));
-        let _ = writeln!(legend, "<li><i{class} style=\"background:{colour}\"></i>{name}</li>");
+        let (class, colour, name) = (curve.stroke.class(), curve.colour, escape(&curve.name));
+        let _ = writeln!(legend, "<li><i class=\"{class}\" style=\"background:{colour}\"></i>{name}</li>");
     }
     let (drawing, [_, up], title) = (drawing(title, axes, scale, level, curves), axes, escape(title));
     format!(
@@ -117,7 +116,7 @@ fn drawing(title: &str, [across, up]: [&str; 2], scale: Scale, level: Option<f64
     for curve in curves {
         let points = curve.points.iter().map(|&[x, y]| [x_of(x), y_of(y)]);
         let points = points.map(|[x, y]| (x.is_finite() && y.is_finite()).then_some([x, y]));
-        svg.curve(points, curve.colour, curve.dashed, &curve.name);
+        svg.curve(points, curve.colour, curve.stroke, &curve.name);
     }
     hovers(&mut svg, [across, up], curves, x_of);
     svg.finish(title)
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     fn curve(name: &str, points: &[[f64; 2]]) -> Curve {
-        Curve { name: name.into(), colour: "var(--i0)", dashed: true, points: points.into() }
+        Curve { name: name.into(), colour: "var(--i0)", stroke: Stroke::Dashed, points: points.into() }
     }
 
     #[test]

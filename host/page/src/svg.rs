@@ -23,6 +23,28 @@ pub enum Anchor {
     End,
 }
 
+/// How a curve is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stroke {
+    /// Without gaps.
+    Solid,
+    /// In dashes.
+    Dashed,
+    /// In dots.
+    Dotted,
+}
+
+impl Stroke {
+    /// Its class in the style sheet; empty for what needs none.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Solid => "",
+            Self::Dashed => "dashed",
+            Self::Dotted => "dotted",
+        }
+    }
+}
+
 impl Svg {
     /// An empty drawing of so many units, which are pixels where there is room.
     pub fn new(width: f64, height: f64) -> Self {
@@ -58,7 +80,7 @@ impl Svg {
     }
 
     /// A curve through points; it is interrupted where there is none.
-    pub fn curve(&mut self, points: impl Iterator<Item = Option<[f64; 2]>>, stroke: &str, dashed: bool, title: &str) {
+    pub fn curve(&mut self, points: impl Iterator<Item = Option<[f64; 2]>>, colour: &str, stroke: Stroke, title: &str) {
         let mut path = String::new();
         let mut pen_down = false;
         for point in points {
@@ -71,9 +93,9 @@ impl Svg {
             pen_down = point.is_some();
         }
         if !path.is_empty() {
-            let class = if dashed { "curve dashed" } else { "curve" };
-            let title = title_of(title);
-            self.add(format_args!("<path class=\"{class}\" d=\"{path}\" stroke=\"{stroke}\">{title}</path>"));
+            let class = format!("curve {}", stroke.class());
+            let (class, title) = (class.trim_end(), title_of(title));
+            self.add(format_args!("<path class=\"{class}\" d=\"{path}\" stroke=\"{colour}\">{title}</path>"));
         }
     }
 
@@ -146,7 +168,7 @@ mod tests {
     fn a_curve_has_gaps_where_there_is_nothing() {
         let mut svg = Svg::new(10.0, 10.0);
         let points = [Some([0.0, 1.0]), Some([1.0, 2.0]), None, Some([3.0, 3.0])];
-        svg.curve(points.into_iter(), "red", false, "a<b");
+        svg.curve(points.into_iter(), "red", Stroke::Solid, "a<b");
         let text = svg.finish("label");
         assert!(
             text.contains("d=\"M0.0 1.0h0L1.0 2.0M3.0 3.0h0\"") && text.contains("<title>a&lt;b</title>"),

@@ -7,7 +7,7 @@ use motet_fabric::{Crossing, Error, ErrorKind, Machine, Result, local_ranges, st
 use motet_layout::{Descriptor, Isa};
 
 use super::{
-    machines::{Bench, FLICK_QUANTUM_US, POLLING_QUANTUM_US, QUANTUM_US, island_of, sum},
+    machines::{Bench, FLICK_QUANTUM_US, POLLING_QUANTUM_US, Protocol, QUANTUM_US, island_of, sum},
     paper,
 };
 use crate::{
@@ -25,7 +25,7 @@ const STRAMASH: [&str; 3] = ["separated", "shared", "fully-shared"];
 
 /// Metrics of null calls on the Flick machine, of this kernel and of Flick's protocol, begin with these ...
 const NULL_CALL: &str = "null_call_";
-const PROTOCOL: &str = "flick_protocol_";
+const PROTOCOL: &str = Protocol::Flick.prefix();
 /// ... and end with these.
 const WAYS: [&str; 2] = ["host_nxp_host_us", "nxp_host_nxp_us"];
 /// How much faster a call has to be than Flick's protocol on the same machine.

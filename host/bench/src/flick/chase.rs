@@ -1,12 +1,12 @@
 //! Following a list in the NxP's memory (Figure 5): from how many accesses in each call on the NxP is faster than the host.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use super::{
-    machines::{Bench, FLICK_QUANTUM_US, island_of, sum},
+    machines::{Bench, FLICK_QUANTUM_US, Protocol, island_of, sum},
     paper,
 };
 use crate::{
@@ -27,6 +27,8 @@ const INTERVALS_US: [u64; 2] = [0, 100];
 /// A curve of Figure 5.
 #[derive(Clone, Debug)]
 pub struct Chase {
+    /// How the calls are made.
+    pub protocol: Protocol,
     /// Added to each call.
     pub delay_us: u64,
     /// Computed on the host before each call.
@@ -41,19 +43,20 @@ pub struct Chase {
 /// A run fails, or the list is not where it should be.
 pub fn measure(bench: &Bench, quick: bool) -> Result<Vec<Chase>> {
     let mut curves = Vec::new();
-    for interval_us in INTERVALS_US {
-        for delay_us in DELAYS_US {
-            let (step, calls) = match (interval_us + delay_us, quick) {
-                (0, false) => (4, 8),
-                (0, true) => (16, 4),
-                (_, false) => (32, 4),
-                (_, true) => (128, 2),
-            };
-            let chase = curve(bench, step, calls, delay_us, interval_us)?;
-            let last = chase.points.last().map_or(0.0, |point| point[1]);
+    let delays = INTERVALS_US.into_iter().flat_map(|interval_us| DELAYS_US.map(|delay_us| (interval_us, delay_us)));
+    for (interval_us, delay_us) in delays {
+        let (step, calls) = match (interval_us + delay_us, quick) {
+            (0, false) => (4, 8),
+            (0, true) => (16, 4),
+            (_, false) => (32, 4),
+            (_, true) => (128, 2),
+        };
+        for protocol in Protocol::BOTH {
+            let chase = curve(bench, protocol, [step, calls], delay_us, interval_us)?;
             eprintln!(
-                "motet: pointer chasing, {delay_us} us more for a call, one every {interval_us} us: {} times the host with {MOST} accesses",
-                number(last)
+                "motet: pointer chasing by {}, {delay_us} us more for a call, one every {interval_us} us: {} times the host with {MOST} accesses",
+                protocol.name(),
+                number(chase.last())
             );
             curves.push(chase);
         }
@@ -61,8 +64,8 @@ pub fn measure(bench: &Bench, quick: bool) -> Result<Vec<Chase>> {
     Ok(curves)
 }
 
-fn curve(bench: &Bench, step: u64, calls: u64, delay_us: u64, interval_us: u64) -> Result<Chase> {
-    let machine = bench.machine("flick")?;
+fn curve(bench: &Bench, protocol: Protocol, [step, calls]: [u64; 2], delay_us: u64, interval_us: u64) -> Result<Chase> {
+    let machine = bench.crossing(bench.machine("flick")?, protocol)?;
     let nxp = island_of(&machine, Isa::RiscV64)?;
     let program = bench.program("chase")?;
     let command = format!("/in/chase {nxp} {NODES} {calls} {step} {MOST} {delay_us} {interval_us}");
@@ -78,7 +81,27 @@ fn curve(bench: &Bench, step: u64, calls: u64, delay_us: u64, interval_us: u64) 
         let message = format!("the list is not in the board's memory: {reads} of {NODES} reads went over the link");
         return Err(Error::new(ErrorKind::Software, message));
     }
-    Ok(Chase { delay_us, interval_us, points })
+    Ok(Chase { protocol, delay_us, interval_us, points })
+}
+
+impl Chase {
+    /// One call after the other, as fast as they are.
+    fn is_plain(&self) -> bool {
+        self.delay_us + self.interval_us == 0
+    }
+
+    /// How much faster the NxP is with most accesses.
+    fn last(&self) -> f64 {
+        self.points.last().map_or(f64::NAN, |point| point[1])
+    }
+
+    /// The same of Flick.
+    fn published(&self) -> f64 {
+        match self.is_plain() {
+            true => paper::PLATEAU_RATIO,
+            false => paper::chase_ratio(MOST as f64, self.delay_us as f64, self.interval_us as f64),
+        }
+    }
 }
 
 /// From rows of: accesses, the host's nanoseconds, the NxP's.
@@ -99,40 +122,70 @@ fn points(output: &str) -> Result<Vec<[f64; 2]>> {
 /// # Errors
 /// The NxP is never as fast as the host.
 pub fn measurements(bench: &Bench, curves: &[Chase]) -> Result<Vec<Measurement>> {
-    let Some(plain) = curves.iter().find(|curve| curve.delay_us + curve.interval_us == 0) else {
-        return Ok(Vec::new());
-    };
     let machine = project::describe(&bench.machine("flick")?.machine)?;
-    let measurement = |metric: &str, value: f64, unit, reference: Option<f64>, source: &str| Measurement {
-        metric: metric.into(),
+    let measurement = |metric: String, value: f64, unit, reference: f64, source: &str| Measurement {
+        metric,
         value,
         unit,
         machine: machine.clone(),
-        reference,
+        reference: Some(reference),
         source: format!("machines/flick.toml; {source}"),
     };
     let mut all = Vec::new();
     for curve in curves {
-        let (delay_us, interval_us) = (curve.delay_us, curve.interval_us);
-        let Some(&[accesses, ratio]) = curve.points.last() else { continue };
-        let name = match (delay_us, interval_us) {
-            (0, 0) => "pointer_chase_plateau_ratio".to_owned(),
-            _ => format!("pointer_chase_ratio_delay_{delay_us}_us_interval_{interval_us}_us"),
+        let prefix = curve.protocol.prefix();
+        let source =
+            if curve.is_plain() { "reference: Flick, Figure 5a" } else { "reference: computed from Flick's figures" };
+        if curve.is_plain() {
+            let even = break_even(&curve.points).ok_or_else(|| {
+                let message = format!(
+                    "by {} the NxP is slower than the host even with {MOST} accesses in a call",
+                    curve.protocol.name()
+                );
+                Error::new(ErrorKind::Software, message)
+            })?;
+            let metric = format!("{prefix}pointer_chase_break_even_accesses");
+            all.push(measurement(metric, even, "accesses", paper::BREAK_EVEN_ACCESSES, source));
+        }
+        let name = match (curve.delay_us, curve.interval_us) {
+            (0, 0) => "plateau_ratio".to_owned(),
+            (delay_us, interval_us) => format!("ratio_delay_{delay_us}_us_interval_{interval_us}_us"),
         };
-        let published = delay_us + interval_us == 0;
-        let reference = paper::chase_ratio(accesses, delay_us as f64, interval_us as f64);
-        let reference = if published { paper::PLATEAU_RATIO } else { reference };
-        let source = if published { "reference: Flick, Figure 5a" } else { "reference: computed from Flick's figures" };
-        all.push(measurement(&name, ratio, "times the host's speed", Some(reference), source));
+        let metric = format!("{prefix}pointer_chase_{name}");
+        all.push(measurement(metric, curve.last(), "times the host's speed", curve.published(), source));
     }
-    let Some(even) = break_even(&plain.points) else {
-        let message = format!("the NxP is slower than the host even with {MOST} accesses in a call");
-        return Err(Error::new(ErrorKind::Software, message));
-    };
-    let source = "reference: Flick, Figure 5a";
-    let reference = Some(paper::BREAK_EVEN_ACCESSES);
-    all.insert(0, measurement("pointer_chase_break_even_accesses", even, "accesses", reference, source));
     Ok(all)
+}
+
+/// Heads of [`rows`].
+pub const COLUMNS: [&str; 4] = ["pointer chasing", "Flick's paper", "its protocol, on this machine", "Motet"];
+
+/// What the curves come to: the paper's, those of its protocol on this machine, and Motet's.
+pub fn rows(curves: &[Chase]) -> Vec<[String; 4]> {
+    let mut rows = Vec::new();
+    for ours in curves.iter().filter(|curve| curve.protocol == Protocol::Motet) {
+        let (delay_us, interval_us) = (ours.delay_us, ours.interval_us);
+        let same = |curve: &&Chase| (curve.delay_us, curve.interval_us) == (delay_us, interval_us);
+        let Some(flick) = curves.iter().filter(same).find(|curve| curve.protocol == Protocol::Flick) else { continue };
+        if ours.is_plain() {
+            let even = |curve: &Chase| break_even(&curve.points).map_or("–".into(), number);
+            let what = "accesses in a call, to break even".to_owned();
+            rows.push([what, number(paper::BREAK_EVEN_ACCESSES), even(flick), even(ours)]);
+        }
+        let what = format!("times the host's speed, {delay_us} us more for a call, one every {interval_us} us");
+        rows.push([what, number(ours.published()), number(flick.last()), number(ours.last())]);
+    }
+    rows
+}
+
+/// The same, for people.
+pub fn table(curves: &[Chase]) -> String {
+    let mut text = String::new();
+    let rows = rows(curves);
+    for [what, paper, flick, ours] in (!rows.is_empty()).then(|| COLUMNS.map(str::to_owned)).iter().chain(&rows) {
+        let _ = writeln!(text, "  {what:<70}{paper:>14}{flick:>32}{ours:>10}");
+    }
+    text
 }
 
 /// From how many accesses on the NxP is as fast as the host, on a straight line between two measurements.
@@ -153,6 +206,27 @@ mod tests {
         for bad in ["4 100\n", "4 100 0\n", "begin\n", "1 2 3 4\n"] {
             assert!(points(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn each_curve_has_the_papers_and_both_protocols() {
+        let chase = |protocol, delay_us, interval_us, last| Chase {
+            protocol,
+            delay_us,
+            interval_us,
+            points: vec![[4.0, 0.5], [8.0, 1.5], [1024.0, last]],
+        };
+        let [flick, ours] = Protocol::BOTH;
+        let mut curves = vec![chase(flick, 0, 0, 2.5), chase(ours, 0, 0, 2.75), chase(flick, 500, 0, 1.0)];
+        let words = |words: [&str; 4]| words.map(str::to_owned);
+        let plain = [
+            words(["accesses in a call, to break even", "32.00", "6.000", "6.000"]),
+            words(["times the host's speed, 0 us more for a call, one every 0 us", "2.600", "2.500", "2.750"]),
+        ];
+        assert_eq!(rows(&curves), plain);
+        curves.push(chase(ours, 500, 0, 1.25));
+        assert_eq!(rows(&curves)[2][2..], ["1.000", "1.250"].map(str::to_owned));
+        assert!(table(&curves).lines().count() == 4 && table(&[]).is_empty());
     }
 
     #[test]

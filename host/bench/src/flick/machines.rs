@@ -33,6 +33,36 @@ const POLL_US: u32 = 1000;
 /// The first call of the compiler builds a C library.
 const COMPILE_AT_MOST: Duration = Duration::from_secs(1800);
 
+/// How threads go from one instruction set to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// As Flick does it, on this kernel.
+    Flick,
+    /// As this kernel does it.
+    Motet,
+}
+
+impl Protocol {
+    /// In the order of the columns, which those of the paper precede.
+    pub const BOTH: [Self; 2] = [Self::Flick, Self::Motet];
+
+    /// What metrics begin with.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Flick => "flick_protocol_",
+            Self::Motet => "",
+        }
+    }
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flick => "Flick's protocol",
+            Self::Motet => "Motet",
+        }
+    }
+}
+
 /// What the parts of the experiment share.
 #[derive(Debug)]
 pub struct Bench {
@@ -139,12 +169,23 @@ impl Bench {
         self.changed(machine, "large", &changes)
     }
 
+    /// The same machine whose threads cross by a protocol.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn crossing(&self, machine: Described, protocol: Protocol) -> Result<Described> {
+        match protocol {
+            Protocol::Flick => self.migrating(&machine),
+            Protocol::Motet => Ok(machine),
+        }
+    }
+
     /// The same machine whose calls are made as Flick does.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn migrating(&self, machine: &Described) -> Result<Described> {
-        self.changed(machine, "protocol", &[("[pool]\n", "crossing = \"flick\"\n\n[pool]\n")])
+        self.written(machine, "protocol", &format!("crossing = \"flick\"\n\n{}", machine.machine.text))
     }
 
     /// The same machine whose cores do not poll.
@@ -164,10 +205,14 @@ impl Bench {
             }
             text = text.replace(from, to);
         }
+        self.written(machine, how, &text)
+    }
+
+    fn written(&self, machine: &Described, how: &str, text: &str) -> Result<Described> {
         let stem = machine.file.file_stem().unwrap_or_default().to_string_lossy();
         let file = self.folder.join(format!("{stem}-{how}.toml"));
-        std::fs::write(&file, &text).map_err(file_error(&file))?;
-        Ok(Described { machine: Machine::parse(&text)?, file })
+        std::fs::write(&file, text).map_err(file_error(&file))?;
+        Ok(Described { machine: Machine::parse(text)?, file })
     }
 
     /// A timed run of a shell command, with files in `/in`.
@@ -226,10 +271,27 @@ pub fn island_of(machine: &Described, isa: Isa) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use motet_fabric::Crossing;
+
     use super::*;
 
     fn run(output: &str) -> Run {
         Run { output: output.into(), stats: Stats::default() }
+    }
+
+    #[test]
+    fn flicks_protocol_is_a_key_of_the_machine_and_of_no_table_in_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folder = std::env::temp_dir();
+        let bench = Bench { project: Project { target: root.join("target"), root }, folder };
+        let flick = bench.machine("flick").unwrap();
+        // Also where [pool] is not the first table.
+        let sorted = flick.machine.text.parse::<toml::Table>().unwrap().to_string();
+        let sorted = Described { machine: Machine::parse(&sorted).unwrap(), file: "motet-crossing-test.toml".into() };
+        for (protocol, crossing) in Protocol::BOTH.into_iter().zip([Crossing::Flick, Crossing::Direct]) {
+            assert_eq!(bench.crossing(sorted.clone(), protocol).unwrap().machine.crossing, crossing);
+        }
+        std::fs::remove_file(bench.folder.join("motet-crossing-test-protocol.toml")).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod graphs;
 mod lines;
 pub mod machines;
 mod page;
-mod paper;
+pub mod paper;
 
 use std::path::PathBuf;
 
@@ -18,6 +18,7 @@ use motet_fabric::{Error, Result};
 
 use self::{bfs::Choice, machines::Bench, page::Results};
 use crate::{
+    output::Output,
     project::Project,
     report::{Collected, Measurement},
 };
@@ -46,12 +47,8 @@ docs/benchmarks.md says what each figure means.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Write the measurements to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with plots beside the paper's figures to this folder
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// Fewer calls, points and machines, and smaller graphs
     #[arg(long)]
     quick: bool,
@@ -95,9 +92,7 @@ enum Part {
 /// # Errors
 /// A part failed, or a file cannot be written.
 pub fn run(options: &Options) -> Result<()> {
-    if let Some(folder) = &options.report {
-        crate::page::prepare(folder)?;
-    }
+    options.output.prepare()?;
     for path in &options.graph {
         graphs::open(path)?;
     }
@@ -136,11 +131,9 @@ pub fn run(options: &Options) -> Result<()> {
     if wanted(Part::Lines) {
         collected.add(kernel_lines(&bench));
     }
-    if let Some(folder) = &options.report {
-        page::write(folder, &results, &collected.measurements)?;
-    }
-    let outcome = collected.finish(options.json.as_deref());
-    motet_error::print(&(calls::table(&results.calls) + &cases::table(&results.cases)))?;
+    options.output.page("Motet beside Flick", || page::body(&results, &collected.measurements))?;
+    let outcome = collected.finish(options.output.json());
+    motet_error::print(&results.tables())?;
     outcome
 }
 

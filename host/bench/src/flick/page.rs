@@ -1,19 +1,20 @@
 //! The figures as a page, beside the paper's.
 
-use std::{fmt::Write, path::Path};
+use std::fmt::Write;
 
-use motet_fabric::Result;
 use motet_layout::Isa;
 use motet_page::{
     chart::{Curve, figure},
     format::escape,
+    svg::Stroke,
 };
 
 use super::{
-    bfs::Search,
+    bfs::{self, Search},
     calls::{self, NullCall},
     cases::{self, Case},
-    chase::Chase,
+    chase::{self, Chase},
+    machines::Protocol,
     paper,
 };
 use crate::{
@@ -34,15 +35,16 @@ pub struct Results {
     pub searches: Vec<Search>,
 }
 
-/// Writes `index.html`.
-///
-/// # Errors
-/// The host refuses.
-pub fn write(folder: &Path, results: &Results, measurements: &[Measurement]) -> Result<()> {
-    page::write(folder, "Motet beside Flick", &body(results, measurements))
+impl Results {
+    /// What is printed beside the figures.
+    pub fn tables(&self) -> String {
+        [calls::table(&self.calls), cases::table(&self.cases), chase::table(&self.chases), bfs::table(&self.searches)]
+            .concat()
+    }
 }
 
-fn body(results: &Results, measurements: &[Measurement]) -> String {
+/// What the page shows.
+pub fn body(results: &Results, measurements: &[Measurement]) -> String {
     let mut body = "<header>\n<h1>Motet beside Flick</h1>\n<p class=\"soft\">Calls across instruction sets in simulated time, beside \
                     the figures of Flick (ISCA ’20). <code>docs/benchmarks.md</code> says how each is measured.</p>\n</header>\n"
         .to_owned();
@@ -90,9 +92,11 @@ fn harder_calls(cases: &[Case]) -> String {
 
 /// Figures 5a and 5b.
 fn chases(chases: &[Chase]) -> String {
-    let mut text = "<h2>Pointer chasing</h2>\n<p class=\"note\">Dashed: Flick, computed from its published figures, since the paper \
-                    only draws the curves. The line across is the host’s own speed.</p>\n<div class=\"plots\">\n"
-        .to_owned();
+    let mut text = format!(
+        "<h2>Pointer chasing</h2>\n{}<p class=\"note\">Dashed: Flick, computed from its published figures, since the paper only draws \
+         the curves. Dotted: its protocol on this machine. The line across is the host’s own speed.</p>\n<div class=\"plots\">\n",
+        table(&chase::COLUMNS, chase::rows(chases).into_iter())
+    );
     for (interval_us, title) in [(0, "Figure 5a: one call after the other"), (100, "Figure 5b: a call every 100 us")] {
         let mut curves = Vec::new();
         for chase in chases.iter().filter(|chase| chase.interval_us == interval_us) {
@@ -101,14 +105,19 @@ fn chases(chases: &[Chase]) -> String {
                 500 => ("var(--i1)", " + 500 us".to_owned()),
                 delay => ("var(--i2)", format!(" + {delay} us")),
             };
-            let published = |[accesses, _]: &[f64; 2]| {
-                let ratio = paper::chase_ratio(*accesses, chase.delay_us as f64, chase.interval_us as f64);
-                [*accesses, ratio]
-            };
-            let flick = chase.points.iter().map(published).collect();
-            let name = format!("Motet{more}");
-            curves.push(Curve { name, colour, dashed: false, points: chase.points.clone() });
-            curves.push(Curve { name: format!("Flick{more}"), colour, dashed: true, points: flick });
+            let curve = |name: &str, stroke, points| Curve { name: format!("{name}{more}"), colour, stroke, points };
+            let measured = chase.points.clone();
+            match chase.protocol {
+                Protocol::Motet => curves.push(curve("Motet", Stroke::Solid, measured)),
+                Protocol::Flick => {
+                    let published = |[accesses, _]: &[f64; 2]| {
+                        let ratio = paper::chase_ratio(*accesses, chase.delay_us as f64, chase.interval_us as f64);
+                        [*accesses, ratio]
+                    };
+                    curves.push(curve("Flick", Stroke::Dashed, chase.points.iter().map(published).collect()));
+                    curves.push(curve("its protocol here", Stroke::Dotted, measured));
+                }
+            }
         }
         if !curves.is_empty() {
             text += &figure(title, ["memory accesses in each call", "times the host's speed"], Some(1.0), &curves);
@@ -119,36 +128,7 @@ fn chases(chases: &[Chase]) -> String {
 
 /// Table IV.
 fn searches(searches: &[Search]) -> String {
-    let rows = searches.iter().map(|search| {
-        let [host, nxp] = search.seconds;
-        let flick = search.dataset.map(|(row, _)| row);
-        let published = |of: fn(&paper::Dataset) -> f64| flick.as_ref().map_or("–".into(), |row| number(of(row)));
-        [
-            search.name.clone(),
-            search.size[0].to_string(),
-            search.size[1].to_string(),
-            search.calls.to_string(),
-            number(host),
-            number(nxp),
-            number(host / nxp),
-            published(|row| row.baseline_s),
-            published(|row| row.flick_s),
-            published(|row| row.baseline_s / row.flick_s),
-        ]
-    });
-    let heads = [
-        "graph",
-        "vertices",
-        "edges",
-        "calls to the host",
-        "host, s",
-        "NxP, s",
-        "speed-up",
-        "Flick (full size): host, s",
-        "Flick: NxP, s",
-        "Flick: speed-up",
-    ];
-    format!("<h2>Breadth-first search</h2>\n{}", table(&heads, rows))
+    format!("<h2>Breadth-first search</h2>\n{}", table(&bfs::COLUMNS, bfs::rows(searches).into_iter()))
 }
 
 #[cfg(test)]
@@ -157,8 +137,12 @@ mod tests {
 
     #[test]
     fn a_page_is_well_formed_and_has_both_figures() {
-        let chase = |delay_us, interval_us| Chase { delay_us, interval_us, points: vec![[4.0, 0.5], [1024.0, 2.5]] };
-        let chases = vec![chase(0, 0), chase(500, 0), chase(1000, 0), chase(0, 100)];
+        let points = vec![[4.0, 0.5], [1024.0, 2.5]];
+        let curves = [(0, 0), (500, 0), (1000, 0), (0, 100)];
+        let by_both = curves.into_iter().flat_map(|(delay_us, interval_us)| {
+            Protocol::BOTH.map(|protocol| Chase { protocol, delay_us, interval_us, points: points.clone() })
+        });
+        let chases = by_both.collect();
         let results = Results { chases, ..Results::default() };
         let measurement = Measurement {
             metric: "a<b".into(),
@@ -172,7 +156,9 @@ mod tests {
         let whole = format!("<body>{text}</body>");
         let document = roxmltree::Document::parse(&whole).unwrap();
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("figure")).count(), 2);
-        assert_eq!(document.descendants().filter(|node| node.has_tag_name("path")).count(), 8);
+        assert_eq!(document.descendants().filter(|node| node.has_tag_name("path")).count(), 12);
+        let dotted = |node: &roxmltree::Node<'_, '_>| node.attribute("class") == Some("curve dotted");
+        assert_eq!(document.descendants().filter(dotted).count(), 4);
         assert!(document.descendants().any(|node| node.text() == Some("a<b")));
     }
 }

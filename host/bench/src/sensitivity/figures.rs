@@ -3,10 +3,16 @@
 use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
-use crate::flick::calls::{COHERENT_BAR_US, POLLING_BAR_US};
+use crate::flick::{
+    calls::{COHERENT_BAR_US, POLLING_BAR_US},
+    machines::Protocol,
+    paper,
+};
 
 /// What a null call over a link is to take less than, in microseconds.
 const LINK_BAR_US: f64 = 12.0;
+/// What one by Flick's protocol is to take less than, over what the paper has.
+const OVER_PAPER: f64 = 1.15;
 
 /// A headline figure: a null call there and back, in microseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +21,8 @@ pub struct Figure {
     pub metric: String,
     /// Caller and callee.
     pub isas: [Isa; 2],
+    /// How the calls are made.
+    pub protocol: Protocol,
     /// Whether idle cores poll that do not in the machine's file.
     pub polls: bool,
     /// What it is to be less than.
@@ -23,10 +31,20 @@ pub struct Figure {
 
 fn of(machine: &str) -> Vec<Figure> {
     if machine == "flick" {
-        let figure = |metric: &str, isas| Figure { metric: metric.into(), isas, polls: false, bar_us: LINK_BAR_US };
+        let figure = |metric: &str, isas, protocol, bar_us| Figure {
+            metric: metric.into(),
+            isas,
+            protocol,
+            polls: false,
+            bar_us,
+        };
+        let there = [Isa::X86_64, Isa::RiscV64];
+        let back = [Isa::RiscV64, Isa::X86_64];
         return vec![
-            figure("null_call_host_nxp_host_us", [Isa::X86_64, Isa::RiscV64]),
-            figure("null_call_nxp_host_nxp_us", [Isa::RiscV64, Isa::X86_64]),
+            figure("null_call_host_nxp_host_us", there, Protocol::Motet, LINK_BAR_US),
+            figure("null_call_nxp_host_nxp_us", back, Protocol::Motet, LINK_BAR_US),
+            figure("flick_protocol_host_nxp_host_us", there, Protocol::Flick, OVER_PAPER * paper::HOST_NXP_HOST_US),
+            figure("flick_protocol_nxp_host_nxp_us", back, Protocol::Flick, OVER_PAPER * paper::NXP_HOST_NXP_US),
         ];
     }
     let mut figures = Vec::new();
@@ -34,7 +52,7 @@ fn of(machine: &str) -> Vec<Figure> {
         for isas in [[Isa::X86_64, Isa::AArch64], [Isa::AArch64, Isa::X86_64]] {
             let [from, to] = isas.map(Isa::name);
             let metric = format!("null_call_coherent{how}_us_{}_{from}_{to}", machine.replace('-', "_"));
-            figures.push(Figure { metric, isas, polls, bar_us });
+            figures.push(Figure { metric, isas, protocol: Protocol::Motet, polls, bar_us });
         }
     }
     figures
@@ -65,7 +83,9 @@ mod tests {
             let names: Vec<String> = names.iter().map(|&name| name.into()).collect();
             named(machine, &names).map(|found| found.into_iter().map(|figure| figure.metric).collect::<Vec<_>>())
         };
-        assert_eq!(metrics("flick", &[]).unwrap(), ["null_call_host_nxp_host_us", "null_call_nxp_host_nxp_us"]);
+        let ways = ["host_nxp_host_us", "nxp_host_nxp_us"];
+        let flick = ["null_call", "flick_protocol"].map(|start| ways.map(|way| format!("{start}_{way}"))).concat();
+        assert_eq!(metrics("flick", &[]).unwrap(), flick);
         let one = "null_call_coherent_polling_us_stramash_fully_shared_aarch64_x86_64";
         assert_eq!(metrics("stramash-fully-shared", &[one]).unwrap(), [one]);
         assert!(metrics("flick", &[one]).unwrap_err().message.contains("there are: null_call_host_nxp_host_us"));

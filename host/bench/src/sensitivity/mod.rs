@@ -8,8 +8,6 @@ mod page;
 mod parameters;
 mod tornado;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use motet_fabric::{Machine, Result};
 
@@ -22,6 +20,7 @@ use self::{
 use crate::{
     flick::{calls, machines::Bench},
     motet::Described,
+    output::Output,
     project::{self, Project, file_error},
     report::{Collected, number},
 };
@@ -49,12 +48,8 @@ pub struct Options {
     /// flick, stramash-separated, stramash-shared, stramash-fully-shared, or one of these three with -32m [default: flick, stramash-shared]
     #[arg(value_name = "MACHINE")]
     machines: Vec<String>,
-    /// Write the measurements to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with a plot of each figure to this folder
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// Fewer calls
     #[arg(long)]
     quick: bool,
@@ -74,9 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
     let named = options.machines.iter().map(String::as_str);
     let machines: Vec<&str> = if options.machines.is_empty() { USUAL.to_vec() } else { named.collect() };
     let wanted = machines.iter().map(|machine| Wanted::of(machine, options)).collect::<Result<Vec<_>>>()?;
-    if let Some(folder) = &options.report {
-        crate::page::prepare(folder)?;
-    }
+    options.output.prepare()?;
     let mut collected = Collected::default();
     let mut tornados = Vec::new();
     for wanted in &wanted {
@@ -85,10 +78,8 @@ pub fn run(options: &Options) -> Result<()> {
             Err(error) => collected.add(Err(error)),
         }
     }
-    if let Some(folder) = &options.report {
-        page::write(folder, &tornados, &collected.measurements)?;
-    }
-    let outcome = collected.finish(options.json.as_deref());
+    options.output.page("Sensitivity", || page::body(&tornados, &collected.measurements))?;
+    let outcome = collected.finish(options.output.json());
     motet_error::print(&tornados.iter().map(Tornado::verdict).collect::<String>())?;
     outcome
 }
@@ -194,6 +185,7 @@ impl Study {
         std::fs::write(&file, keys.text()).map_err(file_error(&file))?;
         let described = Described { machine: Machine::load(&file)?, file };
         let described = if figure.polls { self.bench.polling(&described)? } else { described };
+        let described = self.bench.crossing(described, figure.protocol)?;
         calls::us_on(&self.bench, &described, figure.polls, figure.isas, self.count)
     }
 }

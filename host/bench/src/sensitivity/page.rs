@@ -1,8 +1,5 @@
 //! The page: a tornado plot for each figure, and all measurements.
 
-use std::path::Path;
-
-use motet_fabric::Result;
 use motet_page::{
     format::{escape, trimmed},
     tornado,
@@ -16,15 +13,8 @@ const DRAWN_MOST: usize = 20;
 /// What changes less of the figure is not drawn.
 const LEAST: f64 = 0.005;
 
-/// Writes `index.html`.
-///
-/// # Errors
-/// The host refuses.
-pub fn write(folder: &Path, tornados: &[Tornado], measurements: &[Measurement]) -> Result<()> {
-    page::write(folder, "Sensitivity", &body(tornados, measurements))
-}
-
-fn body(tornados: &[Tornado], measurements: &[Measurement]) -> String {
+/// What the page shows.
+pub fn body(tornados: &[Tornado], measurements: &[Measurement]) -> String {
     let mut body = "<header>\n<h1>What the figures depend on</h1>\n<p class=\"soft\">Every number of a machine file that no paper has is set \
                     to half and to double, alone, and the figures are measured again. <code>docs/benchmarks.md</code> says more.</p>\n</header>\n\
                     <div class=\"plots\">\n"

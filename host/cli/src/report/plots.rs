@@ -2,7 +2,7 @@
 
 use motet_page::{
     format::{count, percent, short, time, time_unit, trimmed},
-    svg::{Anchor, Svg, ticks, ticks_within},
+    svg::{Anchor, Stroke, Svg, ticks, ticks_within},
 };
 
 /// Width of all plots. A page shows them at about this size, so that letters stay readable.
@@ -153,7 +153,8 @@ pub fn curves(label: &str, span: Span, unit: &str, curves: &[Curve]) -> String {
     for curve in curves {
         let points = curve.values.iter().enumerate();
         let points = points.map(|(bin, value)| value.map(|value| [x_of(bin), y_of(value)]));
-        svg.curve(points, &curve.colour, curve.dashed, &curve.name);
+        let stroke = if curve.dashed { Stroke::Dashed } else { Stroke::Solid };
+        svg.curve(points, &curve.colour, stroke, &curve.name);
     }
     let value_of = |curve: &Curve, bin: usize| curve.values.get(bin).copied().flatten();
     hovers(&mut svg, span, [left, top, height], |bin| {
