@@ -131,6 +131,8 @@ pub const FILE_TIMER: u32 = 9;
 pub const FILE_SOCKET: u32 = 10;
 /// [`FileRecord::kind`]: signals that are read (`signalfd`); `object` is the set, bit signal-1.
 pub const FILE_SIGNAL: u32 = 11;
+/// [`FileRecord::kind`]: transfers (`/dev/dma`); `object` is a [`DmaFile`](crate::DmaFile).
+pub const FILE_DMA: u32 = 12;
 
 pool_struct! {
     /// An open file description.

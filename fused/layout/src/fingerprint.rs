@@ -50,6 +50,12 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     ClockRecord,
     TraceRing,
     TraceEvent,
+    DmaEngine,
+    DmaDescriptor,
+    DmaList,
+    DmaPiece,
+    DmaFile,
+    DmaCompletion,
 ];
 
 /// Hash (FNV-1a, 64 bits) of [`LAYOUTS`]: two kernels may share a pool only if theirs are equal.

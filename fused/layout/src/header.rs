@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{CORES_MAX, Cell32, Cell64, CrossingRecord, ISLANDS_MAX, pool_struct};
+use crate::{CORES_MAX, Cell32, Cell64, CrossingRecord, DmaEngine, ISLANDS_MAX, pool_struct};
 
 /// First eight bytes of every pool: "MOTETPL\x01".
 pub const POOL_MAGIC: u64 = u64::from_le_bytes(*b"MOTETPL\x01");
@@ -340,7 +340,7 @@ pub const CONSOLE_TERMINAL: u32 = 1;
 
 pool_struct! {
     /// The beginning of the pool. Host-written before any island starts, except where said.
-    pub struct PoolHeader: size 307200, align 64 {
+    pub struct PoolHeader: size 372736, align 64 {
         /// [`POOL_MAGIC`].
         0 pub magic: Cell64,
         /// [`POOL_VERSION`].
@@ -452,6 +452,8 @@ pool_struct! {
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are eight pages, in memory
         /// near it.
         45056 pub cores: [CoreRecord; 128],
+        /// The islands' transfer engines, two pages each, in memory near their islands.
+        307200 pub dma: [DmaEngine; 8],
     }
 }
 

@@ -16,6 +16,7 @@
 #![deny(missing_docs)]
 
 mod address;
+mod dma;
 mod files;
 mod fingerprint;
 mod frame;
@@ -32,6 +33,7 @@ pub mod sync;
 mod trace;
 
 pub use address::*;
+pub use dma::*;
 pub use files::*;
 pub use fingerprint::*;
 pub use frame::*;

@@ -9,7 +9,7 @@
 //! | marks | who executes them | who listens |
 //! |---|---|---|
 //! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
-//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`TRANSFER`], [`CORE`] and following | kernels | `host/plugin` |
+//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/plugin` |
 //! | [`LOOK`] | kernels, in the middle of long system calls | `host/count` |
 //! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
 
@@ -34,6 +34,8 @@ pub const WOKE: u8 = 69;
 pub const LOOK: u8 = 70;
 /// "My migration engine is to transfer the descriptor in my core record to core [`ring_target`](crate::CoreRecord::ring_target)."
 pub const TRANSFER: u8 = 79;
+/// "The transfer engine of my island has new descriptors."
+pub const ENGINE: u8 = 78;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
 pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.

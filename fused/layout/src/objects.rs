@@ -524,7 +524,8 @@ pool_struct! {
         128 pub mapped_len: Cell64,
         /// 1: the next island to use it becomes its home (exec across islands).
         136 pub moved: AtomicU32,
-        140 _pad0: Cell32,
+        /// How often it was copied (`fork`), modulo 2^32. Under the lock.
+        140 pub forks: Cell32,
         /// The program's [`FatProgram`] (pool address), 0: it has one ISA only.
         144 pub fat: Cell64,
         /// Changes with each change of its VMAs, and is never the same for two spaces. Written under the lock.

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod cores;
 pub mod direct;
 pub mod dma;
+pub mod engine;
 pub mod format;
 pub mod fs;
 pub mod lock;

@@ -6,7 +6,8 @@
 //! Order, outermost first: process tree → descriptor table → address space → inode (parent before child) → watched files
 //! → interest list (one, then one that it watches) → bound sockets → socket → pipe, event counter, timer → wait queue (then the interest list's that
 //! watches its file) → timer list → ready queue →
-//! memory (island, then global) and slabs.
+//! memory (island, then global) and slabs. A transfer engine's ring comes after the address space, a file of transfers before wait queues; nothing is taken
+//! with the ring's.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 

@@ -4,9 +4,9 @@
 //! object of the right type. Free objects are linked through their first word.
 
 use motet_layout::{
-    Cell64, ClockRecord, CrossingRecord, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord, FilesRecord,
-    InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, RangeNode,
-    RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VmaRecord, WatchRecord,
+    Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
+    FilesRecord, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal,
+    RangeNode, RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_frame};
@@ -50,6 +50,7 @@ classes! {
     19 RangeNode;
     20 MoreNodes;
     21 UserRecord;
+    22 DmaFile;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

@@ -45,7 +45,12 @@ impl<'a> StaleLines<'a> {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    fn mark(&self, line: u64) {
+    /// Whether any of the island's caches is private.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    pub(crate) fn mark(&self, line: u64) {
         if let Some(word) = self.words.get((line / 64) as usize) {
             word.fetch_or(1 << (line % 64), Relaxed);
         }
@@ -92,7 +97,7 @@ impl Core<'_> {
     }
 
     /// Makes an island's cores share or drop a line.
-    fn snoop_from_afar(&self, island: usize, probe: Probe, drop_it: bool) {
+    pub(crate) fn snoop_from_afar(&self, island: usize, probe: Probe, drop_it: bool) {
         let number = self.model.config.islands[island].domain;
         let domain = &self.model.domains[number];
         // What comes there just now comes after this access.
@@ -107,13 +112,13 @@ impl Core<'_> {
     }
 
     /// A line leaves an island's private caches; whether data caches had it.
-    fn leaves(&self, island: usize, probe: Probe) -> bool {
+    pub(crate) fn leaves(&self, island: usize, probe: Probe) -> bool {
         let had_data = self.l2_words(island, probe).any(|word| word & IN_L1D != 0);
         self.snoop_from_afar(island, probe, true);
         had_data
     }
 
-    fn is_modified_by(&self, island: usize, probe: Probe) -> bool {
+    pub(crate) fn is_modified_by(&self, island: usize, probe: Probe) -> bool {
         self.l2_words(island, probe).any(|word| word & STATE_MASK == MODIFIED)
     }
 
@@ -126,6 +131,6 @@ impl Core<'_> {
 }
 
 /// Added to a line's number where an island caches it alone.
-fn alone_lines(island: usize) -> u64 {
+pub(crate) fn alone_lines(island: usize) -> u64 {
     alone_space(island) / LINE_SIZE
 }

@@ -18,6 +18,7 @@ mod core;
 mod counters;
 mod directory;
 mod elsewhere;
+mod engine;
 mod error;
 pub mod interleaved;
 mod keep;

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod console;
+mod engine;
 pub mod image;
 mod ivshmem;
 pub mod machine;

@@ -8,7 +8,7 @@ mod text;
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
 use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target, TrapCycles};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, DmaEngine, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use toml::{
@@ -180,7 +180,8 @@ fn own_records(islands: usize) -> Vec<(u64, u64, usize)> {
     let of = |at: usize, len: usize, index: usize| ((at + index * len) as u64, (at + (index + 1) * len) as u64, index);
     let records = (0..islands).map(|index| of(offset_of!(PoolHeader, islands), size_of::<IslandRecord>(), index));
     let cores = (0..islands).map(|index| of(offset_of!(PoolHeader, cores), cores_len, index));
-    records.chain(cores).collect()
+    let engines = (0..islands).map(|index| of(offset_of!(PoolHeader, dma), size_of::<DmaEngine>(), index));
+    records.chain(cores).chain(engines).collect()
 }
 
 /// What traps take on an ISA's cores, unless the file says so. Measured by others, on hardware:

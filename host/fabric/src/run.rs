@@ -20,6 +20,7 @@ use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
+    engine::Engines,
     image,
     ivshmem::Doorbells,
     machine::Machine,
@@ -186,11 +187,14 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let mut bells = Doorbells::create(&cores)?;
     let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
     let sockets: Vec<_> = (0..cores.len()).filter_map(|island| bells.take_socket(island)).collect();
+    let bells = Arc::new(bells);
     let clocks = options.timing.as_ref().map(|timing| Clocks::create(timing, machine, &pool)).transpose()?;
     let plugin = clocks.as_ref().map(|clocks| clocks.plugin(&pool, &bells, &cores));
     hooks.prepare(&pool)?;
     let signals = Signals::new()?;
     let clock = Clock::start(&pool)?;
+    // On timed machines the plugin is the engines.
+    let engines = if clocks.is_none() { Some(Engines::start(&pool, &bells)?) } else { None };
     let mut islands = Vec::new();
     for ((index, island), doorbell) in machine.islands.iter().enumerate().zip(sockets) {
         let qemu = Qemu::start(Launch {
@@ -226,6 +230,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         signals,
         clock: Some(clock),
         recorder: Recorder::new(&pool, machine),
+        engines,
         hooks,
     };
     let outcome = run.watch();
@@ -283,6 +288,7 @@ struct Run<'a> {
     signals: Signals,
     clock: Option<Clock>,
     recorder: Option<Recorder>,
+    engines: Option<Engines>,
     hooks: &'a mut dyn Hooks,
 }
 
@@ -319,6 +325,9 @@ impl Run<'_> {
         let mut last_reading = Instant::now();
         loop {
             let ready = self.sleep(&input, &outputs)?;
+            if let Some(engines) = &self.engines {
+                engines.look();
+            }
             if let Some(signal) = self.signals.take() {
                 return Ok(Outcome::Interrupted(signal));
             }
@@ -461,6 +470,7 @@ impl Run<'_> {
         for island in &mut self.islands {
             island.qemu.kill();
         }
+        self.engines = None;
         self.drain_consoles();
     }
 }

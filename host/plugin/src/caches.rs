@@ -118,6 +118,21 @@ pub fn count_engine_start(vcpu: &mut Vcpu) {
     }
 }
 
+/// Charges the store to the register that starts a transfer engine.
+pub fn count_doorbell_store(vcpu: &mut Vcpu) {
+    let Some((core, time)) = counting(vcpu) else { return };
+    time.charge(core.caches.device_access(Kind::Store).0);
+}
+
+/// The transfer engine of the island has copied bytes within the pool.
+pub fn note_transfer(vcpu: &mut Vcpu, from: u64, to: u64, bytes: u64) {
+    let Some((core, time)) = counting(vcpu) else { return };
+    core.caches.engine_copies(from, to, bytes);
+    if core.caches.losses() != time.losses {
+        time.forget_lost(&core.caches);
+    }
+}
+
 fn first_roots(vcpu: &Vcpu) -> &'static Mutex<Roots> {
     &FIRST_ROOTS[vcpu.index() % VCPUS_MAX]
 }

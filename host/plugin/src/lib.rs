@@ -38,7 +38,7 @@ use std::{
 use memory::HostMap;
 use motet_coherence::{Model, TrapEvent};
 use motet_fabric::{Machine, local_ranges};
-use motet_layout::{CORES_PER_ISLAND_MAX, Isa, marks};
+use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
 use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
@@ -133,6 +133,8 @@ struct Plugin {
     costs: Costs,
     /// The pool, for page tables; empty if nobody reads them.
     pool_words: &'static [AtomicU64],
+    /// The pool, for the island's transfer engine.
+    pool_bytes: Pool,
     /// The pool's pieces in the island's physical memory: offset, local address, size.
     pool_pieces: Vec<(u64, u64, u64)>,
     /// Where traps go.
@@ -239,6 +241,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let spec = &machine.islands[island];
     let plugin = Plugin {
         pool_words,
+        pool_bytes: memory::pool(number("pool")?, machine.pool.size)?,
         pool_pieces: local_ranges(spec.isa, spec.private, machine.pool.size),
         isa,
         first_core: island * CORES_PER_ISLAND_MAX,
@@ -404,6 +407,16 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
             let bytes = motet_layout::DESCRIPTOR_WORDS as u64 * size_of::<u64>() as u64;
             plugin.timing.transfer(core, now_ps, plugin.model.dma(bytes).0);
             caches::count_engine_start(vcpu);
+        }
+        marks::ENGINE => {
+            plugin.timing.serve_engine(
+                plugin.pool_bytes,
+                core,
+                now_ps,
+                |bytes| plugin.model.dma(bytes).0,
+                |from, to, bytes| caches::note_transfer(vcpu, from.0, to.0, bytes),
+            );
+            caches::count_doorbell_store(vcpu);
         }
         marks::WROTE => plugin.timing.note_write(core, now_ps),
         _ => {}

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::AtomicU64,
 };
 
-use motet_layout::{FINGERPRINT, POOL_MAGIC, POOL_VERSION, PoolHeader};
+use motet_layout::{FINGERPRINT, POOL_MAGIC, POOL_VERSION, Pool, PoolHeader};
 use motet_timing::ClockRegion;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
@@ -71,6 +71,16 @@ pub fn words(fd: RawFd, count: usize) -> Result<&'static [AtomicU64], String> {
 /// The descriptor cannot be mapped.
 pub fn pool_words(fd: RawFd, size: u64) -> Result<&'static [AtomicU64], String> {
     words(fd, size as usize / size_of::<AtomicU64>())
+}
+
+/// The pool, for the transfer engine.
+///
+/// # Errors
+/// The descriptor cannot be mapped.
+pub fn pool(fd: RawFd, size: u64) -> Result<Pool, String> {
+    let base = map(fd, size as usize)?;
+    // SAFETY: page-aligned, so many bytes, never unmapped, and used as a pool only.
+    Ok(unsafe { Pool::new(base, size) })
 }
 
 // SAFETY: see there: words only.

@@ -7,6 +7,7 @@
 //! This crate knows nothing of QEMU; the plugin drives it.
 #![forbid(unsafe_code)]
 
+mod engine;
 #[cfg(not(motet_model))]
 pub mod futex;
 mod pace;

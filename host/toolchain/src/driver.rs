@@ -100,17 +100,22 @@ fn needs_libcxx(item: &Item) -> bool {
     }
 }
 
-/// The folder with the header that programs include as `motet.h`; written when there is none, or another version.
+/// The folder with the headers that programs include as `motet.h` and `motet_dma.h`; written when there are none, or other versions.
 fn own_headers(folder: &Path) -> Result<PathBuf> {
-    const HEADER: &str = include_str!("../../../user/include/motet.h");
+    const HEADERS: [(&str, &str); 2] = [
+        ("motet.h", include_str!("../../../user/include/motet.h")),
+        ("motet_dma.h", include_str!("../../../user/include/motet_dma.h")),
+    ];
     let headers = folder.join("include");
-    let path = headers.join("motet.h");
-    if std::fs::read(&path).ok().as_deref() != Some(HEADER.as_bytes()) {
-        create_folder(&headers)?;
-        // By way of another name, since several compilers may run at once.
-        let mut new = tempfile::NamedTempFile::new_in(&headers).map_err(|error| Error::write(&headers, error))?;
-        new.write_all(HEADER.as_bytes()).map_err(|error| Error::write(&path, error))?;
-        new.persist(&path).map_err(|error| Error::write(&path, error))?;
+    for (name, text) in HEADERS {
+        let path = headers.join(name);
+        if std::fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
+            create_folder(&headers)?;
+            // By way of another name, since several compilers may run at once.
+            let mut new = tempfile::NamedTempFile::new_in(&headers).map_err(|error| Error::write(&headers, error))?;
+            new.write_all(text.as_bytes()).map_err(|error| Error::write(&path, error))?;
+            new.persist(&path).map_err(|error| Error::write(&path, error))?;
+        }
     }
     Ok(headers)
 }

@@ -538,6 +538,9 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if cpu.crossing.migrates {
             migration::come_home(cpu);
         }
+        if !cpu.timed {
+            file::dma::rung(cpu);
+        }
     }
     expire_timers(cpu);
 }

@@ -200,6 +200,13 @@ pub trait Machine: Sync + 'static {
         Self::mark::<{ marks::TRANSFER }>();
     }
 
+    /// Starts the transfer engine of this core's island, which the simulator of a timed machine is: executes
+    /// [`motet_layout::marks::ENGINE`].
+    #[inline(always)]
+    fn start_engine(&self) {
+        Self::mark::<{ marks::ENGINE }>();
+    }
+
     /// Tells the simulator of a timed machine that this core comes from [`wait_for_interrupt`](Self::wait_for_interrupt):
     /// executes [`motet_layout::marks::WOKE`]. A doorbell that was there already has come before its time; the core's
     /// clock goes on to it.

@@ -13,7 +13,7 @@ use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kern
 use motet_layout::sync::Ordering;
 use motet_layout::{CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool};
 use motet_protocol::stream::{self, Side};
-use motet_protocol::{Context, fs};
+use motet_protocol::{Context, engine, fs};
 
 const STREAM_LEN: u64 = 64 << 10;
 const BLOCK_FRAMES: u32 = 256;
@@ -121,6 +121,12 @@ impl Host for Console {
                 }
             }
         }
+        // It is the islands' transfer engines, too.
+        for engine in header.dma.iter().take(header.island_count.get() as usize) {
+            while let Some(served) = engine::serve(pool, engine, |_, _, _| {}, |_| 0) {
+                rings.extend(served.ring);
+            }
+        }
         rings
     }
 }
@@ -145,6 +151,10 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     header.command_args.set(scenario.command.len() as u32);
     let root = fs::make_root(&host, 0).expect("room for the root directory");
     let attributes = fs::Attributes { mode: fs::TYPE_DIRECTORY | 0o555, ..fs::Attributes::default() };
+    let dev = fs::mkdir(&host, root, b"dev", attributes).expect("room for a directory");
+    let rdev = 240 << 8 | 3;
+    let engine = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev, ..fs::Attributes::default() };
+    fs::create(&host, dev.inode(), b"dma", engine).expect("room for a device");
     let proc = fs::mkdir(&host, root, b"proc", attributes).expect("room for a directory");
     proc.inode().mount.set(MOUNT_PROC);
     for (name, contents) in &scenario.files {

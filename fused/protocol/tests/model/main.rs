@@ -10,6 +10,7 @@ mod allocator;
 mod clock;
 mod death;
 mod direct;
+mod engine;
 mod harness;
 mod idle;
 mod locks;

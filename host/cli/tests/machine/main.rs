@@ -28,6 +28,7 @@ mod random_programs;
 mod regions;
 mod scripts;
 mod timed;
+mod transfers;
 
 use std::{
     path::PathBuf,
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         trials.extend(regions::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());
+        trials.extend(transfers::trials());
         trials.extend(places::trials());
         trials.extend(long_calls::trials());
         trials.extend(bytes::trials());

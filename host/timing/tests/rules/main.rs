@@ -1,5 +1,6 @@
 //! The rules of time, without QEMU: threads stand for cores.
 
+mod engine;
 mod together;
 mod world;
 

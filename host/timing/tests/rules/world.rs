@@ -7,7 +7,7 @@ use std::{
 };
 
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, CoreRecord, PoolHeader,
+    CORE_AWAKE, CORE_IDLE, CoreRecord, PAGE_SIZE, Pool, PoolHeader,
     sync::{
         AtomicU32,
         Ordering::{Relaxed, SeqCst},
@@ -163,6 +163,13 @@ impl World {
         self.timing.sleep(core, now_ps);
     }
 
+    /// A pool that is nothing but its header.
+    pub fn pool(&self) -> Pool {
+        let base = std::ptr::from_ref(self.header).cast_mut().cast();
+        // SAFETY: page-aligned, so many bytes, never freed; all made of atomics.
+        unsafe { Pool::new(base, size_of::<PoolHeader>() as u64) }
+    }
+
     pub fn record(&self, core: usize) -> &'static CoreRecord {
         &self.header.cores[core]
     }
@@ -184,9 +191,10 @@ impl World {
 fn zeroed<T>() -> &'static T {
     // SAFETY: the layout is not empty; both types are made of atomics, for which zero is a value; never freed.
     unsafe {
-        let base = alloc_zeroed(Layout::new::<T>());
+        let layout = Layout::new::<T>().align_to(PAGE_SIZE as usize).expect("a power of two");
+        let base = alloc_zeroed(layout);
         if base.is_null() {
-            handle_alloc_error(Layout::new::<T>());
+            handle_alloc_error(layout);
         }
         &*base.cast::<T>()
     }

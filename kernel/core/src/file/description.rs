@@ -6,16 +6,16 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
-    ClockRecord, EpollRecord, EventRecord, FILE_DEVICE, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_PIPE_BOTH,
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FileRecord, InodeRecord,
-    PipeRecord, SocketRecord,
+    ClockRecord, DmaFile, EpollRecord, EventRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE,
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FileRecord,
+    InodeRecord, PipeRecord, SocketRecord,
 };
 use motet_protocol::{
     Context, fs, pipe,
     slab::{self, SlabObject},
 };
 
-use super::{epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
+use super::{dma, epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -49,6 +49,8 @@ pub enum Anonymous {
     Signals(u64),
     /// A socket.
     Socket(&'static SocketRecord),
+    /// Transfers. It has a name, but each open file has its own.
+    Dma(&'static DmaFile),
 }
 
 /// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
@@ -169,6 +171,7 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_TIMER => cpu.object(object).map(|timer| Kind::Anonymous(Anonymous::Timer(timer))),
         FILE_SIGNAL => Some(Kind::Anonymous(Anonymous::Signals(object))),
         FILE_SOCKET => cpu.object(object).map(|socket| Kind::Anonymous(Anonymous::Socket(socket))),
+        FILE_DMA => cpu.object(object).map(|file| Kind::Anonymous(Anonymous::Dma(file))),
         _ => None,
     };
     match found {
@@ -254,6 +257,7 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Anonymous(Anonymous::Epoll(list)) => epoll::free(cpu, list),
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::free(cpu, timer),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::close(cpu, socket),
+        Kind::Anonymous(Anonymous::Dma(file)) => dma::close(cpu, file),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {

@@ -36,6 +36,8 @@ pub const HOST_IN: Device = Device { major: 240, minor: 0 };
 pub const HOST_OUT: Device = Device { major: 240, minor: 1 };
 /// `/dev/host/stderr`: bytes to the host's standard error.
 pub const HOST_ERR: Device = Device { major: 240, minor: 2 };
+/// `/dev/dma`: transfers within the program's memory. Each open file of it is one of its own ([`super::dma`]).
+pub const DMA: Device = Device { major: 240, minor: 3 };
 
 /// Whether a device can be opened now.
 ///
@@ -43,7 +45,7 @@ pub const HOST_ERR: Device = Device { major: 240, minor: 2 };
 /// `ENXIO`: there is no such device, or (`/dev/tty`) no controlling terminal.
 pub fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<(), Errno> {
     match device {
-        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR => Ok(()),
+        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA => Ok(()),
         TTY if tty::controls(call) => Ok(()),
         CONSOLE => {
             tty::opened(call, flags);

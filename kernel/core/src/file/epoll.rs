@@ -13,7 +13,9 @@ use motet_abi::{
     terminal::*,
 };
 use motet_hal::{Access, Machine};
-use motet_layout::{Cell64, EpollRecord, FILE_DEVICE, FILE_EPOLL, FILE_TIMER, FileRecord, WatchRecord, sync::Ordering};
+use motet_layout::{
+    Cell64, EpollRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_TIMER, FileRecord, WatchRecord, sync::Ordering,
+};
 use motet_protocol::{Context, lock::lock, slab, wait, watch};
 
 use super::{
@@ -328,7 +330,7 @@ fn ask<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static Wat
 /// is a terminal, which may be set to show what has come before.
 fn await_news<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
     let kind = cpu.object::<FileRecord>(watch.file.get()).map_or(0, |file| file.kind.get());
-    if watch.is_asked.get() != 0 && !matches!(kind, FILE_TIMER | FILE_EPOLL | FILE_DEVICE) {
+    if watch.is_asked.get() != 0 && !matches!(kind, FILE_TIMER | FILE_EPOLL | FILE_DEVICE | FILE_DMA) {
         watch.is_asked.set(0);
         ASKED.remove(cpu, list, watch);
     }

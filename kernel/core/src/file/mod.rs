@@ -9,6 +9,7 @@ mod cursor;
 mod description;
 mod device;
 mod dir;
+pub mod dma;
 mod epoll;
 mod event;
 mod fcntl;

@@ -9,8 +9,8 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    FILE_DEVICE, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FileRecord, InodeRecord,
-    PipeRecord, ThreadRecord,
+    FILE_DEVICE, FILE_DMA, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FileRecord,
+    InodeRecord, PipeRecord, ThreadRecord,
 };
 use motet_protocol::{
     Context,
@@ -22,7 +22,7 @@ use motet_protocol::{
 use super::{
     attributes::{cut, drop_privileges},
     description::{self, Kind, OpenFile, Parts},
-    device,
+    device, dma,
     node::Node,
     path::{self, Follow, Found, Path},
     seals, table,
@@ -244,12 +244,25 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
                 kind = FILE_DEVICE;
                 object = u64::from(inode.rdev.get());
                 device::check_open(call, Device::decode(inode.rdev.get()), flags)?;
+                if Device::decode(inode.rdev.get()) == device::DMA {
+                    return open_dma(call, inode, flags);
+                }
             }
             fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO),
             _ => {}
         }
     }
     let record = description::create(call.cpu, &Parts { kind, flags, inode: Some(inode.inode()), object })?;
+    // The description has taken over the reference.
+    inode.release();
+    Ok(record)
+}
+
+/// Opens `/dev/dma`, for itself.
+fn open_dma<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Errno> {
+    let transfers = dma::create(call.cpu)?;
+    let parts = Parts { kind: FILE_DMA, flags, inode: Some(inode.inode()), object: call.cpu.raw(transfers) };
+    let record = description::create(call.cpu, &parts).inspect_err(|_| dma::close(call.cpu, transfers))?;
     // The description has taken over the reference.
     inode.release();
     Ok(record)

@@ -10,7 +10,7 @@ use motet_protocol::{pipe, wait};
 
 use super::{
     description::{Anonymous, Kind, OpenFile},
-    device, epoll, event, signal_fd, socket, table, timer,
+    device, dma, epoll, event, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -88,6 +88,10 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         Kind::Anonymous(Anonymous::Timer(timer)) => if_so(timer::is_expired(call.cpu, timer), INPUT),
         Kind::Anonymous(Anonymous::Signals(set)) => if_so(signal_fd::is_readable(call, set), INPUT),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::readiness(call.cpu, socket),
+        Kind::Anonymous(Anonymous::Dma(transfers)) => {
+            let (readable, writable) = dma::readiness(call.cpu, transfers);
+            if_so(readable, INPUT) | if_so(writable, OUTPUT)
+        }
         Kind::Pipe(ends) => {
             let state = pipe::readiness(ends);
             let reads = file.record().kind.get() != FILE_PIPE_WRITE;
@@ -107,6 +111,7 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Anonymous(Anonymous::Event(counter)) => event::arrivals(counter).map(Some),
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(timer::arrivals(file.cpu(), timer)), None],
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::arrivals(file.cpu(), socket),
+        Kind::Anonymous(Anonymous::Dma(transfers)) => dma::arrivals(file.cpu(), transfers).map(Some),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
         Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
@@ -136,6 +141,7 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
         Kind::Anonymous(Anonymous::Signals(_)) => [Some(signal_fd::waiters(call.cpu)), None],
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::queues(call.cpu, socket),
+        Kind::Anonymous(Anonymous::Dma(transfers)) => [Some(&transfers.read_waiters), Some(&transfers.write_waiters)],
         Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
     }
 }
@@ -153,6 +159,7 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
     match file.kind() {
         Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
         Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
+        Kind::Anonymous(Anonymous::Dma(transfers)) => asked.again_at(dma::next_ns(call.cpu, transfers)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
         Kind::Anonymous(Anonymous::Event(_) | Anonymous::Signals(_) | Anonymous::Socket(_)) => {}
     }

@@ -31,7 +31,7 @@ use super::{
     attributes::drop_privileges,
     cursor::Cursor,
     description::{self, Anonymous, Kind, OpenFile},
-    device, event, proc, signal_fd, socket, table, timer,
+    device, dma, event, proc, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -254,6 +254,7 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::read(call, timer, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::read(call, socket, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Dma(transfers)) => dma::read(call, transfers, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_)) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {
@@ -272,6 +273,7 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Proc(node) => proc::write(call, node, from),
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
+        Kind::Anonymous(Anonymous::Dma(transfers)) => dma::write(call, transfers, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_) | Anonymous::Signals(_)) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {

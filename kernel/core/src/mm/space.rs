@@ -13,7 +13,7 @@ use motet_protocol::{
     Context, add,
     cores::{core_record, is_dead},
     count,
-    lock::lock,
+    lock::{Guard, lock},
     memory::{alloc_zeroed_frame, release_frame, share_frame},
     run_queue, shootdown, slab,
 };
@@ -22,6 +22,7 @@ use super::{caches, edit, home_table, table, tables, view, vma};
 use crate::{
     call::{BUDGET, cost},
     cpu::Cpu,
+    file::dma,
     sched,
 };
 
@@ -206,7 +207,8 @@ pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
 /// `ENOMEM`.
 pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'static SpaceRecord, Errno> {
     let child = create(cpu)?;
-    let guard = lock(cpu, &parent.lock);
+    let guard = lock_without_transfers(cpu, parent);
+    parent.forks.set(parent.forks.get().wrapping_add(1));
     child.brk[0].set(parent.brk[0].get());
     child.brk[1].set(parent.brk[1].get());
     child.mmap_top.set(parent.mmap_top.get());
@@ -220,6 +222,19 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
             release(cpu, child);
             Err(errno)
         }
+    }
+}
+
+/// Locks a space when no engine reads or writes its memory: a child would be written, too.
+fn lock_without_transfers<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Guard<'static> {
+    loop {
+        let guard = lock(cpu, &space.lock);
+        if !dma::is_under_way(cpu, space) {
+            return guard;
+        }
+        drop(guard);
+        cpu.relax();
+        sched::spend_locked(cpu, cost::OBJECT);
     }
 }
 

@@ -1,0 +1,344 @@
+//! `/dev/dma`: transfers within a program's own memory by the island's transfer engine (`docs/protocols/dma.md`).
+//!
+//! A written descriptor becomes a list of pieces of physical memory ([`transfer`]), each frame of which has a reference until the
+//! engine is through with it. So no frame is freed while it is read or written, whatever becomes of the mapping, the file or the
+//! process; and nothing has to wait for the engine but `fork`. What is read are completions, in the order of their times.
+
+mod transfer;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{
+    DMA_BAD_LENGTH, DMA_BYTES_MAX, DMA_FILE_TRANSFERS, DMA_LIST, DMA_OK, DMA_RINGS, DmaEngine, DmaFile, DmaList,
+    PoolAddr, SpaceRecord,
+};
+use motet_protocol::{
+    Context,
+    engine::{self, Completion, Transfer},
+    lock::lock,
+    slab, wait,
+};
+
+use super::{cursor::Cursor, rw::partial};
+use crate::{
+    call::{Call, Stop, SysResult, cost},
+    cpu::Cpu,
+    mm,
+};
+
+/// Bytes of a descriptor that a program writes, and of a completion that it reads.
+const RECORD_LEN: u64 = 32;
+
+/// What a program asks for.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    source: u64,
+    destination: u64,
+    bytes: u64,
+    cookie: u64,
+}
+
+impl Asked {
+    fn take(bytes: &[u8; RECORD_LEN as usize]) -> Self {
+        let word =
+            |at: usize| bytes[8 * at..8 * at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        Self { source: word(0), destination: word(1), bytes: word(2), cookie: word(3) }
+    }
+
+    /// Fails for what no engine does.
+    fn check(&self) -> Result<(), Errno> {
+        if self.bytes == 0 || self.bytes > DMA_BYTES_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let end = |start: u64| start.checked_add(self.bytes).ok_or(Errno::EFAULT);
+        let (source_end, destination_end) = (end(self.source)?, end(self.destination)?);
+        let overlaps = self.source < destination_end && self.destination < source_end;
+        if overlaps { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
+/// A file that was opened just now.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static DmaFile, Errno> {
+    slab::alloc::<DmaFile>(cpu).ok_or(Errno::ENOMEM)
+}
+
+/// Starts the transfers that the descriptors say, one after the other. Waits for room for the first.
+pub fn write<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
+    if from.remaining() < RECORD_LEN {
+        return Err(Errno::EINVAL.into());
+    }
+    while from.remaining() >= RECORD_LEN {
+        let mut bytes = [0; RECORD_LEN as usize];
+        let started = from.peek(&mut bytes).map_err(Stop::from).and_then(|()| {
+            let asked = Asked::take(&bytes);
+            asked.check()?;
+            start(call, file, nonblocking || from.done() > 0, &asked)
+        });
+        if let Err(stop) = started {
+            return partial(from.done(), stop);
+        }
+        from.advance(RECORD_LEN as usize)?;
+    }
+    Ok(from.done())
+}
+
+/// Starts a transfer.
+fn start<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, asked: &Asked) -> Result<(), Stop> {
+    let (cpu, space) = (call.cpu, mm::space_of(call.cpu, call.process));
+    let engine = &cpu.pool.header().dma[cpu.island().index()];
+    loop {
+        call.wait_for(&engine.waiters, || room_or(nonblocking, engine::has_room(engine)))?;
+        call.wait_for(&file.write_waiters, || room_or(nonblocking, claim(cpu, file)))?;
+        let forks = space.forks.get();
+        let list = match transfer::build(call, space, asked) {
+            Ok(list) => list,
+            Err(errno) => {
+                give_back(cpu, file);
+                return Err(errno.into());
+            }
+        };
+        list.file.set(cpu.raw(file));
+        list.cookie.set(asked.cookie);
+        list.space.set(cpu.raw(space));
+        if hand_over(cpu, engine, space, forks, list, asked.bytes) {
+            break;
+        }
+        // The memory is shared with a child by now, or others have taken the room.
+        transfer::free(cpu, list);
+        give_back(cpu, file);
+    }
+    if cpu.timed {
+        collect(cpu, engine);
+    } else {
+        cpu.machine.ring_host();
+    }
+    Ok(())
+}
+
+fn room_or(nonblocking: bool, has_room: bool) -> Result<Option<()>, Stop> {
+    match has_room {
+        true => Ok(Some(())),
+        false if nonblocking => Err(Errno::EAGAIN.into()),
+        false => Ok(None),
+    }
+}
+
+/// Gives the engine a transfer, unless the space has been copied since its memory was found: what is written then may be a child's.
+fn hand_over<M: Machine>(
+    cpu: &Cpu<M>,
+    engine: &DmaEngine,
+    space: &SpaceRecord,
+    forks: u32,
+    list: &'static DmaList,
+    bytes: u64,
+) -> bool {
+    let source = PoolAddr(cpu.raw(list));
+    let flags = if cpu.timed { DMA_LIST } else { DMA_LIST | DMA_RINGS };
+    let transfer = Transfer { source, destination: PoolAddr::NULL, bytes, flags, core: cpu.id, id: source.0 };
+    let _guard = lock(cpu, &space.lock);
+    space.forks.get() == forks
+        && engine::submit(cpu, engine, &transfer, || {
+            if cpu.timed {
+                cpu.machine.start_engine();
+            }
+        })
+}
+
+/// Takes a place for one more transfer of a file.
+fn claim<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> bool {
+    let _guard = lock(cpu, &file.lock);
+    let has_room = file.used.get() < DMA_FILE_TRANSFERS as u32;
+    if has_room {
+        file.used.set(file.used.get() + 1);
+        file.under_way.set(file.under_way.get() + 1);
+    }
+    has_room
+}
+
+/// Gives back a place that was taken for nothing.
+fn give_back<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
+    let _guard = lock(cpu, &file.lock);
+    file.used.set(file.used.get() - 1);
+    file.under_way.set(file.under_way.get() - 1);
+    wait::wake(cpu, &file.write_waiters);
+}
+
+/// Reads completions, as many as there are and there is room for. Waits for the first.
+pub fn read<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+    if into.remaining() < RECORD_LEN {
+        return Err(Errno::EINVAL.into());
+    }
+    // Faults now, not after a completion was taken.
+    into.probe()?;
+    call.wait_for(&file.read_waiters, || {
+        collect_all(call.cpu);
+        while into.remaining() >= RECORD_LEN {
+            let Some(bytes) = take(call.cpu, file) else { break };
+            into.write(&bytes)?;
+        }
+        match into.done() {
+            0 if nonblocking => Err(Errno::EAGAIN.into()),
+            0 => {
+                let next_ns = next_ns(call.cpu, file);
+                call.thread.deadline_ns.set(if next_ns == u64::MAX { 0 } else { next_ns });
+                Ok(None)
+            }
+            done => Ok(Some(done)),
+        }
+    })
+}
+
+/// The next completion, if its time has come.
+fn take<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) -> Option<[u8; RECORD_LEN as usize]> {
+    let _guard = lock(cpu, &file.lock);
+    if ready(file, cpu.reading_ns()) == 0 {
+        return None;
+    }
+    let next = &file.completions[file.read.get() as usize % DMA_FILE_TRANSFERS];
+    let words = [next.cookie.get(), u64::from(next.status.get()), next.bytes.get(), next.ended_ns.get()];
+    file.read.set(file.read.get().wrapping_add(1));
+    file.used.set(file.used.get() - 1);
+    wait::wake(cpu, &file.write_waiters);
+    let mut bytes = [0; RECORD_LEN as usize];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    Some(bytes)
+}
+
+/// Completions whose time has come. The file's lock is held.
+fn ready(file: &DmaFile, now_ns: u64) -> u32 {
+    let unread = file.came.get().wrapping_sub(file.read.get());
+    let has_ended = |ahead: u32| at(file, file.read.get().wrapping_add(ahead)).ended_ns.get() <= now_ns;
+    (0..unread).take_while(|&ahead| has_ended(ahead)).count() as u32
+}
+
+fn at(file: &DmaFile, number: u32) -> &motet_layout::DmaCompletion {
+    &file.completions[number as usize % DMA_FILE_TRANSFERS]
+}
+
+/// When the next completion's time comes, in machine time (`u64::MAX`: it is not known).
+pub fn next_ns<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> u64 {
+    let _guard = lock(cpu, &file.lock);
+    if file.came.get() == file.read.get() { u64::MAX } else { at(file, file.read.get()).ended_ns.get() }
+}
+
+/// Whether a read, and a write, would not wait.
+pub fn readiness<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) -> (bool, bool) {
+    collect_all(cpu);
+    let _guard = lock(cpu, &file.lock);
+    (ready(file, cpu.reading_ns()) != 0, file.used.get() < DMA_FILE_TRANSFERS as u32)
+}
+
+/// Counts that change when something comes to be read, and when room comes.
+pub fn arrivals<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> [u64; 2] {
+    let _guard = lock(cpu, &file.lock);
+    let read = file.read.get();
+    [u64::from(read.wrapping_add(ready(file, cpu.reading_ns()))), u64::from(read)]
+}
+
+/// The last descriptor of a file was closed. Its transfers go on; it goes with the last one.
+pub fn close<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
+    collect_all(cpu);
+    // Nodes of threads that still wait must not stay linked in memory that becomes another file.
+    wait::wake(cpu, &file.read_waiters);
+    wait::wake(cpu, &file.write_waiters);
+    let guard = lock(cpu, &file.lock);
+    file.closed.set(1);
+    let is_unused = file.under_way.get() == 0;
+    drop(guard);
+    if is_unused {
+        slab::free(cpu, file);
+    }
+}
+
+/// A core was rung: takes what its island's engine has completed.
+#[inline(always)]
+pub fn rung<M: Machine>(cpu: &Cpu<M>) {
+    let engine = &cpu.pool.header().dma[cpu.island().index()];
+    if engine::has_completions(engine) {
+        collect(cpu, engine);
+    }
+}
+
+/// Takes what all engines have completed: what belongs to an island that has died, too.
+fn collect_all<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
+    let engines = header.dma.iter().take(header.island_count.get() as usize);
+    engines.filter(|engine| engine::has_completions(engine)).for_each(|engine| collect(cpu, engine));
+}
+
+#[cold]
+fn collect<M: Machine>(cpu: &Cpu<M>, engine: &'static DmaEngine) {
+    while let Some(completion) = engine::take(cpu, engine) {
+        deliver(cpu, &completion);
+        wait::wake(cpu, &engine.waiters);
+        cpu.spend(cost::OBJECT);
+    }
+}
+
+/// A transfer is over: lets go of its memory, and tells its file.
+fn deliver<M: Machine>(cpu: &Cpu<M>, completion: &Completion) {
+    let list = cpu.pool.get::<DmaList>(PoolAddr(completion.id));
+    let file = list.and_then(|list| cpu.pool.get::<DmaFile>(PoolAddr(list.file.get())));
+    let (Some(list), Some(file)) = (list, file) else {
+        cpu.log(format_args!("a transfer of nobody has ended: its descriptor is damaged"));
+        return;
+    };
+    let cookie = list.cookie.get();
+    transfer::free(cpu, list);
+    let ended_ns = if completion.arrives_ns == 0 { cpu.reading_ns() } else { completion.arrives_ns };
+    let guard = lock(cpu, &file.lock);
+    file.under_way.set(file.under_way.get() - 1);
+    if file.closed.get() == 0 {
+        add(file, cookie, completion, ended_ns);
+        wait::wake(cpu, &file.read_waiters);
+        return;
+    }
+    let is_unused = file.under_way.get() == 0;
+    drop(guard);
+    if is_unused {
+        slab::free(cpu, file);
+    }
+}
+
+/// Adds a completion in front of those that end later. The file's lock is held.
+fn add(file: &DmaFile, cookie: u64, completion: &Completion, ended_ns: u64) {
+    let mut number = file.came.get();
+    file.came.set(number.wrapping_add(1));
+    while number != file.read.get() && at(file, number.wrapping_sub(1)).ended_ns.get() > ended_ns {
+        let (to, from) = (at(file, number), at(file, number.wrapping_sub(1)));
+        to.cookie.set(from.cookie.get());
+        to.status.set(from.status.get());
+        to.bytes.set(from.bytes.get());
+        to.ended_ns.set(from.ended_ns.get());
+        number = number.wrapping_sub(1);
+    }
+    let to = at(file, number);
+    to.cookie.set(cookie);
+    to.status.set(status(completion.error));
+    to.bytes.set(completion.done);
+    to.ended_ns.set(ended_ns);
+}
+
+/// The error that a program is told of.
+fn status(error: u32) -> u32 {
+    match error {
+        DMA_OK => 0,
+        DMA_BAD_LENGTH => Errno::EINVAL as u32,
+        // What the kernel wrote was damaged, or one of the program's pages lies behind both addresses.
+        _ => Errno::EIO as u32,
+    }
+}
+
+/// Whether an engine reads or writes a space's memory, whose lock is held.
+pub fn is_under_way<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> bool {
+    let header = cpu.pool.header();
+    let space = cpu.raw(space);
+    let is_its = |id: u64| cpu.pool.get::<DmaList>(PoolAddr(id)).is_some_and(|list| list.space.get() == space);
+    let mut engines = header.dma.iter().take(header.island_count.get() as usize);
+    engines.any(|engine| engine::has_work(engine) && engine::has_under_way(cpu, engine, is_its))
+}
