@@ -152,6 +152,7 @@ impl Measured {
                 unit: "us",
                 machine: machine.to_owned(),
                 reference: Some(reference),
+                target: None,
                 source: format!("simulated time of a round; reference: with a quantum of {shortest_us} us"),
             })
             .collect()

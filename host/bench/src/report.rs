@@ -12,12 +12,15 @@ pub struct Measurement {
     pub metric: String,
     /// What was measured.
     pub value: f64,
-    /// The unit of `value` and `reference`.
+    /// The unit of `value`, `reference` and `target`.
     pub unit: &'static str,
     /// What it was measured on.
     pub machine: String,
-    /// What it is compared with: another system's figure, a paper's, or a bar.
+    /// What it is compared with: what a paper says, or what was measured of another system or in another way.
     pub reference: Option<f64>,
+    /// What it is to reach: the project's own bar, which nobody has published or measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
     /// Where value and reference come from.
     pub source: String,
 }
@@ -76,19 +79,19 @@ pub fn write_json(path: &Path, measurements: &[Measurement]) -> Result<()> {
 
 /// The table.
 pub fn table(measurements: &[Measurement]) -> String {
-    let mut rows = vec![["metric", "value", "reference", "value/reference"].map(str::to_owned)];
+    let mut rows = vec![["metric", "value", "reference", "value/reference", "target"].map(str::to_owned)];
     for row in measurements {
-        let reference = row.reference.map_or("-".into(), number);
+        let [reference, target] = [row.reference, row.target].map(|value| value.map_or("-".into(), number));
         let compared = row.reference.filter(|reference| *reference != 0.0);
         let ratio = compared.map_or("-".into(), |reference| format!("{:.2}", row.value / reference));
-        rows.push([row.metric.clone(), number(row.value), reference, ratio]);
+        rows.push([row.metric.clone(), number(row.value), reference, ratio, target]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2), width(3)];
+    let widths: [usize; 5] = std::array::from_fn(width);
     let mut text = String::new();
-    for [metric, value, reference, ratio] in &rows {
-        let [a, b, c, d] = widths;
-        let _ = writeln!(text, "{metric:a$}  {value:>b$}  {reference:>c$}  {ratio:>d$}");
+    for [metric, value, reference, ratio, target] in &rows {
+        let [a, b, c, d, e] = widths;
+        let _ = writeln!(text, "{metric:a$}  {value:>b$}  {reference:>c$}  {ratio:>d$}  {target:>e$}");
     }
     text
 }
@@ -130,17 +133,19 @@ mod tests {
             unit: "s",
             machine: "m".into(),
             reference: Some(3.0),
+            target: None,
             source: "s".into(),
         }
     }
 
     #[test]
     fn tables_line_up_and_compare() {
-        let other = Measurement { metric: "b_ratio".into(), value: 12345.678, reference: None, ..measurement() };
+        let (reference, target) = (None, Some(2.0));
+        let other = Measurement { metric: "b_ratio".into(), value: 12345.678, reference, target, ..measurement() };
         let text = table(&[measurement(), other]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["a_s", "1.500", "3.000", "0.50"]);
-        assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["b_ratio", "12346", "-", "-"]);
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["a_s", "1.500", "3.000", "0.50", "-"]);
+        assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["b_ratio", "12346", "-", "-", "2.000"]);
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
     }
 

@@ -98,6 +98,7 @@ fn measurements(
         unit: "instructions",
         machine: machine.to_owned(),
         reference: references.map(|references| references[index]),
+        target: None,
         source: format!("median of {} batches; {source}", OPERATIONS[index].batches),
     };
     (0..OPERATIONS.len()).map(measurement).collect()

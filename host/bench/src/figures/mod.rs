@@ -49,12 +49,15 @@ pub struct Figure {
     pub metric: String,
     /// What was measured.
     pub value: f64,
-    /// The unit of `value` and `reference`.
+    /// The unit of `value`, `reference` and `target`.
     pub unit: String,
     /// What it was measured on.
     pub machine: String,
     /// What it is compared with.
     pub reference: Option<f64>,
+    /// What it is to reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
     /// Where value and reference come from.
     pub source: String,
     /// Which of the runs it comes from.
@@ -167,7 +170,7 @@ pub mod tests {
     pub fn figure(metric: &str, value: f64) -> Figure {
         let text = |text: &str| text.to_owned();
         let (unit, machine, source) = (text("us"), text("a machine"), text("a source"));
-        Figure { metric: text(metric), value, unit, machine, reference: Some(18.3), source, run: 0 }
+        Figure { metric: text(metric), value, unit, machine, reference: Some(18.3), target: Some(12.0), source, run: 0 }
     }
 
     fn project() -> PathBuf {

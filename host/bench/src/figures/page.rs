@@ -9,7 +9,8 @@ const HEAD: &str = "\
 # Figures
 
 All figures that the experiments have recorded, with the commit and the computer that they were measured on. `./motet bench all` measures them and
-writes this page; [benchmarks.md](benchmarks.md) says what each means. A reference is a published figure, another system's or a bar.
+writes this page; [benchmarks.md](benchmarks.md) says what each means. A reference is a published figure, or one that
+was measured of another system or in another way; a target is what Motet has set itself.
 ";
 
 /// The page.
@@ -20,11 +21,13 @@ pub fn render(all: &[(String, Recorded)]) -> String {
         for (number, run) in recorded.runs.iter().enumerate() {
             let _ = writeln!(page, "{}. {}", number + 1, describe(run));
         }
-        page += "\n| figure | unit | measured | reference | run |\n|---|---|---|---|---|\n";
+        page += "\n| figure | unit | measured | reference | target | run |\n|---|---|---|---|---|---|\n";
         for figure in &recorded.figures {
-            let reference = figure.reference.map_or(String::new(), number);
+            let [reference, target] =
+                [figure.reference, figure.target].map(|value| value.map_or(String::new(), number));
             let (metric, unit, run) = (&figure.metric, &figure.unit, figure.run + 1);
-            let _ = writeln!(page, "| `{metric}` | {unit} | {} | {reference} | {run} |", number(figure.value));
+            let _ =
+                writeln!(page, "| `{metric}` | {unit} | {} | {reference} | {target} | {run} |", number(figure.value));
         }
     }
     page
@@ -52,7 +55,7 @@ mod tests {
         let page = render(&[("x".into(), recorded)]);
         assert!(page.contains("1. `./motet bench x`, commit 0123456789ab; host 2 x CPU; QEMU 10.0.2\n"), "{page}");
         assert!(page.contains("2. `./motet bench x`, commit f with changes; "), "{page}");
-        assert!(page.contains("| `a_us` | us | 9.204 | 18.30 | 1 |\n"), "{page}");
-        assert!(page.contains("| `b_us` | us | 12345 | 18.30 | 2 |\n"), "{page}");
+        assert!(page.contains("| `a_us` | us | 9.204 | 18.30 | 12.00 | 1 |\n"), "{page}");
+        assert!(page.contains("| `b_us` | us | 12345 | 18.30 | 12.00 | 2 |\n"), "{page}");
     }
 }

@@ -1,7 +1,7 @@
 //! Quotes of figures in documents: a number, with or without a unit, and a comment that names the metric.
 //!
 //! `9.20 us<!-- =null_call_host_nxp_host_us -->` quotes a value, `18.3<!-- =null_call_host_nxp_host_us.reference -->` what it is compared
-//! with. The number must be the recorded one, rounded to as many digits as it has. In a paragraph of docs/benchmarks.md that begins with
+//! with, and `.target` what it is to reach. The number must be the recorded one, rounded to as many digits as it has. In a paragraph of docs/benchmarks.md that begins with
 //! the word "Measured", every number with a unit must be such a quote.
 
 use std::path::{Path, PathBuf};
@@ -100,16 +100,17 @@ fn number_at_end(text: &str) -> &str {
 }
 
 fn check(quote: &Quote<'_>, all: &[(String, Recorded)]) -> Option<String> {
-    let (metric, of_reference) = match quote.name.strip_suffix(".reference") {
-        Some(metric) => (metric, true),
-        None => (quote.name, false),
-    };
+    let (metric, of) = quote.name.split_once('.').unwrap_or((quote.name, "value"));
     let Some(figure) = all.iter().flat_map(|(_, each)| &each.figures).find(|figure| figure.metric == metric) else {
         return Some(format!("no recorded figure is called {metric}"));
     };
-    let Some(value) = (if of_reference { figure.reference } else { Some(figure.value) }) else {
-        return Some(format!("{metric} is compared with nothing"));
+    let value = match of {
+        "value" => Some(figure.value),
+        "reference" => figure.reference,
+        "target" => figure.target,
+        _ => None,
     };
+    let Some(value) = value else { return Some(format!("{metric} has no {of}")) };
     let plain = quote.number.replace(',', "");
     let decimals = plain.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let recorded = format!("{value:.decimals$}");
@@ -150,7 +151,7 @@ mod tests {
 
     fn wrong(text: &str) -> Vec<(usize, String)> {
         let mut recorded = Recorded::default();
-        let alone = super::super::Figure { reference: None, ..figure("alone", -19302.4) };
+        let alone = super::super::Figure { reference: None, target: None, ..figure("alone", -19302.4) };
         recorded.take(run("1"), vec![figure("call_us", 9.2049), alone], true);
         differences_in(text, true, &[("x".into(), recorded)])
     }
@@ -170,7 +171,10 @@ mod tests {
             what("18<!-- =call_us.reference -->, then none<!-- =call_us -->"),
             "1: quotes \"\" for call_us, which is 9"
         );
-        assert_eq!(what("1<!-- =alone.reference -->"), "1: alone is compared with nothing");
+        assert_eq!(what("1<!-- =alone.reference -->"), "1: alone has no reference");
+        assert_eq!(what("1<!-- =alone.target -->"), "1: alone has no target");
+        assert_eq!(what("1<!-- =call_us.other -->"), "1: call_us has no other");
+        assert_eq!(what("13<!-- =call_us.target -->"), "1: quotes \"13\" for call_us.target, which is 12");
         assert_eq!(what("1<!-- =other -->"), "1: no recorded figure is called other");
     }
 

@@ -169,6 +169,7 @@ pub fn measurements(searches: &[Search], choice: &Choice) -> Vec<Measurement> {
                 unit,
                 machine: search.described.clone(),
                 reference,
+                target: None,
                 source: format!("{vertices} vertices, {edges} edges, mean of {searches}; {source}"),
             });
         };

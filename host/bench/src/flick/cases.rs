@@ -169,18 +169,17 @@ pub fn measurements(cases: &[Case]) -> Vec<Measurement> {
         let ours = if case.kind.name == "syscall" { "call_with_syscall" } else { &format!("call_{}", case.kind.name) };
         for (name, times) in [format!("flick_protocol_call_{}", case.kind.name), ours.to_owned()].iter().zip(case.times)
         {
-            let reference = (name == "call_with_syscall").then_some(SYSCALL_TARGET_US);
-            let target = if reference.is_some() { "; reference: the target" } else { "" };
-            let values =
-                [("us", times.median_us, reference, "median"), ("p99_us", times.p99_us, None, "99th percentile")];
-            for (end, value, reference, what) in values {
+            let target = (name == "call_with_syscall").then_some(SYSCALL_TARGET_US);
+            let values = [("us", times.median_us, target, "median"), ("p99_us", times.p99_us, None, "99th percentile")];
+            for (end, value, target, what) in values {
                 all.push(Measurement {
                     metric: format!("{name}_{end}"),
                     value,
                     unit: "us",
                     machine: case.described.clone(),
-                    reference,
-                    source: format!("machines/flick.toml, {} calls, {what}: {}{target}", case.calls, case.kind.what),
+                    reference: None,
+                    target,
+                    source: format!("machines/flick.toml, {} calls, {what}: {}", case.calls, case.kind.what),
                 });
             }
         }
@@ -254,7 +253,7 @@ mod tests {
         let cases = KINDS.map(case);
         let all = measurements(&cases);
         assert_eq!(all.len(), 4 * KINDS.len());
-        let value = |metric: &str| all.iter().find(|one| one.metric == metric).map(|one| (one.value, one.reference));
+        let value = |metric: &str| all.iter().find(|one| one.metric == metric).map(|one| (one.value, one.target));
         assert_eq!(value("flick_protocol_call_cold_p99_us"), Some((34.0, None)));
         assert_eq!(value("call_with_syscall_us"), Some((12.0, Some(SYSCALL_TARGET_US))));
         assert!(table(&cases).lines().count() == 1 + KINDS.len() && table(&[]).is_empty());

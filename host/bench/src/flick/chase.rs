@@ -129,6 +129,7 @@ pub fn measurements(bench: &Bench, curves: &[Chase]) -> Result<Vec<Measurement>>
         unit,
         machine: machine.clone(),
         reference: Some(reference),
+        target: None,
         source: format!("machines/flick.toml; {source}"),
     };
     let mut all = Vec::new();

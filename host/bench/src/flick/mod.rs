@@ -155,6 +155,7 @@ fn kernel_lines(bench: &Bench) -> std::result::Result<Vec<Measurement>, Error> {
         unit: "lines",
         machine: "the source tree".into(),
         reference,
+        target: None,
         source: source.into(),
     };
     let source = "lines of code in kernel and fused, without tests; reference: Flick, kernel, compiler and linker";

@@ -68,10 +68,10 @@ fn null_calls(calls: &[NullCall]) -> String {
     text += &table(&calls::COLUMNS, calls::columns(calls).into_iter());
     let rows = calls.iter().map(|call| {
         let [from, to] = call.isas.map(Isa::name);
-        let reference = call.reference.map_or("–".into(), number);
-        [format!("{from} to {to}"), call.machine.clone(), number(call.us), number(call.limit_us), reference]
+        let [reference, target] = [call.reference, call.target].map(|us| us.map_or("–".into(), number));
+        [format!("{from} to {to}"), call.machine.clone(), number(call.us), number(call.limit_us), reference, target]
     });
-    text += &table(&["call", "machine", "us", "physical limit, us", "Flick, or bar, us"], rows);
+    text += &table(&["call", "machine", "us", "physical limit, us", "Flick, us", "target, us"], rows);
     text += "<div class=\"plots\">\n";
     for call in calls.iter().filter(|call| call.machine.starts_with("flick")) {
         let [from, to] = call.isas.map(Isa::name);
@@ -150,6 +150,7 @@ mod tests {
             unit: "us",
             machine: "m & n".into(),
             reference: None,
+            target: None,
             source: String::new(),
         };
         let text = body(&results, &[measurement]);

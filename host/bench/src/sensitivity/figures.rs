@@ -4,14 +4,12 @@ use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use crate::flick::{
-    calls::{COHERENT_BAR_US, POLLING_BAR_US},
+    calls::{COHERENT_TARGET_US, LINK_TARGET_US, POLLING_TARGET_US},
     machines::Protocol,
     paper,
 };
 
-/// What a null call over a link is to take less than, in microseconds.
-const LINK_BAR_US: f64 = 12.0;
-/// What one by Flick's protocol is to take less than, over what the paper has.
+/// What a null call by Flick's protocol is to take less than, over what the paper has.
 const OVER_PAPER: f64 = 1.15;
 
 /// A headline figure: a null call there and back, in microseconds.
@@ -41,14 +39,14 @@ fn of(machine: &str) -> Vec<Figure> {
         let there = [Isa::X86_64, Isa::RiscV64];
         let back = [Isa::RiscV64, Isa::X86_64];
         return vec![
-            figure("null_call_host_nxp_host_us", there, Protocol::Motet, LINK_BAR_US),
-            figure("null_call_nxp_host_nxp_us", back, Protocol::Motet, LINK_BAR_US),
+            figure("null_call_host_nxp_host_us", there, Protocol::Motet, LINK_TARGET_US),
+            figure("null_call_nxp_host_nxp_us", back, Protocol::Motet, LINK_TARGET_US),
             figure("flick_protocol_host_nxp_host_us", there, Protocol::Flick, OVER_PAPER * paper::HOST_NXP_HOST_US),
             figure("flick_protocol_nxp_host_nxp_us", back, Protocol::Flick, OVER_PAPER * paper::NXP_HOST_NXP_US),
         ];
     }
     let mut figures = Vec::new();
-    for (how, polls, bar_us) in [("", false, COHERENT_BAR_US), ("_polling", true, POLLING_BAR_US)] {
+    for (how, polls, bar_us) in [("", false, COHERENT_TARGET_US), ("_polling", true, POLLING_TARGET_US)] {
         for isas in [[Isa::X86_64, Isa::AArch64], [Isa::AArch64, Isa::X86_64]] {
             let [from, to] = isas.map(Isa::name);
             let metric = format!("null_call_coherent{how}_us_{}_{from}_{to}", machine.replace('-', "_"));

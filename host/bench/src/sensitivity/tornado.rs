@@ -68,9 +68,12 @@ impl Tornado {
             unit: "us",
             machine: machine.into(),
             reference: Some(reference),
+            target: None,
             source: format!("{source}; {what}"),
         };
-        let mut all = vec![measurement(start.clone(), self.base_us, self.figure.bar_us, "reference: the bar")];
+        let (reference, target) = (None, Some(self.figure.bar_us));
+        let base = measurement(start.clone(), self.base_us, self.base_us, "the file as it is");
+        let mut all = vec![Measurement { reference, target, ..base }];
         if let Some(both) = self.all_us {
             for (name, us) in ["faster", "slower"].into_iter().zip(both) {
                 let what = format!("each parameter at its {name} end; reference: as the file is");
@@ -158,7 +161,7 @@ pub mod tests {
         let all = tornado().measurements("m", "s");
         assert_eq!(all.len(), 1 + 2 + 2 * 4);
         let start = "sensitivity_null_call_host_nxp_host_us";
-        assert_eq!((all[0].metric.as_str(), all[0].reference), (start, Some(12.0)));
+        assert_eq!((all[0].metric.as_str(), all[0].reference, all[0].target), (start, None, Some(12.0)));
         let find = |end: &str| all.iter().find(|row| row.metric == format!("{start}{end}")).unwrap();
         assert_eq!((find("_all_slower").value, find("_all_slower").reference), (20.0, Some(10.0)));
         assert_eq!(find("_one_sided_high").value, 12.5);

@@ -94,6 +94,7 @@ fn summary(largest: [f64; 3]) -> Result<Vec<Measurement>> {
         unit: "percentage points",
         machine: project::host(),
         reference: Some(0.0),
+        target: None,
         source: "largest difference between the miss ratios above; reference: equal".into(),
     };
     Ok(["l1d", "l1i", "l2"].into_iter().zip(largest).map(measurement).collect())
@@ -136,6 +137,7 @@ fn beside_contrib(
             unit: "%",
             machine: machine.clone(),
             reference: Some(reference),
+            target: None,
             source: format!("{missed} misses; reference: contrib cache of qemu {}, {of} misses", tools.version),
         });
     }

@@ -81,6 +81,7 @@ pub fn compare(project: &Project, tools: &Tools, program: Program) -> Result<Vec
         unit: "1/1000",
         machine: described.clone(),
         reference: Some(per_thousand(theirs_missed, theirs.instructions)),
+        target: None,
         source: format!(
             "{ours_missed} misses, {} instructions with the kernel's; reference: cachegrind, {theirs_missed} and {}",
             ours.instructions, theirs.instructions

@@ -169,7 +169,7 @@ struct Together {
 }
 
 impl Together {
-    /// What metrics say of it: names, values, units and bars.
+    /// What metrics say of it: names, values, units and targets.
     fn figures(&self, several: &Several) -> Vec<(String, f64, &'static str, Option<f64>)> {
         let mut figures = Vec::new();
         let [.., free_s] = self.islands_s;
@@ -183,11 +183,11 @@ impl Together {
             }
         }
         figures.push((format!("scaling_{}_machines", several.name), self.alone_s / self.machines_s, "ratio", None));
-        for ((name, seconds), bar) in
+        for ((name, seconds), target) in
             [("", self.islands_s[0]), ("_free", free_s)].into_iter().zip(several.over_machines.into_iter().flatten())
         {
             let metric = format!("scaling_{0}_islands{name}_over_{0}_machines", several.name);
-            figures.push((metric, self.machines_s / seconds, "ratio", Some(bar)));
+            figures.push((metric, self.machines_s / seconds, "ratio", Some(target)));
         }
         figures
     }
@@ -221,9 +221,9 @@ struct Figures {
 }
 
 impl Figures {
-    fn figure(&self, metric: impl Into<String>, value: f64, unit: &'static str, reference: Option<f64>) -> Measurement {
+    fn figure(&self, metric: impl Into<String>, value: f64, unit: &'static str, target: Option<f64>) -> Measurement {
         let (machine, source) = (self.machine.clone(), self.source.clone());
-        Measurement { metric: metric.into(), value, unit, machine, reference, source }
+        Measurement { metric: metric.into(), value, unit, machine, reference: None, target, source }
     }
 }
 
@@ -245,7 +245,7 @@ impl Bench {
             let million = times.instructions.saturating_sub(start_up) as f64 / 1e6;
             work = (work.0 + million, work.1 + times.once.timed);
             let name = program.name;
-            let ratio = |metric: String, value, reference| figures.figure(metric, value, "ratio", reference);
+            let ratio = |metric: String, value, target| figures.figure(metric, value, "ratio", target);
             for (metric, value) in times.over_contrib() {
                 over_contrib.entry(metric).or_default().push(value);
                 measurements.push(ratio(format!("{metric}_{name}"), value, Some(OVER_CONTRIB)));
@@ -341,19 +341,19 @@ impl Bench {
             let folder = self.project.scratch(&format!("speed-{}", isa.name()))?;
             singles.push((isa, machine::describe_with(&folder, &[isa], &USUAL, TLBS)?));
         }
-        let source = format!("median of {} rounds; reference: the bar", self.rounds);
+        let source = format!("median of {} rounds", self.rounds);
         let figures = Figures { machine: project::describe(&machine.machine)?, source };
         let (mut measurements, mut all) = (Vec::new(), Vec::new());
         for program in programs {
             let times = self.together(several.name, &machine, &singles, *program)?;
-            for (metric, value, unit, bar) in times.figures(several) {
-                measurements.push(figures.figure(format!("{metric}_{}", program.name), value, unit, bar));
+            for (metric, value, unit, target) in times.figures(several) {
+                measurements.push(figures.figure(format!("{metric}_{}", program.name), value, unit, target));
             }
             all.push(times);
         }
         let mean = Together::mean(&all);
-        for (metric, value, unit, bar) in mean.figures(several) {
-            measurements.push(figures.figure(metric, value, unit, bar));
+        for (metric, value, unit, target) in mean.figures(several) {
+            measurements.push(figures.figure(metric, value, unit, target));
         }
         if several.scaling.is_some() {
             let memory_mb = mean.memory_bytes as f64 / 1e6;

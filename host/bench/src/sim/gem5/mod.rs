@@ -83,6 +83,7 @@ fn beside(project: &Project, counted: &[Counted]) -> Result<Vec<Measurement>> {
                 unit: if *name == "latency_ps" { "ps" } else { "1" },
                 machine: format!("{TESTDATA}/sharing.toml, {} core(s)", pattern.cores),
                 reference: Some(*theirs as f64),
+                target: None,
                 source: "the model; reference: gem5's Ruby, MESI_Three_Level".into(),
             });
         }
