@@ -257,7 +257,7 @@ mod tests {
             described: String::new(),
         };
         let choice = Choice { files: Vec::new(), scale: 1, small_ones_whole: true, seed: 1, iterations: 1 };
-        let all = measurements(&[search.clone()], &choice);
+        let all = measurements(std::slice::from_ref(&search), &choice);
         let found: Vec<_> = all.iter().map(|one| (&*one.metric, one.value, one.reference)).collect();
         let wanted = [
             ("bfs_epinions1_baseline_s", 2.0, Some(1.8)),
