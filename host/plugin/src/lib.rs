@@ -60,16 +60,16 @@ motet_qemu_plugin::plugin!("motet-plugin", install);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct VcpuTime {
-    /// Time since `base_ps`; translated code adds to it, and calls [`boundary`] when it is a step or more.
+    /// Time since `base_ps`; translated code adds to it, and calls [`boundary`] when it is the longest step or more.
     since_ps: u64,
     /// Instructions since the last boundary, plus 2^32 for each line of instructions entered without a call; translated code
-    /// adds to it. A boundary comes before either part overflows: a step has at most 100 ms.
+    /// adds to it. They are booked before either part overflows: a quantum has at most 100 ms.
     counts: u64,
-    /// Time at the last boundary (wrapping: less than 0 when `since_ps` was set to force a boundary).
+    /// Time at the last boundary, less what its step is shorter than the longest one (wrapping).
     base_ps: u64,
-    /// What memory has added to `since_ps` since the last boundary, without hits that the model was not asked about.
+    /// What memory has added to `since_ps` since the last was booked, without hits that the model was not asked about.
     stall_ps: u64,
-    /// Loads since the last boundary that hit lines of `recent_data`.
+    /// Loads since then that hit lines of `recent_data`.
     loads: u64,
     /// Stores, likewise.
     stores: u64,
@@ -88,10 +88,12 @@ pub struct VcpuTime {
     recent_pages: [u64; RECENT_PAGES],
     /// 1 + the page of data that was translated last.
     data_page: u64,
-    /// How often each of [`TrapEvent::ALL`] has happened since the last boundary.
+    /// How often each of [`TrapEvent::ALL`] has happened since then.
     events: [u64; TrapEvent::COUNT],
+    /// When that was: [`Plugin::account`].
+    booked_ps: u64,
     /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
-    _rest: [u64; 32],
+    _rest: [u64; 31],
 }
 
 const _: () = assert!(size_of::<VcpuTime>() == 2048);
@@ -106,6 +108,11 @@ impl VcpuTime {
     fn happened(&mut self, event: TrapEvent, cost_ps: u64) {
         self.events[event as usize] += 1;
         self.since_ps = self.since_ps.wrapping_add(cost_ps);
+    }
+
+    /// Goes on at `now_ps`, as if part of the longest step had passed already.
+    fn go_on(&mut self, now_ps: u64, passed_ps: u64) {
+        (self.base_ps, self.since_ps) = (now_ps.wrapping_sub(passed_ps), passed_ps);
     }
 
     /// The core's time.
@@ -280,7 +287,7 @@ impl Plugin {
     fn account(&self, vcpu: &mut Vcpu, core: usize) -> u64 {
         let now_ps = self.now_ps(vcpu);
         let time = self.times.get(vcpu);
-        (time.base_ps, time.since_ps) = (now_ps, 0);
+        (time.base_ps, time.since_ps, time.booked_ps) = (now_ps, 0, now_ps);
         self.book(vcpu, core);
         now_ps
     }
@@ -300,12 +307,12 @@ impl Plugin {
         }
     }
 
-    /// Goes on at `now_ps`; `soon`: with a boundary before the next block.
-    fn resume(&self, vcpu: &mut Vcpu, now_ps: u64, soon: bool) {
-        let since_ps = if soon { self.timing.step_ps() } else { 0 };
+    /// Goes on at `now_ps`, with a boundary after `step_ps`; nothing is left that has not been booked.
+    fn resume(&self, vcpu: &mut Vcpu, now_ps: u64, step_ps: u64) {
         let time = self.times.get(vcpu);
-        (time.base_ps, time.since_ps, time.counts, time.stall_ps) = (now_ps.wrapping_sub(since_ps), since_ps, 0, 0);
-        (time.loads, time.stores, time.events) = (0, 0, [0; TrapEvent::COUNT]);
+        time.go_on(now_ps, self.timing.step_max_ps() - step_ps);
+        (time.counts, time.stall_ps, time.loads, time.stores) = (0, 0, 0, 0);
+        time.events = [0; TrapEvent::COUNT];
     }
 
     /// A word of the island's physical memory.
@@ -351,16 +358,23 @@ impl Plugin {
 /// A virtual CPU has run for a step, or is to look at once.
 fn boundary(vcpu: &mut Vcpu, _data: usize) {
     let Some(plugin) = PLUGIN.get() else { return };
-    let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, false) };
+    let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, plugin.timing.step_max_ps()) };
     if plugin.times.get(vcpu).is_ringing() {
         return; // it comes again before the next block
     }
-    let now_ps = plugin.account(vcpu, core);
-    if plugin.timing.settings().grows() && caches::has_exchanged(vcpu) {
+    let (settings, now_ps) = (plugin.timing.settings(), plugin.now_ps(vcpu));
+    if settings.grows() && caches::has_exchanged(vcpu) {
         plugin.timing.note_exchange(now_ps);
     }
-    let Next { now_ps, escaped, woke } = plugin.timing.boundary(core, now_ps);
-    plugin.resume(vcpu, now_ps, escaped);
+    let time = plugin.times.get(vcpu);
+    let step_ps = settings.step_ps();
+    if now_ps.wrapping_sub(time.booked_ps) + step_ps <= settings.quantum_ps && plugin.timing.passes(core, now_ps) {
+        time.go_on(now_ps, settings.quantum_ps - step_ps);
+        return caches::begin_step(plugin, vcpu, core);
+    }
+    plugin.account(vcpu, core);
+    let Next { now_ps, step_ps, escaped, woke } = plugin.timing.boundary(core, now_ps);
+    plugin.resume(vcpu, now_ps, if escaped { 0 } else { step_ps });
     if woke {
         plugin.times.get(vcpu).happened(TrapEvent::Wake, plugin.event_ps(TrapEvent::Wake));
     }
@@ -376,7 +390,7 @@ fn fell_asleep(vcpu: &mut Vcpu) {
     // Before others have their turn, who may take lines from this core.
     plugin.sample(core, now_ps);
     plugin.timing.sleep(core, now_ps);
-    plugin.resume(vcpu, now_ps, true);
+    plugin.resume(vcpu, now_ps, 0);
 }
 
 /// A kernel says which core it is, on a machine whose cores translate: from here on it is known where its tables are.
@@ -454,6 +468,6 @@ fn announced(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
         plugin.record.set_began(host_ns());
         plugin.clocks.cores[core].vcpu.store(vcpu.index() as u32 + 1, Relaxed);
         entry.store(core as u32 + 1, Release);
-        plugin.resume(vcpu, motet_timing::PS_PER_NS, true);
+        plugin.resume(vcpu, motet_timing::PS_PER_NS, 0);
     }
 }

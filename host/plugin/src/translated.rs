@@ -163,7 +163,7 @@ pub fn translated(block: &Block<'_>) {
     for mark in region_marks {
         mark.report(count, time_fs);
     }
-    let limit_ps = plugin.timing.step_ps();
+    let limit_ps = plugin.timing.step_max_ps();
     let time = plugin.times.word(offset_of!(VcpuTime, since_ps));
     block.call_if(time, Condition::AtLeast, limit_ps, boundary, 0);
     let hits = lines.iter().filter(|&&line| plugin.costs.is_cached(line)).count() as u64;

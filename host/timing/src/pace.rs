@@ -53,6 +53,8 @@ std::thread_local! {
 pub(crate) struct View {
     /// Time of the slowest core that runs or is about to.
     pub slowest_ps: Option<u64>,
+    /// How many run, or are about to.
+    pub running: usize,
     /// How far a core may run: a quantum after that.
     limit_ps: u64,
     /// The last exchange among islands, as [`ClockRegion::exchanged_ps`](crate::ClockRegion).
@@ -73,7 +75,7 @@ impl<B: Bells> Timing<B> {
     /// waited for long and escapes.
     pub(crate) fn keep_together(&self, core: usize, now_ps: u64, view: View) -> bool {
         if self.may_run(now_ps, view) {
-            self.goes_on(core);
+            self.runs(core);
             self.free_until(core, view);
             return false;
         }
@@ -134,9 +136,10 @@ impl<B: Bells> Timing<B> {
     /// What the running cores do.
     pub(crate) fn view(&self) -> View {
         let exchanged_ps = self.exchanged_ps();
-        let mut view = View { slowest_ps: None, limit_ps: u64::MAX, exchanged_ps, parked: false };
+        let mut view = View { slowest_ps: None, running: 0, limit_ps: u64::MAX, exchanged_ps, parked: false };
         for &core in self.cores() {
             if let Some(at_ps) = self.active_ps(core) {
+                view.running += 1;
                 view.parked |= self.clock(core).pace.load(SeqCst) == PACE_PARKED;
                 if view.slowest_ps.is_none_or(|slowest_ps| at_ps < slowest_ps) {
                     view.slowest_ps = Some(at_ps);
@@ -185,7 +188,7 @@ impl<B: Bells> Timing<B> {
             }
             let waited = patience.waited(progress);
             if waited > patience.limit {
-                self.goes_on(core);
+                self.runs(core);
                 self.region().escapes.fetch_add(1, Relaxed);
                 return true;
             }
@@ -195,12 +198,12 @@ impl<B: Bells> Timing<B> {
                 give_way();
             }
         }
-        self.goes_on(core);
+        self.runs(core);
         false
     }
 
     /// Notes that a core runs.
-    fn goes_on(&self, core: usize) {
+    fn runs(&self, core: usize) {
         let pace = &self.clock(core).pace;
         if pace.load(Relaxed) != PACE_RUNS {
             pace.store(PACE_RUNS, Relaxed);

@@ -44,6 +44,8 @@ pub trait Bells {
 pub struct Next {
     /// Its time, in picoseconds.
     pub now_ps: u64,
+    /// How much time is to pass until its next boundary, in picoseconds.
+    pub step_ps: u64,
     /// It escaped: it comes back after one block.
     pub escaped: bool,
     /// It has slept, and was not woken by another core: that it takes a while to wake is not in the time yet.
@@ -77,10 +79,25 @@ impl<B: Bells> Timing<B> {
         self.settings
     }
 
-    /// How much time passes on a core between two boundaries, in picoseconds. A core that nobody waits for needs no more
-    /// than one in each quantum.
-    pub fn step_ps(&self) -> u64 {
+    /// The most time that passes on a core between two boundaries, in picoseconds ([`Next::step_ps`] says how much).
+    pub fn step_max_ps(&self) -> u64 {
+        self.settings.quantum_ps
+    }
+
+    /// How much passes while others run. A core that nobody waits for needs no more than one boundary in each quantum.
+    fn step_ps(&self) -> u64 {
         if self.cores.len() == 1 { self.settings.quantum_ps } else { self.settings.step_ps() }
+    }
+
+    /// How much passes while no other core runs, or is about to. Its alarm is noticed at a boundary.
+    fn step_alone_ps(&self, core: usize, now_ps: u64) -> u64 {
+        let to_alarm_ps = self.record(core).alarm_ns.load(Relaxed).saturating_mul(PS_PER_NS).saturating_sub(now_ps);
+        to_alarm_ps.clamp(self.step_ps(), self.settings.quantum_ps)
+    }
+
+    /// A core that goes on as usual.
+    fn goes_on(&self, now_ps: u64, woke: bool) -> Next {
+        Next { now_ps, step_ps: self.step_ps(), escaped: false, woke }
     }
 
     /// A core says that it is there. `true`: time runs, and the core has been told; `false`: it is to ask again.
@@ -198,7 +215,7 @@ impl<B: Bells> Timing<B> {
     /// go on.
     pub fn boundary(&self, core: usize, now_ps: u64) -> Next {
         if self.is_stopped() {
-            return Next { now_ps, escaped: false, woke: false };
+            return self.goes_on(now_ps, false);
         }
         if self.settings.deterministic { self.turn_boundary(core, now_ps) } else { self.quantum_boundary(core, now_ps) }
     }
@@ -235,20 +252,40 @@ impl<B: Bells> Timing<B> {
         // looks again.
         self.clock(core).clock_ps.store(now_ps, Release);
         if self.stop_at_end(core) {
-            return Next { now_ps, escaped: false, woke: false };
+            return self.goes_on(now_ps, false);
         }
         self.ring_own_alarm(core, now_ps);
         if alone {
             // The machine's time is this core's, and there is nobody to wait for, or to wake.
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
-            return Next { now_ps, escaped: false, woke };
+            return self.goes_on(now_ps, woke);
         }
         if self.is_free(core, now_ps) {
-            return Next { now_ps, escaped: false, woke };
+            return self.goes_on(now_ps, woke);
         }
         let view = self.advance();
         self.wake_parked(view);
-        Next { now_ps, escaped: self.keep_together(core, now_ps, view), woke }
+        if view.running == 1 {
+            self.keep_together(core, now_ps, view);
+            return Next { step_ps: self.step_alone_ps(core, now_ps), ..self.goes_on(now_ps, woke) };
+        }
+        Next { escaped: self.keep_together(core, now_ps, view), ..self.goes_on(now_ps, woke) }
+    }
+
+    /// A boundary of a running core at which nothing is to be done but to say how far it is. False: it is to come to
+    /// [`Timing::boundary`].
+    pub fn passes(&self, core: usize, now_ps: u64) -> bool {
+        let clock = self.clock(core);
+        let is_usual = clock.halted.load(Relaxed) == 0
+            && self.header.exit.load(Relaxed) == 0
+            && self.record(core).alarm_ns.load(Relaxed) > now_ps / PS_PER_NS;
+        // In turns, no core is free.
+        if !is_usual || self.is_stopped() || !self.is_free(core, now_ps) {
+            return false;
+        }
+        // As in `quantum_boundary`.
+        clock.clock_ps.store(now_ps, Release);
+        true
     }
 
     fn turn_boundary(&self, core: usize, now_ps: u64) -> Next {
@@ -258,7 +295,7 @@ impl<B: Bells> Timing<B> {
             self.count_rings(core);
             clock.clock_ps.store(now_ps, SeqCst);
             if self.stop_at_end(core) {
-                return Next { now_ps, escaped: false, woke: false };
+                return self.goes_on(now_ps, false);
             }
             self.advance();
             self.pass_turn();
@@ -266,7 +303,7 @@ impl<B: Bells> Timing<B> {
             clock.arrived.store(1, SeqCst);
         }
         if self.wait_for_turn(core) {
-            return Next { now_ps, escaped: true, woke: false };
+            return Next { escaped: true, ..self.goes_on(now_ps, false) };
         }
         clock.running.store(1, SeqCst);
         let slept = clock.halted.load(SeqCst) != 0;
@@ -279,7 +316,7 @@ impl<B: Bells> Timing<B> {
         if self.ring_own_alarm(core, now_ps) {
             self.settle(core);
         }
-        Next { now_ps, escaped: false, woke }
+        self.goes_on(now_ps, woke)
     }
 
     /// The core's doorbells are to reach it now, and not at a time that the host chooses; counts if that cannot be told.

@@ -29,6 +29,52 @@ fn a_sleeping_core_holds_nobody_back() {
 }
 
 #[test]
+fn a_core_that_runs_alone_needs_no_boundary_for_a_quantum_or_until_its_alarm() {
+    let world = World::started(&[1, 1], Side::BySide);
+    let eighth_ps = QUANTUM_PS / 8;
+    assert_eq!(world.timing.boundary(0, 1000).step_ps, eighth_ps);
+    world.timing.sleep(16, 1000);
+    let step_ps = |now_ps| world.timing.boundary(0, now_ps).step_ps;
+    assert_eq!(step_ps(100 * QUANTUM_PS), QUANTUM_PS);
+    let mut now_ps = 200 * QUANTUM_PS;
+    for (in_ps, step) in [(QUANTUM_PS / 2, QUANTUM_PS / 2), (eighth_ps / 2, eighth_ps), (2 * QUANTUM_PS, QUANTUM_PS)] {
+        now_ps += 100 * QUANTUM_PS;
+        world.record(0).alarm_ns.store((now_ps + in_ps) / PS_PER_NS, SeqCst);
+        assert_eq!(step_ps(now_ps), step);
+    }
+    // Somebody is about to run.
+    world.ring(16, now_ps / PS_PER_NS);
+    assert_eq!(step_ps(now_ps), eighth_ps);
+    assert_eq!(World::started(&[1], Side::BySide).timing.boundary(0, 1000).step_ps, QUANTUM_PS);
+    let in_turns = World::started(&[1, 1], Side::InTurns);
+    in_turns.stay_awake(16);
+    assert_eq!(in_turns.timing.boundary(0, 1000).step_ps, QUANTUM_PS);
+}
+
+#[test]
+fn a_core_passes_a_boundary_at_which_nothing_is_to_be_done_and_says_how_far_it_is() {
+    let world = World::started(&[1, 1], Side::BySide);
+    let (passes, clock) = (|now_ps| world.timing.passes(0, now_ps), &world.region.cores[0].clock_ps);
+    assert!(!passes(1000), "it has not looked yet how far it may run");
+    world.timing.boundary(0, 1000);
+    let now_ps = QUANTUM_PS / 2;
+    assert!(passes(now_ps));
+    assert_eq!(clock.load(SeqCst), now_ps);
+    assert!(!passes(QUANTUM_PS), "it would come too far");
+    world.record(0).alarm_ns.store(now_ps / PS_PER_NS, SeqCst);
+    assert!(!passes(now_ps), "its alarm has gone off");
+    world.record(0).alarm_ns.store(u64::MAX, SeqCst);
+    world.header.exit.store(1, SeqCst);
+    assert!(!passes(now_ps), "the run is over");
+    world.header.exit.store(0, SeqCst);
+    assert!(passes(now_ps));
+    world.timing.sleep(0, now_ps);
+    assert!(!passes(now_ps), "it comes from sleep");
+    assert_eq!(clock.load(SeqCst), now_ps);
+    assert!(!World::started(&[1, 1], Side::InTurns).timing.passes(0, 0), "it has to pass on its turn");
+}
+
+#[test]
 fn a_quantum_grows_while_nothing_is_exchanged_and_is_short_again_afterwards() {
     let settings = Settings { quantum_ps: 10 * US, quantum_max_ps: 100 * US, deterministic: false };
     let world = World::of(&[1, 1], settings, Handle::default());
