@@ -15,6 +15,7 @@ pub mod elf;
 mod errno;
 pub mod fat;
 pub mod file;
+pub mod gate;
 pub mod implemented;
 pub mod migration;
 pub mod own;
@@ -22,6 +23,7 @@ pub mod process;
 pub mod registers;
 pub mod sigframe;
 pub mod signal;
+pub mod stubs;
 mod syscall;
 pub mod system;
 #[rustfmt::skip]

@@ -24,7 +24,7 @@ use motet_layout::{Isa, UserFrame};
 use crate::{
     convention::{self, Arguments, Entry, StackWords},
     fat::Signature,
-    registers,
+    registers, stubs,
 };
 
 /// The handler of an ISA: its code, and where in that, in bytes, a thread goes on when it comes to the ISA, a function that does nothing, and one that
@@ -43,14 +43,10 @@ pub struct Handler {
     pub system_call_at: u16,
 }
 
-/// The page of signal trampolines has the handlers in this part, by ISA.
-const PAGE_PART: u64 = 0x7fff_bfff_f400;
-const PART_LEN: u64 = 512;
-
 impl Handler {
     /// Where it is mapped, and begins.
     pub const fn start(&self) -> u64 {
-        PAGE_PART + PART_LEN * self.isa as u64
+        stubs::handler(self.isa)
     }
 
     /// Where a thread goes on that comes to the ISA.
@@ -82,7 +78,7 @@ pub const fn handler(isa: Isa) -> Option<Handler> {
         Isa::RiscV64 => (RISCV64, 16, 80, 84),
         Isa::Hosted => return None,
     };
-    assert!(code.len() as u64 <= PART_LEN);
+    assert!(code.len() as u64 <= stubs::HANDLER_LEN);
     Some(Handler { isa, code, again_at, nothing_at, system_call_at })
 }
 

@@ -13,6 +13,8 @@ pub const CROSSINGS: u64 = 0x4d02;
 pub const MIGRATE: u64 = 0x4d03;
 /// Of the migration handler alone: its thread goes back to where the function was called that has returned.
 pub const MIGRATE_BACK: u64 = 0x4d04;
+/// Of the [gate](crate::gate) alone: the function that another ISA has called has returned.
+pub const CALL_RETURN: u64 = 0x4d05;
 
 /// What becomes of a call that its island cannot serve (at once).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

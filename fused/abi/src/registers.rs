@@ -73,6 +73,11 @@ pub fn syscall_number_of(isa: Isa, frame: &UserFrame) -> u64 {
     reg(frame, roles(isa).number)
 }
 
+/// Sets what [`syscall_number_of`] gives.
+pub(crate) fn set_syscall_number(isa: Isa, frame: &UserFrame, number: u64) {
+    set_reg(frame, roles(isa).number, number);
+}
+
 /// As [`syscall_args`], of a frame known to be `isa`'s: a constant there makes this six loads.
 #[inline(always)]
 pub fn syscall_args_of(isa: Isa, frame: &UserFrame) -> [u64; 6] {

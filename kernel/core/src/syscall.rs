@@ -37,6 +37,7 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
         own::CROSSINGS => crossing::set_policy(call),
         own::MIGRATE => crossing::migration::migrate(call),
         own::MIGRATE_BACK => crossing::migration::migrate_back(call),
+        own::CALL_RETURN if crossing::is_return(call) => crossing::call_return(call),
         own::ISLAND => Ok(call.cpu.island().index() as u64),
         _ => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));

@@ -20,6 +20,7 @@ mod baton;
 mod config;
 mod damage;
 pub mod elf;
+mod gate;
 mod hart;
 pub mod isa;
 mod machine;

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use motet_abi::gate::Gate;
 use motet_abi::migration::Handler;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::sync::AtomicU64 as PoolWord;
@@ -20,6 +21,7 @@ use motet_paging::Format;
 
 use crate::baton::Point;
 use crate::config::{Counter, Defect, IslandConfig};
+use crate::gate;
 use crate::hart::{CodePage, Hart, Registers, snapshot};
 use crate::isa::INSTRUCTION_SIZE;
 use crate::migration;
@@ -297,6 +299,10 @@ impl<F: Flavour> Machine for Hosted<F> {
 
     fn counter_ns(&self) -> u64 {
         self.island.now_ns()
+    }
+
+    fn gate(isa: Isa) -> Gate {
+        gate::gate(isa)
     }
 
     fn migration_handler(isa: Isa) -> Option<Handler> {

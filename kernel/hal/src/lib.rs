@@ -14,7 +14,10 @@ pub mod conformance;
 pub mod ivshmem;
 pub mod steer;
 
-use motet_abi::migration::{self, Handler};
+use motet_abi::{
+    gate::{self, Gate},
+    migration::{self, Handler},
+};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks};
 
 /// How a faulting access touched memory.
@@ -186,6 +189,12 @@ pub trait Machine: Sync + 'static {
     #[inline(always)]
     fn note_write(&self) {
         Self::mark::<{ marks::WROTE }>();
+    }
+
+    /// The gate of an ISA, in instructions that the ISA's cores in this machine execute.
+    #[inline(always)]
+    fn gate(isa: Isa) -> Gate {
+        gate::gate(isa)
     }
 
     /// The migration handler of an ISA, in instructions that the ISA's cores in this machine execute.

@@ -3,7 +3,14 @@
 
 #include "crossing.h"
 
-#define GATE 0x7fffbfffd000ul
+/* Where functions return to that another instruction set has called, on this one. */
+#if defined(__x86_64__)
+#define GATE 0x7fffbffff240ul
+#elif defined(__aarch64__)
+#define GATE 0x7fffbffff280ul
+#else
+#define GATE 0x7fffbffff2c0ul
+#endif
 
 static volatile uintptr_t garbage = 0x123456789000ul;
 

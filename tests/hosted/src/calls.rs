@@ -87,4 +87,6 @@ calls! {
     Island 0x4d01 0x4d01;
     /// `crossings(busy, missing)`.
     Crossings 0x4d02 0x4d02;
+    /// Of the gate alone.
+    CallReturn 0x4d05 0x4d05;
 }

@@ -17,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         ("crossing::policies_are_inherited_by_programs_that_are_executed", inherited),
         ("crossing::calls_wait_by_priority", order),
         ("crossing::returns_that_cannot_be_end_the_process", gates),
+        ("crossing::returns_do_not_fault_and_need_no_page", returns),
         ("crossing::an_island_that_dies_while_a_thread_is_there_is_named", death),
         ("crossing::a_machine_can_survive_the_death_of_an_island", survival),
         ("crossing::deaths_at_any_moment_end_well_or_with_a_message", deaths),
@@ -137,6 +138,12 @@ fn gates() -> Result<(), String> {
         ended.expect_code(128 + signal)?.expect_output("before\n")?.expect_errors(errors)?;
     }
     Ok(())
+}
+
+fn returns() -> Result<(), String> {
+    let ended = compiled("returns", &["-O2"])?.run("returns", None);
+    let right = "right 3\nagain 900\nrefused -38 -38 -38 -38\nunmapped 0\nstill 900\n";
+    ended.expect_code(0)?.expect_output(right).map(drop)
 }
 
 /// Kills the RISC-V island while a thread is there for ever. `after` runs when its process has ended.

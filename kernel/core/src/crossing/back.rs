@@ -21,10 +21,11 @@ use motet_protocol::{
 };
 
 use super::{
-    Fetch, GATE,
+    Fetch,
     call::wait,
     callee::Place,
     caller::{claim, give, take_back},
+    gate,
     message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits},
     records::{copy_return, end, innermost, nest, new_record, outer_of, signature_of, spare_record},
     report,
@@ -141,7 +142,8 @@ pub fn take_call<M: Machine>(
     record.outer_used.set(thread.stack_used[isa as usize - 1].get());
     record.is_saved.set(1);
     record.is_local.set(0);
-    let entry = Entry { function: record.function.get(), gate: GATE, stack: stack::top(thread, M::ISA), tls };
+    let entry =
+        Entry { function: record.function.get(), gate: gate::address(M::ISA), stack: stack::top(thread, M::ISA), tls };
     let words = convention::enter(&thread.frame, M::ISA, &entry, &signature, &arguments);
     record.callee_sp.set(words.sp_at_return);
     // Should there be no memory for it, the function faults where it returns to.

@@ -46,11 +46,11 @@ use motet_protocol::{
 };
 
 use super::{
-    Fetch, GATE, back,
+    Fetch, back,
     callee::{self, Begun, Step},
     caller::{self, Made},
     choose::{choose, last_callee},
-    long,
+    gate, long,
     message::{self, Spread, fits},
     records::{new_record, spare_record},
     request::Request,
@@ -65,11 +65,11 @@ pub fn fetch<M: Machine>(
     process: &'static ProcessRecord,
     address: u64,
 ) -> Fetch {
-    let function = registers::pc(&thread.frame);
-    if address == GATE && function == GATE {
+    let space = mm::space_of(cpu, process);
+    if gate::is_missed::<M>(&thread.frame, address) {
+        gate::pass(cpu, space, &thread.frame);
         return long::come_back(cpu, thread, process);
     }
-    let space = mm::space_of(cpu, process);
     let called = match cpu.crossing.reach {
         Reach::Near => call_again(cpu, thread, process, space, Reach::Near),
         Reach::Far => call_far(cpu, thread, process, space),
@@ -261,7 +261,7 @@ fn run_called<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> bool {
         match callee::step(cpu, &begun, trap, reach) {
             Step::Answered => return true,
             Step::Served => {}
-            Step::Leaves => return leave(cpu, &begun, Some(trap), reach),
+            Step::Leaves(trap) => return leave(cpu, &begun, Some(trap), reach),
         }
     }
 }

@@ -17,9 +17,9 @@ use motet_protocol::{
 };
 
 use super::{
-    GATE,
     back::call_back,
     damaged::end_damaged,
+    gate,
     message::{CALLED, Given},
     records::innermost,
     report, stack,
@@ -59,8 +59,8 @@ pub enum Step {
     Answered,
     /// What has stopped it is served: it goes on.
     Served,
-    /// It needs to be an ordinary thread.
-    Leaves,
+    /// It needs to be an ordinary thread, which goes on with this.
+    Leaves(Trap),
 }
 
 /// Reads the call that this core was given, and sets up its function's registers. `None`: the call has been dealt with otherwise.
@@ -102,21 +102,22 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
 #[inline(always)]
 pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -> Step {
     let &Begun { ref given, frame, sp_at_return } = begun;
-    let returned = matches!(trap, Trap::PageFault { address: GATE, access: Access::Execute });
-    let balanced = registers::pc(frame) == GATE && registers::sp_of(M::ISA, frame) == sp_at_return;
+    let trap = gate::passed(cpu, given.space, frame, trap);
+    let returned = trap == Trap::Syscall && gate::is_passed::<M>(frame);
+    let balanced = registers::sp_of(M::ISA, frame) == sp_at_return;
     if let Some(caller) = given.caller.filter(|_| returned && balanced)
         && give_back(cpu, given, caller, frame, reach)
     {
         return Step::Answered;
     }
     if !reach.is_far() {
-        return Step::Leaves;
+        return Step::Leaves(trap);
     }
     let is_fetch = matches!(trap, Trap::PageFault { access: Access::Execute, .. });
     if is_fetch && call_back(cpu, given.place(), frame, sp_at_return) {
         return Step::Answered;
     }
-    if !returned && serve(cpu, given.place(), frame, trap) { Step::Served } else { Step::Leaves }
+    if !returned && serve(cpu, given.place(), frame, trap) { Step::Served } else { Step::Leaves(trap) }
 }
 
 /// Acts on what has stopped a called function, if that needs no thread: interrupts, pages that are not there yet, system calls that only
@@ -171,7 +172,7 @@ fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
 #[inline(always)]
 fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame, reach: Reach) -> bool {
     let reply = direct::reply(cpu, caller, reach);
-    reply[5].set(convention::result_word(M::ISA, frame, 0));
+    reply[5].set(motet_abi::gate::first_result(M::ISA, frame));
     reply[1].set(convention::result_word(M::ISA, frame, 1));
     if given.has_float_results() {
         cpu.machine.save_ext(frame);

@@ -13,9 +13,9 @@ use motet_protocol::{
 };
 
 use super::{
-    GATE,
     back::take_call,
     damaged::end_damaged,
+    gate,
     message::read_results,
     records::{end, innermost, signature_of},
 };
@@ -154,7 +154,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
                 None => {
                     take_back(cpu, thread);
                     direct::release(cpu, callee, reach);
-                    registers::set_pc(&thread.frame, GATE);
+                    registers::set_pc(&thread.frame, gate::address(M::ISA));
                 }
             }
             Some(thread)

@@ -14,8 +14,9 @@ use motet_layout::{
 use motet_protocol::Context;
 
 use super::{
-    Fetch, GATE, back,
+    Fetch, back,
     choose::{core_of, may_run},
+    gate,
     records::{end, innermost, signature_of},
     report,
     request::Request,
@@ -48,7 +49,7 @@ pub fn make<M: Machine>(
     }
     convention::save_caller(M::ISA, &thread.frame, record);
     record.is_saved.set(1);
-    let entry = Entry { function: request.function, gate: GATE, stack: request.stack, tls };
+    let entry = Entry { function: request.function, gate: gate::address(request.isa), stack: request.stack, tls };
     let words = convention::enter(&thread.frame, request.isa, &entry, &request.signature, arguments);
     record.callee_sp.set(words.sp_at_return);
     if !stack::push(cpu, space, &words) {
@@ -61,7 +62,7 @@ pub fn make<M: Machine>(
     Ok(Fetch::Gone)
 }
 
-/// The function has returned: the caller goes on, on its core.
+/// The function has passed the gate: the caller goes on, on its core.
 pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Fetch {
     let Some(record) = innermost(cpu, thread) else {
         let what = match thread.crossing.get() {
@@ -83,7 +84,7 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     if signature.has_floats() {
         sched::save_ext(cpu, thread);
     }
-    let results = convention::results(M::ISA, &thread.frame, &signature);
+    let results = motet_abi::gate::results(M::ISA, &thread.frame, &signature);
     if may_run(thread, core)
         && let Some(fetch) = back::go_back(cpu, thread, mm::space_of(cpu, process), record, core, &results)
     {

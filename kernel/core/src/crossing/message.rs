@@ -35,8 +35,8 @@ use motet_protocol::{
 };
 
 use super::{
-    GATE,
     callee::Place,
+    gate,
     records::{record_at, signature_of},
     request::Request,
 };
@@ -196,7 +196,7 @@ impl Given {
             registers::clear(frame);
         }
         let [function, stack, tls, word] = [2, 3, 4, 5].map(|index: usize| message.message[index].get());
-        let words = convention::begin(frame, M::ISA, &Entry { function, gate: GATE, stack, tls }, 0);
+        let words = convention::begin(frame, M::ISA, &Entry { function, gate: gate::address(M::ISA), stack, tls }, 0);
         convention::set_word(frame, M::ISA, 0, word);
         if self.first & MORE_WORDS != 0 {
             let count = if self.first & SPREAD != 0 { REGISTERS_MAX } else { WORDS_MAX };

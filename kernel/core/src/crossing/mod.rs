@@ -1,8 +1,8 @@
 //! Calls that cross instruction sets (Flick, sections III and IV): a thread that calls a function pinned to another ISA
 //! runs it on a core of that ISA, and comes back with its result.
 //!
-//! A fetch from a view that only another ISA executes is a call; a fetch from the *return gate*, an address where nothing
-//! is, is a return. The kernel does both at once, without the program's help: it turns the registers of one ISA into
+//! A fetch from a view that only another ISA executes is a call; a system call of the *gate*, instructions of the kernel to which
+//! functions return, is a return. The kernel does both at once, without the program's help: it turns the registers of one ISA into
 //! those of the other by the calling conventions (`motet_abi::convention`) and gives the thread to the other island's
 //! core. What the caller needs to go on is in a [`CrossingRecord`](motet_layout::CrossingRecord); records of one thread form a stack.
 //!
@@ -15,6 +15,7 @@
 //! | `caller`, `callee` | the steps of the short way, by core |
 //! | `message` | what lies in a call's message, and in its answer |
 //! | `back` | calls back, where islands do not cache each other's memory |
+//! | `gate` | where functions return to |
 //! | `long` | the long way: through run queues |
 //! | `records`, `stack` | a thread's records, and its stacks |
 //! | `state` | what a core keeps in mind |
@@ -28,6 +29,7 @@ mod caller;
 mod choose;
 
 mod damaged;
+mod gate;
 mod long;
 mod message;
 pub mod migration;
@@ -40,14 +42,12 @@ mod state;
 pub use call::{called, fetch};
 pub use caller::{first_returned, has_news, is_called_for, make_returned_ready, stop_polling, stop_polling_calls};
 pub use choose::{call_on, set_policy};
+pub use gate::{call_return, is_return};
 
 pub use records::{copy_chain, forget};
 pub use report::{Snapshot, backtrace};
 pub use stack::release_stacks;
 pub use state::CrossingCore;
-
-/// Functions of other ISAs return here. Nothing is ever mapped at this address unless a program insists.
-pub const GATE: u64 = 0x7fff_bfff_d000;
 
 /// What became of a fetch that this island could not serve.
 pub enum Fetch {

@@ -9,7 +9,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, fs};
 
-use super::{Fetch, GATE, records::chain};
+use super::{Fetch, gate, records::chain};
 use crate::{
     cpu::Cpu,
     file, mm,
@@ -88,8 +88,8 @@ impl Shown {
         inode: Option<&'static InodeRecord>,
         outer: Option<&Self>,
     ) -> (Place<'a, M>, Place<'a, M>) {
-        let ended = outer.filter(|_| self.return_pc == GATE);
         let (isa, core) = (Isa::from_raw(self.caller_isa), CoreId::from_raw(self.caller_core));
+        let ended = outer.filter(|_| isa.is_some_and(|isa| self.return_pc == gate::address(isa)));
         let address = ended.map_or(self.return_pc, |outer| outer.function);
         let callee = Place { cpu, inode, address: self.function, isa: None, core: None, is_end: false };
         (callee, Place { cpu, inode, address, isa, core, is_end: ended.is_some() })

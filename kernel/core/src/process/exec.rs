@@ -251,7 +251,7 @@ fn fill<M: Machine>(
     mm::insert(cpu, space, &mm::VmaSpec { node: mm::place::node_of(island), ..STACK })?;
     call.serve_due(BUDGET);
     let builder = StackBuilder { call, space, isa: executable.isa, identity };
-    builder.map_trampoline(space.fat.get() != 0)?;
+    builder.map_stubs(space.fat.get() != 0)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
     mm::for_each_vma(cpu, space, |vma| {

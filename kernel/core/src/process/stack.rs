@@ -1,6 +1,6 @@
-//! The initial stack of a program, and the page its signal handlers return to.
+//! The initial stack of a program, and the page of the kernel's own instructions.
 
-use motet_abi::{Errno, elf as abi, sigframe};
+use motet_abi::{Errno, elf as abi, sigframe, stubs};
 use motet_hal::{Access, Machine};
 use motet_layout::{Cell64, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
 
@@ -10,12 +10,6 @@ use super::{
 };
 use crate::{call::Call, mm, permission::Identity, random};
 
-/// Where handlers without a restorer of their own return to: a page with the ISA's `rt_sigreturn` call.
-const TRAMPOLINE: u64 = 0x7fff_bfff_f000;
-/// Where an ISA's instructions are in that page.
-pub const fn trampoline_of(isa: Isa) -> u64 {
-    TRAMPOLINE + 64 * isa as u64
-}
 const STACK_TOP: u64 = USER_END;
 /// Words that are written to the stack at once.
 const WORDS_AT_ONCE: usize = 20;
@@ -112,20 +106,22 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         })
     }
 
-    /// Maps the page with the `rt_sigreturn` call, for ISAs that need one, and for programs of several.
+    /// Maps the page of [`stubs`], for ISAs that need it for the ends of signal handlers, and for programs of several.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn map_trampoline(&self, all_isas: bool) -> Result<(), Errno> {
+    pub fn map_stubs(&self, all_isas: bool) -> Result<(), Errno> {
         if !all_isas && sigframe::trampoline(self.isa).is_none() {
             return Ok(());
         }
-        let (start, end) = (TRAMPOLINE, TRAMPOLINE + PAGE_SIZE);
+        let (start, end) = (stubs::PAGE, stubs::PAGE + PAGE_SIZE);
         mm::insert(self.call.cpu, self.space, &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, ..STACK })?;
         for isa in Isa::ALL.into_iter().filter(|&isa| all_isas || isa == self.isa) {
             if let Some(code) = sigframe::return_code(isa) {
-                self.write(trampoline_of(isa), code)?;
+                self.write(stubs::signal_return(isa), code)?;
             }
+            let gate = M::gate(isa);
+            self.write(gate.start(), gate.code)?;
             if let Some(handler) = M::migration_handler(isa).filter(|_| all_isas && self.call.cpu.crossing.migrates) {
                 self.write(handler.start(), handler.code)?;
             }

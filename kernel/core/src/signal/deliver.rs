@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_abi::{
     Errno, registers, sigframe,
     signal::{self as abi, SS_DISABLE, SigInfo, SigStack},
+    stubs,
 };
 use motet_hal::Machine;
 use motet_layout::{ProcessRecord, SignalAction, ThreadRecord};
@@ -12,9 +13,7 @@ use motet_layout::{ProcessRecord, SignalAction, ThreadRecord};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    mm,
-    process::stack::trampoline_of,
-    sched,
+    mm, sched,
 };
 
 /// Lets the thread enter the handler of a signal when it next runs.
@@ -42,7 +41,7 @@ pub fn deliver<M: Machine>(
     let delivery = sigframe::Delivery {
         info: *info,
         handler: action.handler.get(),
-        restorer: if own_restorer { action.restorer.get() } else { trampoline_of(isa) },
+        restorer: if own_restorer { action.restorer.get() } else { stubs::signal_return(isa) },
         mask,
         stack,
         base: stack.base(&thread.frame, flags),

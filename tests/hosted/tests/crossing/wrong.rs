@@ -1,5 +1,6 @@
 //! What a program may not do, and what is damaged.
 
+use motet_abi::stubs;
 use motet_hal_hosted::{Config, Driver, Faults, isa::Op};
 use motet_layout::Isa;
 use motet_tests_hosted::{
@@ -37,11 +38,71 @@ fn leaving_a_function_by_another_way_than_its_return_kills() {
 fn returning_from_a_call_that_was_not_made_kills() {
     killed(
         &[function("main", None, |body| {
-            body.call(0x7fff_bfff_d000);
+            body.call(stubs::gate(Isa::X86_64));
             body.program.exit(0);
         })],
         &["returns from a call that it has not made"],
     );
+}
+
+/// Neither in a call, where it would end the caller's, nor outside.
+#[test]
+fn only_the_gate_says_that_a_function_has_returned() {
+    const ENOSYS: u64 = 38;
+    let functions = [
+        function("main", None, |body| {
+            body.program.call(Sys::CallReturn, &[]);
+            expect_errno(body, ENOSYS, 100);
+            body.program.arg(0, 20);
+            body.call(address_of(1));
+            exit_with_result(body);
+        }),
+        function("on_riscv", Some(Isa::RiscV64), |body| {
+            body.enter(2);
+            let (result, argument) = (body.result(), body.argument());
+            body.store(argument, 0);
+            body.program.call(Sys::CallReturn, &[]);
+            expect_errno(body, ENOSYS, 101);
+            body.load(result, 0);
+            body.program.asm.op_i(Op::Addi, result, result, 1);
+            body.leave();
+        }),
+    ];
+    everywhere(4, &scenario(&functions), 21, "");
+}
+
+/// Its own registers come back, too, from each ISA.
+#[test]
+fn a_program_may_unmap_the_gate() {
+    fn plus_one(body: &mut Body<'_>) {
+        body.enter(1);
+        let (result, argument) = (body.result(), body.argument());
+        body.program.asm.op_i(Op::Addi, result, argument, 1);
+        body.leave();
+    }
+    let functions = [
+        function("main", None, |body| {
+            let (result, argument) = (body.result(), body.argument());
+            body.program.arg(0, 20);
+            body.call(address_of(1));
+            body.program.asm.mov(body.program.asm.roles.saved[0], result);
+            body.program.call(Sys::Munmap, &[stubs::PAGE, 4096]);
+            body.program.asm.mov(argument, body.program.asm.roles.saved[0]);
+            for index in [1, 2, 1] {
+                body.call(address_of(index));
+                body.program.asm.mov(argument, result);
+            }
+            exit_with_result(body);
+        }),
+        function("on_arm", Some(Isa::AArch64), plus_one),
+        function("on_riscv", Some(Isa::RiscV64), |body| {
+            body.enter(1);
+            body.call(address_of(3));
+            body.leave();
+        }),
+        function("on_x86", Some(Isa::X86_64), plus_one),
+    ];
+    everywhere(4, &scenario(&functions), 24, "");
 }
 
 #[test]
