@@ -217,7 +217,8 @@ trap:
     cld                                 # SYSCALL clears it by SFMASK, a gate does not
     ret
 
-# A doorbell in the kernel comes while `wait_for_interrupt` or `poll_interrupts` lets it, and they give rax away.
+# A doorbell in the kernel comes while `wait_for_interrupt` or `poll_interrupts` lets it. They give rax and flags away, and mask
+# interrupts next, so going back takes no IRET, which is slow: another interrupt that is pending comes when they are let the next time.
 doorbell:
     test byte ptr [rsp + 8], 3
     jz kernel_doorbell
@@ -230,7 +231,9 @@ kernel_doorbell:
     mov rax, rsp
     and rax, -1 << BLOCK_SHIFT
     or dword ptr [rax + {pending}], {pending_doorbell}
-    iretq
+    mov rax, [rsp]                      # rip
+    mov rsp, [rsp + 24]
+    jmp rax
 
 kernel_trap:
     push rax

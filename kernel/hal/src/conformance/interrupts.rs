@@ -18,6 +18,7 @@ impl<M: Machine> Suite<M> {
         self.test("timer_cancelled", Self::timer_cancelled);
         self.test("doorbell_before_a_wait", Self::doorbell_before_a_wait);
         self.test("doorbell_in_user_mode", Self::doorbell_in_user_mode);
+        self.test("one_interrupt_hides_no_other", Self::one_interrupt_hides_no_other);
         self.test("interrupts_are_acknowledged", Self::interrupts_are_acknowledged);
     }
 
@@ -124,6 +125,24 @@ impl<M: Machine> Suite<M> {
             self.machine.ring(self.machine.core());
             let interrupts = self.run_to_interrupt(&space)?;
             same("interrupt", interrupts.0.into(), Interrupts::DOORBELL.0.into())?;
+        }
+        Ok(())
+    }
+
+    /// A timer and a doorbell that are there at the same time both come, whether the core polls or sleeps.
+    fn one_interrupt_hides_no_other(&self) -> Check {
+        let both = Interrupts::TIMER.union(Interrupts::DOORBELL);
+        for round in 0..40 {
+            self.machine.set_timer(1);
+            self.machine.ring(self.machine.core());
+            let start = self.machine.counter_ns();
+            let mut seen = Interrupts::default();
+            while seen != both && self.machine.counter_ns() < start + SHORT_NS {
+                let sleeps = round % 2 == 0 && seen == Interrupts::default();
+                let came = if sleeps { self.machine.wait_for_interrupt() } else { self.machine.poll_interrupts() };
+                seen = seen.union(came);
+            }
+            same("interrupts that came", seen.0.into(), both.0.into())?;
         }
         Ok(())
     }
