@@ -360,6 +360,7 @@ pub fn save_caller(isa: Isa, frame: &UserFrame, record: &CrossingRecord) {
 pub fn resume_caller(frame: &UserFrame, isa: Isa, record: &CrossingRecord, signature: &Signature, results: &Results) {
     let convention = convention(isa);
     registers::init_frame(frame, isa, record.return_pc.get(), record.caller_sp.get());
+    enter_fast(frame, isa);
     // Only a damaged record has another one.
     let tls = record.caller_tls.get();
     registers::set_tls(frame, if registers::can_hold_tls(isa, tls) { tls } else { 0 });

@@ -66,15 +66,28 @@ pub fn fetch<M: Machine>(
     address: u64,
 ) -> Fetch {
     let space = mm::space_of(cpu, process);
-    if gate::is_missed::<M>(&thread.frame, address) {
-        gate::pass(cpu, space, &thread.frame);
-        return long::come_back(cpu, thread, process);
-    }
     let called = match cpu.crossing.reach {
         Reach::Near => call_again(cpu, thread, process, space, Reach::Near),
         Reach::Far => call_far(cpu, thread, process, space),
     };
-    called.unwrap_or_else(|| choose(cpu, thread, process, space, address))
+    called.unwrap_or_else(|| first_fetch(cpu, thread, process, space, address))
+}
+
+/// As [`fetch`], when it is no call that has been made before.
+#[cold]
+#[inline(never)]
+fn first_fetch<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+    address: u64,
+) -> Fetch {
+    if gate::is_missed::<M>(&thread.frame, address) {
+        gate::pass(cpu, space, &thread.frame);
+        return long::come_back(cpu, thread, process);
+    }
+    choose(cpu, thread, process, space, address)
 }
 
 /// As [`call_again`]: apart from it, so that the other one has more registers.
