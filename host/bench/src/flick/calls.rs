@@ -265,7 +265,7 @@ fn parts(cores: &[CoreStats], islands: [&str; 2], count: u64, us: f64, signals: 
     }
 }
 
-/// What two cores need that do nothing but tell each other: a trap and a return on each, a doorbell to each that does not poll,
+/// What two cores need that do nothing but tell each other: a fault of the caller, a system call of the callee, a return on each, a doorbell to each that does not poll,
 /// which must tell its interrupt controller that it came, a store's way to each that does, and a line each way that one writes and the other reads, wherever in
 /// the pool that takes least.
 fn limit_us(machine: &Machine, [from, to]: [usize; 2]) -> Result<f64> {
@@ -304,10 +304,11 @@ fn limit_us(machine: &Machine, [from, to]: [usize; 2]) -> Result<f64> {
     };
     let lines = least(&mut both, 0, 0) + least(&mut both, 1, 64);
     let signals = signals(machine, [from, to])?.map(|signal| signal.doorbell_ps() + signal.transit_ps());
-    let traps = [from, to].map(|island| {
+    let traps = [(from, true), (to, false)].map(|(island, faults)| {
         let traps = &config.islands[island].timing.traps;
+        let entry_ps = if faults { traps.entry_ps } else { traps.syscall_entry_ps };
         let polls = machine.islands[island].poll_us != 0;
-        traps.entry_ps + traps.exit_ps + if polls { 0 } else { traps.end_of_interrupt_ps }
+        entry_ps + traps.syscall_exit_ps + if polls { 0 } else { traps.end_of_interrupt_ps }
     });
     Ok((lines + signals.iter().chain(&traps).sum::<u64>()) as f64 / 1e6)
 }
@@ -466,9 +467,9 @@ mod tests {
     #[test]
     fn limits_are_traps_doorbells_and_two_lines() {
         // Only the host is rung; each reads its own memory, where the other's store has left
-        // no copy of. Traps and the end of an interrupt: 1045 and 71 cycles of 2400 MHz, and 8 of 200 MHz.
-        let traps = (1045.0 + 71.0) / 2400.0 + 8.0 / 200.0;
-        for islands in [[0, 1], [1, 0]] {
+        // no copy of. A fault or a system call, a return and the end of an interrupt on the host, and 8 cycles of 200 MHz.
+        for (islands, entry) in [([0, 1], 715.0), ([1, 0], 79.0)] {
+            let traps = (entry + 71.0 + 71.0) / 2400.0 + 8.0 / 200.0;
             let flick = limit_us(&machine("flick.toml"), islands).unwrap();
             // A doorbell, half of a load's 825 ns to the board, which polls, 300 cycles of the host's memory, and the board's record;
             // and the link takes 4 ns for the host's store.
@@ -479,7 +480,7 @@ mod tests {
         let sleeping = limit_us(&shared, [0, 1]).unwrap();
         shared.islands.iter_mut().for_each(|island| island.poll_us = 50);
         let polling = limit_us(&shared, [0, 1]).unwrap();
-        let traps = 1045.0 / 2100.0 + 141.0 / 2000.0;
+        let traps = (715.0 + 71.0) / 2100.0 + 141.0 / 2000.0;
         assert!((0.6..1.5).contains(&(polling - traps)), "{polling}");
         let ends = 71.0 / 2100.0 + 71.0 / 2000.0;
         assert!((sleeping - polling - 4.0 - ends).abs() < 1e-5, "{sleeping}");

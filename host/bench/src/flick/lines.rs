@@ -12,7 +12,7 @@ use crate::project::file_error;
 /// Folders of the kernel.
 const KERNEL: [&str; 2] = ["kernel", "fused"];
 /// What is for crossings only, and for what. The first entry that a path begins with counts.
-const WHOLE: [(&str, Part); 9] = [
+const WHOLE: [(&str, Part); 10] = [
     ("kernel/core/src/crossing/report.rs", Part::Reports),
     ("fused/abi/src/own.rs", Part::Reports),
     ("kernel/core/src/crossing/", Part::Calls),
@@ -20,6 +20,7 @@ const WHOLE: [(&str, Part); 9] = [
     ("fused/protocol/src/direct.rs", Part::Calls),
     ("fused/protocol/src/message.rs", Part::Calls),
     ("kernel/core/src/process/fat.rs", Part::Executables),
+    ("fused/abi/src/gate.rs", Part::Calls),
     ("fused/abi/src/fat.rs", Part::Executables),
     ("fused/abi/src/convention.rs", Part::Conventions),
 ];
