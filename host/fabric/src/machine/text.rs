@@ -91,8 +91,8 @@ mod tests {
         assert_eq!(places([""; 3]), []);
         let [x86, riscv] = [Isa::X86_64, Isa::RiscV64];
         let middle = TextPlace { isa: riscv, blocks: 2..9, island: Some(0) };
-        assert_eq!(places(["", "", "text = \"middle\""]), [middle.clone()]);
-        assert_eq!(places(["", "text = \"middle\"", "text = \"middle\""]), [middle.clone()]);
+        assert_eq!(places(["", "", "text = \"middle\""]), std::slice::from_ref(&middle));
+        assert_eq!(places(["", "text = \"middle\"", "text = \"middle\""]), std::slice::from_ref(&middle));
         let rest = TextPlace { isa: x86, blocks: 10..16, island: None };
         assert_eq!(places(["text = \"rest\"", "text = \"middle\"", ""]), [rest, middle]);
     }
