@@ -198,7 +198,9 @@ pool_struct! {
         168 pub ready_mask: Cell32,
         /// The group of the thread that the core took last.
         172 pub ready_running: Cell32,
-        176 _pad4: [Cell64; 2],
+        /// The frame that leaves the island's caches ([`crate::marks::FLUSH`]): its pool address.
+        176 pub flush_addr: Cell64,
+        184 _pad4: Cell64,
         /// Lock of the timer list.
         192 pub timer_lock: AtomicU64,
         /// First thread in the list of deadlines, earliest first (pool address).

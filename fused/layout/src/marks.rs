@@ -9,7 +9,7 @@
 //! | marks | who executes them | who listens |
 //! |---|---|---|
 //! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
-//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/plugin` |
+//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`FLUSH`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/plugin` |
 //! | [`LOOK`] | kernels, in the middle of long system calls | `host/count` |
 //! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
 
@@ -36,6 +36,9 @@ pub const LOOK: u8 = 70;
 pub const TRANSFER: u8 = 79;
 /// "The transfer engine of my island has new descriptors."
 pub const ENGINE: u8 = 78;
+/// "The lines of the frame [`flush_addr`](crate::CoreRecord::flush_addr) of my core record leave my island's caches, modified ones to
+/// memory": what a loop of cache-block instructions does (RISC-V: `cbo.flush`), which not every core that QEMU emulates has.
+pub const FLUSH: u8 = 71;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
 pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.

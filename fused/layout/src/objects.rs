@@ -18,7 +18,8 @@ pool_struct! {
         /// Bit per island (and [`NEAR_HOST`]) whose memory this is: near to it, by the machine's description. All ones
         /// where distance does not matter. Host-written.
         16 pub near: Cell32,
-        20 _pad: Cell32,
+        /// Bit per island that caches it without being told of others' stores. Timed machines only. Host-written.
+        20 pub private: Cell32,
     }
 }
 

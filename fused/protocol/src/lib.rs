@@ -92,7 +92,18 @@ pub trait Context {
         self.core().index() / motet_layout::CORES_PER_ISLAND_MAX
     }
 
-    /// The blocks (by number) that its frames must be of; `None`: any.
+    /// Index of the share of memory for what islands use together: the actor's own, unless there are islands that do not cache
+    /// each other's memory ([`memory::common_share`]).
+    #[inline(always)]
+    fn common_index(&self) -> usize {
+        self.memory_index()
+    }
+
+    /// Has a frame leave the caches of the actor's island, modified lines to memory, if these are not told of others' stores.
+    #[inline(always)]
+    fn flush_frame(&self, _frame: Frame) {}
+
+    /// The blocks (by number) that frames for files must be of; `None`: any.
     #[inline(always)]
     fn blocks(&self) -> Option<core::ops::Range<u32>> {
         None

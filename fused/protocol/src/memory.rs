@@ -108,10 +108,42 @@ pub fn distance(near: u32, island: usize) -> usize {
 /// Allocates a frame with one reference, contents undefined; near to this island if possible.
 #[inline]
 pub fn alloc_frame(context: &impl Context) -> Option<Frame> {
+    alloc_frame_on(context, context.memory_index())
+}
+
+/// As [`alloc_frame`], for what other islands read and write as well: nobody caches it without being told of their stores, as long as
+/// there is such memory.
+#[inline]
+pub fn alloc_common_frame(context: &impl Context) -> Option<Frame> {
     match context.blocks() {
-        None => alloc_frame_on(context, context.memory_index()),
+        None => alloc_frame_on(context, context.common_index()),
         Some(blocks) => alloc_frame_within(context, context.memory_index(), blocks),
     }
+}
+
+/// [`alloc_common_frame`], filled with zeroes.
+pub fn alloc_common_zeroed_frame(context: &impl Context) -> Option<Frame> {
+    let frame = alloc_common_frame(context)?;
+    context.zero_frame(frame);
+    Some(frame)
+}
+
+/// The share that is nearest to the pool's own tables, which all islands use: of the first island that these are near to, or the host's.
+pub fn common_share(pool: Pool) -> usize {
+    let near = block(pool, 0).near.get();
+    (0..ISLANDS_MAX).find(|&island| distance(near, island) == NEAR).unwrap_or(ISLANDS_MAX)
+}
+
+/// Whether an island caches a frame without being told of others' stores.
+#[inline]
+pub fn is_private_to(pool: Pool, frame: Frame, island: usize) -> bool {
+    let record = block(pool, frame.0 / pool.header().memory.block_frames.get());
+    record.private.get() >> island & 1 != 0
+}
+
+/// Says which islands cache a block without being told of others' stores: a bit each. Called by the host before the islands start.
+pub fn set_private(pool: Pool, index: u32, islands: u32) {
+    block(pool, index).private.set(islands);
 }
 
 /// As [`alloc_frame`], near to the island `island` (an index) and out of its blocks.
@@ -178,7 +210,7 @@ pub fn alloc_zeroed_frame_on(context: &impl Context, island: usize) -> Option<Fr
 /// As [`alloc_zeroed_frame`], for what a file holds: `None` also when little else is left.
 pub fn alloc_file_frame(context: &impl Context) -> Option<Frame> {
     let pool = context.pool();
-    if has_free(pool, left_by_files(pool)) { alloc_zeroed_frame(context) } else { None }
+    if has_free(pool, left_by_files(pool)) { alloc_common_zeroed_frame(context) } else { None }
 }
 
 /// Whether a new process leaves enough to those that run.
@@ -209,6 +241,8 @@ pub fn release_frame(context: &impl Context, frame: Frame) {
     let before = frame_record(context.pool(), frame).refs.fetch_sub(1, Ordering::AcqRel);
     assert!(before != 0, "frame {:#x} freed twice", frame.0);
     if before == 1 {
+        // Who gets it next may be another island.
+        context.flush_frame(frame);
         free_frame(context, frame);
     }
 }

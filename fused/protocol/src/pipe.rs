@@ -14,7 +14,7 @@ use motet_layout::{Cell32, Frame, PAGE_SHIFT, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY
 use crate::{
     Context,
     lock::{lock, try_lock},
-    memory::{alloc_frame, release_frame},
+    memory::{alloc_common_frame, release_frame},
     slab, wait,
 };
 
@@ -288,7 +288,7 @@ fn allocate(context: &impl Context, pipe: &PipeRecord, head: u32, len: usize) ->
     for step in 0..pages {
         let frame = &pipe.frames[(slot(head) + step) % PIPE_FRAMES];
         if frame.get() == 0 {
-            frame.set(alloc_frame(context).ok_or(Errno::ENOMEM)?.0);
+            frame.set(alloc_common_frame(context).ok_or(Errno::ENOMEM)?.0);
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use motet_layout::{
     RangeNode, RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VmaRecord, WatchRecord,
 };
 
-use crate::{Context, lock::lock, memory::alloc_frame};
+use crate::{Context, lock::lock, memory::alloc_common_frame};
 
 /// A type with a cache of its own.
 pub trait SlabObject: PoolSafe {
@@ -86,7 +86,7 @@ fn refill<T: SlabObject>(context: &impl Context) -> Option<()> {
     const { assert!(size_of::<T>() <= PAGE_SIZE as usize) };
     let pool = context.pool();
     let cache = &pool.header().slabs[T::CLASS];
-    let frame = alloc_frame(context)?;
+    let frame = alloc_common_frame(context)?;
     cache.object_size.set(size_of::<T>() as u32);
     let objects = PAGE_SIZE / size_of::<T>() as u64;
     for index in 0..objects {

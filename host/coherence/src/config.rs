@@ -3,8 +3,11 @@
 //! All latencies are picoseconds and are from the request to the data.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 use serde::Deserialize;
+
+use crate::resolve::alone_space;
 
 /// Which line of a full set is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -329,6 +332,15 @@ impl Config {
             .iter()
             .position(|island| (island.first_core..island.first_core + island.cores).contains(&core))
             .expect("core numbers are below core_count")
+    }
+
+    /// The parts of the pool that an island caches privately, by offset.
+    pub fn private_parts(&self, island: usize) -> impl Iterator<Item = Range<u64>> {
+        let segments = self.islands[island].segments.iter().filter(|segment| segment.data == Policy::Private);
+        segments.map(move |segment| {
+            let start = segment.local.wrapping_add(segment.data_delta).wrapping_sub(alone_space(island));
+            start..start + segment.size
+        })
     }
 
     /// A number that differs between configurations, so that processes notice when theirs do.

@@ -109,6 +109,8 @@ counters! {
     far_atomics,
     /// Reads that hardware might have answered with old data, because a private cache was not told: an error of the software.
     stale_reads,
+    /// Lines of the pool that software had leave its island's private caches.
+    flushed_lines,
     /// Accesses to devices: where there is no memory.
     device_accesses,
     /// Accesses that touched more than one line.

@@ -299,11 +299,7 @@ impl<'a> Core<'a> {
         if drop_it {
             self.count(Count::snoop_invalidates, 1);
             *slowest = link.snoop_invalidate_ps.max(*slowest);
-            for core in cores_in(entry.domain, entry.sharers) {
-                entry.flags |= if self.take(entry.domain, core, probe, 0) { DIRTY } else { 0 };
-            }
-            *slowest += self.write_back_if_dirty(&entry);
-            entry.remove(probe.line);
+            *slowest += self.drop_entry(entry, probe);
         } else if entry.has(ALONE) {
             self.count(Count::snoop_data, 1);
             *slowest = link.snoop_data_ps.max(*slowest);
@@ -316,6 +312,16 @@ impl<'a> Core<'a> {
             entry.flags = PRESENT;
             entry.store(probe.line);
         }
+    }
+
+    /// A line leaves a last-level cache and the cores under it: what writing it back costs.
+    pub(crate) fn drop_entry(&self, mut entry: Entry<'_, '_>, probe: Probe) -> u64 {
+        for core in cores_in(entry.domain, entry.sharers) {
+            entry.flags |= if self.take(entry.domain, core, probe, 0) { DIRTY } else { 0 };
+        }
+        let cost = self.write_back_if_dirty(&entry);
+        entry.remove(probe.line);
+        cost
     }
 
     /// The last-level cache has lost a line to another: the cores under it lose it, too.

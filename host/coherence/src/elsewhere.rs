@@ -9,14 +9,30 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::LINE_SIZE;
 use crate::array::{MODIFIED, Probe, STATE_MASK};
-use crate::config::{Config, IslandConfig, Policy, Segment};
+use crate::config::{Class, Config, IslandConfig, Policy, Segment};
 use crate::core::{Core, IN_L1D, Kind};
 use crate::counters::Count;
 use crate::directory::{Entry, cores_in};
 use crate::locks::numbers;
 use crate::resolve::alone_space;
+use crate::{LINE_SIZE, Picoseconds};
+
+/// Pages in which stale reads are noted, of all cores together.
+pub const STALE_PAGES: usize = 16;
+/// Bytes of such a page.
+const PAGE_SIZE: u64 = 4096;
+
+/// A page in which a core has read what may have been old ([`Model::stale_pages`](crate::Model::stale_pages)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StalePage {
+    /// The core, by its number in the machine.
+    pub core: usize,
+    /// The page's first byte, as an offset into the pool.
+    pub address: u64,
+    /// Stale reads in it.
+    pub reads: u64,
+}
 
 /// Of each line of the pool whether an island's private caches had it when another island wrote it: a bit. None where no cache is
 /// private.
@@ -64,6 +80,52 @@ impl<'a> StaleLines<'a> {
     }
 }
 
+/// Words for each page of [`StalePages`]: the page's address and reader, and how many reads.
+const PAGE_WORDS: usize = 2;
+/// Bits of a page's number in its word; above is 1 + the reader.
+const PAGE_BITS: u32 = 48;
+
+/// Where the first stale reads were.
+pub(crate) struct StalePages<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> StalePages<'a> {
+    /// Words of the region.
+    pub(crate) const WORDS: usize = PAGE_WORDS * STALE_PAGES;
+
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// Nothing has been read.
+    pub(crate) fn reset(&self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// A core has read a byte of the pool that may have been old.
+    fn note(&self, core: usize, address: u64) {
+        let key = address / PAGE_SIZE | (core as u64 + 1) << PAGE_BITS;
+        for entry in self.words.chunks_exact(PAGE_WORDS) {
+            let found = entry[0].compare_exchange(0, key, Relaxed, Relaxed).map_or_else(|other| other, |_| key);
+            if found == key {
+                entry[1].fetch_add(1, Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = StalePage> {
+        let used = self.words.chunks_exact(PAGE_WORDS).map(|entry| [entry[0].load(Relaxed), entry[1].load(Relaxed)]);
+        used.take_while(|[key, _]| *key != 0).map(|[key, reads]| StalePage {
+            core: (key >> PAGE_BITS) as usize - 1,
+            address: (key & ((1 << PAGE_BITS) - 1)) * PAGE_SIZE,
+            reads,
+        })
+    }
+}
+
 impl Core<'_> {
     /// A data access that this core's own caches have not served, in a segment that others cache in other ways: what it does to
     /// their copies, and whether it was a stale read. No lock is held. `line`: the number that this island caches it under.
@@ -93,7 +155,35 @@ impl Core<'_> {
         }
         if stale {
             self.count(Count::stale_reads, 1);
+            self.model.stale_pages.note(self.number, line * LINE_SIZE);
         }
+    }
+
+    /// The software of this core has lines of the pool leave its island's caches, modified ones to memory, because others have written
+    /// them or are about to (RISC-V: `cbo.flush`, Zicbom). `start`: an offset into the pool. What its instructions take, a loop of three
+    /// for each line, and what writing back takes. Where the island does not cache privately, nothing is done, nor takes time.
+    pub fn flush_lines(&mut self, start: u64, bytes: u64) -> [Picoseconds; 2] {
+        let [mut instructions_ps, mut stall_ps] = [0; 2];
+        for line in start / LINE_SIZE..(start + bytes).div_ceil(LINE_SIZE) {
+            let mut parts = self.model.config.private_parts(self.state.island);
+            if parts.any(|part| part.contains(&(line * LINE_SIZE))) {
+                let classes = [Class::System, Class::Integer, Class::Branch];
+                instructions_ps += classes.map(|class| self.instructions(class, 1).0).iter().sum::<u64>();
+                stall_ps += self.flush_line(line);
+            }
+        }
+        [Picoseconds(instructions_ps), Picoseconds(stall_ps)]
+    }
+
+    fn flush_line(&self, line: u64) -> u64 {
+        self.count(Count::flushed_lines, 1);
+        self.model.stale[self.state.island].clear(line);
+        let probe = Probe::new(line + alone_lines(self.state.island));
+        if Entry::find(self.own, probe).is_none() {
+            return 0;
+        }
+        let _lock = self.model.lock_directory(self.domain, probe.line, self.number, self.model.threads);
+        Entry::find(self.own, probe).map_or(0, |entry| self.coherence(self.drop_entry(entry, probe)))
     }
 
     /// Makes an island's cores share or drop a line.

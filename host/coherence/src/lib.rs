@@ -40,6 +40,7 @@ pub use check::Violation;
 pub use config::{Class, Config, Policy, QueueConfig, RangeConfig, Replacement};
 pub use core::{Core, Held, Kind};
 pub use counters::{Counters, counter_names};
+pub use elsewhere::{STALE_PAGES, StalePage};
 pub use error::{ConfigError, Key, Step};
 pub use model::{Model, Region, RegionError, Sharing, allocate};
 pub use resolve::{Island, Piece, Shape, Target, TrapCycles};

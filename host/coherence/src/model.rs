@@ -12,14 +12,14 @@ use crate::bandwidth::{Queue, Sender};
 use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
-use crate::elsewhere::StaleLines;
+use crate::elsewhere::{StaleLines, StalePage, StalePages};
 use crate::keep;
 use crate::locks::Askers;
 
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 10;
+const VERSION: u64 = 11;
 /// Words before everything else: magic, version, fingerprint, length, sharing, keeping.
 const HEADER_WORDS: usize = 8;
 /// The header's words that are 1 if threads may meet, and if cores may keep their directories.
@@ -97,6 +97,7 @@ pub struct Model<'a> {
     pub(crate) askers: Askers<'a>,
     /// By island.
     pub(crate) stale: Vec<StaleLines<'a>>,
+    pub(crate) stale_pages: StalePages<'a>,
     /// As in [`Config::queues`].
     pub(crate) queues: Vec<Queue<'a>>,
     /// Whether threads may meet, and locks are needed.
@@ -169,7 +170,7 @@ impl<'a> Model<'a> {
         let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
         let domains: usize = directories.map(|domain| array::words(&domain.l3)).sum();
         let stale: usize = config.islands.iter().map(|island| StaleLines::words(config, island)).sum();
-        let others = Askers::words(config) + stale + Queue::words(config);
+        let others = Askers::words(config) + stale + StalePages::WORDS + Queue::words(config);
         HEADER_WORDS + others + cores + domains + KEPT_WORDS * config.domains.len()
     }
 
@@ -184,6 +185,7 @@ impl<'a> Model<'a> {
         region[0].store(0, Relaxed);
         model.askers.reset();
         model.stale.iter().for_each(StaleLines::reset);
+        model.stale_pages.reset();
         model.queues.iter().for_each(Queue::reset);
         for (index, core) in model.cores.iter().enumerate() {
             let seed = model.config.seed ^ (index as u64) << 48;
@@ -240,6 +242,7 @@ impl<'a> Model<'a> {
         let mut rest = &region[HEADER_WORDS..needed];
         let askers = Askers::take(&config, &mut rest);
         let stale = config.islands.iter().map(|island| StaleLines::take(&config, island, &mut rest)).collect();
+        let stale_pages = StalePages::new(cut(&mut rest, StalePages::WORDS));
         let queues = config.queues.iter().map(|queue| Queue::take(queue, &mut rest)).collect();
         let mut cores = Vec::new();
         for (index, island) in config.islands.iter().enumerate() {
@@ -276,7 +279,7 @@ impl<'a> Model<'a> {
             }
         });
         let domains = domains.collect();
-        Ok(Self { cores, domains, askers, stale, queues, config, threads: true, keeps: false })
+        Ok(Self { cores, domains, askers, stale, stale_pages, queues, config, threads: true, keeps: false })
     }
 
     /// The configuration.
@@ -309,6 +312,11 @@ impl<'a> Model<'a> {
             + counters.data_accesses().wrapping_sub(counters.l1d_misses).wrapping_mul(timing.l1d_ps)
             + counters.atomics * timing.atomic_ps;
         counters
+    }
+
+    /// The first pages in which reads were stale (`stale_reads`), at most [`STALE_PAGES`](crate::STALE_PAGES) of all cores together.
+    pub fn stale_pages(&self) -> Vec<StalePage> {
+        self.stale_pages.all().collect()
     }
 
     /// From ringing a doorbell to the other island's first instruction.

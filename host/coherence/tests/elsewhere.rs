@@ -2,7 +2,7 @@
 
 mod common;
 
-use motet_coherence::{Core, Counters, Kind, Model, Sharing, allocate};
+use motet_coherence::{Core, Counters, Kind, Model, STALE_PAGES, Sharing, StalePage, allocate};
 
 use common::{TINY, pool_base};
 
@@ -117,6 +117,58 @@ fn a_read_over_the_link_of_what_a_private_cache_has_modified_is_stale() {
         assert_eq!(access(a, Kind::Load, NEAR_B), 825);
     });
     assert_eq!((a.stale_reads, b.stale_reads), (2, 0));
+}
+
+#[test]
+fn what_is_flushed_before_others_touch_it_is_never_stale() {
+    for text in [machine(), common::without_l3(&machine())] {
+        let [a, b] = run(&text, |a, b| {
+            // Written by "b", read by "a".
+            access(b, Kind::Store, NEAR_B);
+            assert_eq!(
+                b.flush_lines(NEAR_B, 64).map(|cost| cost.0),
+                [3000, 20_000],
+                "three instructions, and a line written back"
+            );
+            access(a, Kind::Load, NEAR_B);
+            // Written by "a" after "b" had it, and before.
+            access(a, Kind::Store, NEAR_B + 64);
+            access(b, Kind::Load, NEAR_B + 64);
+            access(a, Kind::Store, NEAR_B + 64);
+            assert_eq!(b.flush_lines(NEAR_B, 128).map(|cost| cost.0), [6000, 0], "nothing is there");
+            assert_eq!(access(b, Kind::Load, NEAR_B + 64), 700);
+            // Elsewhere there is nothing to be flushed.
+            assert_eq!(b.flush_lines(NEAR_A, 4096).map(|cost| cost.0), [0; 2]);
+            assert_eq!(a.flush_lines(NEAR_B, 4096).map(|cost| cost.0), [0; 2]);
+        });
+        assert_eq!((a.stale_reads, b.stale_reads, a.flushed_lines, b.flushed_lines), (0, 0, 0, 3));
+        assert_eq!((b.memory_write_backs, b.instructions, b.instruction_ps), (1, 9, 9000));
+    }
+}
+
+#[test]
+fn pages_with_stale_reads_are_listed_by_reader() {
+    let config = common::config(&[1, 1], &machine());
+    let region = allocate(Model::region_words(&config));
+    let model = Model::create(config, &region, Sharing::Threads).unwrap();
+    let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
+    assert_eq!(model.stale_pages(), []);
+    for line in [2, 3, 64] {
+        access(&mut b, Kind::Store, NEAR_B + 64 * line);
+        access(&mut a, Kind::Load, NEAR_B + 64 * line);
+    }
+    access(&mut a, Kind::Store, NEAR_B);
+    access(&mut b, Kind::Load, NEAR_B + 8);
+    access(&mut a, Kind::Store, NEAR_B);
+    access(&mut b, Kind::Load, NEAR_B + 8);
+    let page = |core, address, reads| StalePage { core, address, reads };
+    assert_eq!(model.stale_pages(), [page(0, NEAR_B, 2), page(0, NEAR_B + 4096, 1), page(1, NEAR_B, 1)]);
+    // Others are counted, not listed.
+    for page in 2..20 {
+        access(&mut b, Kind::Store, NEAR_B + 4096 * page);
+        access(&mut a, Kind::Load, NEAR_B + 4096 * page);
+    }
+    assert_eq!((model.stale_pages().len(), model.counters(0).stale_reads), (STALE_PAGES, 21));
 }
 
 #[test]

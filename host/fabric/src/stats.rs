@@ -37,6 +37,9 @@ pub struct Stats {
     /// What programs did wrong, and that the command had not ended, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The first pages of the pool in which a read might have been answered by an old copy, by core.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale_read_addresses: Vec<StalePageStats>,
     /// What depends on the host; absent from deterministic runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostStats>,
@@ -54,6 +57,21 @@ impl Stats {
         told.map(|(count, what)| format!("{count} times {what}, because the host was busy; times may be wrong"))
             .collect()
     }
+}
+
+/// A page with `stale_reads`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StalePageStats {
+    /// The reader's island.
+    pub island: String,
+    /// The reader, within the island.
+    pub core: usize,
+    /// The page's offset into the pool.
+    pub address: u64,
+    /// The range of the pool that it is in.
+    pub range: String,
+    /// Such reads in it.
+    pub reads: u64,
 }
 
 /// The machine that was simulated.

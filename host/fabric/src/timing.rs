@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
+    ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::{
@@ -12,8 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::{Model, Policy, Sharing};
-use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
+use motet_coherence::{Config, Model, Policy, Sharing, StalePage};
+use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PAGE_SIZE, PoolHeader};
+use motet_protocol::Context as _;
 use motet_record::{Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
 use rustix::{
@@ -25,7 +27,7 @@ use crate::{
     Doorbells, HostPool,
     machine::Machine,
     qemu,
-    stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, Stats},
+    stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, StalePageStats, Stats},
 };
 use motet_error::{Context, Error, ErrorKind, Result};
 
@@ -129,6 +131,7 @@ impl Clocks {
         header.timed.set(1);
         let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
         header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
+        note_private(pool, model.config());
         for (record, island) in header.islands.iter().zip(&model.config().islands) {
             record.frequency_mhz.set(u32::try_from(island.timing.frequency_mhz()).unwrap_or(u32::MAX));
         }
@@ -242,7 +245,9 @@ impl Clocks {
         // Cores that sleep have slept until the end.
         let end = probe.at(time_ps);
         let cores = self.core_stats(&end.rows);
-        let told = self.record.warnings().iter().map(ToString::to_string).chain(link_errors(&cores)).collect();
+        let stale_read_addresses = self.stale_pages();
+        let told = self.record.warnings().into_iter().map(|warning| warning.to_string()).chain(link_errors(&cores));
+        let told = told.chain(stale_pages_sentence(&stale_read_addresses)).collect();
         Stats {
             schema: stats::SCHEMA,
             motet: env!("CARGO_PKG_VERSION").into(),
@@ -261,8 +266,26 @@ impl Clocks {
             cores,
             regions: self.regions(&end),
             samples: self.samples(&end),
+            stale_read_addresses,
             warnings: told,
         }
+    }
+
+    /// Where the first stale reads were.
+    fn stale_pages(&self) -> Vec<StalePageStats> {
+        let config = self.model.config();
+        let named = |page: StalePage| {
+            let island = &config.islands[config.island_of(page.core)];
+            let range = config.ranges.iter().find(|range| (range.start..range.end).contains(&page.address));
+            StalePageStats {
+                island: island.name.clone(),
+                core: page.core - island.first_core,
+                address: page.address,
+                range: range.map(|range| range.name.clone()).unwrap_or_default(),
+                reads: page.reads,
+            }
+        };
+        self.model.stale_pages().into_iter().map(named).collect()
     }
 
     fn host_stats(&self, cores: &[CoreStats]) -> Option<HostStats> {
@@ -424,6 +447,29 @@ fn link_errors(cores: &[CoreStats]) -> Vec<String> {
         counted.map(|(times, what)| format!("{name}: {times} {what}")).collect::<Vec<_>>()
     };
     cores.iter().flat_map(of).collect()
+}
+
+/// Where old copies might have been read, for those who look for the reason.
+fn stale_pages_sentence(pages: &[StalePageStats]) -> Option<String> {
+    let words =
+        |page: &StalePageStats| format!("{:#x} ({}, by {}.{})", page.address, page.range, page.island, page.core);
+    let all: Vec<String> = pages.iter().map(words).collect();
+    (!all.is_empty()).then(|| format!("such reads were in these pages of the pool: {}", all.join(", ")))
+}
+
+/// Tells the kernels which islands cache blocks of the pool privately.
+fn note_private(pool: &HostPool, config: &Config) {
+    let memory = &pool.header().memory;
+    let block_len = u64::from(memory.block_frames.get()) * PAGE_SIZE;
+    for index in 0..memory.block_count.get() {
+        let start = u64::from(index) * block_len;
+        // A range may begin or end within the block.
+        let overlaps = |part: Range<u64>| part.start < start + block_len && start < part.end;
+        let is_private = |island: usize| config.private_parts(island).any(overlaps);
+        let islands =
+            (0..config.islands.len()).filter(|&island| is_private(island)).fold(0, |bits, island| bits | 1 << island);
+        motet_protocol::memory::set_private(pool.pool(), index, islands);
+    }
 }
 
 #[cfg(test)]

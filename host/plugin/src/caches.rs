@@ -133,6 +133,17 @@ pub fn note_transfer(vcpu: &mut Vcpu, from: u64, to: u64, bytes: u64) {
     }
 }
 
+/// A core's kernel has a frame of the pool leave its island's caches.
+pub fn flush_frame(vcpu: &mut Vcpu, start: u64) {
+    let Some((core, time)) = counting(vcpu) else { return };
+    let [instructions, stall] = core.caches.flush_lines(start, motet_layout::PAGE_SIZE);
+    time.since_ps += instructions.0;
+    time.charge(stall.0);
+    if core.caches.losses() != time.losses {
+        time.forget_lost(&core.caches);
+    }
+}
+
 fn first_roots(vcpu: &Vcpu) -> &'static Mutex<Roots> {
     &FIRST_ROOTS[vcpu.index() % VCPUS_MAX]
 }

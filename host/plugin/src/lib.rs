@@ -432,6 +432,7 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
             );
             caches::count_doorbell_store(vcpu);
         }
+        marks::FLUSH => caches::flush_frame(vcpu, plugin.timing.flush_addr(core)),
         marks::WROTE => plugin.timing.note_write(core, now_ps),
         _ => {}
     }

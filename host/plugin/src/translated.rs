@@ -236,7 +236,8 @@ fn report_accesses(plugin: &Plugin, instruction: &Instruction<'_>, accesses: Acc
 /// What only kernels do. A user program that executes one of their marks changes nothing.
 fn report_kernel(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8], mark: Option<u8>) {
     if let Some(mark) = mark.filter(|&mark| {
-        let known = [marks::CLOCK, marks::RING, marks::WROTE, marks::WOKE, marks::TRANSFER, marks::ENGINE];
+        let known =
+            [marks::CLOCK, marks::RING, marks::WROTE, marks::WOKE, marks::FLUSH, marks::TRANSFER, marks::ENGINE];
         known.contains(&mark) || mark >= marks::CORE
     }) {
         if mark >= marks::CORE && plugin.costs.data.translates {

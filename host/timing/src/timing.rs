@@ -191,6 +191,11 @@ impl<B: Bells> Timing<B> {
         self.bells.ring(self.record(core).ring_target.get() as usize);
     }
 
+    /// The frame of the pool that a core's kernel has leave the caches.
+    pub fn flush_addr(&self, core: usize) -> u64 {
+        self.record(core).flush_addr.get()
+    }
+
     /// A core comes from its instruction that waits for an interrupt. If it has not slept, because a doorbell was there
     /// already, but before its time: how much later that is.
     pub fn catch_up(&self, core: usize, now_ps: u64) -> u64 {

@@ -8,7 +8,14 @@ use motet_layout::{
     PoolAddr, ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{Context, clock::IslandClock, direct::Reach, shootdown, trace::Kind};
+use motet_protocol::{
+    Context,
+    clock::IslandClock,
+    direct::Reach,
+    memory::{common_share, is_private_to},
+    shootdown,
+    trace::Kind,
+};
 
 use crate::{
     call::BUDGET,
@@ -42,6 +49,8 @@ pub struct Cpu<M: Machine> {
     pub isas: [u8; ISLANDS_MAX],
     /// Whether there are islands that do not cache each other's memory.
     pub uncached: bool,
+    /// The share of memory for what islands use together.
+    pub common: usize,
     /// This island's map of the pool.
     pub map: PhysMap<'static>,
     /// This island's page-table format.
@@ -141,6 +150,7 @@ impl<M: Machine> Cpu<M> {
             polling: (0..ISLANDS_MAX).map(polls).sum(),
             isas: core::array::from_fn(|index| islands[index].isa.get() as u8),
             uncached,
+            common: if uncached { common_share(pool) } else { id.island().index() },
             map: PhysMap::new(&record.ranges, pool.len()),
             format: format.expect("the island record names a page-table format"),
             pinned: Cell::new(false),
@@ -196,6 +206,15 @@ impl<M: Machine> Cpu<M> {
     pub fn activate_space(&self, root: Frame) {
         self.translations.drop_all();
         self.machine.activate_space(root);
+    }
+
+    /// Has a frame leave this island's caches, if others' stores do not reach these.
+    #[inline(never)]
+    fn flush_private(&self, frame: Frame) {
+        if is_private_to(self.pool, frame, self.island().index()) {
+            self.own.flush_addr.set(frame.addr().0);
+            self.machine.note_flush();
+        }
     }
 
     /// Carries out shoot-downs asked of this core.
@@ -316,6 +335,18 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn is_uncached(&self) -> bool {
         self.uncached
+    }
+
+    #[inline(always)]
+    fn common_index(&self) -> usize {
+        self.common
+    }
+
+    #[inline(always)]
+    fn flush_frame(&self, frame: Frame) {
+        if self.uncached {
+            self.flush_private(frame);
+        }
     }
 
     #[inline(always)]

@@ -216,6 +216,13 @@ pub trait Machine: Sync + 'static {
         Self::mark::<{ marks::ENGINE }>();
     }
 
+    /// Has the frame that the core record names ([`motet_layout::CoreRecord::flush_addr`]) leave the island's caches, modified lines
+    /// to memory, where these are not told of others' stores: executes [`motet_layout::marks::FLUSH`]. Such caches are a timed machine's.
+    #[inline(always)]
+    fn note_flush(&self) {
+        Self::mark::<{ marks::FLUSH }>();
+    }
+
     /// Tells the simulator of a timed machine that this core comes from [`wait_for_interrupt`](Self::wait_for_interrupt):
     /// executes [`motet_layout::marks::WOKE`]. A doorbell that was there already has come before its time; the core's
     /// clock goes on to it.

@@ -13,10 +13,11 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("places::islands_use_memory_near_to_them", near_first),
         ("places::timed_islands_seldom_read_far_memory", near_reads),
         ("places::fetches_come_from_where_the_machine_file_says", text),
+        ("places::what_crosses_a_link_is_never_an_old_copy", no_old_copies),
         ("places::published_machines_run_in_simulated_time", published),
         ("places::a_full_pool_is_an_error_that_programs_survive", full_pool),
     ];
@@ -105,6 +106,38 @@ fn text() -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{misses} fetches miss: {far} over the link and {kernel} of the kernel ({near} reads in {near_ps} ps)"))
+}
+
+/// Commands on both sides of Flick's link: pipes, programs that start others there, forks, files written and read on either side, signals.
+const ACROSS: &str = "\
+echo a | on riscv64 cat | wc -c
+on riscv64 seq 2000 | sort -r | on riscv64 head -n 1
+on riscv64 sh -c 'seq 500 | sort -r | tail -n 1 | on x86_64 cat | cat; (true); on x86_64 uname -m | tr a-z A-Z'
+on riscv64 sh -c 'seq 3000 > /tmp/board; on x86_64 wc -l < /tmp/board'; tail -n 1 /tmp/board; echo last >> /tmp/board
+on riscv64 tail -n 1 /tmp/board; on riscv64 cp /tmp/board /tmp/copy; cmp /tmp/board /tmp/copy && on riscv64 rm /tmp/copy
+seq 3000 > /tmp/host; on riscv64 sort -r /tmp/host | head -n 1; mkdir /tmp/d; on riscv64 touch /tmp/d/x; ls /tmp/d
+on riscv64 sleep 100 & kill $!; wait $!; echo $?
+on riscv64 sh -c 'trap \"echo caught; exit 3\" TERM; while :; do sleep 0.01; done' & sleep 0.1; kill $!; wait $!; echo $?
+on riscv64 sh -c 'sleep 100 & on x86_64 kill $!; wait $!; echo $?'
+for i in 1 2 3 4 5; do on riscv64 sh -c 'echo $0 | cat' $i | cat; done
+";
+const ACROSS_SAYS: &str = "2\n999\n1\nX86_64\n3000\n3000\nlast\n999\nx\n143\ncaught\n3\n143\n1\n2\n3\n4\n5\n";
+
+fn no_old_copies() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let stats = folder.path().join("stats.json");
+    let motet = Motet::run(["--timed", "--stats"]).argument(&stats).argument("--machine").argument(shipped("flick"));
+    motet.arguments(["--", ACROSS]).wait().expect_code(0)?.expect_output(ACROSS_SAYS)?;
+    let text = std::fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let count = |core: usize, name: &str| stats["cores"][core]["memory"][name].as_u64().unwrap_or(u64::MAX);
+    if count(1, "flushed_lines") == 0 {
+        return Err("the board has never had a line leave its cache".into());
+    }
+    match [0, 1].map(|core| count(core, "stale_reads")) {
+        [0, 0] if stats["stale_read_addresses"].is_null() => Ok(()),
+        counts => Err(format!("{counts:?} stale reads: {:#}", stats["stale_read_addresses"])),
+    }
 }
 
 fn published() -> Result<(), String> {

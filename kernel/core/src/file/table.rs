@@ -16,7 +16,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     lock::lock,
-    memory::{alloc_zeroed_frame, release_frame},
+    memory::{alloc_common_zeroed_frame, release_frame},
     slab,
 };
 
@@ -387,6 +387,6 @@ fn slot_or_allocate<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i
         return Some(slot);
     }
     let frame = files.frames.get((fd as usize).checked_sub(FILES_INLINE)? / FILES_PER_FRAME)?;
-    frame.set(alloc_zeroed_frame(cpu)?.0);
+    frame.set(alloc_common_zeroed_frame(cpu)?.0);
     slot(cpu, files, fd)
 }

@@ -9,16 +9,11 @@ use motet_layout::{
     VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
-use motet_protocol::{
-    Context, fs,
-    lock::lock,
-    memory::{alloc_zeroed_frame, frame_record},
-    shootdown::Stale,
-};
+use motet_protocol::{Context, fs, lock::lock, memory::frame_record, shootdown::Stale};
 
 use super::{
-    View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, limits, pieces, space_of, view,
-    vma,
+    View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, limits, pieces,
+    space::alloc_table, space_of, view, vma,
 };
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
@@ -504,7 +499,8 @@ fn move_pages<M: Machine>(
         while at < end {
             let stop = end_of_moved(&home, at, end, to.wrapping_sub(start));
             forget_elsewhere(cpu, space, &home, at..stop, stale);
-            let moved = home.move_pages(at..stop, to + (at - start), stale, &mut || alloc_zeroed_frame(cpu));
+            let moved =
+                home.move_pages(at..stop, to + (at - start), stale, &mut || alloc_table(cpu, space, cpu.island()));
             if let Err(rest) = moved {
                 // The tables that they came from are still there.
                 let _ = home.move_pages(to..to + (rest - start), start, stale, &mut || None);

@@ -16,7 +16,12 @@ use motet_protocol::{
     shootdown,
 };
 
-use super::{forget_elsewhere, home_table, place::island_for, space::ensure_root, table, view, vma};
+use super::{
+    forget_elsewhere, home_table,
+    place::island_for,
+    space::{alloc_table, ensure_root},
+    table, view, vma,
+};
 use crate::{call::BUDGET, cpu::Cpu, sched};
 
 /// What synchronising fetches with a frame costs, which copies it onto itself.
@@ -56,6 +61,10 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         }
         Some(leaf) => leaf,
     };
+    if cpu.uncached && home_of(cpu, space) != cpu.island() {
+        // Others may have filled it.
+        cpu.flush_frame(leaf.frame.named());
+    }
     // The authority has it: this island's table has not seen it yet, or may not execute it yet.
     install(cpu, space, &home, vma, page, Leaf { frame: leaf.frame, attr: with_execute(leaf.attr, vma) })
 }
@@ -90,7 +99,7 @@ fn show<M: Machine>(
     let allowed = if executes { attr_of(vma) } else { attr_of(vma).without(Attr::EXECUTE) };
     let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
     let shown = Leaf { frame: leaf.frame, attr: allowed.union(Attr::BORROWED) };
-    enter(cpu, &own, cpu.island(), page, shown)?;
+    enter(cpu, space, (&own, cpu.island()), page, shown)?;
     cpu.machine.page_table_fence();
     cpu.flush_page(page);
     Ok(())
@@ -224,9 +233,9 @@ fn install<M: Machine>(
     }
     if own.root != home.root {
         count(&cpu.counters().remote_pte_edits);
-        enter(cpu, home, home_of(cpu, space), page, leaf)?;
+        enter(cpu, space, (home, home_of(cpu, space)), page, leaf)?;
     }
-    let widened = enter(cpu, &own, cpu.island(), page, leaf)?.is_some();
+    let widened = enter(cpu, space, (&own, cpu.island()), page, leaf)?.is_some();
     cpu.machine.page_table_fence();
     if widened {
         // This core may have cached the narrower entry it faulted on, and on AArch64 and RISC-V would fault on it again.
@@ -239,13 +248,13 @@ fn install<M: Machine>(
 /// Returns what was there before.
 fn enter<M: Machine>(
     cpu: &Cpu<M>,
-    table: &Table<'_>,
-    island: IslandId,
+    space: &SpaceRecord,
+    (table, island): (&Table<'_>, IslandId),
     page: u64,
     leaf: Leaf,
 ) -> Result<Option<Leaf>, Errno> {
     let attr = as_synced(cpu, island, leaf.frame.named(), leaf.attr);
-    table.map(page, leaf.frame, attr, &mut || alloc_zeroed_frame_on(cpu, island.index())).map_err(|_| Errno::ENOMEM)
+    table.map(page, leaf.frame, attr, &mut || alloc_table(cpu, space, island)).map_err(|_| Errno::ENOMEM)
 }
 
 /// The attributes without execution, if an island has not synchronised its fetches with the frame.

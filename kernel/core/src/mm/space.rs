@@ -14,7 +14,7 @@ use motet_protocol::{
     cores::{core_record, is_dead},
     count,
     lock::{Guard, lock},
-    memory::{alloc_zeroed_frame, release_frame, share_frame},
+    memory::{alloc_zeroed_frame_on, release_frame, share_frame},
     run_queue, shootdown, slab,
 };
 
@@ -43,7 +43,17 @@ const EPOCH_SHIFT: u32 = 32;
 /// # Errors
 /// `ENOMEM`.
 pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static SpaceRecord, Errno> {
+    create_for(cpu, cpu.island())
+}
+
+/// As [`create`], to be filled here and used on `island`.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn create_for<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> Result<&'static SpaceRecord, Errno> {
     let space = slab::alloc::<SpaceRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    // The other island then becomes its home.
+    space.moved.store(u32::from(island != cpu.island()), Ordering::Relaxed);
     space.refs.store(1, Ordering::Relaxed);
     let made = cpu.pool.header().spaces_made.fetch_add(1, Ordering::Relaxed);
     space.epoch.store((made + 1) << EPOCH_SHIFT, Ordering::Relaxed);
@@ -245,15 +255,18 @@ pub fn ensure_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<Fram
     if !root.is_none() {
         return Some(root);
     }
-    let root = alloc_zeroed_frame(cpu)?;
+    let root = alloc_table(cpu, space, cpu.island())?;
     cpu.machine.prepare_root(root);
     slot.store(root.0, Ordering::Release);
     Some(root)
 }
 
-/// Says that the space is about to be used on another island only, which then becomes its home.
-pub fn leave_island(space: &SpaceRecord) {
-    space.moved.store(1, Ordering::Relaxed);
+/// A frame for a table of an island. Where islands do not cache each other's memory, tables that others read or edit lie where nobody
+/// caches them alone: those of a program for several ISAs, and of a space that is about to move.
+pub fn alloc_table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, island: IslandId) -> Option<Frame> {
+    let is_shared = || space.fat.get() != 0 || space.moved.load(Ordering::Relaxed) != 0;
+    let is_common = cpu.uncached && is_shared();
+    alloc_zeroed_frame_on(cpu, if is_common { cpu.common } else { island.index() })
 }
 
 /// Makes this island's table, which is empty, the authority, and frees the former home's. The space is locked and active
@@ -270,9 +283,10 @@ fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), E
         if leaf.is_borrowed() {
             return;
         }
+        cpu.flush_frame(leaf.frame.named());
         // This island has not synchronised its fetches with the frame: it will fault, and then may execute.
         let attr = leaf.attr.without(Attr::EXECUTE);
-        if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_zeroed_frame(cpu)).is_err() {
+        if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_table(cpu, space, cpu.island())).is_err() {
             result = Err(Errno::ENOMEM);
         }
     });
@@ -315,7 +329,9 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             from.narrow(range.clone(), stale, |address, leaf| {
                 let shared = without_write(leaf.attr, vma);
                 if result.is_ok() {
-                    match to.map(address, leaf.frame, shared.without(lost), &mut || alloc_zeroed_frame(cpu)) {
+                    match to
+                        .map(address, leaf.frame, shared.without(lost), &mut || alloc_table(cpu, child, cpu.island()))
+                    {
                         Ok(_) => {
                             share_frame(cpu, leaf.frame.named());
                             pages += 1;

@@ -138,12 +138,7 @@ pub fn start_first<M: Machine>(
     let image = build(&call, &executable, program.inode(), &command, island, identity).map_err(refuse)?;
     commit(&call, &image, program.inode(), path, executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
-    let target = if island == cpu.island() {
-        cpu.id
-    } else {
-        mm::leave_island(image.space);
-        target_core(&call, island)
-    };
+    let target = if island == cpu.island() { cpu.id } else { target_core(&call, island) };
     sched::start_on(cpu, thread, target);
     Ok(())
 }
@@ -205,7 +200,7 @@ fn build<M: Machine>(
     island: IslandId,
     identity: Identity,
 ) -> Result<Image, Refusal> {
-    let space = mm::create(call.cpu)?;
+    let space = mm::create_for(call.cpu, island)?;
     let built = fill(call, executable, inode, strings, space, island, identity);
     if built.is_err() {
         mm::release(call.cpu, space);
@@ -248,10 +243,11 @@ fn fill<M: Machine>(
     space.brk[0].set(heap);
     space.brk[1].set(heap);
     // What is written here is read there; later pages of the stack are whoever's that runs then.
-    mm::insert(cpu, space, &mm::VmaSpec { node: mm::place::node_of(island), ..STACK })?;
+    let node = mm::place::node_of(island);
+    mm::insert(cpu, space, &mm::VmaSpec { node, ..STACK })?;
     call.serve_due(BUDGET);
     let builder = StackBuilder { call, space, isa: executable.isa, identity };
-    builder.map_stubs(space.fat.get() != 0)?;
+    builder.map_stubs(space.fat.get() != 0, node)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
     mm::for_each_vma(cpu, space, |vma| {
@@ -352,7 +348,6 @@ fn become_leader<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
 fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     let (cpu, thread) = (call.cpu, call.thread);
     mm::deactivate(cpu);
-    mm::leave_island(mm::space_of(cpu, call.process));
     cpu.ext_owner.set((0, 0));
     sched::charge(cpu, thread);
     sched::end_call(thread);

@@ -110,12 +110,12 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn map_stubs(&self, all_isas: bool) -> Result<(), Errno> {
+    pub fn map_stubs(&self, all_isas: bool, node: u32) -> Result<(), Errno> {
         if !all_isas && sigframe::trampoline(self.isa).is_none() {
             return Ok(());
         }
         let (start, end) = (stubs::PAGE, stubs::PAGE + PAGE_SIZE);
-        mm::insert(self.call.cpu, self.space, &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, ..STACK })?;
+        mm::insert(self.call.cpu, self.space, &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, node, ..STACK })?;
         for isa in Isa::ALL.into_iter().filter(|&isa| all_isas || isa == self.isa) {
             if let Some(code) = sigframe::return_code(isa) {
                 self.write(stubs::signal_return(isa), code)?;
