@@ -5,6 +5,7 @@ mod bfs;
 pub mod calls;
 mod cases;
 mod chase;
+mod dma;
 mod graphs;
 mod lines;
 pub mod machines;
@@ -83,6 +84,8 @@ enum Part {
     Chase,
     /// Breadth-first search (Table IV)
     Bfs,
+    /// Copies over the link by the transfer engine, and by loads and stores
+    Dma,
     /// Lines of the kernel that are there for crossings
     Lines,
 }
@@ -127,6 +130,9 @@ pub fn run(options: &Options) -> Result<()> {
             results.searches = searches;
             bfs::measurements(&results.searches, &choice)
         }));
+    }
+    if wanted(Part::Dma) {
+        collected.add(dma::measure(&bench, options.quick).and_then(|copies| dma::measurements(&bench, &copies)));
     }
     if wanted(Part::Lines) {
         collected.add(kernel_lines(&bench));
