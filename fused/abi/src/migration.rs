@@ -54,6 +54,11 @@ impl Handler {
         self.start() + self.again_at as u64
     }
 
+    /// Whether an instruction is the handler's.
+    pub const fn contains(&self, pc: u64) -> bool {
+        pc >= self.start() && pc < self.start() + PART_LEN
+    }
+
     /// A function that does nothing.
     pub const fn nothing(&self) -> u64 {
         self.start() + self.nothing_at as u64

@@ -248,7 +248,8 @@ pool_struct! {
         /// By `DMA_*`, the engine's status: when the descriptor there arrives or has arrived, in nanoseconds of the machine's clock; 0:
         /// there is none. Set by the engine, cleared by the core.
         2016 pub dma_arrives_ns: [AtomicU64; 2],
-        /// Which of its receiver's places the descriptor in `dma_out` goes to: `DMA_*`. Written by the core.
+        /// Which of its receiver's places the descriptor in `dma_out` goes to: `DMA_*`; `DMA_NONE` if none is under way. Written by the core
+        /// before the thread is the receiver's, and by the engine when it has transferred it.
         2032 pub dma_place: Cell32,
         /// Whether the engine has taken the descriptor in `dma_out`: 1, or 0 if its receiver has no room. Written by the engine.
         2036 pub dma_taken: Cell32,
@@ -262,6 +263,8 @@ pub const DESCRIPTOR_WORDS: usize = 20;
 pub const DMA_AWAY: u32 = 0;
 /// [`CoreRecord::dma_in`]: for a core whose thread is elsewhere.
 pub const DMA_HOME: u32 = 1;
+/// [`CoreRecord::dma_place`]: nothing is under way.
+pub const DMA_NONE: u32 = 2;
 
 pool_struct! {
     /// A descriptor of the migration engine: what a thread takes along (`motet_kernel::crossing::migration`).

@@ -9,6 +9,7 @@
 //!   have come to that.
 //! - Results for a dead core, or a function that runs for one, are settled by the call's word ([`settle_calls`]).
 //!
+//! - A thread whose descriptor a dead core was sending to a living one is nobody's, unless that has arrived ([`settle_transfers`]).
 //! - A thread that a dead core was bringing to a living one, which has not found it in its inbox, is brought there
 //!   ([`is_stranded`]).
 //!
@@ -17,13 +18,15 @@
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandId, THREAD_CARRIED, ThreadRecord,
+    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_NONE, ISLAND_JOINED, IslandId,
+    THREAD_CARRIED, ThreadRecord,
 };
 
 use crate::{
     Context,
     cores::{CORES, core_record, cores, is_dead, state_of},
     direct::mark_attention,
+    dma::claimed_by,
     message::{CallState, owner, phase, thread_of},
     run_queue::collect,
 };
@@ -88,6 +91,25 @@ fn settle_orphan(context: &impl Context, core: CoreId, caller: CoreId) {
         }
     } else {
         context.ring(core);
+    }
+}
+
+/// Settles what dead cores were sending by their migration engines: a thread whose descriptor has not arrived is on the dead core, and the place that
+/// was claimed for it is free. `thread_in` says which thread a core's descriptor is of. Every core that lives has passed.
+pub fn settle_transfers(context: &impl Context, thread_in: impl Fn(&CoreRecord) -> Option<&'static ThreadRecord>) {
+    for dead in cores().filter(|&core| is_dead(context, core)) {
+        let record = core_record(context, dead);
+        let mut is_under_way = record.dma_place.get() != DMA_NONE;
+        for status in cores().flat_map(|core| &core_record(context, core).dma_arrives_ns) {
+            is_under_way |= status.compare_exchange(claimed_by(dead), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        }
+        record.dma_place.set(DMA_NONE);
+        let thread = if is_under_way { thread_in(record) } else { None };
+        if let Some(thread) = thread.filter(|thread| {
+            CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|core| !is_dead(context, core))
+        }) {
+            thread.core.store(u32::from(dead.0), Ordering::SeqCst);
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use motet_layout::{
-    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader,
+    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Relaxed, Release, SeqCst},
@@ -176,7 +176,7 @@ impl<B: Bells> Timing<B> {
         let Some((island, target)) = self.target_of(core) else { return };
         self.note_exchange(now_ps);
         let arrives_ns = (now_ps + transfer_ps).div_ceil(PS_PER_NS);
-        if !dma::transfer(self.record(core), target, arrives_ns) {
+        if !dma::transfer(CoreId(core as u8), self.record(core), target, arrives_ns) {
             return;
         }
         let polls = self.header.islands[island].poll_ns.get() != 0 && target.state.load(SeqCst) != CORE_IDLE;

@@ -19,7 +19,7 @@ use motet_protocol::{
 
 use crate::{
     call::BUDGET,
-    crossing::CrossingCore,
+    crossing::{CrossingCore, migration},
     sched,
     trace::{self, Tracer},
 };
@@ -227,7 +227,13 @@ impl<M: Machine> Cpu<M> {
     /// another.
     #[inline(always)]
     pub fn pass(&self) {
-        shootdown::pass(self, || self.flush_user());
+        shootdown::pass(self, || {
+            self.flush_user();
+            // The islands of timed runs do not die one by one.
+            if self.crossing.migrates && !self.timed {
+                migration::note_deaths(self);
+            }
+        });
     }
 
     /// Work was done that has cost this much (`call::cost`). `true`: the budget is used up, and this core is to look what

@@ -23,14 +23,20 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         if cpu.crossing.migrates && (crossing::migration::is_called(cpu) || run_queue::has_ready(cpu.own)) {
             return; // the doorbell that has just been taken was for that
         }
-        // Time that nobody waits for: memory this island no longer needs goes back to all.
-        memory::trim(cpu);
+        // Time that nobody waits for: memory this island no longer needs goes back to all. Flick's scheduler does nothing but poll (section
+        // IV-B): what keeps its part goes back when it no longer does.
+        if !is_awaiting_migrations(cpu) {
+            memory::trim(cpu);
+        }
         set_timer(cpu, timer::next_deadline_ns(cpu));
         run_queue::begin_idle(cpu, idle_state(cpu));
     }
     loop {
         let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
         cpu.pass();
+        if is_awaiting_migrations(cpu) && crossing::migration::comes_first(cpu) {
+            break;
+        }
         // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
         // interrupted, which a slice's end does at the latest.
         if cpu.deferred.get().contains(Interrupts::TIMER) {
@@ -56,6 +62,11 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     if !mm::may_stay_active(cpu) {
         mm::deactivate(cpu);
     }
+}
+
+/// Whether this core polls for functions that it is to run by Flick's protocol.
+fn is_awaiting_migrations<M: Machine>(cpu: &Cpu<M>) -> bool {
+    cpu.crossing.migrates && polls(cpu)
 }
 
 /// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
@@ -136,6 +147,9 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
                 // The alarm has rung already, in this loop: no other one would end a sleep.
                 *interrupts = interrupts.union(Interrupts::TIMER);
                 return true;
+            }
+            if cpu.crossing.migrates {
+                memory::trim(cpu);
             }
             set_timer(cpu, deadline_ns);
             return !(crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu));

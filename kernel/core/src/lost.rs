@@ -15,7 +15,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     cores::is_dead,
-    lost::{is_lost, is_stranded, settle_calls, turn_off, wait_for_all},
+    lost::{is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
     run_queue::{append, carried_by, is_ready, push},
     threads, timer, wait,
 };
@@ -51,6 +51,10 @@ pub fn bury<M: Machine>(cpu: &Cpu<M>) {
         state_of(island).store(ISLAND_BURIED, Ordering::SeqCst);
     }
     settle_calls(cpu);
+    if cpu.crossing.migrates {
+        crossing::migration::note_deaths(cpu);
+        settle_transfers(cpu, |record| crossing::migration::thread_in(cpu, record));
+    }
     kill_processes(cpu);
     // Whoever was just waking one of their threads has done it now.
     wait_for_all(cpu);

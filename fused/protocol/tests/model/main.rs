@@ -18,5 +18,6 @@ mod migration;
 mod shoot_down;
 mod timers;
 mod trace;
+mod transfer_death;
 mod wake_up;
 mod watch;

@@ -39,7 +39,7 @@ fn send(core: &Core, steps: Steps, thread: &'static ThreadRecord, target: CoreId
     if steps.leaves_first {
         leave();
     }
-    while !transfer(steps, own, receiver) {
+    while !transfer(core, steps, own, receiver) {
         core.relax();
     }
     core.ring(target);
@@ -48,9 +48,9 @@ fn send(core: &Core, steps: Steps, thread: &'static ThreadRecord, target: CoreId
     }
 }
 
-fn transfer(steps: Steps, own: &motet_layout::CoreRecord, receiver: &motet_layout::CoreRecord) -> bool {
+fn transfer(core: &Core, steps: Steps, own: &motet_layout::CoreRecord, receiver: &motet_layout::CoreRecord) -> bool {
     if steps.claims {
-        return dma::transfer(own, receiver, 1);
+        return dma::transfer(core.core(), own, receiver, 1);
     }
     let place = own.dma_place.get() as usize;
     if receiver.dma_arrives_ns[place].load(Ordering::SeqCst) != 0 {

@@ -28,6 +28,7 @@ pub fn trials() -> Vec<Trial> {
         ("crossing::returns_do_not_fault_and_need_no_page", returns),
         ("crossing::an_island_that_dies_while_a_thread_is_there_is_named", death),
         ("crossing::a_machine_can_survive_the_death_of_an_island", survival),
+        ("crossing::a_machine_survives_the_death_of_an_island_by_flicks_protocol", survival_by_flicks_protocol),
         ("crossing::deaths_at_any_moment_end_well_or_with_a_message", deaths),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -165,10 +166,26 @@ fn death() -> Result<(), String> {
 }
 
 fn survival() -> Result<(), String> {
+    // Functions run on the island that calls them, if theirs is no more.
+    expect_survival(&["--survive"], "arm 1\nriscv 1\nx86 0\n")
+}
+
+/// The same where threads migrate. System calls are made at home, and so is what runs on whichever island there is.
+fn survival_by_flicks_protocol() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = folder.path().join("machine.toml");
+    let usual = process::root().join("machines/default.toml");
+    let text = fs::read_to_string(usual).map_err(|error| error.to_string())?;
+    fs::write(&machine, format!("crossing = \"flick\"\n{text}")).map_err(|error| error.to_string())?;
+    let machine = machine.to_str().ok_or("a path that is no text")?;
+    expect_survival(&["--survive", "--machine", machine], "arm 0\nriscv 0\nx86 0\n")
+}
+
+fn expect_survival(options: &[&str], islands: &str) -> Result<(), String> {
     let after = "echo ended $?; uname -m; on aarch64 uname -m; /in/programs/islands | grep -v in; \
                  motet crossings wait end /in/programs/islands; echo ended $?; on riscv64 true || echo none; \
                  for round in 1 2 3; do on aarch64 echo $round | cat; done";
-    let ended = without_riscv(&["--survive"], after)?;
+    let ended = without_riscv(options, after)?;
     ended.expect_code(0)?.expect_errors(&[
         "island riscv: QEMU was killed (signal: 9 (SIGKILL)); the machine goes on without it",
         "is killed: island 2, which it was on, has died",
@@ -177,7 +194,7 @@ fn survival() -> Result<(), String> {
         "it calls a function for riscv64, of which no island is there",
     ])?;
     let counts = "from to calls\n0 1 1\n1 0 1\npages_run_locally 1\ncalls_run_locally 0\n";
-    let islands = format!("arm 1\nriscv 1\nx86 0\n{counts}{counts}");
+    let islands = format!("{islands}{counts}{counts}");
     let wanted = format!("policy 0\nstarted\nended 137\nx86_64\naarch64\n{islands}main 0\nended 137\nnone\n1\n2\n3\n");
     ended.expect_output(&wanted).map(drop)
 }

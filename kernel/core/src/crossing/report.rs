@@ -9,7 +9,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, fs};
 
-use super::{Fetch, gate, records::chain};
+use super::{Fetch, gate, migration, records::chain};
 use crate::{
     cpu::Cpu,
     file, mm,
@@ -48,12 +48,20 @@ pub fn say_killed<M: Machine>(
 
 /// Says where a thread is, and whose calls across instruction sets it is in.
 pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
-    let isa = registers::frame_isa(&thread.frame);
+    let away = migration::Away::of(cpu, thread, process);
+    let frame = away.as_ref().map_or(&thread.frame, |away| away.frame);
     let program = cpu.object::<FatProgram>(mm::space_of(cpu, process).fat.get());
     let inode = program.and_then(|program| cpu.object::<InodeRecord>(program.inode.get()));
     let core = CoreId::from_raw(thread.core.load(Ordering::Relaxed));
-    let at = Place { cpu, inode, address: registers::pc(&thread.frame), isa: Some(isa), core, is_end: false };
+    let address = away.as_ref().map_or(registers::pc(frame), |away| away.at);
+    let at = Place { cpu, inode, address, isa: Some(registers::frame_isa(frame)), core, is_end: false };
     file::kernel_message(cpu, format_args!("  at {at}"));
+    if let Some(migration::Away { called: Some((function, address)), .. }) = away {
+        let callee = Place { cpu, inode, address: function, isa: None, core: None, is_end: false };
+        let isa = Some(registers::frame_isa(&thread.frame));
+        let caller = Place { cpu, inode, address, isa, core: None, is_end: false };
+        file::kernel_message(cpu, format_args!("  {callee} was called by {caller}"));
+    }
     let mut calls = chain(cpu, thread).take(CHAIN_MAX).map(Shown::of).peekable();
     while let Some(call) = calls.next() {
         let (callee, caller) = call.places(cpu, inode, calls.peek());

@@ -1,8 +1,8 @@
 //! What a core keeps in mind of calls across instruction sets.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 
-use motet_abi::fat::Signature;
+use motet_abi::{convention::Arguments, fat::Signature};
 use motet_layout::{CoreId, FatProgram, Isa, ThreadRecord};
 use motet_protocol::{direct::Reach, run_queue::Wake};
 
@@ -34,6 +34,10 @@ pub struct CrossingCore {
     pub migrates: bool,
     /// Functions that have been called in that way.
     pub migrations: Pins,
+    /// Of the call that is sent or has come: what it does not take is of an earlier one. Nobody holds it while threads come home.
+    pub arguments: RefCell<Arguments>,
+    /// Islands, by bit, to which nobody migrates any more, as they have died.
+    pub dead_islands: Cell<u32>,
 }
 
 impl CrossingCore {
@@ -43,6 +47,8 @@ impl CrossingCore {
             reach,
             migrates,
             migrations: Pins::default(),
+            arguments: RefCell::default(),
+            dead_islands: Cell::new(0),
             awaited: CoreSet::default(),
             polls_calls: Cell::new(false),
             away: Cell::new(None),

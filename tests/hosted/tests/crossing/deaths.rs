@@ -61,7 +61,7 @@ fn a_machine_survives_an_island_that_dies_while_a_process_ends_there() {
 
 /// The process that uses the island ends, its parent goes on: at every step there is an end that the kernel chose. A lock
 /// that the dead island held may end the machine, with a message that says so.
-fn survives_deaths(scenario: &Scenario) -> Deaths {
+pub fn survives_deaths(scenario: &Scenario) -> Deaths {
     let mut deaths = Deaths::default();
     let first = env("MOTET_FIRST", 0);
     for seed in first..first + env("MOTET_SEEDS", 6) {
@@ -77,9 +77,9 @@ fn survives_deaths(scenario: &Scenario) -> Deaths {
 
 /// What deaths of islands came to.
 #[derive(Default, Debug)]
-struct Deaths {
-    killed: u32,
-    harmless: u32,
+pub struct Deaths {
+    pub killed: u32,
+    pub harmless: u32,
     locks: u32,
 }
 

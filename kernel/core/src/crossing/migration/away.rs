@@ -12,9 +12,9 @@ use motet_abi::{
     migration::{self, Handler},
     own, registers,
 };
-use motet_hal::{Access, Machine, Trap};
+use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CoreId, DMA_AWAY, DMA_HOME, Frame, Isa, MigrationContext, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord,
+    Cell64, CoreId, DMA_AWAY, DMA_HOME, Frame, Isa, MigrationContext, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord,
 };
 use motet_protocol::{
     Context, dma,
@@ -22,14 +22,15 @@ use motet_protocol::{
 };
 
 use super::{
+    depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
     home::come_home,
-    pinned, start_transfer, wait_until,
+    is_gone, pinned, wait_until,
 };
 use crate::{
     cpu::Cpu,
     crossing::{message::CALLED, report, stack},
-    file, mm,
+    file, lost, mm,
     process::process_of,
     sched,
 };
@@ -51,10 +52,19 @@ pub fn is_called<M: Machine>(cpu: &Cpu<M>) -> bool {
     dma::arrival(cpu.own, DMA_AWAY).is_some()
 }
 
+/// The same, if this core has nothing else to do first: its doorbell, if one was taken, is for that.
+pub fn comes_first<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let is_undertaker = cpu.id.index() == 0;
+    let is_timer = cpu.deferred.get().contains(Interrupts::TIMER);
+    !is_timer && !is_undertaker && dma::arrival(cpu.own, DMA_HOME).is_none() && is_called(cpu)
+}
+
 /// Runs a function if a descriptor has come (section IV-B: the scheduler polls the engine's status), until its thread leaves. `false`: none has.
 pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_AWAY) else { return false };
-    let incoming = if wait_until(cpu, arrives_ns) { descriptor::read(cpu, descriptor) } else { None };
+    let mut arguments = cpu.crossing.arguments.borrow_mut();
+    let has_come = wait_until(cpu, arrives_ns);
+    let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     dma::clear(cpu.own, DMA_AWAY);
     let Some(incoming) = incoming else {
         file::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
@@ -62,7 +72,9 @@ pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     };
     let (thread, space) = (incoming.thread, incoming.space);
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
-    match visit(cpu, &incoming) {
+    let visit = visit(cpu, &incoming, &arguments);
+    drop(arguments);
+    match visit {
         Ok(visit) => run_visit(cpu, &visit),
         Err(what) => end(cpu, thread, what),
     }
@@ -72,7 +84,7 @@ pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
 }
 
 /// What has come is what the thread goes on with here.
-fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming) -> Result<Visit, &'static str> {
+fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) -> Result<Visit, &'static str> {
     let &Incoming { thread, space, sender, place, ref what } = incoming;
     mm::activate(cpu, space).map_err(|_| "there is no memory for its tables")?;
     let is_new = place & IS_STACK != 0;
@@ -92,7 +104,7 @@ fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming) -> Result<Visit, &'stati
     context.waits_for_call.set(0);
     match what {
         What::Call { .. } if waits_for != 0 => return Err("a handler of a signal calls what it has interrupted"),
-        What::Call { function, tls, signature, arguments } => {
+        What::Call { function, tls, signature } => {
             let sp = if is_new { context.stack.get() } else { registers::sp_of(M::ISA, frame) };
             let handler = M::migration_handler(M::ISA).ok_or("it has no handler")?;
             let words = migration::call(frame, &handler, sp, *tls, *function, signature, arguments);
@@ -150,7 +162,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
         Trap::Syscall => {
             match registers::syscall_number_of(M::ISA, frame) {
                 own::MIGRATE => call_home(cpu, visit, context.migrates_to.get())?,
-                own::MIGRATE_BACK => return_home(cpu, visit),
+                own::MIGRATE_BACK => return_home(cpu, visit)?,
                 number => system_call(cpu, visit, number)?,
             }
             return Ok(false);
@@ -176,7 +188,8 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
     if matches!(trap, Trap::Interrupt(_)) && thread.attention.load(Ordering::SeqCst) != 0 {
         let signature = Signature { words: 0, floats: 0, result: 0 };
         context.waits_for_call.set(FOR_SIGNAL);
-        send_call(cpu, visit, Handler::nothing, &signature, &Arguments::default())?;
+        let home = write_call(cpu, visit, Handler::nothing, &signature, &cpu.crossing.arguments.borrow())?;
+        send(cpu, thread, home)?;
         return Ok(false);
     }
     // Serving may have taken the space away.
@@ -186,15 +199,18 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
 
 /// The function calls one of another ISA: home calls it.
 fn call_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit, function: u64) -> Result<(), &'static str> {
-    let &Visit { context, space, .. } = visit;
+    let &Visit { context, thread, space } = visit;
     let pin = pinned(cpu, space, function).filter(|pin| descriptor::fits(&pin.signature));
     let pin = pin.ok_or("it calls a function that migration cannot reach")?;
     cpu.machine.save_ext(&context.frame);
     let read = |address| mm::read_word(cpu, space, address).ok();
-    let mut arguments = Arguments::default();
-    migration::arguments(M::ISA, &context.frame, &pin.signature, read, &mut arguments)
-        .ok_or("its arguments cannot be read")?;
-    send_call(cpu, visit, |_| function, &pin.signature, &arguments)
+    let home = {
+        let mut arguments = cpu.crossing.arguments.borrow_mut();
+        migration::arguments(M::ISA, &context.frame, &pin.signature, read, &mut arguments)
+            .ok_or("its arguments cannot be read")?;
+        write_call(cpu, visit, |_| function, &pin.signature, &arguments)?
+    };
+    send(cpu, thread, home)
 }
 
 /// The function makes a system call: home makes it.
@@ -202,12 +218,14 @@ fn system_call<M: Machine>(cpu: &Cpu<M>, visit: &Visit, number: u64) -> Result<(
     let call = Syscall::decode(M::ISA, number);
     let home = home_of(cpu, visit).ok_or("its home is damaged")?;
     let number = call.and_then(|call| call.number(home.1)).map_or(number, u64::from);
-    let mut arguments = Arguments::default();
+    let mut arguments = cpu.crossing.arguments.borrow_mut();
     arguments.words[0] = number;
     arguments.words[1..7].copy_from_slice(&registers::syscall_args_of(M::ISA, &visit.context.frame));
     visit.context.waits_for_call.set(FOR_SYSTEM_CALL);
     cpu.machine.save_ext(&visit.context.frame);
-    send_call(cpu, visit, Handler::system_call, &migration::SYSTEM_CALL, &arguments)
+    let home = write_call(cpu, visit, Handler::system_call, &migration::SYSTEM_CALL, &arguments)?;
+    drop(arguments);
+    send(cpu, visit.thread, home)
 }
 
 fn home_of<M: Machine>(cpu: &Cpu<M>, visit: &Visit) -> Option<(CoreId, Isa)> {
@@ -215,14 +233,14 @@ fn home_of<M: Machine>(cpu: &Cpu<M>, visit: &Visit) -> Option<(CoreId, Isa)> {
     Some((home, cpu.isa_of(home)?))
 }
 
-/// Sends home a call of a function (by the home's handler).
-fn send_call<M: Machine>(
+/// Writes a call of a function at home (by its handler), and says where that is.
+fn write_call<M: Machine>(
     cpu: &Cpu<M>,
     visit: &Visit,
     function: impl FnOnce(&Handler) -> u64,
     signature: &Signature,
     arguments: &Arguments,
-) -> Result<(), &'static str> {
+) -> Result<CoreId, &'static str> {
     let &Visit { context, thread, space } = visit;
     let (home, isa) = home_of(cpu, visit).ok_or("its home is damaged")?;
     if context.waits_for_call.get() == FOR_SIGNAL {
@@ -234,27 +252,37 @@ fn send_call<M: Machine>(
         cpu,
         &Outgoing { thread, space, function, tls, place: cpu.raw(context), signature, arguments },
     );
-    send(cpu, thread, home);
-    Ok(())
+    Ok(home)
 }
 
 /// The function has returned.
-fn return_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit) {
+fn return_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit) -> Result<(), &'static str> {
     let &Visit { context, thread, space } = visit;
     cpu.machine.save_ext(&context.frame);
     let (results, kinds, _) = migration::results(M::ISA, &context.frame);
     descriptor::write_return(cpu, thread, space, cpu.raw(context), kinds, &results);
-    if let Some((home, _)) = home_of(cpu, visit) {
-        send(cpu, thread, home);
-    }
+    let (home, _) = home_of(cpu, visit).ok_or("its home is damaged")?;
+    send(cpu, thread, home)
 }
 
 /// The thread is not this core's any more. Its home reads what comes there before long, and so does this core meanwhile: it may be the home of others that
-/// wait for the same.
-fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, home: CoreId) {
-    thread.core.store(u32::from(home.0), Ordering::SeqCst);
-    while !start_transfer(cpu, home, DMA_HOME) {
+/// wait for the same, and the one that buries islands.
+///
+/// # Errors
+/// Its home has died, and it is this core's.
+fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, home: CoreId) -> Result<(), &'static str> {
+    loop {
+        if is_gone(cpu, home) {
+            return Err("the island that it has come from, and goes back to, has died");
+        }
+        if depart(cpu, thread, home, DMA_HOME) {
+            return Ok(());
+        }
         come_home(cpu);
+        if cpu.id.index() == 0 {
+            lost::bury(cpu);
+        }
+        cpu.pass();
         cpu.relax();
     }
 }
@@ -267,12 +295,22 @@ fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, what: &'static s
 /// The thread ends, or executes another program: frees its contexts.
 pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     for slot in &thread.contexts {
-        let address = PoolAddr(slot.get() & !(PAGE_SIZE - 1));
-        slot.set(0);
-        let own = cpu.pool.get::<MigrationContext>(address).filter(|context| context.thread.get() == cpu.raw(thread));
-        if let Some(context) = own {
-            context.thread.set(0);
-            release_frame(cpu, Frame((address.0 / PAGE_SIZE) as u32));
-        }
+        forget_context(cpu, thread, slot);
     }
+}
+
+/// Frees a context, of which nothing is to be gone on with.
+pub fn forget_context<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, slot: &Cell64) {
+    let address = PoolAddr(slot.get() & !(PAGE_SIZE - 1));
+    slot.set(0);
+    let own = cpu.pool.get::<MigrationContext>(address).filter(|context| context.thread.get() == cpu.raw(thread));
+    if let Some(context) = own {
+        context.thread.set(0);
+        release_frame(cpu, Frame((address.0 / PAGE_SIZE) as u32));
+    }
+}
+
+/// Whether a function there waits for one that it has called: all handlers have taken from the stack what they put there otherwise.
+pub fn is_in_call(isa: Isa, context: &MigrationContext) -> bool {
+    registers::sp_of(isa, &context.frame) != context.stack.get()
 }

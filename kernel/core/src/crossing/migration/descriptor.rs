@@ -55,7 +55,7 @@ pub struct Incoming {
 
 #[derive(PartialEq, Eq, Debug)]
 pub enum What {
-    Call { function: u64, tls: u64, signature: Signature, arguments: Arguments },
+    Call { function: u64, tls: u64, signature: Signature },
     Return { kinds: u32, results: Results },
 }
 
@@ -83,12 +83,18 @@ pub fn write_return<M: Machine>(
     encode_return(&cpu.own.dma_out, &ends, kinds, results);
 }
 
-/// Reads what has come. `None`: it is damaged.
-pub fn read<M: Machine>(cpu: &Cpu<M>, descriptor: &Descriptor) -> Option<Incoming> {
-    let (ends, what) = decode(&descriptor.words)?;
+/// Reads what has come, and the arguments of a call. `None`: it is damaged.
+pub fn read<M: Machine>(cpu: &Cpu<M>, descriptor: &Descriptor, arguments: &mut Arguments) -> Option<Incoming> {
+    let (ends, what) = decode(&descriptor.words, arguments)?;
     let thread = cpu.pool.get::<ThreadRecord>(PoolAddr(ends.thread))?;
     let space = cpu.pool.get::<SpaceRecord>(PoolAddr(ends.space))?;
     Some(Incoming { thread, space, sender: ends.sender, place: ends.place, what })
+}
+
+/// The thread whose descriptor these words are; `None`: there is none.
+pub fn thread_in(words: &[Cell64; DESCRIPTOR_WORDS]) -> Option<PoolAddr> {
+    let thread = words[0].get() & ADDRESS;
+    (thread != 0).then_some(PoolAddr(thread))
 }
 
 /// What every descriptor has: pool addresses, who has sent it, word 4.
@@ -124,7 +130,7 @@ fn fill<'a>(slots: &[Cell64], words: impl Iterator<Item = &'a u64>) {
 }
 
 /// What a descriptor says, whatever is in it. `None`: nothing that is ever sent.
-fn decode(words: &[Cell64; DESCRIPTOR_WORDS]) -> Option<(Ends, What)> {
+fn decode(words: &[Cell64; DESCRIPTOR_WORDS], arguments: &mut Arguments) -> Option<(Ends, What)> {
     let word = |index: usize| words[index].get();
     let (first, second) = (word(0), word(1));
     let sender = CoreId::from_raw((first >> SENDER_SHIFT & 0xff) as u32)?;
@@ -136,7 +142,6 @@ fn decode(words: &[Cell64; DESCRIPTOR_WORDS]) -> Option<(Ends, What)> {
             if !fits(&signature) {
                 return None;
             }
-            let mut arguments = Arguments::default();
             let (integers, floats) = (signature.word_count(), signature.float_count());
             for (index, slot) in arguments.words.iter_mut().take(integers).enumerate() {
                 *slot = word(HEADER_WORDS + index);
@@ -144,7 +149,7 @@ fn decode(words: &[Cell64; DESCRIPTOR_WORDS]) -> Option<(Ends, What)> {
             for (index, slot) in arguments.floats.iter_mut().take(floats).enumerate() {
                 *slot = word(HEADER_WORDS + integers + index);
             }
-            What::Call { function: word(2), tls: word(3), signature, arguments }
+            What::Call { function: word(2), tls: word(3), signature }
         }
         RETURN => {
             let [a, b, c, d] = [0, 1, 2, 3].map(|index| word(HEADER_WORDS + index));
@@ -160,6 +165,10 @@ mod tests {
     use super::*;
 
     const ENDS: Ends = Ends { thread: 0xff_1234_5000, space: 0x6000, sender: CoreId(0x7f), place: 0x7fff_0000_1001 };
+
+    fn read(words: &[Cell64; DESCRIPTOR_WORDS]) -> Option<(Ends, What)> {
+        decode(words, &mut Arguments::default())
+    }
 
     fn slots() -> [Cell64; DESCRIPTOR_WORDS] {
         core::array::from_fn(|_| Cell64::new(u64::MAX))
@@ -180,8 +189,9 @@ mod tests {
             }
             let slots = slots();
             encode_call(&slots, &ENDS, 0x40_1000, 0x7000_0000_0000, &signature, &arguments);
-            let call = What::Call { function: 0x40_1000, tls: 0x7000_0000_0000, signature, arguments };
-            assert_eq!(decode(&slots), Some((ENDS, call)));
+            let call = What::Call { function: 0x40_1000, tls: 0x7000_0000_0000, signature };
+            let mut arrived = Arguments::default();
+            assert_eq!((decode(&slots, &mut arrived), arrived), (Some((ENDS, call)), arguments));
         }
     }
 
@@ -191,7 +201,7 @@ mod tests {
         for kinds in [0, 1, 0xfff] {
             let slots = slots();
             encode_return(&slots, &ENDS, kinds, &results);
-            assert_eq!(decode(&slots), Some((ENDS, What::Return { kinds, results })));
+            assert_eq!(read(&slots), Some((ENDS, What::Return { kinds, results })));
         }
     }
 
@@ -202,12 +212,12 @@ mod tests {
         let first = slots[0].get();
         for kind in (0..16).filter(|&kind| kind != CALL && kind != RETURN) {
             slots[0].set(first & !(0xf << KIND_SHIFT) | kind << KIND_SHIFT);
-            assert_eq!(decode(&slots), None);
+            assert_eq!(read(&slots), None);
         }
         // More arguments than there is room for.
         let signature = Signature { words: 0x111_1111_1111_1111, floats: 0, result: 0 };
         assert!(!fits(&signature));
         encode_call(&slots, &ENDS, 0, 0, &signature, &Arguments::default());
-        assert_eq!(decode(&slots), None);
+        assert_eq!(read(&slots), None);
     }
 }

@@ -4,12 +4,17 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, convention::Arguments, migration, registers};
 use motet_hal::Machine;
-use motet_layout::{CALL_PAUSED, CoreId, DMA_AWAY, DMA_HOME, Isa, PAGE_SIZE, SpaceRecord, THREAD_READY, ThreadRecord};
+use motet_layout::{
+    CALL_PAUSED, CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PAGE_SIZE, PoolAddr, SpaceRecord, THREAD_READY,
+    ThreadRecord,
+};
 use motet_protocol::{Context, dma, run_queue};
 
 use super::{
+    away::{forget_context, is_in_call},
+    depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
-    pinned, start_transfer, wait_until,
+    is_gone, pinned, wait_until,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -17,11 +22,14 @@ use crate::{
     crossing::{
         Fetch,
         choose::island_of,
+        report,
         request::{count_call, thread_pointer},
         stack,
         state::Pinned,
     },
-    file, mm, sched,
+    file, mm,
+    process::process_of,
+    sched,
 };
 
 /// The thread has fetched from another ISA's text: it goes on in the migration handler. `None`: it is no call that Flick could make.
@@ -36,7 +44,15 @@ pub fn redirect<M: Machine>(
     let pin = pinned(cpu, space, function).filter(|pin| address == function && descriptor::fits(&pin.signature))?;
     M::migration_handler(pin.isa)?;
     // What it has called once is there, and the islands' own words may be far away.
-    if thread.contexts[pin.isa as usize - 1].get() == 0 {
+    let slot = &thread.contexts[pin.isa as usize - 1];
+    if let Some((core, context)) = context_in(slot.get()).filter(|&(core, _)| is_gone(cpu, core)) {
+        let context = cpu.pool.get::<MigrationContext>(PoolAddr(context))?;
+        if is_in_call(pin.isa, context) {
+            return Some(kill_for(cpu, thread, core, "it is in calls of functions there, and calls another one"));
+        }
+        forget_context(cpu, thread, slot);
+    }
+    if slot.get() == 0 {
         cpu.islands_of(pin.isa).next()?;
     }
     thread.migrates_to.set(function);
@@ -54,10 +70,14 @@ pub fn migrate<M: Machine>(call: &Call<M>) -> SysResult {
     let function = thread.migrates_to.get();
     let pin = pinned(cpu, space, function).ok_or(Errno::EINVAL)?;
     let (target, place) = place_for(cpu, thread, space, &pin)?;
+    if is_gone(cpu, target) {
+        kill_for(cpu, thread, target, "it was on its way there");
+        return Err(Stop::Gone);
+    }
     sched::save_ext(cpu, thread);
     let (frame, signature) = (&thread.frame, &pin.signature);
     let read = |address| mm::read_word(cpu, space, address).ok();
-    let mut arguments = Arguments::default();
+    let mut arguments = cpu.crossing.arguments.borrow_mut();
     migration::arguments(M::ISA, frame, signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
     let tls =
         thread_pointer(Some(pin.program), M::ISA, registers::tls_of(M::ISA, frame), pin.isa).ok_or(Errno::EFAULT)?;
@@ -77,12 +97,22 @@ pub fn migrate_back<M: Machine>(call: &Call<M>) -> SysResult {
     let (results, kinds, caller) = migration::results(M::ISA, &thread.frame);
     let slot = Isa::from_raw(caller).map(|isa| thread.contexts[isa as usize - 1].get());
     let (target, place) = slot.and_then(context_in).ok_or(Errno::EINVAL)?;
+    if is_gone(cpu, target) {
+        kill_for(cpu, thread, target, "it returns to a function there");
+        return Err(Stop::Gone);
+    }
     descriptor::write_return(cpu, thread, space, place, kinds, &results);
     leave(call, space, target)
 }
 
+/// Ends the thread's process: an island that it needs has died.
+fn kill_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, core: CoreId, why: &str) -> Fetch {
+    let what = format_args!("island {} has died: {why}", core.island().index());
+    report::kill(cpu, thread, process_of(cpu, thread), what)
+}
+
 /// The core and the context that a word of [`ThreadRecord::contexts`] names.
-fn context_in(word: u64) -> Option<(CoreId, u64)> {
+pub fn context_in(word: u64) -> Option<(CoreId, u64)> {
     let core = CoreId::from_raw((word & 0xff) as u32)?;
     (word >= PAGE_SIZE).then_some((core, word & !(PAGE_SIZE - 1)))
 }
@@ -109,11 +139,9 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
     let (cpu, thread) = (call.cpu, call.thread);
     sched::end_call(thread);
     sched::charge(cpu, thread);
-    thread.core.store(u32::from(target.0), Ordering::SeqCst);
     cpu.own.current_thread.store(0, Ordering::SeqCst);
     cpu.crossing.resident.set(cpu.raw(space));
-    if !start_transfer(cpu, target, DMA_AWAY) {
-        thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
+    if !depart(cpu, thread, target, DMA_AWAY) {
         thread.in_syscall.set(CALL_PAUSED);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
         run_queue::append_last(cpu, thread);
@@ -124,7 +152,9 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
 /// The engine has rung: a thread that has come home becomes ready.
 pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_HOME) else { return };
-    let incoming = if wait_until(cpu, arrives_ns) { descriptor::read(cpu, descriptor) } else { None };
+    let mut arguments = cpu.crossing.arguments.borrow_mut();
+    let has_come = wait_until(cpu, arrives_ns);
+    let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     let incoming = incoming.filter(|incoming| {
         let is_here = incoming.thread.core.load(Ordering::Relaxed) == u32::from(cpu.id.0);
         is_here && registers::frame_isa(&incoming.thread.frame) == M::ISA
@@ -135,18 +165,18 @@ pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
     };
     dma::clear(cpu.own, DMA_HOME);
     let thread = incoming.thread;
-    take(cpu, &incoming);
+    take(cpu, &incoming, &arguments);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     run_queue::append(cpu, thread);
 }
 
 /// What has come is what the thread's handler goes on with.
-fn take<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming) {
+fn take<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) {
     let &Incoming { thread, space, sender, place, ref what } = incoming;
     let Some(isa) = cpu.isa_of(sender) else { return };
     thread.contexts[isa as usize - 1].set(place | u64::from(sender.0));
     match what {
-        What::Call { function, tls, signature, arguments } => {
+        What::Call { function, tls, signature } => {
             let Some(handler) = M::migration_handler(M::ISA) else { return };
             let program = cpu.object(space.fat.get());
             // A system call, or a signal, is no call of the program's.

@@ -18,12 +18,16 @@ mod away;
 mod descriptor;
 mod home;
 
-pub use away::{forget, is_called, run};
+pub use away::{comes_first, forget, is_called, run};
 pub use home::{come_home, migrate, migrate_back, redirect};
 
+use motet_abi::{convention, own, registers};
 use motet_hal::Machine;
-use motet_layout::{CoreId, FatProgram, SpaceRecord};
-use motet_protocol::{Context, dma};
+use motet_layout::{
+    CoreId, CoreRecord, DMA_NONE, FatProgram, IslandId, MigrationContext, PoolAddr, ProcessRecord, SpaceRecord,
+    ThreadRecord, UserFrame, sync::Ordering,
+};
+use motet_protocol::{Context, cores::is_dead, dma};
 
 use super::state::Pinned;
 use crate::{cpu::Cpu, mm, process::fat};
@@ -42,16 +46,77 @@ fn pinned<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, function: u64) 
     Some(pin)
 }
 
-/// Starts this core's engine, which transfers the descriptor that has been written. `false`: there is no room where it goes to.
-fn start_transfer<M: Machine>(cpu: &Cpu<M>, target: CoreId, place: u32) -> bool {
+/// Where a thread is that is not at home, for people.
+pub struct Away {
+    /// Its registers there, as they were when it last needed the kernel.
+    pub frame: &'static UserFrame,
+    /// The instruction, or the function whose handler has not called it yet.
+    pub at: u64,
+    /// The function that home has called last, and where from; `None`: home has returned since.
+    pub called: Option<(u64, u64)>,
+}
+
+impl Away {
+    /// `None`: the thread is at home.
+    pub fn of<M: Machine>(
+        cpu: &Cpu<M>,
+        thread: &'static ThreadRecord,
+        process: &'static ProcessRecord,
+    ) -> Option<Self> {
+        let core = thread.core.load(Ordering::Relaxed);
+        let mut contexts = thread.contexts.iter().filter_map(|slot| home::context_in(slot.get()));
+        let (_, context) = contexts.find(|(there, _)| u32::from(there.0) == core)?;
+        let frame = &cpu.pool.get::<MigrationContext>(PoolAddr(context))?.frame;
+        let (pc, home) = (registers::pc(frame), registers::frame_isa(&thread.frame));
+        let is_handler = M::migration_handler(registers::frame_isa(frame)).is_some_and(|handler| handler.contains(pc));
+        let function = thread.migrates_to.get();
+        let read = |address| mm::read_word(cpu, mm::space_of(cpu, process), address).ok();
+        let is_call = registers::syscall_number_of(home, &thread.frame) == own::MIGRATE;
+        let from = if is_call { convention::return_point(home, &thread.frame, read) } else { None };
+        Some(Self { frame, at: if is_handler { function } else { pc }, called: from.map(|(pc, _)| (function, pc)) })
+    }
+}
+
+/// Looks which islands have died. Whoever passes does so, before it says that it has: from then on it sends nothing to them.
+pub fn note_deaths<M: Machine>(cpu: &Cpu<M>) {
+    let islands = (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
+    let dead = islands.filter(|&island| is_dead(cpu, CoreId::new(island, 0)));
+    cpu.crossing.dead_islands.set(dead.fold(0, |bits, island| bits | 1 << island.index()));
+}
+
+/// Whether nobody is there any more, as far as this core has been told: the islands' own words may be far away.
+fn is_gone<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
+    cpu.crossing.dead_islands.get() >> core.island().index() & 1 != 0
+}
+
+/// The thread that a core's descriptor is of.
+pub fn thread_in<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord) -> Option<&'static ThreadRecord> {
+    descriptor::thread_in(&record.dma_out).and_then(|thread| cpu.pool.get::<ThreadRecord>(thread))
+}
+
+/// The thread, whose descriptor has been written, becomes `target`'s, and then the transfer starts. `false`: there is no room where it goes to, and the
+/// thread is this core's still.
+fn depart<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId, place: u32) -> bool {
+    // First that it is under way: should this core die, it is found by that.
     cpu.own.dma_place.set(place);
+    thread.core.store(u32::from(target.0), Ordering::SeqCst);
+    let is_taken = start_transfer(cpu, target);
+    if !is_taken {
+        thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
+        cpu.own.dma_place.set(DMA_NONE);
+    }
+    is_taken
+}
+
+/// Starts this core's engine, which transfers the descriptor that has been written. `false`: there is no room where it goes to.
+fn start_transfer<M: Machine>(cpu: &Cpu<M>, target: CoreId) -> bool {
     if cpu.timed {
         cpu.own.ring_target.set(u32::from(target.0));
         cpu.machine.start_transfer();
         return cpu.own.dma_taken.get() != 0;
     }
     let receiver = &cpu.pool.header().cores[target.index()];
-    let is_taken = dma::transfer(cpu.own, receiver, cpu.now_ns());
+    let is_taken = dma::transfer(cpu.id, cpu.own, receiver, cpu.now_ns());
     if is_taken {
         cpu.machine.ring(target);
     }
