@@ -391,8 +391,14 @@ pub fn return_to_caller(
     signature: &Signature,
     results: &Results,
 ) {
-    registers::set_pc(frame, record.return_pc.get());
-    registers::set_sp_of(isa, frame, record.caller_sp.get());
+    return_to(frame, isa, [record.return_pc.get(), record.caller_sp.get()], signature, results);
+}
+
+/// As [`return_to_caller`], to a program counter with a stack pointer.
+#[inline(always)]
+pub fn return_to(frame: &UserFrame, isa: Isa, [pc, sp]: [u64; 2], signature: &Signature, results: &Results) {
+    registers::set_pc(frame, pc);
+    registers::set_sp_of(isa, frame, sp);
     enter_fast(frame, isa);
     set_results(frame, isa, signature, results);
 }

@@ -56,7 +56,7 @@ impl Handler {
 
     /// Whether an instruction is the handler's.
     pub const fn contains(&self, pc: u64) -> bool {
-        pc >= self.start() && pc < self.start() + PART_LEN
+        pc >= self.start() && pc < self.start() + stubs::HANDLER_LEN
     }
 
     /// A function that does nothing.

@@ -30,6 +30,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     CrossingRecord,
     MigrationContext,
     Descriptor,
+    CallSlot,
     CredentialsRecord,
     ProcessRecord,
     UserRecord,

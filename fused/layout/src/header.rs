@@ -116,7 +116,13 @@ pool_struct! {
         /// Timed machines: of its cores.
         1104 pub frequency_mhz: Cell32,
         1108 _pad2: Cell32,
-        1112 _pad3: [Cell64; 373],
+        1112 _pad3: [Cell64; 5],
+        /// Where islands do not cache each other's memory, by core of the machine: which of this island's cores has the island's
+        /// [`CallSlot`] there, 1 + its index; 0: none.
+        1152 pub slot_owners: [AtomicU32; 128],
+        /// The same: 1 if that core does not look for what this island writes for it, and is to be rung. Written by that core.
+        1664 pub to_be_rung: [AtomicU32; 128],
+        2176 _pad4: [Cell64; 240],
     }
 }
 
@@ -156,6 +162,8 @@ pub const CALL_TAKEN: u32 = 3;
 pub const CALL_BACK: u32 = 4;
 /// [`CoreRecord::answer`]: the called function goes on as an ordinary thread.
 pub const CALL_LEFT: u32 = 5;
+/// [`CoreRecord::answer`]: the callee has not taken the call, and never will.
+pub const CALL_WITHDRAWN: u32 = 6;
 /// [`CoreRecord::call`], a mark: the thread that calls is to look at its own attention word.
 pub const CALL_ATTENTION: u32 = 1 << 16;
 /// [`CoreRecord::call`], a mark: the caller's core looks at this word and need not be rung.
@@ -165,7 +173,7 @@ pub const CALL_LOOKED: u32 = 1 << 18;
 
 pool_struct! {
     /// One core: its run queue and what others may ask of it. The size is a power of two, so that finding it takes one shift.
-    pub struct CoreRecord: size 2048, align 64 {
+    pub struct CoreRecord: size 4096, align 64 {
         /// `CORE_*`. The core moves it; a waker moves it from idle to awake (and then rings).
         0 pub state: AtomicU32,
         /// Whose `message` is, and what: `CALL_*` in the lowest byte, the core that calls in the second one, marks above.
@@ -226,8 +234,8 @@ pool_struct! {
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.
         384 pub message_floats: [Cell64; 8],
-        /// Where islands do not cache each other's memory: what has become of the call that this core has made, `CALL_*`. Set to none by
-        /// this core, to all else by the callee.
+        /// Where islands do not cache each other's memory: what has become of the call that this core has made, `CALL_*` (given: its
+        /// callee has taken it). Set to none by this core, to all else by the callee.
         448 pub answer: AtomicU32,
         /// Not 0: the address space that it has active has changed ([`SpaceRecord::epoch`](crate::SpaceRecord)), or nobody uses it any
         /// more. Cleared by the core.
@@ -237,8 +245,7 @@ pool_struct! {
         504 _pad7: Cell64,
         /// With `answer_message`: who calls back, and what it needs to go on.
         512 pub answer_caller: CrossingRecord,
-        /// With `message`: who goes on here, because a function that it has called back has returned.
-        896 pub message_caller: CrossingRecord,
+        896 _pad10: [Cell64; 48],
         /// Ready threads by user: see `motet_protocol::ready`.
         1280 pub ready_groups: [ReadyGroup; READY_GROUPS],
         /// The migration engine (`motet_protocol::dma`): the descriptor that it is to transfer. Written by the core.
@@ -254,6 +261,30 @@ pool_struct! {
         /// Whether the engine has taken the descriptor in `dma_out`: 1, or 0 if its receiver has no room. Written by the engine.
         2036 pub dma_taken: Cell32,
         2040 _pad9: Cell64,
+        /// Where islands do not cache each other's memory: what the cores of each island ask of this one.
+        2048 pub calls: [CallSlot; 8],
+        3584 _pad11: [Cell64; 64],
+    }
+}
+
+pool_struct! {
+    /// A call by a core of one island to a core of another one, which has it in its record: the callee reads its own memory, and the
+    /// caller only stores (`motet_protocol::far`). It is its caller's until the request, and then the callee's until the answer.
+    pub struct CallSlot: size 192, align 64 {
+        /// [`CALL_GIVEN`], and who calls in the second byte: the call waits for the callee. Stored by the caller; 0 stored by the callee,
+        /// which takes the call or lets it be withdrawn.
+        0 pub request: AtomicU32,
+        /// 1: the caller does not want the request that waits here. Stored by the caller alone.
+        4 pub withdrawn: AtomicU32,
+        /// 1: somebody wants the thread whose call this is. 0 stored by the callee alone.
+        8 pub attention: AtomicU32,
+        12 _pad1: Cell32,
+        /// The call, as [`CoreRecord::message`].
+        16 pub message: [Cell64; 6],
+        /// As [`CoreRecord::message_words`]; of a call that goes on with a function, where that goes on.
+        64 pub words: [Cell64; 8],
+        /// As [`CoreRecord::message_floats`].
+        128 pub floats: [Cell64; 8],
     }
 }
 
@@ -345,7 +376,7 @@ pub const CONSOLE_TERMINAL: u32 = 1;
 
 pool_struct! {
     /// The beginning of the pool. Host-written before any island starts, except where said.
-    pub struct PoolHeader: size 372736, align 64 {
+    pub struct PoolHeader: size 634880, align 64 {
         /// [`POOL_MAGIC`].
         0 pub magic: Cell64,
         /// [`POOL_VERSION`].
@@ -454,11 +485,11 @@ pool_struct! {
         10888 _pad2: [Cell64; 175],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
-        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are eight pages, in memory
+        /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory
         /// near it.
         45056 pub cores: [CoreRecord; 128],
         /// The islands' transfer engines, two pages each, in memory near their islands.
-        307200 pub dma: [DmaEngine; 8],
+        569344 pub dma: [DmaEngine; 8],
     }
 }
 

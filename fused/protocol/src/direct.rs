@@ -18,9 +18,10 @@
 //! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::lost`]). A
 //! core whose results wait may sleep, and be woken, but not be claimed.
 //!
-//! Where islands do not cache each other's memory ([`Reach::Far`]), what the callee says is written into the record
+//! Where islands do not cache each other's memory ([`Reach::Far`]), nobody claims a core: a call is left in a slot of its record, which
+//! it looks at when it has nothing to do ([`crate::far`]). What the callee says is written into the record
 //! of the caller's core (`answer`, `answer_message`), so that each reads its own memory only; a core then makes one such call at a
-//! time, and a callee's word is none once it has answered. There, a function may also *call back*: one of its caller's island. That is an
+//! time, and the call word is the callee's own. There, a function may also *call back*: one of its caller's island. That is an
 //! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called to go on
 //! with the first. No island dies there (timed runs end with it).
 //!
@@ -32,14 +33,14 @@
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED, CORE_AWAKE,
-    CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord,
+    CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED,
+    CALL_WITHDRAWN, CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord,
 };
 
 use crate::{
     Context,
     cores::core_record,
-    count,
+    count, far,
     message::{CallState, phase},
     run_queue::{Wake, end_idle, has_ready},
 };
@@ -67,27 +68,56 @@ impl Reach {
     }
 }
 
-/// A sleeping core that this one may write a call to. Nobody else wakes it meanwhile.
+/// Where a call is written.
+#[derive(Clone, Copy)]
+pub struct Message {
+    /// What every call needs.
+    pub message: &'static [Cell64; 6],
+    /// Further argument words.
+    pub words: &'static [Cell64; 8],
+    /// Floating-point arguments.
+    pub floats: &'static [Cell64; 8],
+}
+
+impl Message {
+    /// In the record of the core that is called, by a core of `caller`'s island.
+    #[inline(always)]
+    pub fn of(record: &'static CoreRecord, caller: CoreId, reach: Reach) -> Self {
+        if reach.is_far() {
+            let slot = &record.calls[caller.island().index()];
+            return Self { message: &slot.message, words: &slot.words, floats: &slot.floats };
+        }
+        Self { message: &record.message, words: &record.message_words, floats: &record.message_floats }
+    }
+}
+
+/// A core that this one may write a call to. Near: it sleeps, and nobody else wakes it meanwhile; far: the island's slot there is
+/// this core's.
 #[must_use = "a claimed core sleeps until the call is published or the claim withdrawn"]
 pub struct Claim {
     core: CoreId,
     record: &'static CoreRecord,
     polls: bool,
+    reach: Reach,
 }
 
-/// Claims a core that sleeps, or polls (which it is likely to do if `polls`), unless the results of another call wait there.
+/// Claims a core that sleeps, or polls, unless the results of another call wait there; far: its slot, whatever it does, unless another
+/// core of this island has that.
 #[inline(always)]
-pub fn claim(context: &impl Context, core: CoreId, polls: bool, reach: Reach) -> Option<Claim> {
+pub fn claim(context: &impl Context, core: CoreId, reach: Reach) -> Option<Claim> {
     let record = core_record(context, core);
+    if reach.is_far() {
+        return far::reserve(context, core).map(|_| Claim { core, record, polls: false, reach });
+    }
     let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
     let claims = |state| record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed);
-    let state = match claims(if polls { CORE_POLLING } else { CORE_IDLE }) {
-        Err(found @ (CORE_IDLE | CORE_POLLING)) => claims(found),
+    let state = match claims(CORE_IDLE) {
+        Err(CORE_POLLING) => claims(CORE_POLLING),
         other => other,
     };
-    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING };
+    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING, reach };
     // After the claim: only a claimer moves the word away from none.
-    if reach == Reach::Near && phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
+    if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
         // The word is not touched: it may be this core's own earlier call, which is being answered just now.
         claim.finish(context, CORE_AWAKE);
         return None;
@@ -110,14 +140,19 @@ pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
 }
 
 impl Claim {
-    /// The claimed core's record, to write the message in.
-    pub fn record(&self) -> &'static CoreRecord {
-        self.record
+    /// Where the call is to be written.
+    #[inline(always)]
+    pub fn message(&self, context: &impl Context) -> Message {
+        Message::of(self.record, context.core(), self.reach)
     }
 
     /// Says whose call it is, and whether this core is going to look for its end ([`has_news`]) and need not be rung. From
     /// now on, who wants the thread's attention can mark the call.
+    #[inline(always)]
     pub fn prepare(&self, context: &impl Context, polled: bool) {
+        if self.reach.is_far() {
+            return; // the slot can be marked
+        }
         let polled = if polled { CALL_POLLED } else { 0 };
         self.record.call.store(CallState::Given(context.core()).word() | polled, Ordering::Release);
     }
@@ -125,11 +160,17 @@ impl Claim {
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
     #[inline(always)]
     pub fn publish(self, context: &impl Context) {
+        if self.reach.is_far() {
+            return far::ask(context, self.core);
+        }
         self.finish(context, CORE_CALLED);
     }
 
     /// There is no call after all: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
+        if self.reach.is_far() {
+            return far::free(context, self.core);
+        }
         self.record.call.store(CALL_NONE, Ordering::Relaxed);
         self.finish(context, CORE_AWAKE);
     }
@@ -151,8 +192,12 @@ pub fn caller(context: &impl Context) -> Option<CoreId> {
 
 /// Whether the function that this core is called to run has to become an ordinary thread first: somebody wants its
 /// thread's attention, or another thread waits for this core.
-pub fn is_disturbed(context: &impl Context) -> bool {
+#[inline(always)]
+pub fn is_disturbed(context: &impl Context, caller: Option<CoreId>, reach: Reach) -> bool {
     let record = context.own_record();
+    if reach.is_far() {
+        return caller.is_some_and(|caller| far::is_wanted(context, caller)) || has_ready(record);
+    }
     // Whoever pushes a thread, or marks the call, looks at the state afterwards, and rings; this core looks after the fence of
     // `end_idle`.
     record.call.load(Ordering::Relaxed) & CALL_ATTENTION != 0 || has_ready(record)
@@ -202,14 +247,15 @@ pub fn give_back(context: &impl Context, caller: CoreId, state: u32, reach: Reac
 #[must_use]
 #[inline(always)]
 pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
-    let record = context.own_record();
-    let given = record.call.swap(CALL_NONE, Ordering::SeqCst);
-    if given & CALL_ATTENTION != 0 {
+    if far::is_wanted(context, caller) {
         return false;
     }
-    record.state.store(state, Ordering::SeqCst);
-    core_record(context, caller).answer.store(kind, Ordering::SeqCst);
-    wake(context, caller, given & CALL_POLLED != 0);
+    let record = context.own_record();
+    record.call.store(CALL_NONE, Ordering::Relaxed);
+    record.state.store(state, Ordering::Release);
+    // From here on the slot is the caller's.
+    core_record(context, caller).answer.store(kind, Ordering::Release);
+    far::tell(context, caller);
     true
 }
 
@@ -243,6 +289,7 @@ pub fn end_call(context: &impl Context, caller: Option<CoreId>, reach: Reach) {
     let record = context.own_record();
     record.call.store(CALL_NONE, Ordering::Release);
     if let Some(caller) = caller.filter(|_| reach.is_far()) {
+        far::take_attention(context, caller);
         core_record(context, caller).answer.store(CALL_LEFT, Ordering::Release);
     }
     record.state.store(CORE_AWAKE, Ordering::SeqCst);
@@ -259,6 +306,8 @@ pub enum Outcome {
     Calls,
     /// It has become an ordinary thread: this core has nothing to wait for.
     Left,
+    /// Far: the call has not been taken, and the thread is this core's again ([`far::withdraw`]).
+    Withdrawn,
 }
 
 /// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
@@ -266,9 +315,10 @@ pub enum Outcome {
 pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome {
     if reach.is_far() {
         return match context.own_record().answer.load(Ordering::Acquire) {
-            CALL_NONE => Outcome::Runs,
+            CALL_NONE | CALL_GIVEN => Outcome::Runs,
             CALL_RETURNED => Outcome::Returned,
             CALL_BACK => Outcome::Calls,
+            CALL_WITHDRAWN => Outcome::Withdrawn,
             _ => Outcome::Left,
         };
     }
@@ -283,24 +333,31 @@ pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome 
     }
 }
 
+/// Far: whether the callee of this core's call has said what has become of it.
+#[inline(always)]
+pub fn has_answer(context: &impl Context) -> bool {
+    !matches!(context.own_record().answer.load(Ordering::Relaxed), CALL_NONE | CALL_GIVEN)
+}
+
 /// Whether a core that polls should look at the call that it has made to `callee` with [`outcome`].
 #[inline(always)]
 pub fn has_news(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
     if reach.is_far() {
-        return context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE;
+        return has_answer(context);
     }
     !CallState::Given(context.core()).is_in(core_record(context, callee).call.load(Ordering::Relaxed))
 }
 
-/// This core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended.
-pub fn stop_polling(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
+/// Far: whether the callee has taken the call that this core has made, or has even answered it.
+pub fn is_taken(context: &impl Context) -> bool {
+    context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE
+}
+
+/// Near: this core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended. (Far, a core
+/// says that for all its calls: [`far::look_no_longer`].)
+pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
     let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
-    let runs = CallState::Given(context.core()).is_in(call);
-    // The callee, which does not ring, is just about to answer.
-    while !runs && reach.is_far() && context.own_record().answer.load(Ordering::Acquire) == CALL_NONE {
-        context.relax();
-    }
-    runs
+    CallState::Given(context.core()).is_in(call)
 }
 
 /// This core has read what `callee` has given it, and has said that the thread is here; or it has nothing to wait for.
@@ -308,11 +365,14 @@ pub fn stop_polling(context: &impl Context, callee: CoreId, reach: Reach) -> boo
 pub fn release(context: &impl Context, callee: CoreId, reach: Reach) {
     match reach {
         Reach::Near => core_record(context, callee).call.store(CALL_NONE, Ordering::Release),
-        Reach::Far => context.own_record().answer.store(CALL_NONE, Ordering::Release),
+        Reach::Far => {
+            context.own_record().answer.store(CALL_NONE, Ordering::Relaxed);
+            far::free(context, callee);
+        }
     }
 }
 
-/// Makes the core that is called to run a thread look at the thread's attention word: to be rung after it.
+/// Near: makes the core that is called to run a thread look at the thread's attention word: to be rung after it.
 pub fn mark_attention(context: &impl Context, core: CoreId) {
     core_record(context, core).call.fetch_or(CALL_ATTENTION, Ordering::SeqCst);
 }

@@ -10,6 +10,7 @@ pub mod cores;
 pub mod direct;
 pub mod dma;
 pub mod engine;
+pub mod far;
 pub mod format;
 pub mod fs;
 pub mod lock;
@@ -30,8 +31,8 @@ pub mod wait;
 pub mod watch;
 
 use motet_layout::{
-    CoreId, CoreRecord, Frame, ISLANDS_MAX, InodeRecord, IslandCounters, IslandRecord, Pool, PoolAddr, PoolSafe,
-    ThreadRecord,
+    CoreId, CoreRecord, Frame, ISLANDS_MAX, InodeRecord, IslandCounters, IslandId, IslandRecord, Pool, PoolAddr,
+    PoolSafe, ThreadRecord,
 };
 
 /// Who acts on the pool.
@@ -84,6 +85,24 @@ pub trait Context {
     #[inline(always)]
     fn is_uncached(&self) -> bool {
         self.pool().header().uncached.get() != 0
+    }
+
+    /// How many islands the machine has. A kernel knows it without a look.
+    #[inline(always)]
+    fn island_count(&self) -> usize {
+        (self.pool().header().island_count.get() as usize).min(ISLANDS_MAX)
+    }
+
+    /// Islands whose cores may call this one, a bit each. A kernel knows when its own has no others.
+    #[inline(always)]
+    fn callers(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Whether the cores of an island look for what is stored for them before they sleep. A kernel knows it without a look.
+    #[inline(always)]
+    fn polls(&self, island: IslandId) -> bool {
+        self.pool().header().islands[island.index()].poll_ns.get() != 0
     }
 
     /// Index of the actor's share of memory: its island, or [`ISLANDS_MAX`] for the host.

@@ -18,7 +18,7 @@ use motet_layout::{
 use crate::{
     Context,
     cores::{core_record, is_dead},
-    count, message,
+    count, far, message,
     ready::{self, Place},
 };
 
@@ -122,6 +122,11 @@ pub fn begin_idle(context: &impl Context, state: u32) -> bool {
 
 /// Whether this core, which has announced that it is about to sleep, has no work.
 pub fn is_quiet(context: &impl Context) -> bool {
+    has_no_thread(context) && !(context.is_uncached() && far::is_asked(context))
+}
+
+/// As [`is_quiet`], as far as threads are concerned.
+pub fn has_no_thread(context: &impl Context) -> bool {
     let record = context.own_record();
     fence(Ordering::SeqCst);
     record.inbox.load(Ordering::SeqCst) == 0 && ready::is_empty(record)
@@ -162,12 +167,22 @@ pub fn end_idle(context: &impl Context) -> Wake {
     wake
 }
 
+/// As [`end_idle`], where islands do not cache each other's memory: nobody claims a core there, but it takes a call itself, if it has no
+/// thread to run, of all islands from `first` on in turn. Who has made it.
+#[inline(always)]
+pub fn end_idle_far(context: &impl Context, first: usize) -> Option<CoreId> {
+    let record = context.own_record();
+    let caller = if has_ready(record) { None } else { far::take(context, first) };
+    record.state.store(if caller.is_some() { CORE_CALLED } else { CORE_AWAKE }, Ordering::Release);
+    fence(Ordering::SeqCst); // then look whether a shoot-down was asked
+    caller
+}
+
 /// A polling core gives up and is about to sleep. `false`: there is work.
 pub fn poll_to_sleep(context: &impl Context) -> bool {
     let record = context.own_record();
     let slept = record.state.compare_exchange(CORE_POLLING, CORE_IDLE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-    fence(Ordering::SeqCst);
-    slept && record.inbox.load(Ordering::SeqCst) == 0 && ready::is_empty(record)
+    slept && is_quiet(context)
 }
 
 /// Whether a core sleeps, or is about to.

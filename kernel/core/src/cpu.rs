@@ -45,6 +45,10 @@ pub struct Cpu<M: Machine> {
     pub poll_ns: u64,
     /// Islands whose cores look for work before they sleep, a bit each.
     pub polling: u32,
+    /// How many there are.
+    pub islands: usize,
+    /// Islands that have cores beside this one, a bit each.
+    pub others: u32,
     /// Instruction sets of the islands, 0 none.
     pub isas: [u8; ISLANDS_MAX],
     /// Whether there are islands that do not cache each other's memory.
@@ -148,6 +152,8 @@ impl<M: Machine> Cpu<M> {
             timed: pool.header().timed.get() != 0,
             poll_ns: record.poll_ns.get(),
             polling: (0..ISLANDS_MAX).map(polls).sum(),
+            others: !(u32::from(record.core_count.get() <= 1) << id.island().index()),
+            islands: (pool.header().island_count.get() as usize).min(ISLANDS_MAX),
             isas: core::array::from_fn(|index| islands[index].isa.get() as u8),
             uncached,
             common: if uncached { common_share(pool) } else { id.island().index() },
@@ -353,6 +359,21 @@ impl<M: Machine> Context for Cpu<M> {
         if self.uncached {
             self.flush_private(frame);
         }
+    }
+
+    #[inline(always)]
+    fn island_count(&self) -> usize {
+        self.islands
+    }
+
+    #[inline(always)]
+    fn callers(&self) -> u32 {
+        self.others
+    }
+
+    #[inline(always)]
+    fn polls(&self, island: IslandId) -> bool {
+        self.polling >> island.index() & 1 != 0
     }
 
     #[inline(always)]

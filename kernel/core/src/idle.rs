@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{CORE_IDLE, CORE_POLLING};
-use motet_protocol::{memory, run_queue, run_queue::Wake, timer, trace::Kind};
+use motet_protocol::{far, memory, run_queue, run_queue::Wake, timer, trace::Kind};
 
 use crate::{
     cpu::Cpu,
     crossing, mm,
-    sched::{charge_core, handle_interrupts, run_thread, set_timer, with_alarm},
+    sched::{charge_core, handle_interrupts, run_thread, set_timer, set_timer_exactly, with_alarm},
     trace,
 };
 
@@ -47,7 +47,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             set_timer(cpu, timer::next_deadline_ns(cpu));
             // The call's doorbell may have been that of a result, too.
             if crossing::has_news(cpu) {
-                cpu.crossing.woken.set(Some(run_queue::end_idle(cpu)));
+                cpu.crossing.woken.set(Some(end_idle(cpu)));
             }
             continue;
         }
@@ -85,7 +85,22 @@ pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
 fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
     let interrupts = sleep(cpu);
     cpu.deferred.set(cpu.deferred.get().union(interrupts));
-    run_queue::end_idle(cpu)
+    end_idle(cpu)
+}
+
+/// This core is awake: why.
+#[inline(always)]
+fn end_idle<M: Machine>(cpu: &Cpu<M>) -> Wake {
+    if !cpu.crossing.reach.is_far() {
+        return run_queue::end_idle(cpu);
+    }
+    match run_queue::end_idle_far(cpu, cpu.crossing.serves_next.get()) {
+        Some(caller) => {
+            cpu.crossing.served.set(caller.island().index());
+            Wake::Called
+        }
+        None => Wake::Look,
+    }
 }
 
 /// Acts on interrupts that had to wait, if there were any.
@@ -112,8 +127,15 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let before_ns = cpu.now_ns();
     charge_core(cpu, before_ns);
     let mut interrupts = Interrupts::EMPTY;
-    let quiet = run_queue::is_quiet(cpu) && mm::may_stay_active(cpu);
-    if quiet && (!polls(cpu) || !poll(cpu, before_ns + cpu.poll_ns, &mut interrupts)) {
+    let is_far = cpu.crossing.reach.is_far();
+    if is_far && polls(cpu) {
+        crossing::look_again(cpu);
+    }
+    // Who polls looks for calls there, as it may see one before it has arrived.
+    let has_no_work = if is_far && polls(cpu) { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
+    let quiet = has_no_work && mm::may_stay_active(cpu);
+    let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
+    if quiet && (!polls(cpu) || !poll(cpu, gives_up_ns.min(before_ns + cpu.poll_ns), &mut interrupts)) {
         trace::about_core(cpu, Kind::Sleep, cpu.id);
         interrupts = interrupts.union(wait_for_interrupt(cpu));
         trace::about_core(cpu, Kind::Awake, cpu.id);
@@ -122,6 +144,18 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     cpu.steer_clock(after_ns);
     cpu.busy_since_ns.set(after_ns);
     with_alarm(cpu, interrupts, after_ns)
+}
+
+/// Over links: until when this core waits for what it has asked for. Whose calls it takes first when it wakes: if somebody asks already,
+/// each island comes in turn; otherwise, most likely, the last one.
+#[inline(always)]
+fn before_sleep<M: Machine>(cpu: &Cpu<M>, now_ns: u64, quiet: bool) -> u64 {
+    let gives_up_ns = crossing::gives_up_at(cpu, now_ns);
+    if quiet && gives_up_ns != u64::MAX && !polls(cpu) {
+        set_timer_exactly(cpu, gives_up_ns.min(timer::next_deadline_ns(cpu)));
+    }
+    cpu.crossing.serves_next.set(cpu.crossing.served.get() + usize::from(!quiet));
+    gives_up_ns
 }
 
 fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
@@ -139,7 +173,12 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
     let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
+    let is_far = cpu.crossing.reach.is_far();
     while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
+        if is_far && far::is_asked(cpu) {
+            cpu.crossing.serves_next.set(cpu.crossing.served.get() + 1);
+            break;
+        }
         let now_ns = cpu.now_ns();
         if now_ns >= until_ns {
             let deadline_ns = timer::next_deadline_ns(cpu);
@@ -151,6 +190,14 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
             if cpu.crossing.migrates {
                 memory::trim(cpu);
             }
+            if is_far {
+                // It still waits for somebody to take its call: the scheduler sees to that.
+                if now_ns >= crossing::gives_up_at(cpu, now_ns) {
+                    *interrupts = interrupts.union(Interrupts::TIMER);
+                    return true;
+                }
+                crossing::look_no_longer(cpu);
+            }
             set_timer(cpu, deadline_ns);
             return !(crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu));
         }
@@ -158,7 +205,11 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
             cpu.machine.relax();
             continue;
         }
-        set_timer(cpu, until_ns);
+        if is_far {
+            set_timer_exactly(cpu, until_ns);
+        } else {
+            set_timer(cpu, until_ns);
+        }
         *interrupts = interrupts.union(wait_for_interrupt(cpu));
         if cpu.now_ns() < until_ns {
             return true; // Without looking: who looks for what was written is about to write there, too.

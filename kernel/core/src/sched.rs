@@ -14,7 +14,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     cores::core_record,
-    count, direct, fs, ready, run_queue, shootdown, timer,
+    count, far, fs, ready, run_queue, shootdown, timer,
     trace::{End, Kind},
     wait,
 };
@@ -541,6 +541,9 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if !cpu.timed {
             file::dma::rung(cpu);
         }
+        if cpu.uncached {
+            far::give_back_withdrawn(cpu);
+        }
     }
     expire_timers(cpu);
 }
@@ -578,7 +581,13 @@ fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
 /// Sets the timer for the earliest deadline or the end of the slice.
 fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
-    set_timer_at(cpu, timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS), || now_ns);
+    let deadline_ns = timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS);
+    set_timer_at(cpu, deadline_ns.min(crossing::gives_up_at(cpu, now_ns)), || now_ns);
+}
+
+/// This core goes on with a thread after a sleep that has ended just now: sets the timer as for a thread that begins to run.
+pub fn begin_slice<M: Machine>(cpu: &Cpu<M>) {
+    set_timer_exactly(cpu, timer::next_deadline_ns(cpu).min(cpu.busy_since_ns.get() + SLICE_NS));
 }
 
 /// A timer was armed on this core while a thread runs: lets its deadline interrupt.
@@ -612,6 +621,16 @@ fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnOnce(
     }
 }
 
+/// As [`set_timer`], but not earlier: an early alarm would end a sleep.
+#[inline(always)]
+pub fn set_timer_exactly<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    if cpu.timed {
+        return set_alarm(cpu, deadline_ns);
+    }
+    cpu.timer_ns.set(u64::MAX);
+    set_timer(cpu, deadline_ns);
+}
+
 /// Timed machines: sets when the simulator rings this core.
 fn set_alarm<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
     cpu.timer_ns.set(deadline_ns);
@@ -637,11 +656,8 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         return;
     }
     let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);
-    if called {
-        if !crossing::is_called_for(cpu, record, thread) {
-            return;
-        }
-        direct::mark_attention(cpu, core);
+    if called && !crossing::mark_called(cpu, core, thread) {
+        return;
     }
     count(&cpu.counters().doorbells_rung);
     cpu.ring(core);

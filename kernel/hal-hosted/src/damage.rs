@@ -2,15 +2,15 @@
 
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{
-    CALL_GIVEN, CALL_RETURNED, Cell64, CoreRecord, CrossingRecord, FRAME_REGS, Pool, PoolAddr, ThreadRecord,
+    CALL_GIVEN, CALL_RETURNED, Cell64, CoreId, CoreRecord, CrossingRecord, FRAME_REGS, Pool, PoolAddr, ThreadRecord,
 };
 
 /// Damages one word of a message that is under way, or of a call's record or registers. `false`: there is no call.
 /// `below` gives random numbers.
 pub fn damage_crossing(pool: Pool, below: &mut dyn FnMut(u64) -> u64) -> bool {
-    let called = pool.header().cores.iter().find(|core| is_under_way(core));
-    if let Some(core) = called.filter(|_| below(3) != 0) {
-        let word = &core.message[below(6) as usize];
+    let called = pool.header().cores.iter().find_map(|core| under_way(core, pool.header().uncached.get() != 0));
+    if let Some(message) = called.filter(|_| below(3) != 0) {
+        let word = &message[below(6) as usize];
         return spoil(word, below);
     }
     let calls = threads(pool).filter(|thread| thread.crossing.get() != 0);
@@ -27,8 +27,17 @@ pub fn damage_crossing(pool: Pool, below: &mut dyn FnMut(u64) -> u64) -> bool {
     }
 }
 
-fn is_under_way(core: &CoreRecord) -> bool {
-    matches!(core.call.load(Ordering::Relaxed) & 0xff, CALL_GIVEN | CALL_RETURNED)
+/// The message of a call that a core was given, or that waits for it.
+fn under_way(core: &CoreRecord, uncached: bool) -> Option<&[Cell64; 6]> {
+    let call = core.call.load(Ordering::Relaxed);
+    let is_called = matches!(call & 0xff, CALL_GIVEN | CALL_RETURNED);
+    if !uncached {
+        return is_called.then_some(&core.message);
+    }
+    let waiting = core.calls.iter().find(|slot| slot.request.load(Ordering::Relaxed) != 0);
+    let caller = CoreId::from_raw(call >> 8 & 0xff).filter(|_| is_called);
+    let taken = caller.map(|caller| &core.calls[caller.island().index()]);
+    Some(&taken.or(waiting)?.message)
 }
 
 fn spoil(word: &Cell64, below: &mut dyn FnMut(u64) -> u64) -> bool {

@@ -89,13 +89,13 @@ impl Mortal {
     fn call(&self, thread: &'static ThreadRecord) {
         let callee = CoreId::new(IslandId(CALLEE), 0);
         let claim = loop {
-            match direct::claim(self, callee, false, Reach::of(self)) {
+            match direct::claim(self, callee, Reach::of(self)) {
                 Some(claim) if !self.is_dead() => break claim,
                 None if !self.is_dead() && !cores::is_dead(self, callee) => self.relax(),
                 Some(_) | None => return self.take(),
             }
         };
-        claim.record().message[0].set(self.raw(thread));
+        claim.message(self).message[0].set(self.raw(thread));
         claim.prepare(self, false);
         if self.is_dead() {
             return;
@@ -112,7 +112,7 @@ impl Mortal {
                 self.relax();
             }
             match direct::outcome(self, callee, Reach::of(self)) {
-                Outcome::Left | Outcome::Calls => return,
+                Outcome::Left | Outcome::Calls | Outcome::Withdrawn => return,
                 Outcome::Runs if self.over.load(Relaxed) => return,
                 Outcome::Runs => _ = self.idle(),
                 Outcome::Returned => {
@@ -133,7 +133,8 @@ impl Mortal {
                 continue;
             }
             let Some(caller) = direct::caller(self).filter(|_| !self.is_dead()) else { return };
-            let kept = direct::is_disturbed(self) || !direct::give_back(self, caller, CORE_IDLE, Reach::of(self));
+            let kept = direct::is_disturbed(self, Some(caller), Reach::of(self))
+                || !direct::give_back(self, caller, CORE_IDLE, Reach::of(self));
             if kept && !self.is_dead() {
                 direct::end_call(self, direct::caller(self), Reach::of(self));
                 return self.take();

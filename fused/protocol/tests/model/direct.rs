@@ -9,17 +9,17 @@ use motet_layout::{
     THREAD_READY, ThreadRecord,
 };
 use motet_protocol::cores::core_record;
-use motet_protocol::direct::{self, Claim, Outcome, Reach};
+use motet_protocol::direct::{self, Claim, Message, Outcome, Reach};
 use motet_protocol::run_queue::{self, Wake};
 use motet_protocol::{Context, count};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
 
-const CALLEE: u8 = 0;
+pub const CALLEE: u8 = 0;
 const CALLERS: u8 = 2;
 const CALLS_EACH: u64 = 2;
 
-fn callee() -> CoreId {
+pub fn callee() -> CoreId {
     CoreId::new(IslandId(CALLEE), 0)
 }
 
@@ -38,7 +38,7 @@ struct Steps {
 
 const RIGHT: Steps = Steps {
     call: |core, word| {
-        let Some(claim) = direct::claim(core, callee(), false, Reach::of(core)) else { return false };
+        let Some(claim) = direct::claim(core, callee(), Reach::of(core)) else { return false };
         publish(core, claim, word, false);
         true
     },
@@ -50,7 +50,7 @@ const RIGHT: Steps = Steps {
 };
 
 fn publish(core: &Core, claim: Claim, word: u64, polled: bool) {
-    claim.record().message[0].set(word);
+    claim.message(core).message[0].set(word);
     claim.prepare(core, polled);
     claim.publish(core);
 }
@@ -64,8 +64,21 @@ fn wait_asleep(core: &Core) -> Option<u64> {
         if run_queue::begin_idle(core, CORE_IDLE) {
             core.sleep();
         }
-        run_queue::end_idle(core);
+        woken(core);
     }
+}
+
+/// This core is awake.
+pub fn woken(core: &Core) -> Wake {
+    if !Reach::of(core).is_far() {
+        return run_queue::end_idle(core);
+    }
+    run_queue::end_idle_far(core, 0).map_or(Wake::Look, |_| Wake::Called)
+}
+
+/// The first word of the call that `caller` has made to this core.
+pub fn word_of(core: &Core, caller: CoreId) -> u64 {
+    Message::of(core.own_record(), caller, Reach::of(core)).message[0].get()
 }
 
 /// `Some(None)`: the thread has left for the callee's core.
@@ -78,7 +91,7 @@ fn ended(core: &Core) -> Option<Option<u64>> {
             direct::release(core, callee(), Reach::of(core));
             Some(Some(result))
         }
-        Outcome::Calls => panic!("nobody calls back"),
+        Outcome::Calls | Outcome::Withdrawn => panic!("nobody calls back, or takes a call back"),
     }
 }
 
@@ -96,13 +109,13 @@ fn serve(core: &Core, steps: Steps, jobs: u64) {
             if (steps.is_quiet)(core) {
                 core.sleep();
             }
-            if run_queue::end_idle(core) == Wake::Look {
+            if woken(core) == Wake::Look {
                 break;
             }
             let caller = direct::caller(core).expect("a call says whose it is");
-            let word = core_record(core, core.core()).message[0].get();
+            let word = word_of(core, caller);
             done += 1;
-            if direct::is_disturbed(core) {
+            if direct::is_disturbed(core, Some(caller), Reach::of(core)) {
                 direct::end_call(core, Some(caller), Reach::of(core));
                 core.ring(caller); // the thread comes back through its run queue
                 break;
@@ -141,7 +154,7 @@ fn impatient(claim: fn(&Core) -> Option<Claim>) -> impl Fn() + Clone + Send + Sy
 }
 
 fn claim_callee(core: &Core) -> Option<Claim> {
-    direct::claim(core, callee(), false, Reach::of(core))
+    direct::claim(core, callee(), Reach::of(core))
 }
 
 #[test]
@@ -210,7 +223,6 @@ fn every_call_is_done_once_and_its_result_reaches_who_called() {
 #[test]
 fn a_caller_that_polls_and_then_sleeps_is_rung() {
     explore(1500, calls(POLLING));
-    explore(1500, calls_where(true, POLLING));
 }
 
 type Answer = fn(&Core, CoreId, u32) -> bool;
@@ -266,11 +278,11 @@ fn call_back(answer: Answer) -> impl Fn() + Clone + Send + Sync + 'static {
                         if run_queue::is_quiet(&server) {
                             server.sleep();
                         }
-                        if run_queue::end_idle(&server) == Wake::Look {
+                        if woken(&server) == Wake::Look {
                             break;
                         }
                         let caller = direct::caller(&server).expect("a call says whose it is");
-                        let word = core_record(&server, callee()).message[0].get();
+                        let word = word_of(&server, caller);
                         direct::reply(&server, caller, Reach::of(&server))[5].set(word + 1);
                         server.announce();
                         let kind = if word == 1 { CALL_BACK } else { CALL_RETURNED };
@@ -292,7 +304,6 @@ fn a_function_that_calls_back_goes_on_with_the_answer() {
 fn ringing_before_the_call_back_is_there_is_caught() {
     let answer: Answer = |core, caller, kind| {
         let own = core_record(core, core.core());
-        own.call.store(CALL_NONE, Ordering::SeqCst);
         own.state.store(CORE_IDLE, Ordering::SeqCst);
         core.ring(caller);
         core_record(core, caller).answer.store(kind, Ordering::SeqCst);
@@ -304,7 +315,7 @@ fn ringing_before_the_call_back_is_there_is_caught() {
 /// As [`RIGHT`], looking for the end a few times before it sleeps.
 const POLLING: Steps = Steps {
     call: |core, word| {
-        let Some(claim) = direct::claim(core, callee(), false, Reach::of(core)) else { return false };
+        let Some(claim) = direct::claim(core, callee(), Reach::of(core)) else { return false };
         publish(core, claim, word, true);
         true
     },
@@ -315,7 +326,7 @@ const POLLING: Steps = Steps {
             }
             core.relax();
         }
-        direct::stop_polling(core, callee(), Reach::of(core));
+        direct::stop_polling(core, callee());
         wait_asleep(core)
     },
     ..RIGHT
@@ -373,10 +384,10 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
         let raw = caller.raw(thread);
         together(vec![
             Box::new(move || {
-                let Some(claim) = direct::claim(&caller, callee(), false, Reach::of(&caller)) else {
+                let Some(claim) = direct::claim(&caller, callee(), Reach::of(&caller)) else {
                     return run_queue::push(&caller, thread, callee());
                 };
-                claim.record().message[0].set(raw);
+                claim.message(&caller).message[0].set(raw);
                 claim.prepare(&caller, false);
                 thread.core.store(u32::from(callee().0), Ordering::SeqCst);
                 if checks && thread.attention.load(Ordering::SeqCst) != 0 {
@@ -403,7 +414,9 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
                         server.sleep();
                     }
                     if run_queue::end_idle(&server) == Wake::Called {
-                        if !other_ran && (!looks || !direct::is_disturbed(&server)) {
+                        if !other_ran
+                            && (!looks || !direct::is_disturbed(&server, direct::caller(&server), Reach::Near))
+                        {
                             server.sleep(); // the function, until an interrupt
                         }
                         return direct::end_call(&server, direct::caller(&server), Reach::of(&server));

@@ -15,7 +15,7 @@ const POOL_LEN: u64 = memory::POOL_LEN_MIN;
 /// Frames in a block: the least there can be.
 pub const BLOCK_FRAMES: u32 = 64;
 /// Bytes at the beginning that a run may dirty: header, tables, and objects of the model.
-const DIRTY_LEN: usize = 1 << 20;
+const DIRTY_LEN: usize = 5 << 18;
 /// Room for objects of a model.
 const OBJECTS_LEN: u64 = 128 << 10;
 

@@ -11,6 +11,7 @@ mod clock;
 mod death;
 mod direct;
 mod engine;
+mod far;
 mod harness;
 mod idle;
 mod locks;

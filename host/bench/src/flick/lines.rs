@@ -18,6 +18,7 @@ const WHOLE: [(&str, Part); 10] = [
     ("kernel/core/src/crossing/", Part::Calls),
     ("kernel/core/src/mm/view.rs", Part::Calls),
     ("fused/protocol/src/direct.rs", Part::Calls),
+    ("fused/protocol/src/far.rs", Part::Calls),
     ("fused/protocol/src/message.rs", Part::Calls),
     ("kernel/core/src/process/fat.rs", Part::Executables),
     ("fused/abi/src/gate.rs", Part::Calls),
@@ -50,7 +51,7 @@ const BASELINE: [&str; 3] =
     ["kernel/core/src/crossing/migration/", "fused/abi/src/migration.rs", "fused/protocol/src/dma.rs"];
 
 /// What tells of crossings elsewhere.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "crossing",
     "Crossing",
     "CROSSING",
@@ -58,6 +59,7 @@ const WORDS: [&str; 12] = [
     "fat::",
     "Fat",
     "direct::",
+    "far::",
     "VMA_VIEW",
     "VMA_STORE",
     "view::",

@@ -57,6 +57,7 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::on_starts_a_program_where_it_says", started_by_on),
         ("crossing::calls_go_both_ways_by_flicks_protocol", by_flicks_protocol),
         ("crossing::calls_over_a_link_do_not_wait_for_ever", over_a_link),
+        ("crossing::calls_over_a_link_are_stores_alone", by_stores_alone),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
@@ -319,6 +320,33 @@ fn over_a_link() -> Result<(), String> {
             .arguments(["--", &format!("{place}/in/{program}")])
             .wait();
         ended.expect_code(0)?.expect_output(&format!("{program}: ok\n"))?;
+    }
+    Ok(())
+}
+
+/// On the Flick machine, by Motet's own protocol: calls read no old copy, and make no atomic operation over the link.
+fn by_stores_alone() -> Result<(), String> {
+    let programs = compiled("link", &["-O1"])?;
+    let stats = programs.path.join("stats.json");
+    let ended = Motet::run(["--timed".as_ref(), "--stats".as_ref(), stats.as_os_str(), "--in".as_ref()])
+        .argument(programs.path.join("link"))
+        .argument("--machine")
+        .argument(process::root().join("machines/flick.toml"))
+        .arguments(["--", "/in/link"])
+        .wait();
+    ended.expect_code(0)?.expect_output("link: ok\n")?;
+    let text = fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    for name in ["from_host", "from_board"] {
+        let regions = stats["regions"].as_array().map_or(&[][..], Vec::as_slice);
+        let region = regions.iter().find(|region| region["name"] == name).ok_or("a region is missing")?;
+        for counter in ["far_atomics", "stale_reads"] {
+            let cores = region["cores"].as_array().map_or(&[][..], Vec::as_slice);
+            let counts: Vec<_> = cores.iter().map(|core| core[counter].as_u64()).collect();
+            if counts != [Some(0), Some(0)] {
+                return Err(format!("{name}: {counter} of the cores: {counts:?}"));
+            }
+        }
     }
     Ok(())
 }

@@ -24,10 +24,10 @@ use super::{
     Fetch,
     call::wait,
     callee::Place,
-    caller::{claim, give, take_back},
+    caller::{claim, give, release, take_back},
     gate,
-    message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits},
-    records::{copy_return, end, innermost, nest, new_record, outer_of, signature_of, spare_record},
+    message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits, resume},
+    records::{end, free_spare, innermost, nest, new_record, outer_of, signature_of, spare_record},
     report,
     request::{count_call, thread_pointer},
     stack,
@@ -114,14 +114,14 @@ pub fn take_call<M: Machine>(
     let program = cpu.object(space.fat.get());
     let tls_of = |isa| thread_pointer(program, isa, from.caller_tls.get(), M::ISA);
     let Some((isa, tls)) = cpu.isa_of(callee).and_then(|isa| Some((isa, tls_of(isa)?))) else {
-        direct::release(cpu, callee, Reach::Far);
+        release(cpu, callee, Reach::Far);
         report::say_killed(cpu, thread, process, format_args!("the message of a call back is damaged"));
         signal::force(cpu, thread, signal::SIGKILL);
         return false;
     };
     let Some(record) = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)) else {
         // No memory: nobody returns to the function.
-        direct::release(cpu, callee, Reach::Far);
+        release(cpu, callee, Reach::Far);
         signal::force(cpu, thread, signal::SIGKILL);
         return false;
     };
@@ -132,7 +132,7 @@ pub fn take_call<M: Machine>(
     for (argument, word) in arguments.words.iter_mut().zip(words).take(signature.word_count().min(WORDS_MAX)) {
         *argument = word.get();
     }
-    direct::release(cpu, callee, Reach::Far);
+    release(cpu, callee, Reach::Far);
     nest(cpu, thread, record);
     record.owner.set(cpu.raw(thread));
     record.caller_isa.set(isa as u32);
@@ -174,22 +174,37 @@ pub fn go_back<M: Machine>(
     if signature_of(record).has_floats() || thread.attention.load(Ordering::Relaxed) != 0 {
         return None;
     }
-    let claim = claim(cpu, target, Reach::Far)?;
-    let callee = claim.record();
-    // The called core has the registers still if it has run nothing else. If it has, it reads them here, where the thread keeps the record.
-    let is_kept = thread.spare_crossing.get() == 0;
-    if is_kept {
-        copy_return(record, &callee.message_caller);
-    } else {
-        cpu.pool.copy(cpu.pool.addr_of(record), cpu.pool.addr_of(&callee.message_caller), size_of::<CrossingRecord>());
+    if cpu.crossing.takes_long_way(cpu.raw(thread)) {
+        return None;
     }
+    let claim = claim(cpu, target, Reach::Far)?;
+    let message = claim.message(cpu);
+    // The called core has the registers still if it has run nothing else. If it has, it reads them here, where the thread keeps the record.
+    free_spare(cpu, thread);
+    message.words[resume::PC].set(record.return_pc.get());
+    message.words[resume::SP].set(record.caller_sp.get());
+    message.words[resume::TLS].set(record.caller_tls.get());
+    message.words[resume::RESULT].set(record.result.get());
+    message.words[resume::FRAME].set(record.frame.get());
     let first = cpu.raw(thread) | (outer.result.get() & 0xfff) << RESULT_SHIFT | RESUMES;
-    let kept = if is_kept { cpu.raw(record) } else { 0 };
-    let words = [first, cpu.raw(space), outer.callee_sp.get(), results.words[1], kept, results.words[0]];
-    for (slot, word) in callee.message.iter().zip(words) {
+    let words = [first, cpu.raw(space), outer.callee_sp.get(), results.words[1], cpu.raw(record), results.words[0]];
+    for (slot, word) in message.message.iter().zip(words) {
         slot.set(word);
     }
     outer.callee_core.set(u32::from(target.0));
     let made = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
+    cpu.crossing.resumes.set(true);
     Some(wait(cpu, thread, outer, made, Reach::Far))
+}
+
+/// Nobody has let the function in the call in `outer` go on ([`go_back`]): the thread is again where that was tried, and tells its
+/// caller in another way. `None`: the record is damaged.
+pub fn undo<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, outer: &'static CrossingRecord) -> Option<()> {
+    let record = spare_record(cpu, thread)?;
+    let isa = Isa::from_raw(record.caller_isa.get())?;
+    record.outer.set(cpu.raw(outer));
+    thread.crossing.set(cpu.raw(record));
+    thread.spare_crossing.set(0);
+    thread.stack_used[isa as usize - 1].set(record.caller_sp.get());
+    Some(())
 }

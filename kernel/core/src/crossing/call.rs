@@ -8,12 +8,14 @@
 //!          v                                          |
 //!       claimed <-------------------------------------+
 //!          |    \  the core does not sleep: the long way, through run queues,
-//!          |     \ as an ordinary thread (`long`); over a link, waits for its turn first
+//!          |     \ as an ordinary thread (`long`); over a link, only another call of this core, or of
+//!          |      \ the island to that core, is in the way, and it waits for its turn first
 //!          v
 //!       written ---- somebody wants the thread: withdrawn, then the long way
 //!          |
 //!          v
-//!        given  ------------------------------------->  called
+//!        given  ------------------------------------->  called (over a link: taken, or withdrawn
+//!          |                                              | after a while, then the long way)
 //!          | sleeps in the middle of the fault,           |
 //!          | or runs other threads                        v
 //!          |                                  +-------> runs -----> left: whatever needs an
@@ -55,8 +57,9 @@ use super::{
     records::{new_record, spare_record},
     request::Request,
     stack,
+    state::LONG_WAY_NS,
 };
-use crate::{cpu::Cpu, idle, mm};
+use crate::{cpu::Cpu, idle, mm, sched};
 
 /// A thread has fetched an instruction from an address where this island may not: it calls, returns, or neither.
 pub fn fetch<M: Machine>(
@@ -110,6 +113,9 @@ fn call_again<M: Machine>(
     space: &'static SpaceRecord,
     reach: Reach,
 ) -> Option<Fetch> {
+    if reach.is_far() && cpu.crossing.long_way.get() == cpu.raw(thread) {
+        return None;
+    }
     let function = registers::pc(&thread.frame);
     let pin = cpu.crossing.pins.get(function, mm::epoch(cpu, space))?;
     let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
@@ -136,8 +142,10 @@ pub fn make<M: Machine>(
         if is_same_stack { request.sp } else { stack::of(cpu, thread, space, request.isa, target.island())? };
     let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
     let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;
+    let takes_long_way = cpu.crossing.takes_long_way(cpu.raw(thread));
     if !request.is_local
         && !is_wanted
+        && !takes_long_way
         && let Some(fetch) = call(cpu, thread, space, record, target, &request, cpu.crossing.reach)
     {
         return Ok(fetch);
@@ -198,7 +206,7 @@ fn place<M: Machine>(
 ) -> Option<Fetch> {
     let claimed = caller::claim(cpu, target, reach)?;
     request.record(cpu, thread, record, target);
-    if !message::write(cpu, claimed.record(), thread, space, request, spread) {
+    if !message::write(cpu, claimed.message(cpu), thread, space, request, spread) {
         claimed.withdraw(cpu);
         return None;
     }
@@ -206,6 +214,7 @@ fn place<M: Machine>(
     request.count(cpu, target);
     if reach.is_far() {
         cpu.crossing.turn.came(cpu.raw(thread));
+        cpu.crossing.resumes.set(false);
     }
     Some(wait(cpu, thread, record, made, reach))
 }
@@ -222,11 +231,17 @@ pub fn wait<M: Machine>(
 ) -> Fetch {
     if reach.is_far() {
         cpu.crossing.away.set(Some(thread));
+        // Who sleeps says until when itself.
+        cpu.crossing.gives_up_ns.set(if made.is_idle { 0 } else { cpu.now_ns() + LONG_WAY_NS });
     }
     if !made.is_idle {
         return Fetch::Gone;
     }
-    let wake = idle::doze(cpu);
+    let mut wake = idle::doze(cpu);
+    let is_long = reach.is_far() && wake == Wake::Look && caller::waits_on(cpu);
+    if is_long {
+        wake = idle::doze(cpu);
+    }
     let may_stay = wake == Wake::Look
         && !cpu.deferred.get().contains(Interrupts::TIMER)
         && cpu.active_space.get() == cpu.crossing.resident.get();
@@ -234,12 +249,15 @@ pub fn wait<M: Machine>(
     let has_new_ext = match outcome {
         Outcome::Returned => caller::resume(cpu, thread, record, made.callee, reach),
         Outcome::Calls => back::take_call(cpu, thread, record, made.callee),
-        Outcome::Runs | Outcome::Left => {
+        Outcome::Runs | Outcome::Left | Outcome::Withdrawn => {
             cpu.crossing.woken.set(Some(wake));
             return Fetch::Gone;
         }
     };
     caller::go_on(cpu, thread, &made, has_new_ext);
+    if is_long {
+        sched::reprogram_timer(cpu);
+    }
     Fetch::Run
 }
 
@@ -267,7 +285,7 @@ fn run_called<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> bool {
     let Some(begun) = callee::begin(cpu, reach) else { return false };
     loop {
         // Without another thread here, nobody needs a time slice.
-        if direct::is_disturbed(cpu) {
+        if direct::is_disturbed(cpu, begun.given.caller, reach) {
             return leave(cpu, &begun, None, reach);
         }
         let trap = cpu.machine.run_user(begun.frame);

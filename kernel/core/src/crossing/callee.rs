@@ -12,7 +12,7 @@ use motet_hal::{Access, Machine, Trap};
 use motet_layout::{CoreId, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
 use motet_protocol::{
     Context, count,
-    direct::{self, Reach},
+    direct::{self, Message, Reach},
     memory::alloc_zeroed_frame,
 };
 
@@ -20,7 +20,7 @@ use super::{
     back::call_back,
     damaged::end_damaged,
     gate,
-    message::{CALLED, Given},
+    message::{CALLED, Given, resume},
     records::innermost,
     report, stack,
 };
@@ -73,9 +73,10 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
     let (own_frame, resumes) = (call_frame(cpu), reach.is_far() && given.resumes());
     // What another call of the same thread has left in the registers is its own.
     let frame_of = if reach.is_far() { cpu.crossing.frame_of.replace(0) } else { 0 };
-    let again = own_frame.is_some() && given.again && (!resumes || cpu.own.message_caller.frame.get() == frame_of);
+    let again =
+        own_frame.is_some() && given.again && (!resumes || given.message.words[resume::FRAME].get() == frame_of);
     if resumes && !again && given.saved_caller(cpu).is_none() {
-        damaged((4, cpu.own.message[4].get()));
+        damaged((4, given.message.message[4].get()));
         return None;
     }
     let Some(frame) = own_frame else {
@@ -194,7 +195,8 @@ pub fn adopt<M: Machine>(
     reach: Reach,
 ) {
     let Place { thread, space, caller } = place;
-    let given = Given { thread, space, caller, first: cpu.own.message[0].get(), again: false };
+    let message = Message::of(cpu.own, caller.unwrap_or(cpu.id), reach);
+    let given = Given { thread, space, caller, first: message.message[0].get(), again: false, message };
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     let Some(record) = innermost(cpu, thread) else {
         cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
@@ -219,14 +221,14 @@ pub fn adopt<M: Machine>(
             let words = given.enter(cpu, &thread.frame, false, reach);
             record.callee_sp.set(words.sp_at_return);
             // Should there be no memory for it, the function faults where it returns to.
-            stack::push(cpu, given.space, &words);
+            stack::push(cpu, space, &words);
             thread.ext_core.set(0);
         }
     }
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
     direct::end_call(cpu, caller, reach);
     count(&cpu.counters().context_switches);
-    if mm::activate(cpu, given.space).is_err() {
+    if mm::activate(cpu, space).is_err() {
         return exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
     sched::go_on(cpu, thread, process, trap);

@@ -3,23 +3,29 @@
 use motet_layout::sync::Ordering;
 
 use motet_abi::{convention, registers};
-use motet_hal::Machine;
-use motet_layout::{CoreId, CoreRecord, CrossingRecord, SpaceRecord, THREAD_READY, ThreadRecord};
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{CoreId, CrossingRecord, SpaceRecord, THREAD_READY, ThreadRecord};
 use motet_protocol::{
     Context,
     cores::core_record,
     direct::{self, Claim, Outcome, Reach},
-    message, run_queue,
+    far, message, run_queue, timer,
 };
 
 use super::{
-    back::take_call,
+    back::{take_call, undo},
     damaged::end_damaged,
     gate,
     message::read_results,
     records::{end, innermost, signature_of},
+    request::uncount_call,
+    state::LONG_WAY_NS,
 };
-use crate::{cpu::Cpu, idle, sched};
+use crate::{
+    cpu::Cpu,
+    idle,
+    sched::{self, handle_interrupts, set_timer_exactly},
+};
 
 /// How often a caller looks whether a core that has nothing to run sleeps.
 const LOOKS_MAX: usize = 200;
@@ -38,19 +44,18 @@ pub struct Made {
 #[inline(always)]
 pub fn claim<M: Machine>(cpu: &Cpu<M>, target: CoreId, reach: Reach) -> Option<Claim> {
     // Where the callee answers, there is room for one.
-    if reach.is_far() && !cpu.crossing.awaited.is_empty() {
-        return None;
+    if reach.is_far() {
+        return if cpu.crossing.awaited.is_empty() { direct::claim(cpu, target, reach) } else { None };
     }
-    let polls = reach.is_far() && cpu.polling >> target.island().index() & 1 != 0;
-    direct::claim(cpu, target, polls, reach).or_else(|| claim_late(cpu, target, reach))
+    direct::claim(cpu, target, reach).or_else(|| claim_late(cpu, target))
 }
 
 /// Claims a core that has nothing to run, and so is about to sleep: that is worth waiting for, compared with the long way.
 #[cold]
-fn claim_late<M: Machine>(cpu: &Cpu<M>, target: CoreId, reach: Reach) -> Option<Claim> {
+fn claim_late<M: Machine>(cpu: &Cpu<M>, target: CoreId) -> Option<Claim> {
     for _ in 0..LOOKS_MAX {
         if !direct::is_about_to_sleep(cpu, target) {
-            return direct::claim(cpu, target, false, reach);
+            return direct::claim(cpu, target, Reach::Near);
         }
         cpu.relax();
     }
@@ -104,7 +109,7 @@ pub fn resume<M: Machine>(
     let signature = signature_of(record);
     let results = read_results(direct::reply_of(cpu, callee, reach), signature.result.into());
     take_back(cpu, thread);
-    direct::release(cpu, callee, reach);
+    release(cpu, callee, reach);
     let is_saved = reach.is_far() && record.is_saved.get() != 0;
     if is_saved {
         convention::resume_caller(&thread.frame, M::ISA, record, &signature, &results);
@@ -113,6 +118,76 @@ pub fn resume<M: Machine>(
     }
     end(cpu, thread, record, M::ISA);
     is_saved || signature.has_floats()
+}
+
+/// This core has read what `callee` has answered: [`direct::release`].
+#[inline(always)]
+pub fn release<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) {
+    if reach.is_far() {
+        cpu.crossing.gives_up_ns.set(u64::MAX);
+        if cpu.crossing.withdraws.replace(false) {
+            far::end_withdrawal(cpu, callee);
+        }
+    }
+    direct::release(cpu, callee, reach);
+}
+
+/// Far: until when this core, which falls asleep at `now_ns`, waits for the callee of its call to take it; `u64::MAX`: it has no such call.
+#[inline(always)]
+pub fn gives_up_at<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> u64 {
+    let gives_up_ns = &cpu.crossing.gives_up_ns;
+    if gives_up_ns.get() == 0 {
+        gives_up_ns.set(now_ns + LONG_WAY_NS);
+    }
+    gives_up_ns.get()
+}
+
+/// Far: the time is over for the call of this core, but its callee has taken it, and has not answered yet: there is nothing else to wait for.
+pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let is_over = cpu.crossing.gives_up_ns.get() != u64::MAX && cpu.now_ns() >= cpu.crossing.gives_up_ns.get();
+    let waits_on = is_over && direct::is_taken(cpu) && !has_news(cpu);
+    if waits_on {
+        cpu.crossing.gives_up_ns.set(u64::MAX);
+        handle_interrupts(cpu, Interrupts::EMPTY);
+        set_timer_exactly(cpu, timer::next_deadline_ns(cpu));
+        cpu.pass();
+    }
+    waits_on
+}
+
+/// Far: the call of this core has not been answered: if it has not even been taken for long, this core wants it back.
+fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
+    let gives_up_ns = cpu.crossing.gives_up_ns.get();
+    if gives_up_ns == u64::MAX || gives_up_at(cpu, cpu.now_ns()) > cpu.now_ns() {
+        return;
+    }
+    cpu.crossing.gives_up_ns.set(u64::MAX);
+    if !direct::is_taken(cpu) {
+        cpu.crossing.withdraws.set(true);
+        far::withdraw(cpu, callee);
+    }
+}
+
+/// Far: `callee` has not taken the call of this core: its thread goes on where it was before, and takes the long way.
+fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static ThreadRecord> {
+    cpu.crossing.awaited.remove(callee);
+    release(cpu, callee, Reach::Far);
+    let thread = cpu.crossing.away.get()?;
+    take_back(cpu, thread);
+    sched::charge(cpu, thread);
+    let undone = innermost(cpu, thread).and_then(|record| {
+        if cpu.crossing.resumes.get() {
+            return undo(cpu, thread, record);
+        }
+        uncount_call(cpu, thread, record);
+        end(cpu, thread, record, M::ISA);
+        Some(())
+    });
+    if undone.is_none() {
+        registers::set_pc(&thread.frame, gate::address(M::ISA)); // where it is to go on is lost
+    }
+    cpu.crossing.long_way.set(cpu.raw(thread));
+    Some(thread)
 }
 
 /// The thread is this core's again.
@@ -124,14 +199,20 @@ pub fn take_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
     let reach = cpu.crossing.reach;
     cpu.crossing.awaited.iter().find_map(|callee| match direct::outcome(cpu, callee, reach) {
-        Outcome::Runs => None,
-        Outcome::Left => {
-            cpu.crossing.awaited.remove(callee);
+        Outcome::Runs => {
             if reach.is_far() {
-                direct::release(cpu, callee, reach);
+                give_up(cpu, callee);
             }
             None
         }
+        Outcome::Left => {
+            cpu.crossing.awaited.remove(callee);
+            if reach.is_far() {
+                release(cpu, callee, reach);
+            }
+            None
+        }
+        Outcome::Withdrawn => take_withdrawn(cpu, callee),
         outcome @ (Outcome::Returned | Outcome::Calls) => {
             cpu.crossing.awaited.remove(callee);
             let Some(thread) = called_on(cpu, callee, reach) else {
@@ -144,7 +225,9 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
                 Some(record) => {
                     let has_new_ext = match outcome {
                         Outcome::Calls => take_call(cpu, thread, record, callee),
-                        Outcome::Returned | Outcome::Runs | Outcome::Left => resume(cpu, thread, record, callee, reach),
+                        Outcome::Returned | Outcome::Runs | Outcome::Left | Outcome::Withdrawn => {
+                            resume(cpu, thread, record, callee, reach)
+                        }
                     };
                     if has_new_ext {
                         thread.ext_core.set(0); // load what was just changed
@@ -153,7 +236,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
                 // Where it is to go on is lost; it faults where it called.
                 None => {
                     take_back(cpu, thread);
-                    direct::release(cpu, callee, reach);
+                    release(cpu, callee, reach);
                     registers::set_pc(&thread.frame, gate::address(M::ISA));
                 }
             }
@@ -174,21 +257,59 @@ fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) -> Option<&
 
 /// Whether a call that this core has made, and looks for the end of, may have ended.
 pub fn has_news<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.crossing.awaited.iter().any(|callee| direct::has_news(cpu, callee, cpu.crossing.reach))
+    if cpu.crossing.reach.is_far() {
+        return !cpu.crossing.awaited.is_empty() && direct::has_answer(cpu); // there is one such call
+    }
+    cpu.crossing.awaited.iter().any(|callee| direct::has_news(cpu, callee, Reach::Near))
 }
 
 /// This core no longer looks for the ends of the calls that it has made: they ring. `false`: one may have ended.
 pub fn stop_polling_calls<M: Machine>(cpu: &Cpu<M>) -> bool {
     let polled = cpu.crossing.polls_calls.replace(false);
+    if cpu.crossing.reach.is_far() {
+        if cpu.crossing.awaited.is_empty() {
+            return true;
+        }
+        if polled {
+            look_no_longer(cpu);
+        }
+        return !has_news(cpu);
+    }
     // Each of them, also after one that has ended.
-    !polled
-        || cpu.crossing.awaited.iter().filter(|&callee| !direct::stop_polling(cpu, callee, cpu.crossing.reach)).count()
-            == 0
+    !polled || cpu.crossing.awaited.iter().filter(|&callee| !direct::stop_polling(cpu, callee)).count() == 0
 }
 
-/// Whether a core is called to run a function of a thread.
-pub fn is_called_for<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord, thread: &'static ThreadRecord) -> bool {
-    direct::is_called(record) && message::thread_of(cpu, record).is_some_and(|found| core::ptr::eq(found, thread))
+/// Far: who has something for this core is to ring it. It has to look once more whether there is something.
+pub fn look_no_longer<M: Machine>(cpu: &Cpu<M>) {
+    if !cpu.crossing.is_rung.replace(true) {
+        far::look_no_longer(cpu);
+    }
+}
+
+/// Far: this core looks from now on.
+#[inline(always)]
+pub fn look_again<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.crossing.is_rung.replace(false) {
+        far::look_again(cpu);
+    }
+}
+
+/// Tells a core that is called to run a function of a thread, or about to be, that somebody wants the thread: it is to be rung then.
+/// `false`: it is not called for that.
+pub fn mark_called<M: Machine>(cpu: &Cpu<M>, core: CoreId, thread: &'static ThreadRecord) -> bool {
+    let is_for = |found: Option<&'static ThreadRecord>| found.is_some_and(|found| core::ptr::eq(found, thread));
+    let record = core_record(cpu, core);
+    if cpu.crossing.reach.is_far() {
+        // Of an earlier call, at worst: then the next one becomes an ordinary thread.
+        let slot = record.calls.iter().find(|slot| is_for(message::thread_in(cpu, slot.message[0].get())));
+        slot.map(far::mark_attention);
+        return slot.is_some();
+    }
+    let is_called = direct::is_called(record) && is_for(message::thread_of(cpu, record));
+    if is_called {
+        direct::mark_attention(cpu, core);
+    }
+    is_called
 }
 
 /// A thread whose function elsewhere has returned; further ones become ready.
@@ -212,6 +333,8 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
     if cpu.timer_ns.get() == u64::MAX {
         sched::reprogram_timer(cpu);
+    } else if cpu.crossing.reach.is_far() && !idle::polls(cpu) {
+        sched::begin_slice(cpu); // the timer was for the call
     }
     stop_polling(cpu);
     // The doorbell that ended the sleep may have been theirs, too.

@@ -13,11 +13,7 @@ use motet_hal::Machine;
 use motet_layout::{
     CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
 };
-use motet_protocol::{
-    Context,
-    direct::{self, is_about_to_sleep},
-    run_queue,
-};
+use motet_protocol::{Context, direct::is_about_to_sleep, far, run_queue};
 
 use super::{
     Fetch, back,
@@ -73,7 +69,9 @@ pub fn choose<M: Machine>(
     };
     let isa = pin.isa;
     let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    let mut may_wait = cpu.crossing.reach.is_far() && !back::moves_home(cpu, thread, space, isa);
+    let mut may_wait = cpu.crossing.reach.is_far()
+        && cpu.crossing.long_way.get() != cpu.raw(thread)
+        && !back::moves_home(cpu, thread, space, isa);
     if may_wait && policies.busy == CrossingPolicy::Wait && !cpu.crossing.awaited.is_empty() {
         if let Some(fetch) = after_others(cpu, thread, process, space) {
             return fetch;
@@ -103,8 +101,8 @@ pub fn choose<M: Machine>(
             format_args!("it calls a function for {} with thread pointer {tls:#x}, which is no address", isa.name());
         return report::kill(cpu, thread, process, what);
     }
-    let is_asleep = || target == cpu.id || direct::sleeps(cpu, target);
-    if may_wait && !is_asleep() && cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()) {
+    let is_free = target == cpu.id || far::is_free(cpu, target);
+    if may_wait && !is_free && cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()) {
         return try_again(cpu, thread);
     }
     let made = Request::of(cpu, thread, space, function, &pin).and_then(|mut request| {

@@ -8,7 +8,11 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, CrossingRecord, THREAD_RUNNING, ThreadRecord};
 use motet_protocol::{Context, cores::core_record, direct, threads};
 
-use super::{caller::take_back, records::innermost, report};
+use super::{
+    caller::{release, take_back},
+    records::innermost,
+    report,
+};
 use crate::{
     cpu::Cpu,
     file,
@@ -64,6 +68,6 @@ fn end_message<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
     if callee == cpu.id {
         direct::end_call(cpu, direct::caller(cpu), cpu.crossing.reach);
     } else {
-        direct::release(cpu, callee, cpu.crossing.reach);
+        release(cpu, callee, cpu.crossing.reach);
     }
 }

@@ -9,9 +9,9 @@
 //! | 4 | thread pointer | stays |
 //! | 5 | first argument word | first result word |
 //!
-//! A function that goes on after a call back ([`RESUMES`], [`super::back`]) has the results of that in words 3 and 5, where it goes on in
-//! `message_caller`, in word 2 the stack pointer when it returns, and in word 4 the record that has its registers (pool address; 0: they are
-//! in `message_caller`, too).
+//! A function that goes on after a call back ([`RESUMES`], [`super::back`]) has the results of that in words 3 and 5, in word 2 the stack
+//! pointer when it returns, in word 4 the record that has its registers (pool address), and of that in the words for arguments what it
+//! needs if the registers are here still ([`resume`]).
 //!
 //! The result's kinds and whether there are more arguments is in the top bits of word 0: pool addresses have 40 bits. Arguments that the
 //! function has on its stack ([`Spread`]) are there before the call is given.
@@ -25,19 +25,17 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{
-    Cell64, CoreId, CoreRecord, CrossingRecord, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame,
-};
+use motet_layout::{Cell64, CoreId, CrossingRecord, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
 use motet_protocol::{
     Context,
-    direct::{self, Reach},
+    direct::{self, Message, Reach},
     message::{ADDRESS_BITS, thread_in},
 };
 
 use super::{
     callee::Place,
     gate,
-    records::{record_at, signature_of},
+    records::{record_at, signature_of_result},
     request::Request,
 };
 use crate::cpu::Cpu;
@@ -73,7 +71,7 @@ pub struct Spread {
 #[inline(always)]
 pub fn write<M: Machine>(
     cpu: &Cpu<M>,
-    message: &CoreRecord,
+    message: Message,
     thread: &'static ThreadRecord,
     space: &'static SpaceRecord,
     request: &Request,
@@ -85,7 +83,7 @@ pub fn write<M: Machine>(
     if signature.words > 0xf {
         first |= MORE_WORDS;
         for index in 1..WORDS_MAX {
-            message.message_words[index].set(signature.word_for(
+            message.words[index].set(signature.word_for(
                 isa,
                 index,
                 convention::word_in_register(M::ISA, frame, index),
@@ -95,7 +93,7 @@ pub fn write<M: Machine>(
     if signature.floats != 0 {
         first |= FLOATS;
         let floats = signature.float_count();
-        for (index, slot) in message.message_floats.iter().enumerate() {
+        for (index, slot) in message.floats.iter().enumerate() {
             let float = if index < floats { convention::float(M::ISA, frame, index) } else { 0 };
             slot.set(convention::float_in_register(isa, float, signature.is_single(index)));
         }
@@ -104,7 +102,7 @@ pub fn write<M: Machine>(
     if let Some(spread) = spread {
         first |= SPREAD;
         stack = spread.stack;
-        for (slot, &word) in message.message_words[WORDS_MAX..].iter().zip(&spread.words) {
+        for (slot, &word) in message.words[WORDS_MAX..].iter().zip(&spread.words) {
             slot.set(word);
         }
     }
@@ -113,6 +111,15 @@ pub fn write<M: Machine>(
         slot.set(word);
     }
     true
+}
+
+/// What a function that goes on needs if its registers are still in its core's frame: by number, the words for arguments.
+pub mod resume {
+    pub const PC: usize = 0;
+    pub const SP: usize = 1;
+    pub const TLS: usize = 2;
+    pub const RESULT: usize = 3;
+    pub const FRAME: usize = 4;
 }
 
 /// The results in a message, of the kinds in a signature's `result`.
@@ -148,6 +155,8 @@ pub struct Given {
     pub first: u64,
     /// The core's extended registers are those of a call of the same thread.
     pub again: bool,
+    /// Where it lies.
+    pub message: Message,
 }
 
 impl Given {
@@ -155,7 +164,9 @@ impl Given {
     /// A word that cannot be: its number, and the word.
     #[inline(always)]
     pub fn read<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Result<Self, (u32, u64)> {
-        let [first, space] = [0, 1].map(|index: usize| cpu.own.message[index].get());
+        let caller = direct::caller(cpu);
+        let message = Message::of(cpu.own, caller.unwrap_or(cpu.id), reach);
+        let [first, space] = [0, 1].map(|index: usize| message.message[index].get());
         let thread = thread_in(cpu, first).ok_or((0, first))?;
         let again = cpu.ext_owner.get() == (cpu.raw(thread), CALLED);
         let known = again && cpu.active_space.get() == space;
@@ -168,27 +179,25 @@ impl Given {
         }
         let space = cpu.pool.get(PoolAddr(space)).ok_or((1, space))?;
         let resumes = reach.is_far() && first & RESUMES != 0;
-        let tls = if resumes { &cpu.own.message_caller.caller_tls } else { &cpu.own.message[4] }.get();
+        let tls = if resumes { &message.words[resume::TLS] } else { &message.message[4] }.get();
         if !registers::can_hold_tls(M::ISA, tls) {
             return Err((4, tls));
         }
-        Ok(Self { thread, space, caller: direct::caller(cpu), first, again })
+        Ok(Self { thread, space, caller, first, again, message })
     }
 
     /// Makes `frame` the registers of the function, as the message says. `again`: it has those of a call of the same thread; if the
     /// function only goes on, its own.
     #[inline(always)]
     pub fn enter<M: Machine>(&self, cpu: &Cpu<M>, frame: &UserFrame, again: bool, reach: Reach) -> StackWords {
-        let message = cpu.own;
+        let message = self.message;
         if reach.is_far() && self.resumes() {
-            let near = &message.message_caller;
-            let caller = if again { near } else { self.saved_caller(cpu).unwrap_or(near) };
-            let signature = signature_of(near);
+            let [pc, sp, result] = [resume::PC, resume::SP, resume::RESULT].map(|index| message.words[index].get());
+            let signature = signature_of_result(result);
             let results = Results { words: [5, 3].map(|index: usize| message.message[index].get()), floats: [0; 2] };
-            if again {
-                convention::return_to_caller(frame, M::ISA, caller, &signature, &results);
-            } else {
-                convention::resume_caller(frame, M::ISA, caller, &signature, &results);
+            match self.saved_caller(cpu).filter(|_| !again) {
+                Some(saved) => convention::resume_caller(frame, M::ISA, saved, &signature, &results),
+                None => convention::return_to(frame, M::ISA, [pc, sp], &signature, &results),
             }
             return StackWords::none(message.message[2].get());
         }
@@ -201,22 +210,19 @@ impl Given {
         if self.first & MORE_WORDS != 0 {
             let count = if self.first & SPREAD != 0 { REGISTERS_MAX } else { WORDS_MAX };
             for index in 1..count {
-                convention::set_word(frame, M::ISA, index, message.message_words[index].get());
+                convention::set_word(frame, M::ISA, index, message.words[index].get());
             }
         }
         if self.has_floats() {
-            let floats = core::array::from_fn(|index| message.message_floats[index].get());
+            let floats = core::array::from_fn(|index| message.floats[index].get());
             convention::set_floats(frame, M::ISA, &floats);
         }
         words
     }
 
     /// The record that has the registers of a function that goes on; `None`: the message is damaged.
-    pub fn saved_caller<'a, M: Machine>(&self, cpu: &'a Cpu<M>) -> Option<&'a CrossingRecord> {
-        match cpu.own.message[4].get() {
-            0 => Some(&cpu.own.message_caller),
-            kept => record_at(cpu, self.thread, kept),
-        }
+    pub fn saved_caller<M: Machine>(&self, cpu: &Cpu<M>) -> Option<&'static CrossingRecord> {
+        record_at(cpu, self.thread, self.message.message[4].get())
     }
 
     /// What is left of it when results lie in the message.

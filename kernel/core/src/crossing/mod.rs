@@ -40,7 +40,10 @@ mod stack;
 mod state;
 
 pub use call::{called, fetch};
-pub use caller::{first_returned, has_news, is_called_for, make_returned_ready, stop_polling, stop_polling_calls};
+pub use caller::{
+    first_returned, gives_up_at, has_news, look_again, look_no_longer, make_returned_ready, mark_called, stop_polling,
+    stop_polling_calls,
+};
 pub use choose::{call_on, set_policy};
 pub use gate::{call_return, is_return};
 

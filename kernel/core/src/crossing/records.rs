@@ -81,17 +81,20 @@ pub fn outer_of<M: Machine>(
 }
 
 pub fn signature_of(record: &CrossingRecord) -> Signature {
-    Signature { words: 0, floats: 0, result: record.result.get() as u32 & 0xfff }
+    signature_of_result(record.result.get())
 }
 
-/// Copies where the caller of a record goes on, without its registers.
-#[inline(always)]
-pub fn copy_return(from: &CrossingRecord, to: &CrossingRecord) {
-    to.return_pc.set(from.return_pc.get());
-    to.caller_sp.set(from.caller_sp.get());
-    to.caller_tls.set(from.caller_tls.get());
-    to.result.set(from.result.get());
-    to.frame.set(from.frame.get());
+/// As [`signature_of`], of what the record says about results.
+pub fn signature_of_result(result: u64) -> Signature {
+    Signature { words: 0, floats: 0, result: result as u32 & 0xfff }
+}
+
+/// The thread keeps no record for its next call.
+pub fn free_spare<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if let Some(spare) = spare_record(cpu, thread) {
+        free_record(cpu, spare);
+    }
+    thread.spare_crossing.set(0);
 }
 
 /// A forked thread is in the same calls as its parent.
@@ -129,10 +132,7 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         free_record(cpu, record);
     }
     thread.crossing.set(0);
-    if let Some(spare) = record_at(cpu, thread, thread.spare_crossing.get()) {
-        free_record(cpu, spare);
-    }
-    thread.spare_crossing.set(0);
+    free_spare(cpu, thread);
     if cpu.crossing.migrates {
         migration::forget(cpu, thread);
     }

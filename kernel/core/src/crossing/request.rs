@@ -18,7 +18,7 @@ use super::{
     stack,
     state::Pinned,
 };
-use crate::{cpu::Cpu, mm, sched};
+use crate::{cpu::Cpu, mm, process::process_of, sched};
 
 /// A call that is to be made.
 pub struct Request {
@@ -145,6 +145,15 @@ pub fn thread_pointer(program: Option<&FatProgram>, from: Isa, tls: u64, isa: Is
         Some(_) | None => tls,
     };
     is_canonical(pointer).then_some(pointer)
+}
+
+/// Takes a call that has not been made after all out of the count.
+pub fn uncount_call<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &CrossingRecord) {
+    let program = cpu.object::<FatProgram>(mm::space_of(cpu, process_of(cpu, thread)).fat.get());
+    let callee = CoreId::from_raw(record.callee_core.get());
+    if let (Some(program), Some(callee)) = (program, callee) {
+        program.calls[cpu.island().index() * 8 + callee.island().index()].fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Counts a call from one core to another.

@@ -18,6 +18,20 @@ pub struct CrossingCore {
     pub away: Cell<Option<&'static ThreadRecord>>,
     /// [`Reach::Far`]: the call of this core that waits for its turn.
     pub turn: Turn,
+    /// [`Reach::Far`]: until when the call that this core has made may wait for its callee, in nanoseconds of the machine's clock; 0: this core
+    /// says so when it sleeps; `u64::MAX`: as long as it takes.
+    pub gives_up_ns: Cell<u64>,
+    /// [`Reach::Far`]: this core has given up, and waits for what its callee says to that.
+    pub withdraws: Cell<bool>,
+    /// [`Reach::Far`]: the call lets a function go on.
+    pub resumes: Cell<bool>,
+    /// [`Reach::Far`]: the thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
+    pub long_way: Cell<u64>,
+    /// [`Reach::Far`]: the island whose call this core has taken last, and from which one it looks for the next.
+    pub served: Cell<usize>,
+    pub serves_next: Cell<usize>,
+    /// [`Reach::Far`]: this core has told the others to ring it.
+    pub is_rung: Cell<bool>,
     /// Why this core has woken, until it looks for what to do: it may have been called.
     pub woken: Cell<Option<Wake>>,
     /// The address space that stays active while this core sleeps, because calls come from it (pool address).
@@ -53,6 +67,13 @@ impl CrossingCore {
             polls_calls: Cell::new(false),
             away: Cell::new(None),
             turn: Turn::default(),
+            gives_up_ns: Cell::new(u64::MAX),
+            withdraws: Cell::new(false),
+            resumes: Cell::new(false),
+            long_way: Cell::new(0),
+            served: Cell::new(0),
+            serves_next: Cell::new(0),
+            is_rung: Cell::new(false),
             woken: Cell::new(None),
             resident: Cell::new(0),
             call_frame: Cell::new(0),
@@ -63,10 +84,22 @@ impl CrossingCore {
     }
 }
 
-/// How long a call over a link waits for the short way before the next one to look takes the long way: what that takes.
-const LONG_WAY_NS: u64 = 150_000;
+impl CrossingCore {
+    /// Whether the call of `thread` (pool address) is to take the long way, which it then does.
+    #[inline(always)]
+    pub fn takes_long_way(&self, thread: u64) -> bool {
+        let takes = self.long_way.get() == thread;
+        if takes {
+            self.long_way.set(0);
+        }
+        takes
+    }
+}
 
-/// Whose call waits for the short way (another thread of its core is away, or the callee is busy), and since when: of all that wait,
+/// How long a call over a link waits for the short way before it takes the long way: what that takes.
+pub const LONG_WAY_NS: u64 = 150_000;
+
+/// Whose call waits for the short way (another thread of its core is away, or another core of the island calls there), and since when: of all that wait,
 /// the one that began first.
 #[derive(Default)]
 pub struct Turn {

@@ -1,0 +1,201 @@
+//! Calls to cores whose memory this island does not cache: by stores alone.
+//!
+//! An atomic operation beyond a link need not be whole, and a read takes as long as the way there and back. So nobody claims a
+//! core there. Each core has a *slot* for each island ([`CallSlot`]): a core of that island writes a call and then its request there,
+//! and the callee, which reads its own memory only, takes the request when it has nothing else to do. What becomes of it is stored into
+//! the record of the caller's core (`answer`): taken ([`CALL_GIVEN`]), and then one of the ends of [`crate::direct`]. Who has the
+//! island's slot of a core, the cores of one island settle among themselves, in their own memory.
+//!
+//! | word | stored by | what it says |
+//! |---|---|---|
+//! | `request` | the caller; 0 by the callee | a call waits here; 0: it is taken, or has been withdrawn |
+//! | `withdrawn` | the caller | it does not want the request any more. The callee answers [`CALL_WITHDRAWN`] if it finds both; if it has taken the request, it answers as ever |
+//! | `attention` | anybody; 0 by the callee | somebody wants the thread |
+//! | `to_be_rung` | the core, in the record of every other island | it does not look at its words, and is to be rung |
+//!
+//! A core that looks no longer says so, and *then* looks once more; who writes something for it looks at that word afterwards. Both stores
+//! may be under way at the same time, so the first one reads its words back: a read does not overtake stores of its own, and its answer
+//! does not overtake those of the other side (PCI Express base specification, 2.4.1). Only cores of islands that poll have to do so;
+//! others are always rung.
+//!
+//! Protocol page: `docs/protocols/crossing.md`.
+
+use motet_layout::sync::{Ordering, fence};
+
+use motet_layout::{CALL_GIVEN, CALL_WITHDRAWN, CallSlot, CoreId, ISLANDS_MAX, IslandId};
+
+use crate::{Context, cores::core_record, count, message::CallState};
+
+/// What the cores of `island` ask of `callee`.
+#[inline(always)]
+pub fn slot(context: &impl Context, callee: CoreId, island: IslandId) -> &'static CallSlot {
+    &core_record(context, callee).calls[island.index()]
+}
+
+/// Takes this island's slot of `callee` for a call of this core. `None`: another core of the island has it.
+#[inline(always)]
+pub fn reserve(context: &impl Context, callee: CoreId) -> Option<&'static CallSlot> {
+    let owner = &context.island_record().slot_owners[callee.index()];
+    let me = 1 + u32::from(context.core().0);
+    owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+    Some(slot(context, callee, context.core().island()))
+}
+
+/// Whether this island's slot of `callee` is free (approximate).
+pub fn is_free(context: &impl Context, callee: CoreId) -> bool {
+    context.island_record().slot_owners[callee.index()].load(Ordering::Relaxed) == 0
+}
+
+/// The slot is the next caller's: nothing was asked, or it has been answered.
+#[inline(always)]
+pub fn free(context: &impl Context, callee: CoreId) {
+    context.island_record().slot_owners[callee.index()].store(0, Ordering::Release);
+}
+
+/// Asks for the call that has been written.
+#[inline(always)]
+pub fn ask(context: &impl Context, callee: CoreId) {
+    let request = CallState::Given(context.core()).word();
+    slot(context, callee, context.core().island()).request.store(request, Ordering::Release);
+    tell(context, callee);
+}
+
+/// This core has waited for long: it wants its call back. It waits for the answer nevertheless, and afterwards
+/// calls [`end_withdrawal`].
+pub fn withdraw(context: &impl Context, callee: CoreId) {
+    slot(context, callee, context.core().island()).withdrawn.store(1, Ordering::Release);
+    ring(context, callee); // whatever it does
+}
+
+/// The call that this core wanted back has been answered, in one way or another: before the slot is [free](free).
+pub fn end_withdrawal(context: &impl Context, callee: CoreId) {
+    slot(context, callee, context.core().island()).withdrawn.store(0, Ordering::Release);
+}
+
+/// Who asks in a slot of this core; `None`: nobody, or the word is damaged.
+#[inline(always)]
+fn asks(slot: &CallSlot, island: usize) -> Option<CoreId> {
+    let request = slot.request.load(Ordering::Acquire);
+    if request == 0 {
+        return None;
+    }
+    match CallState::of(request) {
+        Some(CallState::Given(caller)) if caller.island().index() == island => Some(caller),
+        _ => None,
+    }
+}
+
+/// Whether somebody asks something of this core.
+#[inline(always)]
+pub fn is_asked(context: &impl Context) -> bool {
+    first_that_asks(context, 0).is_some()
+}
+
+/// Who asks something of this core, of all islands from `first` on in turn.
+#[inline(always)]
+fn first_that_asks(context: &impl Context, first: usize) -> Option<CoreId> {
+    let (slots, count) = (&context.own_record().calls, context.island_count().min(ISLANDS_MAX));
+    let callers = context.callers();
+    let mut index = first;
+    for _ in 0..count {
+        if index >= count {
+            index = 0;
+        }
+        if callers >> index & 1 != 0
+            && let Some(caller) = asks(&slots[index], index)
+        {
+            return Some(caller);
+        }
+        index += 1;
+    }
+    None
+}
+
+/// Takes a call that somebody asks for, of all islands from `first` on in turn: the caller is told, and the call word says who it is.
+#[inline(always)]
+pub fn take(context: &impl Context, first: usize) -> Option<CoreId> {
+    let record = context.own_record();
+    let caller = first_that_asks(context, first)?;
+    record.calls[caller.island().index()].request.store(0, Ordering::Relaxed);
+    record.call.store(CallState::Given(caller).word(), Ordering::Relaxed);
+    core_record(context, caller).answer.store(CALL_GIVEN, Ordering::Release);
+    Some(caller)
+}
+
+/// Gives back the calls whose callers want that, and which this core has not taken. Whoever wants one back rings.
+pub fn give_back_withdrawn(context: &impl Context) {
+    let slots = context.own_record().calls.iter().take(context.island_count());
+    for slot in slots {
+        // First the request: whoever has made it has taken back the flag of the call before.
+        let request = slot.request.load(Ordering::Acquire);
+        if request == 0 || slot.withdrawn.load(Ordering::Acquire) == 0 {
+            continue;
+        }
+        let caller = CallState::of(request).and_then(CallState::caller);
+        slot.request.store(0, Ordering::Relaxed);
+        let Some(caller) = caller else { continue };
+        core_record(context, caller).answer.store(CALL_WITHDRAWN, Ordering::Release);
+        tell(context, caller);
+    }
+}
+
+/// `core` is to look at what was stored for it.
+#[inline(always)]
+pub fn tell(context: &impl Context, core: CoreId) {
+    if context.polls(core.island()) {
+        // Who looks no longer says so, and looks once more.
+        fence(Ordering::SeqCst);
+        if context.island_record().to_be_rung[core.index()].load(Ordering::Relaxed) == 0 {
+            return context.wrote(core);
+        }
+    }
+    ring(context, core);
+}
+
+fn ring(context: &impl Context, core: CoreId) {
+    context.ring(core);
+    count(&context.counters().doorbells_rung);
+}
+
+/// This core, of an island that polls, is to be rung for what is stored for it from now on, because it is about to sleep, or to run
+/// something while it waits for an answer. It has to look once more, whether there is anything already.
+pub fn look_no_longer(context: &impl Context) {
+    say(context, 1);
+    let islands = &context.pool().header().islands;
+    // What was stored for this core before the other side could see that is there when this has been read.
+    for island in islands.iter().take(context.island_count()) {
+        island.to_be_rung[context.core().index()].load(Ordering::SeqCst);
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// This core looks again: before it looks first.
+pub fn look_again(context: &impl Context) {
+    say(context, 0);
+    fence(Ordering::SeqCst);
+}
+
+fn say(context: &impl Context, to_be_rung: u32) {
+    for island in context.pool().header().islands.iter().take(context.island_count()) {
+        island.to_be_rung[context.core().index()].store(to_be_rung, Ordering::Release);
+    }
+}
+
+/// Makes the core that runs the call in a slot of its look at the thread's attention word: to be rung after it.
+pub fn mark_attention(slot: &CallSlot) {
+    slot.attention.store(1, Ordering::Release);
+}
+
+/// Whether somebody wants the thread of the call that `caller` has made to this core.
+#[inline(always)]
+pub fn is_wanted(context: &impl Context, caller: CoreId) -> bool {
+    context.own_record().calls[caller.island().index()].attention.load(Ordering::Relaxed) != 0
+}
+
+/// The thread of `caller`'s call becomes an ordinary one of this core, and looks at its attention word itself.
+pub fn take_attention(context: &impl Context, caller: CoreId) {
+    let attention = &context.own_record().calls[caller.island().index()].attention;
+    if attention.load(Ordering::Relaxed) != 0 {
+        attention.store(0, Ordering::Relaxed);
+    }
+}
