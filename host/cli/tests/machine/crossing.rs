@@ -342,7 +342,7 @@ fn by_stores_alone() -> Result<(), String> {
         let region = regions.iter().find(|region| region["name"] == name).ok_or("a region is missing")?;
         for counter in ["far_atomics", "stale_reads"] {
             let cores = region["cores"].as_array().map_or(&[][..], Vec::as_slice);
-            let counts: Vec<_> = cores.iter().map(|core| core[counter].as_u64()).collect();
+            let counts: Vec<_> = cores.iter().map(|core| core["memory"][counter].as_u64()).collect();
             if counts != [Some(0), Some(0)] {
                 return Err(format!("{name}: {counter} of the cores: {counts:?}"));
             }
