@@ -12,7 +12,7 @@ use crate::project::file_error;
 /// Folders of the kernel.
 const KERNEL: [&str; 2] = ["kernel", "fused"];
 /// What is for crossings only, and for what. The first entry that a path begins with counts.
-const WHOLE: [(&str, Part); 10] = [
+const WHOLE: [(&str, Part); 11] = [
     ("kernel/core/src/crossing/report.rs", Part::Reports),
     ("fused/abi/src/own.rs", Part::Reports),
     ("kernel/core/src/crossing/", Part::Calls),

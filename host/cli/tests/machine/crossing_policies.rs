@@ -17,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
