@@ -61,6 +61,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             cores: rows.collect(),
         },
         warnings: vec!["region \"a<b\" was ended and had not begun".into()],
+        stale_read_addresses: Vec::new(),
         host: Some(HostStats { seconds: 3.25, mips: 61.2 }),
     }
 }
