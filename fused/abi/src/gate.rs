@@ -51,6 +51,12 @@ impl Gate {
         set_syscall_number(self.isa, frame, CALL_RETURN);
         registers::set_pc(frame, self.passed());
     }
+
+    /// Lets `frame`, which has passed the gate, be before it once more, with the same results.
+    pub fn unpass(&self, frame: &UserFrame) {
+        registers::set_result_of(self.isa, frame, first_result(self.isa, frame) as i64);
+        registers::set_pc(frame, self.start());
+    }
 }
 
 /// r8.

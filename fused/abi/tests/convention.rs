@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use motet_abi::{
     convention::{self, Arguments, Entry, Results, StackWords},
     fat::Signature,
-    registers,
+    gate, registers,
 };
 use motet_layout::{CrossingRecord, Isa, UserFrame};
 use proptest::prelude::*;
@@ -25,6 +25,25 @@ fn enter(isa: Isa, signature: Signature, arguments: Arguments) -> (Box<UserFrame
     let words = convention::enter(&frame, isa, &entry, &signature, &arguments);
     let stack = words.words().iter().enumerate().map(|(index, &word)| (words.at + 8 * index as u64, word)).collect();
     (frame, stack, words)
+}
+
+#[test]
+fn a_function_passes_the_gate_once_more_with_the_same_results() {
+    let signature = Signature { words: 0, floats: 0, result: 0x11 };
+    for (isa, results) in [(Isa::X86_64, [0, 2]), (Isa::AArch64, [0, 1]), (Isa::RiscV64, [10, 11])] {
+        let (frame, _, _) = enter(isa, signature, Arguments::default());
+        let gate = gate::gate(isa);
+        for (register, value) in results.into_iter().zip([55, 66]) {
+            frame.regs[register].set(value);
+        }
+        gate.pass(&frame);
+        gate.unpass(&frame);
+        assert_eq!(registers::pc(&frame), gate.start());
+        assert_eq!(results.map(|register| frame.regs[register].get()), [55, 66]);
+        gate.pass(&frame);
+        assert!(gate.is_passed(&frame));
+        assert_eq!(gate::results(isa, &frame, &signature).words, [55, 66]);
+    }
 }
 
 #[test]

@@ -77,6 +77,8 @@ calls! {
     Futex 202 98;
     /// `exit_group`
     ExitGroup 231 94;
+    /// `getcpu`
+    Getcpu 309 168;
     /// `getpid`
     Getpid 39 172;
     /// `kill`

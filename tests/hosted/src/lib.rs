@@ -68,6 +68,18 @@ pub fn three_islands(cores: [usize; 3]) -> Vec<IslandConfig> {
 /// # Errors
 /// A kernel panicked, or the run did not end.
 pub fn boot(config: Config, scenario: &Scenario) -> Result<Ended, Failure> {
+    boot_and_look(config, scenario, |_| ()).map(|(ended, ())| ended)
+}
+
+/// As [`boot`]; `look` sees the pool as the kernels left it.
+///
+/// # Errors
+/// See [`boot`].
+pub fn boot_and_look<T>(
+    config: Config,
+    scenario: &Scenario,
+    look: impl FnOnce(Pool) -> T,
+) -> Result<(Ended, T), Failure> {
     let texts = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
     let console = Console { texts: texts.clone() };
     let outcome = run::<Motet>(config, Box::new(console), |pool| prepare(pool, scenario));
@@ -81,7 +93,8 @@ pub fn boot(config: Config, scenario: &Scenario) -> Result<Ended, Failure> {
     for log in &outcome.logs {
         errors.push_str(&text(log.clone()));
     }
-    Ok(Ended { status: outcome.status, output, errors, steps: outcome.steps, trace: outcome.trace })
+    let seen = look(outcome.pool());
+    Ok((Ended { status: outcome.status, output, errors, steps: outcome.steps, trace: outcome.trace }, seen))
 }
 
 /// The host, as an actor on the pool.

@@ -197,8 +197,8 @@ pub fn go_back<M: Machine>(
     Some(wait(cpu, thread, outer, made, Reach::Far))
 }
 
-/// Nobody has let the function in the call in `outer` go on ([`go_back`]): the thread is again where that was tried, and tells its
-/// caller in another way. `None`: the record is damaged.
+/// Nobody has let the function in the call in `outer` go on ([`go_back`]): the thread is again before the gate, which it passes once more
+/// with the same results, and tells its caller in another way. `None`: the record is damaged.
 pub fn undo<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, outer: &'static CrossingRecord) -> Option<()> {
     let record = spare_record(cpu, thread)?;
     let isa = Isa::from_raw(record.caller_isa.get())?;
@@ -206,5 +206,6 @@ pub fn undo<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, outer: &'st
     thread.crossing.set(cpu.raw(record));
     thread.spare_crossing.set(0);
     thread.stack_used[isa as usize - 1].set(record.caller_sp.get());
+    M::gate(M::ISA).unpass(&thread.frame);
     Some(())
 }

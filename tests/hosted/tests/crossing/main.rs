@@ -4,6 +4,7 @@ mod calls;
 mod crowd;
 mod deaths;
 mod migration;
+mod withdrawn;
 mod wrong;
 
 use motet_abi::fat::Signature;
