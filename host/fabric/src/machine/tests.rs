@@ -1,0 +1,316 @@
+//! What machine files are refused for, and that the shipped ones are not.
+
+use super::*;
+
+const GOOD: &str = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
+
+fn message(text: &str) -> String {
+    let error = Machine::parse(text).expect_err("must be refused");
+    assert_eq!(error.kind, ErrorKind::Config);
+    error.message
+}
+
+#[test]
+fn what_is_no_text_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+    std::fs::write(at("latin"), b"# Stra\xdfe\n").unwrap();
+    std::fs::write(at("empty"), "").unwrap();
+    File::create(at("large")).unwrap().set_len(4 << 30).unwrap();
+    let cases = [
+        (folder.path().to_owned(), 66, "is a folder"),
+        (at("pipe"), 66, "is a pipe, socket or device"),
+        ("/dev/urandom".into(), 66, "is a pipe, socket or device"),
+        (at("large"), 78, "larger than 1 MiB"),
+        (at("latin"), 78, "byte 6 is not UTF-8"),
+        (at("empty"), 78, "empty:1:1: "),
+    ];
+    for (path, status, message) in cases {
+        let error = Machine::load(&path).unwrap_err();
+        let named = error.message.contains(&path.display().to_string());
+        assert!(named && error.exit_status() == status && error.message.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn accepts_the_shortest_machine() {
+    let machine = Machine::parse(GOOD).unwrap();
+    assert_eq!(machine.pool, PoolSpec { size: 64 << 20, block: BLOCK_SIZE_DEFAULT });
+    assert_eq!(machine.islands[0].private, 64 << 20);
+    assert_eq!(machine.core_count(), 1);
+}
+
+#[test]
+fn unknown_key_is_named_with_its_place() {
+    let text = GOOD.replace("cores = 1", "cores = 1\ncolour = 3");
+    let message = message(&text);
+    assert!(message.starts_with("7:1: ") && message.contains("colour"), "{message}");
+}
+
+#[test]
+fn semantic_errors_name_key_and_place() {
+    for (from, to, want) in [
+        ("64MiB", "16MiB", "2:8: size: pool too small: 16MiB, the minimum is 32MiB"),
+        ("64MiB", "65MiB", "2:8: size: must be a multiple of 4MiB"),
+        ("64MiB", "64 megs", "2:8: pool.size: \"64 megs\" is not a memory size"),
+        ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
+        ("cores = 1", "cores = -1", "6:9: cores: -1"),
+        ("[pool]", "crossing = \"flock\"\n[pool]", "1:12: crossing: unknown way \"flock\"; known: direct, flick"),
+        ("cores = 1", "cores = 1\npoll_us = 1001", "7:11: poll_us: 1001, an idle core polls for 0 to 1000 us"),
+        ("x86_64", "mips", "5:7: isa: unknown instruction set \"mips\"; known: x86_64, aarch64, riscv64"),
+        ("\"a\"", "\"a b\"", "4:8: name: "),
+        ("cores = 1", "cores = 1\nprivate = \"2GiB\"", "7:11: private: 2GiB for x86_64; must be"),
+        ("cores = 1", "cores = 1\ncpu = \"max file=/x\"", "7:7: cpu"),
+        ("[pool]\nsize = \"64MiB\"\n", "", "missing field `pool`"),
+    ] {
+        let message = message(&GOOD.replace(from, to));
+        assert!(message.contains(want), "{want:?} not in {message:?}");
+    }
+}
+
+#[test]
+fn names_are_unique_and_islands_at_most_eight() {
+    let island = "[[island]]\nname = \"a\"\nisa = \"aarch64\"\ncores = 1\n";
+    assert!(message(&format!("{GOOD}{island}")).contains("8:8: name: two islands are called \"a\""));
+    let many: String = (0..8).map(|i| island.replace("\"a\"", &format!("\"b{i}\""))).collect();
+    assert!(message(&format!("{GOOD}{many}")).contains("island: 9 islands, a machine has 1 to 8"));
+}
+
+#[test]
+fn model_errors_name_key_and_place() {
+    let cache = |ways: u32| format!("{{ size = \"32KiB\", ways = {ways}, cycles = 4 }}");
+    let core = format!("[[model.core]]\nfrequency_mhz = 2000\nl1d = {}\nmemory_cycles = 300\n", cache(8));
+    let ranges = "[[model.range]]\nname = \"x\"\nend = \"8MiB\"\nnear = [\"a\"]\n[[model.range]]\nname = \"y\"\n";
+    let link = "[[model.access]]\nisland = \"a\"\nrange = \"y\"\n";
+    for (text, want) in [
+        (core.replace("2000", "0"), "8:17: model.core.frequency_mhz: 0"),
+        (core.replace(&cache(8), &cache(3)), "9:16: model.core.l1d.size: 32KiB in 3 ways"),
+        (core.replace("300", "3"), "10:17: model.core.memory_cycles: 3 cycles are less than the 4 of l1d"),
+        (
+            core.replace("2000", "-1"),
+            "8:17: model.core.frequency_mhz: invalid value: integer `-1`, expected a whole number, not negative",
+        ),
+        (core.replace("2000", "\"fast\""), "8:17: model.core.frequency_mhz: invalid type: string \"fast\""),
+        (core.replace("ways = 8", "ways = 1.5"), "9:32: model.core.l1d.ways: invalid type: floating point `1.5`"),
+        (
+            core.replace(&cache(8), "4"),
+            "9:7: model.core.l1d: invalid type: integer `4`, expected { size, ways, cycles }",
+        ),
+        (format!("{core}memory_cycles = 5"), "11:1: duplicate key `memory_cycles`"),
+        (
+            "[[model.link.pair]]\nislands = [\"a\", \"a\", \"a\"]".into(),
+            "8:11: model.link.pair.islands: 3 islands; a pair is two",
+        ),
+        (core.replace("memory_cycles = 300", ""), "7:1: missing field `memory_cycles`"),
+        (core.replace("memory_cycles", "memory_ns"), "10:1: unknown field `memory_ns`"),
+        (format!("{core}island = \"z\""), "11:10: model.core.island: there is no island \"z\"; the islands are a"),
+        (format!("{core}{ranges}"), "7:1: model.core.remote_cycles: is missing: \"y\" is not near to \"a\""),
+        (format!("{core}{ranges}end = \"9MiB\""), "17:7: model.range.end: the last range ends at 9MiB"),
+        (format!("{core}{ranges}start = \"9MiB\""), "17:9: model.range.start: 9MiB leaves a hole"),
+        ("[model.dma]\nkib_ns = 18446744073709551615".into(), "8:10: "),
+        ("[model.dma]\nkib_ns = 0".into(), "8:10: model.dma.kib_ns: 0; 1024 bytes take 1 to 1000000 nanoseconds"),
+        ("[model]\ncolour = 1".into(), "8:1: unknown field `colour`"),
+        (
+            format!("{core}trap_entry_cycles = 1000001"),
+            "11:21: model.core.trap_entry_cycles: 1000001; at most 1000000 cycles",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{link}bandwidth_mb_s = 0"),
+            "21:18: model.access.bandwidth_mb_s: 0; a link carries 1 to 1000000 megabytes per second",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{link}packet_bytes = 24"),
+            "21:16: model.access.packet_bytes: says how a link is used",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{link}bandwidth_mb_s = 9\npacket_bytes = -1"),
+            "22:16: model.access.packet_bytes: invalid value: integer `-1`",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{link}combine = true\nbandwidth_mb_s = 9"),
+            "21:11: model.access.combine: is for stores past the caches",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{}bandwidth_mb_s = 9", link.replace("\"y\"", "\"x\"")),
+            "21:18: model.access.bandwidth_mb_s: is of a link, and \"x\" is near to \"a\"",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{link}fetch_ns = 149"),
+            "21:12: model.access.fetch_ns: 149000 ps are less than the 150000 ps of near memory",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{link}fetch_ns = -1"),
+            "21:12: model.access.fetch_ns: invalid value: integer `-1`",
+        ),
+        (
+            format!("{core}remote_cycles = 300\n{ranges}{}fetch_ns = 200", link.replace("\"y\"", "\"records\"")),
+            "21:12: model.access.fetch_ns: is of instructions, and there are none in records",
+        ),
+        (format!("{core}wake_cycles = 1000001"), "11:15: model.core.wake_cycles: 1000001; at most"),
+        (format!("{core}syscall_exit_cycles = 1000001"), "11:23: model.core.syscall_exit_cycles: 1000001; at most"),
+        (format!("{core}trap_exit_cycles = -1"), "11:20: model.core.trap_exit_cycles: invalid value: integer `-1`"),
+        (
+            format!("{core}end_of_interrupt_cycles = \"some\""),
+            "11:27: model.core.end_of_interrupt_cycles: invalid type: string \"some\"",
+        ),
+    ] {
+        let message = message(&format!("{GOOD}{text}"));
+        assert!(message.starts_with(want), "{want:?} does not begin {message:?}");
+    }
+}
+
+#[test]
+fn tlbs_that_cannot_be_are_refused_with_key_and_place() {
+    let core = |keys: &str| format!("{GOOD}[[model.core]]\nfrequency_mhz = 2000\nmemory_cycles = 300\n{keys}");
+    let both = |dtlb: &str| format!("itlb = {{ entries = 8, ways = 2 }}\ndtlb = {{ {dtlb} }}");
+    assert!(Machine::parse(&core(&both("entries = 12, ways = 3, pages = [\"4KiB\", \"2MiB\"]"))).is_ok());
+    for (keys, want) in [
+        (both("entries = 8, ways = 3"), "11:30: model.core.dtlb.ways: 3; the 8 entries cannot be divided so"),
+        (both("entries = 8, ways = 0"), "11:30: model.core.dtlb.ways: 0; the 8 entries cannot be divided so"),
+        (both("entries = 0, ways = 1"), "11:20: model.core.dtlb.entries: 0; a TLB has 1 to 65536 entries"),
+        (both("entries = 65537, ways = 1"), "11:20: model.core.dtlb.entries: 65537; a TLB has 1 to"),
+        (
+            both("entries = 12, ways = 2"),
+            "11:20: model.core.dtlb.entries: 12 in 2 ways are 6 sets; their number must be",
+        ),
+        (
+            both("entries = 8, ways = 2, pages = [\"4KiB\", \"64KiB\"]"),
+            "11:41: model.core.dtlb.pages: 64KiB; pages have 4KiB, 2MiB or 1GiB",
+        ),
+        (
+            both("entries = 8, ways = 2, pages = [\"4KiB\", \"4KiB\"]"),
+            "11:41: model.core.dtlb.pages: a size is there twice",
+        ),
+        (both("entries = 8, ways = 2, pages = [\"2MiB\"]"), "11:41: model.core.dtlb.pages: 4KiB is missing"),
+        ("itlb = 4".into(), "10:8: model.core.itlb: invalid type: integer `4`, expected { entries, ways }"),
+        (
+            both("entries = -8, ways = 1"),
+            "11:20: model.core.dtlb.entries: invalid value: integer `-8`, expected a whole",
+        ),
+        (both("entries = 8"), "11:8: missing field `ways`"),
+        ("itlb = { entries = 8, ways = 2 }".into(), "10:8: model.core.itlb: with it goes a dtlb"),
+        ("dtlb = { entries = 8, ways = 2 }".into(), "10:8: model.core.dtlb: with it goes an itlb"),
+        (
+            "l2_tlb = { entries = 8, ways = 2, cycles = 7 }".into(),
+            "10:10: model.core.l2_tlb: without itlb and dtlb there can be no second level",
+        ),
+        (
+            format!("{}\nl2_tlb = {{ entries = 8, ways = 2, cycles = 1000001 }}", both("entries = 8, ways = 2")),
+            "12:44: model.core.l2_tlb.cycles: 1000001; at most 1000000 cycles",
+        ),
+        ("walk_cache_entries = 4".into(), "10:22: model.core.walk_cache_entries: without itlb and dtlb no page tables"),
+        (
+            format!("{}\nwalk_cache_entries = 0", both("entries = 8, ways = 2")),
+            "12:22: model.core.walk_cache_entries: 0; a walker remembers 1 to 1024 tables",
+        ),
+    ] {
+        let message = message(&core(&keys));
+        assert!(message.starts_with(want), "{want:?} does not begin {message:?}");
+    }
+}
+
+#[test]
+fn only_x86_64_says_what_instructions_for_system_calls_take() {
+    let core = "[[model.core]]\nisland = \"a\"\nfrequency_mhz = 1000\nmemory_cycles = 1\nsyscall_entry_cycles = 80\n";
+    let timing = |text: &str| Machine::parse(text).unwrap().model_config().unwrap().islands[0].timing.traps;
+    let traps = timing(&format!("{GOOD}{core}"));
+    assert_eq!((traps.entry_ps, traps.syscall_entry_ps, traps.syscall_exit_ps), (715_000, 80_000, 71_000));
+    let other = GOOD.replace("x86_64", "riscv64");
+    let wanted = "11:24: model.core.syscall_entry_cycles: system calls of \"a\" are traps like others";
+    let message = message(&format!("{other}{core}"));
+    assert!(message.starts_with(wanted), "{message}");
+    let traps = timing(&format!("{other}{}", core.replace("syscall", "trap")));
+    assert_eq!((traps.entry_ps, traps.syscall_entry_ps, traps.wake_ps), (80_000, 80_000, 2_000_000));
+}
+
+fn shipped() -> Vec<(std::path::PathBuf, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut machines: Vec<_> = paths.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect();
+    machines.sort();
+    machines
+}
+
+#[test]
+fn shipped_machines_parse() {
+    let machines = shipped();
+    for (path, _) in &machines {
+        Machine::load(path).unwrap_or_else(|error| panic!("{error}"));
+    }
+    assert!(machines.len() >= 13);
+}
+
+/// Changes a machine file somewhere: `what` chooses how, `at` where.
+fn mutate(text: &str, what: u8, at: usize) -> String {
+    const WORDS: [&str; 16] = [
+        "0",
+        "1",
+        "3",
+        "-1",
+        "63",
+        "4294967296",
+        "9223372036854775807",
+        "18446744073709551615",
+        "99999999999999999999999",
+        "nan",
+        "1e308",
+        "\"\"",
+        "\"16383GiB\"",
+        "\"1\"",
+        "[]",
+        "true",
+    ];
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let line = at % lines.len();
+    let other = at / lines.len() % lines.len();
+    match what {
+        0 => drop(lines.remove(line)),
+        1 => lines.insert(other, lines[line].clone()),
+        2 => lines.swap(line, other),
+        3 => {
+            let place = at % text.len();
+            let mut bytes = text.as_bytes().to_vec();
+            bytes[place] = (at / text.len()) as u8;
+            return String::from_utf8_lossy(&bytes).into_owned();
+        }
+        _ => {
+            // Another value behind one of the file's equals signs.
+            let values: Vec<usize> = text.match_indices("= ").map(|(place, _)| place + 2).collect();
+            let from = values[at % values.len()];
+            let len = text[from..].find([',', '}', '\n']).unwrap_or(text.len() - from);
+            let word = WORDS[at / values.len() % WORDS.len()];
+            return format!("{}{word}{}", &text[..from], &text[from + len..]);
+        }
+    }
+    lines.join("\n")
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig {
+        cases: 4000, failure_persistence: None, ..Default::default()
+    })]
+
+    #[test]
+    fn changed_machines_are_accepted_or_refused_with_a_place(
+        which in 0usize..1000,
+        changes in proptest::collection::vec((0u8..8, 0usize..1 << 24), 1..4),
+    ) {
+        let machines = shipped();
+        let (_, text) = &machines[which % machines.len()];
+        let text = changes.iter().fold(text.clone(), |text, &(what, at)| {
+            if text.contains("= ") { mutate(&text, what, at) } else { text }
+        });
+        match Machine::parse(&text) {
+            Ok(machine) => {
+                let config = machine.model_config().unwrap();
+                assert!(config.ranges.last().unwrap().end == machine.pool.size);
+            }
+            Err(error) => {
+                let mut parts = error.message.splitn(3, ':');
+                let [line, column] = [(); 2].map(|()| parts.next().and_then(|part| part.parse::<usize>().ok()));
+                assert!(error.kind == ErrorKind::Config && line >= Some(1) && column >= Some(1), "{error}");
+            }
+        }
+    }
+}
