@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use motet_coherence::counter_names;
-use motet_fabric::stats::{CoreStats, HostStats, IslandStats, MachineStats, RegionStats, SCHEMA, Samples, Stats};
+use motet_fabric::stats::{
+    CoreStats, HostStats, IslandStats, MachineStats, RegionStats, SCHEMA, Samples, StalePageStats, Stats,
+};
 
 const COLUMNS: [&str; 10] = [
     "time_ps",
@@ -61,7 +63,13 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             cores: rows.collect(),
         },
         warnings: vec!["region \"a<b\" was ended and had not begun".into()],
-        stale_read_addresses: Vec::new(),
+        stale_read_addresses: vec![StalePageStats {
+            island: "host".into(),
+            core: 0,
+            address: 0x20_0000,
+            range: "board-memory".into(),
+            reads: 3,
+        }],
         host: Some(HostStats { seconds: 3.25, mips: 61.2 }),
     }
 }

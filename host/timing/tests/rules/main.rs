@@ -337,7 +337,8 @@ fn a_transfer_ends_when_its_engine_says_and_a_place_takes_one_descriptor() {
     let latency_ns = u64::from(world.header.islands[0].doorbell_ns[1].get());
     assert_eq!(receiver.rung_at_ns.load(SeqCst), 12_000 + latency_ns);
     assert_eq!((sender.dma_taken.get(), world.region.cores[0].transfers.load(SeqCst)), (1, 1));
-    // There is no room before the receiver has read it.
+    // There is no room before the receiver has read it. The engine has taken back what the sender has said of the place.
+    sender.dma_place.set(DMA_HOME);
     sender.dma_out[19].set(8);
     world.timing.transfer(0, 13 * US, 2 * US);
     assert_eq!((sender.dma_taken.get(), world.region.cores[0].transfers.load(SeqCst)), (0, 1));
