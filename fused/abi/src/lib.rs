@@ -13,6 +13,7 @@ pub mod convention;
 pub mod counters;
 pub mod elf;
 mod errno;
+pub mod extension;
 pub mod fat;
 pub mod file;
 pub mod gate;
