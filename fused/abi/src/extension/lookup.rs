@@ -4,7 +4,7 @@ use core::fmt;
 
 use motet_layout::Isa;
 
-use super::{ExtensionSet, aarch64, riscv64};
+use super::{ExtensionSet, aarch64, riscv64, x86_64};
 
 /// What the bytes of an instruction say about extensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,10 @@ impl Requirement {
             self.alternatives[usize::from(self.count)] = bits;
             self.count += 1;
         }
+    }
+
+    pub(super) const fn with_len(self, len: u8) -> Self {
+        Self { len, ..self }
     }
 
     pub(super) fn needed(self) -> Needed {
@@ -87,7 +91,7 @@ impl fmt::Debug for Requirement {
 /// all gives the longest that an instruction may be, [`LONGEST_BYTES`], or what there is.
 pub fn needed(isa: Isa, bytes: &[u8]) -> Needed {
     match isa {
-        Isa::X86_64 => Needed::Unknown,
+        Isa::X86_64 => x86_64::needed(bytes),
         Isa::AArch64 => aarch64::needed(bytes),
         Isa::RiscV64 => riscv64::needed(bytes),
         Isa::Hosted => Needed::Unknown,

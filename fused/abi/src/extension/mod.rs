@@ -11,11 +11,14 @@ mod lookup;
 mod names;
 mod riscv64;
 mod set;
+mod x86_64;
 
 #[rustfmt::skip]
 mod aarch64_table;
 #[rustfmt::skip]
 mod riscv64_table;
+#[rustfmt::skip]
+mod x86_64_table;
 
 pub use lookup::{ALTERNATIVES_MAX, LONGEST_BYTES, Needed, Requirement, needed};
 pub use names::{AArch64, Extension, RiscV64, X86_64};

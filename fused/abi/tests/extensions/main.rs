@@ -6,3 +6,4 @@ mod aarch64;
 mod generate;
 mod riscv64;
 mod sets;
+mod x86_64;
