@@ -140,7 +140,7 @@ extensions! {
         15 Sm4 "sm4" => Sm3,
         16 Asimddp "asimddp",
         17 Sha512 "sha512" => Sha2 Sha1,
-        18 Sve "sve" => Fphp Asimdhp Fcma,
+        18 Sve "sve" => Fphp Asimdhp,
         19 Asimdfhm "asimdfhm" => Asimdhp,
         20 Ilrcpc "ilrcpc" => Lrcpc,
         21 Flagm "flagm",

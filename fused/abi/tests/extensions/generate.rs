@@ -34,6 +34,20 @@ fn merged(mut encodings: BTreeSet<Encoding>) -> BTreeSet<Encoding> {
     }
 }
 
+/// The words of one pair that another has not.
+pub fn without(wide: Encoding, narrow: Encoding) -> Vec<Encoding> {
+    if (wide.1 ^ narrow.1) & wide.0 & narrow.0 != 0 {
+        return vec![wide];
+    }
+    let mut rest = wide;
+    let mut out = Vec::new();
+    for bit in (0..32).map(|bit| 1u32 << bit).filter(|bit| narrow.0 & !wide.0 & bit != 0) {
+        out.push((rest.0 | bit, rest.1 | !narrow.1 & bit));
+        rest = (rest.0 | bit, rest.1 | narrow.1 & bit);
+    }
+    out
+}
+
 /// Without pairs all of whose words another pair has.
 fn without_covered(encodings: &BTreeSet<Encoding>) -> BTreeSet<Encoding> {
     let covers = |wide: &Encoding, narrow: &Encoding| {
