@@ -32,6 +32,7 @@ enum NotOurs {
     Other,
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "other features are none of the extensions")]
 fn extension(feature: Feature) -> Result<X86_64, NotOurs> {
     Ok(match feature {
         Feature::INTEL8086
