@@ -51,15 +51,15 @@ check_clippy() {
 
 # Unit and property tests, several kernels in one process, and the golden layouts.
 check_unit() {
-    cargo test --quiet ${CI:+--locked}
+    cargo test --quiet --no-fail-fast ${CI:+--locked}
 }
 
 # The protocols and the kernels in one process, with every atomic operation on the pool a point where the seeded
 # schedule may switch.
 check_model() {
-    RUSTFLAGS="--cfg motet_model" cargo test --quiet ${CI:+--locked} --release \
+    RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
         --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted || return
-    RUSTFLAGS="--cfg motet_model" cargo test --quiet ${CI:+--locked} --release \
+    RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
         --target-dir "$out/model" -p motet-tests-hosted --test lost
 }
 
@@ -67,7 +67,7 @@ check_model() {
 check_machine() {
     (build && build_guest_programs) || return
     "$out/release/motet" test || return
-    cargo test --quiet ${CI:+--locked} --release -p motet-cli --test machine
+    cargo test --quiet --no-fail-fast ${CI:+--locked} --release -p motet-cli --test machine
 }
 
 # The front door with stand-ins for what it calls, on the real machine as another user, and what is installed on new
