@@ -18,7 +18,7 @@ pub struct Measurement {
     pub machine: String,
     /// What it is compared with: what a paper says, or what was measured of another system or in another way.
     pub reference: Option<f64>,
-    /// What it is to reach: the project's own bar, which nobody has published or measured.
+    /// What it is to reach: the project's own, which nobody has published or measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
     /// Where value and reference come from.

@@ -41,7 +41,7 @@ pub struct Marks {
     /// The figure as it is.
     pub base: f64,
     /// What it should be less than.
-    pub bar: f64,
+    pub target: f64,
 }
 
 /// The plot as a figure; `bars` in the order in which they are drawn.
@@ -60,7 +60,7 @@ pub fn figure(title: &str, note: &str, unit: &str, marks: Marks, bars: &[Bar]) -
 fn drawing(title: &str, unit: &str, marks: Marks, bars: &[Bar]) -> String {
     let bottom = TOP + ROW * bars.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + AXIS);
-    let values = bars.iter().flat_map(|bar| bar.ends.iter().map(|end| end.value)).chain([marks.base, marks.bar]);
+    let values = bars.iter().flat_map(|bar| bar.ends.iter().map(|end| end.value)).chain([marks.base, marks.target]);
     let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
     let (left, right) = (LEFT + MARGIN, WIDTH - MARGIN);
     let x_of = |value: f64| left + (right - left) * (value - least) / (most - least).max(f64::MIN_POSITIVE);
@@ -75,9 +75,10 @@ fn drawing(title: &str, unit: &str, marks: Marks, bars: &[Bar]) -> String {
         row(&mut svg, TOP + ROW * index as f64, x_of, unit, marks.base, bar);
     }
     // Away from each other, as they may be close together.
-    let [of_base, of_bar] =
-        if marks.base < marks.bar { [Anchor::End, Anchor::Start] } else { [Anchor::Start, Anchor::End] };
-    for (value, what, class, anchor) in [(marks.base, "", "base", of_base), (marks.bar, "bar ", "base dashed", of_bar)]
+    let [of_base, of_target] =
+        if marks.base < marks.target { [Anchor::End, Anchor::Start] } else { [Anchor::Start, Anchor::End] };
+    for (value, what, class, anchor) in
+        [(marks.base, "", "base", of_base), (marks.target, "target ", "base dashed", of_target)]
     {
         svg.line([x_of(value), TOP, x_of(value), bottom], class);
         svg.text([x_of(value), TOP - 8.0], anchor, "value", &format!("{what}{}", trimmed(value)));
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn bars_begin_where_the_figure_is() {
-        let marks = Marks { base: 10.0, bar: 12.0 };
+        let marks = Marks { base: 10.0, target: 12.0 };
         let text = figure("a < b", "", "us", marks, &[bar("x", 8.0, 12.0), bar("y & z", 10.0, 11.0)]);
         let document = roxmltree::Document::parse(&text).unwrap();
         let rects: Vec<[f64; 2]> = document
@@ -126,12 +127,12 @@ mod tests {
         // From 8 to 12 over 326 units that begin at 322; what changes nothing is not drawn.
         assert_eq!(rects, [[322.0, 163.0], [485.0, 163.0], [485.0, 81.5]]);
         let texts: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
-        assert!(texts.contains(&"y & z") && texts.contains(&"bar 12"), "{texts:?}");
+        assert!(texts.contains(&"y & z") && texts.contains(&"target 12"), "{texts:?}");
     }
 
     #[test]
     fn nothing_has_a_figure() {
-        let text = figure("t", "", "us", Marks { base: 1.0, bar: 1.0 }, &[]);
+        let text = figure("t", "", "us", Marks { base: 1.0, target: 1.0 }, &[]);
         assert!(!text.contains("NaN") && roxmltree::Document::parse(&text).is_ok(), "{text}");
     }
 }

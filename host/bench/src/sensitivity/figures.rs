@@ -24,17 +24,17 @@ pub struct Figure {
     /// Whether idle cores poll that do not in the machine's file.
     pub polls: bool,
     /// What it is to be less than.
-    pub bar_us: f64,
+    pub target_us: f64,
 }
 
 fn of(machine: &str) -> Vec<Figure> {
     if machine == "flick" {
-        let figure = |metric: &str, isas, protocol, bar_us| Figure {
+        let figure = |metric: &str, isas, protocol, target_us| Figure {
             metric: metric.into(),
             isas,
             protocol,
             polls: false,
-            bar_us,
+            target_us,
         };
         let there = [Isa::X86_64, Isa::RiscV64];
         let back = [Isa::RiscV64, Isa::X86_64];
@@ -46,11 +46,11 @@ fn of(machine: &str) -> Vec<Figure> {
         ];
     }
     let mut figures = Vec::new();
-    for (how, polls, bar_us) in [("", false, COHERENT_TARGET_US), ("_polling", true, POLLING_TARGET_US)] {
+    for (how, polls, target_us) in [("", false, COHERENT_TARGET_US), ("_polling", true, POLLING_TARGET_US)] {
         for isas in [[Isa::X86_64, Isa::AArch64], [Isa::AArch64, Isa::X86_64]] {
             let [from, to] = isas.map(Isa::name);
             let metric = format!("null_call_coherent{how}_us_{}_{from}_{to}", machine.replace('-', "_"));
-            figures.push(Figure { metric, isas, protocol: Protocol::Motet, polls, bar_us });
+            figures.push(Figure { metric, isas, protocol: Protocol::Motet, polls, target_us });
         }
     }
     figures

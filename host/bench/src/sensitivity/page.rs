@@ -35,7 +35,7 @@ fn figure(tornado: &Tornado) -> String {
         0 => String::new(),
         _ => format!("{hidden} parameters that change less, or nothing, are not drawn."),
     };
-    let marks = tornado::Marks { base: tornado.base_us, bar: tornado.figure.bar_us };
+    let marks = tornado::Marks { base: tornado.base_us, target: tornado.figure.target_us };
     tornado::figure(&tornado.figure.metric, &note, "us", marks, &bars)
 }
 

@@ -71,7 +71,7 @@ impl Tornado {
             target: None,
             source: format!("{source}; {what}"),
         };
-        let (reference, target) = (None, Some(self.figure.bar_us));
+        let (reference, target) = (None, Some(self.figure.target_us));
         let base = measurement(start.clone(), self.base_us, self.base_us, "the file as it is");
         let mut all = vec![Measurement { reference, target, ..base }];
         if let Some(both) = self.all_us {
@@ -90,33 +90,33 @@ impl Tornado {
         all
     }
 
-    /// Whether the figure stays below its bar.
+    /// Whether the figure stays below its target.
     pub fn verdict(&self) -> String {
-        let bar_us = self.figure.bar_us;
-        let is = |us: f64| if us < bar_us { "below" } else { "NOT below" };
-        let mut text = format!("\n{}, bar {} us\n", self.figure.metric, number(bar_us));
-        let _ = writeln!(text, "  as the file is: {} us, {} the bar", number(self.base_us), is(self.base_us));
+        let target_us = self.figure.target_us;
+        let is = |us: f64| if us < target_us { "below" } else { "NOT below" };
+        let mut text = format!("\n{}, target {} us\n", self.figure.metric, number(target_us));
+        let _ = writeln!(text, "  as the file is: {} us, {} the target", number(self.base_us), is(self.base_us));
         let ends = self.bars.iter().flat_map(|bar| bar.ends.map(|end| (bar, end)));
         if let Some((bar, end)) = ends.clone().max_by(|a, b| a.1.us.total_cmp(&b.1.us)) {
             let us = number(end.us);
             let _ = writeln!(
                 text,
-                "  slowest with one changed: {us} us, {} = {}, {} the bar",
+                "  slowest with one changed: {us} us, {} = {}, {} the target",
                 bar.name,
                 end.to,
                 is(end.us)
             );
         }
         let other_side: Vec<String> = ends
-            .filter(|(_, end)| (end.us < bar_us) != (self.base_us < bar_us))
+            .filter(|(_, end)| (end.us < target_us) != (self.base_us < target_us))
             .map(|(bar, end)| format!("{} = {} ({} us)", bar.name, end.to, number(end.us)))
             .collect();
         if !other_side.is_empty() {
-            let _ = writeln!(text, "  on the other side of the bar: {}", other_side.join(", "));
+            let _ = writeln!(text, "  on the other side of the target: {}", other_side.join(", "));
         }
         if let Some([faster, slower]) = self.all_us {
-            let _ = writeln!(text, "  with all at their faster ends {} us, {} the bar", number(faster), is(faster));
-            let _ = writeln!(text, "  with all at their slower ends {} us, {} the bar", number(slower), is(slower));
+            let _ = writeln!(text, "  with all at their faster ends {} us, {} the target", number(faster), is(faster));
+            let _ = writeln!(text, "  with all at their slower ends {} us, {} the target", number(slower), is(slower));
         }
         text
     }
@@ -169,11 +169,11 @@ pub mod tests {
     }
 
     #[test]
-    fn the_verdict_tells_what_crosses_the_bar() {
+    fn the_verdict_tells_what_crosses_the_target() {
         let text = tornado().verdict();
-        assert!(text.contains("as the file is: 10.00 us, below the bar"), "{text}");
-        assert!(text.contains("slowest with one changed: 13.00 us, wide = 4, NOT below the bar"), "{text}");
-        assert!(text.contains("other side of the bar: wide = 4 (13.00 us), one-sided = 4 (12.50 us)\n"), "{text}");
+        assert!(text.contains("as the file is: 10.00 us, below the target"), "{text}");
+        assert!(text.contains("slowest with one changed: 13.00 us, wide = 4, NOT below the target"), "{text}");
+        assert!(text.contains("other side of the target: wide = 4 (13.00 us), one-sided = 4 (12.50 us)\n"), "{text}");
         assert!(text.contains("all at their slower ends 20.00 us, NOT below"), "{text}");
     }
 }

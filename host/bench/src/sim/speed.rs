@@ -44,7 +44,7 @@ const ROUNDS: u32 = 3;
 const MISSES: [u64; 2] = [2, 6];
 const AT_MOST: Duration = Duration::from_secs(900);
 
-/// The bars: times as fast as contrib, rate of three islands over one, rates of two islands with and without lock-step over those of two
+/// The targets: times as fast as contrib, rate of three islands over one, rates of two islands with and without lock-step over those of two
 /// machines, a miss beside another island over one alone, percent, and megabytes.
 const OVER_CONTRIB: f64 = 5.0;
 const SCALING: f64 = 1.6;
@@ -64,8 +64,8 @@ const L3: &str = "l3 = { size = \"4MiB\", ways = 16, cycles = 50 }\n";
 const QUANTA_US: [(&str, &str); 4] = [("", "10"), ("_100us", "100"), ("_growing", GROWING_US), ("_free", FREE_US)];
 const GROWING_US: &str = "10:1000";
 const FREE_US: &str = "100000";
-/// Those that the bars are for.
-const BARRED_US: [&str; 2] = [QUANTA_US[0].1, GROWING_US];
+/// Those that the targets are for.
+const TARGETED_US: [&str; 2] = [QUANTA_US[0].1, GROWING_US];
 
 /// Runs the experiment.
 ///
@@ -139,9 +139,9 @@ struct Several {
     /// What metrics of lock-step call them.
     lockstep: &'static str,
     isas: &'static [Isa],
-    /// The bar for their rate over one island's.
+    /// The target for their rate over one island's.
     scaling: Option<f64>,
-    /// The bars for their rate over that of machines that share nothing: with the usual quantum, and without lock-step.
+    /// The targets for their rate over that of machines that share nothing: with the usual quantum, and without lock-step.
     over_machines: Option<[f64; 2]>,
 }
 
@@ -174,12 +174,12 @@ impl Together {
         let mut figures = Vec::new();
         let [.., free_s] = self.islands_s;
         for ((name, quantum_us), seconds) in QUANTA_US.iter().zip(self.islands_s) {
-            let is_barred = BARRED_US.contains(quantum_us);
+            let has_target = TARGETED_US.contains(quantum_us);
             let scaling = format!("scaling_{}_islands{name}", several.name);
-            figures.push((scaling, self.alone_s / seconds, "ratio", several.scaling.filter(|_| is_barred)));
+            figures.push((scaling, self.alone_s / seconds, "ratio", several.scaling.filter(|_| has_target)));
             if *quantum_us != FREE_US {
                 let cost = format!("lockstep_cost{}{name}", several.lockstep);
-                figures.push((cost, percent(seconds / free_s), "%", is_barred.then_some(LOCKSTEP_PERCENT)));
+                figures.push((cost, percent(seconds / free_s), "%", has_target.then_some(LOCKSTEP_PERCENT)));
             }
         }
         figures.push((format!("scaling_{}_machines", several.name), self.alone_s / self.machines_s, "ratio", None));
