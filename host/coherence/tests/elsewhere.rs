@@ -2,9 +2,9 @@
 
 mod common;
 
-use motet_coherence::{Core, Counters, Kind, Model, STALE_PAGES, Sharing, StalePage, allocate};
+use motet_coherence::{Kind, Model, STALE_PAGES, Sharing, StalePage, allocate};
 
-use common::{TINY, pool_base};
+use common::{TINY, access, run_two};
 
 /// Memory near "a", which caches it coherently; memory near "b", which caches it privately. Neither caches the other's.
 const LINK: &str = r#"
@@ -30,39 +30,13 @@ const LINK: &str = r#"
 const NEAR_A: u64 = 0;
 const NEAR_B: u64 = 4 << 20;
 
-/// Runs a program on two islands of one core each, with and without threads, and returns their counters.
-fn run(text: &str, program: impl Fn(&mut Core<'_>, &mut Core<'_>)) -> [Counters; 2] {
-    let counters = [Sharing::Threads, Sharing::OneAtATime].map(|sharing| {
-        let config = common::config(&[1, 1], text);
-        let region = allocate(Model::region_words(&config));
-        let model = Model::create(config, &region, sharing).unwrap();
-        let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
-        program(&mut a, &mut b);
-        model.check().unwrap();
-        [0, 1].map(|core| model.counters(core))
-    });
-    assert_eq!(counters[0], counters[1]);
-    counters[0]
-}
-
 fn machine() -> String {
     format!("{TINY}{LINK}")
 }
 
-/// The latency in nanoseconds of an access of island 0 or 1 to the pool.
-fn access(core: &mut Core<'_>, kind: Kind, address: u64) -> u64 {
-    let address = pool_base(core.number()) + address;
-    core.settle();
-    let usual = match kind {
-        Kind::Load | Kind::Store => core.access_usual(kind == Kind::Store, address),
-        Kind::Fetch | Kind::Atomic | Kind::Walk => None,
-    };
-    usual.map_or_else(|| core.access(kind, address, 8), |(cost, _)| cost).0 / 1000
-}
-
 #[test]
 fn a_store_over_the_link_costs_the_reader_a_miss_and_is_a_stale_read() {
-    let [a, b] = run(&machine(), |a, b| {
+    let [a, b] = run_two(&machine(), |a, b| {
         assert_eq!(access(b, Kind::Load, NEAR_B), 700);
         assert_eq!(access(b, Kind::Load, NEAR_B), 2);
         assert_eq!(access(a, Kind::Store, NEAR_B), 1);
@@ -79,7 +53,7 @@ fn a_store_over_the_link_costs_the_reader_a_miss_and_is_a_stale_read() {
 #[test]
 fn a_read_is_stale_although_the_place_of_the_old_copy_is_taken() {
     for text in [machine(), common::without_l3(&machine())] {
-        let [_, b] = run(&text, |a, b| {
+        let [_, b] = run_two(&text, |a, b| {
             let others = || (64..192).map(|line| NEAR_B + 64 * line);
             others().for_each(|address| _ = access(b, Kind::Load, address));
             access(b, Kind::Load, NEAR_B);
@@ -93,7 +67,7 @@ fn a_read_is_stale_although_the_place_of_the_old_copy_is_taken() {
 
 #[test]
 fn a_store_to_an_old_copy_is_stale_and_instructions_are_not_data() {
-    let [_, b] = run(&machine(), |a, b| {
+    let [_, b] = run_two(&machine(), |a, b| {
         access(b, Kind::Load, NEAR_B);
         access(a, Kind::Atomic, NEAR_B);
         access(b, Kind::Store, NEAR_B);
@@ -106,7 +80,7 @@ fn a_store_to_an_old_copy_is_stale_and_instructions_are_not_data() {
 
 #[test]
 fn a_read_over_the_link_of_what_a_private_cache_has_modified_is_stale() {
-    let [a, b] = run(&machine(), |a, b| {
+    let [a, b] = run_two(&machine(), |a, b| {
         access(b, Kind::Load, NEAR_B);
         assert_eq!(access(a, Kind::Load, NEAR_B), 825, "an unmodified copy is no harm");
         access(b, Kind::Store, NEAR_B);
@@ -122,7 +96,7 @@ fn a_read_over_the_link_of_what_a_private_cache_has_modified_is_stale() {
 #[test]
 fn what_is_flushed_before_others_touch_it_is_never_stale() {
     for text in [machine(), common::without_l3(&machine())] {
-        let [a, b] = run(&text, |a, b| {
+        let [a, b] = run_two(&text, |a, b| {
             // Written by "b", read by "a".
             access(b, Kind::Store, NEAR_B);
             assert_eq!(
@@ -173,7 +147,7 @@ fn pages_with_stale_reads_are_listed_by_reader() {
 
 #[test]
 fn coherent_caches_are_snooped_from_over_the_link() {
-    let [a, b] = run(&machine(), |a, b| {
+    let [a, b] = run_two(&machine(), |a, b| {
         assert_eq!(access(a, Kind::Store, NEAR_A), 300);
         assert_eq!(access(b, Kind::Load, NEAR_A), 900, "the way includes the snoop");
         assert_eq!(access(a, Kind::Store, NEAR_A), 2 + 40, "its copy was shared");
@@ -187,7 +161,7 @@ fn coherent_caches_are_snooped_from_over_the_link() {
 
 #[test]
 fn an_atomic_operation_over_the_link_is_counted() {
-    let [a, b] = run(&machine(), |a, b| {
+    let [a, b] = run_two(&machine(), |a, b| {
         access(a, Kind::Atomic, NEAR_B);
         access(b, Kind::Atomic, NEAR_A);
         access(b, Kind::Atomic, NEAR_A + 64);
@@ -201,7 +175,7 @@ fn an_atomic_operation_over_the_link_is_counted() {
 #[test]
 fn two_ways_to_cache_the_same_memory_are_found_out_too() {
     let privately = "[[access]]\nisland = \"b\"\nrange = \"far\"\ndata = \"private\"";
-    let [a, b] = run(&format!("{TINY}{privately}"), |a, b| {
+    let [a, b] = run_two(&format!("{TINY}{privately}"), |a, b| {
         access(b, Kind::Load, NEAR_B);
         access(a, Kind::Store, NEAR_B);
         assert_eq!(access(b, Kind::Load, NEAR_B), 640, "its copy is old, and memory, too");
@@ -210,7 +184,7 @@ fn two_ways_to_cache_the_same_memory_are_found_out_too() {
     });
     assert_eq!((a.stale_reads, b.stale_reads), (1, 1));
     // And never where all is coherent.
-    let [a, b] = run(TINY, |a, b| {
+    let [a, b] = run_two(TINY, |a, b| {
         for address in [NEAR_A, NEAR_B] {
             access(b, Kind::Load, address);
             access(a, Kind::Store, address);

@@ -2,41 +2,19 @@
 
 mod common;
 
-use motet_coherence::{Core, Counters, Kind, Model, Sharing, allocate};
+use motet_coherence::Kind;
 
-use common::{TINY, pool_base};
+use common::{TINY, access, run_two};
 
 const PRIVATELY: &str = "[[access]]\nisland = \"b\"\nrange = \"far\"\nmemory_ns = 700\ndata = \"private\"";
 /// Addresses in the pool: cached coherently by both islands, and, with [`PRIVATELY`], privately by "b".
 const SHARED: u64 = 0;
 const NEAR_B: u64 = 4 << 20;
 
-/// Runs a program on two islands of one core each, with and without threads, and returns their counters.
-fn run(text: &str, program: impl Fn(&mut Core<'_>, &mut Core<'_>)) -> [Counters; 2] {
-    let counters = [Sharing::Threads, Sharing::OneAtATime].map(|sharing| {
-        let config = common::config(&[1, 1], text);
-        let region = allocate(Model::region_words(&config));
-        let model = Model::create(config, &region, sharing).unwrap();
-        let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
-        program(&mut a, &mut b);
-        model.check().unwrap();
-        [0, 1].map(|core| model.counters(core))
-    });
-    assert_eq!(counters[0], counters[1]);
-    counters[0]
-}
-
-/// The latency in nanoseconds of an access to the pool.
-fn access(core: &mut Core<'_>, kind: Kind, address: u64) -> u64 {
-    let address = pool_base(core.number()) + address;
-    core.settle();
-    core.access(kind, address, 8).0 / 1000
-}
-
 #[test]
 fn what_an_engine_writes_leaves_the_caches_of_all_islands_its_own_too() {
     for text in [TINY.to_owned(), common::no_l3(), common::only_l1(), common::one_l3()] {
-        let [a, b] = run(&text, |a, b| {
+        let [a, b] = run_two(&text, |a, b| {
             let cached = access(a, Kind::Load, SHARED + 64);
             access(a, Kind::Store, SHARED);
             access(b, Kind::Load, SHARED + 64);
@@ -54,7 +32,7 @@ fn what_an_engine_writes_leaves_the_caches_of_all_islands_its_own_too() {
 
 #[test]
 fn what_an_engine_reads_from_a_coherent_cache_is_shared_from_then_on_and_stays() {
-    let [a, b] = run(TINY, |a, b| {
+    let [a, b] = run_two(TINY, |a, b| {
         access(b, Kind::Store, SHARED);
         a.engine_copies(SHARED, NEAR_B, 64);
         assert_eq!(access(b, Kind::Load, SHARED), 2, "it keeps its copy");
@@ -66,7 +44,7 @@ fn what_an_engine_reads_from_a_coherent_cache_is_shared_from_then_on_and_stays()
 #[test]
 fn private_copies_of_what_an_engine_writes_are_old_whoever_starts_it() {
     for starts in 0..2 {
-        let [a, b] = run(&format!("{TINY}{PRIVATELY}"), |a, b| {
+        let [a, b] = run_two(&format!("{TINY}{PRIVATELY}"), |a, b| {
             access(b, Kind::Load, NEAR_B);
             let starter = if starts == 0 { &*a } else { &*b };
             starter.engine_copies(SHARED, NEAR_B, 128);
@@ -80,7 +58,7 @@ fn private_copies_of_what_an_engine_writes_are_old_whoever_starts_it() {
 
 #[test]
 fn an_engine_does_not_see_what_a_private_cache_has_modified() {
-    let [a, b] = run(&format!("{TINY}{PRIVATELY}"), |a, b| {
+    let [a, b] = run_two(&format!("{TINY}{PRIVATELY}"), |a, b| {
         access(b, Kind::Store, NEAR_B);
         a.engine_copies(NEAR_B, SHARED, 64);
         a.engine_copies(NEAR_B + 64, SHARED, 64);

@@ -1,7 +1,9 @@
 //! Small machines for tests, and events.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use motet_coherence::{Config, Island, Kind, ModelTable, Piece, Shape, Target};
+use motet_coherence::{
+    Config, Core, Counters, Island, Kind, Model, ModelTable, Piece, Shape, Sharing, Target, allocate,
+};
 
 /// Bytes of each island's private memory.
 pub const PRIVATE: u64 = 1 << 20;
@@ -31,6 +33,32 @@ pub fn shape(cores: &[usize]) -> Shape {
 pub fn config(cores: &[usize], text: &str) -> Config {
     let table: ModelTable = toml::from_str(text).expect("a table");
     table.resolve(&shape(cores)).expect("a machine")
+}
+
+/// Runs a program on two islands of one core each, with and without threads, and returns their counters.
+pub fn run_two(text: &str, program: impl Fn(&mut Core<'_>, &mut Core<'_>)) -> [Counters; 2] {
+    let counters = [Sharing::Threads, Sharing::OneAtATime].map(|sharing| {
+        let config = config(&[1, 1], text);
+        let region = allocate(Model::region_words(&config));
+        let model = Model::create(config, &region, sharing).unwrap();
+        let (mut a, mut b) = (model.core(0).unwrap(), model.core(1).unwrap());
+        program(&mut a, &mut b);
+        model.check().unwrap();
+        [0, 1].map(|core| model.counters(core))
+    });
+    assert_eq!(counters[0], counters[1]);
+    counters[0]
+}
+
+/// The latency in nanoseconds of an access of island 0 or 1 to the pool.
+pub fn access(core: &mut Core<'_>, kind: Kind, address: u64) -> u64 {
+    let address = pool_base(core.number()) + address;
+    core.settle();
+    let usual = match kind {
+        Kind::Load | Kind::Store => core.access_usual(kind == Kind::Store, address),
+        Kind::Fetch | Kind::Atomic | Kind::Walk => None,
+    };
+    usual.map_or_else(|| core.access(kind, address, 8), |(cost, _)| cost).0 / 1000
 }
 
 /// Tiny caches: 8-line L1s, 16-line L2, 32-line L3; everything costs a different amount.
