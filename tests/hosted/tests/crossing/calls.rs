@@ -10,7 +10,9 @@ use motet_tests_hosted::{
     program::DATA,
 };
 
-use super::{exit_with_digits, exit_with_result, fibonacci_of_three, function, scenario};
+use super::{
+    exit_with_digits, exit_with_result, fibonacci_of_three, function, island, run_for_ever, scenario, sum_of_calls_back,
+};
 
 #[test]
 fn calls_nest_and_recurse_over_three_isas() {
@@ -19,12 +21,7 @@ fn calls_nest_and_recurse_over_three_isas() {
 
 #[test]
 fn a_function_runs_on_the_isa_it_is_pinned_to() {
-    // Each returns its island's number; the islands are x86-64, AArch64, RISC-V.
-    fn island(body: &mut Body<'_>) {
-        body.program.call_as_is(Sys::Island);
-        body.enter(1);
-        body.leave();
-    }
+    // The islands are x86-64, AArch64, RISC-V.
     let functions = [
         function("main", None, exit_with_digits::<4>),
         function("anywhere", None, island),
@@ -58,28 +55,7 @@ fn functions_that_call_back_go_on_as_they_were() {
             exit_with_result(body);
         }),
         // 6 * 7 / 2 = 21 by the functions below, twice: in a register and on the stack.
-        function("sum", Some(Isa::RiscV64), |body| {
-            let [sum, count, zero, ..] = body.program.asm.roles.saved;
-            let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
-            let again = body.program.asm.label();
-            body.enter(3);
-            body.program.asm.mov(count, argument);
-            body.program.asm.li(sum, 0);
-            body.program.asm.li(zero, 0);
-            body.store(sum, 0);
-            body.program.asm.bind(again);
-            body.program.asm.mov(argument, count);
-            body.call(address_of(2));
-            body.program.asm.op(Op::Add, sum, sum, result);
-            body.load(scratch, 0);
-            body.program.asm.op(Op::Add, scratch, scratch, result);
-            body.store(scratch, 0);
-            body.program.asm.op_i(Op::Addi, count, count, -1);
-            body.program.asm.branch(Op::Bne, count, zero, again);
-            body.load(scratch, 0);
-            body.program.asm.op(Op::Add, result, sum, scratch);
-            body.leave();
-        }),
+        function("sum", Some(Isa::RiscV64), sum_of_calls_back::<2>),
         // Every other time it calls the island that it was called from.
         function("same", Some(Isa::X86_64), |body| {
             let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
@@ -252,15 +228,8 @@ fn call_on_does_with_a_busy_island_what_the_policy_says() {
             body.program.call(Sys::CallOn, &[1, address_of(2), 0]);
             body.program.exit(102);
         }),
-        function("island", None, |body| {
-            body.enter(1);
-            body.program.call_as_is(Sys::Island);
-            body.leave();
-        }),
-        function("for_ever", None, |body| {
-            let again = body.program.asm.here();
-            body.program.asm.jump(again);
-        }),
+        function("island", None, island),
+        function("for_ever", None, run_for_ever),
     ];
     everywhere(5, &scenario(&functions), 7, "");
 }
@@ -282,11 +251,7 @@ fn an_island_that_has_just_answered_is_not_busy() {
             body.program.asm.branch(Op::Bne, rounds, zero, again);
             body.program.exit(7);
         }),
-        function("island", None, |body| {
-            body.enter(1);
-            body.program.call_as_is(Sys::Island);
-            body.leave();
-        }),
+        function("island", None, island),
     ];
     everywhere(5, &scenario(&functions), 7, "");
 }
@@ -311,10 +276,7 @@ fn a_signal_without_handler_ends_a_process_that_is_away() {
             body.call(address_of(1));
             body.program.exit(102);
         }),
-        function("for_ever", Some(Isa::AArch64), |body| {
-            let again = body.program.asm.here();
-            body.program.asm.jump(again);
-        }),
+        function("for_ever", Some(Isa::AArch64), run_for_ever),
     ];
     everywhere(5, &scenario(&functions), 9, "");
 }

@@ -76,6 +76,41 @@ fn fibonacci_of_three() -> Scenario {
     ])
 }
 
+fn run_for_ever(body: &mut Body<'_>) {
+    let again = body.program.asm.here();
+    body.program.asm.jump(again);
+}
+
+/// Returns its island's number.
+fn island(body: &mut Body<'_>) {
+    body.enter(1);
+    body.program.call_as_is(Sys::Island);
+    body.leave();
+}
+
+/// Twice the sum of what calls back of a function return, of the argument down to 1: kept in a register and on the stack.
+fn sum_of_calls_back<const CALLED_BACK: usize>(body: &mut Body<'_>) {
+    let [sum, count, zero, ..] = body.program.asm.roles.saved;
+    let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
+    body.enter(3);
+    body.program.asm.mov(count, argument);
+    body.program.asm.li(sum, 0);
+    body.program.asm.li(zero, 0);
+    body.store(sum, 0);
+    let again = body.program.asm.here();
+    body.program.asm.mov(argument, count);
+    body.call(address_of(CALLED_BACK));
+    body.program.asm.op(Op::Add, sum, sum, result);
+    body.load(scratch, 0);
+    body.program.asm.op(Op::Add, scratch, scratch, result);
+    body.store(scratch, 0);
+    body.program.asm.op_i(Op::Addi, count, count, -1);
+    body.program.asm.branch(Op::Bne, count, zero, again);
+    body.load(scratch, 0);
+    body.program.asm.op(Op::Add, result, sum, scratch);
+    body.leave();
+}
+
 /// Calls the functions 1 to `COUNT` and exits with their results as digits.
 fn exit_with_digits<const COUNT: usize>(body: &mut Body<'_>) {
     let [sum, ten, ..] = body.program.asm.roles.saved;

@@ -13,7 +13,7 @@ use motet_tests_hosted::{
     three_islands,
 };
 
-use super::{STEPS_MAX, function, scenario};
+use super::{STEPS_MAX, function, run_for_ever, scenario, sum_of_calls_back};
 
 /// The descriptors of two pipes: by one the AArch64 core is asked to be kept busy, by the other it is said that it is.
 const ASKED: [u64; 2] = [3, 4];
@@ -93,11 +93,6 @@ fn main<const IS_KEPT: bool, const SHARES: bool>(body: &mut Body<'_>) {
         body.program.asm.bind(runs);
         run_for_ever(body);
     }
-}
-
-fn run_for_ever(body: &mut Body<'_>) {
-    let again = body.program.asm.here();
-    body.program.asm.jump(again);
 }
 
 fn print_crossings(body: &mut Body<'_>) {
@@ -199,7 +194,7 @@ fn a_function_that_is_not_let_go_on_goes_on_the_long_way() {
         scenario(&[
             function("main", None, main),
             keeper(),
-            function("sum", Some(Isa::AArch64), sum_of_calls_back),
+            function("sum", Some(Isa::AArch64), sum_of_calls_back::<CALLED_BACK>),
             function("keeps_at_last", Some(Isa::X86_64), |body| {
                 let [number, last, ..] = body.program.asm.roles.saved;
                 let (argument, result) = (body.argument(), body.result());
@@ -219,27 +214,4 @@ fn a_function_that_is_not_let_go_on_goes_on_the_long_way() {
     let is_the_last_result = |message: [u64; 6]| message[0] & RESUMES != 0 && message[5] == 31;
     // 2 * (33 + 32 + 31)
     all_withdraw([(&alone, 1), (&shared, 1)], 192, [1, ARGUMENT], is_the_last_result);
-}
-
-/// Twice the sum of what calls back return, of its argument down to 1: kept in a register and on the stack.
-fn sum_of_calls_back(body: &mut Body<'_>) {
-    let [sum, count, zero, ..] = body.program.asm.roles.saved;
-    let (argument, result, scratch) = (body.argument(), body.result(), body.scratch());
-    body.enter(3);
-    body.program.asm.mov(count, argument);
-    body.program.asm.li(sum, 0);
-    body.program.asm.li(zero, 0);
-    body.store(sum, 0);
-    let again = body.program.asm.here();
-    body.program.asm.mov(argument, count);
-    body.call(address_of(CALLED_BACK));
-    body.program.asm.op(Op::Add, sum, sum, result);
-    body.load(scratch, 0);
-    body.program.asm.op(Op::Add, scratch, scratch, result);
-    body.store(scratch, 0);
-    body.program.asm.op_i(Op::Addi, count, count, -1);
-    body.program.asm.branch(Op::Bne, count, zero, again);
-    body.load(scratch, 0);
-    body.program.asm.op(Op::Add, result, sum, scratch);
-    body.leave();
 }
