@@ -6,13 +6,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use motet_hal::boot::{BootArgs, Refusal, check_pool};
 use motet_hal::ivshmem::Ivshmem;
+use motet_hal::pool_map::{Piece, PoolMap};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, IslandRecord, PAGE_SIZE, POOL_VA, Pool, PoolHeader};
 
 use crate::console::{self, Message, log_line};
 use crate::cpu::{self, CORES, PerCore, barrier};
 use crate::features::Features;
 use crate::gic::{Gic, TranslationService};
-use crate::machine::{AArch64, Clock, Piece, device};
+use crate::machine::{AArch64, Clock, device};
 use crate::memory::{KernelTables, private_pointer};
 use crate::tree::{self, Description, Range};
 
@@ -86,7 +87,7 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
     clean_for_uncached_reads(&raw const KERNEL_ROOT as u64);
 
     let pool_ram = |start, len| description.memory.iter().any(|ram| *ram != private && ram.covers(start, len));
-    let pieces = map_pool(&mut tables, args, pool_ram)?;
+    let pool_map = map_pool(&mut tables, args, pool_ram)?;
     // SAFETY: `map_pool` mapped the header at POOL_VA and checked that it is a pool of this layout.
     let header = unsafe { Pool::new(pool_base(), size_of::<PoolHeader>() as u64) }.header();
     let record = &header.islands[args.island.index()];
@@ -106,7 +107,7 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
         cores,
         // SAFETY: all of the pool is mapped at POOL_VA, for good, and only used through this type.
         pool: unsafe { Pool::new(pool_base(), header.pool_len.get()) },
-        pieces,
+        pool_map,
         clock: Clock::detect(),
         command_line: description.command_line,
         features: Features::detect(),
@@ -137,7 +138,7 @@ fn map_pool(
     tables: &mut KernelTables,
     args: BootArgs,
     is_ram: impl Fn(u64, u64) -> bool,
-) -> Result<[Piece; 4], &'static str> {
+) -> Result<PoolMap, &'static str> {
     let header_len = size_of::<PoolHeader>() as u64;
     if !is_ram(args.pool_phys, header_len) || args.pool_phys % PAGE_SIZE != 0 {
         return Err("the pool's address is not that of a memory node apart from private memory");
@@ -148,24 +149,12 @@ fn map_pool(
     if let Err(reason) = check_pool(pool) {
         refuse_pool(reason);
     }
-    let mut pieces = [Piece::default(); 4];
-    let mut mapped = 0;
-    for (range, piece) in pool.header().islands[args.island.index()].ranges.iter().zip(&mut pieces) {
-        let (offset, phys, len) = (range.pool_offset.get(), range.local_phys.get(), range.len.get());
-        if len == 0 {
-            continue;
-        }
-        if !is_ram(phys, len) || offset != mapped || (phys | len) % PAGE_SIZE != 0 {
-            return Err("a range of the pool is not RAM of this machine, or the ranges are not in order");
-        }
-        tables.map_pool(offset, phys, len);
-        *piece = Piece { pool_offset: offset, phys, len };
-        mapped += len;
+    let (header, record) = (pool.header(), &pool.header().islands[args.island.index()]);
+    let pool_map = PoolMap::read(&record.ranges, header.pool_len.get(), args.pool_phys, PAGE_SIZE, is_ram)?;
+    for Piece { pool_offset, phys, len } in pool_map.pieces() {
+        tables.map_pool(pool_offset, phys, len);
     }
-    if mapped != pool.header().pool_len.get() {
-        return Err("the ranges of this island do not add up to the pool");
-    }
-    Ok(pieces)
+    Ok(pool_map)
 }
 
 fn refuse_pool(reason: Refusal) -> ! {

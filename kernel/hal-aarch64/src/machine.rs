@@ -3,6 +3,7 @@
 use core::{arch::asm, sync::atomic::Ordering};
 
 use motet_hal::ivshmem::{Ivshmem, Registers};
+use motet_hal::pool_map::PoolMap;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, marks};
 
@@ -18,19 +19,11 @@ pub struct AArch64 {
     pub(crate) doorbell: Option<Ivshmem>,
     pub(crate) cores: usize,
     pub(crate) pool: Pool,
-    pub(crate) pieces: [Piece; 4],
+    pub(crate) pool_map: PoolMap,
     pub(crate) clock: Clock,
     pub(crate) command_line: &'static str,
     pub(crate) features: Features,
     pub(crate) psci_smc: bool,
-}
-
-/// A piece of the pool and where it is in this island's physical memory.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Piece {
-    pub(crate) pool_offset: u64,
-    pub(crate) phys: u64,
-    pub(crate) len: u64,
 }
 
 /// Conversion between counter ticks and nanoseconds, both as 32.32 fixed-point factors.
@@ -79,13 +72,7 @@ impl AArch64 {
     /// Local physical address of a frame.
     #[inline]
     fn local_phys(&self, frame: Frame) -> u64 {
-        let offset = frame.addr().0;
-        for piece in &self.pieces {
-            if offset.wrapping_sub(piece.pool_offset) < piece.len {
-                return piece.phys + (offset - piece.pool_offset);
-            }
-        }
-        panic!("frame {:#x} is outside of the pool", frame.0)
+        self.pool_map.local_phys(frame.addr().0)
     }
 
     /// Sends a doorbell message to a peer; nothing happens when there is no doorbell device.

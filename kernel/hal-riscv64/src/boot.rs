@@ -16,15 +16,16 @@ use dtoolkit::fdt::Fdt;
 use motet_hal::{
     Machine,
     boot::{BootArgs, check_pool},
+    pool_map::{Piece, PoolMap},
 };
-use motet_layout::{DEVICE_VA, Isa, IslandRecord, KERNEL_VA, PAGE_SIZE, POOL_VA, PRIVATE_VA, Pool, PoolHeader};
+use motet_layout::{DEVICE_VA, Isa, KERNEL_VA, PAGE_SIZE, POOL_VA, PRIVATE_VA, Pool, PoolHeader};
 
 use crate::{
     console::{self, log_line},
     csr::{self, STATUS_FS, STATUS_FS_INITIAL, STATUS_VS, STATUS_VS_INITIAL, read_csr, write_csr},
     extended::{VECTOR_LEN_MAX, read_vlenb},
     interrupts::Clock,
-    machine::{POOL_RANGES_MAX, Parts, PoolRange, TheMachine},
+    machine::{Parts, TheMachine},
     memory::{
         BOOT_LEVEL_2, FrameSource, KERNEL_OFFSET, READ_EXECUTE, READ_ONLY, READ_WRITE, Table, Tables, private,
         root_slot,
@@ -262,8 +263,9 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
     if core_count > platform.harts().len() {
         return Err("the machine has fewer harts than the island has cores");
     }
-    let pool_ranges = pool_ranges(record, pool_len, args.pool_phys, &platform)?;
-    let tables = kernel_tables(&platform, &pool_ranges, frames)?;
+    let is_ram = |start, len| platform.is_memory(PhysRange { start, len });
+    let pool_map = PoolMap::read(&record.ranges, pool_len, args.pool_phys, PAGE_SIZE, is_ram)?;
+    let tables = kernel_tables(&platform, &pool_map, frames)?;
     PER_CORE[0].set_core(args.island, 0);
     let sstc = platform.harts().iter().all(|hart| hart.has("sstc"));
     Ok(Parts {
@@ -274,7 +276,7 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
         core_count,
         // SAFETY: `kernel_tables` maps exactly this, for good; Rust sees it through `Pool` only.
         pool: unsafe { Pool::new(with_exposed_provenance_mut(POOL_VA as usize), pool_len) },
-        pool_ranges,
+        pool_map,
         kernel_entries: tables.kernel_entries(),
         kernel_satp: csr::satp(tables.root),
     })
@@ -315,38 +317,8 @@ fn read_device_tree(hart: u64, phys: u64) -> Result<(Platform, FrameSource), &'s
     Ok((Platform::parse(Fdt::new(copy).map_err(|_| INVALID)?, hart)?, frames))
 }
 
-/// The island's map of the pool, checked: complete, in order, page-aligned, all of it memory, and where the command line
-/// has it.
-fn pool_ranges(
-    record: &IslandRecord,
-    pool_len: u64,
-    pool_phys: u64,
-    platform: &Platform,
-) -> Result<[PoolRange; POOL_RANGES_MAX], &'static str> {
-    let mut ranges = [PoolRange::default(); POOL_RANGES_MAX];
-    let mut covered = 0;
-    for (range, written) in ranges.iter_mut().zip(&record.ranges) {
-        let phys = PhysRange { start: written.local_phys.get(), len: written.len.get() };
-        *range = PoolRange { pool_offset: written.pool_offset.get(), phys };
-        if phys.len == 0 {
-            continue;
-        }
-        if range.pool_offset != covered
-            || !(phys.start | phys.len).is_multiple_of(PAGE_SIZE)
-            || !platform.is_memory(phys)
-        {
-            return Err("the island table's ranges of the pool do not fit this machine's memory");
-        }
-        covered += phys.len;
-    }
-    if covered != pool_len || ranges[0].phys.start != pool_phys {
-        return Err("the island table's ranges do not cover the pool, or begin elsewhere than the command line says");
-    }
-    Ok(ranges)
-}
-
 /// Builds the kernel half: image, stacks, private memory, devices, pool.
-fn kernel_tables(platform: &Platform, pool_ranges: &[PoolRange], frames: FrameSource) -> Result<Tables, &'static str> {
+fn kernel_tables(platform: &Platform, pool_map: &PoolMap, frames: FrameSource) -> Result<Tables, &'static str> {
     let mut tables = Tables::new(frames)?;
     let marks = [&raw const __text_start, &raw const __text_end, &raw const __rodata_end, &raw const __bss_end];
     for (section, bits) in marks.windows(2).zip([READ_EXECUTE, READ_ONLY, READ_WRITE]) {
@@ -357,12 +329,14 @@ fn kernel_tables(platform: &Platform, pool_ranges: &[PoolRange], frames: FrameSo
         tables.map_fresh(window + TRAP_STACK_TOP - TRAP_STACK_LEN, TRAP_STACK_LEN)?;
         tables.map_fresh(window + STACK_WINDOW - STACK_LEN, STACK_LEN)?;
     }
-    for memory in platform.memory().iter().filter(|memory| !pool_ranges.iter().any(|pool| memory.overlaps(pool.phys))) {
+    let pool = |piece: Piece| PhysRange { start: piece.phys, len: piece.len };
+    let is_private = |memory: &&PhysRange| !pool_map.pieces().any(|piece| memory.overlaps(pool(piece)));
+    for memory in platform.memory().iter().filter(is_private) {
         tables.map(PRIVATE_VA + memory.start, *memory, READ_WRITE)?;
     }
     tables.map_devices(platform.memory())?;
-    for range in pool_ranges {
-        tables.map(POOL_VA + range.pool_offset, range.phys, READ_WRITE)?;
+    for piece in pool_map.pieces() {
+        tables.map(POOL_VA + piece.pool_offset, pool(piece), READ_WRITE)?;
     }
     Ok(tables)
 }

@@ -10,7 +10,7 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
+use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::{
@@ -21,12 +21,9 @@ use crate::{
     memory::KERNEL_SLOTS,
     panic,
     per_core::{PER_CORE, PerCore},
-    platform::{PhysRange, Platform},
+    platform::Platform,
     sbi, trap,
 };
-
-/// Pieces of the map from pool offsets to local physical addresses (as many as an island record holds).
-pub const POOL_RANGES_MAX: usize = 4;
 
 /// The machine under a RISC-V island's kernel. Fixed once the kernel runs.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ pub struct TheMachine {
     island: IslandId,
     core_count: usize,
     pool: Pool,
-    pool_ranges: [PoolRange; POOL_RANGES_MAX],
+    pool_map: PoolMap,
     kernel_entries: [u64; KERNEL_SLOTS.len()],
     kernel_satp: u64,
     /// Whether user code has vectors.
@@ -46,15 +43,6 @@ pub struct TheMachine {
     doorbell: Option<Ivshmem>,
 }
 
-/// A piece of the pool: its offset there, and where this island has it.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct PoolRange {
-    /// First pool offset.
-    pub pool_offset: u64,
-    /// Local physical addresses.
-    pub phys: PhysRange,
-}
-
 /// What boot found out and built.
 pub struct Parts {
     pub platform: Platform,
@@ -62,7 +50,7 @@ pub struct Parts {
     pub island: IslandId,
     pub core_count: usize,
     pub pool: Pool,
-    pub pool_ranges: [PoolRange; POOL_RANGES_MAX],
+    pub pool_map: PoolMap,
     pub kernel_entries: [u64; KERNEL_SLOTS.len()],
     pub kernel_satp: u64,
     pub vector: bool,
@@ -79,8 +67,7 @@ static READY: AtomicBool = AtomicBool::new(false);
 impl TheMachine {
     /// Makes the machine. Called once, by the boot core.
     pub(crate) fn install(parts: Parts) -> &'static Self {
-        let Parts { platform, clock, island, core_count, pool, pool_ranges, kernel_entries, kernel_satp, vector } =
-            parts;
+        let Parts { platform, clock, island, core_count, pool, pool_map, kernel_entries, kernel_satp, vector } = parts;
         let sees_new_entries = platform.harts().iter().all(|hart| hart.has("svvptc"));
         let doorbell = doorbell::find(&platform, core_count);
         let machine = Self {
@@ -89,7 +76,7 @@ impl TheMachine {
             island,
             core_count,
             pool,
-            pool_ranges,
+            pool_map,
             kernel_entries,
             kernel_satp,
             vector,
@@ -116,14 +103,7 @@ impl TheMachine {
     }
 
     fn local_phys(&self, frame: Frame) -> u64 {
-        let offset = frame.addr().0;
-        for range in &self.pool_ranges {
-            let within = offset.wrapping_sub(range.pool_offset);
-            if within < range.phys.len {
-                return range.phys.start + within;
-            }
-        }
-        panic!("frame {} is outside of the pool", frame.0)
+        self.pool_map.local_phys(frame.addr().0)
     }
 }
 

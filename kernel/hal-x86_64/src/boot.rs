@@ -14,6 +14,7 @@ use core::{
 use motet_hal::{
     boot::{BootArgs, Refusal, check_pool},
     ivshmem::Ivshmem,
+    pool_map::{Piece, PoolMap},
 };
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, POOL_VA, PRIVATE_VA, Pool};
 
@@ -23,9 +24,7 @@ use crate::{
     core_block::{CORE_BLOCK_SHIFT, Core, STACK_TOP},
     cpuid, interrupt_table,
     paging::{KernelMap, Kind, LARGE},
-    pci,
-    pool_map::PoolMap,
-    serial,
+    pci, serial,
     start_info::Start,
 };
 
@@ -191,12 +190,10 @@ fn bring_up(facts: Facts) -> Result<&'static TheMachine, Failure> {
     if record.isa.get() != Isa::X86_64 as u32 {
         return Err("this island is not an x86-64 one in the pool's table".into());
     }
-    let ranges = PoolMap::read(record, header.pool_len.get(), args.pool_phys)?;
-    for (offset, phys, len) in ranges.pieces() {
-        if !start.is_ram(phys, len) {
-            return Err("a part of the pool is not RAM in the machine's memory map".into());
-        }
-        map.map(POOL_VA + offset, phys, len, Kind::Data)?;
+    let is_ram = |phys, len| start.is_ram(phys, len);
+    let ranges = PoolMap::read(&record.ranges, header.pool_len.get(), args.pool_phys, LARGE, is_ram)?;
+    for Piece { pool_offset, phys, len } in ranges.pieces() {
+        map.map(POOL_VA + pool_offset, phys, len, Kind::Data)?;
     }
     // SAFETY: all of the pool is mapped now, for good.
     let pool = unsafe { Pool::new(pool_base, header.pool_len.get()) };

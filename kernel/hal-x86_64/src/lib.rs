@@ -24,7 +24,6 @@ mod interrupt_table;
 mod paging;
 mod panic;
 mod pci;
-mod pool_map;
 mod serial;
 mod start_info;
 mod text;
@@ -41,11 +40,11 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem};
+use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 use x86_64::{VirtAddr, instructions::tlb};
 
-use crate::{clock::Clock, core_block::Core, paging::KernelMap, pool_map::PoolMap, text::Text};
+use crate::{clock::Clock, core_block::Core, paging::KernelMap, text::Text};
 
 /// Makes `$main`, a `fn(&'static impl Machine) -> !`, the function that every core of the island runs.
 #[macro_export]

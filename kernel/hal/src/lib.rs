@@ -12,6 +12,7 @@ pub mod boot;
 #[expect(clippy::wildcard_enum_match_arm, reason = "the suite reports whatever other trap it finds")]
 pub mod conformance;
 pub mod ivshmem;
+pub mod pool_map;
 pub mod steer;
 
 use motet_abi::{
