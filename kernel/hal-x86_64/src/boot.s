@@ -47,11 +47,8 @@ boot_long_pointer:
 .set CR0_PG_WP_PE, 0x80010001
 .set CR0_CD_NW, 0x60000000
 
-.code32
-.globl motet_pvh_start
-motet_pvh_start:
-    cli
-    cld
+# Long mode begins at the next jump to a segment of it.
+.macro turn_paging_on
     mov eax, offset boot_root
     mov cr3, eax
     mov eax, CR4_PAE
@@ -62,16 +59,28 @@ motet_pvh_start:
     wrmsr
     mov eax, CR0_PG_WP_PE
     mov cr0, eax
-    lgdt [boot_gdt_pointer]
-    jmp fword ptr [boot_long_pointer]
-.code64
-boot_long:
+.endm
+
+.macro clear_segments
     xor eax, eax
     mov ds, eax
     mov es, eax
     mov ss, eax
     mov fs, eax
     mov gs, eax
+.endm
+
+.code32
+.globl motet_pvh_start
+motet_pvh_start:
+    cli
+    cld
+    turn_paging_on
+    lgdt [boot_gdt_pointer]
+    jmp fword ptr [boot_long_pointer]
+.code64
+boot_long:
+    clear_segments
     movabs rsp, offset motet_boot_stack_top
     mov edi, ebx
     movabs rax, offset {boot}
@@ -99,25 +108,11 @@ trampoline_start:
     mov ax, cs
     mov ds, ax
     lgdt [TRAMPOLINE_GDT]
-    mov eax, offset boot_root
-    mov cr3, eax
-    mov eax, CR4_PAE
-    mov cr4, eax
-    mov ecx, EFER
-    rdmsr
-    or eax, EFER_SCE_LME_NXE
-    wrmsr
-    mov eax, CR0_PG_WP_PE
-    mov cr0, eax
+    turn_paging_on
     jmp fword ptr [TRAMPOLINE_LONG]
 .code64
 trampoline_long:
-    xor eax, eax
-    mov ds, eax
-    mov es, eax
-    mov ss, eax
-    mov fs, eax
-    mov gs, eax
+    clear_segments
     mov eax, 1
     cpuid
     shr ebx, 24                         # initial APIC id = index in the island
