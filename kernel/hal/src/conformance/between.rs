@@ -16,6 +16,7 @@ const INCREMENTS_ALL: u64 = 500_000;
 const INCREMENTS_PAIR: u64 = 50_000;
 const LOCK_ROUNDS: u64 = 5_000;
 const PING_ROUNDS: u64 = 500;
+const EDITS: u64 = 20;
 const LITMUS_SLOTS: u64 = PAGE_SIZE / 8;
 /// With more islands than this, an island is paired with its neighbour only: the pairs would use up the scratch part.
 const ISLANDS_FULLY_PAIRED: usize = 4;
@@ -270,24 +271,37 @@ impl<M: Machine> Suite<M> {
             self.word(pages[1], 0).set(1);
             self.expect(|| root.load(Ordering::Acquire) != 0, "the other island's root table")?;
             let table = self.table(other, Frame(root.load(Ordering::Relaxed) as u32))?;
-            for round in 1..=20u64 {
-                self.map(&table, DATA_VA, pages[round as usize % 2], Attr::READ)?;
-                generation.store(round, Ordering::Release);
-                self.machine.ring(CoreId::new(other, 0));
-                self.expect(|| seen.load(Ordering::Acquire) >= round, "notice of the edit")?;
-                if seen.load(Ordering::Acquire) == u64::MAX {
-                    break;
-                }
-            }
-            self.expect(|| seen.load(Ordering::Acquire) == u64::MAX, "end of the other island")?;
-            for at in [0, 8, 16] {
-                word(at).store(0, Ordering::Release);
-            }
-            return Ok(());
+            return self.tell_of_rounds([root, generation, seen], other, "notice of the edit", |round| {
+                self.map(&table, DATA_VA, pages[round as usize % 2], Attr::READ)
+            });
         }
         let result = self.follow_remote_edits(root, generation, seen);
         seen.store(u64::MAX, Ordering::Release);
         result
+    }
+
+    /// Role 0 of what is edited in rounds: edits, tells the other island of it, and waits until that has seen it, or has failed.
+    fn tell_of_rounds(
+        &self,
+        [what, generation, seen]: [&AtomicU64; 3],
+        other: IslandId,
+        notice: &'static str,
+        edit: impl Fn(u64) -> Check,
+    ) -> Check {
+        for round in 1..=EDITS {
+            edit(round)?;
+            generation.store(round, Ordering::Release);
+            self.machine.ring(CoreId::new(other, 0));
+            self.expect(|| seen.load(Ordering::Acquire) >= round, notice)?;
+            if seen.load(Ordering::Acquire) == u64::MAX {
+                break;
+            }
+        }
+        self.expect(|| seen.load(Ordering::Acquire) == u64::MAX, "end of the other island")?;
+        for word in [what, generation, seen] {
+            word.store(0, Ordering::Release);
+        }
+        Ok(())
     }
 
     fn follow_remote_edits(&self, root: &AtomicU64, generation: &AtomicU64, seen: &AtomicU64) -> Check {
@@ -296,7 +310,7 @@ impl<M: Machine> Suite<M> {
         root.store(space.table.root.0.into(), Ordering::Release);
         let start = self.machine.counter_ns();
         let mut last = 0;
-        while last < 20 {
+        while last < EDITS {
             space.set(M::ISA, 99, DATA_VA);
             let trap = self.machine.run_user(space.frame);
             let now = generation.load(Ordering::Acquire);
@@ -310,7 +324,7 @@ impl<M: Machine> Suite<M> {
             } else if !matches!(trap, Trap::Interrupt(_)) {
                 same("trap", trap_code(trap), trap_code(Trap::Syscall))?;
             }
-            ensure(self.machine.counter_ns() - start < 2 * SHORT_NS, "remote edits in time", last, 20)?;
+            ensure(self.machine.counter_ns() - start < 2 * SHORT_NS, "remote edits in time", last, EDITS)?;
         }
         Ok(())
     }
@@ -319,34 +333,23 @@ impl<M: Machine> Suite<M> {
     fn remote_code(&self, index: usize, role: usize, other: IslandId) -> Check {
         let word = |offset: u64| self.scratch.object::<AtomicU64>(Area::RemoteCode, (index as u64 % 8) * 64 + offset);
         let (code, generation, seen) = (word(0), word(8), word(16));
-        let rounds = 20u64;
         if role == 0 {
             let isa = motet_layout::Isa::from_raw(self.pool.header().islands[other.index()].isa.get());
             let isa = isa.ok_or(super::Failure { what: "ISA of the other island", found: 0, expected: 1 })?;
             self.expect(|| code.load(Ordering::Acquire) != 0, "the other island's code")?;
             let frame = Frame(code.load(Ordering::Relaxed) as u32);
-            for round in 1..=rounds {
+            return self.tell_of_rounds([code, generation, seen], other, "execution of the new code", |round| {
                 let program = Program::new(isa, &[Step::Constant(100 + round as u16), Step::Syscall]);
                 self.pool.write(frame.addr(), program.bytes());
-                generation.store(round, Ordering::Release);
-                self.machine.ring(CoreId::new(other, 0));
-                self.expect(|| seen.load(Ordering::Acquire) >= round, "execution of the new code")?;
-                if seen.load(Ordering::Acquire) == u64::MAX {
-                    break;
-                }
-            }
-            self.expect(|| seen.load(Ordering::Acquire) == u64::MAX, "end of the other island")?;
-            for at in [0, 8, 16] {
-                word(at).store(0, Ordering::Release);
-            }
-            return Ok(());
+                Ok(())
+            });
         }
-        let result = self.follow_remote_code(code, generation, seen, rounds);
+        let result = self.follow_remote_code(code, generation, seen);
         seen.store(u64::MAX, Ordering::Release);
         result
     }
 
-    fn follow_remote_code(&self, code: &AtomicU64, generation: &AtomicU64, seen: &AtomicU64, rounds: u64) -> Check {
+    fn follow_remote_code(&self, code: &AtomicU64, generation: &AtomicU64, seen: &AtomicU64) -> Check {
         let space = self.space(&[Step::Constant(100), Step::Syscall])?;
         self.machine.activate_space(space.table.root);
         let run = |expected: u64| {
@@ -364,7 +367,7 @@ impl<M: Machine> Suite<M> {
             CODE_VA + Program::new(M::ISA, &[Step::Constant(0), Step::Syscall]).bytes().len() as u64,
         )?;
         code.store(space.code.0.into(), Ordering::Release);
-        for round in 1..=rounds {
+        for round in 1..=EDITS {
             self.expect(|| generation.load(Ordering::Acquire) == round, "rewritten code")?;
             self.machine.sync_instructions(space.code);
             run(100 + round)?;

@@ -2,7 +2,7 @@
 
 use super::programs::Step;
 use super::user::{DATA_VA, trap_code};
-use super::{Check, SHORT_NS, Suite, ensure, same};
+use super::{Check, Failure, SHORT_NS, Suite, ensure, same};
 use crate::{Interrupts, Machine, Trap};
 
 /// A timer's distance, in nanoseconds.
@@ -33,14 +33,7 @@ impl<M: Machine> Suite<M> {
             let deadline = self.machine.counter_ns() + SOON_NS;
             self.machine.set_timer(deadline);
             let interrupts = self.run_to_interrupt(&space)?;
-            let now = self.machine.counter_ns();
-            ensure(
-                interrupts.contains(Interrupts::TIMER),
-                "interrupt",
-                interrupts.0.into(),
-                Interrupts::TIMER.0.into(),
-            )?;
-            ensure(now >= deadline, "time of the interrupt", now, deadline)?;
+            let now = self.timer_came(interrupts, deadline)?;
             rounds_with_progress += u64::from(space.value(M::ISA) > counted);
             ensure(now < deadline + SHORT_NS, "lateness", now - deadline, rounds)?;
         }
@@ -55,16 +48,18 @@ impl<M: Machine> Suite<M> {
             while interrupts == Interrupts::default() {
                 interrupts = self.machine.wait_for_interrupt();
             }
-            ensure(
-                interrupts.contains(Interrupts::TIMER),
-                "interrupt",
-                interrupts.0.into(),
-                Interrupts::TIMER.0.into(),
-            )?;
-            let now = self.machine.counter_ns();
-            ensure(now >= deadline, "time of the interrupt", now, deadline)?;
+            self.timer_came(interrupts, deadline)?;
         }
         Ok(())
+    }
+
+    /// The timer has come, and not before its deadline. Returns the time.
+    fn timer_came(&self, interrupts: Interrupts, deadline: u64) -> Result<u64, Failure> {
+        let now = self.machine.counter_ns();
+        let timer = Interrupts::TIMER;
+        ensure(interrupts.contains(timer), "interrupt", interrupts.0.into(), timer.0.into())?;
+        ensure(now >= deadline, "time of the interrupt", now, deadline)?;
+        Ok(now)
     }
 
     fn timer_in_the_past(&self) -> Check {
