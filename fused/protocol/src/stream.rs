@@ -11,7 +11,7 @@ use motet_layout::{HostStream, PoolAddr};
 
 use crate::{
     Context,
-    lock::{lock, try_lock},
+    lock::{Guard, lock, try_lock},
 };
 
 /// Who acts on a stream.
@@ -62,16 +62,10 @@ pub fn room(stream: &HostStream) -> usize {
 pub fn produce<E>(
     context: &impl Context,
     stream: &HostStream,
-    mut memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
+    memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
 ) -> Result<Moved, E> {
-    loop {
-        let (run, len) = memory()?;
-        let Some(_guard) = try_lock(context, &stream.lock) else {
-            drop(lock(context, &stream.lock));
-            continue;
-        };
-        return Ok(fill(stream, len, |ring, done, here| context.pool().copy(run.add(done as u64), ring, here)));
-    }
+    let (_guard, run, len) = lock_for(context, stream, memory)?;
+    Ok(fill(stream, len, |ring, done, here| context.pool().copy(run.add(done as u64), ring, here)))
 }
 
 /// Produces bytes from private memory, as many as there is room for.
@@ -87,16 +81,10 @@ pub fn produce_bytes(context: &impl Context, side: Side, stream: &HostStream, fr
 pub fn consume<E>(
     context: &impl Context,
     stream: &HostStream,
-    mut memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
+    memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
 ) -> Result<Moved, E> {
-    loop {
-        let (run, len) = memory()?;
-        let Some(_guard) = try_lock(context, &stream.lock) else {
-            drop(lock(context, &stream.lock));
-            continue;
-        };
-        return Ok(drain(stream, len, |ring, done, here| context.pool().copy(ring, run.add(done as u64), here)));
-    }
+    let (_guard, run, len) = lock_for(context, stream, memory)?;
+    Ok(drain(stream, len, |ring, done, here| context.pool().copy(ring, run.add(done as u64), here)))
 }
 
 /// Consumes bytes into private memory, as many as there are.
@@ -133,6 +121,21 @@ pub fn consumer_waits(stream: &HostStream) -> bool {
     stream.consumer_waiting.store(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     !readable(stream)
+}
+
+/// Takes the stream's lock for a run of memory, and never waits for it with a run in hand: the run may be another one afterwards.
+fn lock_for<'a, E>(
+    context: &impl Context,
+    stream: &'a HostStream,
+    mut memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
+) -> Result<(Guard<'a>, PoolAddr, usize), E> {
+    loop {
+        let (run, len) = memory()?;
+        if let Some(guard) = try_lock(context, &stream.lock) {
+            return Ok((guard, run, len));
+        }
+        drop(lock(context, &stream.lock));
+    }
 }
 
 fn fill(stream: &HostStream, len: usize, each: impl FnMut(PoolAddr, usize, usize)) -> Moved {

@@ -116,6 +116,19 @@ struct Part {
     entry_bytes: u64,
 }
 
+impl Part {
+    fn new(name: &str, kind: elf::SectionType, flags: u64, align: u64, address: u64) -> Self {
+        let align = if address.is_multiple_of(align) { align } else { 8 };
+        let name = name.to_owned();
+        Self { name, kind, flags, address, offset: 0, size: 0, align, link: 0, info: 0, entry_bytes: 0 }
+    }
+
+    /// Its bytes' place in the file.
+    fn at(self, offset: u64, size: u64) -> Self {
+        Self { offset, size, ..self }
+    }
+}
+
 struct Header {
     kind: u32,
     flags: u32,
@@ -203,7 +216,7 @@ impl Writer<'_> {
             self.load(flags, offset + start - data.0, start, file_bytes, memory_bytes);
         }
         let end = self.file.len() as u64;
-        self.push_part(".bss", elf::SHT_NOBITS, write, bss.0, end, bss.1 - bss.0, 64);
+        self.parts.push(Part::new(".bss", elf::SHT_NOBITS, write, 64, bss.0).at(end, bss.1 - bss.0));
         self.headers.push(Header {
             kind: elf::PT_GNU_STACK.0,
             flags: elf::PF_R.0 | elf::PF_W.0,
@@ -220,13 +233,13 @@ impl Writer<'_> {
         let (start, plan) = (self.file.len() as u64, self.image.plan);
         let (kind, alloc) = (elf::SHT_PROGBITS, elf::SHF_ALLOC.0);
         let end = plan.unwind[0].address;
-        self.push_part(".rodata", kind, alloc, address, start, end - address, 64);
+        self.parts.push(Part::new(".rodata", kind, alloc, 64, address).at(start, end - address));
         self.file.extend(bytes);
         let (primary, fat) = (self.image.primary, self.image.fat);
         for (isa, tables) in plan.unwind.iter().enumerate().filter(|(isa, _)| fat || *isa == primary) {
             for (name, (from, to)) in tables.sections() {
                 let name = if isa == primary { name.to_owned() } else { format::debug_section(ISAS[isa], name) };
-                self.push_part(&name, kind, alloc, from, start + (from - address), to - from, 4);
+                self.parts.push(Part::new(&name, kind, alloc, 4, from).at(start + (from - address), to - from));
             }
         }
     }
@@ -313,34 +326,8 @@ impl Writer<'_> {
 
     fn part(&mut self, name: &str, kind: elf::SectionType, flags: u64, address: u64, bytes: &[u8], align: u64) {
         let offset = self.file.len() as u64;
-        self.push_part(name, kind, flags, address, offset, bytes.len() as u64, align);
+        self.parts.push(Part::new(name, kind, flags, align, address).at(offset, bytes.len() as u64));
         self.file.extend(bytes);
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn push_part(
-        &mut self,
-        name: &str,
-        kind: elf::SectionType,
-        flags: u64,
-        address: u64,
-        offset: u64,
-        size: u64,
-        align: u64,
-    ) {
-        let align = if address % align == 0 { align } else { 8 };
-        self.parts.push(Part {
-            name: name.to_owned(),
-            kind,
-            flags,
-            address,
-            offset,
-            size,
-            align,
-            link: 0,
-            info: 0,
-            entry_bytes: 0,
-        });
     }
 
     fn load(&mut self, flags: u32, offset: u64, address: u64, file_bytes: u64, memory_bytes: u64) {

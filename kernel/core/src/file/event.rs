@@ -5,7 +5,7 @@ use motet_abi::{
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
 };
 use motet_hal::Machine;
-use motet_layout::{EventRecord, FILE_EVENT};
+use motet_layout::{EventRecord, FILE_EVENT, WaitQueue};
 use motet_protocol::{lock::lock, slab, wait};
 
 use super::{cursor::Cursor, description::open_anonymous};
@@ -36,25 +36,40 @@ pub fn read<M: Machine>(
     nonblocking: bool,
     into: &mut Cursor<M>,
 ) -> SysResult {
-    if into.remaining() < 8 {
-        return Err(Errno::EINVAL.into());
-    }
-    // Faults now, not after the count was taken.
-    into.probe()?;
-    let value = call.wait_for(&counter.read_waiters, || {
+    read_count(call, &counter.read_waiters, nonblocking, into, || {
         let guard = lock(call.cpu, &counter.lock);
         let count = counter.count.get();
         if count == 0 {
-            return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
+            return 0;
         }
         let value = if counter.semaphore.get() != 0 { 1 } else { count };
         counter.count.set(count - value);
         counter.reads.set(counter.reads.get().wrapping_add(1));
         drop(guard);
         wait::wake(call.cpu, &counter.write_waiters);
-        Ok(Some(value))
+        value
+    })
+}
+
+/// Reads a number of 8 bytes that `take` takes; waits while it is 0.
+pub fn read_count<M: Machine>(
+    call: &Call<M>,
+    waiters: &'static WaitQueue,
+    nonblocking: bool,
+    into: &mut Cursor<M>,
+    mut take: impl FnMut() -> u64,
+) -> SysResult {
+    if into.remaining() < 8 {
+        return Err(Errno::EINVAL.into());
+    }
+    // Faults now, not after the count was taken.
+    into.probe()?;
+    let count = call.wait_for(waiters, || match take() {
+        0 if nonblocking => Err(Errno::EAGAIN.into()),
+        0 => Ok(None),
+        count => Ok(Some(count)),
     })?;
-    into.write(&value.to_le_bytes())?;
+    into.write(&count.to_le_bytes())?;
     Ok(8)
 }
 

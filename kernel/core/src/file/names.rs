@@ -127,6 +127,17 @@ fn directory_for_new<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result
     found.parent.inode_or(Errno::EPERM)
 }
 
+/// The directory and the name of a new file that is no directory, as [`directory_for_new`].
+fn place_for_file<'p, M: Machine>(
+    call: &Call<M>,
+    found: &Found<'_, M>,
+    path: &'p Path,
+) -> Result<(&'static InodeRecord, &'p [u8]), Errno> {
+    let dir = directory_for_new(call, found)?;
+    let name = path.name(&found.last, Errno::EEXIST)?;
+    if found.directory { Err(Errno::ENOENT) } else { Ok((dir, name)) }
+}
+
 /// The directory of a name that is to be removed or moved away, checked for write access.
 fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
     found.node.as_ref().ok_or(Errno::ENOENT)?;
@@ -155,11 +166,7 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32, de
     let mut path = Path::new();
     path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
-    let dir = directory_for_new(call, &found)?;
-    let name = path.name(&found.last, Errno::EEXIST)?;
-    if found.directory {
-        return Err(Errno::ENOENT.into());
-    }
+    let (dir, name) = place_for_file(call, &found, &path)?;
     if is_device && !permission::has(call.process, Capability::MakeNode) {
         return Err(Errno::EPERM.into());
     }
@@ -177,8 +184,7 @@ pub fn make_socket<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<fs
     room.set(path)?;
     let path = &mut room;
     let found = path::walk(call, AT_FDCWD, path, Follow::Never)?;
-    let dir = directory_for_new(call, &found)?;
-    let name = path.name(&found.last, Errno::EEXIST)?;
+    let (dir, name) = place_for_file(call, &found, path)?;
     fs::create(call.cpu, dir, name, attributes(call, dir, S_IFSOCK | 0o777))
 }
 
@@ -220,11 +226,7 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
     let mut path = Path::new();
     path.read_user(call, new.1)?;
     let found = path::walk(call, new.0, &mut path, Follow::Never)?;
-    let dir = directory_for_new(call, &found)?;
-    let name = path.name(&found.last, Errno::EEXIST)?;
-    if found.directory {
-        return Err(Errno::ENOENT.into());
-    }
+    let (dir, name) = place_for_file(call, &found, &path)?;
     let inode = node.inode_or(Errno::EXDEV)?;
     FileRights::of(call.process).may_link(inode)?;
     fs::link(call.cpu, dir, name, inode, call.cpu.realtime_ns())?;
@@ -237,11 +239,7 @@ fn make_symlink<M: Machine>(call: &Call<M>, target_at: u64, dirfd: i32, path_at:
     let mut path = Path::new();
     path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
-    let dir = directory_for_new(call, &found)?;
-    let name = path.name(&found.last, Errno::EEXIST)?;
-    if found.directory {
-        return Err(Errno::ENOENT.into());
-    }
+    let (dir, name) = place_for_file(call, &found, &path)?;
     fs::symlink(call.cpu, dir, name, target.as_bytes(), attributes(call, dir, 0))?;
     Ok(0)
 }

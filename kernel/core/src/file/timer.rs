@@ -15,6 +15,7 @@ use motet_protocol::{lock::lock, slab, wait};
 use super::{
     cursor::Cursor,
     description::{Anonymous, Kind, OpenFile, open_anonymous},
+    event::read_count,
     table,
 };
 use crate::{
@@ -94,25 +95,18 @@ pub fn read<M: Machine>(
     nonblocking: bool,
     into: &mut Cursor<M>,
 ) -> SysResult {
-    if into.remaining() < 8 {
-        return Err(Errno::EINVAL.into());
-    }
-    // Faults now, not after the expirations were taken.
-    into.probe()?;
-    let count = call.wait_for(&timer.waiters, || {
+    read_count(call, &timer.waiters, nonblocking, into, || {
         let _guard = lock(call.cpu, &timer.lock);
         let now_ns = call.cpu.reading_ns();
         let (count, next) = (expirations(timer, now_ns), next(timer, now_ns));
         if count == 0 {
             call.thread.deadline_ns.set(next.unwrap_or(0));
-            return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
+        } else {
+            timer.armed.set(u32::from(next.is_some()));
+            timer.expires_ns.set(next.unwrap_or(0));
         }
-        timer.armed.set(u32::from(next.is_some()));
-        timer.expires_ns.set(next.unwrap_or(0));
-        Ok(Some(count))
-    })?;
-    into.write(&count.to_le_bytes())?;
-    Ok(8)
+        count
+    })
 }
 
 /// Whether the timer has expired and was not read.
