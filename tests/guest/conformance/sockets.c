@@ -2,7 +2,7 @@
 #include "conform.h"
 
 static int both[2], yes = 1, len = 4;
-static struct sockaddr_un named = {AF_UNIX, "socket"}, unnamed = {AF_UNIX, ""}, elsewhere = {AF_UNIX, "none/socket"}, taken = {AF_UNIX, "file"};
+static struct sockaddr_un named = {AF_UNIX, "socket"}, unnamed = {AF_UNIX, ""}, elsewhere = {AF_UNIX, "none/socket"}, folder = {AF_UNIX, "none/"}, taken = {AF_UNIX, "file"};
 /* Its own for each run, as several may go on at once. */
 static struct sockaddr_un abstract = {AF_UNIX, "\0"};
 static char data[64];
@@ -48,6 +48,7 @@ void sockets(void) {
     C(bind, FRESH, &unnamed, 2)
     C(bind, FRESH, &taken, sizeof taken)
     C(bind, FRESH, &elsewhere, sizeof elsewhere)
+    C(bind, FRESH, &folder, sizeof folder)
     C(bind, FRESH, &named, 1)
     C(bind, FRESH, &named, 200)
     C(bind, FRESH, BAD, sizeof named)
