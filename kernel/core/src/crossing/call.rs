@@ -55,7 +55,7 @@ use super::{
     gate, long,
     message::{self, Spread, fits},
     records::{new_record, spare_record},
-    request::Request,
+    request::{Ready, Request},
     stack,
     state::LONG_WAY_NS,
 };
@@ -120,7 +120,7 @@ fn call_again<M: Machine>(
     let pin = cpu.crossing.pins.get(function, mm::epoch(cpu, space))?;
     let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
     let request = Request::of(cpu, thread, space, function, &pin).ok()?;
-    call(cpu, thread, space, record, core, &request, reach)
+    call(cpu, Ready { thread, space, record, target: core, request: &request }, reach)
 }
 
 /// Makes a call: the short way if `target` sleeps, otherwise the long way. Afterwards the thread is not this core's, or is
@@ -141,30 +141,24 @@ pub fn make<M: Machine>(
     request.stack =
         if is_same_stack { request.sp } else { stack::of(cpu, thread, space, request.isa, target.island())? };
     let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
+    let ready = Ready { thread, space, record, target, request: &request };
     let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;
     let takes_long_way = cpu.crossing.takes_long_way(cpu.raw(thread));
     if !request.is_local
         && !is_wanted
         && !takes_long_way
-        && let Some(fetch) = call(cpu, thread, space, record, target, &request, cpu.crossing.reach)
+        && let Some(fetch) = call(cpu, ready, cpu.crossing.reach)
     {
         return Ok(fetch);
     }
-    long::make(cpu, thread, space, record, target, &request, arguments)
+    long::make(cpu, ready, arguments)
 }
 
-/// The caller's side: gives a call to `target`, if that sleeps. The thread's frame holds the caller's registers, and keeps them. `None`:
+/// The caller's side: gives a call to its target, if that sleeps. The thread's frame holds the caller's registers, and keeps them. `None`:
 /// it is not so; otherwise the thread is no longer this core's, or is again.
 #[inline(always)]
-fn call<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    space: &'static SpaceRecord,
-    record: &'static CrossingRecord,
-    target: CoreId,
-    request: &Request,
-    reach: Reach,
-) -> Option<Fetch> {
+fn call<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Option<Fetch> {
+    let Ready { thread, space, request, .. } = ready;
     if request.stack == 0 {
         return None;
     }
@@ -172,45 +166,31 @@ fn call<M: Machine>(
         return None;
     }
     if !fits(&request.signature) {
-        return call_spread(cpu, thread, space, record, target, request, reach);
+        // A copy of its own: the other one stays in registers.
+        return call_spread(cpu, Ready { ..ready }, reach);
     }
-    place(cpu, thread, space, record, target, (request, None), reach)
+    place(cpu, ready, None, reach)
 }
 
 /// As [`call`], with more arguments than a message has room for.
 #[cold]
 #[inline(never)]
-fn call_spread<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    space: &'static SpaceRecord,
-    record: &'static CrossingRecord,
-    target: CoreId,
-    request: &Request,
-    reach: Reach,
-) -> Option<Fetch> {
-    let spread = request.spread(cpu, thread, space)?;
-    place(cpu, thread, space, record, target, (request, Some(&spread)), reach)
+fn call_spread<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Option<Fetch> {
+    let spread = ready.request.spread(cpu, ready.thread, ready.space)?;
+    place(cpu, ready, Some(&spread), reach)
 }
 
-/// As [`call`], of a request that `target` can be given.
+/// As [`call`], of a request that the target can be given.
 #[inline(always)]
-fn place<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    space: &'static SpaceRecord,
-    record: &'static CrossingRecord,
-    target: CoreId,
-    (request, spread): (&Request, Option<&Spread>),
-    reach: Reach,
-) -> Option<Fetch> {
+fn place<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, spread: Option<&Spread>, reach: Reach) -> Option<Fetch> {
+    let Ready { thread, space, record, target, request } = ready;
     let claimed = caller::claim(cpu, target, reach)?;
-    request.record(cpu, thread, record, target);
+    ready.record(cpu);
     if !message::write(cpu, claimed.message(cpu), thread, space, request, spread) {
         claimed.withdraw(cpu);
         return None;
     }
-    let made = caller::give(cpu, thread, space, target, claimed, || request.begin(cpu, thread, record))?;
+    let made = caller::give(cpu, thread, space, target, claimed, || ready.begin(cpu))?;
     request.count(cpu, target);
     if reach.is_far() {
         cpu.crossing.turn.came(cpu.raw(thread));

@@ -8,9 +8,7 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{
-    CoreId, CrossingRecord, ISLAND_JOINED, Isa, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, is_canonical,
-};
+use motet_layout::{CoreId, CrossingRecord, ISLAND_JOINED, Isa, PoolAddr, ProcessRecord, ThreadRecord, is_canonical};
 use motet_protocol::Context;
 
 use super::{
@@ -19,30 +17,23 @@ use super::{
     gate,
     records::{end, innermost, signature_of},
     report,
-    request::Request,
+    request::Ready,
     stack,
 };
 use crate::{cpu::Cpu, mm, sched};
 
-/// Makes a call through the queue of `target`.
+/// Makes a call through the queue of its target.
 ///
 /// # Errors
 /// `ENOMEM`; `EFAULT`: the thread pointer is not an address.
-pub fn make<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    space: &'static SpaceRecord,
-    record: &'static CrossingRecord,
-    target: CoreId,
-    request: &Request,
-    arguments: &Arguments,
-) -> Result<Fetch, Errno> {
+pub fn make<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, arguments: &Arguments) -> Result<Fetch, Errno> {
+    let Ready { thread, space, record, target, request } = ready;
     let Some(tls) = request.tls::<M>(thread) else {
         thread.spare_crossing.set(cpu.raw(record)); // if it is not there already
         return Err(Errno::EFAULT);
     };
-    request.record(cpu, thread, record, target);
-    request.begin(cpu, thread, record);
+    ready.record(cpu);
+    ready.begin(cpu);
     request.count(cpu, target);
     if request.is_local {
         mm::begin_local_call(cpu, space, request.function);

@@ -42,6 +42,35 @@ pub struct Request {
     pub is_local: bool,
 }
 
+/// A call with all that it takes to make it.
+#[derive(Clone, Copy)]
+pub struct Ready<'a> {
+    /// Whose it is.
+    pub thread: &'static ThreadRecord,
+    /// The thread's.
+    pub space: &'static SpaceRecord,
+    /// Where it is recorded.
+    pub record: &'static CrossingRecord,
+    /// The core that is to run the function.
+    pub target: CoreId,
+    /// What is called.
+    pub request: &'a Request,
+}
+
+impl Ready<'_> {
+    /// Writes what the caller needs to go on into the record: [`Request::record`].
+    #[inline(always)]
+    pub fn record<M: Machine>(&self, cpu: &Cpu<M>) {
+        self.request.record(cpu, self.thread, self.record, self.target);
+    }
+
+    /// The thread is in the call from now on: [`Request::begin`].
+    #[inline(always)]
+    pub fn begin<M: Machine>(&self, cpu: &Cpu<M>) {
+        self.request.begin(cpu, self.thread, self.record);
+    }
+}
+
 impl Request {
     /// The call of a function that the thread has fetched from. Stores the thread's extended registers.
     ///
