@@ -9,7 +9,7 @@ use motet_protocol::{far, memory, run_queue, run_queue::Wake, timer, trace::Kind
 use crate::{
     cpu::Cpu,
     crossing, mm,
-    sched::{charge_core, handle_interrupts, run_thread, set_timer, set_timer_exactly, with_alarm},
+    sched::{charge_core, handle_interrupts, run_thread, set_timer, set_timer_at, set_timer_exactly, with_alarm},
     trace,
 };
 
@@ -121,10 +121,12 @@ pub fn polls<M: Machine>(cpu: &Cpu<M>) -> bool {
     cpu.poll_ns != 0
 }
 
-/// This core has announced that it is about to sleep: polls and sleeps until there is something to do.
+/// This core has announced that it is about to sleep: polls and sleeps until there is something to do. It reads the clock once before and
+/// once after each wait: over links that costs as much as a look.
 #[inline(always)]
 fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let before_ns = cpu.now_ns();
+    let mut now_ns = before_ns;
     charge_core(cpu, before_ns);
     let mut interrupts = Interrupts::EMPTY;
     let is_far = cpu.crossing.reach.is_far();
@@ -135,15 +137,16 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let has_no_work = if is_far && polls(cpu) { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
     let quiet = has_no_work && mm::may_stay_active(cpu);
     let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
-    if quiet && (!polls(cpu) || !poll(cpu, gives_up_ns.min(before_ns + cpu.poll_ns), &mut interrupts)) {
+    let until_ns = gives_up_ns.min(before_ns + cpu.poll_ns);
+    if quiet && (!polls(cpu) || !poll(cpu, until_ns, &mut now_ns, &mut interrupts)) {
         trace::about_core(cpu, Kind::Sleep, cpu.id);
         interrupts = interrupts.union(wait_for_interrupt(cpu));
+        now_ns = cpu.now_ns();
         trace::about_core(cpu, Kind::Awake, cpu.id);
     }
-    let after_ns = cpu.now_ns();
-    cpu.steer_clock(after_ns);
-    cpu.busy_since_ns.set(after_ns);
-    with_alarm(cpu, interrupts, after_ns)
+    cpu.steer_clock(now_ns);
+    cpu.busy_since_ns.set(now_ns);
+    with_alarm(cpu, interrupts, now_ns)
 }
 
 /// Over links: until when this core waits for what it has asked for. Whose calls it takes first when it wakes: if somebody asks already,
@@ -166,11 +169,12 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     interrupts
 }
 
-/// Looks for work until `until_ns`. `false`: there was none, and this core is to sleep.
+/// Looks for work until `until_ns`; keeps `now_ns`, which is the time, true after each wait. `false`: there was none, and this core is to
+/// sleep.
 ///
 /// On a timed machine it sleeps meanwhile, and whoever writes what it would look at says so (`Context::wrote`): so it goes
 /// on at exactly the time when that was written, and not when the simulation happens to let it look.
-fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) -> bool {
+fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, now_ns: &mut u64, interrupts: &mut Interrupts) -> bool {
     let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
     let is_far = cpu.crossing.reach.is_far();
@@ -179,10 +183,9 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
             cpu.crossing.serves_next.set(cpu.crossing.served.get() + 1);
             break;
         }
-        let now_ns = cpu.now_ns();
-        if now_ns >= until_ns {
+        if *now_ns >= until_ns {
             let deadline_ns = timer::next_deadline_ns(cpu);
-            if cpu.timed && now_ns >= deadline_ns {
+            if cpu.timed && *now_ns >= deadline_ns {
                 // The alarm has rung already, in this loop: no other one would end a sleep.
                 *interrupts = interrupts.union(Interrupts::TIMER);
                 return true;
@@ -192,32 +195,35 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, interrupts: &mut Interrupts) ->
             }
             if is_far {
                 // It still waits for somebody to take its call: the scheduler sees to that.
-                if now_ns >= crossing::gives_up_at(cpu, now_ns) {
+                if *now_ns >= crossing::gives_up_at(cpu, *now_ns) {
                     *interrupts = interrupts.union(Interrupts::TIMER);
                     return true;
                 }
                 crossing::look_no_longer(cpu);
             }
-            set_timer(cpu, deadline_ns);
+            set_timer_at(cpu, deadline_ns, || *now_ns);
             return !(crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu));
         }
         if !cpu.timed {
             cpu.machine.relax();
+            *now_ns = cpu.now_ns();
             continue;
         }
         if is_far {
             set_timer_exactly(cpu, until_ns);
         } else {
-            set_timer(cpu, until_ns);
+            set_timer_at(cpu, until_ns, || *now_ns);
         }
         *interrupts = interrupts.union(wait_for_interrupt(cpu));
-        if cpu.now_ns() < until_ns {
+        *now_ns = cpu.now_ns();
+        if *now_ns < until_ns {
             return true; // Without looking: who looks for what was written is about to write there, too.
         }
     }
     if cpu.timed && cpu.own.written_at_ns.load(Ordering::Acquire) != 0 {
         // It was there at the first look, which came before it has arrived: on to that time.
         *interrupts = interrupts.union(wait_for_interrupt(cpu));
+        *now_ns = cpu.now_ns();
     }
     true
 }

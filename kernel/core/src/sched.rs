@@ -601,7 +601,7 @@ pub fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
 
 /// As [`set_timer`], where the caller may know the time already.
 #[inline(always)]
-fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnOnce() -> u64) {
+pub fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnOnce() -> u64) {
     let programmed = cpu.timer_ns.get();
     let offset_ns = cpu.clock.offset_ns();
     // The clock may have been moved since.

@@ -157,8 +157,11 @@ pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
 
 /// Far: the call of this core has not been answered: if it has not even been taken for long, this core wants it back.
 fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
-    let gives_up_ns = cpu.crossing.gives_up_ns.get();
-    if gives_up_ns == u64::MAX || gives_up_at(cpu, cpu.now_ns()) > cpu.now_ns() {
+    if cpu.crossing.gives_up_ns.get() == u64::MAX {
+        return;
+    }
+    let now_ns = cpu.now_ns();
+    if gives_up_at(cpu, now_ns) > now_ns {
         return;
     }
     cpu.crossing.gives_up_ns.set(u64::MAX);
