@@ -47,7 +47,7 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 14] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
@@ -58,6 +58,7 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::calls_go_both_ways_by_flicks_protocol", by_flicks_protocol),
         ("crossing::calls_over_a_link_do_not_wait_for_ever", over_a_link),
         ("crossing::calls_over_a_link_are_stores_alone", by_stores_alone),
+        ("crossing::programs_that_the_board_starts_read_no_old_copies", started_by_board),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
@@ -349,6 +350,25 @@ fn by_stores_alone() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// On the Flick machine: the board's kernel makes the tables of what its processes execute and fork, and the host's walks and edits them.
+fn started_by_board() -> Result<(), String> {
+    let programs = compiled("started", &["-O1"])?;
+    let stats = programs.path.join("stats.json");
+    let ended = Motet::run(["--timed".as_ref(), "--stats".as_ref(), stats.as_os_str(), "--in".as_ref()])
+        .argument(programs.path.join("started"))
+        .argument("--machine")
+        .argument(process::root().join("machines/flick.toml"))
+        .arguments(["--", "on riscv64 sh -c '/in/started; /in/started'"])
+        .wait();
+    ended.expect_code(0)?.expect_output("started: ok\nstarted: ok\n")?;
+    let text = fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    match [0, 1].map(|core| stats["cores"][core]["memory"]["stale_reads"].as_u64()) {
+        [Some(0), Some(0)] => Ok(()),
+        counts => Err(format!("stale reads of the cores: {counts:?}: {:#}", stats["stale_read_addresses"])),
+    }
 }
 
 /// Its main function tells its island; what `on` says is inherited, and can be taken back.

@@ -38,19 +38,19 @@ const TABLE: u64 = 5 * cost::FRAME;
 /// Epochs of a space, before they would be another's.
 const EPOCH_SHIFT: u32 = 32;
 
-/// A new, empty space whose home is this island.
+/// A new, empty space of a program for one ISA, whose home is this island.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static SpaceRecord, Errno> {
-    create_for(cpu, cpu.island())
+    create_for(cpu, cpu.island(), false)
 }
 
-/// As [`create`], to be filled here and used on `island`.
+/// As [`create`], to be filled here and used on `island`; `is_fat`: by a program for several ISAs.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn create_for<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> Result<&'static SpaceRecord, Errno> {
+pub fn create_for<M: Machine>(cpu: &Cpu<M>, island: IslandId, is_fat: bool) -> Result<&'static SpaceRecord, Errno> {
     let space = slab::alloc::<SpaceRecord>(cpu).ok_or(Errno::ENOMEM)?;
     // The other island then becomes its home.
     space.moved.store(u32::from(island != cpu.island()), Ordering::Relaxed);
@@ -59,7 +59,7 @@ pub fn create_for<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> Result<&'static
     space.epoch.store((made + 1) << EPOCH_SHIFT, Ordering::Relaxed);
     space.home.set(u32::from(cpu.island().0));
     space.mmap_top.set(USER_END);
-    if ensure_root(cpu, space).is_none() {
+    if make_root(cpu, space, is_fat || is_shared(space)).is_none() {
         slab::free(cpu, space);
         return Err(Errno::ENOMEM);
     }
@@ -216,7 +216,7 @@ pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
 /// # Errors
 /// `ENOMEM`.
 pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'static SpaceRecord, Errno> {
-    let child = create(cpu)?;
+    let child = create_for(cpu, cpu.island(), parent.fat.get() != 0)?;
     let guard = lock_without_transfers(cpu, parent);
     parent.forks.set(parent.forks.get().wrapping_add(1));
     child.brk[0].set(parent.brk[0].get());
@@ -252,20 +252,30 @@ fn lock_without_transfers<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord)
 pub fn ensure_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<Frame> {
     let slot = &space.roots[cpu.island().index()];
     let root = Frame(slot.load(Ordering::Relaxed));
-    if !root.is_none() {
-        return Some(root);
-    }
-    let root = alloc_table(cpu, space, cpu.island())?;
+    if root.is_none() { make_root(cpu, space, is_shared(space)) } else { Some(root) }
+}
+
+/// `is_shared`: as [`is_shared`], which cannot be told yet of a space that is being made.
+fn make_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, is_shared: bool) -> Option<Frame> {
+    let root = alloc_table_on(cpu, cpu.island(), is_shared)?;
     cpu.machine.prepare_root(root);
-    slot.store(root.0, Ordering::Release);
+    space.roots[cpu.island().index()].store(root.0, Ordering::Release);
     Some(root)
 }
 
-/// A frame for a table of an island. Where islands do not cache each other's memory, tables that others read or edit lie where nobody
-/// caches them alone: those of a program for several ISAs, and of a space that is about to move.
+/// Whether other islands read or edit the tables of a space: that of a program for several ISAs, and one that is about to move.
+fn is_shared(space: &SpaceRecord) -> bool {
+    space.fat.get() != 0 || space.moved.load(Ordering::Relaxed) != 0
+}
+
+/// A frame for a table of an island.
 pub fn alloc_table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, island: IslandId) -> Option<Frame> {
-    let is_shared = || space.fat.get() != 0 || space.moved.load(Ordering::Relaxed) != 0;
-    let is_common = cpu.uncached && is_shared();
+    alloc_table_on(cpu, island, is_shared(space))
+}
+
+/// Where islands do not cache each other's memory, shared tables lie where nobody caches them alone.
+fn alloc_table_on<M: Machine>(cpu: &Cpu<M>, island: IslandId, is_shared: bool) -> Option<Frame> {
+    let is_common = cpu.uncached && is_shared;
     alloc_zeroed_frame_on(cpu, if is_common { cpu.common } else { island.index() })
 }
 

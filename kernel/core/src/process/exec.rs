@@ -200,7 +200,7 @@ fn build<M: Machine>(
     island: IslandId,
     identity: Identity,
 ) -> Result<Image, Refusal> {
-    let space = mm::create_for(call.cpu, island)?;
+    let space = mm::create_for(call.cpu, island, executable.is_fat())?;
     let built = fill(call, executable, inode, strings, space, island, identity);
     if built.is_err() {
         mm::release(call.cpu, space);

@@ -114,7 +114,7 @@ impl Fat {
     ) -> Result<Option<Self>, Refusal> {
         let note = executable.segments().filter(|segment| segment.p_type == PT_NOTE);
         let note = note.filter_map(|segment| find_note(cpu, inode, &segment)).next();
-        let has_texts = executable.segments().any(|segment| segment.p_type == PT_TEXT);
+        let has_texts = executable.is_fat();
         match note {
             None if !has_texts => Ok(None),
             Some(at) if has_texts && executable.is_fixed() => Self::read(cpu, executable, inode, at).map(Some),

@@ -9,7 +9,7 @@ use elf::{
     parse::ParsingTable,
     segment::ProgramHeader,
 };
-use motet_abi::elf as abi;
+use motet_abi::{elf as abi, fat::PT_TEXT};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
 use motet_protocol::fs;
@@ -98,6 +98,11 @@ impl<'h> Executable<'h> {
         executable.check()?;
         executable.isa = fat::start_isa(cpu, &executable, wished);
         Ok(executable)
+    }
+
+    /// Whether it says that it has the text of several ISAs.
+    pub fn is_fat(&self) -> bool {
+        self.segments().any(|segment| segment.p_type == PT_TEXT)
     }
 
     /// The path of the program interpreter, if the file names one: copied to `into`, its length returned.
