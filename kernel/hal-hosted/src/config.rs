@@ -114,6 +114,8 @@ pub enum Defect {
     ForeignRing,
     /// Interrupts that were taken stay pending.
     Acknowledge,
+    /// A doorbell that is there together with the timer is forgotten.
+    HideDoorbell,
     /// The program counter of a system-call trap is the call's.
     SyscallPc,
     /// All faults look like reads.
@@ -122,7 +124,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FlushPage,
         Self::FlushUser,
         Self::ActivateSpace,
@@ -131,6 +133,7 @@ impl Defect {
         Self::SetTimer,
         Self::ForeignRing,
         Self::Acknowledge,
+        Self::HideDoorbell,
         Self::SyscallPc,
         Self::FaultKind,
     ];

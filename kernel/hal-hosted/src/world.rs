@@ -446,6 +446,9 @@ impl World {
         let mut taken = Interrupts(state.pending.fetch_and(keep, Ordering::AcqRel));
         if self.timer_ns(core.index()) <= self.now_ns() {
             state.timer_ns.store(u64::MAX, Ordering::Relaxed);
+            if self.config.defect == Some(Defect::HideDoorbell) {
+                taken = Interrupts::EMPTY;
+            }
             taken = taken.union(Interrupts::TIMER);
         }
         taken
