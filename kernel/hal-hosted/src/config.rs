@@ -22,6 +22,8 @@ pub struct IslandConfig {
     pub extensions: String,
     /// How its counter differs from time.
     pub counter: Counter,
+    /// For so long its idle cores look for work before they sleep, in nanoseconds.
+    pub poll_ns: u64,
 }
 
 /// How an island's counter differs from time. (All begin with different values, too.)
@@ -73,7 +75,8 @@ impl IslandConfig {
             Isa::AArch64 => 0x4400_0000,
             Isa::RiscV64 => 0x8400_0000,
         };
-        Self { isa, paging, cores, local_base, split_at: None, extensions: "base".into(), counter: Counter::default() }
+        let (extensions, counter) = ("base".into(), Counter::default());
+        Self { isa, paging, cores, local_base, split_at: None, extensions, counter, poll_ns: 0 }
     }
 }
 

@@ -202,6 +202,7 @@ fn write_header(pool: Pool, config: &Config) {
         record.paging.set(island.paging as u32);
         record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
         record.private_len.set(64 << 20);
+        record.poll_ns.set(island.poll_ns);
         let below = island.split_at.unwrap_or(config.pool_len);
         let pieces = [(0, island.local_base, below), (below, (4 << 30) + below, config.pool_len - below)];
         for (range, (offset, local, len)) in record.ranges.iter().zip(pieces) {

@@ -121,7 +121,8 @@ fn keeper() -> Function {
     })
 }
 
-/// Runs a scenario under many seeds, on islands that do not cache each other's memory. All must end with this status, after so many calls
+/// Runs a scenario under many seeds, on islands that do not cache each other's memory and whose cores sleep when they are idle, or poll for
+/// longer than a call waits for its callee. All must end with this status, after so many calls
 /// and calls back, and most of them with a withdrawn request that `is_it` knows by its message: with faults, some find another call in the
 /// way, and take the long way at once.
 fn all_withdraw(
@@ -130,12 +131,14 @@ fn all_withdraw(
     [calls, calls_back]: [u64; 2],
     is_it: impl Fn([u64; 6]) -> bool,
 ) {
-    const SEEDS: u64 = 40;
+    const SEEDS: u64 = 60;
+    const POLL_NS: u64 = 1_000_000;
     let (mut rough, mut withdrawn) = (0, 0);
     run_seeds(0..SEEDS, |seed| {
         let (scenario, cores) = if seed % 2 == 0 { alone } else { shared };
         let mut config = Config::new(Driver::Seeded(seed), three_islands([cores, 1, 1]));
         config.uncached = true;
+        config.islands[0].poll_ns = if seed % 3 == 2 { POLL_NS } else { 0 };
         config.faults = if seed % 4 < 2 { Faults::default() } else { ROUGH };
         config.steps_max = STEPS_MAX;
         let (ended, asked) = boot_and_look(config, scenario, last_asked)?;
