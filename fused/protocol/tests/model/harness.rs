@@ -32,6 +32,11 @@ fn before_operation() {
     }
 }
 
+/// A scheduling point: before a step that is no operation on the pool.
+pub fn point() {
+    before_operation();
+}
+
 /// Runs `body` without scheduling points: set-up and ghost code.
 pub fn quietly<R>(body: impl FnOnce() -> R) -> R {
     let before = EXPLORES.replace(false);

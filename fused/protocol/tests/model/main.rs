@@ -16,6 +16,7 @@ mod harness;
 mod idle;
 mod locks;
 mod migration;
+mod private;
 mod shoot_down;
 mod timers;
 mod trace;
