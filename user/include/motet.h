@@ -173,6 +173,19 @@ static __inline__ int motet_crossings(int busy, int missing) {
     return (int)motet_system_call(0x4d02, busy, missing, 0);
 }
 
+/* The calling thread is about to use an extension of its instruction set that only some cores have, such as "v", "avx2" or "sve"
+ * (docs/extensions.md): it goes to one that has it now, and stays there until motet_done(). Nobody has to call this: an instruction of
+ * the extension has the same effect, for as long as there are more of them. 0 or -(error number): EINVAL, there is no such extension;
+ * ENODEV, no core has it; ENOSYS, this is not Motet. */
+static __inline__ int motet_need(const char *extension) {
+    return (int)motet_system_call(0x4d06, (long)extension, 0, 0);
+}
+
+/* The calling thread will not use the extension for a while. */
+static __inline__ int motet_done(const char *extension) {
+    return (int)motet_system_call(0x4d07, (long)extension, 0, 0);
+}
+
 #if defined(__cplusplus)
 extern "C" {
 #endif

@@ -16,6 +16,11 @@ pub const MIGRATE_BACK: u64 = 0x4d04;
 /// Of the [gate](crate::gate) alone: the function that another ISA has called has returned.
 pub const CALL_RETURN: u64 = 0x4d05;
 
+/// `need(name)`: the calling thread is about to use an extension of its instruction set, and goes to a core that has it.
+pub const NEED: u64 = 0x4d06;
+/// `done(name)`: it will not use it for a while.
+pub const DONE: u64 = 0x4d07;
+
 /// What becomes of a call that its island cannot serve (at once).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrossingPolicy {

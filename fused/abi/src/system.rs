@@ -137,6 +137,8 @@ const HWPROBE_EXT_0: [(&str, u32); 12] = [
     ("zacas", 34),
 ];
 
+const HWPROBE_ZICBOZ: u64 = 1 << 6;
+
 wire_struct! {
     /// `struct riscv_hwprobe`: a question and its answer.
     RiscvHwprobe: 16 {
@@ -147,20 +149,27 @@ wire_struct! {
     }
 }
 
-/// The answer to a `riscv_hwprobe` key for cores with the ISA string `extensions`; `None`: unknown key.
-pub fn riscv_hwprobe(key: i64, extensions: &str) -> Option<u64> {
+/// What `riscv_hwprobe` says of cores with the ISA string `extensions`: bits of `RISCV_HWPROBE_KEY_IMA_EXT_0`, and [`HWPROBE_IMA`].
+pub fn riscv_extensions(extensions: &str) -> u64 {
     let letters = single_letters(extensions, "imafdcv");
     let has = |letter: u8| letters >> (letter - b'a') & 1;
+    let single = has(b'f') & has(b'd') | has(b'c') << 1 | has(b'v') << 2;
+    let ima = (has(b'i') & has(b'm') & has(b'a')) * HWPROBE_IMA;
+    let known = |word| HWPROBE_EXT_0.iter().find(|&&(name, _)| name == word);
+    riscv_words(extensions).filter_map(known).fold(single | ima, |bits, &(_, bit)| bits | 1 << bit)
+}
+
+/// In [`riscv_extensions`]: I, M and A.
+pub const HWPROBE_IMA: u64 = 1 << 63;
+
+/// The answer to a `riscv_hwprobe` key for cores with these [`riscv_extensions`]; `None`: unknown key.
+pub const fn riscv_hwprobe(key: i64, extensions: u64) -> Option<u64> {
     match key {
         0..=2 => Some(0), // vendor, architecture, implementation: unknown
-        3 => Some(has(b'i') & has(b'm') & has(b'a')),
-        4 => {
-            let single = has(b'f') & has(b'd') | has(b'c') << 1 | has(b'v') << 2;
-            let known = |word| HWPROBE_EXT_0.iter().find(|&&(name, _)| name == word);
-            Some(riscv_words(extensions).filter_map(known).fold(single, |bits, &(_, bit)| bits | 1 << bit))
-        }
+        3 => Some((extensions & HWPROBE_IMA != 0) as u64),
+        4 => Some(extensions & !HWPROBE_IMA),
         5 => Some(0), // speed of misaligned accesses: unknown
-        6 => Some(if riscv_words(extensions).any(|word| word == "zicboz") { 64 } else { 0 }),
+        6 => Some(if extensions & HWPROBE_ZICBOZ != 0 { 64 } else { 0 }),
         7 => Some((1 << 47) - 1), // highest user address
         _ => None,
     }

@@ -337,7 +337,7 @@ fn capabilities() {
     let imafdc = 0x112d; // as in Linux's documentation of AT_HWCAP for rv64imafdc
     assert_eq!(sys::hwcap(Isa::RiscV64, "rv64imafdc_zicsr_zba"), (imafdc, 0));
     assert_eq!(sys::hwcap(Isa::RiscV64, "rv64imafdcvh_zba").0, imafdc | 1 << 21);
-    assert_eq!(sys::riscv_hwprobe(3, "rv64imafdc"), Some(1));
-    assert_eq!(sys::riscv_hwprobe(4, "rv64imafdcv_zba_zicsr_zbs"), Some(0b10_1111));
-    assert_eq!(sys::riscv_hwprobe(99, "rv64imafdc"), None);
+    assert_eq!(sys::riscv_hwprobe(3, sys::riscv_extensions("rv64imafdc")), Some(1));
+    assert_eq!(sys::riscv_hwprobe(4, sys::riscv_extensions("rv64imafdcv_zba_zicsr_zbs")), Some(0b10_1111));
+    assert_eq!(sys::riscv_hwprobe(99, sys::riscv_extensions("rv64imafdc")), None);
 }

@@ -27,6 +27,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     MoreNodes,
     TimerNode,
     ThreadRecord,
+    ThreadMoves,
     CrossingRecord,
     MigrationContext,
     Descriptor,

@@ -103,14 +103,14 @@ pool_struct! {
         160 pub doorbell_ns: [Cell32; 8],
         /// Island-written: what it counts.
         192 pub counters: IslandCounters,
-        /// ISA extensions of its cores, as in `/proc/cpuinfo`: NUL-padded UTF-8.
+        /// Island-written: ISA extensions of its cores, as in `/proc/cpuinfo`, with those that are [withheld](CoreRecord::withheld):
+        /// NUL-padded UTF-8.
         320 pub extensions: [AtomicByte; 448],
         /// Island-written: why it failed, UTF-8, `message_len` bytes.
         768 pub message: [AtomicByte; 256],
         /// The peer id of island `i` among the doorbell devices.
         1024 pub doorbell_peers: [Cell32; 8],
-        /// Island-written: AT_HWCAP and AT_HWCAP2 of programs of its instruction set, as `extensions` say.
-        1056 pub hwcap: [Cell64; 2],
+        1056 _pad5: [Cell64; 2],
         /// Timed machines: from a store by a core of this island until one of island `i` that polls can see it, in nanoseconds.
         1072 pub transit_ns: [Cell32; 8],
         /// Timed machines: of its cores.
@@ -263,7 +263,20 @@ pool_struct! {
         2040 _pad9: Cell64,
         /// Where islands do not cache each other's memory: what the cores of each island ask of this one.
         2048 pub calls: [CallSlot; 8],
-        3584 _pad11: [Cell64; 64],
+        /// The extensions that it has and may use, a `motet_abi::extension::ExtensionSet` of its ISA. Written by the core before it is
+        /// awake first.
+        3584 pub capabilities: Cell64,
+        /// Extensions that the machine's description takes away from it, in the same form. Host-written.
+        3592 pub withheld: Cell64,
+        /// AT_HWCAP and AT_HWCAP2 of programs that run on cores like it. Written by the core.
+        3600 pub hwcap: [Cell64; 2],
+        /// RISC-V: what `riscv_hwprobe` says of it (`RISCV_HWPROBE_KEY_IMA_EXT_0`). Written by the core.
+        3616 pub probe: Cell64,
+        /// Bytes in its vector registers, beyond those that every core of its instruction set has; 0: none. Written by the core.
+        3624 pub vector_bytes: Cell32,
+        /// 1: it has an extension that another core of its instruction set lacks. Written by the first core, before any program starts.
+        3628 pub scarce: Cell32,
+        3632 _pad11: [Cell64; 58],
     }
 }
 

@@ -225,7 +225,46 @@ pool_struct! {
         2952 pub migrates_to: Cell64,
         /// By ISA code - 1: its [`MigrationContext`] there, and in the bits below a page's address the core that has it; 0: none.
         2960 pub contexts: [Cell64; 4],
-        2992 _pad2: [Cell64; 138],
+        /// Extensions that its code has used and that not all cores have, a `motet_abi::extension::ExtensionSet`: it runs on cores
+        /// that have them. Written by its core, or by its creator.
+        2992 pub needs: Cell64,
+        3000 _pad4: Cell64,
+        /// The cores that have what it needs, by core index.
+        3008 pub able: [AtomicU64; 2],
+        /// What has become of it because of that.
+        3024 pub moves: ThreadMoves,
+        3120 _pad2: [Cell64; 122],
+    }
+}
+
+pool_struct! {
+    /// How a thread has moved between cores because of extensions, and when it goes back. Its core's own.
+    pub struct ThreadMoves: size 96, align 8 {
+        /// 1 + index of the core that it came from; 0: it has not moved.
+        0 pub home: Cell32,
+        /// Slices since it used the vector registers last.
+        4 pub unused_slices: Cell32,
+        /// Slices without use after which it goes back: more, the sooner it came again.
+        8 pub patience_slices: Cell32,
+        /// 1: it has asked to stay (`motet_need`).
+        12 pub stays: Cell32,
+        /// How often it moved to a core that has what it needs.
+        16 pub there: Cell64,
+        /// How often it went back.
+        24 pub back: Cell64,
+        /// How often it stayed on a core that it would have left, because it had come and gone too often.
+        32 pub stayed: Cell64,
+        /// Machine time when it moved last.
+        40 pub moved_at_ns: Cell64,
+        /// Time on the way, from its leaving a core to its running on the other one.
+        48 pub moving_ns: Cell64,
+        /// How often its vector registers were opened on a core that has them.
+        56 pub opened: Cell64,
+        /// 1: it is on its way to a core that has what it needs.
+        64 pub on_way: Cell32,
+        /// 1: vector registers have been opened for it, or for the thread that made it, in the program that it runs.
+        68 pub uses_vectors: Cell32,
+        72 _pad1: [Cell64; 3],
     }
 }
 

@@ -201,7 +201,15 @@ pub fn least_loaded(context: &impl Context, island: IslandId, affinity: [u64; 2]
     let usable = cores.take(CORES_PER_ISLAND_MAX).map(|index| CoreId::new(island, index)).filter(|&core| {
         allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
     });
-    usable.min_by_key(|&core| load(context, core)).unwrap_or(CoreId::new(island, 0))
+    // Of equals, one without anything that other threads need.
+    let rank = |core: &CoreId| (load(context, *core), core_record(context, *core).scarce.get());
+    usable.min_by_key(rank).unwrap_or(CoreId::new(island, 0))
+}
+
+/// The cores that a thread may run on, by its affinity and by what it needs.
+#[inline]
+pub fn cores_of(thread: &ThreadRecord) -> [u64; 2] {
+    [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed) & thread.able[word].load(Ordering::Relaxed))
 }
 
 /// Whether an affinity mask contains a core.
@@ -220,7 +228,7 @@ pub fn load(context: &impl Context, core: CoreId) -> u32 {
 fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(context.core());
     let island = &context.pool().header().islands[last.island().index()];
-    let affinity = [thread.affinity[0].load(Ordering::Relaxed), thread.affinity[1].load(Ordering::Relaxed)];
+    let affinity = cores_of(thread);
     let cores = island.core_count.get() as usize;
     if core_record(context, last).state.load(Ordering::Relaxed) == CORE_OFFLINE {
         return context.core(); // its island has died, and whoever runs the thread ends it

@@ -3,10 +3,12 @@
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
 //! here, with the key's name and its place in the file.
 
+mod extensions;
 mod text;
 
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
+use motet_abi::extension::ExtensionSet;
 use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target, TrapCycles};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, DmaEngine, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
 use rustix::fs::{Mode, OFlags};
@@ -16,6 +18,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use extensions::{CoreTable, withheld};
 pub use text::TextPlace;
 
 use crate::pool::local_ranges;
@@ -84,8 +87,8 @@ pub struct IslandSpec {
     pub cpu: Option<String>,
     /// Bytes of private memory. Host memory is used only for what the kernel touches.
     pub private: u64,
-    /// ISA extensions that the file claims for its cores; empty: what the cores themselves report.
-    pub extensions: Vec<String>,
+    /// By core: the extensions that the file takes away from it.
+    pub withheld: Vec<ExtensionSet>,
     /// How long an idle core looks for work before it waits for an interrupt, in microseconds.
     pub poll_us: u32,
     /// The range of the pool in which the text of its ISA's programs lies, as far as the host places it.
@@ -241,6 +244,8 @@ struct IslandTable {
     private: Option<Spanned<Bytes>>,
     #[serde(default)]
     extensions: Vec<Spanned<String>>,
+    #[serde(default)]
+    core: Vec<CoreTable>,
     poll_us: Option<Spanned<i64>>,
     text: Option<Spanned<String>>,
 }
@@ -333,12 +338,13 @@ impl IslandTable {
             let message = format!("cores: {}, an island has 1 to {CORES_PER_ISLAND_MAX}", self.cores.get_ref());
             return Err(fault(text, self.cores.span(), &message));
         }
-        for word in self.cpu.iter().chain(&self.extensions) {
+        if let Some(cpu) = &self.cpu {
             let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=,".contains(c);
-            if word.get_ref().is_empty() || !word.get_ref().chars().all(valid) {
-                return Err(fault(text, word.span(), "cpu, extensions: letters, digits and -_.+=, only"));
+            if cpu.get_ref().is_empty() || !cpu.get_ref().chars().all(valid) {
+                return Err(fault(text, cpu.span(), "cpu: letters, digits and -_.+=, only"));
             }
         }
+        let withheld = withheld(text, isa, cores, &self.extensions, &self.core)?;
         let poll_us = match &self.poll_us {
             Some(poll_us) if !(0..=POLL_US_MAX).contains(poll_us.get_ref()) => {
                 let message = format!("poll_us: {}, an idle core polls for 0 to {POLL_US_MAX} us", poll_us.get_ref());
@@ -347,9 +353,8 @@ impl IslandTable {
             poll_us => poll_us.as_ref().map_or(0, |poll_us| *poll_us.get_ref() as u32),
         };
         let private = private_memory(text, isa, self.private)?;
-        let extensions: Vec<String> = self.extensions.into_iter().map(Spanned::into_inner).collect();
         let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
-        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, extensions, poll_us, text })
+        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, withheld, poll_us, text })
     }
 }
 

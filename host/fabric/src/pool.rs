@@ -14,8 +14,8 @@ use std::{
 
 use motet_coherence::RangeConfig;
 use motet_layout::{
-    CONSOLE_TERMINAL, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, NEAR_HOST, PAGE_SIZE, POOL_MAGIC,
-    POOL_VERSION, Pool, PoolAddr, PoolHeader,
+    CONSOLE_TERMINAL, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, NEAR_HOST, PAGE_SIZE,
+    POOL_MAGIC, POOL_VERSION, Pool, PoolAddr, PoolHeader,
 };
 use rustix::{fs::MemfdFlags, mm};
 
@@ -169,11 +169,12 @@ impl HostPool {
                 slot.local_phys.set(phys);
                 slot.len.set(len);
             }
-            let extensions = island.extensions.join(" ");
-            for (slot, byte) in record.extensions.iter().zip(extensions.bytes()) {
-                slot.store(byte, Ordering::Relaxed);
-            }
             record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
+        }
+        for (island, cores) in machine.islands.iter().zip(header.cores.chunks(CORES_PER_ISLAND_MAX)) {
+            for (core, withheld) in cores.iter().zip(&island.withheld) {
+                core.withheld.set(withheld.bits());
+            }
         }
         header.magic.set(POOL_MAGIC);
         Ok(())
@@ -315,11 +316,13 @@ fn map(memory: &OwnedFd, len: u64) -> Result<Pool> {
 
 #[cfg(test)]
 mod tests {
+    use motet_abi::extension::ExtensionSet;
+
     use super::*;
 
     fn machine() -> Machine {
         let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 2\n\
-            [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\nextensions = [\"rv64gc\", \"v\"]\n\
+            [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\nextensions = [\"-v\"]\n\
             [[island]]\nname = \"c\"\nisa = \"aarch64\"\ncores = 1\n[[island]]\nname = \"d\"\nisa = \"riscv64\"\ncores = 1\n";
         Machine::parse(text).unwrap()
     }
@@ -356,13 +359,9 @@ mod tests {
         assert_eq!(header.islands[1].isa.get(), Isa::RiscV64 as u32);
         assert_eq!(header.islands[4].isa.get(), 0);
         assert_eq!(header.islands[1].ranges[1].len.get(), 0);
-        let extensions: Vec<u8> = header.islands[1]
-            .extensions
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .take_while(|&b| b != 0)
-            .collect();
-        assert_eq!(extensions, b"rv64gc v");
+        let v = ExtensionSet::all(Isa::RiscV64).difference(ExtensionSet::all(Isa::RiscV64).edited(["-v"]).unwrap());
+        assert_eq!(header.cores[CORES_PER_ISLAND_MAX].withheld.get(), v.bits());
+        assert_eq!((v.is_empty(), header.cores[0].withheld.get()), (false, 0));
         let mut text = [0; 15];
         pool.pool().read(PoolAddr(header.command.get()), &mut text);
         assert_eq!(&text, b"/bin/sh\0-c\0A=b\0");

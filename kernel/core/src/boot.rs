@@ -2,15 +2,14 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::system;
 use motet_hal::Machine;
 use motet_layout::{
-    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, Isa, IslandRecord, PROCESS_ALIVE, ProcessRecord,
-    SignalActions, THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandRecord, PROCESS_ALIVE, ProcessRecord, SignalActions,
+    THREAD_READY, ThreadRecord,
 };
 use motet_protocol::{Context, cores::core_record, slab, threads};
 
-use crate::{cpu::Cpu, file, permission, process, sched};
+use crate::{cpu::Cpu, extension, file, permission, process, sched};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
 const CLOCK_SAMPLES_AGREEING: u32 = 4;
@@ -24,6 +23,7 @@ const CLOCK_SAMPLES_MAX: usize = 32;
 pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
         let cpu = Cpu::new(machine);
+        extension::announce(&cpu);
         core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
         cpu.start_timing();
         sched::core_loop(&cpu)
@@ -32,6 +32,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     let record = cpu.island_record();
     record.clock_offset_ns.store(clock_offset_ns(machine), Ordering::Relaxed);
     publish_extensions(&cpu, record);
+    extension::announce(&cpu);
     for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
         core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);
         core.alarm_ns.store(u64::MAX, Ordering::Relaxed);
@@ -46,6 +47,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     cpu.start_timing();
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
+        extension::find_scarce(&cpu);
         start_first_process(&cpu);
     }
     sched::core_loop(&cpu)
@@ -93,18 +95,9 @@ fn best_difference(mut sample: impl FnMut() -> u64) -> u64 {
 
 fn publish_extensions<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
     let text = cpu.machine.extensions().as_bytes();
-    // The host may have described them already (a machine file that restricts them).
-    if record.extensions[0].load(Ordering::Relaxed) == 0 {
-        for (to, &from) in record.extensions.iter().zip(text.iter().take(447)) {
-            to.store(from, Ordering::Relaxed);
-        }
+    for (to, &from) in record.extensions.iter().zip(text.iter().take(447)) {
+        to.store(from, Ordering::Relaxed);
     }
-    let text = record.extensions.each_ref().map(|byte| byte.load(Ordering::Relaxed));
-    let len = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-    let isa = Isa::from_raw(record.isa.get()).unwrap_or(M::ISA);
-    let (hwcap, hwcap2) = system::hwcap(isa, core::str::from_utf8(&text[..len]).unwrap_or(""));
-    record.hwcap[0].set(hwcap);
-    record.hwcap[1].set(hwcap2);
 }
 
 fn start_other_cores<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
@@ -150,7 +143,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     thread.started_ns.set(cpu.reading_ns());
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
-    for word in &thread.affinity {
+    for word in thread.affinity.iter().chain(&thread.able) {
         word.store(u64::MAX, Ordering::Relaxed);
     }
     let pid = threads::register(cpu, thread).unwrap_or(1);

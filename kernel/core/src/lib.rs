@@ -12,6 +12,7 @@ pub mod call;
 mod counters;
 pub mod cpu;
 mod crossing;
+mod extension;
 mod file;
 mod futex;
 mod idle;

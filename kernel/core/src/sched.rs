@@ -24,7 +24,7 @@ use crate::{
     counters,
     cpu::Cpu,
     crossing::{self, Fetch, make_returned_ready, migration, stop_polling},
-    file,
+    extension, file,
     idle::idle,
     lost, mm,
     process::{self, limits},
@@ -131,6 +131,7 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     trace::run(cpu, thread, process);
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
         take_ext(cpu, thread);
+        extension::take(cpu, thread);
         program_timer(cpu, started_ns);
         thread.charged_at_ns.set(started_ns);
         run_until_gone(cpu, thread, process, None);
@@ -221,11 +222,13 @@ fn serve_trap<M: Machine>(
         Trap::Syscall => serve_syscall(cpu, thread, process),
         Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
         Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
-        trap @ (Trap::IllegalInstruction
-        | Trap::Breakpoint
-        | Trap::Arithmetic
-        | Trap::Misaligned { .. }
-        | Trap::BadAddress { .. }) => {
+        Trap::IllegalInstruction => {
+            if cpu.timed && counters::answer(cpu, thread, process, trap) {
+                return Some(());
+            }
+            extension::illegal(cpu, thread, process)
+        }
+        trap @ (Trap::Breakpoint | Trap::Arithmetic | Trap::Misaligned { .. } | Trap::BadAddress { .. }) => {
             if !(cpu.timed && counters::answer(cpu, thread, process, trap)) {
                 signal::exception(cpu, thread, trap);
             }
@@ -443,8 +446,15 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
     if interrupts.contains(Interrupts::TIMER) {
         limits::check_cpu_time(cpu, thread);
     }
-    if run_queue::has_ready(cpu.own) && interrupts.contains(Interrupts::TIMER) {
-        yield_core(cpu, thread);
+    if interrupts.contains(Interrupts::TIMER) {
+        if extension::end_slice(cpu, thread) {
+            return true;
+        }
+        if run_queue::has_ready(cpu.own) {
+            yield_core(cpu, thread);
+            return true;
+        }
+    } else if extension::gives_way(cpu, thread) {
         return true;
     }
     program_timer(cpu, cpu.now_ns());
@@ -495,9 +505,14 @@ pub fn put_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
 }
 
-/// Moves the running thread to another core of this island. The caller leaves it alone afterwards.
+/// Moves the running thread, whose call has ended, to another core of its ISA. The caller leaves it alone afterwards.
 pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     end_call(thread);
+    move_to(cpu, thread, target);
+}
+
+/// Moves the running thread to another core of its ISA. The caller leaves it alone afterwards.
+pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     save_ext(cpu, thread);
     charge(cpu, thread);
     cpu.own.current_thread.store(0, Ordering::SeqCst);

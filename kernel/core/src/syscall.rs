@@ -8,7 +8,7 @@ use motet_layout::Isa;
 
 use crate::{
     call::{Call, Stop, SysResult},
-    crossing, file, futex,
+    crossing, extension, file, futex,
     mm::{advice, calls as memory, place},
     permission,
     process::{exec, exit, fork, ids, wait},
@@ -38,6 +38,8 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
         own::MIGRATE => crossing::migration::migrate(call),
         own::MIGRATE_BACK => crossing::migration::migrate_back(call),
         own::CALL_RETURN if crossing::is_return(call) => crossing::call_return(call),
+        own::NEED => extension::need(call),
+        own::DONE => extension::done(call),
         own::ISLAND => Ok(call.cpu.island().index() as u64),
         _ => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));

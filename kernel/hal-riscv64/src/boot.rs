@@ -22,8 +22,7 @@ use motet_layout::{DEVICE_VA, Isa, KERNEL_VA, PAGE_SIZE, POOL_VA, PRIVATE_VA, Po
 
 use crate::{
     console::{self, log_line},
-    csr::{self, STATUS_FS, STATUS_FS_INITIAL, STATUS_VS, STATUS_VS_INITIAL, read_csr, write_csr},
-    extended::{VECTOR_LEN_MAX, read_vlenb},
+    csr::{self, STATUS_FS, STATUS_FS_INITIAL, STATUS_VS, read_csr, write_csr},
     interrupts::Clock,
     machine::{Parts, TheMachine},
     memory::{
@@ -219,16 +218,15 @@ pub fn phys_of<T>(object: &'static T) -> u64 {
     image_phys(from_ref(object))
 }
 
-/// Turns on what user code may use: floating point, vectors if wanted, counters, cache-block zeroing.
-pub fn init_user_mode(vector: bool, zicboz: bool) {
+/// Turns on what user code may use: floating point, counters, cache-block zeroing. Vectors are off.
+pub fn init_user_mode(zicboz: bool) {
     const SIE: u64 = 1 << 1;
     const SPIE: u64 = 1 << 5;
     const SPP: u64 = 1 << 8;
     const SUM: u64 = 1 << 18;
     const CYCLE_TIME_INSTRET: u64 = 7;
     const CACHE_BLOCK_ZERO: u64 = 1 << 7;
-    let on = STATUS_FS_INITIAL | if vector { STATUS_VS_INITIAL } else { 0 };
-    let status = read_csr!("sstatus") & !(SIE | SPIE | SPP | SUM | STATUS_FS | STATUS_VS) | on;
+    let status = read_csr!("sstatus") & !(SIE | SPIE | SPP | SUM | STATUS_FS | STATUS_VS) | STATUS_FS_INITIAL;
     // SAFETY: S-mode interrupts stay off; the kernel uses neither unit and no user address.
     unsafe {
         write_csr!("sstatus", status);
@@ -270,7 +268,6 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
     let sstc = platform.harts().iter().all(|hart| hart.has("sstc"));
     Ok(Parts {
         clock: Clock::new(platform.timebase_hz, sstc)?,
-        vector: use_vectors(&platform),
         platform,
         island: args.island,
         core_count,
@@ -339,20 +336,6 @@ fn kernel_tables(platform: &Platform, pool_map: &PoolMap, frames: FrameSource) -
         tables.map(POOL_VA + piece.pool_offset, pool(piece), READ_WRITE)?;
     }
     Ok(tables)
-}
-
-/// Whether user code gets vectors: every hart has them and they fit the user frame.
-fn use_vectors(platform: &Platform) -> bool {
-    if !platform.harts().iter().all(|hart| hart.has_vector()) {
-        return false;
-    }
-    // SAFETY: the hart has vectors; the field is set again by `init_user_mode`.
-    unsafe { asm!("csrs sstatus, {}", in(reg) STATUS_VS_INITIAL, options(nomem, nostack)) };
-    let fits = read_vlenb() <= VECTOR_LEN_MAX;
-    if !fits {
-        log_line!("vector registers of {} bits do not fit the user frame: vectors stay off", read_vlenb() * 8);
-    }
-    fits
 }
 
 fn image_phys<T>(at: *const T) -> u64 {

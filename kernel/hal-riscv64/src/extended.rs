@@ -1,11 +1,11 @@
 //! Floating-point and vector registers.
 //!
 //! Format of [`UserFrame::ext`] (byte offsets): f0..f31 0..256, fcsr 256, vstart 264, vtype 272, vl 280, vcsr 288,
-//! vlenb 296 (0: the core has no vectors), v0..v31 320.. one after another. Vector registers of more than 256 bits do
+//! vlenb 296 (0: the thread has no vector state), v0..v31 320.. one after another. Vector registers of more than 256 bits do
 //! not fit: on such cores vectors stay off.
 //!
 //! sstatus.FS and VS tell whether user code wrote these registers since the last load or store, so a thread that did not
-//! costs nothing to save.
+//! costs nothing to save. Vector registers are closed (VS off) until the kernel opens them for the thread that runs.
 
 use core::{arch::asm, mem::offset_of, ptr::from_ref, sync::atomic::Ordering::Relaxed};
 
@@ -48,48 +48,100 @@ macro_rules! for_each_float {
     };
 }
 
-/// Stores the registers into `frame`, unless its words are already equal to them.
-pub fn save(frame: &'static UserFrame, vector: bool) {
+/// Stores the registers into `frame`, unless its words are already equal to them. Vector registers that are closed are stored already.
+pub fn save(frame: &'static UserFrame) {
     let core = PerCore::this();
     let status = read_csr!("sstatus");
-    let dirty = status & STATUS_FS == STATUS_FS || status & STATUS_VS == STATUS_VS;
-    let held = core.ext_frame.load(Relaxed) == from_ref(frame).addr();
-    if held && !dirty && frame.ext_valid.get() == 1 {
-        return;
+    let is_fresh = frame.ext_valid.get() != 1;
+    if is_fresh || core.ext_frame.load(Relaxed) != from_ref(frame).addr() || status & STATUS_FS == STATUS_FS {
+        store_float(frame);
+        core.ext_frame.store(from_ref(frame).addr(), Relaxed);
     }
-    store_float(frame);
-    frame.ext[VLENB_WORD].set(0);
-    if vector {
-        frame.ext[VLENB_WORD].set(read_vlenb());
+    if is_fresh {
+        frame.ext[VLENB_WORD].set(0);
+        frame.ext_valid.set(1);
+    }
+    let are_elsewhere = status & STATUS_VS != 0 && core.vector_frame.load(Relaxed) != from_ref(frame).addr();
+    if status & STATUS_VS == STATUS_VS || are_elsewhere {
+        frame.ext[VLENB_WORD].set(core.vector_bytes.load(Relaxed));
         store_vector(frame);
+        core.vector_frame.store(from_ref(frame).addr(), Relaxed);
     }
-    frame.ext_valid.set(1);
-    hold(core, from_ref(frame).addr());
+    clean();
 }
 
-/// Loads the registers from `frame`, or gives them their initial values.
-pub fn load(frame: &'static UserFrame, vector: bool) {
+/// Loads the registers from `frame`, or gives them their initial values; closes the vector registers.
+pub fn load(frame: &'static UserFrame) {
+    let core = PerCore::this();
     let valid = frame.ext_valid.get() == 1;
-    let from = if valid { from_ref(frame).cast() } else { from_ref(&INITIAL).cast() };
-    load_float(from);
-    if vector {
-        load_vector(from);
+    load_float(if valid { from_ref(frame).cast() } else { from_ref(&INITIAL).cast() });
+    core.ext_frame.store(if valid { from_ref(frame).addr() } else { 0 }, Relaxed);
+    core.vector_frame.store(0, Relaxed);
+    clean();
+    set_vectors(false);
+}
+
+/// Lets user code use the vector registers, which get their values from `frame`, or their initial ones.
+pub fn open_vectors(frame: &'static UserFrame) {
+    let core = PerCore::this();
+    set_vectors(true);
+    if core.vector_frame.load(Relaxed) == from_ref(frame).addr() {
+        return;
     }
-    hold(PerCore::this(), if valid { from_ref(frame).addr() } else { 0 });
+    // Registers of another length cannot be loaded: whoever moves threads leaves those where they are that have some.
+    let is_there = frame.ext_valid.get() == 1 && frame.ext[VLENB_WORD].get() == core.vector_bytes.load(Relaxed);
+    load_vector(if is_there { from_ref(frame).cast() } else { from_ref(&INITIAL).cast() });
+    core.vector_frame.store(if is_there { from_ref(frame).addr() } else { 0 }, Relaxed);
+    clean();
+}
+
+/// User code may not use the vector registers until they are opened again; their values are in `frame`.
+pub fn close_vectors(frame: &'static UserFrame) {
+    save(frame);
+    set_vectors(false);
+}
+
+/// Whether user code may use the vector registers.
+pub fn are_vectors_open() -> bool {
+    read_csr!("sstatus") & STATUS_VS != 0
+}
+
+/// Whether user code has written vector registers since they were loaded or stored last.
+pub fn are_vectors_modified() -> bool {
+    read_csr!("sstatus") & STATUS_VS == STATUS_VS
 }
 
 /// Bytes in a vector register. The core has vectors and they are on.
-pub fn read_vlenb() -> u64 {
+fn read_vlenb() -> u64 {
     let vlenb;
     // SAFETY: reading it has no side effect; the caller knows that it exists.
     unsafe { asm!("csrr {}, 0xc22", out(reg) vlenb, options(nomem, nostack)) };
     vlenb
 }
 
-/// From now on the registers equal `ext` of the frame at this address (0: of none): both fields leave Dirty, for Initial
+/// Finds out how long the vector registers of this core are, which has some.
+pub fn vector_bytes() -> u64 {
+    set_vectors(true);
+    let bytes = read_vlenb();
+    set_vectors(false);
+    bytes
+}
+
+/// Turns the vector unit on (its registers are as those that were loaded or stored last) or off.
+fn set_vectors(on: bool) {
+    // SAFETY: the kernel itself does not use the unit.
+    unsafe {
+        if on {
+            asm!("csrs sstatus, {}", in(reg) STATUS_VS_INITIAL, options(nomem, nostack));
+        } else {
+            asm!("csrc sstatus, {}", in(reg) STATUS_VS, options(nomem, nostack));
+        }
+    }
+}
+
+/// From now on the registers equal the words of the frames that they belong to: both fields leave Dirty, for Initial
 /// (the difference between Initial and Clean means nothing here).
-fn hold(core: &PerCore, frame: usize) {
-    core.ext_frame.store(frame, Relaxed);
+fn clean() {
     let dirty_not_initial = (STATUS_FS & !STATUS_FS_INITIAL) | (STATUS_VS & !STATUS_VS_INITIAL);
     // SAFETY: leaves both units on (a unit that is off has neither bit set); the kernel itself uses neither.
     unsafe { asm!("csrc sstatus, {}", in(reg) dirty_not_initial, options(nomem, nostack)) };

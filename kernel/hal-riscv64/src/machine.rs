@@ -14,9 +14,11 @@ use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::{
-    boot, console,
+    boot,
+    console::{self, log_line},
     csr::{self, write_csr},
-    doorbell, extended,
+    doorbell,
+    extended::{self, VECTOR_LEN_MAX},
     interrupts::{self, Clock},
     memory::KERNEL_SLOTS,
     panic,
@@ -36,8 +38,6 @@ pub struct TheMachine {
     pool_map: PoolMap,
     kernel_entries: [u64; KERNEL_SLOTS.len()],
     kernel_satp: u64,
-    /// Whether user code has vectors.
-    vector: bool,
     /// Whether new page-table entries are seen without a fence (Svvptc).
     sees_new_entries: bool,
     doorbell: Option<Ivshmem>,
@@ -53,7 +53,6 @@ pub struct Parts {
     pub pool_map: PoolMap,
     pub kernel_entries: [u64; KERNEL_SLOTS.len()],
     pub kernel_satp: u64,
-    pub vector: bool,
 }
 
 struct Slot(UnsafeCell<MaybeUninit<TheMachine>>);
@@ -67,7 +66,7 @@ static READY: AtomicBool = AtomicBool::new(false);
 impl TheMachine {
     /// Makes the machine. Called once, by the boot core.
     pub(crate) fn install(parts: Parts) -> &'static Self {
-        let Parts { platform, clock, island, core_count, pool, pool_map, kernel_entries, kernel_satp, vector } = parts;
+        let Parts { platform, clock, island, core_count, pool, pool_map, kernel_entries, kernel_satp } = parts;
         let sees_new_entries = platform.harts().iter().all(|hart| hart.has("svvptc"));
         let doorbell = doorbell::find(&platform, core_count);
         let machine = Self {
@@ -79,7 +78,6 @@ impl TheMachine {
             pool_map,
             kernel_entries,
             kernel_satp,
-            vector,
             sees_new_entries,
             doorbell,
         };
@@ -97,8 +95,16 @@ impl TheMachine {
 
     /// Readies the core that executes the call for user code and interrupts.
     pub(crate) fn init_core(&self) {
-        let zicboz = self.platform.harts()[self.core().index_in_island()].has("zicboz");
-        boot::init_user_mode(self.vector, zicboz);
+        let hart = &self.platform.harts()[self.core().index_in_island()];
+        boot::init_user_mode(hart.has("zicboz"));
+        if hart.has_vector() {
+            let bytes = extended::vector_bytes();
+            if bytes <= VECTOR_LEN_MAX {
+                PerCore::this().vector_bytes.store(bytes, Relaxed);
+            } else {
+                log_line!("vector registers of {} bits do not fit the user frame: vectors stay off", bytes * 8);
+            }
+        }
         interrupts::init_core(&self.clock);
     }
 
@@ -139,11 +145,35 @@ impl Machine for TheMachine {
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
-        extended::save(frame, self.vector);
+        extended::save(frame);
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
-        extended::load(frame, self.vector);
+        extended::load(frame);
+    }
+
+    fn vector_bytes(&self) -> u32 {
+        PerCore::this().vector_bytes.load(Relaxed) as u32
+    }
+
+    fn withhold_vectors(&self) {
+        PerCore::this().vector_bytes.store(0, Relaxed);
+    }
+
+    fn open_vectors(&self, frame: &'static UserFrame) {
+        extended::open_vectors(frame);
+    }
+
+    fn close_vectors(&self, frame: &'static UserFrame) {
+        extended::close_vectors(frame);
+    }
+
+    fn are_vectors_open(&self) -> bool {
+        extended::are_vectors_open()
+    }
+
+    fn are_vectors_modified(&self) -> bool {
+        extended::are_vectors_modified()
     }
 
     fn prepare_root(&self, root: Frame) {

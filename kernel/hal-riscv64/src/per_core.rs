@@ -29,6 +29,10 @@ pub struct PerCore {
     pub core: AtomicUsize,
     /// The frame whose `ext` words equal this core's extended registers unless sstatus says dirty; 0: none.
     pub ext_frame: AtomicUsize,
+    /// The same of the vector words and registers.
+    pub vector_frame: AtomicUsize,
+    /// Bytes in a vector register; 0: user code gets no vectors here.
+    pub vector_bytes: AtomicU64,
     /// Set by the first panic of this core: a second one only parks.
     pub panicking: AtomicBool,
 }
@@ -56,6 +60,8 @@ impl PerCore {
             kernel_satp: AtomicU64::new(0),
             core: AtomicUsize::new(0),
             ext_frame: AtomicUsize::new(0),
+            vector_frame: AtomicUsize::new(0),
+            vector_bytes: AtomicU64::new(0),
             panicking: AtomicBool::new(false),
         }
     }

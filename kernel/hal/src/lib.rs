@@ -127,8 +127,36 @@ pub trait Machine: Sync + 'static {
         self.save_ext(frame);
     }
 
-    /// Loads this core's extended state from `frame.ext`, or the initial state when `ext_valid` is 0.
+    /// Loads this core's extended state from `frame.ext`, or the initial state when `ext_valid` is 0. Vector registers that
+    /// [`open_vectors`](Self::open_vectors) opens are closed then.
     fn load_ext(&self, frame: &'static UserFrame);
+
+    /// Bytes in the vector registers that user code may have on this core and that not every core of the ISA has (RISC-V V, x86-64's AVX,
+    /// AArch64's SVE); 0: none.
+    fn vector_bytes(&self) -> u32 {
+        0
+    }
+
+    /// From now on, [`vector_bytes`](Self::vector_bytes) of this core is 0.
+    fn withhold_vectors(&self) {}
+
+    /// Lets user code use these vector registers on this core, which has some, until [`close_vectors`](Self::close_vectors) or the next
+    /// [`load_ext`](Self::load_ext). They get their values from `frame.ext`, or initial ones if there are none. Before, an instruction that
+    /// uses them is illegal.
+    fn open_vectors(&self, _frame: &'static UserFrame) {}
+
+    /// As [`save_ext`](Self::save_ext), and closes the vector registers.
+    fn close_vectors(&self, _frame: &'static UserFrame) {}
+
+    /// Whether they are open.
+    fn are_vectors_open(&self) -> bool {
+        false
+    }
+
+    /// Whether they are open, and user code may have written them since they were opened, or stored last.
+    fn are_vectors_modified(&self) -> bool {
+        self.are_vectors_open()
+    }
 
     /// Writes the kernel half (if this ISA keeps it in the same table) into a fresh, zeroed root table in the pool.
     fn prepare_root(&self, root: Frame);

@@ -7,6 +7,7 @@
 //! Names are the ones that Linux uses: flags of `/proc/cpuinfo` on x86-64 and AArch64, lower-case letters of the manual on RISC-V.
 
 mod aarch64;
+mod cpuinfo;
 mod lookup;
 mod names;
 mod riscv64;
@@ -20,6 +21,7 @@ mod riscv64_table;
 #[rustfmt::skip]
 mod x86_64_table;
 
+pub use cpuinfo::Described;
 pub use lookup::{ALTERNATIVES_MAX, LONGEST_BYTES, Needed, Requirement, needed};
 pub use names::{AArch64, Extension, RiscV64, X86_64};
 pub use set::{ExtensionSet, UnknownExtension};

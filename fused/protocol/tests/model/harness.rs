@@ -123,7 +123,7 @@ impl Objects {
             let thread = self.make::<ThreadRecord>();
             thread.state.store(THREAD_RUNNING, std::sync::atomic::Ordering::Relaxed);
             thread.core.store(u32::from(core.0), std::sync::atomic::Ordering::Relaxed);
-            for word in &thread.affinity {
+            for word in thread.affinity.iter().chain(&thread.able) {
                 word.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
             }
             thread

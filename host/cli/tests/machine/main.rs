@@ -14,6 +14,7 @@ mod conformance;
 mod cpp;
 mod crossing;
 mod crossing_policies;
+mod extensions;
 mod fairness;
 mod fuzz;
 mod golang;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         trials.extend(bad_input::trials());
         trials.extend(charged::trials());
         trials.extend(clock::trials());
+        trials.extend(extensions::trials());
         trials.extend(fuzz::trials());
         trials.extend(fairness::trials());
         trials.extend(hostile::trials());

@@ -314,3 +314,27 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn extensions_are_taken_away_from_islands_and_given_back_to_cores() {
+    let island = "name = \"a\"\nisa = \"riscv64\"\ncores = 3\nextensions = [\"-v\", \"-zba\"]\n";
+    let core = "[[island.core]]\ncores = [2, 0]\nextensions = [\"v\"]\n";
+    let text = format!("[pool]\nsize = \"64MiB\"\n[[island]]\n{island}{core}");
+    let machine = Machine::parse(&text).unwrap();
+    let shown: Vec<String> = machine.islands[0].withheld.iter().map(|set| format!(" {set} ")).collect();
+    assert!(shown.iter().all(|set| set.contains(" zba ")), "{shown:?}");
+    assert_eq!(shown.iter().map(|set| set.contains(" v ")).collect::<Vec<_>>(), [false, true, false]);
+    assert!(Machine::parse(GOOD).unwrap().islands[0].withheld.iter().all(|set| set.is_empty()));
+    for (from, to, want) in [
+        ("\"-zba\"", "\"-sve\"", "7:22: extensions: `sve` is no extension of riscv64 that Motet knows; it knows "),
+        ("[\"v\"]", "[\"w\"]", "10:15: extensions: `w` is no extension of riscv64"),
+        ("[2, 0]", "[2, 3]", "9:13: core: cores: 3, the island has cores 0 to 2"),
+        ("[2, 0]", "[-1]", "9:10: core: cores: -1, the island has cores 0 to 2"),
+        ("[2, 0]", "[2, 2]", "9:13: core: cores: 2 is described twice"),
+        ("[2, 0]", "[]", "9:9: core: cores: names no core"),
+        ("cores = [2, 0]\n", "", "missing field `cores`"),
+    ] {
+        let message = message(&text.replacen(from, to, 1));
+        assert!(message.contains(want), "{from} -> {to}: {message}");
+    }
+}

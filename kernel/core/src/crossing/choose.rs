@@ -237,14 +237,10 @@ pub fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: I
 }
 
 pub fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, island: IslandId) -> CoreId {
-    run_queue::least_loaded(cpu, island, affinity(thread))
+    run_queue::least_loaded(cpu, island, run_queue::cores_of(thread))
 }
 
 #[inline(always)]
 pub fn may_run(thread: &ThreadRecord, core: CoreId) -> bool {
-    thread.affinity[core.index() / 64].load(Ordering::Relaxed) >> (core.index() % 64) & 1 != 0
-}
-
-fn affinity(thread: &'static ThreadRecord) -> [u64; 2] {
-    [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
+    run_queue::allowed(run_queue::cores_of(thread), core)
 }

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     call::{BUDGET, Call, PATH_MAX, Stop, SysResult},
     cpu::Cpu,
-    crossing, file, mm,
+    crossing, extension, file, mm,
     permission::{self, FileRights, Identity, Owned},
     sched, signal,
 };
@@ -295,6 +295,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
         word.set(0);
     }
     crossing::forget(cpu, thread);
+    extension::forget(cpu, thread);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);
     process.exit_signal.set(signal::SIGCHLD);
@@ -356,6 +357,5 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
 }
 
 fn target_core<M: Machine>(call: &Call<M>, island: IslandId) -> CoreId {
-    let affinity = [0, 1].map(|word: usize| call.thread.affinity[word].load(Ordering::Relaxed));
-    run_queue::least_loaded(call.cpu, island, affinity)
+    run_queue::least_loaded(call.cpu, island, run_queue::cores_of(call.thread))
 }

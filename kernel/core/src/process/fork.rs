@@ -22,7 +22,7 @@ use super::{adopt, limits, lock_tree, parent_of, users};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    crossing, file, mm,
+    crossing, extension, file, mm,
     permission::{self, Capability},
     sched,
     signal::{
@@ -181,9 +181,15 @@ pub fn unshare<M: Machine>(call: &Call<M>) -> SysResult {
 fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static ThreadRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.thread);
     let thread = slab::alloc::<ThreadRecord>(cpu).ok_or(Errno::ENOMEM)?;
-    registers::copy_general(&parent.frame, &thread.frame);
-    // The caller runs here, so its extended state is in the core's registers.
-    sched::save_ext(cpu, thread);
+    if extension::has_used_vectors(parent) {
+        // Those that are closed are in the caller's frame alone.
+        sched::save_ext(cpu, parent);
+        registers::copy_frame(&parent.frame, &thread.frame);
+    } else {
+        registers::copy_general(&parent.frame, &thread.frame);
+        // The caller runs here, so its extended state is in the core's registers.
+        sched::save_ext(cpu, thread);
+    }
     registers::set_result(&thread.frame, 0);
     if spec.stack != 0 {
         registers::set_sp(&thread.frame, spec.stack);
@@ -203,6 +209,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     for (to, from) in thread.affinity.iter().zip(&parent.affinity) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    extension::inherit(parent, thread);
     for (to, from) in thread.name.iter().zip(&parent.name) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -350,8 +357,7 @@ fn enter<M: Machine>(
 }
 
 fn start_child<M: Machine>(call: &Call<M>, thread: &'static ThreadRecord) {
-    let affinity = [thread.affinity[0].load(Ordering::Relaxed), thread.affinity[1].load(Ordering::Relaxed)];
-    let target = run_queue::least_loaded(call.cpu, call.cpu.island(), affinity);
+    let target = run_queue::least_loaded(call.cpu, call.cpu.island(), run_queue::cores_of(thread));
     sched::start_on(call.cpu, thread, target);
 }
 

@@ -16,7 +16,7 @@ use motet_protocol::{cores::core_record, memory, run_queue, threads};
 use super::{lock_tree, lookup, parent_of, process_of, wait::write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
-    mm,
+    extension, mm,
     permission::{self, Capability},
     sched,
 };
@@ -246,24 +246,20 @@ pub fn sched_getaffinity<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(len)
 }
 
-/// `sched_setaffinity(tid, size, mask)`: cores of the thread's own island; moves it at once if it must.
+/// `sched_setaffinity(tid, size, mask)`: moves the caller at once if it must; another thread, when it is placed next.
+///
+/// # Errors
+/// `EINVAL`: no core that could run the thread; `EFAULT`, `ESRCH`, `EPERM`.
 pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
     let [tid, size, at, ..] = call.args;
-    let mut bytes = [0; CORES_MAX / 8];
-    let len = (size as usize).min(bytes.len());
-    call.read_user(at, &mut bytes[..len])?;
-    let word = |n: usize| u64::from_le_bytes(core::array::from_fn(|byte| bytes[8 * n + byte]));
-    let mask = [word(0), word(1)];
+    let mask = read_core_set(call, size, at)?;
     let target = {
         let _tree = lock_tree(call.cpu);
         let thread = thread_named(call, tid)?;
         permission::may_change(call.process, process_of(call.cpu, thread))?;
         let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(call.cpu.id);
-        let target = run_queue::least_loaded(call.cpu, last.island(), mask);
-        // A core of another instruction set cannot run the thread's code.
-        if !run_queue::allowed(mask, target) {
-            return Err(Errno::EINVAL.into());
-        }
+        // A core of another instruction set, or without what the thread needs, cannot run its code.
+        let target = extension::core_for(call.cpu, thread, last, mask).ok_or(Errno::EINVAL)?;
         thread.affinity[0].store(mask[0], Ordering::Relaxed);
         thread.affinity[1].store(mask[1], Ordering::Relaxed);
         (core::ptr::eq(thread, call.thread) && !run_queue::allowed(mask, call.cpu.id)).then_some(target)
@@ -508,16 +504,25 @@ pub fn riscv_flush_icache<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `riscv_hwprobe(pairs, count, cpu_count, cpus, flags)`.
+/// `riscv_hwprobe(pairs, count, cpu_count, cpus, flags)`: what all of the cores in a set have; an empty set: all on which the caller
+/// may run.
+///
+/// # Errors
+/// `EINVAL`: flags, or a set without a core of the ISA; `EFAULT`; `ENOSYS` on other ISAs.
 pub fn riscv_hwprobe<M: Machine>(call: &Call<M>) -> SysResult {
-    let [pairs, count, ..] = call.args;
+    let [pairs, count, set_len, set_at, flags, _] = call.args;
     if call.isa != Isa::RiscV64 {
         return Err(Errno::ENOSYS.into());
     }
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let cores = if set_at == 0 { run_queue::cores_of(call.thread) } else { read_core_set(call, set_len, set_at)? };
+    let Some(extensions) = extension::hwprobe(call.cpu, cores) else { return Err(Errno::EINVAL.into()) };
     for index in 0..count.min(64) {
         let at = pairs.wrapping_add(16 * index);
         let key = call.read_user_u64(at)? as i64;
-        let (key, value) = match system::riscv_hwprobe(key, call.cpu.machine.extensions()) {
+        let (key, value) = match system::riscv_hwprobe(key, extensions) {
             Some(value) => (key, value),
             None => (-1, 0),
         };
@@ -525,6 +530,14 @@ pub fn riscv_hwprobe<M: Machine>(call: &Call<M>) -> SysResult {
         call.write_user(at + 8, &value.to_le_bytes())?;
     }
     Ok(0)
+}
+
+/// A set of cores in user memory, `len` bytes of it.
+fn read_core_set<M: Machine>(call: &Call<M>, len: u64, at: u64) -> Result<[u64; 2], Errno> {
+    let mut bytes = [0; CORES_MAX / 8];
+    let len = (len as usize).min(bytes.len());
+    call.read_user(at, &mut bytes[..len])?;
+    Ok([0, 1].map(|n: usize| u64::from_le_bytes(core::array::from_fn(|byte| bytes[8 * n + byte]))))
 }
 
 fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_at: u64) -> SysResult {

@@ -2,13 +2,13 @@
 
 use motet_abi::{Errno, elf as abi, sigframe, stubs};
 use motet_hal::{Access, Machine};
-use motet_layout::{Cell64, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
+use motet_layout::{Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
 
 use super::{
     load::Loaded,
     strings::{ARGUMENTS_MAX, StringSource},
 };
-use crate::{call::Call, mm, permission::Identity, random};
+use crate::{call::Call, extension, mm, permission::Identity, random};
 
 const STACK_TOP: u64 = USER_END;
 /// Words that are written to the stack at once.
@@ -148,9 +148,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             }
             None => 0,
         };
-        let islands = &self.call.cpu.pool.header().islands;
-        let island = islands.iter().find(|island| island.isa.get() == self.isa as u32);
-        let [hwcap, hwcap2] = island.map_or([0, 0], |island| island.hwcap.each_ref().map(Cell64::get));
+        let [hwcap, hwcap2] = extension::hwcap(self.call.cpu, self.call.thread, self.isa);
         Ok([
             [abi::AT_PHDR, program.headers_at],
             [abi::AT_PHENT, 56],

@@ -27,7 +27,7 @@ use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
 pub use queue::Origin;
 use queue::Pending;
 
-pub use abi::{SIGALRM, SIGCHLD, SIGKILL};
+pub use abi::{SIGALRM, SIGCHLD, SIGILL, SIGKILL};
 
 use crate::{
     call::Call,
@@ -319,6 +319,11 @@ pub fn resume_stopped<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if resumed {
         run_queue::hand_over(cpu, thread);
     }
+}
+
+/// Whether the process has a handler of its own for a signal.
+pub fn is_handled<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) -> bool {
+    action_of(cpu, process, signal).handler.get() > abi::SIG_IGN
 }
 
 /// The action of a signal.

@@ -7,12 +7,12 @@ use motet_layout::sync::Ordering;
 use motet_abi::time::USER_HZ;
 use motet_hal::Machine;
 use motet_layout::{
-    AtomicByte, CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING,
+    CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING,
 };
 use motet_protocol::{cores::core_record, memory, run_queue::is_ready, threads};
 
 use super::text::Text;
-use crate::{cpu::Cpu, process, process::ids::KERNEL_RELEASE, random};
+use crate::{cpu::Cpu, extension, process, process::ids::KERNEL_RELEASE, random};
 
 pub const NS_PER_S: u64 = 1_000_000_000;
 pub const NS_PER_TICK: u64 = NS_PER_S / USER_HZ;
@@ -40,12 +40,6 @@ pub fn isa_name(record: &IslandRecord) -> &'static str {
     Isa::from_raw(record.isa.get()).map_or("?", Isa::name)
 }
 
-/// Text in the pool up to its NUL; what is not ASCII is dropped.
-pub fn write_text<M: Machine>(out: &mut Text<M>, bytes: &[AtomicByte]) -> Result {
-    let bytes = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|&byte| byte != 0);
-    bytes.filter(u8::is_ascii).try_for_each(|byte| out.write_char(byte.into()))
-}
-
 /// `/proc/cpuinfo`: one paragraph per core, of all ISAs in one format. `processor` is the number that
 /// `sched_setaffinity` uses.
 pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
@@ -57,7 +51,7 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
         writeln!(out, "isa\t\t: {}", isa_name(record))?;
         writeln!(out, "model name\t: Motet island {} ({})", core.island().index(), isa_name(record))?;
         out.write_str("flags\t\t: ")?;
-        write_text(out, &record.extensions)?;
+        extension::cpuinfo(cpu, core, out)?;
         out.write_str("\n\n")?;
     }
     Ok(())

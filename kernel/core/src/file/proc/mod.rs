@@ -26,6 +26,7 @@ use crate::{
     call::{Call, PATH_MAX, SysResult, cost},
     cpu::Cpu,
     crossing::Snapshot,
+    extension::Migrations,
     mm,
     permission::{self, FileRights, Identity},
     process as processes, sched,
@@ -80,6 +81,7 @@ enum Entry {
     ProcessLimits,
     ProcessMountinfo,
     ProcessCrossings,
+    ProcessMigrations,
     ProcessStartIsa,
     ProcessExe,
     ProcessCwd,
@@ -142,6 +144,7 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "mountinfo", E::ProcessMountinfo, FILE),
     (E::Process, "limits", E::ProcessLimits, FILE),
     (E::Process, "crossings", E::ProcessCrossings, FILE),
+    (E::Process, "migrations", E::ProcessMigrations, FILE),
     (E::Process, "start_isa", E::ProcessStartIsa, WRITABLE),
     (E::Process, "exe", E::ProcessExe, LINK),
     (E::Process, "cwd", E::ProcessCwd, LINK),
@@ -536,6 +539,10 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessCrossings => {
             let of = |thread, process| Snapshot::of(call.cpu, thread, process);
             with_thread(call.cpu, node.id, of).map_or(Ok(()), |snapshot| snapshot.write(out))
+        }
+        E::ProcessMigrations => {
+            let of = |thread: &_, _: &_| Migrations::of(thread);
+            with_thread(call.cpu, node.id, of).map_or(Ok(()), |migrations| migrations.write(out))
         }
         E::ProcessStartIsa => {
             let chosen = with_thread(call.cpu, node.id, |_, process| process.start_isa.load(Ordering::Relaxed));

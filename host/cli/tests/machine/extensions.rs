@@ -1,0 +1,119 @@
+//! Threads that go where their instructions are: cores of one instruction set that have different extensions.
+
+use std::{fs, path::PathBuf};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    crossing::{Programs, source},
+    process::{Ended, Motet},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 7] = [
+        ("extensions::vector_registers_survive_every_way_between_cores", ways),
+        ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
+        ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
+        ("extensions::many_threads_share_one_core_with_vectors", crowd),
+        ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
+        ("extensions::programs_are_told_what_all_cores_have", told),
+        ("extensions::threads_go_to_the_core_of_their_island_that_the_file_leaves_vectors", one_island),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// Two islands, of which the second one's core has vectors.
+const TWO_ISLANDS: &str = "[[island]]\nname = \"application\"\nisa = \"riscv64\"\ncores = 1\n\
+    [[island]]\nname = \"accelerator\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=128\"\n";
+/// One island, of whose cores the file leaves one its vectors.
+const ONE_ISLAND: &str = "[[island]]\nname = \"mixed\"\nisa = \"riscv64\"\ncores = 3\ncpu = \"rv64,v=true,vlen=256\"\n\
+    extensions = [\"-v\"]\n[[island.core]]\ncores = [2]\nextensions = [\"v\"]\n";
+const WITHOUT: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 2\n";
+
+/// The program, and a machine.
+struct Machine {
+    programs: Programs,
+    path: PathBuf,
+}
+
+impl Machine {
+    fn new(islands: &str) -> Result<Self, String> {
+        let programs = Programs::new()?;
+        let program = programs.path.join("extension").display().to_string();
+        programs.compile(
+            &source("extension"),
+            "fat",
+            &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &program],
+        )?;
+        let path = programs.path.join("machine.toml");
+        fs::write(&path, format!("[pool]\nsize = \"256MiB\"\n{islands}")).map_err(|error| error.to_string())?;
+        Ok(Self { programs, path })
+    }
+
+    fn run(&self, command: &str) -> Ended {
+        let program = self.programs.path.join("extension");
+        let motet = Motet::run(["--in".as_ref(), program.as_os_str()]).argument("--machine").argument(&self.path);
+        motet.arguments(["--", command]).wait()
+    }
+}
+
+const KEPT: &str = "system call kept\npage faults kept\nshoot-down kept\nsignal handler kept\nyield kept\nsleep kept\n\
+    another thread kept\nslices without use kept\n";
+
+fn check_ways(islands: &str) -> Result<(), String> {
+    let ended = Machine::new(islands)?.run("/in/extension ways");
+    ended.expect_code(0)?;
+    let (before, after) = ended.output.split_at_checked(KEPT.len()).ok_or_else(|| ended.describe())?;
+    // Parent and child run at the same time.
+    let mut both: Vec<&str> = after.lines().collect();
+    both.sort_unstable();
+    if before == KEPT && both == ["child kept", "parent kept"] { Ok(()) } else { Err(ended.describe()) }
+}
+
+fn ways() -> Result<(), String> {
+    check_ways(TWO_ISLANDS)
+}
+
+fn one_island() -> Result<(), String> {
+    check_ways(ONE_ISLAND)?;
+    let ended = Machine::new(ONE_ISLAND)?.run("/in/extension crowd 20");
+    ended.expect_code(0)?.expect_output("right 20 of 20\n").map(drop)
+}
+
+fn hints() -> Result<(), String> {
+    let wanted = "at first: needs\t\tnothing\nat first: hint\t\tnone\nneed 0\nmoved 1\nneeds v: needs\t\tv\n\
+        needs v: hint\t\tstay\ndone 0\nmoved 0\ndone: needs\t\tnothing\ndone: hint\t\tnone\nunknown 1\nbad address 1\n";
+    Machine::new(TWO_ISLANDS)?.run("/in/extension hints").expect_code(0)?.expect_output(wanted).map(drop)
+}
+
+fn affinity() -> Result<(), String> {
+    let ended = Machine::new(TWO_ISLANDS)?.run("/in/extension affinity");
+    ended.expect_code(128 + 4)?.expect_output("need 0\nmoved 1\nrefused 1\ndone 0\nbound 0 1\n")?;
+    ended.expect_errors(&["needs the riscv64 extension v", "its affinity lets it run on no core with it"]).map(drop)
+}
+
+fn crowd() -> Result<(), String> {
+    let ended = Machine::new(TWO_ISLANDS)?.run("/in/extension crowd 100; grep -c . /proc/self/migrations");
+    ended.expect_code(0)?.expect_output("right 100 of 100\n7\n").map(drop)
+}
+
+fn nowhere() -> Result<(), String> {
+    let ended = Machine::new(WITHOUT)?.run("/in/extension once");
+    ended.expect_code(128 + 4)?.expect_output("")?;
+    let message = "is ended by SIGILL: the instruction at 0x";
+    ended.expect_errors(&[message, "needs the riscv64 extension v, and no core of the machine has it"]).map(drop)
+}
+
+/// `/proc/cpuinfo` tells of each core, all else of all cores on which the program may run.
+fn told() -> Result<(), String> {
+    let command = "grep -o 'rv64[a-z]*' /proc/cpuinfo; /in/extension told; taskset 10000 /in/extension told";
+    let wanted = "rv64imafdch\nrv64imafdcvh\nhwcap 0 hwprobe 0 0\nhwcap 1 hwprobe 0 1\n";
+    Machine::new(TWO_ISLANDS)?.run(command).expect_code(0)?.expect_output(wanted)?;
+    let wanted = "rv64imafdch\nrv64imafdch\nrv64imafdcvh\nhwcap 0 hwprobe 0 0\nhwcap 1 hwprobe 0 1\n";
+    let ended = Machine::new(ONE_ISLAND)?.run(&command.replace("10000", "4"));
+    ended.expect_code(0)?.expect_output(wanted).map(drop)
+}

@@ -1,0 +1,125 @@
+//! What programs say themselves about extensions, and what they are shown.
+
+use core::fmt;
+
+use motet_abi::{
+    Errno,
+    extension::{Extension, ExtensionSet},
+    registers,
+};
+use motet_hal::Machine;
+use motet_layout::ThreadRecord;
+
+use super::{
+    back, of_core, of_thread,
+    place::{self, affinity},
+};
+use crate::{
+    call::{Call, Stop, SysResult},
+    sched,
+};
+
+/// Longest name of an extension, with its terminating zero.
+const NAME_MAX: usize = 32;
+
+/// `need(name)`: the caller is about to use an extension, and goes to a core that has it now rather than at the first instruction. It stays
+/// there until it says [`done`], whether it uses it or not.
+///
+/// # Errors
+/// `EINVAL`: the caller's ISA has no extension of that name; `ENODEV`: no core has it on which the caller may run; `EFAULT`.
+pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
+    let (cpu, thread) = (call.cpu, call.thread);
+    let needs = of_thread::<M>(thread).union(named(call)?);
+    let able = place::able(cpu, M::ISA, needs);
+    let mask = [0, 1].map(|word| able[word] & affinity(thread)[word]);
+    let target = place::least_loaded(cpu, M::ISA, mask).ok_or(Errno::ENODEV)?;
+    thread.moves.stays.set(1);
+    place::set_needs(cpu, thread, needs);
+    if needs.is_subset(of_core::<M>(cpu.own)) {
+        return Ok(0);
+    }
+    back::leaves(cpu, thread);
+    registers::set_result(&thread.frame, 0);
+    sched::leave_for(cpu, thread, target);
+    back::ask_for_way(cpu, target);
+    Err(Stop::Gone)
+}
+
+/// `done(name)`: the caller will not use an extension for a while. It goes back to where it came from, if that core has nothing else to do.
+///
+/// # Errors
+/// `EINVAL`: the caller's ISA has no extension of that name; `EFAULT`.
+pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
+    let (cpu, thread) = (call.cpu, call.thread);
+    let needs = of_thread::<M>(thread).without(named(call)?);
+    if needs == of_thread::<M>(thread) {
+        return Ok(0);
+    }
+    thread.moves.stays.set(0);
+    if cpu.machine.are_vectors_open() {
+        cpu.machine.close_vectors(&thread.frame);
+    }
+    place::set_needs(cpu, thread, needs);
+    if !needs.is_empty() {
+        return Ok(0);
+    }
+    registers::set_result(&thread.frame, 0);
+    sched::end_call(thread);
+    if back::goes_back(cpu, thread) { Err(Stop::Gone) } else { Ok(0) }
+}
+
+fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Errno> {
+    let mut name = [0; NAME_MAX];
+    let len = call.read_string(call.args[0], &mut name).map_err(|errno| match errno {
+        Errno::ENAMETOOLONG => Errno::EINVAL,
+        other => other,
+    })?;
+    let name = core::str::from_utf8(&name[..len]).map_err(|_| Errno::EINVAL)?;
+    let extension = Extension::from_name(M::ISA, name).ok_or(Errno::EINVAL)?;
+    Ok(ExtensionSet::empty(M::ISA).with(extension))
+}
+
+/// A thread's moves between cores because of extensions, as `/proc/PID/migrations` shows them.
+pub struct Migrations {
+    needs: ExtensionSet,
+    there: u64,
+    back: u64,
+    stayed: u64,
+    opened: u64,
+    moving_ns: u64,
+    stays: bool,
+}
+
+impl Migrations {
+    /// What has become of a thread. Its ISA is that of its registers.
+    pub fn of(thread: &ThreadRecord) -> Self {
+        let moves = &thread.moves;
+        Self {
+            needs: ExtensionSet::from_bits(registers::frame_isa(&thread.frame), thread.needs.get()),
+            there: moves.there.get(),
+            back: moves.back.get(),
+            stayed: moves.stayed.get(),
+            opened: moves.opened.get(),
+            moving_ns: moves.moving_ns.get(),
+            stays: moves.stays.get() != 0,
+        }
+    }
+
+    /// Writes them, one a line.
+    ///
+    /// # Errors
+    /// `out`'s.
+    pub fn write(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        if self.needs.is_empty() {
+            writeln!(out, "needs\t\tnothing")?;
+        } else {
+            writeln!(out, "needs\t\t{}", self.needs)?;
+        }
+        writeln!(out, "to_extension\t{}", self.there)?;
+        writeln!(out, "back\t\t{}", self.back)?;
+        writeln!(out, "stayed\t\t{}", self.stayed)?;
+        writeln!(out, "opened\t\t{}", self.opened)?;
+        writeln!(out, "moving_ns\t{}", self.moving_ns)?;
+        writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })
+    }
+}

@@ -1,0 +1,96 @@
+//! An instruction that is illegal on this core.
+
+use motet_abi::{
+    extension::{self, ExtensionSet, LONGEST_BYTES, Needed, Requirement},
+    registers,
+};
+use motet_hal::{Machine, Trap};
+use motet_layout::{CoreId, ProcessRecord, ThreadRecord};
+
+use super::{
+    back, of_core, of_thread,
+    place::{self, able},
+    uses_vectors,
+};
+use crate::{call::Call, cpu::Cpu, file, sched, signal};
+
+/// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
+/// instruction, or sends SIGILL. `None`: the thread no longer belongs to this core.
+#[cold]
+pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Option<()> {
+    let Some(required) = instruction(cpu, thread, process) else {
+        signal::exception(cpu, thread, Trap::IllegalInstruction);
+        return Some(());
+    };
+    let own = of_core::<M>(cpu.own);
+    if let Some(has) = required.alternatives().find(|set| set.is_subset(own)) {
+        if uses_vectors::<M>(has) && !cpu.machine.are_vectors_open() {
+            place::open(cpu, thread);
+        } else {
+            // The extension is there, and does not have this instruction in this form.
+            signal::exception(cpu, thread, Trap::IllegalInstruction);
+        }
+        return Some(());
+    }
+    let before = of_thread::<M>(thread);
+    let target = required.alternatives().find_map(|set| {
+        let needs = before.union(set);
+        Some((needs, best_core(cpu, thread, needs)?))
+    });
+    let Some((needs, core)) = target else {
+        refuse(cpu, thread, process, &required);
+        return Some(());
+    };
+    place::set_needs(cpu, thread, needs);
+    back::leaves(cpu, thread);
+    sched::move_to(cpu, thread, core);
+    back::ask_for_way(cpu, core);
+    None
+}
+
+/// What could run the instruction that the thread has stopped at.
+fn instruction<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> Option<Requirement> {
+    let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
+    let (mut code, at) = ([0; LONGEST_BYTES], registers::pc(&thread.frame));
+    // There may be no page behind the instruction.
+    let len = (2..=code.len()).rev().find(|&len| call.read_user(at, &mut code[..len]).is_ok())?;
+    match extension::needed(M::ISA, &code[..len]) {
+        Needed::Extensions(required) => Some(required),
+        Needed::Unknown | Needed::Short => None,
+    }
+}
+
+/// The core that has what the thread would need, which it may run on, and which has least to do; of this island if that is no worse.
+fn best_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> Option<CoreId> {
+    let able = able(cpu, M::ISA, needs);
+    place::least_loaded(cpu, M::ISA, [0, 1].map(|word| able[word] & place::affinity(thread)[word]))
+}
+
+/// No core has the instruction: SIGILL, and the user is told why, unless the program has a handler for it.
+#[cold]
+fn refuse<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    required: &Requirement,
+) {
+    if !signal::is_handled(cpu, process, signal::SIGILL) {
+        let pid = process.pid.get();
+        let isa = M::ISA.name();
+        let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
+        let why =
+            if has_some { "its affinity lets it run on no core with it" } else { "no core of the machine has it" };
+        file::kernel_message(
+            cpu,
+            format_args!(
+                "process {pid} is ended by SIGILL: the instruction at {:#x} needs the {isa} extension {required}, and {why}",
+                registers::pc(&thread.frame)
+            ),
+        );
+    }
+    signal::exception(cpu, thread, Trap::IllegalInstruction);
+}

@@ -1,0 +1,63 @@
+//! Extensions of an ISA that only some of its cores have: threads go where their instructions are.
+//!
+//! A thread starts anywhere. When it meets an instruction that its core lacks, the trap says which extension has it
+//! ([`motet_abi::extension`]); from then on the thread *needs* that one, and runs on cores that have it: system calls, page faults and
+//! signals are served there. When it has not used what it needed for a while, it needs it no longer, and goes back.
+//!
+//! ```text
+//!                     illegal instruction that another core has
+//!          ┌────────────────────────────────────────────────────────┐
+//!          │                                                        ▼
+//!   ┌─────────────┐                                        ┌────────────────┐  first use in a slice
+//!   │ needs none  │                                        │ needs some: on │ ─────────────────────┐
+//!   │ (any core)  │                                        │ able cores     │ ◄────────────────────┘
+//!   └─────────────┘                                        └────────────────┘  vector registers are opened
+//!          ▲                                                        │
+//!          └────────────────────────────────────────────────────────┘
+//!             not used for some slices, or not in this one and others wait for the core
+//! ```
+//!
+//! Vector registers are closed at the end of each slice in which they were open, so their next use is seen.
+//!
+//! Protocol page: `docs/protocols/extensions.md`.
+
+mod back;
+mod hint;
+mod illegal;
+mod place;
+mod show;
+
+pub use back::{end_slice, gives_way};
+pub use hint::{Migrations, done, need};
+pub use illegal::illegal;
+pub use place::{announce, core_for, find_scarce, forget, has_used_vectors, inherit, take};
+pub use show::{cpuinfo, hwcap, hwprobe};
+
+use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
+use motet_hal::Machine;
+use motet_layout::{CoreRecord, Isa, ThreadRecord};
+
+/// What a core of this ISA has.
+fn of_core<M: Machine>(record: &CoreRecord) -> ExtensionSet {
+    ExtensionSet::from_bits(M::ISA, record.capabilities.get())
+}
+
+/// What a thread needs beyond what all cores of this ISA have.
+fn of_thread<M: Machine>(thread: &ThreadRecord) -> ExtensionSet {
+    ExtensionSet::from_bits(M::ISA, thread.needs.get())
+}
+
+/// The extension whose registers the HAL opens and closes.
+fn vectors<M: Machine>() -> Option<Extension> {
+    Some(match M::ISA {
+        Isa::X86_64 => X86_64::Avx.into(),
+        Isa::AArch64 => AArch64::Sve.into(),
+        Isa::RiscV64 => RiscV64::V.into(),
+        Isa::Hosted => return None,
+    })
+}
+
+/// Whether any of these instructions use the registers that the HAL opens and closes.
+fn uses_vectors<M: Machine>(set: ExtensionSet) -> bool {
+    vectors::<M>().is_some_and(|vectors| set.closure().contains(vectors))
+}

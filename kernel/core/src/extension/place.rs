@@ -1,0 +1,163 @@
+//! Which cores can run a thread.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::extension::{Described, ExtensionSet};
+use motet_hal::Machine;
+use motet_layout::{CORE_OFFLINE, CORES_MAX, CORES_PER_ISLAND_MAX, CoreId, Isa, ThreadRecord};
+use motet_protocol::{
+    cores::core_record,
+    run_queue::{self, allowed},
+};
+
+use super::{of_thread, show, uses_vectors, vectors};
+use crate::cpu::Cpu;
+
+/// Says what this core has, less what the machine's description takes away, before it runs anything.
+pub fn announce<M: Machine>(cpu: &Cpu<M>) {
+    let withheld = ExtensionSet::from_bits(M::ISA, cpu.own.withheld.get());
+    if vectors::<M>().is_some_and(|vectors| withheld.contains(vectors)) {
+        cpu.machine.withhold_vectors();
+    }
+    let mut has = Described { isa: M::ISA, text: cpu.machine.extensions(), withheld }.set();
+    if let Some(vectors) = vectors::<M>()
+        && cpu.machine.vector_bytes() == 0
+    {
+        has = has.without(ExtensionSet::empty(M::ISA).with(vectors));
+    }
+    cpu.own.capabilities.set(has.bits());
+    cpu.own.vector_bytes.set(cpu.machine.vector_bytes());
+    show::announce(cpu, withheld);
+}
+
+/// Cores of an ISA that have all of `needs`, by core index, and all cores of other ISAs, to which that says nothing.
+pub fn able<M: Machine>(cpu: &Cpu<M>, isa: Isa, needs: ExtensionSet) -> [u64; 2] {
+    let mut mask = [0; 2];
+    for core in cores(cpu) {
+        let has = ExtensionSet::from_bits(isa, core_record(cpu, core).capabilities.get());
+        if isa_of(cpu, core) != Some(isa) || needs.is_subset(has) {
+            mask[core.index() / 64] |= 1 << (core.index() % 64);
+        }
+    }
+    mask
+}
+
+/// Whether any core of this ISA has all of `set`.
+pub fn is_somewhere<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
+    let has = |core| ExtensionSet::from_bits(M::ISA, core_record(cpu, core).capabilities.get());
+    { cores(cpu) }.any(|core| isa_of(cpu, core) == Some(M::ISA) && set.is_subset(has(core)))
+}
+
+/// Marks the cores that have what others of their ISA lack. Once, when all islands have joined.
+pub fn find_scarce<M: Machine>(cpu: &Cpu<M>) {
+    for core in cores(cpu) {
+        let isa = isa_of(cpu, core);
+        let has = |core| core_record(cpu, core).capabilities.get();
+        let mut others = cores(cpu).filter(|&other| isa_of(cpu, other) == isa);
+        let is_scarce = others.any(|other| has(core) & !has(other) != 0);
+        core_record(cpu, core).scarce.set(is_scarce.into());
+    }
+}
+
+/// The cores that a thread may run on by what its user said.
+pub fn affinity(thread: &ThreadRecord) -> [u64; 2] {
+    [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
+}
+
+/// From now on the thread needs these.
+pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) {
+    thread.needs.set(needs.bits());
+    let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, M::ISA, needs) };
+    for (word, bits) in thread.able.iter().zip(mask) {
+        word.store(bits, Ordering::Relaxed);
+    }
+}
+
+/// The core of an ISA, of those in `mask`, that has least to do; of equals, one of this island. `None`: there is none.
+pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<CoreId> {
+    let usable = cores(cpu).filter(|&core| {
+        let record = core_record(cpu, core);
+        isa_of(cpu, core) == Some(isa) && allowed(mask, core) && record.state.load(Ordering::Relaxed) != CORE_OFFLINE
+    });
+    usable.min_by_key(|&core| {
+        (run_queue::load(cpu, core), core_record(cpu, core).scarce.get(), core.island() != cpu.island())
+    })
+}
+
+/// Whether vector registers have been opened for a thread in the program that it runs.
+pub fn has_used_vectors(thread: &ThreadRecord) -> bool {
+    thread.moves.uses_vectors.get() != 0
+}
+
+/// A new thread of a process needs what its parent does: it goes on with the same code, and has a copy of its registers.
+pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
+    thread.needs.set(parent.needs.get());
+    thread.moves.uses_vectors.set(parent.moves.uses_vectors.get());
+    for (to, from) in thread.able.iter().zip(&parent.able) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// The thread runs another program from now on.
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
+    thread.moves.stays.set(0);
+    thread.moves.uses_vectors.set(0);
+}
+
+/// Lets the running thread use the vector registers of this core, which has some.
+pub fn open<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.machine.open_vectors(&thread.frame);
+    let moves = &thread.moves;
+    moves.opened.set(moves.opened.get() + 1);
+    moves.uses_vectors.set(1);
+    moves.unused_slices.set(0);
+}
+
+/// A thread begins to run on this core: opens the vector registers if it will most likely use them soon.
+#[inline(always)]
+pub fn take<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if thread.needs.get() != 0 {
+        begin(cpu, thread);
+    }
+}
+
+#[cold]
+fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let moves = &thread.moves;
+    if moves.on_way.get() != 0 {
+        moves.on_way.set(0);
+        let on_way_ns = cpu.now_ns().saturating_sub(moves.moved_at_ns.get());
+        moves.moving_ns.set(moves.moving_ns.get() + on_way_ns);
+    }
+    let uses_them = thread.moves.unused_slices.get() == 0 && uses_vectors::<M>(of_thread::<M>(thread));
+    if uses_them && cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open() {
+        open(cpu, thread);
+    }
+}
+
+/// The instruction set of a core.
+pub fn isa_of<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> Option<Isa> {
+    Isa::from_raw(cpu.pool.header().islands[core.island().index()].isa.get())
+}
+
+/// The machine's cores, those that have not started yet as well.
+pub fn cores<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = CoreId> {
+    let islands = cpu.pool.header().islands.iter().take(cpu.islands);
+    let counts = islands.map(|island| (island.core_count.get() as usize).min(CORES_PER_ISLAND_MAX)).enumerate();
+    counts.flat_map(|(island, count)| {
+        (0..count).filter_map(move |index| CoreId::from_raw((island * CORES_PER_ISLAND_MAX + index) as u32))
+    })
+}
+
+const _: () = assert!(CORES_MAX == 128, "a set of cores has two words");
+
+/// The core of a mask that is to run a thread, which has run on `last`: of that island if it can. `None`: no core of the mask can.
+pub fn core_for<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, last: CoreId, mask: [u64; 2]) -> Option<CoreId> {
+    let mask = [0, 1].map(|word: usize| mask[word] & thread.able[word].load(Ordering::Relaxed));
+    let near = run_queue::least_loaded(cpu, last.island(), mask);
+    if allowed(mask, near) {
+        return Some(near);
+    }
+    least_loaded(cpu, isa_of(cpu, last)?, mask)
+}

@@ -1,0 +1,88 @@
+//! What programs are told of extensions: what every core has on which they may run, so that what they ask for is never missed.
+
+use core::fmt::{self, Write as _};
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{
+    extension::{Described, ExtensionSet},
+    system,
+};
+use motet_hal::Machine;
+use motet_layout::{CoreId, Isa, ThreadRecord};
+use motet_protocol::{
+    cores::core_record,
+    run_queue::{self, allowed},
+};
+
+use super::place::{affinity, cores, isa_of};
+use crate::cpu::Cpu;
+
+/// Longest description of a core (`IslandRecord::extensions`).
+const DESCRIPTION_MAX: usize = 448;
+
+/// Text of bounded length: what does not fit is left out.
+struct Buffer {
+    bytes: [u8; DESCRIPTION_MAX],
+    len: usize,
+}
+
+impl Buffer {
+    fn of(text: impl fmt::Display) -> Self {
+        let mut buffer = Self { bytes: [0; DESCRIPTION_MAX], len: 0 };
+        let _ = write!(buffer, "{text}");
+        buffer
+    }
+
+    fn text(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+}
+
+impl fmt::Write for Buffer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+/// Writes down what programs on this core are told.
+pub fn announce<M: Machine>(cpu: &Cpu<M>, withheld: ExtensionSet) {
+    let shown = Buffer::of(Described { isa: M::ISA, text: cpu.machine.extensions(), withheld });
+    let (hwcap, hwcap2) = system::hwcap(M::ISA, shown.text());
+    cpu.own.hwcap[0].set(hwcap);
+    cpu.own.hwcap[1].set(hwcap2);
+    cpu.own.probe.set(if M::ISA == Isa::RiscV64 { system::riscv_extensions(shown.text()) } else { 0 });
+}
+
+/// Writes the flags of a core.
+///
+/// # Errors
+/// `out`'s.
+pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, core: CoreId, out: &mut impl fmt::Write) -> fmt::Result {
+    let record = &cpu.pool.header().islands[core.island().index()];
+    let bytes = record.extensions.each_ref().map(|byte| byte.load(Ordering::Relaxed));
+    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let Some(isa) = isa_of(cpu, core) else { return Ok(()) };
+    let withheld = ExtensionSet::from_bits(isa, core_record(cpu, core).withheld.get());
+    let text = core::str::from_utf8(&bytes[..len]).unwrap_or("");
+    write!(out, "{}", Described { isa, text, withheld })
+}
+
+/// AT_HWCAP and AT_HWCAP2 of a program that a thread begins.
+pub fn hwcap<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> [u64; 2] {
+    let of_isa = || cores(cpu).filter(|&core| isa_of(cpu, core) == Some(isa));
+    // An affinity that names no core of the program's ISA does not bind it.
+    let is_bound = of_isa().any(|core| allowed(affinity(thread), core));
+    let records = of_isa().filter(|&core| !is_bound || allowed(affinity(thread), core));
+    let all = records.map(|core| core_record(cpu, core).hwcap.each_ref().map(motet_layout::Cell64::get));
+    all.reduce(|all, one| [all[0] & one[0], all[1] & one[1]]).unwrap_or_default()
+}
+
+/// What `riscv_hwprobe` says of these cores; `None`: none of them is RISC-V.
+pub fn hwprobe<M: Machine>(cpu: &Cpu<M>, mask: [u64; 2]) -> Option<u64> {
+    let asked = cores(cpu).filter(|&core| isa_of(cpu, core) == Some(Isa::RiscV64) && run_queue::allowed(mask, core));
+    asked.map(|core| core_record(cpu, core).probe.get()).reduce(|all, one| all & one)
+}

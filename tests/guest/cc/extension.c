@@ -1,0 +1,298 @@
+/*
+ * A RISC-V program that uses vectors and asks nobody whether its core has any.
+ *
+ * extension ways          a pattern in all vector registers lasts through everything that takes the thread elsewhere or stops it
+ * extension hints         motet_need, motet_done
+ * extension affinity      sched_setaffinity
+ * extension crowd N       N threads that all want vectors
+ * extension told          what programs are told of V
+ * extension once          one vector instruction
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "motet.h"
+
+/* Elsewhere it is compiled as well, so that it can be built for all instruction sets, and does nothing. */
+#if defined(__riscv)
+#define VECTORS(text, ...) __asm__ volatile(".option push\n.option arch, +v\n" text "\n.option pop\n" __VA_ARGS__)
+#else
+#define VECTORS(text, ...) (void)0
+#endif
+
+/* All registers, of at most 256 bits each. */
+typedef struct {
+    unsigned char bytes[32 * 32];
+} Registers;
+
+static unsigned long register_bytes(void) {
+    unsigned long bytes = 0;
+    VECTORS("csrr %0, vlenb", : "=r"(bytes));
+    return bytes;
+}
+
+static void load(const Registers *from) {
+    unsigned long step = 8 * register_bytes();
+    const unsigned char *at = from->bytes;
+    VECTORS("vl8re8.v v0, (%0)\nadd %0, %0, %1\nvl8re8.v v8, (%0)\nadd %0, %0, %1\n"
+                            "vl8re8.v v16, (%0)\nadd %0, %0, %1\nvl8re8.v v24, (%0)",
+                     : "+r"(at)
+                     : "r"(step)
+                     : "memory");
+}
+
+static void store(Registers *to) {
+    unsigned long step = 8 * register_bytes();
+    unsigned char *at = to->bytes;
+    VECTORS("vs8r.v v0, (%0)\nadd %0, %0, %1\nvs8r.v v8, (%0)\nadd %0, %0, %1\n"
+                            "vs8r.v v16, (%0)\nadd %0, %0, %1\nvs8r.v v24, (%0)",
+                     : "+r"(at)
+                     : "r"(step)
+                     : "memory");
+}
+
+/* Type, length, and what else an instruction works by. */
+static unsigned long vl_and_type(void) {
+    unsigned long vl = 0, type = 0;
+    VECTORS("csrr %0, vl\ncsrr %1, vtype", : "=r"(vl), "=r"(type));
+    return type << 16 | vl;
+}
+
+static void fill(Registers *registers, unsigned seed) {
+    for (unsigned i = 0; i < sizeof registers->bytes; i++) {
+        seed = seed * 1103515245 + 12345;
+        registers->bytes[i] = (unsigned char)(seed >> 16);
+    }
+}
+
+static Registers wanted, found;
+static unsigned long wanted_type;
+
+static void begin(unsigned seed) {
+    fill(&wanted, seed);
+    memset(&found, 0, sizeof found);
+    unsigned long vl = 1;
+    load(&wanted);
+    VECTORS("vsetivli %0, 3, e16, m2, ta, mu", : "=r"(vl));
+    wanted_type = vl_and_type();
+}
+
+static void check(const char *what) {
+    unsigned long type = vl_and_type();
+    store(&found);
+    int same = memcmp(&wanted, &found, 32 * register_bytes()) == 0 && type == wanted_type;
+    printf("%s %s\n", what, same ? "kept" : "LOST");
+    for (unsigned at = 0; at < 32 * register_bytes() && !same; at++) {
+        if (wanted.bytes[at] != found.bytes[at]) {
+            printf("byte %u of v%lu was %#x, is %#x; type %#lx, was %#lx\n", at, at / register_bytes(), wanted.bytes[at], found.bytes[at], type,
+                   wanted_type);
+            break;
+        }
+    }
+    if (type != wanted_type) {
+        printf("type and length were %#lx, are %#lx\n", wanted_type, type);
+    }
+}
+
+static volatile sig_atomic_t handled;
+
+__attribute__((used)) static void handler(int number) {
+    Registers other;
+    fill(&other, 99);
+    load(&other);
+    handled = number;
+}
+
+__attribute__((used)) static void *touch(void *unused) {
+    Registers other;
+    (void)unused;
+    fill(&other, 7);
+    load(&other);
+    return NULL;
+}
+
+static void ways(void) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    begin(1);
+    getpid();
+    check("system call");
+
+    size_t size = 4 << 20;
+    volatile char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    begin(2);
+    for (size_t at = 0; at < size; at += 4096) {
+        memory[at] = 1;
+    }
+    check("page faults");
+
+    begin(3);
+    munmap((void *)memory, size);
+    check("shoot-down");
+
+    signal(SIGUSR1, handler);
+    begin(4);
+    raise(SIGUSR1);
+    check(handled ? "signal handler" : "no signal handler");
+
+    begin(5);
+    sched_yield();
+    check("yield");
+
+    begin(6);
+    usleep(60000);
+    check("sleep");
+
+    pthread_t thread;
+    begin(7);
+    pthread_create(&thread, NULL, touch, NULL);
+    pthread_join(thread, NULL);
+    check("another thread");
+
+    begin(8);
+    struct timespec from, now;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < 120);
+    check("slices without use");
+
+    begin(9);
+    pid_t child = fork();
+    check(child == 0 ? "child" : "parent");
+    if (child == 0) {
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+}
+
+static void show(const char *what) {
+    char line[64];
+    FILE *file = fopen("/proc/self/migrations", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, "needs", 5) == 0 || strncmp(line, "hint", 4) == 0) {
+            printf("%s: %s", what, line);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+}
+
+static void hints(void) {
+    int home = motet_island();
+    show("at first");
+    printf("need %d\n", motet_need("v"));
+    printf("moved %d\n", motet_island() != home);
+    show("needs v");
+    printf("done %d\n", motet_done("v"));
+    printf("moved %d\n", motet_island() != home);
+    show("done");
+    printf("unknown %d\n", motet_need("quantum") == -EINVAL);
+    printf("bad address %d\n", motet_need((const char *)8) == -EFAULT);
+}
+
+static void affinity(void) {
+    cpu_set_t set;
+    int home = sched_getcpu();
+    printf("need %d\n", motet_need("v"));
+    printf("moved %d\n", sched_getcpu() != home);
+    CPU_ZERO(&set);
+    CPU_SET(home, &set);
+    /* It needs vectors, which this core has not got. */
+    int result = sched_setaffinity(0, sizeof set, &set);
+    printf("refused %d\n", result == -1 && errno == EINVAL);
+    printf("done %d\n", motet_done("v"));
+    result = sched_setaffinity(0, sizeof set, &set);
+    printf("bound %d %d\n", result, sched_getcpu() == home);
+    load(&wanted);
+    printf("not reached\n");
+}
+
+__attribute__((used)) static void *sum(void *result) {
+    uint64_t numbers[64], sums[64], all = 0;
+    unsigned long vl = 1;
+    for (int i = 0; i < 64; i++) {
+        numbers[i] = (uint64_t)i;
+    }
+    for (int round = 0; round < 50; round++) {
+        VECTORS("vsetvli %0, zero, e64, m1, ta, ma\nvmv.v.i v8, 0", : "=r"(vl));
+        for (unsigned long i = 0; i < 64; i += vl) {
+            VECTORS("vsetvli zero, %1, e64, m1, ta, ma\nvle64.v v4, (%0)\nvadd.vv v8, v8, v4",
+                             :
+                             : "r"(numbers + i), "r"(vl)
+                             : "memory");
+        }
+        VECTORS("vse64.v v8, (%0)", : : "r"(sums) : "memory");
+        for (unsigned long i = 0; i < vl; i++) {
+            all += sums[i];
+        }
+        if (round % 10 == 0) {
+            sched_yield();
+        }
+    }
+    *(uint64_t *)result = all;
+    return NULL;
+}
+
+static void crowd(int count) {
+    pthread_t *threads = calloc((size_t)count, sizeof *threads);
+    uint64_t *sums = calloc((size_t)count, sizeof *sums);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 16384);
+    int right = 0;
+    for (int i = 0; i < count; i++) {
+        if (pthread_create(threads + i, &attributes, sum, sums + i) != 0) {
+            printf("no thread %d\n", i);
+            exit(1);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+        right += sums[i] == 50 * 2016;
+    }
+    printf("right %d of %d\n", right, count);
+}
+
+static void told(void) {
+    struct {
+        int64_t key;
+        uint64_t value;
+    } probe = {4, 0};
+    long result = syscall(258, &probe, 1L, 0L, 0L, 0L);
+    printf("hwcap %d hwprobe %ld %d\n", (int)(getauxval(AT_HWCAP) >> ('v' - 'a') & 1), result, (int)(probe.value >> 2 & 1));
+}
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    if (strcmp(what, "ways") == 0) {
+        ways();
+    } else if (strcmp(what, "hints") == 0) {
+        hints();
+    } else if (strcmp(what, "affinity") == 0) {
+        setvbuf(stdout, NULL, _IONBF, 0);
+        affinity();
+    } else if (strcmp(what, "crowd") == 0) {
+        crowd(count > 2 ? atoi(words[2]) : 8);
+    } else if (strcmp(what, "told") == 0) {
+        told();
+    } else {
+        Registers registers;
+        load(&registers);
+        printf("done\n");
+    }
+    return 0;
+}
+
