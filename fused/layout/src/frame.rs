@@ -5,6 +5,20 @@ use crate::{Cell32, Cell64, pool_struct};
 /// Words in [`UserFrame::regs`].
 pub const FRAME_REGS: usize = 40;
 
+/// x86-64: the word of [`UserFrame::ext`] that is XSTATE_BV of the XSAVE area.
+pub const EXT_XSTATE_BV: usize = 64;
+/// The bit of XSTATE_BV for the upper halves of ymm0..ymm15. The other bits mean nothing here.
+pub const XSTATE_AVX: u64 = 4;
+/// x86-64: words of [`UserFrame::ext`] with these halves, as in an XSAVE area in standard format.
+pub const EXT_AVX: core::ops::Range<usize> = 72..104;
+
+/// AArch64: the word of [`UserFrame::ext`] with the bytes in a register of SVE, 16 or 32; 0: there is no SVE state.
+pub const EXT_SVE_LENGTH: usize = 66;
+/// AArch64: words of [`UserFrame::ext`] with bits 128 to 255 of z0..z31; zeroes if registers have 128 bits.
+pub const EXT_SVE_UPPER: core::ops::Range<usize> = 68..132;
+/// AArch64: words of [`UserFrame::ext`] with p0..p15 and FFR, an eighth of the length each, without gaps.
+pub const EXT_SVE_PREDICATES: core::ops::Range<usize> = 132..141;
+
 pool_struct! {
     /// A thread's user-mode registers, in the numbering of its current ISA.
     ///
@@ -15,8 +29,9 @@ pool_struct! {
     /// - RISC-V: x0..x31 (index 0 unused);
     /// - hosted: r0..r15, r15 is the stack pointer, thread pointer 16.
     ///
-    /// `ext` holds floating-point and vector state in the HAL's format: x86-64 FXSAVE image; AArch64 q0..q31, then FPSR,
-    /// FPCR; RISC-V f0..f31, then fcsr, then vector state. Valid when `ext_valid` is 1, otherwise "initial state".
+    /// `ext` holds floating-point and vector state in the HAL's format: x86-64 an XSAVE area, that is an FXSAVE image, the header at
+    /// [`EXT_XSTATE_BV`], and AVX state at [`EXT_AVX`] if the header says [`XSTATE_AVX`]; AArch64 q0..q31, then FPSR, FPCR, then
+    /// SVE state if [`EXT_SVE_LENGTH`] says so; RISC-V f0..f31, then fcsr, then vector state. Valid when `ext_valid` is 1, otherwise "initial state".
     pub struct UserFrame: size 2048, align 64 {
         /// [`Isa`](crate::Isa) of these registers.
         0 pub isa: Cell32,

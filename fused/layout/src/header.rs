@@ -276,7 +276,10 @@ pool_struct! {
         3624 pub vector_bytes: Cell32,
         /// 1: it has an extension that another core of its instruction set lacks. Written by the first core, before any program starts.
         3628 pub scarce: Cell32,
-        3632 _pad11: [Cell64; 58],
+        /// 1: every core of its instruction set has vector registers, as long as its own. Written as the field before.
+        3632 pub common_vectors: Cell32,
+        3636 _pad13: Cell32,
+        3640 _pad11: [Cell64; 57],
     }
 }
 

@@ -657,6 +657,7 @@ fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let owner = (cpu.raw(thread), thread.tid.get());
     let here = u32::from(cpu.id.0) + 1;
     if cpu.ext_owner.get() != owner || thread.ext_core.get() != here {
+        extension::before_load(cpu);
         cpu.machine.load_ext(&thread.frame);
         cpu.ext_owner.set(owner);
         thread.ext_core.set(here);

@@ -23,7 +23,7 @@ use x86_64::{
     structures::{DescriptorTablePointer, gdt::SegmentSelector, tss::TaskStateSegment},
 };
 
-use crate::{cpuid, interrupt_table, trap};
+use crate::{cpuid, extended, interrupt_table, trap};
 
 /// Where core blocks are mapped: block of core `k` at `CORE_BLOCKS + (k << CORE_BLOCK_SHIFT)`. Within the last 2 GiB so
 /// that instructions can name it absolutely.
@@ -66,6 +66,12 @@ pub struct Core {
     pub(crate) pending: AtomicU32,
     /// The core runs Rust.
     pub(crate) started: AtomicBool,
+    /// Bytes in an AVX register; 0: there is none, or it is withheld. This and what follows is touched by this core only.
+    pub(crate) vector_bytes: AtomicU32,
+    /// User code may use AVX.
+    pub(crate) vectors_open: AtomicBool,
+    /// It may as long as this core runs.
+    pub(crate) vectors_stay_open: AtomicBool,
     gdt: [u64; 10],
     tss: TaskStateSegment,
     /// Where the processor puts what it saves at a trap from user mode. Its end is `TRAP_TOP` in `trap.s`.
@@ -119,6 +125,9 @@ impl Core {
                 deadline_ns: AtomicU64::new(u64::MAX),
                 pending: AtomicU32::new(0),
                 started: AtomicBool::new(false),
+                vector_bytes: AtomicU32::new(0),
+                vectors_open: AtomicBool::new(false),
+                vectors_stay_open: AtomicBool::new(false),
                 gdt,
                 tss,
                 trap_stack: TrapStack([0; 64]),
@@ -153,6 +162,7 @@ impl Core {
         }
         // SAFETY: initialises the FPU, which the kernel does not use.
         unsafe { asm!("fninit", options(nomem, nostack)) };
+        extended::init(self);
     }
 
     /// # Safety

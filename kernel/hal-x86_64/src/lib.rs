@@ -169,6 +169,30 @@ impl Machine for TheMachine {
         extended::load(frame);
     }
 
+    fn vector_bytes(&self) -> u32 {
+        Core::current().vector_bytes.load(Relaxed)
+    }
+
+    fn withhold_vectors(&self) {
+        extended::withhold();
+    }
+
+    fn keep_vectors_open(&self) {
+        extended::keep_open();
+    }
+
+    fn open_vectors(&self, frame: &'static UserFrame) {
+        extended::open_vectors(frame);
+    }
+
+    fn close_vectors(&self, frame: &'static UserFrame) {
+        extended::close_vectors(frame);
+    }
+
+    fn are_vectors_open(&self) -> bool {
+        extended::are_vectors_open()
+    }
+
     fn prepare_root(&self, root: Frame) {
         let entries = self.pool.at::<[motet_layout::Cell64; 512]>(root.addr());
         for slot in paging::KERNEL_SLOTS {

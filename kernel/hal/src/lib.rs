@@ -145,7 +145,12 @@ pub trait Machine: Sync + 'static {
     /// uses them is illegal.
     fn open_vectors(&self, _frame: &'static UserFrame) {}
 
-    /// As [`save_ext`](Self::save_ext), and closes the vector registers.
+    /// Lets user code use the vector registers of this core for good, if it has some: every core of the ISA has them, so that nothing is
+    /// to be learned from their first use. [`load_ext`](Self::load_ext) loads them too, and nothing closes them. Only where programs see
+    /// whether they are open.
+    fn keep_vectors_open(&self) {}
+
+    /// As [`save_ext`](Self::save_ext), and closes the vector registers, unless the HAL says why not.
     fn close_vectors(&self, _frame: &'static UserFrame) {}
 
     /// Whether they are open.

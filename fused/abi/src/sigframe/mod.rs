@@ -126,7 +126,7 @@ type Read<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<(), BadFrame>;
 /// The least stack a signal needs (`AT_MINSIGSTKSZ`).
 pub const fn min_stack_size(isa: Isa) -> u64 {
     match isa {
-        Isa::X86_64 => 440 + 512 + 64 + 16,
+        Isa::X86_64 => 440 + x86_64::EXTENDED_SIZE as u64 + 64 + 16,
         Isa::AArch64 => 4688 + 16 + 16,
         Isa::RiscV64 => 1088 + riscv64::VECTOR_MAX as u64 + 16,
         Isa::Hosted => hosted::SIZE as u64 + 16,

@@ -5,7 +5,11 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, ThreadRecord};
 use motet_protocol::{Context, cores::core_record, run_queue};
 
-use super::place::{self, affinity};
+use super::{
+    of_thread,
+    place::{self, affinity},
+    uses_vectors,
+};
 use crate::{cpu::Cpu, sched};
 
 /// Slices without use after which a thread goes back.
@@ -38,7 +42,7 @@ pub fn end_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
 #[cold]
 fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     let moves = &thread.moves;
-    if cpu.machine.are_vectors_open() {
+    if uses_vectors::<M>(of_thread::<M>(thread)) && cpu.machine.are_vectors_open() {
         // Its next use traps, and is seen so.
         cpu.machine.close_vectors(&thread.frame);
         moves.unused_slices.set(0);

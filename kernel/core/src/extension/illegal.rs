@@ -25,6 +25,10 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
     let own = of_core::<M>(cpu.own);
     if let Some(has) = required.alternatives().find(|set| set.is_subset(own)) {
         if uses_vectors::<M>(has) && !cpu.machine.are_vectors_open() {
+            if cpu.own.scarce.get() != 0 {
+                // Its registers are to be where they are, as long as it uses them.
+                place::set_needs(cpu, thread, of_thread::<M>(thread).union(has));
+            }
             place::open(cpu, thread);
         } else {
             // The extension is there, and does not have this instruction in this form.

@@ -17,7 +17,8 @@
 //!             not used for some slices, or not in this one and others wait for the core
 //! ```
 //!
-//! Vector registers are closed at the end of each slice in which they were open, so their next use is seen.
+//! Vector registers are closed at the end of each slice in which they were open, so their next use is seen. Those that every core of an
+//! ISA has need not be, and may stay open ([`motet_hal::Machine::keep_vectors_open`]).
 //!
 //! Protocol page: `docs/protocols/extensions.md`.
 
@@ -30,7 +31,7 @@ mod show;
 pub use back::{end_slice, gives_way};
 pub use hint::{Migrations, done, need};
 pub use illegal::illegal;
-pub use place::{announce, core_for, find_scarce, forget, has_used_vectors, inherit, take};
+pub use place::{announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, take};
 pub use show::{cpuinfo, hwcap, hwprobe};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};

@@ -48,14 +48,25 @@ pub fn is_somewhere<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
     { cores(cpu) }.any(|core| isa_of(cpu, core) == Some(M::ISA) && set.is_subset(has(core)))
 }
 
-/// Marks the cores that have what others of their ISA lack. Once, when all islands have joined.
+/// Marks the cores that have what others of their ISA lack, and those whose vector registers all of them have. Once, when all islands
+/// have joined.
 pub fn find_scarce<M: Machine>(cpu: &Cpu<M>) {
     for core in cores(cpu) {
-        let isa = isa_of(cpu, core);
-        let has = |core| core_record(cpu, core).capabilities.get();
-        let mut others = cores(cpu).filter(|&other| isa_of(cpu, other) == isa);
-        let is_scarce = others.any(|other| has(core) & !has(other) != 0);
-        core_record(cpu, core).scarce.set(is_scarce.into());
+        let (isa, record) = (isa_of(cpu, core), core_record(cpu, core));
+        let (has, vector_bytes) = (record.capabilities.get(), record.vector_bytes.get());
+        let all = || cores(cpu).filter(|&other| isa_of(cpu, other) == isa).map(|other| core_record(cpu, other));
+        let is_scarce = all().any(|other| has & !other.capabilities.get() != 0);
+        let has_common = vector_bytes != 0 && all().all(|other| other.vector_bytes.get() == vector_bytes);
+        record.scarce.set(is_scarce.into());
+        record.common_vectors.set(has_common.into());
+    }
+}
+
+/// Before this core's extended registers are loaded.
+#[inline(always)]
+pub fn before_load<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.own.common_vectors.get() != 0 {
+        cpu.machine.keep_vectors_open();
     }
 }
 

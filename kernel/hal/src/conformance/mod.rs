@@ -14,6 +14,7 @@ mod memory;
 mod programs;
 mod scratch;
 mod user;
+mod vectors;
 mod workers;
 
 use core::cell::Cell;
@@ -96,6 +97,7 @@ impl<M: Machine> Suite<M> {
         self.test("identity", Self::identity);
         self.memory_tests();
         self.user_tests();
+        self.vector_tests();
         self.interrupt_tests();
         self.worker_tests();
         self.between_tests();

@@ -37,6 +37,10 @@ pub enum Step {
     GetFirstExt,
     /// value = last floating-point register.
     GetLastExt,
+    /// All 64-bit elements of the last vector register (`Machine::open_vectors`) = value.
+    SetVector,
+    /// value = last 64-bit element of the last vector register.
+    GetVector,
     /// value = thread pointer (through memory on x86-64: the word at FS:0).
     ThreadPointer,
 }
@@ -99,6 +103,16 @@ pub const fn address_register(isa: Isa) -> usize {
     }
 }
 
+/// Whether writing the last floating-point register makes the rest of the vector register that it is a part of 0 (AArch64).
+pub const fn float_clears_vector(isa: Isa) -> bool {
+    matches!(isa, Isa::AArch64)
+}
+
+/// Whether a system call clears vector registers: on AArch64 it may, as on Linux.
+pub const fn call_clears_vector(isa: Isa) -> bool {
+    matches!(isa, Isa::AArch64)
+}
+
 /// Frame index of the thread pointer.
 pub const fn thread_register(isa: Isa) -> usize {
     match isa {
@@ -159,6 +173,15 @@ fn x86_64(program: &mut Program, step: Step) {
         Step::SetLastExt => program.push(&[0x66, 0x4c, 0x0f, 0x6e, 0xf8]),     // movq xmm15, rax
         Step::GetFirstExt => program.push(&[0x66, 0x48, 0x0f, 0x7e, 0xc0]),    // movq rax, xmm0
         Step::GetLastExt => program.push(&[0x66, 0x4c, 0x0f, 0x7e, 0xf8]),     // movq rax, xmm15
+        Step::SetVector => {
+            program.push(&[0xc4, 0x61, 0xf9, 0x6e, 0xf8]); // vmovq xmm15, rax
+            program.push(&[0xc4, 0x41, 0x01, 0x6c, 0xff]); // vpunpcklqdq xmm15, xmm15, xmm15
+            program.push(&[0xc4, 0x43, 0x05, 0x18, 0xff, 0x01]); // vinsertf128 ymm15, ymm15, xmm15, 1
+        }
+        Step::GetVector => {
+            program.push(&[0xc4, 0x63, 0x7d, 0x19, 0xf8, 0x01]); // vextractf128 xmm0, ymm15, 1
+            program.push(&[0xc4, 0xe3, 0xf9, 0x16, 0xc0, 0x01]); // vpextrq rax, xmm0, 1
+        }
         Step::ThreadPointer => program.push(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0]), // mov rax, fs:[0]
     }
 }
@@ -178,10 +201,15 @@ fn aarch64(program: &mut Program, step: Step) {
             program.word(0x9100_0400); // 1: add x0, x0, #1
             program.word(0x17ff_ffff); // b 1b
         }
-        Step::SetFirstExt => program.word(0x9e67_0000),   // fmov d0, x0
-        Step::SetLastExt => program.word(0x9e67_001f),    // fmov d31, x0
-        Step::GetFirstExt => program.word(0x9e66_0000),   // fmov x0, d0
-        Step::GetLastExt => program.word(0x9e66_03e0),    // fmov x0, d31
+        Step::SetFirstExt => program.word(0x9e67_0000), // fmov d0, x0
+        Step::SetLastExt => program.word(0x9e67_001f),  // fmov d31, x0
+        Step::GetFirstExt => program.word(0x9e66_0000), // fmov x0, d0
+        Step::GetLastExt => program.word(0x9e66_03e0),  // fmov x0, d31
+        Step::SetVector => {
+            program.word(0x25d8_e3e7); // ptrue p7.d
+            program.word(0x05e0_381f); // mov z31.d, x0
+        }
+        Step::GetVector => program.word(0x05e1_bfe0), // lastb x0, p7, z31.d
         Step::ThreadPointer => program.word(0xd53b_d040), // mrs x0, tpidr_el0
     }
 }
@@ -205,6 +233,14 @@ fn riscv64(program: &mut Program, step: Step) {
         Step::SetLastExt => program.word(0xf205_0fd3),  // fmv.d.x f31, a0
         Step::GetFirstExt => program.word(0xe200_0553), // fmv.x.d a0, f0
         Step::GetLastExt => program.word(0xe20f_8553),  // fmv.x.d a0, f31
+        Step::SetVector => {
+            program.word(0xcd81_7057); // vsetivli zero, 2, e64, m1, ta, ma
+            program.word(0x5e05_4fd7); // vmv.v.x v31, a0
+        }
+        Step::GetVector => {
+            program.word(0x3ff0_bf57); // vslidedown.vi v30, v31, 1
+            program.word(0x43e0_2557); // vmv.x.s a0, v30
+        }
         Step::ThreadPointer => program.word(0x0002_0513), // mv a0, tp
     }
 }
@@ -216,7 +252,8 @@ fn hosted(program: &mut Program, step: Step) {
     };
     match step {
         Step::Syscall => put(50, 0, 0, 0, 0),
-        Step::Illegal => put(0, 0, 0, 0, 0),
+        // It has no vectors.
+        Step::Illegal | Step::SetVector | Step::GetVector => put(0, 0, 0, 0, 0),
         Step::Breakpoint => put(51, 0, 0, 0, 0),
         Step::Increment(register) => put(14, register as u8, register as u8, 0, 1), // addi
         Step::Constant(value) => put(1, 0, 0, 0, i32::from(value)),                 // li
