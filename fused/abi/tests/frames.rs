@@ -163,13 +163,26 @@ fn leave(f: &UserFrame) {
 fn carried(f: &UserFrame) -> Vec<u64> {
     let vlenb = f.ext[37].get() as usize;
     let used = |n: usize| match frame_isa(f) {
-        Isa::X86_64 => n < 58, // up to the software-reserved part
-        Isa::AArch64 => n < 66,
+        // Up to the software-reserved part; the header; AVX state.
+        Isa::X86_64 => n < 58 || (64..72).contains(&n) || f.ext[64].get() == 4 && (72..104).contains(&n),
+        Isa::AArch64 => n < 67 || f.ext[66].get() != 0 && (68..141).contains(&n),
         Isa::RiscV64 if vlenb == 0 => n < 33,
         Isa::RiscV64 => n < 38 || (40..40 + 4 * vlenb).contains(&n),
         Isa::Hosted => false,
     };
     f.ext.iter().enumerate().filter(|(n, _)| used(*n)).map(|(_, word)| word.get()).collect()
+}
+
+/// Makes what the frame has beside q0..q31 the state of SVE with registers of so many bytes.
+fn set_sve_length(f: &UserFrame, bytes: u64) {
+    f.ext[66].set(bytes);
+    if bytes == 16 {
+        f.ext[68..132].iter().for_each(|word| word.set(0)); // there are no bits beyond 127
+    }
+    // 17 predicates.
+    let end = 132 + 17 * bytes as usize / 64;
+    f.ext[end].set(f.ext[end].get() & ((1 << (17 * bytes % 64)) - 1));
+    f.ext[end + 1..141].iter().for_each(|word| word.set(0));
 }
 
 proptest! {
@@ -186,8 +199,15 @@ proptest! {
             set_pc(&f, seed >> 20);
             f.ext_valid.set(ext_valid.into());
             match isa {
-                Isa::X86_64 => f.ext[3].set(f.ext[3].get() & 0xffff_0000_ffff), // MXCSR without reserved bits
-                Isa::AArch64 => f.ext[64..66].iter().for_each(|word| word.set(seed & 0xffff_ffff)),
+                Isa::X86_64 => {
+                    f.ext[3].set(f.ext[3].get() & 0xffff_0000_ffff); // MXCSR without reserved bits
+                    f.ext[64..72].iter().for_each(|word| word.set(0));
+                    f.ext[64].set(if vlenb == 0 { 0 } else { 4 });
+                }
+                Isa::AArch64 => {
+                    f.ext[64..66].iter().for_each(|word| word.set(seed & 0xffff_ffff));
+                    set_sve_length(&f, vlenb);
+                }
                 Isa::RiscV64 => {
                     f.regs[0].set(0);
                     f.ext[32].set(seed & 0xff);
@@ -330,6 +350,99 @@ fn riscv64_frame_is_linuxs() {
     assert_eq!(memory.word(record + 40), 16); // vlenb
     assert_eq!(memory.word(record + 48), record + 56); // datap
     assert_eq!(memory.word(record + 56), f.ext[40].get());
+}
+
+/// As compiled from `asm/sigcontext.h` (`struct _fpx_sw_bytes`, `struct _xstate`) of x86-64.
+#[test]
+fn x86_64_frame_with_avx_is_linuxs() {
+    let f = frame(Isa::X86_64);
+    fill(&f, 8);
+    f.ext_valid.set(1);
+    f.ext[64].set(4);
+    let (xmm0, ymm0, ymm15) = (f.ext[20].get(), f.ext[72].get(), f.ext[103].get());
+    let (memory, built) = deliver(&f, &delivery(0x20_0000));
+    assert_eq!(memory.word(built.context), 7); // UC_FP_XSTATE
+    let fpstate = memory.word(built.context + 40 + 184);
+    assert_eq!(fpstate, (0x20_0000 - 836) & !63);
+    assert_eq!(memory.word(fpstate + 464), 836 << 32 | 0x4650_5853); // FP_XSTATE_MAGIC1, extended_size
+    assert_eq!((memory.word(fpstate + 472), memory.word(fpstate + 480)), (7, 832)); // xfeatures, xstate_size
+    assert_eq!((memory.word(fpstate + 512), memory.word(fpstate + 520)), (7, 0)); // XSTATE_BV, XCOMP_BV
+    assert_eq!([160, 576, 824].map(|at| memory.word(fpstate + at)), [xmm0, ymm0, ymm15]);
+    assert_eq!(memory.word(fpstate + 828) >> 32, 0x4650_5845); // FP_XSTATE_MAGIC2
+    // The handler begins with none.
+    assert_eq!(f.ext_valid.get(), 0);
+}
+
+/// As compiled from `asm/sigcontext.h` (`struct sve_context`, `SVE_SIG_*`) of AArch64.
+#[test]
+fn aarch64_frame_with_sve_is_linuxs() {
+    let f = frame(Isa::AArch64);
+    fill(&f, 9);
+    f.ext_valid.set(1);
+    set_sve_length(&f, 32);
+    let ext = |n: usize| f.ext[n].get();
+    let (memory, built) = deliver(&f, &delivery(0x20_0000));
+    assert_eq!(built.sp, 0x20_0000 - 16 - 4688);
+    let record = built.context + 176 + 288 + 528;
+    assert_eq!(memory.word(record), 1120 << 32 | 0x5356_4501); // SVE_MAGIC, SVE_SIG_CONTEXT_SIZE(2)
+    assert_eq!(memory.word(record + 8), 32); // vl
+    assert_eq!([16, 24, 32, 40].map(|at| memory.word(record + at)), [0, 1, 68, 69].map(ext)); // z0
+    assert_eq!(memory.word(record + 16 + 31 * 32 + 24), ext(131)); // z31
+    assert_eq!(memory.word(record + 16 + 1024), ext(132)); // p0, p1
+    assert_eq!(memory.word(record + 16 + 1024 + 60) >> 32, ext(140)); // FFR
+    assert_eq!(memory.word(record + 1120), 0); // end
+}
+
+/// A frame with vector state of which a word was changed: refused, or what it says is restored.
+fn with_changed_word(isa: Isa, at: u64, change: impl Fn(u64) -> u64) -> (Result<(), BadFrame>, Box<UserFrame>) {
+    let f = frame(isa);
+    fill(&f, 10);
+    f.ext_valid.set(1);
+    f.ext[64..72].iter().for_each(|word| word.set(0));
+    if isa == Isa::X86_64 {
+        f.ext[64].set(4)
+    } else {
+        set_sve_length(&f, 32)
+    }
+    let (mut memory, built) = deliver(&f, &delivery(0x20_0000));
+    let state = if isa == Isa::X86_64 { memory.word(built.context + 224) } else { built.context + 176 + 288 + 528 };
+    let word = change(memory.word(state + at)).to_le_bytes();
+    memory.0.extend(word.into_iter().enumerate().map(|(n, byte)| (state + at + n as u64, byte)));
+    leave(&f);
+    let restored = sigframe::restore(&f, |address, into| memory.read(address, into));
+    (restored.map(drop), f)
+}
+
+#[test]
+fn vector_state_in_a_frame_is_checked() {
+    let x86 = |at, change: fn(u64) -> u64| with_changed_word(Isa::X86_64, at, change);
+    assert!(x86(512, |bv| bv).1.ext[64].get() == 4);
+    // XRSTOR would refuse these headers: another component, the compacted format, reserved words.
+    assert_eq!(x86(512, |bv| bv | 8).0, Err(BadFrame));
+    assert_eq!(x86(520, |_| 1 << 63).0, Err(BadFrame));
+    assert_eq!(x86(568, |_| 1).0, Err(BadFrame));
+    // Components that the header or the software's words leave out are initial.
+    for at in [472, 512] {
+        let (restored, f) = x86(at, |_| 3);
+        assert_eq!((restored, f.ext[64].get()), (Ok(()), 0));
+        let (restored, f) = x86(at, |_| 4);
+        let initial = (f.ext[0].get() & 0xffff, f.ext[4].get(), f.ext[20].get());
+        assert_eq!((restored, f.ext[64].get(), initial), (Ok(()), 4, (0x37f, 0, 0)));
+    }
+    // Without magic words there is an FXSAVE image only.
+    for (at, change) in [(464, (|_| 0) as fn(u64) -> u64), (480, |_| 576), (828, |_| 0)] {
+        let (restored, f) = x86(at, change);
+        assert_eq!((restored, f.ext[64].get()), (Ok(()), 0), "{at}");
+    }
+
+    let arm = |at, change: fn(u64) -> u64| with_changed_word(Isa::AArch64, at, change);
+    assert_eq!(arm(8, |length| length).1.ext[66].get(), 32);
+    assert_eq!(arm(8, |_| 48).0, Err(BadFrame)); // a length that no core here has
+    assert_eq!(arm(8, |_| 16).0, Err(BadFrame)); // not that of the record
+    assert_eq!(arm(8, |length| length | 1 << 16).0, Err(BadFrame)); // streaming mode
+    assert_eq!(arm(0, |head| head + (16 << 32)).0, Err(BadFrame));
+    let (restored, f) = arm(0, |_| 0); // the list ends before the record
+    assert_eq!((restored, f.ext[66].get()), (Ok(()), 0));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::ptr::with_exposed_provenance;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::extended;
 use motet_layout::{CORES_PER_ISLAND_MAX, Cell64, CoreId, PAGE_SIZE, UserFrame};
 
 /// Reads a system register.
@@ -54,6 +55,10 @@ pub struct PerCore {
     pub fault_regs: [AtomicU64; 32],
     /// 1 after the first kernel exception.
     pub faulted: AtomicU64,
+    /// Bytes in a register of SVE; 0: there is none, or it is withheld.
+    pub vector_bytes: AtomicU32,
+    /// User code may use SVE.
+    pub vectors_open: AtomicBool,
 }
 
 /// The cores of this island.
@@ -69,6 +74,8 @@ impl PerCore {
             affinity: AtomicU64::new(0),
             fault_regs: [const { AtomicU64::new(0) }; 32],
             faulted: AtomicU64::new(0),
+            vector_bytes: AtomicU32::new(0),
+            vectors_open: AtomicBool::new(false),
         }
     }
 
@@ -159,13 +166,12 @@ pub fn zero_frame(frame: *mut u8) {
 
 /// Sets up what user mode may do on this core, and drops the identity map.
 pub fn init_user_mode() {
-    write_register!("cpacr_el1", 3 << 20); // floating point and Advanced SIMD; no SVE
+    extended::init();
     write_register!("cntkctl_el1", 1 << 1); // CNTVCT_EL0
     write_register!("pmuserenr_el0", 0);
     write_register!("tpidrro_el0", 0);
     write_register!("mdscr_el1", 0);
     set_user_root(crate::memory::empty_root());
-    load_ext(None);
 }
 
 /// CNTVCT_EL0 and CNTFRQ_EL0 trap.

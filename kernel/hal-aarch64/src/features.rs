@@ -4,15 +4,14 @@ use crate::cpu::read_register;
 
 /// Extensions in a row, space-separated.
 pub struct Features {
-    text: [u8; 192],
+    text: [u8; 384],
     len: usize,
 }
 
 impl Features {
     /// Reads the identification registers of this core.
     ///
-    /// Not listed, because this kernel does not switch their state or enable them: SVE, SME, pointer authentication,
-    /// BTI, MTE. Nor `cpuid` (emulated register reads) and `evtstrm`.
+    /// Not listed, because this kernel does not switch their state or enable them: SME, pointer authentication, BTI, MTE. Nor `cpuid` (emulated register reads) and `evtstrm`.
     pub fn detect() -> Self {
         let registers = [
             read_register!("id_aa64pfr0_el1"),
@@ -20,8 +19,9 @@ impl Features {
             read_register!("id_aa64isar1_el1"),
             read_register!("id_aa64pfr1_el1"),
             read_register!("id_aa64mmfr2_el1"),
+            read_register!("S3_0_C0_C4_4"), // ID_AA64ZFR0_EL1, zero without SVE
         ];
-        let mut features = Self { text: [0; 192], len: 0 };
+        let mut features = Self { text: [0; 384], len: 0 };
         for (name, register, shift, min) in TABLE {
             let field = registers[register] >> shift & 0xf;
             // In PFR0 0xf means that there are no such registers.
@@ -53,9 +53,10 @@ const ISAR0: usize = 1;
 const ISAR1: usize = 2;
 const PFR1: usize = 3;
 const MMFR2: usize = 4;
+const ZFR0: usize = 5;
 
 /// Name, register, shift and least value of its field (Linux, Documentation/arch/arm64/elf_hwcaps.rst).
-const TABLE: [(&str, usize, u32, u64); 31] = [
+const TABLE: [(&str, usize, u32, u64); 42] = [
     ("fp", PFR0, 16, 0),
     ("asimd", PFR0, 20, 0),
     ("aes", ISAR0, 4, 1),
@@ -76,6 +77,7 @@ const TABLE: [(&str, usize, u32, u64); 31] = [
     ("sm4", ISAR0, 40, 1),
     ("asimddp", ISAR0, 44, 1),
     ("sha512", ISAR0, 12, 2),
+    ("sve", PFR0, 32, 1),
     ("asimdfhm", ISAR0, 48, 1),
     ("dit", PFR0, 48, 1),
     ("uscat", MMFR2, 32, 1),
@@ -84,7 +86,17 @@ const TABLE: [(&str, usize, u32, u64); 31] = [
     ("ssbs", PFR1, 4, 2),
     ("sb", ISAR1, 36, 1),
     ("dcpodp", ISAR1, 0, 2),
+    ("sve2", ZFR0, 0, 1),
+    ("sveaes", ZFR0, 4, 1),
+    ("svepmull", ZFR0, 4, 2),
+    ("svebitperm", ZFR0, 16, 1),
+    ("svesha3", ZFR0, 32, 1),
+    ("svesm4", ZFR0, 40, 1),
     ("flagm2", ISAR0, 52, 2),
     ("frint", ISAR1, 32, 1),
+    ("svei8mm", ZFR0, 44, 1),
+    ("svef32mm", ZFR0, 52, 1),
+    ("svef64mm", ZFR0, 56, 1),
+    ("svebf16", ZFR0, 20, 1),
     ("rng", ISAR0, 60, 1),
 ];

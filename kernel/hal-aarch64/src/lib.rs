@@ -18,6 +18,7 @@
 mod boot;
 mod console;
 mod cpu;
+mod extended;
 mod fault;
 mod features;
 mod gic;

@@ -9,6 +9,7 @@ use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, ma
 
 use crate::console;
 use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
+use crate::extended;
 use crate::features::Features;
 use crate::gic::Gic;
 use crate::memory::{empty_root, image_phys};
@@ -145,12 +146,17 @@ impl Machine for AArch64 {
     fn run_user(&self, frame: &'static UserFrame) -> Trap {
         const SUPERVISOR_CALL: u64 = 0x15;
         let syndrome = cpu::enter_user(frame);
-        if syndrome >> 26 == SUPERVISOR_CALL { Trap::Syscall } else { self.decode(syndrome, frame) }
+        if syndrome >> 26 != SUPERVISOR_CALL {
+            return self.decode(syndrome, frame);
+        }
+        if extended::are_vectors_open() {
+            extended::drop_vectors(frame);
+        }
+        Trap::Syscall
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
-        cpu::save_ext(frame);
-        frame.ext_valid.set(1);
+        extended::save(frame);
     }
 
     fn save_kept_ext(&self, frame: &'static UserFrame) {
@@ -158,7 +164,27 @@ impl Machine for AArch64 {
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
-        cpu::load_ext((frame.ext_valid.get() == 1).then_some(frame));
+        extended::load(frame);
+    }
+
+    fn vector_bytes(&self) -> u32 {
+        PerCore::this().vector_bytes.load(Ordering::Relaxed)
+    }
+
+    fn withhold_vectors(&self) {
+        extended::withhold();
+    }
+
+    fn open_vectors(&self, frame: &'static UserFrame) {
+        extended::open_vectors(frame);
+    }
+
+    fn close_vectors(&self, frame: &'static UserFrame) {
+        extended::close_vectors(frame);
+    }
+
+    fn are_vectors_open(&self) -> bool {
+        extended::are_vectors_open()
     }
 
     fn prepare_root(&self, _root: Frame) {

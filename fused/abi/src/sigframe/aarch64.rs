@@ -1,6 +1,6 @@
 //! AArch64: `arch/arm64/kernel/signal.c` (`struct rt_sigframe`), `uapi/asm/{ucontext,sigcontext}.h`.
 
-use motet_layout::UserFrame;
+use motet_layout::{EXT_SVE_LENGTH, EXT_SVE_PREDICATES, EXT_SVE_UPPER, UserFrame};
 
 use super::generic::{CONTEXT, MACHINE, MASK, STACK};
 use super::{BadFrame, Built, Delivery, Read, Restored, SigframeBuffer, get_ext, get_reg, set_ext, set_reg};
@@ -23,16 +23,41 @@ const SIZE: usize = RECORDS + RECORDS_SIZE;
 const FPSIMD_MAGIC: u32 = 0x4650_8001;
 const FPSIMD_SIZE: usize = 528;
 const ESR_MAGIC: u32 = 0x4553_5201;
-/// What is written: all up to the end of the list.
-const USED: usize = RECORDS + FPSIMD_SIZE + 16;
+/// `struct sve_context`: header, vector length, flags; then z0..z31, p0..p15 and FFR.
+const SVE_MAGIC: u32 = 0x5356_4501;
+const SVE_LENGTH: usize = 8;
+const SVE_FLAGS: usize = 10;
+const SVE_REGS: usize = 16;
+const SVE_SIZE_MAX: usize = sve_size(32);
+/// Behind the last record.
+const END_SIZE: usize = 16;
 /// In [`UserFrame::ext`]: v0..v31 in words 0..64, FPSR, FPCR.
 const EXT_STATUS: usize = 64;
+
+const _: () = assert!(RECORDS + FPSIMD_SIZE + SVE_SIZE_MAX + END_SIZE + 16 <= super::SIGFRAME_MAX);
+
+/// Bytes of the record with registers of `length` bytes: 32 of them, and 17 with a bit for each of their bytes.
+const fn sve_size(length: usize) -> usize {
+    (SVE_REGS + 32 * length + 17 * length / 8).next_multiple_of(16)
+}
+
+/// Bytes in a vector register of the saved state; 0: no SVE state.
+fn sve_length(frame: &UserFrame) -> usize {
+    match frame.ext[EXT_SVE_LENGTH].get() {
+        length @ (16 | 32) if frame.ext_valid.get() != 0 => length as usize,
+        _ => 0,
+    }
+}
 
 pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
     let record = delivery.base.wrapping_sub(16) & !15;
     let sp_handler = record.wrapping_sub(SIZE as u64);
 
-    out[..USED + 16].fill(0);
+    let sve_length = sve_length(frame);
+    let sve = RECORDS + FPSIMD_SIZE;
+    let used = sve + if sve_length == 0 { 0 } else { sve_size(sve_length) } + END_SIZE;
+
+    out[..used + 16].fill(0);
     out[..CONTEXT].copy_from_slice(&delivery.info.to_bytes());
     delivery.stack.put(&mut out[STACK..]);
     put_at(out, MASK, delivery.mask);
@@ -46,15 +71,18 @@ pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBu
     put_at(out, PC, pc(frame));
     put_at(out, PSTATE, frame.status.get());
     put_fpsimd(frame, &mut out[RECORDS..RECORDS + FPSIMD_SIZE]);
+    if sve_length != 0 {
+        put_sve(frame, sve_length, &mut out[sve..used - END_SIZE]);
+    }
     // A frame record, for backtraces through the handler.
-    [get_reg(frame, 29), get_reg(frame, 30)].put(&mut out[USED..]);
+    [get_reg(frame, 29), get_reg(frame, 30)].put(&mut out[used..]);
 
     Built {
         sp: sp_handler,
         info: sp_handler,
         context: sp_handler.wrapping_add(CONTEXT as u64),
         frame_pointer: Some(record),
-        pieces: [(sp_handler, 0, USED), (record, USED, USED + 16)],
+        pieces: [(sp_handler, 0, used), (record, used, used + 16)],
     }
 }
 
@@ -67,6 +95,21 @@ fn put_fpsimd(frame: &UserFrame, out: &mut [u8]) {
         put_at(out, 12, frame.ext[EXT_STATUS + 1].get() as u32);
         get_ext(frame, 0, &mut out[16..]);
     }
+}
+
+fn put_sve(frame: &UserFrame, length: usize, out: &mut [u8]) {
+    put_at(out, 0, SVE_MAGIC);
+    put_at(out, 4, out.len() as u32);
+    put_at(out, SVE_LENGTH, length as u16);
+    for n in 0..32 {
+        let vector = &mut out[SVE_REGS + n * length..][..length];
+        get_ext(frame, 2 * n, &mut vector[..16]);
+        get_ext(frame, EXT_SVE_UPPER.start + 2 * n, &mut vector[16..]);
+    }
+    let mut predicates = [0; 8 * (EXT_SVE_PREDICATES.end - EXT_SVE_PREDICATES.start)];
+    get_ext(frame, EXT_SVE_PREDICATES.start, &mut predicates);
+    let size = 17 * length / 8;
+    out[SVE_REGS + 32 * length..][..size].copy_from_slice(&predicates[..size]);
 }
 
 pub(super) fn enter(frame: &UserFrame, args: [u64; 3], restorer: u64, frame_pointer: Option<u64>) {
@@ -93,6 +136,7 @@ pub(super) fn restore(frame: &UserFrame, read: Read<'_>) -> Result<Restored, Bad
 }
 
 fn restore_records(frame: &UserFrame, list: u64, read: Read<'_>) -> Result<(), BadFrame> {
+    frame.ext[EXT_SVE_LENGTH].set(0);
     let mut at = 0;
     while at + 8 <= RECORDS_SIZE {
         let mut head = [0; 8];
@@ -109,6 +153,7 @@ fn restore_records(frame: &UserFrame, list: u64, read: Read<'_>) -> Result<(), B
                 frame.ext[EXT_STATUS + 1].set(take_at::<u32>(&record, 12).into());
                 frame.ext_valid.set(1);
             }
+            SVE_MAGIC if at + size <= RECORDS_SIZE => restore_sve(frame, list.wrapping_add(at as u64), size, read)?,
             ESR_MAGIC => {}
             _ => return Err(BadFrame),
         }
@@ -118,4 +163,30 @@ fn restore_records(frame: &UserFrame, list: u64, read: Read<'_>) -> Result<(), B
         at += size;
     }
     Err(BadFrame)
+}
+
+/// The lower halves of the vectors come with the record of floating-point state.
+fn restore_sve(frame: &UserFrame, address: u64, size: usize, read: Read<'_>) -> Result<(), BadFrame> {
+    if size == SVE_REGS {
+        return Ok(()); // no state
+    }
+    if size > SVE_SIZE_MAX {
+        return Err(BadFrame);
+    }
+    let mut record = [0; SVE_SIZE_MAX];
+    read(address, &mut record[..size])?;
+    let (length, flags) = (take_at::<u16>(&record, SVE_LENGTH).into(), take_at::<u16>(&record, SVE_FLAGS));
+    if !matches!(length, 16 | 32) || size != sve_size(length) || flags != 0 {
+        return Err(BadFrame);
+    }
+    frame.ext[EXT_SVE_LENGTH].set(length as u64);
+    frame.ext[EXT_SVE_UPPER].iter().chain(&frame.ext[EXT_SVE_PREDICATES]).for_each(|word| word.set(0));
+    for n in 0..32 {
+        set_ext(frame, EXT_SVE_UPPER.start + 2 * n, &record[SVE_REGS + n * length..][16..length]);
+    }
+    let mut predicates = [0; 8 * (EXT_SVE_PREDICATES.end - EXT_SVE_PREDICATES.start)];
+    let used = 17 * length / 8;
+    predicates[..used].copy_from_slice(&record[SVE_REGS + 32 * length..][..used]);
+    set_ext(frame, EXT_SVE_PREDICATES.start, &predicates);
+    Ok(())
 }
