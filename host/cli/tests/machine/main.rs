@@ -30,6 +30,7 @@ mod regions;
 mod scripts;
 mod timed;
 mod transfers;
+mod vectors;
 
 use std::{
     path::PathBuf,
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         trials.extend(measured::trials());
         trials.extend(timed::trials());
         trials.extend(transfers::trials());
+        trials.extend(vectors::trials());
         trials.extend(places::trials());
         trials.extend(long_calls::trials());
         trials.extend(bytes::trials());

@@ -1,0 +1,78 @@
+//! Vector registers beyond those of the base ISA: programs that use them without asking start where there are none, and end where there
+//! are some, with all of them as they should be (`tests/guest/cc/vectors.c`).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    crossing::Programs,
+    process::{Ended, Motet, root},
+    trial,
+};
+
+/// `cpu` of cores with them; the default ones have none. Of models with AVX, this one needs nothing that TCG lacks.
+const WITH_AVX: &str = "max";
+const WITH_SVE: &str = "neoverse-v1";
+
+/// The suite's own waits are long, for busy hosts.
+const CONFORMANCE_LIMIT: Duration = Duration::from_secs(180);
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("vectors::avx_takes_a_thread_to_a_core_with_it_and_is_kept", || moves("x86_64", WITH_AVX)),
+        trial("vectors::sve_takes_a_thread_to_a_core_with_it_and_is_kept", || moves("aarch64", WITH_SVE)),
+        trial("vectors::avx_that_all_cores_have_is_told_and_kept", avx_everywhere),
+        trial("vectors::avx_conforms", || conforms("x86_64", WITH_AVX)),
+        trial("vectors::sve_conforms", || conforms("aarch64", WITH_SVE)),
+        trial("vectors::v_of_risc_v_conforms", || conforms("riscv64", "rv64,v=true,vlen=256")),
+    ]
+}
+
+/// The file of a machine of two islands of one core each.
+fn machine_file(folder: &Path, isa: &str, cpus: [Option<&str>; 2]) -> Result<PathBuf, String> {
+    let machine = folder.join("machine.toml");
+    let mut text = String::from("[pool]\nsize = \"256MiB\"\n");
+    for (name, cpu) in ["first", "second"].into_iter().zip(cpus) {
+        text += &format!("\n[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = 1\n");
+        text += &cpu.map_or(String::new(), |cpu| format!("cpu = \"{cpu}\"\n"));
+    }
+    fs::write(&machine, text).map_err(|error| error.to_string())?;
+    Ok(machine)
+}
+
+/// Runs a command there.
+fn run(isa: &str, cpus: [Option<&str>; 2], command: &str) -> Result<Ended, String> {
+    let programs = Programs::new()?;
+    programs.compile(&root().join("tests/guest/cc/vectors.c"), "vectors", &["-O2"])?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = machine_file(folder.path(), isa, cpus)?;
+    let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
+    Ok(Motet::run(arguments).arguments(["--", command]).wait())
+}
+
+fn moves(isa: &str, with: &str) -> Result<(), String> {
+    let ended = run(isa, [None, Some(with)], "/in/programs/vectors asked && /in/programs/vectors")?;
+    // Each process starts on the first island and has its registers on the second.
+    ended.expect_code(0)?.expect_output("nothing\n0 1\n0 1\n0 1\n0 1\n").map(drop)
+}
+
+fn avx_everywhere() -> Result<(), String> {
+    let ended = run("x86_64", [Some(WITH_AVX); 2], "/in/programs/vectors asked && /in/programs/vectors > /dev/null")?;
+    ended.expect_code(0)?.expect_output("avx\n").map(drop)
+}
+
+/// The suite for hardware layers on a machine where only the second island has vector registers.
+fn conforms(isa: &str, with: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = machine_file(folder.path(), isa, [None, Some(with)])?;
+    let arguments = ["test".as_ref(), "--machine".as_ref(), machine.as_os_str()];
+    let ended = Motet::default().arguments(arguments).limit(CONFORMANCE_LIMIT).wait();
+    let passed = "[second] conformance: vectors_survive_closing ok";
+    ended.expect_code(0)?.expect_errors(&["[first] conformance: no vector registers", passed]).map(drop)
+}
