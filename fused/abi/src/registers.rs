@@ -2,7 +2,7 @@
 //!
 //! A frame whose ISA word is none of ours (which no kernel writes) is treated as [`Isa::Hosted`]'s; nothing here panics.
 
-use motet_layout::{FRAME_REGS, Isa, UserFrame, is_canonical};
+use motet_layout::{EXT_SVE_LENGTH, EXT_VLENB, EXT_XSTATE_BV, FRAME_REGS, Isa, UserFrame, XSTATE_AVX, is_canonical};
 
 /// Where an ISA keeps what the ABI speaks of: indices into [`UserFrame::regs`].
 struct Roles {
@@ -251,6 +251,19 @@ pub fn copy_frame(from: &UserFrame, to: &UserFrame) {
         for (to, from) in to.ext.iter().zip(&from.ext) {
             to.set(from.get());
         }
+    }
+}
+
+/// Bytes in each of the saved vector registers beyond those of the base ISA; 0: none are saved.
+pub fn vector_bytes(frame: &UserFrame) -> u32 {
+    if frame.ext_valid.get() == 0 {
+        return 0;
+    }
+    match frame_isa(frame) {
+        Isa::X86_64 if frame.ext[EXT_XSTATE_BV].get() & XSTATE_AVX != 0 => 32,
+        Isa::AArch64 => frame.ext[EXT_SVE_LENGTH].get() as u32,
+        Isa::RiscV64 => frame.ext[EXT_VLENB].get() as u32,
+        Isa::X86_64 | Isa::Hosted => 0,
     }
 }
 

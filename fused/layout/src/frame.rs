@@ -19,6 +19,9 @@ pub const EXT_SVE_UPPER: core::ops::Range<usize> = 68..132;
 /// AArch64: words of [`UserFrame::ext`] with p0..p15 and FFR, an eighth of the length each, without gaps.
 pub const EXT_SVE_PREDICATES: core::ops::Range<usize> = 132..141;
 
+/// RISC-V: the word of [`UserFrame::ext`] with the bytes in a vector register; 0: there is no vector state.
+pub const EXT_VLENB: usize = 37;
+
 pool_struct! {
     /// A thread's user-mode registers, in the numbering of its current ISA.
     ///

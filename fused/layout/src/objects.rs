@@ -264,7 +264,10 @@ pool_struct! {
         64 pub on_way: Cell32,
         /// 1: vector registers have been opened for it, or for the thread that made it, in the program that it runs.
         68 pub uses_vectors: Cell32,
-        72 _pad1: [Cell64; 3],
+        /// 1: it has used what it needs since the last slice's end.
+        72 pub used: Cell32,
+        76 _pad0: Cell32,
+        80 _pad1: [Cell64; 2],
     }
 }
 

@@ -25,7 +25,7 @@ const VSTART: usize = EXT + 264;
 const VTYPE: usize = EXT + 272;
 const VL: usize = EXT + 280;
 const VCSR: usize = EXT + 288;
-const VLENB_WORD: usize = 37;
+const VLENB_WORD: usize = motet_layout::EXT_VLENB;
 const VECTORS: usize = EXT + 320;
 const WORDS: usize = (320 + 32 * VECTOR_LEN_MAX as usize) / 8;
 

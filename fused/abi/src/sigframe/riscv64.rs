@@ -1,6 +1,6 @@
 //! RISC-V: `arch/riscv/kernel/signal.c` (`struct rt_sigframe`), `uapi/asm/{ucontext,sigcontext,ptrace}.h`.
 
-use motet_layout::UserFrame;
+use motet_layout::{EXT_VLENB, UserFrame};
 
 use super::generic::{CONTEXT, MACHINE, MASK, STACK};
 use super::{BadFrame, Built, Delivery, Read, Restored, SigframeBuffer, get_ext, get_reg, set_ext, set_reg};
@@ -28,7 +28,6 @@ const EXT_VSTART: usize = 33;
 const EXT_VTYPE: usize = 34;
 const EXT_VL: usize = 35;
 const EXT_VCSR: usize = 36;
-const EXT_VLENB: usize = 37;
 const EXT_VECTORS: usize = 40;
 
 const _: () = assert!(RECORDS + VECTOR_MAX + 8 <= super::SIGFRAME_MAX && SIZE >= RECORDS + 8);

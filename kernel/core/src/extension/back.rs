@@ -31,6 +31,7 @@ pub fn leaves<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     moves.there.set(moves.there.get() + 1);
     moves.moved_at_ns.set(now_ns);
     moves.on_way.set(1);
+    moves.used.set(1);
 }
 
 /// The slice of the running thread has ended. `true`: it has gone back, and no longer belongs to this core.
@@ -45,6 +46,9 @@ fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -
     if uses_vectors::<M>(of_thread::<M>(thread)) && cpu.machine.are_vectors_open() {
         // Its next use traps, and is seen so.
         cpu.machine.close_vectors(&thread.frame);
+    }
+    if moves.used.get() != 0 {
+        moves.used.set(0);
         moves.unused_slices.set(0);
         return false;
     }

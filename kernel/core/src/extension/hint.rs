@@ -30,7 +30,7 @@ const NAME_MAX: usize = 32;
 pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let needs = of_thread::<M>(thread).union(named(call)?);
-    let able = place::able(cpu, M::ISA, needs);
+    let able = place::able(cpu, thread, needs);
     let mask = [0, 1].map(|word| able[word] & affinity(thread)[word]);
     let target = place::least_loaded(cpu, M::ISA, mask).ok_or(Errno::ENODEV)?;
     thread.moves.stays.set(1);

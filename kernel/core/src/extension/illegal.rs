@@ -70,7 +70,7 @@ fn instruction<M: Machine>(
 
 /// The core that has what the thread would need, which it may run on, and which has least to do; of this island if that is no worse.
 fn best_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> Option<CoreId> {
-    let able = able(cpu, M::ISA, needs);
+    let able = able(cpu, thread, needs);
     place::least_loaded(cpu, M::ISA, [0, 1].map(|word| able[word] & place::affinity(thread)[word]))
 }
 

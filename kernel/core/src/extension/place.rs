@@ -2,7 +2,10 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::extension::{Described, ExtensionSet};
+use motet_abi::{
+    extension::{Described, ExtensionSet},
+    registers,
+};
 use motet_hal::Machine;
 use motet_layout::{CORE_OFFLINE, CORES_MAX, CORES_PER_ISLAND_MAX, CoreId, Isa, ThreadRecord};
 use motet_protocol::{
@@ -30,12 +33,20 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) {
     show::announce(cpu, withheld);
 }
 
-/// Cores of an ISA that have all of `needs`, by core index, and all cores of other ISAs, to which that says nothing.
-pub fn able<M: Machine>(cpu: &Cpu<M>, isa: Isa, needs: ExtensionSet) -> [u64; 2] {
+/// Cores of this ISA that have all that the running thread would need, by core index, and all cores of other ISAs, to which that says
+/// nothing. If it has values in vector registers, these cores have registers of the same length.
+pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> [u64; 2] {
+    let live_bytes = match uses_vectors::<M>(needs) {
+        true if cpu.machine.are_vectors_open() => cpu.own.vector_bytes.get(),
+        true => registers::vector_bytes(&thread.frame),
+        false => 0,
+    };
     let mut mask = [0; 2];
     for core in cores(cpu) {
-        let has = ExtensionSet::from_bits(isa, core_record(cpu, core).capabilities.get());
-        if isa_of(cpu, core) != Some(isa) || needs.is_subset(has) {
+        let record = core_record(cpu, core);
+        let has = ExtensionSet::from_bits(M::ISA, record.capabilities.get());
+        let fits = live_bytes == 0 || record.vector_bytes.get() == live_bytes;
+        if isa_of(cpu, core) != Some(M::ISA) || needs.is_subset(has) && fits {
             mask[core.index() / 64] |= 1 << (core.index() % 64);
         }
     }
@@ -78,7 +89,7 @@ pub fn affinity(thread: &ThreadRecord) -> [u64; 2] {
 /// From now on the thread needs these.
 pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) {
     thread.needs.set(needs.bits());
-    let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, M::ISA, needs) };
+    let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, thread, needs) };
     for (word, bits) in thread.able.iter().zip(mask) {
         word.store(bits, Ordering::Relaxed);
     }
@@ -122,13 +133,14 @@ pub fn open<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let moves = &thread.moves;
     moves.opened.set(moves.opened.get() + 1);
     moves.uses_vectors.set(1);
+    moves.used.set(1);
     moves.unused_slices.set(0);
 }
 
 /// A thread begins to run on this core: opens the vector registers if it will most likely use them soon.
 #[inline(always)]
 pub fn take<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    if thread.needs.get() != 0 {
+    if thread.needs.get() != 0 || thread.moves.uses_vectors.get() != 0 {
         begin(cpu, thread);
     }
 }
@@ -141,9 +153,12 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         let on_way_ns = cpu.now_ns().saturating_sub(moves.moved_at_ns.get());
         moves.moving_ns.set(moves.moving_ns.get() + on_way_ns);
     }
-    let uses_them = thread.moves.unused_slices.get() == 0 && uses_vectors::<M>(of_thread::<M>(thread));
-    if uses_them && cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open() {
-        open(cpu, thread);
+    let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
+    let used_them = may_use_them && moves.unused_slices.get() == 0;
+    if used_them && cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open() {
+        // Not as a use: if it does not use them, it is not to seem so.
+        cpu.machine.open_vectors(&thread.frame);
+        moves.uses_vectors.set(1);
     }
 }
 
