@@ -1,0 +1,21 @@
+//! What the machine-mode firmware decides, free of hardware: built for the bare target and tested on the host.
+//!
+//! The program (`main.rs` and `machine/`) is the hardware's side: registers, devices, entry and exit of traps. It asks this
+//! library what a call means ([`calls`]), what state harts are in ([`state`]), what they want of each other ([`mail`]), and
+//! how a trap is passed on ([`forward`]).
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod board;
+pub mod calls;
+pub mod dynamic;
+pub mod forward;
+pub mod hart;
+pub mod mail;
+pub mod state;
+pub mod tree;
+
+use board::Range;
+
+/// The firmware's memory, closed to everybody else. QEMU loads it here and the kernel behind it.
+pub const FIRMWARE: Range = Range { start: 0x8000_0000, len: 0x20_0000 };
