@@ -46,7 +46,8 @@ check_clippy() {
     for target in "${float_targets[@]}"; do
         cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features guest --target "$target" --release -- -D warnings || return
     done
-    cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features bare --bin bare --target riscv64gc-unknown-none-elf --release -- -D warnings
+    cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features bare --bin bare --target riscv64gc-unknown-none-elf --release -- -D warnings || return
+    cargo clippy --quiet ${CI:+--locked} -p motet-firmware --features bare --target riscv64imac-unknown-none-elf --release -- -D warnings
 }
 
 # Unit and property tests, several kernels in one process, and the golden layouts.
@@ -65,7 +66,7 @@ check_model() {
 
 # On real QEMU: the conformance suite of each HAL, then programs on fused machines.
 check_machine() {
-    (build && build_guest_programs) || return
+    (build && build_guest_programs && build_firmware_check) || return
     "$out/release/motet" test || return
     cargo test --quiet --no-fail-fast ${CI:+--locked} --release -p motet-cli --test machine
 }

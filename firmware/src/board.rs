@@ -258,12 +258,7 @@ mod tests {
         assert_eq!(board.harts, HartSet(0b111));
         let found = [0, 1, 2, 3].map(|id| board.hart(HartId::new(id).unwrap()).copied());
         // The first CLINT names hart 0 before hart 1.
-        let wanted = [
-            hart(0x200_0000, 0x200_4000),
-            hart(0x200_0004, 0x200_4008),
-            hart(0x201_0000, 0x201_4000),
-            None,
-        ];
+        let wanted = [hart(0x200_0000, 0x200_4000), hart(0x200_0004, 0x200_4008), hart(0x201_0000, 0x201_4000), None];
         assert_eq!(found, wanted);
     }
 

@@ -218,7 +218,8 @@ impl<M: Machine> Hsm for Caller<'_, M> {
 
 impl<M: Machine> Reset for Caller<'_, M> {
     fn system_reset(&self, reset_type: u32, reset_reason: u32) -> SbiRet {
-        const REASONS: RangeInclusive<u32> = spec::srst::RESET_REASON_NO_REASON..=spec::srst::RESET_REASON_SYSTEM_FAILURE;
+        const REASONS: RangeInclusive<u32> =
+            spec::srst::RESET_REASON_NO_REASON..=spec::srst::RESET_REASON_SYSTEM_FAILURE;
         if !REASONS.contains(&reset_reason) {
             return SbiRet::invalid_param();
         }

@@ -53,7 +53,8 @@ pub enum Forwarded {
 pub fn forward(status: u64, cause: u64, hypervisor: Option<Hypervisor>) -> Forwarded {
     let from_guest = status & MPV != 0;
     let was_supervisor = status & MPP == MPP_SUPERVISOR;
-    let delegated = |hypervisor: &Hypervisor| cause < 8 * size_of::<u64>() as u64 && hypervisor.hedeleg >> cause & 1 != 0;
+    let delegated =
+        |hypervisor: &Hypervisor| cause < 8 * size_of::<u64>() as u64 && hypervisor.hedeleg >> cause & 1 != 0;
     let entered = |view: u64| {
         let interrupts = if view & SIE != 0 { SPIE } else { 0 };
         let before = if was_supervisor { SPP } else { 0 };

@@ -108,7 +108,8 @@ impl Mail {
 
 impl Slot {
     fn request(&self) -> Fence {
-        let [kind, start, len, asid] = [&self.kind, &self.start, &self.len, &self.asid].map(|field| field.load(Relaxed));
+        let [kind, start, len, asid] =
+            [&self.kind, &self.start, &self.len, &self.asid].map(|field| field.load(Relaxed));
         match kind {
             ADDRESSES => Fence::Addresses { start, len, asid: None },
             ADDRESSES_OF_SPACE => Fence::Addresses { start, len, asid: Some(asid as u16) },

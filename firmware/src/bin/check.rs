@@ -173,7 +173,9 @@ macro_rules! say {
 #[unsafe(no_mangle)]
 extern "C" fn check_main(own: usize, _tree: usize) -> ! {
     say!("check: hart {own} runs");
-    let harts = (0..HARTS_MAX).take_while(|hart| call(hsm::EID_HSM, hsm::HART_GET_STATUS, [*hart, 0, 0, 0, 0]).error == 0).count();
+    let harts = (0..HARTS_MAX)
+        .take_while(|hart| call(hsm::EID_HSM, hsm::HART_GET_STATUS, [*hart, 0, 0, 0, 0]).error == 0)
+        .count();
     base_calls();
     wrong_arguments(harts);
     forwarding();

@@ -88,7 +88,8 @@ fn done(extension: usize, function: usize, arguments: [usize; 3]) -> Vec<String>
 #[test]
 fn callers_learn_what_there_is() {
     let has = |extension| answer(base::EID_BASE, base::PROBE_EXTENSION, [extension, 0, 0]).value != 0;
-    let there = [base::EID_BASE, time::EID_TIME, spi::EID_SPI, rfnc::EID_RFNC, hsm::EID_HSM, srst::EID_SRST, dbcn::EID_DBCN];
+    let there =
+        [base::EID_BASE, time::EID_TIME, spi::EID_SPI, rfnc::EID_RFNC, hsm::EID_HSM, srst::EID_SRST, dbcn::EID_DBCN];
     assert!(there.into_iter().all(has));
     assert!(!has(0x50_4d55) && !has(0) && !has(usize::MAX), "no counters, nothing of SBI 0.1");
     assert_eq!(answer(base::EID_BASE, base::GET_SBI_SPEC_VERSION, [0; 3]), SbiRet::success(2 << 24));
@@ -114,9 +115,15 @@ fn interrupts_reach_the_harts_of_the_mask() {
 
 #[test]
 fn fences_are_done_by_all_that_run() {
-    assert_eq!(done(rfnc::EID_RFNC, rfnc::REMOTE_FENCE_I, [0, ALL, 0]), ["ring 1", "1 does Instructions", "own Instructions"]);
+    assert_eq!(
+        done(rfnc::EID_RFNC, rfnc::REMOTE_FENCE_I, [0, ALL, 0]),
+        ["ring 1", "1 does Instructions", "own Instructions"]
+    );
     let range = "Addresses { start: 1000, len: 2000, asid: None }";
-    assert_eq!(done(rfnc::EID_RFNC, rfnc::REMOTE_SFENCE_VMA, [0b110, 0, 0x1000]), ["ring 1", &format!("1 does {range}")]);
+    assert_eq!(
+        done(rfnc::EID_RFNC, rfnc::REMOTE_SFENCE_VMA, [0b110, 0, 0x1000]),
+        ["ring 1", &format!("1 does {range}")]
+    );
     assert_eq!(
         done(rfnc::EID_RFNC, rfnc::REMOTE_SFENCE_VMA_ASID, [1, 0, 0x1000]),
         ["own Addresses { start: 1000, len: 2000, asid: Some(5) }"]
@@ -198,7 +205,9 @@ fn the_console_touches_open_memory_only() {
     assert_eq!(write(5, MEMORY, 0), SbiRet::success(5));
     assert_eq!(write(0, MEMORY, 0), SbiRet::success(0));
     assert_eq!(write(1000, MEMORY, 0), SbiRet::success(CONSOLE_BYTES_MAX));
-    for (len, low, high) in [(5, MEMORY, 1), (5, FIRMWARE.start as usize, 0), (5, MEMORY - 1, 0), (5, ALL, 0), (ALL, MEMORY, 0)] {
+    for (len, low, high) in
+        [(5, MEMORY, 1), (5, FIRMWARE.start as usize, 0), (5, MEMORY - 1, 0), (5, ALL, 0), (ALL, MEMORY, 0)]
+    {
         assert_eq!(write(len, low, high), SbiRet::invalid_param(), "{len:x} {low:x} {high:x}");
         let read = answer(dbcn::EID_DBCN, dbcn::CONSOLE_READ, [len, low, high]);
         assert_eq!(read, SbiRet::invalid_param(), "{len:x} {low:x} {high:x}");

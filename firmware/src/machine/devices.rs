@@ -112,13 +112,18 @@ pub fn set_comparator(address: u64, ticks: u64) {
     unsafe { with_exposed_provenance_mut::<u64>(address as usize).write_volatile(ticks) }
 }
 
-/// Ends the machine ("sifive,test1": QEMU, include/hw/misc/sifive_test.h).
-pub fn end(test: u64, how: End) {
-    store_word(test, match how {
-        End::Off => 0x5555,
-        End::Failed => 1 << 16 | 0x3333,
-        End::Restart => 0x7777,
-    });
+/// Ends the machine ("sifive,test1": QEMU, include/hw/misc/sifive_test.h). A test finds it by its name, and breaks it.
+#[unsafe(export_name = "motet_firmware_end")]
+#[inline(never)]
+pub extern "Rust" fn end(test: u64, how: End) {
+    store_word(
+        test,
+        match how {
+            End::Off => 0x5555,
+            End::Failed => 1 << 16 | 0x3333,
+            End::Restart => 0x7777,
+        },
+    );
 }
 
 /// Gives all interrupts of a controller to its first child, which is the supervisor's, and says where messages go: only the

@@ -128,7 +128,9 @@ pub fn fence(fence: Fence) {
         // SAFETY: as above.
         Fence::Addresses { asid: None, .. } => unsafe { asm!("sfence.vma", options(nostack)) },
         // SAFETY: as above.
-        Fence::Addresses { asid: Some(asid), .. } => unsafe { asm!("sfence.vma x0, {}", in(reg) asid, options(nostack)) },
+        Fence::Addresses { asid: Some(asid), .. } => unsafe {
+            asm!("sfence.vma x0, {}", in(reg) asid, options(nostack))
+        },
     }
 }
 

@@ -130,12 +130,13 @@ fn pass_on(cause: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn motet_firmware_fault(frame: &Frame) -> ! {
     const NAMES: [&str; 31] = [
-        "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2", "s3",
-        "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
+        "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
+        "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
     ];
     let id = csr::read!("mhartid");
     give_up_once();
-    let [cause, counter, value, status] = [csr::read!("mcause"), csr::read!("mepc"), csr::read!("mtval"), csr::read!("mstatus")];
+    let [cause, counter, value, status] =
+        [csr::read!("mcause"), csr::read!("mepc"), csr::read!("mtval"), csr::read!("mstatus")];
     let held = devices::hold_console();
     let _ = write!(
         devices::Words,

@@ -1,4 +1,5 @@
-//! `motet build`: the kernels, one per instruction set, from one source, and Motet's program for the guest.
+//! `motet build`: the kernels, one per instruction set, from one source, the firmware of RISC-V islands, and Motet's program
+//! for the guest.
 
 use std::{
     path::Path,
@@ -21,6 +22,10 @@ pub fn build(options: &BuildOptions) -> Result<u8> {
         let kernel = format!("motet-{}", isa.name());
         cargo(&root, isa, &["--profile", "kernel", "-p", "motet-image", "--features", isa.name(), "--bin", &kernel])?;
         cargo(&root, isa, &["--release", "-p", "motet-calls", "--features", "guest", "--bin", "motet"])?;
+        if isa == Isa::RiscV64 {
+            let firmware = ["-p", "motet-firmware", "--features", "bare", "--bin", "motet-firmware"];
+            cargo(&root, isa, &[&["--profile", "kernel"], &firmware[..]].concat())?;
+        }
     }
     Ok(0)
 }

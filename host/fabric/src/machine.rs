@@ -93,6 +93,17 @@ pub struct IslandSpec {
     pub poll_us: u32,
     /// The range of the pool in which the text of its ISA's programs lies, as far as the host places it.
     pub text: Option<String>,
+    /// What runs below its kernel, on a RISC-V island.
+    pub firmware: Firmware,
+}
+
+/// What runs below the kernel of a RISC-V island.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Firmware {
+    /// What QEMU comes with: OpenSBI.
+    OpenSbi,
+    /// Motet's own (docs/firmware.md).
+    Motet,
 }
 
 /// Longest time that idle cores may poll. They take no interrupts meanwhile.
@@ -248,6 +259,7 @@ struct IslandTable {
     core: Vec<CoreTable>,
     poll_us: Option<Spanned<i64>>,
     text: Option<Spanned<String>>,
+    firmware: Option<Spanned<String>>,
 }
 
 impl MachineFile {
@@ -352,9 +364,27 @@ impl IslandTable {
             }
             poll_us => poll_us.as_ref().map_or(0, |poll_us| *poll_us.get_ref() as u32),
         };
+        let firmware = firmware(text, isa, self.firmware)?;
         let private = private_memory(text, isa, self.private)?;
         let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
-        Ok(IslandSpec { name, isa, cores, cpu: self.cpu.map(Spanned::into_inner), private, withheld, poll_us, text })
+        let cpu = self.cpu.map(Spanned::into_inner);
+        Ok(IslandSpec { name, isa, cores, cpu, private, withheld, poll_us, text, firmware })
+    }
+}
+
+fn firmware(text: &str, isa: Isa, given: Option<Spanned<String>>) -> Result<Firmware> {
+    let Some(given) = given else { return Ok(Firmware::OpenSbi) };
+    match (isa, given.get_ref().as_str()) {
+        (Isa::RiscV64, "opensbi") => Ok(Firmware::OpenSbi),
+        (Isa::RiscV64, "motet") => Ok(Firmware::Motet),
+        (Isa::RiscV64, other) => {
+            let message = format!("firmware: unknown firmware \"{other}\"; known: opensbi, motet");
+            Err(fault(text, given.span(), &message))
+        }
+        (Isa::X86_64 | Isa::AArch64 | Isa::Hosted, _) => {
+            let message = format!("firmware: an island of {} has none to choose; riscv64 has", isa.name());
+            Err(fault(text, given.span(), &message))
+        }
     }
 }
 

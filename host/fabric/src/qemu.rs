@@ -76,6 +76,7 @@ pub fn default_cpu(isa: Isa) -> Option<&'static str> {
 struct Descriptors {
     pool: RawFd,
     kernel: RawFd,
+    firmware: Option<RawFd>,
     doorbell: RawFd,
     qmp: RawFd,
 }
@@ -89,6 +90,8 @@ pub struct Launch<'a> {
     pub index: usize,
     /// The kernel image, as QEMU wants it.
     pub kernel: BorrowedFd<'a>,
+    /// What runs below the kernel, if it is not what QEMU comes with.
+    pub firmware: Option<BorrowedFd<'a>>,
     /// `mode=` for the kernel.
     pub mode: &'a str,
     /// The pool's memory file.
@@ -133,6 +136,7 @@ impl Qemu {
         let descriptors = Descriptors {
             pool: launch.pool.as_raw_fd(),
             kernel: launch.kernel.as_raw_fd(),
+            firmware: launch.firmware.map(|firmware| firmware.as_raw_fd()),
             doorbell: launch.doorbell.as_raw_fd(),
             qmp: qmp_end.as_raw_fd(),
         };
@@ -140,6 +144,7 @@ impl Qemu {
         command.args(arguments(&launch, descriptors)).process_group(0).stdin(Stdio::null());
         command.stderr(Stdio::from(console_end.try_clone().host("descriptors")?)).stdout(Stdio::from(console_end));
         let mut inherited = vec![launch.pool, launch.kernel, launch.doorbell.as_fd(), qmp_end.as_fd()];
+        inherited.extend(launch.firmware);
         inherited.extend(launch.plugin.iter().flat_map(|plugin| plugin.descriptors.iter().copied()));
         inherit(&mut command, &inherited);
         let child = command
@@ -254,7 +259,7 @@ pub fn check_plugins(isa: Isa) -> Result<()> {
     Err(Error::new(ErrorKind::Unavailable, message))
 }
 
-/// A memfd that holds a kernel image.
+/// A memfd that holds an image for QEMU to load.
 ///
 /// # Errors
 /// The host refuses memory.
@@ -304,6 +309,9 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     option("-numa", format!("node,nodeid=0,memdev=private{own_cpus}"));
     option("-numa", format!("node,nodeid=1,memdev=pool{pool_cpus}"));
     option("-kernel", format!("/proc/self/fd/{}", fds.kernel));
+    if let Some(firmware) = fds.firmware {
+        option("-bios", format!("/proc/self/fd/{firmware}"));
+    }
     option("-append", format!("island={} pool={pool_phys:#x} mode={}", launch.index, launch.mode));
     option("-chardev", format!("socket,id=doorbell,fd={}", fds.doorbell));
     option("-device", format!("ivshmem-doorbell,chardev=doorbell,vectors={}", launch.vectors));
@@ -345,12 +353,17 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     fn line(toml: &str) -> String {
+        line_with(toml, None)
+    }
+
+    fn line_with(toml: &str, firmware: Option<RawFd>) -> String {
         let machine = Machine::parse(&format!("[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let launch = Launch {
             island: &machine.islands[0],
             index: 3,
             kernel: null.as_fd(),
+            firmware: None,
             mode: "run",
             pool: null.as_fd(),
             pool_len: 64 << 20,
@@ -360,7 +373,7 @@ mod tests {
             plugin: None,
             further: &[],
         };
-        arguments(&launch, Descriptors { pool: 10, kernel: 11, doorbell: 12, qmp: 13 }).join(" ")
+        arguments(&launch, Descriptors { pool: 10, kernel: 11, firmware, doorbell: 12, qmp: 13 }).join(" ")
     }
 
     #[test]
@@ -382,6 +395,13 @@ mod tests {
         assert!(arm.contains("pool=0x50000000") && arm.contains("-cpu max ") && arm.contains("-m 322M"), "{arm}");
         let riscv = line("isa = \"riscv64\"\ncores = 2");
         assert!(riscv.contains("memdev=private,cpus=0-1") && riscv.contains("memdev=pool,cpus=2"), "{riscv}");
+    }
+
+    #[test]
+    fn firmware_replaces_what_qemu_comes_with() {
+        let riscv = "isa = \"riscv64\"\ncores = 1";
+        assert!(line_with(riscv, Some(14)).contains(" -kernel /proc/self/fd/11 -bios /proc/self/fd/14 "));
+        assert!(!line(riscv).contains("-bios"));
     }
 
     #[test]

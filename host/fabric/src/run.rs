@@ -23,7 +23,7 @@ use crate::{
     engine::Engines,
     image,
     ivshmem::Doorbells,
-    machine::Machine,
+    machine::{Firmware, Machine},
     pool::{Command, HostPool},
     qemu::{self, Launch, Qemu},
     signals::Signals,
@@ -184,6 +184,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let machine = &options.machine;
     let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
     let kernels = load_kernels(options)?;
+    let firmware = load_firmware(options)?;
     let mut bells = Doorbells::create(&cores)?;
     let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
     let sockets: Vec<_> = (0..cores.len()).filter_map(|island| bells.take_socket(island)).collect();
@@ -201,6 +202,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
             island,
             index,
             kernel: kernel_of(&kernels, island.isa),
+            firmware: firmware.as_ref().filter(|_| island.firmware == Firmware::Motet).map(AsFd::as_fd),
             mode: options.mode.name(),
             pool: pool.memory(),
             pool_len: pool.memory_len(),
@@ -254,6 +256,11 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
 /// The path of an ISA's kernel below the folder of build results.
 pub fn kernel_path(isa: Isa) -> PathBuf {
     [target_of(isa), "kernel", &format!("motet-{}", isa.name())].iter().collect()
+}
+
+/// The path of Motet's own firmware below the folder of build results.
+pub fn firmware_path() -> PathBuf {
+    [target_of(Isa::RiscV64), "kernel", "motet-firmware"].iter().collect()
 }
 
 /// The Rust target that kernels of an ISA are built for.
@@ -501,6 +508,18 @@ fn load_kernels(options: &Options) -> Result<Vec<(Isa, OwnedFd)>> {
     Ok(kernels)
 }
 
+/// Motet's own firmware in memory, if an island has it.
+fn load_firmware(options: &Options) -> Result<Option<OwnedFd>> {
+    if options.machine.islands.iter().all(|island| island.firmware == Firmware::OpenSbi) {
+        return Ok(None);
+    }
+    let path = options.kernels.join(firmware_path());
+    let bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
+        format!("the firmware is not there (run `motet build`): {}", path.display())
+    })?;
+    qemu::memory_file(&bytes).map(Some)
+}
+
 fn kernel_of(kernels: &[(Isa, OwnedFd)], isa: Isa) -> BorrowedFd<'_> {
     let (_, fd) = kernels.iter().find(|(have, _)| *have == isa).expect("loaded for every island");
     fd.as_fd()
@@ -545,10 +564,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_kernel_says_what_to_do() {
-        let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
-        let options = Options {
-            machine: Machine::parse(text).unwrap(),
+    fn a_missing_image_says_what_to_do() {
+        let options = |island: &str| Options {
+            machine: Machine::parse(&format!(
+                "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\ncores = 1\n{island}"
+            ))
+            .unwrap(),
             kernels: "/nonexistent".into(),
             mode: Mode::Run,
             command: Command::default(),
@@ -559,10 +580,14 @@ mod tests {
             survive: false,
             qemu_arguments: Vec::new(),
         };
-        let error = load_kernels(&options).unwrap_err();
+        let error = load_kernels(&options("isa = \"x86_64\"")).unwrap_err();
         assert_eq!(error.exit_status(), 69);
         assert!(
             error.message.contains("motet build") && error.message.contains("x86_64-unknown-none/kernel/motet-x86_64")
         );
+        assert!(load_firmware(&options("isa = \"riscv64\"")).unwrap().is_none());
+        let error = load_firmware(&options("isa = \"riscv64\"\nfirmware = \"motet\"")).unwrap_err();
+        assert_eq!(error.exit_status(), 69);
+        assert!(error.message.contains("motet build") && error.message.contains("/kernel/motet-firmware"), "{error:?}");
     }
 }

@@ -16,6 +16,7 @@ mod crossing;
 mod crossing_policies;
 mod extensions;
 mod fairness;
+mod firmware;
 mod fuzz;
 mod golang;
 mod hostile;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         trials.extend(extensions::trials());
         trials.extend(fuzz::trials());
         trials.extend(fairness::trials());
+        trials.extend(firmware::trials());
         trials.extend(hostile::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());

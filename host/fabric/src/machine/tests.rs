@@ -62,6 +62,13 @@ fn semantic_errors_name_key_and_place() {
         ("\"a\"", "\"a b\"", "4:8: name: "),
         ("cores = 1", "cores = 1\nprivate = \"2GiB\"", "7:11: private: 2GiB for x86_64; must be"),
         ("cores = 1", "cores = 1\ncpu = \"max file=/x\"", "7:7: cpu"),
+        ("cores = 1", "cores = 1\nfirmware = \"motet\"", "7:12: firmware: an island of x86_64 has none to choose"),
+        (
+            "x86_64\"",
+            "riscv64\"\nfirmware = \"uboot\"",
+            "6:12: firmware: unknown firmware \"uboot\"; known: opensbi, motet",
+        ),
+        ("x86_64\"", "riscv64\"\nfirmware = 3", "6:12: island.firmware: "),
         ("[pool]\nsize = \"64MiB\"\n", "", "missing field `pool`"),
     ] {
         let message = message(&GOOD.replace(from, to));
