@@ -59,7 +59,7 @@ check_unit() {
 # schedule may switch.
 check_model() {
     RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
-        --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted || return
+        --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted -p motet-firmware || return
     RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
         --target-dir "$out/model" -p motet-tests-hosted --test lost
 }

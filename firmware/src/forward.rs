@@ -18,6 +18,17 @@ const HSTATUS_GVA: u64 = 1 << 6;
 const HSTATUS_SPV: u64 = 1 << 7;
 const HSTATUS_SPVP: u64 = 1 << 8;
 
+/// The register that an instruction reads `time` to, if it does that and nothing else: programs whose kernel hides the counter
+/// get it all the same, as OpenSBI has it. Not guests: their time is another.
+pub fn time_read_to(status: u64, cause: u64, instruction: u64) -> Option<usize> {
+    /// `csrrs rd, time, x0`.
+    const READ_TIME: u64 = 0xc010_2073;
+    const DESTINATION: u64 = 0x1f << 7;
+    const ILLEGAL: u64 = 2;
+    let reads = cause == ILLEGAL && status & MPV == 0 && instruction & !DESTINATION == READ_TIME;
+    reads.then_some((instruction >> 7 & 0x1f) as usize)
+}
+
 /// Registers of the hypervisor extension, on harts that have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hypervisor {
@@ -97,6 +108,21 @@ mod tests {
         assert_eq!(status_after(FLOAT_ON), FLOAT_ON | MPP_SUPERVISOR);
         assert_eq!(status_after(MPP_SUPERVISOR | SPIE), MPP_SUPERVISOR | SPP);
         assert_eq!(status_after(SPP), MPP_SUPERVISOR, "an old mode does not stay");
+    }
+
+    #[test]
+    fn reads_of_the_time_are_told_from_other_instructions() {
+        assert_eq!(time_read_to(0, ILLEGAL, 0xc010_2573), Some(10));
+        assert_eq!(time_read_to(0, ILLEGAL, 0xc010_2073), Some(0));
+        for (status, cause, instruction) in [
+            (MPV, ILLEGAL, 0xc010_2573),
+            (0, 12, 0xc010_2573),
+            (0, ILLEGAL, 0xc000_2573),
+            (0, ILLEGAL, 0xc010_a573),
+            (0, ILLEGAL, 0),
+        ] {
+            assert_eq!(time_read_to(status, cause, instruction), None);
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Each hart has one request, which it writes and then announces to others by its bit in their words; it writes the next one
 //! only when all bits are clear again. So there is no queue, and nothing that can be full. A hart that waits serves others.
 
-use core::sync::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize,
+use motet_layout::sync::{
+    AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -26,9 +26,9 @@ pub enum Fence {
     },
 }
 
-const INSTRUCTIONS: usize = 0;
-const ADDRESSES: usize = 1;
-const ADDRESSES_OF_SPACE: usize = 2;
+const INSTRUCTIONS: u64 = 0;
+const ADDRESSES: u64 = 1;
+const ADDRESSES_OF_SPACE: u64 = 2;
 
 /// Everybody's mail.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ pub struct Mail([Slot; HARTS_MAX]);
 #[derive(Debug)]
 struct Slot {
     /// The supervisor is to be interrupted. Written by all, taken by the hart.
-    interrupt: AtomicBool,
+    interrupt: AtomicU32,
     /// Whose requests the hart has not served: a bit is set by that hart and cleared by this one.
     fences_from: AtomicU64,
     /// The hart's request to others, written by itself.
-    kind: AtomicUsize,
-    start: AtomicUsize,
-    len: AtomicUsize,
-    asid: AtomicUsize,
+    kind: AtomicU64,
+    start: AtomicU64,
+    len: AtomicU64,
+    asid: AtomicU64,
 }
 
 impl Mail {
@@ -52,24 +52,24 @@ impl Mail {
     #[expect(clippy::new_without_default, reason = "needed in a constant")]
     pub const fn new() -> Self {
         const EMPTY: Slot = Slot {
-            interrupt: AtomicBool::new(false),
+            interrupt: AtomicU32::new(0),
             fences_from: AtomicU64::new(0),
-            kind: AtomicUsize::new(INSTRUCTIONS),
-            start: AtomicUsize::new(0),
-            len: AtomicUsize::new(0),
-            asid: AtomicUsize::new(0),
+            kind: AtomicU64::new(INSTRUCTIONS),
+            start: AtomicU64::new(0),
+            len: AtomicU64::new(0),
+            asid: AtomicU64::new(0),
         };
         Self([EMPTY; HARTS_MAX])
     }
 
     /// Asks for an interrupt of `to`'s supervisor; it has to be rung afterwards.
     pub fn post_interrupt(&self, to: HartId) {
-        self.0[to.index()].interrupt.store(true, Release);
+        self.0[to.index()].interrupt.store(1, Release);
     }
 
     /// Whether the supervisor of the calling hart is to be interrupted. Asked once.
     pub fn take_interrupt(&self, own: HartId) -> bool {
-        self.0[own.index()].interrupt.swap(false, AcqRel)
+        self.0[own.index()].interrupt.swap(0, AcqRel) != 0
     }
 
     /// Asks others for a fence; they have to be rung afterwards. The calling hart waits until each [has served](Self::is_served)
@@ -78,8 +78,10 @@ impl Mail {
         let slot = &self.0[own.index()];
         let (kind, [start, len, asid]) = match fence {
             Fence::Instructions => (INSTRUCTIONS, [0; 3]),
-            Fence::Addresses { start, len, asid: None } => (ADDRESSES, [start, len, 0]),
-            Fence::Addresses { start, len, asid: Some(asid) } => (ADDRESSES_OF_SPACE, [start, len, asid.into()]),
+            Fence::Addresses { start, len, asid: None } => (ADDRESSES, [start as u64, len as u64, 0]),
+            Fence::Addresses { start, len, asid: Some(asid) } => {
+                (ADDRESSES_OF_SPACE, [start as u64, len as u64, asid.into()])
+            }
         };
         for (field, value) in [(&slot.kind, kind), (&slot.start, start), (&slot.len, len), (&slot.asid, asid)] {
             field.store(value, Relaxed);
@@ -111,8 +113,10 @@ impl Slot {
         let [kind, start, len, asid] =
             [&self.kind, &self.start, &self.len, &self.asid].map(|field| field.load(Relaxed));
         match kind {
-            ADDRESSES => Fence::Addresses { start, len, asid: None },
-            ADDRESSES_OF_SPACE => Fence::Addresses { start, len, asid: Some(asid as u16) },
+            ADDRESSES => Fence::Addresses { start: start as usize, len: len as usize, asid: None },
+            ADDRESSES_OF_SPACE => {
+                Fence::Addresses { start: start as usize, len: len as usize, asid: Some(asid as u16) }
+            }
             _ => Fence::Instructions,
         }
     }
@@ -121,7 +125,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::AtomicUsize;
 
     fn hart(id: usize) -> HartId {
         HartId::new(id).unwrap()

@@ -3,22 +3,30 @@
 //! A word for each hart. Whoever finds a hart stopped claims it, writes where it shall start, and only then publishes that;
 //! everything else is changed by the hart itself.
 
-use core::sync::atomic::{
-    AtomicU64, AtomicUsize,
+use motet_layout::sync::{
+    AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
-
 use rustsbi::spec::hsm::hart_state;
 
 use crate::hart::{HARTS_MAX, HartId};
 
 /// Being started: a caller has claimed the hart and writes where. Callers see it as pending.
-const CLAIMED: usize = 16;
+const CLAIMED: u64 = 16;
 /// About to suspend itself and to go on elsewhere. Callers see it as pending.
-const LEAVING: usize = 17;
+const LEAVING: u64 = 17;
 /// Lost in a trap of the firmware. Callers see a stopped hart that does not start.
-const HALTED: usize = 18;
+const HALTED: u64 = 18;
+
+/// The standard's states, as words.
+const STARTED: u64 = hart_state::STARTED as u64;
+const STOPPED: u64 = hart_state::STOPPED as u64;
+const START_PENDING: u64 = hart_state::START_PENDING as u64;
+const STOP_PENDING: u64 = hart_state::STOP_PENDING as u64;
+const SUSPENDED: u64 = hart_state::SUSPENDED as u64;
+const SUSPEND_PENDING: u64 = hart_state::SUSPEND_PENDING as u64;
+const RESUME_PENDING: u64 = hart_state::RESUME_PENDING as u64;
 
 /// Where a hart enters S-mode, and what it finds in `a1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +65,7 @@ pub struct HartStates([HartState; HARTS_MAX]);
 
 #[derive(Debug)]
 struct HartState {
-    state: AtomicUsize,
+    state: AtomicU64,
     address: AtomicU64,
     argument: AtomicU64,
 }
@@ -66,12 +74,9 @@ impl HartStates {
     /// All stopped.
     #[expect(clippy::new_without_default, reason = "needed in a constant")]
     pub const fn new() -> Self {
-        const STOPPED: HartState = HartState {
-            state: AtomicUsize::new(hart_state::STOPPED),
-            address: AtomicU64::new(0),
-            argument: AtomicU64::new(0),
-        };
-        Self([STOPPED; HARTS_MAX])
+        const AT_FIRST: HartState =
+            HartState { state: AtomicU64::new(STOPPED), address: AtomicU64::new(0), argument: AtomicU64::new(0) };
+        Self([AT_FIRST; HARTS_MAX])
     }
 
     /// What a caller is told about `hart`.
@@ -80,7 +85,7 @@ impl HartStates {
             CLAIMED => hart_state::START_PENDING,
             LEAVING => hart_state::SUSPEND_PENDING,
             HALTED => hart_state::STOPPED,
-            state => state,
+            state => state as usize,
         }
     }
 
@@ -89,7 +94,7 @@ impl HartStates {
     /// before the loads of the started hart.
     pub fn is_running(&self, hart: HartId) -> bool {
         fence(SeqCst);
-        !matches!(self.of(hart).state.load(Acquire), hart_state::STOPPED | CLAIMED | HALTED)
+        !matches!(self.of(hart).state.load(Acquire), STOPPED | CLAIMED | HALTED)
     }
 
     /// Whether the firmware has lost `hart`.
@@ -103,25 +108,25 @@ impl HartStates {
     /// It is not stopped.
     pub fn start(&self, hart: HartId, launch: Launch) -> Result<(), StartError> {
         let HartState { state, address, argument } = self.of(hart);
-        match state.compare_exchange(hart_state::STOPPED, CLAIMED, AcqRel, Acquire) {
+        match state.compare_exchange(STOPPED, CLAIMED, AcqRel, Acquire) {
             Ok(_) => {}
             Err(HALTED) => return Err(StartError::Halted),
             Err(_) => return Err(StartError::Started),
         }
         address.store(launch.address, Relaxed);
         argument.store(launch.argument, Relaxed);
-        state.store(hart_state::START_PENDING, Release);
+        state.store(START_PENDING, Release);
         Ok(())
     }
 
     /// The calling hart will stop at the end of its call.
     pub fn request_stop(&self, own: HartId) {
-        self.of(own).state.store(hart_state::STOP_PENDING, Release);
+        self.of(own).state.store(STOP_PENDING, Release);
     }
 
     /// The calling hart will sleep at the end of its call.
     pub fn request_sleep(&self, own: HartId) {
-        self.of(own).state.store(hart_state::SUSPEND_PENDING, Release);
+        self.of(own).state.store(SUSPEND_PENDING, Release);
     }
 
     /// The calling hart will sleep at the end of its call, and start anew.
@@ -134,8 +139,8 @@ impl HartStates {
     /// What the calling hart has asked for in its call.
     pub fn next(&self, own: HartId) -> Next {
         match self.of(own).state.load(Relaxed) {
-            hart_state::STOP_PENDING => Next::Stop,
-            hart_state::SUSPEND_PENDING => Next::Sleep,
+            STOP_PENDING => Next::Stop,
+            SUSPEND_PENDING => Next::Sleep,
             LEAVING => Next::SleepAndLaunch,
             _ => Next::Return,
         }
@@ -143,33 +148,33 @@ impl HartStates {
 
     /// The calling hart has stopped.
     pub fn stopped(&self, own: HartId) {
-        self.of(own).state.store(hart_state::STOPPED, Release);
+        self.of(own).state.store(STOPPED, Release);
     }
 
     /// The calling hart sleeps.
     pub fn sleeps(&self, own: HartId) {
-        self.of(own).state.store(hart_state::SUSPENDED, Release);
+        self.of(own).state.store(SUSPENDED, Release);
     }
 
     /// The calling hart has woken, and goes on behind its call.
     pub fn woke(&self, own: HartId) {
-        self.of(own).state.store(hart_state::STARTED, Release);
+        self.of(own).state.store(STARTED, Release);
     }
 
     /// The calling hart has woken, and starts anew.
     pub fn woke_to_launch(&self, own: HartId) {
-        self.of(own).state.store(hart_state::RESUME_PENDING, Release);
+        self.of(own).state.store(RESUME_PENDING, Release);
     }
 
     /// Where the calling hart starts, if somebody has started it or it starts anew. It then counts as started, and has to drop
     /// all translations and fetched instructions.
     pub fn take_launch(&self, own: HartId) -> Option<Launch> {
         let HartState { state, address, argument } = self.of(own);
-        if !matches!(state.load(Acquire), hart_state::START_PENDING | hart_state::RESUME_PENDING) {
+        if !matches!(state.load(Acquire), START_PENDING | RESUME_PENDING) {
             return None;
         }
         let launch = Launch { address: address.load(Relaxed), argument: argument.load(Relaxed) };
-        state.store(hart_state::STARTED, Release);
+        state.store(STARTED, Release);
         fence(SeqCst);
         Some(launch)
     }

@@ -4,7 +4,7 @@ use core::{fmt::Write, panic::PanicInfo};
 
 use motet_firmware::{
     calls::{Caller, Machine},
-    forward::{Forwarded, Hypervisor, forward},
+    forward::{Forwarded, Hypervisor, forward, time_read_to},
     hart::HartId,
     state::Next,
 };
@@ -28,7 +28,8 @@ extern "C" fn motet_firmware_trap(frame: &mut Frame) {
         MACHINE_SOFTWARE => hardware.serve(),
         MACHINE_TIMER => hart::pass_timer(),
         CALL_OF_SUPERVISOR => call(&hardware, frame),
-        cause if cause & INTERRUPT == 0 => pass_on(cause),
+        cause if cause & INTERRUPT == 0 && !read_time(frame, cause) => pass_on(cause),
+        cause if cause & INTERRUPT == 0 => {}
         _ => motet_firmware_fault(frame),
     }
 }
@@ -41,9 +42,7 @@ fn call(hardware: &Hardware, frame: &mut Frame) {
     let answer = caller.call(extension, function, [a0, a1, a2, a3, a4, a5]);
     frame.0[A0] = answer.error as u64;
     frame.0[A0 + 1] = answer.value as u64;
-    let behind = csr::read!("mepc") + 4;
-    // SAFETY: the caller goes on behind the call.
-    unsafe { csr::write!("mepc", behind) };
+    go_on_behind();
     match SHARED.states.next(own) {
         Next::Return => return,
         Next::Stop => SHARED.states.stopped(own),
@@ -78,6 +77,24 @@ extern "C" fn motet_firmware_launch(frame: &mut Frame) {
     frame.0 = [0; 31];
     frame.0[A0] = hardware.own.index() as u64;
     frame.0[A0 + 1] = launch.argument;
+}
+
+/// Answers a read of `time` that the supervisor does not permit; whether it was one.
+fn read_time(frame: &mut Frame, cause: u64) -> bool {
+    let Some(register) = time_read_to(csr::read!("mstatus"), cause, csr::read!("mtval")) else { return false };
+    // Frames begin with `x1`; `x0` takes nothing.
+    if let Some(place) = register.checked_sub(1) {
+        frame.0[place] = csr::read!("time");
+    }
+    go_on_behind();
+    true
+}
+
+/// The trap returns behind the instruction, of four bytes, that it came from.
+fn go_on_behind() {
+    let behind = csr::read!("mepc") + 4;
+    // SAFETY: it is the lower mode's program.
+    unsafe { csr::write!("mepc", behind) };
 }
 
 /// Passes an exception on to the supervisor, which then sees what hardware would have shown it.

@@ -17,24 +17,30 @@ use crate::{
     trial,
 };
 
+/// A machine that takes longer hangs: seconds where nothing else runs.
+const LIMIT: Duration = Duration::from_secs(300);
+
 /// Boards that differ in what the firmware has to do: interrupt controllers, sockets, and what harts have.
 const BOARDS: [(&str, &[&str]); 5] = [
     ("messages", &["-machine", "virt,aia=aplic-imsic"]),
     ("wires", &["-machine", "virt"]),
     ("the_firmwares_timer", &["-machine", "virt", "-cpu", "rv64,sstc=off,h=off"]),
     ("every_extension", &["-machine", "virt,aia=aplic-imsic", "-cpu", "max"]),
-    ("two_sockets", &[
-        "-machine",
-        "virt,aia=aplic-imsic",
-        "-object",
-        "memory-backend-ram,id=a,size=128M",
-        "-object",
-        "memory-backend-ram,id=b,size=128M",
-        "-numa",
-        "node,nodeid=0,memdev=a,cpus=0-1",
-        "-numa",
-        "node,nodeid=1,memdev=b,cpus=2-3",
-    ]),
+    (
+        "two_sockets",
+        &[
+            "-machine",
+            "virt,aia=aplic-imsic",
+            "-object",
+            "memory-backend-ram,id=a,size=128M",
+            "-object",
+            "memory-backend-ram,id=b,size=128M",
+            "-numa",
+            "node,nodeid=0,memdev=a,cpus=0-1",
+            "-numa",
+            "node,nodeid=1,memdev=b,cpus=2-3",
+        ],
+    ),
 ];
 
 /// All of them.
@@ -46,7 +52,9 @@ pub fn trials() -> Vec<Trial> {
         // lui t0, 2; sub sp, sp, t0; sd ra, 0(sp): more than there is. What it touches is closed even to the firmware.
         trial("firmware::a_stack_that_is_full_is_a_fault", || fault(&OVERFLOW, "mcause 0x7 ")),
     ];
-    trials.extend(BOARDS.map(|(name, board)| trial(&format!("firmware::every_call_is_answered_on_{name}"), || calls(board))));
+    trials.extend(
+        BOARDS.map(|(name, board)| trial(&format!("firmware::every_call_is_answered_on_{name}"), || calls(board))),
+    );
     trials
 }
 
@@ -57,7 +65,7 @@ fn firmware() -> PathBuf {
 }
 
 fn check() -> PathBuf {
-    process::target().join("riscv64imac-unknown-none-elf/release/motet-firmware-check")
+    process::target().join("riscv64imac-unknown-none-elf/kernel/motet-firmware-check")
 }
 
 fn motet() -> Result<(), String> {
@@ -81,7 +89,7 @@ fn motet() -> Result<(), String> {
 
 fn calls(board: &[&str]) -> Result<(), String> {
     let mut machine = Machine::start(&firmware(), &check(), board)?;
-    let text = machine.until(Duration::from_secs(60), |_| false);
+    let text = machine.until(LIMIT, |_| false);
     let status = machine.child.try_wait().map_err(|error| error.to_string())?;
     let ended = status.is_some_and(|status| status.success());
     if ended && text.contains("check: all of 4 harts ok") { Ok(()) } else { Err(format!("{status:?}\n{text}")) }
@@ -93,8 +101,9 @@ fn fault(instructions: &[u8], cause: &str) -> Result<(), String> {
     fs::write(broken.path(), patched(&firmware(), instructions)?).map_err(|error| error.to_string())?;
     let mut machine = Machine::start(broken.path(), &check(), BOARDS[1].1)?;
     let is_whole = |text: &str| text.contains("  t6 ");
-    let text = machine.until(Duration::from_secs(60), is_whole);
-    let wanted = ["check: all of 4 harts ok", "hart 0: a trap in the firmware: ", cause, "; the hart stops", " ra 0000"];
+    let text = machine.until(LIMIT, is_whole);
+    let wanted =
+        ["check: all of 4 harts ok", "hart 0: a trap in the firmware: ", cause, "; the hart stops", " ra 0000"];
     match wanted.iter().find(|part| !text.contains(**part)) {
         None if text.matches("a trap in the firmware").count() == 1 => Ok(()),
         None => Err(format!("more than one fault\n{text}")),
@@ -107,7 +116,8 @@ fn patched(image: &Path, instructions: &[u8]) -> Result<Vec<u8>, String> {
     const START: u64 = 0x8000_0000;
     const FUNCTION: &str = " motet_firmware_end";
     let mut bytes = fs::read(image).map_err(|error| format!("{}: {error}", image.display()))?;
-    let symbols = Command::new("nm").arg(image).output().map_err(|error| format!("nm, which ./motet test installs: {error}"))?;
+    let symbols =
+        Command::new("nm").arg(image).output().map_err(|error| format!("nm, which ./motet test installs: {error}"))?;
     let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
     let line = symbols.lines().find(|line| line.ends_with(FUNCTION)).ok_or("the firmware has no such function")?;
     let address = line.split(' ').next().and_then(|number| u64::from_str_radix(number, 16).ok()).ok_or("no address")?;
@@ -128,7 +138,7 @@ fn linux() -> Result<(), String> {
         let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
         let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot"];
         let mut machine = Machine::start(&firmware(), &kernel, &[board, &linux].concat())?;
-        let text = machine.until(Duration::from_secs(300), |_| false);
+        let text = machine.until(LIMIT, |_| false);
         let status = machine.child.try_wait().map_err(|error| error.to_string())?;
         if !text.contains("program: 4 harts") || !status.is_some_and(|status| status.success()) {
             return Err(format!("{status:?}\n{text}"));
@@ -201,7 +211,18 @@ struct Machine {
 impl Machine {
     fn start(firmware: &Path, kernel: &Path, further: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(qemu::locate(Isa::RiscV64).map_err(|error| error.message)?);
-        command.args(["-smp", "4", "-m", "256M", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]);
+        command.args([
+            "-smp",
+            "4",
+            "-m",
+            "256M",
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-serial",
+            "stdio",
+        ]);
         command.arg("-bios").arg(firmware).arg("-kernel").arg(kernel).args(further);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| error.to_string())?;

@@ -1,0 +1,151 @@
+//! Models: the firmware's own code for what harts want of each other, under a scheduler that explores interleavings.
+//!
+//! `RUSTFLAGS="--cfg motet_model" cargo test -p motet-firmware --test model` (without the flag this file is empty). Each model
+//! has a twin with a step left out or reordered, which must be caught.
+#![cfg(motet_model)]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use motet_firmware::{
+    calls::Shared,
+    hart::{HartId, HartSet},
+    mail::Fence,
+    state::Launch,
+};
+use shuttle::thread;
+
+const SCHEDULES: usize = 3000;
+const LAUNCH: Launch = Launch { address: 0x8020_0000, argument: 0 };
+
+fn hart(id: usize) -> HartId {
+    HartId::new(id).unwrap()
+}
+
+fn explore(model: impl Fn() + Clone + Send + Sync + 'static) {
+    motet_layout::sync::set_hook(|| {
+        // Any operation on one of shuttle's own atomics is a scheduling point.
+        shuttle::sync::atomic::AtomicBool::new(false).load(SeqCst);
+    });
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
+}
+
+fn must_be_caught(model: impl Fn() + Clone + Send + Sync + 'static) {
+    let caught = catch_unwind(AssertUnwindSafe(|| explore(model))).is_err();
+    assert!(caught, "a broken variant passed: the model cannot fail");
+}
+
+/// Three harts ask each other for fences at once, twice: who has waited finds its own fence done, and no other.
+fn ask_each_other(waits: bool) {
+    const HARTS: usize = 3;
+    let shared = Arc::new(Shared::new());
+    let done: Arc<[[AtomicUsize; HARTS]; HARTS]> = Arc::default();
+    let finished = Arc::new(AtomicUsize::new(0));
+    let harts = [0, 1, 2].map(|own| {
+        let (shared, done, finished) = (shared.clone(), done.clone(), finished.clone());
+        thread::spawn(move || {
+            let serve = || {
+                shared.mail.serve(hart(own), |fence| match fence {
+                    Fence::Addresses { start, len, asid: Some(7) } => {
+                        assert_eq!(done[own][start].swap(len, SeqCst) + 1, len, "hart {start} asked hart {own}");
+                    }
+                    other => panic!("{other:?}"),
+                });
+                thread::yield_now();
+            };
+            let others = HartSet(0b111).without(hart(own));
+            for round in 1..=2 {
+                shared.mail.post_fence(hart(own), others, Fence::Addresses { start: own, len: round, asid: Some(7) });
+                for other in others.iter() {
+                    while waits && !shared.mail.is_served(hart(own), other) {
+                        serve();
+                    }
+                    assert!(!waits || done[other.index()][own].load(SeqCst) == round);
+                }
+            }
+            finished.fetch_add(1, SeqCst);
+            while finished.load(SeqCst) < HARTS {
+                serve();
+            }
+        })
+    });
+    harts.into_iter().for_each(|hart| hart.join().unwrap());
+}
+
+#[test]
+fn fences_are_done_when_their_asker_goes_on() {
+    explore(|| ask_each_other(true));
+}
+
+#[test]
+fn a_request_that_is_written_too_early_is_caught() {
+    must_be_caught(|| ask_each_other(false));
+}
+
+/// Hart 0 changes a table and asks hart 1 to forget it, if that runs; hart 2 starts hart 1 meanwhile, which forgets everything
+/// then. In the end hart 1 does not remember the old table.
+fn start_meanwhile(changes_first: bool) {
+    let shared = Arc::new(Shared::new());
+    let (table, remembered, over) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let asker = {
+        let (shared, table, over) = (shared.clone(), table.clone(), over.clone());
+        thread::spawn(move || {
+            let change = || table.store(1, SeqCst);
+            if changes_first {
+                change();
+            }
+            let runs = shared.states.is_running(hart(1));
+            if !changes_first {
+                change();
+            }
+            if runs {
+                shared.mail.post_fence(hart(0), HartSet(0b10), Fence::Instructions);
+                while !shared.mail.is_served(hart(0), hart(1)) {
+                    thread::yield_now();
+                }
+            }
+            over.fetch_add(1, SeqCst);
+        })
+    };
+    let starter = {
+        let (shared, over) = (shared.clone(), over.clone());
+        thread::spawn(move || {
+            shared.states.start(hart(1), LAUNCH).unwrap();
+            over.fetch_add(1, SeqCst);
+        })
+    };
+    let started = {
+        let (shared, table, remembered, over) = (shared, table, remembered.clone(), over);
+        thread::spawn(move || {
+            while shared.states.take_launch(hart(1)).is_none() {
+                thread::yield_now();
+            }
+            remembered.store(table.load(SeqCst), SeqCst);
+            while over.load(SeqCst) < 2 {
+                shared.mail.serve(hart(1), |_| remembered.store(table.load(SeqCst), SeqCst));
+                thread::yield_now();
+            }
+        })
+    };
+    for thread in [asker, starter, started] {
+        thread.join().unwrap();
+    }
+    assert_eq!(remembered.load(SeqCst), 1, "hart 1 remembers the old table");
+}
+
+#[test]
+fn a_hart_that_starts_meanwhile_remembers_nothing_old() {
+    explore(|| start_meanwhile(true));
+}
+
+#[test]
+fn looking_before_changing_is_caught() {
+    must_be_caught(|| start_meanwhile(false));
+}
