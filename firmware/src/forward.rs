@@ -99,7 +99,7 @@ mod tests {
     fn status_after(status: u64) -> u64 {
         match forward(status, ILLEGAL, None) {
             Forwarded::Supervisor { status, hstatus: None } => status,
-            other => panic!("{other:?}"),
+            other @ (Forwarded::Supervisor { .. } | Forwarded::Guest { .. }) => panic!("{other:?}"),
         }
     }
 

@@ -51,15 +51,18 @@ impl Mail {
     /// No mail.
     #[expect(clippy::new_without_default, reason = "needed in a constant")]
     pub const fn new() -> Self {
-        const EMPTY: Slot = Slot {
-            interrupt: AtomicU32::new(0),
-            fences_from: AtomicU64::new(0),
-            kind: AtomicU64::new(INSTRUCTIONS),
-            start: AtomicU64::new(0),
-            len: AtomicU64::new(0),
-            asid: AtomicU64::new(0),
-        };
-        Self([EMPTY; HARTS_MAX])
+        Self(
+            [const {
+                Slot {
+                    interrupt: AtomicU32::new(0),
+                    fences_from: AtomicU64::new(0),
+                    kind: AtomicU64::new(INSTRUCTIONS),
+                    start: AtomicU64::new(0),
+                    len: AtomicU64::new(0),
+                    asid: AtomicU64::new(0),
+                }
+            }; HARTS_MAX],
+        )
     }
 
     /// Asks for an interrupt of `to`'s supervisor; it has to be rung afterwards.
@@ -171,7 +174,7 @@ mod tests {
                 Fence::Addresses { start, len, asid: None } => {
                     assert_eq!(done[own][start].swap(len, Relaxed) + 1, len, "hart {start} asked hart {own}");
                 }
-                other => panic!("{other:?}"),
+                other @ (Fence::Instructions | Fence::Addresses { .. }) => panic!("{other:?}"),
             });
         };
         std::thread::scope(|scope| {

@@ -74,9 +74,10 @@ impl HartStates {
     /// All stopped.
     #[expect(clippy::new_without_default, reason = "needed in a constant")]
     pub const fn new() -> Self {
-        const AT_FIRST: HartState =
-            HartState { state: AtomicU64::new(STOPPED), address: AtomicU64::new(0), argument: AtomicU64::new(0) };
-        Self([AT_FIRST; HARTS_MAX])
+        Self(
+            [const { HartState { state: AtomicU64::new(STOPPED), address: AtomicU64::new(0), argument: AtomicU64::new(0) } };
+                HARTS_MAX],
+        )
     }
 
     /// What a caller is told about `hart`.

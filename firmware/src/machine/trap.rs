@@ -155,10 +155,10 @@ extern "C" fn motet_firmware_fault(frame: &Frame) -> ! {
     let [cause, counter, value, status] =
         [csr::read!("mcause"), csr::read!("mepc"), csr::read!("mtval"), csr::read!("mstatus")];
     let held = devices::hold_console();
-    let _ = write!(
+    let _ = writeln!(
         devices::Words,
         "motet firmware: hart {id}: a trap in the firmware: mcause {cause:#x} mepc {counter:#x} mtval {value:#x} \
-         mstatus {status:#x}; the hart stops\n"
+         mstatus {status:#x}; the hart stops"
     );
     for (index, (name, value)) in NAMES.iter().zip(frame.0).enumerate() {
         let end = if index % 4 == 3 || index == NAMES.len() - 1 { '\n' } else { ' ' };
