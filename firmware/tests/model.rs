@@ -18,7 +18,7 @@ use motet_firmware::{
     mail::Fence,
     state::Launch,
 };
-use shuttle::thread;
+use shuttle::{sync::atomic::AtomicUsize as TableWord, thread};
 
 const SCHEDULES: usize = 3000;
 const LAUNCH: Launch = Launch { address: 0x8020_0000, argument: 0 };
@@ -93,7 +93,7 @@ fn a_request_that_is_written_too_early_is_caught() {
 fn start_meanwhile(changes_first: bool) {
     let shared = Arc::new(Shared::new());
     let (table, remembered, over) =
-        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        (Arc::new(TableWord::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let asker = {
         let (shared, table, over) = (shared.clone(), table.clone(), over.clone());
         thread::spawn(move || {
