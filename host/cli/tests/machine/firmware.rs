@@ -168,6 +168,9 @@ fn linux_kernel() -> Result<PathBuf, String> {
     Ok(kernel)
 }
 
+/// Name, mode, device number and contents of a file.
+type Entry<'a> = (&'a str, u32, (u32, u32), &'a [u8]);
+
 /// An initramfs of busybox and a script, in the "new" cpio format (Linux,
 /// Documentation/driver-api/early-userspace/buffer-format.rst).
 fn archive(busybox: &[u8]) -> Vec<u8> {
@@ -177,7 +180,7 @@ fn archive(busybox: &[u8]) -> Vec<u8> {
     const DIRECTORY: u32 = 0o40755;
     const DEVICE: u32 = 0o20666;
     const PROGRAM: u32 = 0o100_755;
-    let entries: [(&str, u32, (u32, u32), &[u8]); 8] = [
+    let entries: [Entry<'_>; 8] = [
         ("dev", DIRECTORY, (0, 0), &[]),
         ("proc", DIRECTORY, (0, 0), &[]),
         ("bin", DIRECTORY, (0, 0), &[]),
