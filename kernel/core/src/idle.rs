@@ -137,12 +137,18 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let has_no_work = if is_far && polls(cpu) { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
     let quiet = has_no_work && mm::may_stay_active(cpu);
     let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
-    let until_ns = gives_up_ns.min(before_ns + cpu.poll_ns);
-    if quiet && (!polls(cpu) || !poll(cpu, until_ns, &mut now_ns, &mut interrupts)) {
-        trace::about_core(cpu, Kind::Sleep, cpu.id);
-        interrupts = interrupts.union(wait_for_interrupt(cpu));
-        now_ns = cpu.now_ns();
-        trace::about_core(cpu, Kind::Awake, cpu.id);
+    if quiet {
+        let found_at_ns = if polls(cpu) { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };
+        // No closure: that would be a function of its own on the way of every call.
+        now_ns = match found_at_ns {
+            Some(found_at_ns) => found_at_ns,
+            None => {
+                trace::about_core(cpu, Kind::Sleep, cpu.id);
+                interrupts = interrupts.union(wait_for_interrupt(cpu));
+                trace::about_core(cpu, Kind::Awake, cpu.id);
+                cpu.now_ns()
+            }
+        };
     }
     cpu.steer_clock(now_ns);
     cpu.busy_since_ns.set(now_ns);
@@ -169,13 +175,13 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     interrupts
 }
 
-/// Looks for work until `until_ns`; keeps `now_ns`, which is the time, true after each wait. `false`: there was none, and this core is to
-/// sleep.
+/// Looks for work from `now_ns`, which is the time, for as long as this core polls, or until `gives_up_ns`. Returns the time after the last
+/// wait; `None`: there was no work, and this core is to sleep.
 ///
 /// On a timed machine it sleeps meanwhile, and whoever writes what it would look at says so (`Context::wrote`): so it goes
 /// on at exactly the time when that was written, and not when the simulation happens to let it look.
-fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, now_ns: &mut u64, interrupts: &mut Interrupts) -> bool {
-    let until_ns = until_ns.min(timer::next_deadline_ns(cpu));
+fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts: &mut Interrupts) -> Option<u64> {
+    let until_ns = (now_ns + cpu.poll_ns).min(gives_up_ns).min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
     let is_far = cpu.crossing.reach.is_far();
     while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
@@ -183,47 +189,48 @@ fn poll<M: Machine>(cpu: &Cpu<M>, until_ns: u64, now_ns: &mut u64, interrupts: &
             cpu.crossing.serves_next.set(cpu.crossing.served.get() + 1);
             break;
         }
-        if *now_ns >= until_ns {
+        if now_ns >= until_ns {
             let deadline_ns = timer::next_deadline_ns(cpu);
-            if cpu.timed && *now_ns >= deadline_ns {
+            if cpu.timed && now_ns >= deadline_ns {
                 // The alarm has rung already, in this loop: no other one would end a sleep.
                 *interrupts = interrupts.union(Interrupts::TIMER);
-                return true;
+                return Some(now_ns);
             }
             if cpu.crossing.migrates {
                 memory::trim(cpu);
             }
             if is_far {
                 // It still waits for somebody to take its call: the scheduler sees to that.
-                if *now_ns >= crossing::gives_up_at(cpu, *now_ns) {
+                if now_ns >= crossing::gives_up_at(cpu, now_ns) {
                     *interrupts = interrupts.union(Interrupts::TIMER);
-                    return true;
+                    return Some(now_ns);
                 }
                 crossing::look_no_longer(cpu);
             }
-            set_timer_at(cpu, deadline_ns, || *now_ns);
-            return !(crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu));
+            set_timer_at(cpu, deadline_ns, || now_ns);
+            let may_sleep = crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu);
+            return if may_sleep { None } else { Some(now_ns) };
         }
         if !cpu.timed {
             cpu.machine.relax();
-            *now_ns = cpu.now_ns();
+            now_ns = cpu.now_ns();
             continue;
         }
         if is_far {
             set_timer_exactly(cpu, until_ns);
         } else {
-            set_timer_at(cpu, until_ns, || *now_ns);
+            set_timer_at(cpu, until_ns, || now_ns);
         }
         *interrupts = interrupts.union(wait_for_interrupt(cpu));
-        *now_ns = cpu.now_ns();
-        if *now_ns < until_ns {
-            return true; // Without looking: who looks for what was written is about to write there, too.
+        now_ns = cpu.now_ns();
+        if now_ns < until_ns {
+            return Some(now_ns); // Without looking: who looks for what was written is about to write there, too.
         }
     }
     if cpu.timed && cpu.own.written_at_ns.load(Ordering::Acquire) != 0 {
         // It was there at the first look, which came before it has arrived: on to that time.
         *interrupts = interrupts.union(wait_for_interrupt(cpu));
-        *now_ns = cpu.now_ns();
+        now_ns = cpu.now_ns();
     }
-    true
+    Some(now_ns)
 }
