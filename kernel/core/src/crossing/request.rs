@@ -157,6 +157,7 @@ impl Request {
     }
 
     /// Counts it.
+    #[inline(always)]
     pub fn count<M: Machine>(&self, cpu: &Cpu<M>, target: CoreId) {
         count_call(self.program, [cpu.id, target], self.is_local);
     }
