@@ -5,22 +5,44 @@
 libc_test=modernc.org/libc@v1.61.0
 libc_test_sum=h1:eGFcvWpqlnoGwzZeZe3PWJkkKbM/3SUGyk1DVZQ0TpE=
 
+# Debian's kernel that a test starts, by its file below pool/main and its checksum: it is found without the archive's indexes, which a
+# mirror may be about to change.
+declare -A known_file=([linux-image-riscv64:riscv64]=l/linux/linux-image-6.12.107+deb13-riscv64_6.12.107-1_riscv64.deb)
+declare -A known_sum=([linux-image-riscv64:riscv64]=abe9f65d74b434692149482b031db7a2aaf832921e09f69f775293c0e0c5799c)
+
 # What experiments compare with, for instance Debian's kernels. DIR must exist. A package that only stands for the newest
 # version of a kernel (linux-image-arm64) is replaced by the one that it stands for.
 fetch_packages() {
-    local folder=$1 wanted=("${@:2}") work=$state/fetch context=$state/fetch/apt.conf package newest packages=()
+    local folder=$1 wanted=("${@:2}") work=$state/fetch context=$state/fetch/apt.conf package newest packages=() unknown=()
     log=$state/fetch.log
     mkdir -p "$state" && : >"$log"
     needs_debian "the packages ${wanted[*]}, as .deb files in $folder"
     context_of_debian "$work" "${wanted[@]##*:}"
+    for package in "${wanted[@]}"; do download_known_package "$context" "$folder" "$package" || unknown+=("$package"); done
+    if [[ ${#unknown[@]} -eq 0 ]]; then
+        rm -rf "$work"
+        return
+    fi
     run_apt "$context" update
-    for package in "${wanted[@]}"; do
+    for package in "${unknown[@]}"; do
         newest=$(apt_command "$context" apt-cache show "$package" 2>>"$log" | sed -n 's/^Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
         packages+=("${newest:-${package%:*}}:${package##*:}")
     done
     say "fetching with apt: ${packages[*]}"
     (cd "$folder" && run_apt "$context" download "${packages[@]}")
     rm -rf "$work"
+}
+
+# download_known_package CONTEXT DIR PACKAGE:ARCHITECTURE: fails if its file is not known, or the archive no longer has it.
+download_known_package() {
+    local file=${known_file[$3]:-}
+    [[ $file ]] || return 1
+    say "fetching ${file##*/}"
+    download_file "$1" "$(debian_uri)/pool/main/$file" "$2/${file##*/}" "${known_sum[$3]}" || {
+        say "no ${file##*/} with the known checksum there (more in $log); taking the newest version"
+        rm -f "$2/${file##*/}"
+        return 1
+    }
 }
 
 # The contrib plugins of the QEMU that is installed, the headers that they need, and Valgrind: contrib/plugins/*.c,
