@@ -33,7 +33,7 @@ docs/setup.md lists them.";
 #[derive(clap::Subcommand, Debug)]
 pub enum Subcommand {
     /// Boot a machine and run a command in it, or a shell
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Run the hardware conformance suite on every island of a machine
     Test(TestOptions),
     /// Build the kernels
@@ -127,6 +127,17 @@ pub struct RunOptions {
     /// Write what every core ran when, and who woke whom, to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Write what all cores fetch, load and store in regions of interest to this file, in order, a line each: core, f, l, s or a
+    /// (atomic), and address (with --timed --deterministic)
+    #[arg(long, value_name = "FILE", requires = "deterministic")]
+    pub accesses: Option<PathBuf>,
+    /// Leave out so many of the first accesses (with --accesses)
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "accesses")]
+    pub accesses_skip: u64,
+    /// Write so many accesses at most (with --accesses)
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=ACCESSES_MAX),
+        requires = "accesses")]
+    pub accesses_max: u64,
     /// When an island other than the first dies, end the processes that were on it and go on without it
     #[arg(long, conflicts_with = "timed")]
     pub survive: bool,
@@ -141,12 +152,16 @@ pub struct RunOptions {
     pub command: Vec<String>,
 }
 
+/// What is kept of them in memory is some hundred megabytes then.
+const ACCESSES_MAX: u64 = 10_000_000;
+
 const RUN_HELP: &str = "\
 The command's output and error output arrive on standard output and standard error; its exit status is that of
 `motet run` (128 + N when signal N killed it). Quote what the machine's shell is to interpret:
   motet run -- 'on riscv64 ps | wc -l'
   motet run --timed --report results -- 'echo a | on aarch64 cat'    then open results/index.html
   motet run --trace trace.json -- 'echo a | on riscv64 cat'          then open it in ui.perfetto.dev
+  motet run --timed --deterministic --accesses accesses.txt -- 'motet roi all ls'
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
 the run. Results of an interrupted run are not copied to --out.";

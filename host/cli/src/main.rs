@@ -4,6 +4,7 @@
 //! goes to standard error. A status of 0 says that all output has gone where it should.
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod arguments;
 mod build;
 mod debugger;

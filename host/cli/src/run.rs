@@ -5,18 +5,20 @@ use std::{
     time::Duration,
 };
 
+use motet_coherence::interleaved::Step;
 use motet_fabric::{
     Command, Error, ErrorKind, HostPool, Machine, Result, Results,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
     stats::Stats,
     terminal,
-    timing::{self, ClockReading},
+    timing::{self, AccessRange, ClockReading},
     trace::Recording,
 };
 use motet_layout::Isa;
 
 use crate::{
+    accesses,
     arguments::{MachineOptions, RunOptions},
     debugger::Debugger,
     live::Live,
@@ -43,6 +45,10 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         quantum_ps: (options.quantum.least_us * 1e6) as u64,
         quantum_max_ps: (options.quantum.most_us * 1e6) as u64,
         deterministic: options.deterministic,
+        accesses: options
+            .accesses
+            .as_ref()
+            .map(|_| AccessRange { skip: options.accesses_skip, count: options.accesses_max as usize }),
     });
     settings.survive = options.survive;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
@@ -53,6 +59,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let stats = options.stats.as_deref().map(|path| OutputFile::create("--stats", path)).transpose()?;
     let trace = options.trace.as_deref().map(|path| OutputFile::create("--trace", path)).transpose()?;
     settings.command.trace = trace.is_some();
+    let accesses = options.accesses.as_deref().map(|path| OutputFile::create("--accesses", path)).transpose()?;
     if let Some(debugger) = &debugger {
         debugger.explain(&settings.machine, &project::target(&root));
     }
@@ -61,7 +68,17 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let shell = options.command.is_empty() && settings.command.terminal;
     let live = (options.timed && !options.quiet && !shell).then(|| Live::new(&settings.machine));
     let command = if options.command.is_empty() { "a shell".into() } else { options.command.join(" ") };
-    let mut hooks = RunHooks { progress, live, command, tree, results, stats: None, recording: None, gone: Vec::new() };
+    let mut hooks = RunHooks {
+        progress,
+        live,
+        command,
+        tree,
+        results,
+        stats: None,
+        recording: None,
+        steps: None,
+        gone: Vec::new(),
+    };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.finish_display();
     if let Some(measured) = &mut hooks.stats {
@@ -74,8 +91,9 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         report.as_ref(),
         trace.as_ref().map(|file| (file, &settings.machine)),
     );
+    let accesses_written = hooks.write_accesses(accesses.as_ref(), options);
     let outcome = outcome?;
-    written?;
+    written.and(accesses_written)?;
     Ok(match outcome {
         Outcome::Exited(status) => hooks.status(status),
         Outcome::Interrupted(signal) => 128 + signal as u8,
@@ -135,6 +153,8 @@ struct RunHooks {
     results: Option<Results>,
     stats: Option<Stats>,
     recording: Option<Recording>,
+    /// Accesses in regions of interest.
+    steps: Option<Vec<Step>>,
     /// Outputs of the command that nobody reads any more, as sentences, and whether some of it was lost.
     gone: Vec<(String, bool)>,
 }
@@ -175,6 +195,15 @@ impl RunHooks {
     }
 }
 
+impl RunHooks {
+    fn write_accesses(&self, file: Option<&OutputFile>, options: &RunOptions) -> Result<()> {
+        let (Some(file), Some(steps)) = (file, &self.steps) else { return Ok(()) };
+        let warning = accesses::warning(steps, options.accesses_skip, options.accesses_max);
+        warning.iter().filter(|_| !options.quiet).for_each(|warning| progress::print(&format!("motet: {warning}")));
+        file.write(|out| accesses::write(steps, out))
+    }
+}
+
 impl Hooks for RunHooks {
     fn event(&mut self, event: Event<'_>) {
         // Lines of the islands' consoles, for instance.
@@ -205,6 +234,10 @@ impl Hooks for RunHooks {
 
     fn traced(&mut self, recording: Recording) {
         self.recording = Some(recording);
+    }
+
+    fn accessed(&mut self, steps: Vec<Step>) {
+        self.steps = Some(steps);
     }
 
     fn measured(&mut self, stats: Stats) {

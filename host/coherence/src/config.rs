@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-use crate::resolve::alone_space;
+use crate::{Kind, resolve::alone_space};
 
 /// Which line of a full set is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -242,6 +242,15 @@ pub struct IslandConfig {
     pub tlbs: Option<TlbsConfig>,
     /// Its memory, in order of local address.
     pub segments: Vec<Segment>,
+}
+
+impl IslandConfig {
+    /// The global address under which a core of the island reaches a local one; `None` where it has no memory.
+    pub fn global(&self, kind: Kind, local: u64) -> Option<u64> {
+        let segment = self.segments.iter().find(|segment| local.wrapping_sub(segment.local) < segment.size)?;
+        let delta = if kind == Kind::Fetch { segment.fetch_delta } else { segment.data_delta };
+        Some(local.wrapping_add(delta))
+    }
 }
 
 /// Extra latencies between two islands, in picoseconds.

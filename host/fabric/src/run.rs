@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use motet_coherence::interleaved::Step;
 use motet_error::{Context, Error, ErrorKind, Result};
 use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -159,6 +160,9 @@ pub trait Hooks {
     /// A timed machine has stopped.
     fn measured(&mut self, _stats: Stats) {}
 
+    /// A timed machine has stopped of which accesses were to be kept, however the run ended: these.
+    fn accessed(&mut self, _steps: Vec<Step>) {}
+
     /// The command has ended, and every island with it: fetch results.
     ///
     /// # Errors
@@ -243,6 +247,9 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let recorder = run.recorder.take();
     if let Some(clocks) = &clocks {
         hooks.measured(clocks.stats(machine, &options.command.args.last().cloned().unwrap_or_default()));
+        if let Some(accesses) = clocks.accesses() {
+            hooks.accessed(accesses.steps().collect());
+        }
     }
     if let Some(recorder) = recorder {
         hooks.traced(recorder.finish());

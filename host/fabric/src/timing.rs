@@ -16,7 +16,7 @@ use std::{
 use motet_coherence::{Config, Model, Policy, Sharing, StalePage};
 use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PAGE_SIZE, PoolHeader};
 use motet_protocol::Context as _;
-use motet_record::{Probe, Record, Row, Snapshot};
+use motet_record::{Accesses, Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
 use rustix::{
     fs::MemfdFlags,
@@ -45,6 +45,17 @@ pub struct Options {
     pub quantum_max_ps: u64,
     /// One core runs at a time, and nothing depends on the host's time.
     pub deterministic: bool,
+    /// Which accesses are kept one by one.
+    pub accesses: Option<AccessRange>,
+}
+
+/// Which of the accesses that cores make in regions of interest are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessRange {
+    /// So many of the first are not.
+    pub skip: u64,
+    /// So many of those after them are.
+    pub count: usize,
 }
 
 /// The clocks of one machine. The mapping lives as long as the process.
@@ -55,6 +66,7 @@ pub struct Clocks {
     model_memory: OwnedFd,
     record: Record<'static>,
     record_memory: OwnedFd,
+    accesses: Option<(Accesses<'static>, OwnedFd)>,
     /// The host's time when the command had ended, as [`Record::began`].
     ended_ns: OnceLock<u64>,
     /// The machine's description, for the plugin.
@@ -123,6 +135,7 @@ impl Clocks {
         let record_memory = memory_file("motet-record", words * size_of::<AtomicU64>())?;
         let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
+        let accesses = options.accesses.map(make_accesses).transpose()?;
         let description = qemu::memory_file(machine.text.as_bytes())?;
         let &Options { quantum_ps, quantum_max_ps, deterministic, .. } = options;
         let settings = Settings { quantum_ps, quantum_max_ps, deterministic };
@@ -148,8 +161,18 @@ impl Clocks {
                 word.set(index as u64 + 1);
             }
         }
-        let ended_ns = OnceLock::new();
-        Ok(Self { region, memory, model, model_memory, record, record_memory, ended_ns, description, plugin })
+        Ok(Self {
+            region,
+            memory,
+            model,
+            model_memory,
+            record,
+            record_memory,
+            accesses,
+            ended_ns: OnceLock::new(),
+            description,
+            plugin,
+        })
     }
 
     /// How to load the plugin into the islands' QEMUs.
@@ -165,7 +188,7 @@ impl Clocks {
             }
         }
         // By number, so that no character of a path can be misread.
-        let words = format!(
+        let mut words = format!(
             "/proc/self/fd/{},clocks={},pool={},model={},record={},machine={},bells={}",
             self.plugin.as_raw_fd(),
             self.memory.as_raw_fd(),
@@ -175,7 +198,16 @@ impl Clocks {
             self.description.as_raw_fd(),
             rings.join("/")
         );
+        if let Some((accesses, memory)) = &self.accesses {
+            words += &format!(",accesses={}:{}", memory.as_raw_fd(), accesses.room());
+            descriptors.push(memory.as_fd());
+        }
         PluginLaunch { descriptors, words }
+    }
+
+    /// The accesses that were kept, if that was asked for.
+    pub fn accesses(&self) -> Option<&Accesses<'static>> {
+        self.accesses.as_ref().map(|(accesses, _)| accesses)
     }
 
     /// Waits until the quantum in which the command ended is over, so that what is counted does not depend on when the host
@@ -412,6 +444,14 @@ fn memory_file(name: &str, size: usize) -> Result<OwnedFd> {
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).host("a memory file")?;
     rustix::fs::ftruncate(&memory, size as u64).host("memory for a timed run")?;
     Ok(memory)
+}
+
+fn make_accesses(range: AccessRange) -> Result<(Accesses<'static>, OwnedFd)> {
+    let words = Accesses::words(range.count);
+    let memory = memory_file("motet-accesses", words * size_of::<AtomicU64>())?;
+    let accesses = Accesses::create(map_words(&memory, words)?, range.skip)
+        .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
+    Ok((accesses, memory))
 }
 
 fn map_clocks(memory: &OwnedFd) -> Result<&'static ClockRegion> {

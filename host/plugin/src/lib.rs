@@ -1,7 +1,7 @@
 //! The QEMU plugin that keeps a timed machine's time.
 //!
-//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...`: loaded into every island of a timed
-//! machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
+//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...[,accesses=FD:COUNT]`: loaded into every
+//! island of a timed machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
 //! CPU; when a step of time is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
 //!
 //! A virtual CPU takes part from the moment its kernel announces which core it is ([`marks::CORE`]): booting
@@ -13,6 +13,7 @@ mod caches;
 mod classes;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
+mod noted;
 mod operands;
 mod pages;
 mod recent;
@@ -40,7 +41,7 @@ use motet_coherence::{Model, TrapEvent};
 use motet_fabric::{Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
 use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
-use motet_record::{Probe, Record};
+use motet_record::{Accesses, Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
 use recent::RecentLines;
 use translated::{Ahead, Costs};
@@ -133,6 +134,8 @@ struct Plugin {
     clocks: &'static ClockRegion,
     model: Model<'static>,
     record: Record<'static>,
+    /// Where accesses are noted, if the run is to have them.
+    accesses: Option<Accesses<'static>>,
     island: usize,
     host_map: Mutex<HostMap>,
     /// Local addresses of the pool.
@@ -254,6 +257,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         first_core: island * CORES_PER_ISLAND_MAX,
         island,
         record: record.map_err(|error| error.to_string())?,
+        accesses: value("accesses").ok().map(accesses).transpose()?,
         model,
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
@@ -270,6 +274,13 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     qemu.on_translation(translated::translated);
     qemu.on_idle(fell_asleep);
     Ok(())
+}
+
+/// Joins where accesses are noted: descriptor, and how many there is room for.
+fn accesses(argument: &str) -> Result<Accesses<'static>, String> {
+    let numbers = argument.split_once(':').and_then(|(fd, count)| Some((fd.parse().ok()?, count.parse().ok()?)));
+    let (fd, count) = numbers.ok_or("accesses: not FD:COUNT")?;
+    Accesses::attach(memory::words(fd, Accesses::words(count))?).map_err(|error| error.to_string())
 }
 
 impl Plugin {

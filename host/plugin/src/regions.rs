@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use motet_layout::Isa;
 use motet_qemu_plugin::{Guest, Register, Vcpu};
-use motet_record::{Executing, NAME_MAX, Name, Probe, WarningKind};
+use motet_record::{Accesses, Executing, NAME_MAX, Name, Probe, WarningKind};
 
 use crate::{Plugin, translated::Ahead};
 
@@ -31,7 +31,12 @@ pub fn marked(plugin: &Plugin, vcpu: &mut Vcpu, guest: &Guest<'_>, core: usize, 
             instructions_ahead: ahead.instructions,
         })
     };
-    if begins { plugin.record.begin(&name, counts) } else { plugin.record.end(&name, counts) }
+    if begins {
+        plugin.record.begin(&name, counts);
+        plugin.accesses.iter().for_each(Accesses::enter);
+    } else if plugin.record.end(&name, counts) {
+        plugin.accesses.iter().for_each(Accesses::leave);
+    }
 }
 
 /// The name that the program has put into its argument registers.

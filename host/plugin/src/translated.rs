@@ -12,7 +12,7 @@ use motet_qemu_plugin::{Block, Condition, Direction, Instruction};
 use crate::{
     ONE_LINE, PLUGIN, Plugin, RECENT_LINES, RECENT_PAGES, VcpuTime, announced_with_guest,
     atomics::{Accesses, accesses},
-    boundary, caches, classes, mark_executed, operands,
+    boundary, caches, classes, mark_executed, noted, operands,
     recent::PLACES,
     region_begins, region_ends, translations, traps,
 };
@@ -151,7 +151,9 @@ pub fn translated(block: &Block<'_>) {
         if remembers && pages.last() != Some(&page) {
             pages.push(page);
         }
-        report_accesses(plugin, &instruction, accesses(plugin.isa, code), remembers);
+        let accesses = accesses(plugin.isa, code);
+        report_accesses(plugin, &instruction, accesses, remembers);
+        noted::report_accesses(plugin, &instruction, accesses);
         let mark = marks::decode(plugin.isa, code);
         if instruction.address() >= KERNEL_START {
             report_kernel(plugin, &instruction, code, mark);
@@ -175,6 +177,7 @@ pub fn translated(block: &Block<'_>) {
     for &line in &lines {
         report_fetch(plugin, block, line);
     }
+    noted::report_fetches(plugin, block, &lines);
 }
 
 /// Adds the lines of an instruction's bytes. Kernels lie in one piece; where a program's instruction goes on that crosses

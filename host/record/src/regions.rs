@@ -73,17 +73,18 @@ impl Record<'_> {
         }
     }
 
-    /// A core ends a region. `snapshot` is asked for when nobody else is in it.
-    pub fn end(&self, name: &Name, snapshot: impl FnOnce() -> Snapshot) {
+    /// A core ends a region; whether it had begun. `snapshot` is asked for when nobody else is in it.
+    pub fn end(&self, name: &Name, snapshot: impl FnOnce() -> Snapshot) -> bool {
         let _guard = self.lock();
         let index =
             self.find(name).or_else(|| (self.region_count().load(Relaxed) > REGIONS_MAX as u64).then_some(REGIONS_MAX));
         let place = index.map(|index| self.place(index));
         let Some(place) = place.filter(|place| place.head[DEPTH].load(Relaxed) != 0) else {
-            return self.warn_locked(WarningKind::NotBegun, name);
+            self.warn_locked(WarningKind::NotBegun, name);
+            return false;
         };
         if place.head[DEPTH].fetch_sub(1, Relaxed) != 1 {
-            return;
+            return true;
         }
         let now = snapshot();
         place.head[SKEW_PS].fetch_max(now.skew_ps, Relaxed);
@@ -93,6 +94,7 @@ impl Record<'_> {
             // A sleeping core's time is taken to be that of who asks, who may be ahead of it.
             sum.fetch_add(value.saturating_sub(begun), Relaxed);
         }
+        true
     }
 
     /// All regions, in the order in which they first began. `end`: all counts now, for those that are not over.
@@ -220,10 +222,10 @@ mod tests {
     fn an_end_without_a_begin_is_told_and_ignored() {
         let words = words();
         let record = Record::create(&words, 2, 1).unwrap();
-        record.end(&name("a"), never);
+        assert!(!record.end(&name("a"), never));
         record.begin(&name("a"), || moment(10));
-        record.end(&name("a"), || moment(20));
-        record.end(&name("a"), never);
+        assert!(record.end(&name("a"), || moment(20)));
+        assert!(!record.end(&name("a"), never));
         assert_eq!(record.regions(&moment(90))[0].time_ps, 10);
         let warning = &record.warnings()[0];
         assert_eq!((warning.kind, warning.count), (WarningKind::NotBegun, 2));

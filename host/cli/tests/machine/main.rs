@@ -5,6 +5,7 @@
 //! run on the host: a check of the scripts themselves.
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod bad_input;
 mod bytes;
 mod charged;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         trials.extend(hostile::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());
+        trials.extend(accesses::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());
         trials.extend(transfers::trials());
