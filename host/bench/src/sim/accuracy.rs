@@ -33,7 +33,7 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// Instead of measuring, record anew the trace that the model's tests replay, with contrib's counts; with --gem5, the
-    /// traces of cores that share memory, with gem5's
+    /// traces of cores that share memory, those of programs by running them, with gem5's counts
     #[arg(long, conflicts_with_all = ["json", "quick"])]
     record: bool,
     /// Only replay traces of cores that share memory, in the model and in gem5, whose recorded counts are the reference
@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
     for program in programs {
         collected.add(cachegrind::compare(&project, &tools, *program));
     }
-    collected.add(gem5::compare_recorded(&project));
+    collected.add(gem5::compare_kept(&project));
     collected.finish(options.json.as_deref())
 }
 

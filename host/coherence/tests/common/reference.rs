@@ -3,6 +3,8 @@
 //! Sets are lists, most recently used first. Nothing is remembered that can be found out by looking, so a mistake in the
 //! model's directory cannot be here, too. Coherent memory only; L3 may be missing: then its cache only lists what cores hold.
 
+use std::collections::HashSet;
+
 use motet_coherence::config::Geometry;
 use motet_coherence::{Config, Counters, Kind, Replacement};
 
@@ -127,6 +129,8 @@ pub struct Reference {
     cores: Vec<Core>,
     last: Vec<Cache<Last>>,
     pub counters: Vec<Counters>,
+    /// What gem5 would still take to be shared, if this goes by its rules.
+    shared_in_gem5: Option<HashSet<u64>>,
 }
 
 impl Reference {
@@ -146,7 +150,15 @@ impl Reference {
         let last = config.domains.iter().enumerate();
         let last = last.map(|(number, domain)| Cache::new(&domain.l3, config.seed, number, 4)).collect();
         let counters = vec![Counters::default(); cores.len()];
-        Self { config: config.clone(), cores, last, counters }
+        Self { config: config.clone(), cores, last, counters, shared_in_gem5: None }
+    }
+
+    /// One that does three things as gem5's MESI_Three_Level does: a line that no other core has, is a fetching core's own, too; a
+    /// read by another core takes a line out of its owner's L1; and cores drop shared lines without telling, so such a line
+    /// counts as shared until somebody writes.
+    #[allow(dead_code, reason = "one test program uses it")]
+    pub fn with_rules_of_gem5(config: &Config) -> Self {
+        Self { shared_in_gem5: Some(HashSet::new()), ..Self::new(config) }
     }
 
     /// The latency of an access.
@@ -263,6 +275,11 @@ impl Reference {
     /// Makes an exclusive core share; whether it had modified.
     fn downgrade(&mut self, core: usize, line: u64) -> bool {
         let other = &mut self.cores[core];
+        if let Some(shared) = &mut self.shared_in_gem5 {
+            shared.insert(line);
+            other.l1i.remove(line);
+            other.l1d.remove(line);
+        }
         if let Some(state) = other.l1d.get(line) {
             *state = Shared;
         }
@@ -286,6 +303,9 @@ impl Reference {
 
     /// Takes the line from everyone else; this core's L3 has it. The extra latency.
     fn own(&mut self, me: usize, line: u64) -> u64 {
+        if let Some(shared) = &mut self.shared_in_gem5 {
+            shared.remove(&line);
+        }
         let (domain, island) = (self.cores[me].domain, self.cores[me].island);
         let timing = self.config.islands[island].timing;
         let mut cost = 0;
@@ -384,7 +404,8 @@ impl Reference {
                     }
                 }
             }
-            let exclusive = peers.is_empty() && self.last[domain].get(line).unwrap().alone && !fetch;
+            let may_be_own = self.shared_in_gem5.as_ref().map_or(!fetch, |shared| !shared.contains(&line));
+            let exclusive = peers.is_empty() && self.last[domain].get(line).unwrap().alone && may_be_own;
             if exclusive { Exclusive } else { Shared }
         };
         self.fill_l2(me, line, state);
@@ -437,7 +458,7 @@ impl Reference {
         }
         self.last[domain].insert(line, Last { dirty: false, alone: !found });
         self.counters[me].stall_coherence_ps += extra;
-        let state = match (write, fetch || found) {
+        let state = match (write, found || fetch && self.shared_in_gem5.is_none()) {
             (true, _) => Modified,
             (false, true) => Shared,
             (false, false) => Exclusive,
