@@ -333,7 +333,7 @@ fn extensions_are_taken_away_from_islands_and_given_back_to_cores() {
     assert_eq!(shown.iter().map(|set| set.contains(" v ")).collect::<Vec<_>>(), [false, true, false]);
     assert!(Machine::parse(GOOD).unwrap().islands[0].withheld.iter().all(|set| set.is_empty()));
     for (from, to, want) in [
-        ("\"-zba\"", "\"-sve\"", "7:22: extensions: `sve` is no extension of riscv64 that Motet knows; it knows "),
+        ("\"-zba\"", "\"-sve\"", "7:21: extensions: `sve` is no extension of riscv64 that Motet knows; it knows "),
         ("[\"v\"]", "[\"w\"]", "10:15: extensions: `w` is no extension of riscv64"),
         ("[2, 0]", "[2, 3]", "9:13: core: cores: 3, the island has cores 0 to 2"),
         ("[2, 0]", "[-1]", "9:10: core: cores: -1, the island has cores 0 to 2"),
