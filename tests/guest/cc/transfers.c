@@ -255,6 +255,28 @@ static void islands(void) {
     }
 }
 
+/* The board's own memory, which its caches hold: what it copies there, it reads; what it wrote before, is copied. */
+MOTET_DATA_ON("riscv64") static unsigned char board_from[40000] = {1}, board_to[40000] = {1};
+
+static MOTET_ON("riscv64") int board_copies(unsigned long seed) {
+    unsigned char sum = 0;
+    for (unsigned long at = 0; at < sizeof board_from; at++) {
+        board_from[at] = (unsigned char)(at + seed);
+        sum += board_to[at];
+    }
+    int failed = motet_dma_copy(board_to + 1000, board_from, sizeof board_to - 1000);
+    for (unsigned long at = 1000; at < sizeof board_to; at++)
+        failed |= board_to[at] != (unsigned char)(at - 1000 + seed);
+    return failed || (seed == 1 && sum != 1);
+}
+
+static void cached(void) {
+    motet_roi_begin("cached");
+    for (unsigned long seed = 1; seed < 4; seed++)
+        EXPECT(board_copies(seed), 0);
+    motet_roi_end("cached");
+}
+
 static void processes(void) {
     pid_t children[8];
     for (int i = 0; i < 8; i++)
@@ -308,7 +330,7 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } parts[] = {{"sizes", sizes},   {"errors", errors},       {"full", full},      {"forks", forks},
-                 {"killed", killed}, {"unmapped", unmapped}, {"islands", islands}, {"processes", processes}};
+                 {"killed", killed}, {"unmapped", unmapped}, {"islands", islands}, {"cached", cached}, {"processes", processes}};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strcmp(what, "all") == 0 || strcmp(what, parts[i].name) == 0) {
             parts[i].run();

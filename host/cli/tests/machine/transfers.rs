@@ -1,5 +1,7 @@
 //! Transfers by islands' engines (`/dev/dma`): what is copied, what is refused, who may end meanwhile, and how long they take.
 
+use std::fs;
+
 use libtest_mimic::Trial;
 
 use crate::{
@@ -17,9 +19,10 @@ const TOLD_NS_MAX: u64 = 50_000;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 4] = [
         ("transfers::memory_is_copied_and_nothing_else_is_written", untimed),
         ("transfers::memory_is_copied_in_simulated_time_too", timed),
+        ("transfers::private_caches_are_told_of_transfers", fresh),
         ("transfers::the_engine_takes_what_the_machine_file_says", times),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -27,7 +30,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn untimed() -> Result<(), String> {
     let ended = compiled("transfers", &["-O2"])?.run("transfers", None);
-    let parts = "sizes\nerrors\nfull\nforks\nkilled\nunmapped\nislands\nprocesses\n";
+    let parts = "sizes\nerrors\nfull\nforks\nkilled\nunmapped\nislands\ncached\nprocesses\n";
     ended.expect_code(0)?.expect_output(parts).map(drop)
 }
 
@@ -47,6 +50,21 @@ fn timed() -> Result<(), String> {
         on_flick(&programs, &[], part).expect_code(0)?.expect_output(&format!("{part}\n"))?;
     }
     Ok(())
+}
+
+/// The board copies within memory that it caches, and nobody tells its cache: its kernel does.
+fn fresh() -> Result<(), String> {
+    let programs = compiled("transfers", &["-O2"])?;
+    let stats = programs.path.join("stats.json");
+    let stats_file = stats.to_str().ok_or("a path is not text")?;
+    on_flick(&programs, &["--stats", stats_file], "cached").expect_code(0)?.expect_output("cached\n")?;
+    let text = fs::read_to_string(&stats).map_err(|error| error.to_string())?;
+    let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let regions = stats["regions"].as_array().map_or(&[][..], Vec::as_slice);
+    let region = regions.iter().find(|region| region["name"] == "cached").ok_or("the region is missing")?;
+    let cores = region["cores"].as_array().map_or(&[][..], Vec::as_slice);
+    let counts: Vec<_> = cores.iter().map(|core| core["memory"]["stale_reads"].as_u64()).collect();
+    if counts == [Some(0), Some(0)] { Ok(()) } else { Err(format!("stale reads of the cores: {counts:?}")) }
 }
 
 /// Twice: deterministic runs are equal.

@@ -2,13 +2,15 @@
 //!
 //! Bytes are found in steps that cross no page border, neither where they are nor where they go. Each step has a reference to its two
 //! frames; those that follow each other in the pool are one piece. Letting go makes the same steps again.
+//!
+//! No engine snoops private caches: what this island's have of the frames leaves them first, as a driver's `dma_sync` does.
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{DMA_PIECES, DmaList, PAGE_SIZE, PoolAddr, SpaceRecord};
 use motet_protocol::{
     Context,
-    memory::{alloc_zeroed_frame, release_frame, share_frame},
+    memory::{alloc_common_zeroed_frame, release_frame, share_frame},
 };
 
 use super::Asked;
@@ -64,6 +66,11 @@ fn step<M: Machine>(
             return Err(errno);
         }
     };
+    for at in [source, destination] {
+        if done == 0 || at.0 % PAGE_SIZE == 0 {
+            cpu.flush_frame(at.frame());
+        }
+    }
     let len = step_len(source.0, destination.0, asked.bytes - done);
     add(cpu, last, source.0, destination.0, len).inspect_err(|_| {
         release_frame(cpu, source.frame());
@@ -122,8 +129,9 @@ fn add<M: Machine>(
     Ok(())
 }
 
+/// Where nobody caches it privately: the engine reads it, and in the end whoever takes the completion.
 fn new_list<M: Machine>(cpu: &Cpu<M>) -> Result<&'static DmaList, Errno> {
-    let frame = alloc_zeroed_frame(cpu).ok_or(Errno::ENOMEM)?;
+    let frame = alloc_common_zeroed_frame(cpu).ok_or(Errno::ENOMEM)?;
     Ok(cpu.pool.at(frame.addr()))
 }
 
