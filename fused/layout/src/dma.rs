@@ -1,4 +1,5 @@
-//! Transfer engines: registers and descriptors, and what a program has asked for (`docs/protocols/dma.md`).
+//! Transfer engines: registers and descriptors, and what a program has asked for (`docs/protocols/dma.md`). Engines of cores
+//! (`motet_protocol::dma`): what they transfer.
 
 use crate::sync::AtomicU64;
 
@@ -26,6 +27,36 @@ pub const DMA_BAD_LENGTH: u32 = 2;
 pub const DMA_BAD_ADDRESS: u32 = 3;
 /// [`DmaDescriptor::error`]: source and destination overlap.
 pub const DMA_OVERLAP: u32 = 4;
+
+/// Words of a descriptor of the migration engine.
+pub const DESCRIPTOR_WORDS: usize = 20;
+/// [`CoreRecord::dma_in`](crate::CoreRecord): for a core that runs functions for threads of other instruction sets.
+pub const DMA_AWAY: u32 = 0;
+/// [`CoreRecord::dma_in`](crate::CoreRecord): for a core whose thread is elsewhere.
+pub const DMA_HOME: u32 = 1;
+/// [`CoreRecord::dma_place`](crate::CoreRecord): nothing is under way.
+pub const DMA_NONE: u32 = 2;
+/// [`CoreRecord::dma_place`](crate::CoreRecord): the call in `out_call`, to the slot of the sender's island.
+pub const DMA_CALL: u32 = 3;
+/// [`CoreRecord::dma_place`](crate::CoreRecord): the answer in `out_message` and what goes with it.
+pub const DMA_ANSWER: u32 = 4;
+/// Registers of a migration engine: what to transfer, whereto, and that it is to begin.
+pub const DMA_REGISTERS: u32 = 3;
+
+/// [`PoolHeader::calls_by`](crate::PoolHeader): each message over a link goes by stores or by an engine, whichever is faster.
+pub const CALLS_BY_FASTEST: u32 = 0;
+/// [`PoolHeader::calls_by`](crate::PoolHeader): all go by stores.
+pub const CALLS_BY_STORES: u32 = 1;
+/// [`PoolHeader::calls_by`](crate::PoolHeader): all go by engines.
+pub const CALLS_BY_DMA: u32 = 2;
+
+pool_struct! {
+    /// A descriptor of the migration engine: what a thread takes along (`motet_kernel::crossing::migration`).
+    pub struct Descriptor: size 160, align 8 {
+        /// Its words.
+        0 pub words: [Cell64; DESCRIPTOR_WORDS],
+    }
+}
 
 pool_struct! {
     /// What an engine is to transfer, and what became of it. The kernel writes the first line before it moves `tail`, and reads the second one

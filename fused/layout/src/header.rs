@@ -2,7 +2,9 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{CORES_MAX, Cell32, Cell64, CrossingRecord, DmaEngine, ISLANDS_MAX, pool_struct};
+use crate::{
+    CORES_MAX, Cell32, Cell64, CrossingRecord, DESCRIPTOR_WORDS, Descriptor, DmaEngine, ISLANDS_MAX, pool_struct,
+};
 
 /// First eight bytes of every pool: "MOTETPL\x01".
 pub const POOL_MAGIC: u64 = u64::from_le_bytes(*b"MOTETPL\x01");
@@ -116,7 +118,9 @@ pool_struct! {
         /// Timed machines: of its cores.
         1104 pub frequency_mhz: Cell32,
         1108 _pad2: Cell32,
-        1112 _pad3: [Cell64; 5],
+        /// Timed machines: how long a store by a core of this island into the records of cores of island `i` keeps it, in nanoseconds.
+        1112 pub store_ns: [Cell32; 8],
+        1144 _pad3: Cell64,
         /// Where islands do not cache each other's memory, by core of the machine: which of this island's cores has the island's
         /// [`CallSlot`] there, 1 + its index; 0: none.
         1152 pub slot_owners: [AtomicU32; 128],
@@ -245,7 +249,8 @@ pool_struct! {
         504 _pad7: Cell64,
         /// With `answer_message`: who calls back, and what it needs to go on.
         512 pub answer_caller: CrossingRecord,
-        896 _pad10: [Cell64; 48],
+        /// As `answer_caller`, of an answer of this core that its engine is to carry.
+        896 pub out_caller: CrossingRecord,
         /// Ready threads by user: see `motet_protocol::ready`.
         1280 pub ready_groups: [ReadyGroup; READY_GROUPS],
         /// The migration engine (`motet_protocol::dma`): the descriptor that it is to transfer. Written by the core.
@@ -255,12 +260,13 @@ pool_struct! {
         /// By `DMA_*`, the engine's status: when the descriptor there arrives or has arrived, in nanoseconds of the machine's clock; 0:
         /// there is none. Set by the engine, cleared by the core.
         2016 pub dma_arrives_ns: [AtomicU64; 2],
-        /// Which of its receiver's places the descriptor in `dma_out` goes to: `DMA_*`; `DMA_NONE` if none is under way. Written by the core
+        /// What the engine is to transfer, and to which of its receiver's places: `DMA_*`; `DMA_NONE` if nothing is under way. Written by the core
         /// before the thread is the receiver's, and by the engine when it has transferred it.
         2032 pub dma_place: Cell32,
-        /// Whether the engine has taken the descriptor in `dma_out`: 1, or 0 if its receiver has no room. Written by the engine.
+        /// Whether the engine has taken what it was to transfer: 1, or 0 if its receiver has no room. Written by the engine.
         2036 pub dma_taken: Cell32,
-        2040 _pad9: Cell64,
+        /// When the engine is through with that, and the core may write there again. Written by the engine.
+        2040 pub dma_ends_ns: Cell64,
         /// Where islands do not cache each other's memory: what the cores of each island ask of this one.
         2048 pub calls: [CallSlot; 8],
         /// The extensions that it has and may use, a `motet_abi::extension::ExtensionSet` of its ISA. Written by the core before it is
@@ -279,7 +285,22 @@ pool_struct! {
         /// 1: every core of its instruction set has vector registers, as long as its own. Written as the field before.
         3632 pub common_vectors: Cell32,
         3636 _pad13: Cell32,
-        3640 _pad11: [Cell64; 57],
+        3640 _pad11: Cell64,
+        /// A call of this core that its engine is to carry ([`DMA_CALL`](crate::DMA_CALL)). Written by the core; of its first line, `message` alone counts.
+        3648 pub out_call: CallSlot,
+        /// By island, of the last call in `calls` that an engine has carried: when it arrives or has arrived, in nanoseconds of the machine's clock.
+        /// Written by the engine before the request.
+        3840 pub call_arrives_ns: [Cell64; 8],
+        /// The same of the answer. Written by the engine before `answer`.
+        3904 pub answer_arrives_ns: Cell64,
+        /// What the engine is to store in `answer` ([`DMA_ANSWER`](crate::DMA_ANSWER)). Written by the core.
+        3912 pub out_answer: Cell32,
+        3916 _pad14: Cell32,
+        /// As `answer_message` and `answer_words`, of an answer of this core that its engine is to carry.
+        3920 pub out_message: [Cell64; 6],
+        /// See `out_message`.
+        3968 pub out_words: [Cell64; 5],
+        4008 _pad12: [Cell64; 11],
     }
 }
 
@@ -301,23 +322,6 @@ pool_struct! {
         64 pub words: [Cell64; 8],
         /// As [`CoreRecord::message_floats`].
         128 pub floats: [Cell64; 8],
-    }
-}
-
-/// Words of a descriptor of the migration engine.
-pub const DESCRIPTOR_WORDS: usize = 20;
-/// [`CoreRecord::dma_in`]: for a core that runs functions for threads of other instruction sets.
-pub const DMA_AWAY: u32 = 0;
-/// [`CoreRecord::dma_in`]: for a core whose thread is elsewhere.
-pub const DMA_HOME: u32 = 1;
-/// [`CoreRecord::dma_place`]: nothing is under way.
-pub const DMA_NONE: u32 = 2;
-
-pool_struct! {
-    /// A descriptor of the migration engine: what a thread takes along (`motet_kernel::crossing::migration`).
-    pub struct Descriptor: size 160, align 8 {
-        /// Its words.
-        0 pub words: [Cell64; DESCRIPTOR_WORDS],
     }
 }
 
@@ -436,8 +440,13 @@ pool_struct! {
         132 pub lost: AtomicU32,
         /// How calls cross instruction sets: `CROSSING_*`.
         136 pub crossing: Cell32,
-        140 _pad4: Cell32,
-        144 _pad0: [Cell64; 6],
+        /// How calls go to islands whose memory is not cached: `CALLS_BY_*`.
+        140 pub calls_by: Cell32,
+        /// Timed machines: a transfer of a migration engine before its first byte, the stores that start it included, in nanoseconds.
+        144 pub dma_setup_ns: Cell32,
+        /// Timed machines: each 1024 bytes of it.
+        148 pub dma_kib_ns: Cell32,
+        152 _pad0: [Cell64; 5],
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,

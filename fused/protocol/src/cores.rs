@@ -20,6 +20,12 @@ pub(crate) fn cores() -> impl Iterator<Item = CoreId> {
     (0..CORES as u32).filter_map(CoreId::from_raw)
 }
 
+/// The cores of an island.
+pub(crate) fn cores_of(context: &impl Context, island: IslandId) -> impl Iterator<Item = CoreId> {
+    let count = context.pool().header().islands[island.index()].core_count.get() as usize;
+    (0..count.min(CORES_PER_ISLAND_MAX)).map(move |index| CoreId::new(island, index))
+}
+
 /// Whether a core's island has died, as far as the host has said ([`crate::lost`]).
 pub fn is_dead(context: &impl Context, core: CoreId) -> bool {
     core != CoreId::HOST && matches!(state_of(context, core.island()), ISLAND_LOST | ISLAND_BURIED)

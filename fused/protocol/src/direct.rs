@@ -35,6 +35,7 @@ use motet_layout::sync::Ordering;
 use motet_layout::{
     CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED,
     CALL_WITHDRAWN, CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord,
+    CrossingRecord,
 };
 
 use crate::{
@@ -52,6 +53,8 @@ pub enum Reach {
     Near,
     /// They do not: the callee writes the answer into the record of the caller's core, which has room for one.
     Far,
+    /// As far, and this core's engine carries messages, of a length from which on that is faster than stores ([`crate::dma::words_from`]).
+    Engine,
 }
 
 impl Reach {
@@ -61,10 +64,16 @@ impl Reach {
         if context.is_uncached() { Self::Far } else { Self::Near }
     }
 
-    /// Whether it is [`Far`](Self::Far).
+    /// Whether it is not [`Near`](Self::Near).
     #[inline(always)]
     pub const fn is_far(self) -> bool {
-        matches!(self, Self::Far)
+        !matches!(self, Self::Near)
+    }
+
+    /// Whether it is [`Engine`](Self::Engine).
+    #[inline(always)]
+    pub const fn has_engine(self) -> bool {
+        matches!(self, Self::Engine)
     }
 }
 
@@ -89,6 +98,39 @@ impl Message {
         }
         Self { message: &record.message, words: &record.message_words, floats: &record.message_floats }
     }
+
+    /// In the caller's own record, for its engine.
+    pub fn outgoing(own: &'static CoreRecord) -> Self {
+        let out = &own.out_call;
+        Self { message: &out.message, words: &out.words, floats: &out.floats }
+    }
+}
+
+/// Where the answer to a call from afar is written.
+#[derive(Clone, Copy)]
+pub struct Reply {
+    /// Results, or a call back.
+    pub message: &'static [Cell64; 6],
+    /// Of a call back: further argument words.
+    pub words: &'static [Cell64; 5],
+    /// The same: who calls, and what it needs to go on.
+    pub caller: &'static CrossingRecord,
+}
+
+impl Reply {
+    /// In the record of the core that has called.
+    #[inline(always)]
+    pub fn there(context: &impl Context, caller: CoreId) -> Self {
+        let record = core_record(context, caller);
+        Self { message: &record.answer_message, words: &record.answer_words, caller: &record.answer_caller }
+    }
+
+    /// In this core's own record, for its engine, which is through with all that was there before.
+    pub fn outgoing(context: &impl Context) -> Self {
+        let own = context.own_record();
+        context.await_transfer(own.dma_ends_ns.get());
+        Self { message: &own.out_message, words: &own.out_words, caller: &own.out_caller }
+    }
 }
 
 /// A core that this one may write a call to. Near: it sleeps, and nobody else wakes it meanwhile; far: the island's slot there is
@@ -99,6 +141,8 @@ pub struct Claim {
     record: &'static CoreRecord,
     polls: bool,
     reach: Reach,
+    /// This core's engine carries the call.
+    is_carried: bool,
 }
 
 /// Claims a core that sleeps, or polls, unless the results of another call wait there; far: its slot, whatever it does, unless another
@@ -107,7 +151,7 @@ pub struct Claim {
 pub fn claim(context: &impl Context, core: CoreId, reach: Reach) -> Option<Claim> {
     let record = core_record(context, core);
     if reach.is_far() {
-        return far::reserve(context, core).map(|_| Claim { core, record, polls: false, reach });
+        return far::reserve(context, core).map(|_| Claim { core, record, polls: false, reach, is_carried: false });
     }
     let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
     let claims = |state| record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed);
@@ -115,7 +159,7 @@ pub fn claim(context: &impl Context, core: CoreId, reach: Reach) -> Option<Claim
         Err(CORE_POLLING) => claims(CORE_POLLING),
         other => other,
     };
-    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING, reach };
+    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING, reach, is_carried: false };
     // After the claim: only a claimer moves the word away from none.
     if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
         // The word is not touched: it may be this core's own earlier call, which is being answered just now.
@@ -140,9 +184,18 @@ pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
 }
 
 impl Claim {
+    /// Far: this core's engine is to carry the call. It is through with all that it was to carry before.
+    pub fn carried(self, context: &impl Context) -> Self {
+        context.await_transfer(context.own_record().dma_ends_ns.get());
+        Self { is_carried: true, ..self }
+    }
+
     /// Where the call is to be written.
     #[inline(always)]
     pub fn message(&self, context: &impl Context) -> Message {
+        if self.is_carried {
+            return Message::outgoing(context.own_record());
+        }
         Message::of(self.record, context.core(), self.reach)
     }
 
@@ -160,6 +213,9 @@ impl Claim {
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
     #[inline(always)]
     pub fn publish(self, context: &impl Context) {
+        if self.is_carried {
+            return far::ask_by_engine(context, self.core);
+        }
         if self.reach.is_far() {
             return far::ask(context, self.core);
         }
@@ -208,7 +264,7 @@ pub fn is_disturbed(context: &impl Context, caller: Option<CoreId>, reach: Reach
 pub fn reply(context: &impl Context, caller: CoreId, reach: Reach) -> &'static [Cell64; 6] {
     match reach {
         Reach::Near => &context.own_record().message,
-        Reach::Far => &core_record(context, caller).answer_message,
+        Reach::Far | Reach::Engine => &core_record(context, caller).answer_message,
     }
 }
 
@@ -217,7 +273,7 @@ pub fn reply(context: &impl Context, caller: CoreId, reach: Reach) -> &'static [
 pub fn reply_of(context: &impl Context, callee: CoreId, reach: Reach) -> &'static [Cell64; 6] {
     match reach {
         Reach::Near => &core_record(context, callee).message,
-        Reach::Far => &context.own_record().answer_message,
+        Reach::Far | Reach::Engine => &context.own_record().answer_message,
     }
 }
 
@@ -247,15 +303,34 @@ pub fn give_back(context: &impl Context, caller: CoreId, state: u32, reach: Reac
 #[must_use]
 #[inline(always)]
 pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
+    if !ends_call(context, caller, state) {
+        return false;
+    }
+    // From here on the slot is the caller's.
+    core_record(context, caller).answer.store(kind, Ordering::Release);
+    far::tell(context, caller);
+    true
+}
+
+/// As [`answer`], of what is in the [outgoing](Reply::outgoing) reply: this core's engine carries it.
+#[must_use]
+pub fn answer_by_engine(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
+    let ends = ends_call(context, caller, state);
+    if ends {
+        far::answer_by_engine(context, caller, kind);
+    }
+    ends
+}
+
+/// Far: the function that `caller` has called is over, and this core is about to sleep. `false`: somebody wants the thread here.
+#[inline(always)]
+fn ends_call(context: &impl Context, caller: CoreId, state: u32) -> bool {
     if far::is_wanted(context, caller) {
         return false;
     }
     let record = context.own_record();
     record.call.store(CALL_NONE, Ordering::Relaxed);
     record.state.store(state, Ordering::Release);
-    // From here on the slot is the caller's.
-    core_record(context, caller).answer.store(kind, Ordering::Release);
-    far::tell(context, caller);
     true
 }
 
@@ -314,7 +389,12 @@ pub enum Outcome {
 #[inline(always)]
 pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome {
     if reach.is_far() {
-        return match context.own_record().answer.load(Ordering::Acquire) {
+        let answer = context.own_record().answer.load(Ordering::Acquire);
+        if reach.has_engine() && !matches!(answer, CALL_NONE | CALL_GIVEN) {
+            // The last one that an engine has carried: this one, or one that is over.
+            context.await_transfer(context.own_record().answer_arrives_ns.get());
+        }
+        return match answer {
             CALL_NONE | CALL_GIVEN => Outcome::Runs,
             CALL_RETURNED => Outcome::Returned,
             CALL_BACK => Outcome::Calls,
@@ -365,7 +445,7 @@ pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
 pub fn release(context: &impl Context, callee: CoreId, reach: Reach) {
     match reach {
         Reach::Near => core_record(context, callee).call.store(CALL_NONE, Ordering::Release),
-        Reach::Far => {
+        Reach::Far | Reach::Engine => {
             context.own_record().answer.store(CALL_NONE, Ordering::Relaxed);
             far::free(context, callee);
         }

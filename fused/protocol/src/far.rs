@@ -1,4 +1,4 @@
-//! Calls to cores whose memory this island does not cache: by stores alone.
+//! Calls to cores whose memory this island does not cache: by stores alone, or by the caller's engine ([`crate::dma`]), whichever is faster.
 //!
 //! An atomic operation beyond a link need not be whole, and a read takes as long as the way there and back. So nobody claims a
 //! core there. Each core has a *slot* for each island ([`CallSlot`]): a core of that island writes a call and then its request there,
@@ -18,13 +18,22 @@
 //! does not overtake those of the other side (PCI Express base specification, 2.4.1). Only cores of islands that poll have to do so;
 //! others are always rung.
 //!
+//! A call that an engine carries is written into the record of the caller's core (`out_call`) and copied from there, `request` last. Until it has
+//! arrived, the slot does not say whose it is: who wants the thread's attention looks there, too ([`departing`]). An answer
+//! goes the same way. All other words are stored.
+//!
 //! Protocol page: `docs/protocols/crossing.md`.
 
 use motet_layout::sync::{Ordering, fence};
 
-use motet_layout::{CALL_GIVEN, CALL_WITHDRAWN, CallSlot, CoreId, ISLANDS_MAX, IslandId};
+use motet_layout::{CALL_GIVEN, CALL_WITHDRAWN, CallSlot, CoreId, DMA_ANSWER, DMA_CALL, ISLANDS_MAX, IslandId};
 
-use crate::{Context, cores::core_record, count, message::CallState};
+use crate::{
+    Context,
+    cores::{core_record, cores_of},
+    count,
+    message::CallState,
+};
 
 /// What the cores of `island` ask of `callee`.
 #[inline(always)]
@@ -58,6 +67,28 @@ pub fn ask(context: &impl Context, callee: CoreId) {
     let request = CallState::Given(context.core()).word();
     slot(context, callee, context.core().island()).request.store(request, Ordering::Release);
     tell(context, callee);
+}
+
+/// As [`ask`], of the call in `out_call`: this core's engine brings it, and the request behind it.
+pub fn ask_by_engine(context: &impl Context, callee: CoreId) {
+    context.own_record().dma_place.set(DMA_CALL);
+    context.transfer(callee);
+}
+
+/// Gives `caller` the answer of a kind (`CALL_*`) that is in `out_message`: this core's engine brings it.
+pub fn answer_by_engine(context: &impl Context, caller: CoreId, kind: u32) {
+    let own = context.own_record();
+    own.out_answer.set(kind);
+    own.dma_place.set(DMA_ANSWER);
+    context.transfer(caller);
+}
+
+/// The slot of `callee` to which an engine brings, or has brought, a call whose first word is what `is_it` looks for.
+pub fn departing(context: &impl Context, callee: CoreId, is_it: impl Fn(u64) -> bool) -> Option<&'static CallSlot> {
+    let islands = (0..context.island_count() as u32).filter_map(IslandId::from_raw);
+    let mut callers = islands.flat_map(|island| cores_of(context, island));
+    let caller = callers.find(|&caller| is_it(core_record(context, caller).out_call.message[0].get()))?;
+    Some(slot(context, callee, caller.island()))
 }
 
 /// This core has waited for long: it wants its call back. It waits for the answer nevertheless, and afterwards
@@ -120,6 +151,12 @@ pub fn take(context: &impl Context, first: usize) -> Option<CoreId> {
     record.call.store(CallState::Given(caller).word(), Ordering::Relaxed);
     core_record(context, caller).answer.store(CALL_GIVEN, Ordering::Release);
     Some(caller)
+}
+
+/// Waits until the last call from `caller`'s island that an engine has carried has arrived. It may be the one that this core has just taken; of an earlier
+/// one, that is over.
+pub fn await_call(context: &impl Context, caller: CoreId) {
+    context.await_transfer(context.own_record().call_arrives_ns[caller.island().index()].get());
 }
 
 /// Gives back the calls whose callers want that, and which this core has not taken. Whoever wants one back rings.

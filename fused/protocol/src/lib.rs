@@ -54,6 +54,21 @@ pub trait Context {
     #[inline(always)]
     fn wrote(&self, _target: CoreId) {}
 
+    /// Starts this core's engine, which transfers what its record says to `target` ([`dma`]), and interrupts that when it has arrived. `false`: there
+    /// is no room where it goes to. Without an engine, the core copies itself.
+    fn transfer(&self, target: CoreId) -> bool {
+        let receiver = &self.pool().header().cores[target.index()];
+        let is_taken = dma::transfer(self.core(), self.own_record(), receiver, 1);
+        if is_taken {
+            self.ring(target);
+        }
+        is_taken
+    }
+
+    /// Waits until what an engine has transferred has arrived. Where the simulator is the engine, it is there earlier.
+    #[inline(always)]
+    fn await_transfer(&self, _arrives_ns: u64) {}
+
     /// A thread that waited has been made ready, and `target` is about to get it. For a kernel's trace.
     #[inline(always)]
     fn woke(&self, _thread: &ThreadRecord, _target: CoreId) {}

@@ -18,8 +18,8 @@
 use motet_layout::sync::Ordering;
 
 use motet_layout::{
-    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_NONE, ISLAND_JOINED, IslandId,
-    THREAD_CARRIED, ThreadRecord,
+    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_AWAY, DMA_HOME, DMA_NONE, ISLAND_JOINED,
+    IslandId, THREAD_CARRIED, ThreadRecord,
 };
 
 use crate::{
@@ -99,7 +99,7 @@ fn settle_orphan(context: &impl Context, core: CoreId, caller: CoreId) {
 pub fn settle_transfers(context: &impl Context, thread_in: impl Fn(&CoreRecord) -> Option<&'static ThreadRecord>) {
     for dead in cores().filter(|&core| is_dead(context, core)) {
         let record = core_record(context, dead);
-        let mut is_under_way = record.dma_place.get() != DMA_NONE;
+        let mut is_under_way = matches!(record.dma_place.get(), DMA_AWAY | DMA_HOME);
         for status in cores().flat_map(|core| &core_record(context, core).dma_arrives_ns) {
             is_under_way |= status.compare_exchange(claimed_by(dead), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         }

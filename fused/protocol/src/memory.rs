@@ -141,6 +141,11 @@ pub fn is_private_to(pool: Pool, frame: Frame, island: usize) -> bool {
     record.private.get() >> island & 1 != 0
 }
 
+/// Whether an island caches any frame so.
+pub fn caches_privately(pool: Pool, island: usize) -> bool {
+    (0..pool.header().memory.block_count.get()).any(|index| block(pool, index).private.get() >> island & 1 != 0)
+}
+
 /// Says which islands cache a block without being told of others' stores: a bit each. Called by the host before the islands start.
 pub fn set_private(pool: Pool, index: u32, islands: u32) {
     block(pool, index).private.set(islands);

@@ -139,6 +139,8 @@ pub enum Wake {
     Look,
     /// It is to run a function: see [`crate::direct`]. Its state stays [`CORE_CALLED`] meanwhile.
     Called,
+    /// The same, of a call over a link: see [`crate::far`].
+    CalledFar,
 }
 
 /// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.

@@ -327,6 +327,18 @@ impl Config {
         self.dma_setup_ps + (bytes * self.dma_kib_ps).div_ceil(1024)
     }
 
+    /// How long a store of 8 bytes at a pool offset keeps a core of an island, where it does not cache that; 0 where it does. Behind others,
+    /// it waits until the link takes it.
+    pub fn store_ps(&self, island: usize, offset: u64) -> u64 {
+        let is_there = |segment: &&Segment| {
+            let start = segment.local.wrapping_add(segment.data_delta);
+            segment.data == Policy::Uncached && (start..start.saturating_add(segment.size)).contains(&offset)
+        };
+        let Some(segment) = self.islands[island].segments.iter().find(is_there) else { return 0 };
+        let queue = segment.queue.map(|number| &self.queues[number]);
+        segment.store_ps.max(queue.map_or(0, |queue| queue.link_ps(8 + queue.packet_bytes)))
+    }
+
     /// Cores of all islands.
     pub fn core_count(&self) -> usize {
         self.islands.iter().map(|island| island.cores).sum()

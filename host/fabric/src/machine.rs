@@ -9,7 +9,7 @@ mod text;
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
 use motet_abi::extension::ExtensionSet;
-use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target, TrapCycles};
+use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Policy, Shape, Step, Target, TrapCycles};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, DmaEngine, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
@@ -40,6 +40,8 @@ pub struct Machine {
     pub islands: Vec<IslandSpec>,
     /// How calls cross instruction sets.
     pub crossing: Crossing,
+    /// How calls go over links.
+    pub calls: Calls,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.
@@ -61,6 +63,29 @@ impl Crossing {
         match self {
             Self::Direct => motet_layout::CROSSING_DIRECT,
             Self::Flick => motet_layout::CROSSING_FLICK,
+        }
+    }
+}
+
+/// How calls go to islands whose memory the caller does not cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Calls {
+    /// Each message by stores or by an engine, whichever is faster.
+    #[default]
+    Fastest,
+    /// By stores.
+    Stores,
+    /// By engines.
+    Dma,
+}
+
+impl Calls {
+    /// Its code in the pool's header.
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Fastest => motet_layout::CALLS_BY_FASTEST,
+            Self::Stores => motet_layout::CALLS_BY_STORES,
+            Self::Dma => motet_layout::CALLS_BY_DMA,
         }
     }
 }
@@ -182,6 +207,21 @@ impl Machine {
             .map_err(|error| fault(&self.text, place(&self.text, &error.key).unwrap_or(0..0), &error.to_string()))
     }
 
+    /// That there are calls over links to choose a way for.
+    fn check_calls(&self, config: &Config) -> std::result::Result<(), String> {
+        if self.crossing == Crossing::Flick {
+            return Err("calls: with crossing = \"flick\", all calls go by engines; leave one of the two out".into());
+        }
+        let mut segments = config.islands.iter().flat_map(|island| &island.segments);
+        match segments.any(|segment| segment.data == Policy::Uncached) {
+            true => Ok(()),
+            false => {
+                Err("calls: no [[model.access]] has data = \"uncached\", so no call goes over a link; leave it out"
+                    .into())
+            }
+        }
+    }
+
     /// Cores of the whole machine.
     pub fn core_count(&self) -> usize {
         self.islands.iter().map(|island| island.cores).sum()
@@ -232,6 +272,7 @@ pub const fn private_size(isa: Isa) -> (u64, u64) {
 #[serde(deny_unknown_fields)]
 struct MachineFile {
     crossing: Option<Spanned<String>>,
+    calls: Option<Spanned<String>>,
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
     #[serde(default)]
@@ -275,6 +316,15 @@ impl MachineFile {
                 }
             },
         };
+        let calls = match self.calls.as_ref().map(|name| name.get_ref().as_str()) {
+            None | Some("fastest") => Calls::Fastest,
+            Some("stores") => Calls::Stores,
+            Some("dma") => Calls::Dma,
+            Some(other) => {
+                let message = format!("calls: unknown way \"{other}\"; known: fastest, stores, dma");
+                return Err(fault(text, span_of(self.calls.as_ref()), &message));
+            }
+        };
         let pool = self.pool.into_inner().check(text)?;
         let span = self.island.span();
         let tables = self.island.into_inner();
@@ -296,10 +346,18 @@ impl MachineFile {
             }
             islands.push(island);
         }
-        let machine = Machine { pool, islands, crossing, model: self.model, text: text.into() };
-        machine.check_texts(&machine.model_config()?, &texts)?;
+        let machine = Machine { pool, islands, crossing, calls, model: self.model, text: text.into() };
+        let config = machine.model_config()?;
+        machine.check_texts(&config, &texts)?;
+        if calls != Calls::Fastest {
+            machine.check_calls(&config).map_err(|why| fault(text, span_of(self.calls.as_ref()), &why))?;
+        }
         Ok(machine)
     }
+}
+
+fn span_of(value: Option<&Spanned<String>>) -> Range<usize> {
+    value.map_or(0..0, Spanned::span)
 }
 
 impl PoolTable {

@@ -146,6 +146,7 @@ impl HostPool {
         header.pool_len.set(self.pool.len());
         header.host_peer.set(host_peer);
         header.crossing.set(machine.crossing.code());
+        header.calls_by.set(machine.calls.code());
         header.verbose.set(u32::from(verbose));
         let realtime = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         header.realtime_at_zero_ns.set(u64::try_from(realtime.as_nanos()).unwrap_or(0));

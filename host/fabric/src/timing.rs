@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
+    mem::offset_of,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
@@ -14,7 +15,7 @@ use std::{
 };
 
 use motet_coherence::{Config, Model, Policy, Sharing, StalePage};
-use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PAGE_SIZE, PoolHeader};
+use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, DMA_REGISTERS, PAGE_SIZE, PoolHeader};
 use motet_protocol::Context as _;
 use motet_record::{Accesses, Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
@@ -148,6 +149,7 @@ impl Clocks {
         for (record, island) in header.islands.iter().zip(&model.config().islands) {
             record.frequency_mhz.set(u32::try_from(island.timing.frequency_mhz()).unwrap_or(u32::MAX));
         }
+        note_costs(header, model.config());
         for (record, links) in header.islands.iter().zip(&model.config().links) {
             for ((doorbell_ns, transit_ns), link) in record.doorbell_ns.iter().zip(&record.transit_ns).zip(links) {
                 for (word, latency_ps) in [(doorbell_ns, link.doorbell_ps), (transit_ns, link.transit_ps)] {
@@ -495,6 +497,19 @@ fn stale_pages_sentence(pages: &[StalePageStats]) -> Option<String> {
         |page: &StalePageStats| format!("{:#x} ({}, by {}.{})", page.address, page.range, page.island, page.core);
     let all: Vec<String> = pages.iter().map(words).collect();
     (!all.is_empty()).then(|| format!("such reads were in these pages of the pool: {}", all.join(", ")))
+}
+
+/// Tells the kernels what stores into other islands' records take, and what a transfer does.
+fn note_costs(header: &PoolHeader, config: &Config) {
+    let ns = |ps: u64| u32::try_from(ps.div_ceil(PS_PER_NS)).unwrap_or(u32::MAX);
+    header.dma_setup_ns.set(ns(config.dma_setup_ps + u64::from(DMA_REGISTERS) * config.device_store_ps));
+    header.dma_kib_ns.set(ns(config.dma_kib_ps));
+    for (from, record) in (0..config.islands.len()).zip(&header.islands) {
+        for (to, store_ns) in (0..config.islands.len()).zip(&record.store_ns) {
+            let records = offset_of!(PoolHeader, cores) + to * CORES_PER_ISLAND_MAX * size_of::<CoreRecord>();
+            store_ns.set(ns(config.store_ps(from, records as u64)));
+        }
+    }
 }
 
 /// Tells the kernels which islands cache blocks of the pool privately.

@@ -111,9 +111,8 @@ pub fn count_events(vcpu: &mut Vcpu, events: [u64; TrapEvent::COUNT]) {
 
 /// Charges the stores to device registers that start a migration engine: what to transfer, whereto, and that it is to begin.
 pub fn count_engine_start(vcpu: &mut Vcpu) {
-    const REGISTERS: usize = 3;
     let Some((core, time)) = counting(vcpu) else { return };
-    for _ in 0..REGISTERS {
+    for _ in 0..motet_layout::DMA_REGISTERS {
         time.charge(core.caches.device_access(Kind::Store).0);
     }
 }

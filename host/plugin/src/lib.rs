@@ -429,8 +429,8 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
         }
         marks::WOKE => plugin.times.get(vcpu).since_ps += plugin.timing.catch_up(core, now_ps),
         marks::TRANSFER => {
-            let bytes = motet_layout::DESCRIPTOR_WORDS as u64 * size_of::<u64>() as u64;
-            plugin.timing.transfer(core, now_ps, plugin.model.dma(bytes).0);
+            let moved = |from, to, bytes| caches::note_transfer(vcpu, from, to, bytes);
+            plugin.timing.transfer(core, now_ps, |bytes| plugin.model.dma(bytes).0, moved);
             caches::count_engine_start(vcpu);
         }
         marks::ENGINE => {

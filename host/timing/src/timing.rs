@@ -4,7 +4,10 @@
 //! QEMU calls it with its big lock held. No wait is unbounded: a core that has waited for long runs one more block, so
 //! that its QEMU can stop it for work that needs all its cores to stand still ("escape").
 
-use std::time::{Duration, Instant};
+use std::{
+    mem::offset_of,
+    time::{Duration, Instant},
+};
 
 use motet_layout::{
     CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, PoolHeader,
@@ -170,14 +173,28 @@ impl<B: Bells> Timing<B> {
         self.bells.ring(self.record(core).ring_target.get() as usize);
     }
 
-    /// A core's migration engine transfers a descriptor, which takes `transfer_ps`. A receiver that polls sees its end; others are interrupted
+    /// A core's migration engine transfers a descriptor, a call or an answer. So many bytes take `transfer_ps`; `moved` is told what of a call or an
+    /// answer was copied: from where in the pool, to where, how many bytes. A receiver that polls sees its end; others are interrupted
     /// after that.
-    pub fn transfer(&self, core: usize, now_ps: u64, transfer_ps: u64) {
+    pub fn transfer(
+        &self,
+        core: usize,
+        now_ps: u64,
+        transfer_ps: impl Fn(u64) -> u64,
+        mut moved: impl FnMut(u64, u64, u64),
+    ) {
         let Some((island, target)) = self.target_of(core) else { return };
         self.note_exchange(now_ps);
-        let arrives_ns = (now_ps + transfer_ps).div_ceil(PS_PER_NS);
-        if !dma::transfer(CoreId(core as u8), self.record(core), target, arrives_ns) {
+        let (id, own) = (CoreId(core as u8), self.record(core));
+        let (bytes, pieces) = (dma::bytes(id, own), dma::pieces(id, own));
+        let arrives_ns = (now_ps + transfer_ps(bytes as u64)).div_ceil(PS_PER_NS);
+        if !dma::transfer(id, own, target, arrives_ns) {
             return;
+        }
+        let record_at = |core: usize| offset_of!(PoolHeader, cores) + core * size_of::<CoreRecord>();
+        let receiver = own.ring_target.get() as usize;
+        for (from, to, bytes) in pieces.into_iter().filter(|piece| piece.2 != 0) {
+            moved((record_at(core) + from) as u64, (record_at(receiver) + to) as u64, bytes as u64);
         }
         let polls = self.header.islands[island].poll_ns.get() != 0 && target.state.load(SeqCst) != CORE_IDLE;
         if polls {

@@ -12,7 +12,8 @@ use motet_protocol::{
     Context,
     clock::IslandClock,
     direct::Reach,
-    memory::{common_share, is_private_to},
+    dma,
+    memory::{caches_privately, common_share, is_private_to},
     shootdown,
     trace::Kind,
 };
@@ -53,6 +54,8 @@ pub struct Cpu<M: Machine> {
     pub isas: [u8; ISLANDS_MAX],
     /// Whether there are islands that do not cache each other's memory.
     pub uncached: bool,
+    /// This island has caches that are not told of others' stores.
+    caches_privately: bool,
     /// The share of memory for what islands use together.
     pub common: usize,
     /// This island's map of the pool.
@@ -130,6 +133,17 @@ impl Translation {
     }
 }
 
+/// From how many words on messages go to each of the other islands by engines.
+fn carried_from(pool: Pool, from: IslandId) -> [u8; ISLANDS_MAX] {
+    let header = pool.header();
+    let mut words = [dma::NEVER; ISLANDS_MAX];
+    let islands = (0..header.island_count.get()).filter_map(IslandId::from_raw).filter(|&island| island != from);
+    for to in islands {
+        words[to.index()] = dma::words_from(header, from, to);
+    }
+    words
+}
+
 impl<M: Machine> Cpu<M> {
     /// This core's view of the machine.
     ///
@@ -141,7 +155,15 @@ impl<M: Machine> Cpu<M> {
         let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
         let islands = &pool.header().islands;
         let uncached = pool.header().uncached.get() != 0;
-        let reach = if uncached { Reach::Far } else { Reach::Near };
+        let migrates = pool.header().crossing.get() == CROSSING_FLICK;
+        let carried_from =
+            if uncached && !migrates { carried_from(pool, id.island()) } else { [dma::NEVER; ISLANDS_MAX] };
+        let has_engine = carried_from.iter().any(|&words| words != dma::NEVER);
+        let reach = match uncached {
+            true if has_engine => Reach::Engine,
+            true => Reach::Far,
+            false => Reach::Near,
+        };
         let polls = |index: usize| u32::from(islands[index].poll_ns.get() != 0) << index;
         Self {
             machine,
@@ -156,6 +178,7 @@ impl<M: Machine> Cpu<M> {
             islands: (pool.header().island_count.get() as usize).min(ISLANDS_MAX),
             isas: core::array::from_fn(|index| islands[index].isa.get() as u8),
             uncached,
+            caches_privately: uncached && caches_privately(pool, id.island().index()),
             common: if uncached { common_share(pool) } else { id.island().index() },
             map: PhysMap::new(&record.ranges, pool.len()),
             format: format.expect("the island record names a page-table format"),
@@ -168,7 +191,7 @@ impl<M: Machine> Cpu<M> {
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             budget: Cell::new(BUDGET),
-            crossing: CrossingCore::new(reach, pool.header().crossing.get() == CROSSING_FLICK),
+            crossing: CrossingCore::new(reach, migrates, carried_from),
             timer_ns: Cell::new(u64::MAX),
             timer_offset_ns: Cell::default(),
             steer_at_ns: Cell::default(),
@@ -356,7 +379,7 @@ impl<M: Machine> Context for Cpu<M> {
 
     #[inline(always)]
     fn flush_frame(&self, frame: Frame) {
-        if self.uncached {
+        if self.caches_privately {
             self.flush_private(frame);
         }
     }
@@ -421,6 +444,27 @@ impl<M: Machine> Context for Cpu<M> {
             self.own.ring_target.set(u32::from(target.0));
             self.machine.note_write();
         }
+    }
+
+    fn transfer(&self, target: CoreId) -> bool {
+        if self.timed {
+            self.own.ring_target.set(u32::from(target.0));
+            self.machine.start_transfer();
+            return self.own.dma_taken.get() != 0;
+        }
+        let receiver = &self.pool.header().cores[target.index()];
+        let is_taken = dma::transfer(self.id, self.own, receiver, self.now_ns());
+        if is_taken {
+            self.machine.ring(target);
+        }
+        is_taken
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn await_transfer(&self, arrives_ns: u64) {
+        // Where the time is damaged, nothing is lost by going on.
+        migration::wait_until(self, arrives_ns);
     }
 
     #[inline(always)]

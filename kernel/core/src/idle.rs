@@ -42,7 +42,8 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         if cpu.deferred.get().contains(Interrupts::TIMER) {
             handle_interrupts(cpu, Interrupts::EMPTY);
         }
-        if wake == Wake::Called && crossing::called(cpu) {
+        let is_far = wake == Wake::CalledFar;
+        if is_far && crossing::called_from_afar(cpu) || wake == Wake::Called && crossing::called(cpu) {
             handle_deferred(cpu);
             set_timer(cpu, timer::next_deadline_ns(cpu));
             // The call's doorbell may have been that of a result, too.
@@ -97,7 +98,7 @@ fn end_idle<M: Machine>(cpu: &Cpu<M>) -> Wake {
     match run_queue::end_idle_far(cpu, cpu.crossing.serves_next.get()) {
         Some(caller) => {
             cpu.crossing.served.set(caller.island().index());
-            Wake::Called
+            Wake::CalledFar
         }
         None => Wake::Look,
     }

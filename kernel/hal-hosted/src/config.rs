@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use motet_layout::{Isa, IslandId};
+use motet_layout::{CALLS_BY_FASTEST, Isa, IslandId};
 
 /// One hosted island.
 #[derive(Clone, Debug)]
@@ -174,6 +174,8 @@ pub struct Config {
     pub faults: Faults,
     /// Whether the islands are told that they do not cache each other's memory.
     pub uncached: bool,
+    /// How calls go between such islands: `CALLS_BY_*`.
+    pub calls_by: u32,
     /// What all islands do wrong.
     pub defect: Option<Defect>,
     /// Copy the islands' logs to standard error as they appear.
@@ -194,6 +196,7 @@ impl Config {
             time_max: Duration::from_secs(120),
             faults: Faults::default(),
             uncached: false,
+            calls_by: CALLS_BY_FASTEST,
             defect: None,
             echo_log: std::env::var_os("MOTET_ECHO").is_some(),
         }

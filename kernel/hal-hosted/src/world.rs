@@ -187,6 +187,7 @@ fn write_header(pool: Pool, config: &Config) {
     header.fingerprint.set(FINGERPRINT);
     header.pool_len.set(config.pool_len);
     header.uncached.set(u32::from(config.uncached));
+    header.calls_by.set(config.calls_by);
     header.host_peer.set(config.islands.len() as u32);
     header.realtime_at_zero_ns.set(1_700_000_000_000_000_000);
     for (index, word) in header.seed.iter().enumerate() {

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use motet_hal::Machine;
 use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, run, run_seeds};
 use motet_layout::sync::Ordering;
-use motet_layout::{CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool};
+use motet_layout::{
+    CALLS_BY_DMA, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool,
+};
 use motet_protocol::stream::{self, Side};
 use motet_protocol::{Context, engine, fs};
 
@@ -195,7 +197,7 @@ pub const ROUGH: Faults = Faults {
 };
 
 /// Runs a scenario on two x86-64, one AArch64 and two RISC-V cores. Under every other seed, islands (none of
-/// which dies) are told that they do not cache each other's memory.
+/// which dies) are told that they do not cache each other's memory; under every fourth, engines carry the calls between them.
 ///
 /// # Errors
 /// See [`boot`].
@@ -203,6 +205,9 @@ pub fn under(driver: Driver, faults: Faults, scenario: &Scenario) -> Result<Ende
     let mut config = Config::new(driver, three_islands([2, 1, 2]));
     config.faults = faults;
     config.uncached = faults.death.is_none() && matches!(driver, Driver::Seeded(seed) if seed % 2 == 1);
+    if matches!(driver, Driver::Seeded(seed) if seed % 4 == 3) {
+        config.calls_by = CALLS_BY_DMA;
+    }
     boot(config, scenario)
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use motet_layout::sync::Ordering;
-use motet_layout::{CALL_RETURNED, CALL_WITHDRAWN, CORE_IDLE, CORE_POLLING, CoreId, Pool, THREAD_READY, ThreadRecord};
+use motet_layout::{
+    CALL_RETURNED, CALL_WITHDRAWN, CORE_IDLE, CORE_POLLING, CallSlot, Cell64, CoreId, Pool, THREAD_READY, ThreadRecord,
+};
 use motet_protocol::cores::core_record;
 use motet_protocol::direct::{self, Outcome, Reach};
 use motet_protocol::{Context, far, message, run_queue};
@@ -24,24 +26,27 @@ type Ran = Arc<[AtomicU32; JOBS]>;
 
 /// The steps of the protocol that twins get wrong.
 #[derive(Clone, Copy)]
-struct Steps {
+pub struct Steps {
+    /// Where a call is written.
+    pub out: fn(&Core, &'static CallSlot) -> &'static Cell64,
     /// Asks for the call that has been written.
-    ask: fn(&Core),
+    pub ask: fn(&Core),
     /// Answers a call with its result.
-    answer: fn(&Core, CoreId, u64, u32),
+    pub answer: fn(&Core, CoreId, u64, u32),
     /// Gives back the calls that are withdrawn.
-    give_back: fn(&Core),
+    pub give_back: fn(&Core),
     /// This core is to be rung from now on.
-    look_no_longer: fn(&Core),
+    pub look_no_longer: fn(&Core),
     /// Whether it looks once more after that.
-    looks_once_more: bool,
+    pub looks_once_more: bool,
     /// Whether who has withdrawn a call waits for its answer.
-    waits: bool,
+    pub waits: bool,
     /// The call that was withdrawn has been answered.
-    end_withdrawal: fn(&Core),
+    pub end_withdrawal: fn(&Core),
 }
 
-const RIGHT: Steps = Steps {
+pub const RIGHT: Steps = Steps {
+    out: |_, slot| &slot.message[0],
     ask: |core| far::ask(core, callee()),
     answer: |core, caller, result, state| {
         direct::reply(core, caller, Reach::Far)[5].set(result);
@@ -55,7 +60,7 @@ const RIGHT: Steps = Steps {
 };
 
 /// A core that is idle until `is_done`, or has a call, or a thread comes.
-fn idle(core: &Core, steps: Steps, polls: bool, announce: bool, is_done: impl Fn() -> bool) -> Option<CoreId> {
+pub fn idle(core: &Core, steps: Steps, polls: bool, announce: bool, is_done: impl Fn() -> bool) -> Option<CoreId> {
     if polls {
         far::look_again(core);
     }
@@ -106,7 +111,7 @@ fn serve(core: &Core, steps: Steps, polls: bool, ran: &Ran) {
 /// Calls, and perhaps gives up. `false`: the call was withdrawn.
 fn call(core: &Core, steps: Steps, polls: bool, word: u64) -> bool {
     let slot = far::reserve(core, callee()).expect("nobody else of this island calls");
-    slot.message[0].set(word);
+    (steps.out)(core, slot).set(word);
     (steps.ask)(core);
     let patience = shuttle::rand::thread_rng().gen_range(0..6);
     let (mut withdrawn, mut looks) = (false, 0);
@@ -143,8 +148,19 @@ fn call(core: &Core, steps: Steps, polls: bool, word: u64) -> bool {
     outcome == Outcome::Returned
 }
 
+/// A core with an engine; `None`: the usual one.
+fn new_core(pool: Pool, island: u8, bells: &Arc<Bells>, engine: Option<fn(&Core, CoreId)>) -> Core {
+    let mut core = Core::new(pool, island, bells);
+    core.engine = engine.unwrap_or(core.engine);
+    core
+}
+
 /// Two islands call functions of one core, and give up sometimes: then the thread goes there.
-fn calls(steps: Steps, polls: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+pub fn calls(
+    steps: Steps,
+    engine: Option<fn(&Core, CoreId)>,
+    polls: bool,
+) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
         pool.header().uncached.set(1);
@@ -155,7 +171,7 @@ fn calls(steps: Steps, polls: bool) -> impl Fn() + Clone + Send + Sync + 'static
         let (bells, ran) = (Arc::new(Bells::default()), Ran::default());
         let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
         for island in 1..=CALLERS {
-            let (core, ran) = (Core::new(pool, island, &bells), ran.clone());
+            let (core, ran) = (new_core(pool, island, &bells, engine), ran.clone());
             let threads: Vec<_> = (0..CALLS_EACH).map(|_| objects.thread(callee())).collect();
             actors.push(Box::new(move || {
                 for (number, thread) in threads.into_iter().enumerate() {
@@ -169,7 +185,7 @@ fn calls(steps: Steps, polls: bool) -> impl Fn() + Clone + Send + Sync + 'static
                 }
             }));
         }
-        let (server, has_run) = (Core::new(pool, CALLEE, &bells), ran.clone());
+        let (server, has_run) = (new_core(pool, CALLEE, &bells, engine), ran.clone());
         actors.push(Box::new(move || serve(&server, steps, polls, &has_run)));
         together(actors);
         assert!(ran.iter().all(|ran| ran.load(Relaxed) <= 1), "a function has run twice");
@@ -178,12 +194,12 @@ fn calls(steps: Steps, polls: bool) -> impl Fn() + Clone + Send + Sync + 'static
 
 #[test]
 fn every_call_is_done_once_or_withdrawn() {
-    explore(1500, calls(RIGHT, false));
+    explore(1500, calls(RIGHT, None, false));
 }
 
 #[test]
 fn cores_that_poll_and_then_sleep_are_rung() {
-    explore(1500, calls(RIGHT, true));
+    explore(1500, calls(RIGHT, None, true));
 }
 
 #[test]
@@ -199,7 +215,7 @@ fn taking_a_call_that_was_given_back_is_caught() {
             }
         }
     };
-    must_be_caught(3000, calls(Steps { give_back, ..RIGHT }, false));
+    must_be_caught(3000, calls(Steps { give_back, ..RIGHT }, None, false));
 }
 
 #[test]
@@ -218,17 +234,17 @@ fn looking_for_the_flag_before_the_request_is_caught() {
             }
         }
     };
-    must_be_caught(5000, calls(Steps { give_back, ..RIGHT }, false));
+    must_be_caught(5000, calls(Steps { give_back, ..RIGHT }, None, false));
 }
 
 #[test]
 fn using_a_slot_again_that_was_only_asked_to_be_given_back_is_caught() {
-    must_be_caught(1500, calls(Steps { waits: false, ..RIGHT }, false));
+    must_be_caught(1500, calls(Steps { waits: false, ..RIGHT }, None, false));
 }
 
 #[test]
 fn leaving_the_flag_for_the_next_call_is_caught() {
-    must_be_caught(1500, calls(Steps { end_withdrawal: |_| (), ..RIGHT }, false));
+    must_be_caught(1500, calls(Steps { end_withdrawal: |_| (), ..RIGHT }, None, false));
 }
 
 #[test]
@@ -237,7 +253,7 @@ fn answering_before_the_result_is_there_is_caught() {
         assert!(direct::answer(core, caller, CALL_RETURNED, state), "nobody has marked it");
         direct::reply(core, caller, Reach::Far)[5].set(result);
     };
-    must_be_caught(1500, calls(Steps { answer, ..RIGHT }, false));
+    must_be_caught(1500, calls(Steps { answer, ..RIGHT }, None, false));
 }
 
 #[test]
@@ -248,17 +264,17 @@ fn looking_whom_to_ring_before_asking_is_caught() {
         let request = message::CallState::Given(core.core()).word();
         far::slot(core, callee(), core.core().island()).request.store(request, Ordering::SeqCst);
     };
-    must_be_caught(3000, calls(Steps { ask, ..RIGHT }, true));
+    must_be_caught(3000, calls(Steps { ask, ..RIGHT }, None, true));
 }
 
 #[test]
 fn sleeping_without_another_look_is_caught() {
-    must_be_caught(3000, calls(Steps { looks_once_more: false, ..RIGHT }, true));
+    must_be_caught(3000, calls(Steps { looks_once_more: false, ..RIGHT }, None, true));
 }
 
 #[test]
 fn sleeping_without_saying_so_is_caught() {
-    must_be_caught(1500, calls(Steps { look_no_longer: |_| (), ..RIGHT }, true));
+    must_be_caught(1500, calls(Steps { look_no_longer: |_| (), ..RIGHT }, None, true));
 }
 
 /// A function that never ends by itself, and somebody on a third island who wants its thread.

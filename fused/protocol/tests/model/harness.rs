@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, CoreId, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING, ThreadRecord,
+    CORE_AWAKE, CORE_IDLE, CoreId, DMA_NONE, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING,
+    ThreadRecord,
 };
-use motet_protocol::{Context, memory, run_queue};
+use motet_protocol::{Context, dma, memory, run_queue};
 use shuttle::sync::{Condvar, Mutex};
 
 /// Bytes of a model's pool: the least there can be.
@@ -147,14 +148,20 @@ pub struct Core {
     pool: Pool,
     id: CoreId,
     pub bells: Arc<Bells>,
+    /// The core's engine, which carries what the core's record says to another core while that goes on.
+    pub engine: fn(&Self, CoreId),
 }
 
 impl Core {
     /// The only core of an island, awake.
     pub fn new(pool: Pool, island: u8, bells: &Arc<Bells>) -> Self {
         let id = CoreId::new(IslandId(island), 0);
-        quietly(|| pool.header().cores[id.index()].state.store(CORE_AWAKE, std::sync::atomic::Ordering::Relaxed));
-        Self { pool, id, bells: bells.clone() }
+        quietly(|| {
+            let record = &pool.header().cores[id.index()];
+            record.state.store(CORE_AWAKE, std::sync::atomic::Ordering::Relaxed);
+            record.dma_place.set(DMA_NONE);
+        });
+        Self { pool, id, bells: bells.clone(), engine: carry }
     }
 
     fn island(&self) -> usize {
@@ -203,12 +210,31 @@ impl Context for Core {
         shuttle::thread::yield_now();
     }
 
+    fn transfer(&self, target: CoreId) -> bool {
+        let engine = self.clone();
+        shuttle::thread::spawn(move || (engine.engine)(&engine, target));
+        true
+    }
+
+    fn await_transfer(&self, _arrives_ns: u64) {
+        while self.own_record().dma_place.get() != DMA_NONE {
+            self.relax();
+        }
+    }
+
     fn ring(&self, target: CoreId) {
         let island = target.island().index();
         self.bells.rings[island].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         *self.bells.pending[island].lock().expect("no panic while it was held") = true;
         self.bells.rung[island].notify_all();
     }
+}
+
+/// What an engine does.
+fn carry(engine: &Core, target: CoreId) {
+    let receiver = &engine.pool.header().cores[target.index()];
+    assert!(dma::transfer(engine.id, engine.own_record(), receiver, 1), "there is nothing to transfer, or no room");
+    engine.ring(target);
 }
 
 /// Runs all actors to their end.

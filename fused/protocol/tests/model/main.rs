@@ -7,6 +7,7 @@
 #![cfg(motet_model)]
 
 mod allocator;
+mod carried;
 mod clock;
 mod death;
 mod direct;

@@ -8,6 +8,7 @@
 mod accesses;
 mod bad_input;
 mod bytes;
+mod carried;
 mod charged;
 mod clock;
 mod command_line;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     if !on_host_only() {
         trials.extend(command_line::trials());
         trials.extend(bad_input::trials());
+        trials.extend(carried::trials());
         trials.extend(charged::trials());
         trials.extend(clock::trials());
         trials.extend(extensions::trials());

@@ -57,6 +57,17 @@ fn semantic_errors_name_key_and_place() {
         ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
         ("cores = 1", "cores = -1", "6:9: cores: -1"),
         ("[pool]", "crossing = \"flock\"\n[pool]", "1:12: crossing: unknown way \"flock\"; known: direct, flick"),
+        ("[pool]", "calls = \"bus\"\n[pool]", "1:9: calls: unknown way \"bus\"; known: fastest, stores, dma"),
+        (
+            "[pool]",
+            "calls = \"dma\"\n[pool]",
+            "1:9: calls: no [[model.access]] has data = \"uncached\", so no call goes",
+        ),
+        (
+            "[pool]",
+            "crossing = \"flick\"\ncalls = \"dma\"\n[pool]",
+            "2:9: calls: with crossing = \"flick\", all calls go",
+        ),
         ("cores = 1", "cores = 1\npoll_us = 1001", "7:11: poll_us: 1001, an idle core polls for 0 to 1000 us"),
         ("x86_64", "mips", "5:7: isa: unknown instruction set \"mips\"; known: x86_64, aarch64, riscv64"),
         ("\"a\"", "\"a b\"", "4:8: name: "),

@@ -4,7 +4,12 @@ mod engine;
 mod together;
 mod world;
 
-use motet_layout::{CORE_AWAKE, CORE_IDLE, CORE_POLLING, DMA_HOME, sync::Ordering::SeqCst};
+use std::mem::offset_of;
+
+use motet_layout::{
+    CALL_GIVEN, CORE_AWAKE, CORE_IDLE, CORE_POLLING, CoreRecord, DMA_ANSWER, DMA_CALL, DMA_HOME, DMA_NONE,
+    sync::Ordering::SeqCst,
+};
 use motet_timing::{Bells, PS_PER_NS, Settings};
 use world::{Handle, QUANTUM_PS, Side, World};
 
@@ -323,6 +328,39 @@ fn the_futex_of_another_value_is_not_waited_for() {
 }
 
 #[test]
+fn an_engine_that_is_started_with_nothing_to_transfer_does_nothing() {
+    let world = World::started(&[1, 1], Side::BySide);
+    let [sender, receiver] = [world.record(0), world.record(16)];
+    sender.ring_target.set(16);
+    sender.dma_out[19].set(7);
+    for place in [DMA_NONE, DMA_ANSWER + 1, u32::MAX] {
+        sender.dma_place.set(place);
+        sender.dma_taken.set(1);
+        world.timing.transfer(0, 10 * US, |_| 2 * US, |_, _, _| panic!("nothing moves"));
+        let arrived = receiver.dma_arrives_ns.each_ref().map(|status| status.load(SeqCst));
+        assert_eq!((sender.dma_taken.get(), arrived, receiver.rung_at_ns.load(SeqCst)), (0, [0; 2], 0), "{place}");
+    }
+}
+
+#[test]
+fn a_call_that_an_engine_carries_is_asked_for_last_and_caches_are_told() {
+    let world = World::started(&[1, 1], Side::BySide);
+    let [sender, receiver] = [world.record(0), world.record(16)];
+    sender.ring_target.set(16);
+    sender.dma_place.set(DMA_CALL);
+    sender.out_call.message[0].set(7);
+    sender.out_call.floats[7].set(8);
+    receiver.state.store(CORE_AWAKE, SeqCst);
+    let mut moved = Vec::new();
+    world.timing.transfer(0, 10 * US, |bytes| bytes * US, |from, to, bytes| moved.push((to - from, bytes)));
+    let slot = &receiver.calls[0];
+    assert_eq!((slot.message[0].get(), slot.floats[7].get(), receiver.call_arrives_ns[0].get()), (7, 8, 202_000));
+    assert_eq!((slot.request.load(SeqCst), sender.dma_ends_ns.get()), (CALL_GIVEN, 202_000));
+    let between = 16 * size_of::<CoreRecord>() + offset_of!(CoreRecord, calls) - offset_of!(CoreRecord, out_call);
+    assert_eq!(moved, [(between as u64, 192)]);
+}
+
+#[test]
 fn a_transfer_ends_when_its_engine_says_and_a_place_takes_one_descriptor() {
     let world = World::started(&[1, 1], Side::BySide);
     let [sender, receiver] = [world.record(0), world.record(16)];
@@ -331,7 +369,7 @@ fn a_transfer_ends_when_its_engine_says_and_a_place_takes_one_descriptor() {
     sender.dma_out[19].set(7);
     // Who does not poll is rung when the transfer is over.
     receiver.state.store(CORE_AWAKE, SeqCst);
-    world.timing.transfer(0, 10 * US, 2 * US);
+    world.timing.transfer(0, 10 * US, |_| 2 * US, |_, _, _| panic!("a descriptor leaves caches alone"));
     assert_eq!(receiver.dma_in[DMA_HOME as usize].words[19].get(), 7);
     assert_eq!(receiver.dma_arrives_ns[DMA_HOME as usize].load(SeqCst), 12_000);
     let latency_ns = u64::from(world.header.islands[0].doorbell_ns[1].get());
@@ -340,14 +378,14 @@ fn a_transfer_ends_when_its_engine_says_and_a_place_takes_one_descriptor() {
     // There is no room before the receiver has read it. The engine has taken back what the sender has said of the place.
     sender.dma_place.set(DMA_HOME);
     sender.dma_out[19].set(8);
-    world.timing.transfer(0, 13 * US, 2 * US);
+    world.timing.transfer(0, 13 * US, |_| 2 * US, |_, _, _| panic!("a descriptor leaves caches alone"));
     assert_eq!((sender.dma_taken.get(), world.region.cores[0].transfers.load(SeqCst)), (0, 1));
     assert_eq!(receiver.dma_in[DMA_HOME as usize].words[19].get(), 7);
     receiver.dma_arrives_ns[DMA_HOME as usize].store(0, SeqCst);
     // Who polls sees it without being rung.
     receiver.rung_at_ns.store(0, SeqCst);
     world.header.islands[1].poll_ns.set(1000);
-    world.timing.transfer(0, 20 * US, 2 * US);
+    world.timing.transfer(0, 20 * US, |_| 2 * US, |_, _, _| panic!("a descriptor leaves caches alone"));
     assert_eq!((receiver.rung_at_ns.load(SeqCst), receiver.written_at_ns.load(SeqCst)), (0, 22_000));
     assert_eq!(receiver.dma_in[DMA_HOME as usize].words[19].get(), 8);
 }

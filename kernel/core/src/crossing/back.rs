@@ -16,8 +16,7 @@ use motet_hal::Machine;
 use motet_layout::{CALL_BACK, CoreId, CrossingRecord, Isa, SpaceRecord, ThreadRecord, UserFrame, is_canonical};
 use motet_protocol::{
     Context,
-    cores::core_record,
-    direct::{self, Reach},
+    direct::{self, Reach, Reply},
 };
 
 use super::{
@@ -34,6 +33,11 @@ use super::{
     state::Pinned,
 };
 use crate::{cpu::Cpu, idle, mm, process::process_of, signal};
+
+/// Words of a call back at least: of the call 3, of its caller 8 and the registers that every ISA preserves, and `answer`.
+const CALL_BACK_WORDS: u32 = 20;
+/// Words of the call that lets such a one go on, and the request.
+const GO_BACK_WORDS: u32 = 12;
 
 /// Whether the thread, an ordinary one here, calls back one of `isa`, from where its process is: it moves there, the long way, because its
 /// record is near there; its function is called to go on here.
@@ -52,14 +56,20 @@ pub fn moves_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space
 /// | 1 | the stack pointer when the function returns |
 /// | 5 | first argument word, as its register holds it; further ones in `answer_words` |
 #[inline(always)]
-pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFrame, sp_at_return: u64) -> bool {
+pub fn call_back<M: Machine>(
+    cpu: &Cpu<M>,
+    place: Place,
+    frame: &'static UserFrame,
+    sp_at_return: u64,
+    reach: Reach,
+) -> bool {
     let Some(caller) = place.caller else { return false };
     let function = registers::pc(frame);
     let is_possible = |pin: &Pinned| {
         let signature = &pin.signature;
         cpu.isa_of(caller) == Some(pin.isa) && signature.floats == 0 && !signature.has_floats() && fits(signature)
     };
-    let Some(pin) = cpu.crossing.pins.get(function, mm::epoch(cpu, place.space)).filter(is_possible) else {
+    let Some(pin) = cpu.crossing.pins(reach).get(function, mm::epoch(cpu, place.space)).filter(is_possible) else {
         return false;
     };
     let read = |address| mm::read_word(cpu, place.space, address).ok();
@@ -69,16 +79,17 @@ pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFra
         return false; // as an ordinary thread it is told so
     }
     let number = (cpu.crossing.calls_back.get() + 1) << 8 | u64::from(cpu.id.0);
-    let answer = core_record(cpu, caller);
-    answer.answer_message[0].set(pin.signature.words);
-    answer.answer_message[1].set(sp_at_return);
-    answer.answer_message[5].set(convention::word_in_register(M::ISA, frame, 0));
+    let is_carried = reach.has_engine() && cpu.crossing.carries(caller, CALL_BACK_WORDS);
+    let answer = if is_carried { Reply::outgoing(cpu) } else { Reply::there(cpu, caller) };
+    answer.message[0].set(pin.signature.words);
+    answer.message[1].set(sp_at_return);
+    answer.message[5].set(convention::word_in_register(M::ISA, frame, 0));
     if pin.signature.words > 0xf {
-        for (index, slot) in (1..).zip(&answer.answer_words) {
+        for (index, slot) in (1..).zip(answer.words) {
             slot.set(convention::word_in_register(M::ISA, frame, index));
         }
     }
-    let record = &answer.answer_caller;
+    let record = answer.caller;
     record.caller_isa.set(M::ISA as u32);
     record.caller_core.set(u32::from(cpu.id.0));
     record.function.set(function);
@@ -91,6 +102,9 @@ pub fn call_back<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &'static UserFra
     convention::save_caller(M::ISA, frame, record);
     cpu.crossing.calls_back.set(number >> 8);
     cpu.crossing.frame_of.set(number);
+    if is_carried {
+        return direct::answer_by_engine(cpu, caller, CALL_BACK, idle::idle_state(cpu));
+    }
     direct::answer(cpu, caller, CALL_BACK, idle::idle_state(cpu))
 }
 
@@ -165,7 +179,24 @@ pub fn go_back<M: Machine>(
     target: CoreId,
     results: &Results,
 ) -> Option<Fetch> {
-    let outer = outer_of(cpu, thread, record).filter(|_| cpu.crossing.reach.is_far() && record.is_local.get() == 0)?;
+    match cpu.crossing.reach {
+        Reach::Far => go_back_at(cpu, thread, space, record, target, results, Reach::Far),
+        Reach::Engine => go_back_at(cpu, thread, space, record, target, results, Reach::Engine),
+        Reach::Near => None,
+    }
+}
+
+#[inline(always)]
+fn go_back_at<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    record: &'static CrossingRecord,
+    target: CoreId,
+    results: &Results,
+    reach: Reach,
+) -> Option<Fetch> {
+    let outer = outer_of(cpu, thread, record).filter(|_| record.is_local.get() == 0)?;
     // That one gets this core's answer when it returns.
     if outer.caller_core.get() != u32::from(cpu.id.0) {
         return None;
@@ -177,7 +208,10 @@ pub fn go_back<M: Machine>(
     if cpu.crossing.takes_long_way(cpu.raw(thread)) {
         return None;
     }
-    let claim = claim(cpu, target, Reach::Far)?;
+    let mut claim = claim(cpu, target, reach)?;
+    if reach.has_engine() && cpu.crossing.carries(target, GO_BACK_WORDS) {
+        claim = claim.carried(cpu);
+    }
     let message = claim.message(cpu);
     // The called core has the registers still if it has run nothing else. If it has, it reads them here, where the thread keeps the record.
     free_spare(cpu, thread);
@@ -194,7 +228,7 @@ pub fn go_back<M: Machine>(
     outer.callee_core.set(u32::from(target.0));
     let made = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
     cpu.crossing.resumes.set(true);
-    Some(wait(cpu, thread, outer, made, Reach::Far))
+    Some(wait(cpu, thread, outer, made, reach))
 }
 
 /// Nobody has let the function in the call in `outer` go on ([`go_back`]): the thread is again before the gate, which it passes once more

@@ -44,6 +44,7 @@ use motet_layout::{CoreId, CrossingRecord, ProcessRecord, SpaceRecord, ThreadRec
 use motet_protocol::{
     Context,
     direct::{self, Outcome, Reach},
+    far,
     run_queue::Wake,
 };
 
@@ -71,7 +72,8 @@ pub fn fetch<M: Machine>(
     let space = mm::space_of(cpu, process);
     let called = match cpu.crossing.reach {
         Reach::Near => call_again(cpu, thread, process, space, Reach::Near),
-        Reach::Far => call_far(cpu, thread, process, space),
+        // It knows no function where there is an engine.
+        Reach::Far | Reach::Engine => call_far(cpu, thread, process, space),
     };
     called.unwrap_or_else(|| first_fetch(cpu, thread, process, space, address))
 }
@@ -86,6 +88,11 @@ fn first_fetch<M: Machine>(
     space: &'static SpaceRecord,
     address: u64,
 ) -> Fetch {
+    if cpu.crossing.reach.has_engine()
+        && let Some(fetch) = call_by_engine(cpu, thread, process, space)
+    {
+        return fetch;
+    }
     if gate::is_missed::<M>(&thread.frame, address) {
         gate::pass(cpu, space, &thread.frame);
         return long::come_back(cpu, thread, process);
@@ -93,9 +100,35 @@ fn first_fetch<M: Machine>(
     choose(cpu, thread, process, space, address)
 }
 
+/// As [`call_again`], over a link.
+pub fn call_again_far<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+) -> Option<Fetch> {
+    match cpu.crossing.reach {
+        Reach::Near => None,
+        Reach::Far => call_far(cpu, thread, process, space),
+        Reach::Engine => call_by_engine(cpu, thread, process, space),
+    }
+}
+
+/// As [`call_again`], where an engine may carry the call.
+#[cold]
+#[inline(never)]
+fn call_by_engine<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+) -> Option<Fetch> {
+    call_again(cpu, thread, process, space, Reach::Engine)
+}
+
 /// As [`call_again`]: apart from it, so that the other one has more registers.
 #[inline(never)]
-pub fn call_far<M: Machine>(
+fn call_far<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -117,7 +150,7 @@ fn call_again<M: Machine>(
         return None;
     }
     let function = registers::pc(&thread.frame);
-    let pin = cpu.crossing.pins.get(function, mm::epoch(cpu, space))?;
+    let pin = cpu.crossing.pins(reach).get(function, mm::epoch(cpu, space))?;
     let (record, core) = last_callee(cpu, thread, process, pin.isa)?;
     let request = Request::of(cpu, thread, space, function, &pin).ok()?;
     call(cpu, Ready { thread, space, record, target: core, request: &request }, reach)
@@ -184,7 +217,10 @@ fn call_spread<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Opti
 #[inline(always)]
 fn place<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, spread: Option<&Spread>, reach: Reach) -> Option<Fetch> {
     let Ready { thread, space, record, target, request } = ready;
-    let claimed = caller::claim(cpu, target, reach)?;
+    let mut claimed = caller::claim(cpu, target, reach)?;
+    if reach.has_engine() && cpu.crossing.carries(target, message::length(&request.signature, spread)) {
+        claimed = claimed.carried(cpu);
+    }
     ready.record(cpu);
     if !message::write(cpu, claimed.message(cpu), thread, space, request, spread) {
         claimed.withdraw(cpu);
@@ -246,16 +282,29 @@ pub fn wait<M: Machine>(
 /// `true`: it has returned, or called back, and this core has announced that it is about to sleep.
 #[inline(always)]
 pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
-    match cpu.crossing.reach {
-        Reach::Near => run_called(cpu, Reach::Near),
-        Reach::Far => called_from_far(cpu),
-    }
+    run_called(cpu, Reach::Near)
+}
+
+/// As [`called`], of a call over a link.
+#[inline(always)]
+pub fn called_from_afar<M: Machine>(cpu: &Cpu<M>) -> bool {
+    if cpu.crossing.reach.has_engine() { called_by_engine(cpu) } else { called_from_far(cpu) }
 }
 
 /// As [`run_called`]: apart from it, so that the other one has more registers.
 #[inline(never)]
 fn called_from_far<M: Machine>(cpu: &Cpu<M>) -> bool {
     run_called(cpu, Reach::Far)
+}
+
+/// As [`run_called`], where an engine may carry the answer.
+#[cold]
+#[inline(never)]
+fn called_by_engine<M: Machine>(cpu: &Cpu<M>) -> bool {
+    if let Some(caller) = direct::caller(cpu) {
+        far::await_call(cpu, caller);
+    }
+    run_called(cpu, Reach::Engine)
 }
 
 /// The callee's side, as [`called`].

@@ -9,10 +9,10 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{convention, registers};
 use motet_hal::{Access, Machine, Trap};
-use motet_layout::{CoreId, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
+use motet_layout::{CALL_RETURNED, CoreId, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
 use motet_protocol::{
     Context, count,
-    direct::{self, Message, Reach},
+    direct::{self, Message, Reach, Reply},
     memory::alloc_zeroed_frame,
 };
 
@@ -115,7 +115,7 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
         return Step::Leaves(trap);
     }
     let is_fetch = matches!(trap, Trap::PageFault { access: Access::Execute, .. });
-    if is_fetch && call_back(cpu, given.place(), frame, sp_at_return) {
+    if is_fetch && call_back(cpu, given.place(), frame, sp_at_return, reach) {
         return Step::Answered;
     }
     if !returned && serve(cpu, given.place(), frame, trap) { Step::Served } else { Step::Leaves(trap) }
@@ -172,13 +172,18 @@ fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
 /// Gives the function's results to the caller's core. `false`: somebody wants the thread here.
 #[inline(always)]
 fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame, reach: Reach) -> bool {
-    let reply = direct::reply(cpu, caller, reach);
+    let has_floats = given.has_float_results();
+    let is_carried = reach.has_engine() && cpu.crossing.carries(caller, if has_floats { 5 } else { 3 });
+    let reply = if is_carried { Reply::outgoing(cpu).message } else { direct::reply(cpu, caller, reach) };
     reply[5].set(motet_abi::gate::first_result(M::ISA, frame));
     reply[1].set(convention::result_word(M::ISA, frame, 1));
-    if given.has_float_results() {
+    if has_floats {
         cpu.machine.save_ext(frame);
         reply[2].set(convention::float(M::ISA, frame, 0));
         reply[3].set(convention::float(M::ISA, frame, 1));
+    }
+    if is_carried {
+        return direct::answer_by_engine(cpu, caller, CALL_RETURNED, idle::idle_state(cpu));
     }
     direct::give_back(cpu, caller, idle::idle_state(cpu), reach)
 }

@@ -305,6 +305,12 @@ pub fn mark_called<M: Machine>(cpu: &Cpu<M>, core: CoreId, thread: &'static Thre
     if cpu.crossing.reach.is_far() {
         // Of an earlier call, at worst: then the next one becomes an ordinary thread.
         let slot = record.calls.iter().find(|slot| is_for(message::thread_in(cpu, slot.message[0].get())));
+        // One that an engine carries may be under way.
+        let departing = || {
+            let is_it = |word| is_for(message::thread_in(cpu, word));
+            if cpu.crossing.reach.has_engine() { far::departing(cpu, core, is_it) } else { None }
+        };
+        let slot = slot.or_else(departing);
         slot.map(far::mark_attention);
         return slot.is_some();
     }

@@ -17,7 +17,7 @@ use motet_protocol::{Context, direct::is_about_to_sleep, far, run_queue};
 
 use super::{
     Fetch, back,
-    call::{call_far, make},
+    call::{call_again_far, make},
     caller::make_returned_ready,
     migration,
     records::spare_record,
@@ -50,7 +50,8 @@ pub fn choose<M: Machine>(
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
     let function = registers::pc(&thread.frame);
     let epoch = mm::epoch(cpu, space);
-    let pin = match cpu.crossing.pins.get(function, epoch) {
+    let pins = cpu.crossing.pins(cpu.crossing.reach);
+    let pin = match pins.get(function, epoch) {
         Some(pin) => pin,
         None => {
             let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
@@ -63,7 +64,7 @@ pub fn choose<M: Machine>(
                 return report::kill(cpu, thread, process, what);
             };
             let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
-            cpu.crossing.pins.put(function, epoch, pin);
+            pins.put(function, epoch, pin);
             pin
         }
     };
@@ -130,7 +131,7 @@ fn after_others<M: Machine>(
 ) -> Option<Fetch> {
     make_returned_ready(cpu);
     if cpu.crossing.awaited.is_empty() {
-        return call_far(cpu, thread, process, space);
+        return call_again_far(cpu, thread, process, space);
     }
     cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()).then(|| try_again(cpu, thread))
 }

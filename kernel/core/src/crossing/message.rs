@@ -44,6 +44,8 @@ use crate::cpu::Cpu;
 pub const WORDS_MAX: usize = 6;
 /// Those that some ISA has registers for. What a function has on its stack, the caller's core writes there.
 const REGISTERS_MAX: usize = 8;
+/// Floating-point arguments in registers.
+const FLOATS_MAX: u32 = 8;
 /// Bits of word 0 above the thread's address: its signature's result, and four flags.
 pub const RESULT_SHIFT: u32 = ADDRESS_BITS;
 pub const MORE_WORDS: u64 = 1 << 60;
@@ -57,6 +59,14 @@ pub const CALLED: u32 = u32::MAX;
 #[inline(always)]
 pub fn fits(signature: &Signature) -> bool {
     signature.words >> (4 * WORDS_MAX) == 0
+}
+
+/// Words of a call in its message, and the request.
+pub fn length(signature: &Signature, spread: Option<&Spread>) -> u32 {
+    let arguments = if signature.words > 0xf { WORDS_MAX as u32 - 1 } else { 0 };
+    let floats = if signature.floats != 0 { FLOATS_MAX } else { 0 };
+    let others = if spread.is_some() { (REGISTERS_MAX - WORDS_MAX) as u32 } else { 0 };
+    1 + 6 + arguments + floats + others
 }
 
 /// What is different for a call with more arguments than [`WORDS_MAX`].

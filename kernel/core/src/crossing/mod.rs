@@ -39,7 +39,7 @@ mod request;
 mod stack;
 mod state;
 
-pub use call::{called, fetch};
+pub use call::{called, called_from_afar, fetch};
 pub use caller::{
     first_returned, gives_up_at, has_news, look_again, look_no_longer, make_returned_ready, mark_called, stop_polling,
     stop_polling_calls,

@@ -3,7 +3,7 @@
 use core::cell::{Cell, RefCell};
 
 use motet_abi::{convention::Arguments, fat::Signature};
-use motet_layout::{CoreId, FatProgram, Isa, ThreadRecord};
+use motet_layout::{CoreId, FatProgram, ISLANDS_MAX, Isa, ThreadRecord};
 use motet_protocol::{direct::Reach, run_queue::Wake};
 
 /// What a core keeps in mind: of calls that it has made, of the one that it runs, and of functions that it knows.
@@ -42,12 +42,15 @@ pub struct CrossingCore {
     pub frame_of: Cell<u64>,
     /// Calls back that this core has made.
     pub calls_back: Cell<u64>,
-    /// Functions that threads of this core have called on other ISAs.
-    pub pins: Pins,
+    /// Functions that threads of this core have called on other ISAs, by stores. Others are in `other_pins`.
+    pins: Pins,
+    /// By island: from how many words on the engine carries a message there.
+    carried_from: [u8; ISLANDS_MAX],
     /// Calls are made as Flick does ([`super::migration`]).
     pub migrates: bool,
-    /// Functions that have been called in that way.
-    pub migrations: Pins,
+    /// Functions that have been called in that way, or where an engine may carry the call ([`Reach::Engine`]): apart, so that calls by stores
+    /// look for neither.
+    pub other_pins: Pins,
     /// Of the call that is sent or has come: what it does not take is of an earlier one. Nobody holds it while threads come home.
     pub arguments: RefCell<Arguments>,
     /// Islands, by bit, to which nobody migrates any more, as they have died.
@@ -55,12 +58,14 @@ pub struct CrossingCore {
 }
 
 impl CrossingCore {
-    /// Of a core that has made no call, on a machine with islands that far from each other; `migrates`: calls are made as Flick does.
-    pub fn new(reach: Reach, migrates: bool) -> Self {
+    /// Of a core that has made no call, on a machine with islands that far from each other; `migrates`: calls are made as Flick does;
+    /// `carried_from`: as [`motet_protocol::dma::words_from`] says of each island.
+    pub fn new(reach: Reach, migrates: bool, carried_from: [u8; ISLANDS_MAX]) -> Self {
         Self {
             reach,
             migrates,
-            migrations: Pins::default(),
+            carried_from,
+            other_pins: Pins::default(),
             arguments: RefCell::default(),
             dead_islands: Cell::new(0),
             awaited: CoreSet::default(),
@@ -85,6 +90,17 @@ impl CrossingCore {
 }
 
 impl CrossingCore {
+    /// Functions that threads of this core have called on other ISAs.
+    #[inline(always)]
+    pub fn pins(&self, reach: Reach) -> &Pins {
+        if reach.has_engine() { &self.other_pins } else { &self.pins }
+    }
+
+    /// [`Reach::Engine`]: whether the engine carries a message of so many words to a core.
+    pub fn carries(&self, to: CoreId, words: u32) -> bool {
+        words >= u32::from(self.carried_from[to.island().index()])
+    }
+
     /// Whether the call of `thread` (pool address) is to take the long way, which it then does.
     #[inline(always)]
     pub fn takes_long_way(&self, thread: u64) -> bool {

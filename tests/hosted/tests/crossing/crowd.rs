@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op, run_seeds};
-use motet_layout::Isa;
+use motet_layout::{CALLS_BY_DMA, CALLS_BY_STORES, Isa};
 use motet_tests_hosted::{
     Ended, ROUGH, Scenario, boot,
     fat::{Body, address_of},
@@ -139,6 +139,7 @@ fn all_are_right(seeds: Range<u64>, uncached: bool) {
 fn crowded(seed: u64, uncached: bool, faults: Faults) -> Result<Ended, Failure> {
     let mut config = Config::new(Driver::Seeded(seed), three_islands([3, 1, 2]));
     config.uncached = uncached;
+    config.calls_by = if seed % 8 < 4 { CALLS_BY_STORES } else { CALLS_BY_DMA };
     config.faults = faults;
     config.steps_max = STEPS_MAX;
     boot(config, &crowd(seed % 2 == 1))

@@ -4,7 +4,7 @@
 //! the callers' island.
 
 use motet_hal_hosted::{Config, Driver, Faults, isa::Op, run_seeds};
-use motet_layout::{CoreId, Isa, IslandId, Pool, sync::Ordering};
+use motet_layout::{CALLS_BY_DMA, CALLS_BY_STORES, CoreId, Isa, IslandId, Pool, sync::Ordering};
 use motet_tests_hosted::{
     ROUGH, Scenario, boot_and_look,
     calls::Sys,
@@ -139,6 +139,7 @@ fn all_withdraw(
         let mut config = Config::new(Driver::Seeded(seed), three_islands([cores, 1, 1]));
         config.uncached = true;
         config.islands[0].poll_ns = if seed % 3 == 2 { POLL_NS } else { 0 };
+        config.calls_by = if seed % 8 < 4 { CALLS_BY_STORES } else { CALLS_BY_DMA };
         config.faults = if seed % 4 < 2 { Faults::default() } else { ROUGH };
         config.steps_max = STEPS_MAX;
         let (ended, asked) = boot_and_look(config, scenario, last_asked)?;

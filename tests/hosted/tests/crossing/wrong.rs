@@ -2,7 +2,7 @@
 
 use motet_abi::stubs;
 use motet_hal_hosted::{Config, Driver, Faults, isa::Op};
-use motet_layout::Isa;
+use motet_layout::{CALLS_BY_DMA, CALLS_BY_STORES, Isa};
 use motet_tests_hosted::{
     ROUGH, boot,
     calls::Sys,
@@ -238,6 +238,7 @@ fn damaged_records_and_messages_panic_nobody() {
         config.faults = Faults { damage: Some(150 + seed * 37 % 700), ..ROUGH };
         config.steps_max = STEPS_MAX;
         config.uncached = seed % 2 == 1;
+        config.calls_by = if seed % 4 == 3 { CALLS_BY_DMA } else { CALLS_BY_STORES };
         match boot(config, &damaged) {
             Ok(ended) => {
                 ends += 1;

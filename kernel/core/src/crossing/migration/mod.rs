@@ -27,7 +27,7 @@ use motet_layout::{
     CoreId, CoreRecord, DMA_NONE, FatProgram, IslandId, MigrationContext, PoolAddr, ProcessRecord, SpaceRecord,
     ThreadRecord, UserFrame, sync::Ordering,
 };
-use motet_protocol::{Context, cores::is_dead, dma};
+use motet_protocol::{Context, cores::is_dead};
 
 use super::state::Pinned;
 use crate::{cpu::Cpu, mm, process::fat};
@@ -35,14 +35,14 @@ use crate::{cpu::Cpu, mm, process::fat};
 /// The function at `function`, if another ISA executes it. Remembers it.
 fn pinned<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, function: u64) -> Option<Pinned> {
     let epoch = mm::epoch(cpu, space);
-    if let Some(pin) = cpu.crossing.migrations.get(function, epoch) {
+    if let Some(pin) = cpu.crossing.other_pins.get(function, epoch) {
         return Some(pin);
     }
     let program = cpu.object::<FatProgram>(space.fat.get())?;
     let isa = mm::pin_at(cpu, space, function)?;
     let pin = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa)?;
     let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
-    cpu.crossing.migrations.put(function, epoch, pin);
+    cpu.crossing.other_pins.put(function, epoch, pin);
     Some(pin)
 }
 
@@ -100,25 +100,10 @@ fn depart<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreI
     // First that it is under way: should this core die, it is found by that.
     cpu.own.dma_place.set(place);
     thread.core.store(u32::from(target.0), Ordering::SeqCst);
-    let is_taken = start_transfer(cpu, target);
+    let is_taken = cpu.transfer(target);
     if !is_taken {
         thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
         cpu.own.dma_place.set(DMA_NONE);
-    }
-    is_taken
-}
-
-/// Starts this core's engine, which transfers the descriptor that has been written. `false`: there is no room where it goes to.
-fn start_transfer<M: Machine>(cpu: &Cpu<M>, target: CoreId) -> bool {
-    if cpu.timed {
-        cpu.own.ring_target.set(u32::from(target.0));
-        cpu.machine.start_transfer();
-        return cpu.own.dma_taken.get() != 0;
-    }
-    let receiver = &cpu.pool.header().cores[target.index()];
-    let is_taken = dma::transfer(cpu.id, cpu.own, receiver, cpu.now_ns());
-    if is_taken {
-        cpu.machine.ring(target);
     }
     is_taken
 }
@@ -128,7 +113,7 @@ const TRANSFER_NS_MAX: u64 = 1_000_000_000;
 
 /// Waits until a transfer is over whose end this core has looked for too early. `false`: no transfer takes so long, so what says when
 /// it arrives is damaged.
-fn wait_until<M: Machine>(cpu: &Cpu<M>, arrives_ns: u64) -> bool {
+pub fn wait_until<M: Machine>(cpu: &Cpu<M>, arrives_ns: u64) -> bool {
     if !cpu.timed {
         return true;
     }
