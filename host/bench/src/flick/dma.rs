@@ -1,11 +1,15 @@
-//! Copies over the link by the host: from how many bytes on the transfer engine (`/dev/dma`) is faster than loads and stores.
+//! Copies over the link by the host: from how many bytes on the transfer engine (`/dev/dma`) is faster than loads and stores. Calls over the link
+//! by stores and by transfers of the core's engine.
 
 use std::time::Duration;
 
 use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
-use super::machines::{Bench, FLICK_QUANTUM_US, island_of};
+use super::{
+    calls::us_on,
+    machines::{Bench, FLICK_QUANTUM_US, island_of},
+};
 use crate::{
     project,
     report::{Measurement, number},
@@ -14,6 +18,40 @@ use crate::{
 const AT_MOST: Duration = Duration::from_secs(1800);
 const REPEATS: u64 = 4;
 const QUICK_REPEATS: u64 = 1;
+
+/// How long a store over the link keeps its core, in nanoseconds, where calls are measured both ways.
+const STORES_NS: [u64; 4] = [50, 100, 200, 400];
+/// By `calls` in the machine file, and in metrics.
+const WAYS: [[&str; 2]; 2] = [["stores", "stores"], ["dma", "transfer"]];
+const CALLS: u64 = 1000;
+const QUICK_CALLS: u64 = 100;
+
+/// Null calls from the host to the NxP and back, by both ways.
+///
+/// # Errors
+/// A run fails.
+pub fn calls(bench: &Bench, quick: bool) -> Result<Vec<Measurement>> {
+    let flick = bench.machine("flick")?;
+    let (described, count) = (project::describe(&flick.machine)?, if quick { QUICK_CALLS } else { CALLS });
+    let mut all = Vec::new();
+    for store_ns in STORES_NS {
+        for [way, name] in WAYS {
+            let machine = bench.with_stores(&flick, store_ns, way)?;
+            let us = us_on(bench, &machine, false, [Isa::X86_64, Isa::RiscV64], count)?;
+            eprintln!("motet: null call by {name} where a store takes {store_ns} ns: {} us", number(us));
+            all.push(Measurement {
+                metric: format!("null_call_by_{name}_{store_ns}ns_us"),
+                value: us,
+                unit: "us",
+                machine: described.clone(),
+                reference: None,
+                target: None,
+                source: format!("machines/flick.toml with store_ns = {store_ns} and calls = \"{way}\"; {count} calls"),
+            });
+        }
+    }
+    Ok(all)
+}
 
 /// A size, and what copies take, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -188,6 +188,17 @@ impl Bench {
         self.written(machine, "protocol", &format!("crossing = \"flick\"\n\n{}", machine.machine.text))
     }
 
+    /// The Flick machine with stores over the link that take so long, and calls by `way` (`calls` in the file).
+    ///
+    /// # Errors
+    /// The file cannot be written, or is another machine's.
+    pub fn with_stores(&self, machine: &Described, store_ns: u64, way: &str) -> Result<Described> {
+        let store = format!("\nstore_ns = {store_ns}\n");
+        let calls = format!("calls = \"{way}\"\n\n[pool]\n");
+        let changes = [("\nstore_ns = 4\n", &*store), ("\nstore_ns = 0\n", &*store), ("[pool]\n", &*calls)];
+        self.changed(machine, &format!("{way}-{store_ns}"), &changes)
+    }
+
     /// The same machine whose cores do not poll.
     ///
     /// # Errors

@@ -84,7 +84,7 @@ enum Part {
     Chase,
     /// Breadth-first search (Table IV)
     Bfs,
-    /// Copies over the link by the transfer engine, and by loads and stores
+    /// Copies and calls over the link by transfer engines, and by loads and stores
     Dma,
     /// Lines of the kernel that are there for crossings
     Lines,
@@ -133,6 +133,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if wanted(Part::Dma) {
         collected.add(dma::measure(&bench, options.quick).and_then(|copies| dma::measurements(&bench, &copies)));
+        collected.add(dma::calls(&bench, options.quick));
     }
     if wanted(Part::Lines) {
         collected.add(kernel_lines(&bench));
