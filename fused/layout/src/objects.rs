@@ -228,7 +228,9 @@ pool_struct! {
         /// Extensions that its code has used and that not all cores have, a `motet_abi::extension::ExtensionSet`: it runs on cores
         /// that have them. Written by its core, or by its creator.
         2992 pub needs: Cell64,
-        3000 _pad4: Cell64,
+        /// [`Isa`](crate::Isa) that `needs` speaks of; other ISAs' cores can run it. With `needs`.
+        3000 pub needs_isa: Cell32,
+        3004 _pad4: Cell32,
         /// The cores that have what it needs, by core index.
         3008 pub able: [AtomicU64; 2],
         /// What has become of it because of that.

@@ -20,8 +20,14 @@ pub(crate) fn cores() -> impl Iterator<Item = CoreId> {
     (0..CORES as u32).filter_map(CoreId::from_raw)
 }
 
+/// The machine's cores by ascending id, those that have not started yet as well.
+pub fn all_cores(context: &impl Context) -> impl Iterator<Item = CoreId> {
+    let islands = (0..context.pool().header().island_count.get()).filter_map(IslandId::from_raw);
+    islands.flat_map(move |island| cores_of(context, island))
+}
+
 /// The cores of an island.
-pub(crate) fn cores_of(context: &impl Context, island: IslandId) -> impl Iterator<Item = CoreId> {
+pub fn cores_of<C: Context>(context: &C, island: IslandId) -> impl Iterator<Item = CoreId> + use<C> {
     let count = context.pool().header().islands[island.index()].core_count.get() as usize;
     (0..count.min(CORES_PER_ISLAND_MAX)).map(move |index| CoreId::new(island, index))
 }

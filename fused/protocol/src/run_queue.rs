@@ -11,13 +11,13 @@
 use motet_layout::sync::{Ordering, fence};
 
 use motet_layout::{
-    CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CORES_PER_ISLAND_MAX, CoreId,
-    CoreRecord, IslandId, THREAD_CARRIED, THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord, IslandId,
+    THREAD_CARRIED, THREAD_READY, ThreadRecord,
 };
 
 use crate::{
     Context,
-    cores::{core_record, is_dead},
+    cores::{self, core_record, is_dead},
     count, far, message,
     ready::{self, Place},
 };
@@ -199,8 +199,7 @@ pub fn may_run_user(state: u32) -> bool {
 
 /// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue.
 pub fn least_loaded(context: &impl Context, island: IslandId, affinity: [u64; 2]) -> CoreId {
-    let cores = 0..context.pool().header().islands[island.index()].core_count.get() as usize;
-    let usable = cores.take(CORES_PER_ISLAND_MAX).map(|index| CoreId::new(island, index)).filter(|&core| {
+    let usable = cores::cores_of(context, island).filter(|&core| {
         allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
     });
     // Of equals, one without anything that other threads need.
@@ -229,17 +228,15 @@ pub fn load(context: &impl Context, core: CoreId) -> u32 {
 /// Where to run a woken thread: its last core if that is idle or alone on its island, otherwise an idle sibling.
 fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(context.core());
-    let island = &context.pool().header().islands[last.island().index()];
     let affinity = cores_of(thread);
-    let cores = island.core_count.get() as usize;
     if core_record(context, last).state.load(Ordering::Relaxed) == CORE_OFFLINE {
         return context.core(); // its island has died, and whoever runs the thread ends it
     }
-    if cores <= 1 || is_idle(core_record(context, last).state.load(Ordering::Relaxed)) && allowed(affinity, last) {
+    let is_alone = context.pool().header().islands[last.island().index()].core_count.get() <= 1;
+    if is_alone || is_idle(core_record(context, last).state.load(Ordering::Relaxed)) && allowed(affinity, last) {
         return last;
     }
-    (0..cores.min(CORES_PER_ISLAND_MAX))
-        .map(|index| CoreId::new(last.island(), index))
+    cores::cores_of(context, last.island())
         .find(|&core| allowed(affinity, core) && is_idle(core_record(context, core).state.load(Ordering::Relaxed)))
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
 }

@@ -14,7 +14,7 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{Errno, registers};
 use motet_hal::{Access, Machine};
 use motet_layout::{CALL_WAITED, Isa, PAGE_SIZE, PoolAddr, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
 use motet_protocol::wait;
@@ -269,4 +269,19 @@ impl<M: Machine> Call<'_, M> {
             sched::spend_locked(self.cpu, STRING_COST);
         }
     }
+}
+
+/// The code of the instruction that a thread has stopped at, as much of it as `code` has room for and there is memory behind. `None`: there
+/// is no instruction.
+pub fn instruction_at<'a, M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    code: &'a mut [u8],
+) -> Option<&'a [u8]> {
+    let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
+    let at = registers::pc(&thread.frame);
+    // There may be no page behind the instruction.
+    let len = (2..=code.len()).rev().find(|&len| call.read_user(at, &mut code[..len]).is_ok())?;
+    Some(&code[..len])
 }

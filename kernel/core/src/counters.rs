@@ -5,7 +5,7 @@ use motet_abi::counters::{self, Counter, INSTRUCTION_SIZE_MAX};
 use motet_hal::{Machine, Trap};
 use motet_layout::{Isa, ProcessRecord, ThreadRecord};
 
-use crate::{call::Call, cpu::Cpu};
+use crate::{call, cpu::Cpu};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -31,14 +31,9 @@ pub fn answer<M: Machine>(
     if !is_hidden {
         return false;
     }
-    let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
-    let (mut code, at) = ([0; INSTRUCTION_SIZE_MAX], motet_abi::registers::pc(&thread.frame));
-    // There may be no page behind the instruction.
-    let Some(size) = (2..=INSTRUCTION_SIZE_MAX).rev().find(|&size| call.read_user(at, &mut code[..size]).is_ok())
-    else {
-        return false;
-    };
-    let Some(read) = counters::decode(M::ISA, &code[..size]) else { return false };
+    let mut code = [0; INSTRUCTION_SIZE_MAX];
+    let read = call::instruction_at(cpu, thread, process, &mut code).and_then(|code| counters::decode(M::ISA, code));
+    let Some(read) = read else { return false };
     counters::answer(&thread.frame, read, value(cpu, read.counter));
     true
 }

@@ -14,13 +14,17 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 11] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
         ("extensions::many_threads_share_one_core_with_vectors", crowd),
         ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
         ("extensions::programs_are_told_what_all_cores_have", told),
+        ("extensions::who_does_not_use_vectors_any_more_goes_back", || going("back", BACK)),
+        ("extensions::who_comes_again_and_again_stays_longer", || going("patience", PATIENCE)),
+        ("extensions::ordinary_threads_make_room_at_once", || going("way 16", "away 1\nat once 1\n")),
+        ("extensions::needs_are_of_one_instruction_set", several_isas),
         ("extensions::threads_go_to_the_core_of_their_island_that_the_file_leaves_vectors", one_island),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -34,30 +38,51 @@ const ONE_ISLAND: &str = "[[island]]\nname = \"mixed\"\nisa = \"riscv64\"\ncores
     extensions = [\"-v\"]\n[[island.core]]\ncores = [2]\nextensions = [\"v\"]\n";
 const WITHOUT: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 2\n";
 
-/// The program, and a machine.
+/// Simulated, so that what a thread's moves depend on is always the same; slow, because all of it is waiting for slices to end.
+const SIMULATED: [&str; 2] = ["--timed", "--deterministic"];
+const SLOW_CORES: &str = "[[model.core]]\nfrequency_mhz = 50\ncpi = 1.0\nmemory_cycles = 0\n";
+const BACK: &str = "away 1\nthere 1 back 1 patience 2\n";
+const PATIENCE: &str = "patience 2\npatience 4\npatience 8\npatience 16\nstayed\n";
+/// The last one of each instruction set has vectors.
+const FOUR_ISLANDS: &str = "[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n\
+    [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=128\"\n\
+    [[island]]\nname = \"c\"\nisa = \"x86_64\"\ncores = 1\n\
+    [[island]]\nname = \"d\"\nisa = \"x86_64\"\ncores = 1\ncpu = \"max\"\n";
+
+/// A program, and a machine.
 struct Machine {
+    program: &'static str,
     programs: Programs,
     path: PathBuf,
 }
 
 impl Machine {
     fn new(islands: &str) -> Result<Self, String> {
+        Self::with("extension", islands)
+    }
+
+    /// With a program for RISC-V alone.
+    fn with(program: &'static str, islands: &str) -> Result<Self, String> {
         let programs = Programs::new()?;
-        let program = programs.path.join("extension").display().to_string();
-        programs.compile(
-            &source("extension"),
-            "fat",
-            &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &program],
-        )?;
+        let path = programs.path.join(program).display().to_string();
+        programs.compile(&source(program), "fat", &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &path])?;
+        Self::of(program, programs, islands)
+    }
+
+    fn of(program: &'static str, programs: Programs, islands: &str) -> Result<Self, String> {
         let path = programs.path.join("machine.toml");
         fs::write(&path, format!("[pool]\nsize = \"256MiB\"\n{islands}")).map_err(|error| error.to_string())?;
-        Ok(Self { programs, path })
+        Ok(Self { program, programs, path })
     }
 
     fn run(&self, command: &str) -> Ended {
-        let program = self.programs.path.join("extension");
+        self.run_with(&[], command)
+    }
+
+    fn run_with(&self, options: &[&str], command: &str) -> Ended {
+        let program = self.programs.path.join(self.program);
         let motet = Motet::run(["--in".as_ref(), program.as_os_str()]).argument("--machine").argument(&self.path);
-        motet.arguments(["--", command]).wait()
+        motet.arguments(options).arguments(["--", command]).wait()
     }
 }
 
@@ -98,7 +123,7 @@ fn affinity() -> Result<(), String> {
 
 fn crowd() -> Result<(), String> {
     let ended = Machine::new(TWO_ISLANDS)?.run("/in/extension crowd 100; grep -c . /proc/self/migrations");
-    ended.expect_code(0)?.expect_output("right 100 of 100\n7\n").map(drop)
+    ended.expect_code(0)?.expect_output("right 100 of 100\n8\n").map(drop)
 }
 
 fn nowhere() -> Result<(), String> {
@@ -106,6 +131,23 @@ fn nowhere() -> Result<(), String> {
     ended.expect_code(128 + 4)?.expect_output("")?;
     let message = "is ended by SIGILL: the instruction at 0x";
     ended.expect_errors(&[message, "needs the riscv64 extension v, and no core of the machine has it"]).map(drop)
+}
+
+fn going(how: &str, wanted: &str) -> Result<(), String> {
+    let machine = Machine::with("going", &format!("{TWO_ISLANDS}{SLOW_CORES}"))?;
+    let ended = machine.run_with(&SIMULATED, &format!("/in/going {how}"));
+    ended.expect_code(0)?.expect_output(wanted).map(drop)
+}
+
+/// A thread that needs vectors of RISC-V runs functions on x86-64, longer than it keeps what it does not use.
+fn several_isas() -> Result<(), String> {
+    let programs = Programs::new()?;
+    programs.compile(&source("needs"), "needs", &["--isa", "riscv64", "-O1"])?;
+    let wanted = "RISC-V 1: needs\t\tv\nx86-64 without AVX 2: needs\t\tv\nx86-64 with AVX 3: needs\t\tavx\n\
+        RISC-V again 1: needs\t\tavx\n42\n";
+    let machine = Machine::of("needs", programs, &format!("{FOUR_ISLANDS}{SLOW_CORES}"))?;
+    let ended = machine.run_with(&SIMULATED, "/in/needs");
+    ended.expect_code(0)?.expect_output(wanted).map(drop)
 }
 
 /// `/proc/cpuinfo` tells of each core, all else of all cores on which the program may run.

@@ -13,7 +13,7 @@ use super::{
 use crate::{cpu::Cpu, sched};
 
 /// Slices without use after which a thread goes back.
-const PATIENCE_SLICES: u32 = 2;
+pub const PATIENCE_SLICES: u32 = 2;
 /// The same of a thread that comes again and again, at most.
 const PATIENCE_SLICES_MAX: u32 = 64;
 /// Who comes again this soon has gone too early.
@@ -42,6 +42,10 @@ pub fn end_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
 
 #[cold]
 fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
+    if of_thread::<M>(thread).is_empty() {
+        // It runs a function of another ISA than what it needs is of.
+        return false;
+    }
     let moves = &thread.moves;
     if uses_vectors::<M>(of_thread::<M>(thread)) && cpu.machine.are_vectors_open() {
         // Its next use traps, and is seen so.
@@ -80,7 +84,8 @@ pub fn goes_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
 fn home_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
     let home = thread.moves.home.get().checked_sub(1).and_then(CoreId::from_raw);
     let is_free = |core: &CoreId| {
-        *core != cpu.id && run_queue::allowed(affinity(thread), *core) && run_queue::load(cpu, *core) == 0
+        let is_able = cpu.isa_of(*core) == Some(M::ISA) && run_queue::allowed(affinity(thread), *core);
+        *core != cpu.id && is_able && run_queue::load(cpu, *core) == 0
     };
     home.filter(is_free).or_else(|| {
         let best = place::least_loaded(cpu, M::ISA, affinity(thread))?;
@@ -91,7 +96,7 @@ fn home_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
 /// This core was rung while a thread ran that needs nothing: it makes room for one that needs what only some cores have. `true`:
 /// it no longer belongs to this core.
 pub fn gives_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
-    if cpu.own.scarce.get() == 0 || thread.needs.get() != 0 || !run_queue::has_ready(cpu.own) {
+    if cpu.own.scarce.get() == 0 || !of_thread::<M>(thread).is_empty() || !run_queue::has_ready(cpu.own) {
         return false;
     }
     if !goes_back(cpu, thread) {
@@ -105,7 +110,7 @@ pub fn ask_for_way<M: Machine>(cpu: &Cpu<M>, core: CoreId) {
     let record = core_record(cpu, core);
     let running = record.current_thread.load(motet_layout::sync::Ordering::SeqCst);
     let Some(running) = cpu.object::<ThreadRecord>(running) else { return };
-    if core != cpu.id && running.needs.get() == 0 {
+    if core != cpu.id && of_thread::<M>(running).is_empty() {
         cpu.ring(core);
     }
 }

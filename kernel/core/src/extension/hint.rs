@@ -8,12 +8,9 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::ThreadRecord;
+use motet_layout::{Isa, ThreadRecord};
 
-use super::{
-    back, of_core, of_thread,
-    place::{self, affinity},
-};
+use super::{back, of_core, of_thread, place};
 use crate::{
     call::{Call, Stop, SysResult},
     sched,
@@ -30,11 +27,9 @@ const NAME_MAX: usize = 32;
 pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let needs = of_thread::<M>(thread).union(named(call)?);
-    let able = place::able(cpu, thread, needs);
-    let mask = [0, 1].map(|word| able[word] & affinity(thread)[word]);
-    let target = place::least_loaded(cpu, M::ISA, mask).ok_or(Errno::ENODEV)?;
-    thread.moves.stays.set(1);
+    let target = place::best_core(cpu, thread, needs).ok_or(Errno::ENODEV)?;
     place::set_needs(cpu, thread, needs);
+    thread.moves.stays.set(1);
     if needs.is_subset(of_core::<M>(cpu.own)) {
         return Ok(0);
     }
@@ -79,24 +74,26 @@ fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Errno> {
 
 /// A thread's moves between cores because of extensions, as `/proc/PID/migrations` shows them.
 pub struct Migrations {
-    needs: ExtensionSet,
+    needs: Option<ExtensionSet>,
     there: u64,
     back: u64,
     stayed: u64,
+    patience_slices: u32,
     opened: u64,
     moving_ns: u64,
     stays: bool,
 }
 
 impl Migrations {
-    /// What has become of a thread. Its ISA is that of its registers.
+    /// What has become of a thread.
     pub fn of(thread: &ThreadRecord) -> Self {
         let moves = &thread.moves;
         Self {
-            needs: ExtensionSet::from_bits(registers::frame_isa(&thread.frame), thread.needs.get()),
+            needs: Isa::from_raw(thread.needs_isa.get()).map(|isa| ExtensionSet::from_bits(isa, thread.needs.get())),
             there: moves.there.get(),
             back: moves.back.get(),
             stayed: moves.stayed.get(),
+            patience_slices: moves.patience_slices.get(),
             opened: moves.opened.get(),
             moving_ns: moves.moving_ns.get(),
             stays: moves.stays.get() != 0,
@@ -108,14 +105,14 @@ impl Migrations {
     /// # Errors
     /// `out`'s.
     pub fn write(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        if self.needs.is_empty() {
-            writeln!(out, "needs\t\tnothing")?;
-        } else {
-            writeln!(out, "needs\t\t{}", self.needs)?;
+        match self.needs.filter(|needs| !needs.is_empty()) {
+            Some(needs) => writeln!(out, "needs\t\t{needs}")?,
+            None => writeln!(out, "needs\t\tnothing")?,
         }
         writeln!(out, "to_extension\t{}", self.there)?;
         writeln!(out, "back\t\t{}", self.back)?;
         writeln!(out, "stayed\t\t{}", self.stayed)?;
+        writeln!(out, "patience_slices\t{}", self.patience_slices)?;
         writeln!(out, "opened\t\t{}", self.opened)?;
         writeln!(out, "moving_ns\t{}", self.moving_ns)?;
         writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })

@@ -1,18 +1,14 @@
 //! An instruction that is illegal on this core.
 
 use motet_abi::{
-    extension::{self, ExtensionSet, LONGEST_BYTES, Needed, Requirement},
+    extension::{self, LONGEST_BYTES, Needed, Requirement},
     registers,
 };
 use motet_hal::{Machine, Trap};
-use motet_layout::{CoreId, ProcessRecord, ThreadRecord};
+use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{
-    back, of_core, of_thread,
-    place::{self, able},
-    uses_vectors,
-};
-use crate::{call::Call, cpu::Cpu, file, sched, signal};
+use super::{back, of_core, of_thread, place, uses_vectors};
+use crate::{call::instruction_at, cpu::Cpu, file, sched, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `None`: the thread no longer belongs to this core.
@@ -39,7 +35,7 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
     let before = of_thread::<M>(thread);
     let target = required.alternatives().find_map(|set| {
         let needs = before.union(set);
-        Some((needs, best_core(cpu, thread, needs)?))
+        Some((needs, place::best_core(cpu, thread, needs)?))
     });
     let Some((needs, core)) = target else {
         refuse(cpu, thread, process, &required);
@@ -58,20 +54,12 @@ fn instruction<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
 ) -> Option<Requirement> {
-    let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
-    let (mut code, at) = ([0; LONGEST_BYTES], registers::pc(&thread.frame));
-    // There may be no page behind the instruction.
-    let len = (2..=code.len()).rev().find(|&len| call.read_user(at, &mut code[..len]).is_ok())?;
-    match extension::needed(M::ISA, &code[..len]) {
+    let mut code = [0; LONGEST_BYTES];
+    let code = instruction_at(cpu, thread, process, &mut code)?;
+    match extension::needed(M::ISA, code) {
         Needed::Extensions(required) => Some(required),
         Needed::Unknown | Needed::Short => None,
     }
-}
-
-/// The core that has what the thread would need, which it may run on, and which has least to do; of this island if that is no worse.
-fn best_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> Option<CoreId> {
-    let able = able(cpu, thread, needs);
-    place::least_loaded(cpu, M::ISA, [0, 1].map(|word| able[word] & place::affinity(thread)[word]))
 }
 
 /// No core has the instruction: SIGILL, and the user is told why, unless the program has a handler for it.

@@ -4,23 +4,10 @@
 //! ([`motet_abi::extension`]); from then on the thread *needs* that one, and runs on cores that have it: system calls, page faults and
 //! signals are served there. When it has not used what it needed for a while, it needs it no longer, and goes back.
 //!
-//! ```text
-//!                     illegal instruction that another core has
-//!          ┌────────────────────────────────────────────────────────┐
-//!          │                                                        ▼
-//!   ┌─────────────┐                                        ┌────────────────┐  first use in a slice
-//!   │ needs none  │                                        │ needs some: on │ ─────────────────────┐
-//!   │ (any core)  │                                        │ able cores     │ ◄────────────────────┘
-//!   └─────────────┘                                        └────────────────┘  vector registers are opened
-//!          ▲                                                        │
-//!          └────────────────────────────────────────────────────────┘
-//!             not used for some slices, or not in this one and others wait for the core
-//! ```
-//!
 //! Vector registers are closed at the end of each slice in which they were open, so their next use is seen. Those that every core of an
 //! ISA has need not be, and may stay open ([`motet_hal::Machine::keep_vectors_open`]).
 //!
-//! Protocol page: `docs/protocols/extensions.md`.
+//! Protocol page, with the states of a thread: `docs/protocols/extensions.md`.
 
 mod back;
 mod hint;
@@ -43,9 +30,10 @@ fn of_core<M: Machine>(record: &CoreRecord) -> ExtensionSet {
     ExtensionSet::from_bits(M::ISA, record.capabilities.get())
 }
 
-/// What a thread needs beyond what all cores of this ISA have.
+/// What a thread needs beyond what all cores of this ISA have. While it runs a function of another ISA, it needs what it needed at home.
 fn of_thread<M: Machine>(thread: &ThreadRecord) -> ExtensionSet {
-    ExtensionSet::from_bits(M::ISA, thread.needs.get())
+    let bits = if thread.needs_isa.get() == M::ISA as u32 { thread.needs.get() } else { 0 };
+    ExtensionSet::from_bits(M::ISA, bits)
 }
 
 /// The extension whose registers the HAL opens and closes.

@@ -7,13 +7,13 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{CORE_OFFLINE, CORES_MAX, CORES_PER_ISLAND_MAX, CoreId, Isa, ThreadRecord};
+use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, Isa, ThreadRecord};
 use motet_protocol::{
-    cores::core_record,
+    cores::{all_cores, core_record},
     run_queue::{self, allowed},
 };
 
-use super::{of_thread, show, uses_vectors, vectors};
+use super::{back, of_thread, show, uses_vectors, vectors};
 use crate::cpu::Cpu;
 
 /// Says what this core has, less what the machine's description takes away, before it runs anything.
@@ -42,11 +42,11 @@ pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet
         false => 0,
     };
     let mut mask = [0; 2];
-    for core in cores(cpu) {
+    for core in all_cores(cpu) {
         let record = core_record(cpu, core);
         let has = ExtensionSet::from_bits(M::ISA, record.capabilities.get());
         let fits = live_bytes == 0 || record.vector_bytes.get() == live_bytes;
-        if isa_of(cpu, core) != Some(M::ISA) || needs.is_subset(has) && fits {
+        if cpu.isa_of(core) != Some(M::ISA) || needs.is_subset(has) && fits {
             mask[core.index() / 64] |= 1 << (core.index() % 64);
         }
     }
@@ -56,16 +56,16 @@ pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet
 /// Whether any core of this ISA has all of `set`.
 pub fn is_somewhere<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
     let has = |core| ExtensionSet::from_bits(M::ISA, core_record(cpu, core).capabilities.get());
-    { cores(cpu) }.any(|core| isa_of(cpu, core) == Some(M::ISA) && set.is_subset(has(core)))
+    all_cores(cpu).any(|core| cpu.isa_of(core) == Some(M::ISA) && set.is_subset(has(core)))
 }
 
 /// Marks the cores that have what others of their ISA lack, and those whose vector registers all of them have. Once, when all islands
 /// have joined.
 pub fn find_scarce<M: Machine>(cpu: &Cpu<M>) {
-    for core in cores(cpu) {
-        let (isa, record) = (isa_of(cpu, core), core_record(cpu, core));
+    for core in all_cores(cpu) {
+        let (isa, record) = (cpu.isa_of(core), core_record(cpu, core));
         let (has, vector_bytes) = (record.capabilities.get(), record.vector_bytes.get());
-        let all = || cores(cpu).filter(|&other| isa_of(cpu, other) == isa).map(|other| core_record(cpu, other));
+        let all = || all_cores(cpu).filter(|&other| cpu.isa_of(other) == isa).map(|other| core_record(cpu, other));
         let is_scarce = all().any(|other| has & !other.capabilities.get() != 0);
         let has_common = vector_bytes != 0 && all().all(|other| other.vector_bytes.get() == vector_bytes);
         record.scarce.set(is_scarce.into());
@@ -88,18 +88,30 @@ pub fn affinity(thread: &ThreadRecord) -> [u64; 2] {
 
 /// From now on the thread needs these.
 pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) {
+    if thread.needs_isa.get() != M::ISA as u32 {
+        // What it has asked for was of another ISA.
+        thread.moves.stays.set(0);
+    }
     thread.needs.set(needs.bits());
+    thread.needs_isa.set(M::ISA as u32);
     let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, thread, needs) };
     for (word, bits) in thread.able.iter().zip(mask) {
         word.store(bits, Ordering::Relaxed);
     }
 }
 
+/// The core that has what the thread would need, which it may run on, and which has least to do; of equals, one of this island.
+/// `None`: there is none.
+pub fn best_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> Option<CoreId> {
+    let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
+    least_loaded(cpu, M::ISA, [0, 1].map(|word: usize| able[word] & affinity[word]))
+}
+
 /// The core of an ISA, of those in `mask`, that has least to do; of equals, one of this island. `None`: there is none.
 pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<CoreId> {
-    let usable = cores(cpu).filter(|&core| {
+    let usable = all_cores(cpu).filter(|&core| {
         let record = core_record(cpu, core);
-        isa_of(cpu, core) == Some(isa) && allowed(mask, core) && record.state.load(Ordering::Relaxed) != CORE_OFFLINE
+        cpu.isa_of(core) == Some(isa) && allowed(mask, core) && record.state.load(Ordering::Relaxed) != CORE_OFFLINE
     });
     usable.min_by_key(|&core| {
         (run_queue::load(cpu, core), core_record(cpu, core).scarce.get(), core.island() != cpu.island())
@@ -114,6 +126,8 @@ pub fn has_used_vectors(thread: &ThreadRecord) -> bool {
 /// A new thread of a process needs what its parent does: it goes on with the same code, and has a copy of its registers.
 pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
     thread.needs.set(parent.needs.get());
+    thread.needs_isa.set(parent.needs_isa.get());
+    thread.moves.patience_slices.set(back::PATIENCE_SLICES);
     thread.moves.uses_vectors.set(parent.moves.uses_vectors.get());
     for (to, from) in thread.able.iter().zip(&parent.able) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -162,20 +176,6 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
 }
 
-/// The instruction set of a core.
-pub fn isa_of<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> Option<Isa> {
-    Isa::from_raw(cpu.pool.header().islands[core.island().index()].isa.get())
-}
-
-/// The machine's cores, those that have not started yet as well.
-pub fn cores<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = CoreId> {
-    let islands = cpu.pool.header().islands.iter().take(cpu.islands);
-    let counts = islands.map(|island| (island.core_count.get() as usize).min(CORES_PER_ISLAND_MAX)).enumerate();
-    counts.flat_map(|(island, count)| {
-        (0..count).filter_map(move |index| CoreId::from_raw((island * CORES_PER_ISLAND_MAX + index) as u32))
-    })
-}
-
 const _: () = assert!(CORES_MAX == 128, "a set of cores has two words");
 
 /// The core of a mask that is to run a thread, which has run on `last`: of that island if it can. `None`: no core of the mask can.
@@ -185,5 +185,5 @@ pub fn core_for<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, last: CoreId, m
     if allowed(mask, near) {
         return Some(near);
     }
-    least_loaded(cpu, isa_of(cpu, last)?, mask)
+    least_loaded(cpu, cpu.isa_of(last)?, mask)
 }

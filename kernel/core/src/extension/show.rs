@@ -11,11 +11,11 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{CoreId, Isa, ThreadRecord};
 use motet_protocol::{
-    cores::core_record,
+    cores::{all_cores, core_record},
     run_queue::{self, allowed},
 };
 
-use super::place::{affinity, cores, isa_of};
+use super::place::affinity;
 use crate::cpu::Cpu;
 
 /// Longest description of a core (`IslandRecord::extensions`).
@@ -65,7 +65,7 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, core: CoreId, out: &mut impl fmt::Write
     let record = &cpu.pool.header().islands[core.island().index()];
     let bytes = record.extensions.each_ref().map(|byte| byte.load(Ordering::Relaxed));
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    let Some(isa) = isa_of(cpu, core) else { return Ok(()) };
+    let Some(isa) = cpu.isa_of(core) else { return Ok(()) };
     let withheld = ExtensionSet::from_bits(isa, core_record(cpu, core).withheld.get());
     let text = core::str::from_utf8(&bytes[..len]).unwrap_or("");
     write!(out, "{}", Described { isa, text, withheld })
@@ -73,7 +73,7 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, core: CoreId, out: &mut impl fmt::Write
 
 /// AT_HWCAP and AT_HWCAP2 of a program that a thread begins.
 pub fn hwcap<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> [u64; 2] {
-    let of_isa = || cores(cpu).filter(|&core| isa_of(cpu, core) == Some(isa));
+    let of_isa = || all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(isa));
     // An affinity that names no core of the program's ISA does not bind it.
     let is_bound = of_isa().any(|core| allowed(affinity(thread), core));
     let records = of_isa().filter(|&core| !is_bound || allowed(affinity(thread), core));
@@ -83,6 +83,6 @@ pub fn hwcap<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> [u64;
 
 /// What `riscv_hwprobe` says of these cores; `None`: none of them is RISC-V.
 pub fn hwprobe<M: Machine>(cpu: &Cpu<M>, mask: [u64; 2]) -> Option<u64> {
-    let asked = cores(cpu).filter(|&core| isa_of(cpu, core) == Some(Isa::RiscV64) && run_queue::allowed(mask, core));
+    let asked = all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(Isa::RiscV64) && run_queue::allowed(mask, core));
     asked.map(|core| core_record(cpu, core).probe.get()).reduce(|all, one| all & one)
 }

@@ -9,7 +9,12 @@ use motet_hal::Machine;
 use motet_layout::{
     CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING,
 };
-use motet_protocol::{cores::core_record, memory, run_queue::is_ready, threads};
+use motet_protocol::{
+    cores::{all_cores, core_record},
+    memory,
+    run_queue::is_ready,
+    threads,
+};
 
 use super::text::Text;
 use crate::{cpu::Cpu, extension, process, process::ids::KERNEL_RELEASE, random};
@@ -29,8 +34,10 @@ pub fn islands<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = (IslandId, &'st
 
 /// The cores that run, by ascending id.
 pub fn cores<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = (CoreId, &'static CoreRecord)> {
-    islands(cpu)
-        .flat_map(|(id, record)| (0..record.core_count.get() as usize).map(move |index| CoreId::new(id, index)))
+    let exists =
+        |core: &CoreId| cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed) != ISLAND_ABSENT;
+    all_cores(cpu)
+        .filter(exists)
         .map(|core| (core, core_record(cpu, core)))
         .filter(|(_, record)| record.state.load(Ordering::Relaxed) != CORE_OFFLINE)
 }

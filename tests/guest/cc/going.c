@@ -1,0 +1,122 @@
+/*
+ * A RISC-V program whose thread goes to a core with vectors, and back: when, and what makes it stay.
+ *
+ * going back          it does not use vectors any more
+ * going patience      it comes again as soon as it has gone, and then waits longer each time
+ * going way           an ordinary thread has the core with vectors when it comes
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "motet.h"
+
+static void use_vectors(void) {
+#if defined(__riscv)
+    __asm__ volatile(".option push\n.option arch, +v\nvsetivli zero, 2, e64, m1, ta, ma\nvmv.v.i v8, 1\n.option pop" ::: "memory");
+#endif
+}
+
+/* What /proc says of this thread's moves; -1: nothing of that name. */
+static long moves(const char *name) {
+    char line[64];
+    long value = -1;
+    size_t len = strlen(name);
+    FILE *file = fopen("/proc/self/migrations", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, name, len) == 0 && line[len] == '\t') {
+            value = strtol(line + len, NULL, 10);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return value;
+}
+
+/* Computes until it is on this core again. */
+static void await(int core) {
+    while (sched_getcpu() != core) {
+        for (volatile int i = 0; i < 1000; i++) {
+        }
+    }
+}
+
+static void back(int home) {
+    use_vectors();
+    printf("away %d\n", sched_getcpu() != home);
+    await(home);
+    printf("there %ld back %ld patience %ld\n", moves("to_extension"), moves("back"), moves("patience_slices"));
+}
+
+static volatile int stop;
+
+static void *use_until_stopped(void *unused) {
+    (void)unused;
+    while (!stop) {
+        use_vectors();
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void patience(int home) {
+    for (int round = 0; round < 4; round++) {
+        use_vectors();
+        printf("patience %ld\n", moves("patience_slices"));
+        await(home);
+    }
+    use_vectors();
+    /* Another thread wants the core. Who has come and gone so often stays all the same. */
+    pthread_t other;
+    pthread_create(&other, NULL, use_until_stopped, NULL);
+    while (moves("stayed") == 0) {
+    }
+    printf("stayed\n");
+    stop = 1;
+    pthread_join(other, NULL);
+}
+
+static volatile int running;
+
+static void *compute(void *core) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(*(int *)core, &set);
+    sched_setaffinity(0, sizeof set, &set);
+    for (running = 1; !stop;) {
+    }
+    return NULL;
+}
+
+static void way(int home, int able) {
+    pthread_t other;
+    pthread_create(&other, NULL, compute, &able);
+    while (!running) {
+        sched_yield();
+    }
+    use_vectors();
+    printf("away %d\n", sched_getcpu() == able && able != home);
+    /* A slice is 10 ms. */
+    printf("at once %d\n", moves("moving_ns") < 1000000);
+    stop = 1;
+    pthread_join(other, NULL);
+}
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    int home = sched_getcpu(), able = count > 2 ? atoi(words[2]) : -1;
+    if (strcmp(what, "back") == 0) {
+        back(home);
+    } else if (strcmp(what, "patience") == 0) {
+        patience(home);
+    } else if (strcmp(what, "way") == 0) {
+        way(home, able);
+    } else {
+        return 64;
+    }
+    return 0;
+}
