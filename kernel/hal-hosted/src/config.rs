@@ -20,6 +20,8 @@ pub struct IslandConfig {
     pub split_at: Option<u64>,
     /// What `Machine::extensions` says.
     pub extensions: String,
+    /// Bytes in its cores' vector registers, 0: they have none. For RISC-V alone.
+    pub vector_bytes: u32,
     /// How its counter differs from time.
     pub counter: Counter,
     /// For so long its idle cores look for work before they sleep, in nanoseconds.
@@ -76,7 +78,12 @@ impl IslandConfig {
             Isa::RiscV64 => 0x8400_0000,
         };
         let (extensions, counter) = ("base".into(), Counter::default());
-        Self { isa, paging, cores, local_base, split_at: None, extensions, counter, poll_ns: 0 }
+        Self { isa, paging, cores, local_base, split_at: None, extensions, vector_bytes: 0, counter, poll_ns: 0 }
+    }
+
+    /// A RISC-V island whose cores have vector registers of so many bytes.
+    pub fn with_vectors(cores: usize, vector_bytes: u32) -> Self {
+        Self { extensions: "rv64imafdcv".into(), vector_bytes, ..Self::foreign(Isa::RiscV64, cores) }
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 
 use motet_hal::{Access, Trap};
 use motet_layout::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-use motet_layout::{Frame, Isa, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
+use motet_layout::{EXT_VLENB, Frame, Isa, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
 use motet_paging::{Attr, Entry, Format, LEVELS, PhysMap};
 
 use crate::isa::{
-    EXT_REGISTERS, INSTRUCTION_SIZE, Instruction, Op, REGISTERS_MAX, registers, system_call_size, thread_pointer,
+    EXT_REGISTERS, INSTRUCTION_SIZE, Instruction, Op, REGISTERS_MAX, VECTOR_REGISTERS, registers, system_call_size,
+    thread_pointer,
 };
 use crate::machine::Island;
 
@@ -59,11 +60,59 @@ pub struct Hart {
     /// The page instructions come from, and the epoch of the instruction cache when they were looked up.
     fetch: Option<((u64, u64), CodePage)>,
     pub ext: [u64; EXT_REGISTERS],
+    pub vectors: Vectors,
+}
+
+/// A core's vector registers.
+#[derive(Clone, Copy, Default)]
+pub struct Vectors {
+    /// Their length, 0: there are none.
+    pub bytes: u32,
+    /// User code may use them.
+    pub are_open: bool,
+    /// It has written them since they were opened or stored.
+    pub are_modified: bool,
+    values: [u64; VECTOR_REGISTERS],
+}
+
+/// Where their values are in a frame, behind the extended registers; their length is at [`EXT_VLENB`].
+const VECTOR_WORDS: usize = 40;
+
+impl Vectors {
+    fn is_in(self, frame: &UserFrame) -> bool {
+        frame.ext_valid.get() != 0 && frame.ext[EXT_VLENB].get() == u64::from(self.bytes)
+    }
+
+    fn store(&mut self, frame: &UserFrame) {
+        // What is open has been loaded from this frame, or has its initial values.
+        if !self.are_open || !self.are_modified && !self.is_in(frame) {
+            return;
+        }
+        for (cell, value) in frame.ext[VECTOR_WORDS..].iter().zip(self.values) {
+            cell.set(value);
+        }
+        frame.ext[EXT_VLENB].set(self.bytes.into());
+        self.are_modified = false;
+    }
+
+    /// Opens them, with what the frame holds of registers of this length.
+    pub fn open(&mut self, frame: &UserFrame) {
+        let is_there = self.is_in(frame);
+        self.values = std::array::from_fn(|index| if is_there { frame.ext[VECTOR_WORDS + index].get() } else { 0 });
+        (self.are_open, self.are_modified) = (true, false);
+    }
 }
 
 impl Hart {
-    pub fn new() -> Self {
-        Self { root: Frame::NONE, pages: HashMap::new(), tables: HashMap::new(), fetch: None, ext: [0; EXT_REGISTERS] }
+    pub fn new(vector_bytes: u32) -> Self {
+        Self {
+            root: Frame::NONE,
+            pages: HashMap::new(),
+            tables: HashMap::new(),
+            fetch: None,
+            ext: [0; EXT_REGISTERS],
+            vectors: Vectors { bytes: vector_bytes, ..Vectors::default() },
+        }
     }
 
     /// Translates by `root` from now on; what is cached stays until it is flushed.
@@ -84,16 +133,21 @@ impl Hart {
         self.fetch = None;
     }
 
-    pub fn save_ext(&self, frame: &UserFrame) {
+    pub fn save_ext(&mut self, frame: &UserFrame) {
         for (cell, value) in frame.ext.iter().zip(self.ext) {
             cell.set(value);
         }
+        if frame.ext_valid.get() == 0 {
+            frame.ext[EXT_VLENB].set(0);
+        }
         frame.ext_valid.set(1);
+        self.vectors.store(frame);
     }
 
     pub fn load_ext(&mut self, frame: &UserFrame) {
         let valid = frame.ext_valid.get() != 0;
         self.ext = std::array::from_fn(|index| if valid { frame.ext[index].get() } else { 0 });
+        self.vectors.are_open = false;
     }
 
     /// Executes up to `budget` instructions.
@@ -186,10 +240,23 @@ impl Hart {
                 first
             }
             Op::ExtGet => self.ext[imm as usize % EXT_REGISTERS],
+            Op::VectorSet => {
+                *self.vector(imm)? = first;
+                self.vectors.are_modified = true;
+                first
+            }
+            Op::VectorGet => *self.vector(imm)?,
         };
         regs.general[a] = result;
         regs.pc = next;
         Ok(())
+    }
+
+    fn vector(&mut self, imm: i32) -> Result<&mut u64, Trap> {
+        if !self.vectors.are_open {
+            return Err(Trap::IllegalInstruction);
+        }
+        Ok(&mut self.vectors.values[imm as usize % VECTOR_REGISTERS])
     }
 
     fn fetch(&mut self, machine: &Island, pc: u64) -> Result<u64, Trap> {

@@ -78,6 +78,9 @@ impl Roles {
 
 /// Extended ("floating-point") registers, which only `save_ext` and `load_ext` move.
 pub const EXT_REGISTERS: usize = 4;
+/// Vector registers, on RISC-V islands that have them: 64 bits of each, however long they are said to be. The first half of their instructions
+/// is one of RISC-V's V (`vadd.vv`), so that kernels see what is missing where they are illegal; `a` is below 16 for that.
+pub const VECTOR_REGISTERS: usize = 2;
 
 macro_rules! operations {
     ($($(#[$meta:meta])* $name:ident = $code:literal,)*) => {
@@ -186,6 +189,10 @@ operations! {
     ExtGet = 61,
     /// Extended register imm = a.
     ExtSet = 62,
+    /// Vector register imm = a.
+    VectorSet = 0x57,
+    /// a = vector register imm.
+    VectorGet = 0xd7,
 }
 
 /// A decoded instruction.

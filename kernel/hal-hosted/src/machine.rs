@@ -89,6 +89,7 @@ pub struct Island {
     format: Format,
     command_line: String,
     extensions: String,
+    vector_bytes: u32,
     counter: Counter,
     harts: Vec<Mutex<Hart>>,
     /// Instructions by frame, as first fetched since the frame's last synchronisation.
@@ -107,8 +108,9 @@ impl Island {
             format: Format::from_isa(config.paging).expect("a hosted island borrows a real ISA's page-table format"),
             command_line: format!("island={} pool=0x{:x} mode={mode}", island.0, config.local_base),
             extensions: config.extensions.clone(),
+            vector_bytes: config.vector_bytes,
             counter: config.counter,
-            harts: (0..config.cores).map(|_| Mutex::new(Hart::new())).collect(),
+            harts: (0..config.cores).map(|_| Mutex::new(Hart::new(config.vector_bytes))).collect(),
             instructions: Mutex::default(),
             epoch: AtomicU64::new(0),
             log: Mutex::default(),
@@ -124,7 +126,7 @@ impl Island {
     pub(crate) fn clear(&self) {
         lock(&self.instructions).clear();
         for hart in &self.harts {
-            *lock(hart) = Hart::new();
+            *lock(hart) = Hart::new(self.vector_bytes);
         }
     }
 
@@ -254,6 +256,33 @@ impl<F: Flavour> Machine for Hosted<F> {
         if !self.island.has(Defect::LoadExt) {
             self.island.hart().load_ext(frame);
         }
+    }
+
+    fn vector_bytes(&self) -> u32 {
+        self.island.hart().vectors.bytes
+    }
+
+    fn withhold_vectors(&self) {
+        self.island.hart().vectors.bytes = 0;
+    }
+
+    fn open_vectors(&self, frame: &'static UserFrame) {
+        self.island.hart().vectors.open(frame);
+    }
+
+    fn close_vectors(&self, frame: &'static UserFrame) {
+        let mut hart = self.island.hart();
+        hart.save_ext(frame);
+        hart.vectors.are_open = false;
+    }
+
+    fn are_vectors_open(&self) -> bool {
+        self.island.hart().vectors.are_open
+    }
+
+    fn are_vectors_modified(&self) -> bool {
+        let vectors = self.island.hart().vectors;
+        vectors.are_open && vectors.are_modified
     }
 
     fn prepare_root(&self, root: Frame) {

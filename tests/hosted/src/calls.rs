@@ -59,6 +59,8 @@ calls! {
     Munmap 11 215;
     /// `sched_yield`
     SchedYield 24 124;
+    /// `sched_setaffinity`
+    SchedSetaffinity 203 122;
     /// `nanosleep`
     Nanosleep 35 101;
     /// `clone`

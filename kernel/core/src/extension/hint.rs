@@ -10,7 +10,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{Isa, ThreadRecord};
 
-use super::{back, of_core, of_thread, place};
+use super::{back, of_thread, place};
 use crate::{
     call::{Call, Stop, SysResult},
     sched,
@@ -30,7 +30,7 @@ pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     let target = place::best_core(cpu, thread, needs).ok_or(Errno::ENODEV)?;
     place::set_needs(cpu, thread, needs);
     thread.moves.stays.set(1);
-    if needs.is_subset(of_core::<M>(cpu.own)) {
+    if place::is_able(cpu, thread, needs) {
         return Ok(0);
     }
     back::leaves(cpu, thread);

@@ -7,7 +7,7 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{back, of_core, of_thread, place, uses_vectors};
+use super::{back, of_thread, place, uses_vectors};
 use crate::{call::instruction_at, cpu::Cpu, file, sched, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
@@ -18,8 +18,7 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
         signal::exception(cpu, thread, Trap::IllegalInstruction);
         return Some(());
     };
-    let own = of_core::<M>(cpu.own);
-    if let Some(has) = required.alternatives().find(|set| set.is_subset(own)) {
+    if let Some(has) = required.alternatives().find(|&set| place::is_able(cpu, thread, set)) {
         if uses_vectors::<M>(has) && !cpu.machine.are_vectors_open() {
             if cpu.own.scarce.get() != 0 {
                 // Its registers are to be where they are, as long as it uses them.

@@ -13,7 +13,7 @@ use motet_protocol::{
     run_queue::{self, allowed},
 };
 
-use super::{back, of_thread, show, uses_vectors, vectors};
+use super::{back, of_core, of_thread, show, uses_vectors, vectors};
 use crate::cpu::Cpu;
 
 /// Says what this core has, less what the machine's description takes away, before it runs anything.
@@ -33,14 +33,25 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) {
     show::announce(cpu, withheld);
 }
 
-/// Cores of this ISA that have all that the running thread would need, by core index, and all cores of other ISAs, to which that says
-/// nothing. If it has values in vector registers, these cores have registers of the same length.
-pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> [u64; 2] {
-    let live_bytes = match uses_vectors::<M>(needs) {
+/// Whether this core, on which the thread runs, has all of `set`, and can take what the thread has in vector registers.
+pub fn is_able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet) -> bool {
+    let live_bytes = live_bytes(cpu, thread, set);
+    set.is_subset(of_core::<M>(cpu.own)) && (live_bytes == 0 || live_bytes == cpu.own.vector_bytes.get())
+}
+
+/// Bytes in the vector registers in which the running thread has values, which instructions of `set` would use; 0: none.
+fn live_bytes<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet) -> u32 {
+    match uses_vectors::<M>(set) {
         true if cpu.machine.are_vectors_open() => cpu.own.vector_bytes.get(),
         true => registers::vector_bytes(&thread.frame),
         false => 0,
-    };
+    }
+}
+
+/// Cores of this ISA that have all that the running thread would need, by core index, and all cores of other ISAs, to which that says
+/// nothing. If it has values in vector registers, these cores have registers of the same length.
+pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> [u64; 2] {
+    let live_bytes = live_bytes(cpu, thread, needs);
     let mut mask = [0; 2];
     for core in all_cores(cpu) {
         let record = core_record(cpu, core);
