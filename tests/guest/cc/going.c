@@ -12,29 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "motet.h"
+#include "migrations.h"
 
 static void use_vectors(void) {
 #if defined(__riscv)
     __asm__ volatile(".option push\n.option arch, +v\nvsetivli zero, 2, e64, m1, ta, ma\nvmv.v.i v8, 1\n.option pop" ::: "memory");
 #endif
-}
-
-/* What /proc says of this thread's moves; -1: nothing of that name. */
-static long moves(const char *name) {
-    char line[64];
-    long value = -1;
-    size_t len = strlen(name);
-    FILE *file = fopen("/proc/self/migrations", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, name, len) == 0 && line[len] == '\t') {
-            value = strtol(line + len, NULL, 10);
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    return value;
 }
 
 /* Computes until it is on this core again. */

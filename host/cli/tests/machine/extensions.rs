@@ -1,26 +1,30 @@
 //! Threads that go where their instructions are: cores of one instruction set that have different extensions.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use libtest_mimic::Trial;
 
 use crate::{
     crossing::{Programs, source},
-    process::{Ended, Motet},
-    trial,
+    process::{Ended, Motet, root},
+    random_vectors, trial,
 };
 
 type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
         ("extensions::many_threads_share_one_core_with_vectors", crowd),
         ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
         ("extensions::programs_are_told_what_all_cores_have", told),
+        ("extensions::random_vector_programs_do_not_notice_their_moves", random_vectors::check),
         ("extensions::who_does_not_use_vectors_any_more_goes_back", || going("back", BACK)),
         ("extensions::who_comes_again_and_again_stays_longer", || going("patience", PATIENCE)),
         ("extensions::ordinary_threads_make_room_at_once", || going("way 16", "away 1\nat once 1\n")),
@@ -31,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Two islands, of which the second one's core has vectors.
-const TWO_ISLANDS: &str = "[[island]]\nname = \"application\"\nisa = \"riscv64\"\ncores = 1\n\
+pub const TWO_ISLANDS: &str = "[[island]]\nname = \"application\"\nisa = \"riscv64\"\ncores = 1\n\
     [[island]]\nname = \"accelerator\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=128\"\n";
 /// One island, of whose cores the file leaves one its vectors.
 const ONE_ISLAND: &str = "[[island]]\nname = \"mixed\"\nisa = \"riscv64\"\ncores = 3\ncpu = \"rv64,v=true,vlen=256\"\n\
@@ -50,7 +54,7 @@ const FOUR_ISLANDS: &str = "[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores =
     [[island]]\nname = \"d\"\nisa = \"x86_64\"\ncores = 1\ncpu = \"max\"\n";
 
 /// A program, and a machine.
-struct Machine {
+pub struct Machine {
     program: &'static str,
     programs: Programs,
     path: PathBuf,
@@ -63,9 +67,24 @@ impl Machine {
 
     /// With a program for RISC-V alone.
     fn with(program: &'static str, islands: &str) -> Result<Self, String> {
+        Self::compiled(program, Programs::new()?, &source(program), islands)
+    }
+
+    /// With such a program of this text.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub fn made(program: &'static str, text: &str, islands: &str) -> Result<Self, String> {
         let programs = Programs::new()?;
+        let source = programs.path.join(program).with_extension("c");
+        fs::write(&source, text).map_err(|error| error.to_string())?;
+        Self::compiled(program, programs, &source, islands)
+    }
+
+    fn compiled(program: &'static str, programs: Programs, source: &Path, islands: &str) -> Result<Self, String> {
         let path = programs.path.join(program).display().to_string();
-        programs.compile(&source(program), "fat", &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &path])?;
+        let include = format!("-I{}", root().join("tests/guest/cc").display());
+        programs.compile(source, "fat", &["--isa", "riscv64", "-O1", &include, "--emit-isa", "riscv64", &path])?;
         Self::of(program, programs, islands)
     }
 
@@ -75,7 +94,8 @@ impl Machine {
         Ok(Self { program, programs, path })
     }
 
-    fn run(&self, command: &str) -> Ended {
+    /// Runs a command; the program is in `/in`.
+    pub fn run(&self, command: &str) -> Ended {
         self.run_with(&[], command)
     }
 
@@ -122,8 +142,8 @@ fn affinity() -> Result<(), String> {
 }
 
 fn crowd() -> Result<(), String> {
-    let ended = Machine::new(TWO_ISLANDS)?.run("/in/extension crowd 100; grep -c . /proc/self/migrations");
-    ended.expect_code(0)?.expect_output("right 100 of 100\n8\n").map(drop)
+    let ended = Machine::new(TWO_ISLANDS)?.run("/in/extension crowd 1000; grep -c . /proc/self/migrations");
+    ended.expect_code(0)?.expect_output("right 1000 of 1000\n8\n").map(drop)
 }
 
 fn nowhere() -> Result<(), String> {

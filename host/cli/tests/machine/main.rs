@@ -29,6 +29,7 @@ mod measured;
 mod places;
 mod process;
 mod random_programs;
+mod random_vectors;
 mod regions;
 mod scripts;
 mod timed;
