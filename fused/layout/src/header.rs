@@ -212,7 +212,9 @@ pool_struct! {
         172 pub ready_running: Cell32,
         /// The frame that leaves the island's caches ([`crate::marks::FLUSH`]): its pool address.
         176 pub flush_addr: Cell64,
-        184 _pad4: Cell64,
+        /// 1: its ready threads run in the order in which they came, each until it waits, ends or leaves; 0: fairly. Host-written.
+        184 pub first_come: Cell32,
+        188 _pad4: Cell32,
         /// Lock of the timer list.
         192 pub timer_lock: AtomicU64,
         /// First thread in the list of deadlines, earliest first (pool address).

@@ -7,6 +7,8 @@
 //!
 //! Within a group a thread stands before the first that is nicer; one that has used up its slice goes behind all.
 //!
+//! A core whose machine file says so has one group, and its threads stand in the order in which they came.
+//!
 //! All of it belongs to the core: nobody else reads or writes it, but for the number of threads.
 
 use motet_layout::sync::Ordering;
@@ -35,7 +37,10 @@ pub fn is_empty(record: &CoreRecord) -> bool {
 
 /// Adds a thread, whose state is [`THREAD_READY`](motet_layout::THREAD_READY).
 pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord, place: Place) {
-    let index = group_of(record, user_of(context, thread));
+    let (index, place) = match record.first_come.get() {
+        0 => (group_of(record, user_of(context, thread)), place),
+        _ => (SHARED, Place::Last),
+    };
     let group = &record.ready_groups[index];
     if record.ready_mask.get() >> index & 1 == 0 {
         catch_up(record, index);

@@ -120,6 +120,18 @@ pub struct IslandSpec {
     pub text: Option<String>,
     /// What runs below its kernel, on a RISC-V island.
     pub firmware: Firmware,
+    /// In which order its cores' ready threads run.
+    pub queue: Queue,
+}
+
+/// In which order the ready threads of a core run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Queue {
+    /// Users share the core fairly, and one user's threads run by nice value, in slices.
+    #[default]
+    Fair,
+    /// Who comes first runs first, until it waits, ends or leaves.
+    Fifo,
 }
 
 /// What runs below the kernel of a RISC-V island.
@@ -301,6 +313,7 @@ struct IslandTable {
     poll_us: Option<Spanned<i64>>,
     text: Option<Spanned<String>>,
     firmware: Option<Spanned<String>>,
+    queue: Option<Spanned<String>>,
 }
 
 impl MachineFile {
@@ -423,10 +436,11 @@ impl IslandTable {
             poll_us => poll_us.as_ref().map_or(0, |poll_us| *poll_us.get_ref() as u32),
         };
         let firmware = firmware(text, isa, self.firmware)?;
+        let queue = queue(text, self.queue)?;
         let private = private_memory(text, isa, self.private)?;
         let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
         let cpu = self.cpu.map(Spanned::into_inner);
-        Ok(IslandSpec { name, isa, cores, cpu, private, withheld, poll_us, text, firmware })
+        Ok(IslandSpec { name, isa, cores, cpu, private, withheld, poll_us, text, firmware, queue })
     }
 }
 
@@ -441,6 +455,18 @@ fn firmware(text: &str, isa: Isa, given: Option<Spanned<String>>) -> Result<Firm
         }
         (Isa::X86_64 | Isa::AArch64 | Isa::Hosted, _) => {
             let message = format!("firmware: an island of {} has none to choose; riscv64 has", isa.name());
+            Err(fault(text, given.span(), &message))
+        }
+    }
+}
+
+fn queue(text: &str, given: Option<Spanned<String>>) -> Result<Queue> {
+    let Some(given) = given else { return Ok(Queue::Fair) };
+    match given.get_ref().as_str() {
+        "fair" => Ok(Queue::Fair),
+        "fifo" => Ok(Queue::Fifo),
+        other => {
+            let message = format!("queue: unknown order \"{other}\"; known: fair, fifo");
             Err(fault(text, given.span(), &message))
         }
     }

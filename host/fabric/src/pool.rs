@@ -22,7 +22,7 @@ use rustix::{fs::MemfdFlags, mm};
 use motet_protocol::{Context, format::format, memory::set_near};
 
 use crate::{
-    machine::{Machine, TextPlace},
+    machine::{Machine, Queue, TextPlace},
     trace,
 };
 use motet_error::{Context as _, Error, ErrorKind, Result};
@@ -173,6 +173,7 @@ impl HostPool {
             record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
         }
         for (island, cores) in machine.islands.iter().zip(header.cores.chunks(CORES_PER_ISLAND_MAX)) {
+            cores.iter().for_each(|core| core.first_come.set((island.queue == Queue::Fifo).into()));
             for (core, withheld) in cores.iter().zip(&island.withheld) {
                 core.withheld.set(withheld.bits());
             }

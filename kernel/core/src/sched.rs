@@ -450,7 +450,7 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
         if extension::end_slice(cpu, thread) {
             return true;
         }
-        if run_queue::has_ready(cpu.own) {
+        if run_queue::has_ready(cpu.own) && cpu.own.first_come.get() == 0 {
             yield_core(cpu, thread);
             return true;
         }

@@ -3,6 +3,7 @@
  *
  * going back          it does not use vectors any more
  * going patience      it comes again as soon as it has gone, and then waits longer each time
+ * going turns         threads that all want vectors, for several slices each: in which order they begin and end
  * going way           an ordinary thread has the core with vectors when it comes
  */
 #define _GNU_SOURCE
@@ -63,6 +64,38 @@ static void patience(int home) {
     pthread_join(other, NULL);
 }
 
+enum { THREADS = 3, ROUNDS = 400 };
+static char order[4 * THREADS];
+
+/* One core runs all of this. */
+static void note(char what) {
+    order[strlen(order)] = what;
+}
+
+static void *use_for_long(void *name) {
+    use_vectors();
+    note(*(char *)name);
+    for (int round = 0; round < ROUNDS; round++) {
+        use_vectors();
+        for (volatile int i = 0; i < 1000; i++) {
+        }
+    }
+    note(*(char *)name);
+    return NULL;
+}
+
+static void turns(void) {
+    pthread_t threads[THREADS];
+    static char names[THREADS] = "abc";
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(threads + i, NULL, use_for_long, names + i);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    printf("%s\n", order);
+}
+
 static volatile int running;
 
 static void *compute(void *core) {
@@ -96,6 +129,8 @@ int main(int count, char **words) {
         back(home);
     } else if (strcmp(what, "patience") == 0) {
         patience(home);
+    } else if (strcmp(what, "turns") == 0) {
+        turns();
     } else if (strcmp(what, "way") == 0) {
         way(home, able);
     } else {

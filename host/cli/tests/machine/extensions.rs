@@ -17,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
@@ -27,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
         ("extensions::random_vector_programs_do_not_notice_their_moves", random_vectors::check),
         ("extensions::who_does_not_use_vectors_any_more_goes_back", || going("back", BACK)),
         ("extensions::who_comes_again_and_again_stays_longer", || going("patience", PATIENCE)),
+        ("extensions::threads_take_turns_or_come_first_as_the_file_says", turns),
         ("extensions::ordinary_threads_make_room_at_once", || going("way 16", "away 1\nat once 1\n")),
         ("extensions::needs_are_of_one_instruction_set", several_isas),
         ("extensions::threads_go_to_the_core_of_their_island_that_the_file_leaves_vectors", one_island),
@@ -154,7 +155,17 @@ fn nowhere() -> Result<(), String> {
 }
 
 fn going(how: &str, wanted: &str) -> Result<(), String> {
-    let machine = Machine::with("going", &format!("{TWO_ISLANDS}{SLOW_CORES}"))?;
+    going_on(TWO_ISLANDS, how, wanted)
+}
+
+/// The accelerator's queue.
+fn turns() -> Result<(), String> {
+    going_on(TWO_ISLANDS, "turns", "abcabc\n")?;
+    going_on(&format!("{TWO_ISLANDS}queue = \"fifo\"\n"), "turns", "aabbcc\n")
+}
+
+fn going_on(islands: &str, how: &str, wanted: &str) -> Result<(), String> {
+    let machine = Machine::with("going", &format!("{islands}{SLOW_CORES}"))?;
     let ended = machine.run_with(&SIMULATED, &format!("/in/going {how}"));
     ended.expect_code(0)?.expect_output(wanted).map(drop)
 }

@@ -334,6 +334,22 @@ proptest::proptest! {
 }
 
 #[test]
+fn queues_are_fair_unless_the_file_says_otherwise() {
+    let with = |queue: &str| {
+        Machine::parse(&format!(
+            "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n{queue}"
+        ))
+    };
+    let queue = |text: &str| with(text).unwrap().islands[0].queue;
+    assert_eq!(
+        [queue(""), queue("queue = \"fair\""), queue("queue = \"fifo\"")],
+        [Queue::Fair, Queue::Fair, Queue::Fifo]
+    );
+    let error = with("queue = \"lifo\"").unwrap_err().to_string();
+    assert!(error.contains("7:9: queue: unknown order \"lifo\"; known: fair, fifo"), "{error}");
+}
+
+#[test]
 fn extensions_are_taken_away_from_islands_and_given_back_to_cores() {
     let island = "name = \"a\"\nisa = \"riscv64\"\ncores = 3\nextensions = [\"-v\", \"-zba\"]\n";
     let core = "[[island.core]]\ncores = [2, 0]\nextensions = [\"v\"]\n";
