@@ -33,6 +33,8 @@ struct Board {
     machine: &'static str,
     /// Default `-cpu`.
     cpu: &'static str,
+    /// Features that the kernel needs and that not every model has.
+    needed: &'static [&'static str],
     /// Further arguments.
     extra: &'static [&'static str],
 }
@@ -46,6 +48,7 @@ const fn board(isa: Isa) -> Option<Board> {
             package: "qemu-system-x86",
             machine: "q35,sata=off,smbus=off,usb=off,vmport=off,i8042=off,smm=off,graphics=off",
             cpu: "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+pdpe1gb",
+            needed: &["fsgsbase", "pdpe1gb"],
             extra: &["-bios", "qboot.rom"],
         },
         Isa::AArch64 => Board {
@@ -53,6 +56,7 @@ const fn board(isa: Isa) -> Option<Board> {
             package: "qemu-system-arm",
             machine: "virt,gic-version=3",
             cpu: "cortex-a76",
+            needed: &[],
             extra: &[],
         },
         Isa::RiscV64 => Board {
@@ -60,10 +64,22 @@ const fn board(isa: Isa) -> Option<Board> {
             package: "qemu-system-riscv (older Debian: qemu-system-misc)",
             machine: "virt,aia=aplic-imsic",
             cpu: "rv64",
+            needed: &[],
             extra: &[],
         },
         Isa::Hosted => return None,
     })
+}
+
+/// The `-cpu` of an island whose description names one, or none: with what the kernel needs, unless that says something about it.
+fn cpu(board: &Board, named: Option<&str>) -> String {
+    let mut cpu = named.unwrap_or(board.cpu).to_owned();
+    for feature in board.needed {
+        if !cpu.contains(feature) {
+            cpu += &format!(",+{feature}");
+        }
+    }
+    cpu
 }
 
 /// The `-cpu` of islands whose description names none; `None` for ISAs that QEMU does not run.
@@ -296,7 +312,7 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     option("-name", format!("motet-{},debug-threads=on", island.name));
     option("-machine", machine);
-    option("-cpu", island.cpu.clone().unwrap_or_else(|| board.cpu.into()));
+    option("-cpu", cpu(&board, island.cpu.as_deref()));
     option("-accel", "tcg,thread=multi".into());
     option("-smp", vcpus.to_string());
     option("-m", format!("{}M", (island.private + launch.map_len) >> 20));
@@ -351,6 +367,17 @@ mod tests {
     use super::*;
     use crate::Machine;
     use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn models_get_what_the_kernel_needs_unless_they_speak_of_it() {
+        let cpu = |isa: &str, cpu: &str| {
+            let line = line(&format!("isa = \"{isa}\"\ncores = 1\ncpu = \"{cpu}\"\n"));
+            line.split(' ').skip_while(|word| *word != "-cpu").nth(1).map(str::to_owned).unwrap()
+        };
+        assert_eq!(cpu("x86_64", "Haswell"), "Haswell,+fsgsbase,+pdpe1gb");
+        assert_eq!(cpu("x86_64", "max,-pdpe1gb"), "max,-pdpe1gb,+fsgsbase", "the kernel says what is missing");
+        assert_eq!(cpu("aarch64", "max"), "max");
+    }
 
     fn line(toml: &str) -> String {
         line_with(toml, None)

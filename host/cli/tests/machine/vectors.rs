@@ -26,6 +26,7 @@ const CONFORMANCE_LIMIT: Duration = Duration::from_secs(180);
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("vectors::avx_takes_a_thread_to_a_core_with_it_and_is_kept", || moves("x86_64", WITH_AVX)),
+        trial("vectors::models_are_named_as_they_are", || check_moves("x86_64", [Some("Nehalem"), Some("Haswell")])),
         trial("vectors::sve_takes_a_thread_to_a_core_with_it_and_is_kept", || moves("aarch64", WITH_SVE)),
         trial("vectors::avx_that_all_cores_have_is_told_and_kept", avx_everywhere),
         trial("vectors::avx_conforms", || conforms("x86_64", WITH_AVX)),
@@ -57,7 +58,11 @@ fn run(isa: &str, cpus: [Option<&str>; 2], command: &str) -> Result<Ended, Strin
 }
 
 fn moves(isa: &str, with: &str) -> Result<(), String> {
-    let ended = run(isa, [None, Some(with)], "/in/programs/vectors asked && /in/programs/vectors")?;
+    check_moves(isa, [None, Some(with)])
+}
+
+fn check_moves(isa: &str, cpus: [Option<&str>; 2]) -> Result<(), String> {
+    let ended = run(isa, cpus, "/in/programs/vectors asked && /in/programs/vectors")?;
     // Each process starts on the first island and has its registers on the second.
     ended.expect_code(0)?.expect_output("nothing\n0 1\n0 1\n0 1\n0 1\n").map(drop)
 }
