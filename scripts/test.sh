@@ -71,6 +71,19 @@ check_machine() {
     cargo test --quiet --no-fail-fast ${CI:+--locked} --release -p motet-cli --test machine
 }
 
+# Whole machines that run random programs, with other seeds each time, for MOTET_SOAK_MINUTES (30). Not one of the steps that run
+# without being named: how long it takes is for who starts it to say.
+check_soak() {
+    local end seed
+    (build && build_guest_programs) || return
+    end=$((SECONDS + 60 * ${MOTET_SOAK_MINUTES:-30}))
+    while [[ $SECONDS -lt $end ]]; do
+        seed=$((RANDOM << 15 | RANDOM))
+        echo "motet test: soak: MOTET_TEST_SEED=$seed, $(((end - SECONDS + 59) / 60)) minutes left" >&2
+        MOTET_TEST_SEED=$seed cargo test --quiet --release -p motet-cli --test machine random || return
+    done
+}
+
 # The front door with stand-ins for what it calls, on the real machine as another user, and what is installed on new
 # systems. There is nothing new about a system that such a test made.
 check_setup() {
