@@ -53,6 +53,8 @@ pub struct Hart {
     pub timer: u64,
     /// It sets accessed and dirty bits itself when it is told to (Svadu), and need not be asked by the supervisor.
     pub updates_tables: bool,
+    /// It has vector registers.
+    pub has_vectors: bool,
 }
 
 /// An interrupt controller of machine level, whose interrupts all go to a child for the supervisor.
@@ -90,8 +92,12 @@ pub struct Board {
     pub serial: u64,
     /// Address of the device that ends or restarts the machine.
     pub test: Option<u64>,
-    /// Harts that the firmware serves.
+    /// Address of the device that says what the firmware is asked for.
+    pub configuration: Option<u64>,
+    /// Harts that the supervisor has.
     pub harts: HartSet,
+    /// Harts that only the firmware has.
+    pub hidden: HartSet,
     described: [Option<Hart>; HARTS_MAX],
     memory: [Range; MEMORY_RANGES_MAX],
     aplics: [Option<Aplic>; APLICS_MAX],
@@ -109,7 +115,9 @@ impl Board {
         let mut board = Self {
             serial: compatible(soc, "ns16550a").and_then(first_reg).ok_or("no ns16550a serial port")?.start,
             test: compatible(soc, "sifive,test1").and_then(first_reg).map(|range| range.start),
+            configuration: compatible(root, "qemu,fw-cfg-mmio").and_then(first_reg).map(|range| range.start),
             harts: HartSet::default(),
+            hidden: HartSet::default(),
             described: [None; HARTS_MAX],
             memory: [Range::default(); MEMORY_RANGES_MAX],
             aplics: [None; APLICS_MAX],
@@ -117,7 +125,7 @@ impl Board {
         let memory = root.children().filter(|node| node.name_without_address() == "memory").filter_map(first_reg);
         board.memory.iter_mut().zip(memory).for_each(|(place, range)| *place = range);
         for cpu in cpus.children().filter(|node| node.name_without_address() == "cpu" && is_enabled(*node)) {
-            let Some(id) = words(cpu, "reg").next().and_then(|id| HartId::new(id as usize)) else { continue };
+            let Some(id) = hart_id(cpu) else { continue };
             let hart = hart(cpu, soc).ok_or("a hart has no CLINT (QEMU's virt has one without aclint=on)")?;
             board.described[id.index()] = Some(hart);
             board.harts = board.harts.with(id);
@@ -131,7 +139,27 @@ impl Board {
         Ok(board)
     }
 
-    /// A hart that the firmware serves.
+    /// Hides the last harts, as many as `count`.
+    ///
+    /// # Errors
+    /// They are not fit for that.
+    pub fn hide(&mut self, count: usize) -> Result<(), &'static str> {
+        let all = self.harts;
+        let number = all.iter().count();
+        if count >= number && count > 0 {
+            return Err("as many harts are to be hidden as there are: start QEMU with more (-smp)");
+        }
+        for hart in all.iter().skip(number - count) {
+            if !self.hart(hart).is_some_and(|described| described.has_vectors) {
+                return Err("a hart that is to be hidden has no vector registers: start QEMU with -cpu rv64,v=true");
+            }
+            self.harts = self.harts.without(hart);
+            self.hidden = self.hidden.with(hart);
+        }
+        Ok(())
+    }
+
+    /// A hart of the supervisor's, or a hidden one.
     pub fn hart(&self, id: HartId) -> Option<&Hart> {
         self.described[id.index()].as_ref()
     }
@@ -156,6 +184,11 @@ impl Board {
     pub fn memory_end(&self, address: u64) -> Option<u64> {
         self.memory.iter().find(|memory| memory.contains(address)).map(|memory| memory.end())
     }
+}
+
+/// The hart that a node describes.
+pub fn hart_id(cpu: FdtNode<'_>) -> Option<HartId> {
+    words(cpu, "reg").next().and_then(|id| HartId::new(id as usize))
 }
 
 /// Whether an interrupt controller is of machine level, where others are its children.
@@ -192,6 +225,7 @@ fn hart(cpu: FdtNode<'_>, soc: FdtNode<'_>) -> Option<Hart> {
         software_interrupt: software.0 + 4 * software.1,
         timer: timer.0 + CLINT_TIMER + 8 * timer.1,
         updates_tables: has("svadu") && !has("svade"),
+        has_vectors: has("v"),
     })
 }
 
@@ -249,7 +283,7 @@ mod tests {
     }
 
     fn hart(software_interrupt: u64, timer: u64) -> Option<Hart> {
-        Some(Hart { software_interrupt, timer, updates_tables: true })
+        Some(Hart { software_interrupt, timer, updates_tables: true, has_vectors: false })
     }
 
     #[test]
@@ -260,6 +294,16 @@ mod tests {
         // The first CLINT names hart 0 before hart 1.
         let wanted = [hart(0x200_0000, 0x200_4000), hart(0x200_0004, 0x200_4008), hart(0x201_0000, 0x201_4000), None];
         assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn the_last_harts_are_hidden_if_they_have_vectors() {
+        let mut board = board(include_bytes!("../testdata/virt-vectors.dtb"));
+        assert_eq!((board.configuration, board.hide(0), board.hidden.0), (Some(0x1010_0000), Ok(()), 0));
+        assert!(board.hide(3).unwrap_err().contains("-smp"));
+        assert_eq!((board.hide(2), board.harts.0, board.hidden.0), (Ok(()), 1, 0b110));
+        assert!(board.hart(HartId::new(2).unwrap()).is_some_and(|hart| hart.has_vectors));
+        assert!(sockets().hide(1).unwrap_err().contains("v=true"));
     }
 
     #[test]

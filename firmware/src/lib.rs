@@ -12,8 +12,12 @@ pub mod dynamic;
 pub mod forward;
 pub mod hart;
 pub mod mail;
+pub mod option;
 pub mod state;
 pub mod tree;
+pub mod trips;
+pub mod vault;
+pub mod vector;
 
 use board::Range;
 

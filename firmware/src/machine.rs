@@ -4,8 +4,10 @@ pub mod csr;
 pub mod devices;
 pub mod entry;
 pub mod hart;
+pub mod registers;
 pub mod start;
 pub mod trap;
+pub mod travel;
 
 use core::{
     cell::OnceCell,
@@ -50,6 +52,13 @@ impl Hardware {
         let own = HartId::new(csr::read!("mhartid") as usize).expect("others do not get past the entry");
         Self { own, board: board().expect("read before anything else") }
     }
+
+    /// Withdraws what has rung this hart: what is posted from now on rings again.
+    pub fn take_ring(&self) {
+        if let Some(described) = self.board.hart(self.own) {
+            devices::set_software_interrupt(described.software_interrupt, false);
+        }
+    }
 }
 
 impl Machine for Hardware {
@@ -60,10 +69,7 @@ impl Machine for Hardware {
     }
 
     fn serve(&self) {
-        // First, so that what is posted from now on interrupts again.
-        if let Some(described) = self.board.hart(self.own) {
-            devices::set_software_interrupt(described.software_interrupt, false);
-        }
+        self.take_ring();
         if SHARED.mail.take_interrupt(self.own) {
             hart::interrupt_supervisor(hart::SUPERVISOR_SOFTWARE);
         }
@@ -85,6 +91,7 @@ impl Machine for Hardware {
 
     fn end(&self, how: End) {
         if let Some(test) = self.board.test {
+            travel::report();
             devices::end(test, how);
             // It takes a moment.
             hart::park();

@@ -75,6 +75,12 @@ impl Mail {
         self.0[own.index()].interrupt.swap(0, AcqRel) != 0
     }
 
+    /// Whether others ask the calling hart for anything.
+    pub fn is_waiting(&self, own: HartId) -> bool {
+        let slot = &self.0[own.index()];
+        slot.interrupt.load(Acquire) != 0 || slot.fences_from.load(Acquire) != 0
+    }
+
     /// Asks others for a fence; they have to be rung afterwards. The calling hart waits until each [has served](Self::is_served)
     /// it before it asks again.
     pub fn post_fence(&self, own: HartId, to: HartSet, fence: Fence) {
@@ -139,6 +145,7 @@ mod tests {
         let mail = Mail::new();
         mail.post_interrupt(hart(1));
         mail.post_interrupt(hart(1));
+        assert!(mail.is_waiting(hart(1)) && !mail.is_waiting(hart(0)));
         assert!(mail.take_interrupt(hart(1)) && !mail.take_interrupt(hart(1)) && !mail.take_interrupt(hart(0)));
     }
 
@@ -150,11 +157,11 @@ mod tests {
             let to = HartSet(0b10_0100);
             mail.post_fence(hart(0), to, fence);
             for target in to.iter() {
-                assert!(!mail.is_served(hart(0), target));
+                assert!(!mail.is_served(hart(0), target) && mail.is_waiting(target));
                 let mut seen = Vec::new();
                 mail.serve(target, |fence| seen.push(fence));
                 assert_eq!(seen, [fence]);
-                assert!(mail.is_served(hart(0), target));
+                assert!(mail.is_served(hart(0), target) && !mail.is_waiting(target));
             }
             mail.serve(hart(1), |fence| panic!("{fence:?} was for others"));
         }

@@ -13,6 +13,7 @@ use core::{
 use motet_firmware::{
     board::{Aplic, MessageFiles},
     calls::End,
+    option,
 };
 
 /// The serial port: QEMU's `virt` has it here; what the device tree says replaces it.
@@ -22,6 +23,21 @@ static CONSOLE_HELD: AtomicBool = AtomicBool::new(false);
 /// The serial port lies at this address.
 pub fn set_serial(address: u64) {
     SERIAL.store(address, Relaxed);
+}
+
+/// QEMU's configuration device, at this address: data at 0, the item at 8, of high byte first.
+#[derive(Debug)]
+pub struct Configuration(pub u64);
+
+impl option::Configuration for Configuration {
+    fn select(&mut self, item: u16) {
+        // SAFETY: a register of a device that the device tree names.
+        unsafe { with_exposed_provenance_mut::<u16>(self.0 as usize + 8).write_volatile(item.to_be()) }
+    }
+
+    fn next(&mut self) -> u8 {
+        load_byte(self.0)
+    }
 }
 
 /// Keeps other harts' bytes apart from the holder's.

@@ -1,10 +1,13 @@
 //! The registers of the hart that runs this.
 
-use core::{arch::asm, sync::atomic::Ordering::Relaxed};
+use core::{
+    arch::asm,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use motet_firmware::{FIRMWARE, board::Hart, calls::Machine, mail::Fence, state::Launch};
 
-use super::{Hardware, OWN_TIMER, SHARED, csr, entry};
+use super::{Hardware, OWN_TIMER, SHARED, csr, entry, travel};
 
 /// Bits of `mip` and `mie`.
 pub const SUPERVISOR_SOFTWARE: u64 = 1 << 1;
@@ -13,11 +16,18 @@ const SUPERVISOR_TIMER: u64 = 1 << 5;
 const MACHINE_TIMER: u64 = 1 << 7;
 const SUPERVISOR_EXTERNAL: u64 = 1 << 9;
 const COUNTER_OVERFLOW: u64 = 1 << 13;
-const SUPERVISOR_INTERRUPTS: u64 = SUPERVISOR_SOFTWARE | SUPERVISOR_TIMER | SUPERVISOR_EXTERNAL | COUNTER_OVERFLOW;
+/// Of guests that run elsewhere.
+const GUEST_EXTERNAL: u64 = 1 << 12;
+const SUPERVISOR_INTERRUPTS: u64 =
+    SUPERVISOR_SOFTWARE | SUPERVISOR_TIMER | SUPERVISOR_EXTERNAL | COUNTER_OVERFLOW | GUEST_EXTERNAL;
 
 /// Exceptions that go to the supervisor without the firmware. Not: illegal instructions (2), calls of the supervisor (9) and
 /// the machine (11), double traps (16), hardware errors (19).
 const DELEGATED: u64 = 0xff & !(1 << 2) | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 18 | 0xf << 20;
+
+/// Whether harts have `senvcfg`, and `sstateen0`.
+pub static ENVIRONMENT: AtomicBool = AtomicBool::new(false);
+pub static STATE_ENABLE: AtomicBool = AtomicBool::new(false);
 
 /// Sets up what does not change while the hart is on. Bits that a hart does not have stay clear.
 pub fn set_up(hardware: &Hardware) {
@@ -32,6 +42,7 @@ pub fn set_up(hardware: &Hardware) {
     }
     set_up_environment(hardware, described);
     if csr::has!("0x30c") {
+        STATE_ENABLE.store(true, Relaxed);
         const OWN_ENABLE: u64 = 1 << 63;
         // SAFETY: `mstateen0` to `mstateen3`: state that lower modes may use; of the others, `sstateen` decides.
         unsafe {
@@ -40,6 +51,9 @@ pub fn set_up(hardware: &Hardware) {
             csr::write!("0x30e", OWN_ENABLE);
             csr::write!("0x30f", OWN_ENABLE);
         }
+    }
+    if hardware.board.hidden.contains(hardware.own) {
+        travel::set_up_hidden();
     }
     if csr::has!("0x747") {
         const SUPERVISOR_SEED: u64 = 1 << 9;
@@ -57,6 +71,7 @@ fn set_up_environment(hardware: &Hardware, described: &Hart) {
     if !csr::has!("0x30a") {
         return;
     }
+    ENVIRONMENT.store(true, Relaxed);
     let updates = if described.updates_tables { UPDATES_TABLES } else { 0 };
     // SAFETY: extensions that the supervisor may use.
     unsafe { csr::write!("0x30a", CACHE_BLOCKS | PAGE_MEMORY_TYPES | OWN_TIMER_BIT | updates) };
@@ -164,18 +179,23 @@ pub fn pass_timer() {
     }
 }
 
+/// Whether the supervisor has an interrupt that it has enabled.
+pub fn is_supervisor_interrupted() -> bool {
+    let pending = csr::read!("mip") & csr::read!("mie");
+    if pending & MACHINE_TIMER != 0 {
+        pass_timer();
+    }
+    csr::read!("mip") & csr::read!("mie") & SUPERVISOR_INTERRUPTS != 0
+}
+
 /// Sleeps until the supervisor has an interrupt that it has enabled, and does what others ask for meanwhile.
 pub fn sleep(hardware: &Hardware) {
     loop {
         hardware.serve();
-        let pending = csr::read!("mip") & csr::read!("mie");
-        if pending & MACHINE_TIMER != 0 {
-            pass_timer();
-        } else if pending & SUPERVISOR_INTERRUPTS != 0 {
+        if is_supervisor_interrupted() {
             return;
-        } else {
-            wait();
         }
+        wait();
     }
 }
 

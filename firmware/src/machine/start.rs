@@ -9,11 +9,12 @@ use motet_firmware::{
     board::{Board, Range},
     dynamic,
     hart::HartId,
+    option,
     state::Launch,
     tree,
 };
 
-use super::{BOARD, Hardware, SHARED, csr, devices, hart, trap::refuse};
+use super::{BOARD, Hardware, SHARED, csr, devices, hart, trap::refuse, travel};
 
 /// Largest device tree.
 const TREE_LEN_MAX: u64 = 1 << 20;
@@ -38,12 +39,18 @@ extern "C" fn motet_firmware_boot(_hart: usize, tree: u64, next: u64) {
         refuse("the device tree does not have the hart that boots");
     }
     hart::set_up(&hardware);
-    devices::say(format_args!(
-        "{} harts, hart {} boots, next stage at {address:#x}",
-        hardware.board.harts.iter().count(),
-        hardware.own.index()
-    ));
-    SHARED.states.start(hardware.own, Launch { address, argument: tree }).expect("all harts are stopped at first");
+    travel::set_up(hardware.board);
+    let Board { harts, hidden, .. } = hardware.board;
+    // A hidden hart that came first lets another one boot.
+    let boots = if hidden.contains(hardware.own) { harts.iter().next() } else { Some(hardware.own) };
+    let boots = boots.unwrap_or_else(|| refuse("no hart is left for the next stage"));
+    let harts = harts.iter().count();
+    let id = boots.index();
+    match hidden.iter().count() {
+        0 => devices::say(format_args!("{harts} harts, hart {id} boots, next stage at {address:#x}")),
+        hidden => devices::say(format_args!("{harts} harts and {hidden} hidden, hart {id} boots, next stage at {address:#x}")),
+    }
+    SHARED.states.start(boots, Launch { address, argument: tree }).expect("all harts are stopped at first");
 }
 
 /// Every other hart.
@@ -54,7 +61,8 @@ extern "C" fn motet_firmware_join() {
     if own.is_none_or(|own| super::board().is_none_or(|board| board.hart(own).is_none())) {
         hart::park();
     }
-    hart::set_up(&Hardware::own());
+    let hardware = Hardware::own();
+    hart::set_up(&hardware);
 }
 
 fn next_stage(address: u64) -> Result<u64, &'static str> {
@@ -84,13 +92,16 @@ fn read_board(address: u64) -> Result<Board, &'static str> {
         }
         slice::from_raw_parts(bytes, len as usize)
     };
-    let board = Board::parse(Fdt::new(original).map_err(|_| INVALID)?)?;
+    let mut board = Board::parse(Fdt::new(original).map_err(|_| INVALID)?)?;
+    if let Some(device) = board.configuration {
+        board.hide(option::hidden_harts(&mut devices::Configuration(device))?)?;
+    }
     let len = original.len() as u64;
     let room = board.memory_end(address).map_or(len, |end| (end - address).min(len + tree::GROWTH as u64));
     if room < len || FIRMWARE.overlaps(Range { start: address, len: room }) {
         return Err("the device tree lies in the firmware's memory, or leaves it");
     }
     // SAFETY: as above; `original` is not used any more, and what follows it to the end of memory is free.
-    tree::hide_firmware(unsafe { slice::from_raw_parts_mut(bytes, room as usize) })?;
+    tree::hide_firmware(unsafe { slice::from_raw_parts_mut(bytes, room as usize) }, board.hidden)?;
     Ok(board)
 }

@@ -13,6 +13,7 @@ use super::{
     Hardware, SHARED, csr, devices,
     entry::{A0, Frame, motet_firmware_await_launch},
     hart,
+    travel::{self, Homecoming},
 };
 
 const INTERRUPT: u64 = 1 << 63;
@@ -24,14 +25,34 @@ const CALL_OF_SUPERVISOR: u64 = 9;
 #[unsafe(no_mangle)]
 extern "C" fn motet_firmware_trap(frame: &mut Frame) {
     let hardware = Hardware::own();
+    if hardware.board.hidden.contains(hardware.own) {
+        return match csr::read!("mcause") {
+            MACHINE_SOFTWARE => travel::send_home(&hardware, frame, None),
+            cause if cause & INTERRUPT == 0 => travel::send_home(&hardware, frame, Some(cause)),
+            _ => motet_firmware_fault(frame),
+        };
+    }
     match csr::read!("mcause") {
         MACHINE_SOFTWARE => hardware.serve(),
         MACHINE_TIMER => hart::pass_timer(),
         CALL_OF_SUPERVISOR => call(&hardware, frame),
-        cause if cause & INTERRUPT == 0 && !read_time(frame, cause) => pass_on(cause),
-        cause if cause & INTERRUPT == 0 => {}
+        cause if cause & INTERRUPT == 0 => exception(&hardware, frame, cause),
         _ => motet_firmware_fault(frame),
     }
+}
+
+/// An exception that came to the firmware first, or that has come home with a thread.
+fn exception(hardware: &Hardware, frame: &mut Frame, cause: u64) {
+    if read_time(frame, cause) {
+        return;
+    }
+    let cause = match travel::travel(hardware, frame) {
+        Some(Homecoming::Nothing) => return,
+        Some(Homecoming::Exception(cause)) if read_time(frame, cause) => return,
+        Some(Homecoming::Exception(cause)) => cause,
+        None => cause,
+    };
+    pass_on(cause);
 }
 
 /// A call of the SBI, and what becomes of the hart then. Calls of the firmware's own would be told apart here.
@@ -66,6 +87,9 @@ fn call(hardware: &Hardware, frame: &mut Frame) {
 #[unsafe(no_mangle)]
 extern "C" fn motet_firmware_launch(frame: &mut Frame) {
     let hardware = Hardware::own();
+    if hardware.board.hidden.contains(hardware.own) {
+        return travel::receive(&hardware, frame);
+    }
     let launch = loop {
         hardware.serve();
         if let Some(launch) = SHARED.states.take_launch(hardware.own) {
@@ -173,6 +197,13 @@ fn give_up_once() {
     let own = HartId::new(csr::read!("mhartid") as usize);
     if own.is_none_or(|own| SHARED.states.halt(own)) {
         hart::park();
+    }
+    // Somebody may wait for a thread that was here.
+    if let (Some(own), Some(board)) = (own, super::board())
+        && board.hidden.contains(own)
+    {
+        let hardware = Hardware { own, board };
+        board.harts.iter().for_each(|hart| hardware.ring(hart));
     }
 }
 

@@ -26,3 +26,4 @@ mod tools;
 pub use driver::{cc, ld};
 pub use error::{Error, ErrorKind, Result};
 pub use inspect::{addr2line, objdump};
+pub use tools::Tools;

@@ -60,7 +60,7 @@ pub fn trials() -> Vec<Trial> {
 
 const OVERFLOW: [u8; 12] = [0xb7, 0x22, 0, 0, 0x33, 0x01, 0x51, 0x40, 0x23, 0x30, 0x11, 0];
 
-fn firmware() -> PathBuf {
+pub fn firmware() -> PathBuf {
     process::target().join(motet_fabric::run::firmware_path())
 }
 
@@ -132,7 +132,7 @@ fn linux() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let initramfs = folder.path().join("initramfs");
     let busybox = fs::read(process::target().join("userland/riscv64/busybox")).map_err(|error| error.to_string())?;
-    fs::write(&initramfs, archive(&busybox)).map_err(|error| error.to_string())?;
+    fs::write(&initramfs, archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)])).map_err(|error| error.to_string())?;
     let kernel = linux_kernel()?;
     for board in [BOARDS[0].1, BOARDS[2].1] {
         let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
@@ -148,7 +148,7 @@ fn linux() -> Result<(), String> {
 }
 
 /// Debian's kernel, where `motet bench boot` has it, too; fetched if it is not there.
-fn linux_kernel() -> Result<PathBuf, String> {
+pub fn linux_kernel() -> Result<PathBuf, String> {
     const FETCH: &str = "set -e; work=$(mktemp -d); trap 'rm -rf \"$work\"' EXIT; mkdir -p \"$2\"; \
         \"$1\" --fetch \"$work\" linux-image-riscv64:riscv64; deb=$(echo \"$work\"/*.deb); \
         dpkg-deb --fsys-tarfile \"$deb\" | tar -x -O --wildcards './boot/vmlinu*' > \"$2/vmlinuz\"; \
@@ -171,25 +171,21 @@ fn linux_kernel() -> Result<PathBuf, String> {
 /// Name, mode, device number and contents of a file.
 type Entry<'a> = (&'a str, u32, (u32, u32), &'a [u8]);
 
-/// An initramfs of busybox and a script, in the "new" cpio format (Linux,
-/// Documentation/driver-api/early-userspace/buffer-format.rst).
-fn archive(busybox: &[u8]) -> Vec<u8> {
-    const INIT: &str = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\n\
-        for n in 1 2 3 4 5 6 7 8; do (/bin/busybox sha256sum /bin/busybox > /dev/null) & done; wait\n\
-        echo \"program: $(/bin/busybox grep -c ^processor /proc/cpuinfo) harts\"\n/bin/busybox poweroff -f\n";
+/// What starts the other programs of the initramfs.
+const INIT: &str = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\n\
+    for n in 1 2 3 4 5 6 7 8; do (/bin/busybox sha256sum /bin/busybox > /dev/null) & done; wait\n\
+    echo \"program: $(/bin/busybox grep -c ^processor /proc/cpuinfo) harts\"\n/bin/busybox poweroff -f\n";
+
+/// An initramfs of programs, in the "new" cpio format (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
+pub fn archive(programs: &[(&str, &[u8])]) -> Vec<u8> {
     const DIRECTORY: u32 = 0o40755;
     const DEVICE: u32 = 0o20666;
     const PROGRAM: u32 = 0o100_755;
-    let entries: [Entry<'_>; 8] = [
-        ("dev", DIRECTORY, (0, 0), &[]),
-        ("proc", DIRECTORY, (0, 0), &[]),
-        ("bin", DIRECTORY, (0, 0), &[]),
-        ("dev/console", DEVICE, (5, 1), &[]),
-        ("dev/null", DEVICE, (1, 3), &[]),
-        ("bin/busybox", PROGRAM, (0, 0), busybox),
-        ("init", PROGRAM, (0, 0), INIT.as_bytes()),
-        ("TRAILER!!!", 0, (0, 0), &[]),
-    ];
+    let directories = ["dev", "proc", "bin"].map(|name| -> Entry<'_> { (name, DIRECTORY, (0, 0), &[]) });
+    let devices: [Entry<'_>; 2] = [("dev/console", DEVICE, (5, 1), &[]), ("dev/null", DEVICE, (1, 3), &[])];
+    let programs = programs.iter().map(|(name, contents)| (*name, PROGRAM, (0, 0), *contents));
+    let end: Entry<'_> = ("TRAILER!!!", 0, (0, 0), &[]);
+    let entries = directories.into_iter().chain(devices).chain(programs).chain([end]);
     let mut bytes = Vec::new();
     for (inode, (name, mode, (major, minor), contents)) in (1_u32..).zip(entries) {
         bytes.extend_from_slice(b"070701");
@@ -206,13 +202,13 @@ fn archive(busybox: &[u8]) -> Vec<u8> {
 }
 
 /// A QEMU of four harts, which goes away with this value.
-struct Machine {
+pub struct Machine {
     child: Child,
     output: Collected,
 }
 
 impl Machine {
-    fn start(firmware: &Path, kernel: &Path, further: &[&str]) -> Result<Self, String> {
+    pub fn start(firmware: &Path, kernel: &Path, further: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(qemu::locate(Isa::RiscV64).map_err(|error| error.message)?);
         command.args([
             "-smp",
@@ -234,7 +230,7 @@ impl Machine {
     }
 
     /// What it has printed when `done` says so, when it ends, or after this time.
-    fn until(&mut self, at_most: Duration, done: impl Fn(&str) -> bool) -> String {
+    pub fn until(&mut self, at_most: Duration, done: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         while started.elapsed() < at_most && !done(&self.output.so_far()) && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(20));
@@ -242,6 +238,15 @@ impl Machine {
         // The rest of what it has printed may be under way.
         std::thread::sleep(Duration::from_millis(100));
         self.output.so_far()
+    }
+}
+
+impl Machine {
+    /// What it prints until it ends, which it has to do within the limit, and well.
+    pub fn to_the_end(&mut self) -> Result<String, String> {
+        let text = self.until(LIMIT, |_| false);
+        let status = self.child.try_wait().map_err(|error| error.to_string())?;
+        if status.is_some_and(|status| status.success()) { Ok(text) } else { Err(format!("{status:?}\n{text}")) }
     }
 }
 

@@ -21,6 +21,7 @@ mod fairness;
 mod firmware;
 mod fuzz;
 mod golang;
+mod hidden;
 mod hostile;
 mod libc_test;
 mod libraries;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         trials.extend(fuzz::trials());
         trials.extend(fairness::trials());
         trials.extend(firmware::trials());
+        trials.extend(hidden::trials());
         trials.extend(hostile::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());

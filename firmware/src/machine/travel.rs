@@ -1,0 +1,419 @@
+//! Threads' trips to hidden harts and back, at both ends. The supervisor does not notice: its hart waits here meanwhile, and
+//! calls the thread home when the supervisor has an interrupt to take, or others ask the hart for something.
+
+use core::{
+    cell::UnsafeCell,
+    hint,
+    ptr::with_exposed_provenance,
+    sync::atomic::{
+        AtomicBool, AtomicU64, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use motet_firmware::{
+    board::{Board, Range},
+    calls::Machine,
+    hart::{HARTS_MAX, HartId, HartSet},
+    trips::{Called, PLACES, Place, Stand, Ticket, Trips},
+    vault::{Key, Memory, Translation, Vault},
+    vector,
+};
+
+use super::{
+    Hardware, SHARED, csr, devices,
+    entry::Frame,
+    hart::{self, ENVIRONMENT, STATE_ENABLE},
+    registers::{self, vector_words},
+};
+
+const ILLEGAL: u64 = 2;
+const CALL_OF_USER: u64 = 8;
+const PAGE_FAULTS: [u64; 3] = [12, 13, 15];
+/// Not a cause of hardware's: the thread has been called home.
+const CALLED_HOME: u64 = u64::MAX;
+/// `mstatus`.
+const PREVIOUS_MODE: u64 = 3 << 11;
+const FLOATS: u64 = 3 << 13;
+const VECTORS: u64 = 3 << 9;
+const WIDTH: u64 = 3 << 32;
+const WIDTH_64: u64 = 2 << 32;
+const FROM_GUEST: u64 = 1 << 39;
+const CHANGES_ACCESS: u64 = 1 << 17;
+
+const SP: usize = 1;
+const TP: usize = 3;
+
+/// Memory for vector registers, and the most threads whose registers fit it: those of 128 bits.
+const VECTOR_WORDS: usize = 384 << 7;
+const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16);
+
+static TRIPS: Trips = Trips::new();
+static TRAVELLERS: Travellers = Travellers([const { UnsafeCell::new(Traveller::NEW) }; PLACES]);
+static VAULT: Locked = Locked { held: AtomicBool::new(false), vault: UnsafeCell::new(Vault::new()) };
+static REGISTERS: VectorMemory = VectorMemory(UnsafeCell::new([0; VECTOR_WORDS]));
+/// Where each hidden hart's thread came from.
+static PLACE: [AtomicUsize; HARTS_MAX] = [const { AtomicUsize::new(0) }; HARTS_MAX];
+/// `vlenb` of the hidden harts.
+static VECTOR_LEN: AtomicU64 = AtomicU64::new(0);
+static COUNTS: Counts = Counts::new();
+
+/// What is counted of trips, by how they ended.
+#[derive(Debug)]
+struct Counts {
+    calls: AtomicU64,
+    page_faults: AtomicU64,
+    exceptions: AtomicU64,
+    called: AtomicU64,
+}
+
+impl Counts {
+    const fn new() -> Self {
+        let [calls, page_faults, exceptions, called] = [const { AtomicU64::new(0) }; 4];
+        Self { calls, page_faults, exceptions, called }
+    }
+}
+
+/// Says how many trips there have been, if there are hidden harts.
+pub fn report() {
+    if VECTOR_LEN.load(Relaxed) == 0 {
+        return;
+    }
+    let Counts { calls, page_faults, exceptions, called } = &COUNTS;
+    let [calls, page_faults, exceptions, called] =
+        [calls, page_faults, exceptions, called].map(|count| count.load(Relaxed));
+    devices::say(format_args!(
+        "{} trips to hidden harts: {calls} ended by system calls, {page_faults} by page faults, {exceptions} by other \
+         exceptions, {called} by interrupts",
+        calls + page_faults + exceptions + called
+    ));
+}
+
+/// A thread on its way: what both ends need of it.
+#[derive(Debug)]
+struct Traveller {
+    registers: [u64; 31],
+    counter: u64,
+    floats: [u64; 33],
+    /// The state of the floating-point unit, as `mstatus` has it.
+    float_state: u64,
+    satp: u64,
+    /// `senvcfg`, `scounteren` and `sstateen0`: what the supervisor lets programs use.
+    environment: u64,
+    counters: u64,
+    state_enable: u64,
+    /// Its entry of the vault.
+    entry: usize,
+    /// Why it came home, and `mtval`.
+    cause: u64,
+    value: u64,
+    /// Of the hart of this place: the last thread whose turn did not come, and its turn.
+    kept: Option<(Key, Ticket)>,
+}
+
+impl Traveller {
+    const NEW: Self = Self {
+        registers: [0; 31],
+        counter: 0,
+        floats: [0; 33],
+        float_state: 0,
+        satp: 0,
+        environment: 0,
+        counters: 0,
+        state_enable: 0,
+        entry: 0,
+        cause: 0,
+        value: 0,
+        kept: None,
+    };
+}
+
+struct Travellers([UnsafeCell<Traveller>; PLACES]);
+
+// SAFETY: a place is its hart's but while its trip is away, when it is the hidden hart's that took it (`trips`).
+unsafe impl Sync for Travellers {}
+
+impl Travellers {
+    /// The traveller of a place that the caller has.
+    #[expect(clippy::mut_from_ref, reason = "as above")]
+    fn of(&self, place: Place) -> &mut Traveller {
+        // SAFETY: as above.
+        unsafe { &mut *self.0[place.index()].get() }
+    }
+}
+
+struct VectorMemory(UnsafeCell<[u64; VECTOR_WORDS]>);
+
+// SAFETY: a part is whose entry of the vault it is: its thread's, which is at one hart at a time.
+unsafe impl Sync for VectorMemory {}
+
+impl VectorMemory {
+    /// The registers of an entry that the caller has claimed.
+    #[expect(clippy::mut_from_ref, reason = "as above")]
+    fn of(&self, entry: usize) -> &mut [u64] {
+        let words = vector_words(VECTOR_LEN.load(Relaxed) as usize);
+        // SAFETY: as above; entries lie below the limit, so that the whole part is inside.
+        unsafe { core::slice::from_raw_parts_mut(self.0.get().cast::<u64>().add(entry * words), words) }
+    }
+
+    fn limit() -> usize {
+        VECTOR_WORDS / vector_words(VECTOR_LEN.load(Relaxed) as usize)
+    }
+}
+
+struct Locked {
+    held: AtomicBool,
+    vault: UnsafeCell<Vault<THREADS_MAX>>,
+}
+
+// SAFETY: the lock is held around each use.
+unsafe impl Sync for Locked {}
+
+impl Locked {
+    fn with<R>(&self, act: impl FnOnce(&mut Vault<THREADS_MAX>) -> R) -> R {
+        while self.held.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+            hint::spin_loop();
+        }
+        // SAFETY: this hart has the lock, and traps of the firmware do not come back.
+        let result = act(unsafe { &mut *self.vault.get() });
+        self.held.store(false, Release);
+        result
+    }
+}
+
+/// Page tables of the supervisor's.
+struct PageTables;
+
+impl Memory for PageTables {
+    fn load(&self, address: u64) -> u64 {
+        word(address).load(Relaxed)
+    }
+
+    fn replace(&self, address: u64, seen: u64, new: u64) -> bool {
+        word(address).compare_exchange(seen, new, Relaxed, Relaxed).is_ok()
+    }
+}
+
+fn word(address: u64) -> &'static AtomicU64 {
+    // SAFETY: a word of a page that is open memory (`leave` has looked), of which Rust knows nothing.
+    unsafe { &*with_exposed_provenance::<AtomicU64>(address as usize) }
+}
+
+/// Before any hart runs threads: how long vector registers are, which is the same on all harts.
+pub fn set_up(board: &Board) {
+    if board.hidden == HartSet::default() {
+        return;
+    }
+    let before = csr::read!("mstatus");
+    // SAFETY: the unit is there, as the board says, and off again behind this.
+    unsafe { csr::set!("mstatus", VECTORS) };
+    VECTOR_LEN.store(csr::read!("0xc22"), Relaxed);
+    // SAFETY: as it was.
+    unsafe { csr::write!("mstatus", before) };
+}
+
+/// Sets up a hidden hart: nothing is delegated, and only other harts interrupt it.
+pub fn set_up_hidden() {
+    const MACHINE_SOFTWARE: u64 = 1 << 3;
+    // SAFETY: nothing but the firmware's threads runs here.
+    unsafe {
+        csr::write!("medeleg", 0);
+        csr::write!("mideleg", 0);
+        csr::write!("mie", MACHINE_SOFTWARE);
+        csr::write!("satp", 0);
+    }
+}
+
+/// Sends the thread that has come to an illegal instruction to a hidden hart, if that may have it, and waits for it. Answers
+/// what is left to do at home; `None` if the thread is not for hidden harts.
+pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
+    let place = Place::of(hardware.own);
+    let key = pack(hardware, frame)?;
+    let traveller = TRAVELLERS.of(place);
+    let ticket = match traveller.kept.take() {
+        Some((whose, ticket)) if whose == key => ticket,
+        _ => TRIPS.ticket(),
+    };
+    if let Some(rung) = TRIPS.post(place, ticket) {
+        hardware.ring(rung);
+    }
+    let end = until_home(hardware, place);
+    TRIPS.clear(place);
+    let by_call = end == End::Home && traveller.cause == CALL_OF_USER;
+    VAULT.with(|vault| vault.release(traveller.entry, by_call));
+    match end {
+        End::Withdrawn => {
+            traveller.kept = Some((key, ticket));
+            return Some(Homecoming::Nothing);
+        }
+        // The instruction has not been done, and cannot be.
+        End::Lost => return Some(Homecoming::Exception(ILLEGAL)),
+        End::Home => {}
+    }
+    unpack(traveller, frame);
+    let count = match traveller.cause {
+        CALLED_HOME => &COUNTS.called,
+        CALL_OF_USER => &COUNTS.calls,
+        cause if PAGE_FAULTS.contains(&cause) => &COUNTS.page_faults,
+        _ => &COUNTS.exceptions,
+    };
+    count.fetch_add(1, Relaxed);
+    if traveller.cause == CALLED_HOME { Some(Homecoming::Nothing) } else { Some(Homecoming::Exception(traveller.cause)) }
+}
+
+/// What is left to do when a thread is home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Homecoming {
+    /// It goes on.
+    Nothing,
+    /// It has had this exception, as registers of the machine's say now.
+    Exception(u64),
+}
+
+/// Takes a thread's registers, if it may leave.
+fn pack(hardware: &Hardware, frame: &Frame) -> Option<Key> {
+    let status = csr::read!("mstatus");
+    let is_thread = status & (PREVIOUS_MODE | FROM_GUEST | WIDTH | VECTORS | CHANGES_ACCESS) == WIDTH_64;
+    if hardware.board.hidden == HartSet::default() || !is_thread || !vector::is_vector(csr::read!("mtval")) {
+        return None;
+    }
+    let satp = csr::read!("satp");
+    let translation = Translation::new(satp)?;
+    if !hardware.board.is_open(Range { start: translation.root, len: 4096 }) {
+        return None;
+    }
+    let key = Key { root: translation.root, scratch: csr::read!("sscratch"), pointer: frame.0[TP] };
+    let counter = csr::read!("mepc");
+    let at = [counter, frame.0[SP]];
+    let claim = VAULT.with(|vault| vault.claim(key, translation, at, VectorMemory::limit(), &PageTables)).ok()?;
+    if claim.is_new {
+        registers::reset_vectors(REGISTERS.of(claim.index));
+    }
+    let traveller = TRAVELLERS.of(Place::of(hardware.own));
+    traveller.registers = frame.0;
+    traveller.counter = counter;
+    traveller.satp = satp;
+    traveller.entry = claim.index;
+    traveller.counters = csr::read!("scounteren");
+    traveller.environment = if ENVIRONMENT.load(Relaxed) { csr::read!("0x10a") } else { 0 };
+    traveller.state_enable = if STATE_ENABLE.load(Relaxed) { csr::read!("0x10c") } else { 0 };
+    traveller.float_state = status & FLOATS;
+    if traveller.float_state != 0 {
+        // SAFETY: the unit is on.
+        unsafe { registers::motet_firmware_store_floats(&raw mut traveller.floats) };
+    }
+    Some(key)
+}
+
+/// Gives a thread's registers back to its own hart.
+fn unpack(traveller: &mut Traveller, frame: &mut Frame) {
+    frame.0 = traveller.registers;
+    if traveller.float_state != 0 {
+        // SAFETY: the unit is on, as it was when the thread left.
+        unsafe { registers::motet_firmware_load_floats(&raw const traveller.floats) };
+    }
+    let status = csr::read!("mstatus") & !FLOATS | traveller.float_state;
+    // SAFETY: the thread's, which this hart goes on with, or the supervisor in its place.
+    unsafe {
+        csr::write!("mstatus", status);
+        csr::write!("mepc", traveller.counter);
+        csr::write!("mtval", traveller.value);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Home,
+    Withdrawn,
+    Lost,
+}
+
+/// Waits until the thread is home. Whatever others want of this hart waits for that: so when their fences are done, and when the
+/// supervisor takes an interrupt, no hidden hart uses this hart's page tables.
+fn until_home(hardware: &Hardware, place: Place) -> End {
+    let mut is_called = false;
+    loop {
+        hardware.take_ring();
+        match TRIPS.stand(place) {
+            Stand::Home => return End::Home,
+            Stand::Away(hidden) if SHARED.states.is_halted(hidden) => return End::Lost,
+            Stand::Away(_) | Stand::Waits => {}
+        }
+        if is_called || !(SHARED.mail.is_waiting(hardware.own) || hart::is_supervisor_interrupted()) {
+            hart::wait();
+            continue;
+        }
+        match TRIPS.call_home(place) {
+            Called::Home => return End::Home,
+            Called::Withdrawn => return End::Withdrawn,
+            Called::Ring(hidden) => hardware.ring(hidden),
+        }
+        is_called = true;
+    }
+}
+
+/// Takes the next thread to this hidden hart, which enters it with `frame`.
+pub fn receive(hardware: &Hardware, frame: &mut Frame) {
+    let own = hardware.own;
+    let place = loop {
+        hardware.take_ring();
+        if let Some(place) = TRIPS.take(own).or_else(|| TRIPS.rest(own)) {
+            break place;
+        }
+        hart::wait();
+        TRIPS.rise(own);
+    };
+    PLACE[own.index()].store(place.index(), Relaxed);
+    let traveller = TRAVELLERS.of(place);
+    frame.0 = traveller.registers;
+    let status = csr::read!("mstatus") & !(PREVIOUS_MODE | FLOATS | VECTORS | WIDTH | FROM_GUEST | CHANGES_ACCESS);
+    // SAFETY: the thread's registers. All translations of this hart are dropped before it runs.
+    unsafe {
+        csr::write!("mstatus", status | FLOATS | VECTORS | WIDTH_64);
+        registers::motet_firmware_load_floats(&raw const traveller.floats);
+        registers::motet_firmware_load_vectors(REGISTERS.of(traveller.entry).as_ptr());
+        csr::write!("mstatus", status | traveller.float_state | VECTORS | WIDTH_64);
+        csr::write!("mepc", traveller.counter);
+        csr::write!("scounteren", traveller.counters);
+        if ENVIRONMENT.load(Relaxed) {
+            csr::write!("0x10a", traveller.environment);
+        }
+        if STATE_ENABLE.load(Relaxed) {
+            csr::write!("0x10c", traveller.state_enable);
+        }
+        csr::write!("satp", traveller.satp);
+    }
+    hart::fence(motet_firmware::mail::Fence::Instructions);
+    hart::fence(motet_firmware::mail::Fence::Addresses { start: 0, len: usize::MAX, asid: None });
+}
+
+/// A trap of a thread on this hidden hart: it goes home, and the next one comes.
+pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
+    let home = HartId::new(PLACE[hardware.own.index()].load(Relaxed)).expect("a hart's number");
+    let place = Place::of(home);
+    if cause.is_none() {
+        hardware.take_ring();
+        if !TRIPS.is_called(place) {
+            return;
+        }
+    }
+    let traveller = TRAVELLERS.of(place);
+    let status = csr::read!("mstatus");
+    traveller.registers = frame.0;
+    traveller.counter = csr::read!("mepc");
+    traveller.cause = cause.unwrap_or(CALLED_HOME);
+    traveller.value = csr::read!("mtval");
+    // SAFETY: both units are on now; the thread has left.
+    unsafe {
+        csr::set!("mstatus", FLOATS);
+        if status & FLOATS != 0 {
+            registers::motet_firmware_store_floats(&raw mut traveller.floats);
+        }
+        registers::motet_firmware_store_vectors(REGISTERS.of(traveller.entry).as_mut_ptr());
+        csr::write!("satp", 0);
+    }
+    traveller.float_state = status & FLOATS;
+    TRIPS.end(place);
+    hardware.ring(home);
+    receive(hardware, frame);
+}

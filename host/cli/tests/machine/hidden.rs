@@ -1,0 +1,112 @@
+//! Harts with vector registers that the firmware hides: Debian's Linux, on harts without, runs programs that need them
+//! (`tests/guest/linux/vectors.c`).
+
+use std::{fs, path::PathBuf};
+
+use libtest_mimic::Trial;
+use motet_toolchain::Tools;
+
+use crate::{
+    firmware::{Machine, archive, firmware, linux_kernel},
+    process::{root, target},
+    trial,
+};
+
+/// Interrupt controllers of both kinds, who sets the timer, how long registers are, and whether harts wait for each other.
+const BOARDS: [(&str, &str, &[&str]); 3] = [
+    ("messages", "2", &["-machine", "virt,aia=aplic-imsic", "-cpu", "rv64,v=true"]),
+    ("wires_and_the_firmwares_timer", "2", &["-machine", "virt", "-cpu", "rv64,v=true,vlen=256,sstc=off,sv57=off"]),
+    ("one_hidden_hart", "1", &["-machine", "virt,aia=aplic-imsic", "-cpu", "max,vlen=1024"]),
+];
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![
+        trial("firmware::harts_that_cannot_be_hidden_are_named", refused),
+        trial("firmware::the_check_program_does_not_see_hidden_harts", check),
+    ];
+    trials.extend(BOARDS.map(|(name, hidden, board)| {
+        trial(&format!("firmware::debians_linux_runs_vectors_on_hidden_harts_with_{name}"), || linux(hidden, board))
+    }));
+    trials
+}
+
+/// The option that asks for hidden harts.
+fn option(number: &str) -> String {
+    format!("name=opt/org.motet/hidden-harts,string={number}")
+}
+
+/// The program, for Linux.
+fn program() -> Result<Vec<u8>, String> {
+    let tools = Tools::find(&target().join("toolchain")).map_err(|error| error.message)?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let output = folder.path().join("init");
+    let mut compile = tools.command("cc");
+    compile.args(["-target", "riscv64-linux-musl", "-static", "-O2", "-Wall", "-Werror"]);
+    compile.arg(root().join("tests/guest/linux/vectors.c")).arg("-o").arg(&output);
+    compile.env("ZIG_GLOBAL_CACHE_DIR", target().join("toolchain/zig-cache"));
+    let ended = compile.output().map_err(|error| error.to_string())?;
+    if !ended.status.success() {
+        return Err(String::from_utf8_lossy(&ended.stderr).into_owned());
+    }
+    fs::read(output).map_err(|error| error.to_string())
+}
+
+fn linux(hidden: &str, board: &[&str]) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let initramfs = folder.path().join("initramfs");
+    fs::write(&initramfs, archive(&[("init", &program()?)])).map_err(|error| error.to_string())?;
+    let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
+    let option = option(hidden);
+    let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-fw_cfg", &option];
+    let text = Machine::start(&firmware(), &linux_kernel()?, &[board, &linux].concat())?.to_the_end()?;
+    let seen = 4 - hidden.parse::<u32>().map_err(|error| error.to_string())?;
+    let wanted = [
+        &format!("program: {seen} harts without vectors")[..],
+        "program: all ok",
+        " trips to hidden harts: ",
+        &format!("{seen} harts and {hidden} hidden"),
+    ];
+    match wanted.iter().find(|part| !text.contains(**part)) {
+        None if ended_in_all_ways(&text) => Ok(()),
+        None => Err(format!("trips did not end in all ways\n{text}")),
+        Some(part) => Err(format!("{part:?} is not in\n{text}")),
+    }
+}
+
+/// Whether the firmware has counted some of each: system calls, page faults, other exceptions, interrupts.
+fn ended_in_all_ways(text: &str) -> bool {
+    let Some((_, counts)) = text.split_once(" trips to hidden harts: ") else { return false };
+    let line = counts.lines().next().unwrap_or_default();
+    let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    numbers.len() == 4 && numbers.iter().all(|number| *number > 0)
+}
+
+fn refused() -> Result<(), String> {
+    let check = check_program();
+    for (cpu, number, reason) in [
+        ("rv64,v=true", "4", "as many harts are to be hidden as there are"),
+        ("rv64", "1", "no vector registers: start QEMU with -cpu rv64,v=true"),
+        ("rv64,v=true", "some", "must be a number of harts"),
+    ] {
+        let mut machine =
+            Machine::start(&firmware(), &check, &["-machine", "virt", "-cpu", cpu, "-fw_cfg", &option(number)])?;
+        let text = machine.until(std::time::Duration::from_secs(60), |text| text.contains('\n'));
+        if !text.contains(reason) {
+            return Err(format!("{cpu}, {number}: {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// To a supervisor that asks, there are two harts, and the program uses all of them.
+fn check() -> Result<(), String> {
+    let option = option("2");
+    let board = ["-machine", "virt", "-cpu", "rv64,v=true", "-fw_cfg", &option];
+    let text = Machine::start(&firmware(), &check_program(), &board)?.to_the_end()?;
+    if text.contains("check: all of 2 harts ok") { Ok(()) } else { Err(text) }
+}
+
+fn check_program() -> PathBuf {
+    target().join("riscv64imac-unknown-none-elf/kernel/motet-firmware-check")
+}
