@@ -6,20 +6,24 @@
 
 use motet_layout::sync::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
 use crate::hart::{HARTS_MAX, HartId, HartSet};
 
-/// Places from which threads leave: one of each hart, for the thread that it waits for itself.
-pub const PLACES: usize = HARTS_MAX;
+/// Places that supervisors send threads from.
+pub const POSTED_MAX: usize = 16;
+/// Places from which threads leave: one of each hart, for the thread that it waits for itself, and those.
+pub const PLACES: usize = HARTS_MAX + POSTED_MAX;
 
 const IDLE: u64 = 0;
 const WAITING: u64 = 1;
 const AWAY: u64 = 2;
 const CALLED: u64 = 3;
 const HOME: u64 = 4;
+/// Somebody writes the trip that is to be posted.
+const CLAIMED: u64 = 5;
 const KIND: u64 = 7;
 /// What is above the kind: a ticket, or a hidden hart.
 const SHIFT: u32 = 3;
@@ -38,7 +42,22 @@ impl Place {
         Self(hart.index() as u8)
     }
 
-    /// Its number.
+    /// The place of this number among all.
+    pub const fn from_index(index: usize) -> Option<Self> {
+        if index < PLACES { Some(Self(index as u8)) } else { None }
+    }
+
+    /// The place that a supervisor knows by this number.
+    pub const fn posted(number: usize) -> Option<Self> {
+        if number < POSTED_MAX { Some(Self((HARTS_MAX + number) as u8)) } else { None }
+    }
+
+    /// The number by which a supervisor knows it; `None`: it is a hart's own.
+    pub const fn number(self) -> Option<usize> {
+        self.index().checked_sub(HARTS_MAX)
+    }
+
+    /// Its number among all.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -53,12 +72,14 @@ pub enum Stand {
     Away(HartId),
     /// It has ended.
     Home,
+    /// There is none.
+    Nobody,
 }
 
 /// What becomes of a trip that is called home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Called {
-    /// It had not begun, and will not.
+    /// It had not begun, and will not: the place is as before it was posted.
     Withdrawn,
     /// The hidden hart has to be rung, and will end it.
     Ring(HartId),
@@ -70,6 +91,8 @@ pub enum Called {
 #[derive(Debug)]
 pub struct Trips {
     places: [AtomicU64; PLACES],
+    /// Who has claimed those of supervisors: 1 + the hart's id.
+    owners: [AtomicU64; POSTED_MAX],
     next: AtomicU64,
     /// Hidden harts that wait for a trip and that nobody has rung.
     idle: AtomicU64,
@@ -81,9 +104,44 @@ impl Trips {
     pub const fn new() -> Self {
         Self {
             places: [const { AtomicU64::new(IDLE) }; PLACES],
+            owners: [const { AtomicU64::new(0) }; POSTED_MAX],
             next: AtomicU64::new(0),
             idle: AtomicU64::new(0),
         }
+    }
+
+    /// Claims a place for a thread that the calling hart's supervisor sends. The caller posts it, or clears it.
+    pub fn claim(&self, own: HartId) -> Option<Place> {
+        let mut places = (0..POSTED_MAX).filter_map(|number| Some((number, Place::posted(number)?)));
+        let (number, place) = places.find(|(_, place)| {
+            self.places[place.index()].compare_exchange(IDLE, CLAIMED, Acquire, Relaxed).is_ok()
+        })?;
+        self.owners[number].store(own.index() as u64 + 1, Release);
+        Some(place)
+    }
+
+    /// The place of this number, if the calling hart has claimed it.
+    pub fn claimed(&self, own: HartId, number: usize) -> Option<Place> {
+        let place = Place::posted(number)?;
+        (self.owners[number].load(Relaxed) == own.index() as u64 + 1).then_some(place)
+    }
+
+    /// All places that the calling hart has claimed.
+    pub fn all_claimed(&self, own: HartId) -> impl Iterator<Item = Place> {
+        (0..POSTED_MAX).filter_map(move |number| self.claimed(own, number))
+    }
+
+    /// Whose thread comes home to this place.
+    pub fn home(&self, place: Place) -> Option<HartId> {
+        match place.number() {
+            None => HartId::new(place.index()),
+            Some(number) => HartId::new((self.owners[number].load(Acquire) as usize).checked_sub(1)?),
+        }
+    }
+
+    /// How many wait for a hidden hart.
+    pub fn waiting(&self) -> usize {
+        self.places.iter().filter(|word| word.load(Relaxed) & KIND == WAITING).count()
     }
 
     /// A ticket behind all others.
@@ -114,7 +172,10 @@ impl Trips {
 
     /// The caller has taken what came home, or given its trip up, and may post again.
     pub fn clear(&self, place: Place) {
-        self.places[place.index()].store(IDLE, Relaxed);
+        if let Some(number) = place.number() {
+            self.owners[number].store(0, Release);
+        }
+        self.places[place.index()].store(IDLE, Release);
     }
 
     /// Calls the caller's trip home.
@@ -123,9 +184,9 @@ impl Trips {
         let mut seen = word.load(Acquire);
         loop {
             let (next, answer) = match stand(seen) {
-                Stand::Waits => (IDLE, Called::Withdrawn),
+                Stand::Waits => (CLAIMED, Called::Withdrawn),
                 Stand::Away(hart) => (seen & !KIND | CALLED, Called::Ring(hart)),
-                Stand::Home => return Called::Home,
+                Stand::Home | Stand::Nobody => return Called::Home,
             };
             match word.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return answer,
@@ -170,6 +231,11 @@ impl Trips {
         self.places[place.index()].load(Acquire) & KIND == CALLED
     }
 
+    /// The caller's trip, which was withdrawn, counts as ended.
+    pub fn end_withdrawn(&self, place: Place) {
+        self.places[place.index()].store(HOME, Release);
+    }
+
     /// The calling hidden hart has ended its trip, and written what came of it; whoever posted it has to be rung.
     pub fn end(&self, place: Place) {
         self.places[place.index()].swap(HOME, AcqRel);
@@ -180,7 +246,8 @@ fn stand(word: u64) -> Stand {
     match (word & KIND, HartId::new((word >> SHIFT) as usize)) {
         (AWAY | CALLED, Some(hart)) => Stand::Away(hart),
         (WAITING, _) => Stand::Waits,
-        _ => Stand::Home,
+        (HOME, _) => Stand::Home,
+        _ => Stand::Nobody,
     }
 }
 
@@ -223,6 +290,22 @@ mod tests {
         assert_eq!(trips.post(place(1), first), None);
         let taken: Vec<_> = [9, 8, 7].map(|id| trips.take(hart(id)).unwrap().index()).into();
         assert_eq!(taken, [1, 3, 2]);
+    }
+
+    #[test]
+    fn places_of_supervisors_are_claimed_by_one() {
+        let trips = Trips::new();
+        let all: Vec<_> = (0..POSTED_MAX).map(|_| trips.claim(hart(1)).unwrap()).collect();
+        assert_eq!(trips.claim(hart(2)), None);
+        assert_eq!((trips.claimed(hart(1), 3), trips.claimed(hart(2), 3)), (Some(all[3]), None));
+        assert_eq!((trips.claimed(hart(1), POSTED_MAX), trips.claimed(hart(1), usize::MAX)), (None, None));
+        assert_eq!((trips.home(all[3]), trips.home(place(5)), trips.stand(all[3])), (Some(hart(1)), Some(hart(5)), Stand::Nobody));
+        trips.clear(all[3]);
+        assert_eq!((trips.claimed(hart(1), 3), trips.claim(hart(2))), (None, Some(all[3])));
+        assert_eq!((trips.all_claimed(hart(1)).count(), trips.all_claimed(hart(2)).count()), (POSTED_MAX - 1, 1));
+        assert_eq!(trips.waiting(), 0);
+        trips.post(all[3], trips.ticket());
+        assert_eq!(trips.waiting(), 1);
     }
 
     #[test]

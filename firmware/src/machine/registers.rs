@@ -2,11 +2,6 @@
 
 use core::arch::global_asm;
 
-/// Words before a thread's vector registers: `vstart`, `vl`, `vtype`, `vcsr`.
-pub const VECTOR_CONTROL_WORDS: usize = 4;
-/// `vtype` that no instruction may use.
-const ILLEGAL_TYPE: u64 = 1 << 63;
-
 unsafe extern "C" {
     /// Stores `f0` to `f31` and `fcsr`.
     pub fn motet_firmware_store_floats(to: *mut [u64; 33]);
@@ -16,18 +11,6 @@ unsafe extern "C" {
     pub fn motet_firmware_store_vectors(to: *mut u64);
     /// Loads them.
     pub fn motet_firmware_load_vectors(from: *const u64);
-}
-
-/// Words of a thread's vector state on harts with vector registers of `len` bytes.
-pub const fn vector_words(len: usize) -> usize {
-    VECTOR_CONTROL_WORDS + 32 * len / 8
-}
-
-/// A state as threads find it at first.
-pub fn reset_vectors(state: &mut [u64]) {
-    const TYPE: usize = 2;
-    state.fill(0);
-    state[TYPE] = ILLEGAL_TYPE;
 }
 
 global_asm!(

@@ -5,9 +5,11 @@ use core::{fmt::Write, panic::PanicInfo};
 use motet_firmware::{
     calls::{Caller, Machine},
     forward::{Forwarded, Hypervisor, forward, time_read_to},
-    hart::HartId,
+    hart::{HartId, HartSet},
+    migrate,
     state::Next,
 };
+use rustsbi::{SbiRet, spec::base};
 
 use super::{
     Hardware, SHARED, csr, devices,
@@ -55,18 +57,28 @@ fn exception(hardware: &Hardware, frame: &mut Frame, cause: u64) {
     pass_on(cause);
 }
 
-/// A call of the SBI, and what becomes of the hart then. Calls of the firmware's own would be told apart here.
+/// A call of the SBI, and what becomes of the hart then. Threads' trips are no business of RustSBI's.
 fn call(hardware: &Hardware, frame: &mut Frame) {
     let [a0, a1, a2, a3, a4, a5, function, extension] = core::array::from_fn(|index| frame.0[A0 + index] as usize);
     let own = hardware.own;
     let caller = Caller { own, machine: hardware, board: hardware.board, shared: &SHARED };
-    let answer = caller.call(extension, function, [a0, a1, a2, a3, a4, a5]);
+    let is_probe = extension == base::EID_BASE && function == base::PROBE_EXTENSION && a0 == migrate::EXTENSION;
+    let answer = if extension == migrate::EXTENSION {
+        travel::call(hardware, function, [a0, a1])
+    } else if is_probe {
+        SbiRet::success((hardware.board.hidden != HartSet::default()).into())
+    } else {
+        caller.call(extension, function, [a0, a1, a2, a3, a4, a5])
+    };
     frame.0[A0] = answer.error as u64;
     frame.0[A0 + 1] = answer.value as u64;
     go_on_behind();
     match SHARED.states.next(own) {
         Next::Return => return,
-        Next::Stop => SHARED.states.stopped(own),
+        Next::Stop => {
+            travel::forget_all(hardware);
+            SHARED.states.stopped(own);
+        }
         Next::Sleep => {
             SHARED.states.sleeps(own);
             hart::sleep(hardware);

@@ -15,23 +15,24 @@ use motet_firmware::{
     board::{Board, Range},
     calls::Machine,
     hart::{HARTS_MAX, HartId, HartSet},
-    trips::{Called, PLACES, Place, Stand, Ticket, Trips},
+    migrate::{self, Desk},
+    traveller::{CALLED_HOME, Permissions, Traveller, reset_vectors, vector_words},
+    trips::{Called, PLACES, POSTED_MAX, Place, Stand, Ticket, Trips},
     vault::{Key, Memory, Translation, Vault},
     vector,
 };
+use rustsbi::SbiRet;
 
 use super::{
     Hardware, SHARED, csr, devices,
     entry::Frame,
     hart::{self, ENVIRONMENT, STATE_ENABLE},
-    registers::{self, vector_words},
+    registers,
 };
 
 const ILLEGAL: u64 = 2;
 const CALL_OF_USER: u64 = 8;
 const PAGE_FAULTS: [u64; 3] = [12, 13, 15];
-/// Not a cause of hardware's: the thread has been called home.
-const CALLED_HOME: u64 = u64::MAX;
 /// `mstatus`.
 const PREVIOUS_MODE: u64 = 3 << 11;
 const FLOATS: u64 = 3 << 13;
@@ -46,10 +47,12 @@ const TP: usize = 3;
 
 /// Memory for vector registers, and the most threads whose registers fit it: those of 128 bits.
 const VECTOR_WORDS: usize = 384 << 7;
-const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16);
+const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16) - POSTED_MAX;
 
 static TRIPS: Trips = Trips::new();
-static TRAVELLERS: Travellers = Travellers([const { UnsafeCell::new(Traveller::NEW) }; PLACES]);
+static POSTS: Posts = Posts([const { UnsafeCell::new(Post { traveller: Traveller::new(), kept: None }) }; PLACES]);
+/// The supervisor sends threads itself.
+static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
 static VAULT: Locked = Locked { held: AtomicBool::new(false), vault: UnsafeCell::new(Vault::new()) };
 static REGISTERS: VectorMemory = VectorMemory(UnsafeCell::new([0; VECTOR_WORDS]));
 /// Where each hidden hart's thread came from.
@@ -89,54 +92,21 @@ pub fn report() {
     ));
 }
 
-/// A thread on its way: what both ends need of it.
-#[derive(Debug)]
-struct Traveller {
-    registers: [u64; 31],
-    counter: u64,
-    floats: [u64; 33],
-    /// The state of the floating-point unit, as `mstatus` has it.
-    float_state: u64,
-    satp: u64,
-    /// `senvcfg`, `scounteren` and `sstateen0`: what the supervisor lets programs use.
-    environment: u64,
-    counters: u64,
-    state_enable: u64,
-    /// Its entry of the vault.
-    entry: usize,
-    /// Why it came home, and `mtval`.
-    cause: u64,
-    value: u64,
-    /// Of the hart of this place: the last thread whose turn did not come, and its turn.
+/// A place: who is on the way from it, and, of a hart's own, the last thread whose turn did not come, with its turn.
+struct Post {
+    traveller: Traveller,
     kept: Option<(Key, Ticket)>,
 }
 
-impl Traveller {
-    const NEW: Self = Self {
-        registers: [0; 31],
-        counter: 0,
-        floats: [0; 33],
-        float_state: 0,
-        satp: 0,
-        environment: 0,
-        counters: 0,
-        state_enable: 0,
-        entry: 0,
-        cause: 0,
-        value: 0,
-        kept: None,
-    };
-}
+struct Posts([UnsafeCell<Post>; PLACES]);
 
-struct Travellers([UnsafeCell<Traveller>; PLACES]);
+// SAFETY: a place is whose claimed it, or its hart's, but while its trip is away, when it is the hidden hart's that took it (`trips`).
+unsafe impl Sync for Posts {}
 
-// SAFETY: a place is its hart's but while its trip is away, when it is the hidden hart's that took it (`trips`).
-unsafe impl Sync for Travellers {}
-
-impl Travellers {
-    /// The traveller of a place that the caller has.
+impl Posts {
+    /// A place that the caller has.
     #[expect(clippy::mut_from_ref, reason = "as above")]
-    fn of(&self, place: Place) -> &mut Traveller {
+    fn of(&self, place: Place) -> &mut Post {
         // SAFETY: as above.
         unsafe { &mut *self.0[place.index()].get() }
     }
@@ -144,10 +114,15 @@ impl Travellers {
 
 struct VectorMemory(UnsafeCell<[u64; VECTOR_WORDS]>);
 
-// SAFETY: a part is whose entry of the vault it is: its thread's, which is at one hart at a time.
+// SAFETY: a part is whose entry of the vault, or whose place, it is: its thread's, which is at one hart at a time.
 unsafe impl Sync for VectorMemory {}
 
 impl VectorMemory {
+    /// The entry of a supervisor's place: those are behind all others.
+    fn of_posted(number: usize) -> usize {
+        Self::limit() + number
+    }
+
     /// The registers of an entry that the caller has claimed.
     #[expect(clippy::mut_from_ref, reason = "as above")]
     fn of(&self, entry: usize) -> &mut [u64] {
@@ -157,7 +132,7 @@ impl VectorMemory {
     }
 
     fn limit() -> usize {
-        VECTOR_WORDS / vector_words(VECTOR_LEN.load(Relaxed) as usize)
+        VECTOR_WORDS / vector_words(VECTOR_LEN.load(Relaxed) as usize) - POSTED_MAX
     }
 }
 
@@ -195,7 +170,7 @@ impl Memory for PageTables {
 }
 
 fn word(address: u64) -> &'static AtomicU64 {
-    // SAFETY: a word of a page that is open memory (`leave` has looked), of which Rust knows nothing.
+    // SAFETY: a word of open memory (`pack` and `migrate` have looked), of which Rust knows nothing.
     unsafe { &*with_exposed_provenance::<AtomicU64>(address as usize) }
 }
 
@@ -229,8 +204,8 @@ pub fn set_up_hidden() {
 pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     let place = Place::of(hardware.own);
     let key = pack(hardware, frame)?;
-    let traveller = TRAVELLERS.of(place);
-    let ticket = match traveller.kept.take() {
+    let Post { traveller, kept } = POSTS.of(place);
+    let ticket = match kept.take() {
         Some((whose, ticket)) if whose == key => ticket,
         _ => TRIPS.ticket(),
     };
@@ -243,7 +218,7 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     VAULT.with(|vault| vault.release(traveller.entry, by_call));
     match end {
         End::Withdrawn => {
-            traveller.kept = Some((key, ticket));
+            *kept = Some((key, ticket));
             return Some(Homecoming::Nothing);
         }
         // The instruction has not been done, and cannot be.
@@ -251,14 +226,19 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
         End::Home => {}
     }
     unpack(traveller, frame);
-    let count = match traveller.cause {
+    count(traveller.cause);
+    if traveller.cause == CALLED_HOME { Some(Homecoming::Nothing) } else { Some(Homecoming::Exception(traveller.cause)) }
+}
+
+/// Counts a trip by how it has ended.
+fn count(cause: u64) {
+    let count = match cause {
         CALLED_HOME => &COUNTS.called,
         CALL_OF_USER => &COUNTS.calls,
         cause if PAGE_FAULTS.contains(&cause) => &COUNTS.page_faults,
         _ => &COUNTS.exceptions,
     };
     count.fetch_add(1, Relaxed);
-    if traveller.cause == CALLED_HOME { Some(Homecoming::Nothing) } else { Some(Homecoming::Exception(traveller.cause)) }
 }
 
 /// What is left to do when a thread is home.
@@ -274,7 +254,8 @@ pub enum Homecoming {
 fn pack(hardware: &Hardware, frame: &Frame) -> Option<Key> {
     let status = csr::read!("mstatus");
     let is_thread = status & (PREVIOUS_MODE | FROM_GUEST | WIDTH | VECTORS | CHANGES_ACCESS) == WIDTH_64;
-    if hardware.board.hidden == HartSet::default() || !is_thread || !vector::is_vector(csr::read!("mtval")) {
+    let is_alone = hardware.board.hidden != HartSet::default() && !TAKEN_OVER.load(Relaxed);
+    if !is_alone || !is_thread || !vector::is_vector(csr::read!("mtval")) {
         return None;
     }
     let satp = csr::read!("satp");
@@ -287,22 +268,29 @@ fn pack(hardware: &Hardware, frame: &Frame) -> Option<Key> {
     let at = [counter, frame.0[SP]];
     let claim = VAULT.with(|vault| vault.claim(key, translation, at, VectorMemory::limit(), &PageTables)).ok()?;
     if claim.is_new {
-        registers::reset_vectors(REGISTERS.of(claim.index));
+        reset_vectors(REGISTERS.of(claim.index));
     }
-    let traveller = TRAVELLERS.of(Place::of(hardware.own));
+    let traveller = &mut POSTS.of(Place::of(hardware.own)).traveller;
     traveller.registers = frame.0;
     traveller.counter = counter;
     traveller.satp = satp;
     traveller.entry = claim.index;
-    traveller.counters = csr::read!("scounteren");
-    traveller.environment = if ENVIRONMENT.load(Relaxed) { csr::read!("0x10a") } else { 0 };
-    traveller.state_enable = if STATE_ENABLE.load(Relaxed) { csr::read!("0x10c") } else { 0 };
+    traveller.permissions = permissions();
     traveller.float_state = status & FLOATS;
     if traveller.float_state != 0 {
         // SAFETY: the unit is on.
         unsafe { registers::motet_firmware_store_floats(&raw mut traveller.floats) };
     }
     Some(key)
+}
+
+/// What the supervisor of this hart lets programs use.
+fn permissions() -> Permissions {
+    Permissions {
+        environment: if ENVIRONMENT.load(Relaxed) { csr::read!("0x10a") } else { 0 },
+        counters: csr::read!("scounteren"),
+        state_enable: if STATE_ENABLE.load(Relaxed) { csr::read!("0x10c") } else { 0 },
+    }
 }
 
 /// Gives a thread's registers back to its own hart.
@@ -335,7 +323,7 @@ fn until_home(hardware: &Hardware, place: Place) -> End {
     loop {
         hardware.take_ring();
         match TRIPS.stand(place) {
-            Stand::Home => return End::Home,
+            Stand::Home | Stand::Nobody => return End::Home,
             Stand::Away(hidden) if SHARED.states.is_halted(hidden) => return End::Lost,
             Stand::Away(_) | Stand::Waits => {}
         }
@@ -364,7 +352,7 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
         TRIPS.rise(own);
     };
     PLACE[own.index()].store(place.index(), Relaxed);
-    let traveller = TRAVELLERS.of(place);
+    let traveller = &POSTS.of(place).traveller;
     frame.0 = traveller.registers;
     let status = csr::read!("mstatus") & !(PREVIOUS_MODE | FLOATS | VECTORS | WIDTH | FROM_GUEST | CHANGES_ACCESS);
     // SAFETY: the thread's registers. All translations of this hart are dropped before it runs.
@@ -374,12 +362,12 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
         registers::motet_firmware_load_vectors(REGISTERS.of(traveller.entry).as_ptr());
         csr::write!("mstatus", status | traveller.float_state | VECTORS | WIDTH_64);
         csr::write!("mepc", traveller.counter);
-        csr::write!("scounteren", traveller.counters);
+        csr::write!("scounteren", traveller.permissions.counters);
         if ENVIRONMENT.load(Relaxed) {
-            csr::write!("0x10a", traveller.environment);
+            csr::write!("0x10a", traveller.permissions.environment);
         }
         if STATE_ENABLE.load(Relaxed) {
-            csr::write!("0x10c", traveller.state_enable);
+            csr::write!("0x10c", traveller.permissions.state_enable);
         }
         csr::write!("satp", traveller.satp);
     }
@@ -389,15 +377,14 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
 
 /// A trap of a thread on this hidden hart: it goes home, and the next one comes.
 pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
-    let home = HartId::new(PLACE[hardware.own.index()].load(Relaxed)).expect("a hart's number");
-    let place = Place::of(home);
+    let place = Place::from_index(PLACE[hardware.own.index()].load(Relaxed)).expect("a place was stored there");
     if cause.is_none() {
         hardware.take_ring();
         if !TRIPS.is_called(place) {
             return;
         }
     }
-    let traveller = TRAVELLERS.of(place);
+    let traveller = &mut POSTS.of(place).traveller;
     let status = csr::read!("mstatus");
     traveller.registers = frame.0;
     traveller.counter = csr::read!("mepc");
@@ -413,7 +400,73 @@ pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
         csr::write!("satp", 0);
     }
     traveller.float_state = status & FLOATS;
+    let home = TRIPS.home(place);
+    if place.number().is_some() {
+        count(traveller.cause);
+    }
     TRIPS.end(place);
-    hardware.ring(home);
+    if let Some(home) = home {
+        if place.number().is_some() {
+            SHARED.mail.post_interrupt(home);
+        }
+        hardware.ring(home);
+    }
     receive(hardware, frame);
+}
+
+/// A call of the extension.
+pub fn call(hardware: &Hardware, function: usize, arguments: [usize; 2]) -> SbiRet {
+    desk(hardware).call(function, arguments)
+}
+
+/// This hart stops: threads that its supervisor has sent come home, and are forgotten.
+pub fn forget_all(hardware: &Hardware) {
+    let desk = desk(hardware);
+    for place in TRIPS.all_claimed(hardware.own) {
+        while !desk.call_home(place) {
+            hint::spin_loop();
+        }
+        TRIPS.clear(place);
+    }
+}
+
+fn desk(hardware: &Hardware) -> Desk<'_, Hardware> {
+    Desk { own: hardware.own, machine: hardware, board: hardware.board, trips: &TRIPS }
+}
+
+impl migrate::Machine for Hardware {
+    fn ring(&self, hart: HartId) {
+        Machine::ring(self, hart);
+    }
+
+    fn is_lost(&self, hart: HartId) -> bool {
+        SHARED.states.is_halted(hart)
+    }
+
+    fn load(&self, address: u64) -> u64 {
+        word(address).load(Relaxed)
+    }
+
+    fn store(&self, address: u64, value: u64) {
+        word(address).store(value, Relaxed);
+    }
+
+    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller, &mut [u64]) -> R) -> R {
+        let traveller = &mut POSTS.of(place).traveller;
+        traveller.entry = VectorMemory::of_posted(place.number().expect("supervisors have no others"));
+        let vectors = REGISTERS.of(traveller.entry);
+        act(traveller, vectors)
+    }
+
+    fn permissions(&self) -> Permissions {
+        permissions()
+    }
+
+    fn vector_len(&self) -> usize {
+        VECTOR_LEN.load(Relaxed) as usize
+    }
+
+    fn take_over(&self, by_supervisor: bool) {
+        TAKEN_OVER.store(by_supervisor, Relaxed);
+    }
 }

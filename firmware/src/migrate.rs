@@ -1,0 +1,198 @@
+//! The extension of the SBI by which a supervisor sends threads to hidden harts itself, and runs others meanwhile.
+
+use rustsbi::SbiRet;
+
+use crate::{
+    board::{Board, Range},
+    hart::{HartId, HartSet},
+    traveller::{self, LOST, Permissions, Traveller, context_words},
+    trips::{Called, Place, POSTED_MAX, Stand, Trips},
+    vault::Translation,
+};
+
+/// Its number, of those for experiments: "MOT".
+pub const EXTENSION: usize = 0x084d_4f54;
+
+/// Answers what there is: one of the numbers below.
+pub const DESCRIBE: usize = 0;
+/// 1: the supervisor sees to vector instructions itself; 0: the firmware does.
+pub const TAKE_OVER: usize = 1;
+/// Sends a thread: address of its context, `satp`. Answers its place.
+pub const MIGRATE: usize = 2;
+/// Calls the thread of a place home.
+pub const CALL_HOME: usize = 3;
+/// Writes the context of a place's thread and frees the place, if it is home: answers 1; 0: it is not.
+pub const COLLECT: usize = 4;
+/// Answers the places of this hart whose threads are home, a bit each.
+pub const AT_HOME: usize = 5;
+/// Answers how many threads wait for a hidden hart.
+pub const WAITING: usize = 6;
+
+/// Hidden harts that are not lost.
+pub const HIDDEN_HARTS: usize = 0;
+/// Bytes of a vector register.
+pub const VECTOR_BYTES: usize = 1;
+/// Bytes of a context.
+pub const CONTEXT_BYTES: usize = 2;
+/// Places for threads.
+pub const PLACES: usize = 3;
+
+/// What calls need of the machine.
+pub trait Machine {
+    /// Makes a hart look at its trips.
+    fn ring(&self, hart: HartId);
+    /// Whether the firmware has lost a hart.
+    fn is_lost(&self, hart: HartId) -> bool;
+    /// Loads a word of open memory.
+    fn load(&self, address: u64) -> u64;
+    /// Stores a word to open memory.
+    fn store(&self, address: u64, word: u64);
+    /// The traveller of a place that the caller has, and its vector registers.
+    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller, &mut [u64]) -> R) -> R;
+    /// What the supervisor of this hart lets programs use.
+    fn permissions(&self) -> Permissions;
+    /// Bytes of a vector register of hidden harts.
+    fn vector_len(&self) -> usize;
+    /// From now on the supervisor, or again the firmware, sees to vector instructions.
+    fn take_over(&self, by_supervisor: bool);
+}
+
+/// The calls of one hart.
+#[derive(Debug)]
+pub struct Desk<'a, M> {
+    /// The hart.
+    pub own: HartId,
+    /// Its machine.
+    pub machine: &'a M,
+    /// The board.
+    pub board: &'a Board,
+    /// All trips.
+    pub trips: &'a Trips,
+}
+
+impl<M: Machine> Desk<'_, M> {
+    /// Does a call.
+    pub fn call(&self, function: usize, [first, second]: [usize; 2]) -> SbiRet {
+        if self.board.hidden == HartSet::default() {
+            return SbiRet::not_supported();
+        }
+        match function {
+            DESCRIBE => self.describe(first),
+            TAKE_OVER if first < 2 => {
+                self.machine.take_over(first == 1);
+                SbiRet::success(0)
+            }
+            TAKE_OVER => SbiRet::invalid_param(),
+            MIGRATE => self.migrate(first as u64, second as u64),
+            CALL_HOME => self.on_place(first, |place| {
+                self.call_home(place);
+                SbiRet::success(0)
+            }),
+            COLLECT => self.on_place(first, |place| self.collect(place)),
+            AT_HOME => SbiRet::success(self.at_home()),
+            WAITING => SbiRet::success(self.trips.waiting()),
+            _ => SbiRet::not_supported(),
+        }
+    }
+
+    fn describe(&self, what: usize) -> SbiRet {
+        match what {
+            HIDDEN_HARTS => SbiRet::success(self.usable()),
+            VECTOR_BYTES => SbiRet::success(self.machine.vector_len()),
+            CONTEXT_BYTES => SbiRet::success(8 * context_words(self.machine.vector_len())),
+            PLACES => SbiRet::success(POSTED_MAX),
+            _ => SbiRet::invalid_param(),
+        }
+    }
+
+    /// How many hidden harts are not lost.
+    fn usable(&self) -> usize {
+        self.board.hidden.iter().filter(|hart| !self.machine.is_lost(*hart)).count()
+    }
+
+    fn on_place(&self, number: usize, act: impl FnOnce(Place) -> SbiRet) -> SbiRet {
+        self.trips.claimed(self.own, number).map_or(SbiRet::invalid_param(), act)
+    }
+
+    fn migrate(&self, context: u64, satp: u64) -> SbiRet {
+        let len = self.machine.vector_len();
+        let range = Range { start: context, len: 8 * context_words(len) as u64 };
+        if !context.is_multiple_of(8) || !self.board.is_open(range) {
+            return SbiRet::invalid_address();
+        }
+        if Translation::new(satp).is_none() {
+            return SbiRet::invalid_param();
+        }
+        if self.usable() == 0 {
+            return SbiRet::failed();
+        }
+        let Some(place) = self.trips.claim(self.own) else { return SbiRet::denied() };
+        let is_read = self.machine.with(place, |traveller, vectors| {
+            traveller.satp = satp;
+            traveller.context = context;
+            traveller.permissions = self.machine.permissions();
+            traveller::read(traveller, vectors, len, |index| self.machine.load(context + 8 * index as u64))
+        });
+        if !is_read {
+            self.trips.clear(place);
+            return SbiRet::invalid_param();
+        }
+        if let Some(hart) = self.trips.post(place, self.trips.ticket()) {
+            self.machine.ring(hart);
+        }
+        SbiRet::success(place.number().unwrap_or_default())
+    }
+
+    /// Calls a thread home. Whether it is, or it takes a moment still.
+    pub fn call_home(&self, place: Place) -> bool {
+        match self.trips.call_home(place) {
+            Called::Withdrawn => {
+                self.machine.with(place, |traveller, _| traveller.cause = traveller::CALLED_HOME);
+                self.trips.end_withdrawn(place);
+                true
+            }
+            Called::Ring(hart) => {
+                self.machine.ring(hart);
+                self.is_home(place)
+            }
+            Called::Home => true,
+        }
+    }
+
+    /// Whether a thread is home, or will not come.
+    fn is_home(&self, place: Place) -> bool {
+        match self.trips.stand(place) {
+            Stand::Home => true,
+            Stand::Away(hart) => self.machine.is_lost(hart),
+            Stand::Waits => self.usable() == 0,
+            Stand::Nobody => false,
+        }
+    }
+
+    fn at_home(&self) -> usize {
+        let home = self.trips.all_claimed(self.own).filter(|place| self.is_home(*place));
+        home.filter_map(Place::number).fold(0, |set, number| set | 1 << number)
+    }
+
+    /// Writes a thread's context, if it is home, and frees its place.
+    fn collect(&self, place: Place) -> SbiRet {
+        if !self.is_home(place) {
+            return SbiRet::success(0);
+        }
+        let is_lost = self.trips.stand(place) != Stand::Home;
+        self.machine.with(place, |traveller, vectors| {
+            if is_lost {
+                // As it left: what it has done since is lost, and so is the place's hart, which does not come back to it.
+                traveller.cause = LOST;
+            }
+            let at = traveller.context;
+            let store = |index: usize, word| self.machine.store(at + 8 * index as u64, word);
+            traveller::write(traveller, vectors, self.machine.vector_len(), store);
+        });
+        self.trips.clear(place);
+        SbiRet::success(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;
