@@ -6,7 +6,7 @@ use crate::{
     board::{Board, Range},
     hart::{HartId, HartSet},
     traveller::{self, LOST, Permissions, Traveller, context_words},
-    trips::{Called, Place, POSTED_MAX, Stand, Trips},
+    trips::{Called, POSTED_MAX, Place, Stand, Trips},
     vault::Translation,
 };
 

@@ -85,7 +85,8 @@ mod tests {
             directory.extend(name);
             directory.resize(end, 0);
         }
-        let items = vec![(SIGNATURE, b"QEMU".to_vec()), (DIRECTORY, directory), (0x20, b"abc".to_vec()), (0x21, text.to_vec())];
+        let items =
+            vec![(SIGNATURE, b"QEMU".to_vec()), (DIRECTORY, directory), (0x20, b"abc".to_vec()), (0x21, text.to_vec())];
         hidden_harts(&mut Items { items, at: (0, 0) })
     }
 

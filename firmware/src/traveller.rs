@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn other_contexts_are_refused() {
-        for (index, word) in [(0, 0), (0, FORMAT + 1), (SIZE, 0), (SIZE, u64::MAX), (VECTOR_LEN, 32), (VECTOR_LEN, 1 << 63)] {
+        for (index, word) in
+            [(0, 0), (0, FORMAT + 1), (SIZE, 0), (SIZE, u64::MAX), (VECTOR_LEN, 32), (VECTOR_LEN, 1 << 63)]
+        {
             let mut words = context();
             words[index] = word;
             assert!(read_from(&words).is_none(), "{index} {word:x}");

@@ -231,7 +231,10 @@ mod tests {
             assert!(old_list.contains("\0v\0") && old_string.contains("_zve64d_"));
             let kept: Vec<_> = old_list.split('\0').filter(|name| *name != "v" && !name.starts_with("zv")).collect();
             assert_eq!(list.split('\0').collect::<Vec<_>>(), kept);
-            assert!(string.starts_with("rv64imafdch_zic") && !string.contains("_zv") && string.ends_with("\0"), "{string}");
+            assert!(
+                string.starts_with("rv64imafdch_zic") && !string.contains("_zv") && string.ends_with("\0"),
+                "{string}"
+            );
             assert_eq!(string.split('_').count(), kept.iter().filter(|name| name.len() > 1).count() + 1);
         }
     }

@@ -113,9 +113,8 @@ impl Trips {
     /// Claims a place for a thread that the calling hart's supervisor sends. The caller posts it, or clears it.
     pub fn claim(&self, own: HartId) -> Option<Place> {
         let mut places = (0..POSTED_MAX).filter_map(|number| Some((number, Place::posted(number)?)));
-        let (number, place) = places.find(|(_, place)| {
-            self.places[place.index()].compare_exchange(IDLE, CLAIMED, Acquire, Relaxed).is_ok()
-        })?;
+        let (number, place) = places
+            .find(|(_, place)| self.places[place.index()].compare_exchange(IDLE, CLAIMED, Acquire, Relaxed).is_ok())?;
         self.owners[number].store(own.index() as u64 + 1, Release);
         Some(place)
     }
@@ -299,7 +298,10 @@ mod tests {
         assert_eq!(trips.claim(hart(2)), None);
         assert_eq!((trips.claimed(hart(1), 3), trips.claimed(hart(2), 3)), (Some(all[3]), None));
         assert_eq!((trips.claimed(hart(1), POSTED_MAX), trips.claimed(hart(1), usize::MAX)), (None, None));
-        assert_eq!((trips.home(all[3]), trips.home(place(5)), trips.stand(all[3])), (Some(hart(1)), Some(hart(5)), Stand::Nobody));
+        assert_eq!(
+            (trips.home(all[3]), trips.home(place(5)), trips.stand(all[3])),
+            (Some(hart(1)), Some(hart(5)), Stand::Nobody)
+        );
         trips.clear(all[3]);
         assert_eq!((trips.claimed(hart(1), 3), trips.claim(hart(2))), (None, Some(all[3])));
         assert_eq!((trips.all_claimed(hart(1)).count(), trips.all_claimed(hart(2)).count()), (POSTED_MAX - 1, 1));

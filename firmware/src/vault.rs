@@ -131,8 +131,10 @@ impl<const N: usize> Vault<N> {
             }
             entry.key = NOBODY;
         }
-        let (mark_at, mark) =
-            [counter, stack].iter().find_map(|at| self.mark(translation.entry_of(*at)?, memory)).ok_or(Refused::NoMark)?;
+        let (mark_at, mark) = [counter, stack]
+            .iter()
+            .find_map(|at| self.mark(translation.entry_of(*at)?, memory))
+            .ok_or(Refused::NoMark)?;
         let index = self.free(limit.min(N), memory).ok_or(Refused::Full)?;
         let entry = &mut self.entries[index];
         *entry = Entry { key, mark_at, mark, ..*entry };

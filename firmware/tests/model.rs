@@ -17,6 +17,7 @@ use motet_firmware::{
     hart::{HartId, HartSet},
     mail::Fence,
     state::Launch,
+    trips::{Called, Place, Stand, Trips},
 };
 use shuttle::{sync::atomic::AtomicUsize as TableWord, thread};
 
@@ -148,4 +149,108 @@ fn a_hart_that_starts_meanwhile_remembers_nothing_old() {
 #[test]
 fn looking_before_changing_is_caught() {
     must_be_caught(|| start_meanwhile(false));
+}
+
+/// What can be left out of a trip.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// The home hart does a fence while its thread is away.
+    CallingHome,
+    /// A hidden hart that has found nothing sleeps without saying so first.
+    Rest,
+}
+
+/// Two harts send a thread each, two hidden harts run them. Meanwhile the page tables change, as one of the home harts is told: it calls its thread
+/// home before it says that it has done its fence. Nobody uses the old tables after that, each thread runs on one hart at a time, and all come home.
+fn travel(without: Without) {
+    const HOMES: usize = 2;
+    let trips = Arc::new(Trips::new());
+    let [rung, over] = [(); 2].map(|()| Arc::new([(); 4].map(|()| AtomicUsize::new(0))));
+    let running: Arc<[AtomicUsize; HOMES]> = Arc::default();
+    let fenced = Arc::new(TableWord::new(0));
+    let homes = (0..HOMES).map(|own| {
+        let (trips, rung, over, fenced) = (trips.clone(), rung.clone(), over.clone(), fenced.clone());
+        thread::spawn(move || {
+            let place = Place::of(hart(own));
+            let ring = |hidden: HartId| rung[hidden.index()].store(1, SeqCst);
+            trips.post(place, trips.ticket()).into_iter().for_each(ring);
+            // Hart 0 is asked for a fence.
+            let mut is_asked = own == 0;
+            loop {
+                if trips.stand(place) == Stand::Home {
+                    break;
+                }
+                if is_asked && without == Without::CallingHome {
+                    fenced.store(1, SeqCst);
+                    is_asked = false;
+                } else if is_asked {
+                    match trips.call_home(place) {
+                        Called::Ring(hidden) => ring(hidden),
+                        Called::Withdrawn | Called::Home => break,
+                    }
+                    is_asked = false;
+                }
+                thread::yield_now();
+            }
+            if own == 0 {
+                fenced.store(1, SeqCst);
+            }
+            trips.clear(place);
+            over[0].fetch_add(1, SeqCst);
+        })
+    });
+    let homes: Vec<_> = homes.collect();
+    let hidden = [2, 3].map(|own| {
+        let (trips, rung, over, fenced, running) =
+            (trips.clone(), rung.clone(), over.clone(), fenced.clone(), running.clone());
+        thread::spawn(move || {
+            let is_over = || over[0].load(SeqCst) == HOMES;
+            while !is_over() {
+                let found = match without {
+                    Without::Rest => trips.take(hart(own)),
+                    Without::Nothing | Without::CallingHome => trips.take(hart(own)).or_else(|| trips.rest(hart(own))),
+                };
+                let Some(place) = found else {
+                    // It sleeps until it is rung.
+                    for patience in 0.. {
+                        if rung[own].swap(0, SeqCst) != 0 || is_over() {
+                            break;
+                        }
+                        assert!(without != Without::Rest || patience < 200, "hart {own} sleeps for good");
+                        thread::yield_now();
+                    }
+                    trips.rise(hart(own));
+                    continue;
+                };
+                let whose = place.index();
+                assert_eq!(running[whose].swap(own, SeqCst), 0, "a thread runs twice");
+                for _ in 0..2 {
+                    assert!(whose != 0 || fenced.load(SeqCst) == 0, "old page tables are used after the fence");
+                    if trips.is_called(place) {
+                        break;
+                    }
+                    thread::yield_now();
+                }
+                running[whose].store(0, SeqCst);
+                trips.end(place);
+            }
+        })
+    });
+    homes.into_iter().chain(hidden).for_each(|hart| hart.join().unwrap());
+}
+
+#[test]
+fn threads_on_hidden_harts_come_home_before_a_fence() {
+    explore(|| travel(Without::Nothing));
+}
+
+#[test]
+fn a_fence_with_the_thread_away_is_caught() {
+    must_be_caught(|| travel(Without::CallingHome));
+}
+
+#[test]
+fn sleeping_without_a_word_is_caught() {
+    must_be_caught(|| travel(Without::Rest));
 }

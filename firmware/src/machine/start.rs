@@ -48,7 +48,9 @@ extern "C" fn motet_firmware_boot(_hart: usize, tree: u64, next: u64) {
     let id = boots.index();
     match hidden.iter().count() {
         0 => devices::say(format_args!("{harts} harts, hart {id} boots, next stage at {address:#x}")),
-        hidden => devices::say(format_args!("{harts} harts and {hidden} hidden, hart {id} boots, next stage at {address:#x}")),
+        hidden => {
+            devices::say(format_args!("{harts} harts and {hidden} hidden, hart {id} boots, next stage at {address:#x}"))
+        }
     }
     SHARED.states.start(boots, Launch { address, argument: tree }).expect("all harts are stopped at first");
 }

@@ -227,7 +227,11 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     }
     unpack(traveller, frame);
     count(traveller.cause);
-    if traveller.cause == CALLED_HOME { Some(Homecoming::Nothing) } else { Some(Homecoming::Exception(traveller.cause)) }
+    if traveller.cause == CALLED_HOME {
+        Some(Homecoming::Nothing)
+    } else {
+        Some(Homecoming::Exception(traveller.cause))
+    }
 }
 
 /// Counts a trip by how it has ended.

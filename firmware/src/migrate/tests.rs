@@ -41,7 +41,8 @@ impl Machine for Fake {
     }
     fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller, &mut [u64]) -> R) -> R {
         let mut places = self.places.borrow_mut();
-        let (traveller, vectors) = places.entry(place.index()).or_insert((Traveller::new(), vec![0; vector_words(LEN)]));
+        let (traveller, vectors) =
+            places.entry(place.index()).or_insert((Traveller::new(), vec![0; vector_words(LEN)]));
         act(traveller, vectors)
     }
     fn permissions(&self) -> Permissions {
@@ -102,13 +103,19 @@ fn a_thread_goes_and_comes_home() {
     assert_eq!(firmware.trips.rest(hidden()), None);
     assert_eq!(firmware.call(0, MIGRATE, [MEMORY, SATP]), SbiRet::success(0));
     assert_eq!(*firmware.fake.rung.borrow(), [2]);
-    assert_eq!((firmware.call(0, WAITING, [0; 2]), firmware.call(0, COLLECT, [0; 2])), (SbiRet::success(1), SbiRet::success(0)));
+    assert_eq!(
+        (firmware.call(0, WAITING, [0; 2]), firmware.call(0, COLLECT, [0; 2])),
+        (SbiRet::success(1), SbiRet::success(0))
+    );
     let place = firmware.trips.take(hidden()).unwrap();
     firmware.fake.with(place, |traveller, _| {
         assert_eq!((traveller.counter, traveller.satp, traveller.permissions.counters), (0x1234, SATP, 2));
         (traveller.counter, traveller.cause) = (0x5678, 8);
     });
-    assert_eq!((firmware.call(0, AT_HOME, [0; 2]), firmware.call(0, WAITING, [0; 2])), (SbiRet::success(0), SbiRet::success(0)));
+    assert_eq!(
+        (firmware.call(0, AT_HOME, [0; 2]), firmware.call(0, WAITING, [0; 2])),
+        (SbiRet::success(0), SbiRet::success(0))
+    );
     firmware.trips.end(place);
     assert_eq!(firmware.call(0, AT_HOME, [0; 2]), SbiRet::success(1));
     assert_eq!(firmware.call(1, AT_HOME, [0; 2]), SbiRet::success(0), "another hart's");
@@ -139,7 +146,10 @@ fn a_lost_hart_gives_its_thread_back() {
     firmware.call(0, MIGRATE, [MEMORY, SATP]);
     firmware.trips.take(hidden()).unwrap();
     *firmware.fake.lost.borrow_mut() = HartSet::default().with(hidden());
-    assert_eq!((firmware.call(0, AT_HOME, [0; 2]), firmware.call(0, COLLECT, [0; 2])), (SbiRet::success(1), SbiRet::success(1)));
+    assert_eq!(
+        (firmware.call(0, AT_HOME, [0; 2]), firmware.call(0, COLLECT, [0; 2])),
+        (SbiRet::success(1), SbiRet::success(1))
+    );
     assert_eq!(firmware.word(CAUSE), LOST);
     assert_eq!(firmware.call(0, MIGRATE, [MEMORY, SATP]), SbiRet::failed());
     assert_eq!(firmware.call(0, DESCRIBE, [HIDDEN_HARTS as u64, 0]), SbiRet::success(0));

@@ -132,7 +132,8 @@ fn linux() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let initramfs = folder.path().join("initramfs");
     let busybox = fs::read(process::target().join("userland/riscv64/busybox")).map_err(|error| error.to_string())?;
-    fs::write(&initramfs, archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)])).map_err(|error| error.to_string())?;
+    fs::write(&initramfs, archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)]))
+        .map_err(|error| error.to_string())?;
     let kernel = linux_kernel()?;
     for board in [BOARDS[0].1, BOARDS[2].1] {
         let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
@@ -243,7 +244,7 @@ impl Machine {
 
 impl Machine {
     /// What it prints until it ends, which it has to do within the limit, and well.
-    pub fn to_the_end(&mut self) -> Result<String, String> {
+    pub fn ended(&mut self) -> Result<String, String> {
         let text = self.until(LIMIT, |_| false);
         let status = self.child.try_wait().map_err(|error| error.to_string())?;
         if status.is_some_and(|status| status.success()) { Ok(text) } else { Err(format!("{status:?}\n{text}")) }

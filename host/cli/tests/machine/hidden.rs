@@ -59,7 +59,7 @@ fn linux(hidden: &str, board: &[&str]) -> Result<(), String> {
     let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
     let option = option(hidden);
     let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-fw_cfg", &option];
-    let text = Machine::start(&firmware(), &linux_kernel()?, &[board, &linux].concat())?.to_the_end()?;
+    let text = Machine::start(&firmware(), &linux_kernel()?, &[board, &linux].concat())?.ended()?;
     let seen = 4 - hidden.parse::<u32>().map_err(|error| error.to_string())?;
     let wanted = [
         &format!("program: {seen} harts without vectors")[..],
@@ -103,7 +103,7 @@ fn refused() -> Result<(), String> {
 fn check() -> Result<(), String> {
     let option = option("2");
     let board = ["-machine", "virt", "-cpu", "rv64,v=true", "-fw_cfg", &option];
-    let text = Machine::start(&firmware(), &check_program(), &board)?.to_the_end()?;
+    let text = Machine::start(&firmware(), &check_program(), &board)?.ended()?;
     if text.contains("check: all of 2 harts ok") { Ok(()) } else { Err(text) }
 }
 
