@@ -1,5 +1,8 @@
 //! The extension of the SBI by which a supervisor sends threads to hidden harts itself, and runs others meanwhile.
 
+use motet_abi::hidden::{
+    AT_HOME, CALL_HOME, COLLECT, CONTEXT_BYTES, DESCRIBE, HIDDEN_HARTS, MIGRATE, PLACES, TAKE_OVER, VECTOR_BYTES, WAITING,
+};
 use rustsbi::SbiRet;
 
 use crate::{
@@ -10,32 +13,7 @@ use crate::{
     vault::Translation,
 };
 
-/// Its number, of those for experiments: "MOT".
-pub const EXTENSION: usize = 0x084d_4f54;
-
-/// Answers what there is: one of the numbers below.
-pub const DESCRIBE: usize = 0;
-/// 1: the supervisor sees to vector instructions itself; 0: the firmware does.
-pub const TAKE_OVER: usize = 1;
-/// Sends a thread: address of its context, `satp`. Answers its place.
-pub const MIGRATE: usize = 2;
-/// Calls the thread of a place home.
-pub const CALL_HOME: usize = 3;
-/// Writes the context of a place's thread and frees the place, if it is home: answers 1; 0: it is not.
-pub const COLLECT: usize = 4;
-/// Answers the places of this hart whose threads are home, a bit each.
-pub const AT_HOME: usize = 5;
-/// Answers how many threads wait for a hidden hart.
-pub const WAITING: usize = 6;
-
-/// Hidden harts that are not lost.
-pub const HIDDEN_HARTS: usize = 0;
-/// Bytes of a vector register.
-pub const VECTOR_BYTES: usize = 1;
-/// Bytes of a context.
-pub const CONTEXT_BYTES: usize = 2;
-/// Places for threads.
-pub const PLACES: usize = 3;
+pub use motet_abi::hidden::EXTENSION;
 
 /// What calls need of the machine.
 pub trait Machine {

@@ -3,28 +3,13 @@
 //! A context is an array of words; `docs/firmware.md` has the table. The firmware takes a copy, so nothing that the supervisor does
 //! to its own changes what a hidden hart runs.
 
-/// The first word of a context: "MOTCTX" and the version of its layout.
-pub const FORMAT: u64 = 0x4d4f_5443_5458_0001;
-/// Words before the vector registers.
-pub const HEADER_WORDS: usize = 80;
-const SIZE: usize = 1;
-const COUNTER: usize = 2;
-const REGISTERS: usize = 3;
-const FLOATS: usize = 34;
-const VECTOR_LEN: usize = 67;
-const VECTOR_CONTROL: usize = 68;
-const CAUSE: usize = 72;
-const VALUE: usize = 73;
+use motet_abi::hidden::{CAUSE, COUNTER, FLOATS, FORMAT, HEADER_WORDS, REGISTERS, SIZE, VALUE, VECTOR_CONTROL, VECTOR_LEN};
+pub use motet_abi::hidden::{CALLED_HOME, LOST, context_words};
 
 /// Words before a thread's vector registers in the firmware's memory: `vstart`, `vl`, `vtype`, `vcsr`, as in a context.
 pub const VECTOR_CONTROL_WORDS: usize = 4;
 /// `vtype` that no instruction may use.
 const ILLEGAL_TYPE: u64 = 1 << 63;
-
-/// The cause of threads that have been called home. No hardware has it.
-pub const CALLED_HOME: u64 = 1 << 32;
-/// The cause of threads whose hidden hart the firmware has lost.
-pub const LOST: u64 = 1 << 32 | 1;
 
 /// The floating-point unit's state, as `mstatus` has it: its registers are as they were loaded.
 pub const FLOATS_CLEAN: u64 = 2 << 13;
@@ -82,11 +67,6 @@ impl Traveller {
             context: 0,
         }
     }
-}
-
-/// Words of a context on harts with vector registers of `vector_len` bytes.
-pub const fn context_words(vector_len: usize) -> usize {
-    HEADER_WORDS + 4 * vector_len
 }
 
 /// Words of a thread's vector state in the firmware's memory.

@@ -13,7 +13,7 @@ use motet_layout::sync::{
 use crate::hart::{HARTS_MAX, HartId, HartSet};
 
 /// Places that supervisors send threads from.
-pub const POSTED_MAX: usize = 16;
+pub const POSTED_MAX: usize = motet_abi::hidden::PLACES_MAX;
 /// Places from which threads leave: one of each hart, for the thread that it waits for itself, and those.
 pub const PLACES: usize = HARTS_MAX + POSTED_MAX;
 

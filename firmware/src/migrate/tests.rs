@@ -1,20 +1,18 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use dtoolkit::fdt::Fdt;
+use motet_abi::hidden::{CAUSE, COUNTER, FORMAT, SIZE};
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
     FIRMWARE,
-    traveller::{CALLED_HOME, FORMAT, vector_words},
+    traveller::{CALLED_HOME, vector_words},
 };
 
 const MEMORY: u64 = 0x8030_0000;
 const SATP: u64 = 8 << 60 | 0x8_0400;
 const LEN: usize = 16;
-const SIZE: usize = 1;
-const COUNTER: usize = 2;
-const CAUSE: usize = 72;
 
 /// Memory, travellers, and who was rung.
 struct Fake {

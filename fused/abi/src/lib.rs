@@ -17,6 +17,7 @@ pub mod extension;
 pub mod fat;
 pub mod file;
 pub mod gate;
+pub mod hidden;
 pub mod implemented;
 pub mod migration;
 pub mod own;

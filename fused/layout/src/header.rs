@@ -286,7 +286,8 @@ pool_struct! {
         3628 pub scarce: Cell32,
         /// 1: every core of its instruction set has vector registers, as long as its own. Written as the field before.
         3632 pub common_vectors: Cell32,
-        3636 _pad13: Cell32,
+        /// How many threads that it has sent to hidden harts are not home (docs/firmware.md): it serves shoot-downs even if it sleeps. Written by the core.
+        3636 pub away: AtomicU32,
         3640 _pad11: Cell64,
         /// A call of this core that its engine is to carry ([`DMA_CALL`](crate::DMA_CALL)). Written by the core; of its first line, `message` alone counts.
         3648 pub out_call: CallSlot,

@@ -268,8 +268,12 @@ pool_struct! {
         68 pub uses_vectors: Cell32,
         /// 1: it has used what it needs since the last slice's end.
         72 pub used: Cell32,
-        76 _pad0: Cell32,
-        80 _pad1: [Cell64; 2],
+        /// 1: its core has sent it to a hidden hart, or waits for one to be free. Whoever wants it rings its core.
+        76 pub away: AtomicU32,
+        /// How often it was sent to a hidden hart.
+        80 pub sent: Cell64,
+        /// How often it was called home from there.
+        88 pub called_home: Cell64,
     }
 }
 

@@ -310,7 +310,7 @@ pub fn pass(context: &impl Context, flush: impl FnOnce()) {
 fn ask(context: &impl Context, core: CoreId) -> u64 {
     let record = core_record(context, core);
     let ticket = record.shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
-    if may_run_user(record.state.load(Ordering::SeqCst)) {
+    if may_run_user(record.state.load(Ordering::SeqCst)) || record.away.load(Ordering::SeqCst) != 0 {
         count(&context.counters().doorbells_rung);
         context.ring(core);
     }
@@ -321,7 +321,7 @@ fn wait_for(context: &impl Context, tickets: &[(CoreId, u64)]) {
     for &(core, ticket) in tickets {
         let record = core_record(context, core);
         while record.shootdown_done.load(Ordering::Acquire) < ticket
-            && may_run_user(record.state.load(Ordering::SeqCst))
+            && (may_run_user(record.state.load(Ordering::SeqCst)) || record.away.load(Ordering::SeqCst) != 0)
             && !is_dead(context, core)
         {
             context.relax();

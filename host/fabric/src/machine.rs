@@ -120,6 +120,8 @@ pub struct IslandSpec {
     pub text: Option<String>,
     /// What runs below its kernel, on a RISC-V island.
     pub firmware: Firmware,
+    /// Harts with vector registers that only its firmware has.
+    pub hidden_harts: usize,
     /// In which order its cores' ready threads run.
     pub queue: Queue,
 }
@@ -285,6 +287,7 @@ pub const fn private_size(isa: Isa) -> (u64, u64) {
 struct MachineFile {
     crossing: Option<Spanned<String>>,
     calls: Option<Spanned<String>>,
+    migration: Option<Spanned<String>>,
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
     #[serde(default)]
@@ -314,6 +317,7 @@ struct IslandTable {
     text: Option<Spanned<String>>,
     firmware: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
+    hidden_harts: Option<Spanned<i64>>,
 }
 
 impl MachineFile {
@@ -359,6 +363,7 @@ impl MachineFile {
             }
             islands.push(island);
         }
+        check_migration(text, self.migration.as_ref(), &islands)?;
         let machine = Machine { pool, islands, crossing, calls, model: self.model, text: text.into() };
         let config = machine.model_config()?;
         machine.check_texts(&config, &texts)?;
@@ -437,10 +442,11 @@ impl IslandTable {
         };
         let firmware = firmware(text, isa, self.firmware)?;
         let queue = queue(text, self.queue)?;
+        let hidden_harts = hidden_harts(text, firmware, self.hidden_harts)?;
         let private = private_memory(text, isa, self.private)?;
         let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
         let cpu = self.cpu.map(Spanned::into_inner);
-        Ok(IslandSpec { name, isa, cores, cpu, private, withheld, poll_us, text, firmware, queue })
+        Ok(IslandSpec { name, isa, cores, cpu, private, withheld, poll_us, text, firmware, hidden_harts, queue })
     }
 }
 
@@ -470,6 +476,35 @@ fn queue(text: &str, given: Option<Spanned<String>>) -> Result<Queue> {
             Err(fault(text, given.span(), &message))
         }
     }
+}
+
+/// Most hidden harts of an island.
+const HIDDEN_HARTS_MAX: i64 = 16;
+
+fn hidden_harts(text: &str, firmware: Firmware, given: Option<Spanned<i64>>) -> Result<usize> {
+    let Some(given) = given else { return Ok(0) };
+    if !(0..=HIDDEN_HARTS_MAX).contains(given.get_ref()) {
+        let message = format!("hidden_harts: {}, an island has 0 to {HIDDEN_HARTS_MAX}", given.get_ref());
+        return Err(fault(text, given.span(), &message));
+    }
+    if *given.get_ref() > 0 && firmware != Firmware::Motet {
+        return Err(fault(text, given.span(), "hidden_harts: only firmware = \"motet\" has some"));
+    }
+    Ok(*given.get_ref() as usize)
+}
+
+/// Whether threads go to hidden harts for their vector instructions, or to other cores, as hidden harts are there for that.
+fn check_migration(text: &str, given: Option<&Spanned<String>>, islands: &[IslandSpec]) -> Result<()> {
+    let has_hidden = islands.iter().any(|island| island.hidden_harts > 0);
+    let why = match (given.map(|name| name.get_ref().as_str()), has_hidden) {
+        (None | Some("fused"), false) | (Some("firmware"), true) => return Ok(()),
+        (None | Some("fused"), true) => "migration: an island has hidden_harts; that needs migration = \"firmware\"".into(),
+        (Some("firmware"), false) => {
+            "migration: by firmware, some island needs hidden_harts, and firmware = \"motet\"".into()
+        }
+        (Some(other), _) => format!("migration: unknown way \"{other}\"; known: fused, firmware"),
+    };
+    Err(fault(text, span_of(given), &why))
 }
 
 fn private_memory(text: &str, isa: Isa, given: Option<Spanned<Bytes>>) -> Result<u64> {

@@ -290,7 +290,7 @@ pub fn memory_file(bytes: &[u8]) -> Result<OwnedFd> {
 /// a RISC-V machine wants a hart in each memory node, and the pool's node gets the spare.
 fn vcpus(island: &IslandSpec) -> usize {
     match island.isa {
-        Isa::RiscV64 => island.cores + 1,
+        Isa::RiscV64 => island.cores + island.hidden_harts.max(1),
         Isa::X86_64 | Isa::AArch64 | Isa::Hosted => island.cores.max(2),
     }
 }
@@ -312,7 +312,9 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     option("-name", format!("motet-{},debug-threads=on", island.name));
     option("-machine", machine);
-    option("-cpu", cpu(&board, island.cpu.as_deref()));
+    // All harts have what the hidden ones need; the firmware takes it away from the others.
+    let vectors = (island.hidden_harts > 0).then(|| format!("{},v=true", board.cpu));
+    option("-cpu", cpu(&board, island.cpu.as_deref().or(vectors.as_deref())));
     option("-accel", "tcg,thread=multi".into());
     option("-smp", vcpus.to_string());
     option("-m", format!("{}M", (island.private + launch.map_len) >> 20));
@@ -327,6 +329,9 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     option("-kernel", format!("/proc/self/fd/{}", fds.kernel));
     if let Some(firmware) = fds.firmware {
         option("-bios", format!("/proc/self/fd/{firmware}"));
+    }
+    if island.hidden_harts > 0 {
+        option("-fw_cfg", format!("name=opt/org.motet/hidden-harts,string={}", island.hidden_harts));
     }
     option("-append", format!("island={} pool={pool_phys:#x} mode={}", launch.index, launch.mode));
     option("-chardev", format!("socket,id=doorbell,fd={}", fds.doorbell));
@@ -384,7 +389,8 @@ mod tests {
     }
 
     fn line_with(toml: &str, firmware: Option<RawFd>) -> String {
-        let machine = Machine::parse(&format!("[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
+        let migration = if toml.contains("hidden_harts") { "migration = \"firmware\"\n" } else { "" };
+        let machine = Machine::parse(&format!("{migration}[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let launch = Launch {
             island: &machine.islands[0],
@@ -429,6 +435,15 @@ mod tests {
         let riscv = "isa = \"riscv64\"\ncores = 1";
         assert!(line_with(riscv, Some(14)).contains(" -kernel /proc/self/fd/11 -bios /proc/self/fd/14 "));
         assert!(!line(riscv).contains("-bios"));
+    }
+
+    #[test]
+    fn hidden_harts_are_further_ones_and_all_have_vectors() {
+        let hidden = "isa = \"riscv64\"\ncores = 2\nfirmware = \"motet\"\nhidden_harts = 3";
+        let text = line_with(hidden, Some(14));
+        assert!(text.contains("-smp 5 ") && text.contains("-cpu rv64,v=true "), "{text}");
+        assert!(text.contains(" -fw_cfg name=opt/org.motet/hidden-harts,string=3 "), "{text}");
+        assert!(!line("isa = \"riscv64\"\ncores = 2").contains("-fw_cfg"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use motet_protocol::{
 use crate::{
     call::BUDGET,
     crossing::{CrossingCore, migration},
+    extension::away::AwayCore,
     sched,
     trace::{self, Tracer},
 };
@@ -81,6 +82,8 @@ pub struct Cpu<M: Machine> {
     pub deferred: Cell<Interrupts>,
     /// What this core still does before it looks what else is due, in instructions, roughly (`call::BUDGET`).
     pub budget: Cell<u64>,
+    /// Threads that it has sent to hidden harts.
+    pub away: AwayCore,
     /// What it keeps in mind of calls across instruction sets.
     pub crossing: CrossingCore,
     /// Deadline the timer is programmed to, in machine time.
@@ -191,6 +194,7 @@ impl<M: Machine> Cpu<M> {
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             budget: Cell::new(BUDGET),
+            away: AwayCore::default(),
             crossing: CrossingCore::new(reach, migrates, carried_from),
             timer_ns: Cell::new(u64::MAX),
             timer_offset_ns: Cell::default(),
@@ -219,9 +223,12 @@ impl<M: Machine> Cpu<M> {
         })
     }
 
-    /// Drops this core's user translations.
+    /// Drops this core's user translations, and those of hidden harts that run its threads.
     pub fn flush_user(&self) {
         self.translations.drop_all();
+        if self.own.away.load(Ordering::Relaxed) != 0 {
+            self.machine.bring_home();
+        }
         self.machine.flush_user();
     }
 

@@ -8,7 +8,7 @@ use motet_protocol::{far, memory, run_queue, run_queue::Wake, timer, trace::Kind
 
 use crate::{
     cpu::Cpu,
-    crossing, mm,
+    crossing, extension, mm,
     sched::{charge_core, handle_interrupts, run_thread, set_timer, set_timer_at, set_timer_exactly, with_alarm},
     trace,
 };
@@ -20,6 +20,13 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
+        if extension::away::has_come(cpu) {
+            return;
+        }
+        if cpu.own.away.load(Ordering::Relaxed) != 0 {
+            // Who has asked for a shoot-down waits for this core, though it sleeps.
+            cpu.pass();
+        }
         if cpu.crossing.migrates && (crossing::migration::is_called(cpu) || run_queue::has_ready(cpu.own)) {
             return; // the doorbell that has just been taken was for that
         }
@@ -28,7 +35,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         if !is_awaiting_migrations(cpu) {
             memory::trim(cpu);
         }
-        set_timer(cpu, timer::next_deadline_ns(cpu));
+        set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::away::deadline_ns(cpu)));
         run_queue::begin_idle(cpu, idle_state(cpu));
     }
     loop {

@@ -8,7 +8,7 @@ use core::{
 use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, InodeRecord, PoolAddr, ProcessRecord, THREAD_ENDS, THREAD_READY,
+    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, InodeRecord, Isa, PoolAddr, ProcessRecord, THREAD_ENDS, THREAD_READY,
     THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT, marks,
 };
 use motet_protocol::{
@@ -40,6 +40,9 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     cpu.own.state.store(CORE_AWAKE, Ordering::SeqCst);
     loop {
         if cpu.crossing.migrates && migration::run(cpu) {
+            continue;
+        }
+        if cpu.crossing.woken.get().is_none() && extension::away::go_on(cpu) {
             continue;
         }
         // Who has been woken may have been called, and answers first.
@@ -110,12 +113,20 @@ pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 
 /// Runs a thread that this core has, until it no longer does.
 pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    run_thread_from(cpu, thread, None);
+}
+
+/// As [`run_thread`]; `first`: what it has stopped at already, on a hidden hart.
+pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, first: Option<Trap>) {
     stop_polling(cpu);
     let core = cpu.own;
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
+    if first.is_some() {
+        thread.moves.away.store(0, Ordering::SeqCst);
+    }
     if thread.in_syscall.get() == THREAD_ENDS {
         thread.charged_at_ns.set(cpu.now_ns());
         return process::exit::go_on(cpu, thread, process);
@@ -134,7 +145,15 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         extension::take(cpu, thread);
         program_timer(cpu, started_ns);
         thread.charged_at_ns.set(started_ns);
-        run_until_gone(cpu, thread, process, None);
+        let first = first.filter(|trap| {
+            // Hidden harts do not have it, either.
+            let is_illegal = *trap == Trap::IllegalInstruction;
+            if is_illegal {
+                signal::exception(cpu, thread, Trap::IllegalInstruction);
+            }
+            !is_illegal
+        });
+        run_until_gone(cpu, thread, process, first);
     } else {
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
@@ -446,6 +465,10 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
     if interrupts.contains(Interrupts::TIMER) {
         limits::check_cpu_time(cpu, thread);
     }
+    if M::ISA == Isa::RiscV64 && extension::away::has_come(cpu) {
+        yield_core(cpu, thread);
+        return true;
+    }
     if interrupts.contains(Interrupts::TIMER) {
         if extension::end_slice(cpu, thread) {
             return true;
@@ -560,6 +583,9 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
             far::give_back_withdrawn(cpu);
         }
     }
+    if M::ISA == Isa::RiscV64 {
+        extension::away::look(cpu);
+    }
     expire_timers(cpu);
 }
 
@@ -669,10 +695,12 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
     let record = core_record(cpu, core);
     if core == cpu.id {
+        extension::away::call_home(cpu, thread);
         return;
     }
     let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);
-    if called && !crossing::mark_called(cpu, core, thread) {
+    let is_away = thread.moves.away.load(Ordering::SeqCst) != 0;
+    if called && !is_away && !crossing::mark_called(cpu, core, thread) {
         return;
     }
     count(&cpu.counters().doorbells_rung);

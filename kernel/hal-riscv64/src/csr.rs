@@ -1,5 +1,7 @@
 //! Control and status registers, by number where the assembler may not know the name.
 
+/// Interrupt bits of `sie` and `sip`: supervisor software, by which the firmware says that a thread has come home.
+pub const SOFTWARE_BIT: u64 = 1 << 1;
 /// Interrupt bits of `sie` and `sip`: supervisor timer.
 pub const TIMER_BIT: u64 = 1 << 5;
 /// Interrupt bits of `sie` and `sip`: supervisor external (the IMSIC).

@@ -10,7 +10,7 @@ use motet_hal::Interrupts;
 use motet_layout::DEVICE_VA;
 
 use crate::{
-    csr::{EXTERNAL_BIT, TIMER_BIT, read_csr, write_csr},
+    csr::{EXTERNAL_BIT, SOFTWARE_BIT, TIMER_BIT, read_csr, write_csr},
     machine::TheMachine,
     sbi,
 };
@@ -74,7 +74,7 @@ pub fn init_core(clock: &Clock) {
     write_imsic(IMSIC_THRESHOLD, 0);
     write_imsic(IMSIC_ENABLE_0, 1 << DOORBELL_IDENTITY);
     // SAFETY: interrupts stay masked in S-mode by sstatus.SIE.
-    unsafe { write_csr!("sie", TIMER_BIT | EXTERNAL_BIT) };
+    unsafe { write_csr!("sie", SOFTWARE_BIT | TIMER_BIT | EXTERNAL_BIT) };
 }
 
 /// Acknowledges what is pending and says what it was.
@@ -85,6 +85,11 @@ pub fn take(machine: &TheMachine) -> Interrupts {
     if pending & TIMER_BIT != 0 {
         machine.clock.arm(u64::MAX);
         taken = taken.union(Interrupts::TIMER);
+    }
+    if pending & SOFTWARE_BIT != 0 {
+        // SAFETY: acknowledges it.
+        unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE_BIT, options(nostack)) };
+        taken = taken.union(Interrupts::DOORBELL);
     }
     while pending & EXTERNAL_BIT != 0 && claim() != 0 {
         taken = taken.union(Interrupts::DOORBELL);

@@ -18,6 +18,7 @@ mod console;
 mod csr;
 mod doorbell;
 mod extended;
+mod hidden;
 mod interrupts;
 mod machine;
 mod memory;

@@ -10,7 +10,7 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
+use motet_hal::{Interrupts, Machine, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     csr::{self, write_csr},
     doorbell,
     extended::{self, VECTOR_LEN_MAX},
+    hidden,
     interrupts::{self, Clock},
     memory::KERNEL_SLOTS,
     panic,
@@ -105,6 +106,7 @@ impl TheMachine {
                 log_line!("vector registers of {} bits do not fit the user frame: vectors stay off", bytes * 8);
             }
         }
+        hidden::init();
         interrupts::init_core(&self.clock);
     }
 
@@ -174,6 +176,34 @@ impl Machine for TheMachine {
 
     fn are_vectors_modified(&self) -> bool {
         extended::are_vectors_modified()
+    }
+
+    fn hidden_harts(&self) -> usize {
+        hidden::harts()
+    }
+
+    fn send_away(&self, frame: &'static UserFrame, root: Frame) -> Result<usize, Unsent> {
+        hidden::send_away(frame, csr::satp(self.local_phys(root)))
+    }
+
+    fn at_home(&self) -> u64 {
+        hidden::at_home()
+    }
+
+    fn call_home(&self, place: usize) {
+        hidden::call_home(place);
+    }
+
+    fn bring_home(&self) {
+        hidden::bring_home();
+    }
+
+    fn take_home(&self, place: usize, frame: &'static UserFrame) -> Trap {
+        hidden::take_home(self, place, frame)
+    }
+
+    fn is_any_waiting(&self) -> bool {
+        hidden::is_any_waiting()
     }
 
     fn prepare_root(&self, root: Frame) {

@@ -6,6 +6,7 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
+use crate::hidden::CONTEXT_WORDS;
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, IslandId};
 
 /// One core's private state; `tp` points to it. The first words are used by the assembly in `trap.rs` and `boot.rs`.
@@ -33,6 +34,10 @@ pub struct PerCore {
     pub vector_frame: AtomicUsize,
     /// Bytes in a vector register; 0: user code gets no vectors here.
     pub vector_bytes: AtomicU64,
+    /// Places of threads that this core has sent to hidden harts and not taken home, a bit each.
+    pub away: AtomicU64,
+    /// What the firmware is told of a thread that is sent, or tells of one that comes home.
+    pub context: [AtomicU64; CONTEXT_WORDS],
     /// Set by the first panic of this core: a second one only parks.
     pub panicking: AtomicBool,
 }
@@ -62,6 +67,8 @@ impl PerCore {
             ext_frame: AtomicUsize::new(0),
             vector_frame: AtomicUsize::new(0),
             vector_bytes: AtomicU64::new(0),
+            away: AtomicU64::new(0),
+            context: [const { AtomicU64::new(0) }; CONTEXT_WORDS],
             panicking: AtomicBool::new(false),
         }
     }

@@ -1,4 +1,4 @@
-//! The three calls of the Supervisor Binary Interface that this HAL makes (RISC-V SBI specification 2.0).
+//! The calls of the Supervisor Binary Interface that this HAL makes (RISC-V SBI specification 2.0).
 
 use core::arch::asm;
 
@@ -11,6 +11,11 @@ const ERROR_ALREADY_AVAILABLE: isize = -6;
 /// Sets this hart's timer (and withdraws its pending interrupt). Only for harts without Sstc.
 pub fn set_timer(ticks: u64) {
     call(EXTENSION_TIME, 0, [ticks as usize, 0, 0]);
+}
+
+/// Whether the firmware has an extension.
+pub fn has(extension: usize) -> bool {
+    call(EXTENSION_BASE, 3, [extension, 0, 0]).1 != 0
 }
 
 /// Starts `hart` in S-mode at `phys` with translation off, its id in `a0` and `argument` in `a1`.
@@ -30,7 +35,8 @@ pub fn implementation() -> (usize, usize) {
     (call(EXTENSION_BASE, 1, [0; 3]).1, call(EXTENSION_BASE, 2, [0; 3]).1)
 }
 
-fn call(extension: usize, function: usize, arguments: [usize; 3]) -> (isize, usize) {
+/// Makes a call of these arguments; answers its error and value.
+pub fn call(extension: usize, function: usize, arguments: [usize; 3]) -> (isize, usize) {
     let (error, value);
     // SAFETY: these functions touch no memory of ours, and the firmware keeps all registers but a0 and a1.
     unsafe {

@@ -118,13 +118,12 @@ pub fn run_user(machine: &TheMachine, frame: &'static UserFrame) -> Trap {
         return Trap::Syscall;
     }
     frame.pc.set(pc);
-    decode(machine, cause)
+    decode(machine, cause, read_csr!("stval"))
 }
 
 /// Causes: privileged architecture, "Supervisor cause register values after trap".
 #[inline(always)]
-fn decode(machine: &TheMachine, cause: u64) -> Trap {
-    let address = read_csr!("stval");
+pub fn decode(machine: &TheMachine, cause: u64, address: u64) -> Trap {
     match cause {
         2 => Trap::IllegalInstruction,
         3 => Trap::Breakpoint,

@@ -32,6 +32,15 @@ pub enum Access {
     Execute,
 }
 
+/// Why a thread does not go to a hidden hart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsent {
+    /// There is no place: another thread has to come home first.
+    Full,
+    /// No hidden hart can run it.
+    Unable,
+}
+
 /// Why user code stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trap {
@@ -161,6 +170,40 @@ pub trait Machine: Sync + 'static {
     /// Whether they are open, and user code may have written them since they were opened, or stored last.
     fn are_vectors_modified(&self) -> bool {
         self.are_vectors_open()
+    }
+
+    /// Harts with vector registers that only the firmware has, which run threads for this core; 0: none, and none of the calls below is made.
+    fn hidden_harts(&self) -> usize {
+        0
+    }
+
+    /// Sends a thread with the registers of `frame`, extended ones too, and the tables of `root`, to a hidden hart. Answers a number below 64: its place.
+    ///
+    /// # Errors
+    /// Why it stays.
+    fn send_away(&self, _frame: &'static UserFrame, _root: Frame) -> Result<usize, Unsent> {
+        Err(Unsent::Unable)
+    }
+
+    /// The places whose threads have come home to this core, a bit each. An interrupt ([`Interrupts::DOORBELL`]) says that there is one more.
+    fn at_home(&self) -> u64 {
+        0
+    }
+
+    /// Calls a thread home, which takes a moment.
+    fn call_home(&self, _place: usize) {}
+
+    /// Calls all threads home that this core has sent, and waits until none is away.
+    fn bring_home(&self) {}
+
+    /// Puts the registers of a thread that is home into its frame, and says what has stopped it.
+    fn take_home(&self, _place: usize, _frame: &'static UserFrame) -> Trap {
+        Trap::IllegalInstruction
+    }
+
+    /// Whether threads wait for hidden harts.
+    fn is_any_waiting(&self) -> bool {
+        false
     }
 
     /// Writes the kernel half (if this ISA keeps it in the same table) into a fresh, zeroed root table in the pool.

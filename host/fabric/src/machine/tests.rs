@@ -79,6 +79,15 @@ fn semantic_errors_name_key_and_place() {
             "riscv64\"\nfirmware = \"uboot\"",
             "6:12: firmware: unknown firmware \"uboot\"; known: opensbi, motet",
         ),
+        ("x86_64\"", "riscv64\"\nhidden_harts = 1", "6:16: hidden_harts: only firmware = \"motet\" has some"),
+        ("x86_64\"", "riscv64\"\nfirmware = \"motet\"\nhidden_harts = 17", "7:16: hidden_harts: 17, an island has 0 to 16"),
+        (
+            "x86_64\"",
+            "riscv64\"\nfirmware = \"motet\"\nhidden_harts = 1",
+            "migration: an island has hidden_harts; that needs migration = \"firmware\"",
+        ),
+        ("[pool]", "migration = \"firmware\"\n[pool]", "1:13: migration: by firmware, some island needs hidden_harts"),
+        ("[pool]", "migration = \"magic\"\n[pool]", "1:13: migration: unknown way \"magic\"; known: fused, firmware"),
         ("x86_64\"", "riscv64\"\nfirmware = 3", "6:12: island.firmware: "),
         ("[pool]\nsize = \"64MiB\"\n", "", "missing field `pool`"),
     ] {

@@ -81,6 +81,8 @@ pub struct Migrations {
     patience_slices: u32,
     opened: u64,
     moving_ns: u64,
+    sent: u64,
+    called_home: u64,
     stays: bool,
 }
 
@@ -96,6 +98,8 @@ impl Migrations {
             patience_slices: moves.patience_slices.get(),
             opened: moves.opened.get(),
             moving_ns: moves.moving_ns.get(),
+            sent: moves.sent.get(),
+            called_home: moves.called_home.get(),
             stays: moves.stays.get() != 0,
         }
     }
@@ -115,6 +119,8 @@ impl Migrations {
         writeln!(out, "patience_slices\t{}", self.patience_slices)?;
         writeln!(out, "opened\t\t{}", self.opened)?;
         writeln!(out, "moving_ns\t{}", self.moving_ns)?;
+        writeln!(out, "to_hidden\t{}", self.sent)?;
+        writeln!(out, "called_home\t{}", self.called_home)?;
         writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })
     }
 }

@@ -7,7 +7,7 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{back, of_thread, place, uses_vectors};
+use super::{away, back, of_thread, place, uses_vectors};
 use crate::{call::instruction_at, cpu::Cpu, file, sched, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
@@ -37,6 +37,12 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
         Some((needs, place::best_core(cpu, thread, needs)?))
     });
     let Some((needs, core)) = target else {
+        if required.alternatives().any(uses_vectors::<M>)
+            && cpu.machine.hidden_harts() != 0
+            && let Ok(stays) = away::leave(cpu, thread)
+        {
+            return stays;
+        }
         refuse(cpu, thread, process, &required);
         return Some(());
     };

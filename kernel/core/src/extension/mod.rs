@@ -9,6 +9,7 @@
 //!
 //! Protocol page, with the states of a thread: `docs/protocols/extensions.md`.
 
+pub mod away;
 mod back;
 mod hint;
 mod illegal;

@@ -22,6 +22,7 @@ use super::{caches, edit, home_table, table, tables, view, vma};
 use crate::{
     call::{BUDGET, cost},
     cpu::Cpu,
+    extension,
     file::dma,
     sched,
 };
@@ -154,6 +155,19 @@ fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<()
     cpu.activate_space(root);
     leave_active(cpu, cpu.raw(space));
     Ok(())
+}
+
+/// A thread of the space is about to be away from this core: shoot-downs ask this core, whatever it has active.
+pub fn keep_active<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    space.active[cpu.island().index()].fetch_or(own_bit(cpu), Ordering::SeqCst);
+}
+
+/// A thread of the space is home: shoot-downs need not ask this core any more, unless others are away or it has the space active.
+pub fn leave_if_unused<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
+    let raw = cpu.raw(space);
+    if cpu.active_space.get() != raw && !extension::away::has_away(cpu, raw) {
+        space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
+    }
 }
 
 /// The epoch of the space that this core has active.
@@ -378,7 +392,7 @@ fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {
 fn leave_active<M: Machine>(cpu: &Cpu<M>, new: u64) {
     let old = cpu.active_space.replace(new);
     cpu.epoch.set(0);
-    if old != 0 {
+    if old != 0 && !extension::away::has_away(cpu, old) {
         let space = cpu.pool.at::<SpaceRecord>(PoolAddr(old));
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
     }

@@ -1,0 +1,228 @@
+//! Threads that this core has sent to hidden harts, whose firmware runs them, and those that wait until there is room.
+//!
+//! Such a thread is this core's still, as if it ran here: its state says so, and whoever wants it rings this core, which calls it home. Its address
+//! space stays active here, so that shoot-downs ask this core, which calls it home first ([`Cpu::flush_user`]). When it is home it goes on
+//! here, with what has stopped it there, before other threads.
+//!
+//! Protocol page: `docs/protocols/hidden-harts.md`.
+
+use core::{cell::Cell, sync::atomic::fence};
+
+use motet_abi::hidden::PLACES_MAX;
+use motet_hal::{Interrupts, Machine, Trap, Unsent};
+use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, sync::Ordering};
+use motet_protocol::Context;
+
+use crate::{cpu::Cpu, mm, sched};
+
+/// Longest time on a hidden hart while another thread waits for one.
+const SLICE_NS: u64 = 10_000_000;
+
+/// A place of a thread.
+#[derive(Clone, Copy, Default)]
+enum Place {
+    #[default]
+    Free,
+    /// It has been there since then.
+    Away(&'static ThreadRecord, u64),
+    /// It is home, and was stopped by this.
+    Home(&'static ThreadRecord, Trap),
+}
+
+/// What a core keeps in mind of them.
+#[derive(Default)]
+pub struct AwayCore {
+    places: [Cell<Place>; PLACES_MAX],
+    /// Threads that wait for room, in their order, linked as ready threads are.
+    first: Cell<Option<&'static ThreadRecord>>,
+    last: Cell<Option<&'static ThreadRecord>>,
+    /// One that waited, and is wanted here.
+    wanted: Cell<Option<&'static ThreadRecord>>,
+}
+
+/// Sends the running thread to a hidden hart, or lets it wait for one. `None`: it no longer runs here.
+pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<Option<()>, Unsent> {
+    sched::save_ext(cpu, thread);
+    sched::charge(cpu, thread);
+    thread.moves.away.store(1, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    // Who has sent a signal before has rung nobody; who does so from now on rings this core.
+    if thread.attention.load(Ordering::SeqCst) != 0 {
+        stays(cpu, thread);
+        return Ok(Some(()));
+    }
+    let sent = if cpu.away.first.get().is_some() { Err(Unsent::Full) } else { send(cpu, thread) };
+    match sent {
+        Ok(()) => Ok(None),
+        Err(Unsent::Full) => {
+            thread.queue_next.store(0, Ordering::Relaxed);
+            match cpu.away.last.replace(Some(thread)) {
+                Some(last) => last.queue_next.store(cpu.raw(thread), Ordering::Relaxed),
+                None => cpu.away.first.set(Some(thread)),
+            }
+            Ok(None)
+        }
+        Err(Unsent::Unable) => {
+            stays(cpu, thread);
+            Err(Unsent::Unable)
+        }
+    }
+}
+
+fn stays<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    thread.moves.away.store(0, Ordering::SeqCst);
+}
+
+fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), Unsent> {
+    let space = space_of(cpu, thread);
+    let root = Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed));
+    // First say so, then let it translate, as where a space becomes active.
+    cpu.own.away.fetch_add(1, Ordering::SeqCst);
+    mm::keep_active(cpu, space);
+    match cpu.machine.send_away(&thread.frame, root) {
+        Ok(place) => {
+            let moves = &thread.moves;
+            moves.sent.set(moves.sent.get() + 1);
+            cpu.away.places[place].set(Place::Away(thread, cpu.now_ns()));
+            Ok(())
+        }
+        Err(why) => {
+            cpu.own.away.fetch_sub(1, Ordering::SeqCst);
+            mm::leave_if_unused(cpu, space);
+            Err(why)
+        }
+    }
+}
+
+fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> &'static SpaceRecord {
+    let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+    mm::space_of(cpu, process)
+}
+
+/// Whether a space has threads away from this core.
+pub fn has_away<M: Machine>(cpu: &Cpu<M>, space: u64) -> bool {
+    cpu.own.away.load(Ordering::Relaxed) != 0
+        && cpu.away.places.iter().any(|place| match place.get() {
+            Place::Away(thread, _) => cpu.raw(space_of(cpu, thread)) == space,
+            Place::Free | Place::Home(..) => false,
+        })
+}
+
+/// This core has been interrupted: calls home who is wanted here, or has had its turn; takes in who is home, and sends who waits.
+pub fn look<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.own.away.load(Ordering::Relaxed) == 0 && cpu.away.first.get().is_none() {
+        return;
+    }
+    let now_ns = cpu.now_ns();
+    let others_wait = cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
+    for (index, place) in cpu.away.places.iter().enumerate() {
+        if let Place::Away(thread, since_ns) = place.get()
+            && (is_wanted(thread) || others_wait && now_ns >= since_ns + SLICE_NS)
+        {
+            cpu.machine.call_home(index);
+        }
+    }
+    let home = cpu.machine.at_home();
+    for (index, place) in cpu.away.places.iter().enumerate() {
+        if home >> index & 1 != 0
+            && let Place::Away(thread, since_ns) = place.get()
+        {
+            take_in(cpu, index, thread, since_ns);
+        }
+    }
+    send_waiting(cpu);
+}
+
+/// The thread is wanted, and this core is its own: if it is away, or waits, it comes home.
+pub fn call_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if thread.moves.away.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let is_it = |place: &Cell<Place>| matches!(place.get(), Place::Away(other, _) if cpu.raw(other) == cpu.raw(thread));
+    if let Some(index) = cpu.away.places.iter().position(is_it) {
+        cpu.machine.call_home(index);
+    }
+    // For those that wait.
+    cpu.deferred.set(cpu.deferred.get().union(Interrupts::DOORBELL));
+}
+
+fn is_wanted(thread: &ThreadRecord) -> bool {
+    thread.attention.load(Ordering::SeqCst) != 0
+}
+
+fn take_in<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecord, since_ns: u64) {
+    let trap = cpu.machine.take_home(index, &thread.frame);
+    if matches!(trap, Trap::Interrupt(_)) {
+        thread.moves.called_home.set(thread.moves.called_home.get() + 1);
+    }
+    thread.user_ns.set(thread.user_ns.get() + cpu.now_ns().saturating_sub(since_ns));
+    thread.moves.uses_vectors.set(1);
+    // Its registers are not those that this core may still hold.
+    thread.ext_core.set(0);
+    cpu.away.places[index].set(Place::Home(thread, trap));
+    cpu.own.away.fetch_sub(1, Ordering::SeqCst);
+    mm::leave_if_unused(cpu, space_of(cpu, thread));
+}
+
+/// Sends those that wait, in their order, as far as there is room; one that is wanted goes on here.
+fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
+    while let Some(thread) = cpu.away.first.get() {
+        if is_wanted(thread) {
+            if cpu.away.wanted.get().is_some() {
+                return;
+            }
+            cpu.away.wanted.set(Some(thread));
+        } else {
+            match send(cpu, thread) {
+                Ok(()) => {}
+                Err(Unsent::Full) => return,
+                Err(Unsent::Unable) => {
+                    if cpu.away.wanted.get().is_some() {
+                        return;
+                    }
+                    cpu.away.wanted.set(Some(thread));
+                }
+            }
+        }
+        let next = cpu.object::<ThreadRecord>(thread.queue_next.load(Ordering::Relaxed));
+        cpu.away.first.set(next);
+        if next.is_none() {
+            cpu.away.last.set(None);
+        }
+    }
+}
+
+/// Whether a thread is home that has not gone on.
+pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
+    cpu.away.wanted.get().is_some() || cpu.away.places.iter().any(|place| matches!(place.get(), Place::Home(..)))
+}
+
+/// Until when this core may sleep because of them.
+pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
+    let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some();
+    if any { cpu.now_ns() + SLICE_NS } else { u64::MAX }
+}
+
+/// Goes on with threads that have come home. `true`: there was one.
+#[inline(always)]
+pub fn go_on<M: Machine>(cpu: &Cpu<M>) -> bool {
+    if M::ISA != motet_layout::Isa::RiscV64 {
+        return false;
+    }
+    go_on_with_first(cpu)
+}
+
+fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let place = cpu.away.places.iter().find(|place| matches!(place.get(), Place::Home(..)));
+    let (thread, trap) = match place.map(Cell::take) {
+        Some(Place::Home(thread, trap)) => (thread, trap),
+        Some(Place::Free | Place::Away(..)) | None => match cpu.away.wanted.take() {
+            Some(thread) => (thread, Trap::Interrupt(Interrupts::EMPTY)),
+            None => return false,
+        },
+    };
+    sched::run_thread_from(cpu, thread, Some(trap));
+    true
+}

@@ -1,0 +1,135 @@
+//! Harts with vector registers that only the firmware has (docs/firmware.md): threads go there and come home by calls of the SBI.
+
+use core::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+
+use motet_abi::hidden::{
+    AT_HOME, CALL_HOME, CALLED_HOME, CAUSE, COLLECT, COUNTER, DESCRIBE, EXTENSION, FLOATS, FORMAT, HEADER_WORDS,
+    HIDDEN_HARTS, LOST, MIGRATE, REGISTERS, SIZE, TAKE_OVER, VALUE, VECTOR_BYTES, VECTOR_CONTROL, VECTOR_LEN, WAITING,
+    context_words,
+};
+use motet_hal::{Interrupts, Trap, Unsent};
+use motet_layout::{EXT_VLENB, UserFrame};
+
+use crate::{boot, console::log_line, extended::VECTOR_LEN_MAX, machine::TheMachine, per_core::PerCore, sbi, trap};
+
+/// Words of the largest context, whose vector registers fit a frame.
+pub const CONTEXT_WORDS: usize = context_words(VECTOR_LEN_MAX as usize);
+
+/// Words of [`UserFrame::ext`] (`extended`): `fcsr` follows the floating-point registers.
+const FLOAT_WORDS: usize = 33;
+/// Where `vstart`, `vl`, `vtype` and `vcsr` are there, in the order of a context.
+const CONTROL: [usize; 4] = [33, 35, 34, 36];
+const VECTORS: usize = 40;
+
+const CAUSE_SYSCALL: u64 = 8;
+const ERROR_DENIED: isize = -4;
+
+/// Bytes of a vector register of hidden harts; 0: there are none.
+static LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Takes vector instructions over from the firmware, if it has hidden harts.
+pub fn init() {
+    if !sbi::has(EXTENSION) {
+        return;
+    }
+    let len = sbi::call(EXTENSION, DESCRIBE, [VECTOR_BYTES, 0, 0]).1;
+    if len as u64 > VECTOR_LEN_MAX {
+        log_line!("vector registers of {} bits do not fit the user frame: hidden harts are not used", len * 8);
+        return;
+    }
+    sbi::call(EXTENSION, TAKE_OVER, [1, 0, 0]);
+    LEN.store(len, Relaxed);
+}
+
+/// How many can run threads.
+pub fn harts() -> usize {
+    if LEN.load(Relaxed) == 0 { 0 } else { sbi::call(EXTENSION, DESCRIBE, [HIDDEN_HARTS, 0, 0]).1 }
+}
+
+/// [`motet_hal::Machine::send_away`].
+pub fn send_away(frame: &'static UserFrame, satp: u64) -> Result<usize, Unsent> {
+    let (core, len) = (PerCore::this(), LEN.load(Relaxed) as u64);
+    let put = |index: usize, word: u64| core.context[index].store(word, Relaxed);
+    let is_valid = frame.ext_valid.get() == 1;
+    let ext = |index: usize| if is_valid { frame.ext[index].get() } else { 0 };
+    let has_vectors = ext(EXT_VLENB) != 0;
+    if len == 0 || has_vectors && ext(EXT_VLENB) != len {
+        return Err(Unsent::Unable);
+    }
+    put(0, FORMAT);
+    put(SIZE, 8 * context_words(len as usize) as u64);
+    put(COUNTER, frame.pc.get());
+    (1..32).for_each(|index| put(REGISTERS + index - 1, frame.regs[index].get()));
+    (0..FLOAT_WORDS).for_each(|index| put(FLOATS + index, ext(index)));
+    put(VECTOR_LEN, if has_vectors { len } else { 0 });
+    if has_vectors {
+        (0..CONTROL.len()).for_each(|index| put(VECTOR_CONTROL + index, ext(CONTROL[index])));
+        (0..4 * len as usize).for_each(|index| put(HEADER_WORDS + index, ext(VECTORS + index)));
+    }
+    fence(SeqCst);
+    match sbi::call(EXTENSION, MIGRATE, [boot::phys_of(&core.context) as usize, satp as usize, 0]) {
+        (0, place) => {
+            core.away.fetch_or(1 << place, Relaxed);
+            Ok(place)
+        }
+        (ERROR_DENIED, _) => Err(Unsent::Full),
+        _ => Err(Unsent::Unable),
+    }
+}
+
+/// [`motet_hal::Machine::at_home`].
+pub fn at_home() -> u64 {
+    sbi::call(EXTENSION, AT_HOME, [0; 3]).1 as u64
+}
+
+/// [`motet_hal::Machine::call_home`].
+pub fn call_home(place: usize) {
+    sbi::call(EXTENSION, CALL_HOME, [place, 0, 0]);
+}
+
+/// [`motet_hal::Machine::bring_home`].
+pub fn bring_home() {
+    let away = PerCore::this().away.load(Relaxed);
+    (0..u64::BITS as usize).filter(|place| away >> place & 1 != 0).for_each(call_home);
+    while at_home() & away != away {
+        core::hint::spin_loop();
+    }
+}
+
+/// [`motet_hal::Machine::take_home`].
+pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) -> Trap {
+    let (core, len) = (PerCore::this(), LEN.load(Relaxed));
+    let collected = sbi::call(EXTENSION, COLLECT, [place, 0, 0]);
+    assert!(collected == (0, 1), "a thread that is home is not there: {collected:?}");
+    fence(SeqCst);
+    core.away.fetch_and(!(1 << place), Relaxed);
+    let get = |index: usize| core.context[index].load(Relaxed);
+    frame.pc.set(get(COUNTER));
+    (1..32).for_each(|index| frame.regs[index].set(get(REGISTERS + index - 1)));
+    (0..FLOAT_WORDS).for_each(|index| frame.ext[index].set(get(FLOATS + index)));
+    frame.ext[EXT_VLENB].set(len as u64);
+    (0..CONTROL.len()).for_each(|index| frame.ext[CONTROL[index]].set(get(VECTOR_CONTROL + index)));
+    (0..4 * len).for_each(|index| frame.ext[VECTORS + index].set(get(HEADER_WORDS + index)));
+    frame.ext_valid.set(1);
+    // What this core's registers hold is older.
+    core.ext_frame.store(0, Relaxed);
+    core.vector_frame.store(0, Relaxed);
+    match get(CAUSE) {
+        CALLED_HOME => Trap::Interrupt(Interrupts::EMPTY),
+        LOST => Trap::IllegalInstruction,
+        CAUSE_SYSCALL => {
+            frame.pc.set(get(COUNTER) + 4);
+            Trap::Syscall
+        }
+        cause => trap::decode(machine, cause, get(VALUE)),
+    }
+}
+
+/// [`motet_hal::Machine::is_any_waiting`].
+pub fn is_any_waiting() -> bool {
+    sbi::call(EXTENSION, WAITING, [0; 3]).1 != 0
+}
