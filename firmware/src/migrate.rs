@@ -1,7 +1,8 @@
 //! The extension of the SBI by which a supervisor sends threads to hidden harts itself, and runs others meanwhile.
 
 use motet_abi::hidden::{
-    AT_HOME, CALL_HOME, COLLECT, CONTEXT_BYTES, DESCRIBE, HIDDEN_HARTS, MIGRATE, PLACES, TAKE_OVER, VECTOR_BYTES, WAITING,
+    AT_HOME, CALL_HOME, COLLECT, CONTEXT_BYTES, DESCRIBE, HIDDEN_HARTS, MIGRATE, PLACES, TAKE_OVER, VECTOR_BYTES,
+    WAITING,
 };
 use rustsbi::SbiRet;
 

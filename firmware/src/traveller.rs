@@ -3,8 +3,10 @@
 //! A context is an array of words; `docs/firmware.md` has the table. The firmware takes a copy, so nothing that the supervisor does
 //! to its own changes what a hidden hart runs.
 
-use motet_abi::hidden::{CAUSE, COUNTER, FLOATS, FORMAT, HEADER_WORDS, REGISTERS, SIZE, VALUE, VECTOR_CONTROL, VECTOR_LEN};
 pub use motet_abi::hidden::{CALLED_HOME, LOST, context_words};
+use motet_abi::hidden::{
+    CAUSE, COUNTER, FLOATS, FORMAT, HEADER_WORDS, REGISTERS, SIZE, VALUE, VECTOR_CONTROL, VECTOR_LEN,
+};
 
 /// Words before a thread's vector registers in the firmware's memory: `vstart`, `vl`, `vtype`, `vcsr`, as in a context.
 pub const VECTOR_CONTROL_WORDS: usize = 4;

@@ -409,6 +409,7 @@ pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
         count(traveller.cause);
     }
     TRIPS.end(place);
+    // Behind that: who looks before does not look again.
     if let Some(home) = home {
         if place.number().is_some() {
             SHARED.mail.post_interrupt(home);

@@ -498,7 +498,9 @@ fn check_migration(text: &str, given: Option<&Spanned<String>>, islands: &[Islan
     let has_hidden = islands.iter().any(|island| island.hidden_harts > 0);
     let why = match (given.map(|name| name.get_ref().as_str()), has_hidden) {
         (None | Some("fused"), false) | (Some("firmware"), true) => return Ok(()),
-        (None | Some("fused"), true) => "migration: an island has hidden_harts; that needs migration = \"firmware\"".into(),
+        (None | Some("fused"), true) => {
+            "migration: an island has hidden_harts; that needs migration = \"firmware\"".into()
+        }
         (Some("firmware"), false) => {
             "migration: by firmware, some island needs hidden_harts, and firmware = \"motet\"".into()
         }

@@ -390,7 +390,8 @@ mod tests {
 
     fn line_with(toml: &str, firmware: Option<RawFd>) -> String {
         let migration = if toml.contains("hidden_harts") { "migration = \"firmware\"\n" } else { "" };
-        let machine = Machine::parse(&format!("{migration}[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
+        let machine =
+            Machine::parse(&format!("{migration}[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let launch = Launch {
             island: &machine.islands[0],

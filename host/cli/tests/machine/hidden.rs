@@ -1,5 +1,5 @@
 //! Harts with vector registers that the firmware hides: Debian's Linux, on harts without, runs programs that need them
-//! (`tests/guest/linux/vectors.c`).
+//! (`tests/guest/linux/vectors.c`); Motet sends threads there itself (`tests/guest/cc/hidden.c`, `extension.c`).
 
 use std::{fs, path::PathBuf};
 
@@ -7,8 +7,9 @@ use libtest_mimic::Trial;
 use motet_toolchain::Tools;
 
 use crate::{
+    crossing::{Programs, source},
     firmware::{Machine, archive, firmware, linux_kernel},
-    process::{root, target},
+    process::{Motet, root, target},
     trial,
 };
 
@@ -19,12 +20,28 @@ const BOARDS: [(&str, &str, &[&str]); 3] = [
     ("one_hidden_hart", "1", &["-machine", "virt,aia=aplic-imsic", "-cpu", "max,vlen=1024"]),
 ];
 
+/// What Motet's threads on hidden harts do, as a command of a program, and what that prints.
+const MOTET: [(&str, &str, &str); 7] = [
+    ("keeps_vectors_through_every_way_home", "extension ways", WAYS),
+    ("lets_threads_wait_for_room_in_the_firmware", "extension crowd 40", "right 40 of 40\n"),
+    ("tells_programs_that_there_are_no_vectors", "extension told", "hwcap 0 hwprobe 0 0\n"),
+    ("kills_a_thread_on_a_hidden_hart", "hidden kill", "killed 1\nstopped 1\n"),
+    ("signals_a_thread_on_a_hidden_hart", "hidden alarm", "counted 1\nsent 1\ncalled home 1\n"),
+    ("ends_slices_on_hidden_harts", "hidden turns 40", "took turns 40 of 40\n"),
+    ("calls_threads_home_before_pages_change", "hidden protect", "frozen 1\nfaulted\n"),
+];
+const WAYS: &str = "system call kept\npage faults kept\nshoot-down kept\nsignal handler kept\nyield kept\nsleep kept\n\
+    another thread kept\nslices without use kept\nchild kept\nparent kept\n";
+
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         trial("firmware::harts_that_cannot_be_hidden_are_named", refused),
         trial("firmware::the_check_program_does_not_see_hidden_harts", check),
     ];
+    trials.extend(
+        MOTET.map(|(name, program, output)| trial(&format!("firmware::motet_{name}"), || motet(program, output))),
+    );
     trials.extend(BOARDS.map(|(name, hidden, board)| {
         trial(&format!("firmware::debians_linux_runs_vectors_on_hidden_harts_with_{name}"), || linux(hidden, board))
     }));
@@ -80,6 +97,26 @@ fn ended_in_all_ways(text: &str) -> bool {
     let line = counts.lines().next().unwrap_or_default();
     let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
     numbers.len() == 4 && numbers.iter().all(|number| *number > 0)
+}
+
+/// Runs a program on Motet, with more hidden harts than cores, and with fewer.
+fn motet(command: &str, output: &str) -> Result<(), String> {
+    let program = command.split(' ').next().unwrap_or_default();
+    let programs = Programs::new()?;
+    let path = programs.path.join(program).display().to_string();
+    programs.compile(&source(program), "fat", &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &path])?;
+    let machine = programs.path.join("machine.toml");
+    for (cores, hidden) in [(1, 2), (3, 1)] {
+        let text = format!(
+            "migration = \"firmware\"\n[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\n\
+             cores = {cores}\nfirmware = \"motet\"\nhidden_harts = {hidden}\n"
+        );
+        fs::write(&machine, text).map_err(|error| error.to_string())?;
+        let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
+        let ended = Motet::run(arguments).arguments(["--", &format!("/in/programs/{command}")]).wait();
+        ended.expect_code(0)?.expect_output(output)?;
+    }
+    Ok(())
 }
 
 fn refused() -> Result<(), String> {

@@ -80,7 +80,11 @@ fn semantic_errors_name_key_and_place() {
             "6:12: firmware: unknown firmware \"uboot\"; known: opensbi, motet",
         ),
         ("x86_64\"", "riscv64\"\nhidden_harts = 1", "6:16: hidden_harts: only firmware = \"motet\" has some"),
-        ("x86_64\"", "riscv64\"\nfirmware = \"motet\"\nhidden_harts = 17", "7:16: hidden_harts: 17, an island has 0 to 16"),
+        (
+            "x86_64\"",
+            "riscv64\"\nfirmware = \"motet\"\nhidden_harts = 17",
+            "7:16: hidden_harts: 17, an island has 0 to 16",
+        ),
         (
             "x86_64\"",
             "riscv64\"\nfirmware = \"motet\"\nhidden_harts = 1",

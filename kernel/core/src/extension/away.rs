@@ -25,8 +25,8 @@ enum Place {
     Free,
     /// It has been there since then.
     Away(&'static ThreadRecord, u64),
-    /// It is home, and was stopped by this.
-    Home(&'static ThreadRecord, Trap),
+    /// It is home. The place is its own until it goes on, as its registers are still there.
+    Home(&'static ThreadRecord),
 }
 
 /// What a core keeps in mind of them.
@@ -106,7 +106,7 @@ pub fn has_away<M: Machine>(cpu: &Cpu<M>, space: u64) -> bool {
     cpu.own.away.load(Ordering::Relaxed) != 0
         && cpu.away.places.iter().any(|place| match place.get() {
             Place::Away(thread, _) => cpu.raw(space_of(cpu, thread)) == space,
-            Place::Free | Place::Home(..) => false,
+            Place::Free | Place::Home(_) => false,
         })
 }
 
@@ -129,7 +129,10 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
         if home >> index & 1 != 0
             && let Place::Away(thread, since_ns) = place.get()
         {
-            take_in(cpu, index, thread, since_ns);
+            thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
+            cpu.away.places[index].set(Place::Home(thread));
+            cpu.own.away.fetch_sub(1, Ordering::SeqCst);
+            mm::leave_if_unused(cpu, space_of(cpu, thread));
         }
     }
     send_waiting(cpu);
@@ -152,18 +155,18 @@ fn is_wanted(thread: &ThreadRecord) -> bool {
     thread.attention.load(Ordering::SeqCst) != 0
 }
 
-fn take_in<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecord, since_ns: u64) {
+/// Takes a thread that is home out of its place: what it was stopped by.
+fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecord) -> Trap {
+    cpu.away.places[index].set(Place::Free);
     let trap = cpu.machine.take_home(index, &thread.frame);
     if matches!(trap, Trap::Interrupt(_)) {
         thread.moves.called_home.set(thread.moves.called_home.get() + 1);
     }
-    thread.user_ns.set(thread.user_ns.get() + cpu.now_ns().saturating_sub(since_ns));
     thread.moves.uses_vectors.set(1);
     // Its registers are not those that this core may still hold.
     thread.ext_core.set(0);
-    cpu.away.places[index].set(Place::Home(thread, trap));
-    cpu.own.away.fetch_sub(1, Ordering::SeqCst);
-    mm::leave_if_unused(cpu, space_of(cpu, thread));
+    send_waiting(cpu);
+    trap
 }
 
 /// Sends those that wait, in their order, as far as there is room; one that is wanted goes on here.
@@ -196,7 +199,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
 
 /// Whether a thread is home that has not gone on.
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.away.wanted.get().is_some() || cpu.away.places.iter().any(|place| matches!(place.get(), Place::Home(..)))
+    cpu.away.wanted.get().is_some() || cpu.away.places.iter().any(|place| matches!(place.get(), Place::Home(_)))
 }
 
 /// Until when this core may sleep because of them.
@@ -215,13 +218,15 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>) -> bool {
 }
 
 fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let place = cpu.away.places.iter().find(|place| matches!(place.get(), Place::Home(..)));
-    let (thread, trap) = match place.map(Cell::take) {
-        Some(Place::Home(thread, trap)) => (thread, trap),
-        Some(Place::Free | Place::Away(..)) | None => match cpu.away.wanted.take() {
-            Some(thread) => (thread, Trap::Interrupt(Interrupts::EMPTY)),
-            None => return false,
-        },
+    let mut places = cpu.away.places.iter().enumerate();
+    let home = places.find_map(|(index, place)| match place.get() {
+        Place::Home(thread) => Some((index, thread)),
+        Place::Free | Place::Away(..) => None,
+    });
+    let (thread, trap) = match (home, cpu.away.wanted.take()) {
+        (_, Some(thread)) => (thread, Trap::Interrupt(Interrupts::EMPTY)),
+        (Some((index, thread)), None) => (thread, take_out(cpu, index, thread)),
+        (None, None) => return false,
     };
     sched::run_thread_from(cpu, thread, Some(trap));
     true
