@@ -28,6 +28,7 @@ use super::{
     entry::Frame,
     hart::{self, ENVIRONMENT, STATE_ENABLE},
     registers,
+    trap::refuse,
 };
 
 const ILLEGAL: u64 = 2;
@@ -47,6 +48,9 @@ const TP: usize = 3;
 
 /// Memory for vector registers, and the most threads whose registers fit it: those of 128 bits.
 const VECTOR_WORDS: usize = 384 << 7;
+/// Longest vector registers, in bytes.
+const VECTOR_LEN_MAX: u64 = 128;
+const _: () = assert!(VECTOR_WORDS / vector_words(VECTOR_LEN_MAX as usize) > 2 * POSTED_MAX);
 const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16) - POSTED_MAX;
 
 static TRIPS: Trips = Trips::new();
@@ -185,6 +189,9 @@ pub fn set_up(board: &Board) {
     VECTOR_LEN.store(csr::read!("0xc22"), Relaxed);
     // SAFETY: as it was.
     unsafe { csr::write!("mstatus", before) };
+    if VECTOR_LEN.load(Relaxed) > VECTOR_LEN_MAX {
+        refuse("vector registers are longer than 1024 bits");
+    }
 }
 
 /// Sets up a hidden hart: nothing is delegated, and only other harts interrupt it.

@@ -466,7 +466,11 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
         limits::check_cpu_time(cpu, thread);
     }
     if M::ISA == Isa::RiscV64 && extension::away::has_come(cpu) {
-        yield_core(cpu, thread);
+        if interrupts.contains(Interrupts::TIMER) && cpu.own.first_come.get() == 0 {
+            yield_core(cpu, thread);
+        } else {
+            make_way(cpu, thread);
+        }
         return true;
     }
     if interrupts.contains(Interrupts::TIMER) {
@@ -513,6 +517,15 @@ pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     cpu.tracer.will_end(End::Yielded);
     run_queue::append_last(cpu, thread);
+}
+
+/// As [`yield_core`], but the thread keeps its turn.
+fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    cpu.tracer.will_end(End::Yielded);
+    run_queue::append(cpu, thread);
 }
 
 /// Puts a thread that ends, and that something else is more urgent than, back among the ready ones.
