@@ -221,6 +221,8 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     }
     let end = until_home(hardware, place);
     TRIPS.clear(place);
+    // The rings that were taken while it waited may have been for this.
+    hardware.serve();
     let by_call = end == End::Home && traveller.cause == CALL_OF_USER;
     VAULT.with(|vault| vault.release(traveller.entry, by_call));
     match end {

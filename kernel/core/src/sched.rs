@@ -8,7 +8,7 @@ use core::{
 use motet_abi::registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, InodeRecord, Isa, PoolAddr, ProcessRecord, THREAD_ENDS, THREAD_READY,
+    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, CoreId, InodeRecord, PoolAddr, ProcessRecord, THREAD_ENDS, THREAD_READY,
     THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_EVENT, WAKE_NONE, WAKE_TIMEOUT, marks,
 };
 use motet_protocol::{
@@ -465,7 +465,7 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
     if interrupts.contains(Interrupts::TIMER) {
         limits::check_cpu_time(cpu, thread);
     }
-    if M::ISA == Isa::RiscV64 && extension::away::has_come(cpu) {
+    if extension::away::has_come(cpu) {
         if interrupts.contains(Interrupts::TIMER) && cpu.own.first_come.get() == 0 {
             yield_core(cpu, thread);
         } else {
@@ -596,9 +596,7 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
             far::give_back_withdrawn(cpu);
         }
     }
-    if M::ISA == Isa::RiscV64 {
-        extension::away::look(cpu);
-    }
+    extension::away::look(cpu);
     expire_timers(cpu);
 }
 

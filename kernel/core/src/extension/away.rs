@@ -38,6 +38,15 @@ pub struct AwayCore {
     last: Cell<Option<&'static ThreadRecord>>,
     /// One that waited, and is wanted here.
     wanted: Cell<Option<&'static ThreadRecord>>,
+    /// Threads that are home, and the one that is wanted: this is looked at whenever the core changes its thread.
+    come: Cell<u32>,
+}
+
+impl AwayCore {
+    fn set_wanted(&self, thread: &'static ThreadRecord) {
+        self.wanted.set(Some(thread));
+        self.come.set(self.come.get() + 1);
+    }
 }
 
 /// Sends the running thread to a hidden hart, or lets it wait for one. `None`: it no longer runs here.
@@ -111,10 +120,15 @@ pub fn has_away<M: Machine>(cpu: &Cpu<M>, space: u64) -> bool {
 }
 
 /// This core has been interrupted: calls home who is wanted here, or has had its turn; takes in who is home, and sends who waits.
+#[inline(always)]
 pub fn look<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.own.away.load(Ordering::Relaxed) == 0 && cpu.away.first.get().is_none() {
-        return;
+    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some() {
+        look_at_all(cpu);
     }
+}
+
+#[cold]
+fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
     let others_wait = cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
     for (index, place) in cpu.away.places.iter().enumerate() {
@@ -131,6 +145,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
         {
             thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
             cpu.away.places[index].set(Place::Home(thread));
+            cpu.away.come.set(cpu.away.come.get() + 1);
             cpu.own.away.fetch_sub(1, Ordering::SeqCst);
             mm::leave_if_unused(cpu, space_of(cpu, thread));
         }
@@ -176,7 +191,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
             if cpu.away.wanted.get().is_some() {
                 return;
             }
-            cpu.away.wanted.set(Some(thread));
+            cpu.away.set_wanted(thread);
         } else {
             match send(cpu, thread) {
                 Ok(()) => {}
@@ -185,7 +200,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
                     if cpu.away.wanted.get().is_some() {
                         return;
                     }
-                    cpu.away.wanted.set(Some(thread));
+                    cpu.away.set_wanted(thread);
                 }
             }
         }
@@ -198,8 +213,9 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
 }
 
 /// Whether a thread is home that has not gone on.
+#[inline(always)]
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.away.wanted.get().is_some() || cpu.away.places.iter().any(|place| matches!(place.get(), Place::Home(_)))
+    cpu.away.come.get() != 0
 }
 
 /// Until when this core may sleep because of them.
@@ -211,12 +227,10 @@ pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
 /// Goes on with threads that have come home. `true`: there was one.
 #[inline(always)]
 pub fn go_on<M: Machine>(cpu: &Cpu<M>) -> bool {
-    if M::ISA != motet_layout::Isa::RiscV64 {
-        return false;
-    }
-    go_on_with_first(cpu)
+    has_come(cpu) && go_on_with_first(cpu)
 }
 
+#[cold]
 fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> bool {
     let mut places = cpu.away.places.iter().enumerate();
     let home = places.find_map(|(index, place)| match place.get() {
@@ -228,6 +242,7 @@ fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> bool {
         (Some((index, thread)), None) => (thread, take_out(cpu, index, thread)),
         (None, None) => return false,
     };
+    cpu.away.come.set(cpu.away.come.get() - 1);
     sched::run_thread_from(cpu, thread, Some(trap));
     true
 }
