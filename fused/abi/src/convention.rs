@@ -449,6 +449,7 @@ pub fn hold_ext(frame: &UserFrame, isa: Isa) {
 /// Stores the initial extended state, so that parts of it can be set.
 fn init_ext(frame: &UserFrame, isa: Isa) {
     frame.ext.iter().for_each(|word| word.set(0));
+    frame.vector_bytes.set(0);
     if isa == Isa::X86_64 {
         // FCW; MXCSR and its mask (SDM, FXSAVE and FNINIT).
         set_ext(frame, 0, 0x037f);

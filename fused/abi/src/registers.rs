@@ -2,7 +2,7 @@
 //!
 //! A frame whose ISA word is none of ours (which no kernel writes) is treated as [`Isa::Hosted`]'s; nothing here panics.
 
-use motet_layout::{EXT_SVE_LENGTH, EXT_VLENB, EXT_XSTATE_BV, FRAME_REGS, Isa, UserFrame, XSTATE_AVX, is_canonical};
+use motet_layout::{EXT_XSTATE_BV, FRAME_REGS, Isa, UserFrame, XSTATE_AVX, is_canonical};
 
 /// Where an ISA keeps what the ABI speaks of: indices into [`UserFrame::regs`].
 struct Roles {
@@ -243,10 +243,12 @@ pub fn start(frame: &UserFrame, isa: Isa, entry: u64, sp: u64) {
     set_sp_of(isa, frame, sp);
 }
 
-/// Copies a thread's registers (`clone`), extended state included when `from` has it stored (save it first).
+/// Copies a thread's registers (`clone`), extended state included when `from` has it stored (save it first), but for what is in an area of
+/// vector registers.
 pub fn copy_frame(from: &UserFrame, to: &UserFrame) {
     copy_general(from, to);
     to.ext_valid.set(from.ext_valid.get());
+    to.vector_bytes.set(0);
     if from.ext_valid.get() != 0 {
         for (to, from) in to.ext.iter().zip(&from.ext) {
             to.set(from.get());
@@ -261,9 +263,8 @@ pub fn vector_bytes(frame: &UserFrame) -> u32 {
     }
     match frame_isa(frame) {
         Isa::X86_64 if frame.ext[EXT_XSTATE_BV].get() & XSTATE_AVX != 0 => 32,
-        Isa::AArch64 => frame.ext[EXT_SVE_LENGTH].get() as u32,
-        Isa::RiscV64 => frame.ext[EXT_VLENB].get() as u32,
-        Isa::X86_64 | Isa::Hosted => 0,
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => frame.vector_bytes.get(),
+        Isa::X86_64 => 0,
     }
 }
 

@@ -7,14 +7,20 @@ use motet_abi::sigframe::{self, BadFrame, Delivery, SIGFRAME_MAX};
 use motet_abi::signal::{SS_DISABLE, SigCause, SigInfo, SigStack};
 use motet_abi::wire::Wire;
 use motet_abi::{counters, process};
-use motet_layout::{Cell32, Cell64, Isa, UserFrame};
+use motet_layout::{
+    Cell32, Cell64, Isa, UserFrame, VECTORS_AARCH64, VECTORS_RISCV64, VectorArea, VectorPage, Vectors, vector_frames,
+};
 use proptest::prelude::*;
+
+/// A structure of the pool with zeroes.
+fn zeroed<T: motet_layout::PoolStruct>() -> Box<T> {
+    // SAFETY: allocated with the layout of the structure, which consists of atomic integers, for which zeroes are valid.
+    unsafe { Box::from_raw(std::alloc::alloc_zeroed(std::alloc::Layout::new::<T>()).cast()) }
+}
 
 /// A frame with zeroes.
 fn frame(isa: Isa) -> Box<UserFrame> {
-    // SAFETY: allocated with the layout of a frame, which consists of atomic integers, for which zeroes are valid.
-    let frame: Box<UserFrame> =
-        unsafe { Box::from_raw(std::alloc::alloc_zeroed(std::alloc::Layout::new::<UserFrame>()).cast()) };
+    let frame: Box<UserFrame> = zeroed();
     init_frame(&frame, isa, 0x1000, 0x7000);
     frame
 }
@@ -23,6 +29,46 @@ fn fill(frame: &UserFrame, seed: u64) {
     let value = |n: usize| (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
     frame.regs.iter().enumerate().for_each(|(n, reg): (usize, &Cell64)| reg.set(value(n)));
     frame.ext.iter().enumerate().for_each(|(n, word)| word.set(value(n + 100)));
+}
+
+/// An area for vector registers of so many bytes, with zeroes; `None`: the ISA has no areas, or they have no bytes.
+fn area(isa: Isa, bytes: usize) -> Option<Vectors<'static>> {
+    let format = match isa {
+        Isa::AArch64 => VECTORS_AARCH64,
+        Isa::RiscV64 => VECTORS_RISCV64,
+        Isa::X86_64 | Isa::Hosted => return None,
+    };
+    let area: &'static VectorArea = Box::leak(zeroed());
+    area.format.set(format);
+    area.register_bytes.set(bytes as u32);
+    let more = |n: usize| (n < vector_frames(format, bytes)).then(|| &*Box::leak(zeroed::<VectorPage>()));
+    (bytes != 0).then(|| Vectors::new(area, [more(1), more(2)]).expect("a valid header"))
+}
+
+/// Live values in an area: z registers begin with what the frame says of q registers.
+fn fill_area(f: &UserFrame, vectors: Vectors<'_>, seed: u64) {
+    let value = |n: usize| (n as u64 + 7).wrapping_mul(0xd129_0d2e_4d1b_8b4d) ^ seed;
+    for (n, word) in vectors.words().enumerate() {
+        word.set(value(n));
+    }
+    let used = vectors.predicate_bytes();
+    for (n, word) in vectors.predicates().iter().enumerate() {
+        let bits = (used.saturating_sub(8 * n)).min(8) * 8;
+        word.set(if bits == 64 { word.get() } else { word.get() & ((1 << bits) - 1) });
+    }
+    if frame_isa(f) == Isa::AArch64 {
+        vectors.control().iter().for_each(|word| word.set(0)); // SVE has none
+        for n in 0..32 {
+            for (to, from) in vectors.register(n).iter().zip(&f.ext[2 * n..2 * n + 2]) {
+                to.set(from.get());
+            }
+        }
+    }
+    f.vector_bytes.set(vectors.register_bytes() as u32);
+}
+
+fn area_words(vectors: Option<Vectors<'_>>) -> Vec<u64> {
+    vectors.map_or(Vec::new(), |vectors| vectors.words().map(Cell64::get).collect())
 }
 
 /// Index in `regs` of what a test says by name.
@@ -140,14 +186,23 @@ fn delivery(base: u64) -> Delivery {
 }
 
 fn deliver(f: &UserFrame, delivery: &Delivery) -> (Memory, sigframe::Built) {
+    deliver_with(f, None, delivery)
+}
+
+fn deliver_with(f: &UserFrame, vectors: Option<Vectors<'_>>, delivery: &Delivery) -> (Memory, sigframe::Built) {
     let mut out = [0xaa; SIGFRAME_MAX];
-    let built = sigframe::build(f, delivery, &mut out);
+    let built = sigframe::build(f, vectors, delivery, &mut out);
     let mut memory = Memory::default();
     for (address, range) in built.pieces() {
         memory.0.extend(out[range].iter().enumerate().map(|(n, &byte)| (address + n as u64, byte)));
     }
+    let copy = |address: u64, bytes: &[u8]| {
+        memory.0.extend(bytes.iter().enumerate().map(|(n, &byte)| (address + n as u64, byte)));
+        Ok::<(), ()>(())
+    };
+    built.write_vectors(f, vectors, copy).unwrap();
     assert!(memory.0.last_key_value().unwrap().0 < &delivery.base);
-    assert!(delivery.base - built.sp <= sigframe::min_stack_size(frame_isa(f)));
+    assert!(delivery.base - built.sp <= sigframe::min_stack_size(frame_isa(f), f.vector_bytes.get()));
     sigframe::enter(f, delivery, &built);
     (memory, built)
 }
@@ -161,28 +216,14 @@ fn leave(f: &UserFrame) {
 
 /// Words of `ext` that a signal frame carries for an ISA.
 fn carried(f: &UserFrame) -> Vec<u64> {
-    let vlenb = f.ext[37].get() as usize;
     let used = |n: usize| match frame_isa(f) {
         // Up to the software-reserved part; the header; AVX state.
         Isa::X86_64 => n < 58 || (64..72).contains(&n) || f.ext[64].get() == 4 && (72..104).contains(&n),
-        Isa::AArch64 => n < 67 || f.ext[66].get() != 0 && (68..141).contains(&n),
-        Isa::RiscV64 if vlenb == 0 => n < 33,
-        Isa::RiscV64 => n < 38 || (40..40 + 4 * vlenb).contains(&n),
+        Isa::AArch64 => n < 66,
+        Isa::RiscV64 => n < 33,
         Isa::Hosted => false,
     };
     f.ext.iter().enumerate().filter(|(n, _)| used(*n)).map(|(_, word)| word.get()).collect()
-}
-
-/// Makes what the frame has beside q0..q31 the state of SVE with registers of so many bytes.
-fn set_sve_length(f: &UserFrame, bytes: u64) {
-    f.ext[66].set(bytes);
-    if bytes == 16 {
-        f.ext[68..132].iter().for_each(|word| word.set(0)); // there are no bits beyond 127
-    }
-    // 17 predicates.
-    let end = 132 + 17 * bytes as usize / 64;
-    f.ext[end].set(f.ext[end].get() & ((1 << (17 * bytes % 64)) - 1));
-    f.ext[end + 1..141].iter().for_each(|word| word.set(0));
 }
 
 proptest! {
@@ -190,7 +231,7 @@ proptest! {
     /// Delivered, clobbered and restored: every register is as it was.
     #[test]
     fn signal_frames_bring_everything_back(
-        seed: u64, ext_valid: bool, vlenb in prop_oneof![Just(0), Just(16), Just(32)], base in 0x10_0000u64..0x7fff_0000_0000,
+        seed: u64, ext_valid: bool, bytes in prop_oneof![Just(0), Just(16), Just(32), Just(64), Just(128), Just(256)], base in 0x10_0000u64..0x7fff_0000_0000,
     ) {
         for isa in Isa::ALL {
             let f = frame(isa);
@@ -202,23 +243,24 @@ proptest! {
                 Isa::X86_64 => {
                     f.ext[3].set(f.ext[3].get() & 0xffff_0000_ffff); // MXCSR without reserved bits
                     f.ext[64..72].iter().for_each(|word| word.set(0));
-                    f.ext[64].set(if vlenb == 0 { 0 } else { 4 });
+                    f.ext[64].set(if bytes == 0 { 0 } else { 4 });
                 }
                 Isa::AArch64 => {
                     f.ext[64..66].iter().for_each(|word| word.set(seed & 0xffff_ffff));
-                    set_sve_length(&f, vlenb);
                 }
                 Isa::RiscV64 => {
                     f.regs[0].set(0);
                     f.ext[32].set(seed & 0xff);
-                    f.ext[37].set(vlenb);
                 }
                 Isa::Hosted => {}
             }
+            let vectors = area(isa, bytes);
+            vectors.inspect(|&vectors| fill_area(&f, vectors, seed));
+            let live = area_words(vectors.filter(|_| ext_valid));
             let (regs, status, ext) = (f.regs.iter().map(Cell64::get).collect::<Vec<_>>(), f.status.get(), carried(&f));
             let (tp, at) = (tls(&f), pc(&f));
 
-            let (memory, built) = deliver(&f, &delivery(base));
+            let (memory, built) = deliver_with(&f, vectors, &delivery(base));
             prop_assert_eq!(pc(&f), 0x4000);
             prop_assert_eq!(&call_args(&f)[..3], &[11, built.info, built.context]);
             prop_assert_eq!(sp(&f) % 16, if isa == Isa::X86_64 { 8 } else { 0 });
@@ -228,18 +270,24 @@ proptest! {
             // The handler uses everything but the stack pointer and the thread pointer.
             let handler_sp = sp(&f);
             fill(&f, !seed);
-            f.ext[37].set(vlenb);
+            vectors.inspect(|&vectors| fill_area(&f, vectors, !seed));
             f.regs[0].set(0);
             set_sp(&f, handler_sp);
             set_tls(&f, tp);
             leave(&f);
             f.ext_valid.set(1);
-            let restored = sigframe::restore(&f, |address, into| memory.read(address, into)).unwrap();
+            let read = |address, into: &mut [u8]| memory.read(address, into);
+            let of_length = |length| vectors.filter(|vectors| vectors.register_bytes() == length);
+            let restored = sigframe::restore(&f, read, of_length).unwrap();
             prop_assert_eq!(restored.mask, delivery(base).mask & !0x4_0100);
             prop_assert_eq!(restored.stack, delivery(base).stack);
             let count = match isa { Isa::X86_64 => 16, Isa::AArch64 | Isa::RiscV64 => 32, Isa::Hosted => 16 };
             prop_assert_eq!(f.regs[..count].iter().map(Cell64::get).collect::<Vec<_>>(), &regs[..count]);
             prop_assert_eq!((tls(&f), pc(&f), f.status.get()), (tp, at, status));
+            prop_assert_eq!(f.vector_bytes.get() as usize, if live.is_empty() { 0 } else { bytes });
+            if !live.is_empty() {
+                prop_assert_eq!(area_words(vectors), live);
+            }
             if ext_valid {
                 prop_assert_eq!(carried(&f), ext);
             } else if isa == Isa::X86_64 {
@@ -260,7 +308,7 @@ proptest! {
                 into.iter_mut().enumerate().for_each(|(n, b)| *b = bytes[(address as usize + n) % 64]);
                 address >= 0xf_0000 && address + into.len() as u64 <= 0x10_0000 + len
             };
-            if sigframe::restore(&f, read).is_ok() {
+            if sigframe::restore(&f, read, |bytes| area(isa, bytes.clamp(1, 256) / 16 * 16)).is_ok() {
                 prop_assert!(pc(&f) < motet_layout::USER_END);
             }
             prop_assert_eq!(f.status.get() & !0x5_0fd7 & !0xf000_1000, 0);
@@ -331,7 +379,6 @@ fn riscv64_frame_is_linuxs() {
     let f = frame(Isa::RiscV64);
     fill(&f, 7);
     f.ext_valid.set(1);
-    f.ext[37].set(0);
     let (a0, f9, d) = (f.regs[10].get(), f.ext[9].get(), delivery(0x20_0000));
     let (memory, built) = deliver(&f, &d);
     assert_eq!(built.sp, 0x20_0000 - 1088); // sizeof(siginfo_t) 128 + sizeof(struct ucontext) 960
@@ -343,13 +390,21 @@ fn riscv64_frame_is_linuxs() {
     assert_eq!(memory.word(machine + 256 + 520), 0); // end of extensions
     assert_eq!(f.regs[1].get(), 0x5000);
     // With vectors: RISCV_V_MAGIC, header 8 + __sc_riscv_v_state 48 + 32 registers.
-    f.ext[37].set(16);
-    let (memory, built) = deliver(&f, &d);
-    let record = built.context + 176 + 256 + 520;
-    assert_eq!(memory.word(record), (8 + 48 + 512) << 32 | 0x5346_5457);
-    assert_eq!(memory.word(record + 40), 16); // vlenb
-    assert_eq!(memory.word(record + 48), record + 56); // datap
-    assert_eq!(memory.word(record + 56), f.ext[40].get());
+    for bytes in [16, 128] {
+        let vectors = area(Isa::RiscV64, bytes as usize).unwrap();
+        fill_area(&f, vectors, 7);
+        let (memory, built) = deliver_with(&f, Some(vectors), &d);
+        assert_eq!(built.sp, (0x20_0000 - 1088 - 56 - 32 * bytes) & !15);
+        let record = built.context + 176 + 256 + 520;
+        assert_eq!(memory.word(record), (8 + 48 + 32 * bytes) << 32 | 0x5346_5457);
+        let control = [0, 2, 1, 3].map(|n: usize| vectors.control()[n].get()); // vstart, vl, vtype, vcsr
+        assert_eq!([8, 16, 24, 32].map(|at| memory.word(record + at)), control);
+        assert_eq!(memory.word(record + 40), bytes); // vlenb
+        assert_eq!(memory.word(record + 48), record + 56); // datap
+        assert_eq!(memory.word(record + 56), vectors.register(0)[0].get());
+        assert_eq!(memory.word(record + 56 + 32 * bytes - 8), vectors.register(31).last().unwrap().get());
+        assert_eq!(memory.word(record + 56 + 32 * bytes), 0); // end of extensions
+    }
 }
 
 /// As compiled from `asm/sigcontext.h` (`struct _fpx_sw_bytes`, `struct _xstate`) of x86-64.
@@ -379,18 +434,53 @@ fn aarch64_frame_with_sve_is_linuxs() {
     let f = frame(Isa::AArch64);
     fill(&f, 9);
     f.ext_valid.set(1);
-    set_sve_length(&f, 32);
-    let ext = |n: usize| f.ext[n].get();
-    let (memory, built) = deliver(&f, &delivery(0x20_0000));
+    let vectors = area(Isa::AArch64, 32).unwrap();
+    fill_area(&f, vectors, 9);
+    let (memory, built) = deliver_with(&f, Some(vectors), &delivery(0x20_0000));
     assert_eq!(built.sp, 0x20_0000 - 16 - 4688);
     let record = built.context + 176 + 288 + 528;
     assert_eq!(memory.word(record), 1120 << 32 | 0x5356_4501); // SVE_MAGIC, SVE_SIG_CONTEXT_SIZE(2)
     assert_eq!(memory.word(record + 8), 32); // vl
-    assert_eq!([16, 24, 32, 40].map(|at| memory.word(record + at)), [0, 1, 68, 69].map(ext)); // z0
-    assert_eq!(memory.word(record + 16 + 31 * 32 + 24), ext(131)); // z31
-    assert_eq!(memory.word(record + 16 + 1024), ext(132)); // p0, p1
-    assert_eq!(memory.word(record + 16 + 1024 + 60) >> 32, ext(140)); // FFR
+    check_sve(&memory, record, vectors);
     assert_eq!(memory.word(record + 1120), 0); // end
+}
+
+/// The registers of an `sve_context` at `record`.
+fn check_sve(memory: &Memory, record: u64, vectors: Vectors<'_>) {
+    let bytes = vectors.register_bytes() as u64;
+    let words = |n: usize| vectors.register(n).iter().map(Cell64::get).collect::<Vec<_>>();
+    for n in [0, 31] {
+        let at = |word: u64| memory.word(record + 16 + n * bytes + 8 * word);
+        assert_eq!((0..bytes / 8).map(at).collect::<Vec<_>>(), words(n as usize), "z{n}");
+    }
+    assert_eq!(memory.word(record + 16 + 32 * bytes), vectors.predicates()[0].get());
+    let end = 17 * bytes / 8;
+    let last = memory.word(record + 16 + 32 * bytes + end - 8).to_le_bytes();
+    let wanted: Vec<u8> = vectors.predicates().iter().flat_map(|word| word.get().to_le_bytes()).collect();
+    assert_eq!(last, wanted[end as usize - 8..end as usize], "FFR");
+}
+
+/// As compiled from `asm/sigcontext.h` (`struct extra_context`), and laid out by `__sigframe_alloc`: registers of more than 768 bits do not
+/// fit the list.
+#[test]
+fn aarch64_frame_with_long_registers_is_linuxs() {
+    for (bytes, size) in [(112, 3840), (128, 4384), (256, 8752)] {
+        let f = frame(Isa::AArch64);
+        fill(&f, 11);
+        f.ext_valid.set(1);
+        let vectors = area(Isa::AArch64, bytes).unwrap();
+        fill_area(&f, vectors, 11);
+        let (memory, built) = deliver_with(&f, Some(vectors), &delivery(0x20_0000));
+        assert_eq!(built.sp, 0x20_0000 - 16 - (4688 - 4096 + 528 + 32 + 16 + size + 16));
+        let extra = built.context + 176 + 288 + 528;
+        assert_eq!(memory.word(extra), 32 << 32 | 0x4558_5401); // EXTRA_MAGIC
+        assert_eq!((memory.word(extra + 8), memory.word(extra + 16)), (extra + 48, size + 16)); // datap, size
+        assert_eq!(memory.word(extra + 32), 0); // end of the list in the context
+        let record = extra + 48;
+        assert_eq!(memory.word(record), size << 32 | 0x5356_4501);
+        check_sve(&memory, record, vectors);
+        assert_eq!(memory.word(record + size), 0);
+    }
 }
 
 /// A frame with vector state of which a word was changed: refused, or what it says is restored.
@@ -399,17 +489,18 @@ fn with_changed_word(isa: Isa, at: u64, change: impl Fn(u64) -> u64) -> (Result<
     fill(&f, 10);
     f.ext_valid.set(1);
     f.ext[64..72].iter().for_each(|word| word.set(0));
-    if isa == Isa::X86_64 {
-        f.ext[64].set(4)
-    } else {
-        set_sve_length(&f, 32)
+    let vectors = area(isa, 32);
+    match vectors {
+        Some(vectors) => fill_area(&f, vectors, 10),
+        None => f.ext[64].set(4),
     }
-    let (mut memory, built) = deliver(&f, &delivery(0x20_0000));
+    let (mut memory, built) = deliver_with(&f, vectors, &delivery(0x20_0000));
     let state = if isa == Isa::X86_64 { memory.word(built.context + 224) } else { built.context + 176 + 288 + 528 };
     let word = change(memory.word(state + at)).to_le_bytes();
     memory.0.extend(word.into_iter().enumerate().map(|(n, byte)| (state + at + n as u64, byte)));
     leave(&f);
-    let restored = sigframe::restore(&f, |address, into| memory.read(address, into));
+    let read = |address, into: &mut [u8]| memory.read(address, into);
+    let restored = sigframe::restore(&f, read, |length| vectors.filter(|vectors| vectors.register_bytes() == length));
     (restored.map(drop), f)
 }
 
@@ -436,25 +527,25 @@ fn vector_state_in_a_frame_is_checked() {
     }
 
     let arm = |at, change: fn(u64) -> u64| with_changed_word(Isa::AArch64, at, change);
-    assert_eq!(arm(8, |length| length).1.ext[66].get(), 32);
+    assert_eq!(arm(8, |length| length).1.vector_bytes.get(), 32);
     assert_eq!(arm(8, |_| 48).0, Err(BadFrame)); // a length that no core here has
     assert_eq!(arm(8, |_| 16).0, Err(BadFrame)); // not that of the record
     assert_eq!(arm(8, |length| length | 1 << 16).0, Err(BadFrame)); // streaming mode
     assert_eq!(arm(0, |head| head + (16 << 32)).0, Err(BadFrame));
     let (restored, f) = arm(0, |_| 0); // the list ends before the record
-    assert_eq!((restored, f.ext[66].get()), (Ok(()), 0));
+    assert_eq!((restored, f.vector_bytes.get()), (Ok(()), 0));
 }
 
 #[test]
 fn a_lost_stack_is_a_bad_frame() {
     for isa in Isa::ALL {
-        assert_eq!(sigframe::restore(&frame(isa), |_, _| false), Err(BadFrame));
+        assert_eq!(sigframe::restore(&frame(isa), |_, _| false, |_| None), Err(BadFrame));
     }
     // A stack pointer near zero or the top wraps instead of panicking.
     for isa in Isa::ALL {
         for base in [0, 1, 100, u64::MAX] {
             let mut out = [0; SIGFRAME_MAX];
-            let _ = sigframe::build(&frame(isa), &delivery(base), &mut out);
+            let _ = sigframe::build(&frame(isa), area(isa, 32), &delivery(base), &mut out);
         }
     }
 }

@@ -21,6 +21,8 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     SlabCache,
     Tty,
     UserFrame,
+    VectorArea,
+    VectorPage,
     BlockRecord,
     FrameRecord,
     WaitNode,

@@ -12,16 +12,6 @@ pub const XSTATE_AVX: u64 = 4;
 /// x86-64: words of [`UserFrame::ext`] with these halves, as in an XSAVE area in standard format.
 pub const EXT_AVX: core::ops::Range<usize> = 72..104;
 
-/// AArch64: the word of [`UserFrame::ext`] with the bytes in a register of SVE, 16 or 32; 0: there is no SVE state.
-pub const EXT_SVE_LENGTH: usize = 66;
-/// AArch64: words of [`UserFrame::ext`] with bits 128 to 255 of z0..z31; zeroes if registers have 128 bits.
-pub const EXT_SVE_UPPER: core::ops::Range<usize> = 68..132;
-/// AArch64: words of [`UserFrame::ext`] with p0..p15 and FFR, an eighth of the length each, without gaps.
-pub const EXT_SVE_PREDICATES: core::ops::Range<usize> = 132..141;
-
-/// RISC-V: the word of [`UserFrame::ext`] with the bytes in a vector register; 0: there is no vector state.
-pub const EXT_VLENB: usize = 37;
-
 pool_struct! {
     /// A thread's user-mode registers, in the numbering of its current ISA.
     ///
@@ -33,8 +23,9 @@ pool_struct! {
     /// - hosted: r0..r15, r15 is the stack pointer, thread pointer 16.
     ///
     /// `ext` holds floating-point and vector state in the HAL's format: x86-64 an XSAVE area, that is an FXSAVE image, the header at
-    /// [`EXT_XSTATE_BV`], and AVX state at [`EXT_AVX`] if the header says [`XSTATE_AVX`]; AArch64 q0..q31, then FPSR, FPCR, then
-    /// SVE state if [`EXT_SVE_LENGTH`] says so; RISC-V f0..f31, then fcsr, then vector state. Valid when `ext_valid` is 1, otherwise "initial state".
+    /// [`EXT_XSTATE_BV`], and AVX state at [`EXT_AVX`] if the header says [`XSTATE_AVX`]; AArch64 q0..q31, then FPSR, FPCR; RISC-V f0..f31,
+    /// then fcsr. Valid when `ext_valid` is 1, otherwise "initial state". Vector registers of AArch64 (SVE) and RISC-V (V), whose length
+    /// differs from core to core, are in an area of their own ([`VectorArea`](crate::VectorArea)).
     pub struct UserFrame: size 2048, align 64 {
         /// [`Isa`](crate::Isa) of these registers.
         0 pub isa: Cell32,
@@ -44,11 +35,19 @@ pool_struct! {
         8 pub pc: Cell64,
         /// Condition flags: RFLAGS (x86-64), SPSR_EL1 (AArch64, NZCV and SSBS bits only), unused (RISC-V).
         16 pub status: Cell64,
-        24 _pad0: [Cell64; 5],
+        /// The thread's [`VectorArea`](crate::VectorArea) (pool address), 0: none. Whoever makes a frame for a thread sets it; otherwise
+        /// only allocating and freeing do.
+        24 pub vectors: Cell64,
+        /// Bytes in a vector register of the state that the area holds, 0: none, the registers are in their initial state. Means
+        /// nothing when `ext_valid` is 0.
+        32 pub vector_bytes: Cell32,
+        36 _pad3: Cell32,
+        40 _pad0: [Cell64; 3],
         /// General registers; see above.
         64 pub regs: [Cell64; 40],
         384 _pad1: [Cell64; 16],
         /// Floating-point and vector state.
-        512 pub ext: [Cell64; 192],
+        512 pub ext: [Cell64; 104],
+        1344 _pad2: [Cell64; 88],
     }
 }

@@ -31,6 +31,7 @@ mod objects;
 mod pool;
 pub mod sync;
 mod trace;
+mod vectors;
 
 pub use address::*;
 pub use dma::*;
@@ -43,3 +44,4 @@ pub use marker::*;
 pub use objects::*;
 pub use pool::Pool;
 pub use trace::*;
+pub use vectors::*;

@@ -140,6 +140,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process::ids::set_default_limits(process, cpu.pool.len());
     permission::start_as_superuser(process);
     thread.process.store(cpu.raw(process), Ordering::Relaxed);
+    thread.frame.vectors.set(0);
     thread.started_ns.set(cpu.reading_ns());
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     thread.state.store(THREAD_READY, Ordering::Relaxed);

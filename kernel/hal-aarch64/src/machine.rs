@@ -5,7 +5,7 @@ use core::{arch::asm, sync::atomic::Ordering};
 use motet_hal::ivshmem::{Ivshmem, Registers};
 use motet_hal::pool_map::PoolMap;
 use motet_hal::{Access, Interrupts, Machine, Trap};
-use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, marks};
+use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, marks};
 
 use crate::console;
 use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
@@ -156,7 +156,7 @@ impl Machine for AArch64 {
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
-        extended::save(frame);
+        extended::save(self, frame);
     }
 
     fn save_kept_ext(&self, frame: &'static UserFrame) {
@@ -164,11 +164,15 @@ impl Machine for AArch64 {
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
-        extended::load(frame);
+        extended::load(self, frame);
     }
 
     fn vector_bytes(&self) -> u32 {
         PerCore::this().vector_bytes.load(Ordering::Relaxed)
+    }
+
+    fn vector_format(&self) -> u32 {
+        VECTORS_AARCH64
     }
 
     fn withhold_vectors(&self) {
@@ -176,11 +180,11 @@ impl Machine for AArch64 {
     }
 
     fn open_vectors(&self, frame: &'static UserFrame) {
-        extended::open_vectors(frame);
+        extended::open_vectors(self, frame);
     }
 
     fn close_vectors(&self, frame: &'static UserFrame) {
-        extended::close_vectors(frame);
+        extended::close_vectors(self, frame);
     }
 
     fn are_vectors_open(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use motet_hal::{Access, Trap};
 use motet_layout::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-use motet_layout::{EXT_VLENB, Frame, Isa, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
+use motet_layout::{Frame, Isa, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
 use motet_paging::{Attr, Entry, Format, LEVELS, PhysMap};
 
 use crate::isa::{
@@ -75,12 +75,12 @@ pub struct Vectors {
     values: [u64; VECTOR_REGISTERS],
 }
 
-/// Where their values are in a frame, behind the extended registers; their length is at [`EXT_VLENB`].
+/// Where their values are in a frame, behind the extended registers; their length is in [`UserFrame::vector_bytes`].
 const VECTOR_WORDS: usize = 40;
 
 impl Vectors {
     fn is_in(self, frame: &UserFrame) -> bool {
-        frame.ext_valid.get() != 0 && frame.ext[EXT_VLENB].get() == u64::from(self.bytes)
+        frame.ext_valid.get() != 0 && frame.vector_bytes.get() == self.bytes
     }
 
     fn store(&mut self, frame: &UserFrame) {
@@ -91,7 +91,7 @@ impl Vectors {
         for (cell, value) in frame.ext[VECTOR_WORDS..].iter().zip(self.values) {
             cell.set(value);
         }
-        frame.ext[EXT_VLENB].set(self.bytes.into());
+        frame.vector_bytes.set(self.bytes);
         self.are_modified = false;
     }
 
@@ -138,7 +138,7 @@ impl Hart {
             cell.set(value);
         }
         if frame.ext_valid.get() == 0 {
-            frame.ext[EXT_VLENB].set(0);
+            frame.vector_bytes.set(0);
         }
         frame.ext_valid.set(1);
         self.vectors.store(frame);

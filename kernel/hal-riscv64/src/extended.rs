@@ -1,35 +1,30 @@
 //! Floating-point and vector registers.
 //!
-//! Format of [`UserFrame::ext`] (byte offsets): f0..f31 0..256, fcsr 256, vstart 264, vtype 272, vl 280, vcsr 288,
-//! vlenb 296 (0: the thread has no vector state), v0..v31 320.. one after another. Vector registers of more than 256 bits do
-//! not fit: on such cores vectors stay off.
+//! Format of [`UserFrame::ext`] (byte offsets): f0..f31 0..256, fcsr 256. Vector registers are in the thread's area
+//! ([`motet_layout::VectorArea`]), which has control words vstart, vtype, vl, vcsr.
 //!
 //! sstatus.FS and VS tell whether user code wrote these registers since the last load or store, so a thread that did not
 //! costs nothing to save. Vector registers are closed (VS off) until the kernel opens them for the thread that runs.
 
 use core::{arch::asm, mem::offset_of, ptr::from_ref, sync::atomic::Ordering::Relaxed};
 
-use motet_layout::UserFrame;
+use motet_hal::Machine;
+use motet_layout::{Cell64, UserFrame, VECTORS_RISCV64, Vectors};
 
 use crate::{
     csr::{STATUS_FS, STATUS_FS_INITIAL, STATUS_VS, STATUS_VS_INITIAL, read_csr},
+    machine::TheMachine,
     per_core::PerCore,
 };
 
-/// Largest `vlenb` (bytes in a vector register) that fits the frame.
-pub const VECTOR_LEN_MAX: u64 = 32;
-
 const EXT: usize = offset_of!(UserFrame, ext);
 const FCSR: usize = EXT + 256;
-const VSTART: usize = EXT + 264;
-const VTYPE: usize = EXT + 272;
-const VL: usize = EXT + 280;
-const VCSR: usize = EXT + 288;
-const VLENB_WORD: usize = motet_layout::EXT_VLENB;
-const VECTORS: usize = EXT + 320;
-const WORDS: usize = (320 + 32 * VECTOR_LEN_MAX as usize) / 8;
-
-const _: () = assert!(WORDS <= 192);
+const WORDS: usize = 264 / 8;
+/// Offsets of control words.
+const VSTART: usize = 0;
+const VTYPE: usize = 8;
+const VL: usize = 16;
+const VCSR: usize = 24;
 
 /// A user frame, as far as `load` reads it, in its initial state: all registers 0.
 static INITIAL: InitialFrame = InitialFrame([0; EXT / 8 + WORDS]);
@@ -49,7 +44,7 @@ macro_rules! for_each_float {
 }
 
 /// Stores the registers into `frame`, unless its words are already equal to them. Vector registers that are closed are stored already.
-pub fn save(frame: &'static UserFrame) {
+pub fn save(machine: &TheMachine, frame: &'static UserFrame) {
     let core = PerCore::this();
     let status = read_csr!("sstatus");
     let is_fresh = frame.ext_valid.get() != 1;
@@ -58,16 +53,34 @@ pub fn save(frame: &'static UserFrame) {
         core.ext_frame.store(from_ref(frame).addr(), Relaxed);
     }
     if is_fresh {
-        frame.ext[VLENB_WORD].set(0);
+        frame.vector_bytes.set(0);
         frame.ext_valid.set(1);
     }
-    let are_elsewhere = status & STATUS_VS != 0 && core.vector_frame.load(Relaxed) != from_ref(frame).addr();
-    if status & STATUS_VS == STATUS_VS || are_elsewhere {
-        frame.ext[VLENB_WORD].set(core.vector_bytes.load(Relaxed));
-        store_vector(frame);
-        core.vector_frame.store(from_ref(frame).addr(), Relaxed);
+    if status & STATUS_VS != 0 {
+        save_vectors(machine, frame, status & STATUS_VS == STATUS_VS);
     }
     clean();
+}
+
+/// Vector registers are open: stores them, unless the area's words are already equal to them.
+#[cold]
+fn save_vectors(machine: &TheMachine, frame: &'static UserFrame, is_dirty: bool) {
+    let core = PerCore::this();
+    if !is_dirty && core.vector_frame.load(Relaxed) == from_ref(frame).addr() {
+        return;
+    }
+    // A frame without an area is not that of the thread that they are open for, which has ended.
+    if let Some(vectors) = area(machine, frame) {
+        store_vector(vectors);
+        frame.vector_bytes.set(vectors.register_bytes() as u32);
+        core.vector_frame.store(from_ref(frame).addr(), Relaxed);
+    }
+}
+
+/// The area of a frame, if it is one for registers of this core's length.
+fn area(machine: &TheMachine, frame: &'static UserFrame) -> Option<Vectors<'static>> {
+    let bytes = PerCore::this().vector_bytes.load(Relaxed) as usize;
+    Vectors::of(machine.pool(), frame).filter(|area| area.format() == VECTORS_RISCV64 && area.register_bytes() == bytes)
 }
 
 /// Loads the registers from `frame`, or gives them their initial values; closes the vector registers.
@@ -81,23 +94,31 @@ pub fn load(frame: &'static UserFrame) {
     set_vectors(false);
 }
 
-/// Lets user code use the vector registers, which get their values from `frame`, or their initial ones.
-pub fn open_vectors(frame: &'static UserFrame) {
+/// Lets user code use the vector registers, which get their values from `frame`'s area, or their initial ones.
+pub fn open_vectors(machine: &TheMachine, frame: &'static UserFrame) {
     let core = PerCore::this();
     set_vectors(true);
     if core.vector_frame.load(Relaxed) == from_ref(frame).addr() {
         return;
     }
     // Registers of another length cannot be loaded: whoever moves threads leaves those where they are that have some.
-    let is_there = frame.ext_valid.get() == 1 && frame.ext[VLENB_WORD].get() == core.vector_bytes.load(Relaxed);
-    load_vector(if is_there { from_ref(frame).cast() } else { from_ref(&INITIAL).cast() });
-    core.vector_frame.store(if is_there { from_ref(frame).addr() } else { 0 }, Relaxed);
+    let is_live = frame.ext_valid.get() == 1 && frame.vector_bytes.get() != 0;
+    match area(machine, frame).filter(|_| is_live) {
+        Some(vectors) => {
+            load_vector(vectors);
+            core.vector_frame.store(from_ref(frame).addr(), Relaxed);
+        }
+        None => {
+            clear_vector();
+            core.vector_frame.store(0, Relaxed);
+        }
+    }
     clean();
 }
 
-/// User code may not use the vector registers until they are opened again; their values are in `frame`.
-pub fn close_vectors(frame: &'static UserFrame) {
-    save(frame);
+/// User code may not use the vector registers until they are opened again; their values are in `frame`'s area.
+pub fn close_vectors(machine: &TheMachine, frame: &'static UserFrame) {
+    save(machine, frame);
     set_vectors(false);
 }
 
@@ -177,51 +198,69 @@ fn load_float(frame: *const u8) {
     }
 }
 
-fn store_vector(frame: &'static UserFrame) {
-    // SAFETY: as in `store_float`; 8 registers of at most 32 bytes at a time stay within `ext` (asserted above).
+/// Addresses of the groups of 8 registers.
+fn groups(vectors: Vectors<'_>) -> [*const Cell64; 4] {
+    core::array::from_fn(|group| vectors.group(group).as_ptr())
+}
+
+fn store_vector(vectors: Vectors<'_>) {
+    let [v0, v8, v16, v24] = groups(vectors);
+    // SAFETY: stores to atomics only, which no one else accesses while their thread is on this core: 4 control words, and 8 registers of
+    // this core's length at each address, for which the area has room (`area`).
     unsafe {
         asm!(
             ".option push", ".option arch, +v",
-            "csrr {t}, vstart", "sd {t}, {VSTART}({frame})",
-            "csrr {t}, vtype", "sd {t}, {VTYPE}({frame})",
-            "csrr {t}, vl", "sd {t}, {VL}({frame})",
-            "csrr {t}, vcsr", "sd {t}, {VCSR}({frame})",
+            "csrr {t}, vstart", "sd {t}, {VSTART}({control})",
+            "csrr {u}, vtype", "sd {u}, {VTYPE}({control})",
+            "csrr {u}, vl", "sd {u}, {VL}({control})",
+            "csrr {u}, vcsr", "sd {u}, {VCSR}({control})",
             "csrw vstart, zero",
-            "csrr {t}, vlenb", "slli {t}, {t}, 3",
-            "addi {at}, {frame}, {VECTORS}",
-            "vs8r.v v0, ({at})", "add {at}, {at}, {t}",
-            "vs8r.v v8, ({at})", "add {at}, {at}, {t}",
-            "vs8r.v v16, ({at})", "add {at}, {at}, {t}",
-            "vs8r.v v24, ({at})",
+            "vs8r.v v0, ({v0})", "vs8r.v v8, ({v8})", "vs8r.v v16, ({v16})", "vs8r.v v24, ({v24})",
             // The state stays loaded, vstart too.
-            "ld {t}, {VSTART}({frame})", "csrw vstart, {t}",
+            "csrw vstart, {t}",
             ".option pop",
-            frame = in(reg) frame, t = out(reg) _, at = out(reg) _,
-            VSTART = const VSTART, VTYPE = const VTYPE, VL = const VL, VCSR = const VCSR, VECTORS = const VECTORS,
+            control = in(reg) vectors.control().as_ptr(), t = out(reg) _, u = out(reg) _,
+            v0 = in(reg) v0, v8 = in(reg) v8, v16 = in(reg) v16, v24 = in(reg) v24,
+            VSTART = const VSTART, VTYPE = const VTYPE, VL = const VL, VCSR = const VCSR,
             options(nostack)
         );
     }
 }
 
-fn load_vector(frame: *const u8) {
-    // SAFETY: as in `load_float`. `vsetvl` accepts any value: an unsupported vtype sets its vill bit.
+fn load_vector(vectors: Vectors<'_>) {
+    let [v0, v8, v16, v24] = groups(vectors);
+    // SAFETY: as in `store_vector`, and changes registers only that the kernel does not use. `vsetvl` accepts any value: an unsupported
+    // vtype sets its vill bit.
     unsafe {
         asm!(
             ".option push", ".option arch, +v",
             "csrw vstart, zero",
-            "csrr {t}, vlenb", "slli {t}, {t}, 3",
-            "addi {at}, {frame}, {VECTORS}",
-            "vl8re8.v v0, ({at})", "add {at}, {at}, {t}",
-            "vl8re8.v v8, ({at})", "add {at}, {at}, {t}",
-            "vl8re8.v v16, ({at})", "add {at}, {at}, {t}",
-            "vl8re8.v v24, ({at})",
-            "ld {t}, {VL}({frame})", "ld {at}, {VTYPE}({frame})", "vsetvl zero, {t}, {at}",
-            "ld {t}, {VCSR}({frame})", "csrw vcsr, {t}",
-            "ld {t}, {VSTART}({frame})", "csrw vstart, {t}",
+            "vl8re8.v v0, ({v0})", "vl8re8.v v8, ({v8})", "vl8re8.v v16, ({v16})", "vl8re8.v v24, ({v24})",
+            "ld {t}, {VL}({control})", "ld {u}, {VTYPE}({control})", "vsetvl zero, {t}, {u}",
+            "ld {t}, {VCSR}({control})", "csrw vcsr, {t}",
+            "ld {t}, {VSTART}({control})", "csrw vstart, {t}",
             ".option pop",
-            frame = in(reg) frame, t = out(reg) _, at = out(reg) _,
-            VSTART = const VSTART, VTYPE = const VTYPE, VL = const VL, VCSR = const VCSR, VECTORS = const VECTORS,
+            control = in(reg) vectors.control().as_ptr(), t = out(reg) _, u = out(reg) _,
+            v0 = in(reg) v0, v8 = in(reg) v8, v16 = in(reg) v16, v24 = in(reg) v24,
+            VSTART = const VSTART, VTYPE = const VTYPE, VL = const VL, VCSR = const VCSR,
             options(nostack)
+        );
+    }
+}
+
+/// All of them 0, as a program finds them first.
+fn clear_vector() {
+    // SAFETY: changes registers only that the kernel does not use. An element size of 8 bits in groups of 8 is always there.
+    unsafe {
+        asm!(
+            ".option push", ".option arch, +v",
+            "vsetvli {t}, zero, e8, m8, ta, ma",
+            "vmv.v.i v0, 0", "vmv.v.i v8, 0", "vmv.v.i v16, 0", "vmv.v.i v24, 0",
+            "li {t}, 0", "vsetvl zero, {t}, zero",
+            "csrw vcsr, zero", "csrw vstart, zero",
+            ".option pop",
+            t = out(reg) _,
+            options(nomem, nostack)
         );
     }
 }

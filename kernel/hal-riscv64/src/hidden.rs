@@ -11,19 +11,20 @@ use motet_abi::hidden::{
     HIDDEN_HARTS, LOST, MIGRATE, REGISTERS, SIZE, TAKE_OVER, VALUE, VECTOR_BYTES, VECTOR_CONTROL, VECTOR_LEN, WAITING,
     context_words,
 };
-use motet_hal::{Interrupts, Trap, Unsent};
-use motet_layout::{EXT_VLENB, UserFrame};
+use motet_hal::{Interrupts, Machine as _, Trap, Unsent};
+use motet_layout::{Cell64, UserFrame, VECTORS_RISCV64, Vectors};
 
-use crate::{boot, console::log_line, extended::VECTOR_LEN_MAX, machine::TheMachine, per_core::PerCore, sbi, trap};
+use crate::{boot, console::log_line, machine::TheMachine, per_core::PerCore, sbi, trap};
 
-/// Words of the largest context, whose vector registers fit a frame.
-pub const CONTEXT_WORDS: usize = context_words(VECTOR_LEN_MAX as usize);
+/// Longest vector registers, in bytes, that the firmware knows.
+const LEN_MAX: usize = 128;
+/// Words of the largest context.
+pub const CONTEXT_WORDS: usize = context_words(LEN_MAX);
 
 /// Words of [`UserFrame::ext`] (`extended`): `fcsr` follows the floating-point registers.
 const FLOAT_WORDS: usize = 33;
-/// Where `vstart`, `vl`, `vtype` and `vcsr` are there, in the order of a context.
-const CONTROL: [usize; 4] = [33, 35, 34, 36];
-const VECTORS: usize = 40;
+/// Which control word of an area (vstart, vtype, vl, vcsr) a context's are: `vstart`, `vl`, `vtype`, `vcsr`.
+const CONTROL: [usize; 4] = [0, 2, 1, 3];
 
 const CAUSE_SYSCALL: u64 = 8;
 const ERROR_DENIED: isize = -4;
@@ -37,8 +38,8 @@ pub fn init() {
         return;
     }
     let len = sbi::call(EXTENSION, DESCRIBE, [VECTOR_BYTES, 0, 0]).1;
-    if len as u64 > VECTOR_LEN_MAX {
-        log_line!("vector registers of {} bits do not fit the user frame: hidden harts are not used", len * 8);
+    if len > LEN_MAX {
+        log_line!("threads cannot have vector registers of {} bits: hidden harts are not used", len * 8);
         return;
     }
     sbi::call(EXTENSION, TAKE_OVER, [1, 0, 0]);
@@ -50,14 +51,26 @@ pub fn harts() -> usize {
     if LEN.load(Relaxed) == 0 { 0 } else { sbi::call(EXTENSION, DESCRIBE, [HIDDEN_HARTS, 0, 0]).1 }
 }
 
+/// [`motet_hal::Machine::hidden_vector_bytes`].
+pub fn vector_bytes() -> usize {
+    LEN.load(Relaxed)
+}
+
+/// The area of a frame, if it is one for registers of hidden harts.
+fn area(machine: &TheMachine, frame: &UserFrame) -> Option<Vectors<'static>> {
+    let is_it = |area: &Vectors<'_>| area.format() == VECTORS_RISCV64 && area.register_bytes() == vector_bytes();
+    Vectors::of(machine.pool(), frame).filter(is_it)
+}
+
 /// [`motet_hal::Machine::send_away`].
-pub fn send_away(frame: &'static UserFrame, satp: u64) -> Result<usize, Unsent> {
+pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> Result<usize, Unsent> {
     let (core, len) = (PerCore::this(), LEN.load(Relaxed) as u64);
     let put = |index: usize, word: u64| core.context[index].store(word, Relaxed);
     let is_valid = frame.ext_valid.get() == 1;
     let ext = |index: usize| if is_valid { frame.ext[index].get() } else { 0 };
-    let has_vectors = ext(EXT_VLENB) != 0;
-    if len == 0 || has_vectors && ext(EXT_VLENB) != len {
+    let has_vectors = is_valid && frame.vector_bytes.get() != 0;
+    let vectors = area(machine, frame).ok_or(Unsent::Unable)?;
+    if has_vectors && u64::from(frame.vector_bytes.get()) != len {
         return Err(Unsent::Unable);
     }
     put(0, FORMAT);
@@ -67,8 +80,8 @@ pub fn send_away(frame: &'static UserFrame, satp: u64) -> Result<usize, Unsent> 
     (0..FLOAT_WORDS).for_each(|index| put(FLOATS + index, ext(index)));
     put(VECTOR_LEN, if has_vectors { len } else { 0 });
     if has_vectors {
-        (0..CONTROL.len()).for_each(|index| put(VECTOR_CONTROL + index, ext(CONTROL[index])));
-        (0..4 * len as usize).for_each(|index| put(HEADER_WORDS + index, ext(VECTORS + index)));
+        (0..CONTROL.len()).for_each(|index| put(VECTOR_CONTROL + index, vectors.control()[CONTROL[index]].get()));
+        (HEADER_WORDS..).zip(registers(vectors)).for_each(|(index, word)| put(index, word.get()));
     }
     fence(SeqCst);
     match sbi::call(EXTENSION, MIGRATE, [boot::phys_of(&core.context) as usize, satp as usize, 0]) {
@@ -79,6 +92,11 @@ pub fn send_away(frame: &'static UserFrame, satp: u64) -> Result<usize, Unsent> 
         (ERROR_DENIED, _) => Err(Unsent::Full),
         _ => Err(Unsent::Unable),
     }
+}
+
+/// The words of v0 to v31.
+fn registers(vectors: Vectors<'static>) -> impl Iterator<Item = &'static Cell64> {
+    (0..4).flat_map(move |group| vectors.group(group))
 }
 
 /// [`motet_hal::Machine::at_home`].
@@ -102,7 +120,7 @@ pub fn bring_home() {
 
 /// [`motet_hal::Machine::take_home`].
 pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) -> Trap {
-    let (core, len) = (PerCore::this(), LEN.load(Relaxed));
+    let core = PerCore::this();
     let collected = sbi::call(EXTENSION, COLLECT, [place, 0, 0]);
     assert!(collected == (0, 1), "a thread that is home is not there: {collected:?}");
     fence(SeqCst);
@@ -111,9 +129,13 @@ pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) 
     frame.pc.set(get(COUNTER));
     (1..32).for_each(|index| frame.regs[index].set(get(REGISTERS + index - 1)));
     (0..FLOAT_WORDS).for_each(|index| frame.ext[index].set(get(FLOATS + index)));
-    frame.ext[EXT_VLENB].set(len as u64);
-    (0..CONTROL.len()).for_each(|index| frame.ext[CONTROL[index]].set(get(VECTOR_CONTROL + index)));
-    (0..4 * len).for_each(|index| frame.ext[VECTORS + index].set(get(HEADER_WORDS + index)));
+    frame.vector_bytes.set(0);
+    // It was there when the thread left.
+    if let Some(vectors) = area(machine, frame) {
+        frame.vector_bytes.set(vector_bytes() as u32);
+        (0..CONTROL.len()).for_each(|index| vectors.control()[CONTROL[index]].set(get(VECTOR_CONTROL + index)));
+        (HEADER_WORDS..).zip(registers(vectors)).for_each(|(index, word)| word.set(get(index)));
+    }
     frame.ext_valid.set(1);
     // What this core's registers hold is older.
     core.ext_frame.store(0, Relaxed);

@@ -11,15 +11,15 @@ use core::{
 };
 
 use motet_hal::{Interrupts, Machine, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap};
-use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
+use motet_layout::{
+    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, VECTORS_RISCV64, is_vector_length, marks,
+};
 
 use crate::{
     boot,
     console::{self, log_line},
     csr::{self, write_csr},
-    doorbell,
-    extended::{self, VECTOR_LEN_MAX},
-    hidden,
+    doorbell, extended, hidden,
     interrupts::{self, Clock},
     memory::KERNEL_SLOTS,
     panic,
@@ -100,10 +100,10 @@ impl TheMachine {
         boot::init_user_mode(hart.has("zicboz"));
         if hart.has_vector() {
             let bytes = extended::vector_bytes();
-            if bytes <= VECTOR_LEN_MAX {
+            if is_vector_length(bytes as usize) {
                 PerCore::this().vector_bytes.store(bytes, Relaxed);
             } else {
-                log_line!("vector registers of {} bits do not fit the user frame: vectors stay off", bytes * 8);
+                log_line!("threads have no area for vector registers of {} bits: vectors stay off", bytes * 8);
             }
         }
         hidden::init();
@@ -147,7 +147,7 @@ impl Machine for TheMachine {
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
-        extended::save(frame);
+        extended::save(self, frame);
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
@@ -158,16 +158,20 @@ impl Machine for TheMachine {
         PerCore::this().vector_bytes.load(Relaxed) as u32
     }
 
+    fn vector_format(&self) -> u32 {
+        VECTORS_RISCV64
+    }
+
     fn withhold_vectors(&self) {
         PerCore::this().vector_bytes.store(0, Relaxed);
     }
 
     fn open_vectors(&self, frame: &'static UserFrame) {
-        extended::open_vectors(frame);
+        extended::open_vectors(self, frame);
     }
 
     fn close_vectors(&self, frame: &'static UserFrame) {
-        extended::close_vectors(frame);
+        extended::close_vectors(self, frame);
     }
 
     fn are_vectors_open(&self) -> bool {
@@ -182,8 +186,12 @@ impl Machine for TheMachine {
         hidden::harts()
     }
 
+    fn hidden_vector_bytes(&self) -> usize {
+        hidden::vector_bytes()
+    }
+
     fn send_away(&self, frame: &'static UserFrame, root: Frame) -> Result<usize, Unsent> {
-        hidden::send_away(frame, csr::satp(self.local_phys(root)))
+        hidden::send_away(self, frame, csr::satp(self.local_phys(root)))
     }
 
     fn at_home(&self) -> u64 {

@@ -127,7 +127,8 @@ pub trait Machine: Sync + 'static {
     /// The active address space is used. Extended state (floating point, vectors) is not touched: what is loaded stays.
     fn run_user(&self, frame: &'static UserFrame) -> Trap;
 
-    /// Stores this core's extended state into `frame.ext` and sets `ext_valid`.
+    /// Stores this core's extended state into `frame.ext`, and open vector registers into the frame's area if it has one, and sets
+    /// `ext_valid`.
     fn save_ext(&self, frame: &'static UserFrame);
 
     /// As [`Machine::save_ext`], but of a thread that calls a function: stores at least what C functions preserve. The
@@ -146,12 +147,18 @@ pub trait Machine: Sync + 'static {
         0
     }
 
+    /// How they lie in the area that a thread must have before they are opened for it ([`motet_layout::VectorArea`], `VECTORS_*`); 0: a
+    /// thread needs none, they are in its frame, or there are none.
+    fn vector_format(&self) -> u32 {
+        0
+    }
+
     /// From now on, [`vector_bytes`](Self::vector_bytes) of this core is 0.
     fn withhold_vectors(&self) {}
 
     /// Lets user code use these vector registers on this core, which has some, until [`close_vectors`](Self::close_vectors) or the next
-    /// [`load_ext`](Self::load_ext). They get their values from `frame.ext`, or initial ones if there are none. Before, an instruction that
-    /// uses them is illegal.
+    /// [`load_ext`](Self::load_ext). They get their values from the frame or its area, which is one of this core's format and length if the
+    /// HAL has areas; or initial ones if there are none. Before, an instruction that uses them is illegal.
     fn open_vectors(&self, _frame: &'static UserFrame) {}
 
     /// Lets user code use the vector registers of this core for good, if it has some: every core of the ISA has them, so that nothing is
@@ -177,7 +184,13 @@ pub trait Machine: Sync + 'static {
         0
     }
 
-    /// Sends a thread with the registers of `frame`, extended ones too, and the tables of `root`, to a hidden hart. Answers a number below 64: its place.
+    /// Bytes in a vector register of those harts.
+    fn hidden_vector_bytes(&self) -> usize {
+        0
+    }
+
+    /// Sends a thread with the registers of `frame`, extended ones too, and the tables of `root`, to a hidden hart. It has an area for
+    /// vector registers of that length. Answers a number below 64: its place.
     ///
     /// # Errors
     /// Why it stays.

@@ -7,6 +7,10 @@
  * extension crowd N       N threads that all want vectors
  * extension told          what programs are told of V
  * extension once          one vector instruction
+ * extension minimum       the least stack of a signal handler
+ * extension length        how many bytes a vector register has here
+ * extension clears        a program that is executed finds nothing in the registers
+ * extension lengths OWN OTHER  on a machine with registers of two lengths, bits of cores: values stay where their length is
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,9 +36,9 @@
 #define VECTORS(text, ...) (void)0
 #endif
 
-/* All registers, of at most 256 bits each. */
+/* All registers, of at most 1024 bits each. */
 typedef struct {
-    unsigned char bytes[32 * 32];
+    unsigned char bytes[32 * 128];
 } Registers;
 
 static unsigned long register_bytes(void) {
@@ -108,8 +112,23 @@ static void check(const char *what) {
 
 static volatile sig_atomic_t handled;
 
-__attribute__((used)) static void handler(int number) {
+/* Whether the vector registers in a signal's context are those that were wanted (struct __riscv_v_ext_state, behind its header). */
+static int has_pattern(const void *context) {
+    const char *record = (const char *)context + 176 + 256 + 520;
+    uint32_t head[2];
+    uint64_t state[6];
+    memcpy(head, record, sizeof head);
+    memcpy(state, record + 8, sizeof state);
+    return head[0] == 0x53465457 && head[1] == 56 + 32 * register_bytes() && state[1] == 3 && state[4] == register_bytes() &&
+           memcmp((void *)state[5], wanted.bytes, 32 * register_bytes()) == 0;
+}
+
+__attribute__((used)) static void handler(int number, siginfo_t *info, void *context) {
     Registers other;
+    (void)info;
+    if (!has_pattern(context)) {
+        printf("the context has other registers\n");
+    }
     fill(&other, 99);
     load(&other);
     handled = number;
@@ -141,7 +160,8 @@ static void ways(void) {
     munmap((void *)memory, size);
     check("shoot-down");
 
-    signal(SIGUSR1, handler);
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+    sigaction(SIGUSR1, &action, NULL);
     begin(4);
     raise(SIGUSR1);
     check(handled ? "signal handler" : "no signal handler");
@@ -275,6 +295,83 @@ static void told(void) {
     printf("hwcap %d hwprobe %ld %d\n", (int)(getauxval(AT_HWCAP) >> ('v' - 'a') & 1), result, (int)(probe.value >> 2 & 1));
 }
 
+static void bind_to(unsigned long cores) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    memcpy(&set, &cores, sizeof cores);
+    if (sched_setaffinity(0, sizeof set, &set) != 0) {
+        printf("cannot run on %#lx: %s\n", cores, strerror(errno));
+    }
+}
+
+/* A number, or whether there is a need, in what /proc tells of this thread's moves. */
+static unsigned long moves(const char *name) {
+    char line[64];
+    unsigned long value = 0;
+    FILE *file = fopen("/proc/self/migrations", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, name, strlen(name)) == 0) {
+            value = strstr(line, "nothing") ? 0 : strcmp(name, "needs") == 0 ? 1 : strtoul(line + strlen(name), NULL, 10);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return value;
+}
+
+static void forget_need(void) {
+    while (moves("needs")) {
+    }
+}
+
+static void lengths(unsigned long own, unsigned long other) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    unsigned long everywhere = ~0ul;
+    bind_to(own | 1);
+    begin(21);
+    printf("length %lu\n", register_bytes());
+    bind_to(everywhere);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    memcpy(&set, &other, sizeof other);
+    int result = sched_setaffinity(0, sizeof set, &set);
+    printf("while it needs them: refused %d\n", result == -1 && errno == EINVAL);
+    check("there");
+
+    /* It goes anywhere while it does not use them; its values wait for it. */
+    forget_need();
+    bind_to(other);
+    unsigned long there = moves("to_extension");
+    printf("elsewhere %d\n", (int)(1ul << sched_getcpu() == other));
+    bind_to(other | own);
+    check("values of another length");
+    printf("length %lu, moves %lu\n", register_bytes(), moves("to_extension") - there);
+
+    /* A child has a copy; without a core of their length, its values cannot be used. */
+    pid_t child = fork();
+    if (child == 0) {
+        forget_need();
+        bind_to(other | 1);
+        check("not reached");
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    printf("child killed by %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    check("parent");
+}
+
+/* The executed program looks at what it finds. */
+static void cleared(void) {
+    unsigned long type = vl_and_type(), used = 0;
+    store(&found);
+    for (unsigned at = 0; at < 32 * register_bytes(); at++) {
+        used += found.bytes[at] != 0;
+    }
+    printf("cleared: %lu bytes left, type and length %#lx\n", used, type);
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (strcmp(what, "ways") == 0) {
@@ -288,6 +385,18 @@ int main(int count, char **words) {
         crowd(count > 2 ? atoi(words[2]) : 8);
     } else if (strcmp(what, "told") == 0) {
         told();
+    } else if (strcmp(what, "length") == 0) {
+        printf("%lu\n", register_bytes());
+    } else if (strcmp(what, "minimum") == 0) {
+        printf("%lu\n", getauxval(AT_MINSIGSTKSZ));
+    } else if (strcmp(what, "clears") == 0) {
+        begin(31);
+        execl(words[0], words[0], "cleared", NULL);
+        perror(words[0]);
+    } else if (strcmp(what, "cleared") == 0) {
+        cleared();
+    } else if (strcmp(what, "lengths") == 0 && count == 4) {
+        lengths(strtoul(words[2], NULL, 16), strtoul(words[3], NULL, 16));
     } else {
         Registers registers;
         load(&registers);

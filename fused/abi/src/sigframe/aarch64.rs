@@ -1,9 +1,11 @@
 //! AArch64: `arch/arm64/kernel/signal.c` (`struct rt_sigframe`), `uapi/asm/{ucontext,sigcontext}.h`.
 
-use motet_layout::{EXT_SVE_LENGTH, EXT_SVE_PREDICATES, EXT_SVE_UPPER, UserFrame};
+use motet_layout::{UserFrame, VECTOR_BYTES_MAX, Vectors};
 
 use super::generic::{CONTEXT, MACHINE, MASK, STACK};
-use super::{BadFrame, Built, Delivery, Read, Restored, SigframeBuffer, get_ext, get_reg, set_ext, set_reg};
+use super::{
+    Area, BadFrame, Built, Delivery, Read, Restored, SigframeBuffer, get_ext, get_reg, read_vectors, set_ext, set_reg,
+};
 use crate::registers::{pc, set_pc, set_user_status, sp};
 use crate::signal::{SIGBUS, SIGSEGV, SigCause, SigStack};
 use crate::wire::{Wire, put_at, take_at};
@@ -18,6 +20,8 @@ const PSTATE: usize = MACHINE + 272;
 const RECORDS: usize = MACHINE + 288;
 const RECORDS_SIZE: usize = 4096;
 const SIZE: usize = RECORDS + RECORDS_SIZE;
+/// Bytes of the frame up to what comes register by register.
+const HEAD_MAX: usize = RECORDS + FPSIMD_SIZE + EXTRA_SIZE + END_SIZE + SVE_REGS;
 
 /// `struct fpsimd_context`: header, fpsr, fpcr, v0..v31.
 const FPSIMD_MAGIC: u32 = 0x4650_8001;
@@ -28,36 +32,46 @@ const SVE_MAGIC: u32 = 0x5356_4501;
 const SVE_LENGTH: usize = 8;
 const SVE_FLAGS: usize = 10;
 const SVE_REGS: usize = 16;
-const SVE_SIZE_MAX: usize = sve_size(32);
+/// Bytes of p0..p15 and FFR at most.
+pub(super) const PREDICATES_MAX: usize = 17 * VECTOR_BYTES_MAX / 8 + 8;
+/// `struct extra_context`: header, address and size of records that do not fit; what is behind it ends the list there.
+const EXTRA_MAGIC: u32 = 0x4558_5401;
+const EXTRA_SIZE: usize = 32;
+/// Bytes of those records at most (`SIGFRAME_MAXSZ`).
+const EXTRA_MAX: usize = 0x1_0000;
 /// Behind the last record.
 const END_SIZE: usize = 16;
 /// In [`UserFrame::ext`]: v0..v31 in words 0..64, FPSR, FPCR.
 const EXT_STATUS: usize = 64;
 
-const _: () = assert!(RECORDS + FPSIMD_SIZE + SVE_SIZE_MAX + END_SIZE + 16 <= super::SIGFRAME_MAX);
+const _: () = assert!(HEAD_MAX + END_SIZE + 16 <= super::SIGFRAME_MAX);
 
 /// Bytes of the record with registers of `length` bytes: 32 of them, and 17 with a bit for each of their bytes.
 const fn sve_size(length: usize) -> usize {
     (SVE_REGS + 32 * length + 17 * length / 8).next_multiple_of(16)
 }
 
-/// Bytes in a vector register of the saved state; 0: no SVE state.
-fn sve_length(frame: &UserFrame) -> usize {
-    match frame.ext[EXT_SVE_LENGTH].get() {
-        length @ (16 | 32) if frame.ext_valid.get() != 0 => length as usize,
-        _ => 0,
-    }
+/// Whether that record comes after an `extra_context` (`__sigframe_alloc`).
+const fn needs_extra(length: usize) -> bool {
+    FPSIMD_SIZE + sve_size(length) + EXTRA_SIZE + END_SIZE > RECORDS_SIZE
 }
 
-pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
+/// Bytes of the frame of a thread with registers of `length` bytes, 0: without.
+pub(super) const fn size(length: usize) -> usize {
+    if needs_extra(length) { RECORDS + FPSIMD_SIZE + EXTRA_SIZE + END_SIZE + sve_size(length) + END_SIZE } else { SIZE }
+}
+
+pub(super) fn build(
+    frame: &UserFrame,
+    vectors: Option<Vectors<'_>>,
+    delivery: &Delivery,
+    out: &mut SigframeBuffer,
+) -> Built {
+    let length = vectors.map_or(0, Vectors::register_bytes);
     let record = delivery.base.wrapping_sub(16) & !15;
-    let sp_handler = record.wrapping_sub(SIZE as u64);
+    let sp_handler = record.wrapping_sub(size(length) as u64);
 
-    let sve_length = sve_length(frame);
-    let sve = RECORDS + FPSIMD_SIZE;
-    let used = sve + if sve_length == 0 { 0 } else { sve_size(sve_length) } + END_SIZE;
-
-    out[..used + 16].fill(0);
+    out[..HEAD_MAX + END_SIZE + 16].fill(0);
     out[..CONTEXT].copy_from_slice(&delivery.info.to_bytes());
     delivery.stack.put(&mut out[STACK..]);
     put_at(out, MASK, delivery.mask);
@@ -71,19 +85,42 @@ pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBu
     put_at(out, PC, pc(frame));
     put_at(out, PSTATE, frame.status.get());
     put_fpsimd(frame, &mut out[RECORDS..RECORDS + FPSIMD_SIZE]);
-    if sve_length != 0 {
-        put_sve(frame, sve_length, &mut out[sve..used - END_SIZE]);
+    let mut head = RECORDS + FPSIMD_SIZE;
+    let mut end = sp_handler.wrapping_add(head as u64);
+    if needs_extra(length) {
+        let data = end.wrapping_add((EXTRA_SIZE + END_SIZE) as u64);
+        put_extra(data, sve_size(length) + END_SIZE, &mut out[head..]);
+        head += EXTRA_SIZE + END_SIZE;
+        end = data;
     }
+    let mut registers = None;
+    if length != 0 {
+        put_at(out, head, SVE_MAGIC);
+        put_at(out, head + 4, sve_size(length) as u32);
+        put_at(out, head + SVE_LENGTH, length as u16);
+        head += SVE_REGS;
+        registers = Some(end.wrapping_add(SVE_REGS as u64));
+        end = end.wrapping_add(sve_size(length) as u64);
+    }
+    let last = head + END_SIZE;
     // A frame record, for backtraces through the handler.
-    [get_reg(frame, 29), get_reg(frame, 30)].put(&mut out[used..]);
+    [get_reg(frame, 29), get_reg(frame, 30)].put(&mut out[last..]);
 
     Built {
         sp: sp_handler,
         info: sp_handler,
         context: sp_handler.wrapping_add(CONTEXT as u64),
         frame_pointer: Some(record),
-        pieces: [(sp_handler, 0, used), (record, used, used + 16)],
+        pieces: [(sp_handler, 0, head), (end, head, last), (record, last, last + 16)],
+        vectors: registers,
     }
+}
+
+fn put_extra(data: u64, size: usize, out: &mut [u8]) {
+    put_at(out, 0, EXTRA_MAGIC);
+    put_at(out, 4, EXTRA_SIZE as u32);
+    put_at(out, 8, data);
+    put_at(out, 16, size as u32);
 }
 
 /// The initial state is all zeroes.
@@ -97,28 +134,13 @@ fn put_fpsimd(frame: &UserFrame, out: &mut [u8]) {
     }
 }
 
-fn put_sve(frame: &UserFrame, length: usize, out: &mut [u8]) {
-    put_at(out, 0, SVE_MAGIC);
-    put_at(out, 4, out.len() as u32);
-    put_at(out, SVE_LENGTH, length as u16);
-    for n in 0..32 {
-        let vector = &mut out[SVE_REGS + n * length..][..length];
-        get_ext(frame, 2 * n, &mut vector[..16]);
-        get_ext(frame, EXT_SVE_UPPER.start + 2 * n, &mut vector[16..]);
-    }
-    let mut predicates = [0; 8 * (EXT_SVE_PREDICATES.end - EXT_SVE_PREDICATES.start)];
-    get_ext(frame, EXT_SVE_PREDICATES.start, &mut predicates);
-    let size = 17 * length / 8;
-    out[SVE_REGS + 32 * length..][..size].copy_from_slice(&predicates[..size]);
-}
-
 pub(super) fn enter(frame: &UserFrame, args: [u64; 3], restorer: u64, frame_pointer: Option<u64>) {
     args.into_iter().enumerate().for_each(|(n, value)| set_reg(frame, n, value));
     set_reg(frame, 29, frame_pointer.unwrap_or(0));
     set_reg(frame, 30, restorer);
 }
 
-pub(super) fn restore(frame: &UserFrame, read: Read<'_>) -> Result<Restored, BadFrame> {
+pub(super) fn restore(frame: &UserFrame, read: Read<'_>, area: Area<'_, '_>) -> Result<Restored, BadFrame> {
     let base = sp(frame);
     if base % 16 != 0 {
         return Err(BadFrame);
@@ -131,62 +153,76 @@ pub(super) fn restore(frame: &UserFrame, read: Read<'_>) -> Result<Restored, Bad
     set_reg(frame, 31, take_at(&bytes, SP));
     set_pc(frame, take_at(&bytes, PC));
     set_user_status(frame, take_at(&bytes, PSTATE));
-    restore_records(frame, base.wrapping_add(RECORDS as u64), read)?;
+    restore_records(frame, base.wrapping_add(RECORDS as u64), read, area)?;
     Ok(Restored { mask: take_at(&bytes, MASK), stack: SigStack::take(&bytes[STACK..]) })
 }
 
-fn restore_records(frame: &UserFrame, list: u64, read: Read<'_>) -> Result<(), BadFrame> {
-    frame.ext[EXT_SVE_LENGTH].set(0);
-    let mut at = 0;
-    while at + 8 <= RECORDS_SIZE {
+fn restore_records(frame: &UserFrame, list: u64, read: Read<'_>, area: Area<'_, '_>) -> Result<(), BadFrame> {
+    frame.vector_bytes.set(0);
+    let (mut list, mut size_left, mut is_extra) = (list, RECORDS_SIZE, false);
+    while size_left >= 8 {
         let mut head = [0; 8];
-        read(list.wrapping_add(at as u64), &mut head)?;
+        read(list, &mut head)?;
         let [magic, size] = <[u32; 2]>::take(&head);
         let size = size as usize;
-        match magic {
-            0 if size == 0 => return Ok(()),
-            FPSIMD_MAGIC if size == FPSIMD_SIZE && at + size <= RECORDS_SIZE => {
-                let mut record = [0; FPSIMD_SIZE];
-                read(list.wrapping_add(at as u64), &mut record)?;
-                set_ext(frame, 0, &record[16..]);
-                frame.ext[EXT_STATUS].set(take_at::<u32>(&record, 8).into());
-                frame.ext[EXT_STATUS + 1].set(take_at::<u32>(&record, 12).into());
-                frame.ext_valid.set(1);
-            }
-            SVE_MAGIC if at + size <= RECORDS_SIZE => restore_sve(frame, list.wrapping_add(at as u64), size, read)?,
-            ESR_MAGIC => {}
-            _ => return Err(BadFrame),
+        if magic == 0 && size == 0 {
+            return Ok(());
         }
-        if size == 0 || size % 16 != 0 {
+        if size == 0 || size % 16 != 0 || size > size_left {
             return Err(BadFrame);
         }
-        at += size;
+        let behind = list.wrapping_add(size as u64);
+        match magic {
+            FPSIMD_MAGIC if size == FPSIMD_SIZE => restore_fpsimd(frame, list, read)?,
+            SVE_MAGIC => restore_sve(frame, list, size, read, area)?,
+            ESR_MAGIC => {}
+            // The list goes on right behind this record and the end that follows it (`parse_user_sigframe`).
+            EXTRA_MAGIC if size == EXTRA_SIZE && !is_extra => {
+                let mut record = [0; EXTRA_SIZE];
+                read(list, &mut record)?;
+                let data = behind.wrapping_add(END_SIZE as u64);
+                if take_at::<u64>(&record, 8) != data {
+                    return Err(BadFrame);
+                }
+                (list, size_left, is_extra) = (data, (take_at::<u32>(&record, 16) as usize).min(EXTRA_MAX), true);
+                continue;
+            }
+            _ => return Err(BadFrame),
+        }
+        (list, size_left) = (behind, size_left - size);
     }
     Err(BadFrame)
 }
 
+fn restore_fpsimd(frame: &UserFrame, address: u64, read: Read<'_>) -> Result<(), BadFrame> {
+    let mut record = [0; FPSIMD_SIZE];
+    read(address, &mut record)?;
+    set_ext(frame, 0, &record[16..]);
+    frame.ext[EXT_STATUS].set(take_at::<u32>(&record, 8).into());
+    frame.ext[EXT_STATUS + 1].set(take_at::<u32>(&record, 12).into());
+    frame.ext_valid.set(1);
+    Ok(())
+}
+
 /// The lower halves of the vectors come with the record of floating-point state.
-fn restore_sve(frame: &UserFrame, address: u64, size: usize, read: Read<'_>) -> Result<(), BadFrame> {
+fn restore_sve(
+    frame: &UserFrame,
+    address: u64,
+    size: usize,
+    read: Read<'_>,
+    area: Area<'_, '_>,
+) -> Result<(), BadFrame> {
     if size == SVE_REGS {
         return Ok(()); // no state
     }
-    if size > SVE_SIZE_MAX {
+    let mut head = [0; SVE_REGS];
+    read(address, &mut head)?;
+    let (length, flags) = (take_at::<u16>(&head, SVE_LENGTH).into(), take_at::<u16>(&head, SVE_FLAGS));
+    if size != sve_size(length) || flags != 0 {
         return Err(BadFrame);
     }
-    let mut record = [0; SVE_SIZE_MAX];
-    read(address, &mut record[..size])?;
-    let (length, flags) = (take_at::<u16>(&record, SVE_LENGTH).into(), take_at::<u16>(&record, SVE_FLAGS));
-    if !matches!(length, 16 | 32) || size != sve_size(length) || flags != 0 {
-        return Err(BadFrame);
-    }
-    frame.ext[EXT_SVE_LENGTH].set(length as u64);
-    frame.ext[EXT_SVE_UPPER].iter().chain(&frame.ext[EXT_SVE_PREDICATES]).for_each(|word| word.set(0));
-    for n in 0..32 {
-        set_ext(frame, EXT_SVE_UPPER.start + 2 * n, &record[SVE_REGS + n * length..][16..length]);
-    }
-    let mut predicates = [0; 8 * (EXT_SVE_PREDICATES.end - EXT_SVE_PREDICATES.start)];
-    let used = 17 * length / 8;
-    predicates[..used].copy_from_slice(&record[SVE_REGS + 32 * length..][..used]);
-    set_ext(frame, EXT_SVE_PREDICATES.start, &predicates);
+    let vectors = area(length).ok_or(BadFrame)?;
+    read_vectors(vectors, address.wrapping_add(SVE_REGS as u64), read)?;
+    frame.vector_bytes.set(length as u32);
     Ok(())
 }

@@ -30,7 +30,8 @@ pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBu
         info: sp,
         context: sp.wrapping_add(CONTEXT as u64),
         frame_pointer: None,
-        pieces: [(sp, 0, SIZE), (0, 0, 0)],
+        pieces: [(sp, 0, SIZE), (0, 0, 0), (0, 0, 0)],
+        vectors: None,
     }
 }
 

@@ -1,9 +1,11 @@
 //! Signal frames: what the kernel leaves on the user stack for a handler, and takes back at `rt_sigreturn`.
 //!
 //! Linux's layouts per ISA (`rt_sigframe`: `siginfo`, `ucontext`, extended state), as pure code over bytes. Delivering is
-//! three steps, of which only the second can fail: [`build`], copy the pieces to user memory, [`enter`]. The thread's
-//! extended state must be in its frame before ([`UserFrame::ext`], `save_ext`) and is to be loaded again after [`enter`]
-//! and [`restore`] (`load_ext`).
+//! three steps, of which only the second can fail: [`build`], copy the pieces and the vector registers to user memory, [`enter`]. The
+//! thread's extended state must be in its frame and its area before (`save_ext`) and is to be loaded again after [`enter`] and
+//! [`restore`] (`load_ext`).
+//!
+//! Vector registers, which may have thousands of bytes, go from their area to the stack and back register by register.
 
 mod aarch64;
 mod hosted;
@@ -12,13 +14,13 @@ mod x86_64;
 
 use core::ops::Range;
 
-use motet_layout::{FRAME_REGS, Isa, USER_END, UserFrame};
+use motet_layout::{Cell64, FRAME_REGS, Isa, USER_END, UserFrame, VECTOR_BYTES_MAX, Vectors};
 
 use crate::registers::{self, frame_isa};
 use crate::signal::{SIGINFO_SIZE, SigInfo, SigStack, SignalSet, UNBLOCKABLE};
 
 /// Bytes [`build`] may need.
-pub const SIGFRAME_MAX: usize = 2304;
+pub const SIGFRAME_MAX: usize = 1472;
 
 /// The buffer a frame is built in.
 pub type SigframeBuffer = [u8; SIGFRAME_MAX];
@@ -52,7 +54,9 @@ pub struct Built {
     pub context: u64,
     /// Value of the frame pointer register in the handler, if the ISA sets it (AArch64).
     frame_pointer: Option<u64>,
-    pieces: [(u64, usize, usize); 2],
+    pieces: [(u64, usize, usize); 3],
+    /// Where the vector registers lie, if they come with the frame.
+    vectors: Option<u64>,
 }
 
 impl Built {
@@ -60,16 +64,44 @@ impl Built {
     pub fn pieces(&self) -> impl Iterator<Item = (u64, Range<usize>)> {
         self.pieces.into_iter().filter(|piece| piece.1 < piece.2).map(|(address, start, end)| (address, start..end))
     }
+
+    /// Writes the vector registers that come with the frame, piece by piece. `write` copies to user memory.
+    ///
+    /// # Errors
+    /// `write`'s.
+    pub fn write_vectors<E>(
+        &self,
+        frame: &UserFrame,
+        vectors: Option<Vectors<'_>>,
+        mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (Some(at), Some(vectors)) = (self.vectors, vectors) else { return Ok(()) };
+        let (mut bytes, length) = ([0; VECTOR_BYTES_MAX], vectors.register_bytes());
+        for n in 0..32 {
+            let register = &mut bytes[..length];
+            get_words(vectors.register(n), register);
+            if frame_isa(frame) == Isa::AArch64 {
+                get_ext(frame, 2 * n, &mut register[..16]);
+            }
+            write(at.wrapping_add((n * length) as u64), register)?;
+        }
+        let (mut predicates, size) = ([0; aarch64::PREDICATES_MAX], vectors.predicate_bytes());
+        get_words(vectors.predicates(), &mut predicates);
+        if size == 0 { Ok(()) } else { write(at.wrapping_add(32 * length as u64), &predicates[..size]) }
+    }
 }
 
-/// Builds the frame of a handler in `out`.
+/// Builds the frame of a handler in `out`. `vectors`: the thread's area, if it has one.
 ///
 /// Addresses wrap when the stack pointer is nonsense; copying then fails, and the signal becomes SIGSEGV.
-pub fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
+pub fn build(frame: &UserFrame, vectors: Option<Vectors<'_>>, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
+    // What the area holds is the thread's only if the frame says so.
+    let is_live = |vectors: &Vectors<'_>| registers::vector_bytes(frame) as usize == vectors.register_bytes();
+    let vectors = vectors.filter(is_live);
     match frame_isa(frame) {
         Isa::X86_64 => x86_64::build(frame, delivery, out),
-        Isa::AArch64 => aarch64::build(frame, delivery, out),
-        Isa::RiscV64 => riscv64::build(frame, delivery, out),
+        Isa::AArch64 => aarch64::build(frame, vectors, delivery, out),
+        Isa::RiscV64 => riscv64::build(frame, vectors, delivery, out),
         Isa::Hosted => hosted::build(frame, delivery, out),
     }
 }
@@ -103,16 +135,21 @@ pub struct Restored {
 pub struct BadFrame;
 
 /// Takes the registers back from the frame at the thread's stack pointer (`rt_sigreturn`). `read` copies from user memory
-/// and says whether it could. The thread's frame may be half changed when this fails.
+/// and says whether it could; `area` gives the thread's area for vector registers of so many bytes, if it can have one. The thread's frame
+/// and area may be half changed when this fails.
 ///
 /// # Errors
 /// [`BadFrame`].
-pub fn restore(frame: &UserFrame, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Result<Restored, BadFrame> {
+pub fn restore<'a>(
+    frame: &UserFrame,
+    mut read: impl FnMut(u64, &mut [u8]) -> bool,
+    mut area: impl FnMut(usize) -> Option<Vectors<'a>>,
+) -> Result<Restored, BadFrame> {
     let mut read = |address: u64, into: &mut [u8]| if read(address, into) { Ok(()) } else { Err(BadFrame) };
     let restored = match frame_isa(frame) {
         Isa::X86_64 => x86_64::restore(frame, &mut read)?,
-        Isa::AArch64 => aarch64::restore(frame, &mut read)?,
-        Isa::RiscV64 => riscv64::restore(frame, &mut read)?,
+        Isa::AArch64 => aarch64::restore(frame, &mut read, &mut area)?,
+        Isa::RiscV64 => riscv64::restore(frame, &mut read, &mut area)?,
         Isa::Hosted => hosted::restore(frame, &mut read)?,
     };
     if registers::pc(frame) >= USER_END {
@@ -122,13 +159,30 @@ pub fn restore(frame: &UserFrame, mut read: impl FnMut(u64, &mut [u8]) -> bool) 
 }
 
 type Read<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<(), BadFrame>;
+type Area<'a, 'v> = &'a mut dyn FnMut(usize) -> Option<Vectors<'v>>;
 
-/// The least stack a signal needs (`AT_MINSIGSTKSZ`).
-pub const fn min_stack_size(isa: Isa) -> u64 {
+/// Reads the registers at `address` into an area.
+fn read_vectors(vectors: Vectors<'_>, address: u64, read: Read<'_>) -> Result<(), BadFrame> {
+    let (mut bytes, length) = ([0; VECTOR_BYTES_MAX], vectors.register_bytes());
+    for n in 0..32 {
+        let register = &mut bytes[..length];
+        read(address.wrapping_add((n * length) as u64), register)?;
+        set_words(vectors.register(n), register);
+    }
+    let (mut predicates, size) = ([0; aarch64::PREDICATES_MAX], vectors.predicate_bytes());
+    if size != 0 {
+        read(address.wrapping_add(32 * length as u64), &mut predicates[..size])?;
+    }
+    set_words(vectors.predicates(), &predicates);
+    Ok(())
+}
+
+/// The least stack a signal needs (`AT_MINSIGSTKSZ`) of a program that may get vector registers of at most `vector_bytes`.
+pub const fn min_stack_size(isa: Isa, vector_bytes: u32) -> u64 {
     match isa {
         Isa::X86_64 => 440 + x86_64::EXTENDED_SIZE as u64 + 64 + 16,
-        Isa::AArch64 => 4688 + 16 + 16,
-        Isa::RiscV64 => 1088 + riscv64::VECTOR_MAX as u64 + 16,
+        Isa::AArch64 => aarch64::size(vector_bytes as usize) as u64 + 16 + 16,
+        Isa::RiscV64 => riscv64::size(vector_bytes as usize) as u64 + 16,
         Isa::Hosted => hosted::SIZE as u64 + 16,
     }
 }
@@ -170,15 +224,24 @@ fn set_reg(frame: &UserFrame, index: usize, value: u64) {
     frame.regs[index % FRAME_REGS].set(value);
 }
 
-/// `n` words of extended state from `first` on, as bytes.
+/// Extended state from the word `first` on, as bytes.
 fn get_ext(frame: &UserFrame, first: usize, out: &mut [u8]) {
-    for (word, bytes) in frame.ext[first..].iter().zip(out.chunks_exact_mut(8)) {
+    get_words(&frame.ext[first..], out);
+}
+
+fn set_ext(frame: &UserFrame, first: usize, from: &[u8]) {
+    set_words(&frame.ext[first..], from);
+}
+
+/// As many words as both have.
+fn get_words(words: &[Cell64], out: &mut [u8]) {
+    for (word, bytes) in words.iter().zip(out.chunks_exact_mut(8)) {
         bytes.copy_from_slice(&word.get().to_le_bytes());
     }
 }
 
-fn set_ext(frame: &UserFrame, first: usize, from: &[u8]) {
-    for (word, bytes) in frame.ext[first..].iter().zip(from.chunks_exact(8)) {
+fn set_words(words: &[Cell64], from: &[u8]) {
+    for (word, bytes) in words.iter().zip(from.chunks_exact(8)) {
         word.set(crate::wire::take_at(bytes, 0));
     }
 }

@@ -47,6 +47,9 @@ const COMPONENTS: u64 = X87 | SSE | XSTATE_AVX;
 /// Linux's user selectors.
 const USER_SEGMENTS: [u16; 4] = [0x33, 0, 0, 0x2b];
 
+/// With what aligning takes.
+const _: () = assert!(SIZE + 16 + 8 + 64 + EXTENDED_SIZE <= super::SIGFRAME_MAX);
+
 pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
     let has_avx = frame.ext_valid.get() != 0 && frame.ext[EXT_XSTATE_BV].get() & XSTATE_AVX != 0;
     let ext_size = if has_avx { EXTENDED_SIZE } else { FXSAVE_SIZE };
@@ -79,7 +82,8 @@ pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBu
         info: sp.wrapping_add(INFO as u64),
         context: sp.wrapping_add(CONTEXT as u64),
         frame_pointer: None,
-        pieces: [(sp, 0, gap + ext_size), (0, 0, 0)],
+        pieces: [(sp, 0, gap + ext_size), (0, 0, 0), (0, 0, 0)],
+        vectors: None,
     }
 }
 

@@ -17,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 16] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
@@ -31,6 +31,9 @@ pub fn trials() -> Vec<Trial> {
         ("extensions::ordinary_threads_make_room_at_once", || going("way 16", "away 1\nat once 1\n")),
         ("extensions::needs_are_of_one_instruction_set", several_isas),
         ("extensions::threads_go_to_the_core_of_their_island_that_the_file_leaves_vectors", one_island),
+        ("extensions::vector_registers_of_1024_bits_survive_every_way", long_registers),
+        ("extensions::values_in_vector_registers_stay_with_their_length", two_lengths),
+        ("extensions::threads_share_cores_with_registers_of_two_lengths", crowd_of_two_lengths),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -41,6 +44,12 @@ pub const TWO_ISLANDS: &str = "[[island]]\nname = \"application\"\nisa = \"riscv
 /// One island, of whose cores the file leaves one its vectors.
 const ONE_ISLAND: &str = "[[island]]\nname = \"mixed\"\nisa = \"riscv64\"\ncores = 3\ncpu = \"rv64,v=true,vlen=256\"\n\
     extensions = [\"-v\"]\n[[island.core]]\ncores = [2]\nextensions = [\"v\"]\n";
+/// One core that has vector registers of 1024 bits.
+const LONG: &str = "[[island]]\nname = \"long\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=1024\"\n";
+/// Three islands: core 0 has no vector registers, core 16 some of 256 bits, core 32 some of 1024.
+const TWO_LENGTHS: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 1\n\
+    [[island]]\nname = \"short\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=256\"\n\
+    [[island]]\nname = \"long\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=1024\"\n";
 const WITHOUT: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 2\n";
 
 /// Simulated, so that what a thread's moves depend on is always the same; slow, because all of it is waiting for slices to end.
@@ -128,6 +137,41 @@ fn one_island() -> Result<(), String> {
     check_ways(ONE_ISLAND)?;
     let ended = Machine::new(ONE_ISLAND)?.run("/in/extension crowd 20");
     ended.expect_code(0)?.expect_output("right 20 of 20\n").map(drop)
+}
+
+fn long_registers() -> Result<(), String> {
+    check_ways(LONG)?;
+    let ended = Machine::new(LONG)?.run("/in/extension length; /in/extension minimum; /in/extension clears");
+    // The stack of a handler: the frame without vectors, the record's header, the registers, and alignment.
+    let minimum = 1088 + 56 + 32 * 128 + 16;
+    let wanted = format!("128\n{minimum}\ncleared: 0 bytes left, type and length 0\n");
+    ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn two_lengths() -> Result<(), String> {
+    for (length, own, other) in [(32, "10000", "100000000"), (128, "100000000", "10000")] {
+        // Without values in them, the same program runs on cores of either length.
+        let command = format!(
+            "taskset {own} /in/extension length; taskset {other} /in/extension length; /in/extension lengths {own} {other}"
+        );
+        let ended = Machine::new(TWO_LENGTHS)?.run(&command);
+        let wanted = format!(
+            "{length}\n{}\nlength {length}\nwhile it needs them: refused 1\nthere kept\nelsewhere 1\n\
+            values of another length kept\nlength {length}, moves 1\nchild killed by 4\nparent kept\n",
+            160 - length
+        );
+        ended.expect_code(0)?.expect_output(&wanted)?;
+        let why =
+            "needs the riscv64 extension v, and its affinity lets it run on no core with it and with registers of";
+        ended.expect_errors(&[&format!("{why} {length} bytes")])?;
+    }
+    Ok(())
+}
+
+fn crowd_of_two_lengths() -> Result<(), String> {
+    check_ways(TWO_LENGTHS)?;
+    let ended = Machine::new(TWO_LENGTHS)?.run("/in/extension crowd 60");
+    ended.expect_code(0)?.expect_output("right 60 of 60\n").map(drop)
 }
 
 fn hints() -> Result<(), String> {

@@ -18,6 +18,8 @@ use crate::{
 /// `cpu` of cores with them; the default ones have none. Of models with AVX, this one needs nothing that TCG lacks.
 const WITH_AVX: &str = "max";
 const WITH_SVE: &str = "neoverse-v1";
+/// Registers of 2048 bits: the longest that the model has.
+const WITH_LONG_SVE: &str = "max";
 
 /// The suite's own waits are long, for busy hosts.
 const CONFORMANCE_LIMIT: Duration = Duration::from_secs(180);
@@ -32,6 +34,8 @@ pub fn trials() -> Vec<Trial> {
         trial("vectors::avx_conforms", || conforms("x86_64", WITH_AVX)),
         trial("vectors::sve_conforms", || conforms("aarch64", WITH_SVE)),
         trial("vectors::v_of_risc_v_conforms", || conforms("riscv64", "rv64,v=true,vlen=256")),
+        trial("vectors::v_of_1024_bits_conforms", || conforms("riscv64", "rv64,v=true,vlen=1024")),
+        trial("vectors::sve_of_2048_bits_conforms", || conforms("aarch64", WITH_LONG_SVE)),
     ]
 }
 

@@ -1,14 +1,14 @@
 //! An instruction that is illegal on this core.
 
 use motet_abi::{
-    extension::{self, LONGEST_BYTES, Needed, Requirement},
+    extension::{self, ExtensionSet, LONGEST_BYTES, Needed, Requirement},
     registers,
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{away, back, of_thread, place, uses_vectors};
-use crate::{call::instruction_at, cpu::Cpu, file, sched, signal};
+use super::{area, away, back, of_thread, place, uses_vectors};
+use crate::{call::instruction_at, cpu::Cpu, file, process::exit, sched, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `None`: the thread no longer belongs to this core.
@@ -19,17 +19,12 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
         return Some(());
     };
     if let Some(has) = required.alternatives().find(|&set| place::is_able(cpu, thread, set)) {
-        if uses_vectors::<M>(has) && !cpu.machine.are_vectors_open() {
-            if cpu.own.scarce.get() != 0 {
-                // Its registers are to be where they are, as long as it uses them.
-                place::set_needs(cpu, thread, of_thread::<M>(thread).union(has));
-            }
-            place::open(cpu, thread);
-        } else {
+        if !uses_vectors::<M>(has) || cpu.machine.are_vectors_open() {
             // The extension is there, and does not have this instruction in this form.
             signal::exception(cpu, thread, Trap::IllegalInstruction);
+            return Some(());
         }
-        return Some(());
+        return open(cpu, thread, process, has);
     }
     let before = of_thread::<M>(thread);
     let target = required.alternatives().find_map(|set| {
@@ -37,20 +32,68 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
         Some((needs, place::best_core(cpu, thread, needs)?))
     });
     let Some((needs, core)) = target else {
-        if required.alternatives().any(uses_vectors::<M>)
-            && cpu.machine.hidden_harts() != 0
-            && let Ok(stays) = away::leave(cpu, thread)
-        {
-            return stays;
-        }
-        refuse(cpu, thread, process, &required);
-        return Some(());
+        return hide(cpu, thread, process, &required);
     };
     place::set_needs(cpu, thread, needs);
     back::leaves(cpu, thread);
     sched::move_to(cpu, thread, core);
     back::ask_for_way(cpu, core);
     None
+}
+
+/// No core has the instruction: a hidden hart may.
+#[cold]
+fn hide<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    required: &Requirement,
+) -> Option<()> {
+    let bytes = cpu.machine.hidden_vector_bytes();
+    let live_bytes = registers::vector_bytes(&thread.frame) as usize;
+    let is_for_them = required.alternatives().any(uses_vectors::<M>) && cpu.machine.hidden_harts() != 0;
+    if is_for_them && (live_bytes == 0 || live_bytes == bytes) {
+        if area::for_registers(cpu, thread, bytes).is_none() {
+            return kill(cpu, thread, process, bytes);
+        }
+        if let Ok(stays) = away::leave(cpu, thread) {
+            return stays;
+        }
+    }
+    refuse(cpu, thread, process, required);
+    Some(())
+}
+
+/// There is no memory for what an instruction needs.
+#[cold]
+fn kill<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    bytes: usize,
+) -> Option<()> {
+    let pid = process.pid.get();
+    let what = "there is no memory left for its vector registers";
+    file::kernel_message(cpu, format_args!("process {pid} is killed: {what} of {bytes} bytes each"));
+    exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+    None
+}
+
+/// Opens the vector registers of this core, which has an extension that uses them.
+fn open<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    has: ExtensionSet,
+) -> Option<()> {
+    if place::open(cpu, thread).is_none() {
+        return kill(cpu, thread, process, cpu.own.vector_bytes.get() as usize);
+    }
+    if cpu.own.scarce.get() != 0 {
+        // Its registers are to be where they are, as long as it uses them. They are open: so it stays with its length.
+        place::set_needs(cpu, thread, of_thread::<M>(thread).union(has));
+    }
+    Some(())
 }
 
 /// What could run the instruction that the thread has stopped at.
@@ -81,13 +124,13 @@ fn refuse<M: Machine>(
         let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
         let why =
             if has_some { "its affinity lets it run on no core with it" } else { "no core of the machine has it" };
-        file::kernel_message(
-            cpu,
-            format_args!(
-                "process {pid} is ended by SIGILL: the instruction at {:#x} needs the {isa} extension {required}, and {why}",
-                registers::pc(&thread.frame)
-            ),
-        );
+        let live_bytes = registers::vector_bytes(&thread.frame);
+        let says_length = has_some && live_bytes != 0;
+        let pc = registers::pc(&thread.frame);
+        let what = format_args!("the instruction at {pc:#x} needs the {isa} extension {required}, and {why}");
+        let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
+        let length = if says_length { length } else { format_args!("") };
+        file::kernel_message(cpu, format_args!("process {pid} is ended by SIGILL: {what}{length}"));
     }
     signal::exception(cpu, thread, Trap::IllegalInstruction);
 }

@@ -9,6 +9,7 @@
 //!
 //! Protocol page, with the states of a thread: `docs/protocols/extensions.md`.
 
+mod area;
 pub mod away;
 mod back;
 mod hint;
@@ -16,10 +17,13 @@ mod illegal;
 mod place;
 mod show;
 
+pub use area::{copy as copy_area, for_registers, release as release_area};
 pub use back::{end_slice, gives_way};
 pub use hint::{Migrations, done, need};
 pub use illegal::illegal;
-pub use place::{announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, take};
+pub use place::{
+    announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, longest_vectors, take,
+};
 pub use show::{cpuinfo, hwcap, hwprobe};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};

@@ -7,13 +7,13 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, Isa, ThreadRecord};
+use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, CoreRecord, Isa, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record},
     run_queue::{self, allowed},
 };
 
-use super::{back, of_core, of_thread, show, uses_vectors, vectors};
+use super::{area, back, of_core, of_thread, show, uses_vectors, vectors};
 use crate::cpu::Cpu;
 
 /// Says what this core has, less what the machine's description takes away, before it runs anything.
@@ -77,7 +77,10 @@ pub fn find_scarce<M: Machine>(cpu: &Cpu<M>) {
         let (isa, record) = (cpu.isa_of(core), core_record(cpu, core));
         let (has, vector_bytes) = (record.capabilities.get(), record.vector_bytes.get());
         let all = || all_cores(cpu).filter(|&other| cpu.isa_of(other) == isa).map(|other| core_record(cpu, other));
-        let is_scarce = all().any(|other| has & !other.capabilities.get() != 0);
+        let lacks = |other: &CoreRecord| {
+            has & !other.capabilities.get() != 0 || vector_bytes != 0 && other.vector_bytes.get() != vector_bytes
+        };
+        let is_scarce = all().any(lacks);
         let has_common = vector_bytes != 0 && all().all(|other| other.vector_bytes.get() == vector_bytes);
         record.scarce.set(is_scarce.into());
         record.common_vectors.set(has_common.into());
@@ -150,16 +153,32 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
     thread.moves.stays.set(0);
     thread.moves.uses_vectors.set(0);
+    area::release(cpu, thread);
 }
 
-/// Lets the running thread use the vector registers of this core, which has some.
-pub fn open<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+/// Whether the thread's vector registers, if they have values, are as long as this core's.
+pub fn fits<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    let live_bytes = registers::vector_bytes(&thread.frame);
+    live_bytes == 0 || live_bytes == cpu.own.vector_bytes.get()
+}
+
+/// Lets the running thread, which [`fits`], use the vector registers of this core, which has some. `None`: there is no memory for them.
+pub fn open<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
+    area::make_ready(cpu, thread)?;
     cpu.machine.open_vectors(&thread.frame);
     let moves = &thread.moves;
     moves.opened.set(moves.opened.get() + 1);
     moves.uses_vectors.set(1);
     moves.used.set(1);
     moves.unused_slices.set(0);
+    Some(())
+}
+
+/// Bytes in the longest vector registers that a program of this ISA may get.
+pub fn longest_vectors<M: Machine>(cpu: &Cpu<M>, isa: Isa) -> u32 {
+    let of_isa = all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(isa));
+    let hidden = if isa == M::ISA { cpu.machine.hidden_vector_bytes() as u32 } else { 0 };
+    of_isa.map(|core| core_record(cpu, core).vector_bytes.get()).fold(hidden, u32::max)
 }
 
 /// A thread begins to run on this core: opens the vector registers if it will most likely use them soon.
@@ -180,7 +199,8 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
     let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
     let used_them = may_use_them && moves.unused_slices.get() == 0;
-    if used_them && cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open() {
+    let can_open = cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open();
+    if used_them && can_open && fits(cpu, thread) && area::is_ready(cpu, thread) {
         // Not as a use: if it does not use them, it is not to seem so.
         cpu.machine.open_vectors(&thread.frame);
         moves.uses_vectors.set(1);

@@ -14,7 +14,7 @@ use super::{adopt, disown, for_each_thread, lock_tree, parent_of, users};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    crossing, file, futex, mm, sched,
+    crossing, extension, file, futex, mm, sched,
     signal::{self, Origin},
     time,
 };
@@ -93,6 +93,7 @@ pub fn end_thread<M: Machine>(
     }
     mm::deactivate(cpu);
     crossing::forget(cpu, thread);
+    extension::release_area(cpu, thread);
     thread.in_syscall.set(THREAD_ENDS);
     thread.scratch[0].set(u64::from(status));
     go_on(cpu, thread, process);

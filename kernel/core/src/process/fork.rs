@@ -133,6 +133,7 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
         Ok(tid) => tid,
         Err(errno) => {
             crossing::forget(call.cpu, thread);
+            extension::release_area(call.cpu, thread);
             slab::free(call.cpu, thread);
             return Err(errno.into());
         }
@@ -181,10 +182,15 @@ pub fn unshare<M: Machine>(call: &Call<M>) -> SysResult {
 fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static ThreadRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.thread);
     let thread = slab::alloc::<ThreadRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    thread.frame.vectors.set(0);
     if extension::has_used_vectors(parent) {
         // Those that are closed are in the caller's frame alone.
         sched::save_ext(cpu, parent);
         registers::copy_frame(&parent.frame, &thread.frame);
+        if let Err(errno) = extension::copy_area(cpu, parent, thread) {
+            slab::free(cpu, thread);
+            return Err(errno);
+        }
     } else {
         registers::copy_general(&parent.frame, &thread.frame);
         // The caller runs here, so its extended state is in the core's registers.
@@ -220,6 +226,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
         && let Err(errno) = crossing::copy_chain(cpu, parent, thread)
     {
         crossing::forget(cpu, thread);
+        extension::release_area(cpu, thread);
         slab::free(cpu, thread);
         return Err(errno);
     }

@@ -149,6 +149,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             None => 0,
         };
         let [hwcap, hwcap2] = extension::hwcap(self.call.cpu, self.call.thread, self.isa);
+        let longest = extension::longest_vectors(self.call.cpu, self.isa);
         Ok([
             [abi::AT_PHDR, program.headers_at],
             [abi::AT_PHENT, 56],
@@ -167,7 +168,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             [abi::AT_HWCAP2, hwcap2],
             [abi::AT_RANDOM, extra_at],
             [abi::AT_EXECFN, path_at],
-            [abi::AT_MINSIGSTKSZ, sigframe::min_stack_size(self.isa)],
+            [abi::AT_MINSIGSTKSZ, sigframe::min_stack_size(self.isa, longest)],
             [abi::AT_PLATFORM, platform_at],
             [abi::AT_NULL, 0],
         ])

@@ -8,12 +8,12 @@ use motet_abi::{
     stubs,
 };
 use motet_hal::Machine;
-use motet_layout::{ProcessRecord, SignalAction, ThreadRecord};
+use motet_layout::{ProcessRecord, SignalAction, ThreadRecord, Vectors};
 
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    mm, sched,
+    extension, mm, sched,
 };
 
 /// Lets the thread enter the handler of a signal when it next runs.
@@ -48,11 +48,13 @@ pub fn deliver<M: Machine>(
     };
     sched::save_ext(cpu, thread);
     let mut buffer = [0; sigframe::SIGFRAME_MAX];
-    let built = sigframe::build(&thread.frame, &delivery, &mut buffer);
+    let vectors = Vectors::of(cpu.pool, &thread.frame);
+    let built = sigframe::build(&thread.frame, vectors, &delivery, &mut buffer);
     let call = Call { cpu, thread, process, args: [0; 6], isa };
     for (address, range) in built.pieces() {
         call.write_user(address, &buffer[range])?;
     }
+    built.write_vectors(&thread.frame, vectors, |address, bytes| call.write_user(address, bytes))?;
     sigframe::enter(&thread.frame, &delivery, &built);
     sched::reload_ext(cpu, thread);
     thread.restore_mask.set(0);
@@ -69,7 +71,9 @@ pub fn deliver<M: Machine>(
 pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let thread = call.thread;
     sched::save_ext(call.cpu, thread);
-    let restored = sigframe::restore(&thread.frame, |address, into| call.read_user(address, into).is_ok());
+    let read = |address, into: &mut [u8]| call.read_user(address, into).is_ok();
+    let area = |bytes| extension::for_registers(call.cpu, thread, bytes);
+    let restored = sigframe::restore(&thread.frame, read, area);
     match restored {
         Ok(restored) => {
             thread.signal_mask.store(restored.mask, Ordering::SeqCst);

@@ -1,5 +1,7 @@
 //! Vector registers that not every core of the ISA has. A HAL without them passes.
 
+use motet_layout::{VECTOR_FRAMES_MAX, Vectors, vector_frames};
+
 use super::programs::{Step, call_clears_vector, float_clears_vector};
 use super::user::{CODE_VA, DATA_VA, Space, trap_code};
 use super::{Check, Failure, Suite, ensure, same};
@@ -24,8 +26,25 @@ impl<M: Machine> Suite<M> {
         // What a frame that is not valid holds means nothing.
         space.frame.ext.iter().for_each(|word| word.set(u64::MAX));
         space.frame.ext_valid.set(0);
+        space.frame.vector_bytes.set(self.machine.vector_bytes());
+        self.give_area(&space);
         self.machine.load_ext(space.frame);
         Ok(space)
+    }
+
+    /// An area for the core's vector registers, if the HAL needs one, with values that mean nothing.
+    fn give_area(&self, space: &Space) {
+        let (format, bytes) = (self.machine.vector_format(), self.machine.vector_bytes());
+        if format == 0 {
+            return;
+        }
+        let frames = [(); VECTOR_FRAMES_MAX].map(|()| self.scratch.frame());
+        let frames = &frames[..vector_frames(format, bytes as usize)];
+        let address = Vectors::lay_out(self.pool, frames, format, bytes);
+        if let Some(area) = Vectors::at(self.pool, address) {
+            area.words().for_each(|word| word.set(u64::MAX));
+        }
+        space.frame.vectors.set(address.0);
     }
 
     /// Runs a step and a breakpoint, with `value` in its register.
