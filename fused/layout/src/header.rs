@@ -214,7 +214,9 @@ pool_struct! {
         176 pub flush_addr: Cell64,
         /// 1: its ready threads run in the order in which they came, each until it waits, ends or leaves; 0: fairly. Host-written.
         184 pub first_come: Cell32,
-        188 _pad4: Cell32,
+        /// Threads in the inbox, for placement decisions (approximate: may be too high for a moment). In this line and not in the inbox's:
+        /// calls go through that one.
+        188 pub inbox_count: AtomicU32,
         /// Lock of the timer list.
         192 pub timer_lock: AtomicU64,
         /// First thread in the list of deadlines, earliest first (pool address).

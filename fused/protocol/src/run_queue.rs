@@ -50,6 +50,8 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
 pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
     let record = core_record(context, target);
     let raw = context.raw(thread);
+    // First, so that it is never below zero.
+    record.inbox_count.fetch_add(1, Ordering::Relaxed);
     let mut head = record.inbox.load(Ordering::Relaxed);
     loop {
         thread.queue_next.store(head, Ordering::Relaxed);
@@ -219,10 +221,12 @@ pub fn allowed(affinity: [u64; 2], core: CoreId) -> bool {
     affinity[core.index() / 64] >> (core.index() % 64) & 1 != 0
 }
 
-/// How much a core has to do: 0 when it sleeps (approximate).
+/// How much a core has to do: how many threads it runs, has ready, and has not taken out of its inbox yet, which it does when what it
+/// runs stops (approximate).
 pub fn load(context: &impl Context, core: CoreId) -> u32 {
     let record = core_record(context, core);
-    if is_idle(record.state.load(Ordering::Relaxed)) { 0 } else { 1 + record.ready_count.load(Ordering::Relaxed) }
+    let runs = record.current_thread.load(Ordering::Relaxed) != 0;
+    u32::from(runs) + record.ready_count.load(Ordering::Relaxed) + record.inbox_count.load(Ordering::Relaxed)
 }
 
 /// Where to run a woken thread: its last core if that is idle or alone on its island, otherwise an idle sibling.
@@ -266,6 +270,7 @@ fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
             context.spend_locked(TURNED);
         }
     }
+    record.inbox_count.fetch_sub(count, Ordering::Relaxed);
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
         thread.state.store(THREAD_READY, Ordering::Relaxed);

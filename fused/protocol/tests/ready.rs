@@ -11,7 +11,7 @@ use motet_layout::{CORES_MAX, CoreRecord, ProcessRecord, READY_GROUPS, ThreadRec
 use motet_protocol::{
     Context,
     ready::{self, Place},
-    slab,
+    run_queue, slab,
 };
 use proptest::prelude::*;
 
@@ -120,6 +120,25 @@ fn groups_without_threads_are_passed_over() {
     core.record.ready_mask.set(0);
     core.add(core.thread(core.process(3), 0), Place::ByNice);
     assert!(core.take().is_some());
+}
+
+/// A core that computes takes nothing out of its inbox for a whole slice. What lies there is its load all the same: otherwise all
+/// threads that come meanwhile would choose it.
+#[test]
+fn threads_on_their_way_to_a_core_are_its_load() {
+    let mut core = Core::new();
+    core.actor = core.actor.on_core((CORES_MAX / 2) as u8);
+    let (id, record) = (core.actor.core(), core.record);
+    assert_eq!(run_queue::load(&core.actor, id), 0);
+    record.current_thread.store(core.actor.raw(core.thread(core.process(3), 0)), Ordering::Relaxed);
+    for waiting in 1..=3 {
+        run_queue::push(&core.actor, core.thread(core.process(3), 0), id);
+        assert_eq!(run_queue::load(&core.actor, id), 1 + waiting);
+    }
+    // What it has taken out counts once.
+    assert!(run_queue::next(&core.actor).is_some());
+    assert_eq!(run_queue::load(&core.actor, id), 1 + 2);
+    assert_eq!(record.inbox_count.load(Ordering::Relaxed), 0);
 }
 
 proptest! {
