@@ -24,10 +24,33 @@ macro_rules! extensions {
             }
 
             /// What it implies by itself, as bits.
-            pub(super) const fn implied(self) -> u64 {
+            const fn implied(self) -> u64 {
                 match self {
                     $(Self::$variant => 0 $($(| Self::$implied.bit())+)?,)*
                 }
+            }
+
+            /// By number: it and all that it implies, by itself or by what it implies, as bits. A table, because every placement of a
+            /// thread asks.
+            const CLOSED: [u64; Self::ALL.len()] = {
+                let mut closed = [0; Self::ALL.len()];
+                let mut at = 0;
+                while at < closed.len() {
+                    closed[at] = Self::close(Self::ALL[at].bit());
+                    at += 1;
+                }
+                closed
+            };
+
+            const fn close(bits: u64) -> u64 {
+                let (mut closed, mut at) = (bits, 0);
+                while at < Self::ALL.len() {
+                    if bits >> at & 1 != 0 {
+                        closed |= Self::ALL[at].implied();
+                    }
+                    at += 1;
+                }
+                if closed == bits { bits } else { Self::close(closed) }
             }
 
             /// Its bit in a set.
@@ -295,12 +318,13 @@ impl Extension {
         Self::all(isa).find(|extension| extension.name() == name)
     }
 
-    /// The extensions that it implies by itself, as bits.
-    pub(super) const fn implied(self) -> u64 {
-        match self {
-            Self::X86_64(extension) => extension.implied(),
-            Self::AArch64(extension) => extension.implied(),
-            Self::RiscV64(extension) => extension.implied(),
+    /// By number, an ISA's extensions with all that they imply, as bits.
+    pub(super) const fn closed(isa: Isa) -> &'static [u64] {
+        match isa {
+            Isa::X86_64 => &X86_64::CLOSED,
+            Isa::AArch64 => &AArch64::CLOSED,
+            Isa::RiscV64 => &RiscV64::CLOSED,
+            Isa::Hosted => &[],
         }
     }
 }

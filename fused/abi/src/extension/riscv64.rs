@@ -5,7 +5,7 @@ use motet_layout::Isa;
 use super::{
     Needed, RiscV64,
     lookup::{Requirement, look_up},
-    riscv64_table::{COMPRESSED, WORDS},
+    riscv64_table::{COMPRESSED, VECTORS, WORDS},
 };
 
 pub(super) fn needed(bytes: &[u8]) -> Needed {
@@ -26,11 +26,14 @@ pub(super) fn needed(bytes: &[u8]) -> Needed {
     let word = u32::from_le_bytes([low, high, third, fourth]);
     match word & 0x7f {
         SYSTEM if word >> 12 & 3 != 0 => control_register(word).needed(),
+        // There are so many that those of one kind are looked through alone.
+        VECTOR => look_up(VECTORS[(word >> 12 & 7) as usize], Isa::RiscV64, word, 4).needed(),
         opcode => look_up(WORDS[opcode as usize >> 2], Isa::RiscV64, word, 4).needed(),
     }
 }
 
 const SYSTEM: u32 = 0x73;
+const VECTOR: u32 = 0x57;
 
 /// Instructions of Zicsr. Those that write a register that can only be read are illegal everywhere.
 fn control_register(word: u32) -> Requirement {

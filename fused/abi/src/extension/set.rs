@@ -20,12 +20,13 @@ impl ExtensionSet {
     }
 
     /// All that an ISA has here.
-    pub fn all(isa: Isa) -> Self {
-        Extension::all(isa).fold(Self::empty(isa), Self::with)
+    pub const fn all(isa: Isa) -> Self {
+        let count = Extension::closed(isa).len();
+        Self { isa, bits: if count == 0 { 0 } else { u64::MAX >> (64 - count) } }
     }
 
     /// From the word stored in the pool. Bits of no extension are dropped.
-    pub fn from_bits(isa: Isa, bits: u64) -> Self {
+    pub const fn from_bits(isa: Isa, bits: u64) -> Self {
         Self { isa, bits: bits & Self::all(isa).bits }
     }
 
@@ -82,21 +83,25 @@ impl ExtensionSet {
 
     /// With all that its extensions imply.
     pub fn closure(self) -> Self {
-        let mut closed = self;
-        loop {
-            let bits = closed.iter().fold(closed.bits, |bits, extension| bits | extension.implied());
-            if bits == closed.bits {
-                return closed;
-            }
-            closed.bits = bits;
-        }
+        let closed = Extension::closed(self.isa);
+        Self { bits: self.numbers().fold(self.bits, |bits, number| bits | closed[number]), ..self }
     }
 
     /// Without `gone` and without all that implies any of it: no core has AVX2 and not AVX.
     pub fn without(self, gone: Self) -> Self {
-        let stays =
-            |extension: &Extension| Self::empty(self.isa).with(*extension).closure().intersection(gone).is_empty();
-        self.iter().filter(stays).fold(Self::empty(self.isa), Self::with)
+        let (closed, gone) = (Extension::closed(self.isa), self.same_isa(gone));
+        let stays = self.numbers().filter(|&number| closed[number] & gone == 0);
+        Self { bits: stays.fold(0, |bits, number| bits | 1 << number), ..self }
+    }
+
+    /// Numbers of its extensions, which are all below the length of the table of its ISA.
+    fn numbers(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.bits;
+        core::iter::from_fn(move || {
+            let number = rest.trailing_zeros() as usize;
+            rest &= rest.wrapping_sub(1);
+            (number < 64).then_some(number)
+        })
     }
 
     /// Its extensions, in order of their numbers.
