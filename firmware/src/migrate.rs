@@ -89,6 +89,10 @@ impl<M: Machine> Desk<'_, M> {
         self.board.hidden.iter().filter(|hart| !self.machine.is_lost(*hart)).count()
     }
 
+    fn is_any_usable(&self) -> bool {
+        self.board.hidden.iter().any(|hart| !self.machine.is_lost(hart))
+    }
+
     fn on_place(&self, number: usize, act: impl FnOnce(Place) -> SbiRet) -> SbiRet {
         self.trips.claimed(self.own, number).map_or(SbiRet::invalid_param(), act)
     }
@@ -102,7 +106,7 @@ impl<M: Machine> Desk<'_, M> {
         if Translation::new(satp).is_none() {
             return SbiRet::invalid_param();
         }
-        if self.usable() == 0 {
+        if !self.is_any_usable() {
             return SbiRet::failed();
         }
         let Some(place) = self.trips.claim(self.own) else { return SbiRet::denied() };
@@ -143,7 +147,7 @@ impl<M: Machine> Desk<'_, M> {
         match self.trips.stand(place) {
             Stand::Home => true,
             Stand::Away(hart) => self.machine.is_lost(hart),
-            Stand::Waits => self.usable() == 0,
+            Stand::Waits => !self.is_any_usable(),
             Stand::Nobody => false,
         }
     }

@@ -98,8 +98,9 @@ pub fn read(traveller: &mut Traveller, vectors: &mut [u64], vector_len: usize, w
     traveller.registers = core::array::from_fn(|index| word(REGISTERS + index));
     traveller.floats = core::array::from_fn(|index| word(FLOATS + index));
     traveller.float_state = FLOATS_CLEAN;
-    reset_vectors(vectors);
-    if has_vectors {
+    if !has_vectors {
+        reset_vectors(vectors);
+    } else {
         let (control, registers) = vectors.split_at_mut(VECTOR_CONTROL_WORDS);
         control.iter_mut().zip(VECTOR_CONTROL..).for_each(|(place, index)| *place = word(index));
         registers.iter_mut().zip(HEADER_WORDS..).for_each(|(place, index)| *place = word(index));

@@ -10,7 +10,10 @@ use motet_layout::sync::{
     fence,
 };
 
-use crate::hart::{HARTS_MAX, HartId, HartSet};
+use crate::{
+    hart::{HARTS_MAX, HartId, HartSet},
+    ones,
+};
 
 /// Places that supervisors send threads from.
 pub const POSTED_MAX: usize = motet_abi::hidden::PLACES_MAX;
@@ -91,8 +94,12 @@ pub enum Called {
 #[derive(Debug)]
 pub struct Trips {
     places: [AtomicU64; PLACES],
+    /// Which may hold a trip that waits, a bit each: every place that does has it, and others may.
+    waiting: [AtomicU64; PLACES.div_ceil(64)],
     /// Who has claimed those of supervisors: 1 + the hart's id.
     owners: [AtomicU64; POSTED_MAX],
+    /// The same by hart: a bit for each number. Only the hart itself looks at it.
+    claims: [AtomicU64; HARTS_MAX],
     next: AtomicU64,
     /// Hidden harts that wait for a trip and that nobody has rung.
     idle: AtomicU64,
@@ -104,7 +111,9 @@ impl Trips {
     pub const fn new() -> Self {
         Self {
             places: [const { AtomicU64::new(IDLE) }; PLACES],
+            waiting: [const { AtomicU64::new(0) }; PLACES.div_ceil(64)],
             owners: [const { AtomicU64::new(0) }; POSTED_MAX],
+            claims: [const { AtomicU64::new(0) }; HARTS_MAX],
             next: AtomicU64::new(0),
             idle: AtomicU64::new(0),
         }
@@ -116,6 +125,8 @@ impl Trips {
         let (number, place) = places
             .find(|(_, place)| self.places[place.index()].compare_exchange(IDLE, CLAIMED, Acquire, Relaxed).is_ok())?;
         self.owners[number].store(own.index() as u64 + 1, Release);
+        let claims = &self.claims[own.index()];
+        claims.store(claims.load(Relaxed) | 1 << number, Relaxed);
         Some(place)
     }
 
@@ -127,7 +138,7 @@ impl Trips {
 
     /// All places that the calling hart has claimed.
     pub fn all_claimed(&self, own: HartId) -> impl Iterator<Item = Place> {
-        (0..POSTED_MAX).filter_map(move |number| self.claimed(own, number))
+        ones(self.claims[own.index()].load(Relaxed)).filter_map(Place::posted)
     }
 
     /// Whose thread comes home to this place.
@@ -140,7 +151,22 @@ impl Trips {
 
     /// How many wait for a hidden hart.
     pub fn waiting(&self) -> usize {
-        self.places.iter().filter(|word| word.load(Relaxed) & KIND == WAITING).count()
+        self.all_waiting().count()
+    }
+
+    /// Places that hold a trip that waits, with their words.
+    fn all_waiting(&self) -> impl Iterator<Item = (u64, usize)> {
+        let marked = (0..).step_by(64).zip(&self.waiting);
+        let marked = marked.flat_map(|(first, bits)| ones(bits.load(SeqCst)).map(move |bit| first + bit));
+        marked.filter_map(|index| {
+            let word = self.places[index].load(Acquire);
+            (word & KIND == WAITING).then_some((word, index))
+        })
+    }
+
+    /// Says that it does not. Whoever has ended the wait does so, and no other trip is posted there before.
+    fn unmark(&self, index: usize) {
+        self.waiting[index / 64].fetch_and(!(1 << (index % 64)), SeqCst);
     }
 
     /// A ticket behind all others.
@@ -152,6 +178,7 @@ impl Trips {
     /// for it; if none, all are busy, and look for the next one themselves.
     pub fn post(&self, place: Place, ticket: Ticket) -> Option<HartId> {
         self.places[place.index()].store(ticket.0 << SHIFT | WAITING, SeqCst);
+        self.waiting[place.index() / 64].fetch_or(1 << (place.index() % 64), SeqCst);
         // Pairs with the fence in `rest`: either that hart finds this trip, or its bit is found here.
         fence(SeqCst);
         loop {
@@ -172,6 +199,10 @@ impl Trips {
     /// The caller has taken what came home, or given its trip up, and may post again.
     pub fn clear(&self, place: Place) {
         if let Some(number) = place.number() {
+            if let Some(own) = self.home(place) {
+                let claims = &self.claims[own.index()];
+                claims.store(claims.load(Relaxed) & !(1 << number), Relaxed);
+            }
             self.owners[number].store(0, Release);
         }
         self.places[place.index()].store(IDLE, Release);
@@ -188,7 +219,12 @@ impl Trips {
                 Stand::Home | Stand::Nobody => return Called::Home,
             };
             match word.compare_exchange(seen, next, AcqRel, Acquire) {
-                Ok(_) => return answer,
+                Ok(_) => {
+                    if answer == Called::Withdrawn {
+                        self.unmark(place.index());
+                    }
+                    return answer;
+                }
                 Err(now) => seen = now,
             }
         }
@@ -197,13 +233,10 @@ impl Trips {
     /// Takes the trip that has waited longest for the calling hidden hart.
     pub fn take(&self, own: HartId) -> Option<Place> {
         loop {
-            let waiting = (0..PLACES).filter_map(|index| {
-                let word = self.places[index].load(Acquire);
-                (word & KIND == WAITING).then_some((word, index))
-            });
-            let (word, index) = waiting.min()?;
+            let (word, index) = self.all_waiting().min()?;
             let away = (own.index() as u64) << SHIFT | AWAY;
             if self.places[index].compare_exchange(word, away, AcqRel, Relaxed).is_ok() {
+                self.unmark(index);
                 return Some(Place(index as u8));
             }
         }

@@ -1,7 +1,7 @@
 //! Harts with vector registers that only the firmware has (docs/firmware.md): threads go there and come home by calls of the SBI.
 
 use core::sync::atomic::{
-    AtomicUsize,
+    AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
     fence,
 };
@@ -31,6 +31,7 @@ const ERROR_DENIED: isize = -4;
 
 /// Bytes of a vector register of hidden harts; 0: there are none.
 static LEN: AtomicUsize = AtomicUsize::new(0);
+static HARTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes vector instructions over from the firmware, if it has hidden harts.
 pub fn init() {
@@ -42,13 +43,14 @@ pub fn init() {
         log_line!("threads cannot have vector registers of {} bits: hidden harts are not used", len * 8);
         return;
     }
+    HARTS.store(sbi::call(EXTENSION, DESCRIBE, [HIDDEN_HARTS, 0, 0]).1, Relaxed);
     sbi::call(EXTENSION, TAKE_OVER, [1, 0, 0]);
     LEN.store(len, Relaxed);
 }
 
-/// How many can run threads.
+/// How many there are. That the firmware has lost them all since shows when a thread is sent.
 pub fn harts() -> usize {
-    if LEN.load(Relaxed) == 0 { 0 } else { sbi::call(EXTENSION, DESCRIBE, [HIDDEN_HARTS, 0, 0]).1 }
+    HARTS.load(Relaxed)
 }
 
 /// [`motet_hal::Machine::hidden_vector_bytes`].
@@ -67,7 +69,6 @@ pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> 
     let (core, len) = (PerCore::this(), LEN.load(Relaxed) as u64);
     let put = |index: usize, word: u64| core.context[index].store(word, Relaxed);
     let is_valid = frame.ext_valid.get() == 1;
-    let ext = |index: usize| if is_valid { frame.ext[index].get() } else { 0 };
     let has_vectors = is_valid && frame.vector_bytes.get() != 0;
     let vectors = area(machine, frame).ok_or(Unsent::Unable)?;
     if has_vectors && u64::from(frame.vector_bytes.get()) != len {
@@ -76,12 +77,18 @@ pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> 
     put(0, FORMAT);
     put(SIZE, 8 * context_words(len as usize) as u64);
     put(COUNTER, frame.pc.get());
-    (1..32).for_each(|index| put(REGISTERS + index - 1, frame.regs[index].get()));
-    (0..FLOAT_WORDS).for_each(|index| put(FLOATS + index, ext(index)));
+    let registers = &core.context[REGISTERS..];
+    registers.iter().zip(&frame.regs[1..32]).for_each(|(word, register)| word.store(register.get(), Relaxed));
+    let floats = &core.context[FLOATS..][..FLOAT_WORDS];
+    if is_valid {
+        floats.iter().zip(&frame.ext).for_each(|(word, register)| word.store(register.get(), Relaxed));
+    } else {
+        floats.iter().for_each(|word| word.store(0, Relaxed));
+    }
     put(VECTOR_LEN, if has_vectors { len } else { 0 });
     if has_vectors {
         (0..CONTROL.len()).for_each(|index| put(VECTOR_CONTROL + index, vectors.control()[CONTROL[index]].get()));
-        (HEADER_WORDS..).zip(registers(vectors)).for_each(|(index, word)| put(index, word.get()));
+        for_groups(&core.context, vectors, |word, register| word.store(register.get(), Relaxed));
     }
     fence(SeqCst);
     match sbi::call(EXTENSION, MIGRATE, [boot::phys_of(&core.context) as usize, satp as usize, 0]) {
@@ -94,9 +101,13 @@ pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> 
     }
 }
 
-/// The words of v0 to v31.
-fn registers(vectors: Vectors<'static>) -> impl Iterator<Item = &'static Cell64> {
-    (0..4).flat_map(move |group| vectors.group(group))
+/// Does something for each word of v0 to v31 in a context and in an area: plain loops, as a trip is little else than this.
+#[inline(always)]
+fn for_groups(context: &[AtomicU64; CONTEXT_WORDS], area: Vectors<'static>, copy: impl Fn(&AtomicU64, &Cell64)) {
+    let words = 8 * area.register_bytes() / size_of::<u64>();
+    for (group, part) in context[HEADER_WORDS..].chunks_exact(words).take(4).enumerate() {
+        part.iter().zip(area.group(group)).for_each(|(word, register)| copy(word, register));
+    }
 }
 
 /// [`motet_hal::Machine::at_home`].
@@ -127,14 +138,15 @@ pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) 
     core.away.fetch_and(!(1 << place), Relaxed);
     let get = |index: usize| core.context[index].load(Relaxed);
     frame.pc.set(get(COUNTER));
-    (1..32).for_each(|index| frame.regs[index].set(get(REGISTERS + index - 1)));
-    (0..FLOAT_WORDS).for_each(|index| frame.ext[index].set(get(FLOATS + index)));
+    let (registers, floats) = (&core.context[REGISTERS..], &core.context[FLOATS..][..FLOAT_WORDS]);
+    frame.regs[1..32].iter().zip(registers).for_each(|(register, word)| register.set(word.load(Relaxed)));
+    frame.ext.iter().zip(floats).for_each(|(register, word)| register.set(word.load(Relaxed)));
     frame.vector_bytes.set(0);
     // It was there when the thread left.
     if let Some(vectors) = area(machine, frame) {
         frame.vector_bytes.set(vector_bytes() as u32);
         (0..CONTROL.len()).for_each(|index| vectors.control()[CONTROL[index]].set(get(VECTOR_CONTROL + index)));
-        (HEADER_WORDS..).zip(registers(vectors)).for_each(|(index, word)| word.set(get(index)));
+        for_groups(&core.context, vectors, |word, register| register.set(word.load(Relaxed)));
     }
     frame.ext_valid.set(1);
     // What this core's registers hold is older.

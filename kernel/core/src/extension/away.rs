@@ -130,10 +130,10 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
-    let others_wait = cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
+    let others_wait = || cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
     for (index, place) in cpu.away.places.iter().enumerate() {
         if let Place::Away(thread, since_ns) = place.get()
-            && (is_wanted(thread) || others_wait && now_ns >= since_ns + SLICE_NS)
+            && (is_wanted(thread) || now_ns >= since_ns + SLICE_NS && others_wait())
         {
             cpu.machine.call_home(index);
         }
