@@ -64,6 +64,7 @@ impl Hardware {
 impl Machine for Hardware {
     fn ring(&self, hart: HartId) {
         if let Some(described) = self.board.hart(hart) {
+            hart::mark_ring(hart);
             devices::set_software_interrupt(described.software_interrupt, true);
         }
     }

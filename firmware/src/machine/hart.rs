@@ -5,7 +5,8 @@ use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use motet_firmware::{FIRMWARE, board::Hart, calls::Machine, mail::Fence, state::Launch};
+use motet_firmware::{FIRMWARE, board::Hart, calls::Machine, hart::HartId, mail::Fence, state::Launch};
+use motet_layout::marks;
 
 use super::{Hardware, OWN_TIMER, SHARED, csr, entry, travel};
 
@@ -203,6 +204,24 @@ pub fn sleep(hardware: &Hardware) {
 pub fn wait() {
     // SAFETY: nothing but waiting.
     unsafe { asm!("wfi", options(nostack)) };
+    mark::<{ marks::WOKE }>();
+}
+
+/// Tells whoever simulates this hart's time (`motet_layout::marks`).
+#[inline(always)]
+pub fn mark<const MARK: u8>() {
+    // SAFETY: an instruction that does nothing. What is stored before it, and after it, stays there.
+    unsafe { asm!(".4byte {word}", word = const marks::riscv64(MARK), options(nostack, preserves_flags)) };
+}
+
+/// The same, of a hart that is about to be rung.
+#[inline(always)]
+pub fn mark_ring(hart: HartId) {
+    // SAFETY: as above.
+    unsafe {
+        asm!(".4byte {word}", word = const marks::riscv64(marks::RING_HART), in("a0") hart.index(),
+            options(nostack, preserves_flags));
+    }
 }
 
 /// Does nothing, for good.

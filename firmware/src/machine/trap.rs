@@ -22,6 +22,8 @@ const INTERRUPT: u64 = 1 << 63;
 const MACHINE_SOFTWARE: u64 = INTERRUPT | 3;
 const MACHINE_TIMER: u64 = INTERRUPT | 7;
 const CALL_OF_SUPERVISOR: u64 = 9;
+/// `mstatus`: the mode before; 0: a program.
+const PREVIOUS_MODE: u64 = 3 << 11;
 
 /// A trap from a lower mode.
 #[unsafe(no_mangle)]
@@ -118,6 +120,10 @@ extern "C" fn motet_firmware_launch(frame: &mut Frame) {
 /// Answers a read of `time` that the supervisor does not permit; whether it was one.
 fn read_time(frame: &mut Frame, cause: u64) -> bool {
     let Some(register) = time_read_to(csr::read!("mstatus"), cause, csr::read!("mtval")) else { return false };
+    // Of its programs the supervisor sees to it.
+    if travel::is_taken_over() && csr::read!("mstatus") & PREVIOUS_MODE == 0 {
+        return false;
+    }
     // Frames begin with `x1`; `x0` takes nothing.
     if let Some(place) = register.checked_sub(1) {
         frame.0[place] = csr::read!("time");

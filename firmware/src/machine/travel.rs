@@ -21,6 +21,7 @@ use motet_firmware::{
     vault::{Key, Memory, Translation, Vault},
     vector,
 };
+use motet_layout::marks;
 use rustsbi::SbiRet;
 
 use super::{
@@ -204,6 +205,7 @@ pub fn set_up_hidden() {
         csr::write!("mie", MACHINE_SOFTWARE);
         csr::write!("satp", 0);
     }
+    hart::mark::<{ marks::HIDDEN }>();
 }
 
 /// Sends the thread that has come to an illegal instruction to a hidden hart, if that may have it, and waits for it. Answers
@@ -241,6 +243,11 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     } else {
         Some(Homecoming::Exception(traveller.cause))
     }
+}
+
+/// Whether the supervisor sees to its programs' instructions itself.
+pub fn is_taken_over() -> bool {
+    TAKEN_OVER.load(Relaxed)
 }
 
 /// Counts a trip by how it has ended.
@@ -357,7 +364,7 @@ fn until_home(hardware: &Hardware, place: Place) -> End {
 pub fn receive(hardware: &Hardware, frame: &mut Frame) {
     let own = hardware.own;
     let place = loop {
-        hardware.take_ring();
+        take_ring(hardware);
         if let Some(place) = TRIPS.take(own).or_else(|| TRIPS.rest(own)) {
             break place;
         }
@@ -388,11 +395,18 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
     hart::fence(motet_firmware::mail::Fence::Addresses { start: 0, len: usize::MAX, asid: None });
 }
 
+/// Withdraws what has rung this hidden hart.
+fn take_ring(hardware: &Hardware) {
+    hardware.take_ring();
+    // Behind that: no ring of which it has been told, and that this hart has taken, wakes it later.
+    hart::mark::<{ marks::WOKE }>();
+}
+
 /// A trap of a thread on this hidden hart: it goes home, and the next one comes.
 pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
     let place = Place::from_index(PLACE[hardware.own.index()].load(Relaxed)).expect("a place was stored there");
     if cause.is_none() {
-        hardware.take_ring();
+        take_ring(hardware);
         if !TRIPS.is_called(place) {
             return;
         }

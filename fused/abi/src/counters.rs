@@ -14,6 +14,8 @@ pub enum Counter {
     Cycles,
     /// Ticks of the system's clock: AArch64's `CNTVCT_EL0`.
     Time,
+    /// The same of RISC-V's boards: `time`.
+    BoardTime,
     /// How many of these there are in a second: AArch64's `CNTFRQ_EL0`.
     Frequency,
 }
@@ -62,11 +64,12 @@ pub fn decode(isa: Isa, code: &[u8]) -> Option<Read> {
         }
         Isa::RiscV64 => {
             // csrrs rd, csr, x0
-            // That of `time` comes to the firmware, which answers it.
-            if word & !0xf80 != 0xc000_2073 {
-                return None;
-            }
-            (Counter::Cycles, word >> 7 & 0x1f, 0)
+            let counter = match word & !0xf80 {
+                0xc000_2073 => Counter::Cycles,
+                0xc010_2073 => Counter::BoardTime, // OpenSBI answers this itself
+                _ => return None,
+            };
+            (counter, word >> 7 & 0x1f, 0)
         }
         Isa::X86_64 | Isa::Hosted => return None,
     };
@@ -113,8 +116,9 @@ mod tests {
         }
         assert_eq!(read(Isa::RiscV64, 0xc000_2573), cycles(4, To::Register(10)));
         assert_eq!(read(Isa::RiscV64, 0xc000_2073), cycles(4, To::Nowhere));
-        for other in [0xc010_2573, 0xc020_2573, 0xc000_1573, 0xc000_a573] {
-            assert_eq!(read(Isa::RiscV64, other), None, "{other:#x}"); // time; instret; a write; bits to be set
+        assert_eq!(read(Isa::RiscV64, 0xc010_2573), Some((Counter::BoardTime, 4, To::Register(10))));
+        for other in [0xc020_2573, 0xc000_1573, 0xc010_1573, 0xc000_a573] {
+            assert_eq!(read(Isa::RiscV64, other), None, "{other:#x}"); // instret; writes; bits to be set
         }
         assert_eq!(decode(Isa::RiscV64, &[0x73, 0x25]), None);
         assert_eq!(read(Isa::Hosted, 0xc000_2573), None);

@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
 //! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`FLUSH`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/plugin` |
+//! | [`RING_HART`], [`HIDDEN`], [`WOKE`] | Motet's firmware (docs/firmware.md) | `host/plugin` |
 //! | [`LOOK`] | kernels, in the middle of long system calls | `host/count` |
 //! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
 
@@ -39,6 +40,10 @@ pub const ENGINE: u8 = 78;
 /// "The lines of the frame [`flush_addr`](crate::CoreRecord::flush_addr) of my core record leave my island's caches, modified ones to
 /// memory": what a loop of cache-block instructions does (RISC-V: `cbo.flush`), which not every core that QEMU emulates has.
 pub const FLUSH: u8 = 71;
+/// "I am about to ring the hart whose number is in my first argument register."
+pub const RING_HART: u8 = 72;
+/// "I am a hart that only the firmware has, and wait for threads the next time that I sleep."
+pub const HIDDEN: u8 = 73;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
 pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.

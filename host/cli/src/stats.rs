@@ -16,7 +16,7 @@ pub fn print(stats: &Stats) {
         let rates = hit_rates(core).map(|rate| format!("{:>7.2}%", rate * 100.0));
         progress::print(&format!(
             "motet: {:<9} {:>9} {:>10} {:>10} {:>12} {:>5.2}  {} {:>11}",
-            format!("{}.{}", core.island, core.core),
+            core.label(),
             milliseconds(core.time_ps),
             milliseconds(core.idle_ps),
             milliseconds(core.stall_ps),
@@ -55,7 +55,7 @@ fn region_lines(region: &RegionStats) -> Vec<String> {
         let rates = hit_rates(core).map(|rate| format!("{:>4.0}%", rate * 100.0));
         lines.push(format!(
             "motet:   {:<9} {:>12} {:>5.2} {:>5.0}% {} {:>11} {:>11} {:>8} {:>10} {:>4}",
-            format!("{}.{}", core.island, core.core),
+            core.label(),
             core.instructions,
             core.instructions_per_cycle(),
             core.stall_share() * 100.0,

@@ -31,7 +31,7 @@ pub mod timing;
 pub mod trace;
 
 pub use ivshmem::Doorbells;
-pub use machine::{Crossing, Machine};
+pub use machine::{Crossing, Firmware, Machine};
 pub use motet_error::{Error, ErrorKind, Result};
 pub use pool::{Command, HostPool, LocalRange, STREAM_SIZE, TREE_SIZE, local_ranges};
 pub use results::Results;

@@ -126,6 +126,13 @@ pub struct IslandSpec {
     pub queue: Queue,
 }
 
+impl IslandSpec {
+    /// What the model of time has as its cores: those that run threads, and behind them the firmware's hidden harts.
+    pub fn harts(&self) -> usize {
+        self.cores + self.hidden_harts
+    }
+}
+
 /// In which order the ready threads of a core run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Queue {
@@ -213,7 +220,7 @@ impl Machine {
             let mut memory = vec![Piece { local: base, size: island.private, target: Target::Private(0) }];
             memory.extend(pool.map(|(offset, local, size)| Piece { local, size, target: Target::Pool(offset) }));
             let traps = trap_cycles(island.isa);
-            motet_coherence::Island { name: island.name.clone(), cores: island.cores, memory, traps }
+            motet_coherence::Island { name: island.name.clone(), cores: island.harts(), memory, traps }
         });
         let shape = Shape { pool: self.pool.size, islands: islands.collect(), own: own_records(self.islands.len()) };
         self.model

@@ -187,10 +187,6 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     raise_descriptor_limit();
     let machine = &options.machine;
     let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
-    if options.timing.is_some() && machine.islands.iter().any(|island| island.hidden_harts > 0) {
-        let message = "hidden harts have no time: run this machine without the simulator, or leave hidden_harts out";
-        return Err(Error::new(ErrorKind::Config, message.to_owned()));
-    }
     let kernels = load_kernels(options)?;
     let firmware = load_firmware(options)?;
     let mut bells = Doorbells::create(&cores)?;

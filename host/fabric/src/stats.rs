@@ -98,6 +98,9 @@ pub struct IslandStats {
     pub isa: String,
     /// Cores that run.
     pub cores: usize,
+    /// Harts that only its firmware has, which are cores in [`Stats::cores`], too.
+    #[serde(default)]
+    pub hidden_harts: usize,
     /// Its cores' clock frequency.
     pub frequency_mhz: u64,
 }
@@ -109,6 +112,9 @@ pub struct CoreStats {
     pub island: String,
     /// Its index in the island.
     pub core: usize,
+    /// 1: it is a hart that only the firmware has; those come behind the others.
+    #[serde(default)]
+    pub hidden: u64,
     /// Time that passed on its clock.
     pub time_ps: u64,
     /// Of it, asleep.
@@ -168,6 +174,11 @@ pub struct HostStats {
 }
 
 impl CoreStats {
+    /// What it is called in tables and plots: a hidden hart has an `h`.
+    pub fn label(&self) -> String {
+        format!("{}.{}{}", self.island, self.core, if self.hidden == 0 { "" } else { "h" })
+    }
+
     /// A count of its caches; 0 when there is none of that name.
     pub fn count(&self, name: &str) -> u64 {
         self.memory.get(name).copied().unwrap_or(0)

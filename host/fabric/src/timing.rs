@@ -26,7 +26,7 @@ use rustix::{
 
 use crate::{
     Doorbells, HostPool,
-    machine::Machine,
+    machine::{IslandSpec, Machine},
     qemu,
     stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, StalePageStats, Stats},
 };
@@ -117,6 +117,7 @@ impl Clocks {
     /// A QEMU is too old or has no plugins, the plugin is not built, or the host refuses memory.
     pub fn create(options: &Options, machine: &Machine, pool: &HostPool) -> Result<Self> {
         for island in &machine.islands {
+            check_harts(island)?;
             qemu::check_plugins(island.isa)?;
         }
         let what =
@@ -131,7 +132,7 @@ impl Clocks {
         let sharing = if alone { Sharing::OneAtATime } else { Sharing::Threads };
         let model = Model::create(config, map_words(&model_memory, words)?, sharing)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
-        let cores = machine.islands.iter().map(|island| island.cores).sum();
+        let cores = model.config().core_count();
         let words = Record::words(cores);
         let record_memory = memory_file("motet-record", words * size_of::<AtomicU64>())?;
         let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
@@ -142,6 +143,10 @@ impl Clocks {
         let settings = Settings { quantum_ps, quantum_max_ps, deterministic };
         region.set_up(settings, cores);
         let header = pool.header();
+        for (island, spec) in machine.islands.iter().enumerate() {
+            let first = island * CORES_PER_ISLAND_MAX;
+            (spec.cores..spec.harts()).for_each(|hart| region.add_hidden(header, first + hart));
+        }
         header.timed.set(1);
         let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
         header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
@@ -226,7 +231,7 @@ impl Clocks {
     pub fn reading(&self, machine: &Machine) -> ClockReading {
         let islands = machine.islands.iter().enumerate().map(|(index, island)| {
             let mut sum = IslandReading::default();
-            for clock in &self.region.cores[index * CORES_PER_ISLAND_MAX..][..island.cores] {
+            for clock in &self.region.cores[index * CORES_PER_ISLAND_MAX..][..island.harts()] {
                 sum.instructions += clock.instructions.load(Relaxed);
                 sum.awake_ps += clock.clock_ps.load(Relaxed).saturating_sub(clock.idle_ps.load(Relaxed));
                 sum.stall_ps += clock.stall_ps.load(Relaxed);
@@ -254,7 +259,8 @@ impl Clocks {
             clock_ps: clock.clock_ps.load(Relaxed),
             halted: clock.halted.load(Relaxed),
             idle_ps: clock.idle_ps.load(Relaxed),
-            alarm_ns: record.alarm_ns.load(Relaxed),
+            // A hidden hart has no alarm to ask for.
+            alarm_ns: if clock.hidden.load(Relaxed) == 0 { record.alarm_ns.load(Relaxed) } else { 0 },
         })
     }
 
@@ -272,6 +278,7 @@ impl Clocks {
             name: island.name.clone(),
             isa: island.isa.name().into(),
             cores: island.cores,
+            hidden_harts: island.hidden_harts,
             frequency_mhz: config.islands[index].timing.frequency_mhz(),
         });
         let time_ps = self.region.now_ps.load(Relaxed);
@@ -349,6 +356,11 @@ impl Clocks {
         }
     }
 
+    /// Whether a core of an island is a hart that only the firmware has.
+    fn is_hidden(&self, island: usize, core: usize) -> bool {
+        self.region.cores[island * CORES_PER_ISLAND_MAX + core].hidden.load(Relaxed) != 0
+    }
+
     /// Counts by core, from those of all cores in the model's order.
     fn core_stats(&self, rows: &[Row]) -> Vec<CoreStats> {
         let config = self.model.config();
@@ -360,6 +372,7 @@ impl Clocks {
             CoreStats {
                 island: island.name.clone(),
                 core: number - island.first_core,
+                hidden: self.is_hidden(config.island_of(number), number - island.first_core).into(),
                 time_ps: clock.time_ps,
                 idle_ps: clock.idle_ps,
                 stall_ps: clock.stall_ps,
@@ -373,6 +386,18 @@ impl Clocks {
         };
         rows.iter().enumerate().map(one).collect()
     }
+}
+
+/// That the simulation has a place for each of an island's harts.
+fn check_harts(island: &IslandSpec) -> Result<()> {
+    if island.harts() <= CORES_PER_ISLAND_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "hidden_harts: {} of island \"{}\" and its {} cores; timed runs have at most {CORES_PER_ISLAND_MAX} in all",
+        island.hidden_harts, island.name, island.cores
+    );
+    Err(Error::new(ErrorKind::Config, message))
 }
 
 /// The host's monotonic clock in nanoseconds, as the plugin reads it.
@@ -485,7 +510,7 @@ fn link_errors(cores: &[CoreStats]) -> Vec<String> {
         ];
         let counted =
             kinds.map(|(counter, what)| (core.count(counter), what)).into_iter().filter(|(times, _)| *times != 0);
-        let name = format!("{}.{}", core.island, core.core);
+        let name = core.label();
         counted.map(|(times, what)| format!("{name}: {times} {what}")).collect::<Vec<_>>()
     };
     cores.iter().flat_map(of).collect()

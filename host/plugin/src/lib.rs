@@ -11,6 +11,7 @@
 mod atomics;
 mod caches;
 mod classes;
+mod firmware;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
 mod noted;
@@ -38,7 +39,7 @@ use std::{
 
 use memory::HostMap;
 use motet_coherence::{Model, TrapEvent};
-use motet_fabric::{Machine, local_ranges};
+use motet_fabric::{Firmware, Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
 use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Accesses, Probe, Record};
@@ -156,6 +157,10 @@ struct Plugin {
     times: Scoreboard<VcpuTime>,
     /// 1 + the core that each virtual CPU has announced to be; 0: none.
     cores: [AtomicU32; VCPUS_MAX],
+    /// The virtual CPUs that are hidden harts; which core of the island each is, is its number.
+    hidden: std::ops::Range<usize>,
+    /// Where Motet's firmware lies, if the island has it.
+    firmware: std::ops::Range<u64>,
 }
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
@@ -268,6 +273,8 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         timing,
         clocks,
         times: Scoreboard::new(),
+        hidden: spec.cores..spec.harts(),
+        firmware: if spec.firmware == Firmware::Motet { firmware::memory(private_local) } else { 0..0 },
         cores: [const { AtomicU32::new(0) }; VCPUS_MAX],
     };
     PLUGIN.set(plugin).map_err(|_| "loaded twice")?;
@@ -286,7 +293,18 @@ fn accesses(argument: &str) -> Result<Accesses<'static>, String> {
 impl Plugin {
     /// The core that a virtual CPU is, once its time runs.
     fn core(&self, vcpu: &Vcpu) -> Option<usize> {
-        self.cores.get(vcpu.index())?.load(Acquire).checked_sub(1).map(|core| core as usize)
+        self.core_at(vcpu.index())
+    }
+
+    /// The core that the virtual CPU of this number is, once its time runs.
+    fn core_at(&self, vcpu: usize) -> Option<usize> {
+        self.cores.get(vcpu)?.load(Acquire).checked_sub(1).map(|core| core as usize)
+    }
+
+    /// A core has said that it rings: it does so in a moment.
+    fn is_about_to_ring(&self, vcpu: &mut Vcpu) {
+        let time = self.times.get(vcpu);
+        time.rung = time.counts % ONE_LINE + 1;
     }
 
     /// Time of a core, now.
@@ -396,7 +414,7 @@ fn boundary(vcpu: &mut Vcpu, _data: usize) {
 /// A virtual CPU sleeps. QEMU's big lock is held: this must not wait.
 fn fell_asleep(vcpu: &mut Vcpu) {
     let Some(plugin) = PLUGIN.get() else { return };
-    let Some(core) = plugin.core(vcpu) else { return };
+    let Some(core) = plugin.core(vcpu) else { return firmware::fell_asleep(plugin, vcpu) };
     let now_ps = plugin.account(vcpu, core);
     // Before others have their turn, who may take lines from this core.
     plugin.sample(core, now_ps);
@@ -418,13 +436,15 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
     if mark >= marks::CORE {
         return announced(plugin, vcpu, plugin.first_core + usize::from(mark - marks::CORE));
     }
+    if mark == marks::HIDDEN {
+        return firmware::hart_waits(plugin, vcpu);
+    }
     let Some(core) = plugin.core(vcpu) else { return };
     let now_ps = plugin.now_ps(vcpu);
     match mark {
         marks::CLOCK => plugin.timing.publish(core, now_ps),
         marks::RING => {
-            let time = plugin.times.get(vcpu);
-            time.rung = time.counts % ONE_LINE + 1;
+            plugin.is_about_to_ring(vcpu);
             plugin.timing.note_ring(core, now_ps);
         }
         marks::WOKE => plugin.times.get(vcpu).since_ps += plugin.timing.catch_up(core, now_ps),
@@ -473,13 +493,16 @@ fn host_ns() -> u64 {
 }
 
 fn announced(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
-    if plugin.core(vcpu).is_none()
-        && plugin.timing.announce(core)
-        && let Some(entry) = plugin.cores.get(vcpu.index())
-    {
-        plugin.record.set_began(host_ns());
-        plugin.clocks.cores[core].vcpu.store(vcpu.index() as u32 + 1, Relaxed);
-        entry.store(core as u32 + 1, Release);
-        plugin.resume(vcpu, motet_timing::PS_PER_NS, 0);
+    if plugin.core(vcpu).is_none() && plugin.timing.announce(core) {
+        takes_part(plugin, vcpu, core);
     }
+}
+
+/// A virtual CPU's time runs from here on.
+fn takes_part(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
+    let Some(entry) = plugin.cores.get(vcpu.index()) else { return };
+    plugin.record.set_began(host_ns());
+    plugin.clocks.cores[core].vcpu.store(vcpu.index() as u32 + 1, Relaxed);
+    entry.store(core as u32 + 1, Release);
+    plugin.resume(vcpu, motet_timing::PS_PER_NS, 0);
 }

@@ -12,7 +12,7 @@ use motet_qemu_plugin::{Block, Condition, Direction, Instruction};
 use crate::{
     ONE_LINE, PLUGIN, Plugin, RECENT_LINES, RECENT_PAGES, VcpuTime, announced_with_guest,
     atomics::{Accesses, accesses},
-    boundary, caches, classes, mark_executed, noted, operands,
+    boundary, caches, classes, firmware, mark_executed, noted, operands,
     recent::PLACES,
     region_begins, region_ends, translations, traps,
 };
@@ -157,6 +157,8 @@ pub fn translated(block: &Block<'_>) {
         let mark = marks::decode(plugin.isa, code);
         if instruction.address() >= KERNEL_START {
             report_kernel(plugin, &instruction, code, mark);
+        } else if local.is_some_and(|local| plugin.firmware.contains(&local)) {
+            firmware::report(plugin, &instruction, code, mark);
         }
         if let Some(mark @ (marks::ROI_BEGIN | marks::ROI_END)) = mark {
             region_marks.push(RegionMark { instruction, mark, count: before.0, time_fs: before.1 });
@@ -250,6 +252,11 @@ fn report_kernel(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8], ma
         }
     }
     traps::report(plugin, instruction, code);
+    report_tables(plugin, instruction, code);
+}
+
+/// Lets translated code tell the model when the core switches page tables, or drops translations.
+pub fn report_tables(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8]) {
     if translations::are_dropped_by(plugin.isa, code) {
         if plugin.costs.data.translates {
             instruction.call_with_guest(caches::tables_changed, operands::site(instruction.address(), code));

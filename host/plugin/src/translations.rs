@@ -15,10 +15,12 @@ pub fn are_dropped_by(isa: Isa, bytes: &[u8]) -> bool {
             word & 0xfff8_f000 == 0xd508_8000
                 || matches!(word & !31, 0xd518_1000 | 0xd518_2000 | 0xd518_2020 | 0xd518_2040)
         }
-        // SFENCE.VMA, SINVAL.VMA; CSR instructions on satp (privileged specification, "Supervisor instructions").
+        // SFENCE.VMA, SINVAL.VMA; CSR instructions that write satp (privileged specification, "Supervisor instructions").
         Isa::RiscV64 => {
+            let (function, source) = (word >> 12 & 7, word >> 15 & 31);
+            let writes = function == 1 || function != 0 && source != 0;
             matches!(word & 0xfe00_7fff, 0x1200_0073 | 0x1600_0073)
-                || (word & 0x7f == 0x73 && word >> 12 & 7 != 0 && word >> 20 == 0x180)
+                || (word & 0x7f == 0x73 && writes && word >> 20 == 0x180)
         }
         Isa::Hosted => false,
     }
@@ -68,8 +70,8 @@ mod tests {
         for word in [0xd518_d080_u32, 0xd50b_7e20, 0xd538_2000, 0xd503_201f] {
             assert!(!are_dropped_by(Isa::AArch64, &word.to_le_bytes()), "{word:#x}");
         }
-        // csrr a0, sstatus; ecall; sret; addi
-        for word in [0x1000_2573_u32, 0x0000_0073, 0x1020_0073, 0x0000_0013] {
+        // csrr a0, satp; csrr a0, sstatus; ecall; sret; addi
+        for word in [0x1800_2573_u32, 0x1000_2573, 0x0000_0073, 0x1020_0073, 0x0000_0013] {
             assert!(!are_dropped_by(Isa::RiscV64, &word.to_le_bytes()), "{word:#x}");
         }
     }

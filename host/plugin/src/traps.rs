@@ -52,8 +52,8 @@ pub fn event(isa: Isa, code: &[u8]) -> Option<TrapEvent> {
         // ERET; MSR to ICC_EOIR1_EL1 (Arm ARM, C6.2; GICv3 specification, 12.2).
         Isa::AArch64 if word == 0xd69f_03e0 => Some(TrapEvent::Exit),
         Isa::AArch64 => (word & !31 == 0xd518_cc20).then_some(TrapEvent::EndOfInterrupt),
-        // SRET (privileged specification); CSR instructions on stopei, which claim (AIA specification, 3.10).
-        Isa::RiscV64 if word == 0x1020_0073 => Some(TrapEvent::Exit),
+        // SRET, MRET (privileged specification); CSR instructions on stopei, which claim (AIA specification, 3.10).
+        Isa::RiscV64 if matches!(word, 0x1020_0073 | 0x3020_0073) => Some(TrapEvent::Exit),
         Isa::RiscV64 => {
             (word & 0x7f == 0x73 && word >> 12 & 7 != 0 && word >> 20 == 0x15c).then_some(TrapEvent::EndOfInterrupt)
         }
@@ -61,13 +61,13 @@ pub fn event(isa: Isa, code: &[u8]) -> Option<TrapEvent> {
     }
 }
 
-/// Whether an instruction may name handlers: LIDT and WRMSR; MSR to VBAR_EL1; CSRRW to stvec.
+/// Whether an instruction may name handlers: LIDT and WRMSR; MSR to VBAR_EL1; CSRRW to stvec or mtvec.
 fn names_handlers(isa: Isa, code: &[u8]) -> bool {
     let word = code.first_chunk::<4>().map_or(0, |word| u32::from_le_bytes(*word));
     match isa {
         Isa::X86_64 => operands::is_lidt(code) || code == [0x0f, 0x30],
         Isa::AArch64 => word & !31 == 0xd518_c000,
-        Isa::RiscV64 => word & 0xfff0_707f == 0x1050_1073,
+        Isa::RiscV64 => matches!(word & 0xfff0_707f, 0x1050_1073 | 0x3050_1073),
         Isa::Hosted => false,
     }
 }
@@ -148,6 +148,7 @@ mod tests {
             (Isa::AArch64, 0xd538_cc03, None),                      // mrs x3, icc_iar1_el1
             (Isa::AArch64, 0xd65f_03c0, None),                      // ret
             (Isa::RiscV64, 0x1020_0073, Some(TrapEvent::Exit)),     // sret
+            (Isa::RiscV64, 0x3020_0073, Some(TrapEvent::Exit)),     // mret
             (Isa::RiscV64, 0x15c0_1573, Some(TrapEvent::EndOfInterrupt)), // csrrw a0, stopei, zero
             (Isa::RiscV64, 0x1005_1073, None),                      // csrw sstatus, a0
             (Isa::RiscV64, 0x0000_0073, None),                      // ecall
@@ -171,6 +172,7 @@ mod tests {
             (Isa::AArch64, 0xd518_c001_u32, true), // msr vbar_el1, x1
             (Isa::AArch64, 0xd518_c021, false),
             (Isa::RiscV64, 0x1052_9073, true), // csrw stvec, t0
+            (Isa::RiscV64, 0x3052_9073, true), // csrw mtvec, t0
             (Isa::RiscV64, 0x1002_9073, false),
         ] {
             assert_eq!(names_handlers(isa, &word.to_le_bytes()), wanted, "{word:#x}");

@@ -1,15 +1,15 @@
 //! The shared region: what every process sees of every core's time.
 
 use motet_layout::{
-    CORES_MAX,
+    CORE_IDLE, CORES_MAX, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x06".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x06");
+/// First eight bytes of a region: "MOTETCK\x07".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x07");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub struct CoreClock {
     pub ipis_received: AtomicU64,
     /// Descriptors that its migration engine has transferred.
     pub transfers: AtomicU64,
+    /// 1: it is a hart that only the firmware has. Written before anybody else looks.
+    pub hidden: AtomicU32,
 }
 
 const _: () = assert!(std::mem::offset_of!(CoreClock, free_until_ps) == 128);
@@ -163,6 +165,13 @@ impl ClockRegion {
         self.deterministic.store(u32::from(settings.deterministic), Relaxed);
         self.expected.store(expected as u32, Relaxed);
         self.magic.store(REGION_MAGIC, Release);
+    }
+
+    /// Adds a hart that only the firmware has, as [`set_up`](Self::set_up). Kernels do not know its record, which says that it sleeps, and has no alarm.
+    pub fn add_hidden(&self, header: &PoolHeader, core: usize) {
+        self.cores[core].hidden.store(1, Relaxed);
+        header.cores[core].state.store(CORE_IDLE, Relaxed);
+        header.cores[core].alarm_ns.store(u64::MAX, Relaxed);
     }
 
     /// What it was set up with; `None` when it was not.

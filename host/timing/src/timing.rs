@@ -72,7 +72,9 @@ impl<B: Bells> Timing<B> {
         let islands = header.islands.iter().take(header.island_count.get() as usize).enumerate();
         let cores = islands.flat_map(|(island, record)| {
             let first = island * motet_layout::CORES_PER_ISLAND_MAX;
-            first..first + record.core_count.get() as usize
+            let visible = first + record.core_count.get() as usize;
+            let hidden = |core: &usize| region.cores[*core].hidden.load(Relaxed) != 0;
+            (first..visible).chain((visible..first + motet_layout::CORES_PER_ISLAND_MAX).filter(hidden))
         });
         Some(Self { region, header, settings, cores: cores.collect(), bells })
     }
@@ -105,14 +107,8 @@ impl<B: Bells> Timing<B> {
 
     /// A core says that it is there. `true`: time runs, and the core has been told; `false`: it is to ask again.
     pub fn announce(&self, core: usize) -> bool {
+        self.count_announced(core);
         let region = self.region;
-        if region.cores[core].announced.swap(1, SeqCst) == 0
-            && region.announced.fetch_add(1, SeqCst) + 1 == region.expected.load(Relaxed)
-        {
-            region.turn.store(self.cores.first().map_or(0, |&first| first as u32 + 1), SeqCst);
-            region.started.store(1, SeqCst);
-            self.bells.wake(&region.started);
-        }
         let until = Instant::now() + ANNOUNCE;
         while region.started.load(SeqCst) == 0 {
             let left = until.saturating_duration_since(Instant::now());
@@ -125,6 +121,26 @@ impl<B: Bells> Timing<B> {
         self.clock(core).rings_sent.store(0, Relaxed);
         self.publish(core, PS_PER_NS);
         true
+    }
+
+    /// A hidden hart says that it is there, and falls asleep until it is rung. Never waits.
+    pub fn announce_asleep(&self, core: usize) {
+        let clock = self.clock(core);
+        clock.clock_ps.store(PS_PER_NS, Relaxed);
+        clock.halted.store(1, SeqCst);
+        self.count_announced(core);
+    }
+
+    /// Lets time begin if this core is the last one to say that it is there.
+    fn count_announced(&self, core: usize) {
+        let region = self.region;
+        if region.cores[core].announced.swap(1, SeqCst) == 0
+            && region.announced.fetch_add(1, SeqCst) + 1 == region.expected.load(Relaxed)
+        {
+            region.turn.store(self.cores.first().map_or(0, |&first| first as u32 + 1), SeqCst);
+            region.started.store(1, SeqCst);
+            self.bells.wake(&region.started);
+        }
     }
 
     /// Books what a core has done since it last did this, unless nothing counts any more.
@@ -145,7 +161,12 @@ impl<B: Bells> Timing<B> {
 
     /// A core is about to ring another one: notes when the doorbell arrives. Of several, the first one wakes.
     pub fn note_ring(&self, core: usize, now_ps: u64) {
-        let Some((island, target)) = self.target_of(core) else { return };
+        self.note_ring_of(core, self.record(core).ring_target.get() as usize, now_ps);
+    }
+
+    /// As [`Timing::note_ring`], of a core that the caller names.
+    pub fn note_ring_of(&self, core: usize, target: usize, now_ps: u64) {
+        let (island, Some(target)) = (target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)) else { return };
         self.note_exchange(now_ps);
         let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
         note_first(&target.rung_at_ns, now_ps / PS_PER_NS + u64::from(latency_ns));

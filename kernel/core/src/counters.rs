@@ -8,6 +8,8 @@ use motet_layout::{Isa, ProcessRecord, ThreadRecord};
 use crate::{call, cpu::Cpu};
 
 const NS_PER_S: u64 = 1_000_000_000;
+/// QEMU's `virt`: 10 MHz (`timebase-frequency` in its device tree).
+const BOARD_TICK_NS: u64 = 100;
 
 /// A core of a timed machine has stopped at an instruction of a thread: `true` if that reads a counter, and has been done.
 #[cold]
@@ -42,6 +44,7 @@ fn value<M: Machine>(cpu: &Cpu<M>, counter: Counter) -> u64 {
     match counter {
         Counter::Frequency => NS_PER_S,
         Counter::Time => cpu.reading_ns(),
+        Counter::BoardTime => cpu.reading_ns() / BOARD_TICK_NS,
         Counter::Cycles => {
             cycles(cpu.reading_ns(), cpu.pool.header().islands[cpu.island().index()].frequency_mhz.get())
         }

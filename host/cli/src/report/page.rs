@@ -85,10 +85,14 @@ fn header(stats: &Stats) -> String {
         facts.iter().map(|(value, what)| format!("<div><b>{value}</b><span>{what}</span></div>\n")).collect();
     let chips = stats.machine.islands.iter().enumerate().map(|(index, island)| {
         let plural = if island.cores == 1 { "" } else { "s" };
+        let hidden = match island.hidden_harts {
+            0 => String::new(),
+            harts => format!(" and {harts} hidden"),
+        };
         let (name, isa) = (escape(&island.name), escape(&island.isa));
         let colour = island_colour(index);
         format!(
-            "<li><i style=\"background:{colour}\"></i><b>{name}</b> {isa}, {} core{plural}, {} MHz</li>\n",
+            "<li><i style=\"background:{colour}\"></i><b>{name}</b> {isa}, {} core{plural}{hidden}, {} MHz</li>\n",
             island.cores, island.frequency_mhz
         )
     });
@@ -118,7 +122,7 @@ fn cores(stats: &Stats, cores: &[CoreStats]) -> String {
     if cores.is_empty() {
         return "<p class=\"note\">No core was counted.</p>\n".into();
     }
-    let label = |core: &CoreStats| format!("{}.{}", core.island, core.core);
+    let label = CoreStats::label;
     let bars = |parts: &dyn Fn(&CoreStats) -> Vec<u64>| -> Vec<Bar> {
         cores.iter().map(|core| Bar { label: label(core), parts: parts(core) }).collect()
     };

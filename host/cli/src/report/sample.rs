@@ -28,6 +28,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
         name: names[index].into(),
         isa: isas[index % 3].into(),
         cores,
+        hidden_harts: 0,
         frequency_mhz: 2400 - 200 * index as u64,
     };
     let all = (0..islands).flat_map(|island| (0..cores).map(move |core| (island, core)));
@@ -97,6 +98,7 @@ fn core(name: &str, island: usize, core: usize) -> CoreStats {
     CoreStats {
         island: name.into(),
         core,
+        hidden: 0,
         time_ps: 61_500_000_000,
         idle_ps: 2_000_000_000 * weight,
         stall_ps,

@@ -4,11 +4,13 @@
 use std::{fs, path::PathBuf};
 
 use libtest_mimic::Trial;
+use motet_fabric::stats::Stats;
 use motet_toolchain::Tools;
 
 use crate::{
     crossing::{Programs, source},
     firmware::{Machine, archive, firmware, linux_kernel},
+    places::shipped,
     process::{Motet, root, target},
     trial,
 };
@@ -39,6 +41,8 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         trial("firmware::harts_that_cannot_be_hidden_are_named", refused),
         trial("firmware::the_check_program_does_not_see_hidden_harts", check),
+        trial("firmware::hidden_harts_have_their_part_of_simulated_time", timed),
+        trial("firmware::timed_runs_refuse_more_harts_than_they_have_places_for", too_many),
     ];
     trials.extend(
         MOTET.map(|(name, program, output)| trial(&format!("firmware::motet_{name}"), || motet(program, output))),
@@ -117,6 +121,47 @@ fn motet(command: &str, output: &str) -> Result<(), String> {
         let ended = Motet::run(arguments).arguments(["--", &format!("/in/programs/{command}")]).wait();
         ended.expect_code(0)?.expect_output(output)?;
     }
+    Ok(())
+}
+
+/// Vector instructions are charged to the hidden hart, and the program's clock shows their time; twice the same in deterministic runs.
+fn timed() -> Result<(), String> {
+    const VECTORS: u64 = 200_000;
+    let programs = Programs::new()?;
+    let path = programs.path.join("trips").display().to_string();
+    programs.compile(&source("trips"), "fat", &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &path])?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let run = |name: &str, options: &[&str]| {
+        let stats = folder.path().join(name);
+        let motet = Motet::run(["--timed", "--quiet"]).arguments(options).argument("--stats").argument(&stats);
+        let motet =
+            motet.argument("--machine").argument(shipped("ftm-firmware")).argument("--in").argument(&programs.path);
+        let ended = motet.arguments(["--", &format!("/in/programs/trips compute {VECTORS}")]).wait();
+        ended.expect_code(0)?.expect_output("took time 1\n")?;
+        fs::read_to_string(stats).map_err(|error| error.to_string())
+    };
+    let text = run("by side", &[])?;
+    let stats: Stats = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let [home, hidden] = &stats.cores[..] else { return Err(format!("not two cores: {text}")) };
+    let is_charged = hidden.instructions >= VECTORS && hidden.time_ps - hidden.idle_ps >= VECTORS * 1000;
+    let is_marked = (home.hidden, hidden.hidden, stats.machine.islands[0].hidden_harts) == (0, 1, 1);
+    // The core sleeps meanwhile, which holds nobody up.
+    if !is_charged || !is_marked || home.idle_ps < VECTORS * 900 || stats.time_ps < hidden.time_ps {
+        return Err(format!("{home:?}\n{hidden:?}"));
+    }
+    let [one, other] = ["one", "other"].map(|name| run(name, &["--deterministic"]));
+    if one? == other? { Ok(()) } else { Err("two deterministic runs differ".into()) }
+}
+
+fn too_many() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = folder.path().join("machine.toml");
+    let text = "migration = \"firmware\"\n[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\n\
+        cores = 10\nfirmware = \"motet\"\nhidden_harts = 7\n";
+    fs::write(&machine, text).map_err(|error| error.to_string())?;
+    let ended =
+        Motet::run(["--timed".as_ref(), "--machine".as_ref(), machine.as_os_str()]).arguments(["--", "true"]).wait();
+    ended.expect_code(78)?.expect_errors(&["hidden_harts: 7 of island \"a\" and its 10 cores", "at most 16 in all"])?;
     Ok(())
 }
 

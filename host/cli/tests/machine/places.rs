@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
 
-fn shipped(name: &str) -> PathBuf {
+pub fn shipped(name: &str) -> PathBuf {
     process::root().join("machines").join(format!("{name}.toml"))
 }
 
@@ -145,6 +145,7 @@ fn published() -> Result<(), String> {
         ("stramash-fully-shared-32m", "aarch64\nx86_64\n"),
         ("flick", "riscv64\nx86_64\n"),
         ("ftm", "riscv64\n"),
+        ("ftm-firmware", "riscv64\n"),
         ("embedded", "aarch64\n"),
     ] {
         let command = "cd /isa; for isa in *; do on $isa uname -m | on $isa cat; done";

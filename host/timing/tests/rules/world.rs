@@ -116,6 +116,11 @@ impl World {
 
     /// The same, with these settings.
     pub fn of(islands: &[u32], settings: Settings, bells: Handle) -> Self {
+        Self::hiding(islands, &[], settings, bells)
+    }
+
+    /// The same, with hidden harts behind the cores.
+    pub fn hiding(islands: &[u32], hidden: &[usize], settings: Settings, bells: Handle) -> Self {
         let (region, header): (&ClockRegion, &PoolHeader) = (zeroed(), zeroed());
         header.island_count.set(islands.len() as u32);
         let mut cores = Vec::new();
@@ -127,7 +132,8 @@ impl World {
             header.cores[core].state.store(CORE_AWAKE, Relaxed);
             header.cores[core].alarm_ns.store(u64::MAX, Relaxed);
         }
-        region.set_up(settings, cores.len());
+        region.set_up(settings, cores.len() + hidden.len());
+        hidden.iter().for_each(|&core| region.add_hidden(header, core));
         let timing = Timing::new(region, header, bells.clone()).expect("set up");
         Self { region, header, bells, timing, cores, gone: Mutex::default() }
     }
