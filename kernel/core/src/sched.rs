@@ -146,9 +146,9 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
         program_timer(cpu, started_ns);
         thread.charged_at_ns.set(started_ns);
         let first = first.filter(|trap| {
-            // Hidden harts do not have it, either.
+            // Hidden harts do not have it, either, unless it reads a counter.
             let is_illegal = *trap == Trap::IllegalInstruction;
-            if is_illegal {
+            if is_illegal && !(cpu.timed && counters::answer(cpu, thread, process, *trap)) {
                 signal::exception(cpu, thread, Trap::IllegalInstruction);
             }
             !is_illegal
