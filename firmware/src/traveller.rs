@@ -95,28 +95,49 @@ pub fn read(traveller: &mut Traveller, vectors: &mut [u64], vector_len: usize, w
         return false;
     }
     traveller.counter = word(COUNTER);
-    traveller.registers = core::array::from_fn(|index| word(REGISTERS + index));
-    traveller.floats = core::array::from_fn(|index| word(FLOATS + index));
+    read_words(&mut traveller.registers, REGISTERS, &word);
+    read_words(&mut traveller.floats, FLOATS, &word);
     traveller.float_state = FLOATS_CLEAN;
     if !has_vectors {
         reset_vectors(vectors);
     } else {
         let (control, registers) = vectors.split_at_mut(VECTOR_CONTROL_WORDS);
-        control.iter_mut().zip(VECTOR_CONTROL..).for_each(|(place, index)| *place = word(index));
-        registers.iter_mut().zip(HEADER_WORDS..).for_each(|(place, index)| *place = word(index));
+        read_words(control, VECTOR_CONTROL, &word);
+        read_words(registers, HEADER_WORDS, &word);
     }
     true
+}
+
+/// Reads words of a context, eight in a round, as these are most of a trip.
+#[inline(always)]
+fn read_words(to: &mut [u64], first: usize, word: &impl Fn(usize) -> u64) {
+    let (eights, rest) = to.as_chunks_mut::<8>();
+    let behind = first + 8 * eights.len();
+    for (eight, at) in eights.iter_mut().zip((first..).step_by(8)) {
+        eight.iter_mut().enumerate().for_each(|(offset, place)| *place = word(at + offset));
+    }
+    rest.iter_mut().zip(behind..).for_each(|(place, index)| *place = word(index));
+}
+
+/// Writes them, likewise.
+#[inline(always)]
+fn write_words(from: &[u64], first: usize, store: &mut impl FnMut(usize, u64)) {
+    let (eights, rest) = from.as_chunks::<8>();
+    for (eight, at) in eights.iter().zip((first..).step_by(8)) {
+        eight.iter().enumerate().for_each(|(offset, word)| store(at + offset, *word));
+    }
+    rest.iter().zip(first + 8 * eights.len()..).for_each(|(word, index)| store(index, *word));
 }
 
 /// Writes what has become of a thread into its context.
 pub fn write(traveller: &Traveller, vectors: &[u64], vector_len: usize, mut store: impl FnMut(usize, u64)) {
     store(COUNTER, traveller.counter);
-    traveller.registers.iter().zip(REGISTERS..).for_each(|(word, index)| store(index, *word));
-    traveller.floats.iter().zip(FLOATS..).for_each(|(word, index)| store(index, *word));
+    write_words(&traveller.registers, REGISTERS, &mut store);
+    write_words(&traveller.floats, FLOATS, &mut store);
     store(VECTOR_LEN, vector_len as u64);
     let (control, registers) = vectors.split_at(VECTOR_CONTROL_WORDS);
-    control.iter().zip(VECTOR_CONTROL..).for_each(|(word, index)| store(index, *word));
-    registers.iter().zip(HEADER_WORDS..).for_each(|(word, index)| store(index, *word));
+    write_words(control, VECTOR_CONTROL, &mut store);
+    write_words(registers, HEADER_WORDS, &mut store);
     store(CAUSE, traveller.cause);
     store(VALUE, traveller.value);
 }

@@ -3,6 +3,8 @@
 use core::arch::global_asm;
 
 unsafe extern "C" {
+    /// Copies `x1` to `x31`.
+    pub fn motet_firmware_copy_registers(to: *mut [u64; 31], from: *const [u64; 31]);
     /// Stores `f0` to `f31` and `fcsr`.
     pub fn motet_firmware_store_floats(to: *mut [u64; 33]);
     /// Loads them.
@@ -24,6 +26,14 @@ global_asm!(
     .endm
 
     .section .text.motet_firmware_registers, "ax"
+    .globl motet_firmware_copy_registers
+motet_firmware_copy_registers:
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30
+    ld t0, 8 * \n(a1)
+    sd t0, 8 * \n(a0)
+    .endr
+    ret
+
     .globl motet_firmware_store_floats
 motet_firmware_store_floats:
     each_float fsd

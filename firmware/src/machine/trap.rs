@@ -62,19 +62,19 @@ fn exception(hardware: &Hardware, frame: &mut Frame, cause: u64) {
 /// A call of the SBI, and what becomes of the hart then. Threads' trips are no business of RustSBI's.
 fn call(hardware: &Hardware, frame: &mut Frame) {
     let [a0, a1, a2, a3, a4, a5, function, extension] = core::array::from_fn(|index| frame.0[A0 + index] as usize);
+    if extension == migrate::EXTENSION {
+        // Nothing becomes of the hart.
+        return answer(frame, travel::call(hardware, function, [a0, a1]));
+    }
     let own = hardware.own;
     let caller = Caller { own, machine: hardware, board: hardware.board, shared: &SHARED };
     let is_probe = extension == base::EID_BASE && function == base::PROBE_EXTENSION && a0 == migrate::EXTENSION;
-    let answer = if extension == migrate::EXTENSION {
-        travel::call(hardware, function, [a0, a1])
-    } else if is_probe {
+    let result = if is_probe {
         SbiRet::success((hardware.board.hidden != HartSet::default()).into())
     } else {
         caller.call(extension, function, [a0, a1, a2, a3, a4, a5])
     };
-    frame.0[A0] = answer.error as u64;
-    frame.0[A0 + 1] = answer.value as u64;
-    go_on_behind();
+    answer(frame, result);
     match SHARED.states.next(own) {
         Next::Return => return,
         Next::Stop => {
@@ -95,6 +95,13 @@ fn call(hardware: &Hardware, frame: &mut Frame) {
     }
     // SAFETY: nothing on this stack is needed any more.
     unsafe { motet_firmware_await_launch() }
+}
+
+/// The caller goes on with this answer.
+fn answer(frame: &mut Frame, answer: SbiRet) {
+    frame.0[A0] = answer.error as u64;
+    frame.0[A0 + 1] = answer.value as u64;
+    go_on_behind();
 }
 
 /// Waits until this hart is started; `frame` then says with what.

@@ -373,7 +373,8 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
     };
     PLACE[own.index()].store(place.index(), Relaxed);
     let traveller = &POSTS.of(place).traveller;
-    frame.0 = traveller.registers;
+    // SAFETY: both are what they are called.
+    unsafe { registers::motet_firmware_copy_registers(&raw mut frame.0, &raw const traveller.registers) };
     let status = csr::read!("mstatus") & !(PREVIOUS_MODE | FLOATS | VECTORS | WIDTH | FROM_GUEST | CHANGES_ACCESS);
     // SAFETY: the thread's registers. All translations of this hart are dropped before it runs.
     unsafe {
@@ -413,7 +414,8 @@ pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
     }
     let traveller = &mut POSTS.of(place).traveller;
     let status = csr::read!("mstatus");
-    traveller.registers = frame.0;
+    // SAFETY: both are what they are called.
+    unsafe { registers::motet_firmware_copy_registers(&raw mut traveller.registers, &raw const frame.0) };
     traveller.counter = csr::read!("mepc");
     traveller.cause = cause.unwrap_or(CALLED_HOME);
     traveller.value = csr::read!("mtval");

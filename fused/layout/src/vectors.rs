@@ -161,6 +161,7 @@ impl<'a> Vectors<'a> {
     ///
     /// # Panics
     /// `group` is above 3.
+    #[inline] // or it is copied to the stack first
     pub fn group(self, group: usize) -> &'a [Cell64] {
         assert!(group < GROUPS, "vector registers {}", GROUP * group);
         let bytes = self.register_bytes();

@@ -101,30 +101,48 @@ pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> 
     }
 }
 
-/// Does something for each word of v0 to v31 in a context and in an area: plain loops, as a trip is little else than this.
+/// Does something for each word of v0 to v31 in a context and in an area, eight in a round: they are most of a trip.
 #[inline(always)]
 fn for_groups(context: &[AtomicU64; CONTEXT_WORDS], area: Vectors<'static>, copy: impl Fn(&AtomicU64, &Cell64)) {
     let words = 8 * area.register_bytes() / size_of::<u64>();
     for (group, part) in context[HEADER_WORDS..].chunks_exact(words).take(4).enumerate() {
-        part.iter().zip(area.group(group)).for_each(|(word, register)| copy(word, register));
+        let (words, registers) = (part.as_chunks::<8>().0, area.group(group).as_chunks::<8>().0);
+        for (words, registers) in words.iter().zip(registers) {
+            words.iter().zip(registers).for_each(|(word, register)| copy(word, register));
+        }
     }
 }
 
 /// [`motet_hal::Machine::at_home`].
 pub fn at_home() -> u64 {
+    // Cleared before the firmware looks: who comes home after that interrupts this core.
+    match PerCore::this().may_be_home.swap(0, Relaxed) {
+        0 => 0,
+        _ => all_at_home(),
+    }
+}
+
+fn all_at_home() -> u64 {
     sbi::call(EXTENSION, AT_HOME, [0; 3]).1 as u64
+}
+
+/// This core has taken an interrupt: perhaps that of a thread that has come home, or it is time to look for those that were lost.
+pub fn note_interrupt() {
+    PerCore::this().may_be_home.store(1, Relaxed);
 }
 
 /// [`motet_hal::Machine::call_home`].
 pub fn call_home(place: usize) {
     sbi::call(EXTENSION, CALL_HOME, [place, 0, 0]);
+    // One that waited is home without an interrupt.
+    note_interrupt();
 }
 
 /// [`motet_hal::Machine::bring_home`].
 pub fn bring_home() {
     let away = PerCore::this().away.load(Relaxed);
     (0..u64::BITS as usize).filter(|place| away >> place & 1 != 0).for_each(call_home);
-    while at_home() & away != away {
+    while all_at_home() & away != away {
         core::hint::spin_loop();
     }
 }

@@ -11,6 +11,7 @@ use motet_layout::DEVICE_VA;
 
 use crate::{
     csr::{EXTERNAL_BIT, SOFTWARE_BIT, TIMER_BIT, read_csr, write_csr},
+    hidden,
     machine::TheMachine,
     sbi,
 };
@@ -93,6 +94,9 @@ pub fn take(machine: &TheMachine) -> Interrupts {
     }
     while pending & EXTERNAL_BIT != 0 && claim() != 0 {
         taken = taken.union(Interrupts::DOORBELL);
+    }
+    if taken != Interrupts::EMPTY {
+        hidden::note_interrupt();
     }
     taken
 }

@@ -36,6 +36,8 @@ pub struct PerCore {
     pub vector_bytes: AtomicU64,
     /// Places of threads that this core has sent to hidden harts and not taken home, a bit each.
     pub away: AtomicU64,
+    /// 1: one of them may have come home since the firmware was asked.
+    pub may_be_home: AtomicU64,
     /// What the firmware is told of a thread that is sent, or tells of one that comes home.
     pub context: [AtomicU64; CONTEXT_WORDS],
     /// Set by the first panic of this core: a second one only parks.
@@ -68,6 +70,7 @@ impl PerCore {
             vector_frame: AtomicUsize::new(0),
             vector_bytes: AtomicU64::new(0),
             away: AtomicU64::new(0),
+            may_be_home: AtomicU64::new(0),
             context: [const { AtomicU64::new(0) }; CONTEXT_WORDS],
             panicking: AtomicBool::new(false),
         }

@@ -33,6 +33,8 @@ enum Place {
 #[derive(Default)]
 pub struct AwayCore {
     places: [Cell<Place>; PLACES_MAX],
+    /// Places whose threads are away, a bit each.
+    away: Cell<u64>,
     /// Threads that wait for room, in their order, linked as ready threads are.
     first: Cell<Option<&'static ThreadRecord>>,
     last: Cell<Option<&'static ThreadRecord>>,
@@ -95,6 +97,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), U
             let moves = &thread.moves;
             moves.sent.set(moves.sent.get() + 1);
             cpu.away.places[place].set(Place::Away(thread, cpu.now_ns()));
+            cpu.away.away.set(cpu.away.away.get() | 1 << place);
             Ok(())
         }
         Err(why) => {
@@ -131,26 +134,33 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
 fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
     let others_wait = || cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
-    for (index, place) in cpu.away.places.iter().enumerate() {
-        if let Place::Away(thread, since_ns) = place.get()
+    for index in ones(cpu.away.away.get()) {
+        if let Place::Away(thread, since_ns) = cpu.away.places[index].get()
             && (is_wanted(thread) || now_ns >= since_ns + SLICE_NS && others_wait())
         {
             cpu.machine.call_home(index);
         }
     }
-    let home = cpu.machine.at_home();
-    for (index, place) in cpu.away.places.iter().enumerate() {
-        if home >> index & 1 != 0
-            && let Place::Away(thread, since_ns) = place.get()
-        {
+    for index in ones(cpu.machine.at_home() & cpu.away.away.get()) {
+        if let Place::Away(thread, since_ns) = cpu.away.places[index].get() {
             thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
             cpu.away.places[index].set(Place::Home(thread));
+            cpu.away.away.set(cpu.away.away.get() & !(1 << index));
             cpu.away.come.set(cpu.away.come.get() + 1);
             cpu.own.away.fetch_sub(1, Ordering::SeqCst);
             mm::leave_if_unused(cpu, space_of(cpu, thread));
         }
     }
     send_waiting(cpu);
+}
+
+/// Numbers of the bits that are set.
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let first = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(first as usize)
+    })
 }
 
 /// The thread is wanted, and this core is its own: if it is away, or waits, it comes home.
