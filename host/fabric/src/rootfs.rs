@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /isa/ISA/bin   programs of that instruction set (busybox and a name for each of its applets, and `motet`)
-//! /bin           the same of island 0's instruction set; `on ISA COMMAND` runs COMMAND with another one's
+//! /bin           the same of island 0's instruction set; `on ISA[,EXTENSION...] COMMAND` runs COMMAND with another one's
 //! /usr/bin, /usr/sbin, /sbin -> /bin
 //! /etc /root /tmp /dev /proc /in /out
 //! ```
@@ -137,12 +137,27 @@ const SHELL_SETTINGS: &str = "ps() { /bin/ps \"$@\"; }\n";
 /// Programs are looked up by path: a busybox shell prefers its own applets to what is on `PATH`.
 const ON_SCRIPT: &str = "\
 #!/bin/sh
-# on ISA COMMAND [ARGUMENT...]: runs COMMAND with the programs of another instruction set. Programs for several start there.
+usage() {
+    echo \"usage: on ISA[,EXTENSION...] COMMAND [ARGUMENT...]\"
+}
+if [ \"$1\" = --help ]; then
+    usage
+    echo \"
+Runs COMMAND with the programs of another instruction set. Programs for several start there.
+With extensions, COMMAND and what it starts run on those cores of that instruction set alone that
+have all of them. /proc/cpuinfo shows which core has which.
+
+  on riscv64 uname -m
+  on riscv64,v /in/program
+  on x86_64,avx2,fma sh -c 'nproc; /in/program'\"
+    exit 0
+fi
 if [ $# -lt 2 ]; then
-    echo \"usage: on ISA COMMAND [ARGUMENT...]\" >&2
+    usage >&2
     exit 125
 fi
-isa=$1
+isa=${1%%,*}
+extensions=${1#\"$isa\"}
 shift
 if [ ! -d \"/isa/$isa/bin\" ]; then
     echo \"on: no programs for '$isa'; there are: $(cd /isa && echo *)\" >&2
@@ -154,8 +169,9 @@ export PATH
 if [ -x \"/isa/$isa/bin/$1\" ]; then
     program=/isa/$isa/bin/$1
     shift
-    exec \"$program\" \"$@\"
+    set -- \"$program\" \"$@\"
 fi
+[ -z \"$extensions\" ] || set -- \"/isa/$isa/bin/motet\" with \"${extensions#,}\" \"$@\"
 exec \"$@\"
 ";
 

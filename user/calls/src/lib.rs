@@ -5,6 +5,7 @@
 //! outside the kernel.
 #![no_std]
 
+pub mod cores;
 pub use motet_layout::marks;
 #[cfg(feature = "guest")]
 pub mod roi;

@@ -17,13 +17,15 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 16] = [
+    let tests: [(&str, Test); 18] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
         ("extensions::many_threads_share_one_core_with_vectors", crowd),
         ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
         ("extensions::programs_are_told_what_all_cores_have", told),
+        ("extensions::commands_stay_on_cores_with_the_extensions_that_on_names", on_cores_with),
+        ("extensions::on_says_which_extensions_there_are_not", on_refuses),
         ("extensions::random_vector_programs_do_not_notice_their_moves", random_vectors::check),
         ("extensions::who_does_not_use_vectors_any_more_goes_back", || going("back", BACK)),
         ("extensions::who_comes_again_and_again_stays_longer", || going("patience", PATIENCE)),
@@ -233,4 +235,32 @@ fn told() -> Result<(), String> {
     let wanted = "rv64imafdch\nrv64imafdch\nrv64imafdcvh\nhwcap 0 hwprobe 0 0\nhwcap 1 hwprobe 0 1\n";
     let ended = Machine::new(ONE_ISLAND)?.run(&command.replace("10000", "4"));
     ended.expect_code(0)?.expect_output(wanted).map(drop)
+}
+
+/// `on ISA,EXTENSION...`: a command, what it starts, and what that starts on another instruction set and back.
+fn on_cores_with() -> Result<(), String> {
+    let core = "grep MotetCore /proc/self/status";
+    let command = format!(
+        "on riscv64,v,zba sh -c 'for _ in 1 2 3 4; do {core} & done; wait; /in/extension told; /in/extension once'"
+    );
+    let wanted = format!("{}hwcap 1 hwprobe 0 1\ndone\n", "MotetCore:\t2\n".repeat(4));
+    Machine::new(ONE_ISLAND)?.run(&command).expect_code(0)?.expect_output(&wanted)?;
+    let command = format!(
+        "on x86_64,avx2,fma sh -c \"{core}; on riscv64,v sh -c '{core}; on x86_64 {core}; on x86_64 on riscv64 {core}; nproc'\""
+    );
+    let wanted = [48, 16, 48, 16].map(|core| format!("MotetCore:\t{core}\n")).concat();
+    let ended = Machine::new(FOUR_ISLANDS)?.run(&command);
+    ended.expect_code(0)?.expect_output(&format!("{wanted}2\n")).map(drop)
+}
+
+fn on_refuses() -> Result<(), String> {
+    let command = "on riscv64,v,w true; echo $?; on riscv64,v,custom-0 true; echo $?; taskset 1 on riscv64,v true; echo $?; \
+        on riscv64,v nothing; echo $?; on --help | head -n 1";
+    let ended = Machine::new(TWO_ISLANDS)?.run(command);
+    let wanted = "125\n125\n125\n127\nusage: on ISA[,EXTENSION...] COMMAND [ARGUMENT...]\n";
+    ended.expect_code(0)?.expect_output(wanted)?;
+    let unknown = "motet with: `w` is no extension of riscv64 that Motet knows; it knows f, d, v, ";
+    let nowhere = "motet with: no riscv64 core of the machine has all of: v custom-0 (see /proc/cpuinfo)";
+    let elsewhere = "motet with: no riscv64 core in this process's affinity has all of: v";
+    ended.expect_errors(&[unknown, nowhere, elsewhere, "motet: nothing: not found"]).map(drop)
 }

@@ -22,9 +22,9 @@ pub use back::{end_slice, gives_way};
 pub use hint::{Migrations, done, need};
 pub use illegal::illegal;
 pub use place::{
-    announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, longest_vectors, take,
+    affinity, announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, longest_vectors, take,
 };
-pub use show::{cpuinfo, hwcap, hwprobe};
+pub use show::{cpuinfo, hwcap, hwprobe, of_any_core};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;

@@ -71,6 +71,12 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, core: CoreId, out: &mut impl fmt::Write
     write!(out, "{}", Described { isa, text, withheld })
 }
 
+/// What a core of any ISA has, by the names of machine files.
+pub fn of_any_core<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> ExtensionSet {
+    let isa = cpu.isa_of(core).unwrap_or(M::ISA);
+    ExtensionSet::from_bits(isa, core_record(cpu, core).capabilities.get())
+}
+
 /// AT_HWCAP and AT_HWCAP2 of a program that a thread begins.
 pub fn hwcap<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> [u64; 2] {
     let of_isa = || all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(isa));

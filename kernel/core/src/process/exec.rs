@@ -178,17 +178,18 @@ fn find_program<'c, M: Machine>(
     Err(Errno::ELOOP)
 }
 
-/// The island to run a program of `isa` on: this one if it can, otherwise the least loaded that can.
+/// The island to run a program of `isa` on: this one if it can, otherwise the least loaded that can, of those with a core in the thread's
+/// affinity if there are any.
 fn island_for<M: Machine>(call: &Call<M>, isa: Isa) -> Result<IslandId, Refusal> {
     if isa == M::ISA {
         return Ok(call.cpu.island());
     }
-    let islands = call.cpu.islands_of(isa);
-    islands.min_by_key(|&island| island_load(call.cpu, island)).ok_or(Refusal::NoIsland(isa))
-}
-
-fn island_load<M: Machine>(cpu: &Cpu<M>, island: IslandId) -> u32 {
-    run_queue::load(cpu, run_queue::least_loaded(cpu, island, [u64::MAX; 2]))
+    let affinity = extension::affinity(call.thread);
+    let rank = |&island: &IslandId| {
+        let core = run_queue::least_loaded(call.cpu, island, affinity);
+        (!run_queue::allowed(affinity, core), run_queue::load(call.cpu, core))
+    };
+    call.cpu.islands_of(isa).min_by_key(rank).ok_or(Refusal::NoIsland(isa))
 }
 
 /// Loads program, interpreter, arguments and environment into a new space.

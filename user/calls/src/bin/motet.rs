@@ -4,9 +4,13 @@
 #![no_std]
 #![no_main]
 
-use core::ffi::CStr;
+use core::{
+    ffi::CStr,
+    fmt::{self, Write as _},
+};
 
 use motet_calls::{
+    cores::{self, Search},
     roi,
     system::{self, Arguments, Failure, STDERR, STDOUT},
 };
@@ -16,12 +20,25 @@ motet_calls::program!(main);
 const USAGE: &[u8] = b"\
 usage: motet roi NAME COMMAND [ARGUMENT...]
        motet crossings BUSY MISSING COMMAND [ARGUMENT...]
-       motet --help | motet roi --help | motet crossings --help
+       motet with EXTENSION[,EXTENSION...] COMMAND [ARGUMENT...]
+       motet --help | motet roi --help | motet crossings --help | motet with --help
 
 Talks to the simulator and the machine that it runs in.
 
   roi        runs a command as a region of interest
   crossings  runs a command whose calls wait for busy islands, or not
+  with       runs a command on cores that have some extensions
+";
+const WITH_USAGE: &[u8] = b"\
+usage: motet with EXTENSION[,EXTENSION...] COMMAND [ARGUMENT...]
+
+Runs COMMAND, and what it starts, on those cores of this program's instruction set alone that have all of these extensions,
+as 'on ISA,EXTENSION... COMMAND' does. /proc/cpuinfo shows which core has which. Other instruction sets' cores are not concerned.
+
+The exit status is that of COMMAND; 127 when there is no such program, 126 when it cannot be run, 125 when no core has the extensions.
+
+  motet with avx2 /in/program
+  on riscv64 motet with v,zba /in/program        the same as: on riscv64,v,zba /in/program
 ";
 const CROSSINGS_USAGE: &[u8] = b"\
 usage: motet crossings BUSY MISSING COMMAND [ARGUMENT...]
@@ -53,6 +70,7 @@ cannot be run.
 const POLICIES: [&[u8]; 3] = [b"wait", b"local", b"end"];
 /// Exit status of wrong use, as of sysexits.h.
 const WRONG_USE: u8 = 64;
+const CANNOT_START: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 const OS_ERROR: u8 = 71;
@@ -62,6 +80,8 @@ const EACCES: Failure = -13;
 const ENOTDIR: Failure = -20;
 /// Longest path of a program, with its end.
 const PATH_SIZE: usize = 4096;
+/// Bytes read at once.
+const PIECE_SIZE: usize = 4096;
 
 fn main(arguments: Arguments) -> u8 {
     match (arguments.get(1), arguments.get(2), arguments.get(3)) {
@@ -79,6 +99,9 @@ fn main(arguments: Arguments) -> u8 {
             return with_policies(busy, missing, arguments);
         }
         (Some(b"crossings"), _, _) => return refuse(&[CROSSINGS_USAGE]),
+        (Some(b"with"), Some(b"--help" | b"-h"), None) => say(STDOUT, &[WITH_USAGE]),
+        (Some(b"with"), Some(list), Some(_)) => return with_extensions(list, arguments),
+        (Some(b"with"), _, _) => return refuse(&[WITH_USAGE]),
         (Some(other), _, _) => {
             return refuse(&[b"motet: there is no command '", other, b"' in the machine (motet --help)\n"]);
         }
@@ -117,6 +140,54 @@ fn with_policies(busy: &[u8], missing: &[u8], arguments: Arguments) -> u8 {
         return refuse(&[b"motet crossings: this system has no calls across instruction sets\n"]);
     }
     execute(arguments, 4)
+}
+
+/// Becomes the command from argument 3 on, on cores that have all the extensions in `list`.
+fn with_extensions(list: &[u8], arguments: Arguments) -> u8 {
+    let cannot = |why: fmt::Arguments<'_>| {
+        let _ = writeln!(Errors, "motet with: {why}");
+        CANNOT_START
+    };
+    let list = core::str::from_utf8(list).unwrap_or("\u{fffd}");
+    let wanted = match cores::named(system::ISA, list) {
+        Ok(wanted) => wanted,
+        Err(error) => return cannot(format_args!("{error}")),
+    };
+    let mut search = Search::new(wanted);
+    let (Ok(()), Ok(affinity)) = (read_cpuinfo(&mut search), system::affinity()) else {
+        return cannot(format_args!("this system does not say what its cores have (/proc/cpuinfo)"));
+    };
+    let isa = system::ISA.name();
+    match search.within(affinity) {
+        Some(cores) if system::set_affinity(cores).is_ok() => execute(arguments, 3),
+        Some(_) => cannot(format_args!("the kernel does not let this process choose its cores")),
+        None if search.has_found() => {
+            cannot(format_args!("no {isa} core in this process's affinity has all of: {wanted} (see /proc/cpuinfo)"))
+        }
+        None => cannot(format_args!("no {isa} core of the machine has all of: {wanted} (see /proc/cpuinfo)")),
+    }
+}
+
+fn read_cpuinfo(search: &mut Search) -> Result<(), Failure> {
+    let file = system::open_to_read(c"/proc/cpuinfo")?;
+    let mut piece = [0; PIECE_SIZE];
+    loop {
+        match system::read(file, &mut piece)? {
+            0 => break,
+            len => search.read(&piece[..len]),
+        }
+    }
+    system::close(file);
+    Ok(())
+}
+
+/// Standard error.
+struct Errors;
+
+impl fmt::Write for Errors {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        system::write(STDERR, text.as_bytes()).map(drop).map_err(|_| fmt::Error)
+    }
 }
 
 /// Becomes the command from argument `first` on, which is looked for on PATH unless it has a slash; the exit status if that

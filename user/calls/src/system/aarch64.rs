@@ -4,6 +4,9 @@ use core::arch::{asm, global_asm};
 
 global_asm!(".globl _start", "_start:", "mov x0, sp", "bl motet_program", "udf #0");
 
+/// The instruction set.
+pub const ISA: motet_layout::Isa = motet_layout::Isa::AArch64;
+
 pub(super) use super::generic as number;
 
 /// # Safety

@@ -16,6 +16,8 @@ mod generic {
     pub const EXIT_GROUP: usize = 94;
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
+    pub const SCHED_SETAFFINITY: usize = 122;
+    pub const SCHED_GETAFFINITY: usize = 123;
     pub const KILL: usize = 129;
     pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
@@ -30,7 +32,9 @@ mod generic {
 use core::ffi::{CStr, c_char};
 
 use isa::number;
-pub use isa::{mark, mark_with, spin, system_call};
+pub use isa::{ISA, mark, mark_with, spin, system_call};
+
+use crate::cores::Cores;
 
 /// A negated error number.
 pub type Failure = isize;
@@ -43,6 +47,7 @@ pub const STDERR: i32 = 2;
 const AT_FDCWD: isize = -100;
 const CLOCK_MONOTONIC: usize = 1;
 const SIGCHLD: usize = 17;
+const O_RDONLY: usize = 0;
 const O_RDWR: usize = 2;
 const REBOOT_MAGIC: [usize; 2] = [0xfee1_dead, 672_274_793];
 const REBOOT_POWER_OFF: usize = 0x4321_fedc;
@@ -68,12 +73,45 @@ pub fn crossings(busy: usize, missing: usize) -> Result<usize, Failure> {
     result(unsafe { system_call(CROSSINGS, [busy, missing, 0, 0, 0, 0]) })
 }
 
+/// The cores that this thread may run on.
+///
+/// # Errors
+/// The kernel's.
+pub fn affinity() -> Result<Cores, Failure> {
+    let mut cores = Cores::default();
+    let args = [0, size_of::<Cores>(), cores.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes as many bytes as it is told, at most.
+    result(unsafe { system_call(number::SCHED_GETAFFINITY, args) }).map(|_| cores)
+}
+
+/// From now on this thread, and what it starts, runs on these cores alone.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_affinity(cores: Cores) -> Result<usize, Failure> {
+    let args = [0, size_of::<Cores>(), cores.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel reads as many bytes as it is told.
+    result(unsafe { system_call(number::SCHED_SETAFFINITY, args) })
+}
+
 /// Opens an existing file for reading and writing.
 ///
 /// # Errors
 /// The kernel's.
 pub fn open(path: &CStr) -> Result<i32, Failure> {
-    let args = [AT_FDCWD as usize, path.as_ptr() as usize, O_RDWR, 0, 0, 0];
+    open_for(path, O_RDWR)
+}
+
+/// Opens an existing file for reading.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_to_read(path: &CStr) -> Result<i32, Failure> {
+    open_for(path, O_RDONLY)
+}
+
+fn open_for(path: &CStr, flags: usize) -> Result<i32, Failure> {
+    let args = [AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
     // SAFETY: the path is a terminated string, which the kernel only reads.
     result(unsafe { system_call(number::OPENAT, args) }).map(|fd| fd as i32)
 }

@@ -4,6 +4,9 @@ use core::arch::{asm, global_asm};
 
 global_asm!(".globl _start", "_start:", "mv a0, sp", "call motet_program", "unimp");
 
+/// The instruction set.
+pub const ISA: motet_layout::Isa = motet_layout::Isa::RiscV64;
+
 pub(super) use super::generic as number;
 
 /// # Safety

@@ -4,6 +4,9 @@ use core::arch::{asm, global_asm};
 
 global_asm!(".globl _start", "_start:", "mov rdi, rsp", "and rsp, -16", "call motet_program", "ud2");
 
+/// The instruction set.
+pub const ISA: motet_layout::Isa = motet_layout::Isa::X86_64;
+
 /// Numbers of arch/x86/entry/syscalls/syscall_64.tbl.
 pub mod number {
     pub const READ: usize = 0;
@@ -19,6 +22,8 @@ pub mod number {
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
     pub const REBOOT: usize = 169;
+    pub const SCHED_SETAFFINITY: usize = 203;
+    pub const SCHED_GETAFFINITY: usize = 204;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;

@@ -59,7 +59,7 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
         writeln!(out, "model name\t: Motet island {} ({})", core.island().index(), isa_name(record))?;
         out.write_str("flags\t\t: ")?;
         extension::cpuinfo(cpu, core, out)?;
-        out.write_str("\n\n")?;
+        writeln!(out, "\nextensions\t: {}\n", extension::of_any_core(cpu, core))?;
     }
     Ok(())
 }
