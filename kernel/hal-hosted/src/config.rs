@@ -81,7 +81,7 @@ impl IslandConfig {
         Self { isa, paging, cores, local_base, split_at: None, extensions, vector_bytes: 0, counter, poll_ns: 0 }
     }
 
-    /// A RISC-V island whose cores have vector registers of so many bytes.
+    /// A RISC-V island whose cores have vector registers of so many bytes, a multiple of 16.
     pub fn with_vectors(cores: usize, vector_bytes: u32) -> Self {
         Self { extensions: "rv64imafdcv".into(), vector_bytes, ..Self::foreign(Isa::RiscV64, cores) }
     }

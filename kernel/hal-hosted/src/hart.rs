@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 
 use motet_hal::{Access, Trap};
 use motet_layout::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-use motet_layout::{Frame, Isa, PAGE_SHIFT, PAGE_SIZE, PoolAddr, PoolRange, SpaceRecord, UserFrame};
+use motet_layout::{
+    Frame, Isa, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr, PoolRange, SpaceRecord, UserFrame, VECTORS_RISCV64,
+    Vectors as Area,
+};
 use motet_paging::{Attr, Entry, Format, LEVELS, PhysMap};
 
 use crate::isa::{
@@ -75,30 +78,36 @@ pub struct Vectors {
     values: [u64; VECTOR_REGISTERS],
 }
 
-/// Where their values are in a frame, behind the extended registers; their length is in [`UserFrame::vector_bytes`].
-const VECTOR_WORDS: usize = 40;
-
 impl Vectors {
+    /// The area of a frame's thread, if it is one for registers of this length.
+    fn area(self, pool: Pool, frame: &UserFrame) -> Option<Area<'static>> {
+        let fits = |area: &Area<'_>| area.format() == VECTORS_RISCV64 && area.register_bytes() == self.bytes as usize;
+        Area::of(pool, frame).filter(fits)
+    }
+
     fn is_in(self, frame: &UserFrame) -> bool {
         frame.ext_valid.get() != 0 && frame.vector_bytes.get() == self.bytes
     }
 
-    fn store(&mut self, frame: &UserFrame) {
+    /// A register's value is in each of its words.
+    fn store(&mut self, pool: Pool, frame: &UserFrame) {
         // What is open has been loaded from this frame, or has its initial values.
         if !self.are_open || !self.are_modified && !self.is_in(frame) {
             return;
         }
-        for (cell, value) in frame.ext[VECTOR_WORDS..].iter().zip(self.values) {
-            cell.set(value);
+        // A frame without an area is not that of the thread that they are open for, which has ended.
+        let Some(area) = self.area(pool, frame) else { return };
+        for (number, value) in self.values.into_iter().enumerate() {
+            area.register(number).iter().for_each(|word| word.set(value));
         }
         frame.vector_bytes.set(self.bytes);
         self.are_modified = false;
     }
 
-    /// Opens them, with what the frame holds of registers of this length.
-    pub fn open(&mut self, frame: &UserFrame) {
-        let is_there = self.is_in(frame);
-        self.values = std::array::from_fn(|index| if is_there { frame.ext[VECTOR_WORDS + index].get() } else { 0 });
+    /// Opens them, with what the frame's area holds of registers of this length.
+    pub fn open(&mut self, pool: Pool, frame: &UserFrame) {
+        let area = self.area(pool, frame).filter(|_| self.is_in(frame));
+        self.values = std::array::from_fn(|number| area.map_or(0, |area| area.register(number)[0].get()));
         (self.are_open, self.are_modified) = (true, false);
     }
 }
@@ -133,7 +142,7 @@ impl Hart {
         self.fetch = None;
     }
 
-    pub fn save_ext(&mut self, frame: &UserFrame) {
+    pub fn save_ext(&mut self, pool: Pool, frame: &UserFrame) {
         for (cell, value) in frame.ext.iter().zip(self.ext) {
             cell.set(value);
         }
@@ -141,7 +150,7 @@ impl Hart {
             frame.vector_bytes.set(0);
         }
         frame.ext_valid.set(1);
-        self.vectors.store(frame);
+        self.vectors.store(pool, frame);
     }
 
     pub fn load_ext(&mut self, frame: &UserFrame) {

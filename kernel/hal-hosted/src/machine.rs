@@ -16,6 +16,7 @@ use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::sync::AtomicU64 as PoolWord;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
+    VECTORS_RISCV64,
 };
 use motet_paging::Format;
 
@@ -249,7 +250,7 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
-        self.island.hart().save_ext(frame);
+        self.island.hart().save_ext(self.pool(), frame);
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
@@ -262,17 +263,21 @@ impl<F: Flavour> Machine for Hosted<F> {
         self.island.hart().vectors.bytes
     }
 
+    fn vector_format(&self) -> u32 {
+        if F::ISA == Isa::RiscV64 { VECTORS_RISCV64 } else { 0 }
+    }
+
     fn withhold_vectors(&self) {
         self.island.hart().vectors.bytes = 0;
     }
 
     fn open_vectors(&self, frame: &'static UserFrame) {
-        self.island.hart().vectors.open(frame);
+        self.island.hart().vectors.open(self.pool(), frame);
     }
 
     fn close_vectors(&self, frame: &'static UserFrame) {
         let mut hart = self.island.hart();
-        hart.save_ext(frame);
+        hart.save_ext(self.pool(), frame);
         hart.vectors.are_open = false;
     }
 

@@ -204,7 +204,7 @@ fn family() -> Scenario {
 /// Two cores without vector registers, then islands of one core with short ones, one with long ones, and one more with short ones.
 fn islands() -> Vec<IslandConfig> {
     let plain = IslandConfig::foreign(Isa::RiscV64, 2);
-    [plain].into_iter().chain([8, 16, 8].map(|bytes| IslandConfig::with_vectors(1, bytes))).collect()
+    [plain].into_iter().chain([16, 32, 16].map(|bytes| IslandConfig::with_vectors(1, bytes))).collect()
 }
 
 /// How often each island has taken a thread.
