@@ -230,7 +230,8 @@ pool_struct! {
         2992 pub needs: Cell64,
         /// [`Isa`](crate::Isa) that `needs` speaks of; other ISAs' cores can run it. With `needs`.
         3000 pub needs_isa: Cell32,
-        3004 _pad4: Cell32,
+        /// Of what it has in vector registers, in its frame and its area (`motet_protocol::stamp`).
+        3004 pub vector_stamp: AtomicU32,
         /// The cores that have what it needs, by core index.
         3008 pub able: [AtomicU64; 2],
         /// What has become of it because of that.

@@ -23,6 +23,7 @@ pub mod ready;
 pub mod run_queue;
 pub mod shootdown;
 pub mod slab;
+pub mod stamp;
 pub mod stream;
 pub mod threads;
 pub mod timer;

@@ -103,7 +103,7 @@ pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target:
 
 /// Stores the extended registers of the thread that runs here.
 pub fn save_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    cpu.machine.save_ext(&thread.frame);
+    extension::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame));
 }
 
 /// The thread's saved extended registers were changed: load them before it runs.

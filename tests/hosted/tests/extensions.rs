@@ -249,3 +249,106 @@ fn threads_of_a_core_that_is_taken_away_end() {
     });
     assert!(ended_by_it > 0, "in some runs threads are there when it dies");
 }
+
+/// Of each kind of run of the watcher.
+const WATCHES: u64 = 60;
+/// How often a process looks at the vector registers of another one, and how often that one uses them before it executes its program anew.
+const LOOKS: u64 = 150;
+const USES: u64 = 3;
+const FIRST_CHILD_VECTORS: &str = "/proc/2/vectors";
+const TEXT: u64 = DATA + 0x1000;
+const TEXT_LEN: u64 = 0x2000;
+
+/// Uses the first vector register without end, each time with another value, and its memory is another one every so often.
+fn user() -> Vec<u8> {
+    Program::build(Isa::RiscV64, |program| {
+        let [value, at, ..] = program.asm.roles.saved;
+        program.asm.li(at, NAP);
+        program.asm.li(value, 20_000);
+        program.asm.op_i(Op::St64, value, at, 8);
+        for number in 1..=USES {
+            program.asm.li(value, number * 0x0101_0101_0101_0101);
+            program.asm.op_i(Op::VectorSet, value, 0, 0);
+            program.call(Sys::Nanosleep, &[NAP, 0]);
+        }
+        program.exec("/user");
+    })
+}
+
+/// Prints again and again what `/proc` says of the other one's vector registers, and kills it.
+fn watcher() -> Scenario {
+    let program = Program::build(Isa::RiscV64, |program| {
+        let [pid, file, count, seen, _] = program.asm.roles.saved;
+        let other = program.fork(pid);
+        program.arg(0, u64::MAX - 99); // AT_FDCWD
+        program.arg_string(1, FIRST_CHILD_VECTORS);
+        program.arg(2, 0);
+        program.call_as_is(Sys::Openat);
+        program.or_exit(103);
+        program.result_to(file);
+        program.asm.li(count, LOOKS);
+        let again = program.asm.here();
+        program.arg_from(0, file);
+        for (index, value) in [(1, TEXT), (2, TEXT_LEN), (3, 0)] {
+            program.arg(index, value);
+        }
+        program.call_as_is(Sys::Pread64);
+        program.or_exit(104);
+        program.result_to(seen);
+        program.arg(0, 1);
+        program.arg(1, TEXT);
+        program.arg_from(2, seen);
+        program.call_as_is(Sys::Write);
+        let one = program.asm.roles.args[5];
+        program.asm.li(one, u64::MAX);
+        program.asm.op(Op::Add, count, count, one);
+        program.asm.li(one, 0);
+        program.asm.branch(Op::Bne, count, one, again);
+        program.arg_from(0, pid);
+        program.arg(1, SIGKILL.into());
+        program.call_as_is(Sys::Kill);
+        program.wait();
+        program.exit(0);
+        program.asm.bind(other);
+        program.exec("/user");
+    });
+    let files = vec![("watcher", program), ("user", user())];
+    Scenario { files, command: vec!["/watcher"], ..Scenario::default() }
+}
+
+/// Of a text of `/proc/PID/vectors`: the value of the first register, if there is any.
+fn first_register(text: &str) -> Option<u64> {
+    let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let bytes: usize = match line("values") {
+        Some("live") => line("register_bytes").unwrap().parse().unwrap(),
+        _ => return None,
+    };
+    let digits = line("v0\t").unwrap();
+    assert_eq!(digits.len(), 2 * bytes, "{text}");
+    let words: Vec<&str> = (0..digits.len()).step_by(16).map(|at| &digits[at..at + 16]).collect();
+    assert!(words.iter().all(|word| *word == words[0]), "values of several moments: {text}");
+    assert!(line("v31\t").unwrap().bytes().all(|digit| digit == b'0'), "{text}");
+    Some(u64::from_str_radix(words[0], 16).unwrap())
+}
+
+#[test]
+fn what_others_see_of_vector_registers_is_of_one_moment() {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut run = |driver: Driver, faults: Faults| {
+        let mut config = Config::new(driver, islands());
+        config.faults = faults;
+        let (ended, _) = boot_and_look(config, &watcher(), |_| ())?;
+        assert_eq!(ended.status, 0, "{}", ended.errors);
+        let texts: Vec<&str> = ended.output.split("format\t\t").skip(1).collect();
+        assert_eq!(texts.len() as u64, LOOKS, "{}", ended.output);
+        assert!(texts.iter().all(|text| text.starts_with("riscv64 v\nas_of\t\t")), "{}", ended.output);
+        seen.extend(texts.iter().map(|text| first_register(text)));
+        Ok(())
+    };
+    run(Driver::Threads, Faults::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    run_seeds(0..WATCHES, |seed| run(Driver::Seeded(seed), Faults::default()));
+    run_seeds(1000..1000 + WATCHES, |seed| run(Driver::Seeded(seed), ROUGH));
+    let wanted = (1..=USES).map(|number| Some(number * 0x0101_0101_0101_0101)).chain([None]);
+    assert!(wanted.clone().all(|value| seen.contains(&value)), "not all has been seen: {seen:x?}");
+    assert!(seen.iter().all(|value| wanted.clone().any(|wanted| wanted == *value)), "nobody wrote that: {seen:x?}");
+}

@@ -19,6 +19,7 @@ mod locks;
 mod migration;
 mod private;
 mod shoot_down;
+mod stamp;
 mod timers;
 mod trace;
 mod transfer_death;

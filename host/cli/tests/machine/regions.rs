@@ -157,9 +157,11 @@ fn usage() -> Result<(), String> {
     let command = "motet --help; on riscv64 motet roi --help | head -n 1; motet nonsense; echo $?; motet roi name; echo $?; \
         on aarch64 motet roi name no-such-program; echo $?; on aarch64 motet roi name uname -m; echo $?";
     let usage = "usage: motet roi NAME COMMAND [ARGUMENT...]\n       motet crossings BUSY MISSING COMMAND [ARGUMENT...]\n\
-        \x20      motet --help | motet roi --help | motet crossings --help\n\n\
+        \x20      motet with EXTENSION[,EXTENSION...] COMMAND [ARGUMENT...]\n\
+        \x20      motet --help | motet roi --help | motet crossings --help | motet with --help\n\n\
         Talks to the simulator and the machine that it runs in.\n\n  roi        runs a command as a region of interest\n  \
-        crossings  runs a command whose calls wait for busy islands, or not\nusage: motet roi NAME COMMAND [ARGUMENT...]\n64\n64\n127\naarch64\n0\n";
+        crossings  runs a command whose calls wait for busy islands, or not\n  \
+        with       runs a command on cores that have some extensions\nusage: motet roi NAME COMMAND [ARGUMENT...]\n64\n64\n127\naarch64\n0\n";
     let ended = Motet::command(command).wait();
     let wrong = "motet: there is no command 'nonsense' in the machine (motet --help)";
     ended.expect_code(0)?.expect_output(usage)?.expect_errors(&[wrong, "no-such-program: not found"]).map(drop)

@@ -31,6 +31,10 @@ pub fn trials() -> Vec<Trial> {
         trial("vectors::models_are_named_as_they_are", || check_moves("x86_64", [Some("Nehalem"), Some("Haswell")])),
         trial("vectors::sve_takes_a_thread_to_a_core_with_it_and_is_kept", || moves("aarch64", WITH_SVE)),
         trial("vectors::avx_that_all_cores_have_is_told_and_kept", avx_everywhere),
+        trial("vectors::avx_is_seen_in_proc", || is_seen("x86_64", WITH_AVX, &Seen::avx())),
+        trial("vectors::sve_is_seen_in_proc", || is_seen("aarch64", WITH_SVE, &Seen::sve(32))),
+        trial("vectors::sve_of_2048_bits_is_seen_in_proc", || is_seen("aarch64", WITH_LONG_SVE, &Seen::sve(256))),
+        trial("vectors::v_of_1024_bits_is_seen_in_proc", || is_seen("riscv64", "rv64,v=true,vlen=1024", &Seen::v(128))),
         trial("vectors::avx_conforms", || conforms("x86_64", WITH_AVX)),
         trial("vectors::sve_conforms", || conforms("aarch64", WITH_SVE)),
         trial("vectors::v_of_risc_v_conforms", || conforms("riscv64", "rv64,v=true,vlen=256")),
@@ -74,6 +78,58 @@ fn check_moves(isa: &str, cpus: [Option<&str>; 2]) -> Result<(), String> {
 fn avx_everywhere() -> Result<(), String> {
     let ended = run("x86_64", [Some(WITH_AVX); 2], "/in/programs/vectors asked && /in/programs/vectors > /dev/null")?;
     ended.expect_code(0)?.expect_output("avx\n").map(drop)
+}
+
+/// What `/proc/PID/vectors` says of registers that have their number and one in each byte.
+struct Seen {
+    format: &'static str,
+    bytes: usize,
+    before: String,
+    name: &'static str,
+    registers: usize,
+    behind: String,
+}
+
+impl Seen {
+    fn avx() -> Self {
+        let before = "mxcsr\t\t0x1f80\n".to_owned();
+        Self { format: "x86_64 avx", bytes: 32, before, name: "ymm", registers: 16, behind: String::new() }
+    }
+
+    fn sve(bytes: usize) -> Self {
+        let predicates = (0..16).map(|number| format!("p{number}")).chain(["ffr".into()]);
+        let behind = predicates.map(|name| format!("{name}\t\t{}\n", "ff".repeat(bytes / 8))).collect();
+        Self { format: "aarch64 sve", bytes, before: String::new(), name: "z", registers: 32, behind }
+    }
+
+    fn v(bytes: usize) -> Self {
+        let before = format!("vstart\t\t0x0\nvtype\t\t0xc0\nvl\t\t{bytes:#x}\nvcsr\t\t0x0\n");
+        Self { format: "riscv64 v", bytes, before, name: "v", registers: 32, behind: String::new() }
+    }
+
+    fn text(&self, as_of: &str) -> String {
+        let Self { format, bytes, before, name, registers, behind } = self;
+        let register = |number| format!("{name}{number}\t\t{}\n", format!("{:02x}", number + 1).repeat(*bytes));
+        let registers: String = (0..*registers).map(register).collect();
+        format!(
+            "format\t\t{format}\nas_of\t\t{as_of}\nvalues\t\tlive\nregister_bytes\t{bytes}\n{before}{registers}{behind}"
+        )
+    }
+}
+
+fn is_seen(isa: &str, with: &str, seen: &Seen) -> Result<(), String> {
+    let programs = Programs::new()?;
+    programs.compile(&root().join("tests/guest/cc/seen.c"), "seen", &["--isa", isa, "-O1"])?;
+    let machine = machine_file(&programs.path, isa, [None, Some(with)])?;
+    let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
+    let ended = Motet::run(arguments).arguments(["--", "/in/programs/seen"]).wait();
+    let wanted = format!(
+        "running\n{}stopped\n{}others may not\ngone 1\nown\nformat\t\t{}\nas_of\t\tnow\nvalues\t\tnone\n",
+        seen.text("end of its last slice, it runs"),
+        seen.text("now"),
+        seen.format
+    );
+    ended.expect_code(0)?.expect_output(&wanted).map(drop)
 }
 
 /// The suite for hardware layers on a machine where only the second island has vector registers.

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     call::{BUDGET, Call},
     cpu::Cpu,
-    idle, mm,
+    extension, idle, mm,
     process::{exit, process_of},
     sched, signal, syscall,
 };
@@ -217,7 +217,7 @@ pub fn adopt<M: Machine>(
     match frame {
         Some(frame) => {
             cpu.machine.save_ext(frame);
-            registers::copy_frame(frame, &thread.frame);
+            extension::writes(cpu, thread, || registers::copy_frame(frame, &thread.frame));
             record.callee_sp.set(sp_at_return);
             thread.ext_core.set(u32::from(cpu.id.0) + 1);
             cpu.ext_owner.set((cpu.raw(thread), thread.tid.get()));

@@ -11,7 +11,7 @@ use motet_protocol::{
     memory::{alloc_common_zeroed_frame, release_frame},
 };
 
-use crate::cpu::Cpu;
+use crate::{cpu::Cpu, process};
 
 /// Whether the thread has what this core's vector registers need to be opened for it.
 pub fn is_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
@@ -59,13 +59,21 @@ pub fn copy<M: Machine>(cpu: &Cpu<M>, parent: &ThreadRecord, thread: &ThreadReco
     Ok(())
 }
 
-/// The thread's vector registers have no values any more.
+/// The thread's vector registers have no values any more. No lock is held.
 pub fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let address = PoolAddr(thread.frame.vectors.get());
-    let area = Vectors::of(cpu.pool, &thread.frame);
-    thread.frame.vectors.set(0);
+    if address.0 != 0 {
+        // Who looks at it from elsewhere has the tree lock.
+        let _tree = process::lock_tree(cpu);
+        thread.frame.vectors.set(0);
+    }
     thread.frame.vector_bytes.set(0);
-    if let Some(area) = area {
+    free(cpu, address);
+}
+
+/// Frees the frames of an area, if there is one at this address.
+pub fn free<M: Machine>(cpu: &Cpu<M>, address: PoolAddr) {
+    if let Some(area) = Vectors::at(cpu.pool, address) {
         // The first frame says where the others are.
         let mut frames = [None; VECTOR_FRAMES_MAX];
         area.frames(address).zip(&mut frames).for_each(|(frame, slot)| *slot = Some(frame));
@@ -83,7 +91,13 @@ fn has<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, bytes: u32) -> Option<Ve
 #[cold]
 fn allocate<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, bytes: u32) -> Option<Vectors<'static>> {
     release(cpu, thread);
-    let format = cpu.machine.vector_format();
+    let address = make(cpu, cpu.machine.vector_format(), bytes)?;
+    thread.frame.vectors.set(address.0);
+    Vectors::at(cpu.pool, address)
+}
+
+/// A new area. `None`: memory is exhausted.
+pub fn make<M: Machine>(cpu: &Cpu<M>, format: u32, bytes: u32) -> Option<PoolAddr> {
     let mut frames = [Frame::NONE; VECTOR_FRAMES_MAX];
     let frames = &mut frames[..vector_frames(format, bytes as usize)];
     for index in 0..frames.len() {
@@ -93,7 +107,5 @@ fn allocate<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, bytes: u32) -> Opti
         };
         frames[index] = frame;
     }
-    let address = Vectors::lay_out(cpu.pool, frames, format, bytes);
-    thread.frame.vectors.set(address.0);
-    Vectors::at(cpu.pool, address)
+    Some(Vectors::lay_out(cpu.pool, frames, format, bytes))
 }

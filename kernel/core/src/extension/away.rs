@@ -13,6 +13,7 @@ use motet_hal::{Interrupts, Machine, Trap, Unsent};
 use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, sync::Ordering};
 use motet_protocol::Context;
 
+use super::values::writes;
 use crate::{cpu::Cpu, mm, sched};
 
 /// Longest time on a hidden hart while another thread waits for one.
@@ -183,11 +184,11 @@ fn is_wanted(thread: &ThreadRecord) -> bool {
 /// Takes a thread that is home out of its place: what it was stopped by.
 fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecord) -> Trap {
     cpu.away.places[index].set(Place::Free);
-    let trap = cpu.machine.take_home(index, &thread.frame);
+    thread.moves.uses_vectors.set(1);
+    let trap = writes(cpu, thread, || cpu.machine.take_home(index, &thread.frame));
     if matches!(trap, Trap::Interrupt(_)) {
         thread.moves.called_home.set(thread.moves.called_home.get() + 1);
     }
-    thread.moves.uses_vectors.set(1);
     // Its registers are not those that this core may still hold.
     thread.ext_core.set(0);
     send_waiting(cpu);

@@ -9,6 +9,7 @@ use super::{
     of_thread,
     place::{self, affinity},
     uses_vectors,
+    values::writes,
 };
 use crate::{cpu::Cpu, sched};
 
@@ -49,7 +50,7 @@ fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -
     let moves = &thread.moves;
     if uses_vectors::<M>(of_thread::<M>(thread)) && cpu.machine.are_vectors_open() {
         // Its next use traps, and is seen so.
-        cpu.machine.close_vectors(&thread.frame);
+        writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
     }
     if moves.used.get() != 0 {
         moves.used.set(0);

@@ -10,7 +10,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{Isa, ThreadRecord};
 
-use super::{back, of_thread, place};
+use super::{back, of_thread, place, values::writes};
 use crate::{
     call::{Call, Stop, SysResult},
     sched,
@@ -52,7 +52,7 @@ pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
     }
     thread.moves.stays.set(0);
     if cpu.machine.are_vectors_open() {
-        cpu.machine.close_vectors(&thread.frame);
+        writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
     }
     place::set_needs(cpu, thread, needs);
     if !needs.is_empty() {

@@ -16,6 +16,7 @@ mod hint;
 mod illegal;
 mod place;
 mod show;
+mod values;
 
 pub use area::{copy as copy_area, for_registers, release as release_area};
 pub use back::{end_slice, gives_way};
@@ -25,6 +26,7 @@ pub use place::{
     affinity, announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, longest_vectors, take,
 };
 pub use show::{cpuinfo, hwcap, hwprobe, of_any_core};
+pub use values::{Room, Seen, Values, writes};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;
@@ -43,7 +45,12 @@ fn of_thread<M: Machine>(thread: &ThreadRecord) -> ExtensionSet {
 
 /// The extension whose registers the HAL opens and closes.
 fn vectors<M: Machine>() -> Option<Extension> {
-    Some(match M::ISA {
+    vectors_of(M::ISA)
+}
+
+/// The same of any ISA.
+fn vectors_of(isa: Isa) -> Option<Extension> {
+    Some(match isa {
         Isa::X86_64 => X86_64::Avx.into(),
         Isa::AArch64 => AArch64::Sve.into(),
         Isa::RiscV64 => RiscV64::V.into(),

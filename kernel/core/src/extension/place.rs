@@ -13,7 +13,7 @@ use motet_protocol::{
     run_queue::{self, allowed},
 };
 
-use super::{area, back, of_core, of_thread, show, uses_vectors, vectors};
+use super::{area, back, of_core, of_thread, show, uses_vectors, values::writes, vectors};
 use crate::cpu::Cpu;
 
 /// Says what this core has, less what the machine's description takes away, before it runs anything.
@@ -165,10 +165,11 @@ pub fn fits<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
 /// Lets the running thread, which [`fits`], use the vector registers of this core, which has some. `None`: there is no memory for them.
 pub fn open<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
     area::make_ready(cpu, thread)?;
-    cpu.machine.open_vectors(&thread.frame);
     let moves = &thread.moves;
     moves.opened.set(moves.opened.get() + 1);
     moves.uses_vectors.set(1);
+    // It may write the parts of the registers that are open already.
+    writes(cpu, thread, || cpu.machine.open_vectors(&thread.frame));
     moves.used.set(1);
     moves.unused_slices.set(0);
     Some(())

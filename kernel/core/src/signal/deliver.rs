@@ -73,7 +73,7 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     sched::save_ext(call.cpu, thread);
     let read = |address, into: &mut [u8]| call.read_user(address, into).is_ok();
     let area = |bytes| extension::for_registers(call.cpu, thread, bytes);
-    let restored = sigframe::restore(&thread.frame, read, area);
+    let restored = extension::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
     match restored {
         Ok(restored) => {
             thread.signal_mask.store(restored.mask, Ordering::SeqCst);

@@ -5,6 +5,7 @@ mod machine;
 mod motet;
 mod process;
 mod text;
+mod vectors;
 
 use core::fmt::Write;
 
@@ -82,6 +83,7 @@ enum Entry {
     ProcessMountinfo,
     ProcessCrossings,
     ProcessMigrations,
+    ProcessVectors,
     ProcessStartIsa,
     ProcessExe,
     ProcessCwd,
@@ -145,6 +147,7 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "limits", E::ProcessLimits, FILE),
     (E::Process, "crossings", E::ProcessCrossings, FILE),
     (E::Process, "migrations", E::ProcessMigrations, FILE),
+    (E::Process, "vectors", E::ProcessVectors, FILE),
     (E::Process, "start_isa", E::ProcessStartIsa, WRITABLE),
     (E::Process, "exe", E::ProcessExe, LINK),
     (E::Process, "cwd", E::ProcessCwd, LINK),
@@ -253,7 +256,7 @@ pub fn check<M: Machine>(call: &Call<M>, node: ProcNode, rights: &FileRights, ma
 /// Fails with `EACCES` unless the caller may open a file: what shows a process's memory is for those who may look into it.
 pub fn check_open<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
     match node.entry {
-        E::ProcessMaps | E::ProcessEnviron | E::ProcessCrossings => check_inspection(call, node),
+        E::ProcessMaps | E::ProcessEnviron | E::ProcessCrossings | E::ProcessVectors => check_inspection(call, node),
         _ => Ok(()),
     }
 }
@@ -453,6 +456,7 @@ pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mu
     match node.entry {
         E::ProcessCmdline => return process::read_memory(call, node.id, position, into, |p| &p.arguments),
         E::ProcessEnviron => return process::read_memory(call, node.id, position, into, |p| &p.environment),
+        E::ProcessVectors => return vectors::read(call, node.id, position, into),
         _ => {}
     }
     let mut text = Text::new(into, position);
@@ -554,7 +558,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
-        E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
+        E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
     }
 }
 
