@@ -290,7 +290,8 @@ pool_struct! {
         3632 pub common_vectors: Cell32,
         /// How many threads that it has sent to hidden harts are not home (docs/firmware.md): it serves shoot-downs even if it sleeps. Written by the core.
         3636 pub away: AtomicU32,
-        3640 _pad11: Cell64,
+        /// Extensions that no processor reports and that the machine's description says it has. Host-written.
+        3640 pub claimed: Cell64,
         /// A call of this core that its engine is to carry ([`DMA_CALL`](crate::DMA_CALL)). Written by the core; of its first line, `message` alone counts.
         3648 pub out_call: CallSlot,
         /// By island, of the last call in `calls` that an engine has carried: when it arrives or has arrived, in nanoseconds of the machine's clock.

@@ -8,7 +8,6 @@ mod text;
 
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
-use motet_abi::extension::ExtensionSet;
 use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Policy, Shape, Step, Target, TrapCycles};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, DmaEngine, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
 use rustix::fs::{Mode, OFlags};
@@ -18,7 +17,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use extensions::{CoreTable, withheld};
+pub use extensions::CoreExtensions;
+use extensions::{CoreTable, by_core};
 pub use text::TextPlace;
 
 use crate::pool::local_ranges;
@@ -112,8 +112,8 @@ pub struct IslandSpec {
     pub cpu: Option<String>,
     /// Bytes of private memory. Host memory is used only for what the kernel touches.
     pub private: u64,
-    /// By core: the extensions that the file takes away from it.
-    pub withheld: Vec<ExtensionSet>,
+    /// By core: what the file says of its extensions.
+    pub extensions: Vec<CoreExtensions>,
     /// How long an idle core looks for work before it waits for an interrupt, in microseconds.
     pub poll_us: u32,
     /// The range of the pool in which the text of its ISA's programs lies, as far as the host places it.
@@ -439,7 +439,7 @@ impl IslandTable {
                 return Err(fault(text, cpu.span(), "cpu: letters, digits and -_.+=, only"));
             }
         }
-        let withheld = withheld(text, isa, cores, &self.extensions, &self.core)?;
+        let extensions = by_core(text, isa, cores, &self.extensions, &self.core)?;
         let poll_us = match &self.poll_us {
             Some(poll_us) if !(0..=POLL_US_MAX).contains(poll_us.get_ref()) => {
                 let message = format!("poll_us: {}, an idle core polls for 0 to {POLL_US_MAX} us", poll_us.get_ref());
@@ -453,7 +453,7 @@ impl IslandTable {
         let private = private_memory(text, isa, self.private)?;
         let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
         let cpu = self.cpu.map(Spanned::into_inner);
-        Ok(IslandSpec { name, isa, cores, cpu, private, withheld, poll_us, text, firmware, hidden_harts, queue })
+        Ok(IslandSpec { name, isa, cores, cpu, private, extensions, poll_us, text, firmware, hidden_harts, queue })
     }
 }
 

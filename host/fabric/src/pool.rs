@@ -174,8 +174,9 @@ impl HostPool {
         }
         for (island, cores) in machine.islands.iter().zip(header.cores.chunks(CORES_PER_ISLAND_MAX)) {
             cores.iter().for_each(|core| core.first_come.set((island.queue == Queue::Fifo).into()));
-            for (core, withheld) in cores.iter().zip(&island.withheld) {
-                core.withheld.set(withheld.bits());
+            for (core, extensions) in cores.iter().zip(&island.extensions) {
+                core.withheld.set(extensions.withheld.bits());
+                core.claimed.set(extensions.claimed.bits());
             }
         }
         header.magic.set(POOL_MAGIC);

@@ -318,6 +318,12 @@ impl Extension {
         Self::all(isa).find(|extension| extension.name() == name)
     }
 
+    /// Whether vendors say what it is: no processor's own description names it.
+    pub const fn is_vendors(self) -> bool {
+        use RiscV64::{Custom0, Custom1, Custom2, Custom3};
+        matches!(self, Self::RiscV64(Custom0 | Custom1 | Custom2 | Custom3))
+    }
+
     /// By number, an ISA's extensions with all that they imply, as bits.
     pub(super) const fn closed(isa: Isa) -> &'static [u64] {
         match isa {

@@ -104,6 +104,11 @@ impl ExtensionSet {
         })
     }
 
+    /// Those of its extensions that vendors say what they are.
+    pub fn vendors(self) -> Self {
+        self.iter().filter(|extension| extension.is_vendors()).fold(Self::empty(self.isa), Self::with)
+    }
+
     /// Its extensions, in order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         Extension::all(self.isa).filter(move |&extension| self.contains(extension))

@@ -17,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 18] = [
+    let tests: [(&str, Test); 19] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::an_affinity_without_an_able_core_is_refused", affinity),
@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         ("extensions::programs_are_told_what_all_cores_have", told),
         ("extensions::commands_stay_on_cores_with_the_extensions_that_on_names", on_cores_with),
         ("extensions::on_says_which_extensions_there_are_not", on_refuses),
+        ("extensions::what_vendors_have_made_is_where_the_file_says", custom),
         ("extensions::random_vector_programs_do_not_notice_their_moves", random_vectors::check),
         ("extensions::who_does_not_use_vectors_any_more_goes_back", || going("back", BACK)),
         ("extensions::who_comes_again_and_again_stays_longer", || going("patience", PATIENCE)),
@@ -263,4 +264,25 @@ fn on_refuses() -> Result<(), String> {
     let nowhere = "motet with: no riscv64 core of the machine has all of: v custom-0 (see /proc/cpuinfo)";
     let elsewhere = "motet with: no riscv64 core in this process's affinity has all of: v";
     ended.expect_errors(&[unknown, nowhere, elsewhere, "motet: nothing: not found"]).map(drop)
+}
+
+/// Of two cores one that has a vendor's extension, as far as the file says: QEMU's have none.
+const CUSTOM: &str = "[[island]]\nname = \"vendor\"\nisa = \"riscv64\"\ncores = 2\n\
+    [[island.core]]\ncores = [1]\nextensions = [\"custom-0\"]\n";
+
+fn custom() -> Result<(), String> {
+    let machine = Machine::with("custom", CUSTOM)?;
+    let command = "/in/custom 0 handled; /in/custom 1 handled; on riscv64,custom-0 grep MotetCore /proc/self/status; \
+        grep -c custom-0 /proc/cpuinfo";
+    // A core that has it is tried once, and no core is for what none has.
+    let wanted = "core 1, moves 1\ncore 0, moves 0\nMotetCore:\t1\n1\n";
+    machine.run(command).expect_code(0)?.expect_output(wanted)?;
+    let needs =
+        "needs the riscv64 extension custom-0, which this machine's description gives core 1, and the core refuses it";
+    machine
+        .run("/in/custom 0")
+        .expect_code(128 + 4)?
+        .expect_errors(&["is ended by SIGILL: the instruction at", needs])?;
+    let nowhere = "needs the riscv64 extension custom-1, and no core of the machine has it";
+    machine.run("/in/custom 1").expect_code(128 + 4)?.expect_errors(&[nowhere]).map(drop)
 }

@@ -16,19 +16,30 @@ pub(super) struct CoreTable {
     extensions: Vec<Spanned<String>>,
 }
 
-/// By core, what the file takes away: `"-v"` takes V away, and what implies it; `"v"` gives it back.
+/// What a file says of a core's extensions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CoreExtensions {
+    /// What it takes away of those that the core reports.
+    pub withheld: ExtensionSet,
+    /// What vendors have made, of which no core reports anything: the file alone knows.
+    pub claimed: ExtensionSet,
+}
+
+/// By core: `"-v"` takes V away, and what implies it; `"v"` gives it back; `"custom-0"` says that the core has it.
 ///
 /// # Errors
 /// Names of no extension, cores that the island does not have or that are named twice.
-pub(super) fn withheld(
+pub(super) fn by_core(
     text: &str,
     isa: Isa,
     cores: usize,
     of_island: &[Spanned<String>],
     of_cores: &[CoreTable],
-) -> Result<Vec<ExtensionSet>> {
+) -> Result<Vec<CoreExtensions>> {
     let all = ExtensionSet::all(isa);
-    let left = edit(text, all, of_island)?;
+    // Of what cores report, all unless the file says otherwise; of what vendors have made, nothing.
+    let reported = all.difference(all.vendors());
+    let left = edit(text, reported, of_island)?;
     let mut by_core = vec![left; cores];
     let mut named = vec![false; cores];
     for table in of_cores {
@@ -48,7 +59,8 @@ pub(super) fn withheld(
             by_core[index] = left;
         }
     }
-    Ok(by_core.into_iter().map(|left| all.difference(left)).collect())
+    let of = |left: ExtensionSet| CoreExtensions { withheld: reported.difference(left), claimed: left.vendors() };
+    Ok(by_core.into_iter().map(of).collect())
 }
 
 fn edit(text: &str, set: ExtensionSet, names: &[Spanned<String>]) -> Result<ExtensionSet> {

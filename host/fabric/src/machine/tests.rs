@@ -368,10 +368,11 @@ fn extensions_are_taken_away_from_islands_and_given_back_to_cores() {
     let core = "[[island.core]]\ncores = [2, 0]\nextensions = [\"v\"]\n";
     let text = format!("[pool]\nsize = \"64MiB\"\n[[island]]\n{island}{core}");
     let machine = Machine::parse(&text).unwrap();
-    let shown: Vec<String> = machine.islands[0].withheld.iter().map(|set| format!(" {set} ")).collect();
+    let shown: Vec<String> = machine.islands[0].extensions.iter().map(|set| format!(" {} ", set.withheld)).collect();
     assert!(shown.iter().all(|set| set.contains(" zba ")), "{shown:?}");
     assert_eq!(shown.iter().map(|set| set.contains(" v ")).collect::<Vec<_>>(), [false, true, false]);
-    assert!(Machine::parse(GOOD).unwrap().islands[0].withheld.iter().all(|set| set.is_empty()));
+    let of_good = &Machine::parse(GOOD).unwrap().islands[0].extensions;
+    assert!(of_good.iter().all(|set| set.claimed.is_empty() && set.withheld.is_empty()));
     for (from, to, want) in [
         ("\"-zba\"", "\"-sve\"", "7:21: extensions: `sve` is no extension of riscv64 that Motet knows; it knows "),
         ("[\"v\"]", "[\"w\"]", "10:15: extensions: `w` is no extension of riscv64"),
@@ -384,4 +385,15 @@ fn extensions_are_taken_away_from_islands_and_given_back_to_cores() {
         let message = message(&text.replacen(from, to, 1));
         assert!(message.contains(want), "{from} -> {to}: {message}");
     }
+}
+
+#[test]
+fn extensions_of_vendors_are_there_where_the_file_says_so() {
+    let island = "name = \"a\"\nisa = \"riscv64\"\ncores = 3\nextensions = [\"custom-1\", \"-zba\"]\n";
+    let cores = "[[island.core]]\ncores = [1]\nextensions = [\"custom-0\", \"v\"]\n\
+        [[island.core]]\ncores = [2]\nextensions = [\"-custom-1\"]\n";
+    let machine = Machine::parse(&format!("[pool]\nsize = \"64MiB\"\n[[island]]\n{island}{cores}")).unwrap();
+    let claimed: Vec<String> = machine.islands[0].extensions.iter().map(|set| set.claimed.to_string()).collect();
+    assert_eq!(claimed, ["custom-1", "custom-0 custom-1", ""]);
+    assert!(machine.islands[0].extensions.iter().all(|set| set.withheld.to_string() == "zba"));
 }

@@ -1,5 +1,7 @@
 //! An instruction that is illegal on this core.
 
+use core::fmt;
+
 use motet_abi::{
     extension::{self, ExtensionSet, LONGEST_BYTES, Needed, Requirement},
     registers,
@@ -20,7 +22,12 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
     };
     if let Some(has) = required.alternatives().find(|&set| place::is_able(cpu, thread, set)) {
         if !uses_vectors::<M>(has) || cpu.machine.are_vectors_open() {
-            // The extension is there, and does not have this instruction in this form.
+            // The extension is there, and does not have this instruction in this form; or it is there by the machine's description alone.
+            if !has.intersection(ExtensionSet::from_bits(M::ISA, cpu.own.claimed.get())).is_empty() {
+                let why =
+                    format_args!("which this machine's description gives core {}, and the core refuses it", cpu.id.0);
+                say(cpu, thread, process, &required, why);
+            }
             signal::exception(cpu, thread, Trap::IllegalInstruction);
             return Some(());
         }
@@ -110,7 +117,7 @@ fn instruction<M: Machine>(
     }
 }
 
-/// No core has the instruction: SIGILL, and the user is told why, unless the program has a handler for it.
+/// No core has the instruction: SIGILL, and the user is told why.
 #[cold]
 fn refuse<M: Machine>(
     cpu: &Cpu<M>,
@@ -118,19 +125,28 @@ fn refuse<M: Machine>(
     process: &'static ProcessRecord,
     required: &Requirement,
 ) {
-    if !signal::is_handled(cpu, process, signal::SIGILL) {
-        let pid = process.pid.get();
-        let isa = M::ISA.name();
-        let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
-        let why =
-            if has_some { "its affinity lets it run on no core with it" } else { "no core of the machine has it" };
-        let live_bytes = registers::vector_bytes(&thread.frame);
-        let says_length = has_some && live_bytes != 0;
-        let pc = registers::pc(&thread.frame);
-        let what = format_args!("the instruction at {pc:#x} needs the {isa} extension {required}, and {why}");
-        let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
-        let length = if says_length { length } else { format_args!("") };
-        file::kernel_message(cpu, format_args!("process {pid} is ended by SIGILL: {what}{length}"));
-    }
+    let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
+    let why = if has_some { "its affinity lets it run on no core with it" } else { "no core of the machine has it" };
+    let live_bytes = registers::vector_bytes(&thread.frame);
+    let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
+    let length = if has_some && live_bytes != 0 { length } else { format_args!("") };
+    say(cpu, thread, process, required, format_args!("and {why}{length}"));
     signal::exception(cpu, thread, Trap::IllegalInstruction);
+}
+
+/// Says why a process gets SIGILL, unless the program has a handler for it.
+#[cold]
+fn say<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &ThreadRecord,
+    process: &ProcessRecord,
+    required: &Requirement,
+    why: fmt::Arguments<'_>,
+) {
+    if signal::is_handled(cpu, process, signal::SIGILL) {
+        return;
+    }
+    let (pid, pc, isa) = (process.pid.get(), registers::pc(&thread.frame), M::ISA.name());
+    let what = format_args!("the instruction at {pc:#x} needs the {isa} extension {required}, {why}");
+    file::kernel_message(cpu, format_args!("process {pid} is ended by SIGILL: {what}"));
 }

@@ -28,6 +28,8 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) {
     {
         has = has.without(ExtensionSet::empty(M::ISA).with(vectors));
     }
+    // What vendors have made is in no processor's description: the machine's is to be believed.
+    has = has.union(ExtensionSet::from_bits(M::ISA, cpu.own.claimed.get()));
     cpu.own.capabilities.set(has.bits());
     cpu.own.vector_bytes.set(cpu.machine.vector_bytes());
     show::announce(cpu, withheld);
