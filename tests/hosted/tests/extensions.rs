@@ -4,9 +4,10 @@
 use motet_abi::signal::{SIGCONT, SIGKILL, SIGSTOP};
 use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, isa::Op, run_seeds};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, IslandId, Pool, sync::Ordering};
+use motet_protocol::memory;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{ROUGH, Scenario, boot_and_look};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look};
 
 const SEEDS: u64 = 3;
 const CHILDREN: u64 = 5;
@@ -351,4 +352,127 @@ fn what_others_see_of_vector_registers_is_of_one_moment() {
     let wanted = (1..=USES).map(|number| Some(number * 0x0101_0101_0101_0101)).chain([None]);
     assert!(wanted.clone().all(|value| seen.contains(&value)), "not all has been seen: {seen:x?}");
     assert!(seen.iter().all(|value| wanted.clone().any(|wanted| wanted == *value)), "nobody wrote that: {seen:x?}");
+}
+
+/// Bytes in the pool of a machine whose memory a program uses up, and where it does.
+const SMALL_POOL: u64 = 32 << 20;
+const FULL_AT: u64 = 0x5000_0000;
+const ENOMEM: u64 = 12;
+
+/// Reads a byte of its own file into page after page, until there is no memory for one more; then gives `back` pages back.
+fn use_up_memory(program: &mut Program, back: u64) {
+    let [file, at, scratch, ..] = program.asm.roles.saved;
+    program.arg(0, u64::MAX - 99); // AT_FDCWD
+    program.arg_string(1, "/full");
+    program.arg(2, 0);
+    program.call_as_is(Sys::Openat);
+    program.or_exit(105);
+    program.result_to(file);
+    program.call(Sys::Mmap, &[FULL_AT, SMALL_POOL, 3, 0x32, u64::MAX, 0]);
+    program.or_exit(106);
+    program.asm.li(at, FULL_AT);
+    let again = program.asm.here();
+    program.arg_from(0, file);
+    program.arg_from(1, at);
+    program.arg(2, 1);
+    program.arg(3, 0);
+    program.call_as_is(Sys::Pread64);
+    program.asm.li(scratch, 4096);
+    program.asm.op(Op::Add, at, at, scratch);
+    program.result_to(scratch);
+    let one = program.asm.roles.args[5];
+    program.asm.li(one, 1);
+    program.asm.branch(Op::Beq, scratch, one, again);
+    if back > 0 {
+        program.call(Sys::Munmap, &[FULL_AT, back << 12]);
+    }
+}
+
+/// How a program ends on a small machine of one core, and how many bytes of its pool are free then.
+fn on_small_machine(write: impl FnOnce(&mut Program)) -> (Ended, u64) {
+    let end = Program::build(Isa::RiscV64, |program| program.exit(0));
+    let files = vec![("full", Program::build(Isa::RiscV64, write)), ("end", end)];
+    let scenario = Scenario { files, command: vec!["/full"], ..Scenario::default() };
+    let mut config = Config::new(Driver::Seeded(1), vec![IslandConfig::with_vectors(1, 16)]);
+    config.pool_len = SMALL_POOL;
+    let free_bytes = |pool| memory::usage(pool).0;
+    boot_and_look(config, &scenario, free_bytes).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn a_thread_without_memory_for_its_vector_registers_is_killed() {
+    let (ended, _) = on_small_machine(|program| {
+        use_up_memory(program, 0);
+        let value = program.asm.roles.saved[0];
+        program.asm.op_i(Op::VectorSet, value, 0, 0);
+        program.exit(0);
+    });
+    assert_eq!(ended.status, 128 + SIGKILL, "{}", ended.errors);
+    let message = "process 1 is killed: there is no memory left for its vector registers of 16 bytes each";
+    assert!(ended.errors.contains(message), "{}", ended.errors);
+}
+
+/// The exit status of a process that makes a thread when only so many pages are free: what its call says.
+fn makes_thread(uses_vectors: bool, free: u64) -> u32 {
+    let (ended, _) = on_small_machine(|program| {
+        let [value, _, zero, ..] = program.asm.roles.saved;
+        if uses_vectors {
+            program.asm.op_i(Op::VectorSet, value, 0, 0);
+        }
+        use_up_memory(program, free);
+        program.call(Sys::Clone, &[THREAD, DATA + 0x8000, 0, 0, 0]);
+        let made = program.asm.label();
+        let result = program.asm.roles.result;
+        program.asm.li(zero, 0);
+        program.asm.branch(Op::Bge, result, zero, made);
+        program.asm.op(Op::Sub, value, zero, result);
+        program.arg_from(0, value);
+        program.call_as_is(Sys::ExitGroup);
+        program.asm.bind(made);
+        program.exit(0);
+    });
+    ended.status
+}
+
+#[test]
+fn no_thread_is_made_without_memory_for_its_vector_registers() {
+    // The record of a thread takes a page, its registers another one.
+    assert_eq!([makes_thread(false, 1), makes_thread(true, 2)], [0, 0]);
+    assert_eq!(makes_thread(true, 1), ENOMEM as u32);
+}
+
+/// How many bytes are free when so many pairs of processes have used vector registers, one after the other: of each pair one has ended, the
+/// other has executed another program.
+fn free_after(pairs: u64) -> u64 {
+    let (ended, free_bytes) = on_small_machine(|program| {
+        let [pid, count, ..] = program.asm.roles.saved;
+        program.asm.li(count, pairs);
+        let again = program.asm.here();
+        for executes in [false, true] {
+            let parent = program.asm.label();
+            let child = program.fork(pid);
+            program.wait();
+            program.asm.jump(parent);
+            program.asm.bind(child);
+            program.asm.op_i(Op::VectorSet, count, 0, 0);
+            if executes {
+                program.exec("/end");
+            }
+            program.exit(0);
+            program.asm.bind(parent);
+        }
+        let less = program.asm.roles.args[5];
+        program.asm.li(less, u64::MAX);
+        program.asm.op(Op::Add, count, count, less);
+        program.asm.li(less, 0);
+        program.asm.branch(Op::Bne, count, less, again);
+        program.exit(0);
+    });
+    assert_eq!(ended.status, 0, "{}", ended.errors);
+    free_bytes
+}
+
+#[test]
+fn memory_of_vector_registers_is_freed_with_their_programs() {
+    assert_eq!(free_after(2), free_after(20));
 }
