@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, qemu};
+use motet_fabric::{Error, ErrorKind, Result, initramfs, qemu};
 use motet_layout::Isa;
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,7 @@ struct Started<'a> {
 fn measure(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, program: &[u8]) -> Result<Costs> {
     let Started { board, cpu, settings } = started;
     let (initramfs, marks) = (folder.join("initramfs"), folder.join("marks"));
-    std::fs::write(&initramfs, archive(program)).map_err(file_error(&initramfs))?;
+    std::fs::write(&initramfs, initramfs::archive(&[], &[("init", program)])).map_err(file_error(&initramfs))?;
     let mut command = Command::new(qemu::locate(isa)?);
     // One CPU, as the island has one core. Its clock follows its instructions, so that Linux has few timer ticks however
     // slow or busy the host is. (QEMU 10.0 crashes when it counts like this for two CPUs and a plugin.)
@@ -208,51 +208,4 @@ fn unpack_image(deb: &Path, image: &Path) -> Result<()> {
         return Err(failed("has no kernel"));
     }
     Ok(())
-}
-
-/// Name, mode, device number and contents of a file.
-type Entry<'a> = (&'a str, u32, (u32, u32), &'a [u8]);
-
-/// An initramfs of the program and the devices it needs, in the "new" cpio format (Linux,
-/// Documentation/driver-api/early-userspace/buffer-format.rst).
-fn archive(init: &[u8]) -> Vec<u8> {
-    const DIRECTORY: u32 = 0o40755;
-    const DEVICE: u32 = 0o20666;
-    const PROGRAM: u32 = 0o100_755;
-    let mut bytes = Vec::new();
-    let entries: [Entry<'_>; 5] = [
-        ("dev", DIRECTORY, (0, 0), &[]),
-        ("dev/console", DEVICE, (5, 1), &[]),
-        ("dev/null", DEVICE, (1, 3), &[]),
-        ("init", PROGRAM, (0, 0), init),
-        ("TRAILER!!!", 0, (0, 0), &[]),
-    ];
-    for (inode, (name, mode, (major, minor), contents)) in (1_u32..).zip(entries) {
-        bytes.extend_from_slice(b"070701");
-        let (size, name_size) = (contents.len() as u32, name.len() as u32 + 1);
-        // Inode, mode, user, group, links, time, size, device, device number, length of the name, checksum.
-        for field in [inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0] {
-            bytes.extend_from_slice(format!("{field:08X}").as_bytes());
-        }
-        for part in [&[name.as_bytes(), &[0]].concat(), contents] {
-            bytes.extend_from_slice(part);
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-        }
-    }
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn archives_have_aligned_entries_and_an_end() {
-        let bytes = archive(b"program");
-        assert_eq!(bytes.len() % 4, 0);
-        let magics = bytes.windows(6).enumerate().filter(|(_, window)| *window == b"070701");
-        assert!(magics.clone().count() == 5 && magics.into_iter().all(|(at, _)| at % 4 == 0));
-        let text = String::from_utf8_lossy(&bytes);
-        assert!(text.contains("init\0") && text.contains("program") && text.contains("TRAILER!!!\0"));
-    }
 }

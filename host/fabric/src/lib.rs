@@ -11,6 +11,7 @@
 mod console;
 mod engine;
 pub mod image;
+pub mod initramfs;
 mod ivshmem;
 pub mod machine;
 #[allow(unsafe_code)] // the mapping of the pool

@@ -9,7 +9,7 @@ use std::{
 };
 
 use libtest_mimic::Trial;
-use motet_fabric::qemu;
+use motet_fabric::{initramfs, qemu};
 use motet_layout::Isa;
 
 use crate::{
@@ -169,37 +169,14 @@ pub fn linux_kernel() -> Result<PathBuf, String> {
     Ok(kernel)
 }
 
-/// Name, mode, device number and contents of a file.
-type Entry<'a> = (&'a str, u32, (u32, u32), &'a [u8]);
-
 /// What starts the other programs of the initramfs.
 const INIT: &str = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\n\
     for n in 1 2 3 4 5 6 7 8; do (/bin/busybox sha256sum /bin/busybox > /dev/null) & done; wait\n\
     echo \"program: $(/bin/busybox grep -c ^processor /proc/cpuinfo) harts\"\n/bin/busybox poweroff -f\n";
 
-/// An initramfs of programs, in the "new" cpio format (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
+/// An initramfs of programs.
 pub fn archive(programs: &[(&str, &[u8])]) -> Vec<u8> {
-    const DIRECTORY: u32 = 0o40755;
-    const DEVICE: u32 = 0o20666;
-    const PROGRAM: u32 = 0o100_755;
-    let directories = ["dev", "proc", "bin"].map(|name| -> Entry<'_> { (name, DIRECTORY, (0, 0), &[]) });
-    let devices: [Entry<'_>; 2] = [("dev/console", DEVICE, (5, 1), &[]), ("dev/null", DEVICE, (1, 3), &[])];
-    let programs = programs.iter().map(|(name, contents)| (*name, PROGRAM, (0, 0), *contents));
-    let end: Entry<'_> = ("TRAILER!!!", 0, (0, 0), &[]);
-    let entries = directories.into_iter().chain(devices).chain(programs).chain([end]);
-    let mut bytes = Vec::new();
-    for (inode, (name, mode, (major, minor), contents)) in (1_u32..).zip(entries) {
-        bytes.extend_from_slice(b"070701");
-        let (size, name_size) = (contents.len() as u32, name.len() as u32 + 1);
-        for field in [inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0] {
-            bytes.extend_from_slice(format!("{field:08X}").as_bytes());
-        }
-        for part in [&[name.as_bytes(), &[0]].concat(), contents] {
-            bytes.extend_from_slice(part);
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-        }
-    }
-    bytes
+    initramfs::archive(&["proc", "bin"], programs)
 }
 
 /// A QEMU of four harts, which goes away with this value.
