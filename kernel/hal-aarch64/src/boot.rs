@@ -66,7 +66,7 @@ extern "C" fn motet_core_main() -> ! {
 
 /// Says why this kernel does not join, and stops.
 fn refuse(reason: core::fmt::Arguments) -> ! {
-    console::write(Message::new(format_args!("motet: refused: {reason}\n")).bytes());
+    console::write(Message::of(format_args!("motet: refused: {reason}\n")).bytes());
     crate::machine::stop_core(false)
 }
 

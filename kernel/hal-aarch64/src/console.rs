@@ -1,6 +1,5 @@
 //! The diagnostic console: a PL011, polled. Usable before the device tree is known.
 
-use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use motet_hal::ivshmem::Registers;
@@ -44,41 +43,14 @@ pub fn write(bytes: &[u8]) {
     BUSY.store(false, Ordering::Release);
 }
 
-/// A message being put together: as long as the pool's record of it, cut off there.
-pub struct Message {
-    bytes: [u8; 512],
-    len: usize,
-}
-
-impl Message {
-    /// A message from format arguments.
-    pub fn new(arguments: core::fmt::Arguments) -> Self {
-        let mut message = Self { bytes: [0; 512], len: 0 };
-        let _ = message.write_fmt(arguments); // cut off when full
-        message
-    }
-
-    /// Its bytes: UTF-8, but for a character cut at the end.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-impl Write for Message {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = &mut self.bytes[self.len..];
-        let count = room.len().min(text.len());
-        room[..count].copy_from_slice(&text.as_bytes()[..count]);
-        self.len += count;
-        if count == text.len() { Ok(()) } else { Err(core::fmt::Error) }
-    }
-}
+/// A message being put together: as long as the pool's record of it.
+pub type Message = motet_hal::Text<512>;
 
 /// Writes a formatted line that begins with "motet: ".
 macro_rules! log_line {
     ($($argument:tt)*) => {
         crate::console::write(
-            crate::console::Message::new(format_args!("motet: {}\n", format_args!($($argument)*))).bytes(),
+            crate::console::Message::of(format_args!("motet: {}\n", format_args!($($argument)*))).bytes(),
         )
     };
 }

@@ -46,7 +46,7 @@ fn panic(info: &PanicInfo) -> ! {
 fn die(reason: core::fmt::Arguments) -> ! {
     static DYING: AtomicBool = AtomicBool::new(false);
     let core = PerCore::this().core_id();
-    let message = Message::new(format_args!("core {} of island {}: {reason}", core.index_in_island(), core.island().0));
+    let message = Message::of(format_args!("core {} of island {}: {reason}", core.index_in_island(), core.island().0));
     log_line!("panic: {}", core::str::from_utf8(message.bytes()).unwrap_or("(message cut)"));
     if let (Some(machine), false) = (crate::boot::machine(), DYING.swap(true, Ordering::Relaxed)) {
         publish(machine, message.bytes());

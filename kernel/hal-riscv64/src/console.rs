@@ -1,7 +1,6 @@
 //! The island's serial port: a 16550, written by polling.
 
 use core::{
-    fmt,
     hint::spin_loop,
     ptr::with_exposed_provenance_mut,
     sync::atomic::{
@@ -46,40 +45,10 @@ pub fn write(bytes: &[u8]) {
     BUSY.store(false, Release);
 }
 
-/// A piece of text of limited length: a line of the console is written at once, a panic's message also to the pool.
-pub struct Line<const N: usize> {
-    bytes: [u8; N],
-    len: usize,
-}
-
-impl<const N: usize> Line<N> {
-    /// Formats; what does not fit is cut off.
-    pub fn new(text: fmt::Arguments<'_>) -> Self {
-        let mut line = Self { bytes: [0; N], len: 0 };
-        // Fails never: what does not fit is dropped.
-        let _ = fmt::write(&mut line, text);
-        line
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-impl<const N: usize> fmt::Write for Line<N> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let len = text.len().min(N - self.len);
-        self.bytes[self.len..self.len + len].copy_from_slice(&text.as_bytes()[..len]);
-        self.len += len;
-        Ok(())
-    }
-}
-
 /// Writes a formatted line of at most 255 bytes, "motet: " before it.
 macro_rules! log_line {
     ($($text:tt)*) => {
-        $crate::console::write($crate::console::Line::<256>::new(format_args!("motet: {}\n", format_args!($($text)*))).bytes())
+        $crate::console::write(motet_hal::Text::<256>::of(format_args!("motet: {}\n", format_args!($($text)*))).bytes())
     };
 }
 

@@ -6,11 +6,11 @@ use core::{
     sync::atomic::Ordering::{Relaxed, Release},
 };
 
-use motet_hal::Machine;
+use motet_hal::{Machine, Text};
 use motet_layout::ISLAND_FAILED;
 
 use crate::{
-    console::{Line, log_line, write},
+    console::{log_line, write},
     csr::write_csr,
     machine::TheMachine,
     per_core::PerCore,
@@ -27,14 +27,14 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         park();
     }
     let message = match info.location() {
-        Some(at) => Line::<MESSAGE_LEN_MAX>::new(format_args!(
+        Some(at) => Text::<MESSAGE_LEN_MAX>::of(format_args!(
             "core {}: {} ({}:{})",
             core.core().index_in_island(),
             info.message(),
             at.file(),
             at.line()
         )),
-        None => Line::new(format_args!("core {}: {}", core.core().index_in_island(), info.message())),
+        None => Text::of(format_args!("core {}: {}", core.core().index_in_island(), info.message())),
     };
     write(b"motet: panic: ");
     write(message.bytes());

@@ -2,7 +2,7 @@
 
 use core::{arch::x86_64::__cpuid_count, fmt::Write};
 
-use crate::text::Text;
+use motet_hal::Text;
 
 /// A CPUID feature bit.
 #[derive(Clone, Copy, Debug)]

@@ -26,7 +26,6 @@ mod panic;
 mod pci;
 mod serial;
 mod start_info;
-mod text;
 mod trap;
 
 use core::{
@@ -40,11 +39,11 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
+use motet_hal::{Interrupts, Machine, Text, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
 use x86_64::{VirtAddr, instructions::tlb};
 
-use crate::{clock::Clock, core_block::Core, paging::KernelMap, text::Text};
+use crate::{clock::Clock, core_block::Core, paging::KernelMap};
 
 /// Makes `$main`, a `fn(&'static impl Machine) -> !`, the function that every core of the island runs.
 #[macro_export]

@@ -9,10 +9,10 @@ use core::{
     },
 };
 
-use motet_hal::Machine;
+use motet_hal::{Machine, Text};
 use motet_layout::ISLAND_FAILED;
 
-use crate::{boot, serial, text::Text, try_machine};
+use crate::{boot, serial, try_machine};
 
 static PANICKING: AtomicBool = AtomicBool::new(false);
 

@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use motet_layout::PRIVATE_VA;
 
-use crate::text::Text;
+use motet_hal::Text;
 
 const MAGIC: u32 = 0x336e_c578;
 /// Start information and what it points to lie below this: what the boot page tables map.

@@ -14,6 +14,9 @@ pub mod conformance;
 pub mod ivshmem;
 pub mod pool_map;
 pub mod steer;
+mod text;
+
+pub use text::Text;
 
 use motet_abi::{
     gate::{self, Gate},

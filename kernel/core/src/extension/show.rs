@@ -1,6 +1,6 @@
 //! What programs are told of extensions: what every core has on which they may run, so that what they ask for is never missed.
 
-use core::fmt::{self, Write as _};
+use core::fmt;
 
 use motet_layout::sync::Ordering;
 
@@ -8,7 +8,7 @@ use motet_abi::{
     extension::{Described, ExtensionSet},
     system,
 };
-use motet_hal::Machine;
+use motet_hal::{Machine, Text};
 use motet_layout::{CoreId, Isa, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record},
@@ -21,40 +21,14 @@ use crate::cpu::Cpu;
 /// Longest description of a core (`IslandRecord::extensions`).
 const DESCRIPTION_MAX: usize = 448;
 
-/// Text of bounded length: what does not fit is left out.
-struct Buffer {
-    bytes: [u8; DESCRIPTION_MAX],
-    len: usize,
-}
-
-impl Buffer {
-    fn of(text: impl fmt::Display) -> Self {
-        let mut buffer = Self { bytes: [0; DESCRIPTION_MAX], len: 0 };
-        let _ = write!(buffer, "{text}");
-        buffer
-    }
-
-    fn text(&self) -> &str {
-        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
-    }
-}
-
-impl fmt::Write for Buffer {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
-    }
-}
-
 /// Writes down what programs on this core are told.
 pub fn announce<M: Machine>(cpu: &Cpu<M>, withheld: ExtensionSet) {
-    let shown = Buffer::of(Described { isa: M::ISA, text: cpu.machine.extensions(), withheld });
-    let (hwcap, hwcap2) = system::hwcap(M::ISA, shown.text());
+    let described = Described { isa: M::ISA, text: cpu.machine.extensions(), withheld };
+    let shown = Text::<DESCRIPTION_MAX>::of(format_args!("{described}"));
+    let (hwcap, hwcap2) = system::hwcap(M::ISA, shown.as_str());
     cpu.own.hwcap[0].set(hwcap);
     cpu.own.hwcap[1].set(hwcap2);
-    cpu.own.probe.set(if M::ISA == Isa::RiscV64 { system::riscv_extensions(shown.text()) } else { 0 });
+    cpu.own.probe.set(if M::ISA == Isa::RiscV64 { system::riscv_extensions(shown.as_str()) } else { 0 });
 }
 
 /// Writes the flags of a core.
