@@ -37,8 +37,12 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) {
 
 /// Whether this core, on which the thread runs, has all of `set`, and can take what the thread has in vector registers.
 pub fn is_able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet) -> bool {
-    let live_bytes = live_bytes(cpu, thread, set);
-    set.is_subset(of_core::<M>(cpu.own)) && (live_bytes == 0 || live_bytes == cpu.own.vector_bytes.get())
+    set.is_subset(of_core::<M>(cpu.own)) && takes(cpu.own, live_bytes(cpu, thread, set))
+}
+
+/// Whether a core can take values of so many bytes in each vector register; 0: there are none.
+fn takes(core: &CoreRecord, live_bytes: u32) -> bool {
+    live_bytes == 0 || live_bytes == core.vector_bytes.get()
 }
 
 /// Bytes in the vector registers in which the running thread has values, which instructions of `set` would use; 0: none.
@@ -58,8 +62,7 @@ pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet
     for core in all_cores(cpu) {
         let record = core_record(cpu, core);
         let has = ExtensionSet::from_bits(M::ISA, record.capabilities.get());
-        let fits = live_bytes == 0 || record.vector_bytes.get() == live_bytes;
-        if cpu.isa_of(core) != Some(M::ISA) || needs.is_subset(has) && fits {
+        if cpu.isa_of(core) != Some(M::ISA) || needs.is_subset(has) && takes(record, live_bytes) {
             mask[core.index() / 64] |= 1 << (core.index() % 64);
         }
     }
@@ -160,8 +163,7 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 
 /// Whether the thread's vector registers, if they have values, are as long as this core's.
 pub fn fits<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
-    let live_bytes = registers::vector_bytes(&thread.frame);
-    live_bytes == 0 || live_bytes == cpu.own.vector_bytes.get()
+    takes(cpu.own, registers::vector_bytes(&thread.frame))
 }
 
 /// Lets the running thread, which [`fits`], use the vector registers of this core, which has some. `None`: there is no memory for them.
