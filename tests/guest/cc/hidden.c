@@ -1,13 +1,14 @@
 /*
  * A RISC-V program whose vector instructions run on hidden harts, and that does not come home by itself: what calls it home.
  *
- * hidden kill       a process that runs there without a system call is killed
+ * hidden kill       a process that runs there without a system call is killed, from another core if there are several
  * hidden alarm      signals reach it there
  * hidden turns N    N processes take turns, each of which would never leave
  * hidden protect    when a page has become read-only, nobody there writes to it any more
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -64,9 +65,19 @@ static void show_counts(void) {
     }
 }
 
+/* Where there is only one core, the caller stays on that. */
+static void bind_to(int core) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
 static void kill_it(void) {
+    bind_to(1);
     pid_t child = fork();
     if (child == 0) {
+        bind_to(0);
         for (;;) {
             add(shared);
         }

@@ -104,17 +104,17 @@ fn ended_in_all_ways(text: &str) -> bool {
     numbers.len() == 4 && numbers.iter().all(|number| *number > 0)
 }
 
-/// Runs a program on Motet, with more hidden harts than cores, and with fewer.
+/// Runs a program on Motet, with more hidden harts than cores, with fewer, and with registers that are long.
 fn motet(command: &str, output: &str) -> Result<(), String> {
     let program = command.split(' ').next().unwrap_or_default();
     let programs = Programs::new()?;
     let path = programs.path.join(program).display().to_string();
     programs.compile(&source(program), "fat", &["--isa", "riscv64", "-O1", "--emit-isa", "riscv64", &path])?;
     let machine = programs.path.join("machine.toml");
-    for (cores, hidden) in [(1, 2), (3, 1)] {
+    for (cores, hidden, cpu) in [(1, 2, "rv64,v=true"), (3, 1, "rv64,v=true"), (2, 2, "rv64,v=true,vlen=1024")] {
         let text = format!(
             "migration = \"firmware\"\n[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\n\
-             cores = {cores}\nfirmware = \"motet\"\nhidden_harts = {hidden}\n"
+             cores = {cores}\ncpu = \"{cpu}\"\nfirmware = \"motet\"\nhidden_harts = {hidden}\n"
         );
         fs::write(&machine, text).map_err(|error| error.to_string())?;
         let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
