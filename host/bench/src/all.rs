@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// In the order in which they run.
-const EXPERIMENTS: [&str; 6] = ["boot", "flick", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
+const EXPERIMENTS: [&str; 7] = ["boot", "flick", "ftm", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
 
 const EXAMPLES: &str = "\
 Examples:

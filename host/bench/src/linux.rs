@@ -122,8 +122,11 @@ pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: boo
         }
     }
     eprintln!("motet: measuring Linux{} on {} (once, a minute or two)", settings.parameters(), isa.name());
-    let started = Started { board: &board, cpu, settings };
-    let costs = measure(project, isa, &started, &folder, &bytes)?;
+    // One CPU, as the island has one core. Its clock follows its instructions, so that Linux has few timer ticks however
+    // slow or busy the host is. (QEMU 10.0 crashes when it counts like this for two CPUs and a plugin.)
+    let further = ["-smp", "1", "-icount", "shift=0,sleep=off"].map(str::to_owned);
+    let started = Started { cpu, settings, further: &further, words: "", says: "calls: ok" };
+    let costs = counts::read(&count(project, isa, &started, &folder, &bytes)?)?;
     let reference = Reference { costs, source, key };
     let text = serde_json::to_string_pretty(&reference).expect("numbers and strings");
     std::fs::write(&kept, text).map_err(file_error(&kept))?;
@@ -131,31 +134,58 @@ pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: boo
 }
 
 /// How Linux is started.
-struct Started<'a> {
-    board: &'a Board,
-    cpu: &'a str,
-    settings: Settings,
+#[derive(Debug)]
+pub struct Started<'a> {
+    /// QEMU's `-cpu`.
+    pub cpu: &'a str,
+    /// What Linux is told.
+    pub settings: Settings,
+    /// Further arguments of QEMU.
+    pub further: &'a [String],
+    /// Arguments of the program, in words.
+    pub words: &'a str,
+    /// What the program prints at its end.
+    pub says: &'a str,
 }
 
-fn measure(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, program: &[u8]) -> Result<Costs> {
-    let Started { board, cpu, settings } = started;
+impl Started<'_> {
+    /// What runs here, for people.
+    ///
+    /// # Errors
+    /// The kernel cannot be fetched, or QEMU is missing.
+    pub fn describe(&self, project: &Project, isa: Isa) -> Result<String> {
+        let board =
+            board(isa).ok_or_else(|| Error::new(ErrorKind::Software, format!("no Linux for {}", isa.name())))?;
+        let package = kernel(project, &board, &project.target.join("linux").join(isa.name()))?;
+        Ok(format!("Debian {package}, QEMU {}, -cpu {} {}", qemu_version(isa)?, self.cpu, self.further.join(" ")))
+    }
+}
+
+/// Runs a program as Linux's first one, under the counting plugin: the file of marks that this wrote into `folder`.
+///
+/// # Errors
+/// The kernel cannot be fetched, or Linux does not run the program to its end.
+pub fn count(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, program: &[u8]) -> Result<PathBuf> {
+    let board = board(isa).ok_or_else(|| Error::new(ErrorKind::Software, format!("no Linux for {}", isa.name())))?;
+    let of_isa = project.target.join("linux").join(isa.name());
+    kernel(project, &board, &of_isa)?;
     let (initramfs, marks) = (folder.join("initramfs"), folder.join("marks"));
     std::fs::write(&initramfs, initramfs::archive(&[], &[("init", program)])).map_err(file_error(&initramfs))?;
     let mut command = Command::new(qemu::locate(isa)?);
-    // One CPU, as the island has one core. Its clock follows its instructions, so that Linux has few timer ticks however
-    // slow or busy the host is. (QEMU 10.0 crashes when it counts like this for two CPUs and a plugin.)
-    command.args(["-machine", board.machine, "-cpu", cpu, "-smp", "1", "-icount", "shift=0,sleep=off", "-m", "512M"]);
+    command.args(["-machine", board.machine, "-cpu", started.cpu, "-m", "512M"]).args(started.further);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"]);
-    command.arg("-kernel").arg(folder.join("vmlinuz")).arg("-initrd").arg(&initramfs);
-    // A panic ends QEMU.
-    command.args(["-append", &format!("console={} quiet panic=-1{}", board.console, settings.parameters())]);
+    command.arg("-kernel").arg(of_isa.join("vmlinuz")).arg("-initrd").arg(&initramfs);
+    // A panic ends QEMU. What follows the dashes goes to the program.
+    let parameters = started.settings.parameters();
+    let line = format!("console={} quiet panic=-1{parameters} -- {}", board.console, started.words);
+    command.args(["-append", &line]);
     command.args(["-plugin", &format!("{},out={}", project.counting_plugin()?.display(), marks.display())]);
     let text = process::expect(&mut command, Duration::from_secs(300))?;
-    if !text.contains("calls: ok") {
+    if !text.contains(started.says) {
         let message = format!("Linux did not run the program to its end\n{}", process::tail(&text, ""));
         return Err(Error::new(ErrorKind::Software, message));
     }
-    counts::read(&marks)
+    Ok(marks)
 }
 
 /// Fetches Debian's kernel unless it is there; its package and version.

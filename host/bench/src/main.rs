@@ -10,6 +10,7 @@ mod boot;
 mod counts;
 mod figures;
 mod flick;
+mod ftm;
 mod linux;
 mod masked;
 mod motet;
@@ -47,6 +48,8 @@ enum Experiment {
     Boot(boot::Options),
     /// Calls across instruction sets, beside Flick: null calls, pointer chasing, breadth-first search
     Flick(flick::Options),
+    /// Threads that go to cores with vectors, beside Fast Thread Migration and Linux
+    Ftm(ftm::Options),
     /// How much simulated time depends on how far cores may be apart
     Quantum(quantum::Options),
     /// How much headline figures depend on the numbers of a machine file that no paper has
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Experiment::All(options) => all::run(&options),
         Experiment::Boot(options) => boot::run(&options),
         Experiment::Flick(options) => flick::run(&options),
+        Experiment::Ftm(options) => ftm::run(&options),
         Experiment::Quantum(options) => quantum::run(&options),
         Experiment::Sensitivity(options) => sensitivity::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),

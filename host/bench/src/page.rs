@@ -31,15 +31,21 @@ fn refused(folder: &Path) -> impl Fn(std::io::Error) -> Error {
 
 /// A table.
 pub fn table<const N: usize>(heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<Vec<String>> = rows.map(Vec::from).collect();
+    rows_of(&heads.map(str::to_owned), &rows)
+}
+
+/// A table that has as many columns as there are heads.
+pub fn rows_of(heads: &[String], rows: &[Vec<String>]) -> String {
     let cells = |tag: &str, row: &[String]| {
         row.iter().fold(String::new(), |mut text, cell| {
             let _ = write!(text, "<{tag}>{}</{tag}>", escape(cell));
             text
         })
     };
-    let head = cells("th", &heads.map(str::to_owned));
-    let body = rows.fold(String::new(), |mut text, row| {
-        let _ = writeln!(text, "<tr>{}</tr>", cells("td", &row));
+    let head = cells("th", heads);
+    let body = rows.iter().fold(String::new(), |mut text, row| {
+        let _ = writeln!(text, "<tr>{}</tr>", cells("td", row));
         text
     });
     format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n")

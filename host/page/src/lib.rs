@@ -2,6 +2,7 @@
 //! (`motet run --report`) and of experiments (`motet bench`).
 #![forbid(unsafe_code)]
 
+pub mod bars;
 pub mod chart;
 pub mod format;
 pub mod svg;

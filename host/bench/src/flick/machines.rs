@@ -207,7 +207,11 @@ impl Bench {
         self.changed(machine, "unpolled", &[("poll_us = 1000\n", "poll_us = 0\n")])
     }
 
-    fn changed(&self, machine: &Described, how: &str, changes: &[(&str, &str)]) -> Result<Described> {
+    /// The same machine, in whose file these texts are replaced; `how`: a word for the new file's name.
+    ///
+    /// # Errors
+    /// The file has no such text, or the new one cannot be written.
+    pub fn changed(&self, machine: &Described, how: &str, changes: &[(&str, &str)]) -> Result<Described> {
         let mut text = machine.machine.text.clone();
         for (from, to) in changes {
             if !text.contains(from) {
