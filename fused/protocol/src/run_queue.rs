@@ -48,10 +48,32 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
 
 /// Pushes a ready thread onto a core's inbox and wakes the core if it sleeps.
 pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
+    // First, so that it is never below zero.
+    core_record(context, target).inbox_count.fetch_add(1, Ordering::Relaxed);
+    push_reserved(context, thread, target);
+}
+
+/// Counts a thread that the caller is about to push onto a core, which it has chosen by its [`load`]. `false`: others have come since,
+/// so nothing is counted, and there may be a better one. Without this, all that choose at the same time choose the same.
+pub fn reserve(context: &impl Context, core: CoreId, load_seen: u32) -> bool {
+    let record = core_record(context, core);
+    record.inbox_count.fetch_add(1, Ordering::SeqCst);
+    let is_as_seen = load(context, core) <= load_seen + 1;
+    if !is_as_seen {
+        record.inbox_count.fetch_sub(1, Ordering::Relaxed);
+    }
+    is_as_seen
+}
+
+/// Takes back what [`reserve`] counted.
+pub fn unreserve(context: &impl Context, core: CoreId) {
+    core_record(context, core).inbox_count.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// As [`push`], onto a core where the thread counts already ([`reserve`]).
+pub fn push_reserved(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
     let record = core_record(context, target);
     let raw = context.raw(thread);
-    // First, so that it is never below zero.
-    record.inbox_count.fetch_add(1, Ordering::Relaxed);
     let mut head = record.inbox.load(Ordering::Relaxed);
     loop {
         thread.queue_next.store(head, Ordering::Relaxed);
@@ -222,11 +244,14 @@ pub fn allowed(affinity: [u64; 2], core: CoreId) -> bool {
 }
 
 /// How much a core has to do: how many threads it runs, has ready, and has not taken out of its inbox yet, which it does when what it
-/// runs stops (approximate).
+/// runs stops; at least 1 while it is awake (approximate).
 pub fn load(context: &impl Context, core: CoreId) -> u32 {
     let record = core_record(context, core);
     let runs = record.current_thread.load(Ordering::Relaxed) != 0;
-    u32::from(runs) + record.ready_count.load(Ordering::Relaxed) + record.inbox_count.load(Ordering::Relaxed)
+    let threads =
+        u32::from(runs) + record.ready_count.load(Ordering::Relaxed) + record.inbox_count.load(Ordering::Relaxed);
+    // Between taking a thread and running it, a core seems to have none.
+    threads.max((!is_idle(record.state.load(Ordering::Relaxed))).into())
 }
 
 /// Where to run a woken thread: its last core if that is idle or alone on its island, otherwise an idle sibling.

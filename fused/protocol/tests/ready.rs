@@ -7,7 +7,9 @@ mod files_support;
 use std::collections::HashMap;
 
 use files_support::Actor;
-use motet_layout::{CORES_MAX, CoreRecord, ProcessRecord, READY_GROUPS, ThreadRecord, sync::Ordering};
+use motet_layout::{
+    CORE_AWAKE, CORE_IDLE, CORES_MAX, CoreRecord, ProcessRecord, READY_GROUPS, ThreadRecord, sync::Ordering,
+};
 use motet_protocol::{
     Context,
     ready::{self, Place},
@@ -129,15 +131,25 @@ fn threads_on_their_way_to_a_core_are_its_load() {
     let mut core = Core::new();
     core.actor = core.actor.on_core((CORES_MAX / 2) as u8);
     let (id, record) = (core.actor.core(), core.record);
+    assert_eq!(run_queue::load(&core.actor, id), 1, "it is awake");
+    record.state.store(CORE_IDLE, Ordering::Relaxed);
     assert_eq!(run_queue::load(&core.actor, id), 0);
+    record.state.store(CORE_AWAKE, Ordering::Relaxed);
     record.current_thread.store(core.actor.raw(core.thread(core.process(3), 0)), Ordering::Relaxed);
     for waiting in 1..=3 {
         run_queue::push(&core.actor, core.thread(core.process(3), 0), id);
         assert_eq!(run_queue::load(&core.actor, id), 1 + waiting);
     }
+    // Somebody who has seen less has to look again.
+    assert!(!run_queue::reserve(&core.actor, id, 3));
+    assert_eq!(run_queue::load(&core.actor, id), 1 + 3);
+    assert!(run_queue::reserve(&core.actor, id, 4));
+    assert_eq!(run_queue::load(&core.actor, id), 1 + 4);
+    run_queue::push_reserved(&core.actor, core.thread(core.process(3), 0), id);
+    assert_eq!(run_queue::load(&core.actor, id), 1 + 4);
     // What it has taken out counts once.
     assert!(run_queue::next(&core.actor).is_some());
-    assert_eq!(run_queue::load(&core.actor, id), 1 + 2);
+    assert_eq!(run_queue::load(&core.actor, id), 1 + 3);
     assert_eq!(record.inbox_count.load(Ordering::Relaxed), 0);
 }
 

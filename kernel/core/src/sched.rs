@@ -90,6 +90,12 @@ fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 
 /// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
 pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    carry(cpu, thread, target);
+    if target == cpu.id { run_queue::append(cpu, thread) } else { run_queue::push(cpu, thread, target) }
+}
+
+/// A thread that this core has is about to be handed to `target`.
+fn carry<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     // First that it is on its way: should this core die, it is found by that.
     thread.state.store(run_queue::carried_by(cpu.id), Ordering::Relaxed);
     thread.core.store(u32::from(target.0), Ordering::Release);
@@ -98,7 +104,6 @@ pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target:
         count(&cpu.counters().foreign_wakeups);
         count(&cpu.pool.header().islands[target.island().index()].counters.arrivals);
     }
-    if target == cpu.id { run_queue::append(cpu, thread) } else { run_queue::push(cpu, thread, target) }
 }
 
 /// Stores the extended registers of the thread that runs here.
@@ -553,6 +558,27 @@ pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
     charge(cpu, thread);
     cpu.own.current_thread.store(0, Ordering::SeqCst);
     start_on(cpu, thread, target);
+}
+
+/// Moves the running thread to the core that has what it needs and least to do; which one. The caller leaves it alone afterwards.
+pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> CoreId {
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
+    match extension::reserve_least_loaded(cpu, thread) {
+        Some(target) if target != cpu.id => {
+            carry(cpu, thread, target);
+            run_queue::push_reserved(cpu, thread, target);
+            target
+        }
+        none => {
+            // Those that there were have died since: here it finds out.
+            none.into_iter().for_each(|own| run_queue::unreserve(cpu, own));
+            start_on(cpu, thread, cpu.id);
+            cpu.id
+        }
+    }
 }
 
 /// Gives the running thread, whose frame is that of another ISA now, to a core of that ISA. The caller leaves it alone

@@ -36,14 +36,14 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
     let before = of_thread::<M>(thread);
     let target = required.alternatives().find_map(|set| {
         let needs = before.union(set);
-        Some((needs, place::best_core(cpu, thread, needs)?))
+        place::best_core(cpu, thread, needs).map(|_| needs)
     });
-    let Some((needs, core)) = target else {
+    let Some(needs) = target else {
         return hide(cpu, thread, process, &required);
     };
     place::set_needs(cpu, thread, needs);
     back::leaves(cpu, thread);
-    sched::move_to(cpu, thread, core);
+    let core = sched::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     None
 }

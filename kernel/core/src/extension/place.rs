@@ -137,6 +137,18 @@ pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Optio
     })
 }
 
+/// The core of this ISA, of those that a thread may run on, that has least to do, on which the thread counts from now on. `None`: there is
+/// none any more.
+pub fn reserve_least_loaded<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
+    loop {
+        let core = least_loaded(cpu, M::ISA, run_queue::cores_of(thread))?;
+        // Others choose at the same time: each turn that fails is another's thread that has got its place.
+        if run_queue::reserve(cpu, core, run_queue::load(cpu, core)) {
+            return Some(core);
+        }
+    }
+}
+
 /// Whether vector registers have been opened for a thread in the program that it runs.
 pub fn has_used_vectors(thread: &ThreadRecord) -> bool {
     thread.moves.uses_vectors.get() != 0
