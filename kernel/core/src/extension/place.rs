@@ -128,22 +128,26 @@ pub fn best_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: Extensi
 
 /// The core of an ISA, of those in `mask`, that has least to do; of equals, one of this island. `None`: there is none.
 pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<CoreId> {
+    least_loaded_with(cpu, isa, mask).map(|(_, core)| core)
+}
+
+/// The same, with the load that it was chosen by.
+fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<(u32, CoreId)> {
     let usable = all_cores(cpu).filter(|&core| {
         let record = core_record(cpu, core);
         cpu.isa_of(core) == Some(isa) && allowed(mask, core) && record.state.load(Ordering::Relaxed) != CORE_OFFLINE
     });
-    usable.min_by_key(|&core| {
-        (run_queue::load(cpu, core), core_record(cpu, core).scarce.get(), core.island() != cpu.island())
-    })
+    let with_load = usable.map(|core| (run_queue::load(cpu, core), core));
+    with_load.min_by_key(|&(load, core)| (load, core_record(cpu, core).scarce.get(), core.island() != cpu.island()))
 }
 
 /// The core of this ISA, of those that a thread may run on, that has least to do, on which the thread counts from now on. `None`: there is
 /// none any more.
 pub fn reserve_least_loaded<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
     loop {
-        let core = least_loaded(cpu, M::ISA, run_queue::cores_of(thread))?;
+        let (load, core) = least_loaded_with(cpu, M::ISA, run_queue::cores_of(thread))?;
         // Others choose at the same time: each turn that fails is another's thread that has got its place.
-        if run_queue::reserve(cpu, core, run_queue::load(cpu, core)) {
+        if run_queue::reserve(cpu, core, load) {
             return Some(core);
         }
     }
