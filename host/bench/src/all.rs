@@ -55,12 +55,13 @@ pub fn run(options: &Options) -> Result<()> {
     let wanted = |name: &&&str| options.experiment.as_deref().is_none_or(|only| only == **name);
     let mut failed = Vec::new();
     for &experiment in EXPERIMENTS.iter().filter(wanted) {
-        let command = format!("./motet bench {experiment} {}", options.options.join(" ")).trim_end().to_owned();
+        let that_matter = without_report(&options.options);
+        let command = format!("./motet bench {experiment} {}", that_matter.join(" ")).trim_end().to_owned();
         let run = Run { command, commit: commit.clone(), changed, host: computer(), qemu: qemu.clone() };
         let path = folder.join(experiment).with_extension("json");
         let outcome = measure(&project, experiment, &options.options).and_then(|measured| {
             let mut recorded = Recorded::load(&path)?;
-            recorded.take(run, measured, options.options.is_empty());
+            recorded.take(run, measured, that_matter.is_empty());
             recorded.save(&path)
         });
         if let Err(error) = outcome {
@@ -77,6 +78,20 @@ pub fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Software, format!("nothing was recorded of {}, see above", failed.join(", "))))
+}
+
+/// Options without `--report DIR`, which changes no figure: where the page went is nobody's business.
+fn without_report(options: &[String]) -> Vec<&str> {
+    let mut rest = options.iter().map(String::as_str);
+    let mut kept = Vec::new();
+    while let Some(option) = rest.next() {
+        if option == "--report" {
+            rest.next();
+        } else if !option.starts_with("--report=") {
+            kept.push(option);
+        }
+    }
+    kept
 }
 
 /// Runs an experiment as a program of its own, whose table and progress are seen as always.
@@ -123,4 +138,16 @@ fn computer() -> String {
         project::host(),
         read("/proc/sys/kernel/osrelease").trim().split('-').next().unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_names_no_folder_of_the_computer() {
+        let options = ["--report", "/a", "--quick", "--report=/b", "--only", "x"].map(str::to_owned);
+        assert_eq!(without_report(&options), ["--quick", "--only", "x"]);
+        assert!(without_report(&options[..2]).is_empty());
+    }
 }
