@@ -59,6 +59,12 @@ pub struct Ended {
     pub trace: u64,
 }
 
+/// Whether a run has failed because an island died with a lock held: that ends a machine at once, even one that survives deaths
+/// (docs/protocols/lock.md).
+pub fn has_died_with_a_lock(failure: &Failure) -> bool {
+    failure.message.contains("has died with a lock held")
+}
+
 /// The three real ISAs, as many cores each.
 pub fn three_islands(cores: [usize; 3]) -> Vec<IslandConfig> {
     let isas = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];

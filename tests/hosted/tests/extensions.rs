@@ -7,7 +7,7 @@ use motet_layout::{CORES_PER_ISLAND_MAX, Isa, IslandId, Pool, sync::Ordering};
 use motet_protocol::memory;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, has_died_with_a_lock};
 
 const SEEDS: u64 = 3;
 const CHILDREN: u64 = 5;
@@ -234,20 +234,30 @@ fn vector_registers_are_kept_whatever_happens_to_their_threads() {
     assert!(switches.iter().all(|&count| count > 0), "each island has run threads: {switches:?}");
 }
 
-/// An island with vectors dies while threads run there: they end, the machine does not.
+/// An island with vectors dies while threads run there: they end, the machine does not, unless it dies with a lock held.
 #[test]
 fn threads_of_a_core_that_is_taken_away_end() {
-    let mut ended_by_it = 0;
-    run_seeds(0..SEEDS, |seed| {
+    const DEATHS: u64 = 2 * SEEDS;
+    let (mut ended_by_it, mut ended_well, mut locks) = (0, 0, 0);
+    run_seeds(0..DEATHS, |seed| {
         let mut config = Config::new(Driver::Seeded(seed), islands());
         config.faults.survives = true;
         config.faults.death = Some((IslandId(1), 20_000 + 1000 * seed));
-        let (ended, _) = boot_and_look(config, &family(), |_| ())?;
+        let ended = match boot_and_look(config, &family(), |_| ()) {
+            Ok((ended, _)) => ended,
+            Err(failure) if has_died_with_a_lock(&failure) => {
+                locks += 1;
+                return Ok(());
+            }
+            Err(failure) => return Err(failure),
+        };
         let has_ended_some = ended.status == ENDED as u32;
         assert!(has_ended_some || ended.status == 0 && ended.output == "kept\n", "seed {seed}: {ended:?}");
+        ended_well += 1;
         ended_by_it += u32::from(has_ended_some);
         Ok(())
     });
+    println!("{ended_well} ended well, {locks} with a lock held");
     assert!(ended_by_it > 0, "in some runs threads are there when it dies");
 }
 

@@ -47,7 +47,7 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 15] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
@@ -56,6 +56,7 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
         ("crossing::on_starts_a_program_where_it_says", started_by_on),
         ("crossing::calls_go_both_ways_by_flicks_protocol", by_flicks_protocol),
+        ("crossing::flicks_descriptors_are_seen_whenever_they_come", descriptors_at_any_time),
         ("crossing::calls_over_a_link_do_not_wait_for_ever", over_a_link),
         ("crossing::calls_over_a_link_are_stores_alone", by_stores_alone),
         ("crossing::programs_that_the_board_starts_read_no_old_copies", started_by_board),
@@ -284,15 +285,35 @@ fn without_primary() -> Result<(), String> {
     ended.expect_code(0)?.expect_output("calls\n2\n3\n").map(drop)
 }
 
+/// machines/flick.toml, which calls as Flick does.
+fn calling_as_flick() -> Result<String, String> {
+    let flick = process::root().join("machines/flick.toml");
+    let text = fs::read_to_string(flick).map_err(|error| error.to_string())?;
+    Ok(text.replacen("[pool]", "crossing = \"flick\"\n[pool]", 1))
+}
+
+/// The board polls for a short while, and calls come at all times, just before it sleeps and afterwards.
+fn descriptors_at_any_time() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = folder.path().join("machine.toml");
+    let text = calling_as_flick()?.replacen("poll_us = 1000", "poll_us = 30", 1);
+    fs::write(&machine, text).map_err(|error| error.to_string())?;
+    let programs = compiled("polled", &["-O2"])?;
+    let ended = Motet::run(["--timed", "--in"])
+        .argument(programs.path.join("polled"))
+        .argument("--machine")
+        .argument(&machine)
+        .arguments(["--", "/in/polled", "60000", "60"])
+        .wait();
+    ended.expect_code(0)?.expect_output("polled: ok\n").map(drop)
+}
+
 /// Nested calls, arguments and results of all kinds, threads and system calls on the Flick machine that calls as Flick does; migration engines
 /// and doorbells did it.
 fn by_flicks_protocol() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (machine, stats) = (folder.path().join("machine.toml"), folder.path().join("stats.json"));
-    let flick = process::root().join("machines/flick.toml");
-    let text = fs::read_to_string(flick).map_err(|error| error.to_string())?;
-    let text = text.replacen("[pool]", "crossing = \"flick\"\n[pool]", 1);
-    fs::write(&machine, text).map_err(|error| error.to_string())?;
+    fs::write(&machine, calling_as_flick()?).map_err(|error| error.to_string())?;
     let programs = compiled("migrated", &["-O2"])?;
     let ended = Motet::run(["--timed".as_ref(), "--stats".as_ref(), stats.as_os_str(), "--in".as_ref()])
         .argument(programs.path.join("migrated"))

@@ -2,7 +2,7 @@
 
 use motet_hal_hosted::{Driver, Failure, Faults};
 use motet_layout::{Isa, IslandId};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, fat::address_of, under};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, fat::address_of, has_died_with_a_lock, under};
 
 use super::{env, exit_with_result, fibonacci, function, parent_and_child, scenario};
 
@@ -94,8 +94,7 @@ impl Deaths {
                 *(if killed { &mut self.killed } else { &mut self.harmless }) += 1;
             }
             Err(failure) => {
-                let text = failure.to_string();
-                assert!(text.contains("has died with a lock held"), "{place}: {text}");
+                assert!(has_died_with_a_lock(&failure), "{place}: {failure}");
                 self.locks += 1;
             }
         }
