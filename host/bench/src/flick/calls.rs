@@ -29,9 +29,9 @@ const STRAMASH: [&str; 3] = ["separated", "shared", "fully-shared"];
 const NULL_CALL: &str = "null_call_";
 const PROTOCOL: &str = Protocol::Flick.prefix();
 /// ... and end with these.
-const WAYS: [&str; 2] = ["host_nxp_host_us", "nxp_host_nxp_us"];
+pub const WAYS: [&str; 2] = ["host_nxp_host_us", "nxp_host_nxp_us"];
 /// How much faster a call has to be than Flick's protocol on the same machine.
-const OVER_PROTOCOL_TARGET: f64 = 1.7;
+pub const OVER_PROTOCOL_TARGET: f64 = 1.7;
 
 /// Calls from one instruction set to another and back.
 #[derive(Clone, Debug)]

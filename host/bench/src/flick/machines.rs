@@ -260,6 +260,7 @@ impl Bench {
     ) -> Result<Run> {
         let file = self.folder.join("stats.json");
         let mut motet = Command::new(self.project.motet());
+        motet.env("CARGO_TARGET_DIR", &self.project.target);
         motet.args(["run", "--timed", "--quiet", "--quantum", quantum_us, "--machine"]).arg(&machine.file);
         motet.args(options).arg("--stats").arg(&file);
         for file in files {

@@ -9,6 +9,7 @@ mod dma;
 mod graphs;
 mod lines;
 pub mod machines;
+mod orders;
 mod page;
 pub mod paper;
 
@@ -37,6 +38,8 @@ Examples:
   ./motet bench flick --report DIR       everything; then open DIR/index.html
   ./motet bench flick --only calls       null calls, with their break-down
   ./motet bench flick --only cases       cold and busy calls, and with arguments
+  ./motet bench flick --only orders      null calls with the kernel's functions in
+                                         random orders
   ./motet bench flick --only bfs --graph soc-Epinions1.txt
                                          a graph of https://snap.stanford.edu
   ./motet bench flick --only bfs --full  graphs of the published sizes: an
@@ -80,6 +83,8 @@ enum Part {
     Calls,
     /// Calls that are not the best case, one by one, by both protocols
     Cases,
+    /// Null calls with the board's kernel linked in random orders
+    Orders,
     /// Following a list in the NxP's memory (Figure 5)
     Chase,
     /// Breadth-first search (Table IV)
@@ -105,8 +110,8 @@ pub fn run(options: &Options) -> Result<()> {
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let mut results = Results::default();
     let mut collected = Collected::default();
+    let count = if options.quick { QUICK_CALLS } else { CALLS };
     if wanted(Part::Calls) {
-        let count = if options.quick { QUICK_CALLS } else { CALLS };
         collected.add(calls::measure(&bench, count, options.quick).map(|calls| {
             results.calls = calls;
             calls::measurements(&results.calls, count)
@@ -116,6 +121,12 @@ pub fn run(options: &Options) -> Result<()> {
         collected.add(cases::measure(&bench, options.quick).map(|cases| {
             results.cases = cases;
             cases::measurements(&results.cases)
+        }));
+    }
+    if wanted(Part::Orders) {
+        collected.add(orders::measure(&bench, QUICK_CALLS, options.quick).and_then(|orders| {
+            results.orders = orders;
+            orders::measurements(&bench, &results.orders, QUICK_CALLS)
         }));
     }
     if wanted(Part::Chase) {

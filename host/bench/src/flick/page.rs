@@ -15,6 +15,7 @@ use super::{
     cases::{self, Case},
     chase::{self, Chase},
     machines::Protocol,
+    orders::{self, Spread},
     paper,
 };
 use crate::{
@@ -29,6 +30,8 @@ pub struct Results {
     pub calls: Vec<NullCall>,
     /// Harder calls.
     pub cases: Vec<Case>,
+    /// Null calls with the kernel's functions in other orders.
+    pub orders: Vec<Spread>,
     /// Pointer chasing.
     pub chases: Vec<Chase>,
     /// Breadth-first search.
@@ -38,8 +41,14 @@ pub struct Results {
 impl Results {
     /// What is printed beside the figures.
     pub fn tables(&self) -> String {
-        [calls::table(&self.calls), cases::table(&self.cases), chase::table(&self.chases), bfs::table(&self.searches)]
-            .concat()
+        let tables = [
+            calls::table(&self.calls),
+            cases::table(&self.cases),
+            orders::table(&self.orders),
+            chase::table(&self.chases),
+            bfs::table(&self.searches),
+        ];
+        tables.concat()
     }
 }
 
@@ -53,6 +62,9 @@ pub fn body(results: &Results, measurements: &[Measurement]) -> String {
     }
     if !results.cases.is_empty() {
         body += &harder_calls(&results.cases);
+    }
+    if !results.orders.is_empty() {
+        body += &other_orders(&results.orders);
     }
     if !results.chases.is_empty() {
         body += &chases(&results.chases);
@@ -87,6 +99,14 @@ fn harder_calls(cases: &[Case]) -> String {
     format!(
         "<h2>Calls that are not the best case</h2>\n<p class=\"note\">Single calls of the host: the median, and what 99 of 100 do \
          not exceed.</p>\n{rows}"
+    )
+}
+
+fn other_orders(spreads: &[Spread]) -> String {
+    format!(
+        "<h2>Null calls, whatever the order of the kernel’s functions</h2>\n<p class=\"note\">The board’s instruction cache is small: \
+         which functions share a set of it is luck. The shipped kernel lays together what calls execute.</p>\n{}",
+        table(&orders::COLUMNS, orders::rows(spreads).into_iter())
     )
 }
 
