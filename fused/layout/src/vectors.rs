@@ -59,16 +59,21 @@ const fn predicate_words(format: u32, register_bytes: usize) -> usize {
     if format == VECTORS_AARCH64 { (17 * register_bytes / 8).next_multiple_of(64) / 8 } else { 0 }
 }
 
-/// The frame and the word in it where a group of registers begins.
-const fn place(format: u32, register_bytes: usize, group: usize) -> (usize, usize) {
+/// The frame and the word in it where each group of registers begins.
+const fn places(format: u32, register_bytes: usize) -> [(usize, usize); GROUPS] {
     let words = GROUP * register_bytes / 8;
-    let first = predicate_words(format, register_bytes);
-    let in_first = (504 - first) / words;
-    if group < in_first {
-        return (0, first + group * words);
+    let (mut frame, mut word, mut end) = (0, predicate_words(format, register_bytes), 504);
+    let mut places = [(0, 0); GROUPS];
+    let mut group = 0;
+    while group < GROUPS {
+        if word + words > end {
+            (frame, word, end) = (frame + 1, 0, 512);
+        }
+        places[group] = (frame, word);
+        word += words;
+        group += 1;
     }
-    let in_page = 512 / words;
-    (1 + (group - in_first) / in_page, (group - in_first) % in_page * words)
+    places
 }
 
 /// Whether registers can have this length: the areas of others would not be laid out.
@@ -78,7 +83,7 @@ pub const fn is_vector_length(register_bytes: usize) -> bool {
 
 /// How many frames an area takes.
 pub const fn vector_frames(format: u32, register_bytes: usize) -> usize {
-    1 + place(format, register_bytes, GROUPS - 1).0
+    1 + places(format, register_bytes)[GROUPS - 1].0
 }
 
 const _: () = assert!(vector_frames(VECTORS_AARCH64, VECTOR_BYTES_MAX) == VECTOR_FRAMES_MAX);
@@ -157,21 +162,18 @@ impl<'a> Vectors<'a> {
         &self.area.control
     }
 
-    /// The words of 8 registers, from the one with number 8 times `group` on.
-    ///
-    /// # Panics
-    /// `group` is above 3.
+    /// The words of 8 registers each, by ascending numbers.
     #[inline] // or it is copied to the stack first
-    pub fn group(self, group: usize) -> &'a [Cell64] {
-        assert!(group < GROUPS, "vector registers {}", GROUP * group);
+    pub fn groups(self) -> [&'a [Cell64]; GROUPS] {
         let bytes = self.register_bytes();
-        let (frame, word) = place(self.format(), bytes, group);
-        let words: &[Cell64] = match frame {
-            0 => &self.area.words,
-            // A frame that is not there although the header says so: it has changed since.
-            more => self.more.get(more - 1).copied().flatten().map_or(&self.area.words[..], |page| &page.words),
-        };
-        words.get(word..word + GROUP * bytes / 8).unwrap_or(&self.area.words[..GROUP * bytes / 8])
+        places(self.format(), bytes).map(|(frame, word)| {
+            let words: &[Cell64] = match frame {
+                0 => &self.area.words,
+                // A frame that is not there although the header says so: it has changed since.
+                more => self.more.get(more - 1).copied().flatten().map_or(&self.area.words[..], |page| &page.words),
+            };
+            words.get(word..word + GROUP * bytes / 8).unwrap_or(&self.area.words[..GROUP * bytes / 8])
+        })
     }
 
     /// The words of a register.
@@ -180,7 +182,7 @@ impl<'a> Vectors<'a> {
     /// `number` is above 31.
     pub fn register(self, number: usize) -> &'a [Cell64] {
         let words = self.register_bytes() / 8;
-        self.group(number / GROUP).get(number % GROUP * words..).and_then(|group| group.get(..words)).unwrap_or(&[])
+        self.groups()[number / GROUP].get(number % GROUP * words..).and_then(|group| group.get(..words)).unwrap_or(&[])
     }
 
     /// The words of the predicates, as long as those are and up to a line's end more.
@@ -195,8 +197,7 @@ impl<'a> Vectors<'a> {
 
     /// All words: initial values are zeroes.
     pub fn words(self) -> impl Iterator<Item = &'a Cell64> {
-        let groups = (0..GROUPS).flat_map(move |group| self.group(group));
-        self.area.control.iter().chain(self.predicates()).chain(groups)
+        self.area.control.iter().chain(self.predicates()).chain(self.groups().into_iter().flatten())
     }
 
     /// Takes the values of another area of the same format and length.

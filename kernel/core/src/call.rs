@@ -271,14 +271,20 @@ impl<M: Machine> Call<'_, M> {
     }
 }
 
-/// The code of the instruction that a thread has stopped at, as much of it as `code` has room for and there is memory behind. `None`: there
-/// is no instruction.
+/// The code of the instruction that a thread has stopped at, as much of it as `code` has room for and there is memory behind; `word` is all
+/// of it if it is not 0 ([`Trap::IllegalInstruction`](motet_hal::Trap)). `None`: there is no instruction.
 pub fn instruction_at<'a, M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
+    word: u32,
     code: &'a mut [u8],
 ) -> Option<&'a [u8]> {
+    if word != 0 {
+        let known = code.first_chunk_mut()?;
+        *known = word.to_le_bytes();
+        return Some(known);
+    }
     let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
     let at = registers::pc(&thread.frame);
     // There may be no page behind the instruction.

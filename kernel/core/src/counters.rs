@@ -22,7 +22,7 @@ pub fn answer<M: Machine>(
     // An instruction that the core has not got at all is illegal on x86-64, too.
     let is_hidden = match trap {
         Trap::BadAddress { .. } => M::ISA == Isa::X86_64,
-        Trap::IllegalInstruction => M::ISA != Isa::X86_64,
+        Trap::IllegalInstruction { .. } => M::ISA != Isa::X86_64,
         Trap::Syscall
         | Trap::PageFault { .. }
         | Trap::Breakpoint
@@ -33,8 +33,10 @@ pub fn answer<M: Machine>(
     if !is_hidden {
         return false;
     }
+    let word = if let Trap::IllegalInstruction { word } = trap { word } else { 0 };
     let mut code = [0; INSTRUCTION_SIZE_MAX];
-    let read = call::instruction_at(cpu, thread, process, &mut code).and_then(|code| counters::decode(M::ISA, code));
+    let read =
+        call::instruction_at(cpu, thread, process, word, &mut code).and_then(|code| counters::decode(M::ISA, code));
     let Some(read) = read else { return false };
     counters::answer(&thread.frame, read, value(cpu, read.counter));
     true

@@ -152,9 +152,9 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
         thread.charged_at_ns.set(started_ns);
         let first = first.filter(|trap| {
             // Hidden harts do not have it, either, unless it reads a counter.
-            let is_illegal = *trap == Trap::IllegalInstruction;
+            let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
             if is_illegal && !(cpu.timed && counters::answer(cpu, thread, process, *trap)) {
-                signal::exception(cpu, thread, Trap::IllegalInstruction);
+                signal::exception(cpu, thread, *trap);
             }
             !is_illegal
         });
@@ -246,11 +246,11 @@ fn serve_trap<M: Machine>(
         Trap::Syscall => serve_syscall(cpu, thread, process),
         Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
         Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
-        Trap::IllegalInstruction => {
+        Trap::IllegalInstruction { word } => {
             if cpu.timed && counters::answer(cpu, thread, process, trap) {
                 return Some(());
             }
-            extension::illegal(cpu, thread, process)
+            extension::illegal(cpu, thread, process, word)
         }
         trap @ (Trap::Breakpoint | Trap::Arithmetic | Trap::Misaligned { .. } | Trap::BadAddress { .. }) => {
             if !(cpu.timed && counters::answer(cpu, thread, process, trap)) {

@@ -228,10 +228,7 @@ fn are_upper_bits_set(machine: &AArch64, frame: &'static UserFrame) -> bool {
 }
 
 fn places(vectors: Vectors<'_>) -> Places {
-    Places {
-        groups: core::array::from_fn(|group| vectors.group(group).as_ptr()),
-        predicates: vectors.predicates().as_ptr(),
-    }
+    Places { groups: vectors.groups().map(<[_]>::as_ptr), predicates: vectors.predicates().as_ptr() }
 }
 
 #[cold]

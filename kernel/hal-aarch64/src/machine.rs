@@ -102,7 +102,7 @@ impl AArch64 {
             0x26 => Trap::Misaligned { address: frame.regs[31].get() },
             0x2c => Trap::Arithmetic,
             0x30 | 0x32 | 0x34 | 0x3c => Trap::Breakpoint,
-            _ => Trap::IllegalInstruction,
+            _ => Trap::IllegalInstruction { word: 0 },
         }
     }
 }

@@ -176,7 +176,7 @@ impl Hart {
         }
         let pc = regs.pc;
         let word = self.fetch(machine, pc)?;
-        let Instruction { op, a, b, c, imm } = Instruction::decode(word).ok_or(Trap::IllegalInstruction)?;
+        let Instruction { op, a, b, c, imm } = Instruction::decode(word).ok_or(Trap::IllegalInstruction { word: 0 })?;
         let (a, left, right) = (a as usize, regs.general[b as usize], regs.general[c as usize]);
         let wide = i64::from(imm) as u64;
         let mut next = pc.wrapping_add(INSTRUCTION_SIZE);
@@ -263,7 +263,7 @@ impl Hart {
 
     fn vector(&mut self, imm: i32) -> Result<&mut u64, Trap> {
         if !self.vectors.are_open {
-            return Err(Trap::IllegalInstruction);
+            return Err(Trap::IllegalInstruction { word: 0 });
         }
         Ok(&mut self.vectors.values[imm as usize % VECTOR_REGISTERS])
     }
@@ -344,7 +344,7 @@ impl Hart {
             }};
         }
         if !matches!(size, 1 | 2 | 4 | 8) {
-            return Err(Trap::IllegalInstruction);
+            return Err(Trap::IllegalInstruction { word: 0 });
         }
         let addr = self.aligned(machine, address, size, Access::Write)?;
         Ok(match size {

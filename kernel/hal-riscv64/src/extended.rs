@@ -198,13 +198,8 @@ fn load_float(frame: *const u8) {
     }
 }
 
-/// Addresses of the groups of 8 registers.
-fn groups(vectors: Vectors<'_>) -> [*const Cell64; 4] {
-    core::array::from_fn(|group| vectors.group(group).as_ptr())
-}
-
 fn store_vector(vectors: Vectors<'_>) {
-    let [v0, v8, v16, v24] = groups(vectors);
+    let [v0, v8, v16, v24] = vectors.groups().map(<[Cell64]>::as_ptr);
     // SAFETY: stores to atomics only, which no one else accesses while their thread is on this core: 4 control words, and 8 registers of
     // this core's length at each address, for which the area has room (`area`).
     unsafe {
@@ -228,7 +223,7 @@ fn store_vector(vectors: Vectors<'_>) {
 }
 
 fn load_vector(vectors: Vectors<'_>) {
-    let [v0, v8, v16, v24] = groups(vectors);
+    let [v0, v8, v16, v24] = vectors.groups().map(<[Cell64]>::as_ptr);
     // SAFETY: as in `store_vector`, and changes registers only that the kernel does not use. `vsetvl` accepts any value: an unsupported
     // vtype sets its vill bit.
     unsafe {

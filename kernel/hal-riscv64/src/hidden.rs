@@ -105,8 +105,8 @@ pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> 
 #[inline(always)]
 fn for_groups(context: &[AtomicU64; CONTEXT_WORDS], area: Vectors<'static>, copy: impl Fn(&AtomicU64, &Cell64)) {
     let words = 8 * area.register_bytes() / size_of::<u64>();
-    for (group, part) in context[HEADER_WORDS..].chunks_exact(words).take(4).enumerate() {
-        let (words, registers) = (part.as_chunks::<8>().0, area.group(group).as_chunks::<8>().0);
+    for (part, group) in context[HEADER_WORDS..].chunks_exact(words).zip(area.groups()) {
+        let (words, registers) = (part.as_chunks::<8>().0, group.as_chunks::<8>().0);
         for (words, registers) in words.iter().zip(registers) {
             words.iter().zip(registers).for_each(|(word, register)| copy(word, register));
         }
@@ -172,7 +172,7 @@ pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) 
     core.vector_frame.store(0, Relaxed);
     match get(CAUSE) {
         CALLED_HOME => Trap::Interrupt(Interrupts::EMPTY),
-        LOST => Trap::IllegalInstruction,
+        LOST => Trap::IllegalInstruction { word: 0 },
         CAUSE_SYSCALL => {
             frame.pc.set(get(COUNTER) + 4);
             Trap::Syscall

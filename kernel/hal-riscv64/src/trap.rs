@@ -125,7 +125,8 @@ pub fn run_user(machine: &TheMachine, frame: &'static UserFrame) -> Trap {
 #[inline(always)]
 pub fn decode(machine: &TheMachine, cause: u64, address: u64) -> Trap {
     match cause {
-        2 => Trap::IllegalInstruction,
+        // "stval is the faulting instruction", or zero.
+        2 => Trap::IllegalInstruction { word: address as u32 },
         3 => Trap::Breakpoint,
         0 | 4 | 6 => Trap::Misaligned { address },
         1 | 5 | 7 => Trap::BadAddress { address },

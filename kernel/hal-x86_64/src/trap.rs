@@ -106,11 +106,11 @@ fn decode(frame: &UserFrame, cause: u64, error: u64) -> Trap {
         VECTOR_TIMER | VECTOR_DOORBELL | VECTOR_SPURIOUS => Trap::Interrupt(take_interrupt(vector)),
         1 | 3 => Trap::Breakpoint,
         0 | 16 | 19 => Trap::Arithmetic,
-        6 | 7 => Trap::IllegalInstruction,
+        6 | 7 => Trap::IllegalInstruction { word: 0 },
         17 => Trap::Misaligned { address: 0 },
         // An `int n` whose gate is not for user code names the gate. Privileged instructions and non-canonical
         // addresses have error code 0 and are not told apart (neither does Linux: SIGSEGV with address 0).
-        13 if error != 0 => Trap::IllegalInstruction,
+        13 if error != 0 => Trap::IllegalInstruction { word: 0 },
         _ => Trap::BadAddress { address: 0 },
     }
 }

@@ -57,7 +57,10 @@ pub enum Trap {
         access: Access,
     },
     /// An instruction this core does not have (or not in user mode).
-    IllegalInstruction,
+    IllegalInstruction {
+        /// Its first four bytes, little-endian, if the core tells them; 0: it does not.
+        word: u32,
+    },
     /// A breakpoint instruction (`pc` is at the breakpoint on AArch64 and RISC-V, after it on x86-64).
     Breakpoint,
     /// Division by zero or an unmasked floating-point exception.
@@ -214,7 +217,7 @@ pub trait Machine: Sync + 'static {
 
     /// Puts the registers of a thread that is home into its frame, and says what has stopped it.
     fn take_home(&self, _place: usize, _frame: &'static UserFrame) -> Trap {
-        Trap::IllegalInstruction
+        Trap::IllegalInstruction { word: 0 }
     }
 
     /// Whether threads wait for hidden harts.

@@ -40,6 +40,18 @@ impl ExtensionSet {
         self.isa
     }
 
+    /// An extension and all that imply it.
+    pub const fn implying(extension: Extension) -> Self {
+        let (isa, number) = (extension.isa(), extension.number());
+        let closed = Extension::closed(isa);
+        let (mut bits, mut at) = (0, 0);
+        while at < closed.len() {
+            bits |= (closed[at] >> number & 1) << at;
+            at += 1;
+        }
+        Self { isa, bits }
+    }
+
     /// This and one more, of the same ISA.
     pub fn with(self, extension: Extension) -> Self {
         assert_eq!(self.isa, extension.isa(), "`{}` is an extension of another ISA", extension.name());

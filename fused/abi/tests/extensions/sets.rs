@@ -90,6 +90,9 @@ proptest! {
         let closed = a.closure();
         prop_assert_eq!(closed.closure(), closed);
         prop_assert!(a.is_subset(closed));
+        for extension in ExtensionSet::all(a.isa()).iter() {
+            prop_assert_eq!(closed.contains(extension), !a.intersection(ExtensionSet::implying(extension)).is_empty());
+        }
         let rest = closed.without(b);
         prop_assert_eq!(rest.closure(), rest);
         prop_assert!(rest.intersection(b).is_empty());

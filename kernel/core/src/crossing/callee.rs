@@ -139,7 +139,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) 
                 return false;
             }
         }
-        Trap::IllegalInstruction
+        Trap::IllegalInstruction { .. }
         | Trap::Breakpoint
         | Trap::Arithmetic
         | Trap::Misaligned { .. }

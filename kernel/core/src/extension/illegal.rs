@@ -13,11 +13,16 @@ use super::{area, away, back, of_thread, place, uses_vectors};
 use crate::{call::instruction_at, cpu::Cpu, file, process::exit, sched, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
-/// instruction, or sends SIGILL. `None`: the thread no longer belongs to this core.
+/// instruction, or sends SIGILL. `word`: see [`Trap::IllegalInstruction`]. `None`: the thread no longer belongs to this core.
 #[cold]
-pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Option<()> {
-    let Some(required) = instruction(cpu, thread, process) else {
-        signal::exception(cpu, thread, Trap::IllegalInstruction);
+pub fn illegal<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    word: u32,
+) -> Option<()> {
+    let Some(required) = instruction(cpu, thread, process, word) else {
+        signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });
         return Some(());
     };
     if let Some(has) = required.alternatives().find(|&set| place::is_able(cpu, thread, set)) {
@@ -28,20 +33,15 @@ pub fn illegal<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
                     format_args!("which this machine's description gives core {}, and the core refuses it", cpu.id.0);
                 say(cpu, thread, process, &required, why);
             }
-            signal::exception(cpu, thread, Trap::IllegalInstruction);
+            signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });
             return Some(());
         }
         return open(cpu, thread, process, has);
     }
     let before = of_thread::<M>(thread);
-    let target = required.alternatives().find_map(|set| {
-        let needs = before.union(set);
-        place::best_core(cpu, thread, needs).map(|_| needs)
-    });
-    let Some(needs) = target else {
+    if !required.alternatives().any(|set| place::try_needs(cpu, thread, before.union(set))) {
         return hide(cpu, thread, process, &required);
-    };
-    place::set_needs(cpu, thread, needs);
+    }
     back::leaves(cpu, thread);
     let core = sched::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
@@ -108,9 +108,10 @@ fn instruction<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
+    word: u32,
 ) -> Option<Requirement> {
     let mut code = [0; LONGEST_BYTES];
-    let code = instruction_at(cpu, thread, process, &mut code)?;
+    let code = instruction_at(cpu, thread, process, word, &mut code)?;
     match extension::needed(M::ISA, code) {
         Needed::Extensions(required) => Some(required),
         Needed::Unknown | Needed::Short => None,
@@ -131,7 +132,7 @@ fn refuse<M: Machine>(
     let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
     let length = if has_some && live_bytes != 0 { length } else { format_args!("") };
     say(cpu, thread, process, required, format_args!("and {why}{length}"));
-    signal::exception(cpu, thread, Trap::IllegalInstruction);
+    signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });
 }
 
 /// Says why a process gets SIGILL, unless the program has a handler for it.

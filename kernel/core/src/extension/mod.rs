@@ -50,16 +50,22 @@ fn vectors<M: Machine>() -> Option<Extension> {
 }
 
 /// The same of any ISA.
-fn vectors_of(isa: Isa) -> Option<Extension> {
+const fn vectors_of(isa: Isa) -> Option<Extension> {
     Some(match isa {
-        Isa::X86_64 => X86_64::Avx.into(),
-        Isa::AArch64 => AArch64::Sve.into(),
-        Isa::RiscV64 => RiscV64::V.into(),
+        Isa::X86_64 => Extension::X86_64(X86_64::Avx),
+        Isa::AArch64 => Extension::AArch64(AArch64::Sve),
+        Isa::RiscV64 => Extension::RiscV64(RiscV64::V),
         Isa::Hosted => return None,
     })
 }
 
 /// Whether any of these instructions use the registers that the HAL opens and closes.
 fn uses_vectors<M: Machine>(set: ExtensionSet) -> bool {
-    vectors::<M>().is_some_and(|vectors| set.closure().contains(vectors))
+    const fn users_of(isa: Isa) -> ExtensionSet {
+        match vectors_of(isa) {
+            Some(vectors) => ExtensionSet::implying(vectors),
+            None => ExtensionSet::empty(isa),
+        }
+    }
+    !set.intersection(const { users_of(M::ISA) }).is_empty()
 }

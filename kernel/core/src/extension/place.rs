@@ -107,13 +107,33 @@ pub fn affinity(thread: &ThreadRecord) -> [u64; 2] {
 
 /// From now on the thread needs these.
 pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) {
+    let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, thread, needs) };
+    set_needs_and_cores::<M>(thread, needs, mask);
+}
+
+/// The same, if there is a core that has them and that the thread may run on; otherwise nothing is changed. Returns whether there is one.
+pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> bool {
+    let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
+    let mask = [0, 1].map(|word: usize| able[word] & affinity[word]);
+    let is_there = all_cores(cpu).any(|core| allowed(mask, core) && is_usable(cpu, core, M::ISA));
+    if is_there {
+        set_needs_and_cores::<M>(thread, needs, able);
+    }
+    is_there
+}
+
+/// Whether a core is of an ISA, and takes threads.
+fn is_usable<M: Machine>(cpu: &Cpu<M>, core: CoreId, isa: Isa) -> bool {
+    cpu.isa_of(core) == Some(isa) && core_record(cpu, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
+}
+
+fn set_needs_and_cores<M: Machine>(thread: &ThreadRecord, needs: ExtensionSet, mask: [u64; 2]) {
     if thread.needs_isa.get() != M::ISA as u32 {
         // What it has asked for was of another ISA.
         thread.moves.stays.set(0);
     }
     thread.needs.set(needs.bits());
     thread.needs_isa.set(M::ISA as u32);
-    let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, thread, needs) };
     for (word, bits) in thread.able.iter().zip(mask) {
         word.store(bits, Ordering::Relaxed);
     }
@@ -133,10 +153,7 @@ pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Optio
 
 /// The same, with the load that it was chosen by.
 fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<(u32, CoreId)> {
-    let usable = all_cores(cpu).filter(|&core| {
-        let record = core_record(cpu, core);
-        cpu.isa_of(core) == Some(isa) && allowed(mask, core) && record.state.load(Ordering::Relaxed) != CORE_OFFLINE
-    });
+    let usable = all_cores(cpu).filter(|&core| allowed(mask, core) && is_usable(cpu, core, isa));
     let with_load = usable.map(|core| (run_queue::load(cpu, core), core));
     with_load.min_by_key(|&(load, core)| (load, core_record(cpu, core).scarce.get(), core.island() != cpu.island()))
 }

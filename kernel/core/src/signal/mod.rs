@@ -147,7 +147,7 @@ pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, add
 pub fn exception<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Trap) {
     let pc = registers::pc(&thread.frame);
     let (signal, code, address) = match trap {
-        Trap::IllegalInstruction => (abi::SIGILL, abi::ILL_ILLOPC, pc),
+        Trap::IllegalInstruction { .. } => (abi::SIGILL, abi::ILL_ILLOPC, pc),
         Trap::Breakpoint => (abi::SIGTRAP, abi::TRAP_BRKPT, pc),
         Trap::Arithmetic => (abi::SIGFPE, abi::FPE_INTDIV, pc),
         Trap::Misaligned { address } => (abi::SIGBUS, abi::BUS_ADRALN, address),

@@ -34,7 +34,7 @@ pub const fn trap_code(trap: Trap) -> u64 {
         Trap::PageFault { access: Access::Read, .. } => 2,
         Trap::PageFault { access: Access::Write, .. } => 3,
         Trap::PageFault { access: Access::Execute, .. } => 4,
-        Trap::IllegalInstruction => 5,
+        Trap::IllegalInstruction { .. } => 5,
         Trap::Breakpoint => 6,
         Trap::Arithmetic => 7,
         Trap::Misaligned { .. } => 8,
@@ -234,7 +234,7 @@ impl<M: Machine> Suite<M> {
 
     fn illegal_instruction(&self) -> Check {
         let (trap, space) = self.run_steps(&[Step::Illegal], DATA_VA)?;
-        same("trap", trap_code(trap), trap_code(Trap::IllegalInstruction))?;
+        same("trap", trap_code(trap), trap_code(Trap::IllegalInstruction { word: 0 }))?;
         same("pc", space.frame.pc.get(), CODE_VA)
     }
 
@@ -320,7 +320,7 @@ impl<M: Machine> Suite<M> {
 fn address_of(trap: Trap) -> u64 {
     match trap {
         Trap::PageFault { address, .. } | Trap::Misaligned { address } | Trap::BadAddress { address } => address,
-        Trap::Syscall | Trap::IllegalInstruction | Trap::Breakpoint | Trap::Arithmetic | Trap::Interrupt(_) => 0,
+        Trap::Syscall | Trap::IllegalInstruction { .. } | Trap::Breakpoint | Trap::Arithmetic | Trap::Interrupt(_) => 0,
     }
 }
 

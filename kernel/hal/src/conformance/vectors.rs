@@ -57,7 +57,7 @@ impl<M: Machine> Suite<M> {
 
     /// As a kernel does: opens the vector registers if the step traps for that.
     fn vector_step(&self, space: &Space, step: Step, value: u64) -> Result<u64, Failure> {
-        if self.step(space, step, value) == Trap::IllegalInstruction {
+        if matches!(self.step(space, step, value), Trap::IllegalInstruction { .. }) {
             ensure(!self.machine.are_vectors_open(), "vectors open at an illegal instruction", 1, 0)?;
             same("pc of the illegal instruction", space.frame.pc.get(), CODE_VA)?;
             self.machine.open_vectors(space.frame);
@@ -146,7 +146,7 @@ impl<M: Machine> Suite<M> {
             space.frame.ext_valid.set(valid);
             self.machine.load_ext(space.frame);
             let trap = self.step(&space, Step::SetVector, 1);
-            same("trap", trap_code(trap), trap_code(Trap::IllegalInstruction))?;
+            same("trap", trap_code(trap), trap_code(Trap::IllegalInstruction { word: 0 }))?;
             same("pc of the illegal instruction", space.frame.pc.get(), CODE_VA)?;
         }
         Ok(())

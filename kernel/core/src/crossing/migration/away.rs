@@ -179,7 +179,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
                 .map_err(|_| "a function on another instruction set has touched memory that is not there")?;
         }
         Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
-        Trap::IllegalInstruction
+        Trap::IllegalInstruction { .. }
         | Trap::Breakpoint
         | Trap::Arithmetic
         | Trap::Misaligned { .. }
