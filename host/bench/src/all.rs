@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// In the order in which they run.
-const EXPERIMENTS: [&str; 7] = ["boot", "flick", "ftm", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
+const EXPERIMENTS: [&str; 8] =
+    ["boot", "flick", "ftm", "hthreads", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,6 +11,7 @@ mod counts;
 mod figures;
 mod flick;
 mod ftm;
+mod hthreads;
 mod linux;
 mod masked;
 mod motet;
@@ -50,6 +51,8 @@ enum Experiment {
     Flick(flick::Options),
     /// Threads that go to cores with vectors, beside Fast Thread Migration and Linux
     Ftm(ftm::Options),
+    /// Operating-system services as hardware, beside hthreads: the queueing model
+    Hthreads(hthreads::Options),
     /// How much simulated time depends on how far cores may be apart
     Quantum(quantum::Options),
     /// How much headline figures depend on the numbers of a machine file that no paper has
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Experiment::Boot(options) => boot::run(&options),
         Experiment::Flick(options) => flick::run(&options),
         Experiment::Ftm(options) => ftm::run(&options),
+        Experiment::Hthreads(options) => hthreads::run(&options),
         Experiment::Quantum(options) => quantum::run(&options),
         Experiment::Sensitivity(options) => sensitivity::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),

@@ -1,0 +1,51 @@
+//! What the paper on hthreads says.
+
+/// Cores in all (Table II).
+pub const CORES: [u32; 8] = [4, 8, 16, 32, 64, 128, 192, 256];
+/// Servers of both microkernels, which the paper does not state: with four its table comes out.
+pub const SERVERS: u32 = 4;
+
+/// How services are asked for: the paper's three structures.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Structure {
+    /// For people.
+    pub title: &'static str,
+    /// In metrics.
+    pub name: &'static str,
+    /// Servers, each of which serves a part of the cores.
+    pub servers: u32,
+    /// Mean time of a service over the mean time between two.
+    pub rho: f64,
+    /// Cores that compute, by [`CORES`] (Table II).
+    pub active: [f64; 8],
+    /// Of the style sheet.
+    pub colour: &'static str,
+}
+
+/// Table II.
+pub const STRUCTURES: [Structure; 3] = [
+    Structure {
+        title: "microkernel in hardware",
+        name: "hardware",
+        servers: SERVERS,
+        rho: 0.005,
+        active: [4.0, 8.0, 16.0, 32.0, 64.0, 127.0, 191.0, 254.0],
+        colour: "var(--i0)",
+    },
+    Structure {
+        title: "microkernel in software",
+        name: "software",
+        servers: SERVERS,
+        rho: 0.05,
+        active: [4.0, 8.0, 15.0, 30.0, 57.0, 80.0, 80.0, 80.0],
+        colour: "var(--i1)",
+    },
+    Structure {
+        title: "remote procedure calls",
+        name: "rpc",
+        servers: 1,
+        rho: 0.05,
+        active: [4.0, 7.0, 14.0, 20.0, 20.0, 20.0, 20.0, 20.0],
+        colour: "var(--i2)",
+    },
+];
