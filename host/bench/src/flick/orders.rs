@@ -1,7 +1,7 @@
 //! Null calls with the board's kernel linked in random orders: how much of a call's time is luck of the addresses, by both protocols.
 //!
-//! The board's instruction cache is small, so functions whose lines share a set of it evict each other. The shipped kernel lays what calls
-//! execute together (`kernel/image/ld/riscv64.ld`); here its functions follow each other at random.
+//! Functions whose lines share a set of the board's instruction cache evict each other. The shipped kernel lays what calls execute together
+//! (`kernel/image/ld/riscv64.ld`); here its functions follow each other at random, on the Flick machine and on one with half of that cache.
 
 use std::{
     fmt::Write,
@@ -34,9 +34,18 @@ const BUILD_AT_MOST: Duration = Duration::from_secs(1800);
 const ORDERED: &str = "*(.text._ZN";
 const ISA: Isa = Isa::RiscV64;
 
+/// The cache as it is, and half of it: in metrics, for people, and in the machine file.
+const CACHES: [[&str; 3]; 2] = [
+    ["", "the Flick machine", SHIPPED],
+    ["_16kib", "an instruction cache of 16 KiB", "l1i = { size = \"16KiB\", ways = 4,"],
+];
+const SHIPPED: &str = "l1i = { size = \"32KiB\", ways = 4,";
+
 /// Microseconds of a call, with each order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Spread {
+    /// Of [`CACHES`].
+    cache: usize,
     way: &'static str,
     isas: [Isa; 2],
     /// By [`Protocol::BOTH`].
@@ -52,21 +61,25 @@ pub fn measure(bench: &Bench, count: u64, quick: bool) -> Result<Vec<Spread>> {
     eprintln!("motet: linking the board's kernel in {orders} random orders");
     let kernels = link(bench, orders)?;
     let ways = [(WAYS[0], [Isa::X86_64, ISA]), (WAYS[1], [ISA, Isa::X86_64])];
-    let mut spreads = ways.map(|(way, isas)| Spread { way, isas, us: [Vec::new(), Vec::new()] });
+    let all =
+        (0..CACHES.len()).flat_map(|cache| ways.map(|(way, isas)| Spread { cache, way, isas, us: Default::default() }));
+    let mut spreads: Vec<_> = all.collect();
     for (index, kernel) in kernels.iter().enumerate() {
         let project = with_kernel(&bench.project, &bench.folder.join(format!("order-{index}")), kernel)?;
         let bench = Bench { project, folder: bench.folder.clone() };
         for spread in &mut spreads {
+            let [_, title, cache] = CACHES[spread.cache];
+            let machine = bench.changed(&bench.machine("flick")?, "cache", &[(SHIPPED, cache)])?;
             for (protocol, all) in Protocol::BOTH.into_iter().zip(&mut spread.us) {
-                let machine = bench.crossing(bench.machine("flick")?, protocol)?;
+                let machine = bench.crossing(machine.clone(), protocol)?;
                 let us = us_on(&bench, &machine, false, spread.isas, count)?;
                 let [from, to] = spread.isas.map(Isa::name);
-                eprintln!("motet: order {index}: {from} to {to}, {}: {} us", protocol.name(), number(us));
+                eprintln!("motet: order {index}, {title}: {from} to {to}, {}: {} us", protocol.name(), number(us));
                 all.push(us);
             }
         }
     }
-    Ok(spreads.into())
+    Ok(spreads)
 }
 
 /// Links the board's kernel once for each order: `rustc` calls a linker that does so after it has done what it was asked for.
@@ -164,8 +177,9 @@ pub fn measurements(bench: &Bench, spreads: &[Spread], count: u64) -> Result<Vec
     let machine = project::describe(&bench.machine("flick")?.machine)?;
     let source = |spread: &Spread| {
         let orders = spread.us[0].len();
+        let title = CACHES[spread.cache][1];
         format!(
-            "machines/flick.toml, {orders} random orders of the board's kernel, {count} calls each; reference: Flick, Table III"
+            "{title}, {orders} random orders of the board's kernel, {count} calls each; reference: Flick, Table III"
         )
     };
     let mut all = Vec::new();
@@ -174,7 +188,7 @@ pub fn measurements(bench: &Bench, spreads: &[Spread], count: u64) -> Result<Vec
         for (protocol, us) in Protocol::BOTH.into_iter().zip(&spread.us) {
             for (name, value) in ["least", "median", "most"].into_iter().zip(quantiles(us)) {
                 all.push(Measurement {
-                    metric: format!("orders_{}{}_{name}", protocol.prefix(), spread.way),
+                    metric: format!("orders{}_{}{}_{name}", CACHES[spread.cache][0], protocol.prefix(), spread.way),
                     value,
                     unit: "us",
                     machine: machine.clone(),
@@ -193,16 +207,19 @@ pub fn measurements(bench: &Bench, spreads: &[Spread], count: u64) -> Result<Vec
             "Flick's protocol with the order that suits it best, ours with the median, the smaller of both ways",
         ),
     ] {
-        let ratios = spreads.iter().map(|spread| quantiles(&spread.us[0])[of_flick] / quantiles(&spread.us[1])[1]);
-        all.extend(ratios.min_by(f64::total_cmp).map(|ratio| Measurement {
-            metric: format!("orders_null_call_over_flick_protocol{name}"),
-            value: ratio,
-            unit: "Flick's time / ours",
-            machine: machine.clone(),
-            reference: None,
-            target: Some(OVER_PROTOCOL_TARGET),
-            source: what.into(),
-        }));
+        for (cache, [suffix, title, _]) in CACHES.iter().enumerate() {
+            let of_cache = spreads.iter().filter(|spread| spread.cache == cache);
+            let ratios = of_cache.map(|spread| quantiles(&spread.us[0])[of_flick] / quantiles(&spread.us[1])[1]);
+            all.extend(ratios.min_by(f64::total_cmp).map(|ratio| Measurement {
+                metric: format!("orders{suffix}_null_call_over_flick_protocol{name}"),
+                value: ratio,
+                unit: "Flick's time / ours",
+                machine: machine.clone(),
+                reference: None,
+                target: Some(OVER_PROTOCOL_TARGET),
+                source: format!("{title}: {what}"),
+            }));
+        }
     }
     Ok(all)
 }
@@ -217,15 +234,16 @@ fn quantiles(values: &[f64]) -> [f64; 3] {
 }
 
 /// Heads of [`rows`].
-pub const COLUMNS: [&str; 5] = ["random orders of the board's kernel, us", "by", "least", "median", "most"];
+pub const COLUMNS: [&str; 6] = ["random orders of the board's kernel, us", "on", "by", "least", "median", "most"];
 
 /// What people look at.
-pub fn rows(spreads: &[Spread]) -> Vec<[String; 5]> {
+pub fn rows(spreads: &[Spread]) -> Vec<[String; 6]> {
     let both = |spread: &Spread| {
         let [from, to] = spread.isas.map(Isa::name);
         let row = |(protocol, us): (Protocol, &Vec<f64>)| {
             let [least, median, most] = quantiles(us).map(number);
-            [format!("{from} to {to}"), protocol.name().to_owned(), least, median, most]
+            let title = CACHES[spread.cache][1].to_owned();
+            [format!("{from} to {to}"), title, protocol.name().to_owned(), least, median, most]
         };
         Protocol::BOTH.into_iter().zip(&spread.us).map(row).collect::<Vec<_>>()
     };
@@ -237,8 +255,8 @@ pub fn table(spreads: &[Spread]) -> String {
     let mut text = String::new();
     let rows = rows(spreads);
     for row in (!rows.is_empty()).then(|| COLUMNS.map(str::to_owned)).iter().chain(&rows) {
-        let [way, by, least, median, most] = row;
-        let _ = writeln!(text, "  {way:<44}{by:<20}{least:>9}{median:>9}{most:>9}");
+        let [way, on, by, least, median, most] = row;
+        let _ = writeln!(text, "  {way:<44}{on:<34}{by:<20}{least:>9}{median:>9}{most:>9}");
     }
     text
 }

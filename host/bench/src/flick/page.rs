@@ -104,8 +104,8 @@ fn harder_calls(cases: &[Case]) -> String {
 
 fn other_orders(spreads: &[Spread]) -> String {
     format!(
-        "<h2>Null calls, whatever the order of the kernel’s functions</h2>\n<p class=\"note\">The board’s instruction cache is small: \
-         which functions share a set of it is luck. The shipped kernel lays together what calls execute.</p>\n{}",
+        "<h2>Null calls, whatever the order of the kernel’s functions</h2>\n<p class=\"note\">In a small instruction cache of the board it \
+         is luck which functions share a set.</p>\n{}",
         table(&orders::COLUMNS, orders::rows(spreads).into_iter())
     )
 }
