@@ -209,6 +209,12 @@ impl<M: Machine> Cpu<M> {
         self.id.island()
     }
 
+    /// Whether another island has this one's instruction set, and caches that are kept coherent with its. (The machine says of all of its links
+    /// at once whether they are.)
+    pub fn is_coherent_peer(&self, island: IslandId) -> bool {
+        !self.uncached && island != self.id.island() && self.isas.get(island.index()) == Some(&(M::ISA as u8))
+    }
+
     /// The instruction set of a core.
     pub fn isa_of(&self, core: CoreId) -> Option<Isa> {
         Isa::from_raw(u32::from(self.isas[core.island().index()]))

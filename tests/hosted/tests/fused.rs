@@ -1,10 +1,10 @@
 //! Programs of three ISAs on one fused machine, under real threads and under many seeds.
 
-use motet_hal_hosted::{Driver, Faults, isa::Op};
+use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, isa::Op, run_seeds};
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{ROUGH, Scenario, everywhere, under};
+use motet_tests_hosted::{ROUGH, Scenario, boot, everywhere, under};
 
 const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 
@@ -354,4 +354,82 @@ fn a_seed_reproduces_its_run() {
     let once = |seed| under(Driver::Seeded(seed), ROUGH, &scenario).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(once(5), once(5));
     assert_ne!(once(5).trace, once(6).trace);
+}
+
+/// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD`.
+const THREAD: u64 = 0x0001_0f00;
+
+/// Writes the island where it runs into memory.
+fn note_island(program: &mut Program, at: u64) {
+    program.call(Sys::Getcpu, &[0, at]);
+}
+
+/// Two processes and a thread begin while their parent and those before them run: says where each has begun.
+fn starters() -> Vec<u8> {
+    const NAP: u64 = DATA + 128;
+    const FIRST: u64 = DATA + 256;
+    Program::build(Isa::RiscV64, |program| {
+        let [pid, island, at, wanted, _] = program.asm.roles.saved;
+        program.asm.li(at, NAP);
+        program.asm.li(island, 20_000_000);
+        program.asm.op_i(Op::St64, island, at, 8);
+        // Cores that look around after the start have nothing to do by then.
+        program.call(Sys::Nanosleep, &[NAP, 0]);
+        let forked = program.fork(pid);
+        program.call(Sys::Clone, &[THREAD, DATA + 0x8000, 0, 0, 0]);
+        program.or_exit(102);
+        program.result_to(pid);
+        program.asm.li(wanted, 0);
+        let thread = program.asm.label();
+        program.asm.branch(Op::Beq, pid, wanted, thread);
+        program.wait();
+        let again = program.asm.here();
+        program.load_u32(island, FIRST);
+        program.asm.branch(Op::Beq, island, wanted, again);
+        program.load_u32(pid, DATA + 8);
+        // Ten times where the process was and where the thread was.
+        program.asm.li(at, 8);
+        program.asm.op(Op::Shr, pid, pid, at);
+        program.asm.li(at, 10);
+        program.asm.op(Op::Mul, pid, pid, at);
+        program.asm.op(Op::Add, pid, pid, island);
+        program.arg_from(0, pid);
+        program.call_as_is(Sys::ExitGroup);
+        for is_thread in [false, true] {
+            program.asm.bind(if is_thread { thread } else { forked });
+            note_island(program, DATA + 264);
+            program.load_u32(island, DATA + 264);
+            program.asm.li(at, 1);
+            program.asm.op(Op::Add, island, island, at);
+            if is_thread {
+                program.asm.li(at, FIRST);
+                program.asm.op_i(Op::St64, island, at, 0);
+                program.call(Sys::Exit, &[0]);
+            }
+            program.arg_from(0, island);
+            program.call_as_is(Sys::ExitGroup);
+        }
+    })
+}
+
+/// Where a process and a thread of [`starters`] begin (islands, from 1) on islands with so many RISC-V cores each.
+fn places(seed: u64, cores: &[usize], uncached: bool) -> Result<u32, motet_hal_hosted::Failure> {
+    let islands = cores.iter().map(|&cores| IslandConfig::foreign(Isa::RiscV64, cores)).collect();
+    let mut config = Config::new(Driver::Seeded(seed), islands);
+    config.uncached = uncached;
+    let scenario = Scenario { files: vec![("start", starters())], command: vec!["/start"], ..Scenario::default() };
+    boot(config, &scenario).map(|ended| ended.status)
+}
+
+#[test]
+fn children_start_on_idle_cores_of_other_islands_of_their_instruction_set() {
+    run_seeds(0..4, |seed| {
+        // At home while there is room, then elsewhere, and at home again where nobody has nothing to do.
+        for (cores, uncached, wanted) in
+            [(&[1, 1, 1][..], false, 23), (&[3, 1], false, 11), (&[2, 1], false, 12), (&[1, 1, 1], true, 11)]
+        {
+            assert_eq!(places(seed, cores, uncached)?, wanted, "{cores:?}, uncached: {uncached}");
+        }
+        Ok(())
+    });
 }

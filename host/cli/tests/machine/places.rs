@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
+use motet_layout::CORES_PER_ISLAND_MAX;
 
 use crate::{
     process::{self, Motet},
@@ -13,12 +14,13 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("places::islands_use_memory_near_to_them", near_first),
         ("places::timed_islands_seldom_read_far_memory", near_reads),
         ("places::fetches_come_from_where_the_machine_file_says", text),
         ("places::what_crosses_a_link_is_never_an_old_copy", no_old_copies),
         ("places::published_machines_run_in_simulated_time", published),
+        ("places::children_start_on_idle_islands_whose_caches_are_coherent", children),
         ("places::a_full_pool_is_an_error_that_programs_survive", full_pool),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -69,6 +71,24 @@ fn near_reads() -> Result<(), String> {
     let memory = &stats["cores"][1]["memory"];
     let [near, far] = ["near_reads", "far_reads"].map(|name| memory[name].as_u64().unwrap_or(0));
     if near > 10 * far { Ok(()) } else { Err(format!("{near} near reads, {far} far reads")) }
+}
+
+/// A shell's child, on two islands of one instruction set with a core each: the shell runs on the first. Over a link that is not coherent it
+/// stays at home.
+fn children() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = folder.path().join("machine.toml");
+    let shipped = std::fs::read_to_string(shipped("two-riscv")).map_err(|error| error.to_string())?;
+    let link = "[[model.range]]\nname = \"first\"\nend = \"256MiB\"\nnear = [\"rv0\"]\n\
+        [[model.range]]\nname = \"second\"\nnear = [\"rv1\"]\n\
+        [[model.access]]\nisland = \"rv1\"\nrange = \"first\"\ndata = \"uncached\"\n";
+    for (text, island) in [(shipped.clone(), 1), (shipped + link, 0)] {
+        std::fs::write(&machine, text).map_err(|error| error.to_string())?;
+        let motet = Motet::run(["--timed", "--deterministic", "--machine"]).argument(&machine);
+        let ended = motet.arguments(["--", "cut -d ' ' -f 39 /proc/self/stat; true"]).wait();
+        ended.expect_code(0)?.expect_output(&format!("{}\n", island * CORES_PER_ISLAND_MAX))?;
+    }
+    Ok(())
 }
 
 /// On Flick's board, whose data accesses to the host's memory are not cached, far reads are instructions: its programs' text lies
