@@ -47,7 +47,7 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 16] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
@@ -59,6 +59,7 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::flicks_descriptors_are_seen_whenever_they_come", descriptors_at_any_time),
         ("crossing::calls_over_a_link_do_not_wait_for_ever", over_a_link),
         ("crossing::calls_over_a_link_are_stores_alone", by_stores_alone),
+        ("crossing::pages_that_the_host_fills_for_the_board_are_no_old_copies", filled_by_host),
         ("crossing::programs_that_the_board_starts_read_no_old_copies", started_by_board),
         ("crossing::an_executable_for_one_isa_is_an_ordinary_one", single),
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
@@ -375,15 +376,24 @@ fn by_stores_alone() -> Result<(), String> {
 
 /// On the Flick machine: the board's kernel makes the tables of what its processes execute and fork, and the host's walks and edits them.
 fn started_by_board() -> Result<(), String> {
-    let programs = compiled("started", &["-O1"])?;
+    reads_no_old_copies("started", "on riscv64 sh -c '/in/started; /in/started'", "started: ok\nstarted: ok\n")
+}
+
+/// The same of pages that the host fills for a program of the board.
+fn filled_by_host() -> Result<(), String> {
+    reads_no_old_copies("filled", "on riscv64 /in/filled", "filled: ok\n")
+}
+
+fn reads_no_old_copies(program: &str, command: &str, output: &str) -> Result<(), String> {
+    let programs = compiled(program, &["-O1"])?;
     let stats = programs.path.join("stats.json");
     let ended = Motet::run(["--timed".as_ref(), "--stats".as_ref(), stats.as_os_str(), "--in".as_ref()])
-        .argument(programs.path.join("started"))
+        .argument(programs.path.join(program))
         .argument("--machine")
         .argument(process::root().join("machines/flick.toml"))
-        .arguments(["--", "on riscv64 sh -c '/in/started; /in/started'"])
+        .arguments(["--", command])
         .wait();
-    ended.expect_code(0)?.expect_output("started: ok\nstarted: ok\n")?;
+    ended.expect_code(0)?.expect_output(output)?;
     let text = fs::read_to_string(&stats).map_err(|error| error.to_string())?;
     let stats: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     match [0, 1].map(|core| stats["cores"][core]["memory"]["stale_reads"].as_u64()) {

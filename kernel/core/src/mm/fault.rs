@@ -12,7 +12,7 @@ use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
     Context, count, fs,
     lock::lock,
-    memory::{alloc_frame_on, alloc_zeroed_frame_on, frame_record, frame_refs, release_frame},
+    memory::{alloc_frame_on, frame_record, frame_refs, is_private_to, release_frame},
     shootdown,
 };
 
@@ -49,7 +49,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     }
     let leaf = match home.leaf(page) {
         None => {
-            let found = first_use(cpu, vma, page, access)?;
+            let found = first_use(cpu, space, vma, page, access)?;
             install_first(cpu, space, &home, vma, page, found)?;
             if vma.inode.get() != 0 && access != Access::Write && !is_placed(vma) {
                 map_around(cpu, space, &home, vma, page);
@@ -87,7 +87,7 @@ fn show<M: Machine>(
     let leaf = match home.leaf(at) {
         Some(leaf) => leaf,
         None => {
-            let found = first_use(cpu, store, at, Access::Read)?;
+            let found = first_use(cpu, space, store, at, Access::Read)?;
             install_first(cpu, space, home, store, at, found)?;
             Leaf { frame: found.0.into(), attr: found.1 }
         }
@@ -114,12 +114,17 @@ fn needed(access: Access) -> u32 {
 }
 
 /// The frame for a page that nobody has touched in this space, with a reference, and what may be done with it.
-fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Access) -> Result<(Frame, Attr), Errno> {
+fn first_use<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    vma: &VmaRecord,
+    page: u64,
+    access: Access,
+) -> Result<(Frame, Attr), Errno> {
     let flags = vma.flags.get();
     let within = page - vma.start.get();
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get()) else {
-        let frame = alloc_zeroed_frame_on(cpu, island_for(cpu, vma)).ok_or(Errno::ENOMEM)?;
-        return Ok((frame, attr_of(vma)));
+        return Ok((zeroed_frame(cpu, space, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
     if flags & VMA_SHARED != 0 {
@@ -135,7 +140,7 @@ fn first_use<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64, access: Acces
     match cached {
         Some(frame) if whole && access != Access::Write && !is_placed(vma) => Ok((frame, copy_on_write(attr_of(vma)))),
         _ => {
-            let copy = private_copy(cpu, vma, cached, vma.file_len.get() - within);
+            let copy = private_copy(cpu, space, vma, cached, vma.file_len.get() - within);
             if let Some(cached) = cached {
                 release_frame(cpu, cached);
             }
@@ -149,14 +154,38 @@ fn is_placed(vma: &VmaRecord) -> bool {
     vma.node.get() != 0 && vma.flags.get() & (VMA_WRITE | VMA_SHARED) == VMA_WRITE
 }
 
+/// A frame of this space's own, of no certain content.
+fn own_frame<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> Result<Frame, Errno> {
+    let frame = alloc_frame_on(cpu, island_for(cpu, vma)).ok_or(Errno::ENOMEM)?;
+    let home = home_of(cpu, space);
+    let is_old_there = cpu.uncached && home != cpu.island() && is_private_to(cpu.pool, frame, home.index());
+    if !is_old_there {
+        return Ok(frame);
+    }
+    // The home would use it without a fault at which it could drop what its caches have of the frame's last use.
+    release_frame(cpu, frame);
+    alloc_frame_on(cpu, cpu.common).ok_or(Errno::ENOMEM)
+}
+
+fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> Result<Frame, Errno> {
+    let frame = own_frame(cpu, space, vma)?;
+    cpu.zero_frame(frame);
+    Ok(frame)
+}
+
 /// A frame of this space's own with the first `len` bytes of `cached` and zeroes after them.
-fn private_copy<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, cached: Option<Frame>, len: u64) -> Result<Frame, Errno> {
-    let island = island_for(cpu, vma);
+fn private_copy<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    vma: &VmaRecord,
+    cached: Option<Frame>,
+    len: u64,
+) -> Result<Frame, Errno> {
     let Some(cached) = cached else {
-        return alloc_zeroed_frame_on(cpu, island).ok_or(Errno::ENOMEM);
+        return zeroed_frame(cpu, space, vma);
     };
     let len = len.min(PAGE_SIZE) as usize;
-    let frame = alloc_frame_on(cpu, island).ok_or(Errno::ENOMEM)?;
+    let frame = own_frame(cpu, space, vma)?;
     cpu.pool.copy(cached.addr(), frame.addr(), len);
     cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
     Ok(frame)
@@ -177,7 +206,7 @@ fn write_to_shared<M: Machine>(
         // Nothing is taken away: other islands that still have it without write permission fault and look here.
         return install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr });
     }
-    let copy = private_copy(cpu, vma, Some(leaf.frame.named()), PAGE_SIZE)?;
+    let copy = private_copy(cpu, space, vma, Some(leaf.frame.named()), PAGE_SIZE)?;
     if vma.flags.get() & VMA_EXECUTE != 0 {
         make_executable_here(cpu, copy);
     }
