@@ -339,6 +339,12 @@ impl Config {
         segment.store_ps.max(queue.map_or(0, |queue| queue.link_ps(8 + queue.packet_bytes)))
     }
 
+    /// Whether islands do not cache memory that others do. Where nobody caches data, nothing is to be kept coherent.
+    pub fn has_uncached_links(&self) -> bool {
+        let mut segments = self.islands.iter().flat_map(|island| &island.segments);
+        self.islands.iter().any(|island| island.l1d.real) && segments.any(|segment| segment.data == Policy::Uncached)
+    }
+
     /// Cores of all islands.
     pub fn core_count(&self) -> usize {
         self.islands.iter().map(|island| island.cores).sum()

@@ -8,7 +8,7 @@ mod text;
 
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
 
-use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Policy, Shape, Step, Target, TrapCycles};
+use motet_coherence::{Bytes, Config, Key, ModelTable, Piece, Shape, Step, Target, TrapCycles};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, DmaEngine, ISLANDS_MAX, Isa, IslandRecord, PoolHeader};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
@@ -233,8 +233,7 @@ impl Machine {
         if self.crossing == Crossing::Flick {
             return Err("calls: with crossing = \"flick\", all calls go by engines; leave one of the two out".into());
         }
-        let mut segments = config.islands.iter().flat_map(|island| &island.segments);
-        match segments.any(|segment| segment.data == Policy::Uncached) {
+        match config.has_uncached_links() {
             true => Ok(()),
             false => {
                 Err("calls: no [[model.access]] has data = \"uncached\", so no call goes over a link; leave it out"

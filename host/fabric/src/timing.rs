@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::{Config, Model, Policy, Sharing, StalePage};
+use motet_coherence::{Config, Model, Sharing, StalePage};
 use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, DMA_REGISTERS, PAGE_SIZE, PoolHeader};
 use motet_protocol::Context as _;
 use motet_record::{Accesses, Probe, Record, Row, Snapshot};
@@ -148,8 +148,7 @@ impl Clocks {
             (spec.cores..spec.harts()).for_each(|hart| region.add_hidden(header, first + hart));
         }
         header.timed.set(1);
-        let mut segments = model.config().islands.iter().flat_map(|island| &island.segments);
-        header.uncached.set(u32::from(segments.any(|segment| segment.data == Policy::Uncached)));
+        header.uncached.set(model.config().has_uncached_links().into());
         note_private(pool, model.config());
         for (record, island) in header.islands.iter().zip(&model.config().islands) {
             record.frequency_mhz.set(u32::try_from(island.timing.frequency_mhz()).unwrap_or(u32::MAX));
