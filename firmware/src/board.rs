@@ -38,6 +38,11 @@ impl Range {
         self.start <= address && address - self.start < self.len
     }
 
+    /// Whether all of `other` lies in it.
+    pub const fn covers(self, other: Self) -> bool {
+        self.start <= other.start && other.len <= self.len && other.start - self.start <= self.len - other.len
+    }
+
     /// Whether any byte lies in both.
     pub const fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()
@@ -178,6 +183,18 @@ impl Board {
             at = memory.end();
         }
         !range.overlaps(crate::FIRMWARE)
+    }
+
+    /// Memory around `address`, all of which the supervisor may use; none if it may not use that address.
+    pub fn open_around(&self, address: u64) -> Range {
+        let around = self.memory.iter().find(|memory| memory.contains(address));
+        match around.copied() {
+            Some(memory) if !memory.overlaps(crate::FIRMWARE) => memory,
+            Some(memory) if address >= crate::FIRMWARE.end() => {
+                Range { start: crate::FIRMWARE.end(), len: memory.end() - crate::FIRMWARE.end() }
+            }
+            Some(_) | None => Range::default(),
+        }
     }
 
     /// End of the memory that `address` lies in.

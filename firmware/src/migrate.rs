@@ -9,7 +9,7 @@ use rustsbi::SbiRet;
 use crate::{
     board::{Board, Range},
     hart::{HartId, HartSet},
-    traveller::{self, LOST, Permissions, Traveller, context_words},
+    traveller::{self, CONTEXT_WORDS, LOST, Permissions, Refused, Traveller},
     trips::{Called, POSTED_MAX, Place, Stand, Trips},
     vault::Translation,
 };
@@ -26,8 +26,8 @@ pub trait Machine {
     fn load(&self, address: u64) -> u64;
     /// Stores a word to open memory.
     fn store(&self, address: u64, word: u64);
-    /// The traveller of a place that the caller has, and its vector registers.
-    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller, &mut [u64]) -> R) -> R;
+    /// The traveller of a place that the caller has.
+    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller) -> R) -> R;
     /// What the supervisor of this hart lets programs use.
     fn permissions(&self) -> Permissions;
     /// Bytes of a vector register of hidden harts.
@@ -78,7 +78,7 @@ impl<M: Machine> Desk<'_, M> {
         match what {
             HIDDEN_HARTS => SbiRet::success(self.usable()),
             VECTOR_BYTES => SbiRet::success(self.machine.vector_len()),
-            CONTEXT_BYTES => SbiRet::success(8 * context_words(self.machine.vector_len())),
+            CONTEXT_BYTES => SbiRet::success(8 * CONTEXT_WORDS),
             PLACES => SbiRet::success(POSTED_MAX),
             _ => SbiRet::invalid_param(),
         }
@@ -98,8 +98,7 @@ impl<M: Machine> Desk<'_, M> {
     }
 
     fn migrate(&self, context: u64, satp: u64) -> SbiRet {
-        let len = self.machine.vector_len();
-        let range = Range { start: context, len: 8 * context_words(len) as u64 };
+        let range = Range { start: context, len: 8 * CONTEXT_WORDS as u64 };
         if !context.is_multiple_of(8) || !self.board.is_open(range) {
             return SbiRet::invalid_address();
         }
@@ -110,15 +109,19 @@ impl<M: Machine> Desk<'_, M> {
             return SbiRet::failed();
         }
         let Some(place) = self.trips.claim(self.own) else { return SbiRet::denied() };
-        let is_read = self.machine.with(place, |traveller, vectors| {
+        let read = self.machine.with(place, |traveller| {
             traveller.satp = satp;
             traveller.context = context;
             traveller.permissions = self.machine.permissions();
-            traveller::read(traveller, vectors, len, |index| self.machine.load(context + 8 * index as u64))
+            let word = |index: usize| self.machine.load(context + 8 * index as u64);
+            traveller::read(traveller, self.machine.vector_len(), self.board, word)
         });
-        if !is_read {
+        if let Err(refused) = read {
             self.trips.clear(place);
-            return SbiRet::invalid_param();
+            return match refused {
+                Refused::NoContext => SbiRet::invalid_param(),
+                Refused::NotOpen => SbiRet::invalid_address(),
+            };
         }
         if let Some(hart) = self.trips.post(place, self.trips.ticket()) {
             self.machine.ring(hart);
@@ -130,7 +133,7 @@ impl<M: Machine> Desk<'_, M> {
     pub fn call_home(&self, place: Place) -> bool {
         match self.trips.call_home(place) {
             Called::Withdrawn => {
-                self.machine.with(place, |traveller, _| traveller.cause = traveller::CALLED_HOME);
+                self.machine.with(place, |traveller| traveller.cause = traveller::CALLED_HOME);
                 self.trips.end_withdrawn(place);
                 true
             }
@@ -163,14 +166,13 @@ impl<M: Machine> Desk<'_, M> {
             return SbiRet::success(0);
         }
         let is_lost = self.trips.stand(place) != Stand::Home;
-        self.machine.with(place, |traveller, vectors| {
+        self.machine.with(place, |traveller| {
             if is_lost {
-                // As it left: what it has done since is lost, and so is the place's hart, which does not come back to it.
+                // What it has done since is lost, and so is the place's hart, which does not come back to it.
                 traveller.cause = LOST;
             }
             let at = traveller.context;
-            let store = |index: usize, word| self.machine.store(at + 8 * index as u64, word);
-            traveller::write(traveller, vectors, self.machine.vector_len(), store);
+            traveller::write(traveller, |index, word| self.machine.store(at + 8 * index as u64, word));
         });
         self.trips.clear(place);
         SbiRet::success(1)

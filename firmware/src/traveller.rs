@@ -1,17 +1,19 @@
 //! A thread on its way: what both ends need of it, and how a supervisor describes it in its memory.
 //!
-//! A context is an array of words; `docs/firmware.md` has the table. The firmware takes a copy, so nothing that the supervisor does
-//! to its own changes what a hidden hart runs.
+//! A context is an array of words; `docs/firmware.md` has the table. It says where the thread's registers are. The firmware reads it
+//! once, and looks whether all of that is the supervisor's, so nothing that the supervisor does to it later changes what a hidden hart touches.
 
-pub use motet_abi::hidden::{CALLED_HOME, LOST, context_words};
-use motet_abi::hidden::{
-    CAUSE, COUNTER, FLOATS, FORMAT, HEADER_WORDS, REGISTERS, SIZE, VALUE, VECTOR_CONTROL, VECTOR_LEN,
-};
+pub use motet_abi::hidden::{CALLED_HOME, CONTEXT_WORDS, LOST};
+use motet_abi::hidden::{CAUSE, COUNTER, FLOATS, FORMAT, REGISTERS, STAMP, VALUE, VECTOR_CONTROL, VECTOR_LEN, VECTORS};
 
-/// Words before a thread's vector registers in the firmware's memory: `vstart`, `vl`, `vtype`, `vcsr`, as in a context.
+use crate::board::{Board, Range};
+
+/// Words before a thread's vector registers in the firmware's memory: `vstart`, `vtype`, `vl`, `vcsr`.
 pub const VECTOR_CONTROL_WORDS: usize = 4;
 /// `vtype` that no instruction may use.
 const ILLEGAL_TYPE: u64 = 1 << 63;
+/// Groups of eight vector registers.
+const GROUPS: usize = 4;
 
 /// The floating-point unit's state, as `mstatus` has it: its registers are as they were loaded.
 pub const FLOATS_CLEAN: u64 = 2 << 13;
@@ -27,23 +29,72 @@ pub struct Permissions {
     pub state_enable: u64,
 }
 
+/// Where a thread's registers are: addresses in memory that is open to the supervisor, or in the firmware's own.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Places {
+    /// Of `x1` to `x31`.
+    pub registers: u64,
+    /// Of `f0` to `f31` and `fcsr`.
+    pub floats: u64,
+    /// Of `vstart`, `vtype`, `vl`, `vcsr`.
+    pub control: u64,
+    /// Of `v0`, `v8`, `v16`, `v24`, each with those behind it.
+    pub vectors: [u64; GROUPS],
+    /// Of the stamp of the vector registers; 0: there is none.
+    pub stamp: u64,
+}
+
+impl Places {
+    /// Nowhere.
+    const NONE: Self = Self { registers: 0, floats: 0, control: 0, vectors: [0; GROUPS], stamp: 0 };
+
+    /// Says where vector registers of `vector_len` bytes and their control words are that lie at `address`, one behind another.
+    pub fn set_vectors(&mut self, address: u64, vector_len: usize) {
+        let bytes = 8 * vector_len as u64;
+        let first = address + 8 * VECTOR_CONTROL_WORDS as u64;
+        self.control = address;
+        self.vectors = [first, first + bytes, first + 2 * bytes, first + 3 * bytes];
+    }
+
+    /// Whether all is memory that the supervisor may use, and aligned.
+    fn are_open(&self, vector_len: usize, board: &Board) -> bool {
+        const WORD: u64 = 8;
+        let Self { registers, floats, control, vectors: [first, second, third, fourth], stamp } = *self;
+        if (registers | floats | control | first | second | third | fourth) % WORD != 0 || stamp % 4 != 0 {
+            return false;
+        }
+        // Mostly all lie near each other.
+        let near = board.open_around(registers);
+        let is_open = |start, len| {
+            let range = Range { start, len };
+            near.covers(range) || board.is_open(range)
+        };
+        let group = WORD * vector_len as u64;
+        is_open(registers, 31 * WORD)
+            && is_open(floats, 33 * WORD)
+            && is_open(control, VECTOR_CONTROL_WORDS as u64 * WORD)
+            && is_open(first, group)
+            && is_open(second, group)
+            && is_open(third, group)
+            && is_open(fourth, group)
+            && (stamp == 0 || is_open(stamp, 4))
+    }
+}
+
 /// A thread on its way.
 #[derive(Clone, Debug)]
 pub struct Traveller {
-    /// `x1` to `x31`.
-    pub registers: [u64; 31],
     /// Where it goes on.
     pub counter: u64,
-    /// `f0` to `f31` and `fcsr`.
-    pub floats: [u64; 33],
+    /// Where its registers are.
+    pub places: Places,
     /// The state of the floating-point unit, as `mstatus` has it.
     pub float_state: u64,
     /// Its page tables.
     pub satp: u64,
     /// What it may use.
     pub permissions: Permissions,
-    /// Where its vector registers are.
-    pub entry: usize,
     /// Why it came home.
     pub cause: u64,
     /// `mtval` then.
@@ -57,13 +108,11 @@ impl Traveller {
     #[expect(clippy::new_without_default, reason = "needed in a constant")]
     pub const fn new() -> Self {
         Self {
-            registers: [0; 31],
             counter: 0,
-            floats: [0; 33],
+            places: Places::NONE,
             float_state: 0,
             satp: 0,
             permissions: Permissions { environment: 0, counters: 0, state_enable: 0 },
-            entry: 0,
             cause: 0,
             value: 0,
             context: 0,
@@ -78,141 +127,193 @@ pub const fn vector_words(vector_len: usize) -> usize {
 
 /// A vector state as threads find it at first.
 pub fn reset_vectors(state: &mut [u64]) {
-    const TYPE: usize = 2;
+    const TYPE: usize = 1;
     state.fill(0);
     state[TYPE] = ILLEGAL_TYPE;
 }
 
-/// Reads a context by its words, each once. Whether it is one, for harts with vector registers of this length; if not, the traveller
-/// is not to be used.
-pub fn read(traveller: &mut Traveller, vectors: &mut [u64], vector_len: usize, word: impl Fn(usize) -> u64) -> bool {
-    let has_vectors = match word(VECTOR_LEN) {
-        0 => false,
-        len if len == vector_len as u64 => true,
-        _ => return false,
+/// Why a context is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It is none, for these harts.
+    NoContext,
+    /// Registers are where the supervisor may not, or are not aligned.
+    NotOpen,
+}
+
+/// Reads a context by its words, each once, for harts with vector registers of this length.
+///
+/// # Errors
+/// It is refused; the traveller is not to be used.
+pub fn read(
+    traveller: &mut Traveller,
+    vector_len: usize,
+    board: &Board,
+    word: impl Fn(usize) -> u64,
+) -> Result<(), Refused> {
+    if word(0) != FORMAT || word(VECTOR_LEN) != vector_len as u64 {
+        return Err(Refused::NoContext);
+    }
+    let places = Places {
+        registers: word(REGISTERS),
+        floats: word(FLOATS),
+        control: word(VECTOR_CONTROL),
+        vectors: [word(VECTORS), word(VECTORS + 1), word(VECTORS + 2), word(VECTORS + 3)],
+        stamp: word(STAMP),
     };
-    if word(0) != FORMAT || word(SIZE) != 8 * context_words(vector_len) as u64 {
-        return false;
+    if !places.are_open(vector_len, board) {
+        return Err(Refused::NotOpen);
     }
+    traveller.places = places;
     traveller.counter = word(COUNTER);
-    read_words(&mut traveller.registers, REGISTERS, &word);
-    read_words(&mut traveller.floats, FLOATS, &word);
     traveller.float_state = FLOATS_CLEAN;
-    if !has_vectors {
-        reset_vectors(vectors);
-    } else {
-        let (control, registers) = vectors.split_at_mut(VECTOR_CONTROL_WORDS);
-        read_words(control, VECTOR_CONTROL, &word);
-        read_words(registers, HEADER_WORDS, &word);
-    }
-    true
+    Ok(())
 }
 
-/// Reads words of a context, eight in a round, as these are most of a trip.
-#[inline(always)]
-fn read_words(to: &mut [u64], first: usize, word: &impl Fn(usize) -> u64) {
-    let (eights, rest) = to.as_chunks_mut::<8>();
-    let behind = first + 8 * eights.len();
-    for (eight, at) in eights.iter_mut().zip((first..).step_by(8)) {
-        eight.iter_mut().enumerate().for_each(|(offset, place)| *place = word(at + offset));
-    }
-    rest.iter_mut().zip(behind..).for_each(|(place, index)| *place = word(index));
-}
-
-/// Writes them, likewise.
-#[inline(always)]
-fn write_words(from: &[u64], first: usize, store: &mut impl FnMut(usize, u64)) {
-    let (eights, rest) = from.as_chunks::<8>();
-    for (eight, at) in eights.iter().zip((first..).step_by(8)) {
-        eight.iter().enumerate().for_each(|(offset, word)| store(at + offset, *word));
-    }
-    rest.iter().zip(first + 8 * eights.len()..).for_each(|(word, index)| store(index, *word));
-}
-
-/// Writes what has become of a thread into its context.
-pub fn write(traveller: &Traveller, vectors: &[u64], vector_len: usize, mut store: impl FnMut(usize, u64)) {
+/// Writes what has become of a thread into its context. Its registers are where they were.
+pub fn write(traveller: &Traveller, mut store: impl FnMut(usize, u64)) {
     store(COUNTER, traveller.counter);
-    write_words(&traveller.registers, REGISTERS, &mut store);
-    write_words(&traveller.floats, FLOATS, &mut store);
-    store(VECTOR_LEN, vector_len as u64);
-    let (control, registers) = vectors.split_at(VECTOR_CONTROL_WORDS);
-    write_words(control, VECTOR_CONTROL, &mut store);
-    write_words(registers, HEADER_WORDS, &mut store);
     store(CAUSE, traveller.cause);
     store(VALUE, traveller.value);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use dtoolkit::fdt::Fdt;
     use proptest::prelude::*;
 
-    const LEN: usize = 16;
+    use super::*;
+    use crate::FIRMWARE;
 
-    /// A context whose words tell where they are.
-    fn context() -> Vec<u64> {
-        let mut words: Vec<_> = (1000..).take(context_words(LEN)).collect();
-        words[0] = FORMAT;
-        words[SIZE] = 8 * context_words(LEN) as u64;
-        words[VECTOR_LEN] = LEN as u64;
+    const LEN: usize = 16;
+    const OPEN: u64 = 0x8030_0000;
+    /// Where the board's memory ends.
+    const END: u64 = 0x8800_0000;
+
+    fn board() -> Board {
+        Board::parse(Fdt::new(include_bytes!("../testdata/virt-vectors.dtb")).unwrap()).unwrap()
+    }
+
+    /// A context whose addresses tell what they are of.
+    fn context() -> [u64; CONTEXT_WORDS] {
+        let mut words: [u64; CONTEXT_WORDS] = core::array::from_fn(|index| OPEN + 0x1000 * index as u64);
+        (words[0], words[VECTOR_LEN], words[COUNTER]) = (FORMAT, LEN as u64, 0x1234);
         words
     }
 
-    fn read_from(words: &[u64]) -> Option<(Traveller, Vec<u64>)> {
-        let (mut traveller, mut vectors) = (Traveller::new(), vec![7; vector_words(LEN)]);
-        read(&mut traveller, &mut vectors, LEN, |index| words[index]).then_some((traveller, vectors))
+    fn read_from(words: &[u64]) -> Result<Traveller, Refused> {
+        let mut traveller = Traveller::new();
+        read(&mut traveller, LEN, &board(), |index| words[index]).map(|()| traveller)
     }
 
     #[test]
-    fn what_is_read_is_written_again() {
-        let words = context();
-        let (traveller, vectors) = read_from(&words).unwrap();
-        assert_eq!((traveller.counter, traveller.registers[0], traveller.floats[32]), (1002, 1003, 1066));
-        let mut written = words.clone();
-        written[COUNTER..].fill(0);
-        write(&traveller, &vectors, LEN, |index, word| written[index] = word);
-        let mut wanted = words;
-        wanted[CAUSE..HEADER_WORDS].fill(0);
-        assert_eq!(written, wanted);
-    }
-
-    #[test]
-    fn a_thread_without_vectors_has_new_ones() {
+    fn what_is_read_is_what_the_context_says() {
         let mut words = context();
-        words[VECTOR_LEN] = 0;
-        let (_, vectors) = read_from(&words).unwrap();
-        assert_eq!(vectors.iter().filter(|word| **word != 0).collect::<Vec<_>>(), [&ILLEGAL_TYPE]);
+        let mut traveller = read_from(&words).unwrap();
+        let at = |index: usize| OPEN + 0x1000 * index as u64;
+        let wanted = Places {
+            registers: at(REGISTERS),
+            floats: at(FLOATS),
+            control: at(VECTOR_CONTROL),
+            vectors: [at(8), at(9), at(10), at(11)],
+            stamp: at(STAMP),
+        };
+        assert_eq!((traveller.counter, traveller.places), (0x1234, wanted));
+        (traveller.counter, traveller.cause, traveller.value) = (1, 2, 3);
+        let mut after = words;
+        write(&traveller, |index, word| after[index] = word);
+        (words[COUNTER], words[CAUSE], words[VALUE]) = (1, 2, 3);
+        assert_eq!(after, words);
+    }
+
+    #[test]
+    fn vectors_of_the_firmware_lie_behind_their_control_words() {
+        let mut places = Places::NONE;
+        places.set_vectors(0x1000, LEN);
+        assert_eq!((places.control, places.vectors), (0x1000, [0x1020, 0x10a0, 0x1120, 0x11a0]));
+        let mut state = vec![7; vector_words(LEN)];
+        reset_vectors(&mut state);
+        assert_eq!(state.iter().position(|word| *word == ILLEGAL_TYPE), Some(1));
     }
 
     #[test]
     fn other_contexts_are_refused() {
-        for (index, word) in
-            [(0, 0), (0, FORMAT + 1), (SIZE, 0), (SIZE, u64::MAX), (VECTOR_LEN, 32), (VECTOR_LEN, 1 << 63)]
-        {
+        for (index, word) in [(0, 0), (0, FORMAT - 1), (VECTOR_LEN, 0), (VECTOR_LEN, 32), (VECTOR_LEN, 1 << 63)] {
             let mut words = context();
             words[index] = word;
-            assert!(read_from(&words).is_none(), "{index} {word:x}");
+            assert_eq!(read_from(&words).unwrap_err(), Refused::NoContext, "{index} {word:x}");
         }
     }
 
+    #[test]
+    fn registers_elsewhere_are_refused() {
+        for (index, bytes) in [
+            (REGISTERS, 248),
+            (FLOATS, 264),
+            (VECTOR_CONTROL, 32),
+            (8, 128),
+            (9, 128),
+            (10, 128),
+            (11, 128),
+            (STAMP, 4),
+        ] {
+            let refused = [
+                FIRMWARE.start,
+                FIRMWARE.end() - 8,
+                OPEN + 1,
+                OPEN + 2,
+                8,
+                0x1000_0000,
+                END - bytes + 8,
+                END,
+                u64::MAX - 7,
+            ];
+            for word in refused {
+                let mut words = context();
+                words[index] = word;
+                assert_eq!(read_from(&words).unwrap_err(), Refused::NotOpen, "{index} {word:x}");
+            }
+            for word in [FIRMWARE.end(), END - bytes] {
+                let mut words = context();
+                words[index] = word;
+                assert!(read_from(&words).is_ok(), "{index} {word:x}");
+            }
+        }
+    }
+
+    fn address() -> impl Strategy<Value = u64> {
+        let edge = prop_oneof![Just(OPEN), Just(FIRMWARE.start), Just(FIRMWARE.end()), Just(END), Just(0_u64)];
+        prop_oneof![
+            edge.prop_flat_map(|at| (-300..300_i64).prop_map(move |words| at.wrapping_add_signed(8 * words))),
+            any::<u64>()
+        ]
+    }
+
     proptest! {
-        /// Whatever memory holds, and however it changes meanwhile, only words of a context are read.
+        /// Whatever memory holds, and however it changes meanwhile: only words of a context are read, each once, and what is taken lies
+        /// in open memory, all of it.
         #[test]
-        fn any_words_are_survived(words in proptest::collection::vec(any::<u64>(), 1..64), len in 1..17_usize, right in any::<bool>()) {
-            let asked = core::cell::Cell::new(0);
+        fn any_words_are_survived(addresses in proptest::collection::vec(address(), CONTEXT_WORDS), len in (1..9_u32).prop_map(|power| 8 << (power % 5))) {
+            let (board, len) = (board(), len as usize);
+            let asked = core::cell::RefCell::new([0; CONTEXT_WORDS]);
             let word = |index: usize| {
-                assert!(index < context_words(len * 8));
-                asked.set(asked.get() + 1);
-                match (right, index) {
-                    (true, 0) => FORMAT,
-                    (true, SIZE) => 8 * context_words(len * 8) as u64,
-                    (true, VECTOR_LEN) => len as u64 * 8,
-                    _ => words[asked.get() % words.len()],
+                asked.borrow_mut()[index] += 1;
+                match index {
+                    0 => FORMAT,
+                    VECTOR_LEN => len as u64,
+                    _ => addresses[index],
                 }
             };
-            let (mut traveller, mut vectors) = (Traveller::new(), vec![0; vector_words(len * 8)]);
-            let taken = read(&mut traveller, &mut vectors, len * 8, word);
-            prop_assert!(taken || !right);
+            let mut traveller = Traveller::new();
+            let taken = read(&mut traveller, len, &board, word);
+            prop_assert!(asked.borrow().iter().all(|times| *times <= 1));
+            let Places { registers, floats, control, vectors, stamp } = traveller.places;
+            let all = [(registers, 248), (floats, 264), (control, 32), (stamp, if stamp == 0 { 0 } else { 4 })];
+            let all = all.into_iter().chain(vectors.map(|at| (at, 8 * len as u64)));
+            for (start, len) in all.filter(|(_, len)| taken.is_ok() && *len != 0) {
+                let range = Range { start, len };
+                prop_assert!(board.is_open(range) && start % 4 == 0, "{:x?}", range);
+            }
         }
     }
 }

@@ -9,10 +9,10 @@ unsafe extern "C" {
     pub fn motet_firmware_store_floats(to: *mut [u64; 33]);
     /// Loads them.
     pub fn motet_firmware_load_floats(from: *const [u64; 33]);
-    /// Stores the control words, then `v0` to `v31`.
-    pub fn motet_firmware_store_vectors(to: *mut u64);
+    /// Stores the control words, and `v0` to `v31` in four groups.
+    pub fn motet_firmware_store_vectors(control: *mut u64, groups: *const [u64; 4]);
     /// Loads them.
-    pub fn motet_firmware_load_vectors(from: *const u64);
+    pub fn motet_firmware_load_vectors(control: *const u64, groups: *const [u64; 4]);
 }
 
 global_asm!(
@@ -51,24 +51,18 @@ motet_firmware_load_floats:
     .globl motet_firmware_store_vectors
 motet_firmware_store_vectors:
     csrr t0, vstart
-    csrr t1, vl
-    csrr t2, vtype
+    csrr t1, vtype
+    csrr t2, vl
     csrr t3, vcsr
     sd t0, 0(a0)
     sd t1, 8(a0)
     sd t2, 16(a0)
     sd t3, 24(a0)
     csrw vstart, zero
-    csrr t0, vlenb
-    slli t0, t0, 3
-    addi a0, a0, 32
-    vs8r.v v0, (a0)
-    add a0, a0, t0
-    vs8r.v v8, (a0)
-    add a0, a0, t0
-    vs8r.v v16, (a0)
-    add a0, a0, t0
-    vs8r.v v24, (a0)
+    .irp n, 0, 8, 16, 24
+    ld t0, \n(a1)
+    vs8r.v v\n, (t0)
+    .endr
     ret
 
     .globl motet_firmware_load_vectors
@@ -78,17 +72,11 @@ motet_firmware_load_vectors:
     ld t3, 24(a0)
     ld t4, 0(a0)
     csrw vstart, zero
-    csrr t0, vlenb
-    slli t0, t0, 3
-    addi a0, a0, 32
-    vl8re8.v v0, (a0)
-    add a0, a0, t0
-    vl8re8.v v8, (a0)
-    add a0, a0, t0
-    vl8re8.v v16, (a0)
-    add a0, a0, t0
-    vl8re8.v v24, (a0)
-    vsetvl zero, t1, t2
+    .irp n, 0, 8, 16, 24
+    ld t0, \n(a1)
+    vl8re8.v v\n, (t0)
+    .endr
+    vsetvl zero, t2, t1
     csrw vcsr, t3
     csrw vstart, t4
     ret

@@ -4,10 +4,11 @@
 use core::{
     cell::UnsafeCell,
     hint,
-    ptr::with_exposed_provenance,
+    ptr::{with_exposed_provenance, with_exposed_provenance_mut},
     sync::atomic::{
-        AtomicBool, AtomicU64, AtomicUsize,
+        AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
+        fence,
     },
 };
 
@@ -17,7 +18,7 @@ use motet_firmware::{
     hart::{HARTS_MAX, HartId, HartSet},
     migrate::{self, Desk},
     traveller::{CALLED_HOME, Permissions, Traveller, reset_vectors, vector_words},
-    trips::{Called, PLACES, POSTED_MAX, Place, Stand, Ticket, Trips},
+    trips::{Called, PLACES, Place, Stand, Ticket, Trips},
     vault::{Key, Memory, Translation, Vault},
     vector,
 };
@@ -51,11 +52,13 @@ const TP: usize = 3;
 const VECTOR_WORDS: usize = 384 << 7;
 /// Longest vector registers, in bytes.
 const VECTOR_LEN_MAX: u64 = 128;
-const _: () = assert!(VECTOR_WORDS / vector_words(VECTOR_LEN_MAX as usize) > 2 * POSTED_MAX);
-const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16) - POSTED_MAX;
+const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16);
+const HARTS_HOME: [UnsafeCell<Home>; HARTS_MAX] =
+    [const { UnsafeCell::new(Home { registers: [0; 31], floats: [0; 33], entry: 0, kept: None }) }; HARTS_MAX];
 
 static TRIPS: Trips = Trips::new();
-static POSTS: Posts = Posts([const { UnsafeCell::new(Post { traveller: Traveller::new(), kept: None }) }; PLACES]);
+static POSTS: Posts = Posts([const { UnsafeCell::new(Traveller::new()) }; PLACES]);
+static HOMES: Homes = Homes(HARTS_HOME);
 /// The supervisor sends threads itself.
 static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
 static VAULT: Locked = Locked { held: AtomicBool::new(false), vault: UnsafeCell::new(Vault::new()) };
@@ -97,13 +100,8 @@ pub fn report() {
     ));
 }
 
-/// A place: who is on the way from it, and, of a hart's own, the last thread whose turn did not come, with its turn.
-struct Post {
-    traveller: Traveller,
-    kept: Option<(Key, Ticket)>,
-}
-
-struct Posts([UnsafeCell<Post>; PLACES]);
+/// Who is on the way from each place.
+struct Posts([UnsafeCell<Traveller>; PLACES]);
 
 // SAFETY: a place is whose claimed it, or its hart's, but while its trip is away, when it is the hidden hart's that took it (`trips`).
 unsafe impl Sync for Posts {}
@@ -111,23 +109,40 @@ unsafe impl Sync for Posts {}
 impl Posts {
     /// A place that the caller has.
     #[expect(clippy::mut_from_ref, reason = "as above")]
-    fn of(&self, place: Place) -> &mut Post {
+    fn of(&self, place: Place) -> &mut Traveller {
         // SAFETY: as above.
         unsafe { &mut *self.0[place.index()].get() }
     }
 }
 
+/// What a hart keeps of the thread that it waits for, where hidden harts find it, and the last thread whose turn did not come, with its turn.
+struct Home {
+    registers: [u64; 31],
+    floats: [u64; 33],
+    entry: usize,
+    kept: Option<(Key, Ticket)>,
+}
+
+struct Homes([UnsafeCell<Home>; HARTS_MAX]);
+
+// SAFETY: it is the hart's; while its thread is away, the hidden hart's that took that, which knows addresses of registers in it.
+unsafe impl Sync for Homes {}
+
+impl Homes {
+    /// The calling hart's.
+    #[expect(clippy::mut_from_ref, reason = "as above")]
+    fn of(&self, own: HartId) -> &mut Home {
+        // SAFETY: as above.
+        unsafe { &mut *self.0[own.index()].get() }
+    }
+}
+
 struct VectorMemory(UnsafeCell<[u64; VECTOR_WORDS]>);
 
-// SAFETY: a part is whose entry of the vault, or whose place, it is: its thread's, which is at one hart at a time.
+// SAFETY: a part is whose entry of the vault it is: its thread's, which is at one hart at a time.
 unsafe impl Sync for VectorMemory {}
 
 impl VectorMemory {
-    /// The entry of a supervisor's place: those are behind all others.
-    fn of_posted(number: usize) -> usize {
-        Self::limit() + number
-    }
-
     /// The registers of an entry that the caller has claimed.
     #[expect(clippy::mut_from_ref, reason = "as above")]
     fn of(&self, entry: usize) -> &mut [u64] {
@@ -137,7 +152,7 @@ impl VectorMemory {
     }
 
     fn limit() -> usize {
-        VECTOR_WORDS / vector_words(VECTOR_LEN.load(Relaxed) as usize) - POSTED_MAX
+        VECTOR_WORDS / vector_words(VECTOR_LEN.load(Relaxed) as usize)
     }
 }
 
@@ -213,8 +228,7 @@ pub fn set_up_hidden() {
 pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     let place = Place::of(hardware.own);
     let key = pack(hardware, frame)?;
-    let Post { traveller, kept } = POSTS.of(place);
-    let ticket = match kept.take() {
+    let ticket = match HOMES.of(hardware.own).kept.take() {
         Some((whose, ticket)) if whose == key => ticket,
         _ => TRIPS.ticket(),
     };
@@ -225,18 +239,19 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     TRIPS.clear(place);
     // The rings that were taken while it waited may have been for this.
     hardware.serve();
+    let (traveller, home) = (POSTS.of(place), HOMES.of(hardware.own));
     let by_call = end == End::Home && traveller.cause == CALL_OF_USER;
-    VAULT.with(|vault| vault.release(traveller.entry, by_call));
+    VAULT.with(|vault| vault.release(home.entry, by_call));
     match end {
         End::Withdrawn => {
-            *kept = Some((key, ticket));
+            home.kept = Some((key, ticket));
             return Some(Homecoming::Nothing);
         }
         // The instruction has not been done, and cannot be.
         End::Lost => return Some(Homecoming::Exception(ILLEGAL)),
         End::Home => {}
     }
-    unpack(traveller, frame);
+    unpack(traveller, home, frame);
     count(traveller.cause);
     if traveller.cause == CALLED_HOME {
         Some(Homecoming::Nothing)
@@ -290,16 +305,20 @@ fn pack(hardware: &Hardware, frame: &Frame) -> Option<Key> {
     if claim.is_new {
         reset_vectors(REGISTERS.of(claim.index));
     }
-    let traveller = &mut POSTS.of(Place::of(hardware.own)).traveller;
-    traveller.registers = frame.0;
+    let (traveller, home) = (POSTS.of(Place::of(hardware.own)), HOMES.of(hardware.own));
+    home.registers = frame.0;
+    home.entry = claim.index;
     traveller.counter = counter;
     traveller.satp = satp;
-    traveller.entry = claim.index;
+    traveller.places.registers = (&raw mut home.registers).expose_provenance() as u64;
+    traveller.places.floats = (&raw mut home.floats).expose_provenance() as u64;
+    let vectors = REGISTERS.of(claim.index).as_mut_ptr().expose_provenance() as u64;
+    traveller.places.set_vectors(vectors, VECTOR_LEN.load(Relaxed) as usize);
     traveller.permissions = permissions();
     traveller.float_state = status & FLOATS;
     if traveller.float_state != 0 {
         // SAFETY: the unit is on.
-        unsafe { registers::motet_firmware_store_floats(&raw mut traveller.floats) };
+        unsafe { registers::motet_firmware_store_floats(&raw mut home.floats) };
     }
     Some(key)
 }
@@ -314,11 +333,11 @@ fn permissions() -> Permissions {
 }
 
 /// Gives a thread's registers back to its own hart.
-fn unpack(traveller: &mut Traveller, frame: &mut Frame) {
-    frame.0 = traveller.registers;
+fn unpack(traveller: &Traveller, home: &Home, frame: &mut Frame) {
+    frame.0 = home.registers;
     if traveller.float_state != 0 {
         // SAFETY: the unit is on, as it was when the thread left.
-        unsafe { registers::motet_firmware_load_floats(&raw const traveller.floats) };
+        unsafe { registers::motet_firmware_load_floats(&raw const home.floats) };
     }
     let status = csr::read!("mstatus") & !FLOATS | traveller.float_state;
     // SAFETY: the thread's, which this hart goes on with, or the supervisor in its place.
@@ -372,15 +391,16 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
         TRIPS.rise(own);
     };
     PLACE[own.index()].store(place.index(), Relaxed);
-    let traveller = &POSTS.of(place).traveller;
-    // SAFETY: both are what they are called.
-    unsafe { registers::motet_firmware_copy_registers(&raw mut frame.0, &raw const traveller.registers) };
+    let traveller = &*POSTS.of(place);
+    let places = &traveller.places;
+    // SAFETY: they are the firmware's, or have been found to be open memory (`traveller`), of which Rust knows nothing.
+    unsafe { registers::motet_firmware_copy_registers(&raw mut frame.0, at(places.registers)) };
     let status = csr::read!("mstatus") & !(PREVIOUS_MODE | FLOATS | VECTORS | WIDTH | FROM_GUEST | CHANGES_ACCESS);
-    // SAFETY: the thread's registers. All translations of this hart are dropped before it runs.
+    // SAFETY: the thread's registers, as above. All translations of this hart are dropped before it runs.
     unsafe {
         csr::write!("mstatus", status | FLOATS | VECTORS | WIDTH_64);
-        registers::motet_firmware_load_floats(&raw const traveller.floats);
-        registers::motet_firmware_load_vectors(REGISTERS.of(traveller.entry).as_ptr());
+        registers::motet_firmware_load_floats(at(places.floats));
+        registers::motet_firmware_load_vectors(at(places.control), &raw const places.vectors);
         csr::write!("mstatus", status | traveller.float_state | VECTORS | WIDTH_64);
         csr::write!("mepc", traveller.counter);
         csr::write!("scounteren", traveller.permissions.counters);
@@ -394,6 +414,25 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
     }
     hart::fence(motet_firmware::mail::Fence::Instructions);
     hart::fence(motet_firmware::mail::Fence::Addresses { start: 0, len: usize::MAX, asid: None });
+}
+
+/// Registers at an address of a traveller's.
+fn at<T>(address: u64) -> *mut T {
+    with_exposed_provenance_mut(address as usize)
+}
+
+/// Lets `write` change what a stamp is of, if there is one: it is odd meanwhile, and another one after (`motet_protocol::stamp`, for kernels).
+fn stamped(stamp: u64, write: impl FnOnce()) {
+    if stamp == 0 {
+        return write();
+    }
+    // SAFETY: open memory (`traveller`), of which Rust knows nothing.
+    let stamp = unsafe { &*with_exposed_provenance::<AtomicU32>(stamp as usize) };
+    let odd = stamp.load(Relaxed) | 1;
+    stamp.store(odd.wrapping_add(2), Relaxed);
+    fence(Release);
+    write();
+    stamp.store(odd.wrapping_add(3), Release);
 }
 
 /// Withdraws what has rung this hidden hart.
@@ -412,20 +451,24 @@ pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
             return;
         }
     }
-    let traveller = &mut POSTS.of(place).traveller;
+    let traveller = POSTS.of(place);
+    let places = &traveller.places;
     let status = csr::read!("mstatus");
-    // SAFETY: both are what they are called.
-    unsafe { registers::motet_firmware_copy_registers(&raw mut traveller.registers, &raw const frame.0) };
+    // SAFETY: as in `receive`.
+    unsafe { registers::motet_firmware_copy_registers(at(places.registers), &raw const frame.0) };
     traveller.counter = csr::read!("mepc");
     traveller.cause = cause.unwrap_or(CALLED_HOME);
     traveller.value = csr::read!("mtval");
-    // SAFETY: both units are on now; the thread has left.
+    // SAFETY: as in `receive`; both units are on now, and the thread has left.
     unsafe {
         csr::set!("mstatus", FLOATS);
-        if status & FLOATS != 0 {
-            registers::motet_firmware_store_floats(&raw mut traveller.floats);
+        // Or they are what they were when they were loaded.
+        if status & FLOATS == FLOATS {
+            registers::motet_firmware_store_floats(at(places.floats));
         }
-        registers::motet_firmware_store_vectors(REGISTERS.of(traveller.entry).as_mut_ptr());
+        stamped(places.stamp, || {
+            registers::motet_firmware_store_vectors(at(places.control), &raw const places.vectors)
+        });
         csr::write!("satp", 0);
     }
     traveller.float_state = status & FLOATS;
@@ -481,11 +524,8 @@ impl migrate::Machine for Hardware {
         word(address).store(value, Relaxed);
     }
 
-    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller, &mut [u64]) -> R) -> R {
-        let traveller = &mut POSTS.of(place).traveller;
-        traveller.entry = VectorMemory::of_posted(place.number().expect("supervisors have no others"));
-        let vectors = REGISTERS.of(traveller.entry);
-        act(traveller, vectors)
+    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller) -> R) -> R {
+        act(POSTS.of(place))
     }
 
     fn permissions(&self) -> Permissions {

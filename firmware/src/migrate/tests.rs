@@ -1,14 +1,11 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use dtoolkit::fdt::Fdt;
-use motet_abi::hidden::{CAUSE, COUNTER, FORMAT, SIZE};
+use motet_abi::hidden::{CAUSE, COUNTER, FORMAT, REGISTERS, STAMP, VECTOR_LEN};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    FIRMWARE,
-    traveller::{CALLED_HOME, vector_words},
-};
+use crate::{FIRMWARE, traveller::CALLED_HOME};
 
 const MEMORY: u64 = 0x8030_0000;
 const SATP: u64 = 8 << 60 | 0x8_0400;
@@ -17,7 +14,7 @@ const LEN: usize = 16;
 /// Memory, travellers, and who was rung.
 struct Fake {
     words: RefCell<BTreeMap<u64, u64>>,
-    places: RefCell<BTreeMap<usize, (Traveller, Vec<u64>)>>,
+    places: RefCell<BTreeMap<usize, Traveller>>,
     rung: RefCell<Vec<usize>>,
     lost: RefCell<HartSet>,
 }
@@ -37,11 +34,8 @@ impl Machine for Fake {
         assert!(address.is_multiple_of(8) && !FIRMWARE.contains(address) && address >= FIRMWARE.end(), "{address:x}");
         self.words.borrow_mut().insert(address, word);
     }
-    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller, &mut [u64]) -> R) -> R {
-        let mut places = self.places.borrow_mut();
-        let (traveller, vectors) =
-            places.entry(place.index()).or_insert((Traveller::new(), vec![0; vector_words(LEN)]));
-        act(traveller, vectors)
+    fn with<R>(&self, place: Place, act: impl FnOnce(&mut Traveller) -> R) -> R {
+        act(self.places.borrow_mut().entry(place.index()).or_insert(Traveller::new()))
     }
     fn permissions(&self) -> Permissions {
         Permissions { environment: 1, counters: 2, state_enable: 3 }
@@ -75,7 +69,8 @@ impl Firmware {
     }
 
     fn context(&self, at: u64) {
-        for (index, word) in [(0, FORMAT), (SIZE, 8 * context_words(LEN) as u64), (COUNTER, 0x1234)] {
+        let registers = (REGISTERS..=STAMP).map(|index| (index, MEMORY + 0x1000 * index as u64));
+        for (index, word) in [(0, FORMAT), (VECTOR_LEN, LEN as u64), (COUNTER, 0x1234)].into_iter().chain(registers) {
             self.fake.words.borrow_mut().insert(at + 8 * index as u64, word);
         }
     }
@@ -106,7 +101,7 @@ fn a_thread_goes_and_comes_home() {
         (SbiRet::success(1), SbiRet::success(0))
     );
     let place = firmware.trips.take(hidden()).unwrap();
-    firmware.fake.with(place, |traveller, _| {
+    firmware.fake.with(place, |traveller| {
         assert_eq!((traveller.counter, traveller.satp, traveller.permissions.counters), (0x1234, SATP, 2));
         (traveller.counter, traveller.cause) = (0x5678, 8);
     });

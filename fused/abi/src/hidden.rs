@@ -32,32 +32,29 @@ pub const PLACES: usize = 3;
 pub const PLACES_MAX: usize = 16;
 
 /// The first word of a context: "MOTCTX" and the version of its layout.
-pub const FORMAT: u64 = 0x4d4f_5443_5458_0001;
-/// Words before the vector registers.
-pub const HEADER_WORDS: usize = 80;
-/// Bytes of the whole context.
-pub const SIZE: usize = 1;
+pub const FORMAT: u64 = 0x4d4f_5443_5458_0002;
+/// Bytes of a vector register.
+pub const VECTOR_LEN: usize = 1;
 /// `pc`.
 pub const COUNTER: usize = 2;
-/// `x1` to `x31`.
-pub const REGISTERS: usize = 3;
-/// `f0` to `f31`, and `fcsr`.
-pub const FLOATS: usize = 34;
-/// Bytes of a vector register; 0: the thread has no vector state.
-pub const VECTOR_LEN: usize = 67;
-/// `vstart`, `vl`, `vtype`, `vcsr`.
-pub const VECTOR_CONTROL: usize = 68;
 /// Why the thread came home, as in `scause`.
-pub const CAUSE: usize = 72;
+pub const CAUSE: usize = 3;
 /// `stval`.
-pub const VALUE: usize = 73;
+pub const VALUE: usize = 4;
+/// Address of `x1` to `x31`.
+pub const REGISTERS: usize = 5;
+/// Address of `f0` to `f31`, and `fcsr`.
+pub const FLOATS: usize = 6;
+/// Address of `vstart`, `vtype`, `vl`, `vcsr`.
+pub const VECTOR_CONTROL: usize = 7;
+/// Addresses of `v0`, `v8`, `v16` and `v24`, each with the seven registers behind it.
+pub const VECTORS: usize = 8;
+/// Address of the stamp of 32 bits that says when vector registers are written, and is odd meanwhile; 0: there is none.
+pub const STAMP: usize = 12;
+/// Words of a context.
+pub const CONTEXT_WORDS: usize = 13;
 
 /// The cause of threads that have been called home. No hardware has it.
 pub const CALLED_HOME: u64 = 1 << 32;
 /// The cause of threads whose hidden hart the firmware has lost.
 pub const LOST: u64 = 1 << 32 | 1;
-
-/// Words of a context on harts with vector registers of `vector_len` bytes.
-pub const fn context_words(vector_len: usize) -> usize {
-    HEADER_WORDS + 4 * vector_len
-}

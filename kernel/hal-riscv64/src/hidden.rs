@@ -1,30 +1,28 @@
 //! Harts with vector registers that only the firmware has (docs/firmware.md): threads go there and come home by calls of the SBI.
 
 use core::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicUsize,
     Ordering::{Relaxed, SeqCst},
     fence,
 };
 
 use motet_abi::hidden::{
-    AT_HOME, CALL_HOME, CALLED_HOME, CAUSE, COLLECT, COUNTER, DESCRIBE, EXTENSION, FLOATS, FORMAT, HEADER_WORDS,
-    HIDDEN_HARTS, LOST, MIGRATE, REGISTERS, SIZE, TAKE_OVER, VALUE, VECTOR_BYTES, VECTOR_CONTROL, VECTOR_LEN, WAITING,
-    context_words,
+    AT_HOME, CALL_HOME, CALLED_HOME, CAUSE, COLLECT, COUNTER, DESCRIBE, EXTENSION, FLOATS, FORMAT,
+    HIDDEN_HARTS, LOST, MIGRATE, REGISTERS, STAMP, TAKE_OVER, VALUE, VECTOR_BYTES, VECTOR_CONTROL, VECTOR_LEN, VECTORS,
+    WAITING,
 };
 use motet_hal::{Interrupts, Machine as _, Trap, Unsent};
-use motet_layout::{Cell64, UserFrame, VECTORS_RISCV64, Vectors};
+use motet_layout::{UserFrame, VECTORS_RISCV64, Vectors, sync::AtomicU32};
 
 use crate::{boot, console::log_line, machine::TheMachine, per_core::PerCore, sbi, trap};
 
 /// Longest vector registers, in bytes, that the firmware knows.
 const LEN_MAX: usize = 128;
-/// Words of the largest context.
-pub const CONTEXT_WORDS: usize = context_words(LEN_MAX);
-
 /// Words of [`UserFrame::ext`] (`extended`): `fcsr` follows the floating-point registers.
 const FLOAT_WORDS: usize = 33;
-/// Which control word of an area (vstart, vtype, vl, vcsr) a context's are: `vstart`, `vl`, `vtype`, `vcsr`.
-const CONTROL: [usize; 4] = [0, 2, 1, 3];
+/// Which control word of an area is `vtype`, and one that no instruction may use.
+const TYPE: usize = 1;
+const ILLEGAL_TYPE: u64 = 1 << 63;
 
 const CAUSE_SYSCALL: u64 = 8;
 const ERROR_DENIED: isize = -4;
@@ -65,31 +63,33 @@ fn area(machine: &TheMachine, frame: &UserFrame) -> Option<Vectors<'static>> {
 }
 
 /// [`motet_hal::Machine::send_away`].
-pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> Result<usize, Unsent> {
+pub fn send_away(
+    machine: &TheMachine,
+    frame: &'static UserFrame,
+    stamp: &'static AtomicU32,
+    satp: u64,
+) -> Result<usize, Unsent> {
     let (core, len) = (PerCore::this(), LEN.load(Relaxed) as u64);
-    let put = |index: usize, word: u64| core.context[index].store(word, Relaxed);
-    let is_valid = frame.ext_valid.get() == 1;
-    let has_vectors = is_valid && frame.vector_bytes.get() != 0;
     let vectors = area(machine, frame).ok_or(Unsent::Unable)?;
+    let has_floats = frame.ext_valid.get() == 1;
+    let has_vectors = has_floats && frame.vector_bytes.get() != 0;
     if has_vectors && u64::from(frame.vector_bytes.get()) != len {
         return Err(Unsent::Unable);
     }
+    if !has_vectors {
+        reset(frame, vectors, has_floats);
+    }
+    let put = |index: usize, word: u64| core.context[index].store(word, Relaxed);
     put(0, FORMAT);
-    put(SIZE, 8 * context_words(len as usize) as u64);
+    put(VECTOR_LEN, len);
     put(COUNTER, frame.pc.get());
-    let registers = &core.context[REGISTERS..];
-    registers.iter().zip(&frame.regs[1..32]).for_each(|(word, register)| word.store(register.get(), Relaxed));
-    let floats = &core.context[FLOATS..][..FLOAT_WORDS];
-    if is_valid {
-        floats.iter().zip(&frame.ext).for_each(|(word, register)| word.store(register.get(), Relaxed));
-    } else {
-        floats.iter().for_each(|word| word.store(0, Relaxed));
+    put(REGISTERS, machine.phys_in_pool(&frame.regs[1]));
+    put(FLOATS, machine.phys_in_pool(&frame.ext));
+    put(VECTOR_CONTROL, machine.phys_in_pool(vectors.control()));
+    for (index, group) in (VECTORS..).zip(vectors.groups()) {
+        put(index, machine.phys_in_pool(&group[0]));
     }
-    put(VECTOR_LEN, if has_vectors { len } else { 0 });
-    if has_vectors {
-        (0..CONTROL.len()).for_each(|index| put(VECTOR_CONTROL + index, vectors.control()[CONTROL[index]].get()));
-        for_groups(&core.context, vectors, |word, register| word.store(register.get(), Relaxed));
-    }
+    put(STAMP, machine.phys_in_pool(stamp));
     fence(SeqCst);
     match sbi::call(EXTENSION, MIGRATE, [boot::phys_of(&core.context) as usize, satp as usize, 0]) {
         (0, place) => {
@@ -101,16 +101,14 @@ pub fn send_away(machine: &TheMachine, frame: &'static UserFrame, satp: u64) -> 
     }
 }
 
-/// Does something for each word of v0 to v31 in a context and in an area, eight in a round: they are most of a trip.
-#[inline(always)]
-fn for_groups(context: &[AtomicU64; CONTEXT_WORDS], area: Vectors<'static>, copy: impl Fn(&AtomicU64, &Cell64)) {
-    let words = 8 * area.register_bytes() / size_of::<u64>();
-    for (part, group) in context[HEADER_WORDS..].chunks_exact(words).zip(area.groups()) {
-        let (words, registers) = (part.as_chunks::<8>().0, group.as_chunks::<8>().0);
-        for (words, registers) in words.iter().zip(registers) {
-            words.iter().zip(registers).for_each(|(word, register)| copy(word, register));
-        }
+/// Makes the values of a thread that has none those that it begins with. The frame does not say that it has them before it is home.
+#[cold]
+fn reset(frame: &UserFrame, vectors: Vectors<'_>, has_floats: bool) {
+    if !has_floats {
+        frame.ext[..FLOAT_WORDS].iter().for_each(|word| word.set(0));
     }
+    vectors.words().for_each(|word| word.set(0));
+    vectors.control()[TYPE].set(ILLEGAL_TYPE);
 }
 
 /// [`motet_hal::Machine::at_home`].
@@ -156,16 +154,8 @@ pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) 
     core.away.fetch_and(!(1 << place), Relaxed);
     let get = |index: usize| core.context[index].load(Relaxed);
     frame.pc.set(get(COUNTER));
-    let (registers, floats) = (&core.context[REGISTERS..], &core.context[FLOATS..][..FLOAT_WORDS]);
-    frame.regs[1..32].iter().zip(registers).for_each(|(register, word)| register.set(word.load(Relaxed)));
-    frame.ext.iter().zip(floats).for_each(|(register, word)| register.set(word.load(Relaxed)));
-    frame.vector_bytes.set(0);
-    // It was there when the thread left.
-    if let Some(vectors) = area(machine, frame) {
-        frame.vector_bytes.set(vector_bytes() as u32);
-        (0..CONTROL.len()).for_each(|index| vectors.control()[CONTROL[index]].set(get(VECTOR_CONTROL + index)));
-        for_groups(&core.context, vectors, |word, register| register.set(word.load(Relaxed)));
-    }
+    // The area was there when the thread left.
+    frame.vector_bytes.set(vector_bytes() as u32);
     frame.ext_valid.set(1);
     // What this core's registers hold is older.
     core.ext_frame.store(0, Relaxed);

@@ -12,7 +12,8 @@ use core::{
 
 use motet_hal::{Interrupts, Machine, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{
-    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, VECTORS_RISCV64, is_vector_length, marks,
+    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, is_vector_length, marks,
+    sync::AtomicU32,
 };
 
 use crate::{
@@ -113,6 +114,11 @@ impl TheMachine {
     fn local_phys(&self, frame: Frame) -> u64 {
         self.pool_map.local_phys(frame.addr().0)
     }
+
+    /// The physical address of an object that lies in the pool.
+    pub fn phys_in_pool<T: PoolSafe>(&self, object: &'static T) -> u64 {
+        self.pool_map.local_phys(self.pool.addr_of(object).0)
+    }
 }
 
 impl Machine for TheMachine {
@@ -190,8 +196,8 @@ impl Machine for TheMachine {
         hidden::vector_bytes()
     }
 
-    fn send_away(&self, frame: &'static UserFrame, root: Frame) -> Result<usize, Unsent> {
-        hidden::send_away(self, frame, csr::satp(self.local_phys(root)))
+    fn send_away(&self, frame: &'static UserFrame, stamp: &'static AtomicU32, root: Frame) -> Result<usize, Unsent> {
+        hidden::send_away(self, frame, stamp, csr::satp(self.local_phys(root)))
     }
 
     fn at_home(&self) -> u64 {

@@ -6,7 +6,7 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use crate::hidden::CONTEXT_WORDS;
+use motet_abi::hidden::CONTEXT_WORDS;
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, IslandId};
 
 /// One core's private state; `tp` points to it. The first words are used by the assembly in `trap.rs` and `boot.rs`.

@@ -22,7 +22,7 @@ use motet_abi::{
     gate::{self, Gate},
     migration::{self, Handler},
 };
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks, sync::AtomicU32};
 
 /// How a faulting access touched memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,11 +196,12 @@ pub trait Machine: Sync + 'static {
     }
 
     /// Sends a thread with the registers of `frame`, extended ones too, and the tables of `root`, to a hidden hart. It has an area for
-    /// vector registers of that length. Answers a number below 64: its place.
+    /// vector registers of that length, whose stamp (`motet_protocol::stamp`) is `stamp`. Until it is taken home, hidden harts
+    /// have frame and area. Answers a number below 64: its place.
     ///
     /// # Errors
     /// Why it stays.
-    fn send_away(&self, _frame: &'static UserFrame, _root: Frame) -> Result<usize, Unsent> {
+    fn send_away(&self, _frame: &'static UserFrame, _stamp: &'static AtomicU32, _root: Frame) -> Result<usize, Unsent> {
         Err(Unsent::Unable)
     }
 
@@ -215,7 +216,7 @@ pub trait Machine: Sync + 'static {
     /// Calls all threads home that this core has sent, and waits until none is away.
     fn bring_home(&self) {}
 
-    /// Puts the registers of a thread that is home into its frame, and says what has stopped it.
+    /// Makes the frame of a thread that is home its own again, and says what has stopped it.
     fn take_home(&self, _place: usize, _frame: &'static UserFrame) -> Trap {
         Trap::IllegalInstruction { word: 0 }
     }

@@ -93,7 +93,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), U
     // First say so, then let it translate, as where a space becomes active.
     cpu.own.away.fetch_add(1, Ordering::SeqCst);
     mm::keep_active(cpu, space);
-    match cpu.machine.send_away(&thread.frame, root) {
+    match cpu.machine.send_away(&thread.frame, &thread.vector_stamp, root) {
         Ok(place) => {
             let moves = &thread.moves;
             moves.sent.set(moves.sent.get() + 1);
