@@ -159,26 +159,33 @@ enum Without {
     CallingHome,
     /// A hidden hart that has found nothing sleeps without saying so first.
     Rest,
+    /// A hidden hart ends the trip before it has stored the thread's registers where its home has them.
+    Storing,
 }
 
 /// Two harts send a thread each, two hidden harts run them. Meanwhile the page tables change, as one of the home harts is told: it calls its thread
-/// home before it says that it has done its fence. Nobody uses the old tables after that, each thread runs on one hart at a time, and all come home.
+/// home before it says that it has done its fence. Nobody uses the old tables after that, each thread runs on one hart at a time, and all come home,
+/// with the registers of when they ended, which both harts have in the same memory.
 fn travel(without: Without) {
     const HOMES: usize = 2;
     let trips = Arc::new(Trips::new());
     let [rung, over] = [(); 2].map(|()| Arc::new([(); 4].map(|()| AtomicUsize::new(0))));
     let running: Arc<[AtomicUsize; HOMES]> = Arc::default();
     let fenced = Arc::new(TableWord::new(0));
+    let registers: Arc<[TableWord; HOMES]> = Arc::new([(); HOMES].map(|()| TableWord::new(0)));
     let homes = (0..HOMES).map(|own| {
-        let (trips, rung, over, fenced) = (trips.clone(), rung.clone(), over.clone(), fenced.clone());
+        let (trips, rung, over, fenced, registers) =
+            (trips.clone(), rung.clone(), over.clone(), fenced.clone(), registers.clone());
         thread::spawn(move || {
             let place = Place::of(hart(own));
+            registers[own].store(1, SeqCst);
             let ring = |hidden: HartId| rung[hidden.index()].store(1, SeqCst);
             trips.post(place, trips.ticket()).into_iter().for_each(ring);
             // Hart 0 is asked for a fence.
             let mut is_asked = own == 0;
             loop {
                 if trips.stand(place) == Stand::Home {
+                    assert_eq!(registers[own].load(SeqCst), 2, "it has come home without its registers");
                     break;
                 }
                 if is_asked && without == Without::CallingHome {
@@ -187,7 +194,11 @@ fn travel(without: Without) {
                 } else if is_asked {
                     match trips.call_home(place) {
                         Called::Ring(hidden) => ring(hidden),
-                        Called::Withdrawn | Called::Home => break,
+                        Called::Withdrawn => {
+                            assert_eq!(registers[own].load(SeqCst), 1, "a hidden hart had its registers");
+                            break;
+                        }
+                        Called::Home => {}
                     }
                     is_asked = false;
                 }
@@ -202,14 +213,14 @@ fn travel(without: Without) {
     });
     let homes: Vec<_> = homes.collect();
     let hidden = [2, 3].map(|own| {
-        let (trips, rung, over, fenced, running) =
-            (trips.clone(), rung.clone(), over.clone(), fenced.clone(), running.clone());
+        let (trips, rung, over, fenced, running, registers) =
+            (trips.clone(), rung.clone(), over.clone(), fenced.clone(), running.clone(), registers.clone());
         thread::spawn(move || {
             let is_over = || over[0].load(SeqCst) == HOMES;
             while !is_over() {
                 let found = match without {
                     Without::Rest => trips.take(hart(own)),
-                    Without::Nothing | Without::CallingHome => trips.take(hart(own)).or_else(|| trips.rest(hart(own))),
+                    Without::Nothing | Without::CallingHome | Without::Storing => trips.take(hart(own)).or_else(|| trips.rest(hart(own))),
                 };
                 let Some(place) = found else {
                     // It sleeps until it is rung.
@@ -225,6 +236,8 @@ fn travel(without: Without) {
                 };
                 let whose = place.index();
                 assert_eq!(running[whose].swap(own, SeqCst), 0, "a thread runs twice");
+                let loaded = registers[whose].load(SeqCst);
+                assert_eq!(loaded, 1, "registers are not those that it left with");
                 for _ in 0..2 {
                     assert!(whose != 0 || fenced.load(SeqCst) == 0, "old page tables are used after the fence");
                     if trips.is_called(place) {
@@ -233,7 +246,13 @@ fn travel(without: Without) {
                     thread::yield_now();
                 }
                 running[whose].store(0, SeqCst);
-                trips.end(place);
+                if without == Without::Storing {
+                    trips.end(place);
+                }
+                registers[whose].store(loaded + 1, SeqCst);
+                if without != Without::Storing {
+                    trips.end(place);
+                }
             }
         })
     });
@@ -253,4 +272,9 @@ fn a_fence_with_the_thread_away_is_caught() {
 #[test]
 fn sleeping_without_a_word_is_caught() {
     must_be_caught(|| travel(Without::Rest));
+}
+
+#[test]
+fn ending_before_registers_are_stored_is_caught() {
+    must_be_caught(|| travel(Without::Storing));
 }

@@ -34,6 +34,9 @@ unsafe extern "C" {
     static motet_firmware_stacks: u8;
     /// Leaves everything on this hart's stack and waits until somebody starts it.
     pub fn motet_firmware_await_launch() -> !;
+    /// Leaves to the lower mode with `x1` to `x31` from there, not from the frame, behind which this hart's stack ends. That is memory as
+    /// `Places::registers` says, and nothing on this stack is needed any more.
+    pub fn motet_firmware_leave_with(frame: *mut Frame, registers: *const [u64; 31]) -> !;
 }
 
 /// The page below a hart's stack.
@@ -155,6 +158,16 @@ motet_firmware_await_launch:
 motet_firmware_leave:
     addi t0, sp, 256
     csrw mscratch, t0
+    ld ra, 0(sp)
+    each ld
+    ld sp, 8(sp)
+    mret
+
+    .globl motet_firmware_leave_with
+motet_firmware_leave_with:
+    addi t0, a0, 256
+    csrw mscratch, t0
+    mv sp, a1
     ld ra, 0(sp)
     each ld
     ld sp, 8(sp)

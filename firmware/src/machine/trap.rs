@@ -109,7 +109,7 @@ fn answer(frame: &mut Frame, answer: SbiRet) {
 extern "C" fn motet_firmware_launch(frame: &mut Frame) {
     let hardware = Hardware::own();
     if hardware.board.hidden.contains(hardware.own) {
-        return travel::receive(&hardware, frame);
+        travel::receive(&hardware, frame);
     }
     let launch = loop {
         hardware.serve();

@@ -27,7 +27,7 @@ use rustsbi::SbiRet;
 
 use super::{
     Hardware, SHARED, csr, devices,
-    entry::Frame,
+    entry::{Frame, motet_firmware_leave_with},
     hart::{self, ENVIRONMENT, STATE_ENABLE},
     registers,
     trap::refuse,
@@ -379,8 +379,8 @@ fn until_home(hardware: &Hardware, place: Place) -> End {
     }
 }
 
-/// Takes the next thread to this hidden hart, which enters it with `frame`.
-pub fn receive(hardware: &Hardware, frame: &mut Frame) {
+/// Takes the next thread to this hidden hart, which enters it. `frame`: at the end of the hart's stack.
+pub fn receive(hardware: &Hardware, frame: &mut Frame) -> ! {
     let own = hardware.own;
     let place = loop {
         take_ring(hardware);
@@ -393,10 +393,9 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
     PLACE[own.index()].store(place.index(), Relaxed);
     let traveller = &*POSTS.of(place);
     let places = &traveller.places;
-    // SAFETY: they are the firmware's, or have been found to be open memory (`traveller`), of which Rust knows nothing.
-    unsafe { registers::motet_firmware_copy_registers(&raw mut frame.0, at(places.registers)) };
     let status = csr::read!("mstatus") & !(PREVIOUS_MODE | FLOATS | VECTORS | WIDTH | FROM_GUEST | CHANGES_ACCESS);
-    // SAFETY: the thread's registers, as above. All translations of this hart are dropped before it runs.
+    // SAFETY: the thread's registers, which are in the firmware's memory, or have been found to be in open memory (`traveller`), of which
+    // Rust knows nothing. All translations of this hart are dropped before it runs.
     unsafe {
         csr::write!("mstatus", status | FLOATS | VECTORS | WIDTH_64);
         registers::motet_firmware_load_floats(at(places.floats));
@@ -414,6 +413,8 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) {
     }
     hart::fence(motet_firmware::mail::Fence::Instructions);
     hart::fence(motet_firmware::mail::Fence::Addresses { start: 0, len: usize::MAX, asid: None });
+    // SAFETY: as above; nobody who has called this needs the stack.
+    unsafe { motet_firmware_leave_with(frame, at(places.registers)) }
 }
 
 /// Registers at an address of a traveller's.

@@ -60,9 +60,14 @@ const fn predicate_words(format: u32, register_bytes: usize) -> usize {
 }
 
 /// The frame and the word in it where each group of registers begins.
+#[inline]
 const fn places(format: u32, register_bytes: usize) -> [(usize, usize); GROUPS] {
     let words = GROUP * register_bytes / 8;
     let (mut frame, mut word, mut end) = (0, predicate_words(format, register_bytes), 504);
+    if word + GROUPS * words <= end {
+        // As mostly: all in the first frame.
+        return [(0, word), (0, word + words), (0, word + 2 * words), (0, word + 3 * words)];
+    }
     let mut places = [(0, 0); GROUPS];
     let mut group = 0;
     while group < GROUPS {
