@@ -61,7 +61,8 @@ impl Places {
     fn are_open(&self, vector_len: usize, board: &Board) -> bool {
         const WORD: u64 = 8;
         let Self { registers, floats, control, vectors: [first, second, third, fourth], stamp } = *self;
-        if (registers | floats | control | first | second | third | fourth) % WORD != 0 || stamp % 4 != 0 {
+        let all = registers | floats | control | first | second | third | fourth;
+        if !all.is_multiple_of(WORD) || !stamp.is_multiple_of(4) {
             return false;
         }
         // Mostly all lie near each other.

@@ -220,7 +220,9 @@ fn travel(without: Without) {
             while !is_over() {
                 let found = match without {
                     Without::Rest => trips.take(hart(own)),
-                    Without::Nothing | Without::CallingHome | Without::Storing => trips.take(hart(own)).or_else(|| trips.rest(hart(own))),
+                    Without::Nothing | Without::CallingHome | Without::Storing => {
+                        trips.take(hart(own)).or_else(|| trips.rest(hart(own)))
+                    }
                 };
                 let Some(place) = found else {
                     // It sleeps until it is rung.

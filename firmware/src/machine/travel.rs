@@ -53,12 +53,10 @@ const VECTOR_WORDS: usize = 384 << 7;
 /// Longest vector registers, in bytes.
 const VECTOR_LEN_MAX: u64 = 128;
 const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16);
-const HARTS_HOME: [UnsafeCell<Home>; HARTS_MAX] =
-    [const { UnsafeCell::new(Home { registers: [0; 31], floats: [0; 33], entry: 0, kept: None }) }; HARTS_MAX];
 
 static TRIPS: Trips = Trips::new();
 static POSTS: Posts = Posts([const { UnsafeCell::new(Traveller::new()) }; PLACES]);
-static HOMES: Homes = Homes(HARTS_HOME);
+static HOMES: Homes = Homes([const { UnsafeCell::new(Home::new()) }; HARTS_MAX]);
 /// The supervisor sends threads itself.
 static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
 static VAULT: Locked = Locked { held: AtomicBool::new(false), vault: UnsafeCell::new(Vault::new()) };
@@ -121,6 +119,12 @@ struct Home {
     floats: [u64; 33],
     entry: usize,
     kept: Option<(Key, Ticket)>,
+}
+
+impl Home {
+    const fn new() -> Self {
+        Self { registers: [0; 31], floats: [0; 33], entry: 0, kept: None }
+    }
 }
 
 struct Homes([UnsafeCell<Home>; HARTS_MAX]);
