@@ -212,3 +212,25 @@ impl<'a> Vectors<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_every_length_lie_one_after_another_in_their_frames() {
+        for format in [VECTORS_RISCV64, VECTORS_AARCH64] {
+            for bytes in (1..=VECTOR_BYTES_MAX).filter(|&bytes| is_vector_length(bytes)) {
+                let words = GROUP * bytes / 8;
+                let mut free = (0, predicate_words(format, bytes));
+                for (frame, word) in places(format, bytes) {
+                    let end = if free.0 == 0 { 504 } else { 512 };
+                    let expected = if free.1 + words > end { (free.0 + 1, 0) } else { free };
+                    assert_eq!((frame, word), expected, "registers of {bytes} bytes");
+                    free = (frame, word + words);
+                }
+                assert_eq!(vector_frames(format, bytes), 1 + free.0, "registers of {bytes} bytes");
+            }
+        }
+    }
+}

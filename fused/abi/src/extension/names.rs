@@ -315,7 +315,12 @@ impl Extension {
 
     /// An ISA's extension with a name.
     pub fn from_name(isa: Isa, name: &str) -> Option<Self> {
-        Self::all(isa).find(|extension| extension.name() == name)
+        Self::from_name_bytes(isa, name.as_bytes())
+    }
+
+    /// As [`from_name`](Self::from_name), of a name that may not be text: no such extension, then.
+    pub fn from_name_bytes(isa: Isa, name: &[u8]) -> Option<Self> {
+        Self::all(isa).find(|extension| extension.name().as_bytes() == name)
     }
 
     /// Whether vendors say what it is: no processor's own description names it.

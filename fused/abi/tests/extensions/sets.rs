@@ -38,6 +38,7 @@ fn every_extension_is_found_by_its_name_and_number() {
             assert_eq!(extension.isa(), isa);
         }
         assert_eq!(Extension::from_number(isa, 63), None);
+        assert_eq!(Extension::from_name_bytes(isa, b"v\xff"), None);
     }
 }
 

@@ -67,8 +67,7 @@ fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Errno> {
     let mut name = [0; NAME_MAX];
     let too_long = |errno| if errno == Errno::ENAMETOOLONG { Errno::EINVAL } else { errno };
     let len = call.read_string(call.args[0], &mut name).map_err(too_long)?;
-    let name = core::str::from_utf8(&name[..len]).map_err(|_| Errno::EINVAL)?;
-    let extension = Extension::from_name(M::ISA, name).ok_or(Errno::EINVAL)?;
+    let extension = Extension::from_name_bytes(M::ISA, &name[..len]).ok_or(Errno::EINVAL)?;
     Ok(ExtensionSet::empty(M::ISA).with(extension))
 }
 
