@@ -177,7 +177,9 @@ pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u3
     thread.attention.store(1, Ordering::SeqCst);
 }
 
-/// Acts on what may be waiting for the running thread.
+/// Acts on what may be waiting for the running thread. A function of its own: inlined, it made every thread that begins to run prepare for it.
+#[cold]
+#[inline(never)]
 pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {
     // A swap, which sees what those wrote before who set the word; a store might overwrite it unseen.
     thread.attention.swap(0, Ordering::SeqCst);
