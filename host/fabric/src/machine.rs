@@ -236,7 +236,7 @@ impl Machine {
         match config.has_uncached_links() {
             true => Ok(()),
             false => {
-                Err("calls: no [[model.access]] has data = \"uncached\", so no call goes over a link; leave it out"
+                Err("calls: no [[model.access]] has data = \"uncached\", or no island has a data cache, so no call goes over a link; leave it out"
                     .into())
             }
         }

@@ -61,7 +61,7 @@ fn semantic_errors_name_key_and_place() {
         (
             "[pool]",
             "calls = \"dma\"\n[pool]",
-            "1:9: calls: no [[model.access]] has data = \"uncached\", so no call goes",
+            "1:9: calls: no [[model.access]] has data = \"uncached\", or no island has a data cache",
         ),
         (
             "[pool]",
