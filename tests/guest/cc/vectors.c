@@ -2,6 +2,7 @@
 // their own in all registers, while a signal's handler overwrites them, and across system calls; the handler finds the patterns in its
 // context. With an argument: whether a program that asks is told that there are such registers.
 #define _GNU_SOURCE
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -191,9 +192,16 @@ int main(int argc, char **argv) {
         return 0;
     }
     int bad = 0, status;
+    // Children begin beside their parent, though another island may have an idle core.
+    cpu_set_t all, here;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof here, &here);
     for (int n = 0; n < PROCESSES; n++) {
         pid_t child = fork();
         if (child == 0) {
+            sched_setaffinity(0, sizeof all, &all);
             int failed = one(n + 1);
             fflush(stdout);
             _exit(failed);
