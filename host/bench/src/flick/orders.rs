@@ -22,7 +22,7 @@ use super::{
 use crate::{
     process,
     project::{self, Project, file_error},
-    report::{Measurement, number},
+    report::{Measurement, median, number},
 };
 
 /// How many orders.
@@ -186,7 +186,7 @@ pub fn measurements(bench: &Bench, spreads: &[Spread], count: u64) -> Result<Vec
     for spread in spreads {
         let reference = if spread.way == WAYS[0] { paper::HOST_NXP_HOST_US } else { paper::NXP_HOST_NXP_US };
         for (protocol, us) in Protocol::BOTH.into_iter().zip(&spread.us) {
-            for (name, value) in ["least", "median", "most"].into_iter().zip(quantiles(us)) {
+            for (name, value) in ["least", "median", "most"].into_iter().zip(summary(us)) {
                 all.push(Measurement {
                     metric: format!("orders{}_{}{}_{name}", CACHES[spread.cache][0], protocol.prefix(), spread.way),
                     value,
@@ -209,7 +209,7 @@ pub fn measurements(bench: &Bench, spreads: &[Spread], count: u64) -> Result<Vec
     ] {
         for (cache, [suffix, title, _]) in CACHES.iter().enumerate() {
             let of_cache = spreads.iter().filter(|spread| spread.cache == cache);
-            let ratios = of_cache.map(|spread| quantiles(&spread.us[0])[of_flick] / quantiles(&spread.us[1])[1]);
+            let ratios = of_cache.map(|spread| summary(&spread.us[0])[of_flick] / summary(&spread.us[1])[1]);
             all.extend(ratios.min_by(f64::total_cmp).map(|ratio| Measurement {
                 metric: format!("orders{suffix}_null_call_over_flick_protocol{name}"),
                 value: ratio,
@@ -224,13 +224,10 @@ pub fn measurements(bench: &Bench, spreads: &[Spread], count: u64) -> Result<Vec
     Ok(all)
 }
 
-/// The least, the median and the most.
-fn quantiles(values: &[f64]) -> [f64; 3] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = |at: usize| sorted.get(at).copied().unwrap_or(f64::NAN);
-    let last = sorted.len().saturating_sub(1);
-    [middle(0), (middle(last / 2) + middle(last.div_ceil(2))) / 2.0, middle(last)]
+/// The least, the median and the most; there are some.
+fn summary(values: &[f64]) -> [f64; 3] {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    [least, median(values), values.iter().copied().fold(0.0, f64::max)]
 }
 
 /// Heads of [`rows`].
@@ -241,7 +238,7 @@ pub fn rows(spreads: &[Spread]) -> Vec<[String; 6]> {
     let both = |spread: &Spread| {
         let [from, to] = spread.isas.map(Isa::name);
         let row = |(protocol, us): (Protocol, &Vec<f64>)| {
-            let [least, median, most] = quantiles(us).map(number);
+            let [least, median, most] = summary(us).map(number);
             let title = CACHES[spread.cache][1].to_owned();
             [format!("{from} to {to}"), title, protocol.name().to_owned(), least, median, most]
         };
@@ -267,9 +264,8 @@ mod tests {
 
     #[test]
     fn the_median_lies_between_the_ends() {
-        assert_eq!(quantiles(&[3.0, 1.0, 2.0]), [1.0, 2.0, 3.0]);
-        assert_eq!(quantiles(&[4.0, 1.0, 2.0, 3.0]), [1.0, 2.5, 4.0]);
-        assert!(quantiles(&[])[1].is_nan());
+        assert_eq!(summary(&[3.0, 1.0, 2.0]), [1.0, 2.0, 3.0]);
+        assert_eq!(summary(&[4.0, 1.0, 2.0, 3.0]), [1.0, 2.5, 4.0]);
     }
 
     #[test]
