@@ -60,6 +60,16 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     DmaPiece,
     DmaFile,
     DmaCompletion,
+    ServiceCore,
+    ServiceClient,
+    ServiceProcess,
+    ServiceThread,
+    ServiceMutex,
+    ServiceCondition,
+    ServiceBarrier,
+    ServiceSource,
+    ServicePage,
+    ServiceWindow,
 ];
 
 /// Hash (FNV-1a, 64 bits) of [`LAYOUTS`]: two kernels may share a pool only if theirs are equal.

@@ -29,6 +29,7 @@ pub mod marks;
 mod objects;
 #[allow(unsafe_code)]
 mod pool;
+mod service;
 pub mod sync;
 mod trace;
 mod vectors;
@@ -43,5 +44,6 @@ pub use ids::*;
 pub use marker::*;
 pub use objects::*;
 pub use pool::Pool;
+pub use service::*;
 pub use trace::*;
 pub use vectors::*;

@@ -59,8 +59,10 @@ impl Pool {
     /// addresses outside of it and null, which wraps around.
     #[inline(always)]
     fn holds<T: PoolSafe>(self, addr: PoolAddr) -> bool {
-        // A pool has at least a header's length (see `header`), so the subtraction does not wrap.
-        const { assert!(size_of::<T>() < size_of::<PoolHeader>()) };
+        // A pool has at least a header's length (see `header`), so the subtraction does not wrap but for what is longer.
+        if const { size_of::<T>() >= size_of::<PoolHeader>() } && size_of::<T>() as u64 > self.len {
+            return false;
+        }
         addr.0.wrapping_sub(1) < self.len.wrapping_sub(size_of::<T>() as u64) && addr.0 % align_of::<T>() as u64 == 0
     }
 

@@ -21,6 +21,7 @@ pub mod pipe;
 pub mod range_tree;
 pub mod ready;
 pub mod run_queue;
+pub mod service;
 pub mod shootdown;
 pub mod slab;
 pub mod stamp;

@@ -1,0 +1,245 @@
+//! The service core: operating-system services of programs as a device (`docs/protocols/service.md`).
+//!
+//! Programs see pages of registers. What the core knows (threads, mutexes, ...) stands behind them, where no program can see it, so that
+//! all who execute the core's operations (every island's simulator, or a thread of the host) have one state.
+
+use crate::{
+    Cell32, Cell64,
+    sync::{AtomicU32, AtomicU64},
+};
+
+/// Pages of registers, one for each process and core.
+pub const SERVICE_CLIENTS: usize = 256;
+/// Register windows in a page, one for each thread.
+pub const SERVICE_WINDOWS: usize = 32;
+/// Bytes of a register window.
+pub const SERVICE_WINDOW_BYTES: u64 = 128;
+/// Numbers of threads of a process: [`SERVICE_WINDOWS`] for each core of the machine.
+pub const SERVICE_THREADS: usize = crate::CORES_MAX * SERVICE_WINDOWS;
+/// Most mutexes of a machine, and most condition variables.
+pub const SERVICE_MUTEXES: usize = 1024;
+/// Most barriers.
+pub const SERVICE_BARRIERS: usize = 256;
+/// Sources of interrupts that threads can be bound to.
+pub const SERVICE_SOURCES: usize = 64;
+/// Requests whose times the core remembers, to let others wait for it.
+pub const SERVICE_SLOTS: usize = 64;
+
+pool_struct! {
+    /// The registers of a thread. Nobody but the thread and the core uses them.
+    pub struct ServiceWindow: size 128, align 128 {
+        /// A request (`motet_protocol::service::Request`). Stored by the thread: from then on the core may act.
+        0 pub request: AtomicU64,
+        /// The answer (`motet_protocol::service::Answer`). Stored by the core.
+        8 pub answer: AtomicU64,
+        /// 1: the thread sleeps until its answer changes, and its core is to be rung then. Stored by the thread.
+        16 pub parked: AtomicU32,
+        20 _pad0: Cell32,
+        24 _pad1: [Cell64; 13],
+    }
+}
+
+pool_struct! {
+    /// A page of registers.
+    pub struct ServicePage: size 4096, align 4096 {
+        /// By thread.
+        0 pub windows: [ServiceWindow; 32],
+    }
+}
+
+/// [`ServiceClient::state`]: nobody's.
+pub const SERVICE_FREE: u32 = 0;
+/// [`ServiceClient::state`]: a kernel is filling in whose it is.
+pub const SERVICE_TAKEN: u32 = 1;
+/// [`ServiceClient::state`]: a process's.
+pub const SERVICE_USED: u32 = 2;
+/// [`ServiceClient::state`]: the process has gone. The core makes it free.
+pub const SERVICE_LEFT: u32 = 3;
+
+pool_struct! {
+    /// What kernels tell the core about a page of registers, and the core them.
+    pub struct ServiceClient: size 64, align 64 {
+        /// `SERVICE_*`. Free to taken to used to left by kernels, left to free by the core.
+        0 pub state: AtomicU32,
+        /// Whose it is: a number of the process's open file. Kernel-written before it is used.
+        4 pub owner: Cell32,
+        /// Which core's it is. Kernel-written before it is used.
+        8 pub core: Cell32,
+        12 _pad0: Cell32,
+        /// Windows that have a thread, a bit each. Set by kernels, cleared by the core when nobody can ask for the thread any more.
+        16 pub windows: AtomicU32,
+        /// Windows whose threads have ended, in whatever way. Set by kernels, cleared by the core.
+        20 pub died: AtomicU32,
+        /// Windows whose threads slept and have an answer now. Set by the core, cleared by kernels.
+        24 pub answered: AtomicU32,
+        28 _pad1: Cell32,
+        32 _pad2: [Cell64; 4],
+    }
+}
+
+pool_struct! {
+    /// The core's own: a process.
+    pub struct ServiceProcess: size 128, align 64 {
+        /// [`ServiceClient::owner`]; 0: nobody.
+        0 pub owner: Cell32,
+        4 _pad2: Cell32,
+        /// The first ready thread, 1 + index; 0: none.
+        8 pub ready: Cell32,
+        12 _pad0: Cell32,
+        /// By island: threads that may run at once; 0: as many as there are.
+        16 pub slots: [Cell32; 8],
+        /// By island: threads that run.
+        48 pub running: [Cell32; 8],
+        80 _pad1: [Cell64; 6],
+    }
+}
+
+pool_struct! {
+    /// The core's own: a thread.
+    pub struct ServiceThread: size 64, align 64 {
+        /// What it does (`motet_protocol::service::State`).
+        0 pub state: Cell32,
+        /// Its priority; 0 is the most urgent.
+        4 pub priority: Cell32,
+        /// Next in the queue that it is in, 1 + index; 0: none.
+        8 pub next: Cell32,
+        /// What it waits for: a kind in the upper half, a number in the lower one.
+        12 pub waits: Cell32,
+        /// The mutex that it takes when what it waits for has come, 1 + number; 0: none.
+        16 pub mutex: Cell32,
+        /// Islands on which it may run, a bit each.
+        20 pub islands: Cell32,
+        /// 1 + the island whose slot it has; 0: none.
+        24 pub island: Cell32,
+        /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 2: a more urgent one waits for its slot; bit 3: it was started.
+        28 pub flags: Cell32,
+        /// What it has ended with.
+        32 pub value: Cell32,
+        /// Code of the answer that it gets when it runs again.
+        36 pub code: Cell32,
+        /// The value of that answer.
+        40 pub answer: Cell32,
+        /// 1 + the first mutex that it owns; 0: none.
+        44 pub owned: Cell32,
+        /// The request that was served last.
+        48 pub served: Cell64,
+        /// Timed machines: when its answer is there, in picoseconds.
+        56 pub answered_ps: Cell64,
+    }
+}
+
+pool_struct! {
+    /// The core's own: a mutex.
+    pub struct ServiceMutex: size 64, align 64 {
+        /// [`ServiceClient::owner`] of the process whose it is; 0: it is free.
+        0 pub owner: Cell32,
+        /// Its kind (`motet_protocol::service::Kind`).
+        4 pub kind: Cell32,
+        /// The thread that has it, 1 + index; 0: none.
+        8 pub holder: Cell32,
+        /// How often that has locked it.
+        12 pub depth: Cell32,
+        /// The most urgent thread that waits for it, 1 + index; 0: none.
+        16 pub waiters: Cell32,
+        /// 1: its holder has died; 2: and nobody has repaired what it guards.
+        20 pub dead: Cell32,
+        /// 1 + the next mutex of its holder; 0: none.
+        24 pub next: Cell32,
+        /// Threads that wait for a condition variable, and then for it.
+        28 pub conditions: Cell32,
+        32 _pad1: [Cell64; 4],
+    }
+}
+
+pool_struct! {
+    /// The core's own: a condition variable.
+    pub struct ServiceCondition: size 16, align 16 {
+        /// As [`ServiceMutex::owner`].
+        0 pub owner: Cell32,
+        /// The most urgent thread that waits, 1 + index; 0: none.
+        4 pub waiters: Cell32,
+        /// 1 + the mutex with which threads wait; 0: none does.
+        8 pub mutex: Cell32,
+        12 _pad: Cell32,
+    }
+}
+
+pool_struct! {
+    /// The core's own: a barrier.
+    pub struct ServiceBarrier: size 16, align 16 {
+        /// As [`ServiceMutex::owner`].
+        0 pub owner: Cell32,
+        /// Threads that wait, 1 + index of the first; 0: none.
+        4 pub waiters: Cell32,
+        /// How many wait.
+        8 pub arrived: Cell32,
+        /// How many it lets through at once.
+        12 pub count: Cell32,
+    }
+}
+
+pool_struct! {
+    /// The core's own: a source of interrupts.
+    pub struct ServiceSource: size 16, align 16 {
+        /// [`ServiceClient::owner`] of the process that it is bound to; 0: none.
+        0 pub owner: Cell32,
+        /// 1 + the thread that it is bound to.
+        4 pub thread: Cell32,
+        /// Interrupts that the thread has not waited for yet.
+        8 pub pending: Cell32,
+        12 _pad: Cell32,
+    }
+}
+
+pool_struct! {
+    /// The service core.
+    pub struct ServiceCore: size 1753088, align 4096 {
+        /// Who executes an operation: 1 + who; 0: nobody.
+        0 pub lock: AtomicU64,
+        /// Mutexes and condition variables that there can be. Host-written.
+        8 pub mutexes: Cell32,
+        /// Barriers. Host-written.
+        12 pub barriers: Cell32,
+        /// Processes: pages of registers that there can be. Host-written.
+        16 pub clients: Cell32,
+        /// Timed machines: operations that it executes at once. Host-written.
+        20 pub ports: Cell32,
+        /// Timed machines: one operation, in picoseconds. Host-written.
+        24 pub operation_ps: Cell64,
+        /// Not 0: a kernel has changed a [`ServiceClient`]. Set by kernels, cleared by the core.
+        32 pub attention: AtomicU32,
+        /// Not 0: there is a bit in [`ServiceClient::answered`]. Set by the core, cleared by kernels.
+        36 pub answered: AtomicU32,
+        /// Operations executed.
+        40 pub operations: Cell64,
+        /// Operations answered with an error.
+        48 pub errors: Cell64,
+        /// Timed machines: how long requests have waited for others, in picoseconds.
+        56 pub queued_ps: Cell64,
+        /// Timed machines: when the last operations began, in picoseconds, a ring.
+        64 pub began_ps: [Cell64; 64],
+        /// Timed machines: the next entry of `began_ps`.
+        576 pub next_slot: Cell32,
+        580 _pad0: Cell32,
+        584 _pad1: [Cell64; 311],
+        /// Sources of interrupts.
+        3072 pub sources: [ServiceSource; 64],
+        /// Pages of registers, as kernels and the core see them.
+        4096 pub control: [ServiceClient; 256],
+        /// Processes.
+        20480 pub processes: [ServiceProcess; 256],
+        /// Mutexes.
+        53248 pub mutex: [ServiceMutex; 1024],
+        /// Condition variables.
+        118784 pub condition: [ServiceCondition; 1024],
+        /// Barriers.
+        135168 pub barrier: [ServiceBarrier; 256],
+        139264 _pad2: [Cell64; 5120],
+        /// Threads, by page of registers and window.
+        180224 pub threads: [ServiceThread; 8192],
+        /// The registers.
+        704512 pub pages: [ServicePage; 256],
+    }
+}
+
+const _: () = assert!(SERVICE_CLIENTS * SERVICE_WINDOWS == 8192 && SERVICE_CLIENTS == 256);

@@ -1,0 +1,134 @@
+//! Condition variables and barriers.
+
+use motet_layout::{ServiceBarrier, ServiceCondition};
+
+use super::{Code, Device, Outcome, Reply, ThreadIndex, threads::Waits};
+
+/// Threads of a barrier.
+const COUNT_MAX: u32 = motet_layout::SERVICE_THREADS as u32;
+
+impl<'a> Device<'a> {
+    fn condition(&self, thread: ThreadIndex, number: u16) -> Result<&'a ServiceCondition, Code> {
+        let owner = self.owner(thread);
+        let condition = self.core.condition.get(usize::from(number)).filter(|one| one.owner.get() == owner);
+        condition.ok_or(Code::Invalid)
+    }
+
+    pub(super) fn create_condition(&mut self, thread: ThreadIndex) -> Outcome {
+        let mut conditions = self.core.condition.iter().take(self.core.mutexes.get() as usize);
+        let number = conditions.position(|one| one.owner.get() == 0).ok_or(Code::Full)?;
+        let condition = &self.core.condition[number];
+        (condition.waiters.set(0), condition.mutex.set(0));
+        condition.owner.set(self.owner(thread));
+        Ok(Reply::Done(number as u32))
+    }
+
+    pub(super) fn destroy_condition(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let condition = self.condition(thread, number)?;
+        if !self.queue(&condition.waiters).is_empty() {
+            return Err(Code::Busy);
+        }
+        condition.owner.set(0);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn wait_for_condition(&mut self, thread: ThreadIndex, number: u16, mutex_number: u32) -> Outcome {
+        let condition = self.condition(thread, number)?;
+        let mutex_number = u16::try_from(mutex_number).map_err(|_| Code::Invalid)?;
+        let mutex = self.mutex(thread, mutex_number)?;
+        if mutex.holder.get() != thread.link() {
+            return Err(Code::NotOwner);
+        }
+        let waits_with = u32::from(mutex_number) + 1;
+        // With one mutex at a time, and one that is free while it waits.
+        if mutex.depth.get() != 1 || condition.mutex.get() != 0 && condition.mutex.get() != waits_with {
+            return Err(Code::Invalid);
+        }
+        condition.mutex.set(waits_with);
+        mutex.conditions.set(mutex.conditions.get() + 1);
+        self.thread(thread).mutex.set(waits_with);
+        self.thread(thread).code.set(Code::Ok as u32);
+        self.queue(&condition.waiters).add(thread);
+        self.wait(thread, Waits::Condition(number));
+        self.let_go(thread, mutex, mutex_number);
+        Ok(Reply::Waits)
+    }
+
+    pub(super) fn signal(&mut self, thread: ThreadIndex, number: u16, all: bool) -> Outcome {
+        let condition = self.condition(thread, number)?;
+        let mut woken = 0;
+        while let Some(waiter) = self.queue(&condition.waiters).take() {
+            woken += 1;
+            let mutex = self.thread(waiter).mutex.get().saturating_sub(1);
+            self.left_condition(waiter, number);
+            self.take_back(waiter, mutex as u16, Code::Ok);
+            if !all {
+                break;
+            }
+        }
+        Ok(Reply::Done(woken))
+    }
+
+    /// A thread has been taken out of the list of a condition variable.
+    pub(super) fn left_condition(&self, thread: ThreadIndex, number: u16) {
+        let mutex =
+            self.thread(thread).mutex.get().checked_sub(1).and_then(|number| self.mutex(thread, number as u16).ok());
+        if let Some(mutex) = mutex {
+            mutex.conditions.set(mutex.conditions.get().saturating_sub(1));
+        }
+        self.thread(thread).mutex.set(0);
+        let condition = self.core.condition.get(usize::from(number));
+        if let Some(condition) = condition.filter(|condition| self.queue(&condition.waiters).is_empty()) {
+            condition.mutex.set(0);
+        }
+    }
+
+    fn barrier(&self, thread: ThreadIndex, number: u16) -> Result<&'a ServiceBarrier, Code> {
+        let owner = self.owner(thread);
+        let barrier = self.core.barrier.get(usize::from(number)).filter(|one| one.owner.get() == owner);
+        barrier.ok_or(Code::Invalid)
+    }
+
+    pub(super) fn create_barrier(&mut self, thread: ThreadIndex, count: u32) -> Outcome {
+        if count == 0 || count > COUNT_MAX {
+            return Err(Code::Invalid);
+        }
+        let mut barriers = self.core.barrier.iter().take(self.core.barriers.get() as usize);
+        let number = barriers.position(|one| one.owner.get() == 0).ok_or(Code::Full)?;
+        let barrier = &self.core.barrier[number];
+        (barrier.waiters.set(0), barrier.arrived.set(0), barrier.count.set(count));
+        barrier.owner.set(self.owner(thread));
+        Ok(Reply::Done(number as u32))
+    }
+
+    pub(super) fn destroy_barrier(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let barrier = self.barrier(thread, number)?;
+        if barrier.arrived.get() != 0 {
+            return Err(Code::Busy);
+        }
+        barrier.owner.set(0);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn wait_at_barrier(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let barrier = self.barrier(thread, number)?;
+        barrier.arrived.set(barrier.arrived.get() + 1);
+        if barrier.arrived.get() < barrier.count.get() {
+            self.queue(&barrier.waiters).add(thread);
+            self.wait(thread, Waits::Barrier(number));
+            return Ok(Reply::Waits);
+        }
+        barrier.arrived.set(0);
+        while let Some(waiter) = self.queue(&barrier.waiters).take() {
+            self.resume(waiter, Code::Ok, 0);
+        }
+        Ok(Reply::Done(1))
+    }
+
+    /// A thread that was taken out of the list of a barrier has not come to it.
+    pub(super) fn left_barrier(&mut self, number: u16) {
+        if let Some(barrier) = self.core.barrier.get(usize::from(number)) {
+            barrier.arrived.set(barrier.arrived.get().saturating_sub(1));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The service core: what it does when a thread asks for something.
+//!
+//! A thread stores a [`Request`] in its window and loads the [`Answer`]; kernels tell the core by [`ServiceClient`]s whose windows there are
+//! and whose threads have ended. Whoever executes the core's operations (the simulator at the store, or a thread of the host) calls
+//! [`Device::serve`] and [`Device::control`], one at a time ([`acquire`]). Nothing that a program or another island has written is
+//! believed: numbers are looked up in tables, and lists are followed only as far as they can be long.
+//!
+//! Protocol page: `docs/protocols/service.md`.
+
+mod conditions;
+mod interrupts;
+mod mutexes;
+mod queue;
+mod threads;
+mod times;
+mod words;
+
+use motet_layout::{
+    CORES_MAX, CoreId, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_THREADS, SERVICE_USED,
+    SERVICE_WINDOW_BYTES, SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceProcess, ServiceThread, ServiceWindow,
+    sync::Ordering,
+};
+
+pub use times::book;
+pub use words::*;
+
+/// The service core of a machine, if it has one.
+pub fn of(pool: Pool) -> Option<&'static ServiceCore> {
+    let at = pool.header().service.get();
+    if at == 0 { None } else { pool.get(PoolAddr(at)) }
+}
+
+/// Becomes who executes the core's operations, unless somebody is. `who` is not 0.
+pub fn acquire(core: &ServiceCore, who: u64) -> bool {
+    core.lock.compare_exchange(0, who, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+}
+
+/// Lets others execute the core's operations.
+pub fn release(core: &ServiceCore) {
+    core.lock.store(0, Ordering::SeqCst);
+}
+
+/// Takes the place of `holder`, who has died while executing an operation.
+pub fn inherit(core: &ServiceCore, holder: u64, who: u64) -> bool {
+    core.lock.compare_exchange(holder, who, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+}
+
+/// A thread as the core numbers it: its page of registers and its window there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadIndex(u16);
+
+impl ThreadIndex {
+    /// Of a window; `None`: there is no such window.
+    pub fn new(client: usize, window: usize) -> Option<Self> {
+        (client < SERVICE_CLIENTS && window < SERVICE_WINDOWS).then(|| Self((client * SERVICE_WINDOWS + window) as u16))
+    }
+
+    /// The window at an offset from the first page of registers.
+    pub fn at(offset: u64) -> Option<Self> {
+        let window = (offset / SERVICE_WINDOW_BYTES) as usize;
+        Self::new(window / SERVICE_WINDOWS, window % SERVICE_WINDOWS)
+    }
+
+    /// From the word of a list: 1 + the number; 0 and what is no thread's: none.
+    fn from_link(link: u32) -> Option<Self> {
+        let index = (link as usize).checked_sub(1)?;
+        Self::new(index / SERVICE_WINDOWS, index % SERVICE_WINDOWS)
+    }
+
+    const fn link(self) -> u32 {
+        self.0 as u32 + 1
+    }
+
+    /// Its page of registers.
+    pub const fn client(self) -> usize {
+        self.0 as usize / SERVICE_WINDOWS
+    }
+
+    /// Its window there.
+    pub const fn window(self) -> usize {
+        self.0 as usize % SERVICE_WINDOWS
+    }
+}
+
+/// What comes of a request that is no error.
+enum Reply {
+    /// It is done with.
+    Done(u32),
+    /// It is done with, and there is something to be said of it.
+    But(Code, u32),
+    /// The thread waits.
+    Waits,
+}
+
+type Outcome = Result<Reply, Code>;
+
+/// Whoever executes operations, at a certain time.
+pub struct Device<'a> {
+    core: &'a ServiceCore,
+    now_ps: u64,
+    rings: u128,
+}
+
+const _: () = assert!(CORES_MAX <= u128::BITS as usize);
+
+impl<'a> Device<'a> {
+    /// `now_ps`: when operations are executed on a timed machine; answers are there from then on.
+    pub fn new(core: &'a ServiceCore, now_ps: u64) -> Self {
+        Self { core, now_ps, rings: 0 }
+    }
+
+    /// The cores that are to be rung because threads that slept have answers.
+    pub fn rings(&self) -> impl Iterator<Item = CoreId> + use<> {
+        let rings = self.rings;
+        (0..CORES_MAX as u32).filter(move |core| rings >> core & 1 != 0).filter_map(CoreId::from_raw)
+    }
+
+    /// Does what a thread asks for. `false`: it has asked for nothing since it was served last.
+    pub fn serve(&mut self, thread: ThreadIndex) -> bool {
+        let request = Request(self.window(thread).request.load(Ordering::SeqCst));
+        let record = self.thread(thread);
+        if request.0 == record.served.get() {
+            return false;
+        }
+        record.served.set(request.0);
+        self.core.operations.set(self.core.operations.get().wrapping_add(1));
+        let outcome = match self.asks(thread, request) {
+            // Whoever keeps a more urgent thread waiting gives way to it now.
+            Ok(Reply::Done(value)) if self.gives_way(thread, Code::Ok, value) => Ok(Reply::Waits),
+            Ok(Reply::But(code, value)) if self.gives_way(thread, code, value) => Ok(Reply::Waits),
+            outcome => outcome,
+        };
+        match outcome {
+            Ok(Reply::Done(value)) => self.answer(thread, Code::Ok, value),
+            Ok(Reply::But(code, value)) => self.answer(thread, code, value),
+            // It may have been answered already: whatever it waited for has come of this very request.
+            Ok(Reply::Waits) if self.state(thread) == State::Running => {}
+            Ok(Reply::Waits) => {
+                let waits = Answer::waits(request.sequence());
+                self.window(thread).answer.store(waits.0, Ordering::SeqCst);
+                record.answered_ps.set(self.now_ps);
+            }
+            Err(code) => {
+                self.core.errors.set(self.core.errors.get().wrapping_add(1));
+                self.answer(thread, code, 0);
+            }
+        }
+        true
+    }
+
+    fn asks(&mut self, thread: ThreadIndex, request: Request) -> Outcome {
+        let client = self.client(thread);
+        let has_window = client.state.load(Ordering::SeqCst) == SERVICE_USED
+            && client.windows.load(Ordering::SeqCst) >> thread.window() & 1 != 0;
+        if !has_window {
+            return Err(Code::NoThread);
+        }
+        let operation = request.operation().ok_or(Code::Unknown)?;
+        match self.state(thread) {
+            State::None => self.thread(thread).state.set(State::Running as u32),
+            State::Waiting | State::Ready if operation != Operation::Withdraw => return Err(Code::Waits),
+            State::New if operation != Operation::Start => return Err(Code::Invalid),
+            State::Ended => return Err(Code::NoThread),
+            _ => {}
+        }
+        self.execute(thread, operation, request.object(), request.argument())
+    }
+
+    fn execute(&mut self, thread: ThreadIndex, operation: Operation, object: u16, argument: u32) -> Outcome {
+        match operation {
+            Operation::Nothing => Ok(Reply::Done(0)),
+            Operation::Own => Ok(Reply::Done(self.number(thread))),
+            Operation::Start => self.start(thread),
+            Operation::Create => self.create(thread, object, argument),
+            Operation::Exit => self.exit(thread, argument),
+            Operation::Join => self.join(thread, object),
+            Operation::Yield => self.give_turn(thread),
+            Operation::SetPriority => self.set_priority(thread, object, argument),
+            Operation::Detach => self.detach(thread, object),
+            Operation::Delete => self.delete(thread, object),
+            Operation::Slots => self.set_slots(thread, object, argument),
+            Operation::MutexCreate => self.create_mutex(thread, argument),
+            Operation::MutexDestroy => self.destroy_mutex(thread, object),
+            Operation::Lock => self.lock(thread, object, true),
+            Operation::TryLock => self.lock(thread, object, false),
+            Operation::Unlock => self.unlock(thread, object),
+            Operation::Consistent => self.make_consistent(thread, object),
+            Operation::ConditionCreate => self.create_condition(thread),
+            Operation::ConditionDestroy => self.destroy_condition(thread, object),
+            Operation::ConditionWait => self.wait_for_condition(thread, object, argument),
+            Operation::Signal => self.signal(thread, object, false),
+            Operation::Broadcast => self.signal(thread, object, true),
+            Operation::BarrierCreate => self.create_barrier(thread, argument),
+            Operation::BarrierDestroy => self.destroy_barrier(thread, object),
+            Operation::BarrierWait => self.wait_at_barrier(thread, object),
+            Operation::SourceBind => self.bind_source(thread, object),
+            Operation::SourceWait => self.wait_for_source(thread, object),
+            Operation::SourceRaise => self.raise(thread, object),
+            Operation::Withdraw => self.withdraw(thread),
+        }
+    }
+
+    /// Looks at what kernels have said of pages of registers: threads have ended, processes have gone.
+    pub fn control(&mut self) {
+        if self.core.attention.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.core.attention.store(0, Ordering::SeqCst);
+        for (number, client) in self.core.control.iter().enumerate() {
+            let died = if client.died.load(Ordering::SeqCst) == 0 { 0 } else { client.died.swap(0, Ordering::SeqCst) };
+            for window in (0..SERVICE_WINDOWS).filter(|window| died >> window & 1 != 0) {
+                if let Some(thread) = ThreadIndex::new(number, window) {
+                    self.died(thread);
+                }
+            }
+            if client.state.load(Ordering::SeqCst) == SERVICE_LEFT {
+                self.forget_process(client.owner.get());
+                self.forget_page(number, client);
+            }
+        }
+    }
+
+    /// A process has gone: what it had is free.
+    fn forget_process(&self, owner: u32) {
+        let core = self.core;
+        core.processes.iter().filter(|process| process.owner.get() == owner).for_each(forget_process);
+        core.mutex.iter().filter(|mutex| mutex.owner.get() == owner).for_each(|mutex| mutex.owner.set(0));
+        core.condition.iter().filter(|condition| condition.owner.get() == owner).for_each(|one| one.owner.set(0));
+        core.barrier.iter().filter(|barrier| barrier.owner.get() == owner).for_each(|barrier| barrier.owner.set(0));
+        core.sources.iter().filter(|source| source.owner.get() == owner).for_each(|source| source.owner.set(0));
+        // None of its threads, in whatever page, is in a list that anybody follows any more.
+        for thread in self.indices().filter(|thread| self.client(*thread).owner.get() == owner) {
+            self.reset(thread);
+        }
+    }
+
+    fn forget_page(&self, number: usize, client: &ServiceClient) {
+        (0..SERVICE_WINDOWS)
+            .filter_map(|window| ThreadIndex::new(number, window))
+            .for_each(|thread| self.reset(thread));
+        client.windows.store(0, Ordering::Relaxed);
+        client.died.store(0, Ordering::Relaxed);
+        client.answered.store(0, Ordering::Relaxed);
+        client.state.store(SERVICE_FREE, Ordering::SeqCst);
+    }
+
+    /// Answers a thread that runs from now on. If it sleeps, its core is rung.
+    fn answer(&mut self, thread: ThreadIndex, code: Code, value: u32) {
+        let (window, record) = (self.window(thread), self.thread(thread));
+        (record.code.set(code as u32), record.answer.set(value));
+        record.answered_ps.set(self.now_ps);
+        let sequence = Request(record.served.get()).sequence();
+        window.answer.store(Answer::done(sequence, code, value).0, Ordering::SeqCst);
+        if window.parked.load(Ordering::SeqCst) != 0 {
+            self.wake(thread);
+        }
+    }
+
+    /// Has the kernel wake a thread that sleeps.
+    fn wake(&mut self, thread: ThreadIndex) {
+        let client = self.client(thread);
+        client.answered.fetch_or(1 << thread.window(), Ordering::SeqCst);
+        self.core.answered.store(1, Ordering::SeqCst);
+        self.rings |= 1u128.checked_shl(client.core.get()).unwrap_or(1);
+    }
+
+    fn thread(&self, thread: ThreadIndex) -> &'a ServiceThread {
+        &self.core.threads[usize::from(thread.0)]
+    }
+
+    fn window(&self, thread: ThreadIndex) -> &'a ServiceWindow {
+        &self.core.pages[thread.client()].windows[thread.window()]
+    }
+
+    fn client(&self, thread: ThreadIndex) -> &'a ServiceClient {
+        &self.core.control[thread.client()]
+    }
+
+    /// The process whose a thread is.
+    fn owner(&self, thread: ThreadIndex) -> u32 {
+        self.client(thread).owner.get()
+    }
+
+    fn state(&self, thread: ThreadIndex) -> State {
+        State::from_raw(self.thread(thread).state.get()).unwrap_or(State::None)
+    }
+
+    /// The number that a thread has in its process.
+    fn number(&self, thread: ThreadIndex) -> u32 {
+        self.client(thread).core.get() * SERVICE_WINDOWS as u32 + thread.window() as u32
+    }
+
+    /// All windows that have threads.
+    fn indices(&self) -> impl Iterator<Item = ThreadIndex> + use<'a> {
+        let core = self.core;
+        let used =
+            core.control.iter().enumerate().filter(|(_, client)| client.state.load(Ordering::Relaxed) != SERVICE_FREE);
+        used.flat_map(|(number, client)| {
+            let windows = client.windows.load(Ordering::Relaxed);
+            let windows = (0..SERVICE_WINDOWS).filter(move |window| windows >> window & 1 != 0);
+            windows.filter_map(move |window| ThreadIndex::new(number, window))
+        })
+    }
+
+    /// The threads of a process.
+    fn threads_of(&self, owner: u32) -> impl Iterator<Item = ThreadIndex> + use<'a> {
+        let core = self.core;
+        self.indices().filter(move |thread| core.control[thread.client()].owner.get() == owner)
+    }
+
+    /// The thread that has a number in the process of another one.
+    fn named(&self, thread: ThreadIndex, number: u16) -> Result<ThreadIndex, Code> {
+        let (owner, number) = (self.owner(thread), usize::from(number));
+        let (core, window) = ((number / SERVICE_WINDOWS) as u32, number % SERVICE_WINDOWS);
+        let is_it = |client: &ServiceClient| {
+            client.owner.get() == owner
+                && client.core.get() == core
+                && client.state.load(Ordering::SeqCst) == SERVICE_USED
+                && client.windows.load(Ordering::SeqCst) >> window & 1 != 0
+        };
+        let found = (number < SERVICE_THREADS).then(|| self.core.control.iter().position(is_it)).flatten();
+        found.and_then(|client| ThreadIndex::new(client, window)).ok_or(Code::NoThread)
+    }
+
+    /// What the core knows of a thread's process; `None`: it knows as many as it can.
+    fn process(&self, thread: ThreadIndex) -> Option<&'a ServiceProcess> {
+        let owner = self.owner(thread);
+        let processes = &self.core.processes;
+        let known = processes.iter().find(|process| process.owner.get() == owner);
+        known.or_else(|| {
+            let free = processes.iter().find(|process| process.owner.get() == 0)?;
+            forget_process(free);
+            free.owner.set(owner);
+            Some(free)
+        })
+    }
+}
+
+fn forget_process(process: &ServiceProcess) {
+    process.owner.set(0);
+    process.ready.set(0);
+    process.slots.iter().chain(&process.running).for_each(|word| word.set(0));
+}

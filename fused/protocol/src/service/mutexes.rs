@@ -1,0 +1,177 @@
+//! Mutexes. Those of a thread that ends are others', who are told so.
+
+use motet_layout::ServiceMutex;
+
+use super::{Code, Device, Kind, Outcome, Reply, ThreadIndex, threads::Waits};
+
+/// How often a recursive mutex can be locked.
+const DEPTH_MAX: u32 = 0xffff;
+/// [`ServiceMutex::dead`]: its owner has died with it.
+const ABANDONED: u32 = 1;
+/// [`ServiceMutex::dead`]: and nobody has repaired what it guards.
+const LOST: u32 = 2;
+
+impl<'a> Device<'a> {
+    /// A mutex of a thread's process.
+    pub(super) fn mutex(&self, thread: ThreadIndex, number: u16) -> Result<&'a ServiceMutex, Code> {
+        let owner = self.owner(thread);
+        let mutex = self.core.mutex.get(usize::from(number)).filter(|mutex| mutex.owner.get() == owner);
+        mutex.ok_or(Code::Invalid)
+    }
+
+    pub(super) fn create_mutex(&mut self, thread: ThreadIndex, kind: u32) -> Outcome {
+        let kind = Kind::from_raw(kind).ok_or(Code::Invalid)?;
+        let number = self.core.mutex.iter().take(self.core.mutexes.get() as usize).position(|one| one.owner.get() == 0);
+        let number = number.ok_or(Code::Full)?;
+        let mutex = &self.core.mutex[number];
+        let words = [&mutex.holder, &mutex.depth, &mutex.waiters, &mutex.dead, &mutex.next, &mutex.conditions];
+        words.iter().for_each(|word| word.set(0));
+        mutex.kind.set(kind as u32);
+        mutex.owner.set(self.owner(thread));
+        Ok(Reply::Done(number as u32))
+    }
+
+    pub(super) fn destroy_mutex(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let mutex = self.mutex(thread, number)?;
+        if mutex.holder.get() != 0 || mutex.conditions.get() != 0 || !self.queue(&mutex.waiters).is_empty() {
+            return Err(Code::Busy);
+        }
+        mutex.owner.set(0);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn lock(&mut self, thread: ThreadIndex, number: u16, waits: bool) -> Outcome {
+        let mutex = self.mutex(thread, number)?;
+        if mutex.dead.get() == LOST {
+            return Err(Code::NotRecoverable);
+        }
+        if mutex.holder.get() == 0 {
+            return Ok(match self.take(thread, mutex, number) {
+                Code::Ok => Reply::Done(0),
+                code => Reply::But(code, 0),
+            });
+        }
+        if mutex.holder.get() == thread.link() {
+            match Kind::from_raw(mutex.kind.get()) {
+                Some(Kind::Recursive) if mutex.depth.get() == DEPTH_MAX => return Err(Code::Full),
+                Some(Kind::Recursive) => {
+                    mutex.depth.set(mutex.depth.get() + 1);
+                    return Ok(Reply::Done(0));
+                }
+                Some(Kind::ErrorChecking) if waits => return Err(Code::Deadlock),
+                _ => {}
+            }
+        }
+        if !waits {
+            return Err(Code::Busy);
+        }
+        self.thread(thread).code.set(Code::Ok as u32);
+        self.wait_for_mutex(thread, mutex, number);
+        Ok(Reply::Waits)
+    }
+
+    fn wait_for_mutex(&mut self, thread: ThreadIndex, mutex: &'a ServiceMutex, number: u16) {
+        self.queue(&mutex.waiters).add(thread);
+        self.wait(thread, Waits::Mutex(number));
+    }
+
+    /// A thread has a mutex from now on, which nobody has; what it is told.
+    fn take(&self, thread: ThreadIndex, mutex: &ServiceMutex, number: u16) -> Code {
+        mutex.holder.set(thread.link());
+        mutex.depth.set(1);
+        let owned = &self.thread(thread).owned;
+        mutex.next.set(owned.get());
+        owned.set(u32::from(number) + 1);
+        if mutex.dead.get() == ABANDONED { Code::OwnerDead } else { Code::Ok }
+    }
+
+    /// A thread that waited for something else goes on with a mutex, or waits for that.
+    pub(super) fn take_back(&mut self, thread: ThreadIndex, number: u16, code: Code) {
+        let Ok(mutex) = self.mutex(thread, number) else { return self.resume(thread, Code::Invalid, 0) };
+        self.thread(thread).code.set(code as u32);
+        if mutex.dead.get() == LOST {
+            self.resume(thread, Code::NotRecoverable, 0);
+        } else if mutex.holder.get() == 0 {
+            self.hand_to(thread, mutex, number);
+        } else {
+            // What it is to be told stays in its record until the mutex is free.
+            self.wait_for_mutex(thread, mutex, number);
+        }
+    }
+
+    /// A mutex that nobody has is a waiting thread's.
+    fn hand_to(&mut self, thread: ThreadIndex, mutex: &ServiceMutex, number: u16) {
+        let taken = self.take(thread, mutex, number);
+        let withdrawn = self.thread(thread).code.get() == Code::Withdrawn as u32;
+        self.resume(thread, if taken == Code::Ok && withdrawn { Code::Withdrawn } else { taken }, 0);
+    }
+
+    pub(super) fn unlock(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let mutex = self.mutex(thread, number)?;
+        if mutex.holder.get() != thread.link() {
+            return Err(Code::NotOwner);
+        }
+        mutex.depth.set(mutex.depth.get().saturating_sub(1));
+        if mutex.depth.get() == 0 {
+            self.let_go(thread, mutex, number);
+        }
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn make_consistent(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let mutex = self.mutex(thread, number)?;
+        if mutex.holder.get() != thread.link() || mutex.dead.get() != ABANDONED {
+            return Err(Code::Invalid);
+        }
+        mutex.dead.set(0);
+        Ok(Reply::Done(0))
+    }
+
+    /// The owner of a mutex has it no longer. The most urgent thread that waits has it then.
+    pub(super) fn let_go(&mut self, thread: ThreadIndex, mutex: &'a ServiceMutex, number: u16) {
+        self.disown(thread, number);
+        mutex.holder.set(0);
+        mutex.depth.set(0);
+        if mutex.dead.get() == ABANDONED {
+            mutex.dead.set(LOST);
+            while let Some(waiter) = self.queue(&mutex.waiters).take() {
+                self.resume(waiter, Code::NotRecoverable, 0);
+            }
+        } else if let Some(waiter) = self.queue(&mutex.waiters).take() {
+            self.hand_to(waiter, mutex, number);
+        }
+    }
+
+    /// Takes a mutex out of the list of those that a thread has.
+    fn disown(&self, thread: ThreadIndex, number: u16) {
+        let link = u32::from(number) + 1;
+        let mut at = &self.thread(thread).owned;
+        // No list is longer than there are mutexes.
+        for _ in 0..self.core.mutex.len() {
+            let Some(mutex) = (at.get() as usize).checked_sub(1).and_then(|index| self.core.mutex.get(index)) else {
+                return;
+            };
+            if at.get() == link {
+                return at.set(mutex.next.get());
+            }
+            at = &mutex.next;
+        }
+    }
+
+    /// A thread ends: who gets one of its mutexes next is told that its owner has died.
+    pub(super) fn abandon_mutexes(&mut self, thread: ThreadIndex) {
+        for _ in 0..self.core.mutex.len() {
+            let Some(number) = self.thread(thread).owned.get().checked_sub(1) else { return };
+            let Ok(mutex) = self.mutex(thread, number as u16) else { return self.thread(thread).owned.set(0) };
+            self.disown(thread, number as u16);
+            mutex.holder.set(0);
+            mutex.depth.set(0);
+            if mutex.dead.get() != LOST {
+                mutex.dead.set(ABANDONED);
+            }
+            if let Some(waiter) = self.queue(&mutex.waiters).take() {
+                self.hand_to(waiter, mutex, number as u16);
+            }
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! Threads: their lives, their turns, and what ends with them.
+//!
+//! ```text
+//!            Create          Start               a slot is free
+//!   None ----------> New ----------> Ready ------------------------> Running ---> Ended ---> None
+//!     |                                ^   more urgent: next request   |   ^        joined, and its kernel thread
+//!     |                                +-------------------------------+   |        has ended
+//!     | asks for something                                             |   | what it waits for has come
+//!     +----------------------------------------------------> Running   v   | (a started thread becomes ready)
+//!                                                                    Waiting
+//! ```
+//!
+//! Threads that were created have turns: as many of a process run on an island as it has slots there, the most urgent ones. Others run
+//! whenever their kernel lets them.
+
+use motet_layout::{ISLANDS_MAX, ServiceProcess, ServiceThread, sync::Ordering};
+
+use super::{Code, DETACHED, Device, KILLED, Outcome, Reply, State, ThreadIndex, queue::Queue};
+
+/// [`ServiceThread::flags`]: nobody joins it.
+const IS_DETACHED: u32 = 1;
+/// [`ServiceThread::flags`]: its kernel thread has ended.
+const HAS_DIED: u32 = 2;
+/// [`ServiceThread::flags`]: it is to let a more urgent thread have its slot.
+const GIVES_WAY: u32 = 4;
+/// [`ServiceThread::flags`]: it was started, and has turns.
+const HAS_TURNS: u32 = 8;
+/// [`ServiceThread::flags`]: it has not had its first turn.
+const BEGINS: u32 = 16;
+
+const PRIORITY_MAX: u32 = 255;
+const ALL_ISLANDS: u32 = (1 << ISLANDS_MAX) - 1;
+
+/// What a thread waits for, as it stands in [`ServiceThread::waits`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    Mutex(u16),
+    Condition(u16),
+    Barrier(u16),
+    Thread(ThreadIndex),
+    Source(u16),
+}
+
+impl Waits {
+    fn raw(self) -> u32 {
+        let (kind, number) = match self {
+            Self::Mutex(number) => (1, number),
+            Self::Condition(number) => (2, number),
+            Self::Barrier(number) => (3, number),
+            Self::Thread(thread) => (4, thread.0),
+            Self::Source(number) => (5, number),
+        };
+        kind << 16 | u32::from(number)
+    }
+
+    fn from_raw(raw: u32) -> Option<Self> {
+        let number = raw as u16;
+        Some(match raw >> 16 {
+            1 => Self::Mutex(number),
+            2 => Self::Condition(number),
+            3 => Self::Barrier(number),
+            4 => Self::Thread(ThreadIndex::from_link(u32::from(number) + 1)?),
+            5 => Self::Source(number),
+            _ => return None,
+        })
+    }
+}
+
+/// Makes a record that of no thread. What was served last stays: the request may be in the window still.
+fn clear(record: &ServiceThread) {
+    let words = [&record.state, &record.priority, &record.next, &record.waits, &record.mutex, &record.islands];
+    words.iter().for_each(|word| word.set(0));
+    let words = [&record.island, &record.flags, &record.value, &record.code, &record.answer, &record.owned];
+    words.iter().for_each(|word| word.set(0));
+}
+
+/// The code of a thread's last or next answer.
+fn code_of(record: &ServiceThread) -> Code {
+    u16::try_from(record.code.get()).ok().and_then(Code::from_raw).unwrap_or(Code::Ok)
+}
+
+impl<'a> Device<'a> {
+    pub(super) fn create(&mut self, thread: ThreadIndex, number: u16, argument: u32) -> Outcome {
+        let (made, islands) = (self.named(thread, number)?, argument >> 8 & 0xff & ALL_ISLANDS);
+        if self.state(made) != State::None || argument >> 8 & 0xff & !ALL_ISLANDS != 0 {
+            return Err(Code::Invalid);
+        }
+        let record = self.thread(made);
+        clear(record);
+        record.priority.set(argument & PRIORITY_MAX);
+        record.islands.set(if islands == 0 { ALL_ISLANDS } else { islands });
+        record.flags.set(if argument & DETACHED != 0 { IS_DETACHED } else { 0 });
+        record.state.set(State::New as u32);
+        Ok(Reply::Done(u32::from(number)))
+    }
+
+    pub(super) fn start(&mut self, thread: ThreadIndex) -> Outcome {
+        let record = self.thread(thread);
+        if self.state(thread) != State::New {
+            return Err(Code::Invalid);
+        }
+        record.flags.set(record.flags.get() | HAS_TURNS | BEGINS);
+        self.resume(thread, Code::Ok, 0);
+        Ok(Reply::Waits)
+    }
+
+    pub(super) fn exit(&mut self, thread: ThreadIndex, value: u32) -> Outcome {
+        self.end(thread, value);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn join(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let target = self.named(thread, number)?;
+        let record = self.thread(target);
+        if target == thread {
+            return Err(Code::Deadlock);
+        }
+        if record.flags.get() & IS_DETACHED != 0 || self.state(target) == State::None || self.joiner(target).is_some() {
+            return Err(Code::Invalid);
+        }
+        if self.state(target) != State::Ended {
+            self.wait(thread, Waits::Thread(target));
+            return Ok(Reply::Waits);
+        }
+        let value = record.value.get();
+        self.is_joined(target);
+        Ok(Reply::Done(value))
+    }
+
+    /// Nobody asks for a thread any more.
+    fn is_joined(&self, thread: ThreadIndex) {
+        let record = self.thread(thread);
+        record.flags.set(record.flags.get() | IS_DETACHED);
+        self.bury(thread);
+    }
+
+    /// Lets go of a thread that has ended, if its kernel thread has ended and nobody will ask for it.
+    fn bury(&self, thread: ThreadIndex) {
+        let (record, over) = (self.thread(thread), IS_DETACHED | HAS_DIED);
+        if self.state(thread) == State::Ended && record.flags.get() & over == over {
+            self.reset(thread);
+            self.client(thread).windows.fetch_and(!(1 << thread.window()), Ordering::SeqCst);
+        }
+    }
+
+    /// A window is as if nobody had ever had it.
+    pub(super) fn reset(&self, thread: ThreadIndex) {
+        let (record, window) = (self.thread(thread), self.window(thread));
+        clear(record);
+        record.served.set(0);
+        window.request.store(0, Ordering::Relaxed);
+        window.answer.store(0, Ordering::Relaxed);
+        window.parked.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn detach(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let target = self.named(thread, number)?;
+        if self.state(target) == State::None || self.joiner(target).is_some() {
+            return Err(Code::Invalid);
+        }
+        self.is_joined(target);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn delete(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
+        let target = self.named(thread, number)?;
+        if self.state(target) != State::New {
+            return Err(Code::Invalid);
+        }
+        let record = self.thread(target);
+        record.flags.set(IS_DETACHED | HAS_DIED);
+        record.state.set(State::Ended as u32);
+        self.bury(target);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn set_priority(&mut self, thread: ThreadIndex, number: u16, priority: u32) -> Outcome {
+        let target = self.named(thread, number)?;
+        if priority > PRIORITY_MAX || matches!(self.state(target), State::None | State::Ended) {
+            return Err(Code::Invalid);
+        }
+        // Where it stands in a list follows from it.
+        let queue = self.queue_of(target);
+        if let Some(queue) = queue {
+            queue.remove(target);
+        }
+        self.thread(target).priority.set(priority);
+        if let Some(queue) = queue {
+            queue.add(target);
+        }
+        self.give_turns(target);
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn set_slots(&mut self, thread: ThreadIndex, island: u16, slots: u32) -> Outcome {
+        let process = self.process(thread).ok_or(Code::Full)?;
+        let of_island = process.slots.get(usize::from(island)).ok_or(Code::Invalid)?;
+        of_island.set(slots);
+        self.give_turns(thread);
+        Ok(Reply::Done(0))
+    }
+
+    /// The thread that runs lets others have its slot that are as urgent.
+    pub(super) fn give_turn(&mut self, thread: ThreadIndex) -> Outcome {
+        let record = self.thread(thread);
+        let has_slot = record.flags.get() & HAS_TURNS != 0 && record.island.get() != 0;
+        if !has_slot || self.process(thread).is_none_or(|process| self.ready(process).is_empty()) {
+            return Ok(Reply::Done(0));
+        }
+        self.leave_slot(thread);
+        self.resume(thread, Code::Ok, 0);
+        Ok(Reply::Waits)
+    }
+
+    /// A thread with a slot lets a more urgent one have it before it is answered. `false`: there is none.
+    pub(super) fn gives_way(&mut self, thread: ThreadIndex, code: Code, value: u32) -> bool {
+        let record = self.thread(thread);
+        if self.state(thread) != State::Running || record.flags.get() & GIVES_WAY == 0 {
+            return false;
+        }
+        record.flags.set(record.flags.get() & !GIVES_WAY);
+        self.leave_slot(thread);
+        self.resume(thread, code, value);
+        true
+    }
+
+    /// A thread waits. Its slot is another one's.
+    pub(super) fn wait(&mut self, thread: ThreadIndex, waits: Waits) {
+        let record = self.thread(thread);
+        record.state.set(State::Waiting as u32);
+        record.waits.set(waits.raw());
+        self.leave_slot(thread);
+        self.give_turns(thread);
+    }
+
+    /// What a thread has waited for has come. It runs, or is ready if it has turns, and is answered when it runs.
+    pub(super) fn resume(&mut self, thread: ThreadIndex, code: Code, value: u32) {
+        let record = self.thread(thread);
+        record.waits.set(0);
+        let process = self.process(thread).filter(|_| record.flags.get() & HAS_TURNS != 0);
+        let Some(process) = process else {
+            record.state.set(State::Running as u32);
+            return self.answer(thread, code, value);
+        };
+        (record.code.set(code as u32), record.answer.set(value));
+        record.state.set(State::Ready as u32);
+        self.ready(process).add(thread);
+        self.give_turns(thread);
+    }
+
+    fn leave_slot(&self, thread: ThreadIndex) {
+        let record = self.thread(thread);
+        record.flags.set(record.flags.get() & !GIVES_WAY);
+        let island = record.island.get().checked_sub(1);
+        record.island.set(0);
+        let running = island.and_then(|island| self.process(thread)?.running.get(island as usize));
+        if let Some(running) = running {
+            running.set(running.get().saturating_sub(1));
+        }
+    }
+
+    /// Gives free slots of a thread's process to those that are ready; who has a slot and is less urgent than one that has none is to give way.
+    fn give_turns(&mut self, thread: ThreadIndex) {
+        let Some(process) = self.process(thread) else { return };
+        while let Some((next, island)) =
+            self.ready(process).iter().find_map(|thread| Some((thread, self.free_island(process, thread)?)))
+        {
+            self.ready(process).remove(next);
+            self.run(process, next, island);
+        }
+        for waiting in self.ready(process).iter() {
+            self.ask_to_give_way(waiting);
+        }
+    }
+
+    fn run(&mut self, process: &ServiceProcess, thread: ThreadIndex, island: usize) {
+        let record = self.thread(thread);
+        process.running[island].set(process.running[island].get() + 1);
+        record.island.set(island as u32 + 1);
+        record.state.set(State::Running as u32);
+        let code = code_of(record);
+        if record.flags.get() & BEGINS != 0 {
+            // It is told where, and stays there.
+            record.flags.set(record.flags.get() & !BEGINS);
+            record.islands.set(1 << island);
+            record.answer.set(island as u32);
+        }
+        self.answer(thread, code, record.answer.get());
+    }
+
+    /// The island with the most free slots among those on which a thread may run.
+    fn free_island(&self, process: &ServiceProcess, thread: ThreadIndex) -> Option<usize> {
+        let free = |island: usize| match process.slots[island].get() {
+            0 => u32::MAX - process.running[island].get(),
+            slots => slots.saturating_sub(process.running[island].get()),
+        };
+        let allowed = (0..ISLANDS_MAX).filter(|island| self.thread(thread).islands.get() >> island & 1 != 0);
+        // The first of several.
+        allowed.filter(|&island| free(island) != 0).min_by_key(|&island| u32::MAX - free(island))
+    }
+
+    /// Marks the least urgent thread whose slot would do for one that waits for a turn, if that is more urgent.
+    fn ask_to_give_way(&self, waiting: ThreadIndex) {
+        let (urgent, islands) = (self.thread(waiting).priority.get(), self.thread(waiting).islands.get());
+        let candidates = self.threads_of(self.owner(waiting)).filter(|thread| {
+            let record = self.thread(*thread);
+            let island = record.island.get();
+            self.state(*thread) == State::Running && island != 0 && islands >> (island - 1) & 1 != 0
+        });
+        let least =
+            candidates.max_by_key(|thread| self.thread(*thread).priority.get()).map(|thread| self.thread(thread));
+        if let Some(record) = least.filter(|record| record.priority.get() > urgent) {
+            record.flags.set(record.flags.get() | GIVES_WAY);
+        }
+    }
+
+    fn ready(&self, process: &'a ServiceProcess) -> Queue<'a> {
+        Queue::new(self.core, &process.ready)
+    }
+
+    pub(super) fn waits_for(&self, thread: ThreadIndex) -> Option<Waits> {
+        Waits::from_raw(self.thread(thread).waits.get())
+    }
+
+    /// The list that a thread is in.
+    fn queue_of(&self, thread: ThreadIndex) -> Option<Queue<'a>> {
+        match self.state(thread) {
+            State::Ready => self.process(thread).map(|process| self.ready(process)),
+            State::Waiting => match self.waits_for(thread)? {
+                Waits::Mutex(number) => {
+                    self.core.mutex.get(usize::from(number)).map(|mutex| self.queue(&mutex.waiters))
+                }
+                Waits::Condition(number) => {
+                    self.core.condition.get(usize::from(number)).map(|condition| self.queue(&condition.waiters))
+                }
+                Waits::Barrier(number) => {
+                    self.core.barrier.get(usize::from(number)).map(|barrier| self.queue(&barrier.waiters))
+                }
+                Waits::Thread(_) | Waits::Source(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub(super) fn queue(&self, head: &'a motet_layout::Cell32) -> Queue<'a> {
+        Queue::new(self.core, head)
+    }
+
+    /// Who waits for a thread's end.
+    fn joiner(&self, target: ThreadIndex) -> Option<ThreadIndex> {
+        let waits = Waits::Thread(target).raw();
+        let waits_for_it =
+            |thread: &ThreadIndex| self.state(*thread) == State::Waiting && self.thread(*thread).waits.get() == waits;
+        self.threads_of(self.owner(target)).find(waits_for_it)
+    }
+
+    /// A thread ends: what it has is others'.
+    fn end(&mut self, thread: ThreadIndex, value: u32) {
+        self.leave_lists(thread);
+        self.abandon_mutexes(thread);
+        self.abandon_sources(thread);
+        self.leave_slot(thread);
+        let record = self.thread(thread);
+        record.state.set(State::Ended as u32);
+        record.value.set(value);
+        if let Some(joiner) = self.joiner(thread) {
+            self.is_joined(thread);
+            self.resume(joiner, Code::Ok, value);
+        }
+        self.give_turns(thread);
+    }
+
+    /// A thread that ends, or waits no longer, leaves whatever list it is in.
+    fn leave_lists(&mut self, thread: ThreadIndex) {
+        if let Some(queue) = self.queue_of(thread) {
+            queue.remove(thread);
+        }
+        if self.state(thread) == State::Waiting {
+            match self.waits_for(thread) {
+                Some(Waits::Condition(number)) => self.left_condition(thread, number),
+                Some(Waits::Barrier(number)) => self.left_barrier(number),
+                _ => {}
+            }
+        }
+        self.thread(thread).waits.set(0);
+    }
+
+    pub(super) fn withdraw(&mut self, thread: ThreadIndex) -> Outcome {
+        let record = self.thread(thread);
+        match self.state(thread) {
+            State::Ready => Ok(Reply::Waits), // what it waited for has come
+            State::Waiting => {
+                let waited = self.waits_for(thread);
+                let mutex = record.mutex.get();
+                self.leave_lists(thread);
+                match (waited, mutex) {
+                    // It goes on with the mutex, as if it had been signalled.
+                    (Some(Waits::Condition(_)), 1..) => {
+                        self.take_back(thread, (mutex - 1) as u16, Code::Withdrawn);
+                    }
+                    _ => self.resume(thread, Code::Withdrawn, 0),
+                }
+                Ok(Reply::Waits)
+            }
+            _ => Ok(Reply::But(code_of(record), record.answer.get())),
+        }
+    }
+
+    /// A kernel thread has ended.
+    pub(super) fn died(&mut self, thread: ThreadIndex) {
+        let record = self.thread(thread);
+        // Nobody joins a thread that was not created.
+        let was_created = record.flags.get() & HAS_TURNS != 0 || self.state(thread) == State::New;
+        if self.state(thread) != State::Ended {
+            self.end(thread, KILLED);
+        }
+        let over = if was_created { HAS_DIED } else { HAS_DIED | IS_DETACHED };
+        record.flags.set(record.flags.get() | over);
+        self.bury(thread);
+    }
+}

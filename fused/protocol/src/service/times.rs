@@ -1,0 +1,28 @@
+//! Timed machines: when an operation is executed. The core executes as many at once as it has ports; others wait.
+
+use motet_layout::ServiceCore;
+
+/// When an operation is over that is asked for at `asked_ps`, and books it.
+///
+/// Who asks is simulated a little ahead of others, or behind. So what is remembered are the times of the last operations, and one that is
+/// asked for earlier than others that were executed already goes where it would have gone.
+pub fn book(core: &ServiceCore, asked_ps: u64) -> u64 {
+    let (operation_ps, ports) = (core.operation_ps.get(), core.ports.get().max(1) as usize);
+    let mut begins_ps = asked_ps;
+    // Each round goes past the end of an operation.
+    for _ in 0..core.began_ps.len() {
+        let under_way = core.began_ps.iter().map(|began| began.get()).filter(|&began_ps| {
+            began_ps != 0 && began_ps < begins_ps + operation_ps && begins_ps < began_ps + operation_ps
+        });
+        let (count, first_ps) = under_way.fold((0, u64::MAX), |(count, first), began| (count + 1, first.min(began)));
+        if count < ports {
+            break;
+        }
+        begins_ps = first_ps + operation_ps;
+    }
+    let slot = core.next_slot.get() as usize % core.began_ps.len();
+    core.began_ps[slot].set(begins_ps);
+    core.next_slot.set((slot as u32 + 1) % core.began_ps.len() as u32);
+    core.queued_ps.set(core.queued_ps.get().wrapping_add(begins_ps - asked_ps));
+    begins_ps + operation_ps
+}
