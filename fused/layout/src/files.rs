@@ -58,7 +58,10 @@ pool_struct! {
         136 pub hash_start: Cell32,
         /// Directory index: buckets in the page tree, behind those here.
         140 pub more_buckets: Cell32,
-        144 _pad0: [Cell64; 6],
+        /// 1: its pages are registers of the service core, of which it is an owner. It has no other pages.
+        144 pub service: Cell32,
+        148 _pad3: Cell32,
+        152 _pad0: [Cell64; 5],
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
         /// Threads that wait for the whole-file lock.
@@ -133,6 +136,8 @@ pub const FILE_SOCKET: u32 = 10;
 pub const FILE_SIGNAL: u32 = 11;
 /// [`FileRecord::kind`]: transfers (`/dev/dma`); `object` is a [`DmaFile`](crate::DmaFile).
 pub const FILE_DMA: u32 = 12;
+/// [`FileRecord::kind`]: the service core (`/dev/service`); `object` is the [`InodeRecord`] whose pages are registers.
+pub const FILE_SERVICE: u32 = 13;
 
 pool_struct! {
     /// An open file description.

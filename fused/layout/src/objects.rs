@@ -236,7 +236,11 @@ pool_struct! {
         3008 pub able: [AtomicU64; 2],
         /// What has become of it because of that.
         3024 pub moves: ThreadMoves,
-        3120 _pad2: [Cell64; 122],
+        /// Its window of the service core: 1 + the number of that; 0: none.
+        3120 pub service: Cell32,
+        /// Who owns that window ([`ServiceClient::owner`](crate::ServiceClient)).
+        3124 pub service_owner: Cell32,
+        3128 _pad2: [Cell64; 121],
     }
 }
 

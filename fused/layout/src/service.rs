@@ -65,7 +65,8 @@ pool_struct! {
         4 pub owner: Cell32,
         /// Which core's it is. Kernel-written before it is used.
         8 pub core: Cell32,
-        12 _pad0: Cell32,
+        /// The user who has it. Kernel-written before it is used.
+        12 pub user: Cell32,
         /// Windows that have a thread, a bit each. Set by kernels, cleared by the core when nobody can ask for the thread any more.
         16 pub windows: AtomicU32,
         /// Windows whose threads have ended, in whatever way. Set by kernels, cleared by the core.

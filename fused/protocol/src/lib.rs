@@ -81,6 +81,9 @@ pub trait Context {
         false
     }
 
+    /// The service core is to look at what kernels say of its clients. Without a simulator, the host is rung.
+    fn tell_service(&self) {}
+
     /// A piece of long work was done under locks, which has cost about so many instructions. A kernel looks now and then what
     /// else is due on its core, as far as that takes no lock but those below wait queues.
     #[inline(always)]

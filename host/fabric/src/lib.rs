@@ -23,6 +23,7 @@ mod registers;
 mod results;
 pub mod rootfs;
 pub mod run;
+pub mod service;
 mod signals;
 pub mod stats;
 mod streams;

@@ -4,6 +4,7 @@
 //! here, with the key's name and its place in the file.
 
 mod extensions;
+mod service;
 mod text;
 
 use std::{fs::File, io::Read, mem::offset_of, ops::Range, path::Path};
@@ -19,6 +20,7 @@ use toml::{
 
 pub use extensions::CoreExtensions;
 use extensions::{CoreTable, by_core};
+pub use service::ServiceSpec;
 pub use text::TextPlace;
 
 use crate::pool::local_ranges;
@@ -42,6 +44,8 @@ pub struct Machine {
     pub crossing: Crossing,
     /// How calls go over links.
     pub calls: Calls,
+    /// `[[service]]`: the service core, if there is one.
+    pub service: Option<ServiceSpec>,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.
@@ -297,6 +301,8 @@ struct MachineFile {
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
     #[serde(default)]
+    service: Vec<Spanned<service::ServiceTable>>,
+    #[serde(default)]
     model: ModelTable,
 }
 
@@ -370,7 +376,8 @@ impl MachineFile {
             islands.push(island);
         }
         check_migration(text, self.migration.as_ref(), &islands)?;
-        let machine = Machine { pool, islands, crossing, calls, model: self.model, text: text.into() };
+        let service = service::check(text, self.service)?;
+        let machine = Machine { pool, islands, crossing, calls, service, model: self.model, text: text.into() };
         let config = machine.model_config()?;
         machine.check_texts(&config, &texts)?;
         if calls != Calls::Fastest {

@@ -107,7 +107,7 @@ const SYSTEM_LINKS: [(&str, &str); 8] = [
 ];
 
 /// Linux device numbers (Documentation/admin-guide/devices.txt).
-const DEVICES: [(&str, u32, u32, u32); 12] = [
+const DEVICES: [(&str, u32, u32, u32); 13] = [
     ("dev/null", 1, 3, 0o666),
     ("dev/zero", 1, 5, 0o666),
     ("dev/full", 1, 7, 0o666),
@@ -117,6 +117,7 @@ const DEVICES: [(&str, u32, u32, u32); 12] = [
     ("dev/console", 5, 1, 0o600),
     ("dev/kmsg", 1, 11, 0o600),
     ("dev/dma", 240, 3, 0o666),
+    ("dev/service", 240, 4, 0o666),
     ("dev/host/stdin", 240, 0, 0o400),
     ("dev/host/stdout", 240, 1, 0o600),
     ("dev/host/stderr", 240, 2, 0o600),

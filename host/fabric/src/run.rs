@@ -27,6 +27,7 @@ use crate::{
     machine::{Firmware, Machine},
     pool::{Command, HostPool},
     qemu::{self, Launch, Qemu},
+    service::Service,
     signals::Signals,
     stats::Stats,
     streams::{Input, Output, Reading},
@@ -200,6 +201,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let clock = Clock::start(&pool)?;
     // On timed machines the plugin is the engines.
     let engines = if clocks.is_none() { Some(Engines::start(&pool, &bells)?) } else { None };
+    let service = if clocks.is_none() { Service::start(&pool, &bells)? } else { None };
     let mut islands = Vec::new();
     for ((index, island), doorbell) in machine.islands.iter().enumerate().zip(sockets) {
         let qemu = Qemu::start(Launch {
@@ -237,6 +239,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         clock: Some(clock),
         recorder: Recorder::new(&pool, machine),
         engines,
+        service,
         hooks,
     };
     let outcome = run.watch();
@@ -303,6 +306,7 @@ struct Run<'a> {
     clock: Option<Clock>,
     recorder: Option<Recorder>,
     engines: Option<Engines>,
+    service: Option<Service>,
     hooks: &'a mut dyn Hooks,
 }
 
@@ -341,6 +345,9 @@ impl Run<'_> {
             let ready = self.sleep(&input, &outputs)?;
             if let Some(engines) = &self.engines {
                 engines.look();
+            }
+            if let Some(service) = &self.service {
+                service.look();
             }
             if let Some(signal) = self.signals.take() {
                 return Ok(Outcome::Interrupted(signal));
@@ -484,7 +491,7 @@ impl Run<'_> {
         for island in &mut self.islands {
             island.qemu.kill();
         }
-        self.engines = None;
+        (self.engines, self.service) = (None, None);
         self.drain_consoles();
     }
 }

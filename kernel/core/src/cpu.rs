@@ -459,6 +459,14 @@ impl<M: Machine> Context for Cpu<M> {
         }
     }
 
+    fn tell_service(&self) {
+        if self.timed {
+            self.machine.start_engine();
+        } else {
+            self.machine.ring_host();
+        }
+    }
+
     fn transfer(&self, target: CoreId) -> bool {
         if self.timed {
             self.own.ring_target.set(u32::from(target.0));

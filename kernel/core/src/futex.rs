@@ -197,6 +197,11 @@ fn find<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex
     find_writable(call, address, private).or_else(|_| find_for(call, address, private, Access::Read))
 }
 
+/// Wakes who waits for a word of shared memory, which has changed.
+pub fn wake_shared<M: Machine>(cpu: &Cpu<M>, word: PoolAddr) {
+    wait::wake_matching(cpu, queue(cpu, word.0), u32::MAX, word.0, BITS_ALL);
+}
+
 /// Resolves the futex at `address`, whose word is going to be changed.
 fn find_writable<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Errno> {
     find_for(call, address, private, Access::Write)

@@ -618,6 +618,7 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if !cpu.timed {
             file::dma::rung(cpu);
         }
+        file::service::rung(cpu);
         if cpu.uncached {
             far::give_back_withdrawn(cpu);
         }

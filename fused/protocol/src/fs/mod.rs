@@ -31,7 +31,7 @@ pub use directory::{
 pub use pages::{has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
 
-use crate::{Context, pipe, slab};
+use crate::{Context, pipe, service, slab};
 
 /// The bits of a mode that hold the file's type.
 pub const TYPE_MASK: u32 = 0o170_000;
@@ -208,12 +208,25 @@ fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
             return;
         }
         contents::drain(context, inode, u64::MAX);
+        if inode.service.get() != 0 {
+            leave_service(context, inode);
+        }
         if let Some(fifo) = context.object::<PipeRecord>(inode.pipe.load(Ordering::Relaxed)) {
             pipe::put(context, fifo);
         }
         slab::free(context, inode);
         next =
             parent.filter(|parent| !core::ptr::eq(*parent, inode) && parent.refs.fetch_sub(1, Ordering::AcqRel) == 1);
+    }
+}
+
+/// Nobody has an open file of the service core any more: what its owner had there goes.
+#[cold]
+fn leave_service(context: &impl Context, inode: &InodeRecord) {
+    if let Some(core) = service::of(context.pool())
+        && service::clients::leave(core, inode.number.get() as u32)
+    {
+        context.tell_service();
     }
 }
 

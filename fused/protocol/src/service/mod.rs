@@ -7,6 +7,7 @@
 //!
 //! Protocol page: `docs/protocols/service.md`.
 
+pub mod clients;
 mod conditions;
 mod interrupts;
 mod mutexes;
@@ -69,6 +70,16 @@ impl ThreadIndex {
 
     const fn link(self) -> u32 {
         self.0 as u32 + 1
+    }
+
+    /// As it stands in a record of a kernel: 1 + its number.
+    pub const fn raw(self) -> u32 {
+        self.link()
+    }
+
+    /// From that word.
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        Self::from_link(raw)
     }
 
     /// Its page of registers.

@@ -57,6 +57,17 @@ fn semantic_errors_name_key_and_place() {
         ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
         ("cores = 1", "cores = -1", "6:9: cores: -1"),
         ("[pool]", "crossing = \"flock\"\n[pool]", "1:12: crossing: unknown way \"flock\"; known: direct, flick"),
+        (
+            "cores = 1\n",
+            "cores = 1\n[[service]]\n[[service]]\n",
+            "8:1: service: a machine has at most one service core",
+        ),
+        ("cores = 1\n", "cores = 1\n[[service]]\nports = 0\n", "8:9: service.ports: 0; it must be 1 to 32"),
+        (
+            "cores = 1\n",
+            "cores = 1\n[[service]]\nmutexes = 1025\n",
+            "8:11: service.mutexes: 1025; it must be 1 to 1024",
+        ),
         ("[pool]", "calls = \"bus\"\n[pool]", "1:9: calls: unknown way \"bus\"; known: fastest, stores, dma"),
         (
             "[pool]",

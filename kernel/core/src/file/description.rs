@@ -7,8 +7,8 @@ use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
     ClockRecord, DmaFile, EpollRecord, EventRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE,
-    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FileRecord,
-    InodeRecord, PipeRecord, SocketRecord,
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER,
+    FileRecord, InodeRecord, PipeRecord, SocketRecord,
 };
 use motet_protocol::{
     Context, fs, pipe,
@@ -51,6 +51,8 @@ pub enum Anonymous {
     Socket(&'static SocketRecord),
     /// Transfers. It has a name, but each open file has its own.
     Dma(&'static DmaFile),
+    /// The service core's registers. They have a name, but each open file has its own.
+    Service(&'static InodeRecord),
 }
 
 /// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
@@ -172,6 +174,7 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_SIGNAL => Some(Kind::Anonymous(Anonymous::Signals(object))),
         FILE_SOCKET => cpu.object(object).map(|socket| Kind::Anonymous(Anonymous::Socket(socket))),
         FILE_DMA => cpu.object(object).map(|file| Kind::Anonymous(Anonymous::Dma(file))),
+        FILE_SERVICE => cpu.object(object).map(|registers| Kind::Anonymous(Anonymous::Service(registers))),
         _ => None,
     };
     match found {
@@ -258,6 +261,7 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::free(cpu, timer),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::close(cpu, socket),
         Kind::Anonymous(Anonymous::Dma(file)) => dma::close(cpu, file),
+        Kind::Anonymous(Anonymous::Service(registers)) => fs::put(cpu, registers),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {

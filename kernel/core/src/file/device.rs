@@ -38,6 +38,8 @@ pub const HOST_OUT: Device = Device { major: 240, minor: 1 };
 pub const HOST_ERR: Device = Device { major: 240, minor: 2 };
 /// `/dev/dma`: transfers within the program's memory. Each open file of it is one of its own ([`super::dma`]).
 pub const DMA: Device = Device { major: 240, minor: 3 };
+/// `/dev/service`: the service core. Each open file of it is one of its own ([`super::service`]).
+pub const SERVICE: Device = Device { major: 240, minor: 4 };
 
 /// Whether a device can be opened now.
 ///
@@ -45,7 +47,7 @@ pub const DMA: Device = Device { major: 240, minor: 3 };
 /// `ENXIO`: there is no such device, or (`/dev/tty`) no controlling terminal.
 pub fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<(), Errno> {
     match device {
-        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA => Ok(()),
+        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA | SERVICE => Ok(()),
         TTY if tty::controls(call) => Ok(()),
         CONSOLE => {
             tty::opened(call, flags);

@@ -11,7 +11,7 @@ use super::{
     description::{Anonymous, Kind, OpenFile},
     device,
     open::STATUS_FLAGS,
-    range_lock, seals, socket, table, tty,
+    range_lock, seals, service, socket, table, tty,
 };
 use crate::{
     call::{Call, SysResult},
@@ -175,6 +175,9 @@ pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
         request => {
             if let Kind::Device(device::TTY | device::CONSOLE) = file.kind() {
                 return tty::ioctl::serve(call, request, argument);
+            }
+            if let Kind::Anonymous(Anonymous::Service(registers)) = file.kind() {
+                return service::ioctl(call, registers, request, argument);
             }
             if request != FIONREAD {
                 return Err(Errno::ENOTTY.into());

@@ -23,6 +23,7 @@ mod proc;
 mod range_lock;
 mod rw;
 mod seals;
+pub mod service;
 mod signal_fd;
 mod socket;
 mod splice;

@@ -21,11 +21,11 @@ use motet_protocol::{
 
 use super::{
     attributes::{cut, drop_privileges},
-    description::{self, Kind, OpenFile, Parts},
+    description::{self, Anonymous, Kind, OpenFile, Parts},
     device, dma,
     node::Node,
     path::{self, Follow, Found, Path},
-    seals, table,
+    seals, service, table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -244,8 +244,10 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
                 kind = FILE_DEVICE;
                 object = u64::from(inode.rdev.get());
                 device::check_open(call, Device::decode(inode.rdev.get()), flags)?;
-                if Device::decode(inode.rdev.get()) == device::DMA {
-                    return open_dma(call, inode, flags);
+                match Device::decode(inode.rdev.get()) {
+                    device::DMA => return open_dma(call, inode, flags),
+                    device::SERVICE => return service::open(call, flags),
+                    _ => {}
                 }
             }
             fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO),
@@ -427,6 +429,9 @@ pub fn inode_for_mmap<'c, M: Machine>(
             Ok(Some(Mappable { inode: Held::new(call.cpu, inode), may_write: file.check_writable().is_ok() }))
         }
         Kind::Device(device) if device == device::ZERO => Ok(None),
+        Kind::Anonymous(Anonymous::Service(registers)) if writable_shared => {
+            Ok(Some(Mappable { inode: Held::new(call.cpu, registers), may_write: true }))
+        }
         Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
     }
 }

@@ -78,7 +78,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         return POLLNVAL;
     }
     match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) => INPUT | OUTPUT,
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => INPUT | OUTPUT,
         Kind::Device(device) => device::readiness(call.cpu, device),
         Kind::Anonymous(Anonymous::Event(counter)) => {
             let (readable, writable) = event::readiness(counter);
@@ -114,7 +114,9 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::arrivals(file.cpu(), transfers).map(Some),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_)) | Kind::Inode(_) | Kind::Proc(_) => [None, None],
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_) | Anonymous::Service(_))
+        | Kind::Inode(_)
+        | Kind::Proc(_) => [None, None],
     }
 }
 
@@ -124,7 +126,7 @@ pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<
         return Err(Errno::EBADF);
     }
     let always_ready = match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) => true,
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => true,
         Kind::Device(device) => device::queues(call.cpu, device).iter().all(Option::is_none),
         Kind::Pipe(_) | Kind::Anonymous(_) => false,
     };
@@ -134,7 +136,7 @@ pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<
 /// The queues of those who wait for a file to become readable, and writable.
 fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static WaitQueue>; 2] {
     match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) => [None, None],
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => [None, None],
         Kind::Device(device) => device::queues(call.cpu, device),
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
         Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
@@ -161,7 +163,8 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
         Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
         Kind::Anonymous(Anonymous::Dma(transfers)) => asked.again_at(dma::next_ns(call.cpu, transfers)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
-        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Signals(_) | Anonymous::Socket(_)) => {}
+        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Signals(_) | Anonymous::Socket(_) | Anonymous::Service(_)) => {
+        }
     }
 }
 

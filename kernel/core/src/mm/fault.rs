@@ -22,7 +22,7 @@ use super::{
     space::{alloc_table, ensure_root},
     table, view, vma,
 };
-use crate::{call::BUDGET, cpu::Cpu, sched};
+use crate::{call::BUDGET, cpu::Cpu, file, sched};
 
 /// What synchronising fetches with a frame costs, which copies it onto itself.
 const SYNC_COST: u64 = BUDGET / 3;
@@ -127,6 +127,9 @@ fn first_use<M: Machine>(
         return Ok((zeroed_frame(cpu, space, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
+    if file::service::has_registers(inode) {
+        return Ok((file::service::frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
+    }
     if flags & VMA_SHARED != 0 {
         let frame = fs::page_or_allocate(cpu, inode, index)?;
         return Ok((frame, attr_of(vma).union(Attr::SHARED)));

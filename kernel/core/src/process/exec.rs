@@ -290,6 +290,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     mm::deactivate(cpu);
     mm::release(cpu, super::replace_space(cpu, process, cpu.raw(image.space)));
     file::close_on_exec(cpu, process);
+    file::service::release_of_thread(cpu, thread);
     file::set_executable(cpu, process, inode);
     signal::reset_for_exec(cpu, process);
     for word in &thread.altstack {

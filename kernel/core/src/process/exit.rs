@@ -81,6 +81,7 @@ pub fn end_thread<M: Machine>(
 ) {
     let isa = registers::frame_isa(&thread.frame);
     futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });
+    file::service::release_of_thread(cpu, thread);
     sched::charge(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);

@@ -1,0 +1,123 @@
+//! What kernels do: give pages of registers to processes and windows to threads, and tell the core of their ends.
+
+use motet_layout::{
+    CoreId, Frame, PAGE_SHIFT, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_TAKEN,
+    SERVICE_USED, SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceWindow, sync::Ordering,
+};
+
+use super::ThreadIndex;
+
+/// Who has pages of registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Of an open file, not 0.
+    pub number: u32,
+    /// Of the user who opened it.
+    pub user: u32,
+}
+
+/// Pages of registers that one user's processes can have, but for the superuser's: half of them.
+const OF_USER_MAX: usize = SERVICE_CLIENTS / 2;
+
+/// The page of registers that an owner has, or gets now, for a core. `None`: there is none left. One caller at a time for an owner.
+pub fn page(core: &ServiceCore, owner: Owner, of: CoreId) -> Option<usize> {
+    let is_it = |client: &ServiceClient| is_of(client, owner.number) && client.core.get() == u32::from(of.0);
+    if let Some(known) = core.control.iter().position(is_it) {
+        return Some(known);
+    }
+    let is_users = |client: &&ServiceClient| {
+        client.state.load(Ordering::Relaxed) != SERVICE_FREE && client.user.get() == owner.user
+    };
+    if owner.user != 0 && core.control.iter().filter(is_users).count() >= OF_USER_MAX {
+        return None;
+    }
+    let limit = (core.clients.get() as usize).min(SERVICE_CLIENTS);
+    let claim = |client: &ServiceClient| {
+        client.state.compare_exchange(SERVICE_FREE, SERVICE_TAKEN, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    };
+    let number = core.control[..limit].iter().position(claim)?;
+    let client = &core.control[number];
+    client.owner.set(owner.number);
+    client.user.set(owner.user);
+    client.core.set(u32::from(of.0));
+    client.state.store(SERVICE_USED, Ordering::SeqCst);
+    Some(number)
+}
+
+fn is_of(client: &ServiceClient, owner: u32) -> bool {
+    client.state.load(Ordering::SeqCst) == SERVICE_USED && client.owner.get() == owner
+}
+
+/// A window in a page of registers for a thread. `None`: all have one.
+pub fn window(core: &ServiceCore, page: usize) -> Option<ThreadIndex> {
+    let windows = &core.control.get(page)?.windows;
+    let first_free = |used: u32| {
+        let free = used.trailing_ones();
+        (free < SERVICE_WINDOWS as u32).then(|| used | 1 << free)
+    };
+    let before = windows.fetch_update(Ordering::SeqCst, Ordering::Relaxed, first_free).ok()?;
+    ThreadIndex::new(page, before.trailing_ones() as usize)
+}
+
+/// The window that a number means to an owner's threads.
+pub fn named(core: &ServiceCore, owner: u32, number: u32) -> Option<ThreadIndex> {
+    let (of, window) = (number / SERVICE_WINDOWS as u32, number as usize % SERVICE_WINDOWS);
+    let is_it = |client: &ServiceClient| is_of(client, owner) && client.core.get() == of;
+    let page = core.control.iter().position(is_it)?;
+    let is_used = core.control[page].windows.load(Ordering::SeqCst) >> window & 1 != 0;
+    ThreadIndex::new(page, window).filter(|_| is_used)
+}
+
+/// The number that a thread has in its process.
+pub fn number(core: &ServiceCore, thread: ThreadIndex) -> u32 {
+    core.control[thread.client()].core.get() * SERVICE_WINDOWS as u32 + thread.window() as u32
+}
+
+/// A thread that had a window of an owner has ended. `true`: the core is to be told to look.
+pub fn ended(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
+    let client = &core.control[thread.client()];
+    if !is_of(client, owner) {
+        return false; // the process has gone before it
+    }
+    client.died.fetch_or(1 << thread.window(), Ordering::SeqCst);
+    core.attention.store(1, Ordering::SeqCst);
+    true
+}
+
+/// An owner has gone: nobody uses its registers any more. `true`: the core is to be told to look.
+pub fn leave(core: &ServiceCore, owner: u32) -> bool {
+    let mut has_left = false;
+    for client in core.control.iter().filter(|client| is_of(client, owner)) {
+        client.state.store(SERVICE_LEFT, Ordering::SeqCst);
+        has_left = true;
+    }
+    if has_left {
+        core.attention.store(1, Ordering::SeqCst);
+    }
+    has_left
+}
+
+/// Takes the threads that slept and have been answered; `wake` gets the window of each.
+pub fn take_answered(core: &'static ServiceCore, mut wake: impl FnMut(&'static ServiceWindow)) {
+    if core.answered.load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    core.answered.store(0, Ordering::SeqCst);
+    for (client, page) in core.control.iter().zip(&core.pages) {
+        if client.answered.load(Ordering::SeqCst) != 0 {
+            let answered = client.answered.swap(0, Ordering::SeqCst);
+            let windows = page.windows.iter().enumerate().filter(|(number, _)| answered >> number & 1 != 0);
+            windows.for_each(|(_, window)| wake(window));
+        }
+    }
+}
+
+/// The frame of a page of registers.
+pub fn frame(pool: Pool, core: &'static ServiceCore, page: usize) -> Frame {
+    Frame((pool.addr_of(&core.pages[page % SERVICE_CLIENTS]).0 >> PAGE_SHIFT) as u32)
+}
+
+/// The address of the word that a thread sleeps for: the upper half of its answer.
+pub fn futex(pool: Pool, window: &'static ServiceWindow) -> PoolAddr {
+    pool.addr_of(window).add(12)
+}

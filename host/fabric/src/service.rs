@@ -1,0 +1,153 @@
+//! The service core of machines that are not timed: one thread of the host, which looks at all registers in turn.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use motet_error::{Context as _, Result};
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, PAGE_SHIFT, Pool, PoolAddr, PoolHeader, SERVICE_FREE, SERVICE_WINDOWS,
+    ServiceCore,
+};
+use motet_protocol::{
+    Context as _,
+    memory::frame_record,
+    service::{self, Device, ThreadIndex, clients},
+};
+
+use crate::{Doorbells, HostPool, machine::ServiceSpec};
+
+/// Who executes operations here: not 0.
+const HOST: u64 = u64::MAX;
+/// For how long it looks at the registers without a pause after something was asked.
+const AWAKE: Duration = Duration::from_micros(50);
+/// Pauses between its looks when nothing is asked, at first and at most: a host has fewer cores than its machines.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(500)];
+
+/// Bytes of the service core's registers and tables.
+pub const LEN: u64 = size_of::<ServiceCore>() as u64;
+
+/// Makes a service core at a place in the pool.
+pub fn lay_out(pool: Pool, spec: &ServiceSpec, at: PoolAddr) {
+    let Some(core) = pool.get::<ServiceCore>(at) else { return };
+    core.mutexes.set(spec.mutexes);
+    core.barriers.set(spec.barriers);
+    core.clients.set(spec.clients);
+    core.ports.set(spec.ports);
+    core.operation_ps.set(spec.operation_ns * 1000);
+    for page in 0..core.pages.len() {
+        // Its own reference: registers are no memory that could become free.
+        frame_record(pool, clients::frame(pool, core, page)).refs.store(1, Ordering::Relaxed);
+    }
+    debug_assert_eq!(at.0 >> PAGE_SHIFT << PAGE_SHIFT, at.0);
+    pool.header().service.set(at.0);
+}
+
+/// The core that is rung for another one: for one of an island that has died, the first one, which looks after that.
+pub fn alive(header: &PoolHeader, core: CoreId) -> CoreId {
+    let (island, number) = (core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
+    let is_there = |record: &motet_layout::IslandRecord| {
+        number < record.core_count.get() as usize && record.state.load(Ordering::SeqCst) == ISLAND_JOINED
+    };
+    if header.islands.get(island).is_some_and(is_there) { core } else { CoreId(0) }
+}
+
+/// The thread. Dropping it stops it.
+pub struct Service {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts it, if the machine has a service core.
+    ///
+    /// # Errors
+    /// The host refuses a thread.
+    pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> Result<Option<Self>> {
+        let pool = pool.pool();
+        let Some(core) = service::of(pool) else { return Ok(None) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, bells) = (stop.clone(), bells.clone());
+        let ring = move |core: CoreId| {
+            let core = alive(pool.header(), core);
+            bells.ring(core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
+        };
+        let run = move || serve_until(core, &stopped, ring);
+        let thread = std::thread::Builder::new().name("service".into()).spawn(run).host("a thread")?;
+        Ok(Some(Self { stop, thread: Some(thread) }))
+    }
+
+    /// The host was rung: perhaps because the core has clients.
+    pub fn look(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It writes no more, so the pool may be looked at.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve_until(core: &'static ServiceCore, stop: &AtomicBool, ring: impl Fn(CoreId)) {
+    let (mut asked, mut pause) = (Instant::now(), PAUSES[0]);
+    while !stop.load(Ordering::SeqCst) {
+        match look(core, &ring) {
+            Looked::Served => (asked, pause) = (Instant::now(), PAUSES[0]),
+            Looked::Idle if asked.elapsed() < AWAKE => std::hint::spin_loop(),
+            Looked::Idle => {
+                std::thread::park_timeout(pause);
+                pause = (pause * 2).min(PAUSES[1]);
+            }
+            Looked::Unused => std::thread::park(),
+        }
+    }
+}
+
+/// What a look at all registers has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Looked {
+    /// Something was asked.
+    Served,
+    /// Nothing was.
+    Idle,
+    /// There is nobody who could ask.
+    Unused,
+}
+
+/// Looks at all registers once.
+fn look(core: &'static ServiceCore, ring: impl Fn(CoreId)) -> Looked {
+    if !service::acquire(core, HOST) {
+        return Looked::Idle; // nobody else is the core; a damaged word
+    }
+    let mut device = Device::new(core, 0);
+    device.control();
+    let mut looked = Looked::Unused;
+    for (number, client) in core.control.iter().enumerate() {
+        if client.state.load(Ordering::SeqCst) == SERVICE_FREE {
+            continue;
+        }
+        let windows = client.windows.load(Ordering::SeqCst);
+        for window in (0..SERVICE_WINDOWS).filter(|window| windows >> window & 1 != 0) {
+            let is_served = ThreadIndex::new(number, window).is_some_and(|thread| device.serve(thread));
+            looked = if is_served || looked == Looked::Served { Looked::Served } else { Looked::Idle };
+        }
+        looked = if looked == Looked::Unused { Looked::Idle } else { looked };
+    }
+    let rings = device.rings();
+    service::release(core);
+    rings.for_each(ring);
+    looked
+}

@@ -1,0 +1,183 @@
+//! `/dev/service`: the service core's registers (`docs/protocols/service.md`).
+//!
+//! An open file of it is an owner of the core's objects. Its pages are no memory: a fault gives the process a page of registers. What a
+//! thread asks is between it and the core; the kernel only tells the core of ends, and wakes who sleeps for an answer.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{
+    CORES_MAX, CoreId, FILE_SERVICE, FileRecord, Frame, InodeRecord, PAGE_SIZE, ServiceCore, ThreadRecord,
+    sync::Ordering,
+};
+use motet_protocol::{
+    Context, fs,
+    lock::lock,
+    memory::share_frame,
+    service::{
+        self, ThreadIndex,
+        clients::{self, Owner},
+    },
+};
+
+use super::description::{self, Parts};
+use crate::{
+    call::{Call, SysResult, cost},
+    cpu::Cpu,
+    futex,
+};
+
+/// `ioctl`: a window for a thread to be, of the core that the argument says, or -1.
+const ALLOT: u32 = 0x4d50;
+/// `ioctl`: the window whose number the argument is, is the calling thread's.
+const BIND: u32 = 0x4d51;
+
+/// Opens the device: a new owner.
+///
+/// # Errors
+/// `ENODEV`: the machine has no service core; `ENOSPC`.
+pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecord, Errno> {
+    service::of(call.cpu.pool).ok_or(Errno::ENODEV)?;
+    let attributes = fs::Attributes {
+        mode: fs::TYPE_REGULAR | 0o600,
+        uid: call.process.credentials.users[1].get(),
+        now_ns: call.cpu.realtime_ns(),
+        ..fs::Attributes::default()
+    };
+    let registers = fs::Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
+    registers.service.set(1);
+    registers.size.store(CORES_MAX as u64 * PAGE_SIZE, Ordering::Relaxed);
+    let object = call.cpu.raw(registers.inode());
+    let record = description::create(call.cpu, &Parts { kind: FILE_SERVICE, flags, inode: None, object })?;
+    // The description has taken over the reference.
+    registers.release();
+    Ok(record)
+}
+
+/// Whether a file's pages are registers.
+#[inline(always)]
+pub fn has_registers(inode: &InodeRecord) -> bool {
+    inode.service.get() != 0
+}
+
+fn owner(registers: &InodeRecord) -> Owner {
+    Owner { number: registers.number.get() as u32, user: registers.uid.get() }
+}
+
+/// The frame of the registers for a core, with a reference added for the caller.
+///
+/// # Errors
+/// `ENXIO`: the machine has no such core; `ENOSPC`: all pages of registers are in use.
+pub fn frame<M: Machine>(cpu: &Cpu<M>, registers: &'static InodeRecord, index: u64) -> Result<Frame, Errno> {
+    let core = service::of(cpu.pool).ok_or(Errno::ENXIO)?;
+    let page = page(cpu, core, registers, index)?;
+    let frame = clients::frame(cpu.pool, core, page);
+    share_frame(cpu, frame);
+    Ok(frame)
+}
+
+fn page<M: Machine>(
+    cpu: &Cpu<M>,
+    core: &ServiceCore,
+    registers: &'static InodeRecord,
+    index: u64,
+) -> Result<usize, Errno> {
+    let header = cpu.pool.header();
+    let exists = |id: &CoreId| {
+        id.island().index() < cpu.islands
+            && id.index_in_island() < header.islands[id.island().index()].core_count.get() as usize
+    };
+    let id = u32::try_from(index).ok().and_then(CoreId::from_raw).filter(exists).ok_or(Errno::ENXIO)?;
+    let guard = lock(cpu, &registers.lock);
+    let page = clients::page(core, owner(registers), id);
+    drop(guard);
+    // It looks at new pages, and makes those free that were left.
+    cpu.tell_service();
+    page.ok_or(Errno::ENOSPC)
+}
+
+/// `ioctl` of the device.
+///
+/// # Errors
+/// `ENOTTY`, `EAGAIN`: no window is free; `EBUSY`, `EINVAL`, and those of [`frame`].
+pub fn ioctl<M: Machine>(call: &Call<M>, registers: &'static InodeRecord, request: u32, argument: u64) -> SysResult {
+    let core = service::of(call.cpu.pool).ok_or(Errno::ENODEV)?;
+    match request {
+        ALLOT => Ok(u64::from(clients::number(core, allot(call, core, registers, argument as i32)?))),
+        BIND => {
+            bind(call.thread, core, owner(registers), argument as u32)?;
+            Ok(0)
+        }
+        _ => Err(Errno::ENOTTY.into()),
+    }
+}
+
+/// A window of a core that the caller names; of its own core, or if that has none, of another one.
+fn allot<M: Machine>(
+    call: &Call<M>,
+    core: &ServiceCore,
+    registers: &'static InodeRecord,
+    of: i32,
+) -> Result<ThreadIndex, Errno> {
+    let of_core = |index: u64| Ok(clients::window(core, page(call.cpu, core, registers, index)?));
+    if let Ok(of) = u64::try_from(of) {
+        return of_core(of)?.ok_or(Errno::EAGAIN);
+    }
+    if let Some(window) = of_core(u64::from(call.cpu.id.0))? {
+        return Ok(window);
+    }
+    for other in 0..CORES_MAX as u64 {
+        call.cpu.spend(cost::OBJECT);
+        match of_core(other) {
+            Ok(Some(window)) => return Ok(window),
+            Ok(None) | Err(Errno::ENXIO) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EAGAIN)
+}
+
+fn bind(thread: &ThreadRecord, core: &ServiceCore, owner: Owner, number: u32) -> Result<(), Errno> {
+    let window = clients::named(core, owner.number, number).ok_or(Errno::EINVAL)?;
+    if let Some(bound) = ThreadIndex::from_raw(thread.service.get())
+        && core.control[bound.client()].owner.get() == thread.service_owner.get()
+    {
+        return Err(Errno::EBUSY);
+    }
+    thread.service_owner.set(owner.number);
+    thread.service.set(window.raw());
+    Ok(())
+}
+
+/// A thread ends, or begins another program: its window has no thread any more.
+#[inline(always)]
+pub fn release_of_thread<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if thread.service.get() != 0 {
+        release(cpu, thread);
+    }
+}
+
+#[cold]
+fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    let window = ThreadIndex::from_raw(thread.service.get());
+    thread.service.set(0);
+    if let (Some(core), Some(window)) = (service::of(cpu.pool), window)
+        && clients::ended(core, thread.service_owner.get(), window)
+    {
+        cpu.tell_service();
+    }
+}
+
+/// A core was rung: wakes threads that slept and have been answered.
+#[inline(always)]
+pub fn rung<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.pool.header().service.get() != 0 {
+        wake_answered(cpu);
+    }
+}
+
+#[cold]
+fn wake_answered<M: Machine>(cpu: &Cpu<M>) {
+    if let Some(core) = service::of(cpu.pool) {
+        clients::take_answered(core, |window| futex::wake_shared(cpu, clients::futex(cpu.pool, window)));
+    }
+}
