@@ -352,6 +352,13 @@ impl<'a> Core<'a> {
         Picoseconds(cost + self.send_combined())
     }
 
+    /// An access to a register of a device that says itself what it costs.
+    pub fn register_access(&mut self, cost: Picoseconds) -> Picoseconds {
+        self.count(Count::device_accesses, 1);
+        self.count(Count::stall_device_ps, cost.0);
+        Picoseconds(cost.0 + self.send_combined())
+    }
+
     /// Counts an access to two lines, each of which is reported as an access of its own.
     pub fn count_straddle(&mut self) {
         self.count(Count::straddles, 1);

@@ -11,8 +11,7 @@ use std::{
 
 use motet_error::{Context as _, Result};
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, PAGE_SHIFT, Pool, PoolAddr, PoolHeader, SERVICE_FREE, SERVICE_WINDOWS,
-    ServiceCore,
+    CORES_PER_ISLAND_MAX, CoreId, PAGE_SHIFT, Pool, PoolAddr, SERVICE_FREE, SERVICE_WINDOWS, ServiceCore,
 };
 use motet_protocol::{
     Context as _,
@@ -48,15 +47,6 @@ pub fn lay_out(pool: Pool, spec: &ServiceSpec, at: PoolAddr) {
     pool.header().service.set(at.0);
 }
 
-/// The core that is rung for another one: for one of an island that has died, the first one, which looks after that.
-pub fn alive(header: &PoolHeader, core: CoreId) -> CoreId {
-    let (island, number) = (core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
-    let is_there = |record: &motet_layout::IslandRecord| {
-        number < record.core_count.get() as usize && record.state.load(Ordering::SeqCst) == ISLAND_JOINED
-    };
-    if header.islands.get(island).is_some_and(is_there) { core } else { CoreId(0) }
-}
-
 /// The thread. Dropping it stops it.
 pub struct Service {
     stop: Arc<AtomicBool>,
@@ -74,7 +64,7 @@ impl Service {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, bells) = (stop.clone(), bells.clone());
         let ring = move |core: CoreId| {
-            let core = alive(pool.header(), core);
+            let core = clients::alive(pool.header(), core);
             bells.ring(core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
         };
         let run = move || serve_until(core, &stopped, ring);

@@ -10,6 +10,7 @@ use motet_layout::Isa;
 use crate::{
     ONE_LINE, PLUGIN, Plugin, RECENT_PAGES, VcpuTime, operands,
     pages::{PAGE, Pages},
+    service::Service,
     tables::{self, Roots},
     translated::{DataCosts, page_place},
     traps::LOCAL_APIC_END_OF_INTERRUPT,
@@ -346,6 +347,7 @@ fn straddled(kind: Kind, core: &mut TimedCore, time: &mut VcpuTime, access: &Acc
 /// and others' accesses take no longer for it. `translated`: the address is translated in the way that [`Pages`] remembers.
 #[inline(never)]
 fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated: bool) {
+    let index = vcpu.index();
     let Some((core, time)) = counting(vcpu) else { return };
     let size = access.known_size(&time.sizes).unwrap_or_else(|| access.learn_size(&mut time.sizes));
     for byte in [access.address, access.address.wrapping_add(u64::from(size) - 1)] {
@@ -361,16 +363,20 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
     let known = if translated { find() } else { None };
     let cost = match known.map(Physical::Memory).or_else(|| access.physical()) {
         Some(Physical::Memory(physical)) => {
+            let service = core.plugin.service.as_ref().filter(|service| service.has(physical));
             if translated && known.is_none() {
                 // It may replace what was known of another page, or of this one.
-                if core.caches.is_over_link(physical) {
+                if service.is_some() || core.caches.is_over_link(physical) {
                     core.pages.learn_apart(access.address, physical, kind.is_write());
                 } else {
                     core.pages.learn(access.address, physical, kind.is_write());
                 }
                 time.recent_data.clear();
             }
-            core.caches.access_at(time.now_ps(), kind, physical, size)
+            match service {
+                Some(service) => core.access_service(service, index, kind, physical, time.now_ps()),
+                None => core.caches.access_at(time.now_ps(), kind, physical, size),
+            }
         }
         Some(Physical::Device(register)) => {
             let plugin = core.plugin;
@@ -389,6 +395,22 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
 }
 
 impl TimedCore {
+    /// Accesses a register of the service core.
+    #[cold]
+    fn access_service(
+        &mut self,
+        service: &Service,
+        index: usize,
+        kind: Kind,
+        physical: u64,
+        now_ps: u64,
+    ) -> Picoseconds {
+        let Some(number) = self.plugin.core_at(index) else { return Picoseconds(0) };
+        let cost_ps = service.access(self.plugin, number, kind, physical, now_ps);
+        self.caches.set_now(now_ps);
+        self.caches.register_access(Picoseconds(cost_ps))
+    }
+
     /// Translates the address of a load or a store, unless it is in the page that was translated last.
     #[inline(always)]
     fn translate_data(&mut self, time: &mut VcpuTime, address: u64) {

@@ -19,6 +19,7 @@ mod operands;
 mod pages;
 mod recent;
 mod regions;
+mod service;
 mod tables;
 mod translated;
 mod translations;
@@ -150,6 +151,8 @@ struct Plugin {
     pool_pieces: Vec<(u64, u64, u64)>,
     /// Where traps go.
     handlers: Mutex<Handlers>,
+    /// The machine's service core, if it has one.
+    service: Option<service::Service>,
     /// The machine has only one.
     has_one_core: bool,
     /// Other cores may be in the model at the same time as one of this island's.
@@ -254,9 +257,11 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let translates = model.config().islands[island].tlbs.is_some();
     let pool_words = if translates { memory::pool_words(number("pool")?, machine.pool.size)? } else { &[] };
     let spec = &machine.islands[island];
+    let pool_bytes = memory::pool(number("pool")?, machine.pool.size)?;
     let plugin = Plugin {
+        service: machine.service.and_then(|spec| service::Service::new(pool_bytes, pool_local, &spec)),
         pool_words,
-        pool_bytes: memory::pool(number("pool")?, machine.pool.size)?,
+        pool_bytes,
         pool_pieces: local_ranges(spec.isa, spec.private, machine.pool.size),
         isa,
         first_core: island * CORES_PER_ISLAND_MAX,
@@ -461,6 +466,9 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
                 |bytes| plugin.model.dma(bytes).0,
                 |from, to, bytes| caches::note_transfer(vcpu, from.0, to.0, bytes),
             );
+            if let Some(service) = &plugin.service {
+                plugin.timing.control_service(service.core, core, now_ps);
+            }
             caches::count_doorbell_store(vcpu);
         }
         marks::FLUSH => caches::flush_frame(vcpu, plugin.timing.flush_addr(core)),

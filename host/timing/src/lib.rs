@@ -12,6 +12,7 @@ mod engine;
 pub mod futex;
 mod pace;
 mod region;
+mod service;
 mod timing;
 
 pub use region::{ClockRegion, CoreClock, PACE_NONE, PACE_PARKED, PACE_RUNS, PACE_WAITS, REGION_MAGIC, Settings};

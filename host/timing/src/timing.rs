@@ -541,6 +541,10 @@ impl<B: Bells> Timing<B> {
         self.region
     }
 
+    pub(crate) fn header(&self) -> &'static PoolHeader {
+        self.header
+    }
+
     pub(crate) fn bells(&self) -> &B {
         &self.bells
     }

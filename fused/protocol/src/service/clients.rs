@@ -1,8 +1,9 @@
 //! What kernels do: give pages of registers to processes and windows to threads, and tell the core of their ends.
 
 use motet_layout::{
-    CoreId, Frame, PAGE_SHIFT, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_TAKEN,
-    SERVICE_USED, SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceWindow, sync::Ordering,
+    CORES_PER_ISLAND_MAX, CoreId, Frame, ISLAND_JOINED, IslandRecord, PAGE_SHIFT, Pool, PoolAddr, PoolHeader,
+    SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_TAKEN, SERVICE_USED, SERVICE_WINDOWS, ServiceClient,
+    ServiceCore, ServiceWindow, sync::Ordering,
 };
 
 use super::ThreadIndex;
@@ -120,4 +121,13 @@ pub fn frame(pool: Pool, core: &'static ServiceCore, page: usize) -> Frame {
 /// The address of the word that a thread sleeps for: the upper half of its answer.
 pub fn futex(pool: Pool, window: &'static ServiceWindow) -> PoolAddr {
     pool.addr_of(window).add(12)
+}
+
+/// The core that is rung for another one: for one of an island that has died, the first one, which looks after that.
+pub fn alive(header: &PoolHeader, core: CoreId) -> CoreId {
+    let (island, number) = (core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
+    let is_there = |record: &IslandRecord| {
+        number < record.core_count.get() as usize && record.state.load(Ordering::SeqCst) == ISLAND_JOINED
+    };
+    if header.islands.get(island).is_some_and(is_there) { core } else { CoreId(0) }
 }

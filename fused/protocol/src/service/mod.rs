@@ -41,6 +41,17 @@ pub fn release(core: &ServiceCore) {
     core.lock.store(0, Ordering::SeqCst);
 }
 
+/// Whether a thread has asked for something that it was not served.
+pub fn has_request(core: &ServiceCore, thread: ThreadIndex) -> bool {
+    let request = core.pages[thread.client()].windows[thread.window()].request.load(Ordering::SeqCst);
+    request != core.threads[usize::from(thread.0)].served.get()
+}
+
+/// Timed machines: when a thread's last answer is there, in picoseconds.
+pub fn answered_ps(core: &ServiceCore, thread: ThreadIndex) -> u64 {
+    core.threads[usize::from(thread.0)].answered_ps.get()
+}
+
 /// Takes the place of `holder`, who has died while executing an operation.
 pub fn inherit(core: &ServiceCore, holder: u64, who: u64) -> bool {
     core.lock.compare_exchange(holder, who, Ordering::SeqCst, Ordering::Relaxed).is_ok()
@@ -118,6 +129,11 @@ impl<'a> Device<'a> {
     /// `now_ps`: when operations are executed on a timed machine; answers are there from then on.
     pub fn new(core: &'a ServiceCore, now_ps: u64) -> Self {
         Self { core, now_ps, rings: 0 }
+    }
+
+    /// When operations are executed.
+    pub fn now_ps(&self) -> u64 {
+        self.now_ps
     }
 
     /// The cores that are to be rung because threads that slept have answers.
