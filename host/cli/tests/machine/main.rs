@@ -33,6 +33,7 @@ mod random_programs;
 mod random_vectors;
 mod regions;
 mod scripts;
+mod service;
 mod timed;
 mod transfers;
 mod vectors;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         trials.extend(accesses::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());
+        trials.extend(service::trials());
         trials.extend(transfers::trials());
         trials.extend(vectors::trials());
         trials.extend(places::trials());
