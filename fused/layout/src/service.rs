@@ -22,8 +22,8 @@ pub const SERVICE_MUTEXES: usize = 1024;
 pub const SERVICE_BARRIERS: usize = 256;
 /// Sources of interrupts that threads can be bound to.
 pub const SERVICE_SOURCES: usize = 64;
-/// Requests whose times the core remembers, to let others wait for it.
-pub const SERVICE_SLOTS: usize = 64;
+/// Requests whose times the core remembers, to let others wait for it: one of each core.
+pub const SERVICE_SLOTS: usize = crate::CORES_MAX;
 
 pool_struct! {
     /// The registers of a thread. Nobody but the thread and the core uses them.
@@ -112,7 +112,8 @@ pool_struct! {
         20 pub islands: Cell32,
         /// 1 + the island whose slot it has; 0: none.
         24 pub island: Cell32,
-        /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 2: a more urgent one waits for its slot; bit 3: it was started.
+        /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 2: a more urgent one waits for its slot; bit 3: it was started;
+        /// bit 4: it has had no turn yet; from bit 24 on: the number of the request that it waits with.
         28 pub flags: Cell32,
         /// What it has ended with.
         32 pub value: Cell32,
@@ -217,12 +218,13 @@ pool_struct! {
         48 pub errors: Cell64,
         /// Timed machines: how long requests have waited for others, in picoseconds.
         56 pub queued_ps: Cell64,
-        /// Timed machines: when the last operations began, in picoseconds, a ring.
-        64 pub began_ps: [Cell64; 64],
+        /// Timed machines: when the last operations began, in picoseconds and one more, a ring; 0: there was none.
+        64 pub began_ps: [Cell64; 128],
         /// Timed machines: the next entry of `began_ps`.
-        576 pub next_slot: Cell32,
-        580 _pad0: Cell32,
-        584 _pad1: [Cell64; 311],
+        1088 pub next_slot: Cell32,
+        /// Islands that the machine has, a bit each; 0: all that there can be. Host-written.
+        1092 pub islands: Cell32,
+        1096 _pad1: [Cell64; 247],
         /// Sources of interrupts.
         3072 pub sources: [ServiceSource; 64],
         /// Pages of registers, as kernels and the core see them.
@@ -243,4 +245,4 @@ pool_struct! {
     }
 }
 
-const _: () = assert!(SERVICE_CLIENTS * SERVICE_WINDOWS == 8192 && SERVICE_CLIENTS == 256);
+const _: () = assert!(SERVICE_CLIENTS * SERVICE_WINDOWS == 8192 && SERVICE_CLIENTS == 256 && SERVICE_SLOTS == 128);
