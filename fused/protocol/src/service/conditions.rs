@@ -45,26 +45,23 @@ impl<'a> Device<'a> {
             return Err(Code::Invalid);
         }
         condition.mutex.set(waits_with);
-        mutex.conditions.set(mutex.conditions.get() + 1);
+        mutex.conditions.set(mutex.conditions.get().saturating_add(1));
+        self.let_go(thread, mutex, mutex_number);
         self.thread(thread).mutex.set(waits_with);
         self.thread(thread).code.set(Code::Ok as u32);
         self.queue(&condition.waiters).add(thread);
         self.wait(thread, Waits::Condition(number));
-        self.let_go(thread, mutex, mutex_number);
         Ok(Reply::Waits)
     }
 
     pub(super) fn signal(&mut self, thread: ThreadIndex, number: u16, all: bool) -> Outcome {
         let condition = self.condition(thread, number)?;
         let mut woken = 0;
-        while let Some(waiter) = self.queue(&condition.waiters).take() {
+        for waiter in self.queue(&condition.waiters).drain().take(if all { usize::MAX } else { 1 }) {
             woken += 1;
             let mutex = self.thread(waiter).mutex.get().saturating_sub(1);
             self.left_condition(waiter, number);
             self.take_back(waiter, mutex as u16, Code::Ok);
-            if !all {
-                break;
-            }
         }
         Ok(Reply::Done(woken))
     }
@@ -112,14 +109,14 @@ impl<'a> Device<'a> {
 
     pub(super) fn wait_at_barrier(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
         let barrier = self.barrier(thread, number)?;
-        barrier.arrived.set(barrier.arrived.get() + 1);
+        barrier.arrived.set(barrier.arrived.get().saturating_add(1));
         if barrier.arrived.get() < barrier.count.get() {
             self.queue(&barrier.waiters).add(thread);
             self.wait(thread, Waits::Barrier(number));
             return Ok(Reply::Waits);
         }
         barrier.arrived.set(0);
-        while let Some(waiter) = self.queue(&barrier.waiters).take() {
+        for waiter in self.queue(&barrier.waiters).drain() {
             self.resume(waiter, Code::Ok, 0);
         }
         Ok(Reply::Done(1))

@@ -14,6 +14,9 @@ impl<'a> Device<'a> {
         if source.owner.get() != 0 && (source.owner.get() != owner || source.thread.get() != thread.link()) {
             return Err(Code::Busy);
         }
+        if source.owner.get() == 0 {
+            unbind(source);
+        }
         (source.owner.set(owner), source.thread.set(thread.link()));
         Ok(Reply::Done(0))
     }
@@ -51,8 +54,11 @@ impl<'a> Device<'a> {
     pub(super) fn abandon_sources(&self, thread: ThreadIndex) {
         let owner = self.owner(thread);
         let bound = |source: &&ServiceSource| source.owner.get() == owner && source.thread.get() == thread.link();
-        for source in self.core.sources.iter().filter(bound) {
-            (source.owner.set(0), source.thread.set(0), source.pending.set(0));
-        }
+        self.core.sources.iter().filter(bound).for_each(unbind);
     }
+}
+
+/// A source is nobody's. What came for its thread does not come for the next one.
+pub fn unbind(source: &ServiceSource) {
+    (source.owner.set(0), source.thread.set(0), source.pending.set(0));
 }

@@ -151,41 +151,70 @@ impl<'a> Device<'a> {
         }
         record.served.set(request.0);
         self.core.operations.set(self.core.operations.get().wrapping_add(1));
-        let outcome = match self.asks(thread, request) {
-            // Whoever keeps a more urgent thread waiting gives way to it now.
-            Ok(Reply::Done(value)) if self.gives_way(thread, Code::Ok, value) => Ok(Reply::Waits),
-            Ok(Reply::But(code, value)) if self.gives_way(thread, code, value) => Ok(Reply::Waits),
-            outcome => outcome,
-        };
-        match outcome {
-            Ok(Reply::Done(value)) => self.answer(thread, Code::Ok, value),
-            Ok(Reply::But(code, value)) => self.answer(thread, code, value),
-            // It may have been answered already: whatever it waited for has come of this very request.
-            Ok(Reply::Waits) if self.state(thread) == State::Running => {}
-            Ok(Reply::Waits) => {
-                let waits = Answer::waits(request.sequence());
-                self.window(thread).answer.store(waits.0, Ordering::SeqCst);
-                record.answered_ps.set(self.now_ps);
-            }
+        if !self.has_thread(thread) {
+            self.refuse(thread, request, Code::NoThread);
+            // Whoever gets the window begins anew, be it with the same request.
+            record.served.set(0);
+            let _ = self.window(thread).request.compare_exchange(request.0, 0, Ordering::SeqCst, Ordering::Relaxed);
+            return true;
+        }
+        let is_waiting = matches!(self.state(thread), State::Waiting | State::Ready);
+        if is_waiting && request.operation() != Some(Operation::Withdraw) {
+            self.refuse(thread, request, Code::Waits);
+            return true;
+        }
+        self.set_number(thread, request.sequence());
+        let outcome = self.asks(thread, request);
+        self.give_turns(thread);
+        let (code, value) = match outcome {
+            Ok(Reply::Waits) => return self.goes_on_later(thread),
+            Ok(Reply::Done(value)) => (Code::Ok, value),
+            Ok(Reply::But(code, value)) => (code, value),
             Err(code) => {
-                self.core.errors.set(self.core.errors.get().wrapping_add(1));
-                self.answer(thread, code, 0);
+                self.count_error();
+                (code, 0)
             }
+        };
+        // Whoever keeps a more urgent thread waiting gives way to it now.
+        if self.gives_way(thread, code, value) {
+            return self.goes_on_later(thread);
+        }
+        self.answer(thread, code, value);
+        true
+    }
+
+    /// Says that a thread is to wait, unless it has been answered already: what it waits for may have come of this very request.
+    fn goes_on_later(&self, thread: ThreadIndex) -> bool {
+        if self.state(thread) != State::Running {
+            self.window(thread).answer.store(Answer::waits(self.number_of_wait(thread)).0, Ordering::SeqCst);
+            self.thread(thread).answered_ps.set(self.now_ps);
         }
         true
     }
 
-    fn asks(&mut self, thread: ThreadIndex, request: Request) -> Outcome {
+    /// Answers a request without a change of what the thread does, and of what it will be answered.
+    fn refuse(&mut self, thread: ThreadIndex, request: Request, code: Code) {
+        self.count_error();
+        self.thread(thread).answered_ps.set(self.now_ps);
+        self.store_answer(thread, Answer::done(request.sequence(), code, 0));
+    }
+
+    fn count_error(&self) {
+        self.core.errors.set(self.core.errors.get().wrapping_add(1));
+    }
+
+    /// Whether a kernel has given a window to a thread.
+    fn has_thread(&self, thread: ThreadIndex) -> bool {
         let client = self.client(thread);
-        let has_window = client.state.load(Ordering::SeqCst) == SERVICE_USED
-            && client.windows.load(Ordering::SeqCst) >> thread.window() & 1 != 0;
-        if !has_window {
-            return Err(Code::NoThread);
-        }
+        client.owner.get() != 0
+            && client.state.load(Ordering::SeqCst) == SERVICE_USED
+            && client.windows.load(Ordering::SeqCst) >> thread.window() & 1 != 0
+    }
+
+    fn asks(&mut self, thread: ThreadIndex, request: Request) -> Outcome {
         let operation = request.operation().ok_or(Code::Unknown)?;
         match self.state(thread) {
             State::None => self.thread(thread).state.set(State::Running as u32),
-            State::Waiting | State::Ready if operation != Operation::Withdraw => return Err(Code::Waits),
             State::New if operation != Operation::Start => return Err(Code::Invalid),
             State::Ended => return Err(Code::NoThread),
             _ => {}
@@ -233,8 +262,10 @@ impl<'a> Device<'a> {
             return;
         }
         self.core.attention.store(0, Ordering::SeqCst);
-        for (number, client) in self.core.control.iter().enumerate() {
+        for (number, client) in self.pages() {
             let died = if client.died.load(Ordering::SeqCst) == 0 { 0 } else { client.died.swap(0, Ordering::SeqCst) };
+            // Windows of processes that there are: others have no threads.
+            let died = if client.owner.get() == 0 { 0 } else { died & client.windows.load(Ordering::SeqCst) };
             for window in (0..SERVICE_WINDOWS).filter(|window| died >> window & 1 != 0) {
                 if let Some(thread) = ThreadIndex::new(number, window) {
                     self.died(thread);
@@ -254,7 +285,7 @@ impl<'a> Device<'a> {
         core.mutex.iter().filter(|mutex| mutex.owner.get() == owner).for_each(|mutex| mutex.owner.set(0));
         core.condition.iter().filter(|condition| condition.owner.get() == owner).for_each(|one| one.owner.set(0));
         core.barrier.iter().filter(|barrier| barrier.owner.get() == owner).for_each(|barrier| barrier.owner.set(0));
-        core.sources.iter().filter(|source| source.owner.get() == owner).for_each(|source| source.owner.set(0));
+        core.sources.iter().filter(|source| source.owner.get() == owner).for_each(interrupts::unbind);
         // None of its threads, in whatever page, is in a list that anybody follows any more.
         for thread in self.indices().filter(|thread| self.client(*thread).owner.get() == owner) {
             self.reset(thread);
@@ -273,11 +304,15 @@ impl<'a> Device<'a> {
 
     /// Answers a thread that runs from now on. If it sleeps, its core is rung.
     fn answer(&mut self, thread: ThreadIndex, code: Code, value: u32) {
-        let (window, record) = (self.window(thread), self.thread(thread));
+        let record = self.thread(thread);
         (record.code.set(code as u32), record.answer.set(value));
         record.answered_ps.set(self.now_ps);
-        let sequence = Request(record.served.get()).sequence();
-        window.answer.store(Answer::done(sequence, code, value).0, Ordering::SeqCst);
+        self.store_answer(thread, Answer::done(self.number_of_wait(thread), code, value));
+    }
+
+    fn store_answer(&mut self, thread: ThreadIndex, answer: Answer) {
+        let window = self.window(thread);
+        window.answer.store(answer.0, Ordering::SeqCst);
         if window.parked.load(Ordering::SeqCst) != 0 {
             self.wake(thread);
         }
@@ -317,11 +352,14 @@ impl<'a> Device<'a> {
         self.client(thread).core.get() * SERVICE_WINDOWS as u32 + thread.window() as u32
     }
 
+    /// The pages of registers that there can be.
+    fn pages(&self) -> impl Iterator<Item = (usize, &'a ServiceClient)> + use<'a> {
+        self.core.control.iter().take(self.core.clients.get() as usize).enumerate()
+    }
+
     /// All windows that have threads.
     fn indices(&self) -> impl Iterator<Item = ThreadIndex> + use<'a> {
-        let core = self.core;
-        let used =
-            core.control.iter().enumerate().filter(|(_, client)| client.state.load(Ordering::Relaxed) != SERVICE_FREE);
+        let used = self.pages().filter(|(_, client)| client.state.load(Ordering::Relaxed) != SERVICE_FREE);
         used.flat_map(|(number, client)| {
             let windows = client.windows.load(Ordering::Relaxed);
             let windows = (0..SERVICE_WINDOWS).filter(move |window| windows >> window & 1 != 0);
@@ -339,23 +377,24 @@ impl<'a> Device<'a> {
     fn named(&self, thread: ThreadIndex, number: u16) -> Result<ThreadIndex, Code> {
         let (owner, number) = (self.owner(thread), usize::from(number));
         let (core, window) = ((number / SERVICE_WINDOWS) as u32, number % SERVICE_WINDOWS);
-        let is_it = |client: &ServiceClient| {
+        let is_it = |(_, client): &(usize, &ServiceClient)| {
             client.owner.get() == owner
                 && client.core.get() == core
                 && client.state.load(Ordering::SeqCst) == SERVICE_USED
                 && client.windows.load(Ordering::SeqCst) >> window & 1 != 0
         };
-        let found = (number < SERVICE_THREADS).then(|| self.core.control.iter().position(is_it)).flatten();
-        found.and_then(|client| ThreadIndex::new(client, window)).ok_or(Code::NoThread)
+        let found = (number < SERVICE_THREADS).then(|| self.pages().find(is_it)).flatten();
+        found.and_then(|(client, _)| ThreadIndex::new(client, window)).ok_or(Code::NoThread)
     }
 
     /// What the core knows of a thread's process; `None`: it knows as many as it can.
     fn process(&self, thread: ThreadIndex) -> Option<&'a ServiceProcess> {
         let owner = self.owner(thread);
-        let processes = &self.core.processes;
-        let known = processes.iter().find(|process| process.owner.get() == owner);
+        // Each has a page.
+        let mut processes = self.core.processes.iter().take(self.core.clients.get() as usize);
+        let known = processes.clone().find(|process| process.owner.get() == owner);
         known.or_else(|| {
-            let free = processes.iter().find(|process| process.owner.get() == 0)?;
+            let free = processes.find(|process| process.owner.get() == 0)?;
             forget_process(free);
             free.owner.set(owner);
             Some(free)

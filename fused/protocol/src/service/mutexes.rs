@@ -53,7 +53,7 @@ impl<'a> Device<'a> {
         }
         if mutex.holder.get() == thread.link() {
             match Kind::from_raw(mutex.kind.get()) {
-                Some(Kind::Recursive) if mutex.depth.get() == DEPTH_MAX => return Err(Code::Full),
+                Some(Kind::Recursive) if mutex.depth.get() >= DEPTH_MAX => return Err(Code::Full),
                 Some(Kind::Recursive) => {
                     mutex.depth.set(mutex.depth.get() + 1);
                     return Ok(Reply::Done(0));
@@ -94,7 +94,8 @@ impl<'a> Device<'a> {
         } else if mutex.holder.get() == 0 {
             self.hand_to(thread, mutex, number);
         } else {
-            // What it is to be told stays in its record until the mutex is free.
+            // What it is to be told stays in its record until the mutex is free, and that it does not go on without it.
+            self.thread(thread).mutex.set(u32::from(number) + 1);
             self.wait_for_mutex(thread, mutex, number);
         }
     }
@@ -134,7 +135,7 @@ impl<'a> Device<'a> {
         mutex.depth.set(0);
         if mutex.dead.get() == ABANDONED {
             mutex.dead.set(LOST);
-            while let Some(waiter) = self.queue(&mutex.waiters).take() {
+            for waiter in self.queue(&mutex.waiters).drain() {
                 self.resume(waiter, Code::NotRecoverable, 0);
             }
         } else if let Some(waiter) = self.queue(&mutex.waiters).take() {

@@ -69,6 +69,11 @@ impl<'a> Queue<'a> {
         Some(first)
     }
 
+    /// Takes one after the other out, and ends as [`Self::iter`] does.
+    pub fn drain(self) -> impl Iterator<Item = ThreadIndex> + use<'a> {
+        core::iter::from_fn(move || self.take()).take(self.core.threads.len())
+    }
+
     /// Whether there is no thread in it.
     pub fn is_empty(&self) -> bool {
         ThreadIndex::from_link(self.head.get()).is_none()

@@ -27,6 +27,8 @@ const GIVES_WAY: u32 = 4;
 const HAS_TURNS: u32 = 8;
 /// [`ServiceThread::flags`]: it has not had its first turn.
 const BEGINS: u32 = 16;
+/// [`ServiceThread::flags`]: from this bit on, the number of the request that its next answer is for.
+const NUMBER: u32 = 24;
 
 const PRIORITY_MAX: u32 = 255;
 const ALL_ISLANDS: u32 = (1 << ISLANDS_MAX) - 1;
@@ -81,17 +83,26 @@ fn code_of(record: &ServiceThread) -> Code {
 
 impl<'a> Device<'a> {
     pub(super) fn create(&mut self, thread: ThreadIndex, number: u16, argument: u32) -> Outcome {
-        let (made, islands) = (self.named(thread, number)?, argument >> 8 & 0xff & ALL_ISLANDS);
-        if self.state(made) != State::None || argument >> 8 & 0xff & !ALL_ISLANDS != 0 {
+        let (made, wanted, there_are) = (self.named(thread, number)?, argument >> 8 & ALL_ISLANDS, self.islands());
+        let islands = if wanted == 0 { there_are } else { wanted & there_are };
+        if self.state(made) != State::None || islands == 0 {
             return Err(Code::Invalid);
         }
         let record = self.thread(made);
         clear(record);
         record.priority.set(argument & PRIORITY_MAX);
-        record.islands.set(if islands == 0 { ALL_ISLANDS } else { islands });
+        record.islands.set(islands);
         record.flags.set(if argument & DETACHED != 0 { IS_DETACHED } else { 0 });
         record.state.set(State::New as u32);
         Ok(Reply::Done(u32::from(number)))
+    }
+
+    /// The islands of the machine, a bit each.
+    fn islands(&self) -> u32 {
+        match self.core.islands.get() & ALL_ISLANDS {
+            0 => ALL_ISLANDS,
+            islands => islands,
+        }
     }
 
     pub(super) fn start(&mut self, thread: ThreadIndex) -> Outcome {
@@ -155,7 +166,8 @@ impl<'a> Device<'a> {
 
     pub(super) fn detach(&mut self, thread: ThreadIndex, number: u16) -> Outcome {
         let target = self.named(thread, number)?;
-        if self.state(target) == State::None || self.joiner(target).is_some() {
+        let is_detached = self.thread(target).flags.get() & IS_DETACHED != 0;
+        if is_detached || self.state(target) == State::None || self.joiner(target).is_some() {
             return Err(Code::Invalid);
         }
         self.is_joined(target);
@@ -167,9 +179,9 @@ impl<'a> Device<'a> {
         if self.state(target) != State::New {
             return Err(Code::Invalid);
         }
-        let record = self.thread(target);
-        record.flags.set(IS_DETACHED | HAS_DIED);
-        record.state.set(State::Ended as u32);
+        // Whoever joins it is told that it never ends by itself.
+        self.end(target, KILLED);
+        self.thread(target).flags.set(IS_DETACHED | HAS_DIED);
         self.bury(target);
         Ok(Reply::Done(0))
     }
@@ -178,6 +190,9 @@ impl<'a> Device<'a> {
         let target = self.named(thread, number)?;
         if priority > PRIORITY_MAX || matches!(self.state(target), State::None | State::Ended) {
             return Err(Code::Invalid);
+        }
+        if self.thread(target).priority.get() == priority {
+            return Ok(Reply::Done(0));
         }
         // Where it stands in a list follows from it.
         let queue = self.queue_of(target);
@@ -188,7 +203,6 @@ impl<'a> Device<'a> {
         if let Some(queue) = queue {
             queue.add(target);
         }
-        self.give_turns(target);
         Ok(Reply::Done(0))
     }
 
@@ -196,7 +210,6 @@ impl<'a> Device<'a> {
         let process = self.process(thread).ok_or(Code::Full)?;
         let of_island = process.slots.get(usize::from(island)).ok_or(Code::Invalid)?;
         of_island.set(slots);
-        self.give_turns(thread);
         Ok(Reply::Done(0))
     }
 
@@ -214,29 +227,30 @@ impl<'a> Device<'a> {
 
     /// A thread with a slot lets a more urgent one have it before it is answered. `false`: there is none.
     pub(super) fn gives_way(&mut self, thread: ThreadIndex, code: Code, value: u32) -> bool {
-        let record = self.thread(thread);
-        if self.state(thread) != State::Running || record.flags.get() & GIVES_WAY == 0 {
+        let is_asked_to = self.state(thread) == State::Running && self.thread(thread).flags.get() & GIVES_WAY != 0;
+        // Who is to give way is written down anew whenever somebody waits for a turn.
+        if !is_asked_to || self.process(thread).is_none_or(|process| self.ready(process).is_empty()) {
             return false;
         }
-        record.flags.set(record.flags.get() & !GIVES_WAY);
         self.leave_slot(thread);
         self.resume(thread, code, value);
+        self.give_turns(thread);
         true
     }
 
-    /// A thread waits. Its slot is another one's.
+    /// A thread waits. Its slot will be another one's.
     pub(super) fn wait(&mut self, thread: ThreadIndex, waits: Waits) {
         let record = self.thread(thread);
         record.state.set(State::Waiting as u32);
         record.waits.set(waits.raw());
         self.leave_slot(thread);
-        self.give_turns(thread);
     }
 
-    /// What a thread has waited for has come. It runs, or is ready if it has turns, and is answered when it runs.
+    /// What a thread has waited for has come. It runs, or is ready if it has turns, and is answered when it runs. Turns are given
+    /// when all is done that the operation does.
     pub(super) fn resume(&mut self, thread: ThreadIndex, code: Code, value: u32) {
         let record = self.thread(thread);
-        record.waits.set(0);
+        (record.waits.set(0), record.mutex.set(0));
         let process = self.process(thread).filter(|_| record.flags.get() & HAS_TURNS != 0);
         let Some(process) = process else {
             record.state.set(State::Running as u32);
@@ -245,7 +259,6 @@ impl<'a> Device<'a> {
         (record.code.set(code as u32), record.answer.set(value));
         record.state.set(State::Ready as u32);
         self.ready(process).add(thread);
-        self.give_turns(thread);
     }
 
     fn leave_slot(&self, thread: ThreadIndex) {
@@ -260,22 +273,24 @@ impl<'a> Device<'a> {
     }
 
     /// Gives free slots of a thread's process to those that are ready; who has a slot and is less urgent than one that has none is to give way.
-    fn give_turns(&mut self, thread: ThreadIndex) {
+    pub(super) fn give_turns(&mut self, thread: ThreadIndex) {
         let Some(process) = self.process(thread) else { return };
-        while let Some((next, island)) =
-            self.ready(process).iter().find_map(|thread| Some((thread, self.free_island(process, thread)?)))
-        {
+        // None is ready more often than there are threads, whatever the list says.
+        for _ in 0..self.core.threads.len() {
+            let mut ready = self.ready(process).iter();
+            let next = ready.find_map(|thread| Some((thread, self.free_island(process, thread)?)));
+            let Some((next, island)) = next else { break };
             self.ready(process).remove(next);
             self.run(process, next, island);
         }
-        for waiting in self.ready(process).iter() {
-            self.ask_to_give_way(waiting);
+        if !self.ready(process).is_empty() {
+            self.choose_who_gives_way(process, self.owner(thread));
         }
     }
 
     fn run(&mut self, process: &ServiceProcess, thread: ThreadIndex, island: usize) {
         let record = self.thread(thread);
-        process.running[island].set(process.running[island].get() + 1);
+        process.running[island].set(process.running[island].get().saturating_add(1));
         record.island.set(island as u32 + 1);
         record.state.set(State::Running as u32);
         let code = code_of(record);
@@ -299,19 +314,40 @@ impl<'a> Device<'a> {
         allowed.filter(|&island| free(island) != 0).min_by_key(|&island| u32::MAX - free(island))
     }
 
-    /// Marks the least urgent thread whose slot would do for one that waits for a turn, if that is more urgent.
-    fn ask_to_give_way(&self, waiting: ThreadIndex) {
-        let (urgent, islands) = (self.thread(waiting).priority.get(), self.thread(waiting).islands.get());
-        let candidates = self.threads_of(self.owner(waiting)).filter(|thread| {
-            let record = self.thread(*thread);
-            let island = record.island.get();
-            self.state(*thread) == State::Running && island != 0 && islands >> (island - 1) & 1 != 0
-        });
-        let least =
-            candidates.max_by_key(|thread| self.thread(*thread).priority.get()).map(|thread| self.thread(thread));
-        if let Some(record) = least.filter(|record| record.priority.get() > urgent) {
-            record.flags.set(record.flags.get() | GIVES_WAY);
+    /// Marks who is to give way to threads that wait for turns: to each one another one.
+    fn choose_who_gives_way(&self, process: &'a ServiceProcess, owner: u32) {
+        for record in self.threads_of(owner).map(|thread| self.thread(thread)) {
+            record.flags.set(record.flags.get() & !GIVES_WAY);
         }
+        for waiting in self.ready(process).iter() {
+            let record = self.thread(waiting);
+            if let Some(least) = self.less_urgent(owner, record.priority.get(), record.islands.get()) {
+                least.flags.set(least.flags.get() | GIVES_WAY);
+            }
+        }
+    }
+
+    /// The least urgent thread that runs on certain islands, is less urgent than `urgent`, and is not to give way yet.
+    fn less_urgent(&self, owner: u32, urgent: u32, islands: u32) -> Option<&'a ServiceThread> {
+        let would_do = |record: &&ServiceThread| {
+            let island = record.island.get().checked_sub(1);
+            island.and_then(|island| islands.checked_shr(island)).is_some_and(|islands| islands & 1 != 0)
+                && record.state.get() == State::Running as u32
+                && record.priority.get() > urgent
+                && record.flags.get() & GIVES_WAY == 0
+        };
+        let running = self.threads_of(owner).map(|thread| self.thread(thread));
+        running.filter(would_do).max_by_key(|record| record.priority.get())
+    }
+
+    /// Notes the number of the request that a thread's next answer is for.
+    pub(super) fn set_number(&self, thread: ThreadIndex, sequence: u8) {
+        let flags = &self.thread(thread).flags;
+        flags.set(flags.get() & ((1 << NUMBER) - 1) | u32::from(sequence) << NUMBER);
+    }
+
+    pub(super) fn number_of_wait(&self, thread: ThreadIndex) -> u8 {
+        (self.thread(thread).flags.get() >> NUMBER) as u8
     }
 
     fn ready(&self, process: &'a ServiceProcess) -> Queue<'a> {
@@ -367,7 +403,6 @@ impl<'a> Device<'a> {
             self.is_joined(thread);
             self.resume(joiner, Code::Ok, value);
         }
-        self.give_turns(thread);
     }
 
     /// A thread that ends, or waits no longer, leaves whatever list it is in.
@@ -382,7 +417,7 @@ impl<'a> Device<'a> {
                 _ => {}
             }
         }
-        self.thread(thread).waits.set(0);
+        (self.thread(thread).waits.set(0), self.thread(thread).mutex.set(0));
     }
 
     pub(super) fn withdraw(&mut self, thread: ThreadIndex) -> Outcome {
@@ -390,15 +425,18 @@ impl<'a> Device<'a> {
         match self.state(thread) {
             State::Ready => Ok(Reply::Waits), // what it waited for has come
             State::Waiting => {
-                let waited = self.waits_for(thread);
-                let mutex = record.mutex.get();
-                self.leave_lists(thread);
-                match (waited, mutex) {
+                match (self.waits_for(thread), record.mutex.get()) {
+                    // It waits for the mutex alone.
+                    (Some(Waits::Mutex(_)), 1..) => {}
                     // It goes on with the mutex, as if it had been signalled.
-                    (Some(Waits::Condition(_)), 1..) => {
+                    (Some(Waits::Condition(_)), mutex @ 1..) => {
+                        self.leave_lists(thread);
                         self.take_back(thread, (mutex - 1) as u16, Code::Withdrawn);
                     }
-                    _ => self.resume(thread, Code::Withdrawn, 0),
+                    _ => {
+                        self.leave_lists(thread);
+                        self.resume(thread, Code::Withdrawn, 0);
+                    }
                 }
                 Ok(Reply::Waits)
             }
@@ -413,6 +451,7 @@ impl<'a> Device<'a> {
         let was_created = record.flags.get() & HAS_TURNS != 0 || self.state(thread) == State::New;
         if self.state(thread) != State::Ended {
             self.end(thread, KILLED);
+            self.give_turns(thread);
         }
         let over = if was_created { HAS_DIED } else { HAS_DIED | IS_DETACHED };
         record.flags.set(record.flags.get() | over);
