@@ -1,0 +1,103 @@
+/* The back end `fused`: everything lies in the process's memory, and each thread does for itself what it asks for. A mutex that nobody waits
+ * for takes one atomic instruction to lock and one to unlock; for all else the thread becomes the service for a moment. */
+#include "tables.h"
+
+enum { SPINS = 100, POLLS = 2000 };
+
+static const struct service everything = {.first = 0, .step = 1, .is_shared = 1};
+
+/* Who is the service: 0 nobody, 1 somebody, 2 somebody whom others wait for. */
+static uint32_t turn __attribute__((aligned(64)));
+
+static void take_turn(void) {
+    for (unsigned spins = 0; spins < SPINS; spins++) {
+        uint32_t nobody = 0;
+        if (__atomic_load_n(&turn, __ATOMIC_RELAXED) == 0 &&
+            __atomic_compare_exchange_n(&turn, &nobody, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return;
+    }
+    while (__atomic_exchange_n(&turn, 2, __ATOMIC_ACQUIRE) != 0)
+        ht_sleep(&turn, 2, NULL);
+}
+
+static void end_turn(void) {
+    if (__atomic_exchange_n(&turn, 0, __ATOMIC_RELEASE) == 2)
+        ht_wake(&turn, 1);
+}
+
+static void deliver(struct thread *self, unsigned where) {
+    (void)where;
+    take_turn();
+    ht_serve(&everything, self);
+    end_turn();
+}
+
+static const struct way itself = {deliver, POLLS};
+
+static int ask(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value) {
+    struct thread *self = ht_me();
+    return self ? ht_request(self, ht_word(operation, object, argument), &itself, 0, deadline, value) : EAGAIN;
+}
+
+/* Whether a free mutex is the thread's now. */
+static inline int take(struct mutex *mutex, struct thread *self) {
+    uint32_t holder = FREE;
+    return __atomic_compare_exchange_n(&mutex->holder, &holder, ht_holder(ht_number(self)), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static int lock(uint32_t number) {
+    struct thread *self = ht_me();
+    if (!self)
+        return EAGAIN;
+    if (number < MUTEXES) {
+        struct mutex *mutex = ht_mutexes + number;
+        if (__builtin_expect(take(mutex, self), 1))
+            return 0;
+        /* Its owner may soon be done with it. Who waits already comes first. */
+        for (unsigned spins = 0; spins < SPINS; spins++) {
+            uint32_t holder = __atomic_load_n(&mutex->holder, __ATOMIC_RELAXED);
+            if (holder & FROZEN || holder == ht_holder(ht_number(self)))
+                break;
+            if (holder == FREE && take(mutex, self))
+                return 0;
+        }
+    }
+    return ask(LOCK, number, 0, NULL, NULL);
+}
+
+static int try_lock(uint32_t number) {
+    struct thread *self = ht_me();
+    if (self && number < MUTEXES && take(ht_mutexes + number, self))
+        return 0;
+    return ask(TRY_LOCK, number, 0, NULL, NULL);
+}
+
+static int unlock(uint32_t number) {
+    struct thread *self = ht_me();
+    if (!self)
+        return EAGAIN;
+    if (number < MUTEXES) {
+        struct mutex *mutex = ht_mutexes + number;
+        uint32_t holder = ht_holder(ht_number(self));
+        if (__atomic_load_n(&mutex->depth, __ATOMIC_RELAXED) == 0 &&
+            __atomic_compare_exchange_n(&mutex->holder, &holder, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            return 0;
+    }
+    return ask(UNLOCK, number, 0, NULL, NULL);
+}
+
+static int open(const char *words) { return *words ? EINVAL : 0; }
+
+const struct back_end ht_fused = {
+    .name = "fused",
+    .lock = lock,
+    .try_lock = try_lock,
+    .unlock = unlock,
+    .ask = ask,
+    .make = ht_make_thread,
+    .enter = ht_enter_thread,
+    .drop = ht_drop_thread,
+    .gone = ht_thread_gone,
+    .unwanted = ht_thread_unwanted,
+    .open = open,
+};

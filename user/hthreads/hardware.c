@@ -1,0 +1,86 @@
+/* The back end `hardware`: requests to the service core, by registers (docs/protocols/service.md). */
+#include "hardware.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WINDOW_BYTES = 128, MAKE_WINDOW = 0x4d50, TAKE_WINDOW = 0x4d51, POLLS = 200 };
+
+static int device;
+static char *registers;
+
+/* The core sees the store. */
+static void deliver(struct thread *self, unsigned where) { (void)self, (void)where; }
+
+static const struct way by_registers = {deliver, POLLS};
+
+int ht_hardware_ask(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value) {
+    struct thread *self = ht_me();
+    return self ? ht_request(self, ht_word(operation, object, argument), &by_registers, 0, deadline, value) : EAGAIN;
+}
+
+/* The rest of a request whose first answer is not that all is well. */
+static int finish(struct thread *self) { return ht_code(ht_await(self, POLLS, NULL)); }
+
+/* A store, and a load that answers. What the mutex guards lies in ordinary memory, so its accesses stay on their side. */
+static inline int exchange(enum operation operation, uint32_t mutex) {
+    struct thread *self = ht_me();
+    if (!self)
+        return EAGAIN;
+    struct window *window = self->window;
+    uint64_t sequence = ht_next(self);
+    if (operation == UNLOCK)
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&window->request, sequence | ht_word(operation, mutex, 0), __ATOMIC_RELAXED);
+    uint64_t answer = __atomic_load_n(&window->answer, __ATOMIC_RELAXED);
+    int code = __builtin_expect(answer == (sequence | DONE), 1) ? 0 : finish(self);
+    if (operation != UNLOCK)
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return code;
+}
+
+int ht_hardware_lock(uint32_t mutex) { return exchange(LOCK, mutex); }
+int ht_hardware_try_lock(uint32_t mutex) { return exchange(TRY_LOCK, mutex); }
+int ht_hardware_unlock(uint32_t mutex) { return exchange(UNLOCK, mutex); }
+
+struct thread *ht_hardware_make(void) {
+    int number = ioctl(device, MAKE_WINDOW, -1L);
+    if (number < 0 || number >= THREADS)
+        return NULL;
+    struct thread *thread = ht_threads + number;
+    *thread = (struct thread){.window = (struct window *)(registers + (size_t)WINDOW_BYTES * (unsigned)number)};
+    /* Nobody has had the window since it was made, or whoever had it has left its last number there. */
+    thread->sequence = __atomic_load_n(&thread->window->request, __ATOMIC_RELAXED) & ~(SEQUENCE_ONE - 1);
+    return thread;
+}
+
+int ht_hardware_enter(struct thread *thread) { return ioctl(device, TAKE_WINDOW, (long)ht_number(thread)) == 0 ? 0 : errno; }
+
+/* The core lets go of a window when its kernel thread has ended and nobody will ask for it, or by DELETE. */
+void ht_hardware_leave(struct thread *thread) { (void)thread; }
+
+int ht_hardware_open(const char *words) {
+    if (*words)
+        return EINVAL;
+    device = open("/dev/service", O_RDWR | O_CLOEXEC);
+    if (device < 0)
+        return errno;
+    registers = mmap(NULL, (size_t)WINDOW_BYTES * THREADS, PROT_READ | PROT_WRITE, MAP_SHARED, device, 0);
+    return registers == MAP_FAILED ? errno : 0;
+}
+
+const struct back_end ht_hardware = {
+    .name = "hardware",
+    .lock = ht_hardware_lock,
+    .try_lock = ht_hardware_try_lock,
+    .unlock = ht_hardware_unlock,
+    .ask = ht_hardware_ask,
+    .make = ht_hardware_make,
+    .enter = ht_hardware_enter,
+    .drop = ht_hardware_leave,
+    .gone = ht_hardware_leave,
+    .unwanted = ht_hardware_leave,
+    .open = ht_hardware_open,
+};

@@ -1,0 +1,167 @@
+/* What the library's files share. Names that begin with ht_ are the library's own. */
+#ifndef HTHREAD_INTERNAL_H
+#define HTHREAD_INTERNAL_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "hthread.h"
+
+enum {
+    THREADS = 4096, /* of a process: 32 for each of 128 cores, as the service core numbers them */
+    ISLANDS = 8,
+    SOURCES = 64,
+    CPUS = 128,
+};
+
+/* What can be asked for, and how: docs/protocols/service.md. Every back end takes the same requests. */
+enum operation {
+    START = 1, CREATE = 2, EXIT = 3, JOIN = 4, YIELD = 5, SET_PRIORITY = 6, DETACH = 7, DELETE = 8, SLOTS = 9,
+    MUTEX_CREATE = 16, MUTEX_DESTROY = 17, LOCK = 18, TRY_LOCK = 19, UNLOCK = 20, CONSISTENT = 21,
+    CONDITION_CREATE = 24, CONDITION_DESTROY = 25, CONDITION_WAIT = 26, SIGNAL = 27, BROADCAST = 28,
+    BARRIER_CREATE = 32, BARRIER_DESTROY = 33, BARRIER_WAIT = 34,
+    SOURCE_BIND = 40, SOURCE_WAIT = 41, SOURCE_RAISE = 42,
+    WITHDRAW = 48,
+};
+
+#define DETACHED (1u << 16)  /* in the argument of CREATE */
+#define KILLED UINT32_MAX    /* the value of a thread that ended without one */
+
+/* A window of registers: of the service core, or memory in which a server finds and leaves the same words. */
+struct window {
+    uint64_t request; /* sequence << 56 | operation << 48 | object << 32 | argument */
+    uint64_t answer;  /* sequence << 56 | state << 48 | code << 32 | value */
+    uint32_t parked;
+};
+
+#define SEQUENCE_ONE ((uint64_t)1 << 56)
+#define WAITS ((uint64_t)1 << 48)
+#define DONE ((uint64_t)2 << 48)
+
+static inline uint64_t ht_word(enum operation operation, unsigned object, uint32_t argument) {
+    return (uint64_t)operation << 48 | (uint64_t)(uint16_t)object << 32 | argument;
+}
+
+/* A thread of the process. The first part is its own, the second one belongs to whoever keeps the objects (tables.c). */
+struct thread {
+    struct window *window;
+    uint64_t sequence; /* of its last request, in the highest byte */
+    void *(*function)(void *);
+    void *argument, *result;
+    uint32_t life;    /* bits of life.c */
+    uint32_t is_created;
+    struct window own __attribute__((aligned(64))); /* the window, unless that is the service core's */
+    uint32_t next_asking;                           /* in a server's inbox */
+    uint32_t state, priority, next, waits, mutex, islands, is_detached, runs_on;
+    uint32_t code, value;        /* of its last answer, or of the one that it will get */
+    uint32_t joiner, ended_with; /* joiner: 1 + its number; 0: none */
+    uint64_t served; /* the sequence of the last request */
+} __attribute__((aligned(128)));
+
+extern struct thread ht_threads[THREADS];
+
+static inline uint32_t ht_number(const struct thread *thread) { return (uint32_t)(thread - ht_threads); }
+
+/* A back end. What is asked for seldom, or may wait, goes through `ask`. */
+struct back_end {
+    const char *name;
+    int (*lock)(uint32_t mutex);
+    int (*try_lock)(uint32_t mutex);
+    int (*unlock)(uint32_t mutex);
+    /* Does what a request says: 0 or a number of an error. deadline NULL: for ever. value may be NULL. */
+    int (*ask)(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value);
+    /* A thread to be; NULL: there are too many. The caller becomes it by `enter`, or gives it back by `drop`. */
+    struct thread *(*make)(void);
+    int (*enter)(struct thread *thread);
+    void (*drop)(struct thread *thread);
+    /* It has ended, and its kernel thread asks for nothing any more. */
+    void (*gone)(struct thread *thread);
+    /* Nobody will join it any more. */
+    void (*unwanted)(struct thread *thread);
+    /* 0 or a number of an error: it cannot be used here. `words`: what follows its name in the environment. */
+    int (*open)(const char *words);
+};
+
+extern const struct back_end ht_hardware, ht_rpc, ht_software, ht_fused, ht_hybrid;
+extern const struct back_end *ht_back_end;
+
+/* The calling thread as the library knows it. Programs for several instruction sets have no thread-local variables but what pthreads keeps. */
+#ifdef HTHREAD_SEVERAL_ISAS
+extern pthread_key_t ht_key;
+static inline struct thread *ht_known(void) { return pthread_getspecific(ht_key); }
+#else
+extern __thread struct thread *ht_self;
+static inline struct thread *ht_known(void) { return ht_self; }
+#endif
+
+/* start.c: the calling thread, which becomes known if it is not yet; NULL: there are too many. */
+struct thread *ht_attach(void);
+/* Chooses the back end, the first time. */
+void ht_start(void);
+
+static inline struct thread *ht_me(void) {
+    struct thread *self = ht_known();
+    return __builtin_expect(self != NULL, 1) ? self : ht_attach();
+}
+
+/* threads.c: the kernel thread `self` ends with a value. */
+void ht_end(struct thread *self, void *value);
+void ht_set_known(struct thread *thread);
+
+/* How requests reach whoever serves them: `where` is that server, if there are several. */
+struct way {
+    void (*deliver)(struct thread *self, unsigned where);
+    unsigned polls; /* loads of the answer before the thread sleeps */
+};
+
+/* wait.c: a request, and its final answer: 0 or the number of an error. */
+int ht_request(struct thread *self, uint64_t word, const struct way *way, unsigned where, const struct timespec *deadline, uint32_t *value);
+/* Waits until the answer to the last request is final, or until the deadline (0 then). */
+uint64_t ht_await(struct thread *self, unsigned polls, const struct timespec *deadline);
+void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadline);
+void ht_wake(uint32_t *word, int threads);
+static inline int ht_is_time(const struct timespec *time) { return time->tv_nsec >= 0 && time->tv_nsec < 1000000000; }
+
+/* The number of the next request. */
+static inline uint64_t ht_next(struct thread *self) {
+    uint64_t sequence = self->sequence + SEQUENCE_ONE;
+    if (__builtin_expect(sequence == 0, 0))
+        sequence = SEQUENCE_ONE;
+    self->sequence = sequence;
+    return sequence;
+}
+
+static inline int ht_is_done(uint64_t answer, uint64_t sequence) { return (answer & ~(uint64_t)0xffffffffffff) == (sequence | DONE); }
+static inline int ht_is_seen(uint64_t answer, uint64_t sequence) { return (answer ^ sequence) >> 56 == 0; }
+static inline int ht_code(uint64_t answer) { return (int)(answer >> 32 & 0xffff); }
+
+/* State of a thread in the tables; 0: there is none. */
+enum { NEW = 1, STARTED, ENDED, NOT_CREATED };
+
+/* life.c: threads of back ends that keep their objects in the process's memory. */
+struct thread *ht_make_thread(void);
+int ht_enter_thread(struct thread *thread);
+void ht_drop_thread(struct thread *thread);
+void ht_thread_gone(struct thread *thread);
+void ht_thread_unwanted(struct thread *thread);
+
+/* place.c: the machine as the program sees it. */
+struct island {
+    char isa[16];
+    cpu_set_t cpus; /* that the process may use */
+    unsigned count;
+};
+extern struct island ht_islands[ISLANDS];
+void ht_find_islands(void);
+/* Those for which the program has code. */
+unsigned ht_usable_islands(void);
+/* Calls function(argument) on a core of an island, or on one core. */
+void *ht_run_on(int island, int cpu, void *(*function)(void *), void *argument);
+
+#endif

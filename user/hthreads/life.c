@@ -1,0 +1,49 @@
+/* Numbers of threads of back ends that keep their objects in the process's memory. A number is free again when its kernel thread asks for
+ * nothing any more and nobody will join it. */
+#include "internal.h"
+
+enum { GONE = 1, UNWANTED = 2 };
+
+static uint64_t used[THREADS / 64];
+
+static int take_number(void) {
+    for (unsigned word = 0; word < THREADS / 64; word++) {
+        uint64_t bits = __atomic_load_n(used + word, __ATOMIC_RELAXED);
+        while (~bits != 0) {
+            unsigned bit = (unsigned)__builtin_ctzll(~bits);
+            if (__atomic_compare_exchange_n(used + word, &bits, bits | (uint64_t)1 << bit, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+                return (int)(word * 64 + bit);
+        }
+    }
+    return -1;
+}
+
+struct thread *ht_make_thread(void) {
+    int number = take_number();
+    if (number < 0)
+        return NULL;
+    ht_threads[number] = (struct thread){.window = &ht_threads[number].own, .priority = HTHREAD_PRIORITY_DEFAULT};
+    return ht_threads + number;
+}
+
+/* Nobody joins one that was not created. */
+int ht_enter_thread(struct thread *thread) {
+    if (!thread->is_created)
+        (thread->life = UNWANTED, thread->is_detached = 1, thread->state = NOT_CREATED);
+    return 0;
+}
+
+void ht_drop_thread(struct thread *thread) {
+    uint32_t number = ht_number(thread);
+    thread->state = 0;
+    __atomic_fetch_and(used + number / 64, ~((uint64_t)1 << number % 64), __ATOMIC_RELEASE);
+}
+
+static void end(struct thread *thread, uint32_t why) {
+    uint32_t before = __atomic_fetch_or(&thread->life, why, __ATOMIC_ACQ_REL);
+    if (before != (GONE | UNWANTED) && (before | why) == (GONE | UNWANTED))
+        ht_drop_thread(thread);
+}
+
+void ht_thread_gone(struct thread *thread) { end(thread, GONE); }
+void ht_thread_unwanted(struct thread *thread) { end(thread, UNWANTED); }

@@ -1,0 +1,181 @@
+/* Threads: attributes, beginning, end. */
+#include "internal.h"
+
+int hthread_attr_init(hthread_attr_t *attr) {
+    *attr = (hthread_attr_t){.priority = HTHREAD_PRIORITY_DEFAULT};
+    return 0;
+}
+
+int hthread_attr_destroy(hthread_attr_t *attr) { return hthread_attr_init(attr); }
+
+int hthread_attr_setpriority(hthread_attr_t *attr, int priority) {
+    if (priority < 0 || priority > 255)
+        return EINVAL;
+    attr->priority = (uint8_t)priority;
+    return 0;
+}
+
+int hthread_attr_getpriority(const hthread_attr_t *attr, int *priority) {
+    *priority = attr->priority;
+    return 0;
+}
+
+int hthread_attr_setislands(hthread_attr_t *attr, unsigned islands) {
+    if (islands >> ISLANDS)
+        return EINVAL;
+    attr->islands = (uint8_t)islands;
+    return 0;
+}
+
+int hthread_attr_getislands(const hthread_attr_t *attr, unsigned *islands) {
+    *islands = attr->islands;
+    return 0;
+}
+
+int hthread_attr_setdetached(hthread_attr_t *attr, int detached) {
+    attr->detached = detached != 0;
+    return 0;
+}
+
+int hthread_attr_getdetached(const hthread_attr_t *attr, int *detached) {
+    *detached = attr->detached;
+    return 0;
+}
+
+int hthread_attr_setstacksize(hthread_attr_t *attr, uint32_t bytes) {
+    attr->stack_size = bytes;
+    return 0;
+}
+
+/* The thread's function, where it is to run. */
+static void *run(void *thread) {
+    struct thread *self = thread;
+    ht_end(self, self->function(self->argument));
+    return NULL;
+}
+
+static void *begin(void *thread) {
+    struct thread *self = thread;
+    uint32_t island = 0;
+    if (ht_back_end->enter(self) != 0)
+        abort(); /* its window was given to it alone */
+    ht_set_known(self);
+    ht_back_end->ask(START, 0, 0, NULL, &island);
+    ht_run_on((int)island, -1, run, self);
+    return NULL;
+}
+
+void ht_end(struct thread *self, void *value) {
+    int is_killed = value == HTHREAD_KILLED;
+    self->result = value;
+    ht_back_end->ask(EXIT, 0, is_killed ? KILLED : 0, NULL, NULL);
+    ht_set_known(NULL);
+    ht_back_end->gone(self);
+}
+
+/* By number: threads that are about to read what one has ended with. */
+static uint32_t joining[THREADS];
+
+static int create_kernel_thread(struct thread *thread, uint32_t stack_size) {
+    pthread_attr_t attr;
+    pthread_t kernel_thread;
+    int error = pthread_attr_init(&attr);
+    if (error)
+        return error;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (stack_size)
+        error = pthread_attr_setstacksize(&attr, stack_size);
+    if (!error)
+        error = pthread_create(&kernel_thread, &attr, begin, thread);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+int hthread_create(hthread_t *number, const hthread_attr_t *given, void *(*function)(void *), void *argument) {
+    hthread_attr_t attr;
+    ht_start();
+    if (given)
+        attr = *given;
+    else
+        hthread_attr_init(&attr);
+    unsigned islands = ht_usable_islands() & (attr.islands ? attr.islands : ~0u);
+    if (!islands)
+        return EINVAL;
+    struct thread *thread = ht_back_end->make();
+    if (!thread)
+        return EAGAIN;
+    /* Who joined the last thread of this number has yet to read what it ended with. */
+    while (__atomic_load_n(joining + ht_number(thread), __ATOMIC_ACQUIRE) != 0)
+        sched_yield();
+    (thread->function = function, thread->argument = argument, thread->is_created = 1);
+    int error = ht_back_end->ask(CREATE, ht_number(thread), attr.priority | islands << 8 | (attr.detached ? DETACHED : 0), NULL, NULL);
+    if (error) {
+        ht_back_end->drop(thread);
+        return error;
+    }
+    if (attr.detached)
+        ht_back_end->unwanted(thread);
+    *number = ht_number(thread);
+    error = create_kernel_thread(thread, attr.stack_size);
+    if (error) {
+        ht_back_end->ask(DELETE, ht_number(thread), 0, NULL, NULL);
+        ht_back_end->drop(thread);
+    }
+    return error;
+}
+
+int hthread_join(hthread_t number, void **value) {
+    uint32_t ended_with = 0;
+    ht_start();
+    if (number >= THREADS)
+        return ESRCH;
+    struct thread *thread = ht_threads + number;
+    __atomic_fetch_add(joining + number, 1, __ATOMIC_ACQ_REL);
+    int error = ht_back_end->ask(JOIN, number, 0, NULL, &ended_with);
+    if (!error && value)
+        *value = ended_with == KILLED ? HTHREAD_KILLED : thread->result;
+    __atomic_fetch_sub(joining + number, 1, __ATOMIC_ACQ_REL);
+    if (!error)
+        ht_back_end->unwanted(thread);
+    return error;
+}
+
+int hthread_detach(hthread_t number) {
+    ht_start();
+    if (number >= THREADS)
+        return ESRCH;
+    int error = ht_back_end->ask(DETACH, number, 0, NULL, NULL);
+    if (!error)
+        ht_back_end->unwanted(ht_threads + number);
+    return error;
+}
+
+int hthread_setpriority(hthread_t number, int priority) {
+    ht_start();
+    if (number >= THREADS)
+        return ESRCH;
+    return priority < 0 || priority > 255 ? EINVAL : ht_back_end->ask(SET_PRIORITY, number, (uint32_t)priority, NULL, NULL);
+}
+
+hthread_t hthread_self(void) {
+    ht_start();
+    struct thread *self = ht_me();
+    return self ? ht_number(self) : UINT32_MAX;
+}
+
+int hthread_equal(hthread_t one, hthread_t other) { return one == other; }
+
+int hthread_yield(void) {
+    ht_start();
+    ht_back_end->ask(YIELD, 0, 0, NULL, NULL);
+    /* And the kernel lets those run that have no turns. */
+    sched_yield();
+    return 0;
+}
+
+void hthread_exit(void *value) {
+    struct thread *self = ht_known();
+    if (self)
+        ht_end(self, value);
+    pthread_exit(NULL);
+}
