@@ -35,7 +35,7 @@ int ht_enter_thread(struct thread *thread) {
 
 void ht_drop_thread(struct thread *thread) {
     uint32_t number = ht_number(thread);
-    thread->state = 0;
+    __atomic_store_n(&thread->state, 0, __ATOMIC_RELAXED);
     __atomic_fetch_and(used + number / 64, ~((uint64_t)1 << number % 64), __ATOMIC_RELEASE);
 }
 

@@ -450,7 +450,7 @@ static int on_thread(struct work *work, enum operation operation, uint32_t numbe
     struct thread *target = number < THREADS ? ht_threads + number : NULL;
     if (operation == CREATE && target && target->state == 0)
         return create(work, target, number, argument);
-    if (!target || target->state == 0)
+    if (!target || __atomic_load_n(&target->state, __ATOMIC_RELAXED) == 0)
         return ESRCH;
     switch (operation) {
     case JOIN: return join(work, target, number);
@@ -525,5 +525,5 @@ void ht_serve(const struct service *service, struct thread *thread) {
     if (code != IT_WAITS)
         answer(thread, code, work.value);
     else if (thread->waits != NOTHING)
-        __atomic_store_n(&thread->own.answer, thread->served | WAITS, __ATOMIC_RELAXED);
+        __atomic_store_n(&thread->own.answer, thread->served | WAITS, __ATOMIC_RELEASE);
 }
