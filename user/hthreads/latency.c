@@ -1,0 +1,239 @@
+/*
+ * What mutexes of hthreads take, over the back end that MOTET_HTHREADS chooses:
+ *
+ *     latency [-c CPU,CPU,...] lock THREADS ITERATIONS                       each thread has a mutex of its own
+ *     latency [-c CPU,CPU,...] same THREADS ITERATIONS                       all have one
+ *     latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE          TOTAL iterations, divided over the threads: each is OUTSIDE
+ *         cycles of delay, then INSIDE cycles with the thread's own mutex locked (a cycle is an instruction)
+ *
+ * Each thread is on a core of its own: those of -c in turn, or the first ones that the program has.
+ *
+ * Of lock and same, two passes. The first one reads the clock after each pair of lock and unlock: `mean`, `sd`, `max` in nanoseconds, without
+ * the readings, whose least cost was measured before. The second one does not, and is the region of interest `pairs`: `loop` is the mean of all
+ * threads. speedup is the region `speedup`; `time` is from the first thread's begin to the last one's end.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hthread.h"
+#include "motet.h"
+
+enum { THREADS_MAX = 128, CORES_OF_ISLAND = 16, READINGS = 200 };
+
+static enum { LOCK, SAME, SPEEDUP } experiment;
+static long threads, iterations, outside, inside;
+static int cpus[THREADS_MAX], cpu_count;
+
+static struct worker {
+    hthread_mutex_t mutex;
+    int cpu;
+    double sum, squares, max; /* of the first pass */
+    uint64_t begin_ns, end_ns;
+    long done;
+} __attribute__((aligned(128))) workers[THREADS_MAX]; /* no two in a line */
+
+static hthread_mutex_t shared;
+static hthread_barrier_t barrier;
+
+static void fail(const char *what, int error) {
+    fprintf(stderr, "latency: %s: %s\n", what, strerror(error));
+    exit(1);
+}
+
+static void check(const char *what, int error) {
+    if (error)
+        fail(what, error);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Two instructions a round, on every instruction set. */
+static inline void delay(long cycles) {
+    for (long round = cycles / 2; round > 0; round--)
+        __asm__ volatile("" : "+r"(round));
+}
+
+static void meet(void) {
+    int result = hthread_barrier_wait(&barrier);
+    if (result > 0)
+        fail("barrier", result);
+}
+
+static uint64_t cost_of_reading(void) {
+    uint64_t least = UINT64_MAX, before = now_ns();
+    for (int i = 0; i < READINGS; i++) {
+        uint64_t now = now_ns();
+        if (now - before < least)
+            least = now - before;
+        before = now;
+    }
+    return least;
+}
+
+static inline void pair(hthread_mutex_t *mutex) {
+    hthread_mutex_lock(mutex);
+    hthread_mutex_unlock(mutex);
+}
+
+static void measure_each(struct worker *self, hthread_mutex_t *mutex) {
+    uint64_t reading = cost_of_reading(), before = now_ns();
+    for (long i = 0; i < iterations; i++) {
+        pair(mutex);
+        uint64_t now = now_ns();
+        double took = now - before > reading ? (double)(now - before - reading) : 0;
+        before = now;
+        self->sum += took;
+        self->squares += took * took;
+        if (took > self->max)
+            self->max = took;
+    }
+}
+
+static void measure_all(struct worker *self, hthread_mutex_t *mutex) {
+    motet_roi_begin("pairs");
+    self->begin_ns = now_ns();
+    for (long i = 0; i < iterations; i++)
+        pair(mutex);
+    self->end_ns = now_ns();
+    motet_roi_end("pairs");
+}
+
+static void work(struct worker *self, hthread_mutex_t *mutex) {
+    long share = iterations / threads + (self - workers < iterations % threads);
+    motet_roi_begin("speedup");
+    self->begin_ns = now_ns();
+    for (long i = 0; i < share; i++) {
+        delay(outside);
+        hthread_mutex_lock(mutex);
+        delay(inside);
+        self->done++;
+        hthread_mutex_unlock(mutex);
+    }
+    self->end_ns = now_ns();
+    motet_roi_end("speedup");
+}
+
+static void *run(void *worker) {
+    struct worker *self = worker;
+    hthread_mutex_t mutex = experiment == SAME ? shared : self->mutex;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(self->cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0)
+        fail("sched_setaffinity", 22);
+    for (int i = 0; i < 10; i++)
+        pair(&mutex); /* code and tables are there */
+    meet();
+    if (experiment == SPEEDUP) {
+        work(self, &mutex);
+        return NULL;
+    }
+    measure_each(self, &mutex);
+    meet();
+    measure_all(self, &mutex);
+    return NULL;
+}
+
+static void choose_cpus(const char *list) {
+    char *end = (char *)list;
+    while (list && cpu_count < THREADS_MAX) {
+        cpus[cpu_count++] = (int)strtol(list, &end, 10);
+        if (end == list || (*end && *end != ','))
+            fail(list, 22);
+        list = *end ? end + 1 : NULL;
+    }
+    cpu_set_t all;
+    if (cpu_count == 0 && sched_getaffinity(0, sizeof all, &all) == 0)
+        for (int cpu = 0; cpu < THREADS_MAX; cpu++)
+            if (CPU_ISSET(cpu, &all))
+                cpus[cpu_count++] = cpu;
+}
+
+static void start(struct worker *self, hthread_t *thread) {
+    hthread_attr_t attr;
+    hthread_attr_init(&attr);
+    if (motet_island() >= 0)
+        hthread_attr_setislands(&attr, 1u << self->cpu / CORES_OF_ISLAND);
+    check("hthread_mutex_init", hthread_mutex_init(&self->mutex, NULL));
+    check("hthread_create", hthread_create(thread, &attr, run, self));
+}
+
+static void report(const char *name) {
+    double sum = 0, squares = 0, max = 0, loops = 0, count = (double)threads * (double)iterations;
+    uint64_t begin = UINT64_MAX, end = 0;
+    long done = 0;
+    for (const struct worker *self = workers; self < workers + threads; self++) {
+        sum += self->sum;
+        squares += self->squares;
+        max = self->max > max ? self->max : max;
+        loops += (double)(self->end_ns - self->begin_ns);
+        begin = self->begin_ns < begin ? self->begin_ns : begin;
+        end = self->end_ns > end ? self->end_ns : end;
+        done += self->done;
+    }
+    printf("%s %s threads %ld ", name, hthread_backend(), threads);
+    if (experiment == SPEEDUP) {
+        printf("iterations %ld time_ns %llu\n", done, (unsigned long long)(end - begin));
+        return;
+    }
+    double mean = sum / count, variance = squares / count - mean * mean;
+    printf("iterations %ld mean_ns %.1f sd_ns %.1f max_ns %.1f loop_ns %.1f\n", iterations, mean, variance > 0 ? sqrt(variance) : 0, max, loops / count);
+}
+
+static long number(const char *text) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*end || end == text || value < 0) {
+        fprintf(stderr, "latency: %s is not a number\n", text);
+        exit(64);
+    }
+    return value;
+}
+
+static void usage(void) {
+    fputs("usage: latency [-c CPU,CPU,...] lock|same THREADS ITERATIONS\n"
+          "       latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE\n", stderr);
+    exit(64);
+}
+
+int main(int count, char **words) {
+    hthread_t ids[THREADS_MAX];
+    const char *list = NULL;
+    if (count > 2 && strcmp(words[1], "-c") == 0)
+        (list = words[2], words += 2, count -= 2);
+    if (count < 4)
+        usage();
+    experiment = strcmp(words[1], "lock") == 0 ? LOCK : strcmp(words[1], "same") == 0 ? SAME : SPEEDUP;
+    if (experiment == SPEEDUP && (strcmp(words[1], "speedup") != 0 || count != 6))
+        usage();
+    threads = number(words[2]);
+    iterations = number(words[3]);
+    if (experiment == SPEEDUP)
+        (outside = number(words[4]), inside = number(words[5]));
+    choose_cpus(list);
+    if (threads < 1 || threads > cpu_count || iterations < 1) {
+        fprintf(stderr, "latency: %ld threads on %d cores, %ld iterations\n", threads, cpu_count, iterations);
+        return 64;
+    }
+    check("hthread_mutex_init", hthread_mutex_init(&shared, NULL));
+    check("hthread_barrier_init", hthread_barrier_init(&barrier, NULL, (unsigned)threads));
+    for (long i = 0; i < threads; i++) {
+        workers[i].cpu = cpus[i];
+        start(workers + i, ids + i);
+    }
+    for (long i = 0; i < threads; i++)
+        check("hthread_join", hthread_join(ids[i], NULL));
+    report(words[1]);
+    return 0;
+}
