@@ -14,6 +14,7 @@ use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
     error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object,
+    hthreads::{self, Hthreads},
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
     libcxx::Libcxx,
@@ -100,9 +101,10 @@ fn needs_libcxx(item: &Item) -> bool {
     }
 }
 
-/// The folder with the headers that programs include as `motet.h` and `motet_dma.h`; written when there are none, or other versions.
+/// The folder with the headers that programs include as `motet.h`, `motet_dma.h` and `hthread.h`; written when there are none, or other versions.
 fn own_headers(folder: &Path) -> Result<PathBuf> {
-    const HEADERS: [(&str, &str); 2] = [
+    const HEADERS: [(&str, &str); 3] = [
+        hthreads::HEADER,
         ("motet.h", include_str!("../../../user/include/motet.h")),
         ("motet_dma.h", include_str!("../../../user/include/motet_dma.h")),
     ];
@@ -227,6 +229,9 @@ impl Driver {
     fn library(&self, name: &str) -> Result<Option<PathBuf>> {
         let file = name.strip_prefix(':').map_or_else(|| format!("lib{name}.a"), str::to_owned);
         let found = self.arguments.library_folders.iter().map(|folder| folder.join(&file)).find(|path| path.is_file());
+        if found.is_none() && name == hthreads::NAME {
+            return Ok(Some(Hthreads::find(&self.tools, &self.libc)?.archive()));
+        }
         if found.is_some() || PARTS_OF_LIBC.contains(&name) || PARTS_OF_LIBCXX.contains(&name) {
             return Ok(found);
         }

@@ -11,6 +11,7 @@ mod driver;
 mod error;
 mod fat_object;
 pub mod format;
+mod hthreads;
 mod inspect;
 mod isa;
 mod libc;

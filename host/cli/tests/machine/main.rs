@@ -23,6 +23,7 @@ mod fuzz;
 mod golang;
 mod hidden;
 mod hostile;
+mod hthreads;
 mod libc_test;
 mod libraries;
 mod long_calls;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         trials.extend(firmware::trials());
         trials.extend(hidden::trials());
         trials.extend(hostile::trials());
+        trials.extend(hthreads::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());
         trials.extend(accesses::trials());
