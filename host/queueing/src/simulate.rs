@@ -182,6 +182,8 @@ struct Run<'a> {
     scheduled: u64,
     now: f64,
     asked_at: Vec<f64>,
+    /// By core: how often it has computed.
+    turns: Vec<usize>,
     /// Cores whose requests wait for the interconnect; the first is on it.
     crossing: VecDeque<usize>,
     /// By queue: cores that wait for a server.
@@ -204,6 +206,7 @@ impl<'a> Run<'a> {
             scheduled: 0,
             now: 0.0,
             asked_at: vec![0.0; cores],
+            turns: vec![0; cores],
             crossing: VecDeque::new(),
             waiting: vec![VecDeque::new(); queues],
             is_busy: vec![false; servers],
@@ -264,14 +267,15 @@ impl<'a> Run<'a> {
     }
 
     fn compute(&mut self, core: usize) {
-        let time = self.network.computing.sample(&mut self.rng);
+        let time = self.network.computing.sample(&mut self.rng, self.turns[core]);
+        self.turns[core] += 1;
         self.schedule(time, core, Event::Asks);
     }
 
     /// The next request takes the interconnect, if there is one.
     fn cross(&mut self) {
         if let (Some(&core), Some(times)) = (self.crossing.front(), &self.network.interconnect) {
-            let time = times.sample(&mut self.rng);
+            let time = times.sample(&mut self.rng, self.turns[core]);
             self.schedule(time, core, Event::Arrives);
         }
     }
@@ -296,7 +300,7 @@ impl<'a> Run<'a> {
         self.busy += 1;
         self.sums.begun += 1;
         self.sums.waiting += self.now - self.asked_at[core];
-        let time = self.network.service.sample(&mut self.rng);
+        let time = self.network.service.sample(&mut self.rng, self.turns[core]);
         self.schedule(time, core, Event::Served { server });
     }
 

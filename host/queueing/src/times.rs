@@ -15,6 +15,8 @@ pub enum Times {
     Fixed(f64),
     /// Each of these is as likely as the others.
     Measured(Arc<[f64]>),
+    /// Each core has these in turn: the parts of a loop.
+    InTurn(Arc<[f64]>),
 }
 
 impl Times {
@@ -27,17 +29,18 @@ impl Times {
     pub fn mean(&self) -> f64 {
         match self {
             Self::Exponential(mean) | Self::Fixed(mean) => *mean,
-            Self::Measured(times) => times.iter().sum::<f64>() / times.len() as f64,
+            Self::Measured(times) | Self::InTurn(times) => times.iter().sum::<f64>() / times.len() as f64,
         }
     }
 
-    /// One of them.
-    pub(crate) fn sample(&self, rng: &mut Rng) -> f64 {
+    /// One of them; a core's `turn`, from 0 on.
+    pub(crate) fn sample(&self, rng: &mut Rng, turn: usize) -> f64 {
         match self {
             // Above 0 and at most 1, so that the logarithm is finite.
             Self::Exponential(mean) => -mean * (1.0 - rng.f64()).ln(),
             Self::Fixed(time) => *time,
             Self::Measured(times) => times[rng.usize(..times.len())],
+            Self::InTurn(times) => times[turn % times.len()],
         }
     }
 
@@ -46,7 +49,7 @@ impl Times {
     pub(crate) fn check(&self, what: &str) -> Result<(), Error> {
         let bad = match self {
             Self::Exponential(time) | Self::Fixed(time) => !(time.is_finite() && *time > 0.0),
-            Self::Measured(times) => {
+            Self::Measured(times) | Self::InTurn(times) => {
                 times.iter().any(|time| !(time.is_finite() && *time >= 0.0)) || !times.iter().any(|time| *time > 0.0)
             }
         };

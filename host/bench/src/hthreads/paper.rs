@@ -49,3 +49,29 @@ pub const STRUCTURES: [Structure; 3] = [
         colour: "var(--i2)",
     },
 ];
+
+/// Iterations of the loop that is measured, and the cycles outside and inside of the mutex (section II, Figure 4).
+pub const LOOP: [u32; 3] = [1000, 250, 25];
+
+/// Cycles of a lock and an unlock, of one requester and of six (Figure 5). Of the service core with six it says "a few" more.
+pub fn mutex(way: &str) -> Option<[f64; 2]> {
+    match way {
+        "hardware" => Some([408.0, 408.0]),
+        "rpc" => Some([8765.0, 12249.0]),
+        _ => None,
+    }
+}
+
+/// Their standard deviations (section II).
+pub fn deviation(way: &str) -> Option<[f64; 2]> {
+    (way == "rpc").then_some([443.0, 1010.0])
+}
+
+/// What it assumes for its model (section IV-A).
+pub fn rho(way: &str) -> Option<f64> {
+    match way {
+        "hardware" => Some(0.005),
+        "rpc" => Some(0.05),
+        _ => None,
+    }
+}
