@@ -27,6 +27,11 @@ enum Step {
         object: u16,
         argument: u32,
     },
+    /// Something that has a meaning now, by a thread that can ask.
+    Fit {
+        who: usize,
+        choice: usize,
+    },
     /// Any word.
     Store {
         who: usize,
@@ -77,17 +82,12 @@ fn request() -> impl Strategy<Value = (Operation, u16, u32)> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    use Operation::{ConditionWait, Create, Join, Lock, Signal, Start, Unlock};
     let all = PAGES * WINDOWS;
     // Half of all steps are one process's, so that its threads meet.
     let who = || prop_oneof![1 => 0..2 * WINDOWS, 1 => 0..all];
-    let often = prop::sample::select(&[Create, Start, Start, Lock, Unlock, ConditionWait, Signal, Join][..]);
     prop_oneof![
-        60 => (who(), request()).prop_map(|(who, (operation, object, argument))| Step::Ask { who, operation, object, argument }),
-        40 => (who(), often, 0..2u16, 0..3u16, 0..3u32).prop_map(|(who, operation, object, window, argument)| {
-            let object = if matches!(operation, Create | Join) { object * 32 + window } else { object };
-            Step::Ask { who, operation, object, argument }
-        }),
+        90 => (who(), any::<usize>()).prop_map(|(who, choice)| Step::Fit { who, choice }),
+        50 => (who(), request()).prop_map(|(who, (operation, object, argument))| Step::Ask { who, operation, object, argument }),
         3 => (who(), any::<u64>()).prop_map(|(who, word)| Step::Store { who, word }),
         2 => who().prop_map(|who| Step::Look { who }),
         12 => (who(), any::<bool>()).prop_map(|(who, parked)| Step::Park { who, parked }),
@@ -140,6 +140,45 @@ impl Pair {
         }
     }
 
+    /// The next thread that can ask, and what it may ask for.
+    fn fit(&self, number: usize, choice: usize) -> Option<(Id, Operation, u16, u32)> {
+        let all = PAGES * WINDOWS;
+        let can_ask = |id: &Id| {
+            let thread = self.spec.threads.get(id);
+            thread.is_some_and(|thread| matches!(thread.doing, Doing::Nothing | Doing::IsNew | Doing::Runs))
+        };
+        let id = (0..all).map(|after| who((number + after) % all)).find(can_ask)?;
+        let fit = self.all_fit(id);
+        let (operation, object, argument) = fit[choice % fit.len()];
+        Some((id, operation, object as u16, argument as u32))
+    }
+
+    fn all_fit(&self, id: Id) -> Vec<(Operation, usize, usize)> {
+        use Operation::*;
+        let (spec, owner) = (&self.spec, owner_of(id.0));
+        if spec.threads[&id].doing == Doing::IsNew {
+            return vec![(Start, 0, 0)];
+        }
+        let mut fit =
+            vec![(MutexCreate, 0, owner as usize % 3), (ConditionCreate, 0, 0), (BarrierCreate, 0, 2), (Yield, 0, 0)];
+        let conditions = spec.conditions.iter().filter(|(_, of)| **of == owner).map(|(number, _)| *number);
+        let conditions: Vec<_> = conditions.collect();
+        for (number, mutex) in spec.mutexes.iter().filter(|(_, mutex)| mutex.owner == owner) {
+            fit.extend([(Lock, *number, 0); 3]);
+            if mutex.holder == Some(id) {
+                fit.extend([(Unlock, *number, 0), (Unlock, *number, 0), (Consistent, *number, 0)]);
+                fit.extend(conditions.iter().flat_map(|condition| [(ConditionWait, *condition, *number); 3]));
+            }
+        }
+        fit.extend(conditions.iter().flat_map(|condition| [(Signal, *condition, 0), (Broadcast, *condition, 0)]));
+        fit.extend(
+            spec.barriers.iter().filter(|(_, barrier)| barrier.0 == owner).map(|(number, _)| (BarrierWait, *number, 0)),
+        );
+        fit.extend(spec.sources.iter().flat_map(|(number, _)| [(SourceRaise, *number, 0), (SourceWait, *number, 0)]));
+        fit.extend([(Slots, 0, 1), (Slots, 1, 1)]);
+        fit
+    }
+
     fn leave(&mut self, owner: u32) {
         self.machine.left(owner);
         self.spec.left(owner);
@@ -152,6 +191,11 @@ impl Pair {
             Step::Ask { who: number, operation, object, argument } => {
                 let request = self.machine.request(who(number), operation, object, argument);
                 self.store(who(number), request);
+            }
+            Step::Fit { who: number, choice } => {
+                if let Some((id, operation, object, argument)) = self.fit(number, choice) {
+                    self.store(id, self.machine.request(id, operation, object, argument));
+                }
             }
             Step::Store { who: number, word } => self.store(who(number), Request(word)),
             Step::Look { who: number } => assert!(!self.machine.serve(who(number)), "nothing is asked for"),
