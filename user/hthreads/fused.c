@@ -28,7 +28,7 @@ static void end_turn(void) {
 static void deliver(struct thread *self, unsigned where) {
     (void)where;
     take_turn();
-    ht_serve(&everything, self);
+    ht_serve(&everything, ht_number(self));
     end_turn();
 }
 

@@ -22,7 +22,7 @@ int ht_hardware_ask(enum operation operation, unsigned object, uint32_t argument
 }
 
 /* The rest of a request whose first answer is not that all is well. */
-static int finish(struct thread *self) { return ht_code(ht_await(self, POLLS, NULL)); }
+static int __attribute__((noinline, cold)) finish(struct thread *self) { return ht_code(ht_await(self, POLLS, NULL)); }
 
 /* A store, and a load that answers. What the mutex guards lies in ordinary memory, so its accesses stay on their side. */
 static inline int exchange(enum operation operation, uint32_t mutex) {
@@ -45,14 +45,28 @@ int ht_hardware_lock(uint32_t mutex) { return exchange(LOCK, mutex); }
 int ht_hardware_try_lock(uint32_t mutex) { return exchange(TRY_LOCK, mutex); }
 int ht_hardware_unlock(uint32_t mutex) { return exchange(UNLOCK, mutex); }
 
+int ht_hardware_lock_told(uint32_t mutex, const struct timespec *deadline, int *has_waited) {
+    *has_waited = 1;
+    if (deadline)
+        return ht_hardware_ask(LOCK, mutex, 0, deadline, NULL);
+    struct thread *self = ht_me();
+    if (!self)
+        return EAGAIN;
+    uint64_t sequence = ht_next(self), answer = 0;
+    __atomic_store_n(&self->window->request, sequence | ht_word(LOCK, mutex, 0), __ATOMIC_RELAXED);
+    for (unsigned polls = 0; polls < POLLS && !ht_is_seen(answer, sequence); polls++)
+        answer = __atomic_load_n(&self->window->answer, __ATOMIC_ACQUIRE);
+    *has_waited = !ht_is_done(answer, sequence);
+    return *has_waited ? finish(self) : ht_code(answer);
+}
+
 struct thread *ht_hardware_make(void) {
     int number = ioctl(device, MAKE_WINDOW, -1L);
     if (number < 0 || number >= THREADS)
         return NULL;
     struct thread *thread = ht_threads + number;
-    *thread = (struct thread){.window = (struct window *)(registers + (size_t)WINDOW_BYTES * (unsigned)number)};
-    /* Nobody has had the window since it was made, or whoever had it has left its last number there. */
-    thread->sequence = __atomic_load_n(&thread->window->request, __ATOMIC_RELAXED) & ~(SEQUENCE_ONE - 1);
+    struct window *window = (struct window *)(registers + (size_t)WINDOW_BYTES * (unsigned)number);
+    *thread = (struct thread){.window = window, .sequence = SEQUENCE_FIRST};
     return thread;
 }
 

@@ -41,6 +41,7 @@ struct window {
 };
 
 #define SEQUENCE_ONE ((uint64_t)1 << 56)
+#define SEQUENCE_FIRST ((uint64_t)0x80 << 56) /* not 0, which stands in a window before the first request */
 #define WAITS ((uint64_t)1 << 48)
 #define DONE ((uint64_t)2 << 48)
 
@@ -48,20 +49,16 @@ static inline uint64_t ht_word(enum operation operation, unsigned object, uint32
     return (uint64_t)operation << 48 | (uint64_t)(uint16_t)object << 32 | argument;
 }
 
-/* A thread of the process. The first part is its own, the second one belongs to whoever keeps the objects (tables.c). */
+/* A thread of the process: what is its own. What those know who keep the objects is elsewhere (tables.h), near to them. */
 struct thread {
     struct window *window;
     uint64_t sequence; /* of its last request, in the highest byte */
     void *(*function)(void *);
     void *argument, *result;
-    uint32_t life;    /* bits of life.c */
+    uint32_t life; /* bits of life.c */
     uint32_t is_created;
+    uint32_t doorbell;                              /* how often it has rung for a server */
     struct window own __attribute__((aligned(64))); /* the window, unless that is the service core's */
-    uint32_t next_asking;                           /* in a server's inbox */
-    uint32_t state, priority, next, waits, mutex, islands, is_detached, runs_on;
-    uint32_t code, value;        /* of its last answer, or of the one that it will get */
-    uint32_t joiner, ended_with; /* joiner: 1 + its number; 0: none */
-    uint64_t served; /* the sequence of the last request */
 } __attribute__((aligned(128)));
 
 extern struct thread ht_threads[THREADS];
@@ -128,21 +125,12 @@ void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadl
 void ht_wake(uint32_t *word, int threads);
 static inline int ht_is_time(const struct timespec *time) { return time->tv_nsec >= 0 && time->tv_nsec < 1000000000; }
 
-/* The number of the next request. */
-static inline uint64_t ht_next(struct thread *self) {
-    uint64_t sequence = self->sequence + SEQUENCE_ONE;
-    if (__builtin_expect(sequence == 0, 0))
-        sequence = SEQUENCE_ONE;
-    self->sequence = sequence;
-    return sequence;
-}
+/* The number of the next request: two in turn, since each request is answered before the next one is made. */
+static inline uint64_t ht_next(struct thread *self) { return self->sequence ^= SEQUENCE_ONE; }
 
 static inline int ht_is_done(uint64_t answer, uint64_t sequence) { return (answer & ~(uint64_t)0xffffffffffff) == (sequence | DONE); }
 static inline int ht_is_seen(uint64_t answer, uint64_t sequence) { return (answer ^ sequence) >> 56 == 0; }
 static inline int ht_code(uint64_t answer) { return (int)(answer >> 32 & 0xffff); }
-
-/* State of a thread in the tables; 0: there is none. */
-enum { NEW = 1, STARTED, ENDED, NOT_CREATED };
 
 /* life.c: threads of back ends that keep their objects in the process's memory. */
 struct thread *ht_make_thread(void);

@@ -1,6 +1,6 @@
 /* Numbers of threads of back ends that keep their objects in the process's memory. A number is free again when its kernel thread asks for
  * nothing any more and nobody will join it. */
-#include "internal.h"
+#include "tables.h"
 
 enum { GONE = 1, UNWANTED = 2 };
 
@@ -22,20 +22,22 @@ struct thread *ht_make_thread(void) {
     int number = take_number();
     if (number < 0)
         return NULL;
-    ht_threads[number] = (struct thread){.window = &ht_threads[number].own, .priority = HTHREAD_PRIORITY_DEFAULT};
+    ht_threads[number] = (struct thread){.window = &ht_threads[number].own, .sequence = SEQUENCE_FIRST};
+    ht_clients[number] = (struct client){.priority = HTHREAD_PRIORITY_DEFAULT};
     return ht_threads + number;
 }
 
 /* Nobody joins one that was not created. */
 int ht_enter_thread(struct thread *thread) {
+    struct client *client = ht_clients + ht_number(thread);
     if (!thread->is_created)
-        (thread->life = UNWANTED, thread->is_detached = 1, thread->state = NOT_CREATED);
+        (thread->life = UNWANTED, client->is_detached = 1, client->state = NOT_CREATED);
     return 0;
 }
 
 void ht_drop_thread(struct thread *thread) {
     uint32_t number = ht_number(thread);
-    __atomic_store_n(&thread->state, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&ht_clients[number].state, 0, __ATOMIC_RELAXED);
     __atomic_fetch_and(used + number / 64, ~((uint64_t)1 << number % 64), __ATOMIC_RELEASE);
 }
 

@@ -8,60 +8,80 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { SERVERS_MAX = 64, POLLS = 4000 };
 
-static struct server {
-    uint32_t inbox; /* the request that came last, 1 + its thread; 0: none. It goes on with `next_asking` */
+/* What a server looks at, in its own pages. Only plain loads and stores: there may be no atomic instruction that all cores have. */
+struct desk {
+    uint32_t doorbell; /* changes with each request: who has rung, and how often */
     uint32_t sleeps;
+    uint8_t has_asked[THREADS] __attribute__((aligned(64))); /* by thread: 1 from its request until the server begins it */
+};
+
+static struct server {
+    struct desk *desk; /* NULL: it is not ready yet */
     int cpu;
     struct service service;
-} __attribute__((aligned(128))) servers[SERVERS_MAX];
+} servers[SERVERS_MAX];
 
 static unsigned server_count;
+static uint32_t are_ready; /* servers */
+static uint32_t threads_used; /* numbers beyond have not been */
 static int are_lost; /* in a child, whose threads they are not */
 
-/* Requests in the order in which they came. */
-static struct thread *in_order(uint32_t last) {
-    uint32_t first = 0;
-    while (last) {
-        struct thread *thread = ht_threads + (last - 1);
-        uint32_t before = thread->next_asking;
-        thread->next_asking = first;
-        (first = last, last = before);
+/* Serves all that have asked. How many? */
+static unsigned serve_all(const struct service *service, struct desk *desk) {
+    uint32_t used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED);
+    unsigned served = 0;
+    for (uint32_t first = 0; first < used; first += 8) {
+        uint64_t eight = __atomic_load_n((uint64_t *)(void *)(desk->has_asked + first), __ATOMIC_ACQUIRE);
+        for (; eight; eight &= eight - 1) {
+            uint32_t thread = first + (uint32_t)__builtin_ctzll(eight) / 8;
+            /* Who is answered may ask again at once. */
+            __atomic_store_n(desk->has_asked + thread, 0, __ATOMIC_RELAXED);
+            ht_serve(service, thread);
+            served++;
+        }
     }
-    return first ? ht_threads + (first - 1) : NULL;
+    return served;
 }
 
 static void *serve(void *server_word) {
     struct server *server = server_word;
+    const struct service service = server->service;
+    struct desk *desk = mmap(NULL, sizeof *desk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (desk == MAP_FAILED)
+        abort();
+    /* It is to be near to this core: its pages are not there yet. */
+    memset(desk, 0, sizeof *desk);
+    ht_touch_tables(&service);
+    __atomic_store_n(&server->desk, desk, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&are_ready, 1, __ATOMIC_ACQ_REL);
+    ht_wake(&are_ready, 1);
     for (;;) {
-        uint32_t asked = __atomic_exchange_n(&server->inbox, 0, __ATOMIC_ACQUIRE);
-        if (!asked) {
-            __atomic_store_n(&server->sleeps, 1, __ATOMIC_SEQ_CST);
-            if (__atomic_load_n(&server->inbox, __ATOMIC_SEQ_CST) == 0)
-                ht_sleep(&server->inbox, 0, NULL);
-            __atomic_store_n(&server->sleeps, 0, __ATOMIC_RELAXED);
+        uint32_t rung = __atomic_load_n(&desk->doorbell, __ATOMIC_ACQUIRE);
+        if (serve_all(&service, desk))
             continue;
-        }
-        for (struct thread *thread = in_order(asked), *next; thread; thread = next) {
-            /* Who is answered may ask again at once. */
-            next = thread->next_asking ? ht_threads + (thread->next_asking - 1) : NULL;
-            ht_serve(&server->service, thread);
-        }
+        __atomic_store_n(&desk->sleeps, 1, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (!serve_all(&service, desk))
+            ht_sleep(&desk->doorbell, rung, NULL);
+        __atomic_store_n(&desk->sleeps, 0, __ATOMIC_RELAXED);
     }
     return NULL;
 }
 
 static void deliver(struct thread *self, unsigned where) {
-    struct server *server = servers + where;
-    uint32_t last = __atomic_load_n(&server->inbox, __ATOMIC_RELAXED);
-    do
-        self->next_asking = last;
-    while (!__atomic_compare_exchange_n(&server->inbox, &last, ht_number(self) + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    struct desk *desk = servers[where].desk;
+    uint32_t number = ht_number(self);
+    self->doorbell += THREADS;
+    __atomic_store_n(desk->has_asked + number, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&desk->doorbell, self->doorbell | number, __ATOMIC_RELEASE);
     /* A server that is awake looks again before it sleeps. */
-    if (last == 0 && __atomic_load_n(&server->sleeps, __ATOMIC_SEQ_CST))
-        ht_wake(&server->inbox, 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&desk->sleeps, __ATOMIC_RELAXED))
+        ht_wake(&desk->doorbell, 1);
 }
 
 static const struct way by_interrupt = {deliver, POLLS};
@@ -175,7 +195,18 @@ static int start_servers(void) {
             return error;
         pthread_detach(kernel_thread);
     }
+    for (uint32_t ready; (ready = __atomic_load_n(&are_ready, __ATOMIC_ACQUIRE)) < server_count;)
+        ht_sleep(&are_ready, ready, NULL);
     return pthread_atfork(NULL, NULL, forked);
+}
+
+static struct thread *make(void) {
+    struct thread *thread = ht_make_thread();
+    uint32_t used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED);
+    while (thread && used <= ht_number(thread) &&
+           !__atomic_compare_exchange_n(&threads_used, &used, ht_number(thread) + 1, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+    return thread;
 }
 
 static int open_rpc(const char *words) {
@@ -191,7 +222,7 @@ static int open_software(const char *words) {
 #define BACK_END(back_end_name, opens)                                                                                 \
     {                                                                                                                  \
         .name = back_end_name, .lock = lock, .try_lock = try_lock, .unlock = unlock, .ask = ask,                       \
-        .make = ht_make_thread, .enter = ht_enter_thread, .drop = ht_drop_thread, .gone = ht_thread_gone,              \
+        .make = make, .enter = ht_enter_thread, .drop = ht_drop_thread, .gone = ht_thread_gone,              \
         .unwanted = ht_thread_unwanted, .open = opens,                                                                 \
     }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct back_end *const ALL[] = {&ht_hardware, &ht_rpc, &ht_software, &ht_fused};
+static const struct back_end *const ALL[] = {&ht_hardware, &ht_rpc, &ht_software, &ht_fused, &ht_hybrid};
 enum { BACK_ENDS = sizeof ALL / sizeof ALL[0] };
 
 struct thread ht_threads[THREADS];

@@ -2,6 +2,7 @@
  * kernels let. */
 #include "tables.h"
 
+struct client ht_clients[THREADS];
 struct mutex ht_mutexes[MUTEXES];
 struct condition ht_conditions[CONDITIONS];
 
@@ -21,31 +22,33 @@ enum { IT_WAITS = -1 };
 /* A request that is being served. */
 struct work {
     const struct service *service;
-    struct thread *thread;
+    struct client *thread;
     struct mutex *frozen[2]; /* to be thawed at its end */
     uint32_t value;
 };
 
 /* Queues: the most urgent one first, and of those that are as urgent who came first. Links are 1 + numbers. */
 
-static struct thread *linked(uint32_t link) { return ht_threads + (link - 1); }
+static uint32_t number_of(const struct client *thread) { return (uint32_t)(thread - ht_clients); }
 
-static void enqueue(uint32_t *link, struct thread *thread) {
+static struct client *linked(uint32_t link) { return ht_clients + (link - 1); }
+
+static void enqueue(uint32_t *link, struct client *thread) {
     while (*link && linked(*link)->priority <= thread->priority)
         link = &linked(*link)->next;
     thread->next = *link;
-    *link = ht_number(thread) + 1;
+    *link = number_of(thread) + 1;
 }
 
-static void dequeue(uint32_t *link, struct thread *thread) {
+static void dequeue(uint32_t *link, struct client *thread) {
     while (*link && linked(*link) != thread)
         link = &linked(*link)->next;
     if (*link)
         *link = thread->next;
 }
 
-static struct thread *take(uint32_t *head) {
-    struct thread *first = *head ? linked(*head) : NULL;
+static struct client *take(uint32_t *head) {
+    struct client *first = *head ? linked(*head) : NULL;
     if (first)
         *head = first->next;
     return first;
@@ -53,16 +56,18 @@ static struct thread *take(uint32_t *head) {
 
 /* Answers. */
 
-static void answer(struct thread *thread, int code, uint32_t value) {
-    struct window *window = &thread->own;
+static void answer(struct client *thread, int code, uint32_t value) {
+    struct window *window = &ht_threads[number_of(thread)].own;
     thread->waits = NOTHING;
     (thread->code = (uint32_t)code, thread->value = value);
-    __atomic_store_n(&window->answer, thread->served | DONE | (uint64_t)(uint16_t)code << 32 | value, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&window->parked, __ATOMIC_SEQ_CST))
+    /* Plain stores and loads: not all cores may have an atomic instruction in common. */
+    __atomic_store_n(&window->answer, thread->served | DONE | (uint64_t)(uint16_t)code << 32 | value, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&window->parked, __ATOMIC_RELAXED))
         ht_wake((uint32_t *)&window->answer + 1, 1);
 }
 
-static int wait_for(struct thread *thread, enum waits kind, uint32_t number) {
+static int wait_for(struct client *thread, enum waits kind, uint32_t number) {
     thread->waits = (uint32_t)kind << 16 | number;
     return IT_WAITS;
 }
@@ -89,14 +94,14 @@ static void thaw(struct mutex *mutex) {
 }
 
 /* A thread has a mutex from now on that nobody has; what it is told. */
-static int give(struct mutex *mutex, struct thread *thread) {
-    set_holder(mutex, ht_holder(ht_number(thread)));
+static int give(struct mutex *mutex, struct client *thread) {
+    set_holder(mutex, ht_holder(number_of(thread)));
     mutex->depth = 0;
     return mutex->dead == OWNER_DIED ? EOWNERDEAD : 0;
 }
 
 /* The same, to a thread that waits; `code` is what it would be told otherwise. */
-static void give_to_waiter(struct mutex *mutex, struct thread *thread, int code) {
+static void give_to_waiter(struct mutex *mutex, struct client *thread, int code) {
     int given = give(mutex, thread);
     answer(thread, given ? given : code, 0);
 }
@@ -106,11 +111,11 @@ static void hand_on(struct mutex *mutex) {
     set_holder(mutex, FREE);
     mutex->depth = 0;
     if (mutex->dead == NOT_REPAIRED) {
-        for (struct thread *waiter; (waiter = take(&mutex->waiters)) != NULL;)
+        for (struct client *waiter; (waiter = take(&mutex->waiters)) != NULL;)
             answer(waiter, ENOTRECOVERABLE, 0);
         return;
     }
-    struct thread *waiter = take(&mutex->waiters);
+    struct client *waiter = take(&mutex->waiters);
     if (waiter)
         give_to_waiter(mutex, waiter, (int)waiter->code);
 }
@@ -146,13 +151,13 @@ static int destroy_mutex(struct mutex *mutex) {
     return 0;
 }
 
-static int lock(struct thread *thread, struct mutex *mutex, uint32_t number, int may_wait) {
+static int lock(struct client *thread, struct mutex *mutex, uint32_t number, int may_wait) {
     uint32_t holder = holder_of(mutex);
     if (mutex->dead == NOT_REPAIRED)
         return ENOTRECOVERABLE;
     if (holder == FREE)
         return give(mutex, thread);
-    if (holder == ht_holder(ht_number(thread))) {
+    if (holder == ht_holder(number_of(thread))) {
         if (mutex->kind == HTHREAD_MUTEX_RECURSIVE + 1) {
             if (mutex->depth == DEPTH_MAX)
                 return EAGAIN;
@@ -169,8 +174,8 @@ static int lock(struct thread *thread, struct mutex *mutex, uint32_t number, int
     return wait_for(thread, FOR_MUTEX, number);
 }
 
-static int unlock(struct thread *thread, struct mutex *mutex) {
-    if (holder_of(mutex) != ht_holder(ht_number(thread)))
+static int unlock(struct client *thread, struct mutex *mutex) {
+    if (holder_of(mutex) != ht_holder(number_of(thread)))
         return EPERM;
     if (mutex->depth)
         mutex->depth--;
@@ -179,8 +184,8 @@ static int unlock(struct thread *thread, struct mutex *mutex) {
     return 0;
 }
 
-static int make_consistent(struct thread *thread, struct mutex *mutex) {
-    if (holder_of(mutex) != ht_holder(ht_number(thread)) || mutex->dead != OWNER_DIED)
+static int make_consistent(struct client *thread, struct mutex *mutex) {
+    if (holder_of(mutex) != ht_holder(number_of(thread)) || mutex->dead != OWNER_DIED)
         return EINVAL;
     mutex->dead = 0;
     return 0;
@@ -202,7 +207,7 @@ static int on_mutex(struct work *work, enum operation operation, uint32_t number
 static void abandon_mutexes(struct work *work) {
     uint32_t used = __atomic_load_n(&mutexes_used, __ATOMIC_RELAXED);
     for (uint32_t number = work->service->first; number < used; number += work->service->step) {
-        if (holder_of(ht_mutexes + number) != ht_holder(ht_number(work->thread)))
+        if (holder_of(ht_mutexes + number) != ht_holder(number_of(work->thread)))
             continue;
         struct mutex *mutex = mutex_of(work, number);
         if (mutex->dead != NOT_REPAIRED)
@@ -230,16 +235,16 @@ static int create_condition(struct work *work) {
 static int wait_for_condition(struct work *work, uint32_t number, uint32_t mutex_number) {
     struct condition *condition = condition_of(number);
     struct mutex *mutex = mutex_of(work, mutex_number);
-    uint32_t none = 0;
     if (!condition || !mutex)
         return EINVAL;
-    if (holder_of(mutex) != ht_holder(ht_number(work->thread)))
+    if (holder_of(mutex) != ht_holder(number_of(work->thread)))
         return EPERM;
     if (mutex->depth)
         return EINVAL;
-    if (!__atomic_compare_exchange_n(&condition->mutex, &none, mutex_number + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
-        none != mutex_number + 1)
+    uint32_t other = __atomic_load_n(&condition->mutex, __ATOMIC_ACQUIRE);
+    if (other && other != mutex_number + 1)
         return EINVAL;
+    __atomic_store_n(&condition->mutex, mutex_number + 1, __ATOMIC_RELEASE);
     work->thread->mutex = mutex_number + 1;
     work->thread->code = 0;
     mutex->conditions++;
@@ -250,7 +255,7 @@ static int wait_for_condition(struct work *work, uint32_t number, uint32_t mutex
 }
 
 /* A thread that waited for a condition variable waits for the mutex now, or has it. `code`: what it is told then. */
-static void take_back(struct work *work, struct condition *condition, struct thread *thread, int code) {
+static void take_back(struct work *work, struct condition *condition, struct client *thread, int code) {
     uint32_t number = thread->mutex - 1;
     struct mutex *mutex = mutex_of(work, number);
     mutex->conditions--;
@@ -277,7 +282,7 @@ static int signal(struct work *work, enum operation operation, uint32_t number) 
         condition->is_used = 0;
         return 0;
     }
-    for (struct thread *waiter; (waiter = take(&condition->waiters)) != NULL;) {
+    for (struct client *waiter; (waiter = take(&condition->waiters)) != NULL;) {
         work->value++;
         take_back(work, condition, waiter, 0);
         if (operation == SIGNAL)
@@ -315,7 +320,7 @@ static int on_barrier(struct work *work, enum operation operation, uint32_t numb
         return wait_for(work->thread, FOR_BARRIER, number);
     }
     barrier->arrived = 0;
-    for (struct thread *waiter; (waiter = take(&barrier->waiters)) != NULL;)
+    for (struct client *waiter; (waiter = take(&barrier->waiters)) != NULL;)
         answer(waiter, 0, 0);
     work->value = 1;
     return 0;
@@ -324,7 +329,7 @@ static int on_barrier(struct work *work, enum operation operation, uint32_t numb
 /* Sources of interrupts. */
 
 static int on_source(struct work *work, enum operation operation, uint32_t number) {
-    uint32_t self = ht_number(work->thread) + 1;
+    uint32_t self = number_of(work->thread) + 1;
     if (number >= SOURCES)
         return EINVAL;
     uint32_t bound = sources[number].thread;
@@ -354,7 +359,7 @@ static int on_source(struct work *work, enum operation operation, uint32_t numbe
 
 static void abandon_sources(const struct work *work) {
     for (uint32_t number = work->service->first; number < SOURCES; number += work->service->step)
-        if (sources[number].thread == ht_number(work->thread) + 1)
+        if (sources[number].thread == number_of(work->thread) + 1)
             (sources[number].thread = 0, sources[number].pending = 0);
 }
 
@@ -383,14 +388,14 @@ static int start(struct work *work) {
 }
 
 static int end(struct work *work, uint32_t value) {
-    struct thread *thread = work->thread;
+    struct client *thread = work->thread;
     abandon_mutexes(work);
     abandon_sources(work);
-    if (ht_number(thread) % work->service->step != work->service->first)
+    if (number_of(thread) % work->service->step != work->service->first)
         return 0; /* its end is for another server to tell */
     if (thread->state == STARTED)
         __atomic_fetch_sub(running + thread->runs_on, 1, __ATOMIC_RELAXED);
-    struct thread *joiner = thread->joiner ? linked(thread->joiner) : NULL;
+    struct client *joiner = thread->joiner ? linked(thread->joiner) : NULL;
     thread->state = ENDED;
     thread->ended_with = value;
     if (joiner) {
@@ -400,13 +405,13 @@ static int end(struct work *work, uint32_t value) {
     return 0;
 }
 
-static int join(struct work *work, struct thread *target, uint32_t number) {
+static int join(struct work *work, struct client *target, uint32_t number) {
     if (target == work->thread)
         return EDEADLK;
     if (target->is_detached || target->joiner)
         return EINVAL;
     if (target->state != ENDED) {
-        target->joiner = ht_number(work->thread) + 1;
+        target->joiner = number_of(work->thread) + 1;
         return wait_for(work->thread, FOR_THREAD, number);
     }
     target->is_detached = 1;
@@ -415,7 +420,7 @@ static int join(struct work *work, struct thread *target, uint32_t number) {
 }
 
 /* The list in which a thread waits, if that is one of this service. */
-static uint32_t *queue_of(const struct work *work, const struct thread *thread) {
+static uint32_t *queue_of(const struct work *work, const struct client *thread) {
     uint32_t number = thread->waits & 0xffff;
     switch (thread->waits >> 16) {
     case FOR_MUTEX: return number % work->service->step == work->service->first ? &ht_mutexes[number].waiters : NULL;
@@ -425,7 +430,7 @@ static uint32_t *queue_of(const struct work *work, const struct thread *thread) 
     }
 }
 
-static int set_priority(const struct work *work, struct thread *target, uint32_t priority) {
+static int set_priority(const struct work *work, struct client *target, uint32_t priority) {
     if (priority > 255)
         return EINVAL;
     uint32_t *queue = queue_of(work, target);
@@ -437,7 +442,7 @@ static int set_priority(const struct work *work, struct thread *target, uint32_t
     return 0;
 }
 
-static int create(struct work *work, struct thread *thread, uint32_t number, uint32_t argument) {
+static int create(struct work *work, struct client *thread, uint32_t number, uint32_t argument) {
     thread->priority = argument & 0xff;
     thread->islands = argument >> 8 & 0xff;
     thread->is_detached = (argument & DETACHED) != 0;
@@ -447,7 +452,7 @@ static int create(struct work *work, struct thread *thread, uint32_t number, uin
 }
 
 static int on_thread(struct work *work, enum operation operation, uint32_t number, uint32_t argument) {
-    struct thread *target = number < THREADS ? ht_threads + number : NULL;
+    struct client *target = number < THREADS ? ht_clients + number : NULL;
     if (operation == CREATE && target && target->state == 0)
         return create(work, target, number, argument);
     if (!target || __atomic_load_n(&target->state, __ATOMIC_RELAXED) == 0)
@@ -468,7 +473,7 @@ static int on_thread(struct work *work, enum operation operation, uint32_t numbe
 }
 
 static int withdraw(struct work *work) {
-    struct thread *thread = work->thread;
+    struct client *thread = work->thread;
     uint32_t *queue = queue_of(work, thread), number = thread->waits & 0xffff;
     switch (thread->waits >> 16) {
     case NOTHING:
@@ -511,8 +516,16 @@ static int execute(struct work *work, enum operation operation, uint32_t object,
     return ENOSYS;
 }
 
-void ht_serve(const struct service *service, struct thread *thread) {
-    uint64_t request = __atomic_load_n(&thread->own.request, __ATOMIC_ACQUIRE);
+void ht_touch_tables(const struct service *service) {
+    /* The first server has what is about threads: they are divided more finely than pages. */
+    for (uint32_t number = 0; service->first == 0 && number < THREADS; number++)
+        ht_clients[number].priority = HTHREAD_PRIORITY_DEFAULT;
+}
+
+void ht_serve(const struct service *service, uint32_t number) {
+    struct window *window = &ht_threads[number].own;
+    struct client *thread = ht_clients + number;
+    uint64_t request = __atomic_load_n(&window->request, __ATOMIC_ACQUIRE);
     struct work work = {.service = service, .thread = thread};
     enum operation operation = (enum operation)(request >> 48 & 0xff);
     thread->served = request & ~(uint64_t)0xffffffffffffff;
@@ -525,5 +538,5 @@ void ht_serve(const struct service *service, struct thread *thread) {
     if (code != IT_WAITS)
         answer(thread, code, work.value);
     else if (thread->waits != NOTHING)
-        __atomic_store_n(&thread->own.answer, thread->served | WAITS, __ATOMIC_RELEASE);
+        __atomic_store_n(&window->answer, thread->served | WAITS, __ATOMIC_RELEASE);
 }

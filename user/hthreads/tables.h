@@ -34,10 +34,29 @@ struct condition {
     uint32_t mutex; /* 1 + that with which threads wait, whose service has the queue; 0: none does */
 };
 
+/* State of a thread; 0: there is none. */
+enum { NEW = 1, STARTED, ENDED, NOT_CREATED };
+
+/* What a service knows of a thread. */
+struct client {
+    uint32_t state, priority;
+    uint32_t next;  /* in a queue, 1 + number; 0: none */
+    uint32_t waits; /* for what: a kind << 16 | a number; 0: for nothing */
+    uint32_t mutex; /* that it must have back when it has waited for a condition variable, 1 + number; 0: none */
+    uint32_t islands, is_detached, runs_on;
+    uint32_t code, value;        /* of its last answer, or of the one that it will get */
+    uint32_t joiner, ended_with; /* joiner: 1 + its number; 0: none */
+    uint64_t served;             /* the sequence of the last request */
+} __attribute__((aligned(64)));
+
+extern struct client ht_clients[THREADS];
 extern struct mutex ht_mutexes[MUTEXES];
 extern struct condition ht_conditions[CONDITIONS];
 
 /* Does what a thread has asked for, and answers. */
-void ht_serve(const struct service *service, struct thread *thread);
+void ht_serve(const struct service *service, uint32_t thread);
+
+/* Brings what a service looks at often near to the core that it is on: pages come when they are touched. */
+void ht_touch_tables(const struct service *service);
 
 #endif

@@ -32,6 +32,7 @@ const FILES: &[(&str, &str)] = sources![
     "hardware.c",
     "hardware.h",
     "hthread.c",
+    "hybrid.c",
     "internal.h",
     "life.c",
     "place.c",

@@ -135,7 +135,7 @@ static void kinds(void) {
     IS(hthread_mutex_destroy(&none), EINVAL);
 }
 
-enum { COUNTERS = 6, ROUNDS = 1500 };
+enum { COUNTERS = 6, ROUNDS = 500 };
 static long counter;
 
 static void *count(void *unused) {

@@ -1,0 +1,313 @@
+/*
+ * The back end `hybrid`: a mutex for which nobody waits takes an atomic instruction to lock and one to unlock, as in `fused`; one that threads wait
+ * for is the service core's, which has the queue and hands it on, a request each.
+ *
+ * Each mutex is a word here and a mutex there (the core's). The word says whose it is: nobody's, a thread's that took it by the word, or of
+ * whoever has the core's (IN_CORE). A thread that finds a mutex taken locks the core's. If it is by the word that somebody has the mutex,
+ * it says so in the word (WANTED) and waits, by a condition variable of the core's; the owner then does not free the word, but leaves
+ * the mutex to the core, where the most urgent one gets it. It comes back when it was locked a few times without anybody waiting.
+ */
+#include "hardware.h"
+
+enum {
+    MUTEXES = 1024, /* of the core */
+    NO_MUTEX = 0,
+    WANTED = 1, /* a bit beside a thread */
+    FREE = 2,
+    SPINS = 30,
+    CALM = 4, /* so often locked without waiting, and it leaves the core */
+};
+#define IN_CORE 0xfffffff8u
+
+enum { OWNER_DIED = 1, NOT_REPAIRED = 2 };
+
+static struct mutex {
+    uint32_t word;
+    uint32_t owner; /* by the core: as in the word. Set and cleared by itself */
+    /* The rest is its owner's, or of who has the core's mutex. */
+    uint32_t depth; /* beyond once */
+    uint32_t kind;
+    uint32_t dead;         /* an owner by the word */
+    uint32_t is_abandoned; /* the core has said that its owner died */
+    uint32_t calm;
+    uint32_t wanted_by; /* 1 + the condition variable of those that wait for the word; 0: there is none yet */
+} __attribute__((aligned(64))) mutexes[MUTEXES];
+
+static uint32_t mutexes_used; /* numbers beyond have not been */
+
+static uint32_t holder(const struct thread *thread) { return (ht_number(thread) + 2) << 1; }
+static uint32_t load(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static int swap(uint32_t *word, uint32_t from, uint32_t to) {
+    return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static int has(const struct mutex *mutex, const struct thread *self) {
+    uint32_t word = load(&mutex->word);
+    return (word & ~(uint32_t)WANTED) == holder(self) || (word == IN_CORE && load(&mutex->owner) == holder(self));
+}
+
+/* The core's mutex is the thread's, and it waits until the word is nobody's. 0, ETIMEDOUT, or what ends it without the core's mutex. */
+static int wait_for_word(struct mutex *mutex, uint32_t number, const struct timespec *deadline) {
+    if (!mutex->wanted_by) {
+        uint32_t made;
+        int error = ht_hardware_ask(CONDITION_CREATE, 0, 0, NULL, &made);
+        if (error) { /* there are too many; it looks again */
+            ht_hardware_unlock(number);
+            sched_yield();
+            return ht_hardware_lock(number);
+        }
+        mutex->wanted_by = made + 1;
+    }
+    return ht_hardware_ask(CONDITION_WAIT, mutex->wanted_by - 1, number, deadline, NULL);
+}
+
+/* The core's mutex is the thread's; `code` is what it has said. The mutex is the thread's when nobody has it by the word. */
+static int claim(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline, int code) {
+    for (;;) {
+        uint32_t word = load(&mutex->word);
+        if (word == IN_CORE || (word == FREE && swap(&mutex->word, FREE, IN_CORE)))
+            break;
+        if (word == FREE || (!(word & WANTED) && !swap(&mutex->word, word, word | WANTED)))
+            continue;
+        int waited = wait_for_word(mutex, number, deadline);
+        if (waited == ETIMEDOUT && load(&mutex->word) == (word | WANTED)) {
+            ht_hardware_unlock(number);
+            return ETIMEDOUT;
+        }
+        if (waited == EOWNERDEAD)
+            code = waited;
+        else if (waited && waited != ETIMEDOUT)
+            return waited;
+    }
+    if (mutex->dead == NOT_REPAIRED) {
+        ht_hardware_unlock(number);
+        return ENOTRECOVERABLE;
+    }
+    mutex->is_abandoned = code == EOWNERDEAD;
+    mutex->depth = 0;
+    __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
+    return mutex->dead ? EOWNERDEAD : code;
+}
+
+static int lock_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline) {
+    int has_waited;
+    int code = ht_hardware_lock_told(number, deadline, &has_waited);
+    if (code && code != EOWNERDEAD)
+        return code;
+    mutex->calm = has_waited ? 0 : mutex->calm + 1;
+    return claim(mutex, number, self, deadline, code);
+}
+
+/* Another lock by its owner. -1: it waits for itself. */
+static int lock_again(struct mutex *mutex, int may_wait) {
+    if (mutex->kind == HTHREAD_MUTEX_RECURSIVE) {
+        if (mutex->depth == 0xffff)
+            return EAGAIN;
+        mutex->depth++;
+        return 0;
+    }
+    return !may_wait ? EBUSY : mutex->kind == HTHREAD_MUTEX_ERRORCHECKING ? EDEADLK : -1;
+}
+
+static int lock_until(uint32_t number, const struct timespec *deadline) {
+    struct thread *self = ht_me();
+    struct mutex *mutex = mutexes + number;
+    if (!self || number >= MUTEXES)
+        return self ? EINVAL : EAGAIN;
+    uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
+    if (__builtin_expect(word == FREE, 1) && swap(&mutex->word, FREE, holder(self)))
+        return 0;
+    if (word == NO_MUTEX)
+        return EINVAL;
+    if (has(mutex, self)) {
+        int code = lock_again(mutex, 1);
+        if (code >= 0)
+            return code;
+    }
+    /* Whoever has it may soon be done with it, and others that wait come first. */
+    for (unsigned spins = 0; spins < SPINS && !(word & WANTED) && word != IN_CORE; spins++) {
+        word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
+        if (word == FREE && swap(&mutex->word, FREE, holder(self)))
+            return 0;
+    }
+    return lock_in_core(mutex, number, self, deadline);
+}
+
+static int lock(uint32_t number) { return lock_until(number, NULL); }
+
+static int try_lock(uint32_t number) {
+    struct thread *self = ht_me();
+    struct mutex *mutex = mutexes + number;
+    if (!self || number >= MUTEXES)
+        return self ? EINVAL : EAGAIN;
+    uint32_t word = load(&mutex->word);
+    if (word == FREE && swap(&mutex->word, FREE, holder(self)))
+        return 0;
+    if (word == NO_MUTEX)
+        return EINVAL;
+    if (has(mutex, self))
+        return lock_again(mutex, 0);
+    if (word != IN_CORE)
+        return EBUSY;
+    int code = ht_hardware_try_lock(number);
+    if (code && code != EOWNERDEAD)
+        return code;
+    word = load(&mutex->word);
+    if (word != IN_CORE && word != FREE) {
+        ht_hardware_unlock(number);
+        return EBUSY;
+    }
+    return claim(mutex, number, self, NULL, code);
+}
+
+/* A mutex that its owner has by the word is the core's from now on; the core's mutex is the caller's then. */
+static void bring_to_core(struct mutex *mutex, uint32_t number) {
+    ht_hardware_lock(number);
+    uint32_t word = __atomic_exchange_n(&mutex->word, IN_CORE, __ATOMIC_ACQ_REL);
+    mutex->calm = 0;
+    if (word & WANTED && mutex->wanted_by)
+        ht_hardware_ask(BROADCAST, mutex->wanted_by - 1, 0, NULL, NULL);
+}
+
+/* Before the core has it again. */
+static void let_go(struct mutex *mutex) {
+    __atomic_store_n(&mutex->owner, 0, __ATOMIC_RELAXED);
+    if (mutex->dead == OWNER_DIED)
+        mutex->dead = NOT_REPAIRED;
+}
+
+static int unlock(uint32_t number) {
+    struct thread *self = ht_me();
+    struct mutex *mutex = mutexes + number;
+    if (!self || number >= MUTEXES)
+        return self ? EINVAL : EAGAIN;
+    uint32_t word = load(&mutex->word);
+    if (word == NO_MUTEX)
+        return EINVAL;
+    if (word != holder(self) && !has(mutex, self))
+        return EPERM;
+    if (mutex->depth) {
+        mutex->depth--;
+        return 0;
+    }
+    if (word == holder(self) && swap(&mutex->word, word, FREE))
+        return 0;
+    if (word != IN_CORE) {
+        bring_to_core(mutex, number);
+        return ht_hardware_unlock(number);
+    }
+    let_go(mutex);
+    if (mutex->calm >= CALM && !mutex->dead && !mutex->is_abandoned) {
+        mutex->calm = 0;
+        __atomic_store_n(&mutex->word, FREE, __ATOMIC_RELEASE);
+    }
+    return ht_hardware_unlock(number);
+}
+
+static int create(uint32_t kind, uint32_t *number) {
+    if (kind > HTHREAD_MUTEX_ERRORCHECKING)
+        return EINVAL;
+    /* Who locks one again is found out here. */
+    int error = ht_hardware_ask(MUTEX_CREATE, 0, HTHREAD_MUTEX_FAST, NULL, number);
+    if (error)
+        return error;
+    mutexes[*number] = (struct mutex){.word = FREE, .kind = kind};
+    uint32_t used = load(&mutexes_used);
+    while (used <= *number && !swap(&mutexes_used, used, *number + 1))
+        used = load(&mutexes_used);
+    return 0;
+}
+
+static int destroy(struct mutex *mutex, uint32_t number) {
+    uint32_t word = load(&mutex->word);
+    if (word != FREE && word != IN_CORE)
+        return word == NO_MUTEX ? EINVAL : EBUSY;
+    int error = ht_hardware_ask(MUTEX_DESTROY, number, 0, NULL, NULL);
+    if (error)
+        return error;
+    if (mutex->wanted_by)
+        ht_hardware_ask(CONDITION_DESTROY, mutex->wanted_by - 1, 0, NULL, NULL);
+    *mutex = (struct mutex){.word = NO_MUTEX};
+    return 0;
+}
+
+static int make_consistent(struct mutex *mutex, uint32_t number, struct thread *self) {
+    if (load(&mutex->word) == IN_CORE && has(mutex, self) && mutex->dead == OWNER_DIED) {
+        mutex->dead = 0;
+        return 0;
+    }
+    int error = ht_hardware_ask(CONSISTENT, number, 0, NULL, NULL);
+    if (!error)
+        mutex->is_abandoned = 0;
+    return error;
+}
+
+/* A condition variable is the core's, so the mutex must be. */
+static int wait_for_condition(unsigned condition, uint32_t number, struct thread *self, const struct timespec *deadline) {
+    struct mutex *mutex = mutexes + number;
+    if (!has(mutex, self))
+        return load(&mutex->word) == NO_MUTEX ? EINVAL : EPERM;
+    if (mutex->depth)
+        return EINVAL;
+    if (load(&mutex->word) != IN_CORE) {
+        bring_to_core(mutex, number);
+        __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
+    }
+    uint32_t dead = mutex->dead;
+    let_go(mutex);
+    int code = ht_hardware_ask(CONDITION_WAIT, condition, number, deadline, NULL);
+    if (code == EINVAL || code == EPERM) { /* it has not waited */
+        mutex->dead = dead;
+        __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
+        return code;
+    }
+    if (code && code != ETIMEDOUT && code != EOWNERDEAD)
+        return code;
+    return claim(mutex, number, self, NULL, code);
+}
+
+/* A thread ends. What it has by the word it leaves to the core, where the next owner finds out; for the rest the core does that. */
+static void abandon(struct thread *self) {
+    uint32_t used = load(&mutexes_used);
+    for (uint32_t number = 0; number < used; number++) {
+        struct mutex *mutex = mutexes + number;
+        if ((load(&mutex->word) & ~(uint32_t)WANTED) == holder(self)) {
+            mutex->dead = OWNER_DIED;
+            bring_to_core(mutex, number);
+            ht_hardware_unlock(number);
+        } else if (has(mutex, self)) {
+            __atomic_store_n(&mutex->owner, 0, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+static int ask(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value) {
+    struct thread *self = ht_me();
+    int is_mutex = object < MUTEXES;
+    if (!self)
+        return EAGAIN;
+    switch (operation) {
+    case LOCK: return lock_until(object, deadline);
+    case MUTEX_CREATE: return create(argument, value);
+    case MUTEX_DESTROY: return is_mutex ? destroy(mutexes + object, object) : EINVAL;
+    case CONSISTENT: return is_mutex ? make_consistent(mutexes + object, object, self) : EINVAL;
+    case CONDITION_WAIT: return argument < MUTEXES ? wait_for_condition(object, argument, self, deadline) : EINVAL;
+    case EXIT: abandon(self); break;
+    default: break;
+    }
+    return ht_hardware_ask(operation, object, argument, deadline, value);
+}
+
+const struct back_end ht_hybrid = {
+    .name = "hybrid",
+    .lock = lock,
+    .try_lock = try_lock,
+    .unlock = unlock,
+    .ask = ask,
+    .make = ht_hardware_make,
+    .enter = ht_hardware_enter,
+    .drop = ht_hardware_leave,
+    .gone = ht_hardware_leave,
+    .unwanted = ht_hardware_leave,
+    .open = ht_hardware_open,
+};
