@@ -14,7 +14,6 @@ use super::paper;
 use crate::{
     flick::machines::Bench as Machines,
     motet::{self, Described},
-    process,
     project::{self, Project},
     report::{Measurement, number},
 };
@@ -45,28 +44,14 @@ pub struct Way {
     pub back_end: &'static str,
     /// Of the style sheet.
     pub colour: &'static str,
-    /// Whether the program is one of `motet cc`, because a part of it runs on the master.
-    has_master: bool,
 }
 
 /// All of them.
 pub const WAYS: [Way; 4] = [
-    Way { name: "hardware", title: "service core", back_end: "hardware", colour: "var(--i0)", has_master: false },
-    Way { name: "rpc", title: "remote procedure calls", back_end: "rpc@0", colour: "var(--i2)", has_master: true },
-    Way {
-        name: "fused",
-        title: "futexes of the fused kernel",
-        back_end: "fused",
-        colour: "var(--i3)",
-        has_master: false,
-    },
-    Way {
-        name: "hybrid",
-        title: "futexes, and the service core",
-        back_end: "hybrid",
-        colour: "var(--i4)",
-        has_master: false,
-    },
+    Way { name: "hardware", title: "service core", back_end: "hardware", colour: "var(--i0)" },
+    Way { name: "rpc", title: "remote procedure calls", back_end: "rpc@0", colour: "var(--i2)" },
+    Way { name: "fused", title: "futexes of the fused kernel", back_end: "fused", colour: "var(--i3)" },
+    Way { name: "hybrid", title: "futexes, and the service core", back_end: "hybrid", colour: "var(--i4)" },
 ];
 
 /// What pairs of lock and unlock take, in a slave's cycles.
@@ -112,8 +97,7 @@ pub struct Results {
 
 struct Bench {
     machines: Machines,
-    /// By whether a part runs on the master.
-    programs: [PathBuf; 2],
+    program: PathBuf,
 }
 
 /// Measures all of it.
@@ -133,19 +117,12 @@ impl Bench {
     fn new() -> Result<Self> {
         let project = Project::find()?;
         let folder = project.scratch("hthreads")?;
-        let programs = ["latency", "latency-riscv64"].map(|name| folder.join(name));
+        let program = folder.join("latency");
         let source = project.root.join("user/hthreads/latency.c");
         eprintln!("motet: compiling the guest program `latency`");
-        let options = ["-O2".into(), source.clone().into_os_string(), "-lhthread".into(), "-lm".into()];
-        motet::compile(&project, Isa::RiscV64, options, &programs[0])?;
-        // The compiler of the first one has left the library for programs of one instruction set.
-        let toolchain = project.target.join("toolchain");
-        let mut compiler = motet_toolchain::Tools::find(&toolchain)?.command("cc");
-        compiler.args(["-target", "riscv64-linux-musl", "-static", "-O2", "-Wall", "-Werror", "-I"]);
-        compiler.arg(toolchain.join("include")).arg(source).arg(toolchain.join("hthreads/riscv64/libhthread.a"));
-        compiler.arg("-lm").arg("-o").arg(&programs[1]).env("ZIG_GLOBAL_CACHE_DIR", toolchain.join("zig-cache"));
-        process::expect(&mut compiler, AT_MOST)?;
-        Ok(Self { machines: Machines { project, folder }, programs })
+        let options = ["-O2".into(), source.into_os_string(), "-lhthread".into(), "-lm".into()];
+        motet::compile(&project, Isa::RiscV64, options, &program)?;
+        Ok(Self { machines: Machines { project, folder }, program })
     }
 
     fn with_slaves(&self, machine: &Described, slaves: u32) -> Result<Described> {
@@ -155,11 +132,9 @@ impl Bench {
 
     /// Runs the program; its numbers by name.
     fn run(&self, machine: &Described, way: Way, words: &str, threads: u32) -> Result<Numbers> {
-        let program = &self.programs[usize::from(!way.has_master)];
         let cpus = (FIRST_CPU..FIRST_CPU + threads).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        let command = format!("MOTET_HTHREADS={} on riscv64 /in/{name} -c {cpus} {words}", way.back_end);
-        let run = self.machines.run(machine, QUANTUM_US, &[program], &command, AT_MOST)?;
+        let command = format!("MOTET_HTHREADS={} on riscv64 /in/latency -c {cpus} {words}", way.back_end);
+        let run = self.machines.run(machine, QUANTUM_US, &[&self.program], &command, AT_MOST)?;
         Ok(Numbers { output: run.output, mhz: slave_mhz(machine) })
     }
 
