@@ -45,7 +45,7 @@ impl HartSet {
 
     /// Its harts, in the order of their ids.
     pub fn iter(self) -> impl Iterator<Item = HartId> {
-        crate::ones(self.0).filter_map(HartId::new)
+        motet_layout::ones(self.0).filter_map(HartId::new)
     }
 
     /// The harts that a caller of the SBI names; `None` if one of them is not in this set.

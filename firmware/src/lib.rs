@@ -25,12 +25,3 @@ use board::Range;
 
 /// The firmware's memory, closed to everybody else. QEMU loads it here and the kernel behind it.
 pub const FIRMWARE: Range = Range { start: 0x8000_0000, len: 0x20_0000 };
-
-/// Numbers of the bits that are set.
-fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let first = bits.trailing_zeros();
-        bits &= bits.checked_sub(1)?;
-        Some(first as usize)
-    })
-}

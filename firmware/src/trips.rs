@@ -4,16 +4,16 @@
 //! hidden hart takes the one with the lowest. So there is no queue that can be full. Whoever posted may withdraw a trip that has not
 //! begun, and call one home that has; the hidden hart ends it, and whoever posted takes it.
 
-use motet_layout::sync::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    fence,
+use motet_layout::{
+    ones,
+    sync::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        fence,
+    },
 };
 
-use crate::{
-    hart::{HARTS_MAX, HartId, HartSet},
-    ones,
-};
+use crate::hart::{HARTS_MAX, HartId, HartSet};
 
 /// Places that supervisors send threads from.
 pub const POSTED_MAX: usize = motet_abi::hidden::PLACES_MAX;

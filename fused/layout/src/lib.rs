@@ -16,6 +16,7 @@
 #![deny(missing_docs)]
 
 mod address;
+mod bits;
 mod dma;
 mod files;
 mod fingerprint;
@@ -35,6 +36,7 @@ mod trace;
 mod vectors;
 
 pub use address::*;
+pub use bits::ones;
 pub use dma::*;
 pub use files::*;
 pub use fingerprint::*;

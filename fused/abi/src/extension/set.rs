@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use motet_layout::Isa;
+use motet_layout::{Isa, ones};
 
 use super::Extension;
 
@@ -108,12 +108,7 @@ impl ExtensionSet {
 
     /// Numbers of its extensions, which are all below the length of the table of its ISA.
     fn numbers(self) -> impl Iterator<Item = usize> {
-        let mut rest = self.bits;
-        core::iter::from_fn(move || {
-            let number = rest.trailing_zeros() as usize;
-            rest &= rest.wrapping_sub(1);
-            (number < 64).then_some(number)
-        })
+        ones(self.bits)
     }
 
     /// Those of its extensions that vendors say what they are.

@@ -10,7 +10,7 @@ use core::{cell::Cell, sync::atomic::fence};
 
 use motet_abi::hidden::PLACES_MAX;
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
-use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, sync::Ordering};
+use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, ones, sync::Ordering};
 use motet_protocol::Context;
 
 use super::values::writes;
@@ -153,15 +153,6 @@ fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
         }
     }
     send_waiting(cpu);
-}
-
-/// Numbers of the bits that are set.
-fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let first = bits.trailing_zeros();
-        bits &= bits.checked_sub(1)?;
-        Some(first as usize)
-    })
 }
 
 /// The thread is wanted, and this core is its own: if it is away, or waits, it comes home.
