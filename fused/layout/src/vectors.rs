@@ -47,9 +47,11 @@ pool_struct! {
     }
 }
 
-/// An area, by what its header says.
+/// An area, by what its header has said when it was looked at.
 #[derive(Clone, Copy)]
 pub struct Vectors<'a> {
+    format: u32,
+    register_bytes: usize,
     area: &'a VectorArea,
     more: [Option<&'a VectorPage>; VECTOR_FRAMES_MAX - 1],
 }
@@ -59,15 +61,16 @@ const fn predicate_words(format: u32, register_bytes: usize) -> usize {
     if format == VECTORS_AARCH64 { (17 * register_bytes / 8).next_multiple_of(64) / 8 } else { 0 }
 }
 
-/// The frame and the word in it where each group of registers begins.
+/// Whether all groups of registers lie in the first frame, one after another behind the predicates, as mostly.
 #[inline]
+const fn fits_first(format: u32, register_bytes: usize) -> bool {
+    predicate_words(format, register_bytes) + GROUPS * GROUP * register_bytes / 8 <= 504
+}
+
+/// The frame and the word in it where each group of registers begins.
 const fn places(format: u32, register_bytes: usize) -> [(usize, usize); GROUPS] {
     let words = GROUP * register_bytes / 8;
     let (mut frame, mut word, mut end) = (0, predicate_words(format, register_bytes), 504);
-    if word + GROUPS * words <= end {
-        // As mostly: all in the first frame.
-        return [(0, word), (0, word + words), (0, word + 2 * words), (0, word + 3 * words)];
-    }
     let mut places = [(0, 0); GROUPS];
     let mut group = 0;
     while group < GROUPS {
@@ -96,14 +99,16 @@ const _: () = assert!(vector_frames(VECTORS_RISCV64, 128) == 2 && vector_frames(
 
 impl Vectors<'static> {
     /// The area of the thread with this frame; `None`: it has none, or what says so is damaged.
+    #[inline]
     pub fn of(pool: Pool, frame: &UserFrame) -> Option<Self> {
         Self::at(pool, PoolAddr(frame.vectors.get()))
     }
 
     /// The area at an address.
+    #[inline]
     pub fn at(pool: Pool, address: PoolAddr) -> Option<Self> {
         let area = pool.get::<VectorArea>(address)?;
-        Self::new(area, area.more.each_ref().map(|more| pool.get(PoolAddr(more.get()))))
+        Self::with(area, || area.more.each_ref().map(|more| pool.get(PoolAddr(more.get()))))
     }
 
     /// Makes an area of frames that are zeroed and nobody else's, [`vector_frames`] of them.
@@ -129,25 +134,35 @@ impl Vectors<'static> {
 impl<'a> Vectors<'a> {
     /// The area in these frames; `None`: its header says what cannot be.
     pub fn new(area: &'a VectorArea, more: [Option<&'a VectorPage>; VECTOR_FRAMES_MAX - 1]) -> Option<Self> {
-        let bytes = area.register_bytes.get() as usize;
-        let is_known = matches!(area.format.get(), VECTORS_RISCV64 | VECTORS_AARCH64);
-        if !is_known || !is_vector_length(bytes) {
+        Self::with(area, || more)
+    }
+
+    #[inline]
+    fn with(area: &'a VectorArea, more: impl FnOnce() -> [Option<&'a VectorPage>; 2]) -> Option<Self> {
+        // Once: between two looks it may change if the pool is damaged.
+        let (format, register_bytes) = (area.format.get(), area.register_bytes.get() as usize);
+        let is_known = matches!(format, VECTORS_RISCV64 | VECTORS_AARCH64);
+        if !is_known || !is_vector_length(register_bytes) {
             return None;
         }
-        let needed = vector_frames(area.format.get(), bytes) - 1;
-        more[..needed].iter().all(Option::is_some).then_some(Self { area, more })
+        let vectors = Self { format, register_bytes, area, more: [None; VECTOR_FRAMES_MAX - 1] };
+        if fits_first(format, register_bytes) {
+            return Some(vectors);
+        }
+        let (more, needed) = (more(), vector_frames(format, register_bytes) - 1);
+        more[..needed].iter().all(Option::is_some).then_some(Self { more, ..vectors })
     }
 
     /// What the words are: `VECTORS_*`.
+    #[inline(always)]
     pub fn format(self) -> u32 {
-        self.area.format.get()
+        self.format
     }
 
     /// Bytes in a vector register.
+    #[inline(always)]
     pub fn register_bytes(self) -> usize {
-        // Between two looks it may change if the pool is damaged.
-        let bytes = self.area.register_bytes.get() as usize;
-        if is_vector_length(bytes) { bytes } else { 16 }
+        self.register_bytes
     }
 
     /// Bytes of all registers and the header.
@@ -170,14 +185,23 @@ impl<'a> Vectors<'a> {
     /// The words of 8 registers each, by ascending numbers.
     #[inline] // or it is copied to the stack first
     pub fn groups(self) -> [&'a [Cell64]; GROUPS] {
-        let bytes = self.register_bytes();
-        places(self.format(), bytes).map(|(frame, word)| {
+        let words = GROUP * self.register_bytes / 8;
+        if !fits_first(self.format, self.register_bytes) {
+            return self.scattered_groups();
+        }
+        let groups = &self.area.words[predicate_words(self.format, self.register_bytes)..][..GROUPS * words];
+        [&groups[..words], &groups[words..2 * words], &groups[2 * words..3 * words], &groups[3 * words..]]
+    }
+
+    #[cold]
+    fn scattered_groups(self) -> [&'a [Cell64]; GROUPS] {
+        places(self.format, self.register_bytes).map(|(frame, word)| {
             let words: &[Cell64] = match frame {
                 0 => &self.area.words,
-                // A frame that is not there although the header says so: it has changed since.
+                // All of them are there.
                 more => self.more.get(more - 1).copied().flatten().map_or(&self.area.words[..], |page| &page.words),
             };
-            words.get(word..word + GROUP * bytes / 8).unwrap_or(&self.area.words[..GROUP * bytes / 8])
+            &words[word..word + GROUP * self.register_bytes / 8]
         })
     }
 
