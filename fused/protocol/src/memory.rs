@@ -277,6 +277,8 @@ pub fn trim(context: &impl Context) {
 
 /// Gives entirely free blocks back while the island stays below the pressure limit (keeping one); others' memory first.
 /// Returns how many.
+#[cold]
+#[inline(never)]
 pub fn return_free_blocks(context: &impl Context) -> u32 {
     let state = &context.pool().header().memory;
     let share = &state.islands[context.memory_index()];

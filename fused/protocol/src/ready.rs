@@ -37,10 +37,8 @@ pub fn is_empty(record: &CoreRecord) -> bool {
 
 /// Adds a thread, whose state is [`THREAD_READY`](motet_layout::THREAD_READY).
 pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord, place: Place) {
-    let (index, place) = match record.first_come.get() {
-        0 => (group_of(record, user_of(context, thread)), place),
-        _ => (SHARED, Place::Last),
-    };
+    let place = if record.first_come.get() == 0 { place } else { Place::Last };
+    let index = group_for(context, record, thread);
     let group = &record.ready_groups[index];
     if record.ready_mask.get() >> index & 1 == 0 {
         catch_up(record, index);
@@ -75,12 +73,26 @@ pub fn take(context: &impl Context, record: &CoreRecord) -> Option<&'static Thre
     }
 }
 
+/// A thread is taken that has not been among the ready ones, of whom there are none.
+#[inline]
+pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) {
+    let index = group_for(context, record, thread);
+    catch_up(record, index);
+    record.ready_running.set(index as u32);
+}
+
 /// The core has served the thread that it [took](take) last for so long.
 #[inline]
 pub fn charge(record: &CoreRecord, ran_ns: u64) {
     if let Some(group) = record.ready_groups.get(record.ready_running.get() as usize) {
         group.served_ns.set(group.served_ns.get().saturating_add(ran_ns));
     }
+}
+
+/// The group for a thread.
+#[inline(always)]
+fn group_for(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) -> usize {
+    if record.first_come.get() != 0 { SHARED } else { group_of(record, user_of(context, thread)) }
 }
 
 /// The group for a user's threads.

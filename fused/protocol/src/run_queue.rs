@@ -49,8 +49,14 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
 /// Pushes a ready thread onto a core's inbox and wakes the core if it sleeps.
 pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
     // First, so that it is never below zero.
-    core_record(context, target).inbox_count.fetch_add(1, Ordering::Relaxed);
+    count_on(context, target);
     push_reserved(context, thread, target);
+}
+
+/// Counts a thread that the caller is about to push onto a core, whatever that has to do.
+#[inline(always)]
+pub fn count_on(context: &impl Context, core: CoreId) {
+    core_record(context, core).inbox_count.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Counts a thread that the caller is about to push onto a core, which it has chosen by its [`load`]. `false`: others have come since,
@@ -108,9 +114,31 @@ pub fn wake_core(context: &impl Context, target: CoreId) {
 pub fn next(context: &impl Context) -> Option<&'static ThreadRecord> {
     let record = context.own_record();
     if record.inbox.load(Ordering::Relaxed) != 0 {
+        if ready::is_empty(record)
+            && let Some(only) = take_only(context, record)
+        {
+            return Some(only);
+        }
         drain_inbox(context, record);
     }
     ready::take(context, record)
+}
+
+/// Takes the thread in this core's inbox if it is the only one, as mostly when a core has been woken. No ready thread waits: it goes past their
+/// queue. Nobody carries it any more.
+#[inline]
+fn take_only(context: &impl Context, record: &'static CoreRecord) -> Option<&'static ThreadRecord> {
+    let raw = record.inbox.load(Ordering::Acquire);
+    let thread = context.object::<ThreadRecord>(raw)?;
+    // Whoever pushes another one changes the word; nobody else takes this one out.
+    let is_only = thread.queue_next.load(Ordering::Relaxed) == 0;
+    if !is_only || record.inbox.compare_exchange(raw, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+        return None;
+    }
+    record.inbox_count.fetch_sub(1, Ordering::Relaxed);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    ready::take_past(context, record, thread);
+    Some(thread)
 }
 
 /// Whether another thread waits for this core.
@@ -140,8 +168,14 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
 /// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
 /// not. In any case [`end_idle`] comes next, after the sleep if there is one.
 pub fn begin_idle(context: &impl Context, state: u32) -> bool {
-    context.own_record().state.store(state, Ordering::SeqCst);
+    announce_idle(context, state);
     is_quiet(context)
+}
+
+/// As [`begin_idle`], where the caller looks for work afterwards itself ([`is_quiet`]).
+#[inline(always)]
+pub fn announce_idle(context: &impl Context, state: u32) {
+    context.own_record().state.store(state, Ordering::SeqCst);
 }
 
 /// Whether this core, which has announced that it is about to sleep, has no work.

@@ -123,6 +123,13 @@ pub fn wake_matching(context: &impl Context, queue: &'static WaitQueue, limit: u
     wake_queued(context, queue, limit, key, bits)
 }
 
+/// Whether anybody is in one of these queues: who enters one from now on sees what the caller has seen before.
+#[inline]
+pub fn has_any<const N: usize>(queues: [&WaitQueue; N]) -> bool {
+    fence(Ordering::SeqCst);
+    queues.iter().any(|queue| queue.head.load(Ordering::Relaxed) != 0)
+}
+
 /// Wakes all threads of a queue.
 #[inline]
 pub fn wake(context: &impl Context, queue: &'static WaitQueue) -> u32 {

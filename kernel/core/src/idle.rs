@@ -36,7 +36,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             memory::trim(cpu);
         }
         set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::away::deadline_ns(cpu)));
-        run_queue::begin_idle(cpu, idle_state(cpu));
+        run_queue::announce_idle(cpu, idle_state(cpu));
     }
     loop {
         let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
@@ -83,7 +83,7 @@ pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
     debug_assert!(cpu.crossing.woken.get().is_none(), "a call that this core was given is forgotten");
     trace::stop(cpu);
     handle_deferred(cpu);
-    run_queue::begin_idle(cpu, idle_state(cpu));
+    run_queue::announce_idle(cpu, idle_state(cpu));
     awake(cpu)
 }
 

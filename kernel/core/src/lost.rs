@@ -28,13 +28,17 @@ use crate::{
 };
 
 /// Ends what ran on islands that the host has said to be lost. This core holds no lock.
+#[inline(always)]
 pub fn bury<M: Machine>(cpu: &Cpu<M>) {
     // The islands' own words may be far away.
-    let lost = &cpu.pool.header().lost;
-    if lost.load(Ordering::Acquire) == 0 {
-        return;
+    if cpu.pool.header().lost.load(Ordering::Acquire) != 0 {
+        bury_all(cpu);
     }
-    lost.store(0, Ordering::SeqCst);
+}
+
+#[cold]
+fn bury_all<M: Machine>(cpu: &Cpu<M>) {
+    cpu.pool.header().lost.store(0, Ordering::SeqCst);
     let state_of = |island: IslandId| &cpu.pool.header().islands[island.index()].state;
     let islands = || (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
     if islands().all(|island| state_of(island).load(Ordering::Acquire) != ISLAND_LOST) {

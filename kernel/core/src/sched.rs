@@ -554,17 +554,22 @@ pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target
 
 /// Moves the running thread to another core of its ISA. The caller leaves it alone afterwards.
 pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    part_with(cpu, thread);
+    start_on(cpu, thread, target);
+}
+
+/// This core is about to hand the thread that runs here to another core of its ISA, from which it may come back soon: its address space
+/// stays active while this core sleeps.
+fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
+    cpu.crossing.resident.set(cpu.active_space.get());
     cpu.own.current_thread.store(0, Ordering::SeqCst);
-    start_on(cpu, thread, target);
 }
 
 /// Moves the running thread to the core that has what it needs and least to do; which one. The caller leaves it alone afterwards.
 pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> CoreId {
-    save_ext(cpu, thread);
-    charge(cpu, thread);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    part_with(cpu, thread);
     // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
     match extension::reserve_least_loaded(cpu, thread) {
         Some(target) if target != cpu.id => {
@@ -599,9 +604,19 @@ pub fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64)
 }
 
 /// Acts on interrupts that were taken, now or before: expired timers, input for the console.
+#[inline]
 pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     let interrupts = interrupts.union(cpu.deferred.replace(Interrupts::EMPTY));
     count(&cpu.counters().heartbeat);
+    if interrupts != Interrupts::EMPTY {
+        act_on(cpu, interrupts);
+    }
+    extension::away::look(cpu);
+    expire_timers(cpu);
+}
+
+#[inline(never)]
+fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     if interrupts.contains(Interrupts::TIMER) {
         cpu.timer_ns.set(u64::MAX);
     }
@@ -612,25 +627,36 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
             file::host_rang(cpu);
             lost::bury(cpu);
         }
-        if cpu.crossing.migrates {
-            migration::come_home(cpu);
-        }
-        if !cpu.timed {
-            file::dma::rung(cpu);
+        if cpu.crossing.migrates || !cpu.timed || cpu.uncached {
+            act_on_engines(cpu);
         }
         file::service::rung(cpu);
-        if cpu.uncached {
-            far::give_back_withdrawn(cpu);
-        }
     }
-    extension::away::look(cpu);
-    expire_timers(cpu);
 }
 
-fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
-    if timer::next_deadline_ns(cpu) == u64::MAX {
-        return;
+/// A doorbell may have been an engine's, or another island's over a link.
+#[inline(never)]
+fn act_on_engines<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.crossing.migrates {
+        migration::come_home(cpu);
     }
+    if !cpu.timed {
+        file::dma::rung(cpu);
+    }
+    if cpu.uncached {
+        far::give_back_withdrawn(cpu);
+    }
+}
+
+#[inline(always)]
+fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
+    if timer::next_deadline_ns(cpu) != u64::MAX {
+        expire_all(cpu);
+    }
+}
+
+#[inline(never)]
+fn expire_all<M: Machine>(cpu: &Cpu<M>) {
     // One moment for all, so that a short interval armed again does not keep the core here.
     let now_ns = cpu.now_ns();
     while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {

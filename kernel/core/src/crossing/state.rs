@@ -34,7 +34,7 @@ pub struct CrossingCore {
     pub is_rung: Cell<bool>,
     /// Why this core has woken, until it looks for what to do: it may have been called.
     pub woken: Cell<Option<Wake>>,
-    /// The address space that stays active while this core sleeps, because calls come from it (pool address).
+    /// The address space that stays active while this core sleeps, because calls or threads come from it (pool address).
     pub resident: Cell<u64>,
     /// The register frame of functions that this core is called to run (pool address), 0 none yet.
     pub call_frame: Cell<u64>,

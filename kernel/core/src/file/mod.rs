@@ -224,9 +224,20 @@ pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
 }
 
 /// The host rang: there is input, or room for output. Called on the core that the host rings.
+#[inline(always)]
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
     tty::input_arrived(cpu);
+    // Mostly nobody waits, and the host has rung for nothing, or another core for something else.
+    let queues = [&header.console_in, &header.console_out, &header.console_err].map(|stream| &stream.waiters);
+    if wait::has_any(queues) {
+        wake_streams(cpu);
+    }
+}
+
+#[inline(never)]
+fn wake_streams<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
     if stream::readable(&header.console_in) {
         wait::wake(cpu, &header.console_in.waiters);
     }

@@ -45,11 +45,16 @@ pub fn start<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
 }
 
 /// Moves what the host has typed into the terminal, and asks the host to ring for more.
+#[inline(always)]
 pub fn input_arrived<M: Machine>(cpu: &Cpu<M>) {
-    let header = cpu.pool.header();
-    if header.interactive.get() != CONSOLE_TERMINAL {
-        return;
+    if cpu.pool.header().interactive.get() == CONSOLE_TERMINAL {
+        take_all_input(cpu);
     }
+}
+
+#[inline(never)]
+fn take_all_input<M: Machine>(cpu: &Cpu<M>) {
+    let header = cpu.pool.header();
     let tty = terminal(cpu);
     loop {
         if line::take_input(cpu, tty) {
