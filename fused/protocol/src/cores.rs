@@ -2,7 +2,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId, ones};
 
 use crate::Context;
 
@@ -24,6 +24,13 @@ pub(crate) fn cores() -> impl Iterator<Item = CoreId> {
 pub fn all_cores(context: &impl Context) -> impl Iterator<Item = CoreId> {
     let islands = (0..context.pool().header().island_count.get()).filter_map(IslandId::from_raw);
     islands.flat_map(move |island| cores_of(context, island))
+}
+
+/// The cores in a set, by ascending id.
+#[inline(always)]
+pub fn cores_in(set: [u64; 2]) -> impl Iterator<Item = CoreId> {
+    let [low, high] = set;
+    ones(low).chain(ones(high).map(|bit| 64 + bit)).filter_map(|index| CoreId::from_raw(index as u32))
 }
 
 /// The cores of an island.

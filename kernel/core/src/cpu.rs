@@ -4,8 +4,8 @@ use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa, IslandId, PAGE_SIZE, Pool,
-    PoolAddr, ThreadRecord,
+    CORES_PER_ISLAND_MAX, CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa,
+    IslandCounters, IslandId, PAGE_SIZE, Pool, PoolAddr, ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{
@@ -21,7 +21,7 @@ use motet_protocol::{
 use crate::{
     call::BUDGET,
     crossing::{CrossingCore, migration},
-    extension::away::AwayCore,
+    extension::{LastAble, away::AwayCore},
     sched,
     trace::{self, Tracer},
 };
@@ -39,6 +39,8 @@ pub struct Cpu<M: Machine> {
     pub id: CoreId,
     /// Its record.
     pub own: &'static CoreRecord,
+    /// What its island counts.
+    pub counted: &'static IslandCounters,
     /// This island's clock.
     pub clock: IslandClock,
     /// Whether a simulator keeps the time.
@@ -82,6 +84,10 @@ pub struct Cpu<M: Machine> {
     pub deferred: Cell<Interrupts>,
     /// What this core still does before it looks what else is due, in instructions, roughly (`call::BUDGET`).
     pub budget: Cell<u64>,
+    /// Cores of this instruction set.
+    pub peers: [u64; 2],
+    /// Which of all cores are able to run what it has asked last.
+    pub able: LastAble,
     /// Threads that it has sent to hidden harts.
     pub away: AwayCore,
     /// What it keeps in mind of calls across instruction sets.
@@ -147,6 +153,18 @@ fn carried_from(pool: Pool, from: IslandId) -> [u8; ISLANDS_MAX] {
     words
 }
 
+/// The cores of an instruction set, by the machine's description: of those that do not start the state stays offline.
+pub fn cores_of_isa(pool: Pool, isa: Isa) -> [u64; 2] {
+    let mut set = [0; 2];
+    let islands = &pool.header().islands[..(pool.header().island_count.get() as usize).min(ISLANDS_MAX)];
+    for (index, island) in islands.iter().enumerate().filter(|(_, island)| island.isa.get() == isa as u32) {
+        let first = index * CORES_PER_ISLAND_MAX;
+        let count = (island.core_count.get() as usize).min(CORES_PER_ISLAND_MAX);
+        set[first / 64] |= ((1 << count) - 1) << (first % 64);
+    }
+    set
+}
+
 impl<M: Machine> Cpu<M> {
     /// This core's view of the machine.
     ///
@@ -173,6 +191,7 @@ impl<M: Machine> Cpu<M> {
             pool,
             id,
             own: &pool.header().cores[id.index()],
+            counted: &record.counters,
             clock: IslandClock::new(pool, id.island()),
             timed: pool.header().timed.get() != 0,
             poll_ns: record.poll_ns.get(),
@@ -194,6 +213,8 @@ impl<M: Machine> Cpu<M> {
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             budget: Cell::new(BUDGET),
+            peers: cores_of_isa(pool, M::ISA),
+            able: LastAble::default(),
             away: AwayCore::default(),
             crossing: CrossingCore::new(reach, migrates, carried_from),
             timer_ns: Cell::new(u64::MAX),
@@ -420,6 +441,11 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn own_record(&self) -> &'static CoreRecord {
         self.own
+    }
+
+    #[inline(always)]
+    fn counters(&self) -> &'static IslandCounters {
+        self.counted
     }
 
     #[inline(always)]

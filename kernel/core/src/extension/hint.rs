@@ -13,7 +13,7 @@ use motet_layout::{Isa, ThreadRecord};
 use super::{back, of_thread, place, values::writes};
 use crate::{
     call::{Call, Stop, SysResult},
-    sched,
+    mm, sched,
 };
 
 /// Longest name of an extension, with its terminating zero.
@@ -27,16 +27,18 @@ const NAME_MAX: usize = 32;
 pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let needs = of_thread::<M>(thread).union(named(call)?);
-    let target = place::best_core(cpu, thread, needs).ok_or(Errno::ENODEV)?;
-    place::set_needs(cpu, thread, needs);
+    if !place::try_needs(cpu, thread, needs) {
+        return Err(Errno::ENODEV.into());
+    }
     thread.moves.stays.set(1);
     if place::is_able(cpu, thread, needs) {
         return Ok(0);
     }
     back::leaves(cpu, thread);
     registers::set_result(&thread.frame, 0);
-    sched::leave_for(cpu, thread, target);
-    back::ask_for_way(cpu, target);
+    sched::end_call(thread);
+    let core = sched::move_to_able(cpu, thread);
+    back::ask_for_way(cpu, core);
     Err(Stop::Gone)
 }
 
@@ -65,10 +67,29 @@ pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
 
 fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Errno> {
     let mut name = [0; NAME_MAX];
-    let too_long = |errno| if errno == Errno::ENAMETOOLONG { Errno::EINVAL } else { errno };
-    let len = call.read_string(call.args[0], &mut name).map_err(too_long)?;
-    let extension = Extension::from_name_bytes(M::ISA, &name[..len]).ok_or(Errno::EINVAL)?;
+    let len = read_name(call, &mut name)?;
+    let name = &name[..len];
+    // Mostly it is what the caller needs already.
+    let needed = of_thread::<M>(call.thread).iter().find(|needed| needed.name().as_bytes() == name);
+    let extension = needed.or_else(|| Extension::from_name_bytes(M::ISA, name)).ok_or(Errno::EINVAL)?;
     Ok(ExtensionSet::empty(M::ISA).with(extension))
+}
+
+/// Reads the name by words, as most names fit one, and the core mostly knows where it lies.
+fn read_name<M: Machine>(call: &Call<M>, name: &mut [u8; NAME_MAX]) -> Result<usize, Errno> {
+    let space = mm::space_of(call.cpu, call.process);
+    let (mut at, mut len) = (call.args[0], 0);
+    loop {
+        let word = mm::read_word(call.cpu, space, at & !7)?.to_le_bytes();
+        for &byte in &word[(at % 8) as usize..] {
+            if byte == 0 {
+                return Ok(len);
+            }
+            *name.get_mut(len).ok_or(Errno::EINVAL)? = byte;
+            len += 1;
+        }
+        at = (at & !7).checked_add(8).ok_or(Errno::EFAULT)?;
+    }
 }
 
 /// A thread's moves between cores because of extensions, as `/proc/PID/migrations` shows them.

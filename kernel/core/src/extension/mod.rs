@@ -23,8 +23,8 @@ pub use back::{end_slice, gives_way};
 pub use hint::{Migrations, done, need};
 pub use illegal::illegal;
 pub use place::{
-    affinity, announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit, longest_vectors,
-    reserve_least_loaded, take,
+    LastAble, affinity, announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit,
+    longest_vectors, reserve_least_loaded, take,
 };
 pub use show::{cpuinfo, hwcap, hwprobe, of_any_core};
 pub use values::{Room, Seen, Values, writes};

@@ -1,5 +1,7 @@
 //! Which cores can run a thread.
 
+use core::cell::Cell;
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
@@ -9,12 +11,12 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, CoreRecord, Isa, ThreadRecord};
 use motet_protocol::{
-    cores::{all_cores, core_record},
+    cores::{all_cores, core_record, cores_in},
     run_queue::{self, allowed},
 };
 
 use super::{area, back, of_core, of_thread, show, uses_vectors, values::writes, vectors};
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, cores_of_isa};
 
 /// Says what this core has, less what the machine's description takes away, before it runs anything.
 pub fn announce<M: Machine>(cpu: &Cpu<M>) {
@@ -58,14 +60,27 @@ fn live_bytes<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet
 /// nothing. If it has values in vector registers, these cores have registers of the same length.
 pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> [u64; 2] {
     let live_bytes = live_bytes(cpu, thread, needs);
-    let mut mask = [0; 2];
-    for core in all_cores(cpu) {
+    match cpu.able.0.get() {
+        Some((of, of_bytes, mask)) if of == needs && of_bytes == live_bytes => mask,
+        Some(_) | None => find_able(cpu, needs, live_bytes),
+    }
+}
+
+/// Which cores are able to run what this core has asked last, and with values in vector registers of so many bytes: what a core has never
+/// changes once threads run.
+#[derive(Default)]
+pub struct LastAble(Cell<Option<(ExtensionSet, u32, [u64; 2])>>);
+
+#[cold]
+fn find_able<M: Machine>(cpu: &Cpu<M>, needs: ExtensionSet, live_bytes: u32) -> [u64; 2] {
+    let mut mask = cpu.peers.map(|word| !word);
+    for core in cores_in(cpu.peers) {
         let record = core_record(cpu, core);
-        let has = ExtensionSet::from_bits(M::ISA, record.capabilities.get());
-        if cpu.isa_of(core) != Some(M::ISA) || needs.is_subset(has) && takes(record, live_bytes) {
+        if needs.is_subset(of_core::<M>(record)) && takes(record, live_bytes) {
             mask[core.index() / 64] |= 1 << (core.index() % 64);
         }
     }
+    cpu.able.0.set(Some((needs, live_bytes, mask)));
     mask
 }
 
@@ -114,17 +129,17 @@ pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: Extensi
 /// The same, if there is a core that has them and that the thread may run on; otherwise nothing is changed. Returns whether there is one.
 pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> bool {
     let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
-    let mask = [0, 1].map(|word: usize| able[word] & affinity[word]);
-    let is_there = all_cores(cpu).any(|core| allowed(mask, core) && is_usable(cpu, core, M::ISA));
+    let mask = [0, 1].map(|word: usize| able[word] & affinity[word] & cpu.peers[word]);
+    let is_there = cores_in(mask).any(|core| is_online(cpu, core));
     if is_there {
         set_needs_and_cores::<M>(thread, needs, able);
     }
     is_there
 }
 
-/// Whether a core is of an ISA, and takes threads.
-fn is_usable<M: Machine>(cpu: &Cpu<M>, core: CoreId, isa: Isa) -> bool {
-    cpu.isa_of(core) == Some(isa) && core_record(cpu, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
+/// Whether a core takes threads.
+fn is_online<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
+    core_record(cpu, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
 }
 
 fn set_needs_and_cores<M: Machine>(thread: &ThreadRecord, needs: ExtensionSet, mask: [u64; 2]) {
@@ -139,13 +154,6 @@ fn set_needs_and_cores<M: Machine>(thread: &ThreadRecord, needs: ExtensionSet, m
     }
 }
 
-/// The core that has what the thread would need, which it may run on, and which has least to do; of equals, one of this island.
-/// `None`: there is none.
-pub fn best_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> Option<CoreId> {
-    let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
-    least_loaded(cpu, M::ISA, [0, 1].map(|word: usize| able[word] & affinity[word]))
-}
-
 /// The core of an ISA, of those in `mask`, that has least to do; of equals, one of this island. `None`: there is none.
 pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<CoreId> {
     least_loaded_with(cpu, isa, mask).map(|(_, core)| core)
@@ -153,16 +161,28 @@ pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Optio
 
 /// The same, with the load that it was chosen by.
 fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<(u32, CoreId)> {
-    let usable = all_cores(cpu).filter(|&core| allowed(mask, core) && is_usable(cpu, core, isa));
+    let of_isa = if isa == M::ISA { cpu.peers } else { cores_of_isa(cpu.pool, isa) };
+    let usable = cores_in([0, 1].map(|word: usize| mask[word] & of_isa[word])).filter(|&core| is_online(cpu, core));
     let with_load = usable.map(|core| (run_queue::load(cpu, core), core));
-    with_load.min_by_key(|&(load, core)| (load, core_record(cpu, core).scarce.get(), core.island() != cpu.island()))
+    // One word, because every placement compares.
+    with_load.min_by_key(|&(load, core)| {
+        let is_scarce = core_record(cpu, core).scarce.get() != 0;
+        u64::from(load) << 2 | u64::from(is_scarce) << 1 | u64::from(core.island() != cpu.island())
+    })
 }
 
 /// The core of this ISA, of those that a thread may run on, that has least to do, on which the thread counts from now on. `None`: there is
 /// none any more.
 pub fn reserve_least_loaded<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
+    let mask = run_queue::cores_of(thread);
+    let mask = [0, 1].map(|word: usize| mask[word] & cpu.peers[word]);
+    let mut able = cores_in(mask);
+    if let (Some(only), None) = (able.next(), able.next()) {
+        // There is nothing to choose.
+        return is_online(cpu, only).then(|| run_queue::count_on(cpu, only)).map(|()| only);
+    }
     loop {
-        let (load, core) = least_loaded_with(cpu, M::ISA, run_queue::cores_of(thread))?;
+        let (load, core) = least_loaded_with(cpu, M::ISA, mask)?;
         // Others choose at the same time: each turn that fails is another's thread that has got its place.
         if run_queue::reserve(cpu, core, load) {
             return Some(core);
@@ -238,7 +258,9 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
     let used_them = may_use_them && moves.unused_slices.get() == 0;
     let can_open = cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open();
-    if used_them && can_open && fits(cpu, thread) && area::is_ready(cpu, thread) {
+    // Values of this length are in an area for it.
+    let has_values = registers::vector_bytes(&thread.frame) == cpu.own.vector_bytes.get();
+    if used_them && can_open && (has_values || fits(cpu, thread) && area::is_ready(cpu, thread)) {
         // Not as a use: if it does not use them, it is not to seem so.
         cpu.machine.open_vectors(&thread.frame);
         moves.uses_vectors.set(1);
