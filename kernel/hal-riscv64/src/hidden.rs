@@ -23,6 +23,9 @@ const FLOAT_WORDS: usize = 33;
 const TYPE: usize = 1;
 const ILLEGAL_TYPE: u64 = 1 << 63;
 
+/// [`PerCore::collected`]: 1 + the place of the thread.
+const PLACE: usize = 0;
+
 const CAUSE_SYSCALL: u64 = 8;
 const ERROR_DENIED: isize = -4;
 
@@ -69,6 +72,9 @@ pub fn send_away(
     satp: u64,
 ) -> Result<usize, Unsent> {
     let (core, len) = (PerCore::this(), LEN.load(Relaxed) as u64);
+    if core.collected[PLACE].load(Relaxed) != 0 {
+        return Err(Unsent::Full);
+    }
     let vectors = area(machine, frame).ok_or(Unsent::Unable)?;
     let has_floats = frame.ext_valid.get() == 1;
     let has_vectors = has_floats && frame.vector_bytes.get() != 0;
@@ -112,11 +118,39 @@ fn reset(frame: &UserFrame, vectors: Vectors<'_>, has_floats: bool) {
 
 /// [`motet_hal::Machine::at_home`].
 pub fn at_home() -> u64 {
+    let core = PerCore::this();
     // Cleared before the firmware looks: who comes home after that interrupts this core.
-    match PerCore::this().may_be_home.swap(0, Relaxed) {
-        0 => 0,
-        _ => all_at_home(),
+    if core.may_be_home.swap(0, Relaxed) == 0 {
+        return 0;
     }
+    let away = core.away.load(Relaxed);
+    if away.is_power_of_two() && core.collected[PLACE].load(Relaxed) == 0 {
+        return collect_only(core, away.trailing_zeros() as usize);
+    }
+    all_at_home()
+}
+
+/// One thread is away: asking for it costs no more than asking whether it is home. Its place in the firmware is free then, so no other
+/// one is sent before the kernel has taken this one.
+fn collect_only(core: &PerCore, place: usize) -> u64 {
+    if !collect(core, place) {
+        return 0;
+    }
+    for (word, index) in core.collected[1..].iter().zip([COUNTER, CAUSE, VALUE]) {
+        word.store(core.context[index].load(Relaxed), Relaxed);
+    }
+    core.collected[PLACE].store(1 + place as u64, Relaxed);
+    1 << place
+}
+
+/// Has the firmware write the context of a place's thread, if that is home, and free the place.
+fn collect(core: &PerCore, place: usize) -> bool {
+    let is_home = sbi::call(EXTENSION, COLLECT, [place, 0, 0]) == (0, 1);
+    if is_home {
+        fence(SeqCst);
+        core.away.fetch_and(!(1 << place), Relaxed);
+    }
+    is_home
 }
 
 fn all_at_home() -> u64 {
@@ -147,26 +181,28 @@ pub fn bring_home() {
 /// [`motet_hal::Machine::take_home`].
 pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) -> Trap {
     let core = PerCore::this();
-    let collected = sbi::call(EXTENSION, COLLECT, [place, 0, 0]);
-    assert!(collected == (0, 1), "a thread that is home is not there: {collected:?}");
-    fence(SeqCst);
-    core.away.fetch_and(!(1 << place), Relaxed);
-    let get = |index: usize| core.context[index].load(Relaxed);
-    frame.pc.set(get(COUNTER));
+    let [counter, cause, value] = if core.collected[PLACE].load(Relaxed) == 1 + place as u64 {
+        core.collected[PLACE].store(0, Relaxed);
+        [1, 2, 3].map(|index: usize| core.collected[index].load(Relaxed))
+    } else {
+        assert!(collect(core, place), "a thread that is home is not at place {place}");
+        [COUNTER, CAUSE, VALUE].map(|index| core.context[index].load(Relaxed))
+    };
+    frame.pc.set(counter);
     // The area was there when the thread left.
     frame.vector_bytes.set(vector_bytes() as u32);
     frame.ext_valid.set(1);
     // What this core's registers hold is older.
     core.ext_frame.store(0, Relaxed);
     core.vector_frame.store(0, Relaxed);
-    match get(CAUSE) {
+    match cause {
         CALLED_HOME => Trap::Interrupt(Interrupts::EMPTY),
         LOST => Trap::IllegalInstruction { word: 0 },
         CAUSE_SYSCALL => {
-            frame.pc.set(get(COUNTER) + 4);
+            frame.pc.set(counter + 4);
             Trap::Syscall
         }
-        cause => trap::decode(machine, cause, get(VALUE)),
+        cause => trap::decode(machine, cause, value),
     }
 }
 

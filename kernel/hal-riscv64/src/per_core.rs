@@ -40,6 +40,9 @@ pub struct PerCore {
     pub may_be_home: AtomicU64,
     /// What the firmware is told of a thread that is sent, or tells of one that comes home.
     pub context: [AtomicU64; CONTEXT_WORDS],
+    /// 1 + the place of a thread that the firmware has given back and the kernel has not taken, 0: there is none; and what its context had of that:
+    /// `pc`, the cause, and `stval`.
+    pub collected: [AtomicU64; 4],
     /// Set by the first panic of this core: a second one only parks.
     pub panicking: AtomicBool,
 }
@@ -72,6 +75,7 @@ impl PerCore {
             away: AtomicU64::new(0),
             may_be_home: AtomicU64::new(0),
             context: [const { AtomicU64::new(0) }; CONTEXT_WORDS],
+            collected: [const { AtomicU64::new(0) }; 4],
             panicking: AtomicBool::new(false),
         }
     }
