@@ -45,24 +45,29 @@ static inline int take(struct mutex *mutex, struct thread *self) {
     return __atomic_compare_exchange_n(&mutex->holder, &holder, ht_holder(ht_number(self)), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static int lock(uint32_t number) {
-    struct thread *self = ht_me();
+/* Out of the way of locks and unlocks that need none of it. */
+static int __attribute__((noinline)) lock_slowly(uint32_t number, struct thread *self) {
     if (!self)
         return EAGAIN;
-    if (number < MUTEXES) {
+    /* Its owner may soon be done with it. Who waits already comes first. */
+    for (unsigned spins = 0; number < MUTEXES && spins < SPINS; spins++) {
         struct mutex *mutex = ht_mutexes + number;
-        if (__builtin_expect(take(mutex, self), 1))
+        uint32_t holder = __atomic_load_n(&mutex->holder, __ATOMIC_RELAXED);
+        if (holder & FROZEN || holder == ht_holder(ht_number(self)))
+            break;
+        if (holder == FREE && take(mutex, self))
             return 0;
-        /* Its owner may soon be done with it. Who waits already comes first. */
-        for (unsigned spins = 0; spins < SPINS; spins++) {
-            uint32_t holder = __atomic_load_n(&mutex->holder, __ATOMIC_RELAXED);
-            if (holder & FROZEN || holder == ht_holder(ht_number(self)))
-                break;
-            if (holder == FREE && take(mutex, self))
-                return 0;
-        }
     }
     return ask(LOCK, number, 0, NULL, NULL);
+}
+
+static int __attribute__((noinline)) unlock_slowly(uint32_t number) { return ask(UNLOCK, number, 0, NULL, NULL); }
+
+static int lock(uint32_t number) {
+    struct thread *self = ht_me();
+    if (__builtin_expect(self && number < MUTEXES && take(ht_mutexes + number, self), 1))
+        return 0;
+    return lock_slowly(number, self);
 }
 
 static int try_lock(uint32_t number) {
@@ -74,16 +79,14 @@ static int try_lock(uint32_t number) {
 
 static int unlock(uint32_t number) {
     struct thread *self = ht_me();
-    if (!self)
-        return EAGAIN;
-    if (number < MUTEXES) {
+    if (__builtin_expect(self && number < MUTEXES, 1)) {
         struct mutex *mutex = ht_mutexes + number;
         uint32_t holder = ht_holder(ht_number(self));
         if (__atomic_load_n(&mutex->depth, __ATOMIC_RELAXED) == 0 &&
             __atomic_compare_exchange_n(&mutex->holder, &holder, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
             return 0;
     }
-    return ask(UNLOCK, number, 0, NULL, NULL);
+    return unlock_slowly(number);
 }
 
 static int open(const char *words) { return *words ? EINVAL : 0; }

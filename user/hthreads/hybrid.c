@@ -23,7 +23,9 @@ enum { OWNER_DIED = 1, NOT_REPAIRED = 2 };
 
 static struct mutex {
     uint32_t word;
-    uint32_t owner; /* by the core: as in the word. Set and cleared by itself */
+    /* By the core, as in the word: of mutexes that are fast only if there is a reason, so that nobody stores here while many threads lock. Set and
+     * cleared by itself. */
+    uint32_t owner;
     /* The rest is its owner's, or of who has the core's mutex. */
     uint32_t depth; /* beyond once */
     uint32_t kind;
@@ -41,6 +43,7 @@ static int swap(uint32_t *word, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+/* Whether a thread is known to have it. */
 static int has(const struct mutex *mutex, const struct thread *self) {
     uint32_t word = load(&mutex->word);
     return (word & ~(uint32_t)WANTED) == holder(self) || (word == IN_CORE && load(&mutex->owner) == holder(self));
@@ -83,9 +86,10 @@ static int claim(struct mutex *mutex, uint32_t number, struct thread *self, cons
         ht_hardware_unlock(number);
         return ENOTRECOVERABLE;
     }
-    mutex->is_abandoned = code == EOWNERDEAD;
-    mutex->depth = 0;
-    __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
+    if (mutex->is_abandoned != (code == EOWNERDEAD))
+        mutex->is_abandoned = code == EOWNERDEAD;
+    if (mutex->kind != HTHREAD_MUTEX_FAST || mutex->dead || mutex->calm >= CALM)
+        __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
     return mutex->dead ? EOWNERDEAD : code;
 }
 
@@ -94,7 +98,10 @@ static int lock_in_core(struct mutex *mutex, uint32_t number, struct thread *sel
     int code = ht_hardware_lock_told(number, deadline, &has_waited);
     if (code && code != EOWNERDEAD)
         return code;
-    mutex->calm = has_waited ? 0 : mutex->calm + 1;
+    if (!has_waited)
+        mutex->calm++;
+    else if (mutex->calm)
+        mutex->calm = 0;
     return claim(mutex, number, self, deadline, code);
 }
 
@@ -109,14 +116,12 @@ static int lock_again(struct mutex *mutex, int may_wait) {
     return !may_wait ? EBUSY : mutex->kind == HTHREAD_MUTEX_ERRORCHECKING ? EDEADLK : -1;
 }
 
-static int lock_until(uint32_t number, const struct timespec *deadline) {
+static int __attribute__((noinline)) lock_slowly(uint32_t number, const struct timespec *deadline) {
     struct thread *self = ht_me();
     struct mutex *mutex = mutexes + number;
     if (!self || number >= MUTEXES)
         return self ? EINVAL : EAGAIN;
-    uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
-    if (__builtin_expect(word == FREE, 1) && swap(&mutex->word, FREE, holder(self)))
-        return 0;
+    uint32_t word = load(&mutex->word);
     if (word == NO_MUTEX)
         return EINVAL;
     if (has(mutex, self)) {
@@ -126,23 +131,35 @@ static int lock_until(uint32_t number, const struct timespec *deadline) {
     }
     /* Whoever has it may soon be done with it, and others that wait come first. */
     for (unsigned spins = 0; spins < SPINS && !(word & WANTED) && word != IN_CORE; spins++) {
-        word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
         if (word == FREE && swap(&mutex->word, FREE, holder(self)))
             return 0;
+        word = load(&mutex->word);
     }
     return lock_in_core(mutex, number, self, deadline);
 }
 
-static int lock(uint32_t number) { return lock_until(number, NULL); }
+/* Whether the thread has locked it by its word. */
+static inline int take(struct mutex *mutex, const struct thread *self) {
+    uint32_t word = FREE;
+    return __atomic_load_n(&mutex->word, __ATOMIC_RELAXED) == FREE &&
+           __atomic_compare_exchange_n(&mutex->word, &word, holder(self), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static int lock(uint32_t number) {
+    struct thread *self = ht_me();
+    if (__builtin_expect(self && number < MUTEXES && take(mutexes + number, self), 1))
+        return 0;
+    return lock_slowly(number, NULL);
+}
 
 static int try_lock(uint32_t number) {
     struct thread *self = ht_me();
     struct mutex *mutex = mutexes + number;
     if (!self || number >= MUTEXES)
         return self ? EINVAL : EAGAIN;
-    uint32_t word = load(&mutex->word);
-    if (word == FREE && swap(&mutex->word, FREE, holder(self)))
+    if (take(mutex, self))
         return 0;
+    uint32_t word = load(&mutex->word);
     if (word == NO_MUTEX)
         return EINVAL;
     if (has(mutex, self))
@@ -170,13 +187,19 @@ static void bring_to_core(struct mutex *mutex, uint32_t number) {
 }
 
 /* Before the core has it again. */
-static void let_go(struct mutex *mutex) {
+static void let_go(struct mutex *mutex, const struct thread *self) {
+    if (load(&mutex->owner) != holder(self))
+        return;
     __atomic_store_n(&mutex->owner, 0, __ATOMIC_RELAXED);
     if (mutex->dead == OWNER_DIED)
         mutex->dead = NOT_REPAIRED;
+    if (mutex->calm >= CALM && !mutex->dead && !mutex->is_abandoned) {
+        mutex->calm = 0;
+        __atomic_store_n(&mutex->word, FREE, __ATOMIC_RELEASE);
+    }
 }
 
-static int unlock(uint32_t number) {
+static int __attribute__((noinline)) unlock_slowly(uint32_t number) {
     struct thread *self = ht_me();
     struct mutex *mutex = mutexes + number;
     if (!self || number >= MUTEXES)
@@ -184,24 +207,34 @@ static int unlock(uint32_t number) {
     uint32_t word = load(&mutex->word);
     if (word == NO_MUTEX)
         return EINVAL;
-    if (word != holder(self) && !has(mutex, self))
+    if (has(mutex, self)) {
+        if (mutex->depth) {
+            mutex->depth--;
+            return 0;
+        }
+        if (word != IN_CORE)
+            bring_to_core(mutex, number);
+        else
+            let_go(mutex, self);
+    } else if (word != IN_CORE || mutex->kind != HTHREAD_MUTEX_FAST) {
         return EPERM;
-    if (mutex->depth) {
-        mutex->depth--;
-        return 0;
     }
-    if (word == holder(self) && swap(&mutex->word, word, FREE))
-        return 0;
-    if (word != IN_CORE) {
-        bring_to_core(mutex, number);
-        return ht_hardware_unlock(number);
-    }
-    let_go(mutex);
-    if (mutex->calm >= CALM && !mutex->dead && !mutex->is_abandoned) {
-        mutex->calm = 0;
-        __atomic_store_n(&mutex->word, FREE, __ATOMIC_RELEASE);
-    }
+    /* The core knows whose it is. */
     return ht_hardware_unlock(number);
+}
+
+static int unlock(uint32_t number) {
+    struct thread *self = ht_me();
+    if (__builtin_expect(self && number < MUTEXES, 1)) {
+        struct mutex *mutex = mutexes + number;
+        uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
+        if (word == IN_CORE && mutex->kind == HTHREAD_MUTEX_FAST && mutex->calm < CALM && !mutex->dead)
+            return ht_hardware_unlock(number);
+        if (word == holder(self) && mutex->depth == 0 &&
+            __atomic_compare_exchange_n(&mutex->word, &word, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            return 0;
+    }
+    return unlock_slowly(number);
 }
 
 static int create(uint32_t kind, uint32_t *number) {
@@ -245,20 +278,24 @@ static int make_consistent(struct mutex *mutex, uint32_t number, struct thread *
 /* A condition variable is the core's, so the mutex must be. */
 static int wait_for_condition(unsigned condition, uint32_t number, struct thread *self, const struct timespec *deadline) {
     struct mutex *mutex = mutexes + number;
-    if (!has(mutex, self))
-        return load(&mutex->word) == NO_MUTEX ? EINVAL : EPERM;
-    if (mutex->depth)
+    uint32_t word = load(&mutex->word), dead = mutex->dead;
+    int is_known = has(mutex, self);
+    if (!is_known && (word != IN_CORE || mutex->kind != HTHREAD_MUTEX_FAST))
+        return word == NO_MUTEX ? EINVAL : EPERM;
+    if (is_known && mutex->depth)
         return EINVAL;
-    if (load(&mutex->word) != IN_CORE) {
+    if (word != IN_CORE)
         bring_to_core(mutex, number);
-        __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
-    }
-    uint32_t dead = mutex->dead;
-    let_go(mutex);
+    else if (is_known)
+        __atomic_store_n(&mutex->owner, 0, __ATOMIC_RELAXED);
+    if (is_known && dead == OWNER_DIED)
+        mutex->dead = NOT_REPAIRED;
     int code = ht_hardware_ask(CONDITION_WAIT, condition, number, deadline, NULL);
     if (code == EINVAL || code == EPERM) { /* it has not waited */
-        mutex->dead = dead;
-        __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
+        if (is_known) {
+            mutex->dead = dead;
+            __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
+        }
         return code;
     }
     if (code && code != ETIMEDOUT && code != EOWNERDEAD)
@@ -287,7 +324,7 @@ static int ask(enum operation operation, unsigned object, uint32_t argument, con
     if (!self)
         return EAGAIN;
     switch (operation) {
-    case LOCK: return lock_until(object, deadline);
+    case LOCK: return lock_slowly(object, deadline);
     case MUTEX_CREATE: return create(argument, value);
     case MUTEX_DESTROY: return is_mutex ? destroy(mutexes + object, object) : EINVAL;
     case CONSISTENT: return is_mutex ? make_consistent(mutexes + object, object, self) : EINVAL;

@@ -22,7 +22,9 @@ struct thread *ht_make_thread(void) {
     int number = take_number();
     if (number < 0)
         return NULL;
-    ht_threads[number] = (struct thread){.window = &ht_threads[number].own, .sequence = SEQUENCE_FIRST};
+    /* Servers tell rings of a number apart, whosever it is. */
+    uint32_t doorbell = ht_threads[number].doorbell;
+    ht_threads[number] = (struct thread){.window = &ht_threads[number].own, .sequence = SEQUENCE_FIRST, .doorbell = doorbell};
     ht_clients[number] = (struct client){.priority = HTHREAD_PRIORITY_DEFAULT};
     return ht_threads + number;
 }

@@ -3,7 +3,10 @@
  * stores the answer. With `rpc`, one master serves everybody, as a monolithic kernel that other cores call; with `software`, several
  * servers have a part of the objects each, by their numbers, as those of a microkernel.
  *
- * rpc[@CPU]   software[:SERVERS][@CPU,CPU,...]   the cores that they are on; otherwise the first ones of the program */
+ * rpc[:awake][@CPU]   software[:SERVERS][:awake][@CPU,CPU,...]
+ *
+ * CPU: the cores that they are on; otherwise the first ones of the program. `awake`: a server serves all that has come before it sleeps, and is
+ * interrupted only when it does; otherwise each request is an interrupt. */
 #include "tables.h"
 
 #include <stdio.h>
@@ -15,7 +18,9 @@ enum { SERVERS_MAX = 64, POLLS = 4000 };
 /* What a server looks at, in its own pages. Only plain loads and stores: there may be no atomic instruction that all cores have. */
 struct desk {
     uint32_t doorbell; /* changes with each request: who has rung, and how often */
-    uint32_t sleeps;
+    uint32_t sleeps;   /* 1: it must be interrupted */
+    uint32_t next;     /* whose turn it is */
+    uint32_t zero;     /* always */
     uint8_t has_asked[THREADS] __attribute__((aligned(64))); /* by thread: 1 from its request until the server begins it */
 };
 
@@ -28,23 +33,56 @@ static struct server {
 static unsigned server_count;
 static uint32_t are_ready; /* servers */
 static uint32_t threads_used; /* numbers beyond have not been */
+static int may_be_awake;     /* servers serve all that has come before they sleep */
 static int are_lost; /* in a child, whose threads they are not */
 
-/* Serves all that have asked. How many? */
-static unsigned serve_all(const struct service *service, struct desk *desk) {
-    uint32_t used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED);
-    unsigned served = 0;
-    for (uint32_t first = 0; first < used; first += 8) {
-        uint64_t eight = __atomic_load_n((uint64_t *)(void *)(desk->has_asked + first), __ATOMIC_ACQUIRE);
-        for (; eight; eight &= eight - 1) {
-            uint32_t thread = first + (uint32_t)__builtin_ctzll(eight) / 8;
-            /* Who is answered may ask again at once. */
-            __atomic_store_n(desk->has_asked + thread, 0, __ATOMIC_RELAXED);
-            ht_serve(service, thread);
-            served++;
-        }
+enum { NOBODY = THREADS };
+
+/* The first thread from `from` on that has asked. */
+static uint32_t find(const struct desk *desk, uint32_t from, uint32_t used) {
+    for (uint32_t first = from & ~7u; first < used; first += 8) {
+        uint64_t eight = __atomic_load_n((const uint64_t *)(const void *)(desk->has_asked + first), __ATOMIC_ACQUIRE);
+        if (first < from)
+            eight &= ~(uint64_t)0 << 8 * (from - first);
+        if (eight)
+            return first + (uint32_t)__builtin_ctzll(eight) / 8;
     }
-    return served;
+    return NOBODY;
+}
+
+/* Serves whose turn it is of those that have asked. Has it anybody? */
+static int serve_one(const struct service *service, struct desk *desk) {
+    uint32_t used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED), thread = find(desk, desk->next, used);
+    if (thread == NOBODY)
+        thread = find(desk, 0, used);
+    if (thread == NOBODY)
+        return 0;
+    desk->next = thread + 1;
+    /* Who is answered may ask again at once. */
+    __atomic_store_n(desk->has_asked + thread, 0, __ATOMIC_RELAXED);
+    ht_serve(service, thread);
+    return 1;
+}
+
+/* Serves until nobody asks, and sleeps until somebody does. */
+static void serve_awake(const struct service *service, struct desk *desk) {
+    uint32_t rung = __atomic_load_n(&desk->doorbell, __ATOMIC_ACQUIRE);
+    if (serve_one(service, desk))
+        return;
+    __atomic_store_n(&desk->sleeps, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (!serve_one(service, desk))
+        ht_sleep(&desk->doorbell, rung, NULL);
+    __atomic_store_n(&desk->sleeps, 0, __ATOMIC_RELAXED);
+}
+
+/* Serves one request for each interrupt: one that has come meanwhile is taken when the kernel has been left and entered. */
+static void serve_interrupt(const struct service *service, struct desk *desk) {
+    uint32_t rung = __atomic_load_n(&desk->doorbell, __ATOMIC_ACQUIRE), used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED);
+    if (serve_one(service, desk) && find(desk, 0, used) != NOBODY)
+        ht_sleep(&desk->zero, 1, NULL); /* comes back at once */
+    else
+        ht_sleep(&desk->doorbell, rung, NULL);
 }
 
 static void *serve(void *server_word) {
@@ -55,20 +93,13 @@ static void *serve(void *server_word) {
         abort();
     /* It is to be near to this core: its pages are not there yet. */
     memset(desk, 0, sizeof *desk);
+    desk->sleeps = !may_be_awake;
     ht_touch_tables(&service);
     __atomic_store_n(&server->desk, desk, __ATOMIC_RELEASE);
     __atomic_fetch_add(&are_ready, 1, __ATOMIC_ACQ_REL);
     ht_wake(&are_ready, 1);
-    for (;;) {
-        uint32_t rung = __atomic_load_n(&desk->doorbell, __ATOMIC_ACQUIRE);
-        if (serve_all(&service, desk))
-            continue;
-        __atomic_store_n(&desk->sleeps, 1, __ATOMIC_RELAXED);
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        if (!serve_all(&service, desk))
-            ht_sleep(&desk->doorbell, rung, NULL);
-        __atomic_store_n(&desk->sleeps, 0, __ATOMIC_RELAXED);
-    }
+    for (;;)
+        (may_be_awake ? serve_awake : serve_interrupt)(&service, desk);
     return NULL;
 }
 
@@ -78,7 +109,7 @@ static void deliver(struct thread *self, unsigned where) {
     self->doorbell += THREADS;
     __atomic_store_n(desk->has_asked + number, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&desk->doorbell, self->doorbell | number, __ATOMIC_RELEASE);
-    /* A server that is awake looks again before it sleeps. */
+    /* A server that may be awake looks again before it sleeps. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (__atomic_load_n(&desk->sleeps, __ATOMIC_RELAXED))
         ht_wake(&desk->doorbell, 1);
@@ -148,14 +179,16 @@ static int nth_cpu(unsigned place) {
     return -1;
 }
 
-/* ":SERVERS@CPU,CPU,..." Gives 0, or EINVAL. */
+/* ":SERVERS:awake@CPU,CPU,..." Gives 0, or EINVAL. */
 static int parse(const char *words, unsigned count) {
     char *end = (char *)words;
-    if (*words == ':') {
+    if (*words == ':' && words[1] != 'a') {
         count = (unsigned)strtoul(words + 1, &end, 10);
         if (end == words + 1)
             return EINVAL;
     }
+    may_be_awake = strncmp(end, ":awake", 6) == 0;
+    end += may_be_awake ? 6 : 0;
     if (count == 0 || count > SERVERS_MAX)
         return EINVAL;
     server_count = count;
@@ -210,8 +243,8 @@ static struct thread *make(void) {
 }
 
 static int open_rpc(const char *words) {
-    int error = *words == ':' ? EINVAL : parse(words, 1);
-    return error ? error : start_servers();
+    int error = parse(words, 1);
+    return error ? error : server_count != 1 ? EINVAL : start_servers();
 }
 
 static int open_software(const char *words) {

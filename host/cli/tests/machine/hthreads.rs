@@ -32,8 +32,14 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// What `MOTET_HTHREADS` has, and the back end's name.
-const BACK_ENDS: [(&str, &str); 4] =
-    [("hardware", "hardware"), ("fused", "fused"), ("rpc", "rpc"), ("software:3", "software")];
+const BACK_ENDS: [(&str, &str); 6] = [
+    ("hardware", "hardware"),
+    ("hybrid", "hybrid"),
+    ("fused", "fused"),
+    ("rpc", "rpc"),
+    ("rpc:awake", "rpc"),
+    ("software:3", "software"),
+];
 /// What the program of tests prints.
 const TESTS: &str = "kinds\ncounting\ntime_limits\nconditions\nlimited_waits\nbarriers\npriorities\njoins\nmany\n\
     owners_that_die\ninterrupts\nislands\n";
