@@ -473,35 +473,35 @@ fn model(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
 
 #[test]
 fn threads_are_told_what_the_specification_says_and_none_sleeps_for_ever() {
-    explore(200, model(ALL));
+    explore(1500, model(ALL));
 }
 
 #[test]
 fn a_core_that_looks_whether_a_thread_sleeps_before_it_answers_is_caught() {
-    must_be_caught(200, model(Steps { answers_first: false, ..ALL }));
+    must_be_caught(1500, model(Steps { answers_first: false, ..ALL }));
 }
 
 #[test]
 fn a_core_that_does_not_say_whose_answer_is_there_is_caught() {
-    must_be_caught(200, model(Steps { sets_bit: false, ..ALL }));
+    must_be_caught(1500, model(Steps { sets_bit: false, ..ALL }));
 }
 
 #[test]
 fn a_request_that_is_served_twice_is_caught() {
-    must_be_caught(200, model(Steps { serves_once: false, ..ALL }));
+    must_be_caught(1500, model(Steps { serves_once: false, ..ALL }));
 }
 
 #[test]
 fn a_thread_that_looks_before_it_says_that_it_sleeps_is_caught() {
-    must_be_caught(200, model(Steps { parks_first: false, ..ALL }));
+    must_be_caught(1500, model(Steps { parks_first: false, ..ALL }));
 }
 
 #[test]
 fn a_kernel_that_wakes_its_own_threads_alone_is_caught() {
-    must_be_caught(200, model(Steps { looks_at_all: false, ..ALL }));
+    must_be_caught(1500, model(Steps { looks_at_all: false, ..ALL }));
 }
 
 #[test]
 fn attention_before_a_death_is_caught() {
-    must_be_caught(200, model(Steps { attention_last: false, ..ALL }));
+    must_be_caught(1500, model(Steps { attention_last: false, ..ALL }));
 }
