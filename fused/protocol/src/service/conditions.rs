@@ -18,7 +18,8 @@ impl<'a> Device<'a> {
         let mut conditions = self.core.condition.iter().take(self.core.mutexes.get() as usize);
         let number = conditions.position(|one| one.owner.get() == 0).ok_or(Code::Full)?;
         let condition = &self.core.condition[number];
-        (condition.waiters.set(0), condition.mutex.set(0));
+        condition.waiters.set(0);
+        condition.mutex.set(0);
         condition.owner.set(self.owner(thread));
         Ok(Reply::Done(number as u32))
     }
@@ -93,7 +94,9 @@ impl<'a> Device<'a> {
         let mut barriers = self.core.barrier.iter().take(self.core.barriers.get() as usize);
         let number = barriers.position(|one| one.owner.get() == 0).ok_or(Code::Full)?;
         let barrier = &self.core.barrier[number];
-        (barrier.waiters.set(0), barrier.arrived.set(0), barrier.count.set(count));
+        barrier.waiters.set(0);
+        barrier.arrived.set(0);
+        barrier.count.set(count);
         barrier.owner.set(self.owner(thread));
         Ok(Reply::Done(number as u32))
     }

@@ -17,7 +17,8 @@ impl<'a> Device<'a> {
         if source.owner.get() == 0 {
             unbind(source);
         }
-        (source.owner.set(owner), source.thread.set(thread.link()));
+        source.owner.set(owner);
+        source.thread.set(thread.link());
         Ok(Reply::Done(0))
     }
 
@@ -60,5 +61,7 @@ impl<'a> Device<'a> {
 
 /// A source is nobody's. What came for its thread does not come for the next one.
 pub fn unbind(source: &ServiceSource) {
-    (source.owner.set(0), source.thread.set(0), source.pending.set(0));
+    source.owner.set(0);
+    source.thread.set(0);
+    source.pending.set(0);
 }

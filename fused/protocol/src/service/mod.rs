@@ -217,7 +217,7 @@ impl<'a> Device<'a> {
             State::None => self.thread(thread).state.set(State::Running as u32),
             State::New if operation != Operation::Start => return Err(Code::Invalid),
             State::Ended => return Err(Code::NoThread),
-            _ => {}
+            State::New | State::Ready | State::Running | State::Waiting => {}
         }
         self.execute(thread, operation, request.object(), request.argument())
     }
@@ -305,7 +305,8 @@ impl<'a> Device<'a> {
     /// Answers a thread that runs from now on. If it sleeps, its core is rung.
     fn answer(&mut self, thread: ThreadIndex, code: Code, value: u32) {
         let record = self.thread(thread);
-        (record.code.set(code as u32), record.answer.set(value));
+        record.code.set(code as u32);
+        record.answer.set(value);
         record.answered_ps.set(self.now_ps);
         self.store_answer(thread, Answer::done(self.number_of_wait(thread), code, value));
     }

@@ -46,10 +46,8 @@ impl<'a> Device<'a> {
             return Err(Code::NotRecoverable);
         }
         if mutex.holder.get() == 0 {
-            return Ok(match self.take(thread, mutex, number) {
-                Code::Ok => Reply::Done(0),
-                code => Reply::But(code, 0),
-            });
+            // Nothing is wrong with it, or its owner has died.
+            return Ok(Reply::But(self.take(thread, mutex, number), 0));
         }
         if mutex.holder.get() == thread.link() {
             match Kind::from_raw(mutex.kind.get()) {

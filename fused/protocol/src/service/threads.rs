@@ -250,13 +250,15 @@ impl<'a> Device<'a> {
     /// when all is done that the operation does.
     pub(super) fn resume(&mut self, thread: ThreadIndex, code: Code, value: u32) {
         let record = self.thread(thread);
-        (record.waits.set(0), record.mutex.set(0));
+        record.waits.set(0);
+        record.mutex.set(0);
         let process = self.process(thread).filter(|_| record.flags.get() & HAS_TURNS != 0);
         let Some(process) = process else {
             record.state.set(State::Running as u32);
             return self.answer(thread, code, value);
         };
-        (record.code.set(code as u32), record.answer.set(value));
+        record.code.set(code as u32);
+        record.answer.set(value);
         record.state.set(State::Ready as u32);
         self.ready(process).add(thread);
     }
@@ -374,7 +376,7 @@ impl<'a> Device<'a> {
                 }
                 Waits::Thread(_) | Waits::Source(_) => None,
             },
-            _ => None,
+            State::None | State::New | State::Running | State::Ended => None,
         }
     }
 
@@ -417,7 +419,8 @@ impl<'a> Device<'a> {
                 _ => {}
             }
         }
-        (self.thread(thread).waits.set(0), self.thread(thread).mutex.set(0));
+        self.thread(thread).waits.set(0);
+        self.thread(thread).mutex.set(0);
     }
 
     pub(super) fn withdraw(&mut self, thread: ThreadIndex) -> Outcome {
@@ -440,7 +443,9 @@ impl<'a> Device<'a> {
                 }
                 Ok(Reply::Waits)
             }
-            _ => Ok(Reply::But(code_of(record), record.answer.get())),
+            State::None | State::New | State::Running | State::Ended => {
+                Ok(Reply::But(code_of(record), record.answer.get()))
+            }
         }
     }
 

@@ -120,7 +120,8 @@ impl Machine {
         quietly(|| {
             [&core.mutexes, &core.barriers, &core.clients].iter().for_each(|word| word.set(2));
             for (page, client) in core.control[..2].iter().enumerate() {
-                (client.owner.set(OWNER), client.core.set(page as u32));
+                client.owner.set(OWNER);
+                client.core.set(page as u32);
                 client.windows.store(0b11, SeqCst);
                 client.state.store(SERVICE_USED, SeqCst);
             }
