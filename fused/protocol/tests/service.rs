@@ -1,6 +1,9 @@
 //! The service core against a specification that is written down a second time (`service_support/spec.rs`): random operations of several
 //! processes, and what kernels tell it. Any word as a request; any word in the tables.
 
+// What is not named has no part in what is chosen.
+#![allow(clippy::wildcard_enum_match_arm)]
+
 #[allow(dead_code)]
 mod files_support;
 mod service_support;
@@ -174,7 +177,7 @@ impl Pair {
         fit.extend(
             spec.barriers.iter().filter(|(_, barrier)| barrier.0 == owner).map(|(number, _)| (BarrierWait, *number, 0)),
         );
-        fit.extend(spec.sources.iter().flat_map(|(number, _)| [(SourceRaise, *number, 0), (SourceWait, *number, 0)]));
+        fit.extend(spec.sources.keys().flat_map(|number| [(SourceRaise, *number, 0), (SourceWait, *number, 0)]));
         fit.extend([(Slots, 0, 1), (Slots, 1, 1)]);
         fit
     }
@@ -330,9 +333,9 @@ impl Pair {
     /// Slots are not exceeded: of threads that run, no more than there are.
     fn check_slots(&self, before: &[u32]) {
         for (process, at) in self.machine.core.processes.iter().zip(before.chunks(8)) {
-            for island in 0..8 {
-                let (running, slots) = (process.running[island].get(), process.slots[island].get());
-                assert!(slots == 0 || running <= slots.max(at[island]), "{running} run, {slots} may");
+            for ((running, slots), before) in process.running.iter().zip(&process.slots).zip(at) {
+                let (running, slots) = (running.get(), slots.get());
+                assert!(slots == 0 || running <= slots.max(*before), "{running} run, {slots} may");
             }
         }
     }

@@ -3,6 +3,9 @@
 //! Who stands where in a queue is not kept but found: of all threads that wait for a thing, the most urgent one, and of those the one that
 //! has waited longest.
 
+// What is not named is refused, or does nothing, in most rules.
+#![allow(clippy::wildcard_enum_match_arm)]
+
 #[path = "objects.rs"]
 mod objects;
 
@@ -316,7 +319,7 @@ impl Spec {
             }
             Operation::Slots => Err(Code::Invalid),
             Operation::Create | Operation::Join | Operation::SetPriority | Operation::Detach | Operation::Delete => {
-                self.to_thread(id, operation, object, argument)
+                self.about_thread(id, operation, object, argument)
             }
             Operation::Withdraw => self.withdraw(id),
             Operation::SourceBind | Operation::SourceWait | Operation::SourceRaise => {
@@ -326,7 +329,7 @@ impl Spec {
         }
     }
 
-    fn to_thread(&mut self, id: Id, operation: Operation, number: u16, argument: u32) -> Reply {
+    fn about_thread(&mut self, id: Id, operation: Operation, number: u16, argument: u32) -> Reply {
         let target = self.named(id, number)?;
         let joined = self.threads.values().any(|thread| thread.doing == Doing::Waits(Wait::End(target)));
         let (all, since) = (self.islands, self.tick());
