@@ -240,7 +240,11 @@ pool_struct! {
         3120 pub service: Cell32,
         /// Who owns that window ([`ServiceClient::owner`](crate::ServiceClient)).
         3124 pub service_owner: Cell32,
-        3128 _pad2: [Cell64; 121],
+        /// Machine time when a core where others waited gave it to an idle one, 0: none has. Its core's own, as the next one.
+        3128 pub shared_at_ns: Cell64,
+        /// How often that was.
+        3136 pub shared: Cell64,
+        3144 _pad2: [Cell64; 119],
     }
 }
 

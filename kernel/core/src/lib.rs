@@ -7,6 +7,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod balance;
 mod boot;
 pub mod call;
 mod counters;

@@ -20,6 +20,7 @@ use motet_protocol::{
 };
 
 use crate::{
+    balance,
     call::{BUDGET, Call, Stop, cost},
     counters,
     cpu::Cpu,
@@ -92,6 +93,12 @@ fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     carry(cpu, thread, target);
     if target == cpu.id { run_queue::append(cpu, thread) } else { run_queue::push(cpu, thread, target) }
+}
+
+/// As [`start_on`], to another core, on which the thread counts already (`run_queue::reserve`).
+pub fn start_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    carry(cpu, thread, target);
+    run_queue::push_reserved(cpu, thread, target);
 }
 
 /// A thread that this core has is about to be handed to `target`.
@@ -483,7 +490,9 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
             return true;
         }
         if run_queue::has_ready(cpu.own) && cpu.own.first_come.get() == 0 {
-            yield_core(cpu, thread);
+            if !balance::share(cpu, thread) {
+                yield_core(cpu, thread);
+            }
             return true;
         }
     } else if extension::gives_way(cpu, thread) {
@@ -558,6 +567,12 @@ pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
     start_on(cpu, thread, target);
 }
 
+/// As [`move_to`], where the thread counts already (`run_queue::reserve`).
+pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    part_with(cpu, thread);
+    start_reserved(cpu, thread, target);
+}
+
 /// This core is about to hand the thread that runs here to another core of its ISA, from which it may come back soon: its address space
 /// stays active while this core sleeps.
 fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
@@ -573,8 +588,7 @@ pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> 
     // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
     match extension::reserve_least_loaded(cpu, thread) {
         Some(target) if target != cpu.id => {
-            carry(cpu, thread, target);
-            run_queue::push_reserved(cpu, thread, target);
+            start_reserved(cpu, thread, target);
             target
         }
         none => {

@@ -100,6 +100,34 @@ impl Program {
         self.call_as_is(Sys::Write);
     }
 
+    /// register = the machine's time in nanoseconds, by way of 16 bytes at `at`. (Islands' counters differ.) Uses the last argument register.
+    pub fn now_ns(&mut self, register: u8, scratch: u8, at: u64) {
+        self.call(Sys::ClockGettime, &[1, at]); // CLOCK_MONOTONIC
+        let base = self.asm.roles.args[5];
+        self.asm.li(base, at);
+        self.asm.op_i(Op::Ld64, register, base, 0);
+        self.asm.li(scratch, 1_000_000_000);
+        self.asm.op(Op::Mul, register, register, scratch);
+        self.asm.op_i(Op::Ld64, scratch, base, 8);
+        self.asm.op(Op::Add, register, register, scratch);
+    }
+
+    /// Does `body` again and again until so much time has passed. It leaves `end` alone.
+    pub fn repeat_for(&mut self, ns: u64, [end, now, scratch]: [u8; 3], at: u64, mut body: impl FnMut(&mut Self)) {
+        self.now_ns(end, scratch, at);
+        self.asm.li(scratch, ns);
+        self.asm.op(Op::Add, end, end, scratch);
+        let again = self.asm.here();
+        body(self);
+        self.asm.li(now, 500);
+        let count = self.asm.here();
+        self.asm.op_i(Op::Addi, now, now, -1);
+        self.asm.li(scratch, 0);
+        self.asm.branch(Op::Bne, now, scratch, count);
+        self.now_ns(now, scratch, at);
+        self.asm.branch(Op::Bltu, now, end, again);
+    }
+
     /// Ends the process.
     pub fn exit(&mut self, status: u64) {
         self.call(Sys::ExitGroup, &[status]);
@@ -115,13 +143,18 @@ impl Program {
     /// Forks: the child continues at the returned label's binding, the parent behind this. Its pid goes to `pid`.
     pub fn fork(&mut self, pid: u8) -> Label {
         let child = self.asm.label();
+        self.fork_to(pid, child);
+        child
+    }
+
+    /// As [`fork`](Self::fork), where the child continues at `child`.
+    pub fn fork_to(&mut self, pid: u8, child: Label) {
         self.call(Sys::Clone, &[17, 0, 0, 0, 0]); // SIGCHLD
         self.or_exit(120);
         self.result_to(pid);
         let zero = self.asm.roles.args[5];
         self.asm.li(zero, 0);
         self.asm.branch(Op::Beq, pid, zero, child);
-        child
     }
 
     /// Waits for any child; its wait status is at [`DATA`] + 8.

@@ -92,12 +92,7 @@ fn act(program: &mut Program, act: Act, wanted: u8, seen: u8, scratch: u8) {
         }
         Act::Computes => {
             let [now, factor] = [program.asm.roles.saved[3], program.asm.roles.saved[4]];
-            read_time(program, scratch, factor);
-            program.asm.li(now, UNUSED_NS);
-            program.asm.op(Op::Add, scratch, scratch, now);
-            let again = program.asm.here();
-            read_time(program, now, factor);
-            program.asm.branch(Op::Bltu, now, scratch, again);
+            program.repeat_for(UNUSED_NS, [scratch, now, factor], CLOCK, |_| ());
             visit(program, now);
         }
     }
@@ -112,18 +107,6 @@ fn visit(program: &mut Program, scratch: u8) {
         program.asm.op_i(Op::St64, scratch, at, 0);
         program.call(Sys::SchedSetaffinity, &[0, 8, MASK]);
     }
-}
-
-/// register = the machine's time in nanoseconds. (Islands' counters differ.)
-fn read_time(program: &mut Program, register: u8, scratch: u8) {
-    program.call(Sys::ClockGettime, &[1, CLOCK]); // CLOCK_MONOTONIC
-    let at = program.asm.roles.args[5];
-    program.asm.li(at, CLOCK);
-    program.asm.op_i(Op::Ld64, register, at, 0);
-    program.asm.li(scratch, 1_000_000_000);
-    program.asm.op(Op::Mul, register, register, scratch);
-    program.asm.op_i(Op::Ld64, scratch, at, 8);
-    program.asm.op(Op::Add, register, register, scratch);
 }
 
 /// Exits with [`LOST`] unless a register is 0.

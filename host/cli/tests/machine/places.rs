@@ -14,13 +14,14 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("places::islands_use_memory_near_to_them", near_first),
         ("places::timed_islands_seldom_read_far_memory", near_reads),
         ("places::fetches_come_from_where_the_machine_file_says", text),
         ("places::what_crosses_a_link_is_never_an_old_copy", no_old_copies),
         ("places::published_machines_run_in_simulated_time", published),
         ("places::children_start_on_idle_islands_whose_caches_are_coherent", children),
+        ("places::threads_leave_busy_cores_for_idle_islands_whose_caches_are_coherent", shared),
         ("places::a_full_pool_is_an_error_that_programs_survive", full_pool),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -76,17 +77,45 @@ fn near_reads() -> Result<(), String> {
 /// A shell's child, on two islands of one instruction set with a core each: the shell runs on the first. Over a link that is not coherent it
 /// stays at home.
 fn children() -> Result<(), String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let machine = folder.path().join("machine.toml");
+    for (text, island) in two_riscv()?.into_iter().zip([1, 0]) {
+        let ended = simulate(&text, "cut -d ' ' -f 39 /proc/self/stat; true")?;
+        ended.expect_code(0)?.expect_output(&format!("{}\n", island * CORES_PER_ISLAND_MAX))?;
+    }
+    Ok(())
+}
+
+/// Two islands of one instruction set with a core each, and the same with a link that is not coherent.
+fn two_riscv() -> Result<[String; 2], String> {
     let shipped = std::fs::read_to_string(shipped("two-riscv")).map_err(|error| error.to_string())?;
     let link = "[[model.range]]\nname = \"first\"\nend = \"256MiB\"\nnear = [\"rv0\"]\n\
         [[model.range]]\nname = \"second\"\nnear = [\"rv1\"]\n\
         [[model.access]]\nisland = \"rv1\"\nrange = \"first\"\ndata = \"uncached\"\n";
-    for (text, island) in [(shipped.clone(), 1), (shipped + link, 0)] {
-        std::fs::write(&machine, text).map_err(|error| error.to_string())?;
-        let motet = Motet::run(["--timed", "--deterministic", "--machine"]).argument(&machine);
-        let ended = motet.arguments(["--", "cut -d ' ' -f 39 /proc/self/stat; true"]).wait();
-        ended.expect_code(0)?.expect_output(&format!("{}\n", island * CORES_PER_ISLAND_MAX))?;
+    Ok([shipped.clone(), shipped + link])
+}
+
+fn simulate(machine: &str, command: &str) -> Result<process::Ended, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("machine.toml");
+    std::fs::write(&path, machine).map_err(|error| error.to_string())?;
+    let motet = Motet::run(["--timed", "--deterministic", "--machine"]).argument(&path);
+    Ok(motet.arguments(["--", command]).wait())
+}
+
+/// A shell's first child has the other island's core, and ends soon. The second one and the shell share a core until then: one of them goes, once,
+/// and none over a link that is not coherent.
+fn shared() -> Result<(), String> {
+    let command = "busy() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); done; }; \
+        moved() { while read name count; do [ $name = to_idle ] && echo $count; done </proc/self/migrations; }; \
+        busy 500 & (busy 6000; moved) & busy 6000; moved; wait";
+    let slow = "[[model.core]]\nfrequency_mhz = 50\ncpi = 1.0\nl1d = { size = \"32KiB\", ways = 8, cycles = 0 }\n\
+        memory_cycles = 0\nremote_cycles = 0\n";
+    for (text, moves) in two_riscv()?.into_iter().zip([1, 0]) {
+        let ended = simulate(&(text + slow), command)?;
+        ended.expect_code(0)?;
+        let counts: Vec<u32> = ended.output.lines().filter_map(|line| line.parse().ok()).collect();
+        if counts.len() != 2 || counts.iter().sum::<u32>() != moves {
+            return Err(format!("not {moves}: {}", ended.describe()));
+        }
     }
     Ok(())
 }

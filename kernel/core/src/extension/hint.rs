@@ -103,6 +103,7 @@ pub struct Migrations {
     moving_ns: u64,
     sent: u64,
     called_home: u64,
+    shared: u64,
     stays: bool,
 }
 
@@ -120,6 +121,7 @@ impl Migrations {
             moving_ns: moves.moving_ns.get(),
             sent: moves.sent.get(),
             called_home: moves.called_home.get(),
+            shared: thread.shared.get(),
             stays: moves.stays.get() != 0,
         }
     }
@@ -141,6 +143,7 @@ impl Migrations {
         writeln!(out, "moving_ns\t{}", self.moving_ns)?;
         writeln!(out, "to_hidden\t{}", self.sent)?;
         writeln!(out, "called_home\t{}", self.called_home)?;
+        writeln!(out, "to_idle\t\t{}", self.shared)?;
         writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })
     }
 }

@@ -14,17 +14,13 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, Isa, IslandId, PAGE_SIZE, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord,
-    USER_END,
+    CoreId, Isa, PAGE_SIZE, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END,
 };
-use motet_protocol::{
-    Context,
-    cores::{core_record, cores_of},
-    memory, run_queue, slab, threads, wait,
-};
+use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
 use super::{adopt, limits, lock_tree, parent_of, users};
 use crate::{
+    balance,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     crossing, extension, file, mm,
@@ -370,27 +366,18 @@ fn enter<M: Machine>(
 }
 
 fn start_child<M: Machine>(call: &Call<M>, thread: &'static ThreadRecord) {
-    let near = nearest_core(call.cpu, thread);
-    let is_busy = run_queue::load(call.cpu, near) != 0;
-    let target = if is_busy { idle_core_elsewhere(call.cpu, thread).unwrap_or(near) } else { near };
-    sched::start_on(call.cpu, thread, target);
+    let cpu = call.cpu;
+    let near = nearest_core(cpu, thread);
+    let is_busy = run_queue::load(cpu, near) != 0;
+    match is_busy.then(|| balance::reserve_idle(cpu, thread)).flatten() {
+        Some(idle) => sched::start_reserved(cpu, thread, idle),
+        None => sched::start_on(cpu, thread, near),
+    }
 }
 
 /// The core of this island that has least to do, of those that a thread may run on.
 fn nearest_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> CoreId {
     run_queue::least_loaded(cpu, cpu.island(), run_queue::cores_of(thread))
-}
-
-/// A core of another island of this instruction set that has nothing to do and that a thread may run on; rather one without anything that other
-/// threads need. None where memory that the child shares or has yet to copy would be read over a link that is not coherent.
-fn idle_core_elsewhere<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
-    let mask = run_queue::cores_of(thread);
-    let islands = (0..cpu.islands as u32).filter_map(IslandId::from_raw);
-    let others = islands.filter(|&island| cpu.is_coherent_peer(island));
-    let idle = others
-        .flat_map(|island| cores_of(cpu, island))
-        .filter(|&core| run_queue::allowed(mask, core) && run_queue::load(cpu, core) == 0);
-    idle.min_by_key(|&core| core_record(cpu, core).scarce.get())
 }
 
 /// The parent of a `vfork` waits until the child has executed a program or exited.

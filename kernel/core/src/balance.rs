@@ -1,0 +1,53 @@
+//! Threads go from cores where others wait to cores that have nothing to do, of all islands of their instruction set whose caches are
+//! coherent.
+//!
+//! A core gives: ready threads are its own, and nobody else takes them. At the end of a slice in which others wait for it, it looks for an
+//! idle core, and the thread whose slice has ended goes there. So a core that has fallen asleep gets a thread within a slice of 10 ms, and
+//! neither wake-ups nor sleep look further than their island. The process's address space stays where its home is.
+
+use motet_hal::Machine;
+use motet_layout::{CoreId, ThreadRecord};
+use motet_protocol::{
+    cores::{all_cores, core_record},
+    run_queue,
+};
+
+use crate::{cpu::Cpu, sched};
+
+/// Who has been given to another core stays there for so long, whoever waits: five slices.
+const STAYS_NS: u64 = 50_000_000;
+
+/// The slice of the running thread has ended, and others wait for this core: gives it to an idle core. `true`: it has gone.
+#[cold]
+pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
+    let now_ns = cpu.now_ns();
+    let came_lately = thread.shared.get() != 0 && now_ns.saturating_sub(thread.shared_at_ns.get()) < STAYS_NS;
+    // Who has asked for a core with an extension stays on it (`motet_need`), and Flick's kernels know nothing of this.
+    if came_lately || thread.moves.stays.get() != 0 || cpu.crossing.migrates {
+        return false;
+    }
+    let Some(target) = reserve_idle(cpu, thread) else { return false };
+    thread.shared_at_ns.set(now_ns);
+    thread.shared.set(thread.shared.get() + 1);
+    sched::move_to_reserved(cpu, thread, target);
+    true
+}
+
+/// A core with nothing to do that a thread may run on, where the thread counts from now on: rather one without anything that other threads
+/// need, of equals one of this island. None where memory that it shares or has yet to copy would be read over a link that is not coherent.
+pub fn reserve_idle<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
+    let mask = run_queue::cores_of(thread);
+    let is_near = |core: CoreId| core.island() == cpu.island();
+    let is_usable = |core: &CoreId| {
+        let takes_threads = is_near(*core) || cpu.is_coherent_peer(core.island());
+        takes_threads && run_queue::allowed(mask, *core) && run_queue::load(cpu, *core) == 0
+    };
+    loop {
+        let idle = all_cores(cpu).filter(is_usable);
+        let target = idle.min_by_key(|&core| (core_record(cpu, core).scarce.get(), !is_near(core)))?;
+        // Others choose at the same time: each turn that fails is another's thread that has got its place.
+        if run_queue::reserve(cpu, target, 0) {
+            return Some(target);
+        }
+    }
+}
