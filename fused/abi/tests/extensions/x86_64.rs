@@ -10,9 +10,25 @@ use crate::generate::{self, Encodings};
 
 const ISA: Isa = Isa::X86_64;
 
+/// What the kernel opens and closes with AVX, where `iced-x86` names other features.
+const EXTENDED_STATE: [Code; 9] = [
+    Code::Xgetbv,
+    Code::Xsave_mem,
+    Code::Xsave64_mem,
+    Code::Xrstor_mem,
+    Code::Xrstor64_mem,
+    Code::Xsaveopt_mem,
+    Code::Xsaveopt64_mem,
+    Code::Xsavec_mem,
+    Code::Xsavec64_mem,
+];
+
 /// The extensions that an instruction needs together; `None`: it is none of an extension that is known here.
 fn extensions(code: Code) -> Option<ExtensionSet> {
     let mut set = ExtensionSet::empty(ISA);
+    if EXTENDED_STATE.contains(&code) {
+        return Some(set.with(X86_64::Avx.into()));
+    }
     for &feature in code.cpuid_features() {
         match extension(feature) {
             Ok(extension) => set = set.with(extension.into()),

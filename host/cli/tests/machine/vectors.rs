@@ -31,6 +31,7 @@ pub fn trials() -> Vec<Trial> {
         trial("vectors::models_are_named_as_they_are", || check_moves("x86_64", [Some("Nehalem"), Some("Haswell")])),
         trial("vectors::sve_takes_a_thread_to_a_core_with_it_and_is_kept", || moves("aarch64", WITH_SVE)),
         trial("vectors::avx_that_all_cores_have_is_told_and_kept", avx_everywhere),
+        trial("vectors::avx_is_opened_for_who_looks_at_the_extended_state", looks_at_state),
         trial("vectors::avx_is_seen_in_proc", || is_seen("x86_64", WITH_AVX, &Seen::avx())),
         trial("vectors::sve_is_seen_in_proc", || is_seen("aarch64", WITH_SVE, &Seen::sve(32))),
         trial("vectors::sve_of_2048_bits_is_seen_in_proc", || is_seen("aarch64", WITH_LONG_SVE, &Seen::sve(256))),
@@ -78,6 +79,20 @@ fn check_moves(isa: &str, cpus: [Option<&str>; 2]) -> Result<(), String> {
 fn avx_everywhere() -> Result<(), String> {
     let ended = run("x86_64", [Some(WITH_AVX); 2], "/in/programs/vectors asked && /in/programs/vectors > /dev/null")?;
     ended.expect_code(0)?.expect_output("avx\n").map(drop)
+}
+
+/// Where one core has AVX, and where none has.
+fn looks_at_state() -> Result<(), String> {
+    let programs = Programs::new()?;
+    programs.compile(&root().join("tests/guest/cc/state.c"), "state", &["--isa", "x86_64", "-O1"])?;
+    let run = |with| {
+        let machine = machine_file(&programs.path, "x86_64", [None, with])?;
+        let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
+        Ok::<_, String>(Motet::run(arguments).arguments(["--", "/in/programs/state"]).wait())
+    };
+    run(Some(WITH_AVX))?.expect_code(0)?.expect_output("x87, SSE, AVX: 1, moved 1\nkept 1\n")?;
+    let needs = "needs the x86_64 extension avx, and no core of the machine has it";
+    run(None)?.expect_code(128 + 4)?.expect_errors(&[needs]).map(drop)
 }
 
 /// What `/proc/PID/vectors` says of registers that have their number and one in each byte.
