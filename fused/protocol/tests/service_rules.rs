@@ -431,6 +431,35 @@ fn threads_run_on_islands_that_there_are() {
     }
 }
 
+#[test]
+fn a_mutex_can_go_when_nobody_waits_with_it_any_more() {
+    Rig::new().all(&[
+        (A, MutexCreate, 0, 0, value(0)),
+        (A, ConditionCreate, 0, 0, value(0)),
+        (A, Lock, 0, 0, DONE),
+        (A, ConditionWait, 0, 0, WAITS),
+        (B, MutexDestroy, 0, 0, is(Code::Busy)),
+        (B, Signal, 0, 0, value(1)),
+        (A, Unlock, 0, 0, DONE),
+        (B, MutexDestroy, 0, 0, DONE),
+    ]);
+}
+
+#[test]
+fn lists_that_damage_has_joined_end() {
+    let mut rig = Rig::new();
+    rig.all(&[(A, MutexCreate, 0, 0, value(0)), (A, ConditionCreate, 0, 0, value(0))]);
+    for id in [B, C] {
+        rig.all(&[(id, Lock, 0, 0, DONE), (id, ConditionWait, 0, 0, WAITS)]);
+    }
+    assert_eq!(rig.ask(A, Lock, 0, 0), DONE);
+    // Both lists are one ring, and who leaves one comes to the other.
+    let core = rig.0.core;
+    rig.0.record(C).next.set(core.condition[0].waiters.get());
+    core.mutex[0].waiters.set(core.condition[0].waiters.get());
+    assert!(rig.ask(A, Broadcast, 0, 0).is_some());
+}
+
 /// A core whose operations take `operation_ps`.
 fn timed(ports: u32, operation_ps: u64) -> &'static ServiceCore {
     let core = Machine::new().core;
