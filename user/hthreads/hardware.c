@@ -21,44 +21,16 @@ int ht_hardware_ask(enum operation operation, unsigned object, uint32_t argument
     return self ? ht_request(self, ht_word(operation, object, argument), &by_registers, 0, deadline, value) : EAGAIN;
 }
 
-/* The rest of a request whose first answer is not that all is well. */
-static int __attribute__((noinline, cold)) finish(struct thread *self) { return ht_code(ht_await(self, POLLS, NULL)); }
+int __attribute__((noinline, cold)) ht_hardware_finish(struct thread *self) { return ht_code(ht_await(self, POLLS, NULL)); }
 
-/* A store, and a load that answers. What the mutex guards lies in ordinary memory, so its accesses stay on their side. */
 static inline int exchange(enum operation operation, uint32_t mutex) {
     struct thread *self = ht_me();
-    if (!self)
-        return EAGAIN;
-    struct window *window = self->window;
-    uint64_t sequence = ht_next(self);
-    if (operation == UNLOCK)
-        __atomic_thread_fence(__ATOMIC_RELEASE);
-    __atomic_store_n(&window->request, sequence | ht_word(operation, mutex, 0), __ATOMIC_RELAXED);
-    uint64_t answer = __atomic_load_n(&window->answer, __ATOMIC_RELAXED);
-    int code = __builtin_expect(answer == (sequence | DONE), 1) ? 0 : finish(self);
-    if (operation != UNLOCK)
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return code;
+    return __builtin_expect(self != NULL, 1) ? ht_hardware_exchange(self, operation, mutex) : EAGAIN;
 }
 
 int ht_hardware_lock(uint32_t mutex) { return exchange(LOCK, mutex); }
 int ht_hardware_try_lock(uint32_t mutex) { return exchange(TRY_LOCK, mutex); }
 int ht_hardware_unlock(uint32_t mutex) { return exchange(UNLOCK, mutex); }
-
-int ht_hardware_lock_told(uint32_t mutex, const struct timespec *deadline, int *has_waited) {
-    *has_waited = 1;
-    if (deadline)
-        return ht_hardware_ask(LOCK, mutex, 0, deadline, NULL);
-    struct thread *self = ht_me();
-    if (!self)
-        return EAGAIN;
-    uint64_t sequence = ht_next(self), answer = 0;
-    __atomic_store_n(&self->window->request, sequence | ht_word(LOCK, mutex, 0), __ATOMIC_RELAXED);
-    for (unsigned polls = 0; polls < POLLS && !ht_is_seen(answer, sequence); polls++)
-        answer = __atomic_load_n(&self->window->answer, __ATOMIC_ACQUIRE);
-    *has_waited = !ht_is_done(answer, sequence);
-    return *has_waited ? finish(self) : ht_code(answer);
-}
 
 struct thread *ht_hardware_make(void) {
     int number = ioctl(device, MAKE_WINDOW, -1L);

@@ -6,13 +6,28 @@
 
 int ht_hardware_ask(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value);
 int ht_hardware_lock(uint32_t mutex);
-/* The same, with a time limit, and whether somebody else had it. */
-int ht_hardware_lock_told(uint32_t mutex, const struct timespec *deadline, int *has_waited);
 int ht_hardware_try_lock(uint32_t mutex);
 int ht_hardware_unlock(uint32_t mutex);
 struct thread *ht_hardware_make(void);
 int ht_hardware_enter(struct thread *thread);
 void ht_hardware_leave(struct thread *thread);
 int ht_hardware_open(const char *words);
+
+/* The rest of a request whose first answer is not that all is well. */
+int ht_hardware_finish(struct thread *self);
+
+/* A store, and a load that answers. What the mutex guards lies in ordinary memory, so its accesses stay on their side. */
+static inline int ht_hardware_exchange(struct thread *self, enum operation operation, uint32_t mutex) {
+    struct window *window = self->window;
+    uint64_t sequence = ht_next(self);
+    if (operation == UNLOCK)
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&window->request, sequence | ht_word(operation, mutex, 0), __ATOMIC_RELAXED);
+    uint64_t answer = __atomic_load_n(&window->answer, __ATOMIC_RELAXED);
+    int code = __builtin_expect(answer == (sequence | DONE), 1) ? 0 : ht_hardware_finish(self);
+    if (operation != UNLOCK)
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return code;
+}
 
 #endif

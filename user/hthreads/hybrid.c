@@ -93,9 +93,24 @@ static int claim(struct mutex *mutex, uint32_t number, struct thread *self, cons
     return mutex->dead ? EOWNERDEAD : code;
 }
 
-static int lock_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline) {
-    int has_waited;
-    int code = ht_hardware_lock_told(number, deadline, &has_waited);
+/* Asks the core for its mutex. Whether somebody else had that stands in *has_waited. */
+static int ask_core(struct thread *self, uint32_t number, int *has_waited) {
+    enum { LOOKS = 200 };
+    uint64_t sequence = ht_next(self), answer = 0;
+    __atomic_store_n(&self->window->request, sequence | ht_word(LOCK, number, 0), __ATOMIC_RELAXED);
+    for (unsigned looks = 0; looks < LOOKS && !ht_is_seen(answer, sequence); looks++)
+        answer = __atomic_load_n(&self->window->answer, __ATOMIC_ACQUIRE);
+    *has_waited = !ht_is_done(answer, sequence);
+    return *has_waited ? ht_hardware_finish(self) : ht_code(answer);
+}
+
+static int __attribute__((noinline)) lock_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline) {
+    int has_waited = 1;
+    int code = deadline ? ht_hardware_ask(LOCK, number, 0, deadline, NULL) : ask_core(self, number, &has_waited);
+    /* Many threads lock it: it was the core's, and is. */
+    if (__builtin_expect(code == 0 && has_waited && mutex->kind == HTHREAD_MUTEX_FAST, 1) && load(&mutex->word) == IN_CORE &&
+        !(mutex->calm | mutex->dead | mutex->is_abandoned))
+        return 0;
     if (code && code != EOWNERDEAD)
         return code;
     if (!has_waited)
@@ -147,8 +162,13 @@ static inline int take(struct mutex *mutex, const struct thread *self) {
 
 static int lock(uint32_t number) {
     struct thread *self = ht_me();
-    if (__builtin_expect(self && number < MUTEXES && take(mutexes + number, self), 1))
-        return 0;
+    if (__builtin_expect(self && number < MUTEXES, 1)) {
+        struct mutex *mutex = mutexes + number;
+        if (__builtin_expect(take(mutex, self), 1))
+            return 0;
+        if (load(&mutex->word) == IN_CORE && mutex->kind == HTHREAD_MUTEX_FAST)
+            return lock_in_core(mutex, number, self, NULL);
+    }
     return lock_slowly(number, NULL);
 }
 
@@ -229,7 +249,7 @@ static int unlock(uint32_t number) {
         struct mutex *mutex = mutexes + number;
         uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
         if (word == IN_CORE && mutex->kind == HTHREAD_MUTEX_FAST && mutex->calm < CALM && !mutex->dead)
-            return ht_hardware_unlock(number);
+            return ht_hardware_exchange(self, UNLOCK, number);
         if (word == holder(self) && mutex->depth == 0 &&
             __atomic_compare_exchange_n(&mutex->word, &word, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
             return 0;
