@@ -17,6 +17,8 @@ enum {
     SPINS = 30,
     CALM = 4, /* so often locked without waiting, and it leaves the core */
 };
+/* Whoever has the core's mutex has it. BUSY: and it is fast, threads wait for it all the time, and there is nothing to be told of it. */
+#define BUSY 0xfffffff0u
 #define IN_CORE 0xfffffff8u
 
 enum { OWNER_DIED = 1, NOT_REPAIRED = 2 };
@@ -39,6 +41,7 @@ static uint32_t mutexes_used; /* numbers beyond have not been */
 
 static uint32_t holder(const struct thread *thread) { return (ht_number(thread) + 2) << 1; }
 static uint32_t load(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static int is_in_core(uint32_t word) { return word >= BUSY; }
 static int swap(uint32_t *word, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
@@ -46,7 +49,7 @@ static int swap(uint32_t *word, uint32_t from, uint32_t to) {
 /* Whether a thread is known to have it. */
 static int has(const struct mutex *mutex, const struct thread *self) {
     uint32_t word = load(&mutex->word);
-    return (word & ~(uint32_t)WANTED) == holder(self) || (word == IN_CORE && load(&mutex->owner) == holder(self));
+    return (word & ~(uint32_t)WANTED) == holder(self) || (is_in_core(word) && load(&mutex->owner) == holder(self));
 }
 
 /* The core's mutex is the thread's, and it waits until the word is nobody's. 0, ETIMEDOUT, or what ends it without the core's mutex. */
@@ -68,7 +71,7 @@ static int wait_for_word(struct mutex *mutex, uint32_t number, const struct time
 static int claim(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline, int code) {
     for (;;) {
         uint32_t word = load(&mutex->word);
-        if (word == IN_CORE || (word == FREE && swap(&mutex->word, FREE, IN_CORE)))
+        if (is_in_core(word) || (word == FREE && swap(&mutex->word, FREE, IN_CORE)))
             break;
         if (word == FREE || (!(word & WANTED) && !swap(&mutex->word, word, word | WANTED)))
             continue;
@@ -88,7 +91,11 @@ static int claim(struct mutex *mutex, uint32_t number, struct thread *self, cons
     }
     if (mutex->is_abandoned != (code == EOWNERDEAD))
         mutex->is_abandoned = code == EOWNERDEAD;
-    if (mutex->kind != HTHREAD_MUTEX_FAST || mutex->dead || mutex->calm >= CALM)
+    int is_plain = mutex->kind == HTHREAD_MUTEX_FAST && !mutex->dead && code != EOWNERDEAD;
+    uint32_t word = is_plain && mutex->calm == 0 ? BUSY : IN_CORE;
+    if (load(&mutex->word) != word)
+        __atomic_store_n(&mutex->word, word, __ATOMIC_RELEASE);
+    if (!is_plain || mutex->calm >= CALM)
         __atomic_store_n(&mutex->owner, holder(self), __ATOMIC_RELAXED);
     return mutex->dead ? EOWNERDEAD : code;
 }
@@ -107,9 +114,7 @@ static int ask_core(struct thread *self, uint32_t number, int *has_waited) {
 static int __attribute__((noinline)) lock_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline) {
     int has_waited = 1;
     int code = deadline ? ht_hardware_ask(LOCK, number, 0, deadline, NULL) : ask_core(self, number, &has_waited);
-    /* Many threads lock it: it was the core's, and is. */
-    if (__builtin_expect(code == 0 && has_waited && mutex->kind == HTHREAD_MUTEX_FAST, 1) && load(&mutex->word) == IN_CORE &&
-        !(mutex->calm | mutex->dead | mutex->is_abandoned))
+    if (__builtin_expect(code == 0 && has_waited, 1) && load(&mutex->word) == BUSY)
         return 0;
     if (code && code != EOWNERDEAD)
         return code;
@@ -145,7 +150,7 @@ static int __attribute__((noinline)) lock_slowly(uint32_t number, const struct t
             return code;
     }
     /* Whoever has it may soon be done with it, and others that wait come first. */
-    for (unsigned spins = 0; spins < SPINS && !(word & WANTED) && word != IN_CORE; spins++) {
+    for (unsigned spins = 0; spins < SPINS && !(word & WANTED) && !is_in_core(word); spins++) {
         if (word == FREE && swap(&mutex->word, FREE, holder(self)))
             return 0;
         word = load(&mutex->word);
@@ -166,7 +171,7 @@ static int lock(uint32_t number) {
         struct mutex *mutex = mutexes + number;
         if (__builtin_expect(take(mutex, self), 1))
             return 0;
-        if (load(&mutex->word) == IN_CORE && mutex->kind == HTHREAD_MUTEX_FAST)
+        if (load(&mutex->word) == BUSY)
             return lock_in_core(mutex, number, self, NULL);
     }
     return lock_slowly(number, NULL);
@@ -184,13 +189,13 @@ static int try_lock(uint32_t number) {
         return EINVAL;
     if (has(mutex, self))
         return lock_again(mutex, 0);
-    if (word != IN_CORE)
+    if (!is_in_core(word))
         return EBUSY;
     int code = ht_hardware_try_lock(number);
     if (code && code != EOWNERDEAD)
         return code;
     word = load(&mutex->word);
-    if (word != IN_CORE && word != FREE) {
+    if (!is_in_core(word) && word != FREE) {
         ht_hardware_unlock(number);
         return EBUSY;
     }
@@ -232,11 +237,11 @@ static int __attribute__((noinline)) unlock_slowly(uint32_t number) {
             mutex->depth--;
             return 0;
         }
-        if (word != IN_CORE)
+        if (!is_in_core(word))
             bring_to_core(mutex, number);
         else
             let_go(mutex, self);
-    } else if (word != IN_CORE || mutex->kind != HTHREAD_MUTEX_FAST) {
+    } else if (!is_in_core(word) || mutex->kind != HTHREAD_MUTEX_FAST) {
         return EPERM;
     }
     /* The core knows whose it is. */
@@ -248,7 +253,7 @@ static int unlock(uint32_t number) {
     if (__builtin_expect(self && number < MUTEXES, 1)) {
         struct mutex *mutex = mutexes + number;
         uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
-        if (word == IN_CORE && mutex->kind == HTHREAD_MUTEX_FAST && mutex->calm < CALM && !mutex->dead)
+        if (word == BUSY)
             return ht_hardware_exchange(self, UNLOCK, number);
         if (word == holder(self) && mutex->depth == 0 &&
             __atomic_compare_exchange_n(&mutex->word, &word, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
@@ -273,7 +278,7 @@ static int create(uint32_t kind, uint32_t *number) {
 
 static int destroy(struct mutex *mutex, uint32_t number) {
     uint32_t word = load(&mutex->word);
-    if (word != FREE && word != IN_CORE)
+    if (word != FREE && !is_in_core(word))
         return word == NO_MUTEX ? EINVAL : EBUSY;
     int error = ht_hardware_ask(MUTEX_DESTROY, number, 0, NULL, NULL);
     if (error)
@@ -285,7 +290,7 @@ static int destroy(struct mutex *mutex, uint32_t number) {
 }
 
 static int make_consistent(struct mutex *mutex, uint32_t number, struct thread *self) {
-    if (load(&mutex->word) == IN_CORE && has(mutex, self) && mutex->dead == OWNER_DIED) {
+    if (is_in_core(load(&mutex->word)) && has(mutex, self) && mutex->dead == OWNER_DIED) {
         mutex->dead = 0;
         return 0;
     }
@@ -300,11 +305,11 @@ static int wait_for_condition(unsigned condition, uint32_t number, struct thread
     struct mutex *mutex = mutexes + number;
     uint32_t word = load(&mutex->word), dead = mutex->dead;
     int is_known = has(mutex, self);
-    if (!is_known && (word != IN_CORE || mutex->kind != HTHREAD_MUTEX_FAST))
+    if (!is_known && (!is_in_core(word) || mutex->kind != HTHREAD_MUTEX_FAST))
         return word == NO_MUTEX ? EINVAL : EPERM;
     if (is_known && mutex->depth)
         return EINVAL;
-    if (word != IN_CORE)
+    if (!is_in_core(word))
         bring_to_core(mutex, number);
     else if (is_known)
         __atomic_store_n(&mutex->owner, 0, __ATOMIC_RELAXED);
