@@ -31,13 +31,14 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(
 /// Bytes of the service core's registers and tables.
 pub const LEN: u64 = size_of::<ServiceCore>() as u64;
 
-/// Makes a service core at a place in the pool.
-pub fn lay_out(pool: Pool, spec: &ServiceSpec, at: PoolAddr) {
+/// Makes a service core at a place in the pool of a machine with so many islands.
+pub fn lay_out(pool: Pool, spec: &ServiceSpec, islands: usize, at: PoolAddr) {
     let Some(core) = pool.get::<ServiceCore>(at) else { return };
     core.mutexes.set(spec.mutexes);
     core.barriers.set(spec.barriers);
     core.clients.set(spec.clients);
     core.ports.set(spec.ports);
+    core.islands.set((1 << islands) - 1);
     core.operation_ps.set(spec.operation_ns * 1000);
     for page in 0..core.pages.len() {
         // Its own reference: registers are no memory that could become free.

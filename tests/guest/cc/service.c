@@ -32,9 +32,10 @@ struct device {
 };
 
 static struct device opened(void) {
-    struct device device = { .fd = open("/dev/service", O_RDWR | O_CLOEXEC) };
-    device.registers = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, device.fd, 0);
-    if (device.fd < 0 || device.registers == MAP_FAILED) {
+    struct device device = { .fd = open("/dev/service", O_RDWR | O_CLOEXEC), .registers = MAP_FAILED };
+    if (device.fd >= 0)
+        device.registers = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, device.fd, 0);
+    if (device.registers == MAP_FAILED) {
         printf("no service core: %s\n", strerror(errno));
         exit(1);
     }
