@@ -61,6 +61,9 @@ static void pause_ns(long ns) {
     nanosleep(&time, NULL);
 }
 
+/* Takes the least time for much of the same. */
+static int is_fused(void) { return strcmp(hthread_backend(), "fused") == 0; }
+
 static hthread_t start_as(int priority, void *(*function)(void *), void *argument) {
     hthread_t thread;
     hthread_attr_t attr;
@@ -135,11 +138,11 @@ static void kinds(void) {
     IS(hthread_mutex_destroy(&none), EINVAL);
 }
 
-enum { COUNTERS = 6, ROUNDS = 500 };
-static long counter;
+enum { COUNTERS = 6, ROUNDS = 500, MORE_ROUNDS = 40 };
+static long counter, rounds = ROUNDS;
 
 static void *count(void *unused) {
-    for (int round = 0; round < ROUNDS; round++) {
+    for (long round = 0; round < rounds; round++) {
         IS(hthread_mutex_lock(&mutex), 0);
         long before = counter;
         if (round % 64 == 0)
@@ -155,6 +158,7 @@ static void counting(void) {
     hthread_t threads[COUNTERS];
     pthread_t others[COUNTERS];
     counter = 0;
+    rounds = is_fused() ? MORE_ROUNDS * ROUNDS : ROUNDS;
     for (int i = 0; i < COUNTERS; i++) {
         threads[i] = start(count, NULL);
         IS(pthread_create(others + i, NULL, count, NULL), 0);
@@ -163,7 +167,8 @@ static void counting(void) {
         join(threads[i]);
         IS(pthread_join(others[i], NULL), 0);
     }
-    CHECK(counter == 2 * COUNTERS * ROUNDS);
+    CHECK(counter == 2 * COUNTERS * rounds);
+    rounds = ROUNDS;
 }
 
 static void *hold_for_a_while(void *ns) {
@@ -434,11 +439,11 @@ static void joins(void) {
         pause_ns(1000000);
 }
 
-/* More than there are numbers, were they not used again. */
+/* Numbers of threads are used again: there are 4096. */
 static void many(void) {
-    enum { ALIVE = 24, TIMES = 25 };
+    enum { ALIVE = 24, TIMES = 25, MORE_TIMES = 180 };
     hthread_t threads[ALIVE];
-    for (long time = 0; time < TIMES; time++) {
+    for (long time = 0; time < (is_fused() ? MORE_TIMES : TIMES); time++) {
         for (long i = 0; i < ALIVE; i++)
             threads[i] = start(i % 2 ? return_it : exit_with, (void *)(time * ALIVE + i));
         for (long i = 0; i < ALIVE; i++)
