@@ -107,7 +107,7 @@ struct Bench {
 pub fn measure(quick: bool) -> Result<Results> {
     let bench = Bench::new()?;
     let machine = bench.machines.machine("hthreads")?;
-    let wide = bench.with_slaves(&machine, 8)?;
+    let wide = bench.with_slaves(&machine, SLAVES_MAX)?;
     let columns = WAYS.iter().map(|way| bench.column(&machine, &wide, *way, quick)).collect::<Result<_>>()?;
     let comparison = bench.compare(&machine, quick)?;
     Ok(Results { columns, comparison, machine: project::describe(&machine.machine)? })
@@ -151,7 +151,7 @@ impl Bench {
         };
         let (own, same) = (latencies("lock")?, latencies("same")?);
         let [iterations, outside, inside] = paper::LOOP;
-        let threads: Vec<u32> = if quick { vec![1, 6] } else { (1..=8).collect() };
+        let threads = if quick { vec![1, SLAVES] } else { vec![1, 2, 3, 4, 6, 8, 12, SLAVES_MAX] };
         let times = threads.iter().map(|&threads| {
             let words = format!("speedup {threads} {iterations} {outside} {inside}");
             Ok([f64::from(threads), self.run(wide, way, &words, threads)?.cycles("time_ns")?])
@@ -335,7 +335,7 @@ impl Results {
                     "ratio",
                     None,
                     None,
-                    "the paper's loop (Figure 4) on a machine with eight slaves, 1000 iterations over all threads",
+                    "the paper's loop (Figure 4) on a machine with sixteen slaves, 1000 iterations over all threads",
                 );
             }
             add(
