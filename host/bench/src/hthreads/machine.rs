@@ -153,12 +153,13 @@ impl Bench {
         let [iterations, outside, inside] = paper::LOOP;
         let threads = if quick { vec![1, SLAVES] } else { vec![1, 2, 3, 4, 6, 8, 12, SLAVES_MAX] };
         let times = threads.iter().map(|&threads| {
-            let words = format!("speedup {threads} {iterations} {outside} {inside}");
+            let words = format!("speedup {threads} {} {outside} {inside}", threads * iterations);
             Ok([f64::from(threads), self.run(wide, way, &words, threads)?.cycles("time_ns")?])
         });
         let times = times.collect::<Result<Vec<[f64; 2]>>>()?;
         let alone = times.first().map_or(f64::NAN, |first| first[1]);
-        let speedup: Vec<[f64; 2]> = times.iter().map(|&[threads, cycles]| [threads, alone / cycles]).collect();
+        let speedup: Vec<[f64; 2]> =
+            times.iter().map(|&[threads, cycles]| [threads, threads * alone / cycles]).collect();
         let rho = rho(alone);
         let derived = times.iter().map(|&[threads, cycles]| derive(threads, cycles, rho)).collect();
         let last = own.last().map_or(f64::NAN, |last| last.cycles);
@@ -183,7 +184,13 @@ impl Bench {
             if cores == 1 {
                 alone = 1000.0 / measured;
             }
-            compared.push([f64::from(cores), measured, modelled(cores, alone, slave_mhz(&machine))?]);
+            let modelled = modelled(cores, alone, slave_mhz(&machine))?;
+            eprintln!(
+                "motet: {cores} slaves: {} iterations in 1000 cycles, {} modelled",
+                number(measured),
+                number(modelled)
+            );
+            compared.push([f64::from(cores), measured, modelled]);
         }
         Ok(compared)
     }
@@ -223,10 +230,10 @@ fn rho(alone: f64) -> f64 {
     (alone / iterations - computing) / computing
 }
 
-/// Equations 3 to 7: threads, cores that compute, cores that wait for others, and how long a request does.
+/// Equations 3 to 7, of threads that end together: threads, cores that compute, cores that wait for others, and how long a request does.
 fn derive(threads: f64, cycles: f64, rho: f64) -> [f64; 4] {
     let [iterations, outside, inside] = paper::LOOP.map(f64::from);
-    let active = iterations * (outside + inside) / cycles;
+    let active = threads * iterations * (outside + inside) / cycles;
     let queued = (threads - active * (1.0 + rho)).max(0.0);
     // Two requests in each iteration.
     let lambda = 2.0 / (outside + inside);
@@ -335,7 +342,7 @@ impl Results {
                     "ratio",
                     None,
                     None,
-                    "the paper's loop (Figure 4) on a machine with sixteen slaves, 1000 iterations over all threads",
+                    "the paper's loop (Figure 4) on a machine with sixteen slaves, 1000 iterations of each thread",
                 );
             }
             add(
@@ -416,7 +423,7 @@ mod tests {
         let [_, active, queued, waiting] = derive(1.0, alone, 0.5);
         assert!((active - 1.0 / 1.5).abs() < 1e-12 && queued.abs() < 1e-12 && waiting.abs() < 1e-9);
         // Two threads that wait for each other half of the time.
-        let [_, active, queued, waiting] = derive(2.0, alone, 0.5);
+        let [_, active, queued, waiting] = derive(2.0, 2.0 * alone, 0.5);
         assert!((active - 1.0 / 1.5).abs() < 1e-12 && (queued - 1.0).abs() < 1e-12);
         assert!((waiting - (outside + inside) * 0.75).abs() < 1e-9);
     }
