@@ -215,7 +215,13 @@ impl<'a> Run<'a> {
             served: 0,
             sums: Sums::default(),
         };
-        (0..cores).for_each(|core| run.compute(core));
+        // Each begins somewhere in its loop: where times are always the same, who begins together stays together.
+        for core in 0..cores {
+            run.turns[core] = run.rng.usize(..1 << 16);
+            let time = network.computing.sample(&mut run.rng, run.turns[core]) * run.rng.f64();
+            run.turns[core] += 1;
+            run.schedule(time, core, Event::Asks);
+        }
         run
     }
 

@@ -33,6 +33,9 @@ const FIRST_CPU: u32 = 16;
 /// An operation of the service core that is compared with the model: slow, so that cores wait for each other.
 const SLOW_OPERATION_NS: u32 = 400;
 
+/// Of a model's cores: simulations with each of these are averaged.
+const BEGINNINGS: u64 = 20;
+
 /// How a service is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
@@ -210,11 +213,15 @@ fn modelled(cores: u32, alone: f64, mhz: f64) -> Result<f64> {
         service: Times::Fixed(operation),
         interconnect: None,
     };
-    let plan = Plan { requests: 20_000, seed: 1 };
-    let outcome = simulate(&network, plan)
-        .map_err(|error| Error::new(ErrorKind::Software, format!("the queueing model refuses: {error}")))?;
-    // Two operations an iteration, of which the server does one after the other while it is busy.
-    Ok(1000.0 * outcome.utilization / operation / 2.0)
+    // With times that are always the same, who meets whom follows from how the cores began.
+    let begun = (0..BEGINNINGS).map(|seed| {
+        let outcome = simulate(&network, Plan { requests: 20_000, seed });
+        // Two operations an iteration, of which the server does one after the other while it is busy.
+        outcome.map(|outcome| 1000.0 * outcome.utilization / operation / 2.0)
+    });
+    let sum = begun.sum::<std::result::Result<f64, _>>();
+    let sum = sum.map_err(|error| Error::new(ErrorKind::Software, format!("the queueing model refuses: {error}")))?;
+    Ok(sum / BEGINNINGS as f64)
 }
 
 fn slave_mhz(machine: &Described) -> f64 {
