@@ -138,7 +138,7 @@ static void kinds(void) {
     IS(hthread_mutex_destroy(&none), EINVAL);
 }
 
-enum { COUNTERS = 6, ROUNDS = 200, MORE_ROUNDS = 50 };
+enum { COUNTERS = 6, ROUNDS = 200, MORE_ROUNDS = 10 };
 static long counter, rounds = ROUNDS;
 
 static void *count(void *unused) {
