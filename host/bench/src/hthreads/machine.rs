@@ -137,8 +137,7 @@ impl Bench {
     fn run(&self, machine: &Described, way: Way, words: &str, threads: u32) -> Result<Numbers> {
         let cpus = (FIRST_CPU..FIRST_CPU + threads).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
         let command = format!("MOTET_HTHREADS={} on riscv64 /in/latency -c {cpus} {words}", way.back_end);
-        let run =
-            self.machines.run_with(machine, QUANTUM_US, &["--deterministic"], &[&self.program], &command, AT_MOST)?;
+        let run = self.machines.run(machine, QUANTUM_US, &[&self.program], &command, AT_MOST)?;
         Ok(Numbers { output: run.output, mhz: slave_mhz(machine) })
     }
 
