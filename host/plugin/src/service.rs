@@ -56,7 +56,7 @@ impl Service {
         }
         let asked_ps = now_ps + self.request_ps;
         // The answer is loaded when it is there.
-        let ready_ps = if ANSWER.contains(&register) { plugin.timing.answered_ps(self.core, thread) } else { 0 };
+        let ready_ps = if ANSWER.contains(&register) { service::answered_ps(self.core, thread) } else { 0 };
         asked_ps.max(ready_ps) + self.answer_ps - now_ps
     }
 }

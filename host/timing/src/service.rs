@@ -35,11 +35,6 @@ impl<B: Bells> Timing<B> {
         });
     }
 
-    /// What the answer of a thread is loaded for at `now_ps`: when it is there.
-    pub fn answered_ps(&self, service: &ServiceCore, thread: ThreadIndex) -> u64 {
-        service::answered_ps(service, thread)
-    }
-
     fn be_service<'s>(
         &self,
         service: &'s ServiceCore,

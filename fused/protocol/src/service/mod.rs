@@ -350,7 +350,7 @@ impl<'a> Device<'a> {
 
     /// The number that a thread has in its process.
     fn number(&self, thread: ThreadIndex) -> u32 {
-        self.client(thread).core.get() * SERVICE_WINDOWS as u32 + thread.window() as u32
+        clients::number(self.core, thread)
     }
 
     /// The pages of registers that there can be.

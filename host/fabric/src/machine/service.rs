@@ -30,7 +30,7 @@ pub struct ServiceSpec {
 
 /// Longest time of each part.
 const NS_MAX: i64 = 1_000_000;
-/// Most ports: with more, some of those that are busy would be forgotten.
+/// Most ports.
 const PORTS_MAX: i64 = 32;
 /// A bus that clocks at 100 MHz, and a core that needs two of its cycles: tens of cycles of the cores that ask.
 const PART_NS: i64 = 20;
