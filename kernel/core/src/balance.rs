@@ -12,7 +12,7 @@ use motet_protocol::{
     run_queue,
 };
 
-use crate::{cpu::Cpu, sched};
+use crate::{cpu::Cpu, handover};
 
 /// Who has been given to another core stays there for so long, whoever waits: five slices.
 const STAYS_NS: u64 = 50_000_000;
@@ -29,7 +29,7 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     let Some(target) = reserve_idle(cpu, thread) else { return false };
     thread.shared_at_ns.set(now_ns);
     thread.shared.set(thread.shared.get() + 1);
-    sched::move_to_reserved(cpu, thread, target);
+    handover::move_to_reserved(cpu, thread, target);
     true
 }
 

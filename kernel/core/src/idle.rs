@@ -7,9 +7,10 @@ use motet_layout::{CORE_IDLE, CORE_POLLING};
 use motet_protocol::{far, memory, run_queue, run_queue::Wake, timer, trace::Kind};
 
 use crate::{
+    alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
     cpu::Cpu,
     crossing, extension, mm,
-    sched::{charge_core, handle_interrupts, run_thread, set_timer, set_timer_at, set_timer_exactly, with_alarm},
+    sched::{charge_core, handle_interrupts, run_thread},
     trace,
 };
 

@@ -7,6 +7,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod balance;
 mod boot;
 pub mod call;
@@ -16,6 +17,7 @@ mod crossing;
 mod extension;
 mod file;
 mod futex;
+mod handover;
 mod idle;
 mod lost;
 mod mm;

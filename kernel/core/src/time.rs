@@ -8,6 +8,7 @@ use motet_layout::{PoolAddr, ProcessRecord, TIMER_ALARM};
 use motet_protocol::{Context, timer, wait};
 
 use crate::{
+    alarm,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     mm,
@@ -278,7 +279,7 @@ fn set_alarm<M: Machine>(call: &Call<M>, value_ns: u64, interval_ns: u64) -> (u6
         process.alarm.kind.set(TIMER_ALARM);
         process.alarm.owner.set(call.cpu.raw(process));
         timer::arm(call.cpu, &process.alarm, call.cpu.reading_ns() + value_ns);
-        sched::reprogram_timer(call.cpu);
+        alarm::reprogram_timer(call.cpu);
     }
     old
 }

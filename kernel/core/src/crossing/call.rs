@@ -60,7 +60,7 @@ use super::{
     stack,
     state::LONG_WAY_NS,
 };
-use crate::{cpu::Cpu, idle, mm, sched};
+use crate::{alarm, cpu::Cpu, idle, mm};
 
 /// A thread has fetched an instruction from an address where this island may not: it calls, returns, or neither.
 pub fn fetch<M: Machine>(
@@ -272,7 +272,7 @@ pub fn wait<M: Machine>(
     };
     caller::go_on(cpu, thread, &made, has_new_ext);
     if is_long {
-        sched::reprogram_timer(cpu);
+        alarm::reprogram_timer(cpu);
     }
     Fetch::Run
 }

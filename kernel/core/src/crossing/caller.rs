@@ -22,9 +22,10 @@ use super::{
     state::LONG_WAY_NS,
 };
 use crate::{
+    alarm::{self, set_timer_exactly},
     cpu::Cpu,
-    idle,
-    sched::{self, handle_interrupts, set_timer_exactly},
+    handover, idle,
+    sched::{self, handle_interrupts},
 };
 
 /// How often a caller looks whether a core that has nothing to run sleeps.
@@ -337,13 +338,13 @@ pub fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord>
 pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Made, has_new_ext: bool) {
     cpu.crossing.awaited.remove(made.callee);
     if has_new_ext {
-        sched::reload_ext(cpu, thread);
+        handover::reload_ext(cpu, thread);
     }
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
     if cpu.timer_ns.get() == u64::MAX {
-        sched::reprogram_timer(cpu);
+        alarm::reprogram_timer(cpu);
     } else if cpu.crossing.reach.is_far() && !idle::polls(cpu) {
-        sched::begin_slice(cpu); // the timer was for the call
+        alarm::begin_slice(cpu); // the timer was for the call
     }
     stop_polling(cpu);
     // The doorbell that ended the sleep may have been theirs, too.

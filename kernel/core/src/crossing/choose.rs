@@ -28,7 +28,7 @@ use super::{
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    mm,
+    handover, mm,
     process::fat,
     sched, signal,
 };
@@ -138,7 +138,7 @@ fn after_others<M: Machine>(
 
 /// The thread fetches again when all others of this core have run.
 fn try_again<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Fetch {
-    sched::yield_core(cpu, thread);
+    handover::yield_core(cpu, thread);
     Fetch::Gone
 }
 
@@ -209,7 +209,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     };
     let mut arguments = Arguments::default();
     arguments.words[0] = argument;
-    sched::save_ext(cpu, call.thread);
+    handover::save_ext(cpu, call.thread);
     sched::end_call(call.thread);
     match make(cpu, call.thread, space, target, request, &arguments)? {
         Fetch::Gone => Err(Stop::Gone),

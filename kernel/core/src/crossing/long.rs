@@ -20,7 +20,7 @@ use super::{
     request::Ready,
     stack,
 };
-use crate::{cpu::Cpu, mm, sched};
+use crate::{cpu::Cpu, handover, mm};
 
 /// Makes a call through the queue of its target.
 ///
@@ -46,10 +46,10 @@ pub fn make<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, arguments: &Arguments) -
     if !stack::push(cpu, space, &words) {
         // No memory for the function's stack: as if it had returned nothing, then the signal.
         pop(cpu, thread, record, &convention::Results::default());
-        sched::reload_ext(cpu, thread);
+        handover::reload_ext(cpu, thread);
         return Err(Errno::ENOMEM);
     }
-    sched::hand_to(cpu, thread, target);
+    handover::hand_to(cpu, thread, target);
     Ok(Fetch::Gone)
 }
 
@@ -73,7 +73,7 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     };
     let signature = signature_of(record);
     if signature.has_floats() {
-        sched::save_ext(cpu, thread);
+        handover::save_ext(cpu, thread);
     }
     let results = motet_abi::gate::results(M::ISA, &thread.frame, &signature);
     if may_run(thread, core)
@@ -92,7 +92,7 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         core
     };
     pop(cpu, thread, record, &results);
-    sched::hand_to(cpu, thread, target);
+    handover::hand_to(cpu, thread, target);
     Fetch::Gone
 }
 

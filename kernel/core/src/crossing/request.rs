@@ -18,7 +18,7 @@ use super::{
     stack,
     state::Pinned,
 };
-use crate::{cpu::Cpu, mm, process::process_of, sched};
+use crate::{cpu::Cpu, handover, mm, process::process_of};
 
 /// A call that is to be made.
 pub struct Request {
@@ -86,7 +86,7 @@ impl Request {
     ) -> Result<Self, Errno> {
         let (frame, signature) = (&thread.frame, pin.signature);
         if signature.floats != 0 {
-            sched::save_ext(cpu, thread);
+            handover::save_ext(cpu, thread);
         } else {
             cpu.machine.save_kept_ext(frame);
         }

@@ -14,10 +14,7 @@ use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, on
 use motet_protocol::Context;
 
 use super::values::writes;
-use crate::{cpu::Cpu, mm, sched};
-
-/// Longest time on a hidden hart while another thread waits for one.
-const SLICE_NS: u64 = 10_000_000;
+use crate::{alarm, cpu::Cpu, handover, mm, sched};
 
 /// A place of a thread.
 #[derive(Clone, Copy, Default)]
@@ -54,7 +51,7 @@ impl AwayCore {
 
 /// Sends the running thread to a hidden hart, or lets it wait for one. `None`: it no longer runs here.
 pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<Option<()>, Unsent> {
-    sched::save_ext(cpu, thread);
+    handover::save_ext(cpu, thread);
     sched::charge(cpu, thread);
     thread.moves.away.store(1, Ordering::SeqCst);
     cpu.own.current_thread.store(0, Ordering::SeqCst);
@@ -137,7 +134,7 @@ fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let others_wait = || cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
     for index in ones(cpu.away.away.get()) {
         if let Place::Away(thread, since_ns) = cpu.away.places[index].get()
-            && (is_wanted(thread) || now_ns >= since_ns + SLICE_NS && others_wait())
+            && (is_wanted(thread) || now_ns >= since_ns + alarm::SLICE_NS && others_wait())
         {
             cpu.machine.call_home(index);
         }
@@ -223,7 +220,7 @@ pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Until when this core may sleep because of them.
 pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
     let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some();
-    if any { cpu.now_ns() + SLICE_NS } else { u64::MAX }
+    if any { cpu.now_ns() + alarm::SLICE_NS } else { u64::MAX }
 }
 
 /// Goes on with threads that have come home. `true`: there was one.

@@ -11,7 +11,7 @@ use super::{
     uses_vectors,
     values::writes,
 };
-use crate::{cpu::Cpu, sched};
+use crate::{cpu::Cpu, handover};
 
 /// Slices without use after which a thread goes back.
 pub const PATIENCE_SLICES: u32 = 2;
@@ -77,7 +77,7 @@ pub fn goes_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
     let moves = &thread.moves;
     moves.back.set(moves.back.get() + 1);
     moves.moved_at_ns.set(cpu.now_ns());
-    sched::move_to(cpu, thread, target);
+    handover::move_to(cpu, thread, target);
     true
 }
 
@@ -101,7 +101,7 @@ pub fn gives_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
         return false;
     }
     if !goes_back(cpu, thread) {
-        sched::yield_core(cpu, thread);
+        handover::yield_core(cpu, thread);
     }
     true
 }

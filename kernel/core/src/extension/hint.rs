@@ -13,7 +13,7 @@ use motet_layout::{Isa, ThreadRecord};
 use super::{back, of_thread, place, values::writes};
 use crate::{
     call::{Call, Stop, SysResult},
-    mm, sched,
+    handover, mm, sched,
 };
 
 /// Longest name of an extension, with its terminating zero.
@@ -37,7 +37,7 @@ pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     back::leaves(cpu, thread);
     registers::set_result(&thread.frame, 0);
     sched::end_call(thread);
-    let core = sched::move_to_able(cpu, thread);
+    let core = handover::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     Err(Stop::Gone)
 }

@@ -10,7 +10,7 @@ use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
 use super::{area, away, back, of_thread, place, uses_vectors};
-use crate::{call::instruction_at, cpu::Cpu, file, process::exit, sched, signal};
+use crate::{call::instruction_at, cpu::Cpu, file, handover, process::exit, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `word`: see [`Trap::IllegalInstruction`]. `None`: the thread no longer belongs to this core.
@@ -43,7 +43,7 @@ pub fn illegal<M: Machine>(
         return hide(cpu, thread, process, &required);
     }
     back::leaves(cpu, thread);
-    let core = sched::move_to_able(cpu, thread);
+    let core = handover::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     None
 }

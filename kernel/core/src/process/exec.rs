@@ -24,7 +24,7 @@ use super::{
 use crate::{
     call::{BUDGET, Call, PATH_MAX, Stop, SysResult},
     cpu::Cpu,
-    crossing, extension, file, mm,
+    crossing, extension, file, handover, mm,
     permission::{self, FileRights, Identity, Owned},
     sched, signal,
 };
@@ -96,7 +96,7 @@ fn execute<M: Machine>(
         return match mm::activate(call.cpu, image.space) {
             Ok(()) => {
                 registers::init_frame(&call.thread.frame, executable.isa, image.entry, image.stack);
-                sched::reload_ext(call.cpu, call.thread);
+                handover::reload_ext(call.cpu, call.thread);
                 Err(Stop::Replaced)
             }
             Err(_) => {
@@ -139,7 +139,7 @@ pub fn start_first<M: Machine>(
     commit(&call, &image, program.inode(), path, executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() { cpu.id } else { target_core(&call, island) };
-    sched::start_on(cpu, thread, target);
+    handover::start_on(cpu, thread, target);
     Ok(())
 }
 
@@ -355,7 +355,7 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     sched::charge(cpu, thread);
     sched::end_call(thread);
     cpu.own.current_thread.store(0, Ordering::SeqCst);
-    sched::start_on(cpu, thread, target_core(call, island));
+    handover::start_on(cpu, thread, target_core(call, island));
 }
 
 fn target_core<M: Machine>(call: &Call<M>, island: IslandId) -> CoreId {

@@ -14,7 +14,7 @@ use super::{adopt, disown, for_each_thread, lock_tree, parent_of, users};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    crossing, extension, file, futex, mm, sched,
+    crossing, extension, file, futex, handover, mm, sched,
     signal::{self, Origin},
     time,
 };
@@ -66,7 +66,7 @@ pub fn kill_other_threads<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, proce
             other.attention.store(1, Ordering::SeqCst);
             signal::resume_stopped(cpu, other);
             if !wait::wake_thread(cpu, other, WAKE_SIGNAL) {
-                sched::nudge(cpu, other);
+                handover::nudge(cpu, other);
             }
         }
     });
@@ -108,7 +108,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     let is_gone = give_back(cpu, thread, process);
     cpu.own.current_thread.store(0, Ordering::SeqCst);
     if !is_gone {
-        sched::put_back(cpu, thread);
+        handover::put_back(cpu, thread);
     }
 }
 

@@ -23,9 +23,8 @@ use crate::{
     balance,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    crossing, extension, file, mm,
+    crossing, extension, file, handover, mm,
     permission::{self, Capability},
-    sched,
     signal::{
         self,
         calls::{begin_temporary_mask, end_temporary_mask},
@@ -145,7 +144,7 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
         // No handler runs meanwhile, on a stack that may be the child's as well; fatal signals wait, too.
         begin_temporary_mask(call, u64::MAX);
         // Its parent makes room for it at once.
-        sched::start_on(call.cpu, thread, nearest_core(call.cpu, thread));
+        handover::start_on(call.cpu, thread, nearest_core(call.cpu, thread));
         return vfork_continues(call);
     }
     start_child(call, thread);
@@ -187,7 +186,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     thread.frame.vectors.set(0);
     if extension::has_used_vectors(parent) {
         // Those that are closed are in the caller's frame alone.
-        sched::save_ext(cpu, parent);
+        handover::save_ext(cpu, parent);
         registers::copy_frame(&parent.frame, &thread.frame);
         if let Err(errno) = extension::copy_area(cpu, parent, thread) {
             slab::free(cpu, thread);
@@ -196,7 +195,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     } else {
         registers::copy_general(&parent.frame, &thread.frame);
         // The caller runs here, so its extended state is in the core's registers.
-        sched::save_ext(cpu, thread);
+        handover::save_ext(cpu, thread);
     }
     registers::set_result(&thread.frame, 0);
     if spec.stack != 0 {
@@ -370,8 +369,8 @@ fn start_child<M: Machine>(call: &Call<M>, thread: &'static ThreadRecord) {
     let near = nearest_core(cpu, thread);
     let is_busy = run_queue::load(cpu, near) != 0;
     match is_busy.then(|| balance::reserve_idle(cpu, thread)).flatten() {
-        Some(idle) => sched::start_reserved(cpu, thread, idle),
-        None => sched::start_on(cpu, thread, near),
+        Some(idle) => handover::start_reserved(cpu, thread, idle),
+        None => handover::start_on(cpu, thread, near),
     }
 }
 

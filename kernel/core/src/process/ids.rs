@@ -16,7 +16,7 @@ use motet_protocol::{cores::core_record, memory, run_queue, threads};
 use super::{lock_tree, lookup, parent_of, process_of, wait::write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
-    extension, mm,
+    extension, handover, mm,
     permission::{self, Capability},
     sched,
 };
@@ -268,7 +268,7 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
         None => Ok(0),
         Some(target) => {
             registers::set_result(&call.thread.frame, 0);
-            sched::leave_for(call.cpu, call.thread, target);
+            handover::leave_for(call.cpu, call.thread, target);
             Err(Stop::Gone)
         }
     }

@@ -13,7 +13,7 @@ use motet_layout::{ProcessRecord, SignalAction, ThreadRecord, Vectors};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    extension, mm, sched,
+    extension, handover, mm,
 };
 
 /// Lets the thread enter the handler of a signal when it next runs.
@@ -46,7 +46,7 @@ pub fn deliver<M: Machine>(
         stack,
         base: stack.base(&thread.frame, flags),
     };
-    sched::save_ext(cpu, thread);
+    handover::save_ext(cpu, thread);
     let mut buffer = [0; sigframe::SIGFRAME_MAX];
     let vectors = Vectors::of(cpu.pool, &thread.frame);
     let built = sigframe::build(&thread.frame, vectors, &delivery, &mut buffer);
@@ -56,7 +56,7 @@ pub fn deliver<M: Machine>(
     }
     built.write_vectors(&thread.frame, vectors, |address, bytes| call.write_user(address, bytes))?;
     sigframe::enter(&thread.frame, &delivery, &built);
-    sched::reload_ext(cpu, thread);
+    handover::reload_ext(cpu, thread);
     thread.restore_mask.set(0);
     let own = if flags & abi::SA_NODEFER == 0 { abi::bit(info.signal) } else { 0 };
     thread.signal_mask.fetch_or((action.mask.get() | own) & !abi::UNBLOCKABLE, Ordering::SeqCst);
@@ -70,7 +70,7 @@ pub fn deliver<M: Machine>(
 /// `rt_sigreturn()`.
 pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let thread = call.thread;
-    sched::save_ext(call.cpu, thread);
+    handover::save_ext(call.cpu, thread);
     let read = |address, into: &mut [u8]| call.read_user(address, into).is_ok();
     let area = |bytes| extension::for_registers(call.cpu, thread, bytes);
     let restored = extension::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
@@ -82,7 +82,7 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
         }
         Err(sigframe::BadFrame) => super::force(call.cpu, thread, abi::SIGSEGV),
     }
-    sched::reload_ext(call.cpu, thread);
+    handover::reload_ext(call.cpu, thread);
     Err(Stop::Replaced)
 }
 

@@ -32,7 +32,7 @@ pub use abi::{SIGALRM, SIGCHLD, SIGILL, SIGKILL};
 use crate::{
     call::Call,
     cpu::Cpu,
-    crossing, file, mm,
+    crossing, file, handover, mm,
     process::{self, for_each_thread, limits::limit_of, lock_tree, parent_of},
     sched, time,
 };
@@ -391,7 +391,7 @@ fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) 
         resume_stopped(cpu, thread);
     }
     if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
-        sched::nudge(cpu, thread);
+        handover::nudge(cpu, thread);
     }
 }
 
@@ -469,7 +469,7 @@ fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signa
     for_each_thread(cpu, process, |thread| {
         thread.attention.store(1, Ordering::SeqCst);
         if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
-            sched::nudge(cpu, thread);
+            handover::nudge(cpu, thread);
         }
     });
     tell_parent(cpu, process, WaitStatus::Stopped(signal as u8));
@@ -477,7 +477,7 @@ fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signa
 
 /// Takes the running thread off this core if its process is still stopped.
 fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) -> bool {
-    sched::save_ext(cpu, thread);
+    handover::save_ext(cpu, thread);
     sched::charge(cpu, thread);
     // The lock orders this against a continuing signal: it finds the thread stopped, or we find the process running.
     let _tree = lock_tree(cpu);

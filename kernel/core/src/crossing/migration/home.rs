@@ -27,7 +27,7 @@ use crate::{
         stack,
         state::Pinned,
     },
-    file, mm,
+    file, handover, mm,
     process::process_of,
     sched,
 };
@@ -74,7 +74,7 @@ pub fn migrate<M: Machine>(call: &Call<M>) -> SysResult {
         kill_for(cpu, thread, target, "it was on its way there");
         return Err(Stop::Gone);
     }
-    sched::save_ext(cpu, thread);
+    handover::save_ext(cpu, thread);
     let (frame, signature) = (&thread.frame, &pin.signature);
     let read = |address| mm::read_word(cpu, space, address).ok();
     let mut arguments = cpu.crossing.arguments.borrow_mut();
@@ -93,7 +93,7 @@ pub fn migrate<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn migrate_back<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let space = mm::space_of(cpu, call.process);
-    sched::save_ext(cpu, thread);
+    handover::save_ext(cpu, thread);
     let (results, kinds, caller) = migration::results(M::ISA, &thread.frame);
     let slot = Isa::from_raw(caller).map(|isa| thread.contexts[isa as usize - 1].get());
     let (target, place) = slot.and_then(context_in).ok_or(Errno::EINVAL)?;

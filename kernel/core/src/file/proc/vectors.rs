@@ -8,7 +8,7 @@ use super::{super::cursor::Cursor, Text, with_thread};
 use crate::{
     call::{Call, Stop, SysResult},
     extension::{Room, Seen, Values},
-    permission, sched,
+    handover, permission,
 };
 
 /// What a look costs at most, in instructions: the longest registers are copied.
@@ -28,7 +28,7 @@ pub fn read<M: Machine>(call: &Call<M>, id: u32, position: u64, into: &mut Curso
             permission::may_inspect(call.process, process, false).map_err(|_| Errno::EACCES)?;
             let own = core::ptr::eq(thread, call.thread);
             if own {
-                sched::save_ext(cpu, thread);
+                handover::save_ext(cpu, thread);
             }
             Ok::<_, Errno>(Values::of(thread, own, room.as_ref(), cpu))
         });

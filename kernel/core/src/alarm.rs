@@ -1,0 +1,113 @@
+//! When this core is interrupted next: by its timer or, in timed machines, by the simulator's alarm. What has expired wakes its thread.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{PoolAddr, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
+use motet_protocol::{timer, wait};
+
+use crate::{cpu::Cpu, crossing, time};
+
+/// Longest time a thread runs while another waits for its core.
+pub const SLICE_NS: u64 = 10_000_000;
+
+/// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
+pub fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64) -> Interrupts {
+    let timer_ns = cpu.timer_ns.get();
+    let due = cpu.timed && timer_ns != u64::MAX && now_ns >= timer_ns;
+    if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
+}
+
+#[inline(always)]
+pub fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
+    if timer::next_deadline_ns(cpu) != u64::MAX {
+        expire_all(cpu);
+    }
+}
+
+#[inline(never)]
+fn expire_all<M: Machine>(cpu: &Cpu<M>) {
+    // One moment for all, so that a short interval armed again does not keep the core here.
+    let now_ns = cpu.now_ns();
+    while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {
+        if node.kind.get() == TIMER_ALARM {
+            time::alarm_expired(cpu);
+        }
+    }
+}
+
+/// The timer of a wait wakes its thread. `false`: it is no such timer, and stays armed.
+pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
+    match node.kind.get() {
+        TIMER_WAIT => {
+            if let Some(thread) = cpu.pool.get::<ThreadRecord>(PoolAddr(node.owner.get())) {
+                wait::wake_thread(cpu, thread, WAKE_TIMEOUT);
+            }
+            true
+        }
+        TIMER_ALARM => false,
+        other => {
+            cpu.log(format_args!("a timer of unknown kind {other} is dropped: its record is damaged"));
+            true
+        }
+    }
+}
+
+/// Sets the timer for the earliest deadline or the end of the slice.
+pub fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
+    let deadline_ns = timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS);
+    set_timer_at(cpu, deadline_ns.min(crossing::gives_up_at(cpu, now_ns)), || now_ns);
+}
+
+/// This core goes on with a thread after a sleep that has ended just now: sets the timer as for a thread that begins to run.
+pub fn begin_slice<M: Machine>(cpu: &Cpu<M>) {
+    set_timer_exactly(cpu, timer::next_deadline_ns(cpu).min(cpu.busy_since_ns.get() + SLICE_NS));
+}
+
+/// A timer was armed on this core while a thread runs: lets its deadline interrupt.
+pub fn reprogram_timer<M: Machine>(cpu: &Cpu<M>) {
+    program_timer(cpu, cpu.now_ns());
+}
+
+pub fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    set_timer_at(cpu, deadline_ns, || cpu.now_ns());
+}
+
+/// As [`set_timer`], where the caller may know the time already.
+#[inline(always)]
+pub fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnOnce() -> u64) {
+    let programmed = cpu.timer_ns.get();
+    let offset_ns = cpu.clock.offset_ns();
+    // The clock may have been moved since.
+    let is_right = cpu.timer_offset_ns.get() == offset_ns;
+    // An interrupt that comes too early is harmless; reprogramming costs more.
+    if is_right && programmed <= deadline_ns && deadline_ns != u64::MAX && programmed > now_ns() {
+        return;
+    }
+    if programmed != deadline_ns || !is_right {
+        if cpu.timed {
+            return set_alarm(cpu, deadline_ns);
+        }
+        cpu.timer_ns.set(deadline_ns);
+        cpu.timer_offset_ns.set(offset_ns);
+        let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(offset_ns) };
+        cpu.machine.set_timer(local);
+    }
+}
+
+/// As [`set_timer`], but not earlier: an early alarm would end a sleep.
+#[inline(always)]
+pub fn set_timer_exactly<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    if cpu.timed {
+        return set_alarm(cpu, deadline_ns);
+    }
+    cpu.timer_ns.set(u64::MAX);
+    set_timer(cpu, deadline_ns);
+}
+
+/// Timed machines: sets when the simulator rings this core.
+fn set_alarm<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    cpu.timer_ns.set(deadline_ns);
+    cpu.own.alarm_ns.store(deadline_ns, Ordering::Relaxed);
+}

@@ -1,0 +1,165 @@
+//! Threads change hands: this core gives the thread that runs here, or one that it has set up, to a core, which may be itself. The registers
+//! that it holds for the thread are stored first.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{CoreId, THREAD_READY, ThreadRecord};
+use motet_protocol::{Context, cores::core_record, count, run_queue, trace::End};
+
+use crate::{
+    alarm::reprogram_timer,
+    cpu::Cpu,
+    crossing, extension,
+    sched::{charge, end_call, take_interrupts},
+    trace,
+};
+
+/// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
+pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    carry(cpu, thread, target);
+    if target == cpu.id { run_queue::append(cpu, thread) } else { run_queue::push(cpu, thread, target) }
+}
+
+/// As [`start_on`], to another core, on which the thread counts already (`run_queue::reserve`).
+pub fn start_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    carry(cpu, thread, target);
+    run_queue::push_reserved(cpu, thread, target);
+}
+
+/// A thread that this core has is about to be handed to `target`.
+fn carry<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    // First that it is on its way: should this core die, it is found by that.
+    thread.state.store(run_queue::carried_by(cpu.id), Ordering::Relaxed);
+    thread.core.store(u32::from(target.0), Ordering::Release);
+    trace::start(cpu, thread, target);
+    if target.island() != cpu.island() {
+        count(&cpu.counters().foreign_wakeups);
+        count(&cpu.pool.header().islands[target.island().index()].counters.arrivals);
+    }
+}
+
+/// Stores the extended registers of the thread that runs here.
+pub fn save_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    extension::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame));
+}
+
+/// The thread's saved extended registers were changed: load them before it runs.
+pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.machine.load_ext(&thread.frame);
+}
+
+/// Loads the thread's extended registers unless this core still holds them.
+pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let owner = (cpu.raw(thread), thread.tid.get());
+    let here = u32::from(cpu.id.0) + 1;
+    if cpu.ext_owner.get() != owner || thread.ext_core.get() != here {
+        extension::before_load(cpu);
+        cpu.machine.load_ext(&thread.frame);
+        cpu.ext_owner.set(owner);
+        thread.ext_core.set(here);
+    }
+}
+
+/// Puts the running thread behind all others that wait for this core. The caller leaves it alone afterwards.
+pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    cpu.tracer.will_end(End::Yielded);
+    run_queue::append_last(cpu, thread);
+}
+
+/// As [`yield_core`], but the thread keeps its turn.
+pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    cpu.tracer.will_end(End::Yielded);
+    run_queue::append(cpu, thread);
+}
+
+/// Puts a thread that ends, and that something else is more urgent than, back among the ready ones.
+pub fn put_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let interrupts = take_interrupts(cpu, cpu.deferred.replace(Interrupts::EMPTY));
+    reprogram_timer(cpu);
+    charge(cpu, thread);
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    if interrupts.contains(Interrupts::TIMER) {
+        run_queue::append_last(cpu, thread);
+    } else {
+        run_queue::append(cpu, thread);
+    }
+}
+
+/// Moves the running thread, whose call has ended, to another core of its ISA. The caller leaves it alone afterwards.
+pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    end_call(thread);
+    move_to(cpu, thread, target);
+}
+
+/// Moves the running thread to another core of its ISA. The caller leaves it alone afterwards.
+pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    part_with(cpu, thread);
+    start_on(cpu, thread, target);
+}
+
+/// As [`move_to`], where the thread counts already (`run_queue::reserve`).
+pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    part_with(cpu, thread);
+    start_reserved(cpu, thread, target);
+}
+
+/// This core is about to hand the thread that runs here to another core of its ISA, from which it may come back soon: its address space
+/// stays active while this core sleeps.
+fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    save_ext(cpu, thread);
+    charge(cpu, thread);
+    cpu.crossing.resident.set(cpu.active_space.get());
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
+}
+
+/// Moves the running thread to the core that has what it needs and least to do; which one. The caller leaves it alone afterwards.
+pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> CoreId {
+    part_with(cpu, thread);
+    // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
+    match extension::reserve_least_loaded(cpu, thread) {
+        Some(target) if target != cpu.id => {
+            start_reserved(cpu, thread, target);
+            target
+        }
+        none => {
+            // Those that there were have died since: here it finds out.
+            none.into_iter().for_each(|own| run_queue::unreserve(cpu, own));
+            start_on(cpu, thread, cpu.id);
+            cpu.id
+        }
+    }
+}
+
+/// Gives the running thread, whose frame is that of another ISA now, to a core of that ISA. The caller leaves it alone
+/// afterwards.
+pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+    thread.ext_core.set(0);
+    cpu.ext_owner.set((0, 0));
+    charge(cpu, thread);
+    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    start_on(cpu, thread, target);
+}
+
+/// Makes the core that runs `thread` look at its attention word soon.
+pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
+    let record = core_record(cpu, core);
+    if core == cpu.id {
+        extension::away::call_home(cpu, thread);
+        return;
+    }
+    let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);
+    let is_away = thread.moves.away.load(Ordering::SeqCst) != 0;
+    if called && !is_away && !crossing::mark_called(cpu, core, thread) {
+        return;
+    }
+    count(&cpu.counters().doorbells_rung);
+    cpu.ring(core);
+}
