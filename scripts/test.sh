@@ -3,7 +3,7 @@
 
 # Runs the steps named, or all of them, and prints how many passed. A failed step does not stop the others.
 run_checks() {
-    local steps=("$@") step failed=() passed=0
+    local steps=("$@") step began failed=() passed=0
     if [[ ${1-} == fresh ]]; then
         "$root/tests/setup/fresh.sh" "${@:2}"
         return
@@ -16,11 +16,13 @@ run_checks() {
     cd "$root" || exit
     for step in "${steps[@]}"; do
         echo "motet test: $step" >&2
+        began=$SECONDS
         if "check_$step"; then
             passed=$((passed + 1))
         else
             failed+=("$step")
         fi
+        echo "motet test: $step took $((SECONDS - began)) s" >&2
     done
     [[ ${#failed[@]} -eq 0 ]] || echo "motet test: failed: ${failed[*]}" >&2
     echo "$passed passed, ${#failed[@]} failed"
