@@ -1,0 +1,85 @@
+//! What documents say of the code: the tour's functions, and where code is unsafe.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What is between backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn functions_of_the_tour_exist() {
+    let tour = read("docs/tour.md");
+    let mut named = 0;
+    for line in tour.lines().filter(|line| line.starts_with("- `")) {
+        let mut words = quoted(line);
+        let path = words.next().expect("a file");
+        let source = read(path);
+        for function in words {
+            let is_defined = ["(", "<"].iter().any(|after| source.contains(&format!("fn {function}{after}")));
+            assert!(is_defined, "docs/tour.md: {path} has no function `{function}`");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "the tour names {named} functions alone: its lists are no longer read");
+    assert_eq!(tour.lines().filter(|line| line.starts_with("## ") && line.contains(". ")).count(), 10, "stops");
+}
+
+/// Rust sources of the project, as paths below its root.
+fn sources(under: &Path, into: &mut Vec<String>) {
+    for entry in fs::read_dir(root().join(under)).expect("a folder").map(|entry| entry.expect("an entry")) {
+        let name = entry.file_name().into_string().expect("a name");
+        let path = under.join(&name);
+        if entry.file_type().expect("a type").is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                sources(&path, into);
+            }
+        } else if name.ends_with(".rs") {
+            into.push(path.to_str().expect("a path").into());
+        }
+    }
+}
+
+/// Whether a source has a block, function, implementation or attribute that is unsafe.
+fn is_unsafe(source: &str) -> bool {
+    source.lines().map(|line| line.split("//").next().unwrap_or("")).any(|code| {
+        let mut words = code.split(|character: char| !(character.is_alphanumeric() || character == '_'));
+        words.any(|word| word == "unsafe") && !code.contains('"')
+    })
+}
+
+#[test]
+fn code_is_unsafe_only_where_the_style_says() {
+    let style = read("STYLE.md");
+    let (_, after) = style.split_once("## Unsafe\n").expect("its chapter");
+    let homes: Vec<&str> = after
+        .split("\n## ")
+        .next()
+        .into_iter()
+        .flat_map(str::lines)
+        .filter(|line| line.starts_with("| `"))
+        .flat_map(|line| quoted(line.split('|').nth(1).unwrap_or("")))
+        .collect();
+    let mut all = Vec::new();
+    sources(Path::new(""), &mut all);
+    let found: Vec<&String> = all.iter().filter(|path| is_unsafe(&read(path))).collect();
+    assert!(found.len() > 30, "{found:?}");
+    let is_in = |path: &str, home: &str| path == home || path.starts_with(home) && home.ends_with('/');
+    for path in &found {
+        assert!(homes.iter().any(|home| is_in(path, home)), "{path} is unsafe, and no home of unsafe code in STYLE.md");
+    }
+    for home in &homes {
+        assert!(found.iter().any(|path| is_in(path, home)), "STYLE.md: nothing is unsafe in {home}");
+    }
+}
