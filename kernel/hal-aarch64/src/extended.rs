@@ -6,8 +6,8 @@
 //!
 //! SVE is closed (CPACR_EL1.ZEN traps user mode) until the kernel opens it for the thread that runs. One thing is odd: floating-point and
 //! Advanced SIMD instructions make the upper bits of the z registers that they write 0, which is seen only while SVE is open. So it is
-//! open as long as an upper bit is set: neither [`load`] nor [`close_vectors`] closes it then. That ends soon, because a system call
-//! drops all SVE state, as on Linux (Documentation/arch/arm64/sve.rst).
+//! open as long as an upper bit is set: neither [`load`] nor [`close_vectors`] closes it then, and the thread stays on cores whose
+//! registers are as long. That ends soon, because a system call drops all SVE state, as on Linux (Documentation/arch/arm64/sve.rst).
 
 use core::{
     arch::{asm, global_asm},
@@ -147,7 +147,7 @@ pub fn save(machine: &AArch64, frame: &'static UserFrame) {
 /// Loads this core's state, that of SVE too if the thread's upper bits are set; otherwise closes SVE.
 pub fn load(machine: &AArch64, frame: &'static UserFrame) {
     cpu::load_ext((frame.ext_valid.get() == 1).then_some(frame));
-    if has_upper_bits(machine, frame) {
+    if live_area(machine, frame).is_some_and(are_upper_bits_set) {
         open_vectors(machine, frame);
     } else {
         close();
@@ -172,7 +172,7 @@ pub fn open_vectors(machine: &AArch64, frame: &'static UserFrame) {
 /// User code may not use SVE until it is opened again, unless an upper bit is set; its state is in `frame`'s area.
 pub fn close_vectors(machine: &AArch64, frame: &'static UserFrame) {
     save(machine, frame);
-    if !has_upper_bits(machine, frame) {
+    if !live_area(machine, frame).is_some_and(are_upper_bits_set) {
         close();
     }
 }
@@ -216,14 +216,17 @@ fn live_area(machine: &AArch64, frame: &'static UserFrame) -> Option<Vectors<'st
     if is_live { area(machine, frame) } else { None }
 }
 
-/// Whether a bit of z0 to z31 beyond the lower 128 is set in the frame's area.
-fn has_upper_bits(machine: &AArch64, frame: &'static UserFrame) -> bool {
-    frame.vector_bytes.get() != 0 && are_upper_bits_set(machine, frame)
+/// Whether a bit of z0 to z31 beyond the lower 128 is set in the frame's area, whatever its length.
+pub fn has_upper_bits(machine: &AArch64, frame: &'static UserFrame) -> bool {
+    let is_live = frame.ext_valid.get() == 1 && frame.vector_bytes.get() != 0;
+    let is_it = |area: &Vectors<'_>| {
+        area.format() == VECTORS_AARCH64 && area.register_bytes() == frame.vector_bytes.get() as usize
+    };
+    is_live && Vectors::of(machine.pool(), frame).filter(is_it).is_some_and(are_upper_bits_set)
 }
 
 #[cold]
-fn are_upper_bits_set(machine: &AArch64, frame: &'static UserFrame) -> bool {
-    let Some(vectors) = live_area(machine, frame) else { return false };
+fn are_upper_bits_set(vectors: Vectors<'_>) -> bool {
     (0..32).any(|n| vectors.register(n).iter().skip(2).any(|word| word.get() != 0))
 }
 

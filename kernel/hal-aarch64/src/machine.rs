@@ -187,6 +187,10 @@ impl Machine for AArch64 {
         extended::close_vectors(self, frame);
     }
 
+    fn must_have_vectors(&self, frame: &'static UserFrame) -> bool {
+        extended::has_upper_bits(self, frame)
+    }
+
     fn are_vectors_open(&self) -> bool {
         extended::are_vectors_open()
     }

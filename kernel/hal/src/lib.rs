@@ -185,6 +185,12 @@ pub trait Machine: Sync + 'static {
         self.are_vectors_open()
     }
 
+    /// Whether instructions of the base ISA would change what the thread of `frame` has in its vector registers. Then they are to be open
+    /// whenever it runs.
+    fn must_have_vectors(&self, _frame: &'static UserFrame) -> bool {
+        false
+    }
+
     /// Harts with vector registers that only the firmware has, which run threads for this core; 0: none, and none of the calls below is made.
     fn hidden_harts(&self) -> usize {
         0

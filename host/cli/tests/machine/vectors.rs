@@ -36,6 +36,10 @@ pub fn trials() -> Vec<Trial> {
         trial("vectors::sve_is_seen_in_proc", || is_seen("aarch64", WITH_SVE, &Seen::sve(32))),
         trial("vectors::sve_of_2048_bits_is_seen_in_proc", || is_seen("aarch64", WITH_LONG_SVE, &Seen::sve(256))),
         trial("vectors::v_of_1024_bits_is_seen_in_proc", || is_seen("riscv64", "rv64,v=true,vlen=1024", &Seen::v(128))),
+        trial("vectors::handlers_change_avx_in_their_contexts", || contexts("x86_64", WITH_AVX, 4, "")),
+        trial("vectors::handlers_change_sve_in_their_contexts", || contexts("aarch64", WITH_SVE, 5, CLEARED)),
+        trial("vectors::handlers_change_sve_of_2048_bits", || contexts("aarch64", WITH_LONG_SVE, 5, CLEARED)),
+        trial("vectors::handlers_change_v_in_their_contexts", || contexts("riscv64", "rv64,v=true,vlen=256", 4, "")),
         trial("vectors::avx_conforms", || conforms("x86_64", WITH_AVX)),
         trial("vectors::sve_conforms", || conforms("aarch64", WITH_SVE)),
         trial("vectors::v_of_risc_v_conforms", || conforms("riscv64", "rv64,v=true,vlen=256")),
@@ -145,6 +149,23 @@ fn is_seen(isa: &str, with: &str, seen: &Seen) -> Result<(), String> {
         seen.format
     );
     ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+/// What SVE registers' upper bits are after instructions that clear them, wherever their thread was before.
+const CLEARED: &str = "clear after slices 1\nclear after going back in a handler 1, waits 0\npinned -1: signal 4\n";
+const PINNED: &str =
+    "needs the aarch64 extension sve, and its affinity lets it run on no core with it and with registers of ";
+
+/// What handlers change in their contexts; so many damages of them.
+fn contexts(isa: &str, with: &str, damages: usize, more: &str) -> Result<(), String> {
+    let programs = Programs::new()?;
+    programs.compile(&root().join("tests/guest/cc/contexts.c"), "contexts", &["--isa", isa, "-O1"])?;
+    let machine = machine_file(&programs.path, isa, [None, Some(with)])?;
+    let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
+    let ended = Motet::run(arguments).arguments(["--", "/in/programs/contexts"]).wait();
+    let damaged: String = (0..damages).map(|which| format!("damage {which}: signal 11\n")).collect();
+    let ended = ended.expect_code(0)?.expect_output(&format!("changed 1\n{damaged}changed 1\n{more}"))?;
+    ended.expect_errors(if more.is_empty() { &[] } else { &[PINNED] }).map(drop)
 }
 
 /// The suite for hardware layers on a machine where only the second island has vector registers.

@@ -51,6 +51,10 @@ fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -
     if uses_vectors::<M>(of_thread::<M>(thread)) && cpu.machine.are_vectors_open() {
         // Its next use traps, and is seen so.
         writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
+        if cpu.machine.are_vectors_open() {
+            // It cannot be without them now, and no use is seen.
+            moves.used.set(1);
+        }
     }
     if moves.used.get() != 0 {
         moves.used.set(0);

@@ -9,8 +9,8 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{area, away, back, of_thread, place, uses_vectors};
-use crate::{call::instruction_at, cpu::Cpu, file, handover, process::exit, signal};
+use super::{area, away, back, of_thread, place, uses_vectors, vectors};
+use crate::{call::instruction_at, cpu::Cpu, file, handover, process::exit, sched, signal};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `word`: see [`Trap::IllegalInstruction`]. `None`: the thread no longer belongs to this core.
@@ -31,7 +31,7 @@ pub fn illegal<M: Machine>(
             if !has.intersection(ExtensionSet::from_bits(M::ISA, cpu.own.claimed.get())).is_empty() {
                 let why =
                     format_args!("which this machine's description gives core {}, and the core refuses it", cpu.id.0);
-                say(cpu, thread, process, &required, why);
+                say(cpu, thread, process, required, why);
             }
             signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });
             return Some(());
@@ -46,6 +46,28 @@ pub fn illegal<M: Machine>(
     let core = handover::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     None
+}
+
+/// The running thread has got values for its vector registers by a call, which ends: if it cannot run without these and this core has none as
+/// long, it moves to a core that has, or gets SIGILL. `true`: it no longer belongs to this core.
+#[inline(always)]
+pub fn got_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
+    !place::fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) && takes_values(cpu, thread, process)
+}
+
+#[cold]
+fn takes_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
+    let Some(vectors) = vectors::<M>() else { return false };
+    let needs = of_thread::<M>(thread).with(vectors);
+    if !place::try_needs(cpu, thread, needs) {
+        refuse(cpu, thread, process, needs, true);
+        return false;
+    }
+    sched::end_call(thread);
+    back::leaves(cpu, thread);
+    let core = handover::move_to_able(cpu, thread);
+    back::ask_for_way(cpu, core);
+    true
 }
 
 /// No core has the instruction: a hidden hart may.
@@ -67,7 +89,8 @@ fn hide<M: Machine>(
             return stays;
         }
     }
-    refuse(cpu, thread, process, required);
+    let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
+    refuse(cpu, thread, process, required, has_some);
     Some(())
 }
 
@@ -118,15 +141,15 @@ fn instruction<M: Machine>(
     }
 }
 
-/// No core has the instruction: SIGILL, and the user is told why.
+/// No core has what the instruction needs, or, if `has_some`, none on which the thread may run: SIGILL, and the user is told why.
 #[cold]
 fn refuse<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
-    required: &Requirement,
+    required: impl fmt::Display,
+    has_some: bool,
 ) {
-    let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
     let why = if has_some { "its affinity lets it run on no core with it" } else { "no core of the machine has it" };
     let live_bytes = registers::vector_bytes(&thread.frame);
     let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
@@ -141,7 +164,7 @@ fn say<M: Machine>(
     cpu: &Cpu<M>,
     thread: &ThreadRecord,
     process: &ProcessRecord,
-    required: &Requirement,
+    required: impl fmt::Display,
     why: fmt::Arguments<'_>,
 ) {
     if signal::is_handled(cpu, process, signal::SIGILL) {

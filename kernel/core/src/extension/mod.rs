@@ -21,7 +21,7 @@ mod values;
 pub use area::{copy as copy_area, for_registers, release as release_area};
 pub use back::{end_slice, gives_way};
 pub use hint::{Migrations, done, need};
-pub use illegal::illegal;
+pub use illegal::{got_values, illegal};
 pub use place::{
     LastAble, affinity, announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit,
     longest_vectors, reserve_least_loaded, take,

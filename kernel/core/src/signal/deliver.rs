@@ -83,7 +83,7 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
         Err(sigframe::BadFrame) => super::force(call.cpu, thread, abi::SIGSEGV),
     }
     handover::reload_ext(call.cpu, thread);
-    Err(Stop::Replaced)
+    Err(if extension::got_values(call.cpu, thread, call.process) { Stop::Gone } else { Stop::Replaced })
 }
 
 /// The thread's alternate stack.
