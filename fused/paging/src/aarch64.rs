@@ -1,7 +1,7 @@
 //! AArch64 VMSAv8-64 stage 1, 4 KiB granule, 48-bit addresses: Arm ARM DDI 0487, D8.3.1 (descriptor formats) and
 //! D8.4 (permissions, EL1&0).
 
-use crate::{Attr, format::Encoding};
+use crate::{Attr, USER_BITS, format::Encoding};
 
 pub(crate) struct AArch64;
 
@@ -24,6 +24,9 @@ const SHARED: u64 = 1 << 56;
 const INACTIVE: u64 = 1 << 57;
 
 impl Encoding for AArch64 {
+    const LEVELS: u8 = 4;
+    const INPUT_BITS: u32 = USER_BITS;
+
     const TABLE_MASK: u64 = VALID;
     const TABLE_BITS: u64 = VALID;
     const ADDRESS_MASK: u64 = 0x0000_ffff_ffff_f000;

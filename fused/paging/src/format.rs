@@ -1,13 +1,19 @@
 //! The formats as data: what every ISA's entries have in common, and the dispatch to each.
 
-use motet_layout::Isa;
+use motet_layout::{Isa, PAGE_SHIFT, PAGE_SIZE};
 
-use crate::Attr;
+use crate::{Attr, Stage2};
 
 /// One ISA's page-table entries. All constants, so that the walker compiles to straight code per format.
 ///
 /// In all formats an entry that hardware uses has bit 0 set, and an address lies in one contiguous field.
 pub(crate) trait Encoding {
+    /// Levels of a table, the root's included.
+    const LEVELS: u8;
+    /// Bits of the addresses that a table translates. More than the levels have above the page: the root is as many tables
+    /// as the rest says, one after the other.
+    const INPUT_BITS: u32;
+
     /// Bits that tell a table entry from everything else ...
     const TABLE_MASK: u64;
     /// ... and their values in a table entry.
@@ -29,6 +35,15 @@ pub(crate) trait Encoding {
     fn attr_bits(attr: Attr) -> u64;
     /// The attributes of an entry that is a leaf (anything for one that is not).
     fn attr(pte: u64) -> Attr;
+
+    /// Level of the root.
+    const ROOT_LEVEL: u8 = Self::LEVELS - 1;
+    /// First address past those that a table translates.
+    const END: u64 = 1 << Self::INPUT_BITS;
+    /// Bytes translated by one table of the root.
+    const ROOT_SPAN: u64 = 1 << (PAGE_SHIFT + 9 * Self::LEVELS as u32);
+    /// Tables of the root.
+    const ROOT_TABLES: u64 = Self::END.div_ceil(Self::ROOT_SPAN);
 
     #[inline(always)]
     fn phys(pte: u64) -> u64 {
@@ -74,8 +89,38 @@ pub(crate) trait Encoding {
     }
 }
 
-/// Runs an expression with `$F` naming the encoding of a format.
+/// Formats of one stage of translation: [`Format`] or [`Stage2`]. A [`Table`](crate::Table) is of one stage, so that
+/// nothing chooses among formats of the other.
+pub trait Stage: Copy + sealed::Sealed {
+    /// Whether it is the second stage.
+    #[doc(hidden)]
+    const IS_SECOND: bool;
+    /// The format, of stage 1.
+    #[doc(hidden)]
+    fn first(self) -> Format;
+    /// The format, of stage 2.
+    #[doc(hidden)]
+    fn second(self) -> Stage2;
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// Runs an expression with `$F` naming the encoding of a format of stage `$S`.
 macro_rules! with_encoding {
+    ($S:ty, $format:expr, $F:ident => $body:expr) => {
+        // Constant: arms of the other stage are not compiled.
+        if <$S as $crate::Stage>::IS_SECOND {
+            $crate::format::with_second!($crate::Stage::second($format), $F => $body)
+        } else {
+            $crate::format::with_first!($crate::Stage::first($format), $F => $body)
+        }
+    };
+}
+pub(crate) use with_encoding;
+
+macro_rules! with_first {
     ($format:expr, $F:ident => $body:expr) => {
         match $format {
             $crate::Format::X86_64 => {
@@ -93,9 +138,76 @@ macro_rules! with_encoding {
         }
     };
 }
-pub(crate) use with_encoding;
+pub(crate) use with_first;
 
-/// A page-table format.
+macro_rules! with_second {
+    ($format:expr, $F:ident => $body:expr) => {
+        match $format {
+            $crate::Stage2::AArch64Bits40 => {
+                type $F = $crate::aarch64_stage2::AArch64Stage2<40>;
+                $body
+            }
+            $crate::Stage2::AArch64Bits42 => {
+                type $F = $crate::aarch64_stage2::AArch64Stage2<42>;
+                $body
+            }
+            $crate::Stage2::AArch64Bits48 => {
+                type $F = $crate::aarch64_stage2::AArch64Stage2<48>;
+                $body
+            }
+            $crate::Stage2::Sv39x4 => {
+                type $F = $crate::sv48::Sv39x4;
+                $body
+            }
+            $crate::Stage2::Sv48x4 => {
+                type $F = $crate::sv48::Sv48x4;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_second;
+
+/// What can be asked of every format.
+macro_rules! format_methods {
+    () => {
+        /// The entry for a page at `phys` (local, page-aligned; at most 48 bits, or 52 on x86-64 and 56 on RISC-V).
+        #[inline]
+        pub fn leaf(self, phys: u64, attr: Attr) -> u64 {
+            with_encoding!(Self, self, F => F::leaf(phys, attr))
+        }
+
+        /// The entry for the next table at `phys` (local, page-aligned).
+        #[inline]
+        pub fn table(self, phys: u64) -> u64 {
+            with_encoding!(Self, self, F => F::table(phys))
+        }
+
+        /// Decodes an entry found at `level` (the root's .. 0). Total: any bits give an answer.
+        #[inline]
+        pub fn decode(self, pte: u64, level: u8) -> Entry {
+            with_encoding!(Self, self, F => if level == 0 { F::decode_leaf(pte) } else { F::decode_table(pte) })
+        }
+
+        /// Levels of a table, the root's included.
+        pub fn levels(self) -> u8 {
+            with_encoding!(Self, self, F => F::LEVELS)
+        }
+
+        /// First address past those that a table translates.
+        pub fn end(self) -> u64 {
+            with_encoding!(Self, self, F => F::END)
+        }
+
+        /// Bytes of a root table: a power of two, and what its address must be a multiple of.
+        pub fn root_bytes(self) -> u64 {
+            with_encoding!(Self, self, F => F::ROOT_TABLES * PAGE_SIZE)
+        }
+    };
+}
+pub(crate) use format_methods;
+
+/// A page-table format of user space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// x86-64, 4-level paging (Intel SDM vol. 3A §4.5).
@@ -139,23 +251,7 @@ impl Format {
         }
     }
 
-    /// The entry for a page at `phys` (local, page-aligned; at most 48 bits, or 52 on x86-64 and 56 on Sv48).
-    #[inline]
-    pub fn leaf(self, phys: u64, attr: Attr) -> u64 {
-        with_encoding!(self, F => F::leaf(phys, attr))
-    }
-
-    /// The entry for the next table at `phys` (local, page-aligned).
-    #[inline]
-    pub fn table(self, phys: u64) -> u64 {
-        with_encoding!(self, F => F::table(phys))
-    }
-
-    /// Decodes an entry found at `level` (3 root .. 0). Total: any bits give an answer.
-    #[inline]
-    pub fn decode(self, pte: u64, level: u8) -> Entry {
-        with_encoding!(self, F => if level == 0 { F::decode_leaf(pte) } else { F::decode_table(pte) })
-    }
+    format_methods!();
 
     /// Whether the ISA's hardware would use the entry.
     #[inline]
@@ -163,5 +259,20 @@ impl Format {
         match self {
             Self::X86_64 | Self::AArch64 | Self::Sv48 => pte & 1 != 0,
         }
+    }
+}
+
+impl sealed::Sealed for Format {}
+
+impl Stage for Format {
+    const IS_SECOND: bool = false;
+
+    #[inline(always)]
+    fn first(self) -> Format {
+        self
+    }
+
+    fn second(self) -> Stage2 {
+        unreachable!("{self:?} is a format of stage 1")
     }
 }

@@ -5,9 +5,12 @@
 //! the entries differ. A [`Format`] is therefore plain data and code that every kernel is compiled with, and a [`Table`]
 //! is any island's page table as any kernel (or the host, or a test) sees it in the pool: `pool + root + format + map`.
 //!
+//! Tables of the second stage ([`Stage2`]), which translate what a guest takes for physical addresses, go by the same walker. They may have
+//! fewer levels and a longer root.
+//!
 //! Invariants:
 //! - Tables lie in the pool and hold *local* physical addresses of the island that translates by them ([`PhysMap`]).
-//! - Only user pages of 4 KiB are described here; the kernel half of a root (slots 256..511) is never read or written.
+//! - Only user and guest pages of 4 KiB are described here; the kernel half of a root (slots 256..511) is never read or written.
 //! - Levels are numbered 3 (root) to 0 (the table of pages), as in the RISC-V manual.
 //! - Every entry is born with its accessed and dirty bits set, so no hardware ever writes to a table and plain stores
 //!   cannot lose an update.
@@ -21,21 +24,26 @@
 #![deny(missing_docs)]
 
 mod aarch64;
+mod aarch64_stage2;
 mod attr;
 mod format;
 mod map;
+mod stage2;
 mod sv48;
 mod table;
 mod withdraw;
 mod x86_64;
 
 pub use attr::Attr;
-pub use format::{Entry, Format};
+pub use format::{Entry, Format, Stage};
 pub use map::PhysMap;
+pub use stage2::Stage2;
 pub use table::{Leaf, OutOfFrames, PAGE_ENTRIES, Table};
 pub use withdraw::{Mapped, Unused, Withdrawal};
 
-/// Levels of every table: 3 (root) down to 0.
+/// Bits of user addresses.
+const USER_BITS: u32 = 47;
+/// Levels of every user table: 3 (root) down to 0.
 pub const LEVELS: u8 = 4;
 /// Entries in a table page.
 pub const ENTRIES: usize = 512;

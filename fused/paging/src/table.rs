@@ -8,7 +8,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
 
 use crate::format::{Encoding, with_encoding};
-use crate::{Attr, ENTRIES, Entry, Format, LEVELS, Mapped, PhysMap, Withdrawal};
+use crate::{Attr, ENTRIES, Entry, Format, Mapped, PhysMap, Stage, Withdrawal};
 
 /// Entries of one table page.
 type Page = [AtomicU64; ENTRIES];
@@ -33,22 +33,22 @@ impl Leaf {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfFrames;
 
-/// The user half of an island's page table.
+/// The user half of an island's page table, or a table of the second stage.
 ///
-/// Addresses at or above 2^47 are never translated, and editing them panics. Edits are made under the address space's
+/// Addresses at or above the format's end (2^47 for users) are never translated, and editing them panics. Edits are made under the address space's
 /// lock; hardware may walk meanwhile. Edits that take something away hand it to a [`Withdrawal`], which keeps it until
 /// nobody can use it.
 ///
 /// In the table of an address space's home, leaves hold references to their frames, unless they are
 /// [borrowed](Leaf::is_borrowed); in other tables they hold none.
 #[derive(Clone, Copy)]
-pub struct Table<'a> {
+pub struct Table<'a, S = Format> {
     /// The pool, as this kernel sees it.
     pub pool: Pool,
-    /// The root table.
+    /// The root table, or the first page of one.
     pub root: Frame,
     /// The format of the island that translates by this table.
-    pub format: Format,
+    pub format: S,
     /// Where that island sees the pool.
     pub map: PhysMap<'a>,
 }
@@ -73,21 +73,18 @@ const fn index(va: u64, level: u8) -> usize {
     (va >> (PAGE_SHIFT + 9 * level as u32)) as usize % ENTRIES
 }
 
-/// Whether `va` is in the half of the address space that user tables translate.
+/// Whether tables of the format translate `va`.
 #[inline(always)]
-const fn is_user(va: u64) -> bool {
-    va >> 47 == 0
+const fn is_translated<F: Encoding>(va: u64) -> bool {
+    va >> F::INPUT_BITS == 0
 }
 
-/// The end of user addresses as tables see it.
-const HALF_END: u64 = 1 << 47;
-
-impl Table<'_> {
+impl<S: Stage> Table<'_, S> {
     /// What user code of the island finds at `va`. `None` for what hardware would not
     /// translate, inactive pages included.
     #[inline]
     pub fn lookup(&self, va: u64) -> Option<Leaf> {
-        with_encoding!(self.format, F => {
+        with_encoding!(S, self.format, F => {
             let (pte, page) = self.walk::<F>(va, F::READ_MASK, F::READ_BITS)?;
             Some(Leaf { frame: page.frame().into(), attr: F::attr(pte) })
         })
@@ -98,7 +95,7 @@ impl Table<'_> {
     /// This and [`writable`](Self::writable) are what user-memory copies use: one load per level, one test of the leaf.
     #[inline]
     pub fn readable(&self, va: u64) -> Option<PoolAddr> {
-        with_encoding!(self.format, F => {
+        with_encoding!(S, self.format, F => {
             let (_, page) = self.walk::<F>(va, F::READ_MASK, F::READ_BITS)?;
             Some(page.add(va % PAGE_SIZE))
         })
@@ -107,7 +104,7 @@ impl Table<'_> {
     /// The byte of the pool that user code of the island may write at `va`.
     #[inline]
     pub fn writable(&self, va: u64) -> Option<PoolAddr> {
-        with_encoding!(self.format, F => {
+        with_encoding!(S, self.format, F => {
             let (_, page) = self.walk::<F>(va, F::WRITE_MASK, F::WRITE_BITS)?;
             Some(page.add(va % PAGE_SIZE))
         })
@@ -119,10 +116,10 @@ impl Table<'_> {
     /// When the table is corrupt.
     #[inline]
     pub fn leaf(&self, va: u64) -> Option<Leaf> {
-        if !is_user(va) {
-            return None;
-        }
-        with_encoding!(self.format, F => {
+        with_encoding!(S, self.format, F => {
+            if !is_translated::<F>(va) {
+                return None;
+            }
             let page = self.leaf_page::<F>(va).ok()?;
             self.decode::<F>(page[index(va, 0)].load(Ordering::Relaxed))
         })
@@ -145,7 +142,7 @@ impl Table<'_> {
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<Option<Leaf>, OutOfFrames> {
         let leaf = Leaf { frame: frame.into(), attr };
-        with_encoding!(self.format, F => {
+        with_encoding!(S, self.format, F => {
             let slot = &self.leaf_page_or_new::<F>(va, allocate)?[index(va, 0)];
             let before = self.decode::<F>(slot.load(Ordering::Relaxed));
             self.store::<F>(slot, Some(leaf));
@@ -159,7 +156,7 @@ impl Table<'_> {
     /// When no page is mapped there, or the table is corrupt.
     pub fn replace(&self, va: u64, frame: Frame, attr: Attr, withdrawal: &mut impl Withdrawal) {
         debug_assert_eq!(withdrawal.home(), self.root);
-        with_encoding!(self.format, F => {
+        with_encoding!(S, self.format, F => {
             let Ok(page) = self.leaf_page::<F>(va) else { panic!("replacing a page at {va:#x}, where none is") };
             let slot = &page[index(va, 0)];
             let before = self.decode::<F>(slot.load(Ordering::Relaxed));
@@ -181,28 +178,30 @@ impl Table<'_> {
     /// # Panics
     /// When the table is corrupt.
     pub fn end_of_piece(&self, range: Range<u64>, budget: u64) -> u64 {
-        let end = range.end.min(HALF_END);
-        let (mut va, mut spent) = (range.start, 0);
-        with_encoding!(self.format, F => while va < end && spent < budget {
-            match self.leaf_page::<F>(va) {
-                Ok(page) => {
-                    let stop = next(va, 1).min(end);
-                    if va != range.start {
-                        spent += TABLE_ENTRIES;
+        with_encoding!(S, self.format, F => {
+            let end = range.end.min(F::END);
+            let (mut va, mut spent) = (range.start, 0);
+            while va < end && spent < budget {
+                match self.leaf_page::<F>(va) {
+                    Ok(page) => {
+                        let stop = next(va, 1).min(end);
+                        if va != range.start {
+                            spent += TABLE_ENTRIES;
+                        }
+                        while va < stop && spent < budget {
+                            spent += if page[index(va, 0)].load(Ordering::Relaxed) == 0 { 1 } else { PAGE_ENTRIES };
+                            va += PAGE_SIZE;
+                        }
                     }
-                    while va < stop && spent < budget {
-                        spent += if page[index(va, 0)].load(Ordering::Relaxed) == 0 { 1 } else { PAGE_ENTRIES };
-                        va += PAGE_SIZE;
+                    Err((page, level)) => {
+                        let skipped = skip_empty(page, level, va, end);
+                        spent += (skipped - va).div_ceil(span(level));
+                        va = skipped;
                     }
-                }
-                Err((page, level)) => {
-                    let skipped = skip_empty(page, level, va, end);
-                    spent += (skipped - va).div_ceil(span(level));
-                    va = skipped;
                 }
             }
-        });
-        if va < end { va } else { range.end }
+            if va < end { va } else { range.end }
+        })
     }
 
     /// Moves the pages mapped in `from` (page-aligned) of this table, which is the home's, with their references to where none are, `to` and on, in the same order. Whole tables move where both
@@ -222,20 +221,22 @@ impl Table<'_> {
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<(), u64> {
         debug_assert_eq!(withdrawal.home(), self.root);
-        let end = from.end.min(HALF_END);
-        let mut va = from.start;
-        with_encoding!(self.format, F => while va < end {
-            let target = to + (va - from.start);
-            match self.leaf_page::<F>(va) {
-                Ok(page) => {
-                    let stop = next(va, 1).min(end);
-                    let is_whole = va % span(1) == 0 && target % span(1) == 0 && stop - va == span(1);
-                    if !is_whole || !self.move_table::<F>(va, target, withdrawal, allocate).map_err(|_| va)? {
-                        self.move_entries::<F>(page, va..stop, target, withdrawal, allocate)?;
+        with_encoding!(S, self.format, F => {
+            let end = from.end.min(F::END);
+            let mut va = from.start;
+            while va < end {
+                let target = to + (va - from.start);
+                match self.leaf_page::<F>(va) {
+                    Ok(page) => {
+                        let stop = next(va, 1).min(end);
+                        let is_whole = va % span(1) == 0 && target % span(1) == 0 && stop - va == span(1);
+                        if !is_whole || !self.move_table::<F>(va, target, withdrawal, allocate).map_err(|_| va)? {
+                            self.move_entries::<F>(page, va..stop, target, withdrawal, allocate)?;
+                        }
+                        va = stop;
                     }
-                    va = stop;
+                    Err((page, level)) => va = skip_empty(page, level, va, end),
                 }
-                Err((page, level)) => va = skip_empty(page, level, va, end),
             }
         });
         Ok(())
@@ -287,9 +288,8 @@ impl Table<'_> {
         va: u64,
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<&'static AtomicU64, OutOfFrames> {
-        assert!(is_user(va), "editing {va:#x}, which is no user address");
-        let mut page = self.page(self.root.addr());
-        for level in (2..LEVELS).rev() {
+        let mut page = self.root_page::<F>(va);
+        for level in (2..F::LEVELS).rev() {
             page = self.next_or_new::<F>(&page[index(va, level)], level, allocate)?;
         }
         Ok(&page[index(va, 1)])
@@ -301,7 +301,7 @@ impl Table<'_> {
     /// # Panics
     /// When the table is corrupt.
     pub fn visit(&self, range: Range<u64>, mut each: impl FnMut(u64, Leaf)) {
-        with_encoding!(self.format, F => self.each_slot::<F>(range, |va, _, leaf| each(va, leaf)));
+        with_encoding!(S, self.format, F => self.each_slot::<F>(range, |va, _, leaf| each(va, leaf)));
     }
 
     /// Gives the pages mapped in `range` (in ascending order) the attributes that `attr` returns for them; returns how many there are.
@@ -315,7 +315,7 @@ impl Table<'_> {
         mut attr: impl FnMut(u64, Leaf) -> Attr,
     ) -> usize {
         let mut pages = 0;
-        with_encoding!(self.format, F => self.each_slot::<F>(range, |va, slot, leaf| {
+        with_encoding!(S, self.format, F => self.each_slot::<F>(range, |va, slot, leaf| {
             pages += 1;
             let after = attr(va, leaf).normalised();
             if after != leaf.attr {
@@ -340,7 +340,7 @@ impl Table<'_> {
     ) -> usize {
         let mut pages = 0;
         let is_home = withdrawal.home() == self.root;
-        with_encoding!(self.format, F => self.each_slot::<F>(range, |_, slot, leaf| {
+        with_encoding!(S, self.format, F => self.each_slot::<F>(range, |_, slot, leaf| {
             if which(leaf) {
                 debug_assert!(!is_home || leaf.is_borrowed(), "losing a page");
                 pages += 1;
@@ -371,7 +371,7 @@ impl Table<'_> {
     /// # Panics
     /// When the table is corrupt.
     pub fn sweep(&self, range: Range<u64>, mut each: impl FnMut(Leaf)) {
-        with_encoding!(self.format, F => self.each_slot::<F>(range, |_, slot, leaf| {
+        with_encoding!(S, self.format, F => self.each_slot::<F>(range, |_, slot, leaf| {
             if !leaf.attr.is_active() {
                 self.store::<F>(slot, None);
                 each(leaf);
@@ -406,13 +406,13 @@ impl Table<'_> {
         bits: u64,
         named: impl Fn(u64) -> Option<PoolAddr>,
     ) -> Option<(u64, PoolAddr)> {
-        if !is_user(va) {
+        if !is_translated::<F>(va) {
             return None;
         }
-        let mut page: &Page = self.pool.page_words(self.root.addr())?;
+        let mut page: &Page = self.pool.page_words(self.root_table::<F>(va))?;
         // The next address depends on the loaded entry, which orders the loads on every ISA; the entry was published
         // with release. Hardware walks rely on the same.
-        for level in (1..LEVELS).rev() {
+        for level in (1..F::LEVELS).rev() {
             let pte = page[index(va, level)].load(Ordering::Relaxed);
             if !F::is_table(pte) {
                 return None;
@@ -445,11 +445,24 @@ impl Table<'_> {
         slot.store(pte, Ordering::Release);
     }
 
+    /// The table of the root that translates `va`.
+    #[inline(always)]
+    fn root_table<F: Encoding>(&self, va: u64) -> PoolAddr {
+        if F::ROOT_TABLES == 1 { self.root.addr() } else { self.root.addr().add(va / F::ROOT_SPAN * PAGE_SIZE) }
+    }
+
+    /// The entries of the root that translate `va`, which is to be edited.
+    #[inline(always)]
+    fn root_page<F: Encoding>(&self, va: u64) -> &'static Page {
+        assert!(is_translated::<F>(va), "editing {va:#x}, which the table does not translate");
+        self.page(self.root_table::<F>(va))
+    }
+
     #[inline(always)]
     fn page(&self, addr: PoolAddr) -> &'static Page {
         match self.pool.page_words(addr) {
             Some(page) => page,
-            None => corrupt(addr.0, LEVELS),
+            None => corrupt(addr.0, u8::MAX),
         }
     }
 
@@ -484,9 +497,8 @@ impl Table<'_> {
     /// The table of pages around `va`, or the deepest table there and the level of its empty entry.
     #[inline(always)]
     fn leaf_page<F: Encoding>(&self, va: u64) -> Result<&'static Page, (&'static Page, u8)> {
-        assert!(is_user(va), "editing {va:#x}, which is no user address");
-        let mut page = self.page(self.root.addr());
-        for level in (1..LEVELS).rev() {
+        let mut page = self.root_page::<F>(va);
+        for level in (1..F::LEVELS).rev() {
             match self.next_table::<F>(&page[index(va, level)], level) {
                 Some(addr) => page = self.page(addr),
                 None => return Err((page, level)),
@@ -502,9 +514,8 @@ impl Table<'_> {
         va: u64,
         allocate: &mut impl FnMut() -> Option<Frame>,
     ) -> Result<&'static Page, OutOfFrames> {
-        assert!(is_user(va), "mapping {va:#x}, which is no user address");
-        let mut page = self.page(self.root.addr());
-        for level in (1..LEVELS).rev() {
+        let mut page = self.root_page::<F>(va);
+        for level in (1..F::LEVELS).rev() {
             page = self.next_or_new::<F>(&page[index(va, level)], level, allocate)?;
         }
         Ok(page)
@@ -513,7 +524,7 @@ impl Table<'_> {
     /// Calls `each` with the entries of the pages mapped in `range`, in ascending order.
     #[inline(always)]
     fn each_slot<F: Encoding>(&self, range: Range<u64>, mut each: impl FnMut(u64, &AtomicU64, Leaf)) {
-        let end = range.end.min(HALF_END);
+        let end = range.end.min(F::END);
         let mut va = range.start;
         while va < end {
             match self.leaf_page::<F>(va) {
@@ -554,6 +565,7 @@ fn skip_empty(page: &Page, level: u8, va: u64, end: u64) -> u64 {
     at + used.unwrap_or(most) as u64 * span(level)
 }
 
+/// `u8::MAX` as level: it is a root's address.
 #[cold]
 fn corrupt(pte: u64, level: u8) -> ! {
     panic!("page-table entry {pte:#018x} at level {level} is nothing a kernel writes: shared structures are corrupt")

@@ -1,6 +1,6 @@
 //! x86-64 4-level paging: Intel SDM vol. 3A §4.5.4, tables 4-15 to 4-20 (AMD APM vol. 2 §5.4 agrees).
 
-use crate::{Attr, format::Encoding};
+use crate::{Attr, USER_BITS, format::Encoding};
 
 pub(crate) struct X86_64;
 
@@ -18,6 +18,9 @@ const INACTIVE: u64 = 1 << 11;
 const NO_EXECUTE: u64 = 1 << 63;
 
 impl Encoding for X86_64 {
+    const LEVELS: u8 = 4;
+    const INPUT_BITS: u32 = USER_BITS;
+
     const TABLE_MASK: u64 = PRESENT | PAGE_SIZE;
     const TABLE_BITS: u64 = PRESENT;
     const ADDRESS_MASK: u64 = 0x000f_ffff_ffff_f000;

@@ -1,10 +1,12 @@
-//! Random operations on tables of all three formats against one map, and against each other.
+//! Random operations on tables of all formats against one map, and against each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use motet_layout::{Cell64, Frame, PAGE_SIZE, Pool, PoolAddr, PoolRange};
-use motet_paging::{Attr, Format, Leaf, Mapped, OutOfFrames, PAGE_ENTRIES, PhysMap, Table, Unused, Withdrawal};
+use motet_paging::{
+    Attr, Format, Leaf, Mapped, OutOfFrames, PAGE_ENTRIES, PhysMap, Stage, Stage2, Table, Unused, Withdrawal,
+};
 use proptest::prelude::*;
 
 const POOL_FRAMES: u64 = 256;
@@ -36,22 +38,18 @@ fn map(split: bool, base: u64) -> PhysMap<'static> {
 }
 
 /// An island's table with its own frames.
-struct Island {
-    table: Table<'static>,
+struct Island<S: Stage = Format> {
+    table: Table<'static, S>,
     free: Vec<Frame>,
     taken: BTreeSet<Frame>,
 }
 
-impl Island {
-    fn new(format: Format, split: bool) -> Self {
-        let pool = pool();
-        let base = match format {
-            Format::X86_64 => 0x400_0000,
-            Format::AArch64 => 0x4400_0000,
-            Format::Sv48 => 0x8400_0000,
-        };
-        let table = Table { pool, root: Frame(1), format, map: map(split, base) };
-        Self { table, free: (2..POOL_FRAMES as u32).map(Frame).collect(), taken: BTreeSet::new() }
+impl<S: Stage> Island<S> {
+    /// With a root of `root_frames` pages, which lies where its size divides its address and the page before is in use.
+    fn of(format: S, root_frames: u32, base: u64, split: bool) -> Self {
+        let root = Frame(root_frames);
+        let table = Table { pool: pool(), root, format, map: map(split, base) };
+        Self { table, free: (2 * root_frames..POOL_FRAMES as u32).map(Frame).collect(), taken: BTreeSet::new() }
     }
 
     fn map(&mut self, va: u64, leaf: Leaf) -> Result<Option<Leaf>, OutOfFrames> {
@@ -79,7 +77,7 @@ impl Island {
     }
 
     /// Makes edits, as if a shoot-down followed, and takes back what they have taken out. `is_home`: leaves hold references.
-    fn edit<R>(&mut self, is_home: bool, edits: impl FnOnce(&Table<'_>, &mut Taken) -> R) -> (R, Taken) {
+    fn edit<R>(&mut self, is_home: bool, edits: impl FnOnce(&Table<'_, S>, &mut Taken) -> R) -> (R, Taken) {
         let home = if is_home { self.table.root } else { Frame::NONE };
         let mut out = Taken { home, ..Taken::default() };
         let result = edits(&self.table, &mut out);
@@ -101,6 +99,10 @@ impl Island {
         (result, out)
     }
 
+    fn root_frames(&self) -> Range<u32> {
+        self.table.root.0..2 * self.table.root.0
+    }
+
     fn all(&self) -> BTreeMap<u64, Leaf> {
         let mut all = BTreeMap::new();
         self.table.visit(0..u64::MAX, |va, leaf| {
@@ -108,6 +110,23 @@ impl Island {
             all.insert(va, leaf);
         });
         all
+    }
+}
+
+impl Island {
+    fn new(format: Format, split: bool) -> Self {
+        let base = match format {
+            Format::X86_64 => 0x400_0000,
+            Format::AArch64 => 0x4400_0000,
+            Format::Sv48 => 0x8400_0000,
+        };
+        Self::of(format, (format.root_bytes() / PAGE_SIZE) as u32, base, split)
+    }
+}
+
+impl Island<Stage2> {
+    fn guest(format: Stage2, split: bool) -> Self {
+        Self::of(format, (format.root_bytes() / PAGE_SIZE) as u32, 0x8400_0000, split)
     }
 }
 
@@ -152,20 +171,27 @@ enum Op {
     Move(u64, u64, u64),
 }
 
-/// Page addresses that often meet: few slots at every level, the ends of user space among them.
+/// Page addresses below `end` that often meet: few slots at every level, the ends of what is translated among them.
 ///
 /// Boxed, as unions of unions of such are too big for a test's stack.
-fn page() -> BoxedStrategy<u64> {
-    let slot = |top: u64| prop_oneof![Just(0), Just(1), Just(7), Just(top)];
-    (slot(255), slot(511), slot(511), slot(511)).prop_map(|(a, b, c, d)| a << 39 | b << 30 | c << 21 | d << 12).boxed()
+fn page(end: u64) -> BoxedStrategy<u64> {
+    let slot = |top: u64| prop_oneof![Just(0), Just(1.min(top)), Just(7.min(top)), Just(top)];
+    let upper = prop_oneof![slot((end >> 39) - 1), (0..end >> 39)];
+    (upper, slot(511), slot(511), slot(511)).prop_map(|(a, b, c, d)| a << 39 | b << 30 | c << 21 | d << 12).boxed()
+}
+
+/// Operations on a table, and addresses to look at.
+fn ops_and_probes(end: u64) -> impl Strategy<Value = (Vec<Op>, Vec<u64>)> {
+    (proptest::collection::vec(op(end), 1..60), proptest::collection::vec(page(end), 8))
 }
 
 fn attr() -> impl Strategy<Value = Attr> {
     (0u8..32).prop_map(Attr::from_bits)
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op(end: u64) -> impl Strategy<Value = Op> {
     let frame = || (1..POOL_FRAMES as u32).prop_map(Frame);
+    let page = || page(end);
     let range = || (page(), page()).prop_map(|(a, b)| (a.min(b), a.max(b) + PAGE_SIZE));
     let leaf = (frame(), attr()).prop_map(|(frame, attr)| Leaf { frame: frame.into(), attr });
     prop_oneof![
@@ -185,7 +211,7 @@ fn normal(leaf: Leaf) -> Leaf {
 }
 
 /// Applies `op` to the model and an island; both must answer alike.
-fn apply(op: &Op, island: &mut Island, model: &mut BTreeMap<u64, Leaf>) {
+fn apply<S: Stage>(op: &Op, island: &mut Island<S>, end_of_all: u64, model: &mut BTreeMap<u64, Leaf>) {
     match *op {
         Op::Map(va, leaf) => {
             let before = model.insert(va, normal(leaf));
@@ -247,7 +273,7 @@ fn apply(op: &Op, island: &mut Island, model: &mut BTreeMap<u64, Leaf>) {
         Op::Move(start, end, to) => {
             let to_end = to + (end - start);
             let is_free = model.range(to..to_end).next().is_none() && (to_end <= start || end <= to);
-            if to_end > 1 << 47 || !is_free {
+            if to_end > end_of_all || !is_free {
                 return;
             }
             let (result, out) = island.move_pages(start..end, to);
@@ -281,7 +307,7 @@ fn references(leaves: impl IntoIterator<Item = Leaf>) -> Vec<Mapped> {
     frames
 }
 
-fn check(island: &Island, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
+fn check<S: Stage>(island: &Island<S>, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
     assert_eq!(&island.all(), model);
     for &va in probes.iter().chain(model.keys()) {
         let (leaf, at) = (model.get(&va), va + 0x123);
@@ -294,28 +320,40 @@ fn check(island: &Island, model: &BTreeMap<u64, Leaf>, probes: &[u64]) {
     }
 }
 
+/// A table that `island` has goes through `ops`, is the map after each, and gives everything back.
+fn table_is_the_map<S: Stage>(mut island: Island<S>, end: u64, ops: &[Op], probes: &[u64]) {
+    let mut model = BTreeMap::new();
+    for op in ops {
+        apply(op, &mut island, end, &mut model);
+        check(&island, &model, probes);
+    }
+    // Everything given back, exactly once, whatever is still mapped.
+    let ranges = [0..probes[0], probes[0]..u64::MAX];
+    let (mut pages, mut tables) = (Vec::new(), Vec::new());
+    island.table.dismantle(ranges.into_iter(), &Nobody, |leaf| pages.push(leaf), |table| tables.push(table));
+    assert_eq!(references(pages), references(model.into_values()));
+    let root = tables.split_off(tables.len() - island.root_frames().len());
+    assert!(root.iter().rev().map(|frame| frame.0).eq(island.root_frames()), "{root:?}");
+    assert!(tables.iter().all(|table| island.taken.remove(table)), "freed twice");
+    assert!(island.taken.is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn tables_of_all_formats_are_the_map(
-        ops in proptest::collection::vec(op(), 1..60), probes in proptest::collection::vec(page(), 8), split: bool,
-    ) {
+    fn tables_of_all_formats_are_the_map((ops, probes) in ops_and_probes(1 << 47), split: bool) {
         for format in Format::ALL {
-            let (mut island, mut model) = (Island::new(format, split), BTreeMap::new());
-            for op in &ops {
-                apply(op, &mut island, &mut model);
-                check(&island, &model, &probes);
-            }
-            // Everything given back, exactly once, whatever is still mapped.
-            let middle = probes[0];
-            let ranges = [0..middle, middle..u64::MAX];
-            let (mut pages, mut tables) = (Vec::new(), Vec::new());
-            island.table.dismantle(ranges.into_iter(), &Nobody, |leaf| pages.push(leaf), |table| tables.push(table));
-            prop_assert_eq!(references(pages), references(model.into_values()));
-            prop_assert_eq!(tables.pop(), Some(island.table.root));
-            prop_assert!(tables.iter().all(|table| island.taken.remove(table)), "freed twice");
-            prop_assert!(island.taken.is_empty());
+            table_is_the_map(Island::new(format, split), 1 << 47, &ops, &probes);
         }
+    }
+
+    #[test]
+    fn guests_tables_are_the_map(
+        (format, (ops, probes)) in proptest::sample::select(Stage2::ALL.to_vec())
+            .prop_flat_map(|format| (Just(format), ops_and_probes(format.end()))),
+        split: bool,
+    ) {
+        table_is_the_map(Island::guest(format, split), format.end(), &ops, &probes);
     }
 
     #[test]
@@ -430,5 +468,40 @@ fn a_walk_into_garbage_finds_nothing() {
         island.map(0, Leaf { frame: Frame(200).into(), attr: Attr::READ }).unwrap();
         island.table.pool.at::<Cell64>(island.table.root.addr()).set(garbage);
         assert_eq!(island.table.readable(0), None, "{format:?} {garbage:#x}");
+    }
+}
+
+/// Where a guest's address leads is what the architecture says: the root's entry is at its upper bits, all of them.
+#[test]
+fn guests_roots_have_an_entry_for_each_piece_of_the_address_space() {
+    for format in Stage2::ALL {
+        let span = 1 << (12 + 9 * (format.levels() - 1));
+        let entries = format.end() / span;
+        for entry in [0, 1, 511, 512, 1023, 1024, entries - 1].into_iter().filter(|entry| *entry < entries) {
+            let mut island = Island::guest(format, false);
+            island.map(entry * span, Leaf { frame: Frame(200).into(), attr: Attr::READ }).unwrap();
+            let root = island.table.root.addr();
+            let used: Vec<u64> = (0..format.root_bytes() / 8)
+                .filter(|n| island.table.pool.at::<Cell64>(PoolAddr(root.0 + n * 8)).get() != 0)
+                .collect();
+            assert_eq!(used, [entry], "{format:?}");
+        }
+        let island = Island::guest(format, false);
+        for past in [format.end(), format.end() << 1, u64::MAX] {
+            assert_eq!((island.table.lookup(past), island.table.leaf(past)), (None, None));
+        }
+    }
+}
+
+#[test]
+fn all_of_a_guests_tables_can_be_unlinked_but_the_root() {
+    for format in Stage2::ALL {
+        let mut island = Island::guest(format, false);
+        for address in [0, format.end() / 2, format.end() - PAGE_SIZE] {
+            island.map(address, Leaf { frame: Frame(200).into(), attr: Attr::READ }).unwrap();
+        }
+        let ((), out) = island.edit(true, |table, out| table.unlink(0..u64::MAX, out));
+        assert_eq!(out.pages.len(), 3);
+        assert!(island.taken.is_empty() && island.all().is_empty());
     }
 }

@@ -5,11 +5,11 @@ use core::ops::Range;
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{Frame, PAGE_SIZE, PoolAddr};
 
-use super::{HALF_END, Leaf, Table, index, next, skip_empty, span};
+use super::{Leaf, Table, index, next, skip_empty, span};
 use crate::format::{Encoding, with_encoding};
-use crate::{ENTRIES, LEVELS, Unused, Withdrawal};
+use crate::{ENTRIES, LEVELS, Stage, Unused, Withdrawal};
 
-impl Table<'_> {
+impl<S: Stage> Table<'_, S> {
     /// Takes tables that `range` (page-aligned) no longer needs out of the tree, with the pages that they map: a table
     /// that lies wholly in `range`, and one that maps nothing outside of it. The root stays. Pages of other tables stay mapped.
     /// `0..u64::MAX` takes all.
@@ -17,15 +17,19 @@ impl Table<'_> {
     /// # Panics
     /// When the table is corrupt.
     pub fn unlink(&self, range: Range<u64>, withdrawal: &mut impl Withdrawal) {
-        let range = range.start..range.end.min(HALF_END);
-        if range.is_empty() {
-            return;
-        }
-        with_encoding!(self.format, F => self.unlink_below::<F>(self.root.addr(), LEVELS - 1, 0, &range, withdrawal));
+        with_encoding!(S, self.format, F => {
+            let range = range.start..range.end.min(F::END);
+            let mut va = range.start;
+            while va < range.end {
+                let base = va & !(F::ROOT_SPAN - 1);
+                self.unlink_below::<F>(self.root_table::<F>(va), F::ROOT_LEVEL, base, &range, withdrawal);
+                va = base + F::ROOT_SPAN;
+            }
+        });
     }
 
     /// Takes all tables apart, the root too, whatever they map: `page` is called for the pages, then `table` for what held
-    /// them, the root last. `ranges` gives the addresses where pages have been mapped, in ascending order; only what lies there
+    /// them, the pages of the root last. `ranges` gives the addresses where pages have been mapped, in ascending order; only what lies there
     /// is visited, and once.
     ///
     /// # Panics
@@ -37,7 +41,7 @@ impl Table<'_> {
         page: impl FnMut(Leaf),
         table: impl FnMut(Frame),
     ) {
-        with_encoding!(self.format, F => self.dismantle_ranges::<F>(ranges, page, table));
+        with_encoding!(S, self.format, F => self.dismantle_ranges::<F>(ranges, page, table));
     }
 
     /// Calls `each` for the pages of a table of pages that [`unlink`](Self::unlink) took out of this tree.
@@ -45,7 +49,7 @@ impl Table<'_> {
     /// # Panics
     /// When the table is corrupt.
     pub fn visit_unlinked(&self, table: Frame, mut each: impl FnMut(Leaf)) {
-        with_encoding!(self.format, F => for slot in self.page(table.addr()) {
+        with_encoding!(S, self.format, F => for slot in self.page(table.addr()) {
             if let Some(leaf) = self.decode::<F>(slot.load(Ordering::Relaxed)) {
                 each(leaf);
             }
@@ -61,17 +65,21 @@ impl Table<'_> {
         mut table: impl FnMut(Frame),
     ) {
         // The tables on the way to `va`, by level, down to `level`.
+        const { assert!(F::LEVELS <= LEVELS) };
         let mut way = [self.root.addr(); LEVELS as usize];
-        let (mut level, mut va) = (LEVELS - 1, 0);
+        let (mut level, mut va) = (F::ROOT_LEVEL, 0);
         for range in ranges {
-            let end = range.end.min(HALF_END);
+            let end = range.end.min(F::END);
             let mut start = range.start;
             while start < end {
-                while level < LEVELS - 1 && va / span(level + 1) != start / span(level + 1) {
+                while level < F::ROOT_LEVEL && va / span(level + 1) != start / span(level + 1) {
                     table(way[level as usize].frame());
                     level += 1;
                 }
                 va = start;
+                if level == F::ROOT_LEVEL {
+                    way[level as usize] = self.root_table::<F>(va);
+                }
                 while level > 0
                     && let Some(below) = self.next_table::<F>(&self.page(way[level as usize])[index(va, level)], level)
                 {
@@ -87,7 +95,8 @@ impl Table<'_> {
                 }
             }
         }
-        way[level as usize..].iter().for_each(|at| table(at.frame()));
+        way[level as usize..F::ROOT_LEVEL as usize].iter().for_each(|at| table(at.frame()));
+        (0..F::ROOT_TABLES).rev().for_each(|n| table(self.root_table::<F>(n * F::ROOT_SPAN).frame()));
     }
 
     /// Takes the table `child`, which the entry `slot` at `level` names, out of the tree.
