@@ -11,6 +11,10 @@
 //! Invariants: a frame is free in the bitmap exactly if its count is 0 and its block is owned; `free` of a block is the
 //! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one.
 
+mod runs;
+
+pub use runs::{NoRun, alloc_run, alloc_run_on};
+
 use core::ops::Range;
 
 use motet_layout::sync::Ordering;

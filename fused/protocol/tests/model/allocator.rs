@@ -9,24 +9,24 @@ use motet_protocol::{Context, memory};
 
 use crate::harness::{BLOCK_FRAMES, Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
 
-const BLOCKS: u64 = 3;
+pub const BLOCKS: u64 = 3;
 
 /// Frames that are in use; ghost state, no scheduling points.
 #[derive(Default)]
-struct InUse(Mutex<BTreeSet<u32>>);
+pub struct InUse(Mutex<BTreeSet<u32>>);
 
 impl InUse {
-    fn add(&self, frame: Frame) {
+    pub fn add(&self, frame: Frame) {
         assert!(self.0.lock().expect("never poisoned").insert(frame.0), "frame {:#x} was given twice", frame.0);
     }
 
-    fn remove(&self, frame: Frame) {
+    pub fn remove(&self, frame: Frame) {
         assert!(self.0.lock().expect("never poisoned").remove(&frame.0), "frame {:#x} was not in use", frame.0);
     }
 }
 
 /// Checks the tables against each other when nothing is in use.
-fn check_all_free(pool: Pool) {
+pub fn check_all_free(pool: Pool) {
     quietly(|| {
         let state = &pool.header().memory;
         let mut frames = state.free_blocks.load(Ordering::Relaxed) * BLOCK_FRAMES;

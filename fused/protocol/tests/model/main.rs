@@ -18,6 +18,7 @@ mod idle;
 mod locks;
 mod migration;
 mod private;
+mod runs;
 mod service;
 mod shoot_down;
 mod stamp;
