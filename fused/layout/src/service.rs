@@ -49,7 +49,7 @@ pool_struct! {
 
 /// [`ServiceClient::state`]: nobody's.
 pub const SERVICE_FREE: u32 = 0;
-/// [`ServiceClient::state`]: a kernel is filling in whose it is.
+/// [`ServiceClient::state`]: a kernel is filling in whose it is; its core's number stands from bit 8 on.
 pub const SERVICE_TAKEN: u32 = 1;
 /// [`ServiceClient::state`]: a process's.
 pub const SERVICE_USED: u32 = 2;
@@ -73,7 +73,8 @@ pool_struct! {
         20 pub died: AtomicU32,
         /// Windows whose threads slept and have an answer now. Set by the core, cleared by kernels.
         24 pub answered: AtomicU32,
-        28 _pad1: Cell32,
+        /// Windows that are kernel threads'. Set by kernels, cleared by the core when the thread has ended; until then nobody gets the window.
+        28 pub bound: AtomicU32,
         32 _pad2: [Cell64; 4],
     }
 }

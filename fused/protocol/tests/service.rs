@@ -6,6 +6,7 @@
 
 #[allow(dead_code)]
 mod files_support;
+#[allow(dead_code)]
 mod service_support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -59,6 +59,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
         crossing::migration::note_deaths(cpu);
         settle_transfers(cpu, |record| crossing::migration::thread_in(cpu, record));
     }
+    file::service::settle(cpu);
     kill_processes(cpu);
     // Whoever was just waking one of their threads has done it now.
     wait_for_all(cpu);

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { PAGE = 4096, PAGES = 128, WINDOW = 128, WINDOWS = 32, ALLOT = 0x4d50, BIND = 0x4d51 };
-enum { OWN = 10, MUTEX = 16, DESTROY = 17, LOCK = 18, UNLOCK = 20, CONSISTENT = 21, RAISE = 42, WITHDRAW = 48 };
+enum { CREATE = 2, DELETE = 8, OWN = 10, MUTEX = 16, DESTROY = 17, LOCK = 18, UNLOCK = 20, CONSISTENT = 21, RAISE = 42, WITHDRAW = 48 };
 enum { WAITS = 1, DONE = 2, OWNER_DEAD = 130 };
 
 /* A device, and the caller's window. */
@@ -105,6 +105,36 @@ static int fault_of(volatile char *byte) {
     return signal;
 }
 
+/* A window that is given does not have what was stored there before, and the end of a thread that was deleted is not that of the next one. */
+static void reused(struct device *device) {
+    long page = device->number / WINDOWS, number = ioctl(device->fd, ALLOT, page);
+    unsigned mutex = ask(device, MUTEX, 0, 0);
+    EXPECT(code(ask(device, CREATE, number, 0)), 0);
+    int bound[2];
+    EXPECT(pipe(bound), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        EXPECT(ioctl(device->fd, BIND, number), 0);
+        EXPECT(write(bound[1], "", 1), 1);
+        pause();
+    }
+    EXPECT(read(bound[0], &bound[1], 1), 1);
+    EXPECT(code(ask(device, DELETE, number, 0)), 0);
+    for (long stored = number; stored < (page + 1) * WINDOWS; stored++)
+        *(volatile uint64_t *)(device->registers + WINDOW * stored) = (uint64_t)1 << 56 | (uint64_t)LOCK << 48 | (uint64_t)mutex << 32;
+    long next = ioctl(device->fd, ALLOT, page);
+    EXPECT(next >= 0 && next != number, 1);
+    struct device other = *device;
+    other.window = (volatile uint64_t *)(device->registers + WINDOW * next);
+    other.sequence = 0;
+    EXPECT(other.window[0], 0);
+    EXPECT(kill(child, SIGKILL), 0);
+    EXPECT(ended_well(child), 0);
+    EXPECT(ask(&other, OWN, 0, 0), next);
+    EXPECT(ask(device, LOCK, mutex, 0), 0);
+    EXPECT(ask(device, UNLOCK, mutex, 0), 0);
+}
+
 static void refusals(void) {
     struct device device = opened();
     EXPECT(mmap(0, PAGE, PROT_READ, MAP_PRIVATE, device.fd, 0) == MAP_FAILED && errno == ENODEV, 1);
@@ -117,9 +147,16 @@ static void refusals(void) {
     take_window(&device);
     EXPECT(ioctl(device.fd, BIND, device.number) == -1 && errno == EBUSY, 1);
     EXPECT(ask(&device, OWN, 0, 0), device.number);
-    for (int count = 1; count < WINDOWS; count++)
-        EXPECT(ioctl(device.fd, ALLOT, device.number / WINDOWS) >= 0, 1);
-    EXPECT(ioctl(device.fd, ALLOT, device.number / WINDOWS) == -1 && errno == EAGAIN, 1);
+    pid_t child = fork();
+    if (child == 0) /* another thread */
+        _exit(ioctl(device.fd, BIND, device.number) != -1 || errno != EBUSY);
+    EXPECT(ended_well(child), 1);
+    reused(&device);
+    int given = 0;
+    while (given < WINDOWS && ioctl(device.fd, ALLOT, device.number / WINDOWS) >= 0)
+        given++;
+    EXPECT(errno, EAGAIN);
+    EXPECT(given, WINDOWS - 2); /* all but the caller's and that of `reused` */
 }
 
 static void strangers(void) {

@@ -7,6 +7,7 @@ use motet_layout::{
 };
 
 use super::ThreadIndex;
+use crate::{Context, cores};
 
 /// Who has pages of registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,11 +21,30 @@ pub struct Owner {
 /// Pages of registers that one user's processes can have, but for the superuser's: half of them.
 const OF_USER_MAX: usize = SERVICE_CLIENTS / 2;
 
-/// The page of registers that an owner has, or gets now, for a core. `None`: there is none left. One caller at a time for an owner.
-pub fn page(core: &ServiceCore, owner: Owner, of: CoreId) -> Option<usize> {
+/// A page of registers that an owner has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Among those of the service core.
+    pub number: usize,
+    /// It has it since now: the core is to be told to look.
+    pub is_new: bool,
+}
+
+/// Why a thread does not get a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Nobody was given such a window.
+    NoWindow,
+    /// It is another thread's.
+    HasThread,
+}
+
+/// The page of registers that an owner has, or gets now from the core `by`, for a core. `None`: there is none left. One caller at a time
+/// for an owner.
+pub fn page(core: &ServiceCore, owner: Owner, of: CoreId, by: CoreId) -> Option<Page> {
     let is_it = |client: &ServiceClient| is_of(client, owner.number) && client.core.get() == u32::from(of.0);
     if let Some(known) = core.control.iter().position(is_it) {
-        return Some(known);
+        return Some(Page { number: known, is_new: false });
     }
     let is_users = |client: &&ServiceClient| {
         client.state.load(Ordering::Relaxed) != SERVICE_FREE && client.user.get() == owner.user
@@ -34,7 +54,7 @@ pub fn page(core: &ServiceCore, owner: Owner, of: CoreId) -> Option<usize> {
     }
     let limit = (core.clients.get() as usize).min(SERVICE_CLIENTS);
     let claim = |client: &ServiceClient| {
-        client.state.compare_exchange(SERVICE_FREE, SERVICE_TAKEN, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        client.state.compare_exchange(SERVICE_FREE, taken_by(by), Ordering::SeqCst, Ordering::Relaxed).is_ok()
     };
     let number = core.control[..limit].iter().position(claim)?;
     let client = &core.control[number];
@@ -42,22 +62,60 @@ pub fn page(core: &ServiceCore, owner: Owner, of: CoreId) -> Option<usize> {
     client.user.set(owner.user);
     client.core.set(u32::from(of.0));
     client.state.store(SERVICE_USED, Ordering::SeqCst);
-    Some(number)
+    Some(Page { number, is_new: true })
+}
+
+/// [`ServiceClient::state`] while a core fills in whose it is.
+pub fn taken_by(by: CoreId) -> u32 {
+    SERVICE_TAKEN | u32::from(by.0) << 8
+}
+
+/// Makes pages free that dead cores were about to give to somebody. Every core that lives has passed.
+pub fn settle_pages(context: &impl Context, core: &ServiceCore) {
+    for client in &core.control {
+        let state = client.state.load(Ordering::SeqCst);
+        let taker = if state as u8 == SERVICE_TAKEN as u8 { CoreId::from_raw(state >> 8) } else { None };
+        if taker.is_some_and(|taker| cores::is_dead(context, taker)) {
+            client.state.store(SERVICE_FREE, Ordering::SeqCst);
+        }
+    }
 }
 
 fn is_of(client: &ServiceClient, owner: u32) -> bool {
     client.state.load(Ordering::SeqCst) == SERVICE_USED && client.owner.get() == owner
 }
 
-/// A window in a page of registers for a thread. `None`: all have one.
+/// A window in a page of registers for a thread. `None`: all have one. One caller at a time for an owner.
 pub fn window(core: &ServiceCore, page: usize) -> Option<ThreadIndex> {
-    let windows = &core.control.get(page)?.windows;
-    let first_free = |used: u32| {
-        let free = used.trailing_ones();
-        (free < SERVICE_WINDOWS as u32).then(|| used | 1 << free)
-    };
-    let before = windows.fetch_update(Ordering::SeqCst, Ordering::Relaxed, first_free).ok()?;
-    ThreadIndex::new(page, before.trailing_ones() as usize)
+    let client = core.control.get(page)?;
+    let used = client.windows.load(Ordering::SeqCst) | client.bound.load(Ordering::SeqCst);
+    let thread = ThreadIndex::new(page, used.trailing_ones() as usize)?;
+    // Another thread of the process may have stored there, and asked.
+    let window = &core.pages[page].windows[thread.window()];
+    window.request.store(0, Ordering::SeqCst);
+    window.parked.store(0, Ordering::SeqCst);
+    client.windows.fetch_or(1 << thread.window(), Ordering::SeqCst);
+    // Afterwards: the core may have been answering.
+    window.answer.store(0, Ordering::SeqCst);
+    Some(thread)
+}
+
+/// Notes that a kernel thread has the window that a number means to an owner's threads. One caller at a time for an owner.
+///
+/// # Errors
+/// As [`Refused`] says.
+pub fn bind(core: &ServiceCore, owner: u32, number: u32) -> Result<ThreadIndex, Refused> {
+    let thread = named(core, owner, number).ok_or(Refused::NoWindow)?;
+    let (client, bit) = (&core.control[thread.client()], 1 << thread.window());
+    if client.bound.fetch_or(bit, Ordering::SeqCst) & bit != 0 {
+        return Err(Refused::HasThread);
+    }
+    // The core may have let go of it meanwhile, and has perhaps not seen that somebody has it. Nobody else was given it since.
+    if client.windows.load(Ordering::SeqCst) & bit == 0 {
+        client.bound.fetch_and(!bit, Ordering::SeqCst);
+        return Err(Refused::NoWindow);
+    }
+    Ok(thread)
 }
 
 /// The window that a number means to an owner's threads.

@@ -17,9 +17,8 @@ mod times;
 mod words;
 
 use motet_layout::{
-    CORES_MAX, CoreId, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_THREADS, SERVICE_USED,
-    SERVICE_WINDOW_BYTES, SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceProcess, ServiceThread, ServiceWindow,
-    sync::Ordering,
+    CORES_MAX, CoreId, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_USED, SERVICE_WINDOW_BYTES,
+    SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceProcess, ServiceThread, ServiceWindow, sync::Ordering,
 };
 
 pub use times::book;
@@ -153,6 +152,10 @@ impl<'a> Device<'a> {
         self.core.operations.set(self.core.operations.get().wrapping_add(1));
         if !self.has_thread(thread) {
             self.refuse(thread, request, Code::NoThread);
+            if self.has_thread(thread) {
+                // It has been given to one meanwhile, which has not been answered yet.
+                self.window(thread).answer.store(0, Ordering::SeqCst);
+            }
             // Whoever gets the window begins anew, be it with the same request.
             record.served.set(0);
             let _ = self.window(thread).request.compare_exchange(request.0, 0, Ordering::SeqCst, Ordering::Relaxed);
@@ -263,13 +266,17 @@ impl<'a> Device<'a> {
         }
         self.core.attention.store(0, Ordering::SeqCst);
         for (number, client) in self.pages() {
-            let died = if client.died.load(Ordering::SeqCst) == 0 { 0 } else { client.died.swap(0, Ordering::SeqCst) };
+            let ended = if client.died.load(Ordering::SeqCst) == 0 { 0 } else { client.died.swap(0, Ordering::SeqCst) };
             // Windows of processes that there are: others have no threads.
-            let died = if client.owner.get() == 0 { 0 } else { died & client.windows.load(Ordering::SeqCst) };
+            let died = if client.owner.get() == 0 { 0 } else { ended & client.windows.load(Ordering::SeqCst) };
             for window in (0..SERVICE_WINDOWS).filter(|window| died >> window & 1 != 0) {
                 if let Some(thread) = ThreadIndex::new(number, window) {
                     self.died(thread);
                 }
+            }
+            if ended != 0 {
+                // Afterwards: who gets such a window next has not ended.
+                client.bound.fetch_and(!ended, Ordering::SeqCst);
             }
             if client.state.load(Ordering::SeqCst) == SERVICE_LEFT {
                 self.forget_process(client.owner.get());
@@ -299,6 +306,7 @@ impl<'a> Device<'a> {
         client.windows.store(0, Ordering::Relaxed);
         client.died.store(0, Ordering::Relaxed);
         client.answered.store(0, Ordering::Relaxed);
+        client.bound.store(0, Ordering::Relaxed);
         client.state.store(SERVICE_FREE, Ordering::SeqCst);
     }
 
@@ -376,16 +384,7 @@ impl<'a> Device<'a> {
 
     /// The thread that has a number in the process of another one.
     fn named(&self, thread: ThreadIndex, number: u16) -> Result<ThreadIndex, Code> {
-        let (owner, number) = (self.owner(thread), usize::from(number));
-        let (core, window) = ((number / SERVICE_WINDOWS) as u32, number % SERVICE_WINDOWS);
-        let is_it = |(_, client): &(usize, &ServiceClient)| {
-            client.owner.get() == owner
-                && client.core.get() == core
-                && client.state.load(Ordering::SeqCst) == SERVICE_USED
-                && client.windows.load(Ordering::SeqCst) >> window & 1 != 0
-        };
-        let found = (number < SERVICE_THREADS).then(|| self.pages().find(is_it)).flatten();
-        found.and_then(|(client, _)| ThreadIndex::new(client, window)).ok_or(Code::NoThread)
+        clients::named(self.core, self.owner(thread), u32::from(number)).ok_or(Code::NoThread)
     }
 
     /// What the core knows of a thread's process; `None`: it knows as many as it can.

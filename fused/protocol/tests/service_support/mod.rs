@@ -23,6 +23,11 @@ thread_local! {
     static ACTOR: Actor = Actor::new(32 << 20);
 }
 
+/// Whose pool the core lies in.
+pub fn actor() -> Actor {
+    ACTOR.with(|actor| *actor)
+}
+
 pub struct Machine {
     pub core: &'static ServiceCore,
     /// Cores that were rung last.
@@ -82,7 +87,8 @@ impl Machine {
         served
     }
 
-    fn control(&mut self) {
+    /// The core looks at what kernels have said.
+    pub fn control(&mut self) {
         self.core.attention.store(1, SeqCst);
         let mut device = Device::new(self.core, 0);
         device.control();

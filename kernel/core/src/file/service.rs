@@ -15,7 +15,7 @@ use motet_protocol::{
     memory::share_frame,
     service::{
         self, ThreadIndex,
-        clients::{self, Owner},
+        clients::{self, Owner, Refused},
     },
 };
 
@@ -88,11 +88,13 @@ fn page<M: Machine>(
     };
     let id = u32::try_from(index).ok().and_then(CoreId::from_raw).filter(exists).ok_or(Errno::ENXIO)?;
     let guard = lock(cpu, &registers.lock);
-    let page = clients::page(core, owner(registers), id);
+    let page = clients::page(core, owner(registers), id, cpu.id);
     drop(guard);
-    // It looks at new pages, and makes those free that were left.
-    cpu.tell_service();
-    page.ok_or(Errno::ENOSPC)
+    let page = page.ok_or(Errno::ENOSPC)?;
+    if page.is_new {
+        cpu.tell_service();
+    }
+    Ok(page.number)
 }
 
 /// `ioctl` of the device.
@@ -104,7 +106,7 @@ pub fn ioctl<M: Machine>(call: &Call<M>, registers: &'static InodeRecord, reques
     match request {
         ALLOT => Ok(u64::from(clients::number(core, allot(call, core, registers, argument as i32)?))),
         BIND => {
-            bind(call.thread, core, owner(registers), argument as u32)?;
+            bind(call, core, registers, argument as u32)?;
             Ok(0)
         }
         _ => Err(Errno::ENOTTY.into()),
@@ -118,7 +120,11 @@ fn allot<M: Machine>(
     registers: &'static InodeRecord,
     of: i32,
 ) -> Result<ThreadIndex, Errno> {
-    let of_core = |index: u64| Ok(clients::window(core, page(call.cpu, core, registers, index)?));
+    let of_core = |index: u64| {
+        let page = page(call.cpu, core, registers, index)?;
+        let _guard = lock(call.cpu, &registers.lock);
+        Ok(clients::window(core, page))
+    };
     if let Ok(of) = u64::try_from(of) {
         return of_core(of)?.ok_or(Errno::EAGAIN);
     }
@@ -136,13 +142,25 @@ fn allot<M: Machine>(
     Err(Errno::EAGAIN)
 }
 
-fn bind(thread: &ThreadRecord, core: &ServiceCore, owner: Owner, number: u32) -> Result<(), Errno> {
-    let window = clients::named(core, owner.number, number).ok_or(Errno::EINVAL)?;
+fn bind<M: Machine>(
+    call: &Call<M>,
+    core: &ServiceCore,
+    registers: &'static InodeRecord,
+    number: u32,
+) -> Result<(), Errno> {
+    let (thread, owner) = (call.thread, owner(registers));
     if let Some(bound) = ThreadIndex::from_raw(thread.service.get())
         && core.control[bound.client()].owner.get() == thread.service_owner.get()
     {
         return Err(Errno::EBUSY);
     }
+    let guard = lock(call.cpu, &registers.lock);
+    let window = clients::bind(core, owner.number, number);
+    drop(guard);
+    let window = window.map_err(|refused| match refused {
+        Refused::NoWindow => Errno::EINVAL,
+        Refused::HasThread => Errno::EBUSY,
+    })?;
     thread.service_owner.set(owner.number);
     thread.service.set(window.raw());
     Ok(())
@@ -164,6 +182,13 @@ fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
         && clients::ended(core, thread.service_owner.get(), window)
     {
         cpu.tell_service();
+    }
+}
+
+/// Islands have died: what they were giving to processes is free. Every core that lives has passed.
+pub fn settle<M: Machine>(cpu: &Cpu<M>) {
+    if let Some(core) = service::of(cpu.pool) {
+        clients::settle_pages(cpu, core);
     }
 }
 
