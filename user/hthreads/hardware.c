@@ -57,16 +57,4 @@ int ht_hardware_open(const char *words) {
     return registers == MAP_FAILED ? errno : 0;
 }
 
-const struct back_end ht_hardware = {
-    .name = "hardware",
-    .lock = ht_hardware_lock,
-    .try_lock = ht_hardware_try_lock,
-    .unlock = ht_hardware_unlock,
-    .ask = ht_hardware_ask,
-    .make = ht_hardware_make,
-    .enter = ht_hardware_enter,
-    .drop = ht_hardware_leave,
-    .gone = ht_hardware_leave,
-    .unwanted = ht_hardware_leave,
-    .open = ht_hardware_open,
-};
+const struct back_end ht_hardware = OF_CORE("hardware", ht_hardware_lock, ht_hardware_try_lock, ht_hardware_unlock, ht_hardware_ask);

@@ -360,16 +360,4 @@ static int ask(enum operation operation, unsigned object, uint32_t argument, con
     return ht_hardware_ask(operation, object, argument, deadline, value);
 }
 
-const struct back_end ht_hybrid = {
-    .name = "hybrid",
-    .lock = lock,
-    .try_lock = try_lock,
-    .unlock = unlock,
-    .ask = ask,
-    .make = ht_hardware_make,
-    .enter = ht_hardware_enter,
-    .drop = ht_hardware_leave,
-    .gone = ht_hardware_leave,
-    .unwanted = ht_hardware_leave,
-    .open = ht_hardware_open,
-};
+const struct back_end ht_hybrid = OF_CORE("hybrid", lock, try_lock, unlock, ask);
