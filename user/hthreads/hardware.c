@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { WINDOW_BYTES = 128, MAKE_WINDOW = 0x4d50, TAKE_WINDOW = 0x4d51, POLLS = 200 };
+enum { WINDOW_BYTES = 128, MAKE_WINDOW = 0x4d50, TAKE_WINDOW = 0x4d51, BECOME = 0x4d52, CANCEL = 0x4d53, POLLS = 200 };
 
 static int device;
 static char *registers;
@@ -47,6 +47,18 @@ int ht_hardware_enter(struct thread *thread) { return ioctl(device, TAKE_WINDOW,
 /* The core lets go of a window when its kernel thread has ended and nobody will ask for it, or by DELETE. */
 void ht_hardware_leave(struct thread *thread) { (void)thread; }
 
+int ht_hardware_become(struct thread *thread, unsigned does, const hthread_work_t *work) {
+    struct {
+        uint32_t does, number;
+        uint64_t argument, count;
+        struct region regions[4];
+    } asked = {.does = does, .number = ht_number(thread), .argument = (uintptr_t)work};
+    asked.count = ht_regions(does, work, asked.regions);
+    return ioctl(device, BECOME, &asked) == 0 ? 0 : errno;
+}
+
+int ht_hardware_stop(struct thread *thread) { return ioctl(device, CANCEL, (long)ht_number(thread)) == 0 ? 0 : errno; }
+
 int ht_hardware_open(const char *words) {
     if (*words)
         return EINVAL;
@@ -57,4 +69,4 @@ int ht_hardware_open(const char *words) {
     return registers == MAP_FAILED ? errno : 0;
 }
 
-const struct back_end ht_hardware = OF_CORE("hardware", ht_hardware_lock, ht_hardware_try_lock, ht_hardware_unlock, ht_hardware_ask);
+const struct back_end ht_hardware = OF_CORE("hardware", ht_hardware_lock, ht_hardware_try_lock, ht_hardware_unlock, ht_hardware_ask, ht_hardware_become);

@@ -11,14 +11,16 @@ int ht_hardware_unlock(uint32_t mutex);
 struct thread *ht_hardware_make(void);
 int ht_hardware_enter(struct thread *thread);
 void ht_hardware_leave(struct thread *thread);
+int ht_hardware_become(struct thread *thread, unsigned does, const hthread_work_t *work);
+int ht_hardware_stop(struct thread *thread);
 int ht_hardware_open(const char *words);
 
 /* A back end whose threads have windows of the core. */
-#define OF_CORE(back_end_name, locks, tries, unlocks, asks)                                                            \
+#define OF_CORE(back_end_name, locks, tries, unlocks, asks, becomes)                                                   \
     {                                                                                                                  \
         .name = back_end_name, .lock = locks, .try_lock = tries, .unlock = unlocks, .ask = asks,                       \
         .make = ht_hardware_make, .enter = ht_hardware_enter, .drop = ht_hardware_leave, .gone = ht_hardware_leave,    \
-        .unwanted = ht_hardware_leave, .open = ht_hardware_open,                                                       \
+        .unwanted = ht_hardware_leave, .become = becomes, .stop = ht_hardware_stop, .open = ht_hardware_open,          \
     }
 
 /* The rest of a request whose first answer is not that all is well. */

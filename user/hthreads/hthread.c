@@ -73,14 +73,23 @@ int hthread_cond_destroy(hthread_cond_t *condition) { return destroy(CONDITION_D
 int hthread_cond_signal(hthread_cond_t *condition) { return ask(SIGNAL, condition->handle - 1, 0); }
 int hthread_cond_broadcast(hthread_cond_t *condition) { return ask(BROADCAST, condition->handle - 1, 0); }
 
+/* What a thread waits for that may be cancelled there. */
+static int ask_and_test(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value) {
+    hthread_testcancel();
+    int error = ht_back_end->ask(operation, object, argument, deadline, value);
+    hthread_testcancel();
+    return error;
+}
+
 int hthread_cond_wait(hthread_cond_t *condition, hthread_mutex_t *mutex) {
-    return ask(CONDITION_WAIT, condition->handle - 1, mutex->handle - 1);
+    ht_start();
+    return ask_and_test(CONDITION_WAIT, condition->handle - 1, mutex->handle - 1, NULL, NULL);
 }
 
 int hthread_cond_timedwait(hthread_cond_t *condition, hthread_mutex_t *mutex, const struct timespec *deadline) {
     if (!ht_is_time(deadline))
         return EINVAL;
-    return ht_back_end->ask(CONDITION_WAIT, condition->handle - 1, mutex->handle - 1, deadline, NULL);
+    return ask_and_test(CONDITION_WAIT, condition->handle - 1, mutex->handle - 1, deadline, NULL);
 }
 
 int hthread_barrier_init(hthread_barrier_t *barrier, const void *unused, unsigned threads) {
@@ -92,7 +101,7 @@ int hthread_barrier_destroy(hthread_barrier_t *barrier) { return destroy(BARRIER
 
 int hthread_barrier_wait(hthread_barrier_t *barrier) {
     uint32_t is_last = 0;
-    int error = ht_back_end->ask(BARRIER_WAIT, barrier->handle - 1, 0, NULL, &is_last);
+    int error = ask_and_test(BARRIER_WAIT, barrier->handle - 1, 0, NULL, &is_last);
     return error ? error : is_last ? HTHREAD_BARRIER_SERIAL_THREAD : 0;
 }
 
@@ -107,7 +116,9 @@ int hthread_intrraise(unsigned source) { return ask_source(SOURCE_RAISE, source,
 
 int hthread_intrwait(unsigned source, unsigned *count) {
     uint32_t interrupts = 0;
+    hthread_testcancel();
     int error = ask_source(SOURCE_WAIT, source, &interrupts);
+    hthread_testcancel();
     if (!error && count)
         *count = interrupts;
     return error;

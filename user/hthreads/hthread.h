@@ -31,6 +31,7 @@ typedef struct {
     uint8_t priority;    /* 0 is the most urgent, 255 the least */
     uint8_t islands;     /* on which it may run, a bit each; 0: on all that the program has code for */
     uint8_t detached;    /* nobody joins it */
+    uint8_t hardware;    /* what a device does that is the thread; 0: it is software */
     uint32_t stack_size; /* in bytes; 0: as pthreads chooses */
 } hthread_attr_t;
 
@@ -41,6 +42,31 @@ enum {
     HTHREAD_MUTEX_FAST = 0,         /* who locks it twice waits for ever */
     HTHREAD_MUTEX_RECURSIVE = 1,    /* its owner may lock it again */
     HTHREAD_MUTEX_ERRORCHECKING = 2 /* its owner is told EDEADLK */
+};
+
+/* The argument of a thread that sorts or filters. The work is done in blocks; for each of them the mutex is locked, *done counts one more, all
+ * that wait for the condition variable go on, and the mutex is unlocked. The thread ends with the number of blocks, or with a negated number of
+ * an error: EINVAL (it does not know what this says), EFAULT, or what locking or unlocking has returned. This stays as it is until it has ended. */
+typedef struct {
+    void *data;               /* what is sorted, or filtered: blocks * count elements */
+    void *out;                /* a filter: as many elements */
+    uint64_t *done;           /* NULL: blocks are not counted */
+    uint32_t count;           /* elements of a block, at most 2^24 */
+    uint32_t blocks;          /* at most 2^24; 0: one */
+    uint32_t kind;            /* HTHREAD_U32 or HTHREAD_I64 to sort, HTHREAD_FIR to filter */
+    hthread_mutex_t mutex;    /* handle 0: none */
+    hthread_cond_t condition; /* handle 0: none */
+    uint32_t taps;            /* a filter: coefficients that there are, 1 to HTHREAD_TAPS */
+    uint32_t shift;           /* a filter: how far sums are shifted to the right, 0 to 63 */
+    uint32_t unused;
+    int32_t coefficients[8];
+} hthread_work_t;
+
+enum {
+    HTHREAD_U32 = 0, /* sort: uint32_t, ascending, each block by itself */
+    HTHREAD_I64 = 1, /* sort: int64_t */
+    HTHREAD_FIR = 0, /* filter: int32_t; out[i] = (coefficients[0] * data[i] + coefficients[1] * data[i - 1] + ...) >> shift, over all blocks */
+    HTHREAD_TAPS = 8
 };
 
 #define HTHREAD_PRIORITY_DEFAULT 128
@@ -63,13 +89,26 @@ int hthread_attr_getislands(const hthread_attr_t *attr, unsigned *islands);
 int hthread_attr_setdetached(hthread_attr_t *attr, int detached);
 int hthread_attr_getdetached(const hthread_attr_t *attr, int *detached);
 int hthread_attr_setstacksize(hthread_attr_t *attr, uint32_t bytes);
+/* "sort" or "filter": the thread is a device of the machine that does this, if the back end is `hardware` (or `hybrid`, and the work has no mutex
+ * and no condition variable) and one is free; otherwise a software thread does the same. Its argument is a hthread_work_t; its function is not
+ * used. NULL: it is software. EINVAL: an unknown name. */
+int hthread_attr_sethardware(hthread_attr_t *attr, const char *does);
 
 /* Creates a thread that calls function(argument). It begins when it is its turn, on an island that whoever keeps the threads chooses, and
- * stays on that island. EINVAL: the machine has none of the islands, or the program no code for them; EAGAIN: there are too many threads. */
+ * stays on that island. EINVAL: the machine has none of the islands, or the program no code for them; EAGAIN: there are too many threads. Of a device:
+ * EINVAL: it has no argument; EFAULT: that names memory which the program has not got. */
 int hthread_create(hthread_t *thread, const hthread_attr_t *attr, void *(*function)(void *), void *argument);
 /* Waits until a thread ends; *value (unless NULL) is what it ended with. */
 int hthread_join(hthread_t thread, void **value);
 int hthread_detach(hthread_t thread);
+/* Ends a thread that hthread_create has made: who joins it gets HTHREAD_KILLED, and mutexes that it has are others' (EOWNERDEAD). A device stops
+ * at once, wherever it is. A software thread ends when it next comes to hthread_testcancel, yield, join, cond_wait, cond_timedwait, barrier_wait
+ * or intrwait, or back from one of them: what it waits for must come first. ESRCH: there is no such thread. */
+int hthread_cancel(hthread_t thread);
+/* Ends the calling thread if somebody has cancelled it. */
+void hthread_testcancel(void);
+/* Whether a thread that was created, and not joined, is a device. */
+int hthread_ishardware(hthread_t thread);
 /* The calling thread, whoever created it. */
 hthread_t hthread_self(void);
 int hthread_equal(hthread_t one, hthread_t other);

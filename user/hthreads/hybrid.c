@@ -360,4 +360,9 @@ static int ask(enum operation operation, unsigned object, uint32_t argument, con
     return ht_hardware_ask(operation, object, argument, deadline, value);
 }
 
-const struct back_end ht_hybrid = OF_CORE("hybrid", lock, try_lock, unlock, ask);
+/* A device locks mutexes of the core alone. */
+static int become(struct thread *thread, unsigned does, const hthread_work_t *work) {
+    return work->mutex.handle || work->condition.handle ? ENODEV : ht_hardware_become(thread, does, work);
+}
+
+const struct back_end ht_hybrid = OF_CORE("hybrid", lock, try_lock, unlock, ask, become);

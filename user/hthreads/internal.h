@@ -31,6 +31,7 @@ enum operation {
 };
 
 #define DETACHED (1u << 16)  /* in the argument of CREATE */
+#define HARDWARE (1u << 17)  /* likewise: a device is it */
 #define KILLED UINT32_MAX    /* the value of a thread that ended without one */
 
 /* A window of registers: of the service core, or memory in which a server finds and leaves the same words. */
@@ -57,6 +58,7 @@ struct thread {
     void *argument, *result;
     uint32_t life; /* bits of life.c */
     uint32_t is_created;
+    uint32_t is_hardware, is_cancelled;
     uint32_t doorbell;                              /* how often it has rung for a server */
     struct window own __attribute__((aligned(64))); /* the window, unless that is the service core's */
 } __attribute__((aligned(128)));
@@ -81,6 +83,10 @@ struct back_end {
     void (*gone)(struct thread *thread);
     /* Nobody will join it any more. */
     void (*unwanted)(struct thread *thread);
+    /* A device becomes the thread, which was created for one: 0 or a number of an error. NULL: there are none. */
+    int (*become)(struct thread *thread, unsigned does, const hthread_work_t *work);
+    /* Ends a thread that is a device. */
+    int (*stop)(struct thread *thread);
     /* 0 or a number of an error: it cannot be used here. `words`: what follows its name in the environment. */
     int (*open)(const char *words);
 };
@@ -110,6 +116,15 @@ static inline struct thread *ht_me(void) {
 /* threads.c: the kernel thread `self` ends with a value. */
 void ht_end(struct thread *self, void *value);
 void ht_set_known(struct thread *thread);
+
+/* functions.c: what devices do, in software. */
+unsigned ht_does(const char *name);
+void *(*ht_function(unsigned does))(void *);
+/* The memory of a hthread_work_t, as a device is given it; how many regions. */
+struct region {
+    uint64_t start, bytes, flags;
+};
+unsigned ht_regions(unsigned does, const hthread_work_t *work, struct region *regions);
 
 /* How requests reach whoever serves them: `where` is that server, if there are several. */
 struct way {

@@ -47,6 +47,14 @@ int hthread_attr_setstacksize(hthread_attr_t *attr, uint32_t bytes) {
     return 0;
 }
 
+int hthread_attr_sethardware(hthread_attr_t *attr, const char *does) {
+    unsigned known = does ? ht_does(does) : 0;
+    if (does && !known)
+        return EINVAL;
+    attr->hardware = (uint8_t)known;
+    return 0;
+}
+
 /* The thread's function, where it is to run. */
 static void *run(void *thread) {
     struct thread *self = thread;
@@ -91,6 +99,31 @@ static int create_kernel_thread(struct thread *thread, uint32_t stack_size) {
     return error;
 }
 
+/* Who joined the last thread of this number has yet to read what it ended with. */
+static void wait_for_joiner(struct thread *thread) {
+    while (__atomic_load_n(joining + ht_number(thread), __ATOMIC_ACQUIRE) != 0)
+        sched_yield();
+}
+
+/* A device becomes a thread. ENODEV, EBUSY, E2BIG: none does. */
+static int create_device(hthread_t *number, const hthread_attr_t *attr, const hthread_work_t *work) {
+    if (!ht_back_end->become)
+        return ENODEV;
+    struct thread *thread = ht_back_end->make();
+    if (!thread)
+        return EAGAIN;
+    wait_for_joiner(thread);
+    (thread->is_created = 1, thread->is_hardware = 1);
+    /* The device may have ended before the caller knows its number. */
+    *number = ht_number(thread);
+    int error = ht_back_end->ask(CREATE, ht_number(thread), attr->priority | HARDWARE | (attr->detached ? DETACHED : 0), NULL, NULL);
+    if (!error && (error = ht_back_end->become(thread, attr->hardware, work)) != 0)
+        ht_back_end->ask(DELETE, ht_number(thread), 0, NULL, NULL);
+    if (error)
+        ht_back_end->drop(thread);
+    return error;
+}
+
 int hthread_create(hthread_t *number, const hthread_attr_t *given, void *(*function)(void *), void *argument) {
     hthread_attr_t attr;
     ht_start();
@@ -98,15 +131,21 @@ int hthread_create(hthread_t *number, const hthread_attr_t *given, void *(*funct
         attr = *given;
     else
         hthread_attr_init(&attr);
+    if (attr.hardware) {
+        if (!argument)
+            return EINVAL;
+        int error = create_device(number, &attr, argument);
+        if (error != ENODEV && error != EBUSY && error != E2BIG)
+            return error;
+        function = ht_function(attr.hardware);
+    }
     unsigned islands = ht_usable_islands() & (attr.islands ? attr.islands : ~0u);
     if (!islands)
         return EINVAL;
     struct thread *thread = ht_back_end->make();
     if (!thread)
         return EAGAIN;
-    /* Who joined the last thread of this number has yet to read what it ended with. */
-    while (__atomic_load_n(joining + ht_number(thread), __ATOMIC_ACQUIRE) != 0)
-        sched_yield();
+    wait_for_joiner(thread);
     (thread->function = function, thread->argument = argument, thread->is_created = 1);
     int error = ht_back_end->ask(CREATE, ht_number(thread), attr.priority | islands << 8 | (attr.detached ? DETACHED : 0), NULL, NULL);
     if (error) {
@@ -129,11 +168,12 @@ int hthread_join(hthread_t number, void **value) {
     ht_start();
     if (number >= THREADS)
         return ESRCH;
+    hthread_testcancel();
     struct thread *thread = ht_threads + number;
     __atomic_fetch_add(joining + number, 1, __ATOMIC_ACQ_REL);
     int error = ht_back_end->ask(JOIN, number, 0, NULL, &ended_with);
     if (!error && value)
-        *value = ended_with == KILLED ? HTHREAD_KILLED : thread->result;
+        *value = ended_with == KILLED ? HTHREAD_KILLED : thread->is_hardware ? (void *)(intptr_t)(int32_t)ended_with : thread->result;
     __atomic_fetch_sub(joining + number, 1, __ATOMIC_ACQ_REL);
     if (!error)
         ht_back_end->unwanted(thread);
@@ -149,6 +189,27 @@ int hthread_detach(hthread_t number) {
         ht_back_end->unwanted(ht_threads + number);
     return error;
 }
+
+int hthread_cancel(hthread_t number) {
+    ht_start();
+    if (number >= THREADS || !ht_threads[number].is_created)
+        return ESRCH;
+    struct thread *thread = ht_threads + number;
+    if (thread->is_hardware) {
+        int error = ht_back_end->stop(thread);
+        return error == ESRCH ? 0 : error; /* it has ended by itself */
+    }
+    __atomic_store_n(&thread->is_cancelled, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void hthread_testcancel(void) {
+    struct thread *self = ht_known();
+    if (self && __builtin_expect(__atomic_load_n(&self->is_cancelled, __ATOMIC_ACQUIRE), 0))
+        hthread_exit(HTHREAD_KILLED);
+}
+
+int hthread_ishardware(hthread_t number) { return number < THREADS && ht_threads[number].is_hardware; }
 
 int hthread_setpriority(hthread_t number, int priority) {
     ht_start();
@@ -167,9 +228,11 @@ int hthread_equal(hthread_t one, hthread_t other) { return one == other; }
 
 int hthread_yield(void) {
     ht_start();
+    hthread_testcancel();
     ht_back_end->ask(YIELD, 0, 0, NULL, NULL);
     /* And the kernel lets those run that have no turns. */
     sched_yield();
+    hthread_testcancel();
     return 0;
 }
 

@@ -70,6 +70,10 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     ServiceSource,
     ServicePage,
     ServiceWindow,
+    ServiceHardware,
+    HardwareTable,
+    HardwareRegion,
+    HardwareLeaf,
 ];
 
 /// Hash (FNV-1a, 64 bits) of [`LAYOUTS`]: two kernels may share a pool only if theirs are equal.

@@ -24,6 +24,16 @@ pub const SERVICE_BARRIERS: usize = 256;
 pub const SERVICE_SOURCES: usize = 64;
 /// Requests whose times the core remembers, to let others wait for it: one of each core.
 pub const SERVICE_SLOTS: usize = crate::CORES_MAX;
+/// Devices that are threads.
+pub const SERVICE_HARDWARE: usize = 16;
+/// Parts of a process's memory that such a device may use for a thread.
+pub const HARDWARE_REGIONS: usize = 4;
+/// Pages of a [`HardwareLeaf`].
+pub const HARDWARE_LEAF_PAGES: usize = 512;
+/// Leaves of a [`HardwareTable`].
+pub const HARDWARE_LEAVES: usize = 32;
+/// Coefficients of a filter.
+pub const HARDWARE_TAPS: usize = 8;
 
 pool_struct! {
     /// The registers of a thread. Nobody but the thread and the core uses them.
@@ -114,7 +124,7 @@ pool_struct! {
         /// 1 + the island whose slot it has; 0: none.
         24 pub island: Cell32,
         /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 2: a more urgent one waits for its slot; bit 3: it was started;
-        /// bit 4: it has had no turn yet; from bit 24 on: the number of the request that it waits with.
+        /// bit 4: it has had no turn yet; bit 5: a device is it; from bit 24 on: the number of the request that it waits with.
         28 pub flags: Cell32,
         /// What it has ended with.
         32 pub value: Cell32,
@@ -194,6 +204,125 @@ pool_struct! {
     }
 }
 
+/// [`ServiceHardware::state`]: the machine has no such device.
+pub const HARDWARE_ABSENT: u32 = 0;
+/// [`ServiceHardware::state`]: it has no thread.
+pub const HARDWARE_FREE: u32 = 1;
+/// [`ServiceHardware::state`]: a kernel is giving it one.
+pub const HARDWARE_TAKEN: u32 = 2;
+/// [`ServiceHardware::state`]: it is a thread. It uses the memory of its table.
+pub const HARDWARE_BUSY: u32 = 3;
+/// [`ServiceHardware::state`]: its thread has ended, and it uses no memory any more. A kernel makes it free.
+pub const HARDWARE_DONE: u32 = 4;
+
+/// [`ServiceHardware::does`]: it sorts.
+pub const HARDWARE_SORTS: u32 = 1;
+/// [`ServiceHardware::does`]: it filters.
+pub const HARDWARE_FILTERS: u32 = 2;
+
+/// [`HardwareRegion::flags`]: the device may write there.
+pub const HARDWARE_WRITES: u64 = 1;
+
+pool_struct! {
+    /// A device that computes, as a thread (`motet_protocol::service::hardware`).
+    pub struct ServiceHardware: size 256, align 64 {
+        /// `HARDWARE_*`. Free to taken to busy by kernels, busy to done by the device, done to free by kernels.
+        0 pub state: AtomicU32,
+        /// What it does: `HARDWARE_SORTS`, `HARDWARE_FILTERS`. Host-written.
+        4 pub does: Cell32,
+        /// 1: its thread is to end. Set by kernels.
+        8 pub stop: AtomicU32,
+        /// Its thread's window, 1 + index. This and the rest up to `table` are kernel-written before it is busy.
+        12 pub thread: Cell32,
+        /// [`ServiceClient::owner`] of its thread's process.
+        16 pub owner: Cell32,
+        /// The core that is rung when it is done.
+        20 pub core: Cell32,
+        /// Where the process has its argument.
+        24 pub argument: Cell64,
+        /// What memory it may use: pool address of a [`HardwareTable`].
+        32 pub table: Cell64,
+        /// Timed machines: an element, in picoseconds. Host-written.
+        40 pub element_ps: Cell64,
+        /// Timed machines: a word of memory, or the way to the service core or back, in picoseconds. Host-written.
+        48 pub memory_ps: Cell64,
+        /// Timed machines: from its creation to its first request, in picoseconds. Host-written.
+        56 pub start_ps: Cell64,
+        /// Timed machines: when its next step is due, in picoseconds; 0: it has not been told that it is busy. The device's own, as all that follows.
+        64 pub due_ps: Cell64,
+        /// Its next step (`motet_protocol::service::hardware::Step`).
+        72 pub step: Cell32,
+        /// The number of its last request.
+        76 pub sequence: Cell32,
+        /// Its argument: where the elements are.
+        80 pub data: Cell64,
+        /// Where they go.
+        88 pub out: Cell64,
+        /// Where blocks are counted; 0: nowhere.
+        96 pub counter: Cell64,
+        /// Elements of a block.
+        104 pub count: Cell32,
+        /// Blocks.
+        108 pub blocks: Cell32,
+        /// What elements are.
+        112 pub kind: Cell32,
+        /// 1 + the mutex that is locked for each block; 0: none.
+        116 pub mutex: Cell32,
+        /// 1 + the condition variable that is signalled after each; 0: none.
+        120 pub condition: Cell32,
+        /// Coefficients that there are.
+        124 pub taps: Cell32,
+        /// How far sums are shifted to the right.
+        128 pub shift: Cell32,
+        /// Blocks that it has done.
+        132 pub block: Cell32,
+        /// How much of this block it has done.
+        136 pub progress: Cell64,
+        /// Coefficients.
+        144 pub coefficients: [Cell32; 8],
+        /// Threads that it has been.
+        176 pub threads: Cell64,
+        184 _pad: [Cell64; 9],
+    }
+}
+
+pool_struct! {
+    /// A part of a process's memory.
+    pub struct HardwareRegion: size 32, align 8 {
+        /// Where the process has it.
+        0 pub start: Cell64,
+        /// Its length.
+        8 pub bytes: Cell64,
+        /// The number of its first page in the leaves.
+        16 pub first: Cell64,
+        /// `HARDWARE_WRITES`.
+        24 pub flags: Cell64,
+    }
+}
+
+pool_struct! {
+    /// The memory that a device may use: a frame. Each page has a reference. Kernel-written before the device is busy.
+    pub struct HardwareTable: size 4096, align 64 {
+        /// The parts of the process's memory.
+        0 pub regions: [HardwareRegion; 4],
+        /// Pool addresses of [`HardwareLeaf`]s; 0: none.
+        128 pub leaves: [Cell64; 32],
+        /// Pages in the leaves.
+        384 pub pages: Cell64,
+        /// For the kernel: the address space whose memory it is (pool address).
+        392 pub space: Cell64,
+        400 _pad: [Cell64; 462],
+    }
+}
+
+pool_struct! {
+    /// Pages of a [`HardwareTable`]: a frame.
+    pub struct HardwareLeaf: size 4096, align 64 {
+        /// Their pool addresses.
+        0 pub pages: [Cell64; 512],
+    }
+}
+
 pool_struct! {
     /// The service core.
     pub struct ServiceCore: size 1753088, align 4096 {
@@ -225,7 +354,11 @@ pool_struct! {
         1088 pub next_slot: Cell32,
         /// Islands that the machine has, a bit each; 0: all that there can be. Host-written.
         1092 pub islands: Cell32,
-        1096 _pad1: [Cell64; 247],
+        /// Devices that are busy. Counted up by kernels, down by the devices.
+        1096 pub hardware_busy: AtomicU32,
+        /// Not 0: a device is done. Set by devices, cleared by kernels.
+        1100 pub hardware_done: AtomicU32,
+        1104 _pad1: [Cell64; 246],
         /// Sources of interrupts.
         3072 pub sources: [ServiceSource; 64],
         /// Pages of registers, as kernels and the core see them.
@@ -238,7 +371,9 @@ pool_struct! {
         118784 pub condition: [ServiceCondition; 1024],
         /// Barriers.
         135168 pub barrier: [ServiceBarrier; 256],
-        139264 _pad2: [Cell64; 5120],
+        /// Devices that are threads.
+        139264 pub hardware: [ServiceHardware; 16],
+        143360 _pad2: [Cell64; 4608],
         /// Threads, by page of registers and window.
         180224 pub threads: [ServiceThread; 8192],
         /// The registers.

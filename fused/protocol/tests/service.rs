@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{CoreId, SERVICE_FREE};
-use motet_protocol::service::{Answer, Code, DETACHED, Operation, Request};
+use motet_protocol::service::{Answer, Code, DETACHED, HARDWARE, Operation, Request};
 use proptest::prelude::*;
 use service_support::spec::{Doing, Id, Spec};
 use service_support::{BARRIERS, ISLANDS, MUTEXES, Machine, PAGES};
@@ -74,8 +74,9 @@ fn request() -> impl Strategy<Value = (Operation, u16, u32)> {
     let number = prop_oneof![20 => (0..2u16, 0..3u16).prop_map(|(core, window)| core * 32 + window), 1 => any::<u16>()];
     let about = prop::sample::select(Operation::ALL);
     let argument = prop_oneof![12 => 0..4u32, 1 => any::<u32>()];
-    let made = (0..4u32, 0..5u32, 0..8u32)
-        .prop_map(|(priority, islands, detached)| priority | islands << 8 | if detached == 0 { DETACHED } else { 0 });
+    let made = (0..4u32, 0..5u32, 0..12u32).prop_map(|(priority, islands, flags)| {
+        priority | islands << 8 | [DETACHED, HARDWARE, 0][flags.min(2) as usize]
+    });
     (about, object, number, argument, made).prop_map(|(operation, object, number, argument, made)| match operation {
         Operation::Create => (operation, number, made),
         Operation::Join | Operation::SetPriority | Operation::Detach | Operation::Delete => {

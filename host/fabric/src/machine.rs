@@ -4,6 +4,7 @@
 //! here, with the key's name and its place in the file.
 
 mod extensions;
+mod hardware;
 mod service;
 mod text;
 
@@ -20,6 +21,7 @@ use toml::{
 
 pub use extensions::CoreExtensions;
 use extensions::{CoreTable, by_core};
+pub use hardware::HardwareSpec;
 pub use service::ServiceSpec;
 pub use text::TextPlace;
 
@@ -46,6 +48,8 @@ pub struct Machine {
     pub calls: Calls,
     /// `[[service]]`: the service core, if there is one.
     pub service: Option<ServiceSpec>,
+    /// `[[hardware_thread]]`: devices that compute as threads.
+    pub hardware: Vec<HardwareSpec>,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.
@@ -303,6 +307,8 @@ struct MachineFile {
     #[serde(default)]
     service: Vec<Spanned<service::ServiceTable>>,
     #[serde(default)]
+    hardware_thread: Vec<Spanned<hardware::HardwareTable>>,
+    #[serde(default)]
     model: ModelTable,
 }
 
@@ -377,7 +383,9 @@ impl MachineFile {
         }
         check_migration(text, self.migration.as_ref(), &islands)?;
         let service = service::check(text, self.service)?;
-        let machine = Machine { pool, islands, crossing, calls, service, model: self.model, text: text.into() };
+        let hardware = hardware::check(text, self.hardware_thread, service.is_some())?;
+        let machine =
+            Machine { pool, islands, crossing, calls, service, hardware, model: self.model, text: text.into() };
         let config = machine.model_config()?;
         machine.check_texts(&config, &texts)?;
         if calls != Calls::Fastest {

@@ -205,7 +205,7 @@ impl HostPool {
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
         self.place_blocks(&machine.model_config()?.ranges);
         if let Some(spec) = &machine.service {
-            service::lay_out(self.pool, spec, machine.islands.len(), at);
+            service::lay_out(self.pool, spec, &machine.hardware, machine.islands.len(), at);
             at = at.add(service_len);
         }
         for stream in [&header.console_in, &header.console_out, &header.console_err] {

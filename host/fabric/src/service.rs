@@ -11,15 +11,19 @@ use std::{
 
 use motet_error::{Context as _, Result};
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, PAGE_SHIFT, Pool, PoolAddr, SERVICE_FREE, SERVICE_WINDOWS, ServiceCore,
+    CORES_PER_ISLAND_MAX, CoreId, HARDWARE_FREE, PAGE_SHIFT, Pool, PoolAddr, SERVICE_FREE, SERVICE_HARDWARE,
+    SERVICE_WINDOWS, ServiceCore,
 };
 use motet_protocol::{
     Context as _,
     memory::frame_record,
-    service::{self, Device, ThreadIndex, clients},
+    service::{self, Device, ThreadIndex, clients, hardware},
 };
 
-use crate::{Doorbells, HostPool, machine::ServiceSpec};
+use crate::{
+    Doorbells, HostPool,
+    machine::{HardwareSpec, ServiceSpec},
+};
 
 /// Who executes operations here: not 0.
 const HOST: u64 = u64::MAX;
@@ -28,11 +32,14 @@ const AWAKE: Duration = Duration::from_micros(50);
 /// Pauses between its looks when nothing is asked, at first and at most: a host has fewer cores than its machines.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(500)];
 
+/// Pieces of a device's computation between two looks: a fraction of a millisecond.
+const PIECES: u64 = 512;
+
 /// Bytes of the service core's registers and tables.
 pub const LEN: u64 = size_of::<ServiceCore>() as u64;
 
-/// Makes a service core at a place in the pool of a machine with so many islands.
-pub fn lay_out(pool: Pool, spec: &ServiceSpec, islands: usize, at: PoolAddr) {
+/// Makes a service core and its devices at a place in the pool of a machine with so many islands.
+pub fn lay_out(pool: Pool, spec: &ServiceSpec, hardware: &[HardwareSpec], islands: usize, at: PoolAddr) {
     let Some(core) = pool.get::<ServiceCore>(at) else { return };
     core.mutexes.set(spec.mutexes);
     core.barriers.set(spec.barriers);
@@ -40,6 +47,13 @@ pub fn lay_out(pool: Pool, spec: &ServiceSpec, islands: usize, at: PoolAddr) {
     core.ports.set(spec.ports);
     core.islands.set((1 << islands) - 1);
     core.operation_ps.set(spec.operation_ns * 1000);
+    for (spec, device) in hardware.iter().zip(&core.hardware) {
+        device.does.set(spec.does);
+        device.element_ps.set(spec.element_ns * 1000);
+        device.memory_ps.set(spec.memory_ns * 1000);
+        device.start_ps.set(spec.start_ns * 1000);
+        device.state.store(HARDWARE_FREE, Ordering::Relaxed);
+    }
     for page in 0..core.pages.len() {
         // Its own reference: registers are no memory that could become free.
         frame_record(pool, clients::frame(pool, core, page)).refs.store(1, Ordering::Relaxed);
@@ -68,7 +82,7 @@ impl Service {
             let core = clients::alive(pool.header(), core);
             bells.ring(core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
         };
-        let run = move || serve_until(core, &stopped, ring);
+        let run = move || serve_until(pool, core, &stopped, ring);
         let thread = std::thread::Builder::new().name("service".into()).spawn(run).host("a thread")?;
         Ok(Some(Self { stop, thread: Some(thread) }))
     }
@@ -92,10 +106,10 @@ impl Drop for Service {
     }
 }
 
-fn serve_until(core: &'static ServiceCore, stop: &AtomicBool, ring: impl Fn(CoreId)) {
+fn serve_until(pool: Pool, core: &'static ServiceCore, stop: &AtomicBool, ring: impl Fn(CoreId)) {
     let (mut asked, mut pause) = (Instant::now(), PAUSES[0]);
     while !stop.load(Ordering::SeqCst) {
-        match look(core, &ring) {
+        match look(pool, core, &ring) {
             Looked::Served => (asked, pause) = (Instant::now(), PAUSES[0]),
             Looked::Idle if asked.elapsed() < AWAKE => std::hint::spin_loop(),
             Looked::Idle => {
@@ -118,8 +132,8 @@ enum Looked {
     Unused,
 }
 
-/// Looks at all registers once.
-fn look(core: &'static ServiceCore, ring: impl Fn(CoreId)) -> Looked {
+/// Looks at all registers once, and lets devices go on.
+fn look(pool: Pool, core: &'static ServiceCore, ring: impl Fn(CoreId)) -> Looked {
     if !service::acquire(core, HOST) {
         return Looked::Idle; // nobody else is the core; a damaged word
     }
@@ -136,6 +150,11 @@ fn look(core: &'static ServiceCore, ring: impl Fn(CoreId)) -> Looked {
             looked = if is_served || looked == Looked::Served { Looked::Served } else { Looked::Idle };
         }
         looked = if looked == Looked::Unused { Looked::Idle } else { looked };
+    }
+    for index in (0..SERVICE_HARDWARE).filter(|_| hardware::is_any_busy(core)) {
+        if device.run_hardware(pool, index, PIECES) {
+            looked = Looked::Served;
+        }
     }
     let rings = device.rings();
     service::release(core);

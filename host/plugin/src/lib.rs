@@ -258,6 +258,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let pool_words = if translates { memory::pool_words(number("pool")?, machine.pool.size)? } else { &[] };
     let spec = &machine.islands[island];
     let pool_bytes = memory::pool(number("pool")?, machine.pool.size)?;
+    let timing = timing.with_pool(pool_bytes);
     let plugin = Plugin {
         service: machine.service.and_then(|spec| service::Service::new(pool_bytes, pool_local, &spec)),
         pool_words,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use motet_coherence::Kind;
 use motet_fabric::machine::ServiceSpec;
 use motet_layout::{Pool, SERVICE_WINDOW_BYTES, ServiceCore};
-use motet_protocol::service::{self, ThreadIndex};
+use motet_protocol::service::{self, ThreadIndex, hardware};
 
 use crate::Plugin;
 
@@ -48,6 +48,10 @@ impl Service {
     pub fn access(&self, plugin: &Plugin, core: usize, kind: Kind, physical: u64, now_ps: u64) -> u64 {
         let offset = physical - self.registers.start;
         let (Some(thread), register) = (ThreadIndex::at(offset), offset % SERVICE_WINDOW_BYTES) else { return 0 };
+        if hardware::is_any_busy(self.core) {
+            // What a device does before this core's access.
+            plugin.timing.run_hardware(self.core, core, now_ps + self.request_ps);
+        }
         if kind.is_write() && register == REQUEST {
             plugin.timing.serve_service(self.core, core, thread, now_ps + self.request_ps);
         }

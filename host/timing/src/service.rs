@@ -1,10 +1,11 @@
 //! The service core of a timed machine (`motet_protocol::service`): whoever stores a request executes the operation, on state that all
-//! QEMUs share, and the operation takes its time.
+//! QEMUs share, and the operation takes its time. Devices that are threads do what is due before anybody else asks for something later, and when the
+//! machine's time comes to it.
 
 use std::time::{Duration, Instant};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, ISLAND_BURIED, ISLAND_LOST, ServiceCore, sync::Ordering::SeqCst};
-use motet_protocol::service::{self, Device, ThreadIndex, clients};
+use motet_layout::{CORES_PER_ISLAND_MAX, ISLAND_BURIED, ISLAND_LOST, Pool, ServiceCore, sync::Ordering::SeqCst};
+use motet_protocol::service::{self, Device, ThreadIndex, clients, hardware};
 
 use crate::{Bells, Timing};
 
@@ -16,6 +17,7 @@ impl<B: Bells> Timing<B> {
     pub fn serve_service(&self, service: &ServiceCore, core: usize, thread: ThreadIndex, asked_ps: u64) {
         if service::has_request(service, thread) {
             self.note_exchange(asked_ps);
+            self.run_hardware(service, core, asked_ps);
             self.be_service(service, core, |service| {
                 let done_ps = service::book(service, asked_ps);
                 let mut device = Device::new(service, done_ps);
@@ -28,11 +30,52 @@ impl<B: Bells> Timing<B> {
 
     /// A core's kernel says that it has told the service core something.
     pub fn control_service(&self, service: &ServiceCore, core: usize, now_ps: u64) {
+        self.run_hardware(service, core, now_ps);
         self.be_service(service, core, |service| {
             let mut device = Device::new(service, now_ps);
             device.control();
             device
         });
+    }
+
+    /// The service core's devices do what is due until `until_ps`; a core executes that.
+    pub fn run_hardware(&self, service: &ServiceCore, core: usize, until_ps: u64) {
+        let Some(pool) = self.pool.filter(|_| hardware::is_any_busy(service)) else { return };
+        let rung = || self.header().cores[core].rings_received.load(SeqCst);
+        let before = rung();
+        while hardware::next(service, until_ps, until_ps).is_some() {
+            self.be_hardware(service, core, pool, until_ps);
+        }
+        // It runs: the interrupt is to come now, and not when the host chooses.
+        if self.settings().deterministic && rung() != before {
+            self.settle(core);
+        }
+    }
+
+    fn be_hardware(&self, service: &ServiceCore, core: usize, pool: Pool, until_ps: u64) {
+        self.be_service(service, core, |service| {
+            // Another core may have been faster.
+            let next = hardware::next(service, until_ps, until_ps);
+            let mut device = Device::new(service, next.map_or(until_ps, |(_, at_ps)| at_ps));
+            if let Some((index, _)) = next {
+                device.run_hardware(pool, index, u64::MAX);
+            }
+            device
+        });
+    }
+
+    /// The machine's time has come to `until_ps`: what its devices do until then, if it has any. Never waits.
+    pub(crate) fn run_devices(&self, core: usize, until_ps: u64) {
+        let Some((pool, service)) = self.pool.and_then(|pool| Some((pool, service::of(pool)?))) else { return };
+        while hardware::next(service, until_ps, until_ps).is_some() {
+            self.be_hardware(service, core, pool, until_ps);
+        }
+    }
+
+    /// When a device does something next, if that is before `before_ps`.
+    pub(crate) fn next_of_devices(&self, now_ps: u64, before_ps: u64) -> Option<u64> {
+        let service = self.pool.and_then(service::of)?;
+        hardware::next(service, now_ps, before_ps).map(|(_, at_ps)| at_ps)
     }
 
     fn be_service<'s>(

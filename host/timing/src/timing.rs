@@ -10,7 +10,7 @@ use std::{
 };
 
 use motet_layout::{
-    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, PoolHeader,
+    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, Pool, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Relaxed, Release, SeqCst},
@@ -63,6 +63,8 @@ pub struct Timing<B> {
     /// Indices of the machine's cores.
     cores: Vec<usize>,
     bells: B,
+    /// For devices that are threads.
+    pub(crate) pool: Option<Pool>,
 }
 
 impl<B: Bells> Timing<B> {
@@ -76,7 +78,13 @@ impl<B: Bells> Timing<B> {
             let hidden = |core: &usize| region.cores[*core].hidden.load(Relaxed) != 0;
             (first..visible).chain((visible..first + motet_layout::CORES_PER_ISLAND_MAX).filter(hidden))
         });
-        Some(Self { region, header, settings, cores: cores.collect(), bells })
+        Some(Self { region, header, settings, cores: cores.collect(), bells, pool: None })
+    }
+
+    /// The same for a machine with a service core, whose devices use the pool.
+    #[must_use]
+    pub fn with_pool(self, pool: Pool) -> Self {
+        Self { pool: Some(pool), ..self }
     }
 
     /// How time is kept.
@@ -278,8 +286,8 @@ impl<B: Bells> Timing<B> {
         if self.stop_at_end(core) {
             return;
         }
-        let view = self.advance();
-        self.skip_idle_time();
+        let view = self.advance(core);
+        self.skip_idle_time(core);
         if !self.settings.deterministic {
             self.wake_parked(view);
         } else if self.has_turn(core) {
@@ -301,12 +309,13 @@ impl<B: Bells> Timing<B> {
         if alone {
             // The machine's time is this core's, and there is nobody to wait for, or to wake.
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
+            self.run_devices(core, now_ps);
             return self.goes_on(now_ps, woke);
         }
         if self.is_free(core, now_ps) {
             return self.goes_on(now_ps, woke);
         }
-        let view = self.advance();
+        let view = self.advance(core);
         self.wake_parked(view);
         if view.running == 1 {
             self.keep_together(core, now_ps, view);
@@ -340,7 +349,7 @@ impl<B: Bells> Timing<B> {
             if self.stop_at_end(core) {
                 return self.goes_on(now_ps, false);
             }
-            self.advance();
+            self.advance(core);
             self.pass_turn();
         } else if clock.halted.load(SeqCst) != 0 {
             clock.arrived.store(1, SeqCst);
@@ -363,7 +372,7 @@ impl<B: Bells> Timing<B> {
     }
 
     /// The core's doorbells are to reach it now, and not at a time that the host chooses; counts if that cannot be told.
-    fn settle(&self, core: usize) {
+    pub(crate) fn settle(&self, core: usize) {
         if !self.bells.settle(core) {
             self.region.unsettled.fetch_add(1, Relaxed);
         }
@@ -445,10 +454,11 @@ impl<B: Bells> Timing<B> {
     }
 
     /// Brings the machine's time up to its slowest running core, and rings sleepers whose alarms have passed. What the cores
-    /// did.
-    fn advance(&self) -> View {
+    /// did. `core` executes what devices do until then.
+    fn advance(&self, core: usize) -> View {
         let view = self.view();
         if let Some(slowest_ps) = view.slowest_ps {
+            self.run_devices(core, slowest_ps);
             // Seldom written: all cores look at it.
             let mut now_ps = self.region.now_ps.load(SeqCst);
             if now_ps < slowest_ps {
@@ -463,14 +473,21 @@ impl<B: Bells> Timing<B> {
         view
     }
 
-    /// When all cores sleep: lets time jump to the earliest alarm.
-    fn skip_idle_time(&self) {
-        if !self.cores.iter().all(|&core| self.sleeps(core)) {
-            return;
-        }
+    /// When all cores sleep: lets time jump to the earliest alarm, or to what a device does before that.
+    fn skip_idle_time(&self, own: usize) {
         let alarm = |core: usize| self.record(core).alarm_ns.load(SeqCst);
-        let Some(&first) = self.cores.iter().min_by_key(|&&core| alarm(core)) else { return };
-        let alarm_ns = alarm(first);
+        let (first, alarm_ns) = loop {
+            if !self.cores.iter().all(|&core| self.sleeps(core)) {
+                return;
+            }
+            let Some(&first) = self.cores.iter().min_by_key(|&&core| alarm(core)) else { return };
+            let alarm_ns = alarm(first);
+            let now_ps = self.region.now_ps.load(SeqCst);
+            let next = self.next_of_devices(now_ps, alarm_ns.saturating_mul(PS_PER_NS));
+            let Some(at_ps) = next else { break (first, alarm_ns) };
+            self.region.now_ps.fetch_max(at_ps, SeqCst);
+            self.run_devices(own, at_ps);
+        };
         if alarm_ns != u64::MAX {
             self.region.now_ps.fetch_max(alarm_ns.saturating_mul(PS_PER_NS), SeqCst);
             self.ring_alarm(first);

@@ -28,6 +28,7 @@ macro_rules! sources {
 
 /// Its files; the headers among them are its own.
 const FILES: &[(&str, &str)] = sources![
+    "functions.c",
     "fused.c",
     "hardware.c",
     "hardware.h",

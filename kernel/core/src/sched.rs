@@ -513,6 +513,7 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
             act_on_engines(cpu);
         }
         file::service::rung(cpu);
+        file::hardware::rung(cpu);
     }
 }
 

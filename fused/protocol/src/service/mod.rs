@@ -9,6 +9,7 @@
 
 pub mod clients;
 mod conditions;
+pub mod hardware;
 mod interrupts;
 mod mutexes;
 mod queue;

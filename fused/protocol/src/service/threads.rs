@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Threads that were created have turns: as many of a process run on an island as it has slots there, the most urgent ones. Others run
-//! whenever their kernel lets them.
+//! whenever their kernel lets them, and so do devices.
 
 use motet_layout::{ISLANDS_MAX, ServiceProcess, ServiceThread, sync::Ordering};
 
-use super::{Code, DETACHED, Device, KILLED, Outcome, Reply, State, ThreadIndex, queue::Queue};
+use super::{Code, DETACHED, Device, HARDWARE, KILLED, Outcome, Reply, State, ThreadIndex, queue::Queue};
 
 /// [`ServiceThread::flags`]: nobody joins it.
 const IS_DETACHED: u32 = 1;
@@ -27,6 +27,8 @@ const GIVES_WAY: u32 = 4;
 const HAS_TURNS: u32 = 8;
 /// [`ServiceThread::flags`]: it has not had its first turn.
 const BEGINS: u32 = 16;
+/// [`ServiceThread::flags`]: a device is it.
+const IS_HARDWARE: u32 = 32;
 /// [`ServiceThread::flags`]: from this bit on, the number of the request that its next answer is for.
 const NUMBER: u32 = 24;
 
@@ -92,7 +94,8 @@ impl<'a> Device<'a> {
         clear(record);
         record.priority.set(argument & PRIORITY_MAX);
         record.islands.set(islands);
-        record.flags.set(if argument & DETACHED != 0 { IS_DETACHED } else { 0 });
+        let flag = |asked: u32, flag: u32| if argument & asked != 0 { flag } else { 0 };
+        record.flags.set(flag(DETACHED, IS_DETACHED) | flag(HARDWARE, IS_HARDWARE));
         record.state.set(State::New as u32);
         Ok(Reply::Done(u32::from(number)))
     }
@@ -110,7 +113,8 @@ impl<'a> Device<'a> {
         if self.state(thread) != State::New {
             return Err(Code::Invalid);
         }
-        record.flags.set(record.flags.get() | HAS_TURNS | BEGINS);
+        let turns = if record.flags.get() & IS_HARDWARE == 0 { HAS_TURNS | BEGINS } else { 0 };
+        record.flags.set(record.flags.get() | turns);
         self.resume(thread, Code::Ok, 0);
         Ok(Reply::Waits)
     }
@@ -453,7 +457,7 @@ impl<'a> Device<'a> {
     pub(super) fn died(&mut self, thread: ThreadIndex) {
         let record = self.thread(thread);
         // Nobody joins a thread that was not created.
-        let was_created = record.flags.get() & HAS_TURNS != 0 || self.state(thread) == State::New;
+        let was_created = record.flags.get() & (HAS_TURNS | IS_HARDWARE) != 0 || self.state(thread) == State::New;
         if self.state(thread) != State::Ended {
             self.end(thread, KILLED);
             self.give_turns(thread);

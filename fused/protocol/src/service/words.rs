@@ -104,7 +104,7 @@ codes! {
         /// The calling thread, which was created, begins when it is its turn. Gives the island on which it is to run.
         Start = 1,
         /// Creates the thread `object`, whose window a kernel has given: `argument` is its priority (0 to 255, 0 is the most urgent), `islands << 8`
-        /// on which it may run (0: all), and [`DETACHED`].
+        /// on which it may run (0: all), [`DETACHED`] and [`HARDWARE`].
         Create = 2,
         /// The calling thread ends with `argument`.
         Exit = 3,
@@ -223,6 +223,9 @@ codes! {
 
 /// In the argument of [`Operation::Create`]: nobody joins the thread.
 pub const DETACHED: u32 = 1 << 16;
+
+/// In the argument of [`Operation::Create`]: a device is the thread. It has no turns: it runs beside all islands.
+pub const HARDWARE: u32 = 1 << 17;
 
 /// What somebody joins that has been killed.
 pub const KILLED: u32 = u32::MAX;

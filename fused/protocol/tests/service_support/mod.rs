@@ -3,7 +3,7 @@
 pub mod spec;
 
 use motet_layout::sync::Ordering::SeqCst;
-use motet_layout::{CoreId, PoolAddr, SERVICE_LEFT, SERVICE_USED, ServiceCore, ServiceThread, ServiceWindow};
+use motet_layout::{CoreId, Pool, PoolAddr, SERVICE_LEFT, SERVICE_USED, ServiceCore, ServiceThread, ServiceWindow};
 use motet_protocol::Context;
 use motet_protocol::service::{Answer, Device, Operation, Request, ThreadIndex};
 
@@ -18,6 +18,11 @@ pub const BARRIERS: usize = 2;
 pub const PAGES: usize = 6;
 /// Islands of the machine, a bit each.
 pub const ISLANDS: u32 = 0b11;
+
+/// The pool that the core lies in.
+pub fn pool() -> Pool {
+    ACTOR.with(|actor| actor.pool())
+}
 
 thread_local! {
     static ACTOR: Actor = Actor::new(32 << 20);
@@ -37,7 +42,7 @@ pub struct Machine {
 impl Machine {
     /// An empty core. A test's thread has one at a time.
     pub fn new() -> Self {
-        let pool = ACTOR.with(|actor| actor.pool());
+        let pool = pool();
         pool.zero(AT, size_of::<ServiceCore>());
         let core = pool.at::<ServiceCore>(AT);
         core.mutexes.set(MUTEXES as u32);

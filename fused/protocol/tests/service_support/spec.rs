@@ -11,7 +11,7 @@ mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use motet_protocol::service::{Answer, Code, DETACHED, KILLED, Kind, Operation, Request};
+use motet_protocol::service::{Answer, Code, DETACHED, HARDWARE, KILLED, Kind, Operation, Request};
 
 /// A window: its page and its number there.
 pub type Id = (usize, usize);
@@ -48,6 +48,7 @@ pub struct Thread {
     /// The island whose slot it has.
     pub island: Option<usize>,
     has_turns: bool,
+    is_device: bool,
     begins: bool,
     detached: bool,
     gone: bool,
@@ -175,6 +176,7 @@ impl Spec {
             islands: 0,
             island: None,
             has_turns: false,
+            is_device: false,
             begins: false,
             detached: false,
             gone: false,
@@ -294,7 +296,8 @@ impl Spec {
             Operation::Nothing => DONE,
             Operation::Own => done(self.pages[&id.0].1 as usize * 32 + id.1),
             Operation::Start if self.at(id).doing == Doing::IsNew => {
-                (self.at(id).has_turns, self.at(id).begins) = (true, true);
+                let turns = !self.at(id).is_device;
+                (self.at(id).has_turns, self.at(id).begins) = (turns, turns);
                 self.resume(id, (Code::Ok, 0));
                 Ok(None)
             }
@@ -342,7 +345,7 @@ impl Spec {
                     return Err(Code::Invalid);
                 }
                 (thread.doing, thread.priority, thread.islands) = (Doing::IsNew, argument & 0xff, islands);
-                thread.detached = argument & DETACHED != 0;
+                (thread.detached, thread.is_device) = (argument & DETACHED != 0, argument & HARDWARE != 0);
                 done(number.into())
             }
             Operation::Join if target == id => Err(Code::Deadlock),
@@ -399,7 +402,7 @@ impl Spec {
 
     pub fn died(&mut self, id: Id) {
         let Some(thread) = self.threads.get_mut(&id) else { return };
-        let was_created = thread.has_turns || thread.doing == Doing::IsNew;
+        let was_created = thread.has_turns || thread.is_device || thread.doing == Doing::IsNew;
         if thread.doing != Doing::Over {
             self.end(id, KILLED);
             self.settle(self.owner(id));

@@ -21,6 +21,7 @@ mod fairness;
 mod firmware;
 mod fuzz;
 mod golang;
+mod hardware_threads;
 mod hidden;
 mod hostile;
 mod hthreads;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         trials.extend(hidden::trials());
         trials.extend(hostile::trials());
         trials.extend(hthreads::trials());
+        trials.extend(hardware_threads::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());
         trials.extend(accesses::trials());

@@ -68,6 +68,36 @@ fn semantic_errors_name_key_and_place() {
             "cores = 1\n[[service]]\nmutexes = 1025\n",
             "8:11: service.mutexes: 1025; it must be 1 to 1024",
         ),
+        (
+            "cores = 1\n",
+            "cores = 1\n[[hardware_thread]]\nname = \"s\"\ndoes = \"sort\"\n",
+            "7:1: hardware_thread: a device asks a service core, and the machine has none; add [[service]]",
+        ),
+        (
+            "cores = 1\n",
+            "cores = 1\n[[service]]\n[[hardware_thread]]\nname = \"s\"\ndoes = \"sing\"\n",
+            "10:8: hardware_thread.does: unknown function \"sing\"; known: sort, filter",
+        ),
+        (
+            "cores = 1\n",
+            "cores = 1\n[[service]]\n[[hardware_thread]]\nname = \"s s\"\ndoes = \"sort\"\n",
+            "9:8: hardware_thread.name: \"s s\"; a name has 1 to 31 letters",
+        ),
+        (
+            "cores = 1\n",
+            "cores = 1\n[[service]]\n[[hardware_thread]]\nname = \"s\"\ndoes = \"sort\"\nelement_ns = -1\n",
+            "11:14: hardware_thread.element_ns: -1; it must be 0 to 1000000",
+        ),
+        (
+            "cores = 1\n",
+            &*format!("cores = 1\n[[service]]\n{}", "[[hardware_thread]]\nname = \"s\"\ndoes = \"sort\"\n".repeat(2)),
+            "12:8: hardware_thread.name: two devices are called \"s\"",
+        ),
+        (
+            "cores = 1\n",
+            &*format!("cores = 1\n[[service]]\n{}", "[[hardware_thread]]\nname = \"s\"\ndoes = \"sort\"\n".repeat(17)),
+            "56:1: hardware_thread: 17 devices, a machine has at most 16",
+        ),
         ("[pool]", "calls = \"bus\"\n[pool]", "1:9: calls: unknown way \"bus\"; known: fastest, stores, dma"),
         (
             "[pool]",

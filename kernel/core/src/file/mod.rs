@@ -13,6 +13,7 @@ pub mod dma;
 mod epoll;
 mod event;
 mod fcntl;
+pub mod hardware;
 mod lock;
 mod names;
 mod node;

@@ -19,7 +19,10 @@ use motet_protocol::{
     },
 };
 
-use super::description::{self, Parts};
+use super::{
+    description::{self, Parts},
+    hardware,
+};
 use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
@@ -100,7 +103,7 @@ fn page<M: Machine>(
 /// `ioctl` of the device.
 ///
 /// # Errors
-/// `ENOTTY`, `EAGAIN`: no window is free; `EBUSY`, `EINVAL`, and those of [`frame`].
+/// `ENOTTY`, `EAGAIN`: no window is free; `EBUSY`, `EINVAL`, and those of [`frame`], [`hardware::make`] and [`hardware::cancel`].
 pub fn ioctl<M: Machine>(call: &Call<M>, registers: &'static InodeRecord, request: u32, argument: u64) -> SysResult {
     let core = service::of(call.cpu.pool).ok_or(Errno::ENODEV)?;
     match request {
@@ -109,6 +112,8 @@ pub fn ioctl<M: Machine>(call: &Call<M>, registers: &'static InodeRecord, reques
             bind(call, core, registers, argument as u32)?;
             Ok(0)
         }
+        hardware::BECOME => hardware::make(call, core, registers, argument),
+        hardware::CANCEL => hardware::cancel(call.cpu, core, registers, argument as u32),
         _ => Err(Errno::ENOTTY.into()),
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     call::{BUDGET, cost},
     cpu::Cpu,
     extension,
-    file::dma,
+    file::{dma, hardware},
     sched,
 };
 
@@ -228,10 +228,16 @@ pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
 /// A copy of `parent` for a forked process: private pages are shared until one side writes to them.
 ///
 /// # Errors
-/// `ENOMEM`.
+/// `ENOMEM`; `EAGAIN`: a device that is a thread uses the parent's memory, and would go on with a child's.
 pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'static SpaceRecord, Errno> {
     let child = create_for(cpu, cpu.island(), parent.fat.get() != 0)?;
     let guard = lock_without_transfers(cpu, parent);
+    // It may compute for long, or wait for whoever forks.
+    if hardware::is_under_way(cpu, parent) {
+        drop(guard);
+        release(cpu, child);
+        return Err(Errno::EAGAIN);
+    }
     parent.forks.set(parent.forks.get().wrapping_add(1));
     child.brk[0].set(parent.brk[0].get());
     child.brk[1].set(parent.brk[1].get());
