@@ -69,4 +69,5 @@ int ht_hardware_open(const char *words) {
     return registers == MAP_FAILED ? errno : 0;
 }
 
-const struct back_end ht_hardware = OF_CORE("hardware", ht_hardware_lock, ht_hardware_try_lock, ht_hardware_unlock, ht_hardware_ask, ht_hardware_become);
+const struct back_end ht_hardware = OF_CORE("hardware", ht_hardware_lock, ht_hardware_try_lock, ht_hardware_unlock,
+                                                   ht_hardware_ask, ht_hardware_become);

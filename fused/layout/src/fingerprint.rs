@@ -74,6 +74,12 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     HardwareTable,
     HardwareRegion,
     HardwareLeaf,
+    Fpga,
+    FpgaRegion,
+    FpgaAccelerator,
+    FpgaBitstream,
+    FpgaInterface,
+    FpgaRegisters,
 ];
 
 /// Hash (FNV-1a, 64 bits) of [`LAYOUTS`]: two kernels may share a pool only if theirs are equal.

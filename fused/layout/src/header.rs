@@ -454,7 +454,9 @@ pool_struct! {
         148 pub dma_kib_ns: Cell32,
         /// The service core ([`ServiceCore`](crate::ServiceCore), a pool address); 0: the machine has none.
         152 pub service: Cell64,
-        160 _pad0: [Cell64; 4],
+        /// The FPGA ([`Fpga`](crate::Fpga), a pool address); 0: the machine has none.
+        160 pub fpga: Cell64,
+        168 _pad0: [Cell64; 3],
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,

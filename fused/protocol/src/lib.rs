@@ -12,6 +12,7 @@ pub mod dma;
 pub mod engine;
 pub mod far;
 pub mod format;
+pub mod fpga;
 pub mod fs;
 pub mod lock;
 pub mod lost;

@@ -13,6 +13,7 @@ mod death;
 mod direct;
 mod engine;
 mod far;
+mod fpga;
 mod harness;
 mod idle;
 mod locks;

@@ -1,0 +1,224 @@
+//! The FPGA: regions that accelerators are loaded into, and that clients share (`docs/protocols/fpga.md`).
+//!
+//! A client sees the page of registers of its interface, and its data section, which is all that an accelerator reads and writes for it.
+//! What the FPGA and its manager know stands elsewhere, where no program can see it.
+
+use crate::{
+    Cell32, Cell64, pool_struct,
+    sync::{AtomicU32, AtomicU64},
+};
+
+/// Most regions.
+pub const FPGA_REGIONS: usize = 8;
+/// Most accelerators: what regions can be made to be.
+pub const FPGA_ACCELERATORS: usize = 16;
+/// Most interfaces: one for each client and accelerator.
+pub const FPGA_INTERFACES: usize = 64;
+/// Words of the buffer that keeps what an accelerator has computed so far: 1 KiB.
+pub const FPGA_CONTEXT_WORDS: usize = 128;
+/// Registers whose meaning is an accelerator's.
+pub const FPGA_CUSTOM: usize = 8;
+
+pool_struct! {
+    /// The registers of an interface: Ker-ONE's Table 1. The client writes them while its interface is connected, and always reads them.
+    pub struct FpgaRegisters: size 4096, align 4096 {
+        /// What the accelerator does (`motet_protocol::fpga::Status`), and from bit 8 on why it refused. Stored by the FPGA.
+        0 pub status: AtomicU32,
+        /// The lowest byte not 0: to begin. Stored by the client, cleared by the FPGA when it has seen it.
+        4 pub start: AtomicU32,
+        /// 1: it is over. Stored by the FPGA; 0 from when it begins.
+        8 pub over: AtomicU32,
+        /// What to do. Means what the accelerator says, as all that follow.
+        12 pub command: AtomicU32,
+        /// Where in the data section the data begin.
+        16 pub data_addr: AtomicU32,
+        /// How many bytes.
+        20 pub data_size: AtomicU32,
+        /// The result. Stored by the FPGA, before `over`.
+        24 pub result: AtomicU64,
+        /// Bit 0: the client is to be woken when it is over.
+        32 pub interrupt_control: AtomicU32,
+        36 _pad0: Cell32,
+        /// The first one: where results go in the data section.
+        40 pub custom: [AtomicU32; 8],
+        72 _pad1: [Cell64; 503],
+    }
+}
+
+/// [`FpgaInterface::state`]: nobody's.
+pub const FPGA_FREE: u32 = 0;
+/// [`FpgaInterface::state`]: a kernel is filling in whose it is.
+pub const FPGA_TAKEN: u32 = 1;
+/// [`FpgaInterface::state`]: a client's.
+pub const FPGA_USED: u32 = 2;
+/// [`FpgaInterface::state`]: the client has gone. The FPGA makes it free.
+pub const FPGA_LEFT: u32 = 3;
+
+pool_struct! {
+    /// An interface as kernels and the FPGA see it: a client's, for one accelerator.
+    pub struct FpgaInterface: size 2048, align 64 {
+        /// `FPGA_*`. Free to taken to used to left by kernels, left to free by the FPGA.
+        0 pub state: AtomicU32,
+        /// Whose it is: a number of the client. Kernel-written before it is used.
+        4 pub owner: Cell32,
+        /// The user who has it. Kernel-written before it is used.
+        8 pub user: Cell32,
+        /// For which accelerator. Kernel-written before it is used.
+        12 pub accelerator: Cell32,
+        /// The core that is rung about it. Kernel-written before it is used.
+        16 pub core: Cell32,
+        /// The client's priority; 0 is the most urgent. Stored by kernels.
+        20 pub priority: AtomicU32,
+        /// When its results are wanted after a request, in picoseconds; 0: nobody has said. Stored by kernels.
+        24 pub deadline_ps: AtomicU64,
+        /// 1: a store to its registers has trapped, which is a request. Set by kernels, cleared by the FPGA.
+        32 pub asked: AtomicU32,
+        /// 1: it is connected to a region. Stored by the FPGA.
+        36 pub connected: AtomicU32,
+        /// 1: its client may have it mapped writably. Set by kernels, and cleared when it has not any more.
+        40 pub writable: AtomicU32,
+        /// 1: its client must not write it any more. Set by the FPGA, cleared by kernels when that is so.
+        44 pub revoke: AtomicU32,
+        /// What the client is told (`motet_protocol::fpga::SIGNAL_*`). Set by the FPGA, cleared by kernels.
+        48 pub signals: AtomicU32,
+        /// 1: the request of a store that has trapped failed: its thread is told so. Set by the FPGA, cleared by kernels.
+        52 pub refused: AtomicU32,
+        56 _pad0: [Cell32; 2],
+        /// The FPGA's own: 1 + the region that it is connected to; 0: none.
+        64 pub region: Cell32,
+        /// The FPGA's own: its request waits (1), or has a region that is being made ready (2).
+        68 pub request: Cell32,
+        /// The FPGA's own: requests that waited longer have a smaller one.
+        72 pub sequence: Cell64,
+        /// The FPGA's own: 1: something has begun and is not over. The following say what.
+        80 pub begun: Cell32,
+        /// The FPGA's own: the registers as they were when it began.
+        84 pub command: Cell32,
+        /// As above.
+        88 pub data_addr: Cell32,
+        /// As above.
+        92 pub data_size: Cell32,
+        /// As above.
+        96 pub custom: [Cell32; 8],
+        /// The FPGA's own: when the request came, in picoseconds.
+        128 pub requested_ps: Cell64,
+        136 _pad1: [Cell64; 111],
+        /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
+        1024 pub context: [Cell64; 128],
+    }
+}
+
+pool_struct! {
+    /// A region, and what the monitor knows of it: Ker-ONE's PRR descriptor.
+    pub struct FpgaRegion: size 2048, align 64 {
+        /// `motet_protocol::fpga::RegionState`.
+        0 pub state: Cell32,
+        /// 1 + the interface that is connected to it, or was last; 0: none.
+        4 pub interface: Cell32,
+        /// 1 + the accelerator that it is; 0: none.
+        8 pub accelerator: Cell32,
+        /// 1 + the interface whose request it is being made ready for; 0: none.
+        12 pub successor: Cell32,
+        /// Its size. Host-written.
+        16 pub area: Cell32,
+        /// 1: its bitstream is going through the port.
+        20 pub loading: Cell32,
+        /// When what it does now ends, in picoseconds: a frame, a reconfiguration, a reservation.
+        24 pub until_ps: Cell64,
+        /// Signals to the manager that it has not seen (`motet_protocol::fpga::IRQ_*`).
+        32 pub signals: Cell32,
+        36 _pad0: Cell32,
+        /// Orders waits for the port.
+        40 pub sequence: Cell64,
+        /// Frames computed in it.
+        48 pub frames: Cell64,
+        /// Bitstreams loaded into it.
+        56 pub loads: Cell64,
+        64 _pad1: [Cell64; 120],
+        /// What the accelerator has computed so far.
+        1024 pub context: [Cell64; 128],
+    }
+}
+
+pool_struct! {
+    /// An entry of the hardware task index table: an accelerator's bitstream for a region. Host-written.
+    pub struct FpgaBitstream: size 32, align 8 {
+        /// Its length; 0: the accelerator does not fit there.
+        0 pub bytes: Cell64,
+        /// For which region it was made.
+        8 pub region: Cell32,
+        /// Which accelerator it is.
+        12 pub accelerator: Cell32,
+        /// `motet_protocol::fpga::signature` of these and of the machine's key.
+        16 pub signature: Cell64,
+        24 _pad: Cell64,
+    }
+}
+
+pool_struct! {
+    /// An accelerator. Host-written.
+    pub struct FpgaAccelerator: size 288, align 8 {
+        /// What it computes: a number of who executes it.
+        0 pub kind: Cell32,
+        4 _pad: Cell32,
+        /// The time that it takes for a frame, in picoseconds.
+        8 pub frame_ps: Cell64,
+        /// Its name: bytes, and 0 after them.
+        16 pub name: [Cell64; 2],
+        /// Its bitstreams, by region.
+        32 pub bitstreams: [FpgaBitstream; 8],
+    }
+}
+
+pool_struct! {
+    /// The FPGA. The registers, and then the data sections, follow it.
+    pub struct Fpga: size 159744, align 4096 {
+        /// Who is the FPGA now: 1 + who; 0: nobody.
+        0 pub lock: AtomicU64,
+        /// Regions that it has. Host-written, as all up to `data`.
+        8 pub region_count: Cell32,
+        /// Accelerators that there are.
+        12 pub accelerator_count: Cell32,
+        /// Interfaces that it has.
+        16 pub interface_count: Cell32,
+        /// How a solution is chosen (`motet_protocol::fpga::Policy`).
+        20 pub policy: Cell32,
+        /// What the configuration port takes for 1024 bytes, in picoseconds.
+        24 pub port_kib_ps: Cell64,
+        /// For how long a region is kept for a client that does not use it, in picoseconds.
+        32 pub expire_ps: Cell64,
+        /// Bytes of each data section.
+        40 pub data_bytes: Cell64,
+        /// Where registers are (pool address), a page for each interface.
+        48 pub registers: Cell64,
+        /// Where data sections are (pool address).
+        56 pub data: Cell64,
+        /// With what bitstreams are signed.
+        64 pub key: Cell64,
+        /// Not 0: a kernel has changed an [`FpgaInterface`]. Set by kernels, cleared by the FPGA.
+        72 pub attention: AtomicU32,
+        /// Not 0: there is something in `revoke` or `signals` of an interface. Set by the FPGA, cleared by kernels.
+        76 pub answered: AtomicU32,
+        /// The last number of a request.
+        80 pub sequence: Cell64,
+        /// Transfers that the configuration port is to fail: for tests.
+        88 pub port_faults: Cell32,
+        92 _pad0: Cell32,
+        /// Requests, preemptions, reconfigurations, and errors of the port or of bitstreams.
+        96 pub requests: Cell64,
+        /// As above.
+        104 pub preemptions: Cell64,
+        /// As above.
+        112 pub loads: Cell64,
+        /// As above.
+        120 pub load_errors: Cell64,
+        128 _pad1: [Cell64; 496],
+        /// The regions.
+        4096 pub regions: [FpgaRegion; 8],
+        /// The accelerators, with the hardware task index table.
+        20480 pub accelerators: [FpgaAccelerator; 16],
+        25088 _pad2: [Cell64; 448],
+        /// The interfaces.
+        28672 pub interfaces: [FpgaInterface; 64],
+    }
+}

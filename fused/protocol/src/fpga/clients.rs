@@ -1,0 +1,120 @@
+//! What kernels do: give interfaces to clients, tell the FPGA of traps and ends, and take away what clients must not write any more.
+
+use motet_layout::{
+    FPGA_FREE, FPGA_INTERFACES, FPGA_LEFT, FPGA_TAKEN, FPGA_USED, Fpga, FpgaInterface, Frame, PAGE_SHIFT, PAGE_SIZE,
+    PoolAddr, sync::Ordering::SeqCst,
+};
+
+use super::{AcceleratorId, InterfaceId};
+
+/// Who gets an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Client {
+    /// A number of it, not 0.
+    pub owner: u32,
+    /// The user whose it is.
+    pub user: u32,
+    /// For which accelerator.
+    pub accelerator: AcceleratorId,
+    /// The core that is rung about it.
+    pub core: u8,
+    /// How urgent it is; 0 is the most urgent.
+    pub priority: u32,
+}
+
+/// An interface for a client. `None`: all are in use, or half of them are the same user's, who is not the superuser.
+pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
+    let count = (fpga.interface_count.get() as usize).min(FPGA_INTERFACES);
+    let is_users = |one: &&FpgaInterface| one.state.load(SeqCst) != FPGA_FREE && one.user.get() == client.user;
+    if client.user != 0 && fpga.interfaces[..count].iter().filter(is_users).count() >= count.div_ceil(2) {
+        return None;
+    }
+    let claim = |one: &FpgaInterface| one.state.compare_exchange(FPGA_FREE, FPGA_TAKEN, SeqCst, SeqCst).is_ok();
+    let index = fpga.interfaces[..count].iter().position(claim)?;
+    let interface = &fpga.interfaces[index];
+    interface.owner.set(client.owner);
+    interface.user.set(client.user);
+    interface.accelerator.set(client.accelerator.index() as u32);
+    interface.core.set(client.core.into());
+    interface.priority.store(client.priority, SeqCst);
+    interface.state.store(FPGA_USED, SeqCst);
+    InterfaceId::new(index)
+}
+
+/// A client has gone: it does not ask for anything any more. The FPGA is to be told to look.
+pub fn leave(fpga: &Fpga, interface: InterfaceId) {
+    fpga.interfaces[interface.index()].state.store(FPGA_LEFT, SeqCst);
+    fpga.attention.store(1, SeqCst);
+}
+
+/// Whether a client's registers may be mapped writably now. Whoever maps them holds a lock from before it asks until that is done;
+/// [`take_revocations`] takes it, too.
+pub fn may_write(interface: &FpgaInterface) -> bool {
+    // First that it may be mapped, then whether it may: so either this sees that it is not connected, or the FPGA that it is mapped.
+    let was_writable = interface.writable.swap(1, SeqCst);
+    if interface.connected.load(SeqCst) != 0 {
+        return true;
+    }
+    if was_writable == 0 {
+        interface.writable.store(0, SeqCst);
+    }
+    false
+}
+
+/// A store to an interface's registers has trapped: a request. The FPGA is to be told to look.
+pub fn ask(fpga: &Fpga, interface: &FpgaInterface) {
+    interface.asked.store(1, SeqCst);
+    fpga.attention.store(1, SeqCst);
+}
+
+/// Whether the FPGA has something to tell.
+pub fn is_answered(fpga: &Fpga) -> bool {
+    fpga.answered.load(SeqCst) != 0
+}
+
+/// Takes what the FPGA wants of kernels, and tells clients. `protect` makes registers read-only wherever they are mapped, under the lock of who maps
+/// them; `tell` gets a client's signals. The FPGA is to be told to look if it returns `true`.
+pub fn take_answered(
+    fpga: &'static Fpga,
+    mut protect: impl FnMut(InterfaceId, &'static FpgaInterface),
+    mut tell: impl FnMut(InterfaceId, u32),
+) -> bool {
+    fpga.answered.store(0, SeqCst);
+    let mut has_revoked = false;
+    for (index, interface) in fpga.interfaces.iter().enumerate() {
+        let Some(id) = InterfaceId::new(index) else { continue };
+        if interface.revoke.load(SeqCst) != 0 {
+            protect(id, interface);
+            revoked(interface);
+            has_revoked = true;
+        }
+        if interface.signals.load(SeqCst) != 0 {
+            tell(id, interface.signals.swap(0, SeqCst));
+        }
+    }
+    if has_revoked {
+        fpga.attention.store(1, SeqCst);
+    }
+    has_revoked
+}
+
+/// No mapping is writable any more.
+pub fn revoked(interface: &FpgaInterface) {
+    interface.writable.store(0, SeqCst);
+    interface.revoke.store(0, SeqCst);
+}
+
+/// The frame of an interface's registers.
+pub fn registers_frame(fpga: &Fpga, interface: InterfaceId) -> Frame {
+    frame(PoolAddr(fpga.registers.get()).add(interface.index() as u64 * PAGE_SIZE))
+}
+
+/// The frame of a page of an interface's data section; `None`: it is not that long.
+pub fn data_frame(fpga: &Fpga, interface: InterfaceId, page: u64) -> Option<Frame> {
+    let offset = page.checked_mul(PAGE_SIZE)?;
+    super::section(fpga, interface).transfer(offset, PAGE_SIZE).ok().map(frame)
+}
+
+fn frame(at: PoolAddr) -> Frame {
+    Frame((at.0 >> PAGE_SHIFT) as u32)
+}

@@ -1,0 +1,203 @@
+//! The manager: executes solutions in steps, each of which goes on with an interrupt of the monitor or an answer of a kernel (Ker-ONE's
+//! Figures 10 and 11).
+
+use motet_layout::sync::Ordering::SeqCst;
+
+use super::{
+    Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Logic, RegionId, RegionState,
+    SIGNAL_FAILED, SIGNAL_PREEMPT, SIGNAL_READY, Status,
+    monitor::{LISTED, NO_REQUEST},
+};
+
+impl<L: Logic> Device<'_, L> {
+    /// The interrupt routines.
+    pub(super) fn serve_interrupts(&mut self, at: RegionId) {
+        let signals = self.region(at).signals.get();
+        self.region(at).signals.set(0);
+        if signals & IRQ_NEW_SOLUTION != 0 {
+            self.run_solution(at);
+        }
+        if signals & IRQ_STOPPED != 0 {
+            self.stopped(at);
+        }
+        if signals & IRQ_PORT_OVER != 0 {
+            self.port_over(at);
+        }
+    }
+
+    /// A region is to become its successor's. If it computes, that ends at the next consistency point.
+    fn run_solution(&mut self, at: RegionId) {
+        if self.state(at) == RegionState::Busy {
+            self.fpga.preemptions.set(self.fpga.preemptions.get().wrapping_add(1));
+            self.set_state(at, RegionState::Preempt);
+        } else {
+            self.disconnect(at);
+        }
+    }
+
+    /// It does not compute any more: what is not over is kept, and is a request by itself when it is disconnected.
+    fn stopped(&mut self, at: RegionId) {
+        if let Some(client) = self.client(at).filter(|client| self.job(*client).is_some()) {
+            let (interface, region) = (self.interface(client), self.region(at));
+            interface.context.iter().zip(&region.context).for_each(|(word, value)| word.set(value.get()));
+            self.set_status(client, Status::Preempted.word());
+            self.signal(client, SIGNAL_PREEMPT);
+        }
+        self.disconnect(at);
+    }
+
+    /// Takes a region from the client that has it. From now on that cannot map its registers writably; whether it has them is for its kernel
+    /// to say.
+    fn disconnect(&mut self, at: RegionId) {
+        self.set_state(at, RegionState::Switch);
+        let Some(client) = self.client(at) else { return };
+        let interface = self.interface(client);
+        interface.connected.store(0, SeqCst);
+        if interface.writable.load(SeqCst) != 0 {
+            interface.revoke.store(1, SeqCst);
+            self.ring(client);
+        }
+    }
+
+    /// Goes on with regions whose clients cannot write their registers any more.
+    pub(super) fn end_switches(&mut self) -> bool {
+        let is_ready = |at: &RegionId| {
+            let is_revoked = |client| self.interface(client).revoke.load(SeqCst) == 0;
+            self.state(*at) == RegionState::Switch && self.client(*at).is_none_or(is_revoked)
+        };
+        let Some(at) = self.regions().find(is_ready) else { return false };
+        let before = self.client(at);
+        self.region(at).interface.set(0);
+        if let Some(client) = before {
+            let interface = self.interface(client);
+            interface.region.set(0);
+            if interface.begun.get() != 0 {
+                self.request(client);
+            } else if interface.request.get() == NO_REQUEST && interface.asked.swap(0, SeqCst) != 0 {
+                self.request(client);
+            }
+        }
+        self.load(at);
+        true
+    }
+
+    /// A region has no client: it becomes its successor's accelerator if it is not that already.
+    fn load(&mut self, at: RegionId) {
+        let Some(id) = self.successor(at) else {
+            self.region(at).successor.set(0);
+            self.set_state(at, RegionState::Idle);
+            return;
+        };
+        if self.region(at).accelerator.get() == self.accelerator_of(id).link() {
+            self.connect(at, id);
+            return;
+        }
+        let fpga = self.fpga;
+        fpga.sequence.set(fpga.sequence.get().wrapping_add(1));
+        self.region(at).sequence.set(fpga.sequence.get());
+        self.region(at).loading.set(0);
+        self.set_state(at, RegionState::Reconfig);
+    }
+
+    /// The configuration port is through with a bitstream.
+    fn port_over(&mut self, at: RegionId) {
+        let (fpga, region) = (self.fpga, self.region(at));
+        region.loading.set(0);
+        let Some(id) = self.successor(at) else {
+            // Whoever wanted it has gone. Its next client has it loaded again.
+            region.successor.set(0);
+            self.set_state(at, RegionState::Idle);
+            return;
+        };
+        if fpga.port_faults.get() != 0 {
+            fpga.port_faults.set(fpga.port_faults.get() - 1);
+            self.refuse(at, Fault::Port);
+            return;
+        }
+        fpga.loads.set(fpga.loads.get().wrapping_add(1));
+        region.loads.set(region.loads.get().wrapping_add(1));
+        region.accelerator.set(self.accelerator_of(id).link());
+        self.connect(at, id);
+    }
+
+    /// A request cannot be served: its client is told why, and the region is free.
+    pub(super) fn refuse(&mut self, at: RegionId, fault: Fault) {
+        let (fpga, region) = (self.fpga, self.region(at));
+        fpga.load_errors.set(fpga.load_errors.get().wrapping_add(1));
+        let id = InterfaceId::from_link(region.successor.get());
+        region.successor.set(0);
+        region.loading.set(0);
+        self.set_state(at, RegionState::Idle);
+        if let Some(id) = id {
+            self.fail_request(id, fault);
+        }
+    }
+
+    /// Who trapped is told by its kernel; who has begun, or has stored its start flag, by its registers.
+    fn fail_request(&mut self, id: InterfaceId, fault: Fault) {
+        let interface = self.interface(id);
+        interface.request.set(NO_REQUEST);
+        if interface.begun.get() != 0 || self.take_start(id) {
+            self.end_job(id, Err(fault));
+        } else {
+            self.set_status(id, fault.word());
+            interface.refused.store(1, SeqCst);
+        }
+        self.signal(id, SIGNAL_FAILED);
+    }
+
+    /// Connects an interface. What was stopped goes on; otherwise the region is kept for its client for a time.
+    fn connect(&mut self, at: RegionId, id: InterfaceId) {
+        let (region, interface) = (self.region(at), self.interface(id));
+        region.successor.set(0);
+        region.interface.set(id.link());
+        interface.region.set(at.link());
+        interface.request.set(NO_REQUEST);
+        interface.asked.store(0, SeqCst);
+        interface.connected.store(1, SeqCst);
+        self.signal(id, SIGNAL_READY);
+        if let Some(job) = self.job(id) {
+            region.context.iter().zip(&interface.context).for_each(|(word, value)| word.set(value.get()));
+            self.runs(at, id, job.accelerator);
+        } else {
+            self.set_status(id, Status::Ready.word());
+            region.until_ps.set(self.now_ps.saturating_add(self.fpga.expire_ps.get()));
+            self.set_state(at, RegionState::Hold);
+        }
+    }
+
+    /// A client has gone, whatever it had. What computes for it goes on up to the next consistency point, so that nothing is written into
+    /// memory that is another's.
+    pub(super) fn client_left(&mut self, id: InterfaceId) {
+        let interface = self.interface(id);
+        interface.connected.store(0, SeqCst);
+        interface.revoke.store(0, SeqCst);
+        if interface.request.get() >= LISTED {
+            interface.request.set(NO_REQUEST);
+        }
+        for at in self.regions() {
+            let region = self.region(at);
+            if region.successor.get() == id.link() {
+                region.successor.set(0);
+                // Nobody is to be stopped for it any more.
+                if self.state(at) == RegionState::Preempt && self.client(at).is_some() {
+                    self.set_state(at, RegionState::Busy);
+                }
+            }
+            if region.interface.get() == id.link() {
+                self.leave_region(at);
+            }
+        }
+    }
+
+    fn leave_region(&mut self, at: RegionId) {
+        match self.state(at) {
+            RegionState::Busy => self.set_state(at, RegionState::Preempt),
+            RegionState::Idle | RegionState::Hold => {
+                self.region(at).interface.set(0);
+                self.set_state(at, RegionState::Idle);
+            }
+            RegionState::Preempt | RegionState::Switch | RegionState::Reconfig => {}
+        }
+    }
+}

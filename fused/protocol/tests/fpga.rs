@@ -1,0 +1,306 @@
+//! The FPGA against a specification that is written down a second time (`fpga_support/spec.rs`): random clients, kernels, failures and times.
+//! Clients that are killed at every step; any word in the tables.
+
+// What is not named has no part in what is chosen.
+#![allow(clippy::wildcard_enum_match_arm)]
+
+#[allow(dead_code)]
+mod files_support;
+#[allow(dead_code)]
+mod fpga_support;
+
+use fpga_support::spec::{Does, Spec};
+use fpga_support::{AREAS, FITS, INTERFACES, Machine, OUTSIDE, result_of};
+use motet_layout::sync::Ordering::SeqCst;
+use motet_protocol::fpga::{Policy, RegionState, Status};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Open {
+        accelerator: usize,
+        priority: u32,
+        deadline: u64,
+    },
+    Store {
+        at: usize,
+        frames: u32,
+        outside: bool,
+    },
+    /// Kernels do what was asked of them.
+    Answer,
+    Pass {
+        time: u64,
+    },
+    Leave {
+        at: usize,
+    },
+    Priority {
+        at: usize,
+        priority: u32,
+    },
+    PortFails,
+    Spoil {
+        accelerator: usize,
+        region: usize,
+    },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let frames = prop_oneof![9 => 1..5u32, 1 => any::<u32>()];
+    let deadline = prop_oneof![Just(0), 1..100u64];
+    prop_oneof![
+        10 => (0..FITS.len(), 0..3u32, deadline).prop_map(|(accelerator, priority, deadline)| Event::Open { accelerator, priority, deadline }),
+        40 => (0..INTERFACES, frames, prop::bool::weighted(0.1)).prop_map(|(at, frames, outside)| Event::Store { at, frames, outside }),
+        25 => Just(Event::Answer),
+        40 => prop_oneof![Just(0), 1..10u64, 10..80u64].prop_map(|time| Event::Pass { time }),
+        6 => (0..INTERFACES).prop_map(|at| Event::Leave { at }),
+        2 => (0..INTERFACES, 0..3u32).prop_map(|(at, priority)| Event::Priority { at, priority }),
+        2 => Just(Event::PortFails),
+        1 => (0..FITS.len(), 0..AREAS.len()).prop_map(|(accelerator, region)| Event::Spoil { accelerator, region }),
+    ]
+}
+
+/// The FPGA and its specification, side by side.
+struct Pair {
+    machine: Machine,
+    spec: Spec,
+}
+
+impl Pair {
+    fn new(policy: Policy) -> Self {
+        Self { machine: Machine::new(policy), spec: Spec::new(policy) }
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let (machine, spec) = (&mut self.machine, &mut self.spec);
+        match *event {
+            Event::Open { accelerator, priority, deadline } => {
+                let (opened, expected) = (machine.open(accelerator, priority), spec.open(accelerator, priority));
+                assert_eq!(opened, expected, "an interface is free or is not");
+                if let Some(at) = opened {
+                    machine.interface(at).deadline_ps.store(deadline, SeqCst);
+                    spec.clients[at].as_mut().unwrap().deadline = deadline;
+                }
+            }
+            Event::Store { at, frames, outside } if spec.is_there(at) => {
+                machine.store(at, frames, if outside { OUTSIDE } else { 0 });
+                spec.store(at, frames, outside);
+            }
+            Event::Answer => {
+                machine.answer();
+                spec.answer();
+            }
+            Event::Pass { time } => {
+                machine.now += time;
+                machine.run();
+                spec.run(machine.now);
+            }
+            Event::Leave { at } if spec.is_there(at) => {
+                machine.leave(at);
+                spec.leave(at);
+            }
+            Event::Priority { at, priority } if spec.is_there(at) => {
+                machine.interface(at).priority.store(priority, SeqCst);
+                spec.clients[at].as_mut().unwrap().priority = priority;
+            }
+            Event::PortFails => {
+                machine.fpga.port_faults.set(machine.fpga.port_faults.get() + 1);
+                spec.port_faults += 1;
+            }
+            Event::Spoil { accelerator, region } if !spec.bad.contains(&(accelerator, region)) => {
+                let bitstream = &machine.fpga.accelerators[accelerator].bitstreams[region];
+                // A signature that is wrong, or one that is right for another region.
+                match region % 2 {
+                    0 => bitstream.signature.set(bitstream.signature.get() ^ 1 << 40),
+                    _ => bitstream.region.set(region as u32 + 1),
+                }
+                spec.bad.push((accelerator, region));
+            }
+            _ => {}
+        }
+    }
+
+    /// Both say the same.
+    fn compare(&self) {
+        self.machine.check();
+        for (number, region) in self.spec.regions.iter().enumerate() {
+            let (expected, until) = match region.does {
+                Does::Idle => (RegionState::Idle, 0),
+                Does::Busy { until } => (RegionState::Busy, until),
+                Does::Preempt { until } => (RegionState::Preempt, until),
+                Does::Switch => (RegionState::Switch, 0),
+                Does::Reconfig { until } => (RegionState::Reconfig, until),
+                Does::Hold { until } => (RegionState::Hold, until),
+            };
+            let record = &self.machine.fpga.regions[number];
+            assert_eq!(self.machine.state(number), expected, "region {number}");
+            assert!(until == 0 || record.until_ps.get() == until, "region {number}: until {until}");
+            let link = |word: u32| (word as usize).checked_sub(1);
+            assert_eq!(link(record.accelerator.get()), region.is, "what region {number} is");
+            assert_eq!(link(record.interface.get()), region.client, "whose region {number} is");
+            assert_eq!(link(record.successor.get()), region.next, "whose region {number} will be");
+        }
+        for (at, client) in self.spec.clients.iter().enumerate() {
+            let Some(client) = client.as_ref().filter(|_| self.spec.is_there(at)) else { continue };
+            let (interface, registers) = (self.machine.interface(at), self.machine.registers(at));
+            assert_eq!(registers.status.load(SeqCst), client.status, "status of {at}");
+            assert_eq!(registers.over.load(SeqCst) != 0, client.over, "whether {at} is over");
+            assert_eq!(registers.result.load(SeqCst), client.result, "result of {at}");
+            assert_eq!(interface.connected.load(SeqCst) != 0, client.connected, "whether {at} is connected");
+            assert_eq!(interface.revoke.load(SeqCst) != 0, client.revoked, "what is asked of {at}'s kernel");
+            assert_eq!(interface.request.get() == 1, self.spec.list.contains(&at), "whether {at} waits");
+        }
+    }
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop::sample::select(Policy::ALL)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_fpga_does_what_the_specification_says(policy in policy(), events in prop::collection::vec(event(), 1..120)) {
+        let mut pair = Pair::new(policy);
+        for event in &events {
+            pair.apply(event);
+            pair.compare();
+        }
+    }
+
+    #[test]
+    fn when_all_have_gone_everything_can_be_used_again(policy in policy(), events in prop::collection::vec(event(), 1..120)) {
+        let mut pair = Pair::new(policy);
+        events.iter().filter(|event| !matches!(event, Event::Spoil { .. })).for_each(|event| pair.apply(event));
+        let machine = &mut pair.machine;
+        (0..INTERFACES).filter(|at| !machine.is_free(*at)).for_each(|at| machine.leave(at));
+        machine.drain();
+        machine.fpga.port_faults.set(0);
+        expect_usable(machine);
+    }
+
+    #[test]
+    fn no_word_in_the_tables_makes_it_fail(
+        words in prop::collection::vec((0..17_920u64, any::<u32>()), 1..60),
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        let mut machine = Machine::new(Policy::Deadline);
+        for (event, (word, value)) in events.iter().zip(&words) {
+            let mut pair = Pair { machine, spec: Spec::new(Policy::Deadline) };
+            match event {
+                Event::Open { accelerator, priority, .. } => drop(pair.machine.open(*accelerator, *priority)),
+                Event::Store { at, frames, .. } => drop(pair.machine.store(*at, *frames, 0)),
+                Event::Pass { time } => {
+                    pair.machine.now += time;
+                    // Not where registers and data are: who damages those words damages the pool.
+                    if !(10..18).contains(word) {
+                        fpga_support::damage(&pair.machine, *word, *value);
+                    }
+                    let _ = pair.machine.run();
+                }
+                Event::Leave { at } => pair.machine.leave(*at),
+                _ => pair.machine.answer(),
+            }
+            machine = pair.machine;
+        }
+    }
+}
+
+/// Each region is idle and computes for new clients, for each accelerator that fits.
+fn expect_usable(machine: &mut Machine) {
+    for region in 0..AREAS.len() {
+        assert_eq!(machine.state(region), RegionState::Idle, "region {region}");
+        assert_eq!(machine.client(region), None, "region {region}");
+    }
+    assert!((0..INTERFACES).all(|at| machine.is_free(at)), "an interface is nobody's and not free");
+    for accelerator in 0..FITS.len() {
+        assert_eq!(compute(machine, accelerator, 3), Some(result_of(accelerator, 3)), "accelerator {accelerator}");
+    }
+}
+
+/// A client comes, computes and goes.
+fn compute(machine: &mut Machine, accelerator: usize, frames: u32) -> Option<u64> {
+    let at = machine.open(accelerator, 0)?;
+    for _ in 0..200 {
+        if machine.registers(at).over.load(SeqCst) != 0 {
+            break;
+        }
+        let status = machine.status(at);
+        if matches!(Status::from_raw(status), Some(Status::None | Status::Ready)) {
+            machine.store(at, frames, 0);
+        }
+        machine.answer();
+        machine.now += 10;
+        machine.run();
+    }
+    let result = machine.registers(at).result.load(SeqCst);
+    machine.leave(at);
+    machine.drain();
+    Some(result)
+}
+
+/// Three clients on few regions: what they do, until all are through. The second one is killed at a step; returns the results of the others,
+/// and the states in which regions were that had to do with the killed one.
+fn scenario(seed: u64, killed_at: usize) -> (Vec<u64>, Vec<RegionState>, bool) {
+    let mut machine = Machine::new(Policy::ALL[seed as usize % 3]);
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    // Less urgent, killed, more urgent; where accelerators fit, they meet.
+    let accelerators = [next(2) as usize, next(3) as usize, next(2) as usize];
+    let clients: Vec<_> = (0..3).map(|at| machine.open(accelerators[at], 2 - at as u32).unwrap()).collect();
+    let frames: Vec<_> = (0..3).map(|_| 2 + next(4) as u32).collect();
+    let (mut touched, mut was_killed) = (Vec::new(), false);
+    for step in 0..400 {
+        if step == killed_at && !was_killed {
+            was_killed = true;
+            let link = clients[1] as u32 + 1;
+            let is_its = |region: &usize| {
+                let record = &machine.fpga.regions[*region];
+                record.interface.get() == link || record.successor.get() == link
+            };
+            touched.extend((0..AREAS.len()).filter(is_its).map(|region| machine.state(region)));
+            machine.leave(clients[1]);
+        }
+        let at = next(3) as usize;
+        let is_over = machine.registers(clients[at]).over.load(SeqCst) != 0;
+        if !(at == 1 && was_killed) && !is_over && machine.status(clients[at]) != Status::Running as u32 {
+            machine.store(clients[at], frames[at], 0);
+        }
+        if next(2) == 0 {
+            machine.answer();
+        }
+        machine.now += next(6);
+        machine.run();
+        machine.check();
+    }
+    let results = [0, 2].map(|at| machine.registers(clients[at]).result.load(SeqCst));
+    let is_right = (0..2).all(|at| results[at] == result_of(accelerators[2 * at], frames[2 * at]));
+    (0..3).filter(|at| *at != 1 || !was_killed).for_each(|at| machine.leave(clients[at]));
+    machine.drain();
+    expect_usable(&mut machine);
+    (results.to_vec(), touched, is_right)
+}
+
+#[test]
+fn a_client_that_is_killed_at_any_step_is_noticed_by_nobody() {
+    let mut seen = Vec::new();
+    for seed in 1..40 {
+        let (expected, _, is_right) = scenario(seed, usize::MAX);
+        assert!(is_right, "seed {seed}: {expected:?} is not what accelerators compute");
+        for step in 0..120 {
+            let (results, touched, _) = scenario(seed, step);
+            assert_eq!(results, expected, "seed {seed}, killed at step {step}");
+            seen.extend(touched);
+        }
+    }
+    for state in RegionState::ALL {
+        assert!(seen.contains(state), "nobody was killed while its region was in {state:?}");
+    }
+}

@@ -1,0 +1,298 @@
+//! The FPGA: two clients want one region for different accelerators, kernels map their registers and take them away again, and the FPGA looks
+//! whenever it is rung. Nobody has registers writable that are not connected, unless the FPGA has asked a kernel to take them away and waits for
+//! it; both get their results, and nobody sleeps for ever.
+
+use std::sync::Arc;
+use std::sync::Mutex as Ghost;
+use std::sync::atomic::AtomicUsize;
+
+use motet_layout::sync::Ordering::SeqCst;
+use motet_layout::{Fpga, FpgaInterface, FpgaRegisters, Pool, PoolAddr};
+use motet_protocol::fpga::{
+    AcceleratorId, Device, Fault, InterfaceId, Job, Logic, RegionId, RegionState, State, Step, clients, registers,
+    signature,
+};
+use shuttle::sync::{Condvar, Mutex};
+
+use crate::harness::{explore, fresh_pool, must_be_caught, point, quietly, together};
+
+/// Where the FPGA and its registers lie: in blocks that nobody allocates from.
+const AT: PoolAddr = PoolAddr(4 << 20);
+const REGISTERS: PoolAddr = PoolAddr(5 << 20);
+/// Frames of each job.
+const FRAMES: u64 = 2;
+/// Reservations that expire at once, before one does not.
+const EXPIRIES: usize = 6;
+const NEVER_PS: u64 = 1 << 60;
+
+/// Steps of the protocol, as they are and otherwise.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// The FPGA waits until a kernel has taken registers away.
+    waits: bool,
+    /// Who maps registers says so, and then looks whether they are connected.
+    says_first: bool,
+    /// A kernel takes registers away, and then says that it has.
+    protects_first: bool,
+    /// A kernel says what was asked, and then rings the FPGA.
+    asks_first: bool,
+    /// A kernel clears `answered`, and then looks at all interfaces.
+    clears_first: bool,
+}
+
+const ALL: Steps = Steps { waits: true, says_first: true, protects_first: true, asks_first: true, clears_first: true };
+
+struct Counting;
+
+impl Logic for Counting {
+    fn begin(&self, _: &Job, _: &mut State) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn frame(&self, job: &Job, state: &mut State) -> Result<Step, Fault> {
+        state[0] += 1;
+        Ok(if state[0] == FRAMES { Step::Over(100 + job.accelerator.index() as u64) } else { Step::More })
+    }
+
+    fn is_unmapped(&self, _: InterfaceId) -> bool {
+        true
+    }
+
+    fn forget(&self, _: InterfaceId) {}
+}
+
+/// What somebody sleeps on until it is rung.
+#[derive(Default)]
+struct Bell(Mutex<bool>, Condvar);
+
+impl Bell {
+    fn ring(&self) {
+        *self.0.lock().expect("no panic while it was held") = true;
+        self.1.notify_all();
+    }
+
+    fn sleep(&self) {
+        let mut rung = self.0.lock().expect("no panic while it was held");
+        while !*rung {
+            rung = self.1.wait(rung).expect("no panic while it was held");
+        }
+        *rung = false;
+    }
+}
+
+struct Machine {
+    pool: Pool,
+    fpga: &'static Fpga,
+    steps: Steps,
+    /// Whether registers are mapped writably: page tables, under their lock.
+    mapped: [Mutex<bool>; 2],
+    device: Bell,
+    kernel: Bell,
+    clients: [Bell; 2],
+    over: AtomicUsize,
+    /// When it is, for the FPGA.
+    now_ps: Ghost<u64>,
+}
+
+impl Machine {
+    fn new(steps: Steps) -> Self {
+        let (pool, _) = fresh_pool(2);
+        let fpga = pool.at::<Fpga>(AT);
+        quietly(|| {
+            pool.zero(AT, size_of::<Fpga>());
+            pool.zero(REGISTERS, 2 * size_of::<FpgaRegisters>());
+            fpga.region_count.set(1);
+            fpga.accelerator_count.set(2);
+            fpga.interface_count.set(2);
+            fpga.registers.set(REGISTERS.0);
+            for number in 0..2 {
+                let accelerator = &fpga.accelerators[number];
+                accelerator.frame_ps.set(1);
+                accelerator.bitstreams[0].bytes.set(1);
+                accelerator.bitstreams[0].accelerator.set(number as u32);
+                accelerator.bitstreams[0].signature.set(signature(0, number as u32, 0, 1));
+                let accelerator = AcceleratorId::new(number).expect("there is this one");
+                // The second one takes the region from the first one.
+                let client = clients::Client { owner: 1, user: 0, accelerator, core: 0, priority: 1 - number as u32 };
+                clients::open(fpga, &client).expect("an interface is free");
+            }
+        });
+        Self {
+            pool,
+            fpga,
+            steps,
+            mapped: [Mutex::new(false), Mutex::new(false)],
+            device: Bell::default(),
+            kernel: Bell::default(),
+            clients: Default::default(),
+            over: AtomicUsize::new(0),
+            now_ps: Ghost::new(0),
+        }
+    }
+
+    fn interface(&self, at: usize) -> &'static FpgaInterface {
+        &self.fpga.interfaces[at]
+    }
+
+    fn registers(&self, at: usize) -> &'static FpgaRegisters {
+        registers(self.pool, self.fpga, InterfaceId::new(at).expect("there is this one")).expect("in the pool")
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(SeqCst) == 2
+    }
+
+    /// The FPGA: it looks whenever it is rung, and time goes on to what happens next.
+    fn device(&self) {
+        let mut expiries = 0;
+        while !self.is_over() {
+            quietly(|| self.fpga.expire_ps.set(if expiries < EXPIRIES { 1 } else { NEVER_PS }));
+            let now_ps = *self.now_ps.lock().expect("no panic");
+            let mut device = Device::new(self.pool, self.fpga, &Counting);
+            let next_ps = device.run(now_ps);
+            if device.rings().count() > 0 {
+                self.kernel.ring();
+            }
+            if !self.steps.waits {
+                quietly(|| (0..2).for_each(|at| self.interface(at).revoke.store(0, SeqCst)));
+            }
+            self.check();
+            match next_ps {
+                Some(next_ps) if next_ps < NEVER_PS => {
+                    let is_hold = quietly(|| self.fpga.regions[0].state.get() == RegionState::Hold as u32);
+                    expiries += usize::from(is_hold);
+                    *self.now_ps.lock().expect("no panic") = next_ps;
+                    point();
+                }
+                _ => self.device.sleep(),
+            }
+        }
+    }
+
+    /// Whose registers are writable is connected, or is to be taken away.
+    fn check(&self) {
+        for at in 0..2 {
+            let is_mapped = self.mapped[at].lock().expect("no panic while it was held");
+            let (is_connected, is_revoked) =
+                quietly(|| (self.interface(at).connected.load(SeqCst), self.interface(at).revoke.load(SeqCst)));
+            assert!(!*is_mapped || is_connected + is_revoked > 0, "registers are writable that are not connected");
+            let region = quietly(|| RegionId::from_link(self.interface(at).region.get()));
+            assert!(is_connected == 0 || region.is_some(), "connected to nothing");
+        }
+    }
+
+    /// A kernel: it does what the FPGA wants, and wakes clients.
+    fn kernel(&self) {
+        while !self.is_over() {
+            self.kernel.sleep();
+            let protect = |id: InterfaceId, interface: &FpgaInterface| {
+                if !self.steps.protects_first {
+                    clients::revoked(interface);
+                }
+                *self.mapped[id.index()].lock().expect("no panic while it was held") = false;
+            };
+            let has_revoked = clients::take_answered(self.fpga, protect, |id, _| self.clients[id.index()].ring());
+            if !self.steps.clears_first {
+                // As if it had looked before.
+                quietly(|| self.interface(1).signals.store(0, SeqCst));
+            }
+            if has_revoked {
+                self.device.ring();
+            }
+        }
+    }
+
+    /// A client: stores its start flag, if that does not trap, and waits until it is over.
+    fn client(&self, at: usize) {
+        while !self.starts(at) {
+            self.clients[at].sleep();
+        }
+        self.device.ring();
+        while self.registers(at).over.load(SeqCst) == 0 {
+            self.clients[at].sleep();
+        }
+        assert_eq!(self.registers(at).result.load(SeqCst), 100 + at as u64, "another result");
+        self.over.fetch_add(1, SeqCst);
+        self.device.ring();
+        self.kernel.ring();
+    }
+
+    /// A store. Page tables do not change while it is under way.
+    fn starts(&self, at: usize) -> bool {
+        let mut is_mapped = self.mapped[at].lock().expect("no panic while it was held");
+        let interface = self.interface(at);
+        *is_mapped = *is_mapped || self.may_write(interface);
+        if *is_mapped {
+            self.registers(at).interrupt_control.store(1, SeqCst);
+            self.registers(at).start.store(1, SeqCst);
+            return true;
+        }
+        drop(is_mapped);
+        if !self.steps.asks_first {
+            self.device.ring();
+            point();
+        }
+        clients::ask(self.fpga, interface);
+        if self.steps.asks_first {
+            self.device.ring();
+        }
+        false
+    }
+
+    fn may_write(&self, interface: &FpgaInterface) -> bool {
+        if self.steps.says_first {
+            return clients::may_write(interface);
+        }
+        let is_connected = interface.connected.load(SeqCst) != 0;
+        if is_connected {
+            interface.writable.store(1, SeqCst);
+        }
+        is_connected
+    }
+}
+
+fn model(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let machine = Arc::new(Machine::new(steps));
+        let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for at in 0..2 {
+            let machine = machine.clone();
+            actors.push(Box::new(move || machine.client(at)));
+        }
+        let kernel = machine.clone();
+        actors.push(Box::new(move || kernel.kernel()));
+        let device = machine.clone();
+        actors.push(Box::new(move || device.device()));
+        together(actors);
+    }
+}
+
+#[test]
+fn registers_are_writable_only_while_connected_and_both_clients_get_results() {
+    explore(1500, model(ALL));
+}
+
+#[test]
+fn an_fpga_that_does_not_wait_for_kernels_is_caught() {
+    must_be_caught(1500, model(Steps { waits: false, ..ALL }));
+}
+
+#[test]
+fn who_looks_before_it_says_that_it_maps_registers_is_caught() {
+    must_be_caught(10_000, model(Steps { says_first: false, ..ALL }));
+}
+
+#[test]
+fn a_kernel_that_says_that_it_has_before_it_has_is_caught() {
+    must_be_caught(1500, model(Steps { protects_first: false, ..ALL }));
+}
+
+#[test]
+fn a_request_behind_its_doorbell_is_caught() {
+    must_be_caught(1500, model(Steps { asks_first: false, ..ALL }));
+}
+
+#[test]
+fn a_kernel_that_loses_what_clients_are_to_be_told_is_caught() {
+    must_be_caught(1500, model(Steps { clears_first: false, ..ALL }));
+}
