@@ -182,7 +182,8 @@ pool_struct! {
         0 pub state: AtomicU32,
         /// Whose `message` is, and what: `CALL_*` in the lowest byte, the core that calls in the second one, marks above.
         4 pub call: AtomicU32,
-        /// Head of the inbox: see `motet_protocol::run_queue`.
+        /// Head of the inbox: see `motet_protocol::run_queue`. Its lowest bit, and that of the links that follow, says in which half of
+        /// `inbox_count` the thread counts.
         8 pub inbox: AtomicU64,
         /// A call and then its results, in the same cache line as `state`: one line moves there and back.
         16 pub message: [Cell64; 6],
@@ -214,8 +215,8 @@ pool_struct! {
         176 pub flush_addr: Cell64,
         /// 1: its ready threads run in the order in which they came, each until it waits, ends or leaves; 0: fairly. Host-written.
         184 pub first_come: Cell32,
-        /// Threads in the inbox, for placement decisions (approximate: may be too high for a moment). In this line and not in the inbox's:
-        /// calls go through that one.
+        /// Threads in the inbox, for placement decisions (approximate: may be too high for a moment): in the half (16 bits) of the
+        /// [burial](PoolHeader::burials) before which they were counted. In this line and not in the inbox's: calls go through that one.
         188 pub inbox_count: AtomicU32,
         /// Lock of the timer list.
         192 pub timer_lock: AtomicU64,
@@ -456,7 +457,10 @@ pool_struct! {
         152 pub service: Cell64,
         /// The FPGA ([`Fpga`](crate::Fpga), a pool address); 0: the machine has none.
         160 pub fpga: Cell64,
-        168 _pad0: [Cell64; 3],
+        /// How often the first island has begun to end what ran on lost ones. Written by its first core.
+        168 pub burials: AtomicU32,
+        172 _pad3: Cell32,
+        176 _pad0: [Cell64; 2],
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,

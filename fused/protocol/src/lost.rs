@@ -12,6 +12,7 @@
 //! - A thread whose descriptor a dead core was sending to a living one is nobody's, unless that has arrived ([`settle_transfers`]).
 //! - A thread that a dead core was bringing to a living one, which has not found it in its inbox, is brought there
 //!   ([`is_stranded`]).
+//! - Places in living cores' inboxes that a dead core had counted, and never filled, count no longer ([`forget_places`]).
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
@@ -24,17 +25,32 @@ use motet_layout::{
 
 use crate::{
     Context,
-    cores::{CORES, core_record, cores, is_dead, state_of},
+    cores::{CORES, all_cores, core_record, cores, is_dead, state_of},
     direct::mark_attention,
     dma::claimed_by,
     message::{CallState, owner, phase, thread_of},
-    run_queue::collect,
+    run_queue::{all_of, collect, half_of},
 };
 
 /// Says (again) that the cores of an island are off: one of them may have been given a call meanwhile.
 pub fn turn_off(context: &impl Context, island: IslandId) {
     for index in 0..CORES_PER_ISLAND_MAX {
         core_record(context, CoreId::new(island, index)).state.store(CORE_OFFLINE, Ordering::SeqCst);
+    }
+}
+
+/// Begins a burial: from when it has passed, each core that lives counts those that it brings to others apart from those before
+/// ([`forget_places`]).
+pub fn begin_burial(context: &impl Context) {
+    context.pool().header().burials.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Every core that lives has passed twice since the burial began: first none brought any more what it had counted before, then that had left the
+/// inboxes. What is still counted of then are places that dead cores never filled.
+pub fn forget_places(context: &impl Context) {
+    let before = half_of(context.pool().header().burials.load(Ordering::Relaxed).wrapping_sub(1));
+    for core in all_cores(context) {
+        core_record(context, core).inbox_count.fetch_and(!all_of(before), Ordering::Relaxed);
     }
 }
 

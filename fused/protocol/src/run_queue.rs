@@ -49,37 +49,81 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
 /// Pushes a ready thread onto a core's inbox and wakes the core if it sleeps.
 pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
     // First, so that it is never below zero.
-    count_on(context, target);
-    push_reserved(context, thread, target);
+    let reserved = count_on(context, target);
+    push_reserved(context, thread, reserved);
+}
+
+/// A place in a core's inbox, which counts as if the thread that is about to be pushed there had come. The caller passes no place where it
+/// carries no thread until it has done so ([`crate::lost`]).
+#[derive(Debug)]
+#[must_use = "a place that is counted is filled, or given back"]
+pub struct Reserved {
+    core: CoreId,
+    /// Which half of the core's count it is in: 0 or 1.
+    half: u32,
+}
+
+impl Reserved {
+    /// The core.
+    #[inline(always)]
+    pub fn core(&self) -> CoreId {
+        self.core
+    }
+}
+
+/// The half in which cores count from a burial on until the next one.
+#[inline(always)]
+pub(crate) fn half_of(burials: u32) -> u32 {
+    burials & 1
+}
+
+/// One thread in a half of a count.
+#[inline(always)]
+const fn one_in(half: u32) -> u32 {
+    1 << (16 * half)
+}
+
+/// All of a half.
+pub(crate) const fn all_of(half: u32) -> u32 {
+    0xffff << (16 * half)
+}
+
+/// A link of an inbox: the thread's address, and the half in which it counts.
+#[inline(always)]
+fn parts(link: u64) -> (u64, u32) {
+    (link & !1, link as u32 & 1)
 }
 
 /// Counts a thread that the caller is about to push onto a core, whatever that has to do.
 #[inline(always)]
-pub fn count_on(context: &impl Context, core: CoreId) {
-    core_record(context, core).inbox_count.fetch_add(1, Ordering::Relaxed);
+pub fn count_on(context: &impl Context, core: CoreId) -> Reserved {
+    // Whoever has passed since a burial began sees that it has.
+    let half = half_of(context.pool().header().burials.load(Ordering::Relaxed));
+    core_record(context, core).inbox_count.fetch_add(one_in(half), Ordering::SeqCst);
+    Reserved { core, half }
 }
 
-/// Counts a thread that the caller is about to push onto a core, which it has chosen by its [`load`]. `false`: others have come since,
+/// Counts a thread that the caller is about to push onto a core, which it has chosen by its [`load`]. `None`: others have come since,
 /// so nothing is counted, and there may be a better one. Without this, all that choose at the same time choose the same.
-pub fn reserve(context: &impl Context, core: CoreId, load_seen: u32) -> bool {
-    let record = core_record(context, core);
-    record.inbox_count.fetch_add(1, Ordering::SeqCst);
-    let is_as_seen = load(context, core) <= load_seen + 1;
-    if !is_as_seen {
-        record.inbox_count.fetch_sub(1, Ordering::Relaxed);
+pub fn reserve(context: &impl Context, core: CoreId, load_seen: u32) -> Option<Reserved> {
+    let reserved = count_on(context, core);
+    if load(context, core) <= load_seen + 1 {
+        return Some(reserved);
     }
-    is_as_seen
+    unreserve(context, reserved);
+    None
 }
 
 /// Takes back what [`reserve`] counted.
-pub fn unreserve(context: &impl Context, core: CoreId) {
-    core_record(context, core).inbox_count.fetch_sub(1, Ordering::Relaxed);
+pub fn unreserve(context: &impl Context, Reserved { core, half }: Reserved) {
+    core_record(context, core).inbox_count.fetch_sub(one_in(half), Ordering::Relaxed);
 }
 
 /// As [`push`], onto a core where the thread counts already ([`reserve`]).
-pub fn push_reserved(context: &impl Context, thread: &'static ThreadRecord, target: CoreId) {
+pub fn push_reserved(context: &impl Context, thread: &'static ThreadRecord, reserved: Reserved) {
+    let target = reserved.core;
     let record = core_record(context, target);
-    let raw = context.raw(thread);
+    let raw = context.raw(thread) | u64::from(reserved.half);
     let mut head = record.inbox.load(Ordering::Relaxed);
     loop {
         thread.queue_next.store(head, Ordering::Relaxed);
@@ -128,14 +172,15 @@ pub fn next(context: &impl Context) -> Option<&'static ThreadRecord> {
 /// queue. Nobody carries it any more.
 #[inline]
 fn take_only(context: &impl Context, record: &'static CoreRecord) -> Option<&'static ThreadRecord> {
-    let raw = record.inbox.load(Ordering::Acquire);
+    let link = record.inbox.load(Ordering::Acquire);
+    let (raw, half) = parts(link);
     let thread = context.object::<ThreadRecord>(raw)?;
     // Whoever pushes another one changes the word; nobody else takes this one out.
     let is_only = thread.queue_next.load(Ordering::Relaxed) == 0;
-    if !is_only || record.inbox.compare_exchange(raw, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+    if !is_only || record.inbox.compare_exchange(link, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return None;
     }
-    record.inbox_count.fetch_sub(1, Ordering::Relaxed);
+    record.inbox_count.fetch_sub(one_in(half), Ordering::Relaxed);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     ready::take_past(context, record, thread);
     Some(thread)
@@ -282,8 +327,8 @@ pub fn allowed(affinity: [u64; 2], core: CoreId) -> bool {
 pub fn load(context: &impl Context, core: CoreId) -> u32 {
     let record = core_record(context, core);
     let runs = record.current_thread.load(Ordering::Relaxed) != 0;
-    let threads =
-        u32::from(runs) + record.ready_count.load(Ordering::Relaxed) + record.inbox_count.load(Ordering::Relaxed);
+    let inbox = record.inbox_count.load(Ordering::Relaxed);
+    let threads = u32::from(runs) + record.ready_count.load(Ordering::Relaxed) + (inbox & 0xffff) + (inbox >> 16);
     // Between taking a thread and running it, a core seems to have none.
     threads.max((!is_idle(record.state.load(Ordering::Relaxed))).into())
 }
@@ -316,20 +361,21 @@ const ADDED: u64 = ARRIVALS_AT_ONCE as u64 * 100;
 
 /// Moves all arrivals to the ready queue: by priority, and of one priority the oldest first.
 fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
-    let mut newest_first = record.inbox.swap(0, Ordering::Acquire);
+    let (mut newest_first, mut half) = parts(record.inbox.swap(0, Ordering::Acquire));
     let mut oldest_first = 0;
-    let mut count = 0_u32;
+    let (mut count, mut counted) = (0_u32, 0_u32);
     while let Some(thread) = context.object::<ThreadRecord>(newest_first) {
         let next = thread.queue_next.load(Ordering::Relaxed);
         thread.queue_next.store(oldest_first, Ordering::Relaxed);
         oldest_first = newest_first;
-        newest_first = next;
+        counted += one_in(half);
+        (newest_first, half) = parts(next);
         count += 1;
         if count % ARRIVALS_AT_ONCE == 0 {
             context.spend_locked(TURNED);
         }
     }
-    record.inbox_count.fetch_sub(count, Ordering::Relaxed);
+    record.inbox_count.fetch_sub(counted, Ordering::Relaxed);
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
         thread.state.store(THREAD_READY, Ordering::Relaxed);

@@ -141,11 +141,11 @@ fn threads_on_their_way_to_a_core_are_its_load() {
         assert_eq!(run_queue::load(&core.actor, id), 1 + waiting);
     }
     // Somebody who has seen less has to look again.
-    assert!(!run_queue::reserve(&core.actor, id, 3));
+    assert!(run_queue::reserve(&core.actor, id, 3).is_none());
     assert_eq!(run_queue::load(&core.actor, id), 1 + 3);
-    assert!(run_queue::reserve(&core.actor, id, 4));
+    let place = run_queue::reserve(&core.actor, id, 4).unwrap();
     assert_eq!(run_queue::load(&core.actor, id), 1 + 4);
-    run_queue::push_reserved(&core.actor, core.thread(core.process(3), 0), id);
+    run_queue::push_reserved(&core.actor, core.thread(core.process(3), 0), place);
     assert_eq!(run_queue::load(&core.actor, id), 1 + 4);
     // What it has taken out counts once.
     assert!(run_queue::next(&core.actor).is_some());

@@ -9,7 +9,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record},
-    run_queue,
+    run_queue::{self, Reserved},
 };
 
 use crate::{cpu::Cpu, handover};
@@ -35,7 +35,7 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
 
 /// A core with nothing to do that a thread may run on, where the thread counts from now on: rather one without anything that other threads
 /// need, of equals one of this island. None where memory that it shares or has yet to copy would be read over a link that is not coherent.
-pub fn reserve_idle<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
+pub fn reserve_idle<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<Reserved> {
     let mask = run_queue::cores_of(thread);
     let is_near = |core: CoreId| core.island() == cpu.island();
     let is_usable = |core: &CoreId| {
@@ -46,8 +46,8 @@ pub fn reserve_idle<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<C
         let idle = all_cores(cpu).filter(is_usable);
         let target = idle.min_by_key(|&core| (core_record(cpu, core).scarce.get(), !is_near(core)))?;
         // Others choose at the same time: each turn that fails is another's thread that has got its place.
-        if run_queue::reserve(cpu, target, 0) {
-            return Some(target);
+        if let Some(reserved) = run_queue::reserve(cpu, target, 0) {
+            return Some(reserved);
         }
     }
 }

@@ -5,7 +5,13 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{CoreId, THREAD_READY, ThreadRecord};
-use motet_protocol::{Context, cores::core_record, count, run_queue, trace::End};
+use motet_protocol::{
+    Context,
+    cores::core_record,
+    count,
+    run_queue::{self, Reserved},
+    trace::End,
+};
 
 use crate::{
     alarm::reprogram_timer,
@@ -22,8 +28,8 @@ pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target:
 }
 
 /// As [`start_on`], to another core, on which the thread counts already (`run_queue::reserve`).
-pub fn start_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
-    carry(cpu, thread, target);
+pub fn start_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: Reserved) {
+    carry(cpu, thread, target.core());
     run_queue::push_reserved(cpu, thread, target);
 }
 
@@ -105,7 +111,7 @@ pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
 }
 
 /// As [`move_to`], where the thread counts already (`run_queue::reserve`).
-pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: Reserved) {
     part_with(cpu, thread);
     start_reserved(cpu, thread, target);
 }
@@ -124,9 +130,10 @@ pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> 
     part_with(cpu, thread);
     // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
     match extension::reserve_least_loaded(cpu, thread) {
-        Some(target) if target != cpu.id => {
+        Some(target) if target.core() != cpu.id => {
+            let core = target.core();
             start_reserved(cpu, thread, target);
-            target
+            core
         }
         none => {
             // Those that there were have died since: here it finds out.

@@ -15,7 +15,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     cores::is_dead,
-    lost::{is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
+    lost::{begin_burial, forget_places, is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
     run_queue::{append, carried_by, is_ready, push},
     threads, timer, wait,
 };
@@ -48,6 +48,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     if cpu.own.current_thread.load(Ordering::Relaxed) == 0 {
         mm::deactivate(cpu);
     }
+    begin_burial(cpu);
     // What was begun before it was known comes to its end.
     wait_for_all(cpu);
     for island in islands().filter(|&island| state_of(island).load(Ordering::Acquire) == ISLAND_LOST) {
@@ -63,6 +64,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     kill_processes(cpu);
     // Whoever was just waking one of their threads has done it now.
     wait_for_all(cpu);
+    forget_places(cpu);
     take_threads(cpu);
     finish_threads(cpu);
     take_alarms(cpu);

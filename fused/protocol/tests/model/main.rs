@@ -16,6 +16,7 @@ mod far;
 mod fpga;
 mod harness;
 mod idle;
+mod inbox;
 mod locks;
 mod migration;
 mod private;

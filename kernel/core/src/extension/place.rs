@@ -12,7 +12,7 @@ use motet_hal::Machine;
 use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, CoreRecord, Isa, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record, cores_in},
-    run_queue::{self, allowed},
+    run_queue::{self, Reserved, allowed},
 };
 
 use super::{area, back, of_core, of_thread, show, uses_vectors, values::writes, vectors};
@@ -173,19 +173,19 @@ fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Opti
 
 /// The core of this ISA, of those that a thread may run on, that has least to do, on which the thread counts from now on. `None`: there is
 /// none any more.
-pub fn reserve_least_loaded<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
+pub fn reserve_least_loaded<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<Reserved> {
     let mask = run_queue::cores_of(thread);
     let mask = [0, 1].map(|word: usize| mask[word] & cpu.peers[word]);
     let mut able = cores_in(mask);
     if let (Some(only), None) = (able.next(), able.next()) {
         // There is nothing to choose.
-        return is_online(cpu, only).then(|| run_queue::count_on(cpu, only)).map(|()| only);
+        return is_online(cpu, only).then(|| run_queue::count_on(cpu, only));
     }
     loop {
         let (load, core) = least_loaded_with(cpu, M::ISA, mask)?;
         // Others choose at the same time: each turn that fails is another's thread that has got its place.
-        if run_queue::reserve(cpu, core, load) {
-            return Some(core);
+        if let Some(reserved) = run_queue::reserve(cpu, core, load) {
+            return Some(reserved);
         }
     }
 }
