@@ -1,6 +1,7 @@
 //! The rules of time, without QEMU: threads stand for cores.
 
 mod engine;
+mod hardware;
 mod hidden;
 mod together;
 mod world;
