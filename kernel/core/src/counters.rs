@@ -28,7 +28,8 @@ pub fn answer<M: Machine>(
         | Trap::Breakpoint
         | Trap::Arithmetic
         | Trap::Misaligned { .. }
-        | Trap::Interrupt(_) => false,
+        | Trap::Interrupt(_)
+        | Trap::Guest(_) => false,
     };
     if !is_hidden {
         return false;

@@ -226,6 +226,7 @@ fn serve_trap<M: Machine>(
             }
             Some(())
         }
+        Trap::Guest(trap) => unreachable!("a thread that is no guest stopped as one: {trap:?}"),
     }
 }
 

@@ -11,11 +11,13 @@
 pub mod boot;
 #[expect(clippy::wildcard_enum_match_arm, reason = "the suite reports whatever other trap it finds")]
 pub mod conformance;
+mod guest;
 pub mod ivshmem;
 pub mod pool_map;
 pub mod steer;
 mod text;
 
+pub use guest::{GuestAccess, GuestAddress, GuestTrap, SystemRegister};
 pub use text::Text;
 
 use motet_abi::{
@@ -44,7 +46,7 @@ pub enum Unsent {
     Unable,
 }
 
-/// Why user code stopped.
+/// Why user code, or a guest, stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trap {
     /// A system call; number and arguments are in the frame, `pc` is after the call.
@@ -78,7 +80,11 @@ pub enum Trap {
     /// Interrupts, already acknowledged; [`EMPTY`](Interrupts::EMPTY) if it turned out to be for nothing, as when a timer fires before its
     /// deadline and is set again.
     Interrupt(Interrupts),
+    /// What stopped was a guest. Interrupts stop it as they stop a program: [`Interrupt`](Self::Interrupt).
+    Guest(GuestTrap),
 }
+
+const _: () = assert!(size_of::<Trap>() == 16, "run_user returns it in two registers where the ISA can");
 
 /// A set of interrupt kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -143,7 +143,8 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) 
         | Trap::Breakpoint
         | Trap::Arithmetic
         | Trap::Misaligned { .. }
-        | Trap::BadAddress { .. } => return false,
+        | Trap::BadAddress { .. }
+        | Trap::Guest(_) => return false,
     }
     cpu.pass();
     // Serving may have taken the space away.

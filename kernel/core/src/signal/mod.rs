@@ -152,7 +152,7 @@ pub fn exception<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: 
         Trap::Arithmetic => (abi::SIGFPE, abi::FPE_INTDIV, pc),
         Trap::Misaligned { address } => (abi::SIGBUS, abi::BUS_ADRALN, address),
         Trap::BadAddress { address } => (abi::SIGSEGV, abi::SEGV_MAPERR, address),
-        Trap::Syscall | Trap::PageFault { .. } | Trap::Interrupt(_) => return,
+        Trap::Syscall | Trap::PageFault { .. } | Trap::Interrupt(_) | Trap::Guest(_) => return,
     };
     force_fault(cpu, thread, signal, code, address);
 }

@@ -39,6 +39,7 @@ pub const fn trap_code(trap: Trap) -> u64 {
         Trap::Arithmetic => 7,
         Trap::Misaligned { .. } => 8,
         Trap::BadAddress { .. } => 9,
+        Trap::Guest(_) => 10,
         Trap::Interrupt(interrupts) => 0x100 | interrupts.0 as u64,
     }
 }
@@ -320,7 +321,12 @@ impl<M: Machine> Suite<M> {
 fn address_of(trap: Trap) -> u64 {
     match trap {
         Trap::PageFault { address, .. } | Trap::Misaligned { address } | Trap::BadAddress { address } => address,
-        Trap::Syscall | Trap::IllegalInstruction { .. } | Trap::Breakpoint | Trap::Arithmetic | Trap::Interrupt(_) => 0,
+        Trap::Syscall
+        | Trap::IllegalInstruction { .. }
+        | Trap::Breakpoint
+        | Trap::Arithmetic
+        | Trap::Interrupt(_)
+        | Trap::Guest(_) => 0,
     }
 }
 

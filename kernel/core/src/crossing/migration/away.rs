@@ -183,7 +183,8 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
         | Trap::Breakpoint
         | Trap::Arithmetic
         | Trap::Misaligned { .. }
-        | Trap::BadAddress { .. } => return Err("a function on another instruction set has failed"),
+        | Trap::BadAddress { .. }
+        | Trap::Guest(_) => return Err("a function on another instruction set has failed"),
     }
     if matches!(trap, Trap::Interrupt(_)) && thread.attention.load(Ordering::SeqCst) != 0 {
         let signature = Signature { words: 0, floats: 0, result: 0 };
