@@ -5,7 +5,9 @@ use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use motet_hal::boot::{BootArgs, Refusal, check_pool};
+use motet_hal::interrupt::InterruptSource;
 use motet_hal::ivshmem::Ivshmem;
+use motet_hal::pci::{Bus, Window};
 use motet_hal::pool_map::{Piece, PoolMap};
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, IslandRecord, PAGE_SIZE, POOL_VA, Pool, PoolHeader};
 
@@ -178,18 +180,15 @@ fn find_doorbell(description: &Description, cores: usize, tables: &mut KernelTab
         log_line!("no PCI or no ITS: no doorbells");
         return None;
     };
-    let Some(doorbell) = Ivshmem::find(device(config), description.pci_window, device) else {
+    let mut window = Window { next: description.pci_window };
+    let Some(doorbell) = Ivshmem::find(Bus::new(device(config)), &mut window, device) else {
         log_line!("no doorbell device");
         return None;
     };
-    let messages = cores.min(doorbell.vectors());
+    let source = doorbell.source();
     let mut service = TranslationService::init(service, tables);
-    service.route(doorbell.bdf, messages, description, tables);
-    for vector in 0..messages {
-        let (address, data) = service.message(vector);
-        doorbell.set_vector(vector, address, data);
-    }
-    doorbell.enable();
+    service.route(doorbell.id, cores.min(source.vectors()), description, tables);
+    source.interrupt_cores(cores, |core| service.message(core));
     Some(doorbell)
 }
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use motet_hal::ivshmem::Registers;
+use motet_hal::registers::Registers;
 use motet_layout::DEVICE_VA;
 
 const DATA: usize = 0x00;

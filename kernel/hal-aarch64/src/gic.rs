@@ -4,7 +4,9 @@
 //! id bits, the fewest with LPIs: QEMU rereads the whole pending table at each acknowledge.
 
 use motet_hal::Interrupts;
-use motet_hal::ivshmem::Registers;
+use motet_hal::interrupt::Message;
+use motet_hal::pci::FunctionId;
+use motet_hal::registers::Registers;
 
 use crate::cpu::{barrier, read_register, write_register};
 use crate::machine::device;
@@ -201,9 +203,9 @@ impl TranslationService {
         Self { registers, phys, commands, written: 0 }
     }
 
-    /// Routes message `k` of PCI device `bdf` to core `k`, for the first `messages` cores.
-    pub fn route(&mut self, bdf: u32, messages: usize, machine: &Description, memory: &mut KernelTables) {
-        let device_id = u64::from(bdf) << 32;
+    /// Routes message `k` of a PCI function to core `k`, for the first `messages` cores.
+    pub fn route(&mut self, function: FunctionId, messages: usize, machine: &Description, memory: &mut KernelTables) {
+        let device_id = u64::from(function.requester()) << 32;
         let event_bits = 5;
         let translations = memory.take(4096, 4096);
         self.command([COMMAND_MAP_DEVICE | device_id, event_bits - 1, 1 << 63 | translations]);
@@ -217,9 +219,9 @@ impl TranslationService {
         }
     }
 
-    /// Address and data of message `k`.
-    pub fn message(&self, k: usize) -> (u64, u32) {
-        (self.phys + ITS_TRANSLATER, k as u32)
+    /// Message `k`.
+    pub fn message(&self, k: usize) -> Message {
+        Message { address: self.phys + ITS_TRANSLATER, data: k as u32 }
     }
 
     /// How commands name a redistributor: by address or by processor number (GITS_TYPER.PTA).

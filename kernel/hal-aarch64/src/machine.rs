@@ -2,8 +2,9 @@
 
 use core::{arch::asm, sync::atomic::Ordering};
 
-use motet_hal::ivshmem::{Ivshmem, Registers};
+use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pool_map::PoolMap;
+use motet_hal::registers::Registers;
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, marks};
 

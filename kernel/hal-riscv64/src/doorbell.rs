@@ -1,21 +1,26 @@
 //! The ivshmem doorbell: vector k interrupts core k.
 
-use motet_hal::ivshmem::{Ivshmem, Registers};
+use motet_hal::{
+    interrupt::{InterruptSource, Message},
+    ivshmem::Ivshmem,
+    pci::{Bus, Window},
+    registers::Registers,
+};
 use motet_layout::DEVICE_VA;
 
 use crate::{console::log_line, interrupts::DOORBELL_IDENTITY, platform::Platform};
 
 /// Finds the device, aims its first `core_count` vectors, and lets interrupts through. `None`: the machine has none.
 pub fn find(platform: &Platform, core_count: usize) -> Option<Ivshmem> {
-    let found = platform.pci.and_then(|(config, window)| Ivshmem::find(registers(config), window, registers));
+    let found = platform.pci.and_then(|(config, window)| {
+        Ivshmem::find(Bus::new(registers(config)), &mut Window { next: window }, registers)
+    });
     let Some(doorbell) = found else {
         log_line!("no doorbell device: other islands and the host cannot be rung");
         return None;
     };
-    for (vector, hart) in platform.harts().iter().take(core_count.min(doorbell.vectors())).enumerate() {
-        doorbell.set_vector(vector, hart.imsic, DOORBELL_IDENTITY);
-    }
-    doorbell.enable();
+    let message = |core: usize| Message { address: platform.harts()[core].imsic, data: DOORBELL_IDENTITY };
+    doorbell.source().interrupt_cores(core_count.min(platform.harts().len()), message);
     Some(doorbell)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! APIC ids are the cores' indices, which is how QEMU numbers the cores of one socket.
 
-use motet_hal::ivshmem::Registers;
+use motet_hal::{interrupt::Message, registers::Registers};
 use motet_layout::DEVICE_VA;
 use x86_64::registers::model_specific::Msr;
 
@@ -88,7 +88,7 @@ fn send(index: usize, command: u32) {
     APIC.write32(COMMAND_LOW, command);
 }
 
-/// The message (address, data) by which a device interrupts core `index` with a doorbell.
-pub fn doorbell_message(index: usize) -> (u64, u32) {
-    (PHYS | (index as u64) << 12, u32::from(VECTOR_DOORBELL))
+/// The message by which a device interrupts core `index` with a doorbell.
+pub fn doorbell_message(index: usize) -> Message {
+    Message { address: PHYS | (index as u64) << 12, data: u32::from(VECTOR_DOORBELL) }
 }

@@ -13,7 +13,9 @@ use core::{
 
 use motet_hal::{
     boot::{BootArgs, Refusal, check_pool},
+    interrupt::InterruptSource,
     ivshmem::Ivshmem,
+    pci::{Bus, Window},
     pool_map::{Piece, PoolMap},
 };
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, POOL_VA, PRIVATE_VA, Pool};
@@ -237,12 +239,9 @@ fn mask_legacy_interrupts() {
 
 fn find_doorbell(cores: usize) -> Option<Ivshmem> {
     let placement = pci::place();
-    let doorbell = Ivshmem::find(pci::registers(placement.ecam), placement.window, pci::registers)?;
-    for core in 0..cores.min(doorbell.vectors()) {
-        let (address, data) = apic::doorbell_message(core);
-        doorbell.set_vector(core, address, data);
-    }
-    doorbell.enable();
+    let bus = Bus::new(pci::registers(placement.ecam));
+    let doorbell = Ivshmem::find(bus, &mut Window { next: placement.window }, pci::registers)?;
+    doorbell.source().interrupt_cores(cores, apic::doorbell_message);
     Some(doorbell)
 }
 

@@ -16,7 +16,7 @@ use core::{
 };
 
 use motet_hal::{
-    ivshmem::Registers,
+    registers::Registers,
     steer::{Line, Moment, Steering},
 };
 use motet_layout::DEVICE_VA;

@@ -1,6 +1,6 @@
 //! The q35 host bridge: where PCI configuration space is mapped.
 
-use motet_hal::ivshmem::Registers;
+use motet_hal::registers::Registers;
 use motet_layout::DEVICE_VA;
 use x86_64::instructions::port::Port;
 

@@ -12,8 +12,11 @@ pub mod boot;
 #[expect(clippy::wildcard_enum_match_arm, reason = "the suite reports whatever other trap it finds")]
 pub mod conformance;
 mod guest;
+pub mod interrupt;
 pub mod ivshmem;
+pub mod pci;
 pub mod pool_map;
+pub mod registers;
 pub mod steer;
 mod text;
 
