@@ -6,7 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { WINDOW_BYTES = 128, MAKE_WINDOW = 0x4d50, TAKE_WINDOW = 0x4d51, BECOME = 0x4d52, CANCEL = 0x4d53, POLLS = 200 };
+/* Polls: about as long as it takes to sleep and to be woken, or queues of sleepers would not end. */
+enum { WINDOW_BYTES = 128, MAKE_WINDOW = 0x4d50, TAKE_WINDOW = 0x4d51, BECOME = 0x4d52, CANCEL = 0x4d53, POLLS = 400 };
 
 static int device;
 static char *registers;

@@ -5,21 +5,25 @@
  * Each mutex is a word here and a mutex there (the core's). The word says whose it is: nobody's, a thread's that took it by the word, or of
  * whoever has the core's (IN_CORE). A thread that finds a mutex taken locks the core's. If it is by the word that somebody has the mutex,
  * it says so in the word (WANTED) and waits, by a condition variable of the core's; the owner then does not free the word, but leaves
- * the mutex to the core, where the most urgent one gets it. It comes back when it was locked a few times without anybody waiting.
+ * the mutex to the core, where the most urgent one gets it. It comes back when it was locked many times without anybody waiting.
  */
 #include "hardware.h"
 
 enum {
     MUTEXES = 1024, /* of the core */
     NO_MUTEX = 0,
-    WANTED = 1, /* a bit beside a thread */
-    FREE = 2,
+    WANTED = 1, /* bits beside a thread: others wait for it; */
+    AGAIN = 2,  /* it has locked it more than once */
+    FREE = 4,
+    IN_CORE = 8, /* whoever has the core's mutex has it */
     SPINS = 30,
-    CALM = 4, /* so often locked without waiting, and it leaves the core */
+    TAKEN = 4, /* so often found taken, and it goes to the core */
+    POLLS = 200,
+    STAY = 256, /* so often in succession a thread does not wait for one that is BUSY, before that counts */
+    CALM = 4,   /* so often locked without waiting, and it leaves the core */
 };
-/* Whoever has the core's mutex has it. BUSY: and it is fast, threads wait for it all the time, and there is nothing to be told of it. */
-#define BUSY 0xfffffff0u
-#define IN_CORE 0xfffffff8u
+/* As IN_CORE; and it is fast, threads wait for it all the time, and there is nothing to be told of it. The only word below 0: that is told at once. */
+#define BUSY 0x80000000u
 
 enum { OWNER_DIED = 1, NOT_REPAIRED = 2 };
 
@@ -34,14 +38,16 @@ static struct mutex {
     uint32_t dead;         /* an owner by the word */
     uint32_t is_abandoned; /* the core has said that its owner died */
     uint32_t calm;
-    uint32_t wanted_by; /* 1 + the condition variable of those that wait for the word; 0: there is none yet */
+    uint32_t taken;        /* how often it was found so; who finds it counts, and a count may be lost */
+    uint32_t wanted_by;    /* 1 + the condition variable of those that wait for the word; 0: there is none yet */
 } __attribute__((aligned(64))) mutexes[MUTEXES];
 
 static uint32_t mutexes_used; /* numbers beyond have not been */
 
-static uint32_t holder(const struct thread *thread) { return (ht_number(thread) + 2) << 1; }
+static uint32_t holder(const struct thread *thread) { return (ht_number(thread) + 3) << 2; }
 static uint32_t load(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-static int is_in_core(uint32_t word) { return word >= BUSY; }
+static int is_busy(uint32_t word) { return (int32_t)word < 0; }
+static int is_in_core(uint32_t word) { return word == IN_CORE || is_busy(word); }
 static int swap(uint32_t *word, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
@@ -49,7 +55,7 @@ static int swap(uint32_t *word, uint32_t from, uint32_t to) {
 /* Whether a thread is known to have it. */
 static int has(const struct mutex *mutex, const struct thread *self) {
     uint32_t word = load(&mutex->word);
-    return (word & ~(uint32_t)WANTED) == holder(self) || (is_in_core(word) && load(&mutex->owner) == holder(self));
+    return (word & ~(uint32_t)(WANTED | AGAIN)) == holder(self) || (is_in_core(word) && load(&mutex->owner) == holder(self));
 }
 
 /* The core's mutex is the thread's, and it waits until the word is nobody's. 0, ETIMEDOUT, or what ends it without the core's mutex. */
@@ -100,22 +106,9 @@ static int claim(struct mutex *mutex, uint32_t number, struct thread *self, cons
     return mutex->dead ? EOWNERDEAD : code;
 }
 
-/* Asks the core for its mutex. Whether somebody else had that stands in *has_waited. */
-static int ask_core(struct thread *self, uint32_t number, int *has_waited) {
-    enum { LOOKS = 200 };
-    uint64_t sequence = ht_next(self), answer = 0;
-    __atomic_store_n(&self->window->request, sequence | ht_word(LOCK, number, 0), __ATOMIC_RELAXED);
-    for (unsigned looks = 0; looks < LOOKS && !ht_is_seen(answer, sequence); looks++)
-        answer = __atomic_load_n(&self->window->answer, __ATOMIC_ACQUIRE);
-    *has_waited = !ht_is_done(answer, sequence);
-    return *has_waited ? ht_hardware_finish(self) : ht_code(answer);
-}
-
-static int __attribute__((noinline)) lock_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline) {
-    int has_waited = 1;
-    int code = deadline ? ht_hardware_ask(LOCK, number, 0, deadline, NULL) : ask_core(self, number, &has_waited);
-    if (__builtin_expect(code == 0 && has_waited, 1) && load(&mutex->word) == BUSY)
-        return 0;
+/* The rest of a lock in the core. `code` is what it has said; `has_waited`: somebody else had its mutex. */
+static int __attribute__((noinline)) locked_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline,
+                                                    int code, int has_waited) {
     if (code && code != EOWNERDEAD)
         return code;
     if (!has_waited)
@@ -125,15 +118,59 @@ static int __attribute__((noinline)) lock_in_core(struct mutex *mutex, uint32_t 
     return claim(mutex, number, self, deadline, code);
 }
 
+static int __attribute__((noinline)) lock_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline) {
+    if (deadline)
+        return locked_in_core(mutex, number, self, deadline, ht_hardware_ask(LOCK, number, 0, deadline, NULL), 1);
+    uint64_t sequence = ht_next(self), answer = 0;
+    __atomic_store_n(&self->window->request, sequence | ht_word(LOCK, number, 0), __ATOMIC_RELAXED);
+    for (unsigned polls = 0; polls < POLLS && !ht_is_seen(answer, sequence); polls++)
+        answer = __atomic_load_n(&self->window->answer, __ATOMIC_ACQUIRE);
+    int has_waited = !ht_is_done(answer, sequence);
+    return locked_in_core(mutex, number, self, NULL, has_waited ? ht_hardware_finish(self) : ht_code(answer), has_waited);
+}
+
+/* The rest of a lock of a mutex that was BUSY. */
+static int __attribute__((noinline)) end_lock_busy(struct mutex *mutex, uint32_t number, struct thread *self, int has_waited) {
+    return locked_in_core(mutex, number, self, NULL, has_waited ? ht_hardware_finish(self) : 0, has_waited);
+}
+
+/* Of a mutex that was BUSY. When the core hands it on to somebody who waits, that one does not look at the word any more: a mutex that is BUSY
+ * when somebody has begun to wait stays the core's until that one has it, since whoever takes it out of the core has found it IN_CORE and
+ * has not waited for it. */
+static int __attribute__((noinline)) lock_busy(struct mutex *mutex, uint32_t number, struct thread *self) {
+    struct window *window = self->window;
+    uint64_t sequence = ht_next(self);
+    __atomic_store_n(&window->request, sequence | ht_word(LOCK, number, 0), __ATOMIC_RELAXED);
+    uint64_t answer = __atomic_load_n(&window->answer, __ATOMIC_ACQUIRE);
+    int has_waited = answer != (sequence | DONE), is_still_busy = is_busy(load(&mutex->word));
+    if (has_waited) {
+        self->calm = 0;
+        for (unsigned polls = answer == (sequence | WAITS) && is_still_busy ? POLLS : 0; polls; polls--)
+            if (__atomic_load_n(&window->answer, __ATOMIC_ACQUIRE) == (sequence | DONE))
+                return 0;
+    } else if (is_still_busy && ++self->calm < STAY) {
+        return 0;
+    }
+    return end_lock_busy(mutex, number, self, has_waited);
+}
+
 /* Another lock by its owner. -1: it waits for itself. */
 static int lock_again(struct mutex *mutex, int may_wait) {
     if (mutex->kind == HTHREAD_MUTEX_RECURSIVE) {
         if (mutex->depth == 0xffff)
             return EAGAIN;
-        mutex->depth++;
+        if (mutex->depth++ == 0 && !is_in_core(load(&mutex->word)))
+            __atomic_fetch_or(&mutex->word, AGAIN, __ATOMIC_RELAXED);
         return 0;
     }
     return !may_wait ? EBUSY : mutex->kind == HTHREAD_MUTEX_ERRORCHECKING ? EDEADLK : -1;
+}
+
+/* Whoever has it may soon be done with it; but a mutex that is found taken again and again is better off in the core. */
+static unsigned spins_for(struct mutex *mutex) {
+    uint32_t taken = __atomic_load_n(&mutex->taken, __ATOMIC_RELAXED) + 1;
+    __atomic_store_n(&mutex->taken, taken, __ATOMIC_RELAXED);
+    return taken % TAKEN ? SPINS : 0;
 }
 
 static int __attribute__((noinline)) lock_slowly(uint32_t number, const struct timespec *deadline) {
@@ -149,8 +186,9 @@ static int __attribute__((noinline)) lock_slowly(uint32_t number, const struct t
         if (code >= 0)
             return code;
     }
-    /* Whoever has it may soon be done with it, and others that wait come first. */
-    for (unsigned spins = 0; spins < SPINS && !(word & WANTED) && !is_in_core(word); spins++) {
+    unsigned spins = is_in_core(word) ? 0 : spins_for(mutex);
+    /* Those that wait already come first. */
+    for (; spins && !(word & WANTED) && !is_in_core(word); spins--) {
         if (word == FREE && swap(&mutex->word, FREE, holder(self)))
             return 0;
         word = load(&mutex->word);
@@ -165,14 +203,15 @@ static inline int take(struct mutex *mutex, const struct thread *self) {
            __atomic_compare_exchange_n(&mutex->word, &word, holder(self), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
+/* A thread that is not known yet goes the slow way. */
 static int lock(uint32_t number) {
-    struct thread *self = ht_me();
+    struct thread *self = ht_known();
     if (__builtin_expect(self && number < MUTEXES, 1)) {
         struct mutex *mutex = mutexes + number;
         if (__builtin_expect(take(mutex, self), 1))
             return 0;
-        if (load(&mutex->word) == BUSY)
-            return lock_in_core(mutex, number, self, NULL);
+        if (is_busy(__atomic_load_n(&mutex->word, __ATOMIC_RELAXED)))
+            return lock_busy(mutex, number, self);
     }
     return lock_slowly(number, NULL);
 }
@@ -234,7 +273,8 @@ static int __attribute__((noinline)) unlock_slowly(uint32_t number) {
         return EINVAL;
     if (has(mutex, self)) {
         if (mutex->depth) {
-            mutex->depth--;
+            if (--mutex->depth == 0 && !is_in_core(word))
+                __atomic_fetch_and(&mutex->word, ~(uint32_t)AGAIN, __ATOMIC_RELAXED);
             return 0;
         }
         if (!is_in_core(word))
@@ -249,14 +289,14 @@ static int __attribute__((noinline)) unlock_slowly(uint32_t number) {
 }
 
 static int unlock(uint32_t number) {
-    struct thread *self = ht_me();
+    struct thread *self = ht_known();
     if (__builtin_expect(self && number < MUTEXES, 1)) {
         struct mutex *mutex = mutexes + number;
-        uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED);
-        if (word == BUSY)
+        uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED), mine = holder(self);
+        if (is_busy(word))
             return ht_hardware_exchange(self, UNLOCK, number);
-        if (word == holder(self) && mutex->depth == 0 &&
-            __atomic_compare_exchange_n(&mutex->word, &word, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        if (__builtin_expect(word == mine, 1) &&
+            __builtin_expect(__atomic_compare_exchange_n(&mutex->word, &mine, FREE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED), 1))
             return 0;
     }
     return unlock_slowly(number);
@@ -333,7 +373,9 @@ static void abandon(struct thread *self) {
     uint32_t used = load(&mutexes_used);
     for (uint32_t number = 0; number < used; number++) {
         struct mutex *mutex = mutexes + number;
-        if ((load(&mutex->word) & ~(uint32_t)WANTED) == holder(self)) {
+        if (has(mutex, self))
+            mutex->depth = 0;
+        if ((load(&mutex->word) & ~(uint32_t)(WANTED | AGAIN)) == holder(self)) {
             mutex->dead = OWNER_DIED;
             bring_to_core(mutex, number);
             ht_hardware_unlock(number);

@@ -1,16 +1,19 @@
 /*
  * What mutexes of hthreads take, over the back end that MOTET_HTHREADS chooses:
  *
- *     latency [-c CPU,CPU,...] lock THREADS ITERATIONS                       each thread has a mutex of its own
+ *     latency [-s SECONDS] [-c CPU,CPU,...] lock THREADS ITERATIONS                       each thread has a mutex of its own
  *     latency [-c CPU,CPU,...] same THREADS ITERATIONS                       all have one
  *     latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE          TOTAL iterations, divided over the threads: each is OUTSIDE
  *         cycles of delay, then INSIDE cycles with the thread's own mutex locked (a cycle is an instruction)
  *
- * Each thread is on a core of its own: those of -c in turn, or the first ones that the program has.
+ * Each thread is on a core of its own: those of -c in turn, or the first ones that the program has. -s: waits first; Linux goes on with its own start
+ * when its first program runs already.
  *
- * Of lock and same, two passes. The first one reads the clock after each pair of lock and unlock: `mean`, `sd`, `max` in nanoseconds, without
- * the readings, whose least cost was measured before. The second one does not, and is the region of interest `pairs`: `loop` is the mean of all
- * threads. speedup is the region `speedup`; `time` is from the first thread's begin to the last one's end.
+ * Of lock and same, two passes, in each of which threads lock and unlock until all are there and SETTLE times more, before what is measured, and
+ * after it until all have measured. The first one, of SINGLES pairs at most, reads the clock after each pair of lock and unlock: `mean`, `sd`, `max`
+ * in nanoseconds, without the readings, whose least cost was measured before, and in a second line each time, and how often it was. The second
+ * one does not, and is the region of interest `pairs`: `loop` is the mean of all threads. speedup is the region `speedup`; `time` is from the
+ * first thread's begin to the last one's end.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -25,7 +28,7 @@
 #include "hthread.h"
 #include "motet.h"
 
-enum { THREADS_MAX = 128, CORES_OF_ISLAND = 16, READINGS = 200 };
+enum { THREADS_MAX = 128, CORES_OF_ISLAND = 16, READINGS = 200, SETTLE = 100, SINGLES = 300 };
 
 static enum { LOCK, SAME, SPEEDUP } experiment;
 static long threads, iterations, outside, inside;
@@ -34,9 +37,10 @@ static int cpus[THREADS_MAX], cpu_count;
 static struct worker {
     hthread_mutex_t mutex;
     int cpu;
-    double sum, squares, max; /* of the first pass */
+    uint32_t singles_ns[SINGLES]; /* of the first pass */
     uint64_t begin_ns, end_ns;
     long done;
+    int passed; /* how many beginnings and ends of passes */
 } __attribute__((aligned(128))) workers[THREADS_MAX]; /* no two in a line */
 
 static hthread_mutex_t shared;
@@ -86,27 +90,47 @@ static inline void pair(hthread_mutex_t *mutex) {
     hthread_mutex_unlock(mutex);
 }
 
+/* Pairs of the first pass. Few, so that hardly any of them has a timer's tick in it. */
+static long singles(void) { return iterations < SINGLES ? iterations : SINGLES; }
+
+/* Goes on with what the others are in competition with, until they all are here, too. */
+static void keep_up(struct worker *self, hthread_mutex_t *mutex) {
+    int passed = self->passed + 1;
+    __atomic_store_n(&self->passed, passed, __ATOMIC_RELAXED);
+    for (long i = 0; i < threads; i++)
+        while (__atomic_load_n(&workers[i].passed, __ATOMIC_RELAXED) < passed)
+            pair(mutex);
+}
+
+/* Before a pass: whoever keeps the mutexes knows how they are used. */
+static void settle(struct worker *self, hthread_mutex_t *mutex) {
+    keep_up(self, mutex);
+    for (int i = 0; i < SETTLE; i++)
+        pair(mutex);
+}
+
 static void measure_each(struct worker *self, hthread_mutex_t *mutex) {
-    uint64_t reading = cost_of_reading(), before = now_ns();
-    for (long i = 0; i < iterations; i++) {
+    uint64_t reading = cost_of_reading();
+    settle(self, mutex);
+    uint64_t before = now_ns();
+    for (long i = 0; i < singles(); i++) {
         pair(mutex);
         uint64_t now = now_ns();
-        double took = now - before > reading ? (double)(now - before - reading) : 0;
+        self->singles_ns[i] = now - before > reading ? (uint32_t)(now - before - reading) : 0;
         before = now;
-        self->sum += took;
-        self->squares += took * took;
-        if (took > self->max)
-            self->max = took;
     }
+    keep_up(self, mutex);
 }
 
 static void measure_all(struct worker *self, hthread_mutex_t *mutex) {
+    settle(self, mutex);
     motet_roi_begin("pairs");
     self->begin_ns = now_ns();
     for (long i = 0; i < iterations; i++)
         pair(mutex);
     self->end_ns = now_ns();
     motet_roi_end("pairs");
+    keep_up(self, mutex);
 }
 
 static void work(struct worker *self, hthread_mutex_t *mutex) {
@@ -169,14 +193,41 @@ static void start(struct worker *self, hthread_t *thread) {
     check("hthread_create", hthread_create(thread, &attr, run, self));
 }
 
+static uint32_t all_ns[THREADS_MAX * SINGLES];
+
+static int by_size(const void *one, const void *other) {
+    uint32_t first = *(const uint32_t *)one, second = *(const uint32_t *)other;
+    return (first > second) - (first < second);
+}
+
+/* Of all threads, by size. How many there are. */
+static long collect(void) {
+    long count = 0;
+    for (const struct worker *self = workers; self < workers + threads; self++)
+        for (long i = 0; i < singles(); i++)
+            all_ns[count++] = self->singles_ns[i];
+    qsort(all_ns, (size_t)count, sizeof *all_ns, by_size);
+    return count;
+}
+
+static void report_singles(void) {
+    long count = collect();
+    double sum = 0, squares = 0;
+    for (long i = 0; i < count; i++)
+        (sum += all_ns[i], squares += (double)all_ns[i] * all_ns[i]);
+    double mean = sum / (double)count, variance = squares / (double)count - mean * mean;
+    printf("mean_ns %.1f sd_ns %.1f max_ns %u\ntimes_ns ", mean, variance > 0 ? sqrt(variance) : 0, (unsigned)all_ns[count - 1]);
+    for (long i = 0, first = 0; i < count; i++)
+        if (i + 1 == count || all_ns[i + 1] != all_ns[i])
+            (printf("%s%u*%ld", first ? "," : "", (unsigned)all_ns[i], i + 1 - first), first = i + 1);
+    printf("\n");
+}
+
 static void report(const char *name) {
-    double sum = 0, squares = 0, max = 0, loops = 0, count = (double)threads * (double)iterations;
+    double loops = 0;
     uint64_t begin = UINT64_MAX, end = 0;
     long done = 0;
     for (const struct worker *self = workers; self < workers + threads; self++) {
-        sum += self->sum;
-        squares += self->squares;
-        max = self->max > max ? self->max : max;
         loops += (double)(self->end_ns - self->begin_ns);
         begin = self->begin_ns < begin ? self->begin_ns : begin;
         end = self->end_ns > end ? self->end_ns : end;
@@ -187,8 +238,8 @@ static void report(const char *name) {
         printf("iterations %ld time_ns %llu\n", done, (unsigned long long)(end - begin));
         return;
     }
-    double mean = sum / count, variance = squares / count - mean * mean;
-    printf("iterations %ld mean_ns %.1f sd_ns %.1f max_ns %.1f loop_ns %.1f\n", iterations, mean, variance > 0 ? sqrt(variance) : 0, max, loops / count);
+    printf("iterations %ld loop_ns %.1f ", iterations, loops / ((double)threads * (double)iterations));
+    report_singles();
 }
 
 static long number(const char *text) {
@@ -202,14 +253,16 @@ static long number(const char *text) {
 }
 
 static void usage(void) {
-    fputs("usage: latency [-c CPU,CPU,...] lock|same THREADS ITERATIONS\n"
-          "       latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE\n", stderr);
+    fputs("usage: latency [-s SECONDS] [-c CPU,CPU,...] lock|same THREADS ITERATIONS\n"
+          "       latency [-s SECONDS] [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE\n", stderr);
     exit(64);
 }
 
 int main(int count, char **words) {
     hthread_t ids[THREADS_MAX];
     const char *list = NULL;
+    if (count > 2 && strcmp(words[1], "-s") == 0)
+        (sleep((unsigned)number(words[2])), words += 2, count -= 2);
     if (count > 2 && strcmp(words[1], "-c") == 0)
         (list = words[2], words += 2, count -= 2);
     if (count < 4)

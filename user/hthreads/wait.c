@@ -30,7 +30,7 @@ void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadl
 void ht_wake(uint32_t *word, int threads) { syscall(SYS_futex, word, FUTEX_WAKE, threads, NULL, NULL, 0); }
 
 /* Sleeps until the answer changes, which the upper half does. */
-static uint64_t park(struct window *window, uint64_t sequence, const struct timespec *deadline) {
+static uint64_t __attribute__((noinline)) park(struct window *window, uint64_t sequence, const struct timespec *deadline) {
     struct timespec time;
     uint64_t answer;
     __atomic_store_n(&window->parked, 1, __ATOMIC_RELAXED);
@@ -49,12 +49,14 @@ static uint64_t park(struct window *window, uint64_t sequence, const struct time
 }
 
 uint64_t ht_await(struct thread *self, unsigned polls, const struct timespec *deadline) {
+    struct window *window = self->window;
+    uint64_t sequence = self->sequence;
     for (; polls; polls--) {
-        uint64_t answer = __atomic_load_n(&self->window->answer, __ATOMIC_ACQUIRE);
-        if (ht_is_done(answer, self->sequence))
+        uint64_t answer = __atomic_load_n(&window->answer, __ATOMIC_ACQUIRE);
+        if (ht_is_done(answer, sequence))
             return answer;
     }
-    return park(self->window, self->sequence, deadline);
+    return park(window, sequence, deadline);
 }
 
 int ht_request(struct thread *self, uint64_t word, const struct way *way, unsigned where, const struct timespec *deadline,

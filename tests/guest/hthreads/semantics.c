@@ -451,6 +451,22 @@ static void many(void) {
     }
 }
 
+static void *lock_twice(void *word) {
+    IS(hthread_mutex_lock(word), 0);
+    return (void *)(long)hthread_mutex_lock(word);
+}
+
+/* Who comes next has it once. */
+static void an_owner_that_dies_twice(void) {
+    hthread_mutex_t deep = mutex_of(HTHREAD_MUTEX_RECURSIVE);
+    IS((long)join(start(lock_twice, &deep)), 0);
+    IS(hthread_mutex_lock(&deep), EOWNERDEAD);
+    IS(hthread_mutex_consistent(&deep), 0);
+    IS(hthread_mutex_unlock(&deep), 0);
+    IS((long)join(start(try_it, &deep)), 0);
+    IS(hthread_mutex_destroy(&deep), 0);
+}
+
 static void owners_that_die(void) {
     hthread_mutex_t fast = mutex_of(HTHREAD_MUTEX_FAST), lost = mutex_of(HTHREAD_MUTEX_ERRORCHECKING);
     struct timespec late = after(0);
@@ -475,6 +491,7 @@ static void owners_that_die(void) {
     IS(hthread_mutex_trylock(&lost), ENOTRECOVERABLE);
     IS(hthread_mutex_destroy(&fast), 0);
     IS(hthread_mutex_destroy(&lost), 0);
+    an_owner_that_dies_twice();
 }
 
 static void *raise_twice(void *unused) {
