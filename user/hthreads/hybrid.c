@@ -19,7 +19,7 @@ enum {
     SPINS = 30,
     TAKEN = 4, /* so often found taken, and it goes to the core */
     POLLS = 200,
-    STAY = 256, /* so often in succession a thread does not wait for one that is BUSY, before that counts */
+    STAY = 255, /* so often in succession a thread does not wait for one that is BUSY, before that counts */
     CALM = 4,   /* so often locked without waiting, and it leaves the core */
 };
 /* As IN_CORE; and it is fast, threads wait for it all the time, and there is nothing to be told of it. The only word below 0: that is told at once. */
@@ -142,13 +142,14 @@ static int __attribute__((noinline)) lock_busy(struct mutex *mutex, uint32_t num
     uint64_t sequence = ht_next(self);
     __atomic_store_n(&window->request, sequence | ht_word(LOCK, number, 0), __ATOMIC_RELAXED);
     uint64_t answer = __atomic_load_n(&window->answer, __ATOMIC_ACQUIRE);
-    int has_waited = answer != (sequence | DONE), is_still_busy = is_busy(load(&mutex->word));
+    int has_waited = answer != (sequence | DONE), is_still_busy = is_busy(__atomic_load_n(&mutex->word, __ATOMIC_RELAXED));
     if (has_waited) {
-        self->calm = 0;
+        self->stay = STAY;
         for (unsigned polls = answer == (sequence | WAITS) && is_still_busy ? POLLS : 0; polls; polls--)
             if (__atomic_load_n(&window->answer, __ATOMIC_ACQUIRE) == (sequence | DONE))
                 return 0;
-    } else if (is_still_busy && ++self->calm < STAY) {
+    } else if (is_still_busy && self->stay) {
+        self->stay--;
         return 0;
     }
     return end_lock_busy(mutex, number, self, has_waited);
@@ -208,10 +209,13 @@ static int lock(uint32_t number) {
     struct thread *self = ht_known();
     if (__builtin_expect(self && number < MUTEXES, 1)) {
         struct mutex *mutex = mutexes + number;
-        if (__builtin_expect(take(mutex, self), 1))
-            return 0;
-        if (is_busy(__atomic_load_n(&mutex->word, __ATOMIC_RELAXED)))
+        uint32_t word = __atomic_load_n(&mutex->word, __ATOMIC_RELAXED), seen = FREE;
+        if (__builtin_expect(word == FREE, 1)) {
+            if (__builtin_expect(__atomic_compare_exchange_n(&mutex->word, &seen, holder(self), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED), 1))
+                return 0;
+        } else if (is_busy(word)) {
             return lock_busy(mutex, number, self);
+        }
     }
     return lock_slowly(number, NULL);
 }

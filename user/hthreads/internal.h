@@ -60,7 +60,7 @@ struct thread {
     uint32_t is_created;
     uint32_t is_hardware, is_cancelled;
     uint32_t doorbell;                              /* how often it has rung for a server */
-    uint32_t calm;                                  /* of hybrid.c: locks in succession that it did not wait for */
+    uint32_t stay;                                  /* of hybrid.c: locks that it has not to wait for until that counts */
     struct window own __attribute__((aligned(64))); /* the window, unless that is the service core's */
 } __attribute__((aligned(128)));
 
