@@ -22,6 +22,10 @@ pub struct IslandConfig {
     pub extensions: String,
     /// Bytes in its cores' vector registers, 0: they have none. For RISC-V alone.
     pub vector_bytes: u32,
+    /// Harts that only the firmware has, with vector registers. For RISC-V alone.
+    pub hidden_harts: usize,
+    /// Bytes in these.
+    pub hidden_vector_bytes: u32,
     /// How its counter differs from time.
     pub counter: Counter,
     /// For so long its idle cores look for work before they sleep, in nanoseconds.
@@ -78,12 +82,29 @@ impl IslandConfig {
             Isa::RiscV64 => 0x8400_0000,
         };
         let (extensions, counter) = ("base".into(), Counter::default());
-        Self { isa, paging, cores, local_base, split_at: None, extensions, vector_bytes: 0, counter, poll_ns: 0 }
+        Self {
+            isa,
+            paging,
+            cores,
+            local_base,
+            split_at: None,
+            extensions,
+            vector_bytes: 0,
+            hidden_harts: 0,
+            hidden_vector_bytes: 0,
+            counter,
+            poll_ns: 0,
+        }
     }
 
     /// A RISC-V island whose cores have vector registers of so many bytes, a multiple of 16.
     pub fn with_vectors(cores: usize, vector_bytes: u32) -> Self {
         Self { extensions: "rv64imafdcv".into(), vector_bytes, ..Self::foreign(Isa::RiscV64, cores) }
+    }
+
+    /// A RISC-V island whose cores have no vector registers, and so many hidden harts that have some of so many bytes.
+    pub fn with_hidden(cores: usize, hidden_harts: usize, hidden_vector_bytes: u32) -> Self {
+        Self { hidden_harts, hidden_vector_bytes, ..Self::foreign(Isa::RiscV64, cores) }
     }
 }
 
@@ -130,10 +151,12 @@ pub enum Defect {
     SyscallPc,
     /// All faults look like reads.
     FaultKind,
+    /// `bring_home` does nothing. Not in [`ALL`](Self::ALL): it needs hidden harts.
+    BringHome,
 }
 
 impl Defect {
-    /// Every defect.
+    /// Every defect of cores.
     pub const ALL: [Self; 11] = [
         Self::FlushPage,
         Self::FlushUser,

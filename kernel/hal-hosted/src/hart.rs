@@ -78,11 +78,15 @@ pub struct Vectors {
     values: [u64; VECTOR_REGISTERS],
 }
 
+/// The area of a frame's thread, if it is one for registers of so many bytes.
+pub fn area_of(pool: Pool, frame: &UserFrame, bytes: u32) -> Option<Area<'static>> {
+    let fits = |area: &Area<'_>| area.format() == VECTORS_RISCV64 && area.register_bytes() == bytes as usize;
+    Area::of(pool, frame).filter(fits)
+}
+
 impl Vectors {
-    /// The area of a frame's thread, if it is one for registers of this length.
     fn area(self, pool: Pool, frame: &UserFrame) -> Option<Area<'static>> {
-        let fits = |area: &Area<'_>| area.format() == VECTORS_RISCV64 && area.register_bytes() == self.bytes as usize;
-        Area::of(pool, frame).filter(fits)
+        area_of(pool, frame, self.bytes)
     }
 
     fn is_in(self, frame: &UserFrame) -> bool {

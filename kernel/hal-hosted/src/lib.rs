@@ -22,6 +22,7 @@ mod damage;
 pub mod elf;
 mod gate;
 mod hart;
+mod hidden;
 pub mod isa;
 mod machine;
 mod migration;

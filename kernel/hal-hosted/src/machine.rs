@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use motet_abi::gate::Gate;
 use motet_abi::migration::Handler;
-use motet_hal::{Access, Interrupts, Machine, Trap};
-use motet_layout::sync::AtomicU64 as PoolWord;
+use motet_hal::{Access, Interrupts, Machine, Trap, Unsent};
+use motet_layout::sync::{AtomicU32, AtomicU64 as PoolWord};
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
     VECTORS_RISCV64,
@@ -24,6 +24,7 @@ use crate::baton::Point;
 use crate::config::{Counter, Defect, IslandConfig};
 use crate::gate;
 use crate::hart::{CodePage, Hart, Registers, snapshot};
+use crate::hidden::{self, Trips};
 use crate::isa::INSTRUCTION_SIZE;
 use crate::migration;
 use crate::world::{Quiet, World};
@@ -91,8 +92,12 @@ pub struct Island {
     command_line: String,
     extensions: String,
     vector_bytes: u32,
+    pub hidden_vector_bytes: u32,
+    /// Harts from here on are hidden.
+    cores: usize,
     counter: Counter,
     harts: Vec<Mutex<Hart>>,
+    pub trips: Trips,
     /// Instructions by frame, as first fetched since the frame's last synchronisation.
     instructions: Mutex<HashMap<u32, CodePage>>,
     /// Bumped by every synchronisation.
@@ -110,8 +115,15 @@ impl Island {
             command_line: format!("island={} pool=0x{:x} mode={mode}", island.0, config.local_base),
             extensions: config.extensions.clone(),
             vector_bytes: config.vector_bytes,
+            hidden_vector_bytes: config.hidden_vector_bytes,
+            cores: config.cores,
             counter: config.counter,
-            harts: (0..config.cores).map(|_| Mutex::new(Hart::new(config.vector_bytes))).collect(),
+            harts: (0..config.cores)
+                .map(|_| config.vector_bytes)
+                .chain((0..config.hidden_harts).map(|_| config.hidden_vector_bytes))
+                .map(|bytes| Mutex::new(Hart::new(bytes)))
+                .collect(),
+            trips: Trips::default(),
             instructions: Mutex::default(),
             epoch: AtomicU64::new(0),
             log: Mutex::default(),
@@ -126,9 +138,40 @@ impl Island {
     /// Drops the caches of an island whose run is over.
     pub(crate) fn clear(&self) {
         lock(&self.instructions).clear();
+        self.trips.clear();
         for hart in &self.harts {
             *lock(hart) = Hart::new(self.vector_bytes);
         }
+    }
+
+    /// Its hidden harts, each of which is a core to the driver.
+    pub(crate) fn hidden_harts(&self) -> impl Iterator<Item = CoreId> {
+        (self.cores..self.harts.len()).map(|index| CoreId::new(self.island, index))
+    }
+
+    /// Whether that is one of them.
+    pub(crate) fn is_hidden(&self, core: CoreId) -> bool {
+        core.index_in_island() >= self.cores
+    }
+
+    pub(crate) fn ring_hidden(&self) {
+        self.hidden_harts().for_each(|hart| self.ring_core(hart));
+    }
+
+    /// Rings a core of this island.
+    pub(crate) fn ring_core(&self, core: CoreId) {
+        self.world.ring(core);
+        self.point(Point::Ring);
+    }
+
+    /// Sleeps until this core is rung.
+    pub(crate) fn sleep(&self) {
+        self.world.wait(self.core());
+        self.world.take_interrupts(self.core());
+    }
+
+    pub(crate) fn user_budget(&self) -> u64 {
+        self.world.user_budget()
     }
 
     pub(crate) fn island_index(&self) -> usize {
@@ -172,15 +215,18 @@ impl Island {
 
     /// The space that the kernel says this core has active.
     pub(crate) fn active_space(&self) -> Option<&'static SpaceRecord> {
+        if self.is_hidden(self.core()) {
+            return hidden::space();
+        }
         let record = &self.world.pool.header().cores[self.core().index()];
         self.world.pool.get(PoolAddr(record.active_space.load(Ordering::Relaxed)))
     }
 
-    fn core(&self) -> CoreId {
+    pub(crate) fn core(&self) -> CoreId {
         CORE.get().expect("the HAL is called on a core's thread").0
     }
 
-    fn hart(&self) -> MutexGuard<'_, Hart> {
+    pub(crate) fn hart(&self) -> MutexGuard<'_, Hart> {
         lock(&self.harts[self.core().index_in_island()])
     }
 
@@ -201,7 +247,7 @@ impl Island {
         trap
     }
 
-    fn point(&self, point: Point) {
+    pub(crate) fn point(&self, point: Point) {
         self.world.point(self.core(), point);
     }
 }
@@ -288,6 +334,47 @@ impl<F: Flavour> Machine for Hosted<F> {
     fn are_vectors_modified(&self) -> bool {
         let vectors = self.island.hart().vectors;
         vectors.are_open && vectors.are_modified
+    }
+
+    fn hidden_harts(&self) -> usize {
+        self.island.hidden_harts().count()
+    }
+
+    fn hidden_vector_bytes(&self) -> usize {
+        self.island.hidden_vector_bytes as usize
+    }
+
+    fn hidden_places(&self) -> usize {
+        hidden::PLACES
+    }
+
+    fn send_away(&self, frame: &'static UserFrame, stamp: &'static AtomicU32, root: Frame) -> Result<usize, Unsent> {
+        self.island.point(Point::Call);
+        hidden::send_away(self.island, frame, stamp, root)
+    }
+
+    fn at_home(&self) -> u64 {
+        self.island.point(Point::Call);
+        self.island.trips.at_home(self.core())
+    }
+
+    fn call_home(&self, place: usize) {
+        self.island.trips.call_home(place);
+        self.island.point(Point::Call);
+    }
+
+    fn bring_home(&self) {
+        if !self.island.has(Defect::BringHome) {
+            hidden::bring_home(self.island);
+        }
+    }
+
+    fn take_home(&self, place: usize, _frame: &'static UserFrame) -> Trap {
+        self.island.trips.take(place)
+    }
+
+    fn is_any_waiting(&self) -> bool {
+        self.island.trips.is_any_waiting()
     }
 
     fn prepare_root(&self, root: Frame) {
@@ -386,7 +473,7 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn start_core(&self, index: usize) -> Result<(), &'static str> {
-        if index == 0 || index >= self.island.harts.len().min(CORES_PER_ISLAND_MAX) {
+        if index == 0 || index >= self.island.cores.min(CORES_PER_ISLAND_MAX) {
             return Err("the island has no such core");
         }
         let started = self.island.world.start(CoreId::new(self.island.island, index));

@@ -16,6 +16,7 @@ use motet_layout::{
 use crate::baton::{Baton, Point};
 use crate::config::{Config, Defect, Driver};
 use crate::damage::threads;
+use crate::hidden;
 use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
 use crate::region::Region;
 
@@ -258,6 +259,7 @@ impl World {
         }
         for machine in self.machines() {
             self.start(CoreId::new(IslandId(machine.island_index() as u8), 0));
+            machine.hidden_harts().for_each(|hart| _ = self.start(hart));
         }
     }
 
@@ -288,7 +290,7 @@ impl World {
             if let Some(baton) = &self.baton {
                 baton.first_turn(self, core.index());
             }
-            (self.entry)(machine)
+            if machine.is_hidden(core) { hidden::live(machine) } else { (self.entry)(machine) }
         }));
         let Err(payload) = end;
         let _quiet = Quiet::begin();

@@ -25,6 +25,7 @@ pub use text::Text;
 
 use motet_abi::{
     gate::{self, Gate},
+    hidden::PLACES_MAX,
     migration::{self, Handler},
 };
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks, sync::AtomicU32};
@@ -208,6 +209,11 @@ pub trait Machine: Sync + 'static {
     /// Bytes in a vector register of those harts.
     fn hidden_vector_bytes(&self) -> usize {
         0
+    }
+
+    /// Places for the threads that cores of this island send, in all.
+    fn hidden_places(&self) -> usize {
+        PLACES_MAX
     }
 
     /// Sends a thread with the registers of `frame`, extended ones too, and the tables of `root`, to a hidden hart. It has an area for

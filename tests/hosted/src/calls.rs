@@ -85,6 +85,10 @@ calls! {
     Getpid 39 172;
     /// `kill`
     Kill 62 129;
+    /// `rt_sigaction`
+    RtSigaction 13 134;
+    /// `rt_sigreturn`
+    RtSigreturn 15 139;
     /// Motet's `call_on`
     CallOn 0x4d00 0x4d00;
     /// Motet's `island`

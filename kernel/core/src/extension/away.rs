@@ -11,10 +11,17 @@ use core::{cell::Cell, sync::atomic::fence};
 use motet_abi::hidden::PLACES_MAX;
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
 use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, ones, sync::Ordering};
-use motet_protocol::Context;
+use motet_protocol::{
+    Context,
+    cores::{core_record, cores_of},
+};
 
 use super::values::writes;
 use crate::{alarm, cpu::Cpu, handover, mm, sched};
+
+/// In [`CoreRecord::away`](motet_layout::CoreRecord::away), beside the count: threads of the core wait for a place. (Shoot-downs ask the core then,
+/// too, which is only a look.)
+const WAITS: u32 = 1 << 31;
 
 /// A place of a thread.
 #[derive(Clone, Copy, Default)]
@@ -68,7 +75,10 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<
             thread.queue_next.store(0, Ordering::Relaxed);
             match cpu.away.last.replace(Some(thread)) {
                 Some(last) => last.queue_next.store(cpu.raw(thread), Ordering::Relaxed),
-                None => cpu.away.first.set(Some(thread)),
+                None => {
+                    cpu.away.first.set(Some(thread));
+                    cpu.own.away.fetch_or(WAITS, Ordering::SeqCst);
+                }
             }
             Ok(None)
         }
@@ -84,7 +94,26 @@ fn stays<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.moves.away.store(0, Ordering::SeqCst);
 }
 
+/// Whether threads of other cores of this island wait for places.
+fn do_others_wait<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let waits = |core| core_record(cpu, core).away.load(Ordering::Relaxed) & WAITS != 0;
+    cores_of(cpu, cpu.island()).any(|core| core != cpu.id && waits(core))
+}
+
+/// Whether this core leaves free places to others that wait, as it has its share: it would take each that it leaves again at once.
+fn leaves_rest<M: Machine>(cpu: &Cpu<M>) -> bool {
+    if !do_others_wait(cpu) {
+        return false;
+    }
+    let used = cpu.away.places.iter().filter(|place| !matches!(place.get(), Place::Free)).count();
+    let share = (cpu.machine.hidden_places() / cores_of(cpu, cpu.island()).count()).max(1);
+    used >= share
+}
+
 fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), Unsent> {
+    if leaves_rest(cpu) {
+        return Err(Unsent::Full);
+    }
     let space = space_of(cpu, thread);
     let root = Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed));
     // First say so, then let it translate, as where a space becomes active.
@@ -131,7 +160,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
-    let others_wait = || cpu.away.first.get().is_some() || cpu.machine.is_any_waiting();
+    let others_wait = || cpu.away.first.get().is_some() || cpu.machine.is_any_waiting() || do_others_wait(cpu);
     for index in ones(cpu.away.away.get()) {
         if let Place::Away(thread, since_ns) = cpu.away.places[index].get()
             && (is_wanted(thread) || now_ns >= since_ns + alarm::SLICE_NS && others_wait())
@@ -207,6 +236,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
         cpu.away.first.set(next);
         if next.is_none() {
             cpu.away.last.set(None);
+            cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
         }
     }
 }

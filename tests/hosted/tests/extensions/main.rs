@@ -1,6 +1,8 @@
 //! Threads that go to cores with vector registers and back, on islands of one instruction set that have none, short ones and long ones,
 //! while their processes fork, sleep, are stopped and killed, and memory is taken from under them.
 
+mod hidden;
+
 use motet_abi::signal::{SIGCONT, SIGKILL, SIGSTOP};
 use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, isa::Op, run_seeds};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, IslandId, Pool, sync::Ordering};
