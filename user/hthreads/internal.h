@@ -59,8 +59,12 @@ struct thread {
     uint32_t life; /* bits of life.c */
     uint32_t is_created;
     uint32_t is_hardware, is_cancelled;
-    uint32_t doorbell;                              /* how often it has rung for a server */
-    uint32_t stay;                                  /* of hybrid.c: locks that it has not to wait for until that counts */
+    uint32_t doorbell; /* how often it has rung for a server */
+    uint32_t stay;     /* of hybrid.c: locks that it has not to wait for until that counts */
+    uint8_t farewells; /* rounds of destructors that have passed at its end */
+    uint8_t gave_up;   /* `sleep` has ended a wait */
+    /* In waits for condition variables, unless it is NULL: sleeps as ht_sleep does. Not 0: the wait is over. */
+    int (*sleep)(uint32_t *word, uint32_t while_it_is, const struct timespec *time);
     struct window own __attribute__((aligned(64))); /* the window, unless that is the service core's */
 } __attribute__((aligned(128)));
 

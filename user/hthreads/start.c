@@ -1,6 +1,7 @@
 /* The choice of a back end, and who the calling thread is. */
 #include "internal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,30 +28,61 @@ void ht_set_known(struct thread *thread) {
     pthread_setspecific(key, thread);
 }
 
-/* A thread ends that has not come to ht_end. */
+/* A thread ends that has not come to ht_end. Other keys' destructors may lock mutexes: theirs come first. */
 static void destroyed(void *thread) {
-    ht_set_known(thread);
-    ht_end(thread, HTHREAD_KILLED);
+    struct thread *self = thread;
+    ht_set_known(self);
+    if (++self->farewells >= PTHREAD_DESTRUCTOR_ITERATIONS)
+        ht_end(self, HTHREAD_KILLED);
 }
 
+/* Constructors of the program's own may come first, and ask for something. */
 static void __attribute__((constructor)) make_key(void) {
-    if (pthread_key_create(&key, destroyed) != 0)
+    static int is_made;
+    if (!is_made && pthread_key_create(&key, destroyed) != 0)
         abort();
+    is_made = 1;
 }
 
 /* A child's only thread has the window of none. What keeps the objects is its parent's, too, or is not there. */
 static void forked(void) { ht_set_known(NULL); }
 
-static void refuse(const char *words, const char *why) {
-    fprintf(stderr, "hthreads: MOTET_HTHREADS=%s: %s\n", words, why);
-    exit(1);
+/* The choice of the library and that of its adaptor for pthreads (adaptor.h): there is one back end. */
+static const char *const VARIABLES[] = {"MOTET_HTHREADS", "MOTET_MUTEX"};
+
+/* Without what runs at the end of programs, which may lock mutexes. */
+static void leave(void) {
+    fflush(NULL);
+    _exit(1);
+}
+
+/* What a variable has, and *name which one; NULL: none has anything. */
+static const char *chosen(const char **name) {
+    const char *found = NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *words = getenv(VARIABLES[i]);
+        if (!words || !*words)
+            continue;
+        if (found && strcmp(found, words) != 0) {
+            fprintf(stderr, "hthreads: MOTET_HTHREADS=%s and MOTET_MUTEX=%s: there is one back end for both\n", found, words);
+            leave();
+        }
+        (found = words, *name = VARIABLES[i]);
+    }
+    return found;
+}
+
+static void refuse(const char *name, const char *words, const char *why) {
+    fprintf(stderr, "hthreads: %s=%s: %s\n", name, words, why);
+    leave();
 }
 
 static void choose(void) {
+    const char *name, *words = chosen(&name);
+    make_key();
     ht_find_islands();
     pthread_atfork(NULL, NULL, forked);
-    const char *words = getenv("MOTET_HTHREADS");
-    if (!words || !*words) {
+    if (!words) {
         ht_back_end = ht_hardware.open("") == 0 ? &ht_hardware : &ht_fused;
         return;
     }
@@ -59,11 +91,11 @@ static void choose(void) {
         if (strlen(ALL[i]->name) == len && memcmp(ALL[i]->name, words, len) == 0) {
             int error = ALL[i]->open(words + len);
             if (error)
-                refuse(words, error == EINVAL ? "that is not how servers and cores are named (docs/hthreads.md)" : strerror(error));
+                refuse(name, words, error == EINVAL ? "that is not how servers and cores are named (docs/hthreads.md)" : strerror(error));
             ht_back_end = ALL[i];
             return;
         }
-    refuse(words, "it is hardware, rpc, software, fused or hybrid");
+    refuse(name, words, "it is hardware, rpc, software, fused or hybrid");
 }
 
 static void open_slots(void) {

@@ -17,38 +17,50 @@ static int left(const struct timespec *deadline, struct timespec *left) {
     return left->tv_sec >= 0;
 }
 
-void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadline) {
+static int futex_wait(uint32_t *word, uint32_t while_it_is, const struct timespec *time) {
+    syscall(SYS_futex, word, FUTEX_WAIT, while_it_is, time, NULL, 0);
+    return 0;
+}
+
+typedef int sleeper(uint32_t *word, uint32_t while_it_is, const struct timespec *time);
+
+static int sleep_by(sleeper *sleep, uint32_t *word, uint32_t while_it_is, const struct timespec *deadline) {
     struct timespec time;
     if (!deadline)
-        syscall(SYS_futex, word, FUTEX_WAIT, while_it_is, NULL, NULL, 0);
-    else if (!left(deadline, &time))
-        sched_yield();
-    else
-        syscall(SYS_futex, word, FUTEX_WAIT, while_it_is, &time, NULL, 0);
+        return sleep(word, while_it_is, NULL);
+    if (left(deadline, &time))
+        return sleep(word, while_it_is, &time);
+    sched_yield();
+    return 0;
 }
+
+void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadline) { sleep_by(futex_wait, word, while_it_is, deadline); }
 
 void ht_wake(uint32_t *word, int threads) { syscall(SYS_futex, word, FUTEX_WAKE, threads, NULL, NULL, 0); }
 
 /* Sleeps until the answer changes, which the upper half does. */
-static uint64_t __attribute__((noinline)) park(struct window *window, uint64_t sequence, const struct timespec *deadline) {
+static uint64_t __attribute__((noinline)) park(struct thread *self, sleeper *sleep, const struct timespec *deadline) {
+    struct window *window = self->window;
     struct timespec time;
-    uint64_t answer;
+    uint64_t answer, sequence = self->sequence;
+    int is_over = 0;
     __atomic_store_n(&window->parked, 1, __ATOMIC_RELAXED);
     /* Who answers stores the answer and then looks at `parked`. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     while (answer = __atomic_load_n(&window->answer, __ATOMIC_ACQUIRE), !ht_is_done(answer, sequence)) {
         /* A request can be withdrawn when it has been seen. */
-        if (deadline && !left(deadline, &time) && ht_is_seen(answer, sequence)) {
+        if ((is_over || (deadline && !left(deadline, &time))) && ht_is_seen(answer, sequence)) {
             answer = 0;
             break;
         }
-        ht_sleep((uint32_t *)&window->answer + 1, (uint32_t)(answer >> 32), deadline);
+        if (sleep_by(is_over ? futex_wait : sleep, (uint32_t *)&window->answer + 1, (uint32_t)(answer >> 32), deadline))
+            is_over = self->gave_up = 1;
     }
     __atomic_store_n(&window->parked, 0, __ATOMIC_RELAXED);
     return answer;
 }
 
-uint64_t ht_await(struct thread *self, unsigned polls, const struct timespec *deadline) {
+static uint64_t await(struct thread *self, unsigned polls, sleeper *sleep, const struct timespec *deadline) {
     struct window *window = self->window;
     uint64_t sequence = self->sequence;
     for (; polls; polls--) {
@@ -56,14 +68,19 @@ uint64_t ht_await(struct thread *self, unsigned polls, const struct timespec *de
         if (ht_is_done(answer, sequence))
             return answer;
     }
-    return park(window, sequence, deadline);
+    return park(self, sleep, deadline);
+}
+
+uint64_t ht_await(struct thread *self, unsigned polls, const struct timespec *deadline) {
+    return await(self, polls, futex_wait, deadline);
 }
 
 int ht_request(struct thread *self, uint64_t word, const struct way *way, unsigned where, const struct timespec *deadline,
                uint32_t *value) {
     __atomic_store_n(&self->window->request, ht_next(self) | word, __ATOMIC_RELEASE);
     way->deliver(self, where);
-    uint64_t answer = ht_await(self, way->polls, deadline);
+    int may_give_up = self->sleep && (word >> 48 & 0xff) == CONDITION_WAIT;
+    uint64_t answer = await(self, way->polls, may_give_up ? self->sleep : futex_wait, deadline);
     if (!answer) {
         /* It may have come in the meantime: the answer says. */
         __atomic_store_n(&self->window->request, ht_next(self) | ht_word(WITHDRAW, 0, 0), __ATOMIC_RELEASE);

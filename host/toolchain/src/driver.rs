@@ -203,7 +203,7 @@ impl Driver {
                 }
                 Item::Object(input) => inputs.push(input.clone()),
                 Item::Library(name, whole) => {
-                    inputs.extend(self.library(name)?.map(|path| Input { path, name: None, whole: *whole }))
+                    inputs.extend(self.library(name)?.into_iter().map(|path| Input { path, name: None, whole: *whole }))
                 }
             }
         }
@@ -225,15 +225,17 @@ impl Driver {
         Ok(0)
     }
 
-    /// The archive of `-lNAME`; none if the C library has it.
-    fn library(&self, name: &str) -> Result<Option<PathBuf>> {
+    /// The archives of `-lNAME`; none if the C library has it.
+    fn library(&self, name: &str) -> Result<Vec<PathBuf>> {
         let file = name.strip_prefix(':').map_or_else(|| format!("lib{name}.a"), str::to_owned);
         let found = self.arguments.library_folders.iter().map(|folder| folder.join(&file)).find(|path| path.is_file());
-        if found.is_none() && name == hthreads::NAME {
-            return Ok(Some(Hthreads::find(&self.tools, &self.libc)?.archive()));
+        if found.is_none() && [hthreads::NAME, hthreads::ADAPTOR].contains(&name) {
+            let hthreads = Hthreads::find(&self.tools, &self.libc)?;
+            let adaptor = (name == hthreads::ADAPTOR).then(|| hthreads.adaptor());
+            return Ok(adaptor.into_iter().chain([hthreads.archive()]).collect());
         }
         if found.is_some() || PARTS_OF_LIBC.contains(&name) || PARTS_OF_LIBCXX.contains(&name) {
-            return Ok(found);
+            return Ok(found.into_iter().collect());
         }
         let folders: Vec<String> =
             self.arguments.library_folders.iter().map(|folder| folder.display().to_string()).collect();

@@ -229,7 +229,8 @@ impl Libc {
         Ok(sources.into_iter().filter_map(complete).collect())
     }
 
-    fn compiler(&self, isa: usize) -> Command {
+    /// The compiler for files of the library.
+    pub fn compiler(&self, isa: usize) -> Command {
         let target = &TARGETS[isa];
         let name = ISAS[isa].name();
         let musl = self.tools.library.join("libc/musl");

@@ -50,16 +50,17 @@ const TESTS: &str = "kinds\ncounting\ntime_limits\nconditions\nlimited_waits\nba
 const LIMIT: Duration = Duration::from_secs(400);
 
 /// The default machine with a service core.
-const MACHINE: &str = "[pool]\nsize = \"512MiB\"\n\
+pub const MACHINE: &str = "[pool]\nsize = \"512MiB\"\n\
     [[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 1\n\
     [[island]]\nname = \"arm\"\nisa = \"aarch64\"\ncores = 1\n\
     [[island]]\nname = \"riscv\"\nisa = \"riscv64\"\ncores = 2\n\
     [[service]]\n";
 /// One of 1 GHz whose instructions take a cycle each, and accesses to memory nothing.
-const TIMED: &str = "[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"slaves\"\nisa = \"riscv64\"\ncores = 2\n[[service]]\n\
+pub const TIMED: &str = "[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"slaves\"\nisa = \"riscv64\"\ncores = 2\n[[service]]\n\
     [model]\ndevice_ns = 0\n[[model.core]]\nfrequency_mhz = 1000\ncpi = 1.0\nmemory_cycles = 0\n";
 
-fn source(name: &str) -> PathBuf {
+/// A file of the project.
+pub fn source(name: &str) -> PathBuf {
     root().join(name)
 }
 
@@ -68,20 +69,23 @@ fn semantics() -> PathBuf {
 }
 
 /// Programs, and a machine for them.
-struct Tested {
-    programs: Programs,
+pub struct Tested {
+    /// Its programs.
+    pub programs: Programs,
     machine: PathBuf,
 }
 
 impl Tested {
-    fn new(machine: &str) -> Result<Self, String> {
+    /// A machine of a machine file.
+    pub fn new(machine: &str) -> Result<Self, String> {
         let programs = Programs::new()?;
         let path = programs.path.join("machine.toml");
         fs::write(&path, machine).map_err(text)?;
         Ok(Self { programs, machine: path })
     }
 
-    fn run(&self, options: &[&str], command: &str) -> Ended {
+    /// Runs a command there.
+    pub fn run(&self, options: &[&str], command: &str) -> Ended {
         let motet = Motet::run(["--in".as_ref(), self.programs.path.as_os_str()]).limit(LIMIT);
         motet.argument("--machine").argument(&self.machine).arguments(options).arguments(["--", command]).wait()
     }

@@ -31,6 +31,7 @@ mod long_calls;
 mod measured;
 mod places;
 mod process;
+mod pthreads;
 mod random_programs;
 mod random_vectors;
 mod regions;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         trials.extend(hostile::trials());
         trials.extend(hthreads::trials());
         trials.extend(hardware_threads::trials());
+        trials.extend(pthreads::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());
         trials.extend(accesses::trials());
