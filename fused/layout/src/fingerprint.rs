@@ -21,6 +21,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     SlabCache,
     Tty,
     UserFrame,
+    GuestSystem,
     VectorArea,
     VectorPage,
     BlockRecord,

@@ -22,6 +22,7 @@ mod files;
 mod fingerprint;
 mod fpga;
 mod frame;
+mod guest;
 mod header;
 mod ids;
 #[macro_use]
@@ -43,6 +44,7 @@ pub use files::*;
 pub use fingerprint::*;
 pub use fpga::*;
 pub use frame::*;
+pub use guest::*;
 pub use header::*;
 pub use ids::*;
 pub use marker::*;

@@ -8,7 +8,7 @@
 //! - `tp` holds the address of this core's `PerCore` whenever the kernel runs, and `sscratch` does always but in the
 //!   trap entry. `PerCore::frame` is 0 whenever the kernel runs: so the entry tells where a trap came from.
 //! - sstatus.SIE, SPIE and SPP are 0 at all times: the kernel takes no interrupts (user mode always does), never
-//!   returns to S-mode, and so never writes these bits.
+//!   returns to S-mode, and so never writes these bits, but around guests ([`guest`]).
 //! - Nothing here changes after boot but [`PerCore`]; the kernel half of the page tables is fixed.
 #![no_std]
 #![deny(missing_docs)]
@@ -18,6 +18,7 @@ mod console;
 mod csr;
 mod doorbell;
 mod extended;
+mod guest;
 mod hidden;
 mod interrupts;
 mod machine;

@@ -10,17 +10,17 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap};
+use motet_hal::{Interrupts, Machine, Stage2, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{
-    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, is_vector_length, marks,
-    sync::AtomicU32,
+    CoreId, Frame, GuestSystem, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, is_vector_length,
+    marks, sync::AtomicU32,
 };
 
 use crate::{
     boot,
     console::{self, log_line},
     csr::{self, write_csr},
-    doorbell, extended, hidden,
+    doorbell, extended, guest, hidden,
     interrupts::{self, Clock},
     memory::KERNEL_SLOTS,
     panic,
@@ -108,10 +108,11 @@ impl TheMachine {
             }
         }
         hidden::init();
+        guest::init(self);
         interrupts::init_core(&self.clock);
     }
 
-    fn local_phys(&self, frame: Frame) -> u64 {
+    pub(crate) fn local_phys(&self, frame: Frame) -> u64 {
         self.pool_map.local_phys(frame.addr().0)
     }
 
@@ -150,6 +151,18 @@ impl Machine for TheMachine {
     #[inline(always)]
     fn run_user(&self, frame: &'static UserFrame) -> Trap {
         trap::run_user(self, frame)
+    }
+
+    fn guest_format(&self) -> Option<Stage2> {
+        guest::format(self)
+    }
+
+    fn run_guest(&self, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
+        guest::run(self, frame, system, root)
+    }
+
+    fn flush_guests(&self) {
+        guest::flush();
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {

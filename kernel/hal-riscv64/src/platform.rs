@@ -61,7 +61,16 @@ impl Hart {
 
     /// Whether the ISA string has the vector extension.
     pub fn has_vector(&self) -> bool {
-        self.isa.split('_').next().and_then(|base| base.strip_prefix("rv64")).is_some_and(|base| base.contains('v'))
+        self.has_letter('v')
+    }
+
+    /// Whether the ISA string has this extension of one letter.
+    pub fn has_letter(&self, extension: char) -> bool {
+        self.isa
+            .split('_')
+            .next()
+            .and_then(|base| base.strip_prefix("rv64"))
+            .is_some_and(|base| base.contains(extension))
     }
 }
 

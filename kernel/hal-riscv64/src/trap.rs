@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Bit of `scause` that marks interrupts.
-const CAUSE_INTERRUPT: u64 = 1 << 63;
+pub const CAUSE_INTERRUPT: u64 = 1 << 63;
 const CAUSE_SYSCALL: u64 = 8;
 
 const REGS: usize = offset_of!(UserFrame, regs);
@@ -97,12 +97,12 @@ global_asm!(
 
 const _: () = assert!(SCRATCH == 0, "the entry's sc.d has no offset");
 
-/// [`motet_hal::Machine::run_user`].
+/// Runs user code, or a guest, with the registers of `frame` until a trap; its cause and where it was.
 #[inline(always)]
-pub fn run_user(machine: &TheMachine, frame: &'static UserFrame) -> Trap {
+pub fn enter(frame: &'static UserFrame) -> (u64, u64) {
     let (cause, pc): (u64, u64);
     // SAFETY: `motet_enter_user` returns here with sp, tp, s0 and s1 as they were; all other registers are declared.
-    // User code is confined by the page table in use; the frame is atomics in the pool.
+    // User code is confined by the page table in use, a guest by the second stage; the frame is atomics in the pool.
     unsafe {
         asm!(
             "call motet_enter_user",
@@ -113,6 +113,13 @@ pub fn run_user(machine: &TheMachine, frame: &'static UserFrame) -> Trap {
             clobber_abi("C"),
         );
     }
+    (cause, pc)
+}
+
+/// [`motet_hal::Machine::run_user`].
+#[inline(always)]
+pub fn run_user(machine: &TheMachine, frame: &'static UserFrame) -> Trap {
+    let (cause, pc) = enter(frame);
     if cause == CAUSE_SYSCALL {
         frame.pc.set(pc + 4);
         return Trap::Syscall;

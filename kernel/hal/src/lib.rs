@@ -21,6 +21,7 @@ pub mod steer;
 mod text;
 
 pub use guest::{GuestAccess, GuestAddress, GuestTrap, SystemRegister};
+pub use motet_paging::Stage2;
 pub use text::Text;
 
 use motet_abi::{
@@ -28,7 +29,9 @@ use motet_abi::{
     hidden::PLACES_MAX,
     migration::{self, Handler},
 };
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, Pool, UserFrame, marks, sync::AtomicU32};
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, CoreId, Frame, GuestSystem, Isa, IslandId, Pool, UserFrame, marks, sync::AtomicU32,
+};
 
 /// How a faulting access touched memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +145,23 @@ pub trait Machine: Sync + 'static {
     ///
     /// The active address space is used. Extended state (floating point, vectors) is not touched: what is loaded stays.
     fn run_user(&self, frame: &'static UserFrame) -> Trap;
+
+    /// The format of the tables that translate what guests on this core take for physical addresses; `None`: there are no guests on this
+    /// core, and none of the two calls below is made.
+    fn guest_format(&self) -> Option<Stage2> {
+        None
+    }
+
+    /// Runs a guest with the registers of `frame` and `system` until a trap ([`Trap::Interrupt`] or [`Trap::Guest`]), and puts the
+    /// registers back. Its physical memory is what the tables at `root` translate, which are of
+    /// [`guest_format`](Self::guest_format). It has no extended state: what is loaded is not touched.
+    fn run_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _root: Frame) -> Trap {
+        Trap::IllegalInstruction { word: 0 }
+    }
+
+    /// Drops this core's translations of guests: to be called on each core that may have run one by tables that say less now, or that are
+    /// no more.
+    fn flush_guests(&self) {}
 
     /// Stores this core's extended state into `frame.ext`, and open vector registers into the frame's area if it has one, and sets
     /// `ext_valid`.

@@ -9,6 +9,7 @@
 //! any island, otherwise 2.
 
 mod between;
+mod guest;
 mod interrupts;
 mod memory;
 mod programs;
@@ -98,6 +99,7 @@ impl<M: Machine> Suite<M> {
         self.memory_tests();
         self.user_tests();
         self.vector_tests();
+        self.guest_tests();
         self.interrupt_tests();
         self.worker_tests();
         self.between_tests();

@@ -81,7 +81,8 @@ impl Program {
         self.len += bytes.len();
     }
 
-    fn word(&mut self, word: u32) {
+    /// Appends an instruction.
+    pub fn word(&mut self, word: u32) {
         self.push(&word.to_le_bytes());
     }
 }

@@ -88,6 +88,19 @@ impl Scratch {
         self.base.add(FRAMES_AT + index * PAGE_SIZE).frame()
     }
 
+    /// As many zeroed frames in a row, the first one's number a multiple of that power of two.
+    ///
+    /// # Panics
+    /// When the scratch part is used up.
+    pub fn frames(&self, count: u32) -> Frame {
+        let index = self.word(Word::NextFrame).fetch_add(u64::from(2 * count - 1), Ordering::Relaxed);
+        assert!(
+            FRAMES_AT + (index + u64::from(2 * count)) * PAGE_SIZE <= SCRATCH_LEN,
+            "the conformance suite ran out of frames"
+        );
+        Frame(self.base.add(FRAMES_AT + index * PAGE_SIZE).frame().0.next_multiple_of(count))
+    }
+
     pub fn mailbox(&self, core: CoreId) -> Mailbox {
         let at = MAILBOXES_AT + core.index() as u64 * MAILBOX_LEN;
         let word = |index: u64| self.at(at + index * 8);

@@ -186,7 +186,7 @@ impl<M: Machine> Suite<M> {
         same("thread pointer in the frame", space.frame.regs[thread_register(M::ISA)].get(), DATA_VA)
     }
 
-    fn load_and_store(&self) -> Check {
+    pub(super) fn load_and_store(&self) -> Check {
         let space = self.space(&[Step::Load, Step::Increment(value_register(M::ISA)), Step::Store, Step::Syscall])?;
         self.machine.activate_space(space.table.root);
         self.word(space.data, 1).set(41);
@@ -218,7 +218,7 @@ impl<M: Machine> Suite<M> {
         Ok(())
     }
 
-    fn kernel_addresses_are_closed(&self) -> Check {
+    pub(super) fn kernel_addresses_are_closed(&self) -> Check {
         let space = self.space(&[])?;
         for address in [POOL_VA, 1 << 47, 1 << 62, u64::MAX - 7] {
             for step in [Step::Load, Step::Store, Step::Jump] {
@@ -257,7 +257,7 @@ impl<M: Machine> Suite<M> {
     }
 
     /// Two threads' extended registers, switched as a kernel switches them.
-    fn extended_state(&self) -> Check {
+    pub(super) fn extended_state(&self) -> Check {
         let writer = [
             Step::SetFirstExt,
             Step::SetLastExt,

@@ -1,0 +1,199 @@
+//! Guests: the hypervisor extension (privileged architecture, "H" Extension). The kernel is in HS-mode, guests in VS- and VU-mode.
+//!
+//! A guest is entered and left by the code that enters and leaves programs ([`trap`]); what makes it a guest is that `hstatus.SPV` and
+//! `sstatus.SPP` are set before, and its system registers are in the core. Of what guests do not have (floating point, vectors, timers of
+//! their own) they learn by illegal instructions, or the kernel by traps.
+
+use core::{arch::asm, sync::atomic::Ordering::Relaxed};
+
+use motet_hal::{Access, GuestAccess, GuestTrap, Stage2, SystemRegister, Trap};
+use motet_layout::{Frame, GuestSystem, UserFrame};
+
+use crate::{
+    csr::{STATUS_FS, STATUS_VS, read_csr, write_csr},
+    hidden, interrupts,
+    machine::TheMachine,
+    per_core::PerCore,
+    trap::{CAUSE_INTERRUPT, enter},
+};
+
+/// `sstatus`: the mode that a trap came from, and that SRET goes to, is VS-mode (or, of a kernel, S-mode).
+const STATUS_SPP: u64 = 1 << 8;
+/// `hstatus`: SRET goes to a guest, ...
+const GUEST: u64 = 1 << 7;
+/// ... whose WFI traps.
+const WAITING_TRAPS: u64 = 1 << 21;
+
+/// Exceptions that a guest handles itself: misaligned, illegal, breakpoints, system calls of its programs, faults of its own tables.
+const EXCEPTIONS_OF_GUESTS: u64 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 12 | 1 << 13 | 1 << 15;
+/// VS-mode's software, timer and external interrupts.
+const INTERRUPTS_OF_GUESTS: u64 = 1 << 2 | 1 << 6 | 1 << 10;
+/// Counters that a guest may read, if it wants: `time` and `instret`, `cycle`.
+const COUNTERS: u64 = 7;
+
+const CAUSE_HYPERCALL: u64 = 10;
+const WAIT_FOR_INTERRUPT: u32 = 0x1050_0073;
+
+/// Words of [`GuestSystem`]: 1 if the guest is in VU-mode; its pending interrupts (`hvip`); `scounteren` and `senvcfg`, which programs of
+/// the kernel and of guests have in common; the other registers.
+const MODE: usize = 0;
+const PENDING: usize = 1;
+const READABLE_COUNTERS: usize = 2;
+const ENVIRONMENT: usize = 3;
+const FIRST_REGISTER: usize = 4;
+
+/// Runs an action for each system register that a core has for guests, with the word that keeps it: `vsstatus`, `vsie`, `vstvec`, `vsscratch`, `vsepc`, `vscause`, `vstval`, `vsatp`.
+macro_rules! each_register {
+    ($action:ident, $system:expr) => {
+        $action!($system, FIRST_REGISTER, "0x200");
+        $action!($system, FIRST_REGISTER + 1, "0x204");
+        $action!($system, FIRST_REGISTER + 2, "0x205");
+        $action!($system, FIRST_REGISTER + 3, "0x240");
+        $action!($system, FIRST_REGISTER + 4, "0x241");
+        $action!($system, FIRST_REGISTER + 5, "0x242");
+        $action!($system, FIRST_REGISTER + 6, "0x243");
+        $action!($system, FIRST_REGISTER + 7, "0x280");
+    };
+}
+
+macro_rules! load {
+    ($system:expr, $word:expr, $number:literal) => {
+        write_csr!($number, $system.words[$word].get())
+    };
+}
+
+macro_rules! save {
+    ($system:expr, $word:expr, $number:literal) => {
+        $system.words[$word].set(read_csr!($number))
+    };
+}
+
+/// [`motet_hal::Machine::guest_format`].
+pub fn format(machine: &TheMachine) -> Option<Stage2> {
+    let hart = &machine.platform.harts()[PerCore::this().core().index_in_island()];
+    // The firmware that has hidden harts serves illegal instructions itself.
+    (hart.has_letter('h') && hidden::harts() == 0).then_some(Stage2::Sv39x4)
+}
+
+/// Readies this core for guests, if it has the extension.
+pub fn init(machine: &TheMachine) {
+    if format(machine).is_some() {
+        // SAFETY: they concern guests only.
+        unsafe {
+            write_csr!("0x602", EXCEPTIONS_OF_GUESTS); // hedeleg
+            write_csr!("0x603", INTERRUPTS_OF_GUESTS); // hideleg
+            write_csr!("0x606", COUNTERS); // hcounteren
+            write_csr!("0x605", 0); // htimedelta
+        }
+    }
+}
+
+/// Drops this core's translations of guests.
+pub fn flush() {
+    PerCore::this().guest_root.store(0, Relaxed);
+}
+
+/// [`motet_hal::Machine::run_guest`].
+pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
+    let (status, counters, environment) = (read_csr!("sstatus"), read_csr!("scounteren"), read_csr!("0x10a"));
+    let own = read_csr!("0x600") & !GUEST; // hstatus
+    let mode = if system.words[MODE].get() & 1 == 0 { STATUS_SPP } else { 0 };
+    // SAFETY: the guest's registers mean something to guests only. It reaches what the second stage translates: memory of its own.
+    unsafe {
+        use_root(machine.local_phys(root));
+        each_register!(load, system);
+        write_csr!("0x645", system.words[PENDING].get() & INTERRUPTS_OF_GUESTS); // hvip
+        write_csr!("scounteren", system.words[READABLE_COUNTERS].get());
+        write_csr!("0x10a", system.words[ENVIRONMENT].get()); // senvcfg
+        write_csr!("0x600", own | GUEST | WAITING_TRAPS);
+        write_csr!("sstatus", status & !(STATUS_FS | STATUS_VS) | mode);
+    }
+    let (cause, pc) = enter(frame);
+    let is_supervisor = read_csr!("sstatus") & STATUS_SPP != 0;
+    system.words[MODE].set(u64::from(!is_supervisor));
+    each_register!(save, system);
+    system.words[PENDING].set(read_csr!("0x645"));
+    system.words[READABLE_COUNTERS].set(read_csr!("scounteren"));
+    system.words[ENVIRONMENT].set(read_csr!("0x10a"));
+    // SAFETY: as they were before.
+    unsafe {
+        write_csr!("0x600", own);
+        write_csr!("sstatus", status);
+        write_csr!("scounteren", counters);
+        write_csr!("0x10a", environment);
+    }
+    frame.pc.set(pc);
+    if cause & CAUSE_INTERRUPT != 0 {
+        return Trap::Interrupt(interrupts::take(machine));
+    }
+    let (trap, skipped) = decode(cause, read_csr!("stval"), read_csr!("0x643"), read_csr!("0x64a"));
+    frame.pc.set(pc + skipped);
+    Trap::Guest(trap)
+}
+
+/// Has guests' memory translated by the tables at `root` from now on.
+///
+/// # Safety
+/// There is a root table, of 16 KiB.
+unsafe fn use_root(root: u64) {
+    const SV39X4: u64 = 8 << 60;
+    if PerCore::this().guest_root.swap(root, Relaxed) != root {
+        assert!(root.is_multiple_of(Stage2::Sv39x4.root_bytes()), "the root of a guest's tables is at {root:#x}");
+        // SAFETY: the caller's. HFENCE.GVMA and HFENCE.VVMA, of everything: VMID 0 is every guest's.
+        unsafe {
+            write_csr!("0x680", SV39X4 | root >> 12); // hgatp
+            asm!(".4byte 0x62000073", ".4byte 0x22000073", options(nostack));
+        }
+    }
+}
+
+/// What stopped a guest, and how many bytes of instructions that has done with. Causes: "Supervisor cause register values after trap";
+/// `htval` is the address without its two lowest bits, `htinst` the instruction in a form that hides where its address came from.
+fn decode(cause: u64, value: u64, htval: u64, instruction: u64) -> (GuestTrap, u64) {
+    let fault = |kind| GuestTrap::Fault {
+        access: describe(kind, instruction as u32),
+        address: (htval << 2 | value & 3).into(),
+    };
+    match cause {
+        CAUSE_HYPERCALL => (GuestTrap::Hypercall { immediate: 0 }, 4),
+        20 => (fault(Access::Execute), 0),
+        21 => (fault(Access::Read), 0),
+        23 => (fault(Access::Write), 0),
+        22 => match value as u32 {
+            WAIT_FOR_INTERRUPT => (GuestTrap::WaitForInterrupt, 4),
+            word => (system_register(word).unwrap_or(GuestTrap::IllegalInstruction { word }), 0),
+        },
+        2 => (GuestTrap::IllegalInstruction { word: value as u32 }, 0),
+        _ => (GuestTrap::BadAddress { address: value.into() }, 0),
+    }
+}
+
+/// An access by a transformed instruction ("Transformed Instruction or Pseudoinstruction for mtinst or htinst"): a load or a store of
+/// general registers, or something else.
+fn describe(kind: Access, instruction: u32) -> GuestAccess {
+    const LOAD: u32 = 0x03;
+    const STORE: u32 = 0x23;
+    let opcode = instruction & 0x7d | 2; // bit 1 says whether it was compressed
+    let size_bytes = 1 << (instruction >> 12 & 3);
+    let (size_bytes, register) = match (kind, opcode, instruction & 1) {
+        (Access::Read, LOAD, 1) => (size_bytes, Some((instruction >> 7 & 31) as u8)),
+        (Access::Write, STORE, 1) => (size_bytes, Some((instruction >> 20 & 31) as u8)),
+        _ => (0, None),
+    };
+    GuestAccess { kind, size_bytes, register }
+}
+
+/// An instruction on a system register that has a general register.
+fn system_register(word: u32) -> Option<GuestTrap> {
+    const SYSTEM: u32 = 0x73;
+    let (kind, source) = (word >> 12 & 7, word >> 15 & 31);
+    // CSRRS and CSRRC of x0 only read.
+    let (is_write, register) = match kind {
+        1 => (true, source),
+        2 | 3 if source == 0 => (false, word >> 7 & 31),
+        2 | 3 => (true, source),
+        _ => return None,
+    };
+    let trap = SystemRegister { number: (word >> 20) as u16, is_write, register: register as u8 };
+    (word & 0x7f == SYSTEM).then_some(GuestTrap::SystemRegister(trap))
+}

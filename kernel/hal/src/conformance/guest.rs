@@ -1,0 +1,220 @@
+//! Guests, on cores that have them.
+
+use motet_layout::{Frame, GuestSystem, Isa, UserFrame};
+use motet_paging::{Attr, PhysMap, Stage2, Table};
+
+use super::{
+    Check, Failure, Suite, ensure,
+    programs::{Program, Step, address_register, value_register},
+    same,
+    user::trap_code,
+};
+use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, SystemRegister, Trap};
+
+/// Where a guest's program is, and a page that it may write: physical addresses of the guest.
+const CODE: u64 = 0x8000_0000;
+const DATA: u64 = 0x1_0000_0000;
+/// A page that it may only read, and one that is not there.
+const READ_ONLY: u64 = DATA + 0x1000;
+const NOTHING: u64 = 0x4000_0008;
+
+/// What guests do and programs do not.
+struct Instructions {
+    wait: u32,
+    /// Writes the value register to a system register that every guest has, and reads it.
+    write_system: u32,
+    read_system: u32,
+    /// Reads a system register that guests do not have, ...
+    read_missing: u32,
+    /// ... and what that is.
+    missing: SystemRegister,
+}
+
+/// `None`: the suite has no guests of the ISA.
+const fn instructions(isa: Isa) -> Option<Instructions> {
+    match isa {
+        Isa::RiscV64 => Some(Instructions {
+            wait: 0x1050_0073,         // wfi
+            write_system: 0x1405_1073, // csrw sscratch, a0
+            read_system: 0x1400_2573,  // csrr a0, sscratch
+            read_missing: 0x14d0_2573, // csrr a0, stimecmp
+            missing: SystemRegister { number: 0x14d, is_write: false, register: 10 },
+        }),
+        Isa::X86_64 | Isa::AArch64 | Isa::Hosted => None,
+    }
+}
+
+/// A guest with a page of program and a page of data.
+struct Guest {
+    root: Frame,
+    code: Frame,
+    data: Frame,
+    frame: &'static UserFrame,
+    system: &'static GuestSystem,
+}
+
+impl<M: Machine> Suite<M> {
+    pub(super) fn guest_tests(&self) {
+        let (Some(format), Some(instructions)) = (self.machine.guest_format(), instructions(M::ISA)) else {
+            return;
+        };
+        self.test("guest_calls", |suite| suite.guest_calls(format));
+        self.test("guest_memory", |suite| suite.guest_memory(format));
+        self.test("guest_waits", |suite| suite.guest_waits(format, &instructions));
+        self.test("guest_registers", |suite| suite.guest_registers(format, &instructions));
+        self.test("guest_interrupted", |suite| suite.guest_interrupted(format));
+        self.test("user_after_guest", |suite| suite.user_after_guest(format));
+    }
+
+    fn guest(&self, format: Stage2) -> Result<Guest, Failure> {
+        let record = &self.pool.header().islands[self.island.index()];
+        let frames = (format.root_bytes() / motet_layout::PAGE_SIZE) as u32;
+        let root = self.scratch.frames(frames);
+        let map = PhysMap::new(&record.ranges, self.pool.len());
+        let table = Table { pool: self.pool, root, format, map };
+        let [code, data, read_only, frame, system] = core::array::from_fn(|_| self.scratch.frame());
+        let pages = [(CODE, code, Attr::EXECUTE), (DATA, data, Attr::WRITE), (READ_ONLY, read_only, Attr::READ)];
+        for (address, page, attr) in pages {
+            let mapped = table.map(address, page, attr, &mut || Some(self.scratch.frame()));
+            ensure(mapped.is_ok(), "mapping", 0, 1)?;
+        }
+        self.machine.page_table_fence();
+        self.machine.flush_guests();
+        let (frame, system) = (self.pool.at::<UserFrame>(frame.addr()), self.pool.at(system.addr()));
+        frame.isa.set(M::ISA as u32);
+        Ok(Guest { root, code, data, frame, system })
+    }
+
+    fn guest_program(&self, guest: &Guest, steps: &[Step], words: &[u32]) {
+        let mut program = Program::new(M::ISA, steps);
+        words.iter().for_each(|word| program.word(*word));
+        self.pool.write(guest.code.addr(), program.bytes());
+        self.machine.sync_instructions(guest.code);
+        guest.frame.pc.set(CODE);
+    }
+
+    /// Goes on until a trap that is no interrupt.
+    fn run_guest(&self, guest: &Guest) -> Trap {
+        loop {
+            match self.machine.run_guest(guest.frame, guest.system, guest.root) {
+                Trap::Interrupt(_) => {}
+                trap => return trap,
+            }
+        }
+    }
+
+    /// Goes on, and fails unless `expected` stops the guest.
+    fn guest_stops(&self, guest: &Guest, what: &'static str, expected: GuestTrap) -> Check {
+        let trap = self.run_guest(guest);
+        if trap != Trap::Guest(expected) {
+            self.log(format_args!("{trap:?}, pc {:#x}", guest.frame.pc.get()));
+        }
+        ensure(trap == Trap::Guest(expected), what, trap_code(trap), trap_code(Trap::Guest(expected)))
+    }
+
+    fn guest_calls(&self, format: Stage2) -> Check {
+        let guest = self.guest(format)?;
+        let value = value_register(M::ISA);
+        self.guest_program(
+            &guest,
+            &[Step::Increment(value), Step::Syscall, Step::Increment(value), Step::Syscall],
+            &[],
+        );
+        guest.frame.regs[value].set(0x1234_5678_9abc);
+        for n in 1..3 {
+            self.guest_stops(&guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+            same("the guest's register", guest.frame.regs[value].get(), 0x1234_5678_9abc + n)?;
+        }
+        let size = Program::new(M::ISA, &[Step::Syscall, Step::Increment(value)]).bytes().len() as u64;
+        same("the guest's pc", guest.frame.pc.get(), CODE + 2 * size)
+    }
+
+    fn guest_memory(&self, format: Stage2) -> Check {
+        let guest = self.guest(format)?;
+        let (value, address) = (value_register(M::ISA), address_register(M::ISA));
+        let run = |steps: &[Step], at: u64| {
+            self.guest_program(&guest, steps, &[]);
+            guest.frame.regs[address].set(at);
+        };
+        self.word(guest.data, 2).set(40);
+        run(&[Step::Load, Step::Increment(value), Step::Store, Step::Syscall], DATA + 16);
+        self.guest_stops(&guest, "loads and stores", GuestTrap::Hypercall { immediate: 0 })?;
+        same("what the guest stored", self.word(guest.data, 2).get(), 41)?;
+        let access = |kind| GuestAccess { kind, size_bytes: 8, register: Some(value as u8) };
+        let fault = |at: u64, access| GuestTrap::Fault { access, address: at.into() };
+        run(&[Step::Load], NOTHING);
+        self.guest_stops(&guest, "a load of nothing", fault(NOTHING, access(Access::Read)))?;
+        same("the guest's pc", guest.frame.pc.get(), CODE)?;
+        run(&[Step::Store], READ_ONLY + 8);
+        self.guest_stops(&guest, "a store to what is only read", fault(READ_ONLY + 8, access(Access::Write)))?;
+        run(&[Step::Jump], DATA);
+        let fetch = GuestAccess { kind: Access::Execute, size_bytes: 0, register: None };
+        self.guest_stops(&guest, "a jump to data", fault(DATA, fetch))?;
+        same("the guest's pc", guest.frame.pc.get(), DATA)
+    }
+
+    fn guest_waits(&self, format: Stage2, instructions: &Instructions) -> Check {
+        let guest = self.guest(format)?;
+        self.guest_program(&guest, &[], &[instructions.wait, instructions.read_missing]);
+        self.guest_stops(&guest, "a wait", GuestTrap::WaitForInterrupt)?;
+        same("the guest's pc", guest.frame.pc.get(), CODE + 4)?;
+        let missing = GuestTrap::SystemRegister(instructions.missing);
+        self.guest_stops(&guest, "a system register", missing)?;
+        same("the guest's pc", guest.frame.pc.get(), CODE + 4)
+    }
+
+    /// Two guests that take turns do not see each other's system registers, nor each other's memory.
+    fn guest_registers(&self, format: Stage2, instructions: &Instructions) -> Check {
+        let guests = [self.guest(format)?, self.guest(format)?];
+        let (value, address) = (value_register(M::ISA), address_register(M::ISA));
+        for (n, guest) in (1..).zip(&guests) {
+            self.guest_program(guest, &[Step::Syscall], &[instructions.write_system]);
+            let call = Program::new(M::ISA, &[Step::Syscall]);
+            self.pool.write(guest.code.addr().add(call.bytes().len() as u64 + 4), call.bytes());
+            self.machine.sync_instructions(guest.code);
+            guest.frame.regs[value].set(0x1111 * n);
+            guest.frame.regs[address].set(DATA);
+            self.word(guest.data, 0).set(n);
+            self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+            self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+        }
+        for (n, guest) in (1..).zip(&guests) {
+            self.guest_program(guest, &[], &[instructions.read_system]);
+            self.pool.write(
+                guest.code.addr().add(4),
+                Program::new(M::ISA, &[Step::Syscall, Step::Load, Step::Syscall]).bytes(),
+            );
+            self.machine.sync_instructions(guest.code);
+            self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+            same("a guest's system register", guest.frame.regs[value].get(), 0x1111 * n)?;
+            self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+            same("a guest's memory", guest.frame.regs[value].get(), n)?;
+        }
+        Ok(())
+    }
+
+    fn guest_interrupted(&self, format: Stage2) -> Check {
+        let guest = self.guest(format)?;
+        self.guest_program(&guest, &[Step::Count], &[]);
+        self.machine.set_timer(self.machine.counter_ns() + 1_000_000);
+        let interrupts = loop {
+            match self.machine.run_guest(guest.frame, guest.system, guest.root) {
+                Trap::Interrupt(Interrupts::EMPTY) => {}
+                Trap::Interrupt(interrupts) => break interrupts,
+                trap => return Err(Failure { what: "trap", found: trap_code(trap), expected: 0x100 }),
+            }
+        };
+        same("interrupts", interrupts.0.into(), Interrupts::TIMER.0.into())?;
+        ensure(guest.frame.regs[value_register(M::ISA)].get() != 0, "what the guest counted to", 0, 1)
+    }
+
+    /// A program that runs after a guest is a program.
+    fn user_after_guest(&self, format: Stage2) -> Check {
+        let guest = self.guest(format)?;
+        self.guest_program(&guest, &[Step::Syscall], &[]);
+        self.guest_stops(&guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+        self.kernel_addresses_are_closed()?;
+        self.load_and_store()?;
+        self.extended_state()
+    }
+}
