@@ -60,7 +60,8 @@ pool_struct! {
         140 pub more_buckets: Cell32,
         /// 1: its pages are registers of the service core, of which it is an owner. It has no other pages.
         144 pub service: Cell32,
-        148 _pad3: Cell32,
+        /// 1 + the interface of the FPGA whose registers and data section its pages are; 0: none. It has no other pages.
+        148 pub fpga: Cell32,
         152 _pad0: [Cell64; 5],
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
@@ -138,6 +139,8 @@ pub const FILE_SIGNAL: u32 = 11;
 pub const FILE_DMA: u32 = 12;
 /// [`FileRecord::kind`]: the service core (`/dev/service`); `object` is the [`InodeRecord`] whose pages are registers.
 pub const FILE_SERVICE: u32 = 13;
+/// [`FileRecord::kind`]: an interface of the FPGA (`/dev/accel`); `object` is the [`InodeRecord`] whose pages are its registers and data.
+pub const FILE_ACCEL: u32 = 14;
 
 pool_struct! {
     /// An open file description.

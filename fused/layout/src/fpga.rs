@@ -4,7 +4,7 @@
 //! What the FPGA and its manager know stands elsewhere, where no program can see it.
 
 use crate::{
-    Cell32, Cell64, pool_struct,
+    Cell32, Cell64, WaitQueue, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -102,7 +102,15 @@ pool_struct! {
         96 pub custom: [Cell32; 8],
         /// The FPGA's own: when the request came, in picoseconds.
         128 pub requested_ps: Cell64,
-        136 _pad1: [Cell64; 111],
+        /// Kernels' own: signals that the client has not read.
+        136 pub told: AtomicU32,
+        140 _pad2: Cell32,
+        144 _pad3: Cell64,
+        /// Kernels' own: its open file's inode (pool address).
+        152 pub inode: Cell64,
+        /// Threads that wait for a signal, or for their store to be possible.
+        160 pub waiters: WaitQueue,
+        192 _pad1: [Cell64; 104],
         /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
         1024 pub context: [Cell64; 128],
     }
@@ -212,7 +220,9 @@ pool_struct! {
         112 pub loads: Cell64,
         /// As above.
         120 pub load_errors: Cell64,
-        128 _pad1: [Cell64; 496],
+        /// Kernels: who takes what the FPGA wants of them.
+        128 pub kernel_lock: AtomicU64,
+        136 _pad1: [Cell64; 495],
         /// The regions.
         4096 pub regions: [FpgaRegion; 8],
         /// The accelerators, with the hardware task index table.

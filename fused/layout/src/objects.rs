@@ -132,6 +132,8 @@ pub const CALL_WAITED: u32 = 1;
 pub const CALL_PAUSED: u32 = 2;
 /// [`ThreadRecord::in_syscall`]: no call: the thread ends, and runs no user code any more. `scratch[0]` is its status.
 pub const THREAD_ENDS: u32 = 4;
+/// [`ThreadRecord::in_syscall`]: it is in no call, but has waited at an instruction, which it executes again.
+pub const STORE_WAITED: u32 = 8;
 
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.

@@ -101,6 +101,26 @@ fn aes_is_that_of_the_standards() {
 }
 
 #[test]
+fn chained_blocks_follow_each_other_over_frames() {
+    let key = [1, 2, 3, 4, ASIDE, 0, 0];
+    let plain: Vec<u8> = (0..3000u32).map(|at| (at * 11 % 253) as u8).take(2992).collect();
+    let section = Section::with(&plain, &[7; 16]);
+    run(Kind::Aes128, &job(plain.len(), 2, key), &section, |_| {}).unwrap();
+    let chained = section.results(plain.len());
+    let mut before = vec![7; 16];
+    for (at, block) in plain.chunks(16).enumerate() {
+        let mixed: Vec<u8> = block.iter().zip(&before).map(|(plain, before)| plain ^ before).collect();
+        let one = Section::with(&mixed, &[]);
+        run(Kind::Aes128, &job(16, 0, key), &one, |_| {}).unwrap();
+        before = one.results(16);
+        assert_eq!(chained[16 * at..][..16], before, "block {at}");
+    }
+    let section = Section::with(&chained, &[7; 16]);
+    run(Kind::Aes128, &job(plain.len(), 3, key), &section, |_| {}).unwrap();
+    assert_eq!(section.results(plain.len()), plain);
+}
+
+#[test]
 fn sha_256_is_that_of_the_standard() {
     // FIPS 180-4's examples, and the empty message.
     let vectors: [(&[u8], &str); 3] = [

@@ -10,6 +10,7 @@
 
 mod console;
 mod engine;
+pub mod fpga;
 pub mod image;
 pub mod initramfs;
 mod ivshmem;

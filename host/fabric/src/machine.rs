@@ -4,6 +4,7 @@
 //! here, with the key's name and its place in the file.
 
 mod extensions;
+mod fpga;
 mod hardware;
 mod service;
 mod text;
@@ -21,6 +22,7 @@ use toml::{
 
 pub use extensions::CoreExtensions;
 use extensions::{CoreTable, by_core};
+pub use fpga::{AcceleratorSpec, FpgaSpec};
 pub use hardware::HardwareSpec;
 pub use service::ServiceSpec;
 pub use text::TextPlace;
@@ -50,6 +52,8 @@ pub struct Machine {
     pub service: Option<ServiceSpec>,
     /// `[[hardware_thread]]`: devices that compute as threads.
     pub hardware: Vec<HardwareSpec>,
+    /// `[fpga]`: the FPGA, if there is one.
+    pub fpga: Option<FpgaSpec>,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.
@@ -306,6 +310,7 @@ struct MachineFile {
     island: Spanned<Vec<IslandTable>>,
     #[serde(default)]
     service: Vec<Spanned<service::ServiceTable>>,
+    fpga: Option<Spanned<fpga::FpgaTable>>,
     #[serde(default)]
     hardware_thread: Vec<Spanned<hardware::HardwareTable>>,
     #[serde(default)]
@@ -384,8 +389,9 @@ impl MachineFile {
         check_migration(text, self.migration.as_ref(), &islands)?;
         let service = service::check(text, self.service)?;
         let hardware = hardware::check(text, self.hardware_thread, service.is_some())?;
+        let fpga = fpga::check(text, self.fpga)?;
         let machine =
-            Machine { pool, islands, crossing, calls, service, hardware, model: self.model, text: text.into() };
+            Machine { pool, islands, crossing, calls, service, hardware, fpga, model: self.model, text: text.into() };
         let config = machine.model_config()?;
         machine.check_texts(&config, &texts)?;
         if calls != Calls::Fastest {

@@ -22,6 +22,7 @@ use rustix::{fs::MemfdFlags, mm};
 use motet_protocol::{Context, format::format, memory::set_near};
 
 use crate::{
+    fpga,
     machine::{Machine, Queue, TextPlace},
     service, trace,
 };
@@ -200,13 +201,18 @@ impl HostPool {
         let block_frames = (machine.pool.block / PAGE_SIZE) as u32;
         let trace_len = if command.trace { trace::room(machine) } else { 0 };
         let service_len = if machine.service.is_some() { service::LEN } else { 0 };
-        let extra = service_len + 3 * STREAM_SIZE + trace_len + bytes.len() as u64;
+        let fpga_len = machine.fpga.as_ref().map_or(0, fpga::len);
+        let extra = service_len + fpga_len + 3 * STREAM_SIZE + trace_len + bytes.len() as u64;
         let mut at = format(self.pool, block_frames, extra)
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
         self.place_blocks(&machine.model_config()?.ranges);
         if let Some(spec) = &machine.service {
             service::lay_out(self.pool, spec, &machine.hardware, machine.islands.len(), at);
             at = at.add(service_len);
+        }
+        if let Some(spec) = &machine.fpga {
+            fpga::lay_out(self.pool, spec, at);
+            at = at.add(fpga_len);
         }
         for stream in [&header.console_in, &header.console_out, &header.console_err] {
             set_up_stream(stream, at);

@@ -123,6 +123,9 @@ const DEVICES: [(&str, u32, u32, u32); 13] = [
     ("dev/host/stderr", 240, 2, 0o600),
 ];
 
+/// Major number of accelerators.
+const ACCELERATORS: u32 = 241;
+
 const TEXT_FILES: [(&str, &str, u32); 6] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644),
     ("etc/group", "root:x:0:\ntty:x:5:\n", 0o644),
@@ -230,6 +233,15 @@ impl Tree {
         }
         for name in ["online", "possible", "present"] {
             self.set(&format!("sys/devices/system/cpu/{name}"), Entry::Bytes(list.clone().into()), 0o444);
+        }
+    }
+
+    /// Adds the accelerators of the machine's FPGA.
+    pub fn add_accelerators(&mut self, machine: &Machine) {
+        let Some(fpga) = &machine.fpga else { return };
+        self.set("dev/accel", Entry::Directory, 0o755);
+        for (minor, accelerator) in (0..).zip(&fpga.accelerators) {
+            self.set(&format!("dev/accel/{}", accelerator.kind.name()), Entry::Device(ACCELERATORS, minor), 0o666);
         }
     }
 

@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
     engine::Engines,
+    fpga::FpgaThread,
     image,
     ivshmem::Doorbells,
     machine::{Firmware, Machine},
@@ -202,6 +203,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     // On timed machines the plugin is the engines.
     let engines = if clocks.is_none() { Some(Engines::start(&pool, &bells)?) } else { None };
     let service = if clocks.is_none() { Service::start(&pool, &bells)? } else { None };
+    let fpga = if clocks.is_none() { FpgaThread::start(&pool, &bells)? } else { None };
     let mut islands = Vec::new();
     for ((index, island), doorbell) in machine.islands.iter().enumerate().zip(sockets) {
         let qemu = Qemu::start(Launch {
@@ -240,6 +242,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         recorder: Recorder::new(&pool, machine),
         engines,
         service,
+        fpga,
         hooks,
     };
     let outcome = run.watch();
@@ -307,6 +310,7 @@ struct Run<'a> {
     recorder: Option<Recorder>,
     engines: Option<Engines>,
     service: Option<Service>,
+    fpga: Option<FpgaThread>,
     hooks: &'a mut dyn Hooks,
 }
 
@@ -348,6 +352,9 @@ impl Run<'_> {
             }
             if let Some(service) = &self.service {
                 service.look();
+            }
+            if let Some(fpga) = &self.fpga {
+                fpga.look();
             }
             if let Some(signal) = self.signals.take() {
                 return Ok(Outcome::Interrupted(signal));
@@ -491,7 +498,7 @@ impl Run<'_> {
         for island in &mut self.islands {
             island.qemu.kill();
         }
-        (self.engines, self.service) = (None, None);
+        (self.engines, self.service, self.fpga) = (None, None, None);
         self.drain_consoles();
     }
 }

@@ -5,11 +5,11 @@ use core::{
     sync::atomic::{Ordering, fence},
 };
 
-use motet_abi::registers;
+use motet_abi::{Errno, registers};
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, InodeRecord, PoolAddr, ProcessRecord, THREAD_ENDS, THREAD_RUNNING,
-    TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_EVENT, WAKE_NONE, marks,
+    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, InodeRecord, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
+    THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_EVENT, WAKE_NONE, marks,
 };
 use motet_protocol::{
     Context, count, far, fs, ready, run_queue, shootdown, timer,
@@ -171,6 +171,10 @@ fn run_until_gone<M: Machine>(
                 if in_syscall {
                     wait::finish(cpu, thread);
                     timer::disarm(cpu, &thread.timer);
+                    if thread.in_syscall.get() == STORE_WAITED {
+                        thread.in_syscall.set(0);
+                        in_syscall = false;
+                    }
                 }
                 // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
                 let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
@@ -248,10 +252,32 @@ fn serve_fault<M: Machine>(
             Fetch::Gone => return None,
         }
     }
-    if let Err(errno) = mm::serve_fault(cpu, mm::space_of(cpu, process), address, access) {
-        signal::memory_fault(cpu, thread, address, errno);
+    match mm::serve_fault(cpu, mm::space_of(cpu, process), address, access) {
+        Ok(()) => Some(()),
+        Err(Errno::EAGAIN) => wait_to_store(cpu, thread, process, address),
+        Err(errno) => {
+            signal::memory_fault(cpu, thread, address, errno);
+            Some(())
+        }
     }
-    Some(())
+}
+
+/// A store to registers of the FPGA's that are not connected: it is executed again when they may be. `None`: the thread no longer belongs to this core.
+#[cold]
+fn wait_to_store<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    address: u64,
+) -> Option<()> {
+    match file::accel::ask(cpu, thread, mm::space_of(cpu, process), address) {
+        Ok(true) => block(cpu, thread, STORE_WAITED),
+        Ok(false) => Some(()),
+        Err(errno) => {
+            signal::memory_fault(cpu, thread, address, errno);
+            Some(())
+        }
+    }
 }
 
 /// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
@@ -271,7 +297,7 @@ fn serve_syscall<M: Machine>(
     let result = match syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame)) {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
-        Err(Stop::Block) => return block(cpu, thread),
+        Err(Stop::Block) => return block(cpu, thread, CALL_WAITED),
         Err(Stop::Again) => return pause(cpu, thread),
         Err(Stop::Replaced) => {
             end_call(thread);
@@ -299,8 +325,8 @@ pub fn end_call(thread: &ThreadRecord) {
 }
 
 /// Blocks the thread, which has prepared to wait. `None`: it is blocked, and may already run elsewhere.
-fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
-    thread.in_syscall.set(CALL_WAITED);
+fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, in_syscall: u32) -> Option<()> {
+    thread.in_syscall.set(in_syscall);
     handover::save_ext(cpu, thread);
     charge(cpu, thread);
     if thread.deadline_ns.get() != 0 {
@@ -515,6 +541,7 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         }
         file::service::rung(cpu);
         file::hardware::rung(cpu);
+        file::accel::rung(cpu);
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Client {
     pub core: u8,
     /// How urgent it is; 0 is the most urgent.
     pub priority: u32,
+    /// Its open file's inode.
+    pub inode: PoolAddr,
 }
 
 /// An interface for a client. `None`: all are in use, or half of them are the same user's, who is not the superuser.
@@ -37,6 +39,8 @@ pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
     interface.accelerator.set(client.accelerator.index() as u32);
     interface.core.set(client.core.into());
     interface.priority.store(client.priority, SeqCst);
+    interface.inode.set(client.inode.0);
+    interface.told.store(0, SeqCst);
     interface.state.store(FPGA_USED, SeqCst);
     InterfaceId::new(index)
 }
@@ -73,7 +77,7 @@ pub fn is_answered(fpga: &Fpga) -> bool {
 }
 
 /// Takes what the FPGA wants of kernels, and tells clients. `protect` makes registers read-only wherever they are mapped, under the lock of who maps
-/// them; `tell` gets a client's signals. The FPGA is to be told to look if it returns `true`.
+/// them; `tell` gets a client's signals. The FPGA is to be told to look if it returns `true`. One caller at a time.
 pub fn take_answered(
     fpga: &'static Fpga,
     mut protect: impl FnMut(InterfaceId, &'static FpgaInterface),

@@ -71,9 +71,8 @@ impl<L: Logic> Device<'_, L> {
         if let Some(client) = before {
             let interface = self.interface(client);
             interface.region.set(0);
-            if interface.begun.get() != 0 {
-                self.request(client);
-            } else if interface.request.get() == NO_REQUEST && interface.asked.swap(0, SeqCst) != 0 {
+            let has_asked = || interface.request.get() == NO_REQUEST && interface.asked.swap(0, SeqCst) != 0;
+            if interface.begun.get() != 0 || has_asked() {
                 self.request(client);
             }
         }

@@ -31,7 +31,7 @@ pub use directory::{
 pub use pages::{has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
 
-use crate::{Context, pipe, service, slab};
+use crate::{Context, fpga, pipe, service, slab, wait};
 
 /// The bits of a mode that hold the file's type.
 pub const TYPE_MASK: u32 = 0o170_000;
@@ -211,6 +211,9 @@ fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
         if inode.service.get() != 0 {
             leave_service(context, inode);
         }
+        if let Some(interface) = fpga::InterfaceId::from_link(inode.fpga.get()) {
+            leave_fpga(context, interface);
+        }
         if let Some(fifo) = context.object::<PipeRecord>(inode.pipe.load(Ordering::Relaxed)) {
             pipe::put(context, fifo);
         }
@@ -226,6 +229,17 @@ fn leave_service(context: &impl Context, inode: &InodeRecord) {
     if let Some(core) = service::of(context.pool())
         && service::clients::leave(core, inode.number.get() as u32)
     {
+        context.tell_service();
+    }
+}
+
+/// A client of the FPGA has gone.
+#[cold]
+fn leave_fpga(context: &impl Context, interface: fpga::InterfaceId) {
+    if let Some(fpga) = fpga::of(context.pool()) {
+        fpga::clients::leave(fpga, interface);
+        // Whoever waits at a store to what is mapped no more.
+        wait::wake(context, &fpga.interfaces[interface.index()].waiters);
         context.tell_service();
     }
 }

@@ -120,7 +120,7 @@ impl Machine {
     /// A client for an accelerator.
     pub fn open(&self, accelerator: usize, priority: u32) -> Option<usize> {
         let accelerator = AcceleratorId::new(accelerator).unwrap();
-        let client = clients::Client { owner: 7, user: 0, accelerator, core: 0, priority };
+        let client = clients::Client { owner: 7, user: 0, accelerator, core: 0, priority, inode: PoolAddr::NULL };
         clients::open(self.fpga, &client).map(InterfaceId::index)
     }
 

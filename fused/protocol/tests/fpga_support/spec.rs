@@ -453,10 +453,10 @@ impl Spec {
             let has_left = region.client.is_some_and(|client| !self.is_there(client));
             match region.does {
                 Does::Idle => idle.push((number, self.now)),
-                Does::Busy { until } if !has_left => {
-                    if self.known(region.client?).priority > me.priority {
-                        busy.push((number, until));
-                    }
+                Does::Busy { until }
+                    if !has_left && region.client.is_some_and(|client| self.known(client).priority > me.priority) =>
+                {
+                    busy.push((number, until));
                 }
                 _ => {}
             }

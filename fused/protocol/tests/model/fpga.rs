@@ -113,7 +113,14 @@ impl Machine {
                 accelerator.bitstreams[0].signature.set(signature(0, number as u32, 0, 1));
                 let accelerator = AcceleratorId::new(number).expect("there is this one");
                 // The second one takes the region from the first one.
-                let client = clients::Client { owner: 1, user: 0, accelerator, core: 0, priority: 1 - number as u32 };
+                let client = clients::Client {
+                    owner: 1,
+                    user: 0,
+                    accelerator,
+                    core: 0,
+                    priority: 1 - number as u32,
+                    inode: PoolAddr::NULL,
+                };
                 clients::open(fpga, &client).expect("an interface is free");
             }
         });

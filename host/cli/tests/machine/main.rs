@@ -5,6 +5,7 @@
 //! run on the host: a check of the scripts themselves.
 #![forbid(unsafe_code)]
 
+mod accel;
 mod accesses;
 mod bad_input;
 mod bytes;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         trials.extend(accesses::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());
+        trials.extend(accel::trials());
         trials.extend(service::trials());
         trials.extend(transfers::trials());
         trials.extend(vectors::trials());

@@ -438,3 +438,47 @@ fn extensions_of_vendors_are_there_where_the_file_says_so() {
     assert_eq!(claimed, ["custom-1", "custom-0 custom-1", ""]);
     assert!(machine.islands[0].extensions.iter().all(|set| set.withheld.to_string() == "zba"));
 }
+
+/// An FPGA of one region, with a table changed.
+fn fpga(from: &str, to: &str) -> String {
+    let table = "[fpga]\n[[fpga.region]]\nbitstream = 4096\n[[fpga.accelerator]]\nname = \"fir\"\nframe_ns = 5\nregions = [1]\n";
+    let changed = table.replace(from, to);
+    assert!(from == to || changed != table, "{from}");
+    format!("{GOOD}{changed}")
+}
+
+#[test]
+fn an_fpga_has_regions_and_accelerators_that_fit() {
+    let spec = Machine::parse(&fpga("", "")).unwrap().fpga.unwrap();
+    assert_eq!((spec.regions, spec.interfaces, spec.data), (vec![4096], 16, 256 << 10));
+    let cases = [
+        ("[[fpga.region]]\nbitstream = 4096\n", "", "7:1: fpga.region: 0 of them; an FPGA has 1 to 8"),
+        (
+            "[fpga]\n",
+            "[fpga]\npolicy = \"x\"\n",
+            "8:10: fpga.policy: unknown policy \"x\"; known: smallest-first, fewest-reconfigurations, deadline",
+        ),
+        ("[fpga]\n", "[fpga]\nexpire_us = -1\n", "8:13: fpga.expire_us: -1; it must be 0 to 1000000"),
+        ("[fpga]\n", "[fpga]\ninterfaces = 65\n", "8:14: fpga.interfaces: 65; it must be 1 to 64"),
+        ("[fpga]\n", "[fpga]\ndata = 100\n", "8:8: fpga.data: 100 bytes; it must be a multiple of 4096, up to 16MiB"),
+        ("bitstream = 4096", "bitstream = 0", "9:13: fpga.region.bitstream: 0 bytes; it must be 1 byte to 16MiB"),
+        (
+            "\"fir\"",
+            "\"dct\"",
+            "11:8: fpga.accelerator.name: unknown accelerator \"dct\"; known: qam16, qam64, fft512, fft1024, aes128, sha256, fir",
+        ),
+        ("frame_ns = 5", "frame_ns = 0", "12:12: fpga.accelerator.frame_ns: 0; it must be 1 to 1000000000"),
+        ("regions = [1]", "regions = [2]", "13:11: fpga.accelerator.regions: 2; regions are 1 to 1, each at most once"),
+        (
+            "regions = [1]",
+            "regions = [1, 1]",
+            "13:11: fpga.accelerator.regions: 1; regions are 1 to 1, each at most once",
+        ),
+        ("regions = [1]", "regions = []", "13:11: fpga.accelerator.regions: it fits into none"),
+    ];
+    for (from, to, expected) in cases {
+        assert_eq!(message(&fpga(from, to)), expected);
+    }
+    let twice = fpga("", "") + "[[fpga.accelerator]]\nname = \"fir\"\nframe_ns = 5\nregions = [1]\n";
+    assert_eq!(message(&twice), "15:8: fpga.accelerator.name: two are called \"fir\"");
+}

@@ -333,7 +333,7 @@ pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) ->
 }
 
 /// Takes pages that a file no longer has, if somebody may have them mapped, from all who share it.
-fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>) {
+pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>) {
     let Some(pages) = pages else { return };
     let _tree = process::lock_tree(cpu);
     process::for_each(cpu, |process| {

@@ -6,9 +6,9 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
-    ClockRecord, DmaFile, EpollRecord, EventRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE,
-    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER,
-    FileRecord, InodeRecord, PipeRecord, SocketRecord,
+    ClockRecord, DmaFile, EpollRecord, EventRecord, FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT,
+    FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET,
+    FILE_TIMER, FileRecord, InodeRecord, PipeRecord, SocketRecord,
 };
 use motet_protocol::{
     Context, fs, pipe,
@@ -53,6 +53,8 @@ pub enum Anonymous {
     Dma(&'static DmaFile),
     /// The service core's registers. They have a name, but each open file has its own.
     Service(&'static InodeRecord),
+    /// An interface of the FPGA: registers and data. It has a name, but each open file has its own.
+    Accel(&'static InodeRecord),
 }
 
 /// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
@@ -175,6 +177,7 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_SOCKET => cpu.object(object).map(|socket| Kind::Anonymous(Anonymous::Socket(socket))),
         FILE_DMA => cpu.object(object).map(|file| Kind::Anonymous(Anonymous::Dma(file))),
         FILE_SERVICE => cpu.object(object).map(|registers| Kind::Anonymous(Anonymous::Service(registers))),
+        FILE_ACCEL => cpu.object(object).map(|pages| Kind::Anonymous(Anonymous::Accel(pages))),
         _ => None,
     };
     match found {
@@ -261,7 +264,7 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::free(cpu, timer),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::close(cpu, socket),
         Kind::Anonymous(Anonymous::Dma(file)) => dma::close(cpu, file),
-        Kind::Anonymous(Anonymous::Service(registers)) => fs::put(cpu, registers),
+        Kind::Anonymous(Anonymous::Service(pages) | Anonymous::Accel(pages)) => fs::put(cpu, pages),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {

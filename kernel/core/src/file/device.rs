@@ -41,6 +41,9 @@ pub const DMA: Device = Device { major: 240, minor: 3 };
 /// `/dev/service`: the service core. Each open file of it is one of its own ([`super::service`]).
 pub const SERVICE: Device = Device { major: 240, minor: 4 };
 
+/// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`super::accel`]).
+pub const ACCEL_MAJOR: u32 = 241;
+
 /// Whether a device can be opened now.
 ///
 /// # Errors
@@ -48,6 +51,7 @@ pub const SERVICE: Device = Device { major: 240, minor: 4 };
 pub fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<(), Errno> {
     match device {
         NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA | SERVICE => Ok(()),
+        Device { major: ACCEL_MAJOR, .. } => Ok(()),
         TTY if tty::controls(call) => Ok(()),
         CONSOLE => {
             tty::opened(call, flags);

@@ -8,6 +8,7 @@ use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY};
 use motet_protocol::{fs, lock::lock, memory::release_frame, pipe};
 
 use super::{
+    accel,
     description::{Anonymous, Kind, OpenFile},
     device,
     open::STATUS_FLAGS,
@@ -178,6 +179,9 @@ pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
             }
             if let Kind::Anonymous(Anonymous::Service(registers)) = file.kind() {
                 return service::ioctl(call, registers, request, argument);
+            }
+            if let Kind::Anonymous(Anonymous::Accel(pages)) = file.kind() {
+                return accel::ioctl(call, pages, request, argument);
             }
             if request != FIONREAD {
                 return Err(Errno::ENOTTY.into());

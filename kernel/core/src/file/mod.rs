@@ -4,6 +4,7 @@
 //! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
 //! holds the lock of an inode, pipe or terminal.
 
+pub mod accel;
 mod attributes;
 mod cursor;
 mod description;

@@ -20,6 +20,7 @@ use motet_protocol::{
 };
 
 use super::{
+    accel,
     attributes::{cut, drop_privileges},
     description::{self, Anonymous, Kind, OpenFile, Parts},
     device, dma,
@@ -247,6 +248,7 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
                 match Device::decode(inode.rdev.get()) {
                     device::DMA => return open_dma(call, inode, flags),
                     device::SERVICE => return service::open(call, flags),
+                    Device { major: device::ACCEL_MAJOR, minor } => return accel::open(call, flags, minor),
                     _ => {}
                 }
             }
@@ -431,6 +433,9 @@ pub fn inode_for_mmap<'c, M: Machine>(
         Kind::Device(device) if device == device::ZERO => Ok(None),
         Kind::Anonymous(Anonymous::Service(registers)) if writable_shared => {
             Ok(Some(Mappable { inode: Held::new(call.cpu, registers), may_write: true }))
+        }
+        Kind::Anonymous(Anonymous::Accel(pages)) if writable_shared => {
+            Ok(Some(Mappable { inode: Held::new(call.cpu, pages), may_write: true }))
         }
         Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
     }

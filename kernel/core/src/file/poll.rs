@@ -9,6 +9,7 @@ use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, W
 use motet_protocol::{pipe, wait};
 
 use super::{
+    accel,
     description::{Anonymous, Kind, OpenFile},
     device, dma, epoll, event, signal_fd, socket, table, timer,
 };
@@ -80,6 +81,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
     match file.kind() {
         Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => INPUT | OUTPUT,
         Kind::Device(device) => device::readiness(call.cpu, device),
+        Kind::Anonymous(Anonymous::Accel(pages)) => if_so(accel::is_told(call.cpu, pages), INPUT),
         Kind::Anonymous(Anonymous::Event(counter)) => {
             let (readable, writable) = event::readiness(counter);
             if_so(readable, INPUT) | if_so(writable, OUTPUT)
@@ -114,7 +116,7 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::arrivals(file.cpu(), transfers).map(Some),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_) | Anonymous::Service(_))
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_) | Anonymous::Service(_) | Anonymous::Accel(_))
         | Kind::Inode(_)
         | Kind::Proc(_) => [None, None],
     }
@@ -139,6 +141,7 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
         Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => [None, None],
         Kind::Device(device) => device::queues(call.cpu, device),
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
+        Kind::Anonymous(Anonymous::Accel(pages)) => [accel::waiters(call.cpu, pages), None],
         Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
         Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
         Kind::Anonymous(Anonymous::Signals(_)) => [Some(signal_fd::waiters(call.cpu)), None],
@@ -163,8 +166,13 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
         Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
         Kind::Anonymous(Anonymous::Dma(transfers)) => asked.again_at(dma::next_ns(call.cpu, transfers)),
         Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
-        Kind::Anonymous(Anonymous::Event(_) | Anonymous::Signals(_) | Anonymous::Socket(_) | Anonymous::Service(_)) => {
-        }
+        Kind::Anonymous(
+            Anonymous::Event(_)
+            | Anonymous::Signals(_)
+            | Anonymous::Socket(_)
+            | Anonymous::Service(_)
+            | Anonymous::Accel(_),
+        ) => {}
     }
 }
 

@@ -28,6 +28,7 @@ use motet_protocol::{
 };
 
 use super::{
+    accel,
     attributes::drop_privileges,
     cursor::Cursor,
     description::{self, Anonymous, Kind, OpenFile},
@@ -255,6 +256,7 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::read(call, socket, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::read(call, transfers, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Accel(pages)) => accel::read(call, pages, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_)) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {
@@ -274,9 +276,13 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::write(call, transfers, file.nonblocking(), from),
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Timer(_) | Anonymous::Signals(_) | Anonymous::Service(_)) => {
-            Err(Errno::EINVAL.into())
-        }
+        Kind::Anonymous(
+            Anonymous::Epoll(_)
+            | Anonymous::Timer(_)
+            | Anonymous::Signals(_)
+            | Anonymous::Service(_)
+            | Anonymous::Accel(_),
+        ) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {
         keep_file(call, file);

@@ -10,7 +10,9 @@ use motet_layout::{
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{
-    Context, count, fs,
+    Context, count,
+    fpga::InterfaceId,
+    fs,
     lock::lock,
     memory::{alloc_frame_on, frame_record, frame_refs, is_private_to, release_frame},
     shootdown,
@@ -46,6 +48,9 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     let home = home_table(cpu, space);
     if vma.flags.get() & VMA_VIEW != 0 {
         return show(cpu, space, &home, vma, page);
+    }
+    if let Some(interface) = file::accel::registers_at(cpu, vma, page) {
+        return give_registers(cpu, space, &home, (vma, page), access, interface);
     }
     let leaf = match home.leaf(page) {
         None => {
@@ -127,6 +132,9 @@ fn first_use<M: Machine>(
         return Ok((zeroed_frame(cpu, space, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
+    if file::accel::is_interface(inode) {
+        return Ok((file::accel::data_frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
+    }
     if file::service::has_registers(inode) {
         return Ok((file::service::frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
     }
@@ -150,6 +158,34 @@ fn first_use<M: Machine>(
             Ok((copy?, attr_of(vma)))
         }
     }
+}
+
+/// Maps registers of an FPGA's interface: writably if that is connected and its client stores to them.
+fn give_registers<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &SpaceRecord,
+    home: &Table<'_>,
+    (vma, page): (&VmaRecord, u64),
+    access: Access,
+    interface: InterfaceId,
+) -> Result<(), Errno> {
+    let allowed = attr_of(vma).union(Attr::SHARED);
+    let leaf = home.leaf(page);
+    let may_write = access == Access::Write && file::accel::may_write(cpu, interface);
+    let attr = match &leaf {
+        _ if may_write => allowed,
+        Some(leaf) => leaf.attr,
+        None => allowed.without(Attr::WRITE),
+    };
+    match leaf {
+        Some(leaf) => install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr })?,
+        None => {
+            let frame = file::accel::registers_frame(cpu, interface)?;
+            install_first(cpu, space, home, vma, page, (frame, attr))?;
+        }
+    }
+    // A store waits until it is possible.
+    if access == Access::Write && !may_write { Err(Errno::EAGAIN) } else { Ok(()) }
 }
 
 /// Whether even pages that are only read are copied, because the file's may lie elsewhere than they are wanted.

@@ -86,7 +86,8 @@ fn serve_for_kernel<M: Machine>(
     access: Access,
 ) -> Result<(), Errno> {
     let served = fault::serve(cpu, space, address, access);
-    served.map_err(|errno| if fault::lacks_page(errno) { Errno::EFAULT } else { errno })
+    // The kernel does not wait for an FPGA's interface.
+    served.map_err(|errno| if fault::lacks_page(errno) || errno == Errno::EAGAIN { Errno::EFAULT } else { errno })
 }
 
 /// Calls `with` with where the byte at `address` lies in the pool, for a space that this core need not have active. Nobody

@@ -408,6 +408,7 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
             Kind::Anonymous(Anonymous::Signals(_)) => write!(line, "anon_inode:[signalfd]"),
             Kind::Anonymous(Anonymous::Dma(_)) => write!(line, "/dev/dma"),
             Kind::Anonymous(Anonymous::Service(_)) => write!(line, "/dev/service"),
+            Kind::Anonymous(Anonymous::Accel(_)) => write!(line, "/dev/accel"),
             Kind::Anonymous(Anonymous::Socket(_)) => write!(line, "socket:[{number}]"),
             Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),
             Kind::Pipe(ends) => write!(line, "pipe:[{}]", call.cpu.raw(ends) >> 6),

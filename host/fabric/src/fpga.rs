@@ -1,0 +1,204 @@
+//! The FPGA of machines that are not timed: one thread of the host, which looks at all registers in turn, and computes.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use motet_accelerators::{Kind, Memory};
+use motet_error::Context as _;
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, CoreId, FPGA_FREE, Fpga, FpgaRegisters, Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr,
+};
+use motet_protocol::{
+    Context as _,
+    fpga::{self, Device, Fault, InterfaceId, Job, Logic, Section, State, Step, clients, signature},
+    memory::frame_record,
+    service::clients::alive,
+};
+
+use crate::{Doorbells, HostPool, machine::FpgaSpec};
+
+/// Who the FPGA is here: not 0.
+const HOST: u64 = u64::MAX;
+/// Pauses between looks at registers when nothing happens, at first and at most: a host has fewer cores than its machines.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(500)];
+/// What bitstreams of machine files are signed with.
+const KEY: u64 = 0x6d6f_7465_742d_6670;
+
+/// Bytes of an FPGA's records, registers and data sections.
+pub fn len(spec: &FpgaSpec) -> u64 {
+    size_of::<Fpga>() as u64 + u64::from(spec.interfaces) * (PAGE_SIZE + spec.data)
+}
+
+/// Makes an FPGA at a place in the pool, a page's beginning.
+pub fn lay_out(pool: Pool, spec: &FpgaSpec, at: PoolAddr) {
+    let Some(fpga) = pool.get::<Fpga>(at) else { return };
+    fpga.region_count.set(spec.regions.len() as u32);
+    fpga.accelerator_count.set(spec.accelerators.len() as u32);
+    fpga.interface_count.set(spec.interfaces);
+    fpga.policy.set(spec.policy as u32);
+    fpga.port_kib_ps.set(spec.port_kib_ns * 1000);
+    fpga.port_faults.set(spec.port_faults);
+    fpga.expire_ps.set(spec.expire_us * 1_000_000);
+    fpga.data_bytes.set(spec.data);
+    fpga.registers.set(at.0 + size_of::<Fpga>() as u64);
+    fpga.data.set(fpga.registers.get() + u64::from(spec.interfaces) * PAGE_SIZE);
+    fpga.key.set(KEY);
+    for (region, bytes) in fpga.regions.iter().zip(&spec.regions) {
+        region.area.set(*bytes as u32);
+    }
+    for (number, (accelerator, spec_of)) in (0u32..).zip(fpga.accelerators.iter().zip(&spec.accelerators)) {
+        accelerator.kind.set(spec_of.kind as u32);
+        accelerator.frame_ps.set(spec_of.frame_ns * 1000);
+        for region in &spec_of.regions {
+            let (bitstream, bytes) = (&accelerator.bitstreams[*region], spec.regions[*region]);
+            bitstream.bytes.set(bytes);
+            bitstream.region.set(*region as u32);
+            bitstream.accelerator.set(number);
+            bitstream.signature.set(signature(KEY, number, *region as u32, bytes));
+        }
+    }
+    for frame in frames(at.0 + size_of::<Fpga>() as u64, len(spec) - size_of::<Fpga>() as u64) {
+        // Its own reference: an FPGA's memory could not become free.
+        frame_record(pool, frame).refs.store(1, Ordering::Relaxed);
+    }
+    pool.header().fpga.set(at.0);
+}
+
+fn frames(at: u64, bytes: u64) -> impl Iterator<Item = Frame> {
+    (at >> PAGE_SHIFT..(at + bytes) >> PAGE_SHIFT).map(|frame| Frame(frame as u32))
+}
+
+/// The accelerators, and clients' memory in the pool.
+struct Accelerators {
+    pool: Pool,
+    fpga: &'static Fpga,
+}
+
+impl Accelerators {
+    fn kind(&self, job: &Job) -> Result<Kind, Fault> {
+        Kind::from_raw(self.fpga.accelerators[job.accelerator.index()].kind.get()).ok_or(Fault::Bitstream)
+    }
+
+    fn frames(&self, id: InterfaceId) -> impl Iterator<Item = Frame> {
+        let pages = (0..).map_while(move |page| clients::data_frame(self.fpga, id, page));
+        std::iter::once(clients::registers_frame(self.fpga, id)).chain(pages)
+    }
+}
+
+impl Logic for Accelerators {
+    fn begin(&self, job: &Job, _: &mut State) -> Result<(), Fault> {
+        self.kind(job)?.begin(job)
+    }
+
+    fn frame(&self, job: &Job, state: &mut State) -> Result<Step, Fault> {
+        let memory = ClientMemory { pool: self.pool, section: fpga::section(self.fpga, job.interface) };
+        self.kind(job)?.frame(job, state, &memory)
+    }
+
+    fn is_unmapped(&self, id: InterfaceId) -> bool {
+        // References of page tables go when nobody translates to the page any more.
+        self.frames(id).all(|frame| frame_record(self.pool, frame).refs.load(Ordering::SeqCst) == 1)
+    }
+
+    fn forget(&self, id: InterfaceId) {
+        for frame in self.frames(id) {
+            self.pool.zero_frame(frame);
+        }
+    }
+}
+
+/// A client's data section.
+struct ClientMemory {
+    pool: Pool,
+    section: Section,
+}
+
+impl Memory for ClientMemory {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.pool.read(self.section.transfer(at, into.len() as u64)?, into);
+        Ok(())
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> Result<(), Fault> {
+        self.pool.write(self.section.transfer(at, from.len() as u64)?, from);
+        Ok(())
+    }
+}
+
+/// The thread. Dropping it stops it.
+pub struct FpgaThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FpgaThread {
+    /// Starts it, if the machine has an FPGA.
+    ///
+    /// # Errors
+    /// The host refuses a thread.
+    pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> motet_error::Result<Option<Self>> {
+        let pool = pool.pool();
+        let Some(fpga) = fpga::of(pool) else { return Ok(None) };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, bells) = (stop.clone(), bells.clone());
+        let ring = move |core: CoreId| {
+            let core = alive(pool.header(), core);
+            bells.ring(core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
+        };
+        let run = move || run_until(&Accelerators { pool, fpga }, &stopped, ring);
+        let thread = std::thread::Builder::new().name("fpga".into()).spawn(run).host("a thread")?;
+        Ok(Some(Self { stop, thread: Some(thread) }))
+    }
+
+    /// The host was rung: perhaps because the FPGA has clients, or something to do for them.
+    pub fn look(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for FpgaThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It writes no more, so the pool may be looked at.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run_until(logic: &Accelerators, stop: &AtomicBool, ring: impl Fn(CoreId)) {
+    let (started, mut pause) = (Instant::now(), PAUSES[0]);
+    while !stop.load(Ordering::SeqCst) {
+        let now_ps = started.elapsed().as_nanos() as u64 * 1000;
+        let frames = |fpga: &Fpga| fpga.regions.iter().map(|region| region.frames.get()).sum::<u64>();
+        let before = (logic.fpga.requests.get(), frames(logic.fpga));
+        if !fpga::acquire(logic.fpga, HOST) {
+            return; // nobody else is the FPGA; a damaged word
+        }
+        let mut device = Device::new(logic.pool, logic.fpga, logic);
+        let next_ps = device.run(now_ps);
+        let rings = device.rings();
+        fpga::release(logic.fpga);
+        rings.for_each(&ring);
+        let is_used = |interface: &motet_layout::FpgaInterface| interface.state.load(Ordering::SeqCst) != FPGA_FREE;
+        if !logic.fpga.interfaces.iter().any(is_used) {
+            std::thread::park();
+            continue;
+        }
+        let is_busy = before != (logic.fpga.requests.get(), frames(logic.fpga));
+        pause = if is_busy { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
+        let until_next = next_ps.map_or(pause, |next_ps| Duration::from_nanos(next_ps.saturating_sub(now_ps) / 1000));
+        std::thread::park_timeout(pause.min(until_next));
+    }
+}
+
+const _: () = assert!(size_of::<FpgaRegisters>() as u64 == PAGE_SIZE);

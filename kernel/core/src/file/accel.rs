@@ -1,0 +1,233 @@
+//! `/dev/accel/NAME`: accelerators of the FPGA (`docs/protocols/fpga.md`).
+//!
+//! An open file of one is a client: an interface, whose page of registers and data section are what can be mapped. Registers are mapped
+//! writably only while they are connected; a store to them is a request otherwise, and waits. What is read from the file are signals.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{
+    FILE_ACCEL, FileRecord, FpgaInterface, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VmaRecord,
+    WaitQueue,
+};
+use motet_protocol::{
+    Context,
+    fpga::{self, AcceleratorId, InterfaceId, clients},
+    fs,
+    lock::lock,
+    memory::share_frame,
+    wait,
+};
+
+use super::{
+    attributes,
+    cursor::Cursor,
+    description::{self, Parts},
+    event,
+};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    mm,
+};
+
+/// `ioctl`: the client's priority; 0 is the most urgent.
+const SET_PRIORITY: u32 = 0x4d60;
+/// `ioctl`: within how many microseconds after a request it wants to be ready; 0: it does not say.
+const SET_DEADLINE: u32 = 0x4d61;
+/// The least urgent priority: those of nice are 0 to 39.
+const PRIORITY_MAX: u64 = 39;
+
+/// Opens an accelerator: a new client.
+///
+/// # Errors
+/// `ENODEV`: the machine has no FPGA, or is timed; `ENXIO`: it has no such accelerator; `ENOSPC`: all interfaces are in use.
+pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'static FileRecord, Errno> {
+    let cpu = call.cpu;
+    let fpga = fpga::of(cpu.pool).filter(|_| !cpu.timed).ok_or(Errno::ENODEV)?;
+    let accelerator = AcceleratorId::new(minor as usize).filter(|_| minor < fpga.accelerator_count.get());
+    let accelerator = accelerator.ok_or(Errno::ENXIO)?;
+    let user = call.process.credentials.users[1].get();
+    let attributes = fs::Attributes {
+        mode: fs::TYPE_REGULAR | 0o600,
+        uid: user,
+        now_ns: cpu.realtime_ns(),
+        ..fs::Attributes::default()
+    };
+    let pages = fs::Held::adopt(cpu, fs::new_inode(cpu, attributes)?);
+    let client = clients::Client {
+        owner: pages.number.get() as u32,
+        user,
+        accelerator,
+        core: cpu.id.0,
+        priority: own_priority(call.thread),
+        inode: cpu.pool.addr_of(pages.inode()),
+    };
+    let interface = clients::open(fpga, &client).ok_or(Errno::ENOSPC)?;
+    pages.fpga.set(interface.link());
+    pages.size.store(PAGE_SIZE + fpga.data_bytes.get(), Ordering::Relaxed);
+    let object = cpu.raw(pages.inode());
+    let record = description::create(cpu, &Parts { kind: FILE_ACCEL, flags, inode: None, object })?;
+    // The description has taken over the reference.
+    pages.release();
+    cpu.tell_service();
+    Ok(record)
+}
+
+/// What a thread's nice means: 0 is the most urgent.
+fn own_priority(thread: &ThreadRecord) -> u32 {
+    (thread.nice.get().cast_signed() + 20).clamp(0, PRIORITY_MAX as i32) as u32
+}
+
+/// Whether a file's pages are an interface.
+#[inline(always)]
+pub fn is_interface(inode: &InodeRecord) -> bool {
+    inode.fpga.get() != 0
+}
+
+fn interface_of<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static FpgaInterface> {
+    let id = InterfaceId::from_link(pages.fpga.get())?;
+    Some(&fpga::of(cpu.pool)?.interfaces[id.index()])
+}
+
+/// The interface whose registers a page of a VMA is, if it is that.
+#[inline(always)]
+pub fn registers_at<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64) -> Option<InterfaceId> {
+    let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|inode| is_interface(inode))?;
+    let is_first = vma.offset.get() + (page - vma.start.get()) == 0;
+    if is_first { InterfaceId::from_link(inode.fpga.get()) } else { None }
+}
+
+/// The frame of registers, with a reference added for the caller.
+///
+/// # Errors
+/// `ENXIO`: there is no FPGA.
+pub fn registers_frame<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> Result<Frame, Errno> {
+    let frame = clients::registers_frame(fpga::of(cpu.pool).ok_or(Errno::ENXIO)?, id);
+    share_frame(cpu, frame);
+    Ok(frame)
+}
+
+/// Whether registers may be mapped writably now. The space's lock is held until they are.
+pub fn may_write<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
+    fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(&fpga.interfaces[id.index()]))
+}
+
+/// The frame of a page of a data section, with a reference added for the caller. Page 0 of the file is the registers.
+///
+/// # Errors
+/// `ENXIO`: it is not that long.
+pub fn data_frame<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord, index: u64) -> Result<Frame, Errno> {
+    let fpga = fpga::of(cpu.pool).ok_or(Errno::ENXIO)?;
+    let id = InterfaceId::from_link(pages.fpga.get()).ok_or(Errno::ENXIO)?;
+    let frame = index.checked_sub(1).and_then(|page| clients::data_frame(fpga, id, page)).ok_or(Errno::ENXIO)?;
+    share_frame(cpu, frame);
+    Ok(frame)
+}
+
+/// A store to registers that are not connected: a request. `true`: the thread is prepared to wait.
+///
+/// # Errors
+/// `ENXIO`: the region could not be made ready, which is a `SIGBUS`.
+pub fn ask<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    address: u64,
+) -> Result<bool, Errno> {
+    let Some(fpga) = fpga::of(cpu.pool) else { return Ok(false) };
+    let guard = lock(cpu, &space.lock);
+    let page = address & !(PAGE_SIZE - 1);
+    let mut vmas = mm::vmas_within(cpu, space, page..page + PAGE_SIZE);
+    let Some(id) = vmas.next().and_then(|vma| registers_at(cpu, vma, page)) else { return Ok(false) };
+    let interface = &fpga.interfaces[id.index()];
+    let is_refused = interface.refused.swap(0, Ordering::SeqCst) != 0;
+    if is_refused {
+        return Err(Errno::ENXIO);
+    }
+    wait::prepare(thread);
+    wait::enqueue(cpu, thread, &interface.waiters, 0, u32::MAX);
+    clients::ask(fpga, interface);
+    drop(guard);
+    cpu.tell_service();
+    let has_come = interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0;
+    if has_come {
+        wait::finish(cpu, thread);
+    }
+    Ok(!has_come)
+}
+
+/// Whether there are signals that the client has not read.
+pub fn is_told<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> bool {
+    interface_of(cpu, pages).is_some_and(|interface| interface.told.load(Ordering::SeqCst) != 0)
+}
+
+/// Threads that wait for signals.
+pub fn waiters<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static WaitQueue> {
+    interface_of(cpu, pages).map(|interface| &interface.waiters)
+}
+
+/// Reads the signals that have come since the last read: 8 bytes. Waits for one.
+pub fn read<M: Machine>(call: &Call<M>, pages: &InodeRecord, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+    let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
+    event::read_count(call, &interface.waiters, nonblocking, into, || {
+        u64::from(interface.told.swap(0, Ordering::SeqCst))
+    })
+}
+
+/// `ioctl` of an interface.
+///
+/// # Errors
+/// `ENOTTY`; `EINVAL`; `EPERM`: a more urgent priority than the thread's nice gives, for who is not the superuser.
+pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argument: u64) -> SysResult {
+    let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
+    match request {
+        SET_PRIORITY if argument > PRIORITY_MAX => Err(Errno::EINVAL.into()),
+        SET_PRIORITY => {
+            let is_superuser = call.process.credentials.users[1].get() == 0;
+            if argument < u64::from(own_priority(call.thread)) && !is_superuser {
+                return Err(Errno::EPERM.into());
+            }
+            interface.priority.store(argument as u32, Ordering::SeqCst);
+            Ok(0)
+        }
+        SET_DEADLINE => {
+            let deadline_ps = argument.checked_mul(1_000_000).ok_or(Errno::EINVAL)?;
+            interface.deadline_ps.store(deadline_ps, Ordering::SeqCst);
+            Ok(0)
+        }
+        _ => Err(Errno::ENOTTY.into()),
+    }
+}
+
+/// A core was rung: does what the FPGA wants, and wakes its clients.
+#[inline(always)]
+pub fn rung<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.pool.header().fpga.get() != 0 {
+        serve(cpu);
+    }
+}
+
+#[cold]
+fn serve<M: Machine>(cpu: &Cpu<M>) {
+    let Some(fpga) = fpga::of(cpu.pool).filter(|fpga| clients::is_answered(fpga)) else { return };
+    let guard = lock(cpu, &fpga.kernel_lock);
+    let tell = |id: InterfaceId, signals: u32| {
+        let interface = &fpga.interfaces[id.index()];
+        interface.told.fetch_or(signals, Ordering::SeqCst);
+        wait::wake(cpu, &interface.waiters);
+    };
+    let has_revoked = clients::take_answered(fpga, |_, interface| protect(cpu, interface), tell);
+    drop(guard);
+    if has_revoked {
+        cpu.tell_service();
+    }
+}
+
+/// Takes an interface's registers out of all address spaces. Whoever reads them has them again, and whoever stores to them traps.
+fn protect<M: Machine>(cpu: &Cpu<M>, interface: &FpgaInterface) {
+    if let Some(inode) = cpu.object::<InodeRecord>(interface.inode.get()) {
+        attributes::forget_pages(cpu, inode, Some(0..1));
+    }
+}

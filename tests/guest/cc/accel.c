@@ -1,0 +1,240 @@
+// Accelerators of an FPGA, without a library: what they compute, what goes on after a preemption, and what is refused.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DATA_BYTES (256 << 10)
+#define RESULTS (128 << 10)
+#define SET_PRIORITY 0x4d60
+enum { PREEMPTED = 4 };
+enum { RUNNING = 3, DONE = 5, FAILED = 6 };
+
+struct registers {
+    uint32_t stat, start, over, cmd, data_addr, data_size;
+    uint64_t result;
+    uint32_t int_ctrl, pad, custom[8];
+};
+
+struct client {
+    int fd;
+    volatile struct registers *registers;
+    unsigned char *data;
+    uint64_t told;
+};
+
+static void fail(const char *what) {
+    printf("%s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static void expect(int is_right, const char *what) {
+    if (!is_right) {
+        printf("wrong: %s\n", what);
+        exit(1);
+    }
+}
+
+static struct client come(const char *accelerator) {
+    char path[64];
+    snprintf(path, sizeof path, "/dev/accel/%s", accelerator);
+    struct client client = {.fd = open(path, O_RDWR)};
+    if (client.fd < 0)
+        fail(path);
+    void *pages = mmap(NULL, 4096 + DATA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, client.fd, 0);
+    if (pages == MAP_FAILED)
+        fail("mmap");
+    client.registers = pages;
+    client.data = (unsigned char *)pages + 4096;
+    return client;
+}
+
+static void go(struct client *client) {
+    munmap((void *)client->registers, 4096 + DATA_BYTES);
+    close(client->fd);
+}
+
+static void begin(struct client *client, uint32_t command, uint32_t size) {
+    volatile struct registers *registers = client->registers;
+    registers->cmd = command;
+    registers->data_addr = 0;
+    registers->data_size = size;
+    registers->custom[0] = RESULTS;
+    registers->int_ctrl = 1;
+    *(volatile unsigned char *)&registers->start = 1;
+}
+
+static void await(struct client *client) {
+    volatile struct registers *registers = client->registers;
+    while (registers->start || !registers->over) {
+        struct pollfd asked = {.fd = client->fd, .events = POLLIN};
+        uint64_t told = 0;
+        if (poll(&asked, 1, 10000) != 1 || read(client->fd, &told, 8) != 8)
+            fail("nothing comes of it");
+        client->told |= told;
+    }
+}
+
+static void fill(unsigned char *data, int len, uint32_t seed) {
+    for (int at = 0; at < len; at++) {
+        seed = seed * 1664525 + 1013904223;
+        data[at] = seed >> 24;
+    }
+}
+
+// 16-QAM of the paper's frame, several times, while others do the same.
+static void qam(void) {
+    static const int16_t levels[] = {-15543, -5181, 15543, 5181};
+    for (int round = 0; round < 8; round++) {
+        struct client client = come("qam16");
+        int len = 18800 / 8;
+        fill(client.data, len, round + getpid());
+        begin(&client, 0, len);
+        await(&client);
+        expect(client.registers->stat == DONE && client.registers->result == 4700 * 4, "status of a mapping");
+        for (int point = 0; point < 4700; point++) {
+            int bits = client.data[point / 2] >> (point % 2 ? 0 : 4) & 15;
+            int16_t *found = (int16_t *)(client.data + RESULTS) + 2 * point;
+            expect(found[0] == levels[bits >> 2] && found[1] == levels[bits & 3], "a point");
+        }
+        go(&client);
+    }
+}
+
+// Two clients of one region: the less urgent one is stopped, goes on, and has the same result.
+static void preemption(void) {
+    static unsigned char expected[15 * 8192];
+    struct client alone = come("fft512");
+    fill(alone.data, sizeof expected, 7);
+    begin(&alone, 0, sizeof expected);
+    await(&alone);
+    memcpy(expected, alone.data + RESULTS, sizeof expected);
+    go(&alone);
+    int ends[2];
+    if (pipe(ends))
+        fail("pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        struct client client = come("fft512");
+        fill(client.data, sizeof expected, 7);
+        begin(&client, 0, sizeof expected);
+        while (client.registers->stat != RUNNING)
+            usleep(1000);
+        write(ends[1], "r", 1);
+        await(&client);
+        expect(client.registers->stat == DONE, "status of a transform that was stopped");
+        expect(client.told & PREEMPTED, "nobody said that it was stopped");
+        expect(!memcmp(expected, client.data + RESULTS, sizeof expected), "result of a transform that was stopped");
+        exit(0);
+    }
+    char byte;
+    read(ends[0], &byte, 1);
+    struct client urgent = come("fft1024");
+    if (ioctl(urgent.fd, SET_PRIORITY, 0))
+        fail("priority");
+    fill(urgent.data, 4096, 9);
+    begin(&urgent, 0, 4096);
+    await(&urgent);
+    expect(urgent.registers->stat == DONE, "status of the urgent transform");
+    int status;
+    go(&urgent);
+    if (waitpid(child, &status, 0) != child || status)
+        fail("the stopped client");
+}
+
+// Clients that are killed anywhere; whoever comes after them does not notice.
+static void killed(void) {
+    for (int round = 0; round < 20; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            struct client client = come(round % 2 ? "fft512" : "fft1024");
+            fill(client.data, 15 * 8192, 1);
+            for (;;) {
+                begin(&client, 0, 15 * 8192);
+                await(&client);
+            }
+        }
+        usleep(1500 * round);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    struct client client = come("fft512");
+    for (int at = 0; at < 3 * 65536; at++)
+        expect(client.data[at] == 0, "another's data are there");
+    go(&client);
+    preemption();
+    qam();
+}
+
+static void refused(void) {
+    struct client client = come("fft512");
+    expect(client.registers->stat == 0 && client.registers->over == 0, "registers that nobody has stored to");
+    begin(&client, 0, 6);
+    await(&client);
+    expect(client.registers->stat == (FAILED | 1 << 8), "a wrong size");
+    begin(&client, 9, 4096);
+    await(&client);
+    expect(client.registers->stat == (FAILED | 3 << 8), "a wrong command");
+    begin(&client, 0, DATA_BYTES + 8192);
+    await(&client);
+    expect(client.registers->stat == (FAILED | 2 << 8), "data of others");
+    expect(ioctl(client.fd, SET_PRIORITY, 40) == -1 && errno == EINVAL, "a wrong priority");
+    expect(ioctl(client.fd, 0x4d6f, 0) == -1 && errno == ENOTTY, "an unknown request");
+    expect(write(client.fd, "x", 1) == -1 && errno == EINVAL, "writing");
+    begin(&client, 0, 4096);
+    await(&client);
+    expect(client.registers->stat == DONE, "what comes after errors");
+    go(&client);
+    expect(open("/dev/accel/none", O_RDWR) == -1, "an unknown accelerator");
+}
+
+static sigjmp_buf failed;
+
+static void on_bus(int signal) {
+    (void)signal;
+    siglongjmp(failed, 1);
+}
+
+// The configuration port fails once.
+static void port(void) {
+    struct sigaction action = {.sa_handler = on_bus};
+    sigaction(SIGBUS, &action, NULL);
+    struct client client = come("qam16");
+    if (!sigsetjmp(failed, 1)) {
+        begin(&client, 0, 16);
+        expect(0, "a port that fails");
+    }
+    expect(client.registers->stat == (FAILED | 4 << 8), "status of a request that failed");
+    begin(&client, 0, 16);
+    await(&client);
+    expect(client.registers->stat == DONE, "what comes after a failure");
+    go(&client);
+}
+
+int main(int argc, char **argv) {
+    const char *part = argc > 1 ? argv[1] : "";
+    setvbuf(stdout, NULL, _IONBF, 0);
+    if (!strcmp(part, "qam"))
+        qam();
+    else if (!strcmp(part, "preemption"))
+        preemption();
+    else if (!strcmp(part, "killed"))
+        killed();
+    else if (!strcmp(part, "refused"))
+        refused();
+    else if (!strcmp(part, "port"))
+        port();
+    else
+        return 2;
+    puts("right");
+    return 0;
+}
