@@ -222,7 +222,7 @@ static int start_servers(void) {
         pthread_t kernel_thread;
         servers[i].service = (struct service){.first = i, .step = server_count};
         if (island_of(servers[i].cpu) < 0)
-            return ENODEV;
+            return ENXIO;
         int error = pthread_create(&kernel_thread, NULL, go_and_serve, servers + i);
         if (error)
             return error;

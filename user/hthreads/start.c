@@ -77,6 +77,16 @@ static void refuse(const char *name, const char *words, const char *why) {
     leave();
 }
 
+static const char *why(int error) {
+    switch (error) {
+    case EINVAL: return "that is not how servers and cores are named (docs/hthreads.md)";
+    case ENXIO: return "there is no such CPU, or the program may not use it";
+    case ENODEV:
+    case ENOENT: return "the machine has no service core ([[service]] in its file); rpc, software and fused need none";
+    default: return strerror(error);
+    }
+}
+
 static void choose(void) {
     const char *name, *words = chosen(&name);
     make_key();
@@ -91,7 +101,7 @@ static void choose(void) {
         if (strlen(ALL[i]->name) == len && memcmp(ALL[i]->name, words, len) == 0) {
             int error = ALL[i]->open(words + len);
             if (error)
-                refuse(name, words, error == EINVAL ? "that is not how servers and cores are named (docs/hthreads.md)" : strerror(error));
+                refuse(name, words, why(error));
             ht_back_end = ALL[i];
             return;
         }

@@ -135,11 +135,11 @@ fn refused() -> Result<(), String> {
     tested.programs.compile(&semantics(), "semantics", &["-O2", "-lhthread"])?;
     let tries = ["hardware", "hybird", "rpc:2", "software:0", "software@99", "fused:1"];
     let says = [
-        "No such device",
+        "no service core",
         "it is hardware, rpc, software, fused or hybrid",
         "that is not how",
         "that is not how",
-        "No such device",
+        "there is no such CPU",
         "that is not how",
     ];
     for (words, why) in tries.iter().zip(says) {

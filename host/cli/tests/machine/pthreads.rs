@@ -80,8 +80,8 @@ fn refused() -> Result<(), String> {
     let tested = Tested::new(&MACHINE.replace("[[service]]\n", ""))?;
     tested.programs.compile(&program(), "pthreads", &["-O2", "-lhthread-pthread"])?;
     for (words, why) in [
-        ("hardware", "No such device"),
-        ("hybrid", "No such device"),
+        ("hardware", "no service core"),
+        ("hybrid", "no service core"),
         ("hard", "it is hardware, rpc, software, fused or hybrid"),
         ("rpc:2", "that is not how"),
     ] {
