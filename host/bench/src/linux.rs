@@ -125,7 +125,7 @@ pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: boo
     // One CPU, as the island has one core. Its clock follows its instructions, so that Linux has few timer ticks however
     // slow or busy the host is. (QEMU 10.0 crashes when it counts like this for two CPUs and a plugin.)
     let further = ["-smp", "1", "-icount", "shift=0,sleep=off"].map(str::to_owned);
-    let started = Started { cpu, settings, further: &further, words: "", says: "calls: ok" };
+    let started = Started { cpu, settings, further: &further, words: "", says: "calls: ok", counts: "out" };
     let costs = counts::read(&count(project, isa, &started, &folder, &bytes)?)?;
     let reference = Reference { costs, source, key };
     let text = serde_json::to_string_pretty(&reference).expect("numbers and strings");
@@ -146,6 +146,8 @@ pub struct Started<'a> {
     pub words: &'a str,
     /// What the program prints at its end.
     pub says: &'a str,
+    /// The counting plugin's word for what it is to write (`host/count`).
+    pub counts: &'a str,
 }
 
 impl Started<'_> {
@@ -179,7 +181,8 @@ pub fn count(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, 
     let parameters = started.settings.parameters();
     let line = format!("console={} quiet panic=-1{parameters} -- {}", board.console, started.words);
     command.args(["-append", &line]);
-    command.args(["-plugin", &format!("{},out={}", project.counting_plugin()?.display(), marks.display())]);
+    let plugin = format!("{},{}={}", project.counting_plugin()?.display(), started.counts, marks.display());
+    command.args(["-plugin", &plugin]);
     let text = process::expect(&mut command, Duration::from_secs(300))?;
     if !text.contains(started.says) {
         let message = format!("Linux did not run the program to its end\n{}", process::tail(&text, ""));

@@ -4,6 +4,8 @@
 //! `-plugin libmotet_count.so,out=FILE`; each line of the file is `MARK COUNT`. Counting is inlined in the translated
 //! code, instruction by instruction: counting whole translation blocks would count what comes after a page fault twice.
 //!
+//! `-plugin libmotet_count.so,cores=FILE`: the same, and each line is `MARK CORE COUNT`, of what the core that executes the mark has executed.
+//!
 //! `-plugin libmotet_count.so,trace=FILE` records the memory accesses of a machine's one core instead, from its first
 //! instruction to its end ([`motet_coherence::trace`]). Instructions are known by their virtual addresses, so this is for
 //! programs that run without address translation.
@@ -30,6 +32,8 @@ motet_qemu_plugin::plugin!("motet-count", install);
 
 struct State {
     isa: Isa,
+    /// Each core's count, not the sum of all.
+    is_of_one: bool,
     executed: Scoreboard<u64>,
     out: Mutex<File>,
 }
@@ -41,7 +45,7 @@ type Trace = trace::Writer<BufWriter<File>>;
 /// The trace, if one is recorded.
 static TRACE: OnceLock<Mutex<Trace>> = OnceLock::new();
 
-const USAGE: &str = "the one argument is out=FILE, trace=FILE, profile=FILE or masked=FILE";
+const USAGE: &str = "the one argument is out=FILE, cores=FILE, trace=FILE, profile=FILE or masked=FILE";
 
 /// QEMU has loaded the plugin.
 ///
@@ -66,10 +70,12 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
             profile::install(known(isa)?, file()?)?;
             qemu.on_translation(profile::translated);
         }
-        "out" => {
+        "out" | "cores" => {
             let isa = known(isa)?;
             let out = Mutex::new(file()?);
-            STATE.set(State { isa, executed: Scoreboard::new(), out }).map_err(|_| "loaded twice")?;
+            STATE
+                .set(State { isa, is_of_one: what == "cores", executed: Scoreboard::new(), out })
+                .map_err(|_| "loaded twice")?;
             qemu.on_translation(counted);
         }
         _ => return Err(USAGE.into()),
@@ -94,9 +100,13 @@ fn counted(block: &Block<'_>) {
 }
 
 /// A core is executing a mark.
-fn mark_executed(_vcpu: &mut Vcpu, mark: usize) {
+fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
     let Some(state) = STATE.get() else { return };
-    let count = state.executed.word(0).sum();
+    let count = if state.is_of_one {
+        format!("{} {}", vcpu.index(), state.executed.get(vcpu))
+    } else {
+        state.executed.word(0).sum().to_string()
+    };
     // Not buffered: QEMU may be killed as soon as the guest has ended. A full disk shows as missing marks.
     if let Ok(mut out) = state.out.lock() {
         let _ = out.write_all(format!("{mark} {count}\n").as_bytes());

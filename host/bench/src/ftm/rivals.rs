@@ -191,8 +191,7 @@ impl Bench {
         let project = &self.machines.project;
         let further = self.linux_arguments(rival);
         let words = format!("{} 1 settle {SETTLE_S} {words}", rival.way());
-        let started =
-            Started { cpu: LINUX_CPU, settings: Settings::Usual, further: &further, words: &words, says: "ftm: ok" };
+        let started = Started { words: &words, ..started(&further) };
         let program = std::fs::read(&self.program).map_err(file_error(&self.program))?;
         let file = linux::count(project, Isa::RiscV64, &started, &self.machines.folder, &program)?;
         let text = std::fs::read_to_string(&file).map_err(file_error(&file))?;
@@ -213,8 +212,7 @@ impl Bench {
     pub fn describe_linux(&self, rival: Rival) -> Result<String> {
         let further = self.linux_arguments(rival);
         let further: Vec<String> = further.into_iter().map(|word| short(&word)).collect();
-        let started = Started { cpu: LINUX_CPU, settings: Settings::Usual, further: &further, words: "", says: "" };
-        started.describe(&self.machines.project, Isa::RiscV64)
+        started(&further).describe(&self.machines.project, Isa::RiscV64)
     }
 
     fn linux_arguments(&self, rival: Rival) -> Vec<String> {
@@ -226,6 +224,10 @@ impl Bench {
         }
         further
     }
+}
+
+fn started(further: &[String]) -> Started<'_> {
+    Started { cpu: LINUX_CPU, settings: Settings::Usual, further, words: "", says: "ftm: ok", counts: "out" }
 }
 
 /// A path's last part: paths of the computer are nobody's business.

@@ -3,38 +3,52 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Result};
-use motet_layout::Isa;
-use motet_queueing::{
-    Times,
-    simulate::{Network, Plan, Queues, simulate},
+use motet_fabric::{
+    Result,
+    stats::{CoreStats, RegionStats, Stats},
 };
+use motet_layout::Isa;
+use motet_queueing::simulate::Queues;
 
-use super::paper;
+use super::{
+    equations::{self, Derived, Server},
+    paper,
+    printed::Printed,
+    scaling::{self, End},
+};
 use crate::{
     flick::machines::Bench as Machines,
     motet::{self, Described},
     project::{self, Project},
-    report::{Measurement, number},
+    report::number,
 };
 
 /// How far cores may be apart, in microseconds: ten cycles. With more, who waits is told that much later.
 const QUANTUM_US: &str = "0.1";
+/// The same where a request takes thousands of cycles.
+const SLOW_QUANTUM_US: &str = "1";
+/// There the paper's loop has fewer iterations.
+const SLOW_LOOP: u32 = 250;
 const AT_MOST: Duration = Duration::from_secs(900);
-/// Pairs of lock and unlock of each thread.
-const PAIRS: u32 = 300;
+/// Pairs of lock and unlock of each thread, where each has a mutex. So many that a timer's tick among them does not matter.
+const PAIRS: u32 = 5000;
+/// The same where a pair is a sleep, or a call of another core.
+const SLOW_PAIRS: u32 = 300;
+/// Pairs of all threads together, of one mutex.
+const SHARED_PAIRS: u32 = 6000;
 const QUICK_PAIRS: u32 = 200;
 /// Slaves of `machines/hthreads.toml`.
-const SLAVES: u32 = 6;
+pub const SLAVES: u32 = 6;
 /// Slaves of the largest machine that is compared with the model.
 const SLAVES_MAX: u32 = 16;
 /// The first slave.
 const FIRST_CPU: u32 = 16;
-/// An operation of the service core that is compared with the model: slow, so that cores wait for each other.
+/// An operation of the service core.
+const OPERATION_NS: u32 = 80;
+/// The same when it is compared with the model: slow, so that cores wait for each other.
 const SLOW_OPERATION_NS: u32 = 400;
-
-/// Of a model's cores: simulations with each of these are averaged.
-const BEGINNINGS: u64 = 20;
+/// A request's way to the core and its answer's.
+const BUS_NS: u32 = 50 + 50;
 
 /// How a service is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,25 +61,81 @@ pub struct Way {
     pub back_end: &'static str,
     /// Of the style sheet.
     pub colour: &'static str,
+    /// Who serves, and how many of them.
+    pub servers: u32,
+    /// One of them has these threads to serve.
+    one_server: Option<&'static str>,
+    /// On so many slaves of the machine with sixteen; the others serve.
+    slaves: u32,
+    /// Whether a pair takes thousands of cycles.
+    is_slow: bool,
 }
 
-/// All of them.
-pub const WAYS: [Way; 4] = [
-    Way { name: "hardware", title: "service core", back_end: "hardware", colour: "var(--i0)" },
-    Way { name: "rpc", title: "remote procedure calls", back_end: "rpc@0", colour: "var(--i2)" },
-    Way { name: "fused", title: "futexes of the fused kernel", back_end: "fused", colour: "var(--i3)" },
-    Way { name: "hybrid", title: "futexes, and the service core", back_end: "hybrid", colour: "var(--i4)" },
+/// All of them. The servers of the software microkernel are on slaves of their own, the last ones of sixteen.
+pub const WAYS: [Way; 5] = [
+    Way {
+        name: "hardware",
+        title: "service core",
+        back_end: "hardware",
+        colour: "var(--i0)",
+        servers: 1,
+        one_server: None,
+        slaves: SLAVES_MAX,
+        is_slow: false,
+    },
+    Way {
+        name: "software",
+        title: "servers of a software microkernel",
+        back_end: "software:4@28,29,30,31",
+        colour: "var(--i1)",
+        servers: 4,
+        one_server: Some("software:1@31"),
+        slaves: SLAVES_MAX - 4,
+        is_slow: true,
+    },
+    Way {
+        name: "rpc",
+        title: "remote procedure calls",
+        back_end: "rpc@0",
+        colour: "var(--i2)",
+        servers: 1,
+        one_server: Some("rpc@0"),
+        slaves: SLAVES_MAX,
+        is_slow: true,
+    },
+    Way {
+        name: "fused",
+        title: "futexes of the fused kernel",
+        back_end: "fused",
+        colour: "var(--i3)",
+        servers: 0,
+        one_server: None,
+        slaves: SLAVES_MAX,
+        is_slow: false,
+    },
+    Way {
+        name: "hybrid",
+        title: "futexes, and the service core",
+        back_end: "hybrid",
+        colour: "var(--i4)",
+        servers: 0,
+        one_server: None,
+        slaves: SLAVES_MAX,
+        is_slow: false,
+    },
 ];
 
 /// What pairs of lock and unlock take, in a slave's cycles.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Latency {
     /// Requesters at the same time.
     pub threads: u32,
     /// Of one pair, in a loop of nothing else.
     pub cycles: f64,
-    /// Of single pairs between two readings of the clock: mean and standard deviation.
-    pub single: [f64; 2],
+    /// Single pairs between two readings of the clock, by how long they took.
+    pub singles: Printed,
+    /// Instructions of one pair: of a core that asks, and of all that do not.
+    pub instructions: [f64; 2],
 }
 
 /// What was measured of a way.
@@ -79,14 +149,37 @@ pub struct Column {
     pub same: Vec<Latency>,
     /// Threads, and how many times faster they are than one, in the paper's loop.
     pub speedup: Vec<[f64; 2]>,
-    /// Threads, and those that compute on average; then those that wait, and for how long in cycles: equations 3 to 7.
-    pub derived: Vec<[f64; 4]>,
+    /// Cycles of an iteration of one thread alone.
+    pub alone: f64,
+    /// Equations 3 to 7, by numbers of threads.
+    pub derived: Vec<Derived>,
     /// Time of a service over the time between two.
     pub rho: f64,
+    /// Who serves.
+    pub server: Option<Server>,
 }
 
-/// The slow service core beside the model: cores, and iterations in a thousand cycles as measured and as modelled.
-pub type Comparison = Vec<[f64; 3]>;
+/// A slow service core beside the model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// Operations that it executes at once.
+    pub ports: u32,
+    /// By cores: iterations in a thousand cycles.
+    pub points: Vec<Compared>,
+}
+
+/// Iterations in a thousand cycles.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Compared {
+    /// Slaves.
+    pub cores: u32,
+    /// On the machine.
+    pub measured: f64,
+    /// By the model: the operation is the server's, all else the core's.
+    pub modelled: f64,
+    /// By the paper's model: all of a request is the server's, with the measured times of single ones.
+    pub congregate: f64,
+}
 
 /// Everything.
 #[derive(Clone, Debug)]
@@ -94,12 +187,17 @@ pub struct Results {
     /// By way.
     pub columns: Vec<Column>,
     /// Beside the model.
-    pub comparison: Comparison,
-    machine: String,
+    pub comparisons: Vec<Comparison>,
+    /// How they go on.
+    pub ends: Vec<End>,
+    /// The machine.
+    pub machine: String,
 }
 
-struct Bench {
-    machines: Machines,
+/// Runs of the program.
+pub struct Bench {
+    /// Timed machines.
+    pub machines: Machines,
     program: PathBuf,
 }
 
@@ -111,13 +209,47 @@ pub fn measure(quick: bool) -> Result<Results> {
     let bench = Bench::new()?;
     let machine = bench.machines.machine("hthreads")?;
     let wide = bench.with_slaves(&machine, SLAVES_MAX)?;
-    let columns = WAYS.iter().map(|way| bench.column(&machine, &wide, *way, quick)).collect::<Result<_>>()?;
-    let comparison = bench.compare(&machine, quick)?;
-    Ok(Results { columns, comparison, machine: project::describe(&machine.machine)? })
+    let columns = WAYS.iter().map(|way| bench.column(&machine, &wide, *way, quick)).collect::<Result<Vec<_>>>()?;
+    let ends = scaling::ends(&columns)?;
+    let comparisons = [1, 2].iter().map(|ports| bench.compare(&machine, *ports, quick)).collect::<Result<_>>()?;
+    Ok(Results { columns, comparisons, ends, machine: project::describe(&machine.machine)? })
+}
+
+/// What a run has printed, and what was counted in its region.
+pub struct Measured {
+    /// Printed.
+    pub printed: Printed,
+    stats: Stats,
+}
+
+impl Measured {
+    /// Instructions in a region, by sums of the asking cores and of all others.
+    pub fn instructions(&self, region: &str, asking: u32) -> [f64; 2] {
+        let found: Option<&RegionStats> = self.stats.regions.iter().find(|found| found.name == region);
+        let cores = found.map_or(&[][..], |region| &region.cores);
+        let asks = |core: &CoreStats| core.island == "slaves" && core.core < asking as usize;
+        let sum = |of: bool| cores.iter().filter(|core| asks(core) == of).map(|core| core.instructions as f64).sum();
+        [sum(true), sum(false)]
+    }
+}
+
+impl Way {
+    fn quantum_us(self) -> &'static str {
+        if self.is_slow { SLOW_QUANTUM_US } else { QUANTUM_US }
+    }
+
+    /// Iterations of each thread in the paper's loop.
+    fn iterations(self) -> u32 {
+        if self.is_slow { SLOW_LOOP } else { paper::LOOP[0] }
+    }
 }
 
 impl Bench {
-    fn new() -> Result<Self> {
+    /// Compiles the program.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub fn new() -> Result<Self> {
         let project = Project::find()?;
         let folder = project.scratch("hthreads")?;
         let program = folder.join("latency");
@@ -133,319 +265,128 @@ impl Bench {
         self.machines.changed(machine, &slaves.to_string(), &[("cores = 6\n", &cores)])
     }
 
-    /// Runs the program; its numbers by name.
-    fn run(&self, machine: &Described, way: Way, words: &str, threads: u32) -> Result<Numbers> {
+    /// Runs the program.
+    fn run(&self, machine: &Described, way: Way, words: &str, threads: u32) -> Result<Measured> {
+        self.run_program(&self.program, machine, way, words, threads)
+    }
+
+    /// Runs a build of the program.
+    ///
+    /// # Errors
+    /// The run fails.
+    pub fn run_program(
+        &self,
+        program: &PathBuf,
+        machine: &Described,
+        way: Way,
+        words: &str,
+        threads: u32,
+    ) -> Result<Measured> {
         let cpus = (FIRST_CPU..FIRST_CPU + threads).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
-        let command = format!("MOTET_HTHREADS={} on riscv64 /in/latency -c {cpus} {words}", way.back_end);
-        let run = self.machines.run(machine, QUANTUM_US, &[&self.program], &command, AT_MOST)?;
-        Ok(Numbers { output: run.output, mhz: slave_mhz(machine) })
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let command = format!("MOTET_HTHREADS={} on riscv64 /in/{name} -c {cpus} {words}", way.back_end);
+        let run = self.machines.run(machine, way.quantum_us(), &[program], &command, AT_MOST)?;
+        Ok(Measured { printed: Printed { output: run.output, mhz: slave_mhz(machine) }, stats: run.stats })
+    }
+
+    /// A mutex for each of them, or one for all; 1 to 6 requesters.
+    fn latencies(&self, machine: &Described, way: Way, what: &str, quick: bool) -> Result<Vec<Latency>> {
+        let requesters = if quick { vec![1, SLAVES] } else { (1..=SLAVES).collect() };
+        let of = |threads: u32| {
+            let pairs = match what {
+                _ if quick => QUICK_PAIRS,
+                _ if way.is_slow => SLOW_PAIRS,
+                "same" => SHARED_PAIRS / threads,
+                _ => PAIRS,
+            };
+            let run = self.run(machine, way, &format!("{what} {threads} {pairs}"), threads)?;
+            let cycles = run.printed.cycles("loop_ns")?;
+            run.printed.singles()?;
+            let instructions = run.instructions("pairs", threads).map(|sum| sum / f64::from(threads * pairs));
+            Ok(Latency { threads, cycles, singles: run.printed, instructions })
+        };
+        requesters.into_iter().map(of).collect()
     }
 
     fn column(&self, machine: &Described, wide: &Described, way: Way, quick: bool) -> Result<Column> {
-        let pairs = if quick { QUICK_PAIRS } else { PAIRS };
-        let requesters = if quick { vec![1, SLAVES] } else { (1..=SLAVES).collect() };
-        let latencies = |what: &str| {
-            let of = |&threads: &u32| {
-                let numbers = self.run(machine, way, &format!("{what} {threads} {pairs}"), threads)?;
-                let [cycles, mean, deviation] = ["loop_ns", "mean_ns", "sd_ns"].map(|name| numbers.cycles(name));
-                Ok(Latency { threads, cycles: cycles?, single: [mean?, deviation?] })
-            };
-            requesters.iter().map(of).collect::<Result<Vec<_>>>()
-        };
-        let (own, same) = (latencies("lock")?, latencies("same")?);
-        let [iterations, outside, inside] = paper::LOOP;
-        let threads = if quick { vec![1, SLAVES] } else { vec![1, 2, 3, 4, 6, 8, SLAVES_MAX] };
-        let times = threads.iter().map(|&threads| {
-            let words = format!("speedup {threads} {} {outside} {inside}", threads * iterations);
-            Ok([f64::from(threads), self.run(wide, way, &words, threads)?.cycles("time_ns")?])
-        });
+        // Servers on slaves leave too few of six.
+        let machine = if way.slaves < SLAVES_MAX { wide } else { machine };
+        let own = self.latencies(machine, way, "lock", quick)?;
+        let same = self.latencies(machine, way, "same", quick)?;
+        let threads = if quick { vec![1, SLAVES] } else { vec![1, 2, 3, 4, 6, 8, 12, SLAVES_MAX] };
+        let threads = threads.into_iter().filter(|&threads| threads <= way.slaves);
+        let times = threads.map(|threads| Ok([f64::from(threads), self.loop_cycles(wide, way, threads)?]));
         let times = times.collect::<Result<Vec<[f64; 2]>>>()?;
         let alone = times.first().map_or(f64::NAN, |first| first[1]);
         let speedup: Vec<[f64; 2]> =
             times.iter().map(|&[threads, cycles]| [threads, threads * alone / cycles]).collect();
-        let rho = rho(alone);
-        let derived = times.iter().map(|&[threads, cycles]| derive(threads, cycles, rho)).collect();
+        let rho = equations::rho(alone);
+        let derived = times.iter().map(|&[threads, cycles]| equations::derive(threads, cycles, rho));
+        let derived = derived.collect();
         let last = own.last().map_or(f64::NAN, |last| last.cycles);
         eprintln!("motet: {}: {} cycles, {} with {SLAVES}", way.title, number(own[0].cycles), number(last));
-        Ok(Column { way, own, same, speedup, derived, rho })
+        let server = self.server(wide, way)?;
+        Ok(Column { way, own, same, speedup, alone, derived, rho, server })
+    }
+
+    /// The cycles that an iteration of the paper's loop takes each thread.
+    fn loop_cycles(&self, wide: &Described, way: Way, threads: u32) -> Result<f64> {
+        let [_, outside, inside] = paper::LOOP;
+        let words = format!("speedup {threads} {} {outside} {inside}", threads * way.iterations());
+        Ok(self.run(wide, way, &words, threads)?.printed.cycles("time_ns")? / f64::from(way.iterations()))
+    }
+
+    /// How long one that serves is busy with a request: the core's operation, or, of a server, as many threads as there can be ask one.
+    fn server(&self, wide: &Described, way: Way) -> Result<Option<Server>> {
+        if way.servers == 0 {
+            return Ok(None);
+        }
+        let service = match way.one_server {
+            None => f64::from(OPERATION_NS) * slave_mhz(wide) / 1000.0,
+            Some(back_end) => {
+                let cycles = self.loop_cycles(wide, Way { back_end, ..way }, way.slaves)?;
+                cycles / (2.0 * f64::from(way.slaves))
+            }
+        };
+        let bus = way.one_server.is_none().then(|| f64::from(BUS_NS) * slave_mhz(wide) / 1000.0);
+        Ok(Some(Server { servers: way.servers, queues: Queues::OfEachServer, service, bus }))
     }
 
     /// A service core that is slow, asked by 1 to 16 slaves, beside the model with the times of one of them.
-    fn compare(&self, machine: &Described, quick: bool) -> Result<Comparison> {
-        let operation = format!("operation_ns = {SLOW_OPERATION_NS}\n");
-        let slow = self.machines.changed(machine, "slow", &[("operation_ns = 80\n", &operation)])?;
+    fn compare(&self, machine: &Described, ports: u32, quick: bool) -> Result<Comparison> {
+        let operation = format!("operation_ns = {SLOW_OPERATION_NS}\nports = {ports}\n");
+        let slow = self.machines.changed(machine, &format!("slow-{ports}"), &[("operation_ns = 80\n", &operation)])?;
         let [_, outside, inside] = paper::LOOP;
         let all: &[u32] = if quick { &[1, 16] } else { &[1, 2, 4, 6, 8, 12, SLAVES_MAX] };
-        let mut compared = Vec::new();
+        let single = self.run(&slow, WAYS[0], &format!("lock 1 {QUICK_PAIRS}"), 1)?.printed.singles()?;
+        let mut points = Vec::new();
         let mut alone = f64::NAN;
         for &cores in all {
             let machine = self.with_slaves(&slow, cores)?;
             let iterations = cores * if quick { QUICK_PAIRS } else { paper::LOOP[0] };
             let words = format!("speedup {cores} {iterations} {outside} {inside}");
-            let cycles = self.run(&machine, WAYS[0], &words, cores)?.cycles("time_ns")?;
+            let cycles = self.run(&machine, WAYS[0], &words, cores)?.printed.cycles("time_ns")?;
             let measured = 1000.0 * f64::from(iterations) / cycles;
             if cores == 1 {
                 alone = 1000.0 / measured;
             }
-            let modelled = modelled(cores, alone, slave_mhz(&machine))?;
+            let service = f64::from(SLOW_OPERATION_NS) * slave_mhz(&machine) / 1000.0;
+            let server = Server { servers: ports, queues: Queues::Shared, service, bus: None };
+            let modelled = 1000.0 * equations::iterations(cores, alone, server)?;
+            let congregate = 1000.0 * equations::congregate_iterations(cores, ports, &single)?;
             eprintln!(
-                "motet: {cores} slaves: {} iterations in 1000 cycles, {} modelled",
+                "motet: {cores} slaves, {ports} ports: {} iterations in 1000 cycles, {} modelled",
                 number(measured),
                 number(modelled)
             );
-            compared.push([f64::from(cores), measured, modelled]);
+            points.push(Compared { cores, measured, modelled, congregate });
         }
-        Ok(compared)
+        Ok(Comparison { ports, points })
     }
-}
-
-/// Iterations in a thousand cycles by the model, in which a core does what one alone does: two operations, and between them what is left of
-/// its time.
-fn modelled(cores: u32, alone: f64, mhz: f64) -> Result<f64> {
-    let [_, outside, inside] = paper::LOOP.map(f64::from);
-    let operation = f64::from(SLOW_OPERATION_NS) * mhz / 1000.0;
-    let other = (alone - 2.0 * operation - outside - inside) / 2.0;
-    let network = Network {
-        cores,
-        servers: 1,
-        queues: Queues::Shared,
-        computing: Times::InTurn([outside + other, inside + other].into()),
-        service: Times::Fixed(operation),
-        interconnect: None,
-    };
-    // With times that are always the same, who meets whom follows from how the cores began.
-    let begun = (0..BEGINNINGS).map(|seed| {
-        let outcome = simulate(&network, Plan { requests: 20_000, seed });
-        // Two operations an iteration, of which the server does one after the other while it is busy.
-        outcome.map(|outcome| 1000.0 * outcome.utilization / operation / 2.0)
-    });
-    let sum = begun.sum::<std::result::Result<f64, _>>();
-    let sum = sum.map_err(|error| Error::new(ErrorKind::Software, format!("the queueing model refuses: {error}")))?;
-    Ok(sum / BEGINNINGS as f64)
 }
 
 fn slave_mhz(machine: &Described) -> f64 {
     let config = machine.machine.model_config().ok();
     let island = config.as_ref().and_then(|config| config.islands.get(1));
     island.map_or(f64::NAN, |island| island.timing.frequency_mhz() as f64)
-}
-
-/// Of the paper's loop, which takes one thread so many cycles alone: time in services over the time between them.
-fn rho(alone: f64) -> f64 {
-    let [iterations, outside, inside] = paper::LOOP.map(f64::from);
-    let computing = outside + inside;
-    (alone / iterations - computing) / computing
-}
-
-/// Equations 3 to 7, of threads that end together: threads, cores that compute, cores that wait for others, and how long a request does.
-fn derive(threads: f64, cycles: f64, rho: f64) -> [f64; 4] {
-    let [iterations, outside, inside] = paper::LOOP.map(f64::from);
-    let active = threads * iterations * (outside + inside) / cycles;
-    let queued = (threads - active * (1.0 + rho)).max(0.0);
-    // Two requests in each iteration.
-    let lambda = 2.0 / (outside + inside);
-    [threads, active, queued, queued / (active * lambda)]
-}
-
-/// What the program has printed.
-struct Numbers {
-    output: String,
-    mhz: f64,
-}
-
-impl Numbers {
-    /// A time that it has printed in nanoseconds, in cycles of a slave.
-    fn cycles(&self, name: &str) -> Result<f64> {
-        let mut words = self.output.split_whitespace();
-        let value = words.find(|word| *word == name).and_then(|_| words.next()?.parse::<f64>().ok());
-        let missing = || Error::new(ErrorKind::Software, format!("the program printed no {name}:\n{}", self.output));
-        Ok(value.ok_or_else(missing)? * self.mhz / 1000.0)
-    }
-}
-
-impl Results {
-    fn column(&self, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|column| column.way.name == name)
-    }
-
-    /// How far the machine is from the model at most, in percent.
-    fn apart_percent(&self) -> f64 {
-        self.comparison
-            .iter()
-            .map(|[_, measured, modelled]| 100.0 * (measured / modelled - 1.0).abs())
-            .fold(0.0, f64::max)
-    }
-
-    /// The worst number of requesters for the hybrid: the better of the other two over it, with mutexes of their own and with one.
-    fn hybrid_over_best(&self) -> f64 {
-        let [Some(hybrid), Some(fused), Some(hardware)] = ["hybrid", "fused", "hardware"].map(|name| self.column(name))
-        else {
-            return f64::NAN;
-        };
-        let worst = |of: fn(&Column) -> &Vec<Latency>| {
-            let best = of(fused).iter().zip(of(hardware)).map(|(one, other)| one.cycles.min(other.cycles));
-            best.zip(of(hybrid)).map(|(best, hybrid)| best / hybrid.cycles).fold(f64::INFINITY, f64::min)
-        };
-        worst(|column| &column.own).min(worst(|column| &column.same))
-    }
-
-    /// The figures.
-    pub fn measurements(&self) -> Vec<Measurement> {
-        let mut all = Vec::new();
-        let mut add = |metric: String, value: f64, unit, reference, target, source: &str| {
-            let (machine, source) = (self.machine.clone(), source.to_owned());
-            all.push(Measurement { metric, value, unit, machine, reference, target, source });
-        };
-        for column in &self.columns {
-            let name = column.way.name;
-            let (first, last) = (column.own.first(), column.own.last());
-            let (Some(first), Some(last)) = (first, last) else { continue };
-            let published = paper::mutex(name);
-            let target = (name == "hardware").then_some(300.0);
-            let pair = "one pair of lock and unlock in a loop of them, a mutex for each requester; reference: hthreads, Figure 5";
-            add(
-                format!("lock_unlock_{name}_cycles"),
-                first.cycles,
-                "cycles",
-                published.map(|[one, _]| one),
-                target,
-                pair,
-            );
-            let six = published.map(|[_, six]| six);
-            add(format!("lock_unlock_{name}_{SLAVES}_cycles"), last.cycles, "cycles", six, None, pair);
-            let growth = if name == "hardware" { Some(1.02) } else { None };
-            let metric = format!("contended_{name}_growth");
-            let reference = published.map(|[one, six]| six / one);
-            add(metric, last.cycles / first.cycles, "ratio", reference, growth, "six requesters over one");
-            let spread = paper::deviation(name);
-            for (latency, which, reference) in [(first, "", 0), (last, "_6", 1)] {
-                let metric = format!("lock_unlock_{name}{which}_deviation_cycles");
-                let reference = spread.map(|both| both[reference]);
-                add(
-                    metric,
-                    latency.single[1],
-                    "cycles",
-                    reference,
-                    None,
-                    "standard deviation of single pairs, with the clock read between them",
-                );
-            }
-            let single = "mean of single pairs, with the clock read between them";
-            add(format!("lock_unlock_{name}_6_single_cycles"), last.single[0], "cycles", six, None, single);
-            if let Some(same) = column.same.last() {
-                add(
-                    format!("same_mutex_{name}_{SLAVES}_cycles"),
-                    same.cycles,
-                    "cycles",
-                    None,
-                    None,
-                    "six requesters of one mutex: from one unlock to its requester's next",
-                );
-            }
-            for [threads, speedup] in &column.speedup {
-                add(
-                    format!("speedup_{name}_{threads}"),
-                    *speedup,
-                    "ratio",
-                    None,
-                    None,
-                    "the paper's loop (Figure 4) on a machine with sixteen slaves, 1000 iterations of each thread",
-                );
-            }
-            add(
-                format!("rho_{name}"),
-                column.rho,
-                "ratio",
-                paper::rho(name),
-                None,
-                "time in services over time between them in that loop; reference: assumed in hthreads, section IV-A",
-            );
-        }
-        let [fused, hardware] =
-            ["fused", "hardware"].map(|name| self.column(name).map_or(f64::NAN, |column| column.own[0].cycles));
-        add("fused_over_hardware".into(), fused / hardware, "ratio", None, Some(1.0), "uncontended");
-        add(
-            "hybrid_over_best".into(),
-            self.hybrid_over_best(),
-            "ratio",
-            None,
-            Some(0.97),
-            "the better of futexes and service core over both together, at the number of requesters where that is least",
-        );
-        add(
-            "model_vs_machine_max_percent".into(),
-            self.apart_percent(),
-            "percent",
-            None,
-            Some(5.0),
-            "iterations of the paper's loop per time on 1 to 16 slaves, a service core of 400 ns an operation, beside the queueing model",
-        );
-        all
-    }
-
-    /// Heads of [`Results::rows`].
-    pub const COLUMNS: [&str; 9] = [
-        "a mutex, in cycles",
-        "alone",
-        "with six",
-        "deviation",
-        "with six",
-        "one mutex, six",
-        "speed-up of six",
-        "rho",
-        "waiting, six",
-    ];
-
-    /// What people look at.
-    pub fn rows(&self) -> Vec<[String; 9]> {
-        let row = |column: &Column| {
-            let of = |latencies: &[Latency], value: fn(&Latency) -> f64| {
-                [latencies.first(), latencies.last()]
-                    .map(|latency| latency.map_or("–".into(), |latency| number(value(latency))))
-            };
-            let [alone, six] = of(&column.own, |latency| latency.cycles);
-            let [deviation, deviation_six] = of(&column.own, |latency| latency.single[1]);
-            let [_, same] = of(&column.same, |latency| latency.cycles);
-            let at_six = |[threads, ..]: &[f64; 2]| *threads == f64::from(SLAVES);
-            let speedup =
-                column.speedup.iter().find(|point| at_six(point)).map_or("–".into(), |point| number(point[1]));
-            let waiting = column.derived.iter().find(|point| point[0] == f64::from(SLAVES));
-            let waiting = waiting.map_or("–".into(), |point| number(point[3]));
-            let title = column.way.title.to_owned();
-            [title, alone, six, deviation, deviation_six, same, speedup, number(column.rho), waiting]
-        };
-        self.columns.iter().map(row).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equations_of_the_paper_give_what_one_thread_does() {
-        let [iterations, outside, inside] = paper::LOOP.map(f64::from);
-        let alone = iterations * (outside + inside) * 1.5;
-        assert!((rho(alone) - 0.5).abs() < 1e-12);
-        let [_, active, queued, waiting] = derive(1.0, alone, 0.5);
-        assert!((active - 1.0 / 1.5).abs() < 1e-12 && queued.abs() < 1e-12 && waiting.abs() < 1e-9);
-        // Two threads that wait for each other half of the time.
-        let [_, active, queued, waiting] = derive(2.0, 2.0 * alone, 0.5);
-        assert!((active - 1.0 / 1.5).abs() < 1e-12 && (queued - 1.0).abs() < 1e-12);
-        assert!((waiting - (outside + inside) * 0.75).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_model_of_one_core_takes_what_it_takes_alone() {
-        assert!((modelled(1, 500.0, 100.0).unwrap() - 2.0).abs() < 1e-3);
-        // A server that is always busy.
-        assert!((modelled(64, 500.0, 100.0).unwrap() - 1000.0 / 80.0).abs() < 1e-3);
-    }
-
-    #[test]
-    fn numbers_are_found_by_name() {
-        let numbers = Numbers { output: "lock rpc threads 6 mean_ns 120.5 sd_ns 3\n".into(), mhz: 100.0 };
-        assert_eq!(numbers.cycles("mean_ns").unwrap(), 12.05);
-        assert!(numbers.cycles("max_ns").is_err());
-    }
 }

@@ -1,23 +1,22 @@
 //! `motet bench hthreads`: operating-system services as hardware, beside hthreads: what a mutex takes by each way to ask for it (Figure 5), how a
 //! loop that locks one scales (Figure 6), and a model of how many cores compute while others wait (Table II, Figure 9), to 4,096 of them.
 
+mod equations;
+mod linux;
 mod machine;
 mod model;
 mod paper;
+mod plots;
+mod printed;
+mod results;
+mod scaling;
 
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use motet_fabric::Result;
-use motet_page::{
-    chart::{self, Scale, scaled_figure},
-    svg::Stroke,
-};
 
-use self::{
-    machine::{Column, Latency, Results},
-    model::{Curve, Point},
-};
+use self::{linux::Linux, machine::Results, model::Curve};
 use crate::{
     output::Output,
     page,
@@ -26,7 +25,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  ./motet bench hthreads --quick           two minutes: fewer machines and requesters
+  ./motet bench hthreads --quick           minutes: fewer machines and requesters
   ./motet bench hthreads --report DIR      everything; then open DIR/index.html
   ./motet bench hthreads --only model      the queueing model alone: seconds
 
@@ -51,6 +50,8 @@ pub struct Options {
 enum Part {
     /// The timed machine: a mutex by each way, speed-up, beside the model (Figures 5 and 6)
     Machine,
+    /// Futexes of Debian's Linux, for orientation
+    Linux,
     /// The model alone (Table II, Figure 9)
     Model,
 }
@@ -67,118 +68,64 @@ pub fn run(options: &Options) -> Result<()> {
     if wanted(Part::Machine) {
         collected.add(machine::measure(options.quick).map(|measured| results.insert(measured).measurements()));
     }
+    let mut linux = None;
+    if wanted(Part::Linux) {
+        collected.add(linux::measure().map(|measured| linux.insert(measured).measurements()));
+    }
     let curves = if wanted(Part::Model) { model::compute(options.quick)? } else { Vec::new() };
     if !curves.is_empty() {
         collected.add(Ok(model::measurements(&curves)));
     }
-    options.output.page("Motet beside hthreads", || body(results.as_ref(), &curves, &collected.measurements))?;
+    options
+        .output
+        .page("Motet beside hthreads", || body(results.as_ref(), linux.as_ref(), &curves, &collected.measurements))?;
     let outcome = collected.finish(options.output.json());
-    motet_error::print(&tables(results.as_ref(), &curves))?;
+    motet_error::print(&tables(results.as_ref(), linux.as_ref(), &curves))?;
     outcome
 }
 
-fn tables(results: Option<&Results>, curves: &[Curve]) -> String {
+fn tables(results: Option<&Results>, linux: Option<&Linux>, curves: &[Curve]) -> String {
     let mut text = "\n".to_owned();
     if let Some(results) = results {
-        for [what, cells @ ..] in [Results::COLUMNS.map(str::to_owned)].iter().chain(&results.rows()) {
-            let cells = cells.iter().fold(String::new(), |line, cell| format!("{line}{cell:>16}"));
-            let _ = writeln!(text, "  {what:<30}{cells}");
-        }
-        text.push('\n');
+        text += &columns(Results::COLUMNS, &results.rows());
+        text += &columns(Results::TABLE_1, &results.table_1());
+        text += &columns(Results::QUEUES, &results.queues());
+        text += &columns(Results::ENDS, &results.ends());
+    }
+    if let Some(linux) = linux {
+        text += &columns(Linux::COLUMNS, &linux.table());
     }
     if !curves.is_empty() {
-        text += &table(curves);
+        text += &columns(model::COLUMNS, &model::rows(curves));
     }
     text
 }
 
-fn table(curves: &[Curve]) -> String {
+fn columns<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> String {
     let mut text = String::new();
-    for [what, cells @ ..] in [model::COLUMNS.map(str::to_owned)].iter().chain(&model::rows(curves)) {
-        let cells = cells.iter().fold(String::new(), |line, cell| format!("{line}{cell:>15}"));
-        let _ = writeln!(text, "  {what:<26}{cells}");
+    for row in [heads.map(str::to_owned)].iter().chain(rows) {
+        let Some((what, cells)) = row.split_first() else { continue };
+        let cells = cells.iter().fold(String::new(), |line, cell| format!("{line}{cell:>16}"));
+        let _ = writeln!(text, "  {what:<34}{cells}");
     }
+    text.push('\n');
     text
 }
 
 /// What the page shows.
-fn body(results: Option<&Results>, curves: &[Curve], measurements: &[Measurement]) -> String {
+fn body(results: Option<&Results>, linux: Option<&Linux>, curves: &[Curve], measurements: &[Measurement]) -> String {
     let mut body = "<header>\n<h1>Motet beside hthreads</h1>\n<p class=\"soft\">Services of an operating system by hardware, by calls of a master, and \
                     by a fused kernel: measured on a timed machine, and by a queueing model. <code>docs/benchmarks.md</code> says how each figure is \
                     made.</p>\n</header>\n"
         .to_owned();
     if let Some(results) = results {
-        body += &page::table(&Results::COLUMNS, results.rows().into_iter());
-        body += &measured(results);
+        body += &plots::measured(results);
     }
+    body += &linux.map_or_else(String::new, plots::of_linux);
     if !curves.is_empty() {
-        body += &modelled(curves);
+        body += &plots::modelled(curves);
     }
     body + &page::all_figures(measurements)
-}
-
-/// Figures 5 and 6, and the machine beside the model.
-fn measured(results: &Results) -> String {
-    let curves = |of: &dyn Fn(&Column) -> Vec<[f64; 2]>| -> Vec<chart::Curve> {
-        let drawn = results.columns.iter().map(|column| chart::Curve {
-            name: column.way.title.into(),
-            colour: column.way.colour,
-            stroke: Stroke::Solid,
-            points: of(column),
-        });
-        drawn.collect()
-    };
-    let latencies = |latencies: &[Latency]| latencies.iter().map(|one| [f64::from(one.threads), one.cycles]).collect();
-    let mut body = "<h2>On the timed machine</h2>\n<div class=\"plots\">\n".to_owned();
-    let axes = ["requesters", "cycles of a lock and an unlock"];
-    body += &scaled_figure(
-        "Figure 5: a mutex of one's own",
-        axes,
-        Scale::Logarithmic,
-        None,
-        &curves(&|column| latencies(&column.own)),
-    );
-    body +=
-        &scaled_figure("One mutex for all", axes, Scale::Logarithmic, None, &curves(&|column| latencies(&column.same)));
-    let speedup = curves(&|column| column.speedup.clone());
-    body += &scaled_figure("Figure 6: speed-up", ["threads", "times as fast as one"], Scale::Linear, None, &speedup);
-    let line = |name: &str, stroke, column: usize| chart::Curve {
-        name: name.into(),
-        colour: "var(--i0)",
-        stroke,
-        points: results.comparison.iter().map(|point| [point[0], point[column]]).collect(),
-    };
-    let compared = [line("the machine", Stroke::Solid, 1), line("the model", Stroke::Dashed, 2)];
-    let axes = ["slaves", "iterations in 1000 cycles"];
-    body += &scaled_figure("A slow service core, and the model", axes, Scale::Linear, None, &compared);
-    body + "</div>\n"
-}
-
-/// Figure 9, and beyond.
-fn modelled(curves: &[Curve]) -> String {
-    let mut body = "<h2>By a queueing model</h2>\n<div class=\"plots\">\n".to_owned();
-    let last_published = paper::CORES[paper::CORES.len() - 1];
-    body += &plot("Figure 9: the three structures", Scale::Linear, curves, |point| point.cores <= last_published);
-    body += &plot("Beyond: to 4,096 cores", Scale::Logarithmic, curves, |_| true);
-    body += "</div>\n<p class=\"note\">Solid: in closed form. Dotted: simulated, with services that all take the same time, which the paper does \
-             not assume. Dashed: its Table II.</p>\n";
-    body + &page::table(&model::COLUMNS, model::rows(curves).into_iter())
-}
-
-fn plot(title: &str, scale: Scale, curves: &[Curve], shown: impl Fn(&Point) -> bool) -> String {
-    let drawn = curves.iter().flat_map(|Curve { structure, points }| {
-        let line = |what: &str, stroke, of: fn(&Point) -> Option<f64>| {
-            let points = points.iter().filter(|point| shown(point));
-            let points = points.filter_map(|point| Some([f64::from(point.cores), of(point)?])).collect();
-            chart::Curve { name: format!("{}{what}", structure.title), colour: structure.colour, stroke, points }
-        };
-        [
-            line("", Stroke::Solid, |point| Some(point.closed)),
-            line(", even services", Stroke::Dotted, |point| Some(point.even)),
-            line(", the paper", Stroke::Dashed, |point| point.published),
-        ]
-    });
-    scaled_figure(title, ["cores", "cores that compute"], scale, None, &drawn.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -188,12 +135,12 @@ mod tests {
     #[test]
     fn the_page_is_well_formed() {
         let curves = model::compute(true).unwrap();
-        let page = motet_page::page("t", &body(None, &curves, &model::measurements(&curves)));
+        let page = motet_page::page("t", &body(None, None, &curves, &model::measurements(&curves)));
         roxmltree::Document::parse_with_options(
             &page,
             roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() },
         )
         .unwrap();
-        assert_eq!(table(&curves).lines().count(), 1 + model::rows(&curves).len());
+        assert_eq!(columns(model::COLUMNS, &model::rows(&curves)).lines().count(), 2 + model::rows(&curves).len());
     }
 }

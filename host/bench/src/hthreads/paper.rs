@@ -71,7 +71,19 @@ pub fn deviation(way: &str) -> Option<[f64; 2]> {
 pub fn rho(way: &str) -> Option<f64> {
     match way {
         "hardware" => Some(0.005),
-        "rpc" => Some(0.05),
+        "software" | "rpc" => Some(0.05),
         _ => None,
     }
 }
+
+/// Cycles that a request takes (Table I): from core to core, and from a core to the service core.
+pub fn request(way: &str) -> Option<&'static str> {
+    match way {
+        "hardware" => Some("10s"),
+        "software" | "rpc" => Some("1000s"),
+        _ => None,
+    }
+}
+
+/// Threads, and how many of them run at once, by remote procedure calls: it stops at three (Figure 6, whose other values the text does not have).
+pub const RPC_SPEEDUP: [[f64; 2]; 3] = [[1.0, 1.0], [3.0, 3.0], [6.0, 3.0]];

@@ -1,0 +1,83 @@
+//! Where each way of asking stops scaling, and why: the measured speed-up, and by the model on to 4,096 cores.
+
+use motet_fabric::Result;
+
+use super::{
+    equations::{self, Server},
+    machine::Column,
+};
+
+const CORES: [u32; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// How a way goes on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct End {
+    /// In metrics.
+    pub name: &'static str,
+    /// For people.
+    pub title: String,
+    /// Of the style sheet.
+    pub colour: &'static str,
+    /// The speed-up that it does not get beyond; none where threads have nothing in common.
+    pub limit: Option<f64>,
+    /// What is busy all the time then.
+    pub why: &'static str,
+    /// Cores, and how many times as fast as one they are.
+    pub points: Vec<[f64; 2]>,
+}
+
+/// All of them, and the service core once more with a bus that requests wait for.
+///
+/// # Errors
+/// The model refuses.
+pub fn ends(columns: &[Column]) -> Result<Vec<End>> {
+    let mut ends = Vec::new();
+    for column in columns {
+        let (name, title) = (column.way.name, column.way.title.to_owned());
+        let Some(server) = column.server else {
+            ends.push(End { name, title, limit: None, why: why(name), points: straight(column), ..end(column) });
+            continue;
+        };
+        let alone = Server { bus: None, ..server };
+        let limit = Some(alone.limit(column.alone));
+        ends.push(End { name, title, limit, why: why(name), points: points(column, alone)?, ..end(column) });
+        if let Some(limit) = server.bus_limit(column.alone) {
+            let title = format!("{}, one bus", column.way.title);
+            let (limit, why) = (Some(limit), "a bus that takes one request or answer at a time");
+            let name = "hardware_bus";
+            ends.push(End { name, title, limit, why, points: points(column, server)?, ..end(column) });
+        }
+    }
+    Ok(ends)
+}
+
+fn end(column: &Column) -> End {
+    let (colour, why) = (column.way.colour, "");
+    End { name: "", title: String::new(), colour, limit: None, why, points: Vec::new() }
+}
+
+/// Why it stops.
+pub fn why(name: &str) -> &'static str {
+    match name {
+        "hardware" => "the core executes one operation at a time",
+        "software" => "all four servers are busy",
+        "rpc" => "the master is busy",
+        _ => "nothing: who has a mutex of its own shares nothing",
+    }
+}
+
+fn points(column: &Column, server: Server) -> Result<Vec<[f64; 2]>> {
+    let begin = column.speedup.last().copied();
+    let modelled = CORES.iter().map(|&cores| {
+        let iterations = equations::iterations(cores, column.alone, server)?;
+        Ok([f64::from(cores), iterations * column.alone])
+    });
+    begin.into_iter().map(Ok).chain(modelled).collect()
+}
+
+/// As from one core to the last number that was measured.
+fn straight(column: &Column) -> Vec<[f64; 2]> {
+    let Some(&[threads, speedup]) = column.speedup.last() else { return Vec::new() };
+    let on = CORES.iter().map(|&cores| [f64::from(cores), f64::from(cores) * speedup / threads]);
+    std::iter::once([threads, speedup]).chain(on).collect()
+}
