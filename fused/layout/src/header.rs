@@ -289,7 +289,8 @@ pool_struct! {
         3628 pub scarce: Cell32,
         /// 1: every core of its instruction set has vector registers, as long as its own. Written as the field before.
         3632 pub common_vectors: Cell32,
-        /// How many threads that it has sent to hidden harts are not home (docs/firmware.md): it serves shoot-downs even if it sleeps. Written by the core.
+        /// How many threads that it has sent to hidden harts are not home (docs/firmware.md): it serves shoot-downs even if it sleeps. The
+        /// highest bit: threads of it wait for a place there. Written by the core.
         3636 pub away: AtomicU32,
         /// Extensions that no processor reports and that the machine's description says it has. Host-written.
         3640 pub claimed: Cell64,
