@@ -340,7 +340,7 @@ pool_struct! {
         24 pub operation_ps: Cell64,
         /// Not 0: a kernel has changed a [`ServiceClient`]. Set by kernels, cleared by the core.
         32 pub attention: AtomicU32,
-        /// Not 0: there is a bit in [`ServiceClient::answered`]. Set by the core, cleared by kernels.
+        /// Not 0: there is a bit in [`ServiceClient::answered`], or a device is done. Set by the core, cleared by kernels.
         36 pub answered: AtomicU32,
         /// Operations executed.
         40 pub operations: Cell64,

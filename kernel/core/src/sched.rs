@@ -540,7 +540,6 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
             act_on_engines(cpu);
         }
         file::service::rung(cpu);
-        file::hardware::rung(cpu);
         file::accel::rung(cpu);
     }
 }

@@ -156,10 +156,10 @@ pub fn leave(core: &ServiceCore, owner: u32) -> bool {
     has_left
 }
 
-/// Takes the threads that slept and have been answered; `wake` gets the window of each.
-pub fn take_answered(core: &'static ServiceCore, mut wake: impl FnMut(&'static ServiceWindow)) {
+/// Takes the threads that slept and have been answered; `wake` gets the window of each. `false`: nothing has been said, of devices neither.
+pub fn take_answered(core: &'static ServiceCore, mut wake: impl FnMut(&'static ServiceWindow)) -> bool {
     if core.answered.load(Ordering::SeqCst) == 0 {
-        return;
+        return false;
     }
     core.answered.store(0, Ordering::SeqCst);
     for (client, page) in core.control.iter().zip(&core.pages) {
@@ -169,6 +169,7 @@ pub fn take_answered(core: &'static ServiceCore, mut wake: impl FnMut(&'static S
             windows.for_each(|(_, window)| wake(window));
         }
     }
+    true
 }
 
 /// The frame of a page of registers.

@@ -230,17 +230,8 @@ fn free<M: Machine>(cpu: &Cpu<M>, table: &'static HardwareTable) {
     release_frame(cpu, PoolAddr(cpu.raw(table)).frame());
 }
 
-/// A core was rung: lets go of the memory of devices that are done.
-#[inline(always)]
-pub fn rung<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.pool.header().service.get() != 0
-        && let Some(core) = service::of(cpu.pool)
-    {
-        collect(cpu, core);
-    }
-}
-
-fn collect<M: Machine>(cpu: &Cpu<M>, core: &ServiceCore) {
+/// Lets go of the memory of devices that are done.
+pub fn collect<M: Machine>(cpu: &Cpu<M>, core: &ServiceCore) {
     hardware::take_done(core, |device| {
         if let Some(table) = cpu.object::<HardwareTable>(device.table.get()) {
             free(cpu, table);

@@ -197,7 +197,7 @@ pub fn settle<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// A core was rung: wakes threads that slept and have been answered.
+/// A core was rung: wakes threads that slept and have been answered, and takes back the memory of devices that are done.
 #[inline(always)]
 pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     if cpu.pool.header().service.get() != 0 {
@@ -207,7 +207,9 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
 
 #[cold]
 fn wake_answered<M: Machine>(cpu: &Cpu<M>) {
-    if let Some(core) = service::of(cpu.pool) {
-        clients::take_answered(core, |window| futex::wake_shared(cpu, clients::futex(cpu.pool, window)));
+    if let Some(core) = service::of(cpu.pool)
+        && clients::take_answered(core, |window| futex::wake_shared(cpu, clients::futex(cpu.pool, window)))
+    {
+        hardware::collect(cpu, core);
     }
 }

@@ -358,6 +358,8 @@ impl Device<'_> {
         self.core.hardware_busy.fetch_sub(1, Ordering::SeqCst);
         device.state.store(HARDWARE_DONE, Ordering::SeqCst);
         self.core.hardware_done.store(1, Ordering::SeqCst);
+        // Who is rung looks at that first.
+        self.core.answered.store(1, Ordering::SeqCst);
     }
 }
 
