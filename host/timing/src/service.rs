@@ -18,12 +18,14 @@ impl<B: Bells> Timing<B> {
         if service::has_request(service, thread) {
             self.note_exchange(asked_ps);
             self.run_hardware(service, core, asked_ps);
-            self.be_service(service, core, |service| {
-                let done_ps = service::book(service, asked_ps);
-                let mut device = Device::new(service, done_ps);
-                device.control();
-                device.serve(thread);
-                device
+            self.while_it_runs(core, || {
+                self.be_service(service, core, |service| {
+                    let done_ps = service::book(service, asked_ps);
+                    let mut device = Device::new(service, done_ps);
+                    device.control();
+                    device.serve(thread);
+                    device
+                });
             });
         }
     }
@@ -41,12 +43,18 @@ impl<B: Bells> Timing<B> {
     /// The service core's devices do what is due until `until_ps`; a core executes that.
     pub fn run_hardware(&self, service: &ServiceCore, core: usize, until_ps: u64) {
         let Some(pool) = self.pool.filter(|_| hardware::is_any_busy(service)) else { return };
+        self.while_it_runs(core, || {
+            while hardware::next(service, until_ps, until_ps).is_some() {
+                self.be_hardware(service, core, pool, until_ps);
+            }
+        });
+    }
+
+    /// A core that runs does something that may ring it: in turns, the interrupt is to come now, and not when the host chooses.
+    fn while_it_runs(&self, core: usize, act: impl FnOnce()) {
         let rung = || self.header().cores[core].rings_received.load(SeqCst);
         let before = rung();
-        while hardware::next(service, until_ps, until_ps).is_some() {
-            self.be_hardware(service, core, pool, until_ps);
-        }
-        // It runs: the interrupt is to come now, and not when the host chooses.
+        act();
         if self.settings().deterministic && rung() != before {
             self.settle(core);
         }
