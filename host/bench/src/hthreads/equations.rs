@@ -88,7 +88,8 @@ pub fn assumed(threads: u32, servers: u32, rho: f64) -> Result<Derived> {
 pub fn iterations(cores: u32, alone: f64, server: Server) -> Result<f64> {
     let [_, outside, inside] = paper::LOOP.map(f64::from);
     let Server { servers, queues, service, bus } = server;
-    let other = (alone - outside - inside) / REQUESTS_OF_ITERATION - service - bus.unwrap_or(0.0);
+    // A server that is interrupted by who waits may take longer than one that nobody waits for.
+    let other = ((alone - outside - inside) / REQUESTS_OF_ITERATION - service - bus.unwrap_or(0.0)).max(0.0);
     let network = Network {
         cores,
         servers,
@@ -177,6 +178,8 @@ mod tests {
         let narrow = Server { bus: Some(25.0), ..four };
         assert!((narrow.bus_limit(500.0).unwrap() - 10.0).abs() < 1e-12);
         assert!((iterations(64, 500.0, narrow).unwrap() - 10.0 / 500.0).abs() < 1e-4);
+        // Servers that take longer when they are asked by many.
+        assert!((iterations(64, 300.0, server).unwrap() - 1.0 / 80.0).abs() < 1e-5);
         // All of a request in the server: one more core than servers, and they wait.
         assert!((congregate_iterations(64, 1, &[200.0]).unwrap() - 1.0 / 200.0).abs() < 1e-6);
     }

@@ -336,7 +336,8 @@ impl Bench {
         Ok(self.run(wide, way, &words, threads)?.printed.cycles("time_ns")? / f64::from(way.iterations()))
     }
 
-    /// How long one that serves is busy with a request: the core's operation, or, of a server, as many threads as there can be ask one.
+    /// How long one that serves is busy with a request: the core's operation, or, of a server, as many threads as there can be for each ask one,
+    /// so that it always is.
     fn server(&self, wide: &Described, way: Way) -> Result<Option<Server>> {
         if way.servers == 0 {
             return Ok(None);
@@ -344,8 +345,8 @@ impl Bench {
         let service = match way.one_server {
             None => f64::from(OPERATION_NS) * slave_mhz(wide) / 1000.0,
             Some(back_end) => {
-                let cycles = self.loop_cycles(wide, Way { back_end, ..way }, way.slaves)?;
-                cycles / (2.0 * f64::from(way.slaves))
+                let threads = way.slaves / way.servers;
+                self.loop_cycles(wide, Way { back_end, ..way }, threads)? / (2.0 * f64::from(threads))
             }
         };
         let bus = way.one_server.is_none().then(|| f64::from(BUS_NS) * slave_mhz(wide) / 1000.0);
