@@ -214,6 +214,7 @@ fn hidden_harts_keep_vector_registers_whatever_happens_to_their_threads() {
 }
 
 #[test]
+#[cfg_attr(motet_model, ignore = "threads wait for slices of others, which have too many steps then")]
 fn threads_come_home_for_signals_forks_and_pages_that_go() {
     must_be_kept(&storms());
 }
