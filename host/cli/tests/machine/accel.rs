@@ -51,7 +51,7 @@ fn right(command: &str, keys: &str, times: usize) -> Result<(), String> {
     let text = format!("[pool]\nsize = \"512MiB\"\n{}[fpga]\n{keys}{FPGA}", islands.concat());
     fs::write(&path, text).map_err(|error| error.to_string())?;
     let ended = Motet::run(["--in".as_ref(), program.as_os_str(), "--machine".as_ref(), path.as_os_str()])
-        .arguments(&["--quiet"])
+        .arguments(["--quiet"])
         .arguments(["--", command])
         .wait();
     ended.expect_code(0)?.expect_output(&"right\n".repeat(times)).map(drop)
