@@ -88,6 +88,7 @@ fn tables(results: Option<&Results>, linux: Option<&Linux>, curves: &[Curve]) ->
     let mut text = "\n".to_owned();
     if let Some(results) = results {
         text += &columns(Results::COLUMNS, &results.rows());
+        text += &columns(Results::SHARED, &results.shared());
         text += &columns(Results::TABLE_1, &results.table_1());
         text += &columns(Results::QUEUES, &results.queues());
         text += &columns(Results::ENDS, &results.ends());

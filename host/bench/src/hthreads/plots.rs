@@ -20,6 +20,7 @@ pub fn measured(results: &Results) -> String {
     body += "<h2>On the timed machine</h2>\n<div class=\"plots\">\n";
     body += &figures(results);
     body += "</div>\n<p class=\"note\">Dashed: the paper, as far as its text has values.</p>\n<h2>Table I: a request and its answer</h2>\n";
+    body += &page::table(&Results::SHARED, results.shared().into_iter());
     body += &page::table(&Results::TABLE_1, results.table_1().into_iter());
     body += "<h2>Where each way stops</h2>\n<div class=\"plots\">\n";
     body += &ends(results);

@@ -113,6 +113,21 @@ impl Results {
         self.columns.iter().map(row).collect()
     }
 
+    /// Heads of [`Results::shared`].
+    pub const SHARED: [&str; 7] = ["one mutex, in cycles, requesters:", "1", "2", "3", "4", "5", "6"];
+
+    /// What a pair takes each of so many requesters of one mutex.
+    pub fn shared(&self) -> Vec<[String; 7]> {
+        let row = |column: &Column| {
+            let of = |threads: u32| column.same.iter().find(|latency| latency.threads == threads);
+            std::array::from_fn(|index| match index {
+                0 => column.way.title.to_owned(),
+                threads => of(threads as u32).map_or("–".into(), |latency| number(latency.cycles)),
+            })
+        };
+        self.columns.iter().map(row).collect()
+    }
+
     /// Heads of [`Results::table_1`].
     pub const TABLE_1: [&str; 6] =
         ["a request and its answer", "cycles", "order", "the paper's", "who asks", "who serves"];
@@ -201,9 +216,9 @@ fn add_mutexes(list: &mut List, column: &Column) {
     let single = "mean of single pairs, with the clock read between them";
     let metric = format!("lock_unlock_{name}_6_single_cycles");
     list.add(metric, last.singles.spread()[0], "cycles", single).reference = published.map(|[_, six]| six);
-    if let Some(same) = column.same.last() {
-        let source = "six requesters of one mutex: from one unlock to its requester's next";
-        list.add(format!("same_mutex_{name}_{SLAVES}_cycles"), same.cycles, "cycles", source);
+    for same in column.same.iter().filter(|latency| latency.threads > 1) {
+        let source = "requesters of one mutex: from one unlock to its requester's next; the median of three runs where a request takes tens of cycles";
+        list.add(format!("same_mutex_{name}_{}_cycles", same.threads), same.cycles, "cycles", source);
     }
     if let Some(published) = paper::request(name) {
         let source = format!("half a pair: one request and its answer; hthreads, Table I: {published}");
@@ -289,6 +304,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         assert_eq!([results.rows().len(), results.table_1().len(), results.queues().len()], [5, 3, 5]);
         assert_eq!(results.ends().len(), 6);
+        assert!(results.shared().iter().all(|row| row[1..3] == ["90.00", "–"] && row[6] == "600.0"));
         // Futexes: on and on. The core: where the model ends.
         let last = |name: &str| results.ends.iter().find(|end| end.name == name).unwrap().points.last().unwrap()[1];
         assert!((last("fused") - 4096.0 * 5.0 / 6.0).abs() < 1e-9);
