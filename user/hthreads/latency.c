@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -288,5 +289,8 @@ int main(int count, char **words) {
     for (long i = 0; i < threads; i++)
         check("hthread_join", hthread_join(ids[i], NULL));
     report(words[1]);
+    fflush(stdout);
+    /* As a kernel's first program it ends the machine, whose serial port may have some of that left to send. */
+    tcdrain(STDOUT_FILENO);
     return 0;
 }
