@@ -24,6 +24,8 @@ const FRAMES: u64 = 2;
 /// Reservations that expire at once, before one does not.
 const EXPIRIES: usize = 6;
 const NEVER_PS: u64 = 1 << 60;
+/// Steps of a kernel that is broken, between its look and what it says.
+const BETWEEN: usize = 100;
 
 /// Steps of the protocol, as they are and otherwise.
 #[derive(Clone, Copy)]
@@ -251,6 +253,8 @@ impl Machine {
             return clients::may_write(interface);
         }
         let is_connected = interface.connected.load(SeqCst) != 0;
+        // As long as the FPGA may take to give the region to somebody else: otherwise few schedules do both.
+        (0..BETWEEN).for_each(|_| point());
         if is_connected {
             interface.writable.store(1, SeqCst);
         }
@@ -286,7 +290,7 @@ fn an_fpga_that_does_not_wait_for_kernels_is_caught() {
 
 #[test]
 fn who_looks_before_it_says_that_it_maps_registers_is_caught() {
-    must_be_caught(10_000, model(Steps { says_first: false, ..ALL }));
+    must_be_caught(1500, model(Steps { says_first: false, ..ALL }));
 }
 
 #[test]
