@@ -195,7 +195,7 @@ proptest! {
                 Event::Pass { time } => {
                     pair.machine.now += time;
                     // Not where registers and data are: who damages those words damages the pool.
-                    if !(10..18).contains(word) {
+                    if !fpga_support::PLACES.contains(word) {
                         fpga_support::damage(&pair.machine, *word, *value);
                     }
                     let _ = pair.machine.run();

@@ -220,6 +220,13 @@ impl Machine {
     }
 }
 
+/// Words of the FPGA's record that say where registers and data are.
+pub const PLACES: std::ops::Range<u64> = {
+    let first = std::mem::offset_of!(Fpga, registers) as u64 / 8;
+    assert!(std::mem::offset_of!(Fpga, data) as u64 / 8 == first + 1);
+    first..first + 2
+};
+
 /// Stores anything into a word of the FPGA's record.
 pub fn damage(machine: &Machine, word: u64, value: u32) {
     let pool = ACTOR.with(|actor| actor.pool());
