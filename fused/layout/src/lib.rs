@@ -17,6 +17,7 @@
 
 mod address;
 mod bits;
+mod crossing;
 mod dma;
 mod files;
 mod fingerprint;
@@ -39,6 +40,7 @@ mod vectors;
 
 pub use address::*;
 pub use bits::ones;
+pub use crossing::*;
 pub use dma::*;
 pub use files::*;
 pub use fingerprint::*;

@@ -35,11 +35,7 @@ impl Stage2 {
     /// Whether the ISA's hardware would use the entry.
     #[inline]
     pub const fn is_present(self, pte: u64) -> bool {
-        match self {
-            Self::AArch64Bits40 | Self::AArch64Bits42 | Self::AArch64Bits48 | Self::Sv39x4 | Self::Sv48x4 => {
-                pte & 1 != 0
-            }
-        }
+        pte & 1 != 0
     }
 }
 

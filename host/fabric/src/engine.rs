@@ -1,25 +1,18 @@
 //! The transfer engines of machines that are not timed: one thread of the host, which copies within the pool while islands run.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use motet_error::{Context as _, Result};
+use motet_error::Result;
 use motet_layout::{CORES_PER_ISLAND_MAX, Pool};
 use motet_protocol::{Context, engine};
 
-use crate::{Doorbells, HostPool};
+use crate::{Doorbells, HostPool, device_thread::DeviceThread};
 
 /// The engines of a machine. Dropping it stops them.
 pub struct Engines {
     pool: Pool,
     islands: usize,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: DeviceThread,
 }
 
 impl Engines {
@@ -29,37 +22,22 @@ impl Engines {
     /// The host refuses a thread.
     pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> Result<Self> {
         let (pool, islands) = (pool.pool(), pool.header().island_count.get() as usize);
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, bells) = (stop.clone(), bells.clone());
-        let run = move || {
-            while !stopped.load(Ordering::SeqCst) {
+        let bells = bells.clone();
+        let thread = DeviceThread::start("engines", move |stop| {
+            while !stop.load(Ordering::SeqCst) {
                 if !serve(pool, islands, |island, core| bells.ring(island, core)) {
                     std::thread::park();
                 }
             }
-        };
-        let thread = std::thread::Builder::new().name("engines".into()).spawn(run).host("a thread")?;
-        Ok(Self { pool, islands, stop, thread: Some(thread) })
+        })?;
+        Ok(Self { pool, islands, thread })
     }
 
     /// The host was rung: perhaps for an engine.
     pub fn look(&self) {
         let mut engines = self.pool.header().dma.iter().take(self.islands);
-        if engines.any(engine::has_work)
-            && let Some(thread) = &self.thread
-        {
-            thread.thread().unpark();
-        }
-    }
-}
-
-impl Drop for Engines {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It copies no more, so the pool may be looked at.
-            let _ = thread.join();
+        if engines.any(engine::has_work) {
+            self.thread.look();
         }
     }
 }

@@ -5,23 +5,22 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use motet_accelerators::{Kind, Memory};
-use motet_error::Context as _;
-use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FPGA_FREE, Fpga, FpgaRegisters, Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr,
-};
+use motet_layout::{CoreId, FPGA_FREE, Fpga, FpgaRegisters, Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
 use motet_protocol::{
     Context as _,
     fpga::{self, Device, Fault, InterfaceId, Job, Logic, Section, State, Step, clients, signature},
     memory::frame_record,
-    service::clients::alive,
 };
 
-use crate::{Doorbells, HostPool, machine::FpgaSpec};
+use crate::{
+    Doorbells, HostPool,
+    device_thread::{self, DeviceThread},
+    machine::FpgaSpec,
+};
 
 /// Who the FPGA is here: not 0.
 const HOST: u64 = u64::MAX;
@@ -131,48 +130,15 @@ impl Memory for ClientMemory {
     }
 }
 
-/// The thread. Dropping it stops it.
-pub struct FpgaThread {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl FpgaThread {
-    /// Starts it, if the machine has an FPGA.
-    ///
-    /// # Errors
-    /// The host refuses a thread.
-    pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> motet_error::Result<Option<Self>> {
-        let pool = pool.pool();
-        let Some(fpga) = fpga::of(pool) else { return Ok(None) };
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, bells) = (stop.clone(), bells.clone());
-        let ring = move |core: CoreId| {
-            let core = alive(pool.header(), core);
-            bells.ring(core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
-        };
-        let run = move || run_until(&Accelerators { pool, fpga }, &stopped, ring);
-        let thread = std::thread::Builder::new().name("fpga".into()).spawn(run).host("a thread")?;
-        Ok(Some(Self { stop, thread: Some(thread) }))
-    }
-
-    /// The host was rung: perhaps because the FPGA has clients, or something to do for them.
-    pub fn look(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-    }
-}
-
-impl Drop for FpgaThread {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It writes no more, so the pool may be looked at.
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread, if the machine has an FPGA.
+///
+/// # Errors
+/// The host refuses a thread.
+pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> motet_error::Result<Option<DeviceThread>> {
+    let ring = device_thread::ring(pool, bells);
+    let pool = pool.pool();
+    let Some(fpga) = fpga::of(pool) else { return Ok(None) };
+    DeviceThread::start("fpga", move |stop| run_until(&Accelerators { pool, fpga }, stop, ring)).map(Some)
 }
 
 fn run_until(logic: &Accelerators, stop: &AtomicBool, ring: impl Fn(CoreId)) {

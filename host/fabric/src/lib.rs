@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod console;
+mod device_thread;
 mod engine;
 pub mod fpga;
 pub mod image;

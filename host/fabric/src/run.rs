@@ -21,14 +21,14 @@ use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
+    device_thread::DeviceThread,
     engine::Engines,
-    fpga::FpgaThread,
-    image,
+    fpga, image,
     ivshmem::Doorbells,
     machine::{Firmware, Machine},
     pool::{Command, HostPool},
     qemu::{self, Launch, Qemu},
-    service::Service,
+    service,
     signals::Signals,
     stats::Stats,
     streams::{Input, Output, Reading},
@@ -202,8 +202,8 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let clock = Clock::start(&pool)?;
     // On timed machines the plugin is the engines.
     let engines = if clocks.is_none() { Some(Engines::start(&pool, &bells)?) } else { None };
-    let service = if clocks.is_none() { Service::start(&pool, &bells)? } else { None };
-    let fpga = if clocks.is_none() { FpgaThread::start(&pool, &bells)? } else { None };
+    let service = if clocks.is_none() { service::start(&pool, &bells)? } else { None };
+    let fpga = if clocks.is_none() { fpga::start(&pool, &bells)? } else { None };
     let mut islands = Vec::new();
     for ((index, island), doorbell) in machine.islands.iter().enumerate().zip(sockets) {
         let qemu = Qemu::start(Launch {
@@ -309,8 +309,8 @@ struct Run<'a> {
     clock: Option<Clock>,
     recorder: Option<Recorder>,
     engines: Option<Engines>,
-    service: Option<Service>,
-    fpga: Option<FpgaThread>,
+    service: Option<DeviceThread>,
+    fpga: Option<DeviceThread>,
     hooks: &'a mut dyn Hooks,
 }
 

@@ -5,14 +5,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use motet_error::{Context as _, Result};
+use motet_error::Result;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, HARDWARE_FREE, PAGE_SHIFT, Pool, PoolAddr, SERVICE_FREE, SERVICE_HARDWARE,
-    SERVICE_WINDOWS, ServiceCore,
+    CoreId, HARDWARE_FREE, PAGE_SHIFT, Pool, PoolAddr, SERVICE_FREE, SERVICE_HARDWARE, SERVICE_WINDOWS, ServiceCore,
 };
 use motet_protocol::{
     Context as _,
@@ -22,6 +20,7 @@ use motet_protocol::{
 
 use crate::{
     Doorbells, HostPool,
+    device_thread::{self, DeviceThread},
     machine::{HardwareSpec, ServiceSpec},
 };
 
@@ -62,48 +61,15 @@ pub fn lay_out(pool: Pool, spec: &ServiceSpec, hardware: &[HardwareSpec], island
     pool.header().service.set(at.0);
 }
 
-/// The thread. Dropping it stops it.
-pub struct Service {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Service {
-    /// Starts it, if the machine has a service core.
-    ///
-    /// # Errors
-    /// The host refuses a thread.
-    pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> Result<Option<Self>> {
-        let pool = pool.pool();
-        let Some(core) = service::of(pool) else { return Ok(None) };
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, bells) = (stop.clone(), bells.clone());
-        let ring = move |core: CoreId| {
-            let core = clients::alive(pool.header(), core);
-            bells.ring(core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
-        };
-        let run = move || serve_until(pool, core, &stopped, ring);
-        let thread = std::thread::Builder::new().name("service".into()).spawn(run).host("a thread")?;
-        Ok(Some(Self { stop, thread: Some(thread) }))
-    }
-
-    /// The host was rung: perhaps because the core has clients.
-    pub fn look(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It writes no more, so the pool may be looked at.
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread, if the machine has a service core.
+///
+/// # Errors
+/// The host refuses a thread.
+pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> Result<Option<DeviceThread>> {
+    let ring = device_thread::ring(pool, bells);
+    let pool = pool.pool();
+    let Some(core) = service::of(pool) else { return Ok(None) };
+    DeviceThread::start("service", move |stop| serve_until(pool, core, stop, ring)).map(Some)
 }
 
 fn serve_until(pool: Pool, core: &'static ServiceCore, stop: &AtomicBool, ring: impl Fn(CoreId)) {

@@ -69,20 +69,22 @@ pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 
 /// Puts the running thread behind all others that wait for this core. The caller leaves it alone afterwards.
 pub fn yield_core<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    save_ext(cpu, thread);
-    charge(cpu, thread);
-    thread.state.store(THREAD_READY, Ordering::Relaxed);
-    cpu.tracer.will_end(End::Yielded);
+    become_ready(cpu, thread);
     run_queue::append_last(cpu, thread);
 }
 
 /// As [`yield_core`], but the thread keeps its turn.
 pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    become_ready(cpu, thread);
+    run_queue::append(cpu, thread);
+}
+
+/// The running thread runs no longer, and is about to be put into this core's ready queue.
+fn become_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     cpu.tracer.will_end(End::Yielded);
-    run_queue::append(cpu, thread);
 }
 
 /// Puts a thread that ends, and that something else is more urgent than, back among the ready ones.

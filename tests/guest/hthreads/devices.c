@@ -18,25 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "hthread.h"
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            printf("line %d: not true: %s\n", __LINE__, #condition);                                                   \
-            fflush(stdout);                                                                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define IS(call, wanted)                                                                                               \
-    do {                                                                                                               \
-        long got = (long)(call);                                                                                       \
-        if (got != (long)(wanted)) {                                                                                   \
-            printf("line %d: %s is %ld, not %ld\n", __LINE__, #call, got, (long)(wanted));                             \
-            fflush(stdout);                                                                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 
 enum { LARGE = 15 << 20, MANY = 1 << 20, SOME = 4096, ROUNDS = 300, REPORTS = 9 };
 

@@ -17,25 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "motet.h"
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            printf("line %d: not true: %s\n", __LINE__, #condition);                                                   \
-            fflush(stdout);                                                                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define IS(call, wanted)                                                                                               \
-    do {                                                                                                               \
-        int got = (call);                                                                                              \
-        if (got != (wanted)) {                                                                                         \
-            printf("line %d: %s is %d (%s), not %d\n", __LINE__, #call, got, strerror(got), (int)(wanted));            \
-            fflush(stdout);                                                                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 
 enum { THREADS = 6, SHORT_NS = 30000000 };
 

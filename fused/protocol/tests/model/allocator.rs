@@ -58,29 +58,34 @@ fn check_list(pool: Pool, island: usize, distance: usize) -> u32 {
     listed
 }
 
-/// Each of three islands allocates, frees, and gives blocks back.
-#[test]
-fn frames_are_given_once_and_come_back() {
-    explore(300, || {
+/// Three islands that do something with memory and give free blocks back: afterwards all is free.
+pub fn three_islands(iterations: usize, does: impl Fn(u8, &Core, &InUse) + Clone + Send + Sync + 'static) {
+    explore(iterations, move || {
         let (pool, _) = fresh_pool(BLOCKS);
         let bells = Arc::new(Bells::default());
         let in_use = Arc::new(InUse::default());
         let actor = |island: u8| -> Box<dyn FnOnce() + Send> {
-            let (core, in_use) = (Core::new(pool, island, &bells), in_use.clone());
-            Box::new(move || {
-                for _ in 0..2 {
-                    let frames: Vec<Frame> = (0..3).map_while(|_| memory::alloc_frame(&core)).collect();
-                    frames.iter().for_each(|&frame| in_use.add(frame));
-                    for frame in frames {
-                        in_use.remove(frame);
-                        memory::release_frame(&core, frame);
-                    }
-                    memory::return_free_blocks(&core);
-                }
-            })
+            let (core, in_use, does) = (Core::new(pool, island, &bells), in_use.clone(), does.clone());
+            Box::new(move || does(island, &core, &in_use))
         };
         together((0..3).map(actor).collect());
         check_all_free(pool);
+    });
+}
+
+/// Each of three islands allocates, frees, and gives blocks back.
+#[test]
+fn frames_are_given_once_and_come_back() {
+    three_islands(300, |_, core, in_use| {
+        for _ in 0..2 {
+            let frames: Vec<Frame> = (0..3).map_while(|_| memory::alloc_frame(core)).collect();
+            frames.iter().for_each(|&frame| in_use.add(frame));
+            for frame in frames {
+                in_use.remove(frame);
+                memory::release_frame(core, frame);
+            }
+            memory::return_free_blocks(core);
+        }
     });
 }
 

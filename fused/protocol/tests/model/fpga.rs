@@ -12,9 +12,9 @@ use motet_protocol::fpga::{
     AcceleratorId, Device, Fault, InterfaceId, Job, Logic, RegionId, RegionState, State, Step, clients, registers,
     signature,
 };
-use shuttle::sync::{Condvar, Mutex};
+use shuttle::sync::Mutex;
 
-use crate::harness::{explore, fresh_pool, must_be_caught, point, quietly, together};
+use crate::harness::{Bell, explore, fresh_pool, must_be_caught, point, quietly, together};
 
 /// Where the FPGA and its registers lie: in blocks that nobody allocates from.
 const AT: PoolAddr = PoolAddr(4 << 20);
@@ -61,25 +61,6 @@ impl Logic for Counting {
     }
 
     fn forget(&self, _: InterfaceId) {}
-}
-
-/// What somebody sleeps on until it is rung.
-#[derive(Default)]
-struct Bell(Mutex<bool>, Condvar);
-
-impl Bell {
-    fn ring(&self) {
-        *self.0.lock().expect("no panic while it was held") = true;
-        self.1.notify_all();
-    }
-
-    fn sleep(&self) {
-        let mut rung = self.0.lock().expect("no panic while it was held");
-        while !*rung {
-            rung = self.1.wait(rung).expect("no panic while it was held");
-        }
-        *rung = false;
-    }
 }
 
 struct Machine {

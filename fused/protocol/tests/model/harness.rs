@@ -38,6 +38,25 @@ pub fn point() {
     before_operation();
 }
 
+/// What somebody sleeps on until it is rung.
+#[derive(Default)]
+pub struct Bell(Mutex<bool>, Condvar);
+
+impl Bell {
+    pub fn ring(&self) {
+        *self.0.lock().expect("no panic while it was held") = true;
+        self.1.notify_all();
+    }
+
+    pub fn sleep(&self) {
+        let mut rung = self.0.lock().expect("no panic while it was held");
+        while !*rung {
+            rung = self.1.wait(rung).expect("no panic while it was held");
+        }
+        *rung = false;
+    }
+}
+
 /// Runs `body` without scheduling points: set-up and ghost code.
 pub fn quietly<R>(body: impl FnOnce() -> R) -> R {
     let before = EXPLORES.replace(false);

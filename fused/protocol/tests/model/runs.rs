@@ -5,7 +5,7 @@ use std::sync::Arc;
 use motet_layout::Frame;
 use motet_protocol::memory::{self, NoRun};
 
-use crate::allocator::{BLOCKS, InUse, check_all_free};
+use crate::allocator::three_islands;
 use crate::harness::{BLOCK_FRAMES, Bells, Core, explore, fresh_pool, quietly, together};
 
 fn frames(first: Frame, count: u32) -> impl Iterator<Item = Frame> {
@@ -16,30 +16,20 @@ fn frames(first: Frame, count: u32) -> impl Iterator<Item = Frame> {
 /// runs, so that they also take of each other's.
 #[test]
 fn runs_are_given_once_and_come_back() {
-    explore(200, || {
-        let (pool, _) = fresh_pool(BLOCKS);
-        let bells = Arc::new(Bells::default());
-        let in_use = Arc::new(InUse::default());
-        let actor = |island: u8| -> Box<dyn FnOnce() + Send> {
-            let (core, in_use) = (Core::new(pool, island, &bells), in_use.clone());
-            let (count, alignment) = [(4, 4), (40, 1), (33, 32)][usize::from(island)];
-            Box::new(move || {
-                let runs: Vec<Frame> = (0..2).filter_map(|_| memory::alloc_run(&core, count, alignment).ok()).collect();
-                let single = memory::alloc_frame(&core);
-                for &first in &runs {
-                    assert_eq!(first.0 % alignment, 0);
-                    frames(first, count).for_each(|frame| in_use.add(frame));
-                }
-                single.iter().for_each(|&frame| in_use.add(frame));
-                for frame in runs.into_iter().flat_map(|first| frames(first, count)).chain(single) {
-                    in_use.remove(frame);
-                    memory::release_frame(&core, frame);
-                }
-                memory::return_free_blocks(&core);
-            })
-        };
-        together((0..3).map(actor).collect());
-        check_all_free(pool);
+    three_islands(200, |island, core, in_use| {
+        let (count, alignment) = [(4, 4), (40, 1), (33, 32)][usize::from(island)];
+        let runs: Vec<Frame> = (0..2).filter_map(|_| memory::alloc_run(core, count, alignment).ok()).collect();
+        let single = memory::alloc_frame(core);
+        for &first in &runs {
+            assert_eq!(first.0 % alignment, 0);
+            frames(first, count).for_each(|frame| in_use.add(frame));
+        }
+        single.iter().for_each(|&frame| in_use.add(frame));
+        for frame in runs.into_iter().flat_map(|first| frames(first, count)).chain(single) {
+            in_use.remove(frame);
+            memory::release_frame(core, frame);
+        }
+        memory::return_free_blocks(core);
     });
 }
 

@@ -13,10 +13,9 @@ use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{PoolAddr, SERVICE_USED, ServiceClient, ServiceCore, ServiceWindow};
 use motet_protocol::service::{Answer, Code, Device, KILLED, Operation, Operation::*, Request, ThreadIndex};
 use shuttle::rand::{Rng, thread_rng};
-use shuttle::sync::{Condvar, Mutex};
 use spec::{Id, Spec};
 
-use crate::harness::{explore, fresh_pool, must_be_caught, point, quietly, together};
+use crate::harness::{Bell, explore, fresh_pool, must_be_caught, point, quietly, together};
 
 /// Where the core lies: in blocks that nobody allocates from.
 const AT: PoolAddr = PoolAddr(4 << 20);
@@ -69,25 +68,6 @@ enum Program {
 
 const PROGRAMS: [Program; 6] =
     [Program::Mutex, Program::Condition, Program::TimeLimit, Program::Death, Program::Barrier, Program::Turns];
-
-/// What somebody sleeps on until it is rung.
-#[derive(Default)]
-struct Bell(Mutex<bool>, Condvar);
-
-impl Bell {
-    fn ring(&self) {
-        *self.0.lock().expect("no panic while it was held") = true;
-        self.1.notify_all();
-    }
-
-    fn sleep(&self) {
-        let mut rung = self.0.lock().expect("no panic while it was held");
-        while !*rung {
-            rung = self.1.wait(rung).expect("no panic while it was held");
-        }
-        *rung = false;
-    }
-}
 
 #[derive(Clone, Copy)]
 enum Event {

@@ -94,9 +94,11 @@ fn interface_of<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'stati
 /// The interface whose registers a page of a VMA is, if it is that.
 #[inline(always)]
 pub fn registers_at<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64) -> Option<InterfaceId> {
-    let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|inode| is_interface(inode))?;
-    let is_first = vma.offset.get() + (page - vma.start.get()) == 0;
-    if is_first { InterfaceId::from_link(inode.fpga.get()) } else { None }
+    // First what costs no look at the file: this is asked at each fault.
+    if vma.offset.get() + (page - vma.start.get()) != 0 {
+        return None;
+    }
+    InterfaceId::from_link(cpu.object::<InodeRecord>(vma.inode.get())?.fpga.get())
 }
 
 /// The frame of registers, with a reference added for the caller.
