@@ -33,10 +33,12 @@ impl<B: Bells> Timing<B> {
     /// A core's kernel says that it has told the service core something.
     pub fn control_service(&self, service: &ServiceCore, core: usize, now_ps: u64) {
         self.run_hardware(service, core, now_ps);
-        self.be_service(service, core, |service| {
-            let mut device = Device::new(service, now_ps);
-            device.control();
-            device
+        self.while_it_runs(core, || {
+            self.be_service(service, core, |service| {
+                let mut device = Device::new(service, now_ps);
+                device.control();
+                device
+            });
         });
     }
 
