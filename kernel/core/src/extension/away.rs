@@ -102,7 +102,9 @@ fn do_others_wait<M: Machine>(cpu: &Cpu<M>) -> bool {
 
 /// Whether this core leaves free places to others that wait, as it has its share: it would take each that it leaves again at once.
 fn leaves_rest<M: Machine>(cpu: &Cpu<M>) -> bool {
-    if !do_others_wait(cpu) {
+    // Whoever has none may have one: mostly one thread goes and comes.
+    let has_none = cpu.away.away.get() == 0 && cpu.away.come.get() == 0;
+    if has_none || !do_others_wait(cpu) {
         return false;
     }
     let used = cpu.away.places.iter().filter(|place| !matches!(place.get(), Place::Free)).count();
