@@ -1,0 +1,300 @@
+//! AArch64 at EL1: GICv3, the virtual timer, PSCI by HVC, a PL011 as console. The software interrupt is number 0 of those that
+//! cores send each other.
+
+use core::{
+    arch::{asm, global_asm},
+    ptr,
+};
+
+use crate::{
+    Mask,
+    interrupts::{self, Interrupt},
+};
+
+/// Where memory begins.
+pub const RAM: usize = 0x4000_0000;
+const UART: usize = 0x0900_0000;
+const FLAGS: usize = UART + 0x18;
+const IS_FULL: u32 = 1 << 5;
+
+const DISTRIBUTOR: usize = 0x0800_0000;
+/// The first core's.
+const REDISTRIBUTOR: usize = 0x080a_0000;
+const WAKER: usize = REDISTRIBUTOR + 0x14;
+const PRIVATE: usize = REDISTRIBUTOR + 0x1_0000;
+
+const SOFTWARE: u32 = 0;
+const TIMER: u32 = 27;
+/// What an acknowledgement says when there is nothing.
+const NONE: u32 = 1020;
+/// Of the timer's and the software interrupt, with the 32 levels that a GIC has at least: the timer's is the lowest that can come
+/// at all, as FreeRTOS wants it.
+const PRIORITIES: [(u32, u8); 2] = [(TIMER, 30 << 3), (SOFTWARE, 20 << 3)];
+
+const SYSTEM_OFF: usize = 0x8400_0008;
+
+global_asm!(
+    r#"
+    .macro volatiles operation
+        \operation x0, x1, [sp, 0]
+        \operation x2, x3, [sp, 16]
+        \operation x4, x5, [sp, 32]
+        \operation x6, x7, [sp, 48]
+        \operation x8, x9, [sp, 64]
+        \operation x10, x11, [sp, 80]
+        \operation x12, x13, [sp, 96]
+        \operation x14, x15, [sp, 112]
+        \operation x16, x17, [sp, 128]
+        \operation x18, x30, [sp, 144]
+    .endm
+    .macro kept operation
+        \operation x19, x20, [sp, 0]
+        \operation x21, x22, [sp, 16]
+        \operation x23, x24, [sp, 32]
+        \operation x25, x26, [sp, 48]
+        \operation x27, x28, [sp, 64]
+        \operation x29, x30, [sp, 80]
+    .endm
+    .macro vector target
+        .balign 128
+        b \target
+    .endm
+
+    .section .entry, "ax"
+    .globl _start
+_start:
+    msr daifset, 15
+    msr spsel, 1
+    adrp x1, motet_guest_vectors
+    add x1, x1, :lo12:motet_guest_vectors
+    msr vbar_el1, x1
+    adrp x1, motet_guest_first_stack_end
+    add x1, x1, :lo12:motet_guest_first_stack_end
+    mov sp, x1
+    adrp x1, __bss_start
+    add x1, x1, :lo12:__bss_start
+    adrp x2, __bss_end
+    add x2, x2, :lo12:__bss_end
+1:  cmp x1, x2
+    b.hs 2f
+    str xzr, [x1], 8
+    b 1b
+2:  mov x1, x0
+    mov x0, 0
+    bl motet_guest_start
+
+    .text
+    .balign 2048
+motet_guest_vectors:
+    .rept 5
+    vector motet_guest_fault_entry
+    .endr
+    vector motet_guest_interrupt_entry
+    .rept 10
+    vector motet_guest_fault_entry
+    .endr
+
+motet_guest_fault_entry:
+    mrs x0, esr_el1
+    mrs x1, far_el1
+    mrs x2, elr_el1
+    bl motet_guest_fault
+
+    // On the stack of what it interrupts.
+motet_guest_interrupt_entry:
+    sub sp, sp, 176
+    volatiles stp
+    mrs x0, elr_el1
+    mrs x1, spsr_el1
+    stp x0, x1, [sp, 160]
+    bl motet_guest_interrupt
+    ldp x0, x1, [sp, 160]
+    msr elr_el1, x0
+    msr spsr_el1, x1
+    volatiles ldp
+    add sp, sp, 176
+    eret
+
+    // x0: where the stack pointer goes; x1: the other one.
+motet_guest_switch:
+    sub sp, sp, 96
+    kept stp
+    mov x2, sp
+    str x2, [x0]
+    mov sp, x1
+    kept ldp
+    add sp, sp, 96
+    ret
+
+    // The first thing that a prepared stack does.
+motet_guest_begin:
+    msr daifclr, 2
+    mov x0, x20
+    blr x19
+    udf 0
+
+    .section .stacks, "aw", @nobits
+    .balign 16
+    .zero 16384
+motet_guest_first_stack_end:
+    "#
+);
+
+unsafe extern "C" {
+    fn motet_guest_begin();
+    fn motet_guest_switch(from: *mut usize, to: usize);
+}
+
+macro_rules! read_register {
+    ($name:literal) => {{
+        let value: u64;
+        // SAFETY: reading it changes nothing but, where that is meant, what the interrupt controller offers next.
+        unsafe { asm!(concat!("mrs {}, ", $name), out(reg) value, options(nostack)) };
+        value
+    }};
+}
+
+macro_rules! write_register {
+    ($name:literal, $value:expr) => {{
+        let value: u64 = $value;
+        // SAFETY: a register of the processor's interrupts or its timer, which are this crate's.
+        unsafe { asm!(concat!("msr ", $name, ", {}"), "isb", in(reg) value, options(nostack)) };
+    }};
+}
+
+pub fn now() -> u64 {
+    // Not read ahead of what comes before.
+    // SAFETY: a barrier.
+    unsafe { asm!("isb", options(nostack)) };
+    read_register!("cntvct_el0")
+}
+
+pub fn frequency() -> Option<u64> {
+    Some(read_register!("cntfrq_el0"))
+}
+
+/// Reads a device by a plain load, which hypervisors can emulate.
+fn read(address: usize) -> u32 {
+    let value;
+    // SAFETY: registers of the board's devices.
+    unsafe { asm!("ldr {0:w}, [{1}]", out(reg) value, in(reg) address, options(nostack)) };
+    value
+}
+
+fn write(address: usize, value: u32) {
+    // SAFETY: as above.
+    unsafe { asm!("str {0:w}, [{1}]", in(reg) value, in(reg) address, options(nostack)) };
+}
+
+pub fn put(byte: u8) {
+    while read(FLAGS) & IS_FULL != 0 {}
+    write(UART, u32::from(byte));
+}
+
+pub fn wait_for_interrupt() {
+    // SAFETY: only waits.
+    unsafe { asm!("wfi", options(nostack)) };
+}
+
+/// Masks interrupts, and says how that was.
+pub fn mask() -> usize {
+    let before: usize;
+    // SAFETY: a processor's interrupts are this crate's. Memory is not moved across.
+    unsafe { asm!("mrs {}, daif", "msr daifset, 2", out(reg) before, options(nostack)) };
+    before
+}
+
+/// Masks them as they were.
+pub fn unmask(before: usize) {
+    // SAFETY: as above.
+    unsafe { asm!("msr daif, {}", in(reg) before, options(nostack)) };
+}
+
+pub fn enable() {
+    // SAFETY: as above.
+    unsafe { asm!("msr daifclr, 2", options(nostack)) };
+}
+
+/// Interrupt controller and timer, with the alarm off (Arm IHI 0069, chapter 12).
+pub fn start_interrupts() {
+    const AFFINITY_ROUTING: u32 = 1 << 4;
+    const GROUP_1: u32 = 1 << 1;
+    write(DISTRIBUTOR, AFFINITY_ROUTING);
+    write(DISTRIBUTOR, AFFINITY_ROUTING | GROUP_1);
+    const IS_ASLEEP: u32 = 1 << 1;
+    const CHILDREN_ASLEEP: u32 = 1 << 2;
+    write(WAKER, read(WAKER) & !IS_ASLEEP);
+    while read(WAKER) & CHILDREN_ASLEEP != 0 {}
+    // All private interrupts are of group 1.
+    write(PRIVATE + 0x80, u32::MAX);
+    for (interrupt, priority) in PRIORITIES {
+        let word = PRIVATE + 0x400 + (interrupt as usize & !3);
+        let shift = interrupt % 4 * 8;
+        write(word, read(word) & !(0xff << shift) | u32::from(priority) << shift);
+        write(PRIVATE + 0x100, 1 << interrupt);
+    }
+    write_register!("icc_sre_el1", read_register!("icc_sre_el1") | 1);
+    write_register!("icc_pmr_el1", 0xff);
+    write_register!("icc_bpr1_el1", 0);
+    write_register!("icc_igrpen1_el1", 1);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn motet_guest_interrupt() {
+    let acknowledged = read_register!("icc_iar1_el1");
+    if acknowledged >= u64::from(NONE) {
+        return;
+    }
+    // Ended at once, as the handler may not come back soon. The timer's stays pending for as long as it is due, but masked.
+    write_register!("icc_eoir1_el1", acknowledged);
+    let interrupt = match acknowledged as u32 {
+        TIMER => Interrupt::Timer,
+        SOFTWARE => Interrupt::Software,
+        other => crate::fail(format_args!("an interrupt that nobody asked for: {other}")),
+    };
+    interrupts::arrived(&Mask::new(), interrupt);
+}
+
+pub fn set_alarm(time: u64) {
+    write_register!("cntv_cval_el0", time);
+    write_register!("cntv_ctl_el0", 1);
+}
+
+pub fn raise() {
+    let affinity = read_register!("mpidr_el1");
+    let others = (affinity >> 8 & 0xff) << 16 | (affinity >> 16 & 0xff) << 32 | (affinity >> 32 & 0xff) << 48;
+    write_register!("icc_sgi1r_el1", others | u64::from(SOFTWARE) << 24 | 1 << (affinity & 15));
+}
+
+/// PSCI's has no status.
+pub fn power_off(_has_succeeded: bool) -> ! {
+    loop {
+        // SAFETY: the machine goes away.
+        unsafe { asm!("hvc 0", inout("x0") SYSTEM_OFF => _, out("x1") _, out("x2") _, out("x3") _, options(nostack)) };
+    }
+}
+
+/// Writes what [`switch_stacks`] loads to the end of a stack. The stack pointer.
+///
+/// # Safety
+/// The stack is nobody else's, and has room.
+pub unsafe fn prepare_stack(end: usize, function: fn(usize) -> !, argument: usize) -> usize {
+    let start = end - 96;
+    let frame = ptr::with_exposed_provenance_mut::<usize>(start);
+    // SAFETY: the caller's promise.
+    unsafe {
+        frame.write(function as *const () as usize);
+        frame.add(1).write(argument);
+        frame.add(11).write(motet_guest_begin as *const () as usize);
+    }
+    start
+}
+
+/// Leaves a stack, keeping its pointer, for another one.
+///
+/// # Safety
+/// Interrupts are masked, and the other stack was left by this, or prepared.
+pub unsafe fn switch_stacks(from: *mut usize, to: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { motet_guest_switch(from, to) };
+}

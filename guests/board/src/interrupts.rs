@@ -1,0 +1,44 @@
+//! The interrupts that guests use: the timer's, and one that software raises.
+
+use crate::{Mask, Masked, isa};
+
+/// Which interrupt it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// The alarm's time has come. It comes again until the alarm is set to another time.
+    Timer,
+    /// It was raised by [`raise`].
+    Software,
+}
+
+static HANDLER: Masked<Option<fn(&Mask, Interrupt)>> = Masked::new(None);
+
+/// From now on every interrupt calls `handler`, on the stack of what it interrupts, with interrupts masked. It may switch
+/// stacks: the interrupt has ended for the interrupt controller.
+pub fn start(handler: fn(&Mask, Interrupt)) {
+    crate::masked(|mask| HANDLER.with(mask, |it| *it = Some(handler)));
+    isa::start_interrupts();
+}
+
+/// Asks for an interrupt when the clock reads `time` or later.
+pub fn set_alarm(time: u64) {
+    isa::set_alarm(time);
+}
+
+/// Raises the software interrupt of this core. Usually it is taken before the next instruction, but nothing promises that.
+pub fn raise() {
+    isa::raise();
+}
+
+/// Takes interrupts from now on.
+pub fn enable() {
+    isa::enable();
+}
+
+/// Called by `isa`'s entry for interrupts.
+pub(crate) fn arrived(mask: &Mask, interrupt: Interrupt) {
+    match HANDLER.with(mask, |handler| *handler) {
+        Some(handler) => handler(mask, interrupt),
+        None => crate::fail(format_args!("{interrupt:?} without a handler")),
+    }
+}

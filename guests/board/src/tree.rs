@@ -1,0 +1,50 @@
+//! What the device tree says.
+
+use core::slice;
+
+use dtoolkit::{Node, Property, fdt::Fdt};
+
+use crate::{Masked, isa, masked};
+
+/// Largest device tree.
+const LEN_MAX: usize = 1 << 20;
+const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
+
+/// How the guest was started.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// RISC-V: the hart's id. AArch64: 0.
+    pub hart: usize,
+    /// `/chosen/bootargs`, or nothing.
+    pub arguments: &'static str,
+}
+
+static FREQUENCY: Masked<u64> = Masked::new(0);
+
+pub fn frequency() -> u64 {
+    masked(|mask| FREQUENCY.with(mask, |frequency| *frequency))
+}
+
+/// Reads the device tree at an address; AArch64's boot protocol has none for ELF files, whose tree is where memory begins.
+pub fn read(hart: usize, address: usize) -> Result<Boot, &'static str> {
+    let address = if address == 0 { isa::RAM } else { address };
+    let start = core::ptr::with_exposed_provenance::<u8>(address);
+    // SAFETY: there is memory, and the boot protocol has a device tree there or (so it is looked at) nothing.
+    let header = unsafe { slice::from_raw_parts(start, 8) };
+    let len = u32::from_be_bytes([header[4], header[5], header[6], header[7]]) as usize;
+    if header[..4] != MAGIC || len > LEN_MAX {
+        return Err("there is no device tree");
+    }
+    // SAFETY: the tree is as long as it says, and nobody writes there.
+    let tree = Fdt::new(unsafe { slice::from_raw_parts(start, len) }).map_err(|_| "the device tree is malformed")?;
+    let number = |path, name| {
+        let property = tree.find_node(path)?.property(name)?;
+        property.value_as::<u32>().ok()
+    };
+    let frequency = isa::frequency().or_else(|| number("/cpus", "timebase-frequency").map(u64::from));
+    let frequency = frequency.filter(|it| *it != 0).ok_or("the device tree does not say how fast the clock is")?;
+    masked(|mask| FREQUENCY.with(mask, |it| *it = frequency));
+    let arguments = tree.find_node("/chosen").and_then(|chosen| chosen.property("bootargs"));
+    let arguments = arguments.and_then(|property| property.value_as::<&'static str>().ok()).unwrap_or("");
+    Ok(Boot { hart, arguments })
+}

@@ -1,0 +1,75 @@
+//! Response times: how long after a tick was due its handler begins (`interrupt-latency`), how long from there until the thread
+//! runs that has waited for the tick (`task-release`), and both (`response`). A less urgent thread computes meanwhile, so each
+//! tick preempts it. The clock's resolution limits all of them.
+
+use crate::{Counter, Rtos, Test, Threads, services};
+
+/// Smallest, largest, sum and number of values, in counts of the clock.
+struct Measure {
+    min: Counter,
+    max: Counter,
+    sum: Counter,
+    samples: Counter,
+}
+
+impl Measure {
+    const fn new() -> Self {
+        Self { min: Counter::new(), max: Counter::new(), sum: Counter::new(), samples: Counter::new() }
+    }
+
+    fn add(&self, value: u64) {
+        if self.samples.get() == 0 || value < self.min.get() {
+            self.min.set(value);
+        }
+        self.max.set(value.max(self.max.get()));
+        self.sum.set(self.sum.get() + value);
+        self.samples.count();
+    }
+
+    fn print<R: Rtos>(&self, name: &str) {
+        let samples = self.samples.get();
+        let ns = |counts: u64| u128::from(counts) * 1_000_000_000 / u128::from(R::frequency());
+        let [min, mean, max] = [self.min.get(), self.sum.get() / samples.max(1), self.max.get()].map(ns);
+        R::print(format_args!("{name} {min} {mean} {max} {samples}"));
+    }
+}
+
+static INTERRUPT: Measure = Measure::new();
+static RELEASE: Measure = Measure::new();
+static RESPONSE: Measure = Measure::new();
+
+pub fn test<R: Rtos>() -> Test {
+    Test { name: "response", start: start::<R>, report: report::<R> }
+}
+
+fn start<R: Rtos>() -> Threads {
+    let [responding, computing] = [(1, respond::<R> as fn(usize)), (20, services::compute)];
+    let begin = |(priority, main)| services::begin::<R>(priority, main, 0);
+    [begin(responding), begin(computing), None, None, None]
+}
+
+fn respond<R: Rtos>(_: usize) {
+    let mut tick = R::ticks();
+    loop {
+        // A tick that has been while this thread had not run is missed: there is no response to it.
+        tick = (tick + 1).max(R::ticks() + 1);
+        R::sleep_until(tick);
+        let [now, handled, due] = [R::now(), R::tick_handled_at(), R::time_of(tick)];
+        // Nobody has been early, and nothing has been read of a later tick.
+        if due <= handled && handled <= now && R::ticks() == tick {
+            INTERRUPT.add(handled - due);
+            RELEASE.add(now - handled);
+            RESPONSE.add(now - due);
+        } else if now < due {
+            R::fail(format_args!("response: the thread runs before its tick is due"));
+        }
+    }
+}
+
+fn report<R: Rtos>(before: u64) -> Result<u64, &'static str> {
+    INTERRUPT.print::<R>("interrupt-latency");
+    RELEASE.print::<R>("task-release");
+    RESPONSE.print::<R>("response");
+    let samples = RESPONSE.samples.get();
+    if samples == before { Err("no tick was responded to") } else { Ok(samples) }
+}
