@@ -203,7 +203,7 @@ find_missing() {
     [[ $level != test ]] || tools+=("${test_tools[@]}")
     for tool in "${tools[@]}"; do command -v "${tool%%:*}" >/dev/null || need "${tool%%:*}" "${tool#*:}"; done
     # `motet cc` fetches its compiler with it, when first needed.
-    [[ $level != test ]] || python3 -m pip --version >/dev/null 2>&1 || need "python3 with pip" python3 python3-pip
+    [[ $level == run ]] || python3 -m pip --version >/dev/null 2>&1 || need "python3 with pip" python3 python3-pip
     if has_targets "${rust_targets[@]}" && has_tools; then return; fi
     if [[ $by == rustup ]]; then
         rustup=true

@@ -11,13 +11,22 @@ pub enum Interrupt {
     Software,
 }
 
-static HANDLER: Masked<Option<fn(&Mask, Interrupt)>> = Masked::new(None);
+/// What is called when one comes.
+pub type Handler = fn(&Mask, Interrupt);
+
+static HANDLER: Masked<Option<Handler>> = Masked::new(None);
 
 /// From now on every interrupt calls `handler`, on the stack of what it interrupts, with interrupts masked. It may switch
 /// stacks: the interrupt has ended for the interrupt controller.
-pub fn start(handler: fn(&Mask, Interrupt)) {
+pub fn start(handler: Handler) {
     crate::masked(|mask| HANDLER.with(mask, |it| *it = Some(handler)));
-    isa::start_interrupts();
+    isa::set_up_interrupts();
+    isa::install_entry();
+}
+
+/// Makes these interrupts come, for who has an entry for them of its own.
+pub fn set_up() {
+    isa::set_up_interrupts();
 }
 
 /// Asks for an interrupt when the clock reads `time` or later.

@@ -60,7 +60,7 @@ pub fn wait_for_interrupt() {
     isa::wait_for_interrupt();
 }
 
-/// Switches the machine off. On RISC-V the status says whether the guest did what it was to do; PSCI has no such status.
+/// Switches the machine off. On RISC-V the reason says whether the guest did what it was to do; PSCI has none.
 pub fn power_off(has_succeeded: bool) -> ! {
     isa::power_off(has_succeeded)
 }

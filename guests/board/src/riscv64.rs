@@ -178,10 +178,16 @@ pub fn enable() {
     unmask(SIE);
 }
 
-pub fn start_interrupts() {
+/// The alarm has not been set, so nothing is due.
+pub fn set_up_interrupts() {
+    // SAFETY: a processor's interrupts are this crate's.
+    unsafe { asm!("csrw sie, {}", in(reg) SOFTWARE | TIMER, options(nostack)) };
+}
+
+pub fn install_entry() {
     let entry = (&raw const motet_guest_trap_entry).addr();
-    // SAFETY: the entry keeps all registers. The alarm has not been set, so nothing is due.
-    unsafe { asm!("csrw stvec, {}", "csrw sie, {}", in(reg) entry, in(reg) SOFTWARE | TIMER, options(nostack)) };
+    // SAFETY: the entry keeps all registers.
+    unsafe { asm!("csrw stvec, {}", in(reg) entry, options(nostack)) };
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,8 @@
 //! Guests: programs that run in virtual machines of Motet and, unmodified, on QEMU's `virt` boards by themselves. Each program is a
 //! file of `bin`; here is what puts real-time kernels on the board. `docs/guests.md` says how to build and run them.
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[cfg(feature = "freertos")]
+pub mod freertos;
 pub mod rtos;

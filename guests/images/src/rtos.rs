@@ -22,8 +22,11 @@ const _: () = assert!(stacks::COUNT >= motet_rtos::THREADS_MAX);
 pub struct Motet;
 
 static KERNEL: Masked<Kernel> = Masked::new(Kernel::new());
+/// A thread's function, and its argument.
+type Main = (fn(usize), usize);
+
 /// What each thread runs.
-static MAINS: Masked<[Option<(fn(usize), usize)>; stacks::COUNT]> = Masked::new([None; stacks::COUNT]);
+static MAINS: Masked<[Option<Main>; stacks::COUNT]> = Masked::new([None; stacks::COUNT]);
 static HANDLER: Masked<Option<fn()>> = Masked::new(None);
 static ARGUMENTS: Masked<&str> = Masked::new("");
 /// Calls of a handler change who is next, but it goes on until it has ended.
@@ -201,7 +204,7 @@ impl Rtos for Motet {
     fn receive(queue: Queue) -> Message {
         match wait(|kernel| kernel.receive(QueueId::from_index(queue.0), Wait::Forever)) {
             Value::Message(message) => message,
-            other => board::fail(format_args!("received {other:?}")),
+            other @ (Value::Nothing | Value::Block(_)) => board::fail(format_args!("received {other:?}")),
         }
     }
 
@@ -217,7 +220,7 @@ impl Rtos for Motet {
     fn allocate(pool: Pool) -> usize {
         match wait(|kernel| kernel.allocate(PoolId::from_index(pool.0), Wait::Forever)) {
             Value::Block(address) => address,
-            other => board::fail(format_args!("allocated {other:?}")),
+            other @ (Value::Nothing | Value::Message(_)) => board::fail(format_args!("allocated {other:?}")),
         }
     }
 

@@ -131,13 +131,21 @@ impl Counter {
 /// What [`Test::start`] has created.
 pub(crate) type Threads = [Option<Thread>; 5];
 
+/// The reports of a test so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    pub reports: u64,
+    /// What the last one has returned.
+    pub count: u64,
+}
+
 /// A test, for one kernel.
 pub(crate) struct Test {
     pub name: &'static str,
     /// Creates its objects and threads, and lets those run that begin.
     pub start: fn() -> Threads,
-    /// Prints what has happened, given what this returned last time; 0 at first. `Err`: what does not fit together.
-    pub report: fn(u64) -> Result<u64, &'static str>,
+    /// Prints what has happened since the last report. `Err`: what does not fit together.
+    pub report: fn(Past) -> Result<u64, &'static str>,
 }
 
 /// Runs the tests that the guest's arguments name, and ends the machine.
@@ -169,10 +177,11 @@ fn report<R: Rtos>() {
 
 fn run_one<R: Rtos>(test: &Test, options: Options) {
     let threads = (test.start)();
-    let mut before = 0;
-    for _ in 0..options.rounds {
+    let mut past = Past::default();
+    for reports in 1..=u64::from(options.rounds) {
         R::sleep_until(R::ticks() + options.interval_ticks());
-        before = (test.report)(before).unwrap_or_else(|why| R::fail(format_args!("{}: {why}", test.name)));
+        let count = (test.report)(past).unwrap_or_else(|why| R::fail(format_args!("{}: {why}", test.name)));
+        past = Past { reports, count };
     }
     threads.into_iter().flatten().for_each(R::suspend);
 }

@@ -2,7 +2,7 @@
 //! runs that has waited for the tick (`task-release`), and both (`response`). A less urgent thread computes meanwhile, so each
 //! tick preempts it. The clock's resolution limits all of them.
 
-use crate::{Counter, Rtos, Test, Threads, services};
+use crate::{Counter, Past, Rtos, Test, Threads, services};
 
 /// Smallest, largest, sum and number of values, in counts of the clock.
 struct Measure {
@@ -66,10 +66,10 @@ fn respond<R: Rtos>(_: usize) {
     }
 }
 
-fn report<R: Rtos>(before: u64) -> Result<u64, &'static str> {
+fn report<R: Rtos>(past: Past) -> Result<u64, &'static str> {
     INTERRUPT.print::<R>("interrupt-latency");
     RELEASE.print::<R>("task-release");
     RESPONSE.print::<R>("response");
     let samples = RESPONSE.samples.get();
-    if samples == before { Err("no tick was responded to") } else { Ok(samples) }
+    if samples == past.count { Err("no tick was responded to") } else { Ok(samples) }
 }

@@ -38,6 +38,8 @@ pub enum Subcommand {
     Test(TestOptions),
     /// Build the kernels
     Build(BuildOptions),
+    /// Build the guests of virtual machines, and print where they are (docs/guests.md)
+    Guests(GuestsOptions),
     /// Run an experiment (see `motet bench --help`)
     Bench(BenchOptions),
     /// Compile and link a C program for every instruction set at once; takes the arguments of any C compiler
@@ -177,6 +179,14 @@ pub struct TestOptions {
 #[derive(Args, Debug)]
 pub struct BuildOptions {
     /// Only these instruction sets (x86_64, aarch64, riscv64); all by default
+    #[arg(value_name = "ISA")]
+    pub isas: Vec<String>,
+}
+
+/// `motet guests`.
+#[derive(Args, Debug)]
+pub struct GuestsOptions {
+    /// Only for these instruction sets (aarch64, riscv64); both by default
     #[arg(value_name = "ISA")]
     pub isas: Vec<String>,
 }

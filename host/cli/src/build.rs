@@ -20,19 +20,24 @@ pub fn build(options: &BuildOptions) -> Result<u8> {
     for isa in chosen(&options.isas)? {
         progress::print(&format!("motet: building the {} kernel", isa.name()));
         let kernel = format!("motet-{}", isa.name());
-        cargo(&root, isa, &["--profile", "kernel", "-p", "motet-image", "--features", isa.name(), "--bin", &kernel])?;
-        cargo(&root, isa, &["--release", "-p", "motet-calls", "--features", "guest", "--bin", "motet"])?;
+        let image = ["--profile", "kernel", "-p", "motet-image", "--features", isa.name(), "--bin", &kernel];
+        cargo(&root, isa, &image, &[])?;
+        cargo(&root, isa, &["--release", "-p", "motet-calls", "--features", "guest", "--bin", "motet"], &[])?;
         if isa == Isa::RiscV64 {
             let firmware = ["-p", "motet-firmware", "--features", "bare", "--bin", "motet-firmware"];
-            cargo(&root, isa, &[&["--profile", "kernel"], &firmware[..]].concat())?;
+            cargo(&root, isa, &[&["--profile", "kernel"], &firmware[..]].concat(), &[])?;
         }
     }
     Ok(0)
 }
 
-fn cargo(root: &Path, isa: Isa, what: &[&str]) -> Result<()> {
+/// Builds something for an ISA, with further variables in the environment of build scripts.
+///
+/// # Errors
+/// cargo is missing or fails.
+pub fn cargo(root: &Path, isa: Isa, what: &[&str], environment: &[(&str, &Path)]) -> Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo.arg("build").args(what).args(["--target", target_of(isa)]);
+    cargo.arg("build").args(what).args(["--target", target_of(isa)]).envs(environment.iter().copied());
     // Standard output is the guest's.
     let status = cargo.current_dir(root).stdin(Stdio::null()).stdout(std::io::stderr()).status();
     let status = status.map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot run cargo: {error}")))?;
@@ -48,13 +53,21 @@ fn cargo(root: &Path, isa: Isa, what: &[&str]) -> Result<()> {
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Isa>> {
-    let all = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
+    choose(&[Isa::X86_64, Isa::AArch64, Isa::RiscV64], names)
+}
+
+/// Those of `all` that have these names; all, if there are no names.
+///
+/// # Errors
+/// A name of none.
+pub fn choose(all: &[Isa], names: &[String]) -> Result<Vec<Isa>> {
     if names.is_empty() {
         return Ok(all.into());
     }
     let find = |name: &String| {
-        all.into_iter().find(|isa| isa.name() == name).ok_or_else(|| {
-            let message = format!("unknown instruction set \"{name}\"; known: x86_64, aarch64, riscv64");
+        all.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|isa| isa.name()).collect();
+            let message = format!("unknown instruction set \"{name}\"; known: {}", known.join(", "));
             Error::new(ErrorKind::Usage, message)
         })
     };

@@ -9,6 +9,7 @@ mod arguments;
 mod build;
 mod debugger;
 mod doctor;
+mod guests;
 mod live;
 mod output;
 mod progress;
@@ -56,6 +57,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Run(options) => run::run(&options),
         Subcommand::Test(options) => test::test(&options),
         Subcommand::Build(options) => build::build(&options),
+        Subcommand::Guests(options) => guests::guests(&options),
         Subcommand::Bench(options) => project::run_sibling("motet-bench", &options.arguments),
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),

@@ -276,6 +276,11 @@ pub fn firmware_path() -> PathBuf {
     [target_of(Isa::RiscV64), "kernel", "motet-firmware"].iter().collect()
 }
 
+/// The path of a guest that `motet guests` builds, by its name in `docs/guests.md`, below the folder of build results.
+pub fn guest_path(isa: Isa, name: &str) -> PathBuf {
+    [target_of(isa), "kernel", &format!("guest-{name}")].iter().collect()
+}
+
 /// The Rust target that kernels of an ISA are built for.
 pub const fn target_of(isa: Isa) -> &'static str {
     match isa {

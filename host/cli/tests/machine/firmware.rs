@@ -201,6 +201,11 @@ impl Machine {
             "stdio",
         ]);
         command.arg("-bios").arg(firmware).arg("-kernel").arg(kernel).args(further);
+        Self::spawn(command)
+    }
+
+    /// Any QEMU whose serial port is its standard output.
+    pub fn spawn(mut command: Command) -> Result<Self, String> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| error.to_string())?;
         let output = Collected::new(child.stdout.take().expect("piped"));
@@ -220,6 +225,11 @@ impl Machine {
 }
 
 impl Machine {
+    /// Its exit status, if it has ended by itself.
+    pub fn status(&mut self) -> Result<Option<i32>, String> {
+        Ok(self.child.try_wait().map_err(|error| error.to_string())?.and_then(|status| status.code()))
+    }
+
     /// What it prints until it ends, which it has to do within the limit, and well.
     pub fn ended(&mut self) -> Result<String, String> {
         let text = self.until(LIMIT, |_| false);

@@ -22,6 +22,7 @@ mod fairness;
 mod firmware;
 mod fuzz;
 mod golang;
+mod guests;
 mod hardware_threads;
 mod hidden;
 mod hostile;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         trials.extend(fuzz::trials());
         trials.extend(fairness::trials());
         trials.extend(firmware::trials());
+        trials.extend(guests::trials());
         trials.extend(hidden::trials());
         trials.extend(hostile::trials());
         trials.extend(hthreads::trials());
