@@ -7,10 +7,11 @@ use core::{
 };
 
 use crate::{
-    Mask,
+    Isa, Mask,
     interrupts::{self, Interrupt},
 };
 
+pub const ISA: Isa = Isa::AArch64;
 /// Where memory begins.
 pub const RAM: usize = 0x4000_0000;
 const UART: usize = 0x0900_0000;
@@ -32,6 +33,9 @@ const NONE: u32 = 1020;
 const PRIORITIES: [(u32, u8); 2] = [(TIMER, 30 << 3), (SOFTWARE, 20 << 3)];
 
 const SYSTEM_OFF: usize = 0x8400_0008;
+const CPU_ON: usize = 0xC400_0003;
+/// The parts of a core's affinity, as PSCI and device trees have it.
+const AFFINITY: u64 = 0xff_00ff_ffff;
 
 global_asm!(
     r#"
@@ -68,6 +72,8 @@ _start:
     adrp x1, motet_guest_vectors
     add x1, x1, :lo12:motet_guest_vectors
     msr vbar_el1, x1
+    // Which core it is; nobody else uses it.
+    msr tpidr_el1, xzr
     adrp x1, motet_guest_first_stack_end
     add x1, x1, :lo12:motet_guest_first_stack_end
     mov sp, x1
@@ -83,6 +89,21 @@ _start:
     mov x0, 0
     bl motet_guest_start
 
+    // Another core; x0: its stack, with a function and its argument.
+    .globl motet_guest_core_entry
+motet_guest_core_entry:
+    msr daifset, 15
+    msr spsel, 1
+    adrp x1, motet_guest_vectors
+    add x1, x1, :lo12:motet_guest_vectors
+    msr vbar_el1, x1
+    mov sp, x0
+    ldp x1, x0, [sp]
+    msr tpidr_el1, x0
+    isb
+    blr x1
+    udf 0
+
     .text
     .balign 2048
 motet_guest_vectors:
@@ -92,6 +113,12 @@ motet_guest_vectors:
     vector motet_guest_interrupt_entry
     .rept 10
     vector motet_guest_fault_entry
+    .endr
+
+    .balign 2048
+motet_guest_attempt_vectors:
+    .rept 16
+    vector motet_guest_recover
     .endr
 
 motet_guest_fault_entry:
@@ -115,6 +142,62 @@ motet_guest_interrupt_entry:
     add sp, sp, 176
     eret
 
+    // x0: instructions, which end in a breakpoint; x1: eight words, for and from x0 to x7. The exception that they end in.
+motet_guest_attempt:
+    sub sp, sp, 112
+    kept stp
+    stp x1, xzr, [sp, 96]
+    adrp x2, motet_guest_recovery
+    add x2, x2, :lo12:motet_guest_recovery
+    mov x3, sp
+    str x3, [x2]
+    adrp x2, motet_guest_attempt_vectors
+    add x2, x2, :lo12:motet_guest_attempt_vectors
+    msr vbar_el1, x2
+    // Interrupts leave it as it is.
+    msr esr_el1, xzr
+    isb
+    msr daifclr, 2
+    mov x8, x0
+    mov x9, x1
+    dc cvau, x8
+    dsb sy
+    ic ivau, x8
+    dsb sy
+    isb
+    ldp x0, x1, [x9]
+    ldp x2, x3, [x9, 16]
+    ldp x4, x5, [x9, 32]
+    ldp x6, x7, [x9, 48]
+    // No register says where the guest's own memory is.
+    add x9, x8, 16, lsl 12
+    mov sp, x9
+    .irp register, x9, x10, x12, x14, x16, x18, x20, x22, x24, x26, x28
+    mov \register, x0
+    .endr
+    .irp register, x11, x13, x15, x17, x19, x21, x23, x25, x27, x29
+    mov \register, x3
+    .endr
+    adr x30, 1f
+    br x8
+1:  brk 0
+motet_guest_recover:
+    adrp x2, motet_guest_recovery
+    add x2, x2, :lo12:motet_guest_recovery
+    ldr x2, [x2]
+    mov sp, x2
+    ldr x2, [sp, 96]
+    stp x0, x1, [x2]
+    msr tpidr_el1, xzr
+    adrp x2, motet_guest_vectors
+    add x2, x2, :lo12:motet_guest_vectors
+    msr vbar_el1, x2
+    isb
+    mrs x0, esr_el1
+    kept ldp
+    add sp, sp, 112
+    ret
+
     // x0: where the stack pointer goes; x1: the other one.
 motet_guest_switch:
     sub sp, sp, 96
@@ -137,11 +220,18 @@ motet_guest_begin:
     .balign 16
     .zero 16384
 motet_guest_first_stack_end:
+
+    .section .bss
+    .balign 8
+motet_guest_recovery:
+    .zero 8
     "#
 );
 
 unsafe extern "C" {
+    fn motet_guest_attempt(code: *const u32, arguments: *mut [u64; 8]) -> u64;
     fn motet_guest_begin();
+    fn motet_guest_core_entry();
     fn motet_guest_switch(from: *mut usize, to: usize);
 }
 
@@ -269,12 +359,73 @@ pub fn raise() {
     write_register!("icc_sgi1r_el1", others | u64::from(SOFTWARE) << 24 | 1 << (affinity & 15));
 }
 
-/// PSCI's has no status.
+/// PSCI's has no reason.
 pub fn power_off(_has_succeeded: bool) -> ! {
     loop {
-        // SAFETY: the machine goes away.
-        unsafe { asm!("hvc 0", inout("x0") SYSTEM_OFF => _, out("x1") _, out("x2") _, out("x3") _, options(nostack)) };
+        call(SYSTEM_OFF, [0; 3]);
     }
+}
+
+/// A call of PSCI. Its error, or 0.
+fn call(function: usize, arguments: [usize; 3]) -> i64 {
+    let error;
+    // SAFETY: none of the calls here changes memory.
+    unsafe {
+        asm!("hvc 0", inout("x0") function => error, inout("x1") arguments[0] => _, inout("x2") arguments[1] => _,
+            inout("x3") arguments[2] => _, options(nostack));
+    }
+    error
+}
+
+pub fn is_first_core() -> bool {
+    read_register!("tpidr_el1") == 0
+}
+
+pub fn own_core(_hart: usize) -> u64 {
+    read_register!("mpidr_el1") & AFFINITY
+}
+
+/// Writes what a core's entry loads to the end of its stack. The stack pointer.
+///
+/// # Safety
+/// The stack is nobody else's, and has room.
+pub unsafe fn prepare_core(end: usize, function: fn(usize) -> !, number: usize) -> usize {
+    let start = end - 16;
+    let frame = ptr::with_exposed_provenance_mut::<usize>(start);
+    // SAFETY: the caller's promise.
+    unsafe {
+        frame.write_volatile(function as *const () as usize);
+        frame.add(1).write_volatile(number);
+        asm!("dsb sy", options(nostack));
+    }
+    start
+}
+
+pub fn start_core(id: u64, stack: usize) -> Result<(), i64> {
+    match call(CPU_ON, [id as usize, motet_guest_core_entry as *const () as usize, stack]) {
+        0 => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// `brk #0`
+pub const BREAKPOINT: u32 = 0xD420_0000;
+
+pub fn is_breakpoint(exception: u64) -> bool {
+    exception >> 26 & 0x3f == 0x3c
+}
+
+/// # Safety
+/// See [`crate::attempt`].
+pub unsafe fn attempt(code: *const u32, arguments: &mut [u64; 8]) -> u64 {
+    // SAFETY: the caller's promise.
+    let exception = unsafe { motet_guest_attempt(code, arguments) };
+    // What the instructions may have raised, and the end of their time.
+    write_register!("cntv_ctl_el0", 0);
+    while let acknowledged @ 0..NONE = read_register!("icc_iar1_el1") as u32 {
+        write_register!("icc_eoir1_el1", u64::from(acknowledged));
+    }
+    exception
 }
 
 /// Writes what [`switch_stacks`] loads to the end of a stack. The stack pointer.

@@ -1,8 +1,8 @@
 //! QEMU's `virt` board as guests use it, in virtual machines of Motet and by itself: entry, device tree, console, clock, the
-//! timer's and a software interrupt, masking, stacks, power.
+//! timer's and a software interrupt, masking, stacks, other cores, power.
 //!
 //! What only an instruction set can do is in [`isa`], a module for each; it is the only place of assembly. One core runs the
-//! guest: what is started of others stays in assembly. RISC-V is entered in S-mode, AArch64 at EL1. Translation stays off, so on
+//! guest; others run single functions, if they are started ([`cores`]). RISC-V is entered in S-mode, AArch64 at EL1. Translation stays off, so on
 //! AArch64 all memory is of the device type: there are no unaligned accesses (the target's compiler makes none) and no
 //! read-modify-write atomics.
 #![no_std]
@@ -11,12 +11,27 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod isa;
 
+mod attempt;
 mod console;
+pub mod cores;
 pub mod interrupts;
 mod masked;
 pub mod stacks;
 mod tree;
 
+/// Instruction sets of boards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// Armv8-A in its 64-bit state.
+    AArch64,
+    /// RV64.
+    RiscV64,
+}
+
+/// This board's.
+pub const ISA: Isa = isa::ISA;
+
+pub use attempt::{WORDS_MAX, attempt};
 pub use masked::{Mask, Masked, masked};
 pub use tree::Boot;
 

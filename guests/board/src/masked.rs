@@ -9,7 +9,10 @@ use crate::isa;
 pub struct Mask(());
 
 impl Mask {
-    pub(crate) const fn new() -> Self {
+    /// # Panics
+    /// Another core than the one that boots.
+    pub(crate) fn new() -> Self {
+        assert!(isa::is_first_core(), "another core uses what belongs to the first one");
         Self(())
     }
 }
@@ -29,7 +32,7 @@ pub struct Masked<T> {
     is_borrowed: Cell<bool>,
 }
 
-// SAFETY: it is reached with interrupts masked only, on the one core that runs Rust, so nobody else runs meanwhile.
+// SAFETY: it is reached with interrupts masked only, on the core that boots, so nobody else does meanwhile.
 unsafe impl<T: Send> Sync for Masked<T> {}
 
 impl<T> Masked<T> {

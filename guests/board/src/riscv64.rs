@@ -6,10 +6,11 @@ use core::{
 };
 
 use crate::{
-    Mask,
+    Isa, Mask,
     interrupts::{self, Interrupt},
 };
 
+pub const ISA: Isa = Isa::RiscV64;
 /// Where memory begins.
 pub const RAM: usize = 0x8000_0000;
 const UART: usize = 0x1000_0000;
@@ -22,6 +23,7 @@ const TIMER: usize = 1 << 5;
 const INTERRUPT: usize = 1 << 63;
 
 const SBI_TIME: usize = 0x5449_4D45;
+const SBI_HART_STATES: usize = 0x48_534D;
 const SBI_RESET: usize = 0x5352_5354;
 
 global_asm!(
@@ -67,6 +69,8 @@ _start:
     csrci sstatus, 2
     la t0, motet_guest_fault_entry
     csrw stvec, t0
+    # Which core it is; nobody else uses it.
+    li tp, 0
     la sp, motet_guest_first_stack_end
     la t0, __bss_start
     la t1, __bss_end
@@ -75,6 +79,20 @@ _start:
     addi t0, t0, 8
     j 1b
 2:  call motet_guest_start
+
+    # Another core; a1: its stack, with a function and its argument.
+    .globl motet_guest_core_entry
+motet_guest_core_entry:
+    csrw sie, zero
+    csrci sstatus, 2
+    la t0, motet_guest_fault_entry
+    csrw stvec, t0
+    mv sp, a1
+    ld a0, 8(sp)
+    mv tp, a0
+    ld t0, 0(sp)
+    jalr t0
+    unimp
 
     .text
     .balign 4
@@ -104,6 +122,63 @@ motet_guest_trap_entry:
     addi sp, sp, 144
     sret
 
+    # a0: instructions, which end in a breakpoint; a1: eight words, for and from a0 to a7. The exception that they end in.
+motet_guest_attempt:
+    addi sp, sp, -128
+    kept sd
+    sd gp, 104(sp)
+    sd a1, 112(sp)
+    la t0, motet_guest_recovery
+    sd sp, 0(t0)
+    la t0, motet_guest_recover
+    csrw stvec, t0
+    li t0, 32
+    csrw sie, t0
+    csrsi sstatus, 2
+    mv t0, a0
+    mv t1, a1
+    ld a0, 0(t1)
+    ld a1, 8(t1)
+    ld a2, 16(t1)
+    ld a3, 24(t1)
+    ld a4, 32(t1)
+    ld a5, 40(t1)
+    ld a6, 48(t1)
+    ld a7, 56(t1)
+    # No register says where the guest's own memory is.
+    li t1, 65536
+    add sp, t0, t1
+    .irp register, s0, s2, s4, s6, s8, s10, t1, t3, t5
+    mv \register, a0
+    .endr
+    .irp register, s1, s3, s5, s7, s9, s11, t2, t4, t6, gp
+    mv \register, a3
+    .endr
+    la ra, 1f
+    fence.i
+    jr t0
+    .option push
+    .option norvc
+1:  ebreak
+    .option pop
+    .balign 4
+motet_guest_recover:
+    la t0, motet_guest_recovery
+    ld sp, 0(t0)
+    li tp, 0
+    ld t1, 112(sp)
+    sd a0, 0(t1)
+    sd a1, 8(t1)
+    csrw sie, zero
+    la t0, motet_guest_fault_entry
+    csrw stvec, t0
+    csrr a0, scause
+    csrci sstatus, 2
+    ld gp, 104(sp)
+    kept ld
+    addi sp, sp, 128
+    ret
+
     # a0: where the stack pointer goes; a1: the other one.
 motet_guest_switch:
     addi sp, sp, -112
@@ -125,12 +200,19 @@ motet_guest_begin:
     .balign 16
     .zero 16384
 motet_guest_first_stack_end:
+
+    .section .bss
+    .balign 8
+motet_guest_recovery:
+    .zero 8
     "#
 );
 
 unsafe extern "C" {
     static motet_guest_trap_entry: u8;
+    fn motet_guest_attempt(code: *const u32, arguments: *mut [u64; 8]) -> u64;
     fn motet_guest_begin();
+    fn motet_guest_core_entry();
     fn motet_guest_switch(from: *mut usize, to: usize);
 }
 
@@ -205,7 +287,7 @@ extern "C" fn motet_guest_interrupt(cause: usize) {
 }
 
 pub fn set_alarm(time: u64) {
-    call(SBI_TIME, 0, [time as usize, 0]);
+    call(SBI_TIME, 0, [time as usize, 0, 0]);
 }
 
 pub fn raise() {
@@ -216,17 +298,66 @@ pub fn raise() {
 pub fn power_off(has_succeeded: bool) -> ! {
     loop {
         // Shutdown, for no reason or because the system has failed.
-        call(SBI_RESET, 0, [0, usize::from(!has_succeeded)]);
+        call(SBI_RESET, 0, [0, usize::from(!has_succeeded), 0]);
     }
 }
 
-/// A call of the firmware (SBI 2.0, chapter 3).
-fn call(extension: usize, function: usize, arguments: [usize; 2]) {
-    // SAFETY: none of the calls above changes memory.
+/// A call of the firmware (SBI 2.0, chapter 3). Its error, or 0.
+fn call(extension: usize, function: usize, arguments: [usize; 3]) -> i64 {
+    let error;
+    // SAFETY: none of the calls here changes memory.
     unsafe {
-        asm!("ecall", in("a7") extension, in("a6") function, inout("a0") arguments[0] => _, inout("a1") arguments[1] => _,
-            in("a2") 0, options(nostack));
+        asm!("ecall", in("a7") extension, in("a6") function, inout("a0") arguments[0] => error, inout("a1") arguments[1] => _,
+            in("a2") arguments[2], options(nostack));
     }
+    error
+}
+
+pub fn is_first_core() -> bool {
+    let core: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("mv {}, tp", out(reg) core, options(nomem, nostack, preserves_flags)) };
+    core == 0
+}
+
+pub fn own_core(hart: usize) -> u64 {
+    hart as u64
+}
+
+/// Writes what a core's entry loads to the end of its stack. The stack pointer.
+///
+/// # Safety
+/// The stack is nobody else's, and has room.
+pub unsafe fn prepare_core(end: usize, function: fn(usize) -> !, number: usize) -> usize {
+    let start = end - 16;
+    let frame = ptr::with_exposed_provenance_mut::<usize>(start);
+    // SAFETY: the caller's promise.
+    unsafe {
+        frame.write_volatile(function as *const () as usize);
+        frame.add(1).write_volatile(number);
+    }
+    start
+}
+
+pub fn start_core(id: u64, stack: usize) -> Result<(), i64> {
+    match call(SBI_HART_STATES, 0, [id as usize, motet_guest_core_entry as *const () as usize, stack]) {
+        0 => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// `ebreak`
+pub const BREAKPOINT: u32 = 0x0010_0073;
+
+pub fn is_breakpoint(exception: u64) -> bool {
+    exception == 3
+}
+
+/// # Safety
+/// See [`crate::attempt`].
+pub unsafe fn attempt(code: *const u32, arguments: &mut [u64; 8]) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { motet_guest_attempt(code, arguments) }
 }
 
 /// Writes what [`switch_stacks`] loads to the end of a stack. The stack pointer.

@@ -4,7 +4,7 @@ use core::slice;
 
 use dtoolkit::{Node, Property, fdt::Fdt};
 
-use crate::{Masked, isa, masked};
+use crate::{Masked, cores, fail, isa, masked};
 
 /// Largest device tree.
 const LEN_MAX: usize = 1 << 20;
@@ -17,6 +17,30 @@ pub struct Boot {
     pub hart: usize,
     /// `/chosen/bootargs`, or nothing.
     pub arguments: &'static str,
+    cores: [u64; cores::MAX],
+    core_count: usize,
+}
+
+impl Boot {
+    /// Ids of the cores besides the one that boots.
+    #[must_use]
+    pub fn other_cores(&self) -> &[u64] {
+        &self.cores[..self.core_count]
+    }
+
+    /// What an argument `name=value` says.
+    #[must_use]
+    pub fn argument(&self, name: &str) -> Option<&'static str> {
+        let mut words = self.arguments.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+        words.find(|(this, _)| *this == name).map(|(_, value)| value)
+    }
+
+    /// The number that an argument `name=value` has, or `default` without it; ends the guest if it is none.
+    #[must_use]
+    pub fn number(&self, name: &str, default: u64) -> u64 {
+        let number = |value: &str| value.parse().unwrap_or_else(|_| fail(format_args!("bad argument: {name}={value}")));
+        self.argument(name).map_or(default, number)
+    }
 }
 
 static FREQUENCY: Masked<u64> = Masked::new(0);
@@ -46,5 +70,18 @@ pub fn read(hart: usize, address: usize) -> Result<Boot, &'static str> {
     masked(|mask| FREQUENCY.with(mask, |it| *it = frequency));
     let arguments = tree.find_node("/chosen").and_then(|chosen| chosen.property("bootargs"));
     let arguments = arguments.and_then(|property| property.value_as::<&'static str>().ok()).unwrap_or("");
-    Ok(Boot { hart, arguments })
+    let mut boot = Boot { hart, arguments, cores: [0; cores::MAX], core_count: 0 };
+    let own = isa::own_core(hart);
+    for node in tree.find_node("/cpus").into_iter().flat_map(|node| node.children()) {
+        let text = |name| node.property(name).and_then(|property| property.value_as::<&'static str>().ok());
+        let id = node.reg().ok().flatten().and_then(|mut reg| reg.next()).and_then(|reg| reg.address::<u64>().ok());
+        let is_other = text("device_type") == Some("cpu") && text("status").is_none_or(|status| status == "okay");
+        if let Some(id) = id.filter(|id| is_other && *id != own)
+            && boot.core_count + 1 < cores::MAX
+        {
+            boot.cores[boot.core_count] = id;
+            boot.core_count += 1;
+        }
+    }
+    Ok(boot)
 }

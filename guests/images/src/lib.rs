@@ -5,4 +5,6 @@
 
 #[cfg(feature = "freertos")]
 pub mod freertos;
+pub mod heartbeat;
+pub mod hostile;
 pub mod rtos;

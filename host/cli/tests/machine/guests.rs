@@ -19,6 +19,9 @@ const COUNTS: [&str; 8] =
 /// What the test of response times prints, with four numbers.
 const TIMES: [&str; 3] = ["interrupt-latency", "task-release", "response"];
 
+/// Cores of a board.
+const CORES: usize = 3;
+
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -28,6 +31,9 @@ pub fn trials() -> Vec<Trial> {
             trials.push(trial(&name("passes_every_test"), move || passes(isa, guest)));
             trials.push(trial(&name("refuses_wrong_arguments"), move || refuses(isa, guest)));
         }
+        let name = |what: &str| format!("guests::{what}_on_{}", isa.name());
+        trials.push(trial(&name("a_heartbeat_has_every_core"), move || beats(isa)));
+        trials.push(trial(&name("a_hostile_guest_makes_all_its_attempts"), move || attempts(isa)));
     }
     trials
 }
@@ -57,6 +63,40 @@ fn passes(isa: Isa, guest: &str) -> Result<(), String> {
     if text.lines().last() == Some("passed 9") { Ok(()) } else { Err(format!("it has not passed\n{text}")) }
 }
 
+fn beats(isa: Isa) -> Result<(), String> {
+    let text = board(isa, "heartbeat", "rounds=5 interval_ms=200")?.ended()?;
+    let mut last = [0; CORES];
+    for number in 1..=5 {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("heartbeat {number} ")));
+        let words = line.into_iter().flat_map(str::split_whitespace);
+        let passes: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        let goes_on = passes.iter().zip(last).all(|(now, before)| *now >= before);
+        if passes.len() != CORES || !goes_on || passes[0] == last[0] {
+            return Err(format!("heartbeat {number}: {passes:?} after {last:?}\n{text}"));
+        }
+        last.copy_from_slice(&passes);
+    }
+    if last.contains(&0) || !text.ends_with("passed 5\n") { Err(format!("{last:?}\n{text}")) } else { Ok(()) }
+}
+
+fn attempts(isa: Isa) -> Result<(), String> {
+    for seed in [1, 2] {
+        let text = board(isa, "hostile", &format!("seed={seed} attempts=2000"))?.ended()?;
+        // What it has written to the serial port may be before a line. QEMU's calls cause no exception if they are calls at all.
+        for (attack, right) in [("memory", 1..2000), ("calls", 0..2000), ("registers", 1..2000)] {
+            let after = text.split_once(&format!("{attack} 2000 ")).map(|(_, after)| after);
+            let exceptions: Option<u32> = after.and_then(|after| after.lines().next()?.parse().ok());
+            if !exceptions.is_some_and(|exceptions| right.contains(&exceptions)) {
+                return Err(format!("{attack} with seed {seed}: {exceptions:?} exceptions\n{text}"));
+            }
+        }
+        if !text.ends_with("passed 3\n") {
+            return Err(format!("seed {seed}: it has not passed\n{text}"));
+        }
+    }
+    Ok(())
+}
+
 fn refuses(isa: Isa, guest: &str) -> Result<(), String> {
     for (arguments, reason) in [("rounds=none", "bad argument: rounds=none"), ("test=none", "there is no test none")] {
         let mut machine = board(isa, guest, arguments)?;
@@ -79,7 +119,7 @@ fn board(isa: Isa, guest: &str, arguments: &str) -> Result<Machine, String> {
         Isa::AArch64 => command.args(["-machine", "virt,gic-version=3", "-cpu", "cortex-a76"]),
         Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => command.args(["-machine", "virt", "-bios", "default"]),
     };
-    command.args([
+    command.arg("-smp").arg(CORES.to_string()).args([
         "-m",
         "128M",
         "-nodefaults",
