@@ -9,6 +9,7 @@ use std::{
 use crate::{
     error::{Error, Result, read},
     isa::{index_by_name, names},
+    library::is_assembly,
     link::Input,
     options::*,
 };
@@ -47,6 +48,14 @@ impl Source {
         match &self.language {
             Some(language) => language.as_bytes().starts_with(b"c++"),
             None => CPP_EXTENSIONS.contains(&extension),
+        }
+    }
+
+    /// Whether it is assembly.
+    pub fn is_assembly(&self) -> bool {
+        match &self.language {
+            Some(language) => language.as_bytes().starts_with(b"assembler"),
+            None => is_assembly(&self.path),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     link::{self, Input, Options, Pin},
     linker_arguments::parse_linker,
     mentions::{self, Mention},
-    pins,
+    pins, sequential,
     tools::Tools,
 };
 
@@ -290,7 +290,17 @@ impl Driver {
             }
             command.arg("-c").arg("-o").arg(&objects[isa]);
             add_source(&mut command, source);
-            command.stdin(stdin(input.as_deref())?).output().map_err(|error| Error::read(&self.tools.program, error))
+            command.stdin(stdin(input.as_deref())?);
+            let output = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
+            if output.status.success() && !source.is_assembly() {
+                let compiler = || {
+                    let mut command = self.compiler(isa, self.cxx || source.is_cpp());
+                    command.stdin(stdin(input.as_deref())?);
+                    Ok(command)
+                };
+                sequential::fence_stores(isa, &objects[isa], &compiler, &|command| add_source(command, source))?;
+            }
+            Ok(output)
         };
         let results: Vec<Result<Output>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || run(isa))).collect();

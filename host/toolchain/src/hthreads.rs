@@ -12,6 +12,7 @@ use crate::{
     isa::{ISAS, TARGETS},
     libc::{COMMON_FLAGS, Libc, TYPED},
     library::{Library, Sources},
+    sequential::FENCE,
     tools::{Tools, lock},
 };
 
@@ -86,6 +87,7 @@ impl Hthreads {
             HEADER,
             MARKS,
             FLAGS,
+            FENCE,
             COMMON_FLAGS,
             libc.archive(),
             tools.library.file_name(),
@@ -143,8 +145,8 @@ impl Hthreads {
         let compiler = |name: &str, isa: usize, path: &Path| {
             if name.starts_with(MUSL) {
                 let mut command = libc.compiler(isa);
-                command.args(renames()).arg("-c").arg(path);
-                return Ok(command);
+                command.args(renames());
+                return Ok((command, path.to_owned()));
             }
             let mut command = tools.command("clang");
             command.arg(format!("--target={}", TARGETS[isa].triple)).args(TARGETS[isa].flags).args(COMMON_FLAGS);
@@ -152,8 +154,7 @@ impl Hthreads {
             for folder in libc.include_folders(isa) {
                 command.arg("-isystem").arg(folder);
             }
-            command.arg("-c").arg(path);
-            Ok(command)
+            Ok((command, path.to_owned()))
         };
         let library = Library { tools, name, objects: &objects, compiler: &compiler };
         library.compile(sources)?;

@@ -19,6 +19,8 @@ pub struct Target {
     pub processor: &'static str,
     /// Flags of the compiler. Code is neither relaxed by the linker nor uses tricks that only one ISA has.
     pub flags: &'static [&'static str],
+    /// Whether stores that are sequentially consistent get a fence ([`crate::sequential`]).
+    pub fences_stores: bool,
     /// In object files.
     pub architecture: Architecture,
     /// In ELF headers.
@@ -43,6 +45,7 @@ const X86_64: Target = Target {
     kernel_headers: "x86-linux-any",
     processor: "baseline",
     flags: &[],
+    fences_stores: false, // `xchg`
     architecture: Architecture::X86_64,
     machine: elf::EM_X86_64,
     elf_flags: 0,
@@ -62,6 +65,7 @@ const AARCH64: Target = Target {
     kernel_headers: "aarch64-linux-any",
     processor: "baseline",
     flags: &["-mno-outline-atomics"],
+    fences_stores: true,
     architecture: Architecture::Aarch64,
     machine: elf::EM_AARCH64,
     elf_flags: 0,
@@ -80,6 +84,7 @@ const RISCV64: Target = Target {
     kernel_headers: "riscv-linux-any",
     processor: "baseline_rv64-relax",
     flags: &["-march=rv64gc", "-mabi=lp64d", "-mno-relax", "-msmall-data-limit=0"],
+    fences_stores: false, // a fence before such a load
     architecture: Architecture::Riscv64,
     machine: elf::EM_RISCV,
     elf_flags: elf::EF_RISCV_RVC.0 | elf::EF_RISCV_FLOAT_ABI_DOUBLE.0,

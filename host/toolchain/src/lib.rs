@@ -22,6 +22,7 @@ mod linker_arguments;
 mod mentions;
 mod options;
 mod pins;
+mod sequential;
 mod tools;
 
 pub use driver::{cc, ld};

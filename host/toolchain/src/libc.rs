@@ -181,8 +181,7 @@ impl Libc {
             let mut command = self.compiler(isa);
             command.args(if name.starts_with(HEAP_OBJECTS) { HEAP_FLAGS } else { &[] });
             command.args(EXCEPTION_OBJECTS.contains(&name).then_some("-fexceptions"));
-            command.arg("-c").arg(one_function_per_section(path, &objects, isa)?);
-            Ok(command)
+            Ok((command, one_function_per_section(path, &objects, isa)?))
         };
         let library = Library { tools: &self.tools, name: "the C library", objects: &objects, compiler: &compiler };
         library.compile(&sources)?;

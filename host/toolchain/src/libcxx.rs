@@ -13,6 +13,7 @@ use crate::{
     isa::{ISAS, TARGETS},
     libc::{COMMON_FLAGS, Libc, TYPED},
     library::{Library, Sources},
+    sequential::FENCE,
     tools::{Tools, lock},
 };
 
@@ -176,7 +177,7 @@ impl Libcxx {
     pub fn find(tools: &Tools, libc: &Libc) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
         (FLAGS, LIBRARY_FLAGS, ABI_SOURCES, SOURCES, libc.archive()).hash(&mut hasher);
-        (UNWIND_FLAGS, UNWIND_CPP_FLAGS, UNWIND_SOURCES, OWN).hash(&mut hasher);
+        (UNWIND_FLAGS, UNWIND_CPP_FLAGS, UNWIND_SOURCES, OWN, FENCE).hash(&mut hasher);
         let folder = tools.folder.join(format!("libcxx-{:016x}", hasher.finish()));
         let libcxx = Self { folder, tools: tools.clone() };
         if !libcxx.is_built() {
@@ -229,7 +230,8 @@ impl Libcxx {
         let own = self.folder.join(name);
         write(&own, contents.as_bytes())?;
         sources.insert(format!("{}{name}", Part::Unwind.prefix()), ISAS.map(|_| own.clone()));
-        let compiler = |name: &str, isa: usize, path: &Path| Ok(self.compiler(libc, name, isa, path));
+        let compiler =
+            |name: &str, isa: usize, path: &Path| Ok((self.compiler(libc, name, isa, path), path.to_owned()));
         let library = Library { tools: &self.tools, name: "the C++ library", objects: &objects, compiler: &compiler };
         library.compile(&sources)?;
         library.archive(&self.archive())?;
@@ -255,7 +257,6 @@ impl Libcxx {
         for folder in libc.include_folders(isa) {
             command.arg("-isystem").arg(folder);
         }
-        command.arg("-c").arg(path);
         command
     }
 }

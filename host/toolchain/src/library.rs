@@ -18,6 +18,7 @@ use crate::{
     error::{Error, ErrorKind, Result, read, write},
     fat_object,
     isa::{ISAS, PerIsa},
+    sequential,
     tools::Tools,
 };
 
@@ -32,8 +33,8 @@ pub struct Library<'a> {
     pub name: &'a str,
     /// Where objects go.
     pub objects: &'a Path,
-    /// The compiler's call for an object, an ISA and a source, without what comes out.
-    pub compiler: &'a (dyn Fn(&str, usize, &Path) -> Result<Command> + Sync),
+    /// The compiler's call for an object, an ISA and a source, without what goes in and comes out; and the file to give it.
+    pub compiler: &'a (dyn Fn(&str, usize, &Path) -> Result<(Command, PathBuf)> + Sync),
 }
 
 impl Library<'_> {
@@ -71,13 +72,19 @@ impl Library<'_> {
         let mut built: PerIsa<Vec<u8>> = Default::default();
         for (isa, path) in paths.iter().enumerate() {
             let output = self.objects.join(format!("{name}.{}", ISAS[isa].name()));
-            let mut command = (self.compiler)(name, isa, path)?;
-            let result =
-                command.arg("-o").arg(&output).output().map_err(|error| Error::read(&self.tools.program, error))?;
+            let (mut command, source) = (self.compiler)(name, isa, path)?;
+            command.arg("-c").arg(&source).arg("-o").arg(&output);
+            let result = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
             if !result.status.success() {
                 let text = String::from_utf8_lossy(&result.stderr);
                 let message = format!("building {} for {} failed:\n{}", self.name, ISAS[isa].name(), text.trim_end());
                 return Err(Error::new(ErrorKind::Software, message));
+            }
+            if !is_assembly(&source) {
+                let compiler = || Ok((self.compiler)(name, isa, path)?.0);
+                sequential::fence_stores(isa, &output, &compiler, &|command| {
+                    command.arg(&source);
+                })?;
             }
             built[isa] = read(&output)?;
             let _ = fs::remove_file(&output);
@@ -112,4 +119,11 @@ impl Library<'_> {
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::new(files as u64).with_style(style)
     }
+}
+
+/// Whether a file is assembly, by its name.
+pub fn is_assembly(path: &Path) -> bool {
+    path.extension()
+        .and_then(|extension| extension.to_str())
+        .is_some_and(|extension| ["s", "S", "sx"].contains(&extension))
 }

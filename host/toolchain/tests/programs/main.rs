@@ -3,3 +3,4 @@
 mod c;
 mod cpp;
 mod folder;
+mod orders;
