@@ -29,6 +29,7 @@ mod hostile;
 mod hthreads;
 mod libc_test;
 mod libraries;
+mod litmus;
 mod long_calls;
 mod measured;
 mod places;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         trials.extend(crossing_policies::trials());
         trials.extend(cpp::trials());
         trials.extend(libraries::trials());
+        trials.extend(litmus::trials());
         trials.extend(libc_test::trials());
         trials.extend(golang::trials());
     }
