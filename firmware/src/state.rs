@@ -3,10 +3,12 @@
 //! A word for each hart. Whoever finds a hart stopped claims it, writes where it shall start, and only then publishes that;
 //! everything else is changed by the hart itself.
 
-use motet_layout::sync::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    fence,
+use motet_layout::{
+    handshake::then_look,
+    sync::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
 };
 use rustsbi::spec::hsm::hart_state;
 
@@ -94,7 +96,7 @@ impl HartStates {
     /// it starts; the fence orders the caller's stores before this look, as the one in [`Self::take_launch`] orders the start
     /// before the loads of the started hart.
     pub fn is_running(&self, hart: HartId) -> bool {
-        fence(SeqCst);
+        then_look();
         !matches!(self.of(hart).state.load(Acquire), STOPPED | CLAIMED | HALTED)
     }
 
@@ -176,7 +178,7 @@ impl HartStates {
         }
         let launch = Launch { address: address.load(Relaxed), argument: argument.load(Relaxed) };
         state.store(STARTED, Release);
-        fence(SeqCst);
+        then_look();
         Some(launch)
     }
 

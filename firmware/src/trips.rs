@@ -5,11 +5,11 @@
 //! begun, and call one home that has; the hidden hart ends it, and whoever posted takes it.
 
 use motet_layout::{
+    handshake::then_look,
     ones,
     sync::{
         AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-        fence,
     },
 };
 
@@ -177,10 +177,10 @@ impl Trips {
     /// Posts the trip that has been written for `place`, which only the caller uses. Answers which hidden hart has to be rung
     /// for it; if none, all are busy, and look for the next one themselves.
     pub fn post(&self, place: Place, ticket: Ticket) -> Option<HartId> {
-        self.places[place.index()].store(ticket.0 << SHIFT | WAITING, SeqCst);
+        self.places[place.index()].store(ticket.0 << SHIFT | WAITING, Release);
         self.waiting[place.index() / 64].fetch_or(1 << (place.index() % 64), SeqCst);
         // Pairs with the fence in `rest`: either that hart finds this trip, or its bit is found here.
-        fence(SeqCst);
+        then_look();
         loop {
             let idle = HartSet(self.idle.load(SeqCst));
             let hart = idle.iter().next()?;
@@ -245,7 +245,7 @@ impl Trips {
     /// The calling hidden hart has nothing to do, and may sleep until it is rung, unless there is a trip now.
     pub fn rest(&self, own: HartId) -> Option<Place> {
         self.idle.fetch_or(HartSet::default().with(own).0, SeqCst);
-        fence(SeqCst);
+        then_look();
         let taken = self.take(own);
         if taken.is_some() {
             self.rise(own);

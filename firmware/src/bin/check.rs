@@ -9,7 +9,7 @@ use core::{
     panic::PanicInfo,
     sync::atomic::{
         AtomicU64, AtomicUsize,
-        Ordering::{Relaxed, SeqCst},
+        Ordering::{Relaxed, Release, SeqCst},
     },
 };
 
@@ -116,11 +116,11 @@ extern "C" fn check_trap(frame: &mut Frame) {
         // Stacks tell harts apart.
         let hart = (core::ptr::from_mut(frame).addr() - stacks()) >> STACK_SHIFT;
         INTERRUPTS[hart].fetch_add(1, SeqCst);
-        LAST[0].store(cause, SeqCst);
+        LAST[0].store(cause, Release);
         return;
     }
     for (place, value) in LAST.iter().zip([cause, counter, csr!(read "stval"), csr!(read "sstatus")]) {
-        place.store(value, SeqCst);
+        place.store(value, Release);
     }
     TRAPS.fetch_add(1, SeqCst);
     let go_on = GO_ON.swap(0, SeqCst);
@@ -395,7 +395,7 @@ fn fences(own: usize, harts: usize) {
         fence_others(round);
     }
     for hart in (0..harts).filter(|hart| *hart != own) {
-        STEPS[hart].store(99, SeqCst);
+        STEPS[hart].store(99, Release);
         while status(hart) != hart_state::STOPPED {}
     }
     say!("check: fences ok");

@@ -24,6 +24,7 @@ mod fingerprint;
 mod fpga;
 mod frame;
 mod guest;
+pub mod handshake;
 mod header;
 mod ids;
 #[macro_use]

@@ -30,7 +30,7 @@
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
-use motet_layout::sync::Ordering;
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED,
@@ -342,7 +342,8 @@ fn take_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
     let woken = end_idle(context);
     let taken = CallState::Returned(caller).change(record, CallState::None).is_ok();
     if !taken && woken == Wake::Look {
-        record.state.store(state, Ordering::SeqCst);
+        record.state.store(state, Ordering::Release);
+        then_look();
     }
     taken
 }
@@ -367,7 +368,8 @@ pub fn end_call(context: &impl Context, caller: Option<CoreId>, reach: Reach) {
         far::take_attention(context, caller);
         core_record(context, caller).answer.store(CALL_LEFT, Ordering::Release);
     }
-    record.state.store(CORE_AWAKE, Ordering::SeqCst);
+    record.state.store(CORE_AWAKE, Ordering::Release);
+    then_look(); // whether a shoot-down was asked, and whether somebody wants the thread
 }
 
 /// What has become of a call that this core has made.

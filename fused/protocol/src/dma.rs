@@ -97,7 +97,7 @@ fn transfer_descriptor(sender: CoreId, from: &CoreRecord, to: &CoreRecord, place
         }
         // Before it has arrived: the sender may die, and what is under way then is nobody's (`lost`).
         from.dma_place.set(DMA_NONE);
-        status.store(arrives_ns.clamp(1, CLAIMED - 1), Ordering::SeqCst);
+        status.store(arrives_ns.clamp(1, CLAIMED - 1), Ordering::Release);
     }
     is_free
 }

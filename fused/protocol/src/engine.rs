@@ -14,11 +14,11 @@
 //!
 //! Protocol page: `docs/protocols/dma.md`.
 
-use motet_layout::sync::Ordering;
 use motet_layout::{
     CoreId, DMA_BAD_ADDRESS, DMA_BAD_FLAGS, DMA_BAD_LENGTH, DMA_BYTES_MAX, DMA_FLAGS, DMA_LIST, DMA_OK, DMA_OVERLAP,
     DMA_PIECES, DMA_RING, DMA_RINGS, DmaDescriptor, DmaEngine, DmaList, Pool, PoolAddr,
 };
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use crate::{Context, lock::lock};
 
@@ -66,7 +66,8 @@ pub fn submit(context: &impl Context, engine: &DmaEngine, transfer: &Transfer, s
     slot.flags.set(transfer.flags);
     slot.core.set(u32::from(transfer.core.0));
     slot.id.set(transfer.id);
-    engine.tail.store(tail.wrapping_add(1), Ordering::SeqCst);
+    engine.tail.store(tail.wrapping_add(1), Ordering::Release);
+    then_look();
     start();
     true
 }
@@ -98,7 +99,8 @@ pub fn take(context: &impl Context, engine: &DmaEngine) -> Option<Completion> {
         done: slot.done.get(),
         arrives_ns: slot.arrives_ns.get(),
     };
-    engine.taken.store(taken.wrapping_add(1), Ordering::SeqCst);
+    engine.taken.store(taken.wrapping_add(1), Ordering::Release);
+    then_look();
     Some(completion)
 }
 
@@ -147,7 +149,8 @@ pub fn serve(
     }
     let ring = CoreId::from_raw(slot.core.get()).filter(|_| slot.flags.get() & DMA_RINGS != 0);
     // From here on a kernel may use the slot, and the memory, for something else.
-    engine.head.store(head.wrapping_add(1), Ordering::SeqCst);
+    engine.head.store(head.wrapping_add(1), Ordering::Release);
+    then_look();
     Some(Served { ring })
 }
 

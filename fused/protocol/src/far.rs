@@ -24,7 +24,7 @@
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{CALL_GIVEN, CALL_WITHDRAWN, CallSlot, CoreId, DMA_ANSWER, DMA_CALL, ISLANDS_MAX, IslandId};
 
@@ -181,7 +181,7 @@ pub fn give_back_withdrawn(context: &impl Context) {
 pub fn tell(context: &impl Context, core: CoreId) {
     if context.polls(core.island()) {
         // Who looks no longer says so, and looks once more.
-        fence(Ordering::SeqCst);
+        then_look();
         if context.island_record().to_be_rung[core.index()].load(Ordering::Relaxed) == 0 {
             return context.wrote(core);
         }
@@ -203,13 +203,13 @@ pub fn look_no_longer(context: &impl Context) {
     for island in islands.iter().take(context.island_count()) {
         island.to_be_rung[context.core().index()].load(Ordering::SeqCst);
     }
-    fence(Ordering::SeqCst);
+    then_look();
 }
 
 /// This core looks again: before it looks first.
 pub fn look_again(context: &impl Context) {
     say(context, 0);
-    fence(Ordering::SeqCst);
+    then_look();
 }
 
 fn say(context: &impl Context, to_be_rung: u32) {

@@ -16,7 +16,7 @@
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
-use motet_layout::sync::Ordering;
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_AWAY, DMA_HOME, DMA_NONE, ISLAND_JOINED,
@@ -35,8 +35,9 @@ use crate::{
 /// Says (again) that the cores of an island are off: one of them may have been given a call meanwhile.
 pub fn turn_off(context: &impl Context, island: IslandId) {
     for index in 0..CORES_PER_ISLAND_MAX {
-        core_record(context, CoreId::new(island, index)).state.store(CORE_OFFLINE, Ordering::SeqCst);
+        core_record(context, CoreId::new(island, index)).state.store(CORE_OFFLINE, Ordering::Release);
     }
+    then_look(); // at the calls that they have been given
 }
 
 /// Begins a burial: from when it has passed, each core that lives counts those that it brings to others apart from those before
@@ -86,7 +87,7 @@ pub fn settle_calls(context: &impl Context) {
         let Some(caller) = state.caller() else { continue };
         match (is_dead(context, core), is_dead(context, caller), state) {
             (true, false, CallState::Returned(_)) => context.ring(caller),
-            (true, false, CallState::Given(_)) | (true, true, _) => record.call.store(CALL_NONE, Ordering::SeqCst),
+            (true, false, CallState::Given(_)) | (true, true, _) => record.call.store(CALL_NONE, Ordering::Release),
             (false, true, _) => settle_orphan(context, core, caller),
             (true, false, CallState::None | CallState::Taken(_)) | (false, false, _) => {}
         }
@@ -103,7 +104,7 @@ fn settle_orphan(context: &impl Context, core: CoreId, caller: CoreId) {
     let given_up = |from: CallState| from.change(record, CallState::None).is_ok();
     if given_up(CallState::Returned(caller)) || given_up(CallState::Taken(caller)) {
         if let Some(thread) = thread.filter(|thread| thread.core.load(Ordering::SeqCst) == u32::from(core.0)) {
-            thread.core.store(u32::from(caller.0), Ordering::SeqCst);
+            thread.core.store(u32::from(caller.0), Ordering::Release);
         }
     } else {
         context.ring(core);
@@ -124,7 +125,7 @@ pub fn settle_transfers(context: &impl Context, thread_in: impl Fn(&CoreRecord) 
         if let Some(thread) = thread.filter(|thread| {
             CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|core| !is_dead(context, core))
         }) {
-            thread.core.store(u32::from(dead.0), Ordering::SeqCst);
+            thread.core.store(u32::from(dead.0), Ordering::Release);
         }
     }
 }

@@ -108,9 +108,9 @@ pub(crate) fn undo_claim(context: &impl Context, claimer: CoreId) {
         if let Some(thread) = thread_of(context, record)
             && thread.core.load(Ordering::Relaxed) == u32::from(context.core().0)
         {
-            thread.core.store(u32::from(claimer.0), Ordering::SeqCst);
+            thread.core.store(u32::from(claimer.0), Ordering::Release);
         }
-        record.call.store(CALL_NONE, Ordering::SeqCst);
+        record.call.store(CALL_NONE, Ordering::Release);
     }
 }
 

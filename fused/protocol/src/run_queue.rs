@@ -8,7 +8,7 @@
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord, IslandId,
@@ -220,7 +220,7 @@ pub fn begin_idle(context: &impl Context, state: u32) -> bool {
 /// As [`begin_idle`], where the caller looks for work afterwards itself ([`is_quiet`]).
 #[inline(always)]
 pub fn announce_idle(context: &impl Context, state: u32) {
-    context.own_record().state.store(state, Ordering::SeqCst);
+    context.own_record().state.store(state, Ordering::Release);
 }
 
 /// Whether this core, which has announced that it is about to sleep, has no work.
@@ -231,7 +231,7 @@ pub fn is_quiet(context: &impl Context) -> bool {
 /// As [`is_quiet`], as far as threads are concerned.
 pub fn has_no_thread(context: &impl Context) -> bool {
     let record = context.own_record();
-    fence(Ordering::SeqCst);
+    then_look();
     record.inbox.load(Ordering::SeqCst) == 0 && ready::is_empty(record)
 }
 
@@ -268,7 +268,7 @@ pub fn end_idle(context: &impl Context) -> Wake {
     }
     let wake = if state == CORE_CALLED { Wake::Called } else { Wake::Look };
     record.state.store(if wake == Wake::Called { CORE_CALLED } else { CORE_AWAKE }, Ordering::Release);
-    fence(Ordering::SeqCst); // then look whether a shoot-down was asked
+    then_look(); // whether a shoot-down was asked
     wake
 }
 
@@ -279,7 +279,7 @@ pub fn end_idle_far(context: &impl Context, first: usize) -> Option<CoreId> {
     let record = context.own_record();
     let caller = if has_ready(record) { None } else { far::take(context, first) };
     record.state.store(if caller.is_some() { CORE_CALLED } else { CORE_AWAKE }, Ordering::Release);
-    fence(Ordering::SeqCst); // then look whether a shoot-down was asked
+    then_look(); // whether a shoot-down was asked
     caller
 }
 

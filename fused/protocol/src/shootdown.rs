@@ -81,7 +81,7 @@
 //! Protocol page: `docs/protocols/shoot-down.md`.
 
 use core::ops::Range;
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, ISLANDS_MAX, IslandId, SpaceRecord};
 use motet_paging::{Leaf, Mapped, Table, Withdrawal};
@@ -238,7 +238,7 @@ impl Chain {
 /// Makes every core drop its translations of `space`, whose entries were edited before. `flush_own` drops this core's; it is
 /// called if the space is active here.
 pub fn shoot_down(context: &impl Context, space: &SpaceRecord, flush_own: impl FnOnce()) {
-    fence(Ordering::SeqCst);
+    then_look();
     let me = context.core();
     let mut tickets = [(CoreId::HOST, 0u64); 16];
     let mut asked = 0;

@@ -5,7 +5,10 @@
 //! Inside the machine there are many producers or consumers: each operation takes the stream's lock. The host is alone
 //! on its side and may act without it ([`Side::Host`]).
 
-use motet_layout::sync::{AtomicU32, Ordering, fence};
+use motet_layout::{
+    handshake::then_look,
+    sync::{AtomicU32, Ordering},
+};
 
 use motet_layout::{HostStream, PoolAddr};
 
@@ -96,30 +99,30 @@ pub fn consume_bytes(context: &impl Context, side: Side, stream: &HostStream, in
 /// The producer adds no more. `true`: ring the consumer.
 #[must_use]
 pub fn close(stream: &HostStream) -> bool {
-    stream.closed.store(1, Ordering::SeqCst);
+    stream.closed.store(1, Ordering::Release);
     take_waiting(&stream.consumer_waiting)
 }
 
 /// The consumer takes no more. `true`: ring the producer.
 #[must_use]
 pub fn leave(stream: &HostStream) -> bool {
-    stream.gone.store(1, Ordering::SeqCst);
+    stream.gone.store(1, Ordering::Release);
     take_waiting(&stream.producer_waiting)
 }
 
 /// Says that the producer is about to sleep for room. `true`: it may; the consumer will ring. `false`: there is room.
 #[must_use]
 pub fn producer_waits(stream: &HostStream) -> bool {
-    stream.producer_waiting.store(1, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
+    stream.producer_waiting.store(1, Ordering::Release);
+    then_look();
     !writable(stream)
 }
 
 /// Says that the consumer is about to sleep for bytes. `true`: it may; the producer will ring. `false`: there are some.
 #[must_use]
 pub fn consumer_waits(stream: &HostStream) -> bool {
-    stream.consumer_waiting.store(1, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
+    stream.consumer_waiting.store(1, Ordering::Release);
+    then_look();
     !readable(stream)
 }
 
@@ -145,7 +148,7 @@ fn fill(stream: &HostStream, len: usize, each: impl FnMut(PoolAddr, usize, usize
     let len = len.min(room(stream));
     let head = stream.head.load(Ordering::Relaxed);
     pieces(stream, head, len, each);
-    stream.head.store(head.wrapping_add(len as u64), Ordering::SeqCst);
+    stream.head.store(head.wrapping_add(len as u64), Ordering::Release);
     Moved { len, ring: len > 0 && take_waiting(&stream.consumer_waiting) }
 }
 
@@ -153,7 +156,7 @@ fn drain(stream: &HostStream, len: usize, each: impl FnMut(PoolAddr, usize, usiz
     let len = len.min(used(stream));
     let tail = stream.tail.load(Ordering::Relaxed);
     pieces(stream, tail, len, each);
-    stream.tail.store(tail.wrapping_add(len as u64), Ordering::SeqCst);
+    stream.tail.store(tail.wrapping_add(len as u64), Ordering::Release);
     Moved { len, ring: len > 0 && take_waiting(&stream.producer_waiting) }
 }
 
@@ -170,6 +173,6 @@ fn pieces(stream: &HostStream, position: u64, len: usize, mut each: impl FnMut(P
 }
 
 fn take_waiting(waiting: &AtomicU32) -> bool {
-    fence(Ordering::SeqCst);
+    then_look();
     waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::SeqCst) != 0
 }

@@ -8,7 +8,7 @@
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     MORE_NODES, MoreNodes, NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES,
@@ -32,8 +32,7 @@ pub fn prepare(thread: &'static ThreadRecord) {
     debug_assert!(thread.state.load(Ordering::Relaxed) == THREAD_RUNNING);
     thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
     thread.state.store(THREAD_PREPARING, Ordering::Relaxed);
-    // Then look at what wakers change. A fence, as QEMU does not keep a store-release before a load-acquire.
-    fence(Ordering::SeqCst);
+    then_look(); // at what wakers change
 }
 
 /// Puts the preparing thread into a queue. `key` and `bits` narrow futex wake-ups (otherwise 0 and `u32::MAX`).
@@ -55,7 +54,7 @@ pub fn enqueue(
     let guard = lock(context, &queue.lock);
     link_last(context, queue, node);
     drop(guard);
-    fence(Ordering::SeqCst);
+    then_look();
     true
 }
 
@@ -116,7 +115,7 @@ pub fn commit(thread: &'static ThreadRecord) -> bool {
 /// Wakes up to `limit` threads of a queue whose key is `key` and whose bits meet `bits`; returns how many.
 #[inline]
 pub fn wake_matching(context: &impl Context, queue: &'static WaitQueue, limit: u32, key: u64, bits: u32) -> u32 {
-    fence(Ordering::SeqCst);
+    then_look();
     if queue.head.load(Ordering::Relaxed) == 0 {
         return 0;
     }
@@ -126,7 +125,7 @@ pub fn wake_matching(context: &impl Context, queue: &'static WaitQueue, limit: u
 /// Whether anybody is in one of these queues: who enters one from now on sees what the caller has seen before.
 #[inline]
 pub fn has_any<const N: usize>(queues: [&WaitQueue; N]) -> bool {
-    fence(Ordering::SeqCst);
+    then_look();
     queues.iter().any(|queue| queue.head.load(Ordering::Relaxed) != 0)
 }
 
@@ -138,7 +137,7 @@ pub fn wake(context: &impl Context, queue: &'static WaitQueue) -> u32 {
 
 /// Wakes one thread, wherever it waits; `reason` tells it why. `false`: it was not waiting.
 pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
-    fence(Ordering::SeqCst); // what the caller changed, then the state: the other side of `prepare`
+    then_look(); // at the state, after what the caller changed: the other side of `prepare`
     let mut state = thread.state.load(Ordering::SeqCst);
     let carried = carried_by(context.core());
     loop {

@@ -10,7 +10,7 @@
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{EpollRecord, NODE_WATCH, WaitNode, WaitQueue, WatchRecord};
 
@@ -67,8 +67,8 @@ pub fn take_news(context: &impl Context, list: &'static EpollRecord, mut each: i
     let mut at = list.news.swap(0, Ordering::SeqCst);
     while let Some(watch) = context.object::<WatchRecord>(at) {
         at = watch.news_next.get();
-        watch.in_news.store(0, Ordering::SeqCst);
+        watch.in_news.store(0, Ordering::Release);
         each(watch);
     }
-    fence(Ordering::SeqCst);
+    then_look();
 }

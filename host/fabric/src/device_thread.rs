@@ -42,7 +42,7 @@ impl DeviceThread {
 
 impl Drop for DeviceThread {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // It writes no more, so the pool may be looked at.

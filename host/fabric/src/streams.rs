@@ -48,7 +48,7 @@ impl<'a> Output<'a> {
     /// From now on nobody is asked to ring: whether a kernel has to ring would depend on when the host has looked.
     pub fn never_ask(&mut self) {
         self.asks = false;
-        self.stream.consumer_waiting.store(0, Ordering::SeqCst);
+        self.stream.consumer_waiting.store(0, Ordering::Release);
     }
 
     /// Whether bytes are there; if not, the producer has been told to ring when there are, unless it is [never

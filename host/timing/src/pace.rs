@@ -14,13 +14,15 @@
 
 use std::{
     cell::Cell,
-    sync::atomic::fence,
     time::{Duration, Instant},
 };
 
-use motet_layout::sync::{
-    AtomicU32,
-    Ordering::{Relaxed, SeqCst},
+use motet_layout::{
+    handshake::then_look,
+    sync::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use crate::{
@@ -84,7 +86,7 @@ impl<B: Bells> Timing<B> {
             let view = self.view();
             if !has_looked {
                 // Those who parked while this core's clock was on its way to them.
-                fence(SeqCst);
+                then_look();
                 self.wake_parked(self.view());
                 has_looked = true;
             }

@@ -24,7 +24,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
         let cpu = Cpu::new(machine);
         extension::announce(&cpu);
-        core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
+        core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::Release);
         cpu.start_timing();
         sched::core_loop(&cpu)
     }
@@ -37,10 +37,10 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
         core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);
         core.alarm_ns.store(u64::MAX, Ordering::Relaxed);
     }
-    core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::SeqCst);
+    core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::Release);
     start_other_cores(&cpu, record);
     record.joined_at_ns.set(cpu.reading_ns());
-    record.state.store(ISLAND_JOINED, Ordering::SeqCst);
+    record.state.store(ISLAND_JOINED, Ordering::Release);
     cpu.pool.header().joined.fetch_add(1, Ordering::SeqCst);
     machine.ring_host();
     cpu.log(format_args!("{} joined with {} cores", M::ISA.name(), record.core_count.get()));
@@ -155,7 +155,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     let started = file::open_first(cpu, process).and_then(|()| process::exec::start_first(cpu, process, thread));
     if let Err(errno) = started {
         file::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));
-        cpu.pool.header().exit.store(1 + 127, Ordering::SeqCst);
+        cpu.pool.header().exit.store(1 + 127, Ordering::Release);
         cpu.machine.ring_host();
     }
 }

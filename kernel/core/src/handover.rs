@@ -124,7 +124,7 @@ fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
     cpu.crossing.resident.set(cpu.active_space.get());
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
 }
 
 /// Moves the running thread to the core that has what it needs and least to do; which one. The caller leaves it alone afterwards.
@@ -152,7 +152,7 @@ pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: 
     thread.ext_core.set(0);
     cpu.ext_owner.set((0, 0));
     charge(cpu, thread);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     start_on(cpu, thread, target);
 }
 

@@ -5,7 +5,7 @@
 //! are is `motet_protocol::lost`'s to say. A lock that the dead island has held cannot be released, since nobody knows what
 //! state its data is in: who waits for it panics (`motet_protocol::lock`).
 
-use motet_layout::sync::Ordering;
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_abi::signal::bit;
 use motet_hal::Machine;
@@ -38,7 +38,8 @@ pub fn bury<M: Machine>(cpu: &Cpu<M>) {
 
 #[cold]
 fn bury_all<M: Machine>(cpu: &Cpu<M>) {
-    cpu.pool.header().lost.store(0, Ordering::SeqCst);
+    cpu.pool.header().lost.store(0, Ordering::Release);
+    then_look();
     let state_of = |island: IslandId| &cpu.pool.header().islands[island.index()].state;
     let islands = || (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
     if islands().all(|island| state_of(island).load(Ordering::Acquire) != ISLAND_LOST) {
@@ -53,7 +54,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     wait_for_all(cpu);
     for island in islands().filter(|&island| state_of(island).load(Ordering::Acquire) == ISLAND_LOST) {
         turn_off(cpu, island);
-        state_of(island).store(ISLAND_BURIED, Ordering::SeqCst);
+        state_of(island).store(ISLAND_BURIED, Ordering::Release);
     }
     settle_calls(cpu);
     if cpu.crossing.migrates {

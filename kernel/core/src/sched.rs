@@ -1,15 +1,12 @@
 //! A core's life: pick a thread, run it until it blocks, exits, moves or has used up its slice.
 
-use core::{
-    cell::Cell,
-    sync::atomic::{Ordering, fence},
-};
+use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_abi::{Errno, registers};
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
     CALL_PAUSED, CALL_WAITED, CORE_AWAKE, InodeRecord, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
-    THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_EVENT, WAKE_NONE, marks,
+    THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_EVENT, WAKE_NONE, handshake::then_look, marks,
 };
 use motet_protocol::{
     Context, count, far, fs, ready, run_queue, shootdown, timer,
@@ -33,7 +30,8 @@ use crate::{
 
 /// Runs threads on this core for ever.
 pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
-    cpu.own.state.store(CORE_AWAKE, Ordering::SeqCst);
+    cpu.own.state.store(CORE_AWAKE, Ordering::Release);
+    then_look();
     loop {
         if cpu.crossing.migrates && migration::run(cpu) {
             continue;
@@ -98,7 +96,7 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
     if first.is_some() {
-        thread.moves.away.store(0, Ordering::SeqCst);
+        thread.moves.away.store(0, Ordering::Release);
     }
     if thread.in_syscall.get() == THREAD_ENDS {
         thread.charged_at_ns.set(cpu.now_ns());
@@ -107,8 +105,7 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
     if registers::frame_isa(&thread.frame) != M::ISA {
         return lost::end_thread(cpu, thread, process);
     }
-    // Then look at the attention word: whoever sets it looks whom to nudge afterwards.
-    fence(Ordering::SeqCst);
+    then_look(); // at the attention word: whoever sets it looks whom to nudge afterwards
     count(&cpu.counters().context_switches);
     let started_ns = cpu.now_ns();
     charge_core(cpu, started_ns);
@@ -152,7 +149,7 @@ pub fn go_on<M: Machine>(
     thread.charged_at_ns.set(cpu.now_ns());
     alarm::program_timer(cpu, thread.charged_at_ns.get());
     run_until_gone(cpu, thread, process, trap);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
 }
 
 /// Runs the thread until it no longer belongs to this core. `first`: what it has stopped at already.
@@ -338,12 +335,13 @@ fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, in_syscall: u3
     if thread.attention.load(Ordering::SeqCst) != 0 {
         return Some(());
     }
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     if wait::commit(thread) {
         cpu.tracer.will_end(End::Blocked);
         return None;
     }
-    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
+    then_look(); // at the attention word
     Some(())
 }
 

@@ -492,10 +492,10 @@ impl World {
     /// What the host does when an island has died.
     pub fn lose(&self, island: IslandId) {
         for index in 0..CORES_PER_ISLAND_MAX {
-            self.pool.header().cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
+            self.pool.header().cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::Release);
         }
-        self.pool.header().islands[island.index()].state.store(ISLAND_LOST, Ordering::SeqCst);
-        self.pool.header().lost.store(1, Ordering::SeqCst);
+        self.pool.header().islands[island.index()].state.store(ISLAND_LOST, Ordering::Release);
+        self.pool.header().lost.store(1, Ordering::Release);
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{
     AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
+    Ordering::{Acquire, Relaxed, Release},
     fence,
 };
 
@@ -95,7 +95,7 @@ pub fn send_away(
         put(index, machine.phys_in_pool(&group[0]));
     }
     put(STAMP, machine.phys_in_pool(stamp));
-    fence(SeqCst);
+    fence(Release); // the firmware tells another hart
     match sbi::call(EXTENSION, MIGRATE, [boot::phys_of(&core.context) as usize, satp as usize, 0]) {
         (0, place) => {
             core.away.fetch_or(1 << place, Relaxed);
@@ -147,7 +147,7 @@ fn collect_only(core: &PerCore, place: usize) -> u64 {
 fn collect(core: &PerCore, place: usize) -> bool {
     let is_home = sbi::call(EXTENSION, COLLECT, [place, 0, 0]) == (0, 1);
     if is_home {
-        fence(SeqCst);
+        fence(Acquire); // another hart has written it, as the firmware says
         core.away.fetch_and(!(1 << place), Relaxed);
     }
     is_home

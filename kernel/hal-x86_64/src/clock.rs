@@ -10,7 +10,7 @@ use core::{
     hint::spin_loop,
     sync::atomic::{
         AtomicBool, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
         fence,
     },
 };
@@ -19,7 +19,7 @@ use motet_hal::{
     registers::Registers,
     steer::{Line, Moment, Steering},
 };
-use motet_layout::DEVICE_VA;
+use motet_layout::{DEVICE_VA, handshake::then_look};
 
 use crate::apic;
 
@@ -188,7 +188,7 @@ impl SharedLine {
     fn set(&self, line: Line) {
         let old = self.get();
         self.begun.fetch_add(1, AcqRel);
-        fence(SeqCst);
+        then_look(); // at the counter
         self.ticks.store(line.ticks, Relaxed);
         self.ns.store(line.ns, Relaxed);
         self.rate.store(line.rate, Relaxed);

@@ -2,7 +2,9 @@
 
 use motet_layout::{
     FPGA_FREE, FPGA_INTERFACES, FPGA_LEFT, FPGA_TAKEN, FPGA_USED, Fpga, FpgaInterface, Frame, PAGE_SHIFT, PAGE_SIZE,
-    PoolAddr, sync::Ordering::SeqCst,
+    PoolAddr,
+    handshake::then_look,
+    sync::Ordering::{Release, SeqCst},
 };
 
 use super::{AcceleratorId, InterfaceId};
@@ -38,17 +40,17 @@ pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
     interface.user.set(client.user);
     interface.accelerator.set(client.accelerator.index() as u32);
     interface.core.set(client.core.into());
-    interface.priority.store(client.priority, SeqCst);
+    interface.priority.store(client.priority, Release);
     interface.inode.set(client.inode.0);
-    interface.told.store(0, SeqCst);
-    interface.state.store(FPGA_USED, SeqCst);
+    interface.told.store(0, Release);
+    interface.state.store(FPGA_USED, Release);
     InterfaceId::new(index)
 }
 
 /// A client has gone: it does not ask for anything any more. The FPGA is to be told to look.
 pub fn leave(fpga: &Fpga, interface: InterfaceId) {
-    fpga.interfaces[interface.index()].state.store(FPGA_LEFT, SeqCst);
-    fpga.attention.store(1, SeqCst);
+    fpga.interfaces[interface.index()].state.store(FPGA_LEFT, Release);
+    fpga.attention.store(1, Release);
 }
 
 /// Whether a client's registers may be mapped writably now. Whoever maps them holds a lock from before it asks until that is done;
@@ -60,15 +62,15 @@ pub fn may_write(interface: &FpgaInterface) -> bool {
         return true;
     }
     if was_writable == 0 {
-        interface.writable.store(0, SeqCst);
+        interface.writable.store(0, Release);
     }
     false
 }
 
 /// A store to an interface's registers has trapped: a request. The FPGA is to be told to look.
 pub fn ask(fpga: &Fpga, interface: &FpgaInterface) {
-    interface.asked.store(1, SeqCst);
-    fpga.attention.store(1, SeqCst);
+    interface.asked.store(1, Release);
+    fpga.attention.store(1, Release);
 }
 
 /// Whether the FPGA has something to tell.
@@ -83,7 +85,8 @@ pub fn take_answered(
     mut protect: impl FnMut(InterfaceId, &'static FpgaInterface),
     mut tell: impl FnMut(InterfaceId, u32),
 ) -> bool {
-    fpga.answered.store(0, SeqCst);
+    fpga.answered.store(0, Release);
+    then_look();
     let mut has_revoked = false;
     for (index, interface) in fpga.interfaces.iter().enumerate() {
         let Some(id) = InterfaceId::new(index) else { continue };
@@ -97,15 +100,15 @@ pub fn take_answered(
         }
     }
     if has_revoked {
-        fpga.attention.store(1, SeqCst);
+        fpga.attention.store(1, Release);
     }
     has_revoked
 }
 
 /// No mapping is writable any more.
 pub fn revoked(interface: &FpgaInterface) {
-    interface.writable.store(0, SeqCst);
-    interface.revoke.store(0, SeqCst);
+    interface.writable.store(0, Release);
+    interface.revoke.store(0, Release);
 }
 
 /// The frame of an interface's registers.

@@ -1,7 +1,10 @@
 //! The manager: executes solutions in steps, each of which goes on with an interrupt of the monitor or an answer of a kernel (Ker-ONE's
 //! Figures 10 and 11).
 
-use motet_layout::sync::Ordering::SeqCst;
+use motet_layout::{
+    handshake::then_look,
+    sync::Ordering::{Release, SeqCst},
+};
 
 use super::{
     Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Logic, RegionId, RegionState,
@@ -52,9 +55,10 @@ impl<L: Logic> Device<'_, L> {
         self.set_state(at, RegionState::Switch);
         let Some(client) = self.client(at) else { return };
         let interface = self.interface(client);
-        interface.connected.store(0, SeqCst);
+        interface.connected.store(0, Release);
+        then_look();
         if interface.writable.load(SeqCst) != 0 {
-            interface.revoke.store(1, SeqCst);
+            interface.revoke.store(1, Release);
             self.ring(client);
         }
     }
@@ -140,7 +144,7 @@ impl<L: Logic> Device<'_, L> {
             self.end_job(id, Err(fault));
         } else {
             self.set_status(id, fault.word());
-            interface.refused.store(1, SeqCst);
+            interface.refused.store(1, Release);
         }
         self.signal(id, SIGNAL_FAILED);
     }
@@ -152,8 +156,9 @@ impl<L: Logic> Device<'_, L> {
         region.interface.set(id.link());
         interface.region.set(at.link());
         interface.request.set(NO_REQUEST);
-        interface.asked.store(0, SeqCst);
-        interface.connected.store(1, SeqCst);
+        interface.asked.store(0, Release);
+        interface.connected.store(1, Release);
+        then_look();
         self.signal(id, SIGNAL_READY);
         if let Some(job) = self.job(id) {
             region.context.iter().zip(&interface.context).for_each(|(word, value)| word.set(value.get()));
@@ -169,8 +174,9 @@ impl<L: Logic> Device<'_, L> {
     /// memory that is another's.
     pub(super) fn client_left(&mut self, id: InterfaceId) {
         let interface = self.interface(id);
-        interface.connected.store(0, SeqCst);
-        interface.revoke.store(0, SeqCst);
+        interface.connected.store(0, Release);
+        interface.revoke.store(0, Release);
+        then_look();
         if interface.request.get() >= LISTED {
             interface.request.set(NO_REQUEST);
         }

@@ -17,7 +17,8 @@ mod words;
 use motet_layout::{
     CORES_MAX, CoreId, FPGA_ACCELERATORS, FPGA_CONTEXT_WORDS, FPGA_CUSTOM, FPGA_FREE, FPGA_INTERFACES, FPGA_LEFT,
     FPGA_REGIONS, FPGA_USED, Fpga, FpgaInterface, FpgaRegion, FpgaRegisters, PAGE_SIZE, Pool, PoolAddr,
-    sync::Ordering::SeqCst,
+    handshake::then_look,
+    sync::Ordering::{Release, SeqCst},
 };
 
 pub use monitor::{Method, Solution};
@@ -36,7 +37,8 @@ pub fn acquire(fpga: &Fpga, who: u64) -> bool {
 
 /// Lets others be the FPGA.
 pub fn release(fpga: &Fpga) {
-    fpga.lock.store(0, SeqCst);
+    fpga.lock.store(0, Release);
+    then_look();
 }
 
 macro_rules! index {
@@ -221,7 +223,8 @@ impl<'a, L: Logic> Device<'a, L> {
 
     /// What kernels have said of interfaces: stores have trapped, clients have gone.
     fn hear_kernels(&mut self) {
-        self.fpga.attention.store(0, SeqCst);
+        self.fpga.attention.store(0, Release);
+        then_look();
         for id in self.interfaces() {
             let interface = self.interface(id);
             match interface.state.load(SeqCst) {
@@ -242,7 +245,8 @@ impl<'a, L: Logic> Device<'a, L> {
         if !is_connected && interface.region.get() != 0 {
             return; // It is being disconnected. It asks for a region after that.
         }
-        interface.asked.store(0, SeqCst);
+        interface.asked.store(0, Release);
+        then_look();
         if is_connected {
             // It was connected while its client trapped, which hears of it once more.
             self.signal(id, SIGNAL_READY);
@@ -259,7 +263,7 @@ impl<'a, L: Logic> Device<'a, L> {
             if has_left && !self.is_in_a_region(id) && self.logic.is_unmapped(id) {
                 self.logic.forget(id);
                 self.forget_registers(id);
-                interface.state.store(FPGA_FREE, SeqCst);
+                interface.state.store(FPGA_FREE, Release);
             }
         }
     }
@@ -268,9 +272,9 @@ impl<'a, L: Logic> Device<'a, L> {
         let interface = self.interface(id);
         let words = [&interface.asked, &interface.connected, &interface.writable, &interface.revoke];
         for word in words.into_iter().chain([&interface.signals, &interface.refused]) {
-            word.store(0, SeqCst);
+            word.store(0, Release);
         }
-        interface.deadline_ps.store(0, SeqCst);
+        interface.deadline_ps.store(0, Release);
         for word in [&interface.region, &interface.request, &interface.begun] {
             word.set(0);
         }
@@ -287,13 +291,13 @@ impl<'a, L: Logic> Device<'a, L> {
     }
 
     fn ring(&mut self, id: InterfaceId) {
-        self.fpga.answered.store(1, SeqCst);
+        self.fpga.answered.store(1, Release);
         self.rings |= 1u128.checked_shl(self.interface(id).core.get()).unwrap_or(1);
     }
 
     fn set_status(&self, id: InterfaceId, word: u32) {
         if let Some(registers) = registers(self.pool, self.fpga, id) {
-            registers.status.store(word, SeqCst);
+            registers.status.store(word, Release);
         }
     }
 

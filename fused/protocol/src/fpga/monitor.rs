@@ -1,6 +1,10 @@
 //! The monitor, beside the CPUs: states of regions, the search for solutions, requests that wait, and the configuration port.
 
-use motet_layout::{FpgaBitstream, sync::Ordering::SeqCst};
+use motet_layout::{
+    FpgaBitstream,
+    handshake::then_look,
+    sync::Ordering::{Release, SeqCst},
+};
 
 use super::{
     AcceleratorId, Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Job, Logic, Policy,
@@ -115,9 +119,10 @@ impl<L: Logic> Device<'_, L> {
     pub(super) fn end_job(&mut self, id: InterfaceId, result: Result<u64, Fault>) {
         self.interface(id).begun.set(0);
         let Some(registers) = registers(self.pool, self.fpga, id) else { return };
-        registers.result.store(result.unwrap_or(0), SeqCst);
-        registers.status.store(result.map_or_else(Fault::word, |_| Status::Done.word()), SeqCst);
-        registers.over.store(1, SeqCst);
+        registers.result.store(result.unwrap_or(0), Release);
+        registers.status.store(result.map_or_else(Fault::word, |_| Status::Done.word()), Release);
+        registers.over.store(1, Release);
+        then_look();
         if registers.interrupt_control.load(SeqCst) & 1 != 0 {
             self.signal(id, SIGNAL_OVER);
         }
@@ -156,8 +161,9 @@ impl<L: Logic> Device<'_, L> {
             return false;
         }
         let Some(registers) = registers(self.pool, self.fpga, id) else { return false };
-        registers.over.store(0, SeqCst);
-        registers.start.store(0, SeqCst);
+        registers.over.store(0, Release);
+        registers.start.store(0, Release);
+        then_look();
         let interface = self.interface(id);
         interface.command.set(registers.command.load(SeqCst));
         interface.data_addr.set(registers.data_addr.load(SeqCst));

@@ -3,7 +3,7 @@
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, ISLAND_JOINED, IslandRecord, PAGE_SHIFT, Pool, PoolAddr, PoolHeader,
     SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_TAKEN, SERVICE_USED, SERVICE_WINDOWS, ServiceClient,
-    ServiceCore, ServiceWindow, sync::Ordering,
+    ServiceCore, ServiceWindow, handshake::then_look, sync::Ordering,
 };
 
 use super::ThreadIndex;
@@ -61,7 +61,7 @@ pub fn page(core: &ServiceCore, owner: Owner, of: CoreId, by: CoreId) -> Option<
     client.owner.set(owner.number);
     client.user.set(owner.user);
     client.core.set(u32::from(of.0));
-    client.state.store(SERVICE_USED, Ordering::SeqCst);
+    client.state.store(SERVICE_USED, Ordering::Release);
     Some(Page { number, is_new: true })
 }
 
@@ -76,7 +76,7 @@ pub fn settle_pages(context: &impl Context, core: &ServiceCore) {
         let state = client.state.load(Ordering::SeqCst);
         let taker = if state as u8 == SERVICE_TAKEN as u8 { CoreId::from_raw(state >> 8) } else { None };
         if taker.is_some_and(|taker| cores::is_dead(context, taker)) {
-            client.state.store(SERVICE_FREE, Ordering::SeqCst);
+            client.state.store(SERVICE_FREE, Ordering::Release);
         }
     }
 }
@@ -92,11 +92,11 @@ pub fn window(core: &ServiceCore, page: usize) -> Option<ThreadIndex> {
     let thread = ThreadIndex::new(page, used.trailing_ones() as usize)?;
     // Another thread of the process may have stored there, and asked.
     let window = &core.pages[page].windows[thread.window()];
-    window.request.store(0, Ordering::SeqCst);
-    window.parked.store(0, Ordering::SeqCst);
+    window.request.store(0, Ordering::Release);
+    window.parked.store(0, Ordering::Release);
     client.windows.fetch_or(1 << thread.window(), Ordering::SeqCst);
     // Afterwards: the core may have been answering.
-    window.answer.store(0, Ordering::SeqCst);
+    window.answer.store(0, Ordering::Release);
     Some(thread)
 }
 
@@ -139,7 +139,7 @@ pub fn ended(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
         return false; // the process has gone before it
     }
     client.died.fetch_or(1 << thread.window(), Ordering::SeqCst);
-    core.attention.store(1, Ordering::SeqCst);
+    core.attention.store(1, Ordering::Release);
     true
 }
 
@@ -147,11 +147,11 @@ pub fn ended(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
 pub fn leave(core: &ServiceCore, owner: u32) -> bool {
     let mut has_left = false;
     for client in core.control.iter().filter(|client| is_of(client, owner)) {
-        client.state.store(SERVICE_LEFT, Ordering::SeqCst);
+        client.state.store(SERVICE_LEFT, Ordering::Release);
         has_left = true;
     }
     if has_left {
-        core.attention.store(1, Ordering::SeqCst);
+        core.attention.store(1, Ordering::Release);
     }
     has_left
 }
@@ -161,7 +161,8 @@ pub fn take_answered(core: &'static ServiceCore, mut wake: impl FnMut(&'static S
     if core.answered.load(Ordering::SeqCst) == 0 {
         return false;
     }
-    core.answered.store(0, Ordering::SeqCst);
+    core.answered.store(0, Ordering::Release);
+    then_look();
     for (client, page) in core.control.iter().zip(&core.pages) {
         if client.answered.load(Ordering::SeqCst) != 0 {
             let answered = client.answered.swap(0, Ordering::SeqCst);

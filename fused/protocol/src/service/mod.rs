@@ -19,7 +19,8 @@ mod words;
 
 use motet_layout::{
     CORES_MAX, CoreId, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_USED, SERVICE_WINDOW_BYTES,
-    SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceProcess, ServiceThread, ServiceWindow, sync::Ordering,
+    SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceProcess, ServiceThread, ServiceWindow, handshake::then_look,
+    sync::Ordering,
 };
 
 pub use times::book;
@@ -38,7 +39,8 @@ pub fn acquire(core: &ServiceCore, who: u64) -> bool {
 
 /// Lets others execute the core's operations.
 pub fn release(core: &ServiceCore) {
-    core.lock.store(0, Ordering::SeqCst);
+    core.lock.store(0, Ordering::Release);
+    then_look();
 }
 
 /// Whether a thread has asked for something that it was not served.
@@ -155,7 +157,7 @@ impl<'a> Device<'a> {
             self.refuse(thread, request, Code::NoThread);
             if self.has_thread(thread) {
                 // It has been given to one meanwhile, which has not been answered yet.
-                self.window(thread).answer.store(0, Ordering::SeqCst);
+                self.window(thread).answer.store(0, Ordering::Release);
             }
             // Whoever gets the window begins anew, be it with the same request.
             record.served.set(0);
@@ -190,7 +192,7 @@ impl<'a> Device<'a> {
     /// Says that a thread is to wait, unless it has been answered already: what it waits for may have come of this very request.
     fn goes_on_later(&self, thread: ThreadIndex) -> bool {
         if self.state(thread) != State::Running {
-            self.window(thread).answer.store(Answer::waits(self.number_of_wait(thread)).0, Ordering::SeqCst);
+            self.window(thread).answer.store(Answer::waits(self.number_of_wait(thread)).0, Ordering::Release);
             self.thread(thread).answered_ps.set(self.now_ps);
         }
         true
@@ -265,7 +267,8 @@ impl<'a> Device<'a> {
         if self.core.attention.load(Ordering::SeqCst) == 0 {
             return;
         }
-        self.core.attention.store(0, Ordering::SeqCst);
+        self.core.attention.store(0, Ordering::Release);
+        then_look();
         for (number, client) in self.pages() {
             let ended = if client.died.load(Ordering::SeqCst) == 0 { 0 } else { client.died.swap(0, Ordering::SeqCst) };
             // Windows of processes that there are: others have no threads.
@@ -308,7 +311,7 @@ impl<'a> Device<'a> {
         client.died.store(0, Ordering::Relaxed);
         client.answered.store(0, Ordering::Relaxed);
         client.bound.store(0, Ordering::Relaxed);
-        client.state.store(SERVICE_FREE, Ordering::SeqCst);
+        client.state.store(SERVICE_FREE, Ordering::Release);
     }
 
     /// Answers a thread that runs from now on. If it sleeps, its core is rung.
@@ -322,7 +325,8 @@ impl<'a> Device<'a> {
 
     fn store_answer(&mut self, thread: ThreadIndex, answer: Answer) {
         let window = self.window(thread);
-        window.answer.store(answer.0, Ordering::SeqCst);
+        window.answer.store(answer.0, Ordering::Release);
+        then_look();
         if window.parked.load(Ordering::SeqCst) != 0 {
             self.wake(thread);
         }
@@ -332,7 +336,7 @@ impl<'a> Device<'a> {
     fn wake(&mut self, thread: ThreadIndex) {
         let client = self.client(thread);
         client.answered.fetch_or(1 << thread.window(), Ordering::SeqCst);
-        self.core.answered.store(1, Ordering::SeqCst);
+        self.core.answered.store(1, Ordering::Release);
         self.rings |= 1u128.checked_shl(client.core.get()).unwrap_or(1);
     }
 

@@ -56,10 +56,10 @@ impl Run<'_> {
             .into_iter()
             .flat_map(|island| (0..CORES_PER_ISLAND_MAX).map(move |core| CoreId::new(island, core)));
         for core in cores {
-            header.cores[core.index()].state.store(CORE_OFFLINE, Ordering::SeqCst);
+            header.cores[core.index()].state.store(CORE_OFFLINE, Ordering::Release);
         }
-        header.islands[index].state.store(ISLAND_LOST, Ordering::SeqCst);
-        header.lost.store(1, Ordering::SeqCst);
+        header.islands[index].state.store(ISLAND_LOST, Ordering::Release);
+        header.lost.store(1, Ordering::Release);
         self.hooks.event(Event::Lost { island: index, what });
         self.bells.ring(0, 0);
     }

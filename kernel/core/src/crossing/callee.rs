@@ -205,7 +205,7 @@ pub fn adopt<M: Machine>(
     let given = Given { thread, space, caller, first: message.message[0].get(), again: false, message };
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     let Some(record) = innermost(cpu, thread) else {
-        cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+        cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
         direct::end_call(cpu, caller, reach);
         report::kill(cpu, thread, process, format_args!("it is in a call of which there is no record"));
         return;
@@ -231,7 +231,7 @@ pub fn adopt<M: Machine>(
             thread.ext_core.set(0);
         }
     }
-    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
     direct::end_call(cpu, caller, reach);
     count(&cpu.counters().context_switches);
     if mm::activate(cpu, space).is_err() {

@@ -1,6 +1,6 @@
 //! The caller's core: what it does at the states of a call that goes the short way ([`super::call`] has them all).
 
-use motet_layout::sync::Ordering;
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_abi::{convention, registers};
 use motet_hal::{Interrupts, Machine};
@@ -81,10 +81,11 @@ pub fn give<M: Machine>(
     claim.prepare(cpu, polls);
     // Who looks for the thread finds it there, or has set its attention before.
     own.current_thread.store(0, Ordering::Relaxed);
-    thread.core.store(u32::from(target.0), Ordering::SeqCst);
+    thread.core.store(u32::from(target.0), Ordering::Release);
+    then_look();
     if thread.attention.load(Ordering::SeqCst) != 0 {
         take_back(cpu, thread);
-        own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+        own.current_thread.store(cpu.raw(thread), Ordering::Release);
         claim.withdraw(cpu);
         return None;
     }
@@ -196,7 +197,7 @@ fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static T
 
 /// The thread is this core's again.
 pub fn take_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
+    thread.core.store(u32::from(cpu.id.0), Ordering::Release);
 }
 
 /// A thread of this core whose function elsewhere has returned, with its caller's registers.
@@ -340,7 +341,8 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     if has_new_ext {
         handover::reload_ext(cpu, thread);
     }
-    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
+    then_look(); // at the attention word, before the thread runs
     if cpu.timer_ns.get() == u64::MAX {
         alarm::reprogram_timer(cpu);
     } else if cpu.crossing.reach.is_far() && !idle::polls(cpu) {

@@ -6,11 +6,13 @@
 //!
 //! Protocol page: `docs/protocols/hidden-harts.md`.
 
-use core::{cell::Cell, sync::atomic::fence};
+use core::cell::Cell;
 
 use motet_abi::hidden::PLACES_MAX;
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
-use motet_layout::{Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, ones, sync::Ordering};
+use motet_layout::{
+    Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, handshake::then_look, ones, sync::Ordering,
+};
 use motet_protocol::{
     Context,
     cores::{core_record, cores_of},
@@ -60,9 +62,9 @@ impl AwayCore {
 pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<Option<()>, Unsent> {
     handover::save_ext(cpu, thread);
     sched::charge(cpu, thread);
-    thread.moves.away.store(1, Ordering::SeqCst);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
+    thread.moves.away.store(1, Ordering::Release);
+    cpu.own.current_thread.store(0, Ordering::Release);
+    then_look();
     // Who has sent a signal before has rung nobody; who does so from now on rings this core.
     if thread.attention.load(Ordering::SeqCst) != 0 {
         stays(cpu, thread);
@@ -90,8 +92,9 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<
 }
 
 fn stays<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
-    thread.moves.away.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
+    thread.moves.away.store(0, Ordering::Release);
+    then_look();
 }
 
 /// Whether threads of other cores of this island wait for places.

@@ -191,12 +191,12 @@ pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argu
             if argument < u64::from(own_priority(call.thread)) && !is_superuser {
                 return Err(Errno::EPERM.into());
             }
-            interface.priority.store(argument as u32, Ordering::SeqCst);
+            interface.priority.store(argument as u32, Ordering::Release);
             Ok(0)
         }
         SET_DEADLINE => {
             let deadline_ps = argument.checked_mul(1_000_000).ok_or(Errno::EINVAL)?;
-            interface.deadline_ps.store(deadline_ps, Ordering::SeqCst);
+            interface.deadline_ps.store(deadline_ps, Ordering::Release);
             Ok(0)
         }
         _ => Err(Errno::ENOTTY.into()),

@@ -10,7 +10,7 @@ use motet_abi::{
     process::{MFD_ALLOW_SEALING, MFD_NOEXEC_SEAL},
 };
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, SpaceRecord, sync::Ordering};
+use motet_layout::{InodeRecord, SpaceRecord, handshake::then_look, sync::Ordering};
 use motet_protocol::{Context, fs, lock::lock};
 
 use super::description::{Kind, OpenFile};
@@ -97,7 +97,8 @@ fn of_inode(inode: &InodeRecord) -> u32 {
 }
 
 fn set(inode: &InodeRecord, seals: u32) {
-    inode.seals.store(seals ^ F_SEAL_SEAL, Ordering::SeqCst);
+    inode.seals.store(seals ^ F_SEAL_SEAL, Ordering::Release);
+    then_look(); // who maps the file to write to it looks at them afterwards
 }
 
 fn sealable<M: Machine>(file: &OpenFile<M>) -> Result<&'static InodeRecord, Errno> {

@@ -1,12 +1,12 @@
 //! Making, copying, using and ending address spaces.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
-    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
+    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look,
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{
@@ -179,7 +179,8 @@ pub fn epoch<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> u64 {
     // The space may be far away: others tell this core when it changes.
     let changed = &cpu.own.space_changed;
     if cpu.epoch.get() == 0 || changed.load(Ordering::Acquire) != 0 {
-        changed.store(0, Ordering::SeqCst);
+        changed.store(0, Ordering::Release);
+        then_look();
         cpu.epoch.set(space.epoch.load(Ordering::SeqCst));
     }
     cpu.epoch.get()
@@ -191,11 +192,11 @@ pub fn tell_cores<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
         return;
     }
     // Who makes it active from now on reads what has changed.
-    fence(Ordering::SeqCst);
+    then_look();
     for (island, active) in (0..).map_while(IslandId::from_raw).zip(&space.active) {
         let active = active.load(Ordering::SeqCst);
         for index in (0..CORES_PER_ISLAND_MAX).filter(|index| active >> index & 1 != 0) {
-            core_record(cpu, CoreId::new(island, index)).space_changed.store(1, Ordering::SeqCst);
+            core_record(cpu, CoreId::new(island, index)).space_changed.store(1, Ordering::Release);
         }
     }
 }
@@ -212,7 +213,7 @@ pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
     }
     let may_stay = space.refs.load(Ordering::SeqCst) != 0;
     if !may_stay {
-        cpu.own.space_changed.store(1, Ordering::SeqCst); // for the next look
+        cpu.own.space_changed.store(1, Ordering::Release); // for the next look
     }
     may_stay
 }

@@ -344,7 +344,7 @@ pub fn resize<M: Machine>(
 /// A VMA was added, taken away, or means something else than before: what cores remember of the space is no longer true.
 /// The space's lock is held.
 pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
+    space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::Release);
     tell_cores(cpu, space);
 }
 

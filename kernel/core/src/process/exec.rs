@@ -354,7 +354,7 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     cpu.ext_owner.set((0, 0));
     sched::charge(cpu, thread);
     sched::end_call(thread);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     handover::start_on(cpu, thread, target_core(call, island));
 }
 

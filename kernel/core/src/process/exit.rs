@@ -63,7 +63,7 @@ pub fn kill_other_threads<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, proce
     for_each_thread(cpu, process, |other| {
         if !core::ptr::eq(other, thread) {
             other.kill.store(1, Ordering::Relaxed);
-            other.attention.store(1, Ordering::SeqCst);
+            other.attention.store(1, Ordering::Release);
             signal::resume_stopped(cpu, other);
             if !wait::wake_thread(cpu, other, WAKE_SIGNAL) {
                 handover::nudge(cpu, other);
@@ -106,7 +106,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     mm::deactivate(cpu);
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
     let is_gone = give_back(cpu, thread, process);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     if !is_gone {
         handover::put_back(cpu, thread);
     }

@@ -8,7 +8,7 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD};
+use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD, handshake::then_look};
 use motet_protocol::wait;
 
 use super::{Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_thread_locked};
@@ -108,7 +108,7 @@ pub fn rt_sigsuspend<M: Machine>(call: &Call<M>) -> SysResult {
     wait::prepare(call.thread);
     if deliverable(call.thread, call.process) != 0 {
         // Blocking fails at once, and the core looks at its signals first.
-        call.thread.attention.store(1, Ordering::SeqCst);
+        call.thread.attention.store(1, Ordering::Release);
         wait::wake_thread(call.cpu, call.thread, motet_layout::WAKE_SIGNAL);
     }
     Err(Stop::Block)
@@ -311,9 +311,10 @@ pub fn end_temporary_mask<M: Machine>(call: &Call<M>) {
 }
 
 fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
-    call.thread.signal_mask.store(mask & !UNBLOCKABLE, Ordering::SeqCst);
+    call.thread.signal_mask.store(mask & !UNBLOCKABLE, Ordering::Release);
+    then_look(); // a sender marks the signal, then looks whether it is blocked
     if deliverable(call.thread, call.process) != 0 {
-        call.thread.attention.store(1, Ordering::SeqCst);
+        call.thread.attention.store(1, Ordering::Release);
     }
 }
 

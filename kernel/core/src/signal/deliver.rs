@@ -76,9 +76,9 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let restored = extension::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
     match restored {
         Ok(restored) => {
-            thread.signal_mask.store(restored.mask, Ordering::SeqCst);
+            thread.signal_mask.store(restored.mask, Ordering::Release);
             set_alternate_stack(thread, &restored.stack);
-            thread.attention.store(1, Ordering::SeqCst);
+            thread.attention.store(1, Ordering::Release);
         }
         Err(sigframe::BadFrame) => super::force(call.cpu, thread, abi::SIGSEGV),
     }

@@ -20,7 +20,7 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{
     CALL_PAUSED, PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord,
-    WAKE_SIGNAL,
+    WAKE_SIGNAL, handshake::then_look,
 };
 use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
 
@@ -174,7 +174,7 @@ pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u3
         thread.signal_mask.fetch_and(!abi::bit(signal), Ordering::Relaxed);
     }
     thread.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
-    thread.attention.store(1, Ordering::SeqCst);
+    thread.attention.store(1, Ordering::Release);
 }
 
 /// Acts on what may be waiting for the running thread. A function of its own: inlined, it made every thread that begins to run prepare for it.
@@ -196,7 +196,7 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
         if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
             if deliverable(thread, process) != 0 {
-                thread.attention.store(1, Ordering::SeqCst);
+                thread.attention.store(1, Ordering::Release);
             }
             return Attention::Run;
         }
@@ -246,7 +246,8 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
                         action.handler.set(abi::SIG_DFL);
                     }
                     force(cpu, thread, abi::SIGSEGV);
-                    thread.attention.store(0, Ordering::SeqCst);
+                    thread.attention.store(0, Ordering::Release);
+                    then_look();
                 }
             }
         }
@@ -386,7 +387,7 @@ fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) 
     if blocked && !awaited {
         return;
     }
-    thread.attention.store(1, Ordering::SeqCst);
+    thread.attention.store(1, Ordering::Release);
     if signal == SIGKILL {
         resume_stopped(cpu, thread);
     }
@@ -420,7 +421,8 @@ fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: 
 fn restore_mask(thread: &ThreadRecord) {
     if thread.restore_mask.get() != 0 && thread.in_syscall.get() == 0 {
         thread.restore_mask.set(0);
-        thread.signal_mask.store(thread.saved_mask.get(), Ordering::SeqCst);
+        thread.signal_mask.store(thread.saved_mask.get(), Ordering::Release);
+        then_look();
     }
 }
 
@@ -464,10 +466,10 @@ fn interrupt_call<M: Machine>(
 
 /// Stops all threads of a process. The tree lock is held.
 fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) {
-    process.stopped.store(signal + 1, Ordering::SeqCst);
+    process.stopped.store(signal + 1, Ordering::Release);
     process.continued.store(0, Ordering::Relaxed);
     for_each_thread(cpu, process, |thread| {
-        thread.attention.store(1, Ordering::SeqCst);
+        thread.attention.store(1, Ordering::Release);
         if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
             handover::nudge(cpu, thread);
         }
@@ -484,8 +486,8 @@ fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &Proce
     if process.stopped.load(Ordering::SeqCst) == 0 {
         return false;
     }
-    thread.attention.store(1, Ordering::SeqCst);
-    thread.state.store(THREAD_STOPPED, Ordering::SeqCst);
+    thread.attention.store(1, Ordering::Release);
+    thread.state.store(THREAD_STOPPED, Ordering::Release);
     true
 }
 

@@ -1,7 +1,10 @@
 //! Tests between islands: coherence, atomicity, ordering, doorbells, remote page tables, remote code.
 
-use motet_layout::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use motet_layout::{Cell64, CoreId, Frame, IslandId, PAGE_SIZE, PoolAddr};
+use motet_layout::{
+    handshake::then_look,
+    sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
 use motet_paging::Attr;
 
 use super::programs::{Program, Step};
@@ -233,7 +236,7 @@ impl<M: Machine> Suite<M> {
         self.expect(|| start.load(Ordering::Acquire) >= 2, "start")?;
         for index in 0..LITMUS_SLOTS {
             slot(own, index).store(1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            then_look();
             let other = slot(others, index).load(Ordering::Relaxed);
             // Bits by role: 1 and 2 for "saw the other's store", 4 and 8 for "looked".
             slot(seen, index).fetch_or(other << role | 4 << role, Ordering::AcqRel);

@@ -17,7 +17,7 @@ mod memory;
 
 use motet_layout::{
     HARDWARE_BUSY, HARDWARE_DONE, HARDWARE_FREE, HARDWARE_TAKEN, HardwareTable, Pool, PoolAddr, SERVICE_USED,
-    ServiceCore, ServiceHardware, sync::Ordering,
+    ServiceCore, ServiceHardware, handshake::then_look, sync::Ordering,
 };
 
 use self::memory::Memory;
@@ -104,7 +104,7 @@ pub fn claim(core: &ServiceCore, does: u32) -> Result<&ServiceHardware, bool> {
 /// A device that was claimed is free again.
 pub fn give_back(device: &ServiceHardware) {
     device.table.set(0);
-    device.state.store(HARDWARE_FREE, Ordering::SeqCst);
+    device.state.store(HARDWARE_FREE, Ordering::Release);
 }
 
 /// A claimed device, whose words the caller has written, becomes its thread. The core is to be told to look.
@@ -114,7 +114,7 @@ pub fn begin(core: &ServiceCore, device: &ServiceHardware) {
     device.due_ps.set(0);
     device.stop.store(0, Ordering::Relaxed);
     core.hardware_busy.fetch_add(1, Ordering::SeqCst);
-    device.state.store(HARDWARE_BUSY, Ordering::SeqCst);
+    device.state.store(HARDWARE_BUSY, Ordering::Release);
 }
 
 /// Ends the thread that a device is. `false`: no device is that thread. The core is to be told to look.
@@ -125,7 +125,7 @@ pub fn stop(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
             && device.thread.get() == thread.raw()
     };
     let found = core.hardware.iter().find(is_it);
-    found.inspect(|device| device.stop.store(1, Ordering::SeqCst)).is_some()
+    found.inspect(|device| device.stop.store(1, Ordering::Release)).is_some()
 }
 
 /// Devices whose threads have ended: `free` lets go of the memory of each.
@@ -133,7 +133,8 @@ pub fn take_done(core: &ServiceCore, mut free: impl FnMut(&ServiceHardware)) {
     if core.hardware_done.load(Ordering::SeqCst) == 0 {
         return;
     }
-    core.hardware_done.store(0, Ordering::SeqCst);
+    core.hardware_done.store(0, Ordering::Release);
+    then_look();
     for device in &core.hardware {
         let take = || device.state.compare_exchange(HARDWARE_DONE, HARDWARE_TAKEN, Ordering::SeqCst, Ordering::Relaxed);
         if device.state.load(Ordering::SeqCst) == HARDWARE_DONE && take().is_ok() {
@@ -336,7 +337,7 @@ impl Device<'_> {
 
     /// A request, and its execution.
     fn ask(&mut self, thread: ThreadIndex, request: Request, way_ps: u64) {
-        self.window(thread).request.store(request.0, Ordering::SeqCst);
+        self.window(thread).request.store(request.0, Ordering::Release);
         if self.now_ps != 0 {
             self.now_ps = book(self.core, self.now_ps.saturating_add(way_ps));
         }
@@ -356,10 +357,10 @@ impl Device<'_> {
         device.threads.set(device.threads.get().wrapping_add(1));
         self.rings |= 1u128.checked_shl(device.core.get()).unwrap_or(1);
         self.core.hardware_busy.fetch_sub(1, Ordering::SeqCst);
-        device.state.store(HARDWARE_DONE, Ordering::SeqCst);
-        self.core.hardware_done.store(1, Ordering::SeqCst);
+        device.state.store(HARDWARE_DONE, Ordering::Release);
+        self.core.hardware_done.store(1, Ordering::Release);
         // Who is rung looks at that first.
-        self.core.answered.store(1, Ordering::SeqCst);
+        self.core.answered.store(1, Ordering::Release);
     }
 }
 

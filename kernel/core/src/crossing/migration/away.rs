@@ -3,7 +3,7 @@
 //! One function runs at a time, until its thread leaves. What it needs a kernel for, it gets at home: a system call is a call of a function in the
 //! handler that makes it there, and a signal is attended to at home as well. Missing pages are served here.
 
-use motet_layout::sync::Ordering;
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_abi::{
     Syscall,
@@ -71,14 +71,15 @@ pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
         return true;
     };
     let (thread, space) = (incoming.thread, incoming.space);
-    cpu.own.current_thread.store(cpu.raw(thread), Ordering::SeqCst);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
+    then_look();
     let visit = visit(cpu, &incoming, &arguments);
     drop(arguments);
     match visit {
         Ok(visit) => run_visit(cpu, &visit),
         Err(what) => end(cpu, thread, what),
     }
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     cpu.crossing.resident.set(cpu.raw(space));
     true
 }

@@ -139,7 +139,7 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
     let (cpu, thread) = (call.cpu, call.thread);
     sched::end_call(thread);
     sched::charge(cpu, thread);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     cpu.crossing.resident.set(cpu.raw(space));
     if !depart(cpu, thread, target, DMA_AWAY) {
         thread.in_syscall.set(CALL_PAUSED);

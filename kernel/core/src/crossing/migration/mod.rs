@@ -99,10 +99,10 @@ pub fn thread_in<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord) -> Option<&'stat
 fn depart<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId, place: u32) -> bool {
     // First that it is under way: should this core die, it is found by that.
     cpu.own.dma_place.set(place);
-    thread.core.store(u32::from(target.0), Ordering::SeqCst);
+    thread.core.store(u32::from(target.0), Ordering::Release);
     let is_taken = cpu.transfer(target);
     if !is_taken {
-        thread.core.store(u32::from(cpu.id.0), Ordering::SeqCst);
+        thread.core.store(u32::from(cpu.id.0), Ordering::Release);
         cpu.own.dma_place.set(DMA_NONE);
     }
     is_taken
