@@ -136,6 +136,8 @@ pub struct IslandSpec {
     pub hidden_harts: usize,
     /// In which order its cores' ready threads run.
     pub queue: Queue,
+    /// Its cores can run guests, if that takes more than cores of its ISA have anyway.
+    pub guests: bool,
 }
 
 impl IslandSpec {
@@ -341,6 +343,7 @@ struct IslandTable {
     firmware: Option<Spanned<String>>,
     queue: Option<Spanned<String>>,
     hidden_harts: Option<Spanned<i64>>,
+    guests: Option<Spanned<bool>>,
 }
 
 impl MachineFile {
@@ -470,10 +473,24 @@ impl IslandTable {
         let firmware = firmware(text, isa, self.firmware)?;
         let queue = queue(text, self.queue)?;
         let hidden_harts = hidden_harts(text, firmware, self.hidden_harts)?;
+        let guests = guests(text, isa, hidden_harts, self.guests)?;
         let private = private_memory(text, isa, self.private)?;
         let (name, text) = (self.name.into_inner(), self.text.map(Spanned::into_inner));
         let cpu = self.cpu.map(Spanned::into_inner);
-        Ok(IslandSpec { name, isa, cores, cpu, private, extensions, poll_us, text, firmware, hidden_harts, queue })
+        Ok(IslandSpec {
+            name,
+            isa,
+            cores,
+            cpu,
+            private,
+            extensions,
+            poll_us,
+            text,
+            firmware,
+            hidden_harts,
+            queue,
+            guests,
+        })
     }
 }
 
@@ -518,6 +535,16 @@ fn hidden_harts(text: &str, firmware: Firmware, given: Option<Spanned<i64>>) -> 
         return Err(fault(text, given.span(), "hidden_harts: only firmware = \"motet\" has some"));
     }
     Ok(*given.get_ref() as usize)
+}
+
+fn guests(text: &str, isa: Isa, hidden_harts: usize, given: Option<Spanned<bool>>) -> Result<bool> {
+    let Some(given) = given.filter(|given| *given.get_ref()) else { return Ok(false) };
+    let why = match isa {
+        Isa::AArch64 | Isa::RiscV64 if hidden_harts == 0 => return Ok(true),
+        Isa::AArch64 | Isa::RiscV64 => "guests: an island with hidden_harts has none".into(),
+        Isa::X86_64 | Isa::Hosted => format!("guests: an island of {} has none; aarch64 and riscv64 can", isa.name()),
+    };
+    Err(fault(text, given.span(), &why))
 }
 
 /// Whether threads go to hidden harts for their vector instructions, or to other cores, as hidden harts are there for that.

@@ -301,6 +301,8 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     let vcpus = vcpus(island);
     let machine = match island.isa {
         Isa::X86_64 => format!("{},max-ram-below-4g={}", board.machine, island.private),
+        // Their kernels begin in EL2 then.
+        Isa::AArch64 if island.guests => format!("{},virtualization=on", board.machine),
         Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => board.machine.into(),
     };
     let (own_cpus, pool_cpus) = match island.isa {
@@ -445,6 +447,14 @@ mod tests {
         assert!(text.contains("-smp 5 ") && text.contains("-cpu rv64,v=true "), "{text}");
         assert!(text.contains(" -fw_cfg name=opt/org.motet/hidden-harts,string=3 "), "{text}");
         assert!(!line("isa = \"riscv64\"\ncores = 2").contains("-fw_cfg"));
+    }
+
+    #[test]
+    fn islands_of_aarch64_have_guests_if_they_are_asked_for() {
+        let arm = "isa = \"aarch64\"\ncores = 1\nguests = ";
+        assert!(line(&format!("{arm}true")).contains(" virt,gic-version=3,virtualization=on "));
+        assert!(!line(&format!("{arm}false")).contains("virtualization"));
+        assert!(!line("isa = \"riscv64\"\ncores = 1\nguests = true").contains("virtualization"));
     }
 
     #[test]

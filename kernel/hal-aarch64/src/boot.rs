@@ -15,6 +15,7 @@ use crate::console::{self, Message, log_line};
 use crate::cpu::{self, CORES, PerCore, barrier};
 use crate::features::Features;
 use crate::gic::{Gic, TranslationService};
+use crate::guest;
 use crate::machine::{AArch64, Clock, device};
 use crate::memory::{KernelTables, private_pointer};
 use crate::tree::{self, Description, Range};
@@ -63,18 +64,22 @@ extern "C" fn motet_core_main() -> ! {
     cpu::init_user_mode();
     let Some(machine) = machine() else { panic!("a core runs before the machine is known") };
     machine.gic.init_core();
+    if let Some(format) = machine.guests {
+        guest::init(format);
+    }
     motet_main(machine)
 }
 
 /// Says why this kernel does not join, and stops.
 fn refuse(reason: core::fmt::Arguments) -> ! {
     console::write(Message::of(format_args!("motet: refused: {reason}\n")).bytes());
-    crate::machine::stop_core(false)
+    crate::machine::stop_core()
 }
 
 fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
     let (blob, blob_range) = find_device_tree(device_tree)?;
     let description = tree::describe(blob)?;
+    cpu::call_psci_by_smc(description.psci_smc);
     if description.console != 0 {
         console::init(description.console);
     }
@@ -113,7 +118,7 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
         clock: Clock::detect(),
         command_line: description.command_line,
         features: Features::detect(),
-        psci_smc: description.psci_smc,
+        guests: if cpu::is_hypervisor() { guest::format() } else { None },
     })
 }
 

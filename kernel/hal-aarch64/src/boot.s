@@ -26,9 +26,7 @@ motet_boot:                     // Linux `Image` header (Documentation/arch/arm6
 
 1:  msr daifset, #0xf
     mov x19, x0                 // device tree, 0 when QEMU started the ELF file
-    mrs x0, CurrentEL
-    cmp x0, #4
-    b.ne motet_hang             // EL1 is what QEMU starts in without virtualization=on
+    bl take_level
     adr x20, motet_boot         // physical address of the image
     address x0, motet_bss_start
     address x1, motet_bss_end
@@ -97,6 +95,7 @@ motet_boot:                     // Linux `Image` header (Documentation/arch/arm6
 motet_secondary:
     msr daifset, #0xf
     mov x19, x0
+    bl take_level
     address x0, motet_identity_root
     adrp x1, {kernel_root}
     ldr x1, [x1, #:lo12:{kernel_root}]
@@ -108,6 +107,19 @@ motet_secondary:
     mov x1, #{core_size}
     madd x0, x19, x1, x0
     b motet_run_core
+
+// Makes EL2 like EL1 if this is EL2: registers of EL1 are those of EL2 by the same names, and programs are in its EL0. That takes
+// FEAT_VHE, which is as old as the atomic instructions that kernels are compiled with.
+take_level:
+    mrs x0, CurrentEL
+    cmp x0, #4
+    b.eq 4f                     // what QEMU starts in without virtualization=on
+    cmp x0, #8
+    b.ne motet_hang
+    ldr x0, ={host}
+    msr hcr_el2, x0
+    isb
+4:  ret
 
 // MMU and caches on. x0: TTBR0, x1: TTBR1. Returns to the identity map.
 enable_mmu:

@@ -59,6 +59,15 @@ pub struct PerCore {
     pub vector_bytes: AtomicU32,
     /// User code may use SVE.
     pub vectors_open: AtomicBool,
+    /// TPIDR_EL1 of the guest that stopped last.
+    pub guest_thread_pointer: AtomicU64,
+    /// The timer of guests does not interrupt this core.
+    pub is_guest_timer_off: AtomicBool,
+    /// Physical address of its redistributor.
+    pub redistributor: AtomicU64,
+    /// Which guest's translations it may have: addresses of the root, and of its core's
+    /// [`GuestSystem`](motet_layout::GuestSystem); 0: of none.
+    pub guest: [AtomicU64; 2],
 }
 
 /// The cores of this island.
@@ -76,6 +85,10 @@ impl PerCore {
             faulted: AtomicU64::new(0),
             vector_bytes: AtomicU32::new(0),
             vectors_open: AtomicBool::new(false),
+            guest_thread_pointer: AtomicU64::new(0),
+            is_guest_timer_off: AtomicBool::new(false),
+            redistributor: AtomicU64::new(0),
+            guest: [const { AtomicU64::new(0) }; 2],
         }
     }
 
@@ -164,6 +177,11 @@ pub fn zero_frame(frame: *mut u8) {
     }
 }
 
+/// Whether the kernel is in EL2.
+pub fn is_hypervisor() -> bool {
+    read_register!("CurrentEL") >> 2 & 3 == 2
+}
+
 /// Sets up what user mode may do on this core, and drops the identity map.
 pub fn init_user_mode() {
     extended::init();
@@ -199,19 +217,27 @@ pub fn flush_page(address: u64) {
     }
 }
 
+/// PSCI is called with SMC rather than HVC.
+static PSCI_SMC: AtomicBool = AtomicBool::new(false);
+
+/// Says how PSCI is called on this machine.
+pub fn call_psci_by_smc(by_smc: bool) {
+    PSCI_SMC.store(by_smc, Ordering::Relaxed);
+}
+
 /// PSCI: starts a core at physical address `entry`, with `context` in x0. Returns PSCI's status.
-pub fn psci_cpu_on(smc: bool, affinity: u64, entry: u64, context: u64) -> i32 {
-    psci(smc, 0xc400_0003, affinity, entry, context) as i32
+pub fn psci_cpu_on(affinity: u64, entry: u64, context: u64) -> i32 {
+    psci(0xc400_0003, affinity, entry, context) as i32
 }
 
 /// PSCI: turns this core off. Returns when that is not possible.
-pub fn psci_cpu_off(smc: bool) {
-    psci(smc, 0x8400_0002, 0, 0, 0);
+pub fn psci_cpu_off() {
+    psci(0x8400_0002, 0, 0, 0);
 }
 
-fn psci(smc: bool, function: u64, a: u64, b: u64, c: u64) -> u64 {
+fn psci(function: u64, a: u64, b: u64, c: u64) -> u64 {
     let mut status = function;
-    if smc {
+    if PSCI_SMC.load(Ordering::Relaxed) {
         // SAFETY: a firmware call by the SMC calling convention.
         unsafe { asm!("smc #0", inout("x0") status, in("x1") a, in("x2") b, in("x3") c, clobber_abi("C")) };
     } else {
@@ -224,6 +250,7 @@ fn psci(smc: bool, function: u64, a: u64, b: u64, c: u64) -> u64 {
 global_asm!(
     include_str!("trap.s"),
     kernel_sp = const offset_of!(PerCore, kernel_sp),
+    guest_thread_pointer = const offset_of!(PerCore, guest_thread_pointer),
     fault_stack = const offset_of!(PerCore, fault_stack),
     fault_regs = const offset_of!(PerCore, fault_regs),
     pc = const offset_of!(UserFrame, pc),

@@ -52,7 +52,7 @@ fn die(reason: core::fmt::Arguments) -> ! {
         publish(machine, message.bytes());
         machine.park()
     }
-    crate::machine::stop_core(false)
+    crate::machine::stop_core()
 }
 
 /// Tells the host and the other islands.

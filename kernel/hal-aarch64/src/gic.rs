@@ -3,12 +3,14 @@
 //! Programming orders from the GICv3 architecture specification (IHI 0069); the kernel uses group 1 only. 14 interrupt
 //! id bits, the fewest with LPIs: QEMU rereads the whole pending table at each acknowledge.
 
+use core::sync::atomic::Ordering;
+
 use motet_hal::Interrupts;
 use motet_hal::interrupt::Message;
 use motet_hal::pci::FunctionId;
 use motet_hal::registers::Registers;
 
-use crate::cpu::{barrier, read_register, write_register};
+use crate::cpu::{self, CORES, PerCore, barrier, read_register, write_register};
 use crate::machine::device;
 use crate::memory::{KernelTables, private_pointer};
 use crate::tree::Description;
@@ -27,6 +29,7 @@ const TABLE_CACHEABLE: u64 = 7 << 7 | 1 << 10;
 
 const DISTRIBUTOR_ARE_GROUP1: u32 = 1 << 4 | 1 << 1;
 const REDISTRIBUTOR_CONTROL: usize = 0x00;
+const REDISTRIBUTOR_WRITES_PENDING: u32 = 1 << 3;
 const REDISTRIBUTOR_TYPE: usize = 0x08;
 const REDISTRIBUTOR_WAKER: usize = 0x14;
 const REDISTRIBUTOR_PROPERTIES: usize = 0x70;
@@ -34,6 +37,7 @@ const REDISTRIBUTOR_PENDING: usize = 0x78;
 /// The second 64 KiB frame: SGIs and PPIs.
 const PRIVATE_GROUP: usize = 0x1_0080;
 const PRIVATE_ENABLE: usize = 0x1_0100;
+const PRIVATE_DISABLE: usize = 0x1_0180;
 const PRIVATE_PRIORITY: usize = 0x1_0400;
 
 const ITS_CONTROL: usize = 0x00;
@@ -62,6 +66,15 @@ fn write64(registers: Registers, offset: usize, value: u64) {
 /// The island's interrupt controller, as far as it is needed after boot.
 pub struct Gic {
     timer: u32,
+    /// What interrupts a core that runs a guest.
+    guests: Option<GuestInterrupts>,
+}
+
+/// Interrupts that mean something to guests only; acknowledging one says nothing, as what raises them is off by then.
+#[derive(Clone, Copy)]
+struct GuestInterrupts {
+    timer: u32,
+    maintenance: u32,
 }
 
 impl Gic {
@@ -76,11 +89,35 @@ impl Gic {
             // SAFETY: the configuration byte of an LPI, in memory taken for it; the GIC reads it later.
             unsafe { private_pointer(properties).cast::<u8>().add(core as usize).write_volatile(PRIORITY as u8 | 1) };
         }
-        for affinity in &machine.cores[..cores] {
+        // In EL2, the virtual timer's registers are those of EL2's own, by the same names; the virtual timer is guests'.
+        let (timer, guests) =
+            match (cpu::is_hypervisor(), machine.hypervisor_timer_interrupt, machine.maintenance_interrupt) {
+                (false, ..) => (machine.timer_interrupt, None),
+                (true, Some(timer), Some(maintenance)) => {
+                    (timer, Some(GuestInterrupts { timer: machine.timer_interrupt, maintenance }))
+                }
+                (true, ..) => return Err("the machine has no virtual timer for EL2 or no maintenance interrupt"),
+            };
+        let enabled = guests.map_or(0, |guests| 1 << guests.timer | 1 << guests.maintenance) | 1 << IPI | 1 << timer;
+        for (core, affinity) in CORES.iter().zip(&machine.cores[..cores]) {
             let phys = redistributor(machine, *affinity).ok_or("a core has no redistributor")?;
-            init_redistributor(device(phys), machine.timer_interrupt, properties, memory.take(65536, 65536));
+            core.redistributor.store(phys, Ordering::Relaxed);
+            init_redistributor(device(phys), enabled, properties, memory.take(65536, 65536));
         }
-        Ok(Self { timer: machine.timer_interrupt })
+        Ok(Self { timer, guests })
+    }
+
+    /// Whether the timer of guests interrupts this core.
+    pub fn let_guest_timer_interrupt(&self, interrupts: bool) {
+        let Some(guests) = self.guests else { return };
+        let core = PerCore::this();
+        if core.is_guest_timer_off.load(Ordering::Relaxed) != interrupts {
+            return;
+        }
+        core.is_guest_timer_off.store(!interrupts, Ordering::Relaxed);
+        let registers = device(core.redistributor.load(Ordering::Relaxed));
+        registers.write32(if interrupts { PRIVATE_ENABLE } else { PRIVATE_DISABLE }, 1 << guests.timer);
+        while registers.read32(REDISTRIBUTOR_CONTROL) & REDISTRIBUTOR_WRITES_PENDING != 0 {}
     }
 
     /// Makes this core take interrupts.
@@ -113,10 +150,10 @@ impl Gic {
                 write_register!("cntv_ctl_el0", 0); // level-triggered: off until the next deadline is set
                 barrier!("isb");
                 found = found.union(Interrupts::TIMER);
-            } else if !(FIRST_SPECIAL..FIRST_LPI).contains(&id) {
-                found = found.union(Interrupts::DOORBELL);
-            } else {
+            } else if (FIRST_SPECIAL..FIRST_LPI).contains(&id) {
                 break;
+            } else if id == IPI || id >= FIRST_LPI {
+                found = found.union(Interrupts::DOORBELL);
             }
             write_register!("S3_0_C12_C12_1", u64::from(id)); // ICC_EOIR1_EL1
         }
@@ -162,14 +199,14 @@ fn redistributor(machine: &Description, affinity: u64) -> Option<u64> {
     None
 }
 
-fn init_redistributor(registers: Registers, timer: u32, properties: u64, pending: u64) {
+fn init_redistributor(registers: Registers, enabled: u32, properties: u64, pending: u64) {
     registers.write32(REDISTRIBUTOR_WAKER, registers.read32(REDISTRIBUTOR_WAKER) & !2);
     while registers.read32(REDISTRIBUTOR_WAKER) & 4 != 0 {}
     registers.write32(PRIVATE_GROUP, u32::MAX);
     for four in 0..8 {
         registers.write32(PRIVATE_PRIORITY + 4 * four, PRIORITY * 0x0101_0101);
     }
-    registers.write32(PRIVATE_ENABLE, 1 << IPI | 1 << timer);
+    registers.write32(PRIVATE_ENABLE, enabled);
     write64(registers, REDISTRIBUTOR_PROPERTIES, TABLE_CACHEABLE | properties | ID_BITS);
     write64(registers, REDISTRIBUTOR_PENDING, 1 << 62 | TABLE_CACHEABLE | pending); // bit 62: zeroed
     barrier!("dsb sy");

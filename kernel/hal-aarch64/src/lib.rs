@@ -22,6 +22,7 @@ mod extended;
 mod fault;
 mod features;
 mod gic;
+mod guest;
 mod machine;
 mod memory;
 mod tree;

@@ -5,14 +5,15 @@ use core::{arch::asm, sync::atomic::Ordering};
 use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pool_map::PoolMap;
 use motet_hal::registers::Registers;
-use motet_hal::{Access, Interrupts, Machine, Trap};
-use motet_layout::{CoreId, DEVICE_VA, Frame, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, marks};
+use motet_hal::{Access, Interrupts, Machine, Stage2, Trap};
+use motet_layout::{CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, marks};
 
 use crate::console;
 use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
 use crate::extended;
 use crate::features::Features;
 use crate::gic::Gic;
+use crate::guest;
 use crate::memory::{empty_root, image_phys};
 
 /// This island. One value, made by the boot core; constant afterwards.
@@ -25,7 +26,7 @@ pub struct AArch64 {
     pub(crate) clock: Clock,
     pub(crate) command_line: &'static str,
     pub(crate) features: Features,
-    pub(crate) psci_smc: bool,
+    pub(crate) guests: Option<Stage2>,
 }
 
 /// Conversion between counter ticks and nanoseconds, both as 32.32 fixed-point factors.
@@ -42,7 +43,7 @@ impl Clock {
     }
 
     #[inline]
-    fn ns(self, ticks: u64) -> u64 {
+    pub(crate) fn ns(self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
     }
 
@@ -61,10 +62,10 @@ pub(crate) fn device(phys: u64) -> Registers {
 }
 
 /// Stops this core for good.
-pub(crate) fn stop_core(psci_smc: bool) -> ! {
+pub(crate) fn stop_core() -> ! {
     Gic::stop_core();
     write_register!("cntv_ctl_el0", 0);
-    cpu::psci_cpu_off(psci_smc);
+    cpu::psci_cpu_off();
     loop {
         barrier!("wfi");
     }
@@ -73,7 +74,7 @@ pub(crate) fn stop_core(psci_smc: bool) -> ! {
 impl AArch64 {
     /// Local physical address of a frame.
     #[inline]
-    fn local_phys(&self, frame: Frame) -> u64 {
+    pub(crate) fn local_phys(&self, frame: Frame) -> u64 {
         self.pool_map.local_phys(frame.addr().0)
     }
 
@@ -154,6 +155,22 @@ impl Machine for AArch64 {
             extended::drop_vectors(frame);
         }
         Trap::Syscall
+    }
+
+    fn guest_format(&self) -> Option<Stage2> {
+        self.guests
+    }
+
+    fn run_guest(&self, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
+        guest::run(self, frame, system, root)
+    }
+
+    fn flush_guests(&self) {
+        guest::flush();
+    }
+
+    fn guest_timer_ns(&self, system: &'static GuestSystem) -> u64 {
+        guest::timer_ns(self, system)
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
@@ -295,7 +312,7 @@ impl Machine for AArch64 {
         let affinity = CORES[index].affinity.load(Ordering::Relaxed);
         let entry = image_phys(motet_secondary as *const () as u64);
         barrier!("dsb sy");
-        match cpu::psci_cpu_on(self.psci_smc, affinity, entry, index as u64) {
+        match cpu::psci_cpu_on(affinity, entry, index as u64) {
             0 => Ok(()),
             -2 => Err("PSCI: no such core"),
             -4 => Err("PSCI: the core is on already"),
@@ -308,6 +325,6 @@ impl Machine for AArch64 {
     }
 
     fn park(&self) -> ! {
-        stop_core(self.psci_smc)
+        stop_core()
     }
 }

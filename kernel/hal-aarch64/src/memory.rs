@@ -222,6 +222,7 @@ global_asm!(
     mair = const MEMORY_ATTRIBUTES,
     tcr = const TRANSLATION_CONTROL,
     sctlr = const SYSTEM_CONTROL,
+    host = const crate::guest::HOST,
     cores = sym crate::cpu::CORES,
     core_size = const size_of::<crate::cpu::PerCore>(),
     stack_top = const core::mem::offset_of!(crate::cpu::PerCore, stack_top),

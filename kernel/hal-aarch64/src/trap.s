@@ -4,25 +4,24 @@
 // `motet_enter_user` is a call that returns at the next exception: the vector restores what the call saved.
 
 .text
-// x0: the UserFrame. Returns the exception syndrome, or all ones for an interrupt.
-.globl motet_enter_user
-.balign 64
-motet_enter_user:
+// Where a call that enters something keeps what it has to restore.
+.macro keep_kernel
     stp x29, x30, [sp, #-96]!
     stp x19, x20, [sp, #16]
     stp x21, x22, [sp, #32]
     stp x23, x24, [sp, #48]
     stp x25, x26, [sp, #64]
     stp x27, x28, [sp, #80]
-    mrs x1, tpidr_el1
-    mov x2, sp
-    str x2, [x1, #{kernel_sp}]
-    ldp x1, x2, [x0, #{pc}]
+    mrs x2, tpidr_el1
+    mov x3, sp
+    str x3, [x2, #{kernel_sp}]
+.endm
+
+// Registers from the frame, but for PSTATE, and there. x0: the UserFrame; x1: the program counter.
+.macro enter
     ldp x30, x3, [x0, #({regs} + 8 * 30)]
     ldr x4, [x0, #({regs} + 8 * 32)]
-    and x2, x2, #0xfffff000     // EL0, AArch64, nothing masked, whatever the frame says
     msr elr_el1, x1
-    msr spsr_el1, x2
     msr sp_el0, x3
     msr tpidr_el0, x4
     mov sp, x0
@@ -42,6 +41,27 @@ motet_enter_user:
     ldp x28, x29, [x0, #({regs} + 8 * 28)]
     ldp x0, x1, [x0, #{regs}]
     eret
+.endm
+
+// x0: the UserFrame. Returns the exception syndrome, or all ones for an interrupt.
+.globl motet_enter_user
+.balign 64
+motet_enter_user:
+    keep_kernel
+    ldp x1, x2, [x0, #{pc}]
+    and x2, x2, #0xfffff000     // EL0, AArch64, nothing masked, whatever the frame says
+    msr spsr_el1, x2
+    enter
+
+// The same for a guest, whose PSTATE is in SPSR_EL2 and whose system registers are in the core, but for its TPIDR_EL1: x1. The kernel's
+// is in TPIDR_EL2, too.
+.globl motet_enter_guest
+.balign 64
+motet_enter_guest:
+    keep_kernel
+    msr tpidr_el1, x1
+    ldr x1, [x0, #{pc}]
+    enter
 
 .macro store_user
     stp x0, x1, [sp, #{regs}]
@@ -70,6 +90,11 @@ motet_enter_user:
 
 // Where the syndrome goes to x0 and the call returns. A vector has room for 32 instructions.
 .balign 64
+leave_guest:
+    mrs x1, tpidr_el2
+    mrs x2, tpidr_el1
+    str x2, [x1, #{guest_thread_pointer}]
+    msr tpidr_el1, x1
 leave_user:
     mrs x1, tpidr_el1
     ldr x1, [x1, #{kernel_sp}]
@@ -83,16 +108,17 @@ leave_user:
     ret
 
 // An exception that is a bug. Its registers go to the PerCore; the handler runs on the core's fault stack.
-.macro kernel_fault kind
+.macro kernel_fault kind, core=tpidr_el1
     .balign 128
     msr tpidrro_el0, x0
-    mrs x0, tpidr_el1
+    mrs x0, \core
     stp x1, x2, [x0, #({fault_regs} + 8 * 1)]
     mov x1, #\kind
     b kernel_fault_common
 .endm
 
 kernel_fault_common:
+    msr tpidr_el1, x0           // while a guest's is there, it is the guest's
     stp x3, x4, [x0, #({fault_regs} + 8 * 3)]
     stp x5, x6, [x0, #({fault_regs} + 8 * 5)]
     stp x7, x8, [x0, #({fault_regs} + 8 * 7)]
@@ -133,6 +159,30 @@ motet_vectors:
     .irp kind, 10, 11, 12, 13, 14, 15 // from EL0: FIQ, SError; from AArch32
     kernel_fault \kind
     .endr
+.balign 128
+
+// While a guest runs. A guest may enter AArch32 at its EL0, although it is not told of it; the kernel stays well.
+.macro guest_stops kind
+    .balign 128                 // synchronous
+    store_user
+    mrs x0, esr_el1
+    b leave_guest
+    .balign 128                 // IRQ
+    store_user
+    mov x0, #-1
+    b leave_guest
+    kernel_fault \kind, tpidr_el2 // FIQ, SError
+    kernel_fault (\kind + 1), tpidr_el2
+.endm
+
+.balign 2048
+.globl motet_guest_vectors
+motet_guest_vectors:
+    .irp kind, 0, 1, 2, 3, 4, 5, 6, 7
+    kernel_fault \kind, tpidr_el2
+    .endr
+    guest_stops 10
+    guest_stops 14
 .balign 128
 
 // Extended state. x0: UserFrame::ext.

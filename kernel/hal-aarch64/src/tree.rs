@@ -53,6 +53,10 @@ pub struct Description {
     pub pci_window: u64,
     /// Interrupt id of the virtual timer.
     pub timer_interrupt: u32,
+    /// That of the virtual timer of EL2.
+    pub hypervisor_timer_interrupt: Option<u32>,
+    /// Interrupt id of the interrupt controller's own, which list registers ask for.
+    pub maintenance_interrupt: Option<u32>,
     /// PSCI is called with SMC rather than HVC.
     pub psci_smc: bool,
 }
@@ -76,11 +80,13 @@ pub fn describe(blob: &'static [u8]) -> Result<Description, &'static str> {
             machine.redistributors = reg(node, 1).ok_or("the redistributors have no address")?;
             let service = node.children().find(|child| compatible(*child, "arm,gic-v3-its"));
             machine.translation_service = service.and_then(|node| reg(node, 0)).map(|range| range.start);
+            machine.maintenance_interrupt = private_interrupt(node, 0);
         } else if compatible(node, "pci-host-ecam-generic") {
             machine.pci_config = reg(node, 0).map(|range| range.start);
             machine.pci_window = pci_window(node).unwrap_or(0);
         } else if compatible(node, "arm,armv8-timer") {
-            machine.timer_interrupt = virtual_timer(node).ok_or("the timer has no virtual interrupt")?;
+            machine.timer_interrupt = private_interrupt(node, 2).ok_or("the timer has no virtual interrupt")?;
+            machine.hypervisor_timer_interrupt = private_interrupt(node, 4);
         } else if compatible(node, "arm,psci-0.2") {
             machine.psci_smc = text(node, "method") == Some("smc");
         }
@@ -119,9 +125,9 @@ fn pci_window(node: FdtNode<'static>) -> Option<u64> {
     window[2].to_u64()
 }
 
-/// Interrupt id of the third interrupt: PPI numbers begin at id 16.
-fn virtual_timer(node: FdtNode<'static>) -> Option<u32> {
-    let [_kind, number, _flags] = node.property("interrupts")?.as_prop_encoded_array([1, 1, 1]).ok()?.nth(2)?;
+/// Interrupt id of a node's interrupt: PPI numbers begin at id 16.
+fn private_interrupt(node: FdtNode<'static>, index: usize) -> Option<u32> {
+    let [_kind, number, _flags] = node.property("interrupts")?.as_prop_encoded_array([1, 1, 1]).ok()?.nth(index)?;
     Some(number.to_u32() + 16)
 }
 

@@ -6,7 +6,7 @@
 
 use core::{arch::asm, sync::atomic::Ordering::Relaxed};
 
-use motet_hal::{Access, GuestAccess, GuestTrap, Stage2, SystemRegister, Trap};
+use motet_hal::{Access, GuestAccess, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER};
 use motet_layout::{Frame, GuestSystem, UserFrame};
 
 use crate::{
@@ -161,9 +161,9 @@ fn decode(cause: u64, value: u64, htval: u64, instruction: u64) -> (GuestTrap, u
         23 => (fault(Access::Write), 0),
         22 => match value as u32 {
             WAIT_FOR_INTERRUPT => (GuestTrap::WaitForInterrupt, 4),
-            word => (system_register(word).unwrap_or(GuestTrap::IllegalInstruction { word }), 0),
+            word => (system_register(word).unwrap_or(GuestTrap::IllegalInstruction { word: word.into() }), 0),
         },
-        2 => (GuestTrap::IllegalInstruction { word: value as u32 }, 0),
+        2 => (GuestTrap::IllegalInstruction { word: (value as u32).into() }, 0),
         _ => (GuestTrap::BadAddress { address: value.into() }, 0),
     }
 }
@@ -175,12 +175,19 @@ fn describe(kind: Access, instruction: u32) -> GuestAccess {
     const STORE: u32 = 0x23;
     let opcode = instruction & 0x7d | 2; // bit 1 says whether it was compressed
     let size_bytes = 1 << (instruction >> 12 & 3);
-    let (size_bytes, register) = match (kind, opcode, instruction & 1) {
-        (Access::Read, LOAD, 1) => (size_bytes, Some((instruction >> 7 & 31) as u8)),
-        (Access::Write, STORE, 1) => (size_bytes, Some((instruction >> 20 & 31) as u8)),
-        _ => (0, None),
+    let is_unsigned = instruction >> 14 & 1 != 0;
+    let widen = if is_unsigned || size_bytes == 8 { Widen::Zero } else { Widen::Sign64 };
+    let (size_bytes, register, widen) = match (kind, opcode, instruction & 1) {
+        (Access::Read, LOAD, 1) => (size_bytes, Some(general_register(instruction >> 7)), widen),
+        (Access::Write, STORE, 1) => (size_bytes, Some(general_register(instruction >> 20)), Widen::Zero),
+        _ => (0, None, Widen::Zero),
     };
-    GuestAccess { kind, size_bytes, register }
+    GuestAccess { kind, size_bytes, register, widen }
+}
+
+/// Where a general register is in the frame.
+const fn general_register(number: u32) -> u8 {
+    if number & 31 == 0 { ZERO_REGISTER } else { (number & 31) as u8 }
 }
 
 /// An instruction on a system register that has a general register.
@@ -194,6 +201,6 @@ fn system_register(word: u32) -> Option<GuestTrap> {
         2 | 3 => (true, source),
         _ => return None,
     };
-    let trap = SystemRegister { number: (word >> 20) as u16, is_write, register: register as u8 };
+    let trap = SystemRegister { number: (word >> 20) as u16, is_write, register: general_register(register) };
     (word & 0x7f == SYSTEM).then_some(GuestTrap::SystemRegister(trap))
 }

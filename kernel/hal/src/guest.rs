@@ -2,6 +2,8 @@
 //!
 //! Registers are in the guest's frame; what only the trap says is here, in terms of no ISA where there are any.
 
+use motet_layout::UserFrame;
+
 use crate::Access;
 
 /// What a guest did that its virtual machine cannot do by itself.
@@ -27,7 +29,7 @@ pub enum GuestTrap {
     /// An instruction that guests do not have; `pc` is at it.
     IllegalInstruction {
         /// Its bytes, little-endian, if the core tells them; 0: it does not.
-        word: u32,
+        word: GuestWord,
     },
     /// An error of the memory system, or an exception that the architecture does not tell of guests.
     BadAddress {
@@ -54,6 +56,24 @@ impl From<u64> for GuestAddress {
     }
 }
 
+/// An instruction of a guest, packed for the same reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, packed(2))]
+pub struct GuestWord(u32);
+
+impl GuestWord {
+    /// The instruction as a number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl From<u32> for GuestWord {
+    fn from(word: u32) -> Self {
+        Self(word)
+    }
+}
+
 /// An access of a guest to its physical memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuestAccess {
@@ -61,8 +81,49 @@ pub struct GuestAccess {
     pub kind: Access,
     /// Bytes, 0 when the core does not tell: then the instruction has to be looked at.
     pub size_bytes: u8,
-    /// The register (by its number in the frame) that is loaded or stored, when the core tells.
+    /// The register (by its number in the frame, or [`ZERO_REGISTER`]) that is loaded or stored, when the core tells.
     pub register: Option<u8>,
+    /// What a loaded value becomes in its register.
+    pub widen: Widen,
+}
+
+/// How a value that is loaded fills its register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Widen {
+    /// The bits beyond it are 0.
+    Zero,
+    /// They are copies of its sign, up to 32; the others are 0 (AArch64 LDRSB, LDRSH to a W register).
+    Sign32,
+    /// They are copies of its sign.
+    Sign64,
+}
+
+/// A register of the ISA that is 0 whatever is written to it (RISC-V x0, AArch64 XZR): no frame has it.
+pub const ZERO_REGISTER: u8 = u8::MAX;
+
+/// A general register of a guest, by its number in the frame or [`ZERO_REGISTER`].
+pub fn register(frame: &UserFrame, number: u8) -> u64 {
+    if number == ZERO_REGISTER { 0 } else { frame.regs[usize::from(number)].get() }
+}
+
+/// Sets it.
+pub fn set_register(frame: &UserFrame, number: u8, value: u64) {
+    if number != ZERO_REGISTER {
+        frame.regs[usize::from(number)].set(value);
+    }
+}
+
+impl GuestAccess {
+    /// What is in the register of a load of `value`, of whose bits those of the access count.
+    pub const fn widened(self, value: u64) -> u64 {
+        let unused = 64_u32.saturating_sub(8 * self.size_bytes as u32) & 63;
+        let signed = ((value << unused) as i64 >> unused) as u64;
+        match self.widen {
+            Widen::Zero => value << unused >> unused,
+            Widen::Sign32 => signed & 0xffff_ffff,
+            Widen::Sign64 => signed,
+        }
+    }
 }
 
 /// An access of a guest to a system register.
@@ -72,6 +133,6 @@ pub struct SystemRegister {
     pub number: u16,
     /// Whether it is written.
     pub is_write: bool,
-    /// The general register (by its number in the frame) that is written to it or gets its value.
+    /// The general register (by its number in the frame, or [`ZERO_REGISTER`]) that is written to it or gets its value.
     pub register: u8,
 }

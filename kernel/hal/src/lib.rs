@@ -20,7 +20,9 @@ pub mod registers;
 pub mod steer;
 mod text;
 
-pub use guest::{GuestAccess, GuestAddress, GuestTrap, SystemRegister};
+pub use guest::{
+    GuestAccess, GuestAddress, GuestTrap, GuestWord, SystemRegister, Widen, ZERO_REGISTER, register, set_register,
+};
 pub use motet_paging::Stage2;
 pub use text::Text;
 
@@ -154,9 +156,17 @@ pub trait Machine: Sync + 'static {
 
     /// Runs a guest with the registers of `frame` and `system` until a trap ([`Trap::Interrupt`] or [`Trap::Guest`]), and puts the
     /// registers back. Its physical memory is what the tables at `root` translate, which are of
-    /// [`guest_format`](Self::guest_format). It has no extended state: what is loaded is not touched.
+    /// [`guest_format`](Self::guest_format). Floating-point registers are what is loaded, as of a program, if guests of the ISA have them
+    /// (AArch64); otherwise their instructions trap or are illegal (RISC-V). Vector registers that not every core has are closed to it.
     fn run_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _root: Frame) -> Trap {
         Trap::IllegalInstruction { word: 0 }
+    }
+
+    /// When the guest's own timer interrupts it, or has done so, on the clock of [`counter_ns`](Self::counter_ns); `u64::MAX`: it does not,
+    /// or guests have no such timer. It stops the guest when it fires ([`Trap::Interrupt`]), but not again before it is set anew or the
+    /// guest has handled the interrupt that the kernel makes of it.
+    fn guest_timer_ns(&self, _system: &'static GuestSystem) -> u64 {
+        u64::MAX
     }
 
     /// Drops this core's translations of guests: to be called on each core that may have run one by tables that say less now, or that are

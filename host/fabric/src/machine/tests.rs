@@ -134,6 +134,17 @@ fn semantic_errors_name_key_and_place() {
         ("[pool]", "migration = \"firmware\"\n[pool]", "1:13: migration: by firmware, some island needs hidden_harts"),
         ("[pool]", "migration = \"magic\"\n[pool]", "1:13: migration: unknown way \"magic\"; known: fused, firmware"),
         ("x86_64\"", "riscv64\"\nfirmware = 3", "6:12: island.firmware: "),
+        (
+            "cores = 1",
+            "cores = 1\nguests = true",
+            "7:10: guests: an island of x86_64 has none; aarch64 and riscv64 can",
+        ),
+        ("x86_64\"", "aarch64\"\nguests = 1", "6:10: island.guests: "),
+        (
+            "x86_64\"",
+            "riscv64\"\nfirmware = \"motet\"\nhidden_harts = 1\nguests = true",
+            "8:10: guests: an island with hidden_harts has none",
+        ),
         ("[pool]\nsize = \"64MiB\"\n", "", "missing field `pool`"),
     ] {
         let message = message(&GOOD.replace(from, to));

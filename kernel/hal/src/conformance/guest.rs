@@ -9,7 +9,7 @@ use super::{
     same,
     user::trap_code,
 };
-use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, SystemRegister, Trap};
+use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, SystemRegister, Trap, Widen};
 
 /// Where a guest's program is, and a page that it may write: physical addresses of the guest.
 const CODE: u64 = 0x8000_0000;
@@ -40,7 +40,14 @@ const fn instructions(isa: Isa) -> Option<Instructions> {
             read_missing: 0x14d0_2573, // csrr a0, stimecmp
             missing: SystemRegister { number: 0x14d, is_write: false, register: 10 },
         }),
-        Isa::X86_64 | Isa::AArch64 | Isa::Hosted => None,
+        Isa::AArch64 => Some(Instructions {
+            wait: 0xd503_207f,         // wfi
+            write_system: 0xd518_d080, // msr tpidr_el1, x0
+            read_system: 0xd538_d080,  // mrs x0, tpidr_el1
+            read_missing: 0xd53b_e220, // mrs x0, cntp_ctl_el0
+            missing: SystemRegister { number: 0xdf11, is_write: false, register: 0 },
+        }),
+        Isa::X86_64 | Isa::Hosted => None,
     }
 }
 
@@ -117,7 +124,7 @@ impl<M: Machine> Suite<M> {
         let value = value_register(M::ISA);
         self.guest_program(
             &guest,
-            &[Step::Increment(value), Step::Syscall, Step::Increment(value), Step::Syscall],
+            &[Step::Increment(value), Step::Hypercall, Step::Increment(value), Step::Hypercall],
             &[],
         );
         guest.frame.regs[value].set(0x1234_5678_9abc);
@@ -125,7 +132,7 @@ impl<M: Machine> Suite<M> {
             self.guest_stops(&guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
             same("the guest's register", guest.frame.regs[value].get(), 0x1234_5678_9abc + n)?;
         }
-        let size = Program::new(M::ISA, &[Step::Syscall, Step::Increment(value)]).bytes().len() as u64;
+        let size = Program::new(M::ISA, &[Step::Hypercall, Step::Increment(value)]).bytes().len() as u64;
         same("the guest's pc", guest.frame.pc.get(), CODE + 2 * size)
     }
 
@@ -137,10 +144,10 @@ impl<M: Machine> Suite<M> {
             guest.frame.regs[address].set(at);
         };
         self.word(guest.data, 2).set(40);
-        run(&[Step::Load, Step::Increment(value), Step::Store, Step::Syscall], DATA + 16);
+        run(&[Step::Load, Step::Increment(value), Step::Store, Step::Hypercall], DATA + 16);
         self.guest_stops(&guest, "loads and stores", GuestTrap::Hypercall { immediate: 0 })?;
         same("what the guest stored", self.word(guest.data, 2).get(), 41)?;
-        let access = |kind| GuestAccess { kind, size_bytes: 8, register: Some(value as u8) };
+        let access = |kind| GuestAccess { kind, size_bytes: 8, register: Some(value as u8), widen: Widen::Zero };
         let fault = |at: u64, access| GuestTrap::Fault { access, address: at.into() };
         run(&[Step::Load], NOTHING);
         self.guest_stops(&guest, "a load of nothing", fault(NOTHING, access(Access::Read)))?;
@@ -148,7 +155,7 @@ impl<M: Machine> Suite<M> {
         run(&[Step::Store], READ_ONLY + 8);
         self.guest_stops(&guest, "a store to what is only read", fault(READ_ONLY + 8, access(Access::Write)))?;
         run(&[Step::Jump], DATA);
-        let fetch = GuestAccess { kind: Access::Execute, size_bytes: 0, register: None };
+        let fetch = GuestAccess { kind: Access::Execute, size_bytes: 0, register: None, widen: Widen::Zero };
         self.guest_stops(&guest, "a jump to data", fault(DATA, fetch))?;
         same("the guest's pc", guest.frame.pc.get(), DATA)
     }
@@ -168,8 +175,8 @@ impl<M: Machine> Suite<M> {
         let guests = [self.guest(format)?, self.guest(format)?];
         let (value, address) = (value_register(M::ISA), address_register(M::ISA));
         for (n, guest) in (1..).zip(&guests) {
-            self.guest_program(guest, &[Step::Syscall], &[instructions.write_system]);
-            let call = Program::new(M::ISA, &[Step::Syscall]);
+            self.guest_program(guest, &[Step::Hypercall], &[instructions.write_system]);
+            let call = Program::new(M::ISA, &[Step::Hypercall]);
             self.pool.write(guest.code.addr().add(call.bytes().len() as u64 + 4), call.bytes());
             self.machine.sync_instructions(guest.code);
             guest.frame.regs[value].set(0x1111 * n);
@@ -182,7 +189,7 @@ impl<M: Machine> Suite<M> {
             self.guest_program(guest, &[], &[instructions.read_system]);
             self.pool.write(
                 guest.code.addr().add(4),
-                Program::new(M::ISA, &[Step::Syscall, Step::Load, Step::Syscall]).bytes(),
+                Program::new(M::ISA, &[Step::Hypercall, Step::Load, Step::Hypercall]).bytes(),
             );
             self.machine.sync_instructions(guest.code);
             self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
@@ -211,7 +218,7 @@ impl<M: Machine> Suite<M> {
     /// A program that runs after a guest is a program.
     fn user_after_guest(&self, format: Stage2) -> Check {
         let guest = self.guest(format)?;
-        self.guest_program(&guest, &[Step::Syscall], &[]);
+        self.guest_program(&guest, &[Step::Hypercall], &[]);
         self.guest_stops(&guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
         self.kernel_addresses_are_closed()?;
         self.load_and_store()?;

@@ -11,6 +11,8 @@ use motet_layout::Isa;
 pub enum Step {
     /// A system call.
     Syscall,
+    /// A call of a guest's operating system to its hypervisor, where there are guests.
+    Hypercall,
     /// An instruction no core has.
     Illegal,
     /// A breakpoint.
@@ -156,8 +158,9 @@ pub const fn traps_misaligned(isa: Isa) -> bool {
 fn x86_64(program: &mut Program, step: Step) {
     match step {
         Step::Syscall => program.push(&[0x0f, 0x05]), // syscall
-        Step::Illegal => program.push(&[0x0f, 0x0b]), // ud2
-        Step::Breakpoint => program.push(&[0xcc]),    // int3
+        // It has no guests.
+        Step::Illegal | Step::Hypercall => program.push(&[0x0f, 0x0b]), // ud2
+        Step::Breakpoint => program.push(&[0xcc]),                      // int3
         Step::Increment(register) => {
             let register = register as u8;
             program.push(&[0x48 | register >> 3, 0xff, 0xc0 | register & 7]); // inc r64
@@ -190,6 +193,7 @@ fn x86_64(program: &mut Program, step: Step) {
 fn aarch64(program: &mut Program, step: Step) {
     match step {
         Step::Syscall => program.word(0xd400_0001),    // svc #0
+        Step::Hypercall => program.word(0xd400_0002),  // hvc #0
         Step::Illegal => program.word(0),              // udf #0
         Step::Breakpoint => program.word(0xd420_0000), // brk #0
         Step::Increment(register) => program.word(0x9100_0400 | (register as u32) << 5 | register as u32), // add xN, xN, #1
@@ -217,9 +221,9 @@ fn aarch64(program: &mut Program, step: Step) {
 
 fn riscv64(program: &mut Program, step: Step) {
     match step {
-        Step::Syscall => program.word(0x0000_0073),    // ecall
-        Step::Illegal => program.word(0xc000_1073),    // unimp
-        Step::Breakpoint => program.word(0x0010_0073), // ebreak
+        Step::Syscall | Step::Hypercall => program.word(0x0000_0073), // ecall
+        Step::Illegal => program.word(0xc000_1073),                   // unimp
+        Step::Breakpoint => program.word(0x0010_0073),                // ebreak
         Step::Increment(register) => program.word(0x0010_0013 | (register as u32) << 7 | (register as u32) << 15), // addi
         Step::Constant(value) => program.word(0x0000_0513 | u32::from(value) << 20), // li a0, value
         Step::Load => program.word(0x0005_b503),                                     // ld a0, 0(a1)
@@ -253,8 +257,8 @@ fn hosted(program: &mut Program, step: Step) {
     };
     match step {
         Step::Syscall => put(50, 0, 0, 0, 0),
-        // It has no vectors.
-        Step::Illegal | Step::SetVector | Step::GetVector => put(0, 0, 0, 0, 0),
+        // It has no vectors and no guests.
+        Step::Illegal | Step::Hypercall | Step::SetVector | Step::GetVector => put(0, 0, 0, 0, 0),
         Step::Breakpoint => put(51, 0, 0, 0, 0),
         Step::Increment(register) => put(14, register as u8, register as u8, 0, 1), // addi
         Step::Constant(value) => put(1, 0, 0, 0, i32::from(value)),                 // li
