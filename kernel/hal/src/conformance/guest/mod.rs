@@ -1,7 +1,12 @@
 //! Guests, on cores that have them.
 
-use motet_layout::{Frame, GuestSystem, Isa, UserFrame};
+mod aarch64;
+mod instructions;
+
+use motet_layout::{Frame, GuestSystem, UserFrame};
 use motet_paging::{Attr, PhysMap, Stage2, Table};
+
+use instructions::{Instructions, instructions};
 
 use super::{
     Check, Failure, Suite, ensure,
@@ -9,7 +14,7 @@ use super::{
     same,
     user::trap_code,
 };
-use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, SystemRegister, Trap, Widen};
+use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, Trap, Widen};
 
 /// Where a guest's program is, and a page that it may write: physical addresses of the guest.
 const CODE: u64 = 0x8000_0000;
@@ -17,39 +22,6 @@ const DATA: u64 = 0x1_0000_0000;
 /// A page that it may only read, and one that is not there.
 const READ_ONLY: u64 = DATA + 0x1000;
 const NOTHING: u64 = 0x4000_0008;
-
-/// What guests do and programs do not.
-struct Instructions {
-    wait: u32,
-    /// Writes the value register to a system register that every guest has, and reads it.
-    write_system: u32,
-    read_system: u32,
-    /// Reads a system register that guests do not have, ...
-    read_missing: u32,
-    /// ... and what that is.
-    missing: SystemRegister,
-}
-
-/// `None`: the suite has no guests of the ISA.
-const fn instructions(isa: Isa) -> Option<Instructions> {
-    match isa {
-        Isa::RiscV64 => Some(Instructions {
-            wait: 0x1050_0073,         // wfi
-            write_system: 0x1405_1073, // csrw sscratch, a0
-            read_system: 0x1400_2573,  // csrr a0, sscratch
-            read_missing: 0x14d0_2573, // csrr a0, stimecmp
-            missing: SystemRegister { number: 0x14d, is_write: false, register: 10 },
-        }),
-        Isa::AArch64 => Some(Instructions {
-            wait: 0xd503_207f,         // wfi
-            write_system: 0xd518_d080, // msr tpidr_el1, x0
-            read_system: 0xd538_d080,  // mrs x0, tpidr_el1
-            read_missing: 0xd53b_e220, // mrs x0, cntp_ctl_el0
-            missing: SystemRegister { number: 0xdf11, is_write: false, register: 0 },
-        }),
-        Isa::X86_64 | Isa::Hosted => None,
-    }
-}
 
 /// A guest with a page of program and a page of data.
 struct Guest {
@@ -70,6 +42,12 @@ impl<M: Machine> Suite<M> {
         self.test("guest_waits", |suite| suite.guest_waits(format, &instructions));
         self.test("guest_registers", |suite| suite.guest_registers(format, &instructions));
         self.test("guest_interrupted", |suite| suite.guest_interrupted(format));
+        self.test("guest_loads", |suite| suite.guest_loads(format, &instructions));
+        self.test("guest_keeps_system_registers", |suite| suite.guest_keeps_system_registers(format, &instructions));
+        if !instructions.open_float.is_empty() {
+            self.test("guest_floating_point", |suite| suite.guest_floating_point(format, &instructions));
+        }
+        self.aarch64_guest_tests(format);
         self.test("user_after_guest", |suite| suite.user_after_guest(format));
     }
 
@@ -96,6 +74,15 @@ impl<M: Machine> Suite<M> {
         let mut program = Program::new(M::ISA, steps);
         words.iter().for_each(|word| program.word(*word));
         self.pool.write(guest.code.addr(), program.bytes());
+        self.machine.sync_instructions(guest.code);
+        guest.frame.pc.set(CODE);
+    }
+
+    /// Puts instructions at an offset into its page of program, which begins with the first.
+    fn guest_words(&self, guest: &Guest, at: u64, words: &[u32]) {
+        for (index, word) in (0..).zip(words) {
+            self.pool.write(guest.code.addr().add(at + 4 * index), &word.to_le_bytes());
+        }
         self.machine.sync_instructions(guest.code);
         guest.frame.pc.set(CODE);
     }
@@ -196,6 +183,72 @@ impl<M: Machine> Suite<M> {
             same("a guest's system register", guest.frame.regs[value].get(), 0x1111 * n)?;
             self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
             same("a guest's memory", guest.frame.regs[value].get(), n)?;
+        }
+        Ok(())
+    }
+
+    /// Loads and stores of other sizes say what they do to which register.
+    fn guest_loads(&self, format: Stage2, instructions: &Instructions) -> Check {
+        let guest = self.guest(format)?;
+        for &(word, access) in instructions.accesses {
+            self.guest_words(&guest, 0, &[word]);
+            guest.frame.regs[address_register(M::ISA)].set(NOTHING);
+            self.guest_stops(&guest, "an access", GuestTrap::Fault { access, address: NOTHING.into() })?;
+        }
+        Ok(())
+    }
+
+    /// Each of two guests finds in its system registers what it has written there.
+    fn guest_keeps_system_registers(&self, format: Stage2, instructions: &Instructions) -> Check {
+        let guests = [self.guest(format)?, self.guest(format)?];
+        let value = value_register(M::ISA);
+        let pattern = |index: usize, n: usize| 0x1234_5678_9abc_def0_u64.rotate_left(4 * index as u32 + 20 * n as u32);
+        let access = |guest: &Guest, word: u32| {
+            self.guest_program(guest, &[], &[word]);
+            self.pool.write(guest.code.addr().add(4), Program::new(M::ISA, &[Step::Hypercall]).bytes());
+            self.machine.sync_instructions(guest.code);
+            self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })
+        };
+        for (index, register) in instructions.registers.iter().enumerate() {
+            for (n, guest) in guests.iter().enumerate() {
+                guest.frame.regs[value].set(pattern(index, n) & register.mask);
+                access(guest, register.write)?;
+            }
+        }
+        for (index, register) in instructions.registers.iter().enumerate() {
+            for (n, guest) in guests.iter().enumerate() {
+                access(guest, register.read)?;
+                let (found, expected) =
+                    (guest.frame.regs[value].get() & register.mask, pattern(index, n) & register.mask);
+                if found != expected {
+                    self.log(format_args!("register {:#x} of guest {n}", register.write));
+                }
+                same("a guest's system register", found, expected)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A guest's floating-point registers are switched as a program's.
+    fn guest_floating_point(&self, format: Stage2, instructions: &Instructions) -> Check {
+        let guests = [self.guest(format)?, self.guest(format)?];
+        let value = value_register(M::ISA);
+        let run = |guest: &Guest, step: Step, number: u64| {
+            self.guest_words(guest, 0, instructions.open_float);
+            let at = guest.code.addr().add(4 * instructions.open_float.len() as u64);
+            self.pool.write(at, Program::new(M::ISA, &[step, Step::Hypercall]).bytes());
+            self.machine.sync_instructions(guest.code);
+            guest.frame.regs[value].set(number);
+            self.machine.load_ext(guest.frame);
+            self.guest_stops(guest, "a call", GuestTrap::Hypercall { immediate: 0 })?;
+            self.machine.save_ext(guest.frame);
+            Ok::<u64, Failure>(guest.frame.regs[value].get())
+        };
+        for (n, guest) in (1..).zip(&guests) {
+            run(guest, Step::SetLastExt, 0x7777_0000 + n)?;
+        }
+        for (n, guest) in (1..).zip(&guests) {
+            same("a guest's floating-point register", run(guest, Step::GetLastExt, 0)?, 0x7777_0000 + n)?;
         }
         Ok(())
     }
