@@ -14,6 +14,8 @@ use crate::operands;
 const UPPER_HALF: u64 = 1 << 63;
 /// `CR4.PCIDE` (SDM, volume 3, 2.5).
 const PCIDE: u64 = 1 << 17;
+/// `HCR_EL2.E2H`.
+const HOST: u64 = 1 << 34;
 /// MOV to CR3 with this bit drops nothing (SDM, volume 3, 4.10.4.1).
 const NO_FLUSH: u64 = 1 << 63;
 
@@ -38,8 +40,11 @@ impl Roots {
         match isa {
             Isa::X86_64 => roots.set_cr3(named(guest, "cr3"), named(guest, "cr4") & PCIDE != 0),
             Isa::AArch64 => {
-                roots.set_ttbr0(named(guest, "TTBR0_EL1"));
-                roots.upper = aarch64_table(named(guest, "TTBR1_EL1"));
+                // EL1's names in a kernel that is in EL2 (Arm ARM, HCR_EL2.E2H); debuggers have no such names.
+                let is_host = named(guest, "HCR_EL2") & HOST != 0;
+                let [lower, upper] = if is_host { ["TTBR0_EL2", "TTBR1_EL2"] } else { ["TTBR0_EL1", "TTBR1_EL1"] };
+                roots.set_ttbr0(named(guest, lower));
+                roots.upper = aarch64_table(named(guest, upper));
             }
             Isa::RiscV64 => roots.set_satp(named(guest, "satp")),
             Isa::Hosted => {}

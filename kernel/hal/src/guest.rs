@@ -136,3 +136,25 @@ pub struct SystemRegister {
     /// The general register (by its number in the frame, or [`ZERO_REGISTER`]) that is written to it or gets its value.
     pub register: u8,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loaded_values_fill_their_registers() {
+        let load = |size_bytes, widen| GuestAccess { kind: Access::Read, size_bytes, register: Some(1), widen };
+        for (size, widen, expected) in [
+            (1, Widen::Zero, 0xf8),
+            (1, Widen::Sign32, 0xffff_fff8),
+            (1, Widen::Sign64, 0xffff_ffff_ffff_fff8),
+            (2, Widen::Zero, 0x76f8),
+            (2, Widen::Sign64, 0x76f8),
+            (4, Widen::Zero, 0x8432_76f8),
+            (4, Widen::Sign64, 0xffff_ffff_8432_76f8),
+            (8, Widen::Zero, 0x1234_5678_8432_76f8),
+        ] {
+            assert_eq!(load(size, widen).widened(0x1234_5678_8432_76f8), expected, "{size} {widen:?}");
+        }
+    }
+}

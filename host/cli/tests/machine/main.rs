@@ -17,6 +17,7 @@ mod conformance;
 mod cpp;
 mod crossing;
 mod crossing_policies;
+mod el2;
 mod extensions;
 mod fairness;
 mod firmware;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         trials.extend(service::trials());
         trials.extend(transfers::trials());
         trials.extend(vectors::trials());
+        trials.extend(el2::trials());
         trials.extend(places::trials());
         trials.extend(long_calls::trials());
         trials.extend(bytes::trials());

@@ -196,6 +196,7 @@ fn published() -> Result<(), String> {
         ("ftm", "riscv64\n"),
         ("ftm-firmware", "riscv64\n"),
         ("embedded", "aarch64\n"),
+        ("guests", "aarch64\nriscv64\n"),
     ] {
         let command = "cd /isa; for isa in *; do on $isa uname -m | on $isa cat; done";
         let motet = Motet::run(["--timed".as_ref(), "--machine".as_ref(), shipped(name).as_os_str()]);

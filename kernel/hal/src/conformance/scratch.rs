@@ -4,7 +4,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{CoreId, Frame, PAGE_SIZE, Pool, PoolAddr, PoolSafe};
 
 /// Bytes at the end of the pool that the suite uses; zero when it starts.
-pub const SCRATCH_LEN: u64 = 4 << 20;
+pub const SCRATCH_LEN: u64 = 8 << 20;
 
 const MAILBOXES_AT: u64 = 8192;
 const MAILBOX_LEN: u64 = 64;
