@@ -32,6 +32,7 @@ pub mod system;
 mod tables;
 pub mod terminal;
 pub mod time;
+pub mod vm;
 pub mod wire;
 
 pub use errno::Errno;

@@ -62,7 +62,10 @@ pool_struct! {
         144 pub service: Cell32,
         /// 1 + the interface of the FPGA whose registers and data section its pages are; 0: none. It has no other pages.
         148 pub fpga: Cell32,
-        152 _pad0: [Cell64; 5],
+        /// Pieces of virtual machines' memory that its pages are.
+        152 pub guests: AtomicU32,
+        156 _pad1: Cell32,
+        160 _pad0: [Cell64; 4],
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
         /// Threads that wait for the whole-file lock.
@@ -141,6 +144,8 @@ pub const FILE_DMA: u32 = 12;
 pub const FILE_SERVICE: u32 = 13;
 /// [`FileRecord::kind`]: an interface of the FPGA (`/dev/accel`); `object` is the [`InodeRecord`] whose pages are its registers and data.
 pub const FILE_ACCEL: u32 = 14;
+/// [`FileRecord::kind`]: a virtual machine (`/dev/vm`); `object` is its [`VmRecord`](crate::VmRecord).
+pub const FILE_VM: u32 = 15;
 
 pool_struct! {
     /// An open file description.

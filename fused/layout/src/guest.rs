@@ -1,6 +1,7 @@
-//! Guests: what a core of a virtual machine is, beside its [`UserFrame`](crate::UserFrame).
+//! Guests: virtual machines (`docs/vms.md`), and what a core of one is, beside its [`UserFrame`].
 
-use crate::{Cell64, pool_struct};
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::{AtomicByte, Cell32, Cell64, SpaceRecord, UserFrame, WaitQueue, pool_struct};
 
 pool_struct! {
     /// System registers of a guest's core, while it does not run. In an order of the ISA's own, which its HAL knows (AArch64:
@@ -84,4 +85,109 @@ pub mod aarch64_guest {
     pub const RESET_SCTLR: u64 = 0x30c5_0838;
 
     const _: () = assert!(LIST + LIST_LEN <= 40);
+}
+
+/// Most pieces of memory of a virtual machine.
+pub const VM_REGIONS: usize = 8;
+/// Most cores of a virtual machine.
+pub const VCPUS_MAX: usize = 16;
+/// Kinds of exits that are counted.
+pub const VM_EXITS: usize = 8;
+
+pool_struct! {
+    /// A piece of a virtual machine's memory.
+    pub struct VmRegion: size 32, align 8 {
+        /// The guest's physical address of its first byte.
+        0 pub start: Cell64,
+        /// First address past it.
+        8 pub end: Cell64,
+        /// The memfd whose pages it is ([`InodeRecord`](crate::InodeRecord), pool address), with a reference.
+        16 pub inode: Cell64,
+        /// Offset in that of `start`, in bytes.
+        24 pub offset: Cell64,
+    }
+}
+
+pool_struct! {
+    /// A virtual machine: an open file of `/dev/vm`.
+    pub struct VmRecord: size 1152, align 64 {
+        /// Its number in `/proc/vms`.
+        0 pub id: Cell32,
+        /// The process that has made it.
+        4 pub pid: Cell32,
+        /// The user who has.
+        8 pub user: Cell32,
+        /// Pieces of memory. Under the space's lock, as those.
+        12 pub region_count: Cell32,
+        /// Next in the list of all (pool address). Under the header's `vms_lock`, as the previous one.
+        16 pub next: Cell64,
+        /// Previous in that list (pool address).
+        24 pub prev: Cell64,
+        /// Machine time when it was made.
+        32 pub started_ns: Cell64,
+        /// Cores. Raised under the space's lock, after the core's word is set.
+        40 pub vcpu_count: AtomicU32,
+        44 _pad0: Cell32,
+        /// By island: 1 + the index of its table's format among all of the second stage; 0: it has no table.
+        48 pub formats: [AtomicByte; 8],
+        56 _pad1: Cell64,
+        /// Its memory, in ascending order of addresses.
+        64 pub regions: [VmRegion; 8],
+        /// Its cores ([`VcpuRecord`]s, pool addresses).
+        320 pub vcpus: [AtomicU64; 16],
+        /// How often it stopped, by kind of what stopped it.
+        448 pub exits: [AtomicU64; 8],
+        /// Nanoseconds that its cores have run.
+        512 pub ran_ns: AtomicU64,
+        520 _pad2: [Cell64; 7],
+        /// What translates its physical addresses: a table of the second stage for each island that has run it, all of whose leaves hold
+        /// references; and the cores that may have these translations. Of the rest, only lock and resident pages are used.
+        576 pub space: SpaceRecord,
+        1088 _pad3: [Cell64; 8],
+    }
+}
+
+/// [`VcpuRecord::state`]: waits to be started.
+pub const VCPU_STOPPED: u32 = 0;
+/// [`VcpuRecord::state`]: another one is writing where it starts.
+pub const VCPU_STARTING: u32 = 1;
+/// [`VcpuRecord::state`]: is to begin at `start`.
+pub const VCPU_START: u32 = 2;
+/// [`VcpuRecord::state`]: runs, or would.
+pub const VCPU_STARTED: u32 = 3;
+
+pool_struct! {
+    /// A core of a virtual machine. Without remark: used by the core that runs it, which has `runner`.
+    pub struct VcpuRecord: size 2624, align 64 {
+        /// Its registers, floating-point ones too.
+        0 pub frame: UserFrame,
+        /// Its system registers.
+        2048 pub system: GuestSystem,
+        /// Its number among those of its virtual machine.
+        2368 pub index: Cell32,
+        /// `VCPU_*`.
+        2372 pub state: AtomicU32,
+        /// The thread whose system call uses it now (thread id); 0: none does.
+        2376 pub runner: AtomicU32,
+        /// 1 + index of the core in which it executes instructions now; 0: in none. Who changes the words that follow rings that core.
+        2380 pub in_guest: AtomicU32,
+        /// Interrupts that others have raised, and that it has not taken over yet.
+        2384 pub raised: AtomicU32,
+        /// Interrupt lines that are high, as the monitor says.
+        2388 pub lines: AtomicU32,
+        /// 1: its translations are to be dropped before it executes another instruction.
+        2392 pub fence: AtomicU32,
+        /// What the monitor is to answer: 0 nothing; otherwise its module's.
+        2396 pub awaits: Cell32,
+        /// The load that it is to answer: its module's.
+        2400 pub load: Cell64,
+        /// Machine time of its timer, 0: it is not set.
+        2408 pub timer_ns: Cell64,
+        /// Where it starts, and its first two arguments. Written in state starting.
+        2416 pub start: [Cell64; 3],
+        2440 _pad0: Cell64,
+        /// The thread that waits for an interrupt, or to be started.
+        2448 pub waiters: WaitQueue,
+        2480 _pad1: [Cell64; 18],
+    }
 }

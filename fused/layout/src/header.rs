@@ -515,14 +515,21 @@ pool_struct! {
         /// Memory allocator.
         8576 pub memory: MemoryState,
         /// Slab caches, by object class.
-        9280 pub slabs: [SlabCache; 24],
+        9280 pub slabs: [SlabCache; 32],
         /// Threads that wait to connect to a socket where too many do.
-        10816 pub socket_waiters: WaitQueue,
+        11328 pub socket_waiters: WaitQueue,
         /// Threads that wait to read signals (`signalfd`), of all processes.
-        10848 pub signal_waiters: WaitQueue,
+        11360 pub signal_waiters: WaitQueue,
         /// Users who have processes: the first [`UserRecord`](crate::UserRecord) (pool address). Under the tree lock.
-        10880 pub users: Cell64,
-        10888 _pad2: [Cell64; 175],
+        11392 pub users: Cell64,
+        /// Guards the list of virtual machines.
+        11400 pub vms_lock: AtomicU64,
+        /// The first [`VmRecord`](crate::VmRecord) (pool address); 0: there is none.
+        11408 pub vms: Cell64,
+        /// Number of the last one that was made.
+        11416 pub last_vm: Cell32,
+        11420 _pad4: Cell32,
+        11424 _pad2: [Cell64; 108],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

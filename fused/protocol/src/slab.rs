@@ -6,7 +6,8 @@
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
     FilesRecord, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal,
-    RangeNode, RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VmaRecord, WatchRecord,
+    RangeNode, RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VcpuRecord, VmRecord,
+    VmaRecord, WatchRecord,
 };
 
 use crate::{Context, lock::lock, memory::alloc_common_frame};
@@ -51,6 +52,8 @@ classes! {
     20 MoreNodes;
     21 UserRecord;
     22 DmaFile;
+    23 VmRecord;
+    24 VcpuRecord;
 }
 
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.

@@ -107,7 +107,7 @@ const SYSTEM_LINKS: [(&str, &str); 8] = [
 ];
 
 /// Linux device numbers (Documentation/admin-guide/devices.txt).
-const DEVICES: [(&str, u32, u32, u32); 13] = [
+const DEVICES: [(&str, u32, u32, u32); 14] = [
     ("dev/null", 1, 3, 0o666),
     ("dev/zero", 1, 5, 0o666),
     ("dev/full", 1, 7, 0o666),
@@ -118,6 +118,7 @@ const DEVICES: [(&str, u32, u32, u32); 13] = [
     ("dev/kmsg", 1, 11, 0o600),
     ("dev/dma", 240, 3, 0o666),
     ("dev/service", 240, 4, 0o666),
+    ("dev/vm", 240, 5, 0o666),
     ("dev/host/stdin", 240, 0, 0o400),
     ("dev/host/stdout", 240, 1, 0o600),
     ("dev/host/stderr", 240, 2, 0o600),
@@ -179,9 +180,17 @@ fi
 exec \"$@\"
 ";
 
-/// The path of Motet's own program for the guest, below the folder of build results.
-pub fn guest_program_path(isa: Isa) -> PathBuf {
-    [target_of(isa), "release", "motet"].iter().collect()
+/// Motet's own programs for the guest, of one instruction set.
+pub fn guest_programs(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::RiscV64 => &["motet", "vm"],
+        Isa::X86_64 | Isa::AArch64 | Isa::Hosted => &["motet"],
+    }
+}
+
+/// The path of one of them, below the folder of build results.
+pub fn guest_program_path(isa: Isa, name: &str) -> PathBuf {
+    [target_of(isa), "release", name].iter().collect()
 }
 
 impl Tree {
@@ -205,7 +214,7 @@ impl Tree {
         }
         for isa in isas {
             tree.add_programs(userland, *isa, applets)?;
-            tree.add_own_program(built, *isa)?;
+            tree.add_own_programs(built, *isa)?;
         }
         if let Some(first) = isas.first() {
             tree.link_first_programs(*first);
@@ -321,14 +330,17 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds `motet` (`user/calls`), which has no other name.
-    fn add_own_program(&mut self, built: &Path, isa: Isa) -> Result<()> {
-        let path = built.join(guest_program_path(isa));
-        if !path.is_file() {
-            let message = format!("the {} program is not there (run `motet build`): {}", isa.name(), path.display());
-            return Err(Error::new(ErrorKind::Unavailable, message));
+    /// Adds `motet` (`user/calls`) and `vm` (`user/vm`), which have no other names.
+    fn add_own_programs(&mut self, built: &Path, isa: Isa) -> Result<()> {
+        for name in guest_programs(isa) {
+            let path = built.join(guest_program_path(isa, name));
+            if !path.is_file() {
+                let message =
+                    format!("the {} program is not there (run `motet build`): {}", isa.name(), path.display());
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            self.set(&format!("isa/{}/bin/{name}", isa.name()), Entry::HostFile(path), 0o755);
         }
-        self.set(&format!("isa/{}/bin/motet", isa.name()), Entry::HostFile(path), 0o755);
         Ok(())
     }
 
@@ -488,9 +500,12 @@ mod tests {
         for isa in ["riscv64", "x86_64"] {
             fs::create_dir(folder.path().join(isa)).unwrap();
             fs::write(folder.path().join(isa).join("busybox"), format!("program of {isa}")).unwrap();
-            let own = folder.path().join(guest_program_path(Isa::from_name(isa).unwrap()));
-            fs::create_dir_all(own.parent().unwrap()).unwrap();
-            fs::write(own, format!("motet of {isa}")).unwrap();
+            let isa = Isa::from_name(isa).unwrap();
+            for name in guest_programs(isa) {
+                let own = folder.path().join(guest_program_path(isa, name));
+                fs::create_dir_all(own.parent().unwrap()).unwrap();
+                fs::write(own, format!("{name} of {}", isa.name())).unwrap();
+            }
         }
         folder
     }

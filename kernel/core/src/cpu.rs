@@ -250,9 +250,10 @@ impl<M: Machine> Cpu<M> {
         })
     }
 
-    /// Drops this core's user translations, and those of hidden harts that run its threads.
+    /// Drops this core's user translations, those of hidden harts that run its threads, and those of guests.
     pub fn flush_user(&self) {
         self.translations.drop_all();
+        self.machine.flush_guests();
         if self.own.away.load(Ordering::Relaxed) != 0 {
             self.machine.bring_home();
         }

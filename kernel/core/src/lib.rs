@@ -29,5 +29,6 @@ mod signal;
 mod syscall;
 mod time;
 mod trace;
+mod vm;
 
 pub use boot::run;

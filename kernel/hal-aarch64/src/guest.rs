@@ -298,7 +298,7 @@ const fn describe(syndrome: u64, kind: Access) -> GuestAccess {
     let (is_of_walk, is_described) = (syndrome & 1 << 7 != 0, syndrome & 1 << 24 != 0);
     if is_of_walk || !is_described || matches!(kind, Access::Execute) {
         let kind = if is_of_walk { Access::Read } else { kind };
-        return GuestAccess { kind, size_bytes: 0, register: None, widen: Widen::Zero };
+        return GuestAccess::unknown(kind);
     }
     let widen = match (syndrome & 1 << 21 != 0, syndrome & 1 << 15 != 0) {
         (false, _) => Widen::Zero,
@@ -310,5 +310,6 @@ const fn describe(syndrome: u64, kind: Access) -> GuestAccess {
         size_bytes: 1 << (syndrome >> 22 & 3),
         register: Some(general_register(syndrome >> 16 & 31)),
         widen,
+        instruction_bytes: 4,
     }
 }

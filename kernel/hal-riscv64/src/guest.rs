@@ -1,12 +1,14 @@
 //! Guests: the hypervisor extension (privileged architecture, "H" Extension). The kernel is in HS-mode, guests in VS- and VU-mode.
 //!
 //! A guest is entered and left by the code that enters and leaves programs ([`trap`]); what makes it a guest is that `hstatus.SPV` and
-//! `sstatus.SPP` are set before, and its system registers are in the core. Of what guests do not have (floating point, vectors, timers of
+//! `sstatus.SPP` are set before, and its system registers are in the core. Of what guests do not have (vectors, the time, timers of
 //! their own) they learn by illegal instructions, or the kernel by traps.
 
 use core::{arch::asm, sync::atomic::Ordering::Relaxed};
 
-use motet_hal::{Access, GuestAccess, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER};
+use motet_hal::{
+    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER,
+};
 use motet_layout::{Frame, GuestSystem, UserFrame};
 
 use crate::{
@@ -27,9 +29,13 @@ const WAITING_TRAPS: u64 = 1 << 21;
 /// Exceptions that a guest handles itself: misaligned, illegal, breakpoints, system calls of its programs, faults of its own tables.
 const EXCEPTIONS_OF_GUESTS: u64 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 12 | 1 << 13 | 1 << 15;
 /// VS-mode's software, timer and external interrupts.
-const INTERRUPTS_OF_GUESTS: u64 = 1 << 2 | 1 << 6 | 1 << 10;
-/// Counters that a guest may read, if it wants: `time` and `instret`, `cycle`.
-const COUNTERS: u64 = 7;
+const INTERRUPTS_OF_GUESTS: u64 = SOFTWARE | TIMER | EXTERNAL;
+/// Counters that a guest may read, if it wants: `instret` and `cycle`. The time is the machine's, not the island's: reading it traps.
+const COUNTERS: u64 = 5;
+/// VS-mode's software, timer and external interrupts in `hvip`; in `vsie` they are one bit lower.
+const SOFTWARE: u64 = 1 << 2;
+const TIMER: u64 = 1 << 6;
+const EXTERNAL: u64 = 1 << 10;
 
 const CAUSE_HYPERCALL: u64 = 10;
 const WAIT_FOR_INTERRUPT: u32 = 0x1050_0073;
@@ -41,6 +47,15 @@ const PENDING: usize = 1;
 const READABLE_COUNTERS: usize = 2;
 const ENVIRONMENT: usize = 3;
 const FIRST_REGISTER: usize = 4;
+/// Words of those registers that exceptions change, and bits of `vsstatus`.
+const STATUS: usize = FIRST_REGISTER;
+const ENABLED: usize = FIRST_REGISTER + 1;
+const VECTOR: usize = FIRST_REGISTER + 2;
+const EXCEPTION_PC: usize = FIRST_REGISTER + 4;
+const CAUSE: usize = FIRST_REGISTER + 5;
+const VALUE: usize = FIRST_REGISTER + 6;
+const STATUS_SIE: u64 = 1 << 1;
+const STATUS_SPIE: u64 = 1 << 5;
 
 /// Runs an action for each system register that a core has for guests, with the word that keeps it: `vsstatus`, `vsie`, `vstvec`, `vsscratch`, `vsepc`, `vscause`, `vstval`, `vsatp`.
 macro_rules! each_register {
@@ -88,9 +103,62 @@ pub fn init(machine: &TheMachine) {
     }
 }
 
+/// Guests' counters are as programs': hidden.
+pub fn hide_counters(machine: &TheMachine) {
+    if format(machine).is_some() {
+        // SAFETY: it concerns guests only.
+        unsafe { write_csr!("0x606", 0) }; // hcounteren
+    }
+}
+
 /// Drops this core's translations of guests.
 pub fn flush() {
     PerCore::this().guest_root.store(0, Relaxed);
+}
+
+/// Each of the interrupts and its bit in `hvip`.
+const INTERRUPTS: [(GuestInterrupts, u64); 3] =
+    [(GuestInterrupts::SOFTWARE, SOFTWARE), (GuestInterrupts::TIMER, TIMER), (GuestInterrupts::EXTERNAL, EXTERNAL)];
+
+/// [`motet_hal::Machine::guest_interrupts`].
+pub fn interrupts(system: &GuestSystem) -> GuestInterrupts {
+    let pending = system.words[PENDING].get();
+    INTERRUPTS
+        .iter()
+        .filter(|(_, bit)| pending & bit != 0)
+        .fold(GuestInterrupts::EMPTY, |set, (interrupt, _)| set.union(*interrupt))
+}
+
+/// [`motet_hal::Machine::set_guest_interrupts`].
+pub fn set_interrupts(system: &GuestSystem, interrupts: GuestInterrupts) {
+    let bits = INTERRUPTS.iter().filter(|(interrupt, _)| interrupts.contains(*interrupt)).map(|(_, bit)| bit).sum();
+    system.words[PENDING].set(bits);
+}
+
+/// [`motet_hal::Machine::is_guest_interrupted`].
+pub fn is_interrupted(system: &GuestSystem) -> bool {
+    system.words[PENDING].get() >> 1 & system.words[ENABLED].get() != 0
+}
+
+/// [`motet_hal::Machine::raise_in_guest`]: what a core does for an exception that is delegated to VS-mode.
+pub fn raise(frame: &UserFrame, system: &GuestSystem, exception: GuestException) {
+    let (cause, value) = match exception {
+        GuestException::IllegalInstruction { word } => (2, u64::from(word)),
+        GuestException::Access { kind: Access::Execute, address } => (1, address),
+        GuestException::Access { kind: Access::Read, address } => (5, address),
+        GuestException::Access { kind: Access::Write, address } => (7, address),
+    };
+    let words = &system.words;
+    let status = words[STATUS].get();
+    let was_enabled = if status & STATUS_SIE != 0 { STATUS_SPIE } else { 0 };
+    let was_supervisor = if words[MODE].get() & 1 == 0 { STATUS_SPP } else { 0 };
+    words[STATUS].set(status & !(STATUS_SIE | STATUS_SPIE | STATUS_SPP) | was_enabled | was_supervisor);
+    words[EXCEPTION_PC].set(frame.pc.get());
+    words[CAUSE].set(cause);
+    words[VALUE].set(value);
+    words[MODE].set(0);
+    // In vectored mode, too, exceptions go to the base.
+    frame.pc.set(words[VECTOR].get() & !3);
 }
 
 /// [`motet_hal::Machine::run_guest`].
@@ -100,16 +168,17 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
     let mode = if system.words[MODE].get() & 1 == 0 { STATUS_SPP } else { 0 };
     // SAFETY: the guest's registers mean something to guests only. It reaches what the second stage translates: memory of its own.
     unsafe {
-        use_root(machine.local_phys(root));
+        use_root(machine.local_phys(root), core::ptr::from_ref(system).addr() as u64);
         each_register!(load, system);
         write_csr!("0x645", system.words[PENDING].get() & INTERRUPTS_OF_GUESTS); // hvip
         write_csr!("scounteren", system.words[READABLE_COUNTERS].get());
         write_csr!("0x10a", system.words[ENVIRONMENT].get()); // senvcfg
         write_csr!("0x600", own | GUEST | WAITING_TRAPS);
-        write_csr!("sstatus", status & !(STATUS_FS | STATUS_VS) | mode);
+        write_csr!("sstatus", status & !(STATUS_VS | STATUS_SPP) | mode);
     }
     let (cause, pc) = enter(frame);
-    let is_supervisor = read_csr!("sstatus") & STATUS_SPP != 0;
+    let left = read_csr!("sstatus");
+    let is_supervisor = left & STATUS_SPP != 0;
     system.words[MODE].set(u64::from(!is_supervisor));
     each_register!(save, system);
     system.words[PENDING].set(read_csr!("0x645"));
@@ -118,7 +187,8 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
     // SAFETY: as they were before.
     unsafe {
         write_csr!("0x600", own);
-        write_csr!("sstatus", status);
+        // Whether it has written floating-point registers stays to be seen.
+        write_csr!("sstatus", status | left & STATUS_FS);
         write_csr!("scounteren", counters);
         write_csr!("0x10a", environment);
     }
@@ -131,18 +201,22 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
     Trap::Guest(trap)
 }
 
-/// Has guests' memory translated by the tables at `root` from now on.
+/// Has guests' memory translated by the tables at `root` from now on, for the core of a guest whose system registers are at `system`: what
+/// another core of the same machine has had translated, by its own tables of the first stage, is not this one's.
 ///
 /// # Safety
 /// There is a root table, of 16 KiB.
-unsafe fn use_root(root: u64) {
+unsafe fn use_root(root: u64, system: u64) {
     const SV39X4: u64 = 8 << 60;
-    if PerCore::this().guest_root.swap(root, Relaxed) != root {
+    let core = PerCore::this();
+    let is_same_core = core.guest_system.swap(system, Relaxed) == system;
+    if core.guest_root.swap(root, Relaxed) != root || !is_same_core {
         assert!(root.is_multiple_of(Stage2::Sv39x4.root_bytes()), "the root of a guest's tables is at {root:#x}");
-        // SAFETY: the caller's. HFENCE.GVMA and HFENCE.VVMA, of everything: VMID 0 is every guest's.
+        // SAFETY: the caller's. HFENCE.GVMA and HFENCE.VVMA, of everything: VMID 0 is every guest's. What other cores of the guest
+        // have written is executed from now on.
         unsafe {
             write_csr!("0x680", SV39X4 | root >> 12); // hgatp
-            asm!(".4byte 0x62000073", ".4byte 0x22000073", options(nostack));
+            asm!(".4byte 0x62000073", ".4byte 0x22000073", "fence.i", options(nostack));
         }
     }
 }
@@ -175,14 +249,18 @@ fn describe(kind: Access, instruction: u32) -> GuestAccess {
     const STORE: u32 = 0x23;
     let opcode = instruction & 0x7d | 2; // bit 1 says whether it was compressed
     let size_bytes = 1 << (instruction >> 12 & 3);
-    let is_unsigned = instruction >> 14 & 1 != 0;
-    let widen = if is_unsigned || size_bytes == 8 { Widen::Zero } else { Widen::Sign64 };
-    let (size_bytes, register, widen) = match (kind, opcode, instruction & 1) {
-        (Access::Read, LOAD, 1) => (size_bytes, Some(general_register(instruction >> 7)), widen),
-        (Access::Write, STORE, 1) => (size_bytes, Some(general_register(instruction >> 20)), Widen::Zero),
-        _ => (0, None, Widen::Zero),
+    let (register, is_signed) = match (kind, opcode, instruction & 1) {
+        (Access::Read, LOAD, 1) => (instruction >> 7, instruction >> 14 & 1 == 0 && size_bytes < 8),
+        (Access::Write, STORE, 1) => (instruction >> 20, false),
+        _ => return GuestAccess::unknown(kind),
     };
-    GuestAccess { kind, size_bytes, register, widen }
+    GuestAccess {
+        kind,
+        size_bytes,
+        register: Some(general_register(register)),
+        widen: if is_signed { Widen::Sign64 } else { Widen::Zero },
+        instruction_bytes: if instruction & 2 != 0 { 4 } else { 2 },
+    }
 }
 
 /// Where a general register is in the frame.

@@ -10,7 +10,9 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Stage2, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap};
+use motet_hal::{
+    GuestException, GuestInterrupts, Interrupts, Machine, Stage2, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap,
+};
 use motet_layout::{
     CoreId, Frame, GuestSystem, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, is_vector_length,
     marks, sync::AtomicU32,
@@ -163,6 +165,22 @@ impl Machine for TheMachine {
 
     fn flush_guests(&self) {
         guest::flush();
+    }
+
+    fn guest_interrupts(&self, system: &'static GuestSystem) -> GuestInterrupts {
+        guest::interrupts(system)
+    }
+
+    fn set_guest_interrupts(&self, system: &'static GuestSystem, interrupts: GuestInterrupts) {
+        guest::set_interrupts(system, interrupts);
+    }
+
+    fn is_guest_interrupted(&self, system: &'static GuestSystem) -> bool {
+        guest::is_interrupted(system)
+    }
+
+    fn raise_in_guest(&self, frame: &'static UserFrame, system: &'static GuestSystem, exception: GuestException) {
+        guest::raise(frame, system, exception);
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {
@@ -355,6 +373,7 @@ impl Machine for TheMachine {
     fn hide_counters(&self) {
         // SAFETY: it concerns user mode only.
         unsafe { write_csr!("scounteren", 0) };
+        guest::hide_counters(self);
     }
 
     fn relax(&self) {

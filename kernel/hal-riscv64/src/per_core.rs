@@ -36,6 +36,8 @@ pub struct PerCore {
     pub vector_bytes: AtomicU64,
     /// Physical address of the root of the tables of the guest that this core has run last; 0: its translations are dropped before the next.
     pub guest_root: AtomicU64,
+    /// Where the system registers of that guest's core are kept.
+    pub guest_system: AtomicU64,
     /// Places of threads that this core has sent to hidden harts and not taken home, a bit each.
     pub away: AtomicU64,
     /// 1: one of them may have come home since the firmware was asked.
@@ -75,6 +77,7 @@ impl PerCore {
             vector_frame: AtomicUsize::new(0),
             vector_bytes: AtomicU64::new(0),
             guest_root: AtomicU64::new(0),
+            guest_system: AtomicU64::new(0),
             away: AtomicU64::new(0),
             may_be_home: AtomicU64::new(0),
             context: [const { AtomicU64::new(0) }; CONTEXT_WORDS],

@@ -85,6 +85,8 @@ pub struct GuestAccess {
     pub register: Option<u8>,
     /// What a loaded value becomes in its register.
     pub widen: Widen,
+    /// Bytes of the instruction, 0 when the core does not tell.
+    pub instruction_bytes: u8,
 }
 
 /// How a value that is loaded fills its register.
@@ -114,6 +116,11 @@ pub fn set_register(frame: &UserFrame, number: u8, value: u64) {
 }
 
 impl GuestAccess {
+    /// An access of which the core tells no more: the instruction has to be looked at.
+    pub const fn unknown(kind: Access) -> Self {
+        Self { kind, size_bytes: 0, register: None, widen: Widen::Zero, instruction_bytes: 0 }
+    }
+
     /// What is in the register of a load of `value`, of whose bits those of the access count.
     pub const fn widened(self, value: u64) -> u64 {
         let unused = 64_u32.saturating_sub(8 * self.size_bytes as u32) & 63;
@@ -124,6 +131,53 @@ impl GuestAccess {
             Widen::Sign64 => signed,
         }
     }
+}
+
+/// A set of a guest's interrupts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GuestInterrupts(pub u32);
+
+impl GuestInterrupts {
+    /// None.
+    pub const EMPTY: Self = Self(0);
+    /// Another core of its machine wants it.
+    pub const SOFTWARE: Self = Self(1);
+    /// Its timer passed its deadline.
+    pub const TIMER: Self = Self(2);
+    /// Of a device.
+    pub const EXTERNAL: Self = Self(4);
+
+    /// Whether all of `those` are among these.
+    pub const fn contains(self, those: Self) -> bool {
+        self.0 & those.0 == those.0
+    }
+
+    /// Both sets together.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These but for those.
+    pub const fn without(self, those: Self) -> Self {
+        Self(self.0 & !those.0)
+    }
+}
+
+/// An exception that its hypervisor lets a guest take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GuestException {
+    /// It does not have the instruction, whose bytes these are (0: not known).
+    IllegalInstruction {
+        /// Its bytes.
+        word: u32,
+    },
+    /// Nothing answers at an address.
+    Access {
+        /// What it did there.
+        kind: Access,
+        /// The address.
+        address: u64,
+    },
 }
 
 /// An access of a guest to a system register.

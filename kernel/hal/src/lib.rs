@@ -21,7 +21,8 @@ pub mod steer;
 mod text;
 
 pub use guest::{
-    GuestAccess, GuestAddress, GuestTrap, GuestWord, SystemRegister, Widen, ZERO_REGISTER, register, set_register,
+    GuestAccess, GuestAddress, GuestException, GuestInterrupts, GuestTrap, GuestWord, SystemRegister, Widen,
+    ZERO_REGISTER, register, set_register,
 };
 pub use motet_paging::Stage2;
 pub use text::Text;
@@ -156,8 +157,7 @@ pub trait Machine: Sync + 'static {
 
     /// Runs a guest with the registers of `frame` and `system` until a trap ([`Trap::Interrupt`] or [`Trap::Guest`]), and puts the
     /// registers back. Its physical memory is what the tables at `root` translate, which are of
-    /// [`guest_format`](Self::guest_format). Floating-point registers are what is loaded, as of a program, if guests of the ISA have them
-    /// (AArch64); otherwise their instructions trap or are illegal (RISC-V). Vector registers that not every core has are closed to it.
+    /// [`guest_format`](Self::guest_format). Its floating-point registers are what is loaded, as a program's; it has no vector registers.
     fn run_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _root: Frame) -> Trap {
         Trap::IllegalInstruction { word: 0 }
     }
@@ -168,6 +168,22 @@ pub trait Machine: Sync + 'static {
     fn guest_timer_ns(&self, _system: &'static GuestSystem) -> u64 {
         u64::MAX
     }
+
+    /// The interrupts that are pending in a guest that does not run.
+    fn guest_interrupts(&self, _system: &'static GuestSystem) -> GuestInterrupts {
+        GuestInterrupts::EMPTY
+    }
+
+    /// From now on, these are pending in it. When it runs, it may itself say that some are not any more.
+    fn set_guest_interrupts(&self, _system: &'static GuestSystem, _interrupts: GuestInterrupts) {}
+
+    /// Whether one is pending that ends its wait for interrupts.
+    fn is_guest_interrupted(&self, _system: &'static GuestSystem) -> bool {
+        true
+    }
+
+    /// Lets a guest take an exception when it runs, at the instruction that `frame` is at.
+    fn raise_in_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _exception: GuestException) {}
 
     /// Drops this core's translations of guests: to be called on each core that may have run one by tables that say less now, or that are
     /// no more.

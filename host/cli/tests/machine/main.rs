@@ -32,6 +32,7 @@ mod libc_test;
 mod libraries;
 mod litmus;
 mod long_calls;
+mod machines;
 mod measured;
 mod places;
 mod process;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         trials.extend(el2::trials());
         trials.extend(places::trials());
         trials.extend(long_calls::trials());
+        trials.extend(machines::trials());
         trials.extend(bytes::trials());
         trials.extend(crossing::trials(&arguments));
         trials.extend(crossing_policies::trials());

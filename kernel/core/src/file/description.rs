@@ -8,7 +8,7 @@ use motet_hal::Machine;
 use motet_layout::{
     ClockRecord, DmaFile, EpollRecord, EventRecord, FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT,
     FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET,
-    FILE_TIMER, FileRecord, InodeRecord, PipeRecord, SocketRecord,
+    FILE_TIMER, FILE_VM, FileRecord, InodeRecord, PipeRecord, SocketRecord, VmRecord,
 };
 use motet_protocol::{
     Context, fs, pipe,
@@ -19,6 +19,7 @@ use super::{dma, epoll, event, lock, proc::ProcNode, range_lock, socket, table, 
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    vm,
 };
 
 /// What kind of thing an open file is.
@@ -55,6 +56,8 @@ pub enum Anonymous {
     Service(&'static InodeRecord),
     /// An interface of the FPGA: registers and data. It has a name, but each open file has its own.
     Accel(&'static InodeRecord),
+    /// A virtual machine. They have a name in common, but each open file is one.
+    Vm(&'static VmRecord),
 }
 
 /// A use of an open file during a system call. It holds a reference if someone else could close the file meanwhile.
@@ -177,6 +180,7 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_SOCKET => cpu.object(object).map(|socket| Kind::Anonymous(Anonymous::Socket(socket))),
         FILE_DMA => cpu.object(object).map(|file| Kind::Anonymous(Anonymous::Dma(file))),
         FILE_SERVICE => cpu.object(object).map(|registers| Kind::Anonymous(Anonymous::Service(registers))),
+        FILE_VM => cpu.object(object).map(|vm| Kind::Anonymous(Anonymous::Vm(vm))),
         FILE_ACCEL => cpu.object(object).map(|pages| Kind::Anonymous(Anonymous::Accel(pages))),
         _ => None,
     };
@@ -264,6 +268,7 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Anonymous(Anonymous::Timer(timer)) => timer::free(cpu, timer),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::close(cpu, socket),
         Kind::Anonymous(Anonymous::Dma(file)) => dma::close(cpu, file),
+        Kind::Anonymous(Anonymous::Vm(machine)) => vm::close(cpu, machine),
         Kind::Anonymous(Anonymous::Service(pages) | Anonymous::Accel(pages)) => fs::put(cpu, pages),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }

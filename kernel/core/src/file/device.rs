@@ -41,6 +41,9 @@ pub const DMA: Device = Device { major: 240, minor: 3 };
 /// `/dev/service`: the service core. Each open file of it is one of its own ([`super::service`]).
 pub const SERVICE: Device = Device { major: 240, minor: 4 };
 
+/// `/dev/vm`: virtual machines. Each open file of it is one ([`crate::vm`]).
+pub const VM: Device = Device { major: 240, minor: 5 };
+
 /// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`super::accel`]).
 pub const ACCEL_MAJOR: u32 = 241;
 
@@ -50,7 +53,7 @@ pub const ACCEL_MAJOR: u32 = 241;
 /// `ENXIO`: there is no such device, or (`/dev/tty`) no controlling terminal.
 pub fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<(), Errno> {
     match device {
-        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA | SERVICE => Ok(()),
+        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA | SERVICE | VM => Ok(()),
         Device { major: ACCEL_MAJOR, .. } => Ok(()),
         TTY if tty::controls(call) => Ok(()),
         CONSOLE => {

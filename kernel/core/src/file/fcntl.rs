@@ -17,6 +17,7 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     permission::FileRights,
+    vm,
 };
 
 /// `lseek(fd, offset, whence)`.
@@ -182,6 +183,9 @@ pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
             }
             if let Kind::Anonymous(Anonymous::Accel(pages)) = file.kind() {
                 return accel::ioctl(call, pages, request, argument);
+            }
+            if let Kind::Anonymous(Anonymous::Vm(machine)) = file.kind() {
+                return vm::ioctl(call, machine, request, argument);
             }
             if request != FIONREAD {
                 return Err(Errno::ENOTTY.into());

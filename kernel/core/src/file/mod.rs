@@ -7,7 +7,7 @@
 pub mod accel;
 mod attributes;
 mod cursor;
-mod description;
+pub mod description;
 mod device;
 mod dir;
 pub mod dma;
@@ -80,6 +80,7 @@ pub use path::Path;
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
 pub use seals::is_sealed;
+pub use seals::{memory_of_guest, put_memory_of_guest};
 pub use signal_fd::{signalfd, signalfd4};
 pub use socket::{
     accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, recvfrom, recvmsg, sendmsg, sendto,

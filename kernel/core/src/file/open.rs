@@ -32,6 +32,7 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     permission::FileRights,
+    vm,
 };
 
 /// Status flags that stay with an open file and can be changed by `fcntl`.
@@ -248,6 +249,7 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
                 match Device::decode(inode.rdev.get()) {
                     device::DMA => return open_dma(call, inode, flags),
                     device::SERVICE => return service::open(call, flags),
+                    device::VM => return vm::open(call, flags),
                     Device { major: device::ACCEL_MAJOR, minor } => return accel::open(call, flags, minor),
                     _ => {}
                 }

@@ -79,7 +79,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         return POLLNVAL;
     }
     match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => INPUT | OUTPUT,
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Vm(_)) => INPUT | OUTPUT,
         Kind::Device(device) => device::readiness(call.cpu, device),
         Kind::Anonymous(Anonymous::Accel(pages)) => if_so(accel::is_told(call.cpu, pages), INPUT),
         Kind::Anonymous(Anonymous::Event(counter)) => {
@@ -116,7 +116,13 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::arrivals(file.cpu(), transfers).map(Some),
         // Their room for output seldom goes: it is told once.
         Kind::Device(_) => [None, Some(0)],
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Signals(_) | Anonymous::Service(_) | Anonymous::Accel(_))
+        Kind::Anonymous(
+            Anonymous::Epoll(_)
+            | Anonymous::Signals(_)
+            | Anonymous::Service(_)
+            | Anonymous::Accel(_)
+            | Anonymous::Vm(_),
+        )
         | Kind::Inode(_)
         | Kind::Proc(_) => [None, None],
     }
@@ -128,7 +134,7 @@ pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<
         return Err(Errno::EBADF);
     }
     let always_ready = match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => true,
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Vm(_)) => true,
         Kind::Device(device) => device::queues(call.cpu, device).iter().all(Option::is_none),
         Kind::Pipe(_) | Kind::Anonymous(_) => false,
     };
@@ -138,7 +144,7 @@ pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<
 /// The queues of those who wait for a file to become readable, and writable.
 fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static WaitQueue>; 2] {
     match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => [None, None],
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Vm(_)) => [None, None],
         Kind::Device(device) => device::queues(call.cpu, device),
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
         Kind::Anonymous(Anonymous::Accel(pages)) => [accel::waiters(call.cpu, pages), None],
@@ -171,7 +177,8 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
             | Anonymous::Signals(_)
             | Anonymous::Socket(_)
             | Anonymous::Service(_)
-            | Anonymous::Accel(_),
+            | Anonymous::Accel(_)
+            | Anonymous::Vm(_),
         ) => {}
     }
 }

@@ -257,7 +257,7 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::read(call, transfers, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Accel(pages)) => accel::read(call, pages, file.nonblocking(), into),
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_)) => Err(Errno::EINVAL.into()),
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_) | Anonymous::Vm(_)) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {
         keep_file(call, file);
@@ -281,7 +281,8 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
             | Anonymous::Timer(_)
             | Anonymous::Signals(_)
             | Anonymous::Service(_)
-            | Anonymous::Accel(_),
+            | Anonymous::Accel(_)
+            | Anonymous::Vm(_),
         ) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {

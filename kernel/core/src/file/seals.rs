@@ -13,7 +13,10 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, SpaceRecord, handshake::then_look, sync::Ordering};
 use motet_protocol::{Context, fs, lock::lock};
 
-use super::description::{Kind, OpenFile};
+use super::{
+    description::{Kind, OpenFile},
+    table,
+};
 use crate::{call::Call, cpu::Cpu, mm, process};
 
 /// Longest name of a memfd, in bytes.
@@ -61,12 +64,48 @@ pub fn add<M: Machine>(call: &Call<M>, file: &OpenFile<M>, seals: u32) -> Result
         set(inode, before | seals);
         before
     };
-    if seals & F_SEAL_WRITE & !before != 0 && may_be_written(call.cpu, inode) {
+    let is_guests = inode.guests.load(Ordering::SeqCst) != 0;
+    if seals & F_SEAL_WRITE & !before != 0 && (is_guests || may_be_written(call.cpu, inode)) {
         let _guard = lock(call.cpu, &inode.lock);
         set(inode, of_inode(inode) & !(seals & !before));
         return Err(Errno::EBUSY);
     }
     Ok(())
+}
+
+/// The memfd behind a descriptor, with a reference, to be memory of a virtual machine from now on: pages of it are written until
+/// [`put_memory_of_guest`]. `range`: offset and bytes.
+///
+/// # Errors
+/// `EBADF`; `EACCES`: it is not open for writing; `EINVAL`: it is none, or not sealed against shrinking, or has not the range; `EPERM`: it is
+/// sealed against writing.
+pub fn memory_of_guest<M: Machine>(
+    call: &Call<M>,
+    fd: i32,
+    (offset, bytes): (u64, u64),
+) -> Result<&'static InodeRecord, Errno> {
+    let file = table::get_opened(call, fd)?;
+    file.check_readable().and_then(|()| file.check_writable()).map_err(|_| Errno::EACCES)?;
+    let inode = sealable(&file)?;
+    let end = offset.checked_add(bytes).ok_or(Errno::EINVAL)?;
+    let is_there = of_inode(inode) & F_SEAL_SHRINK != 0 && end <= inode.size.load(Ordering::Relaxed);
+    if !is_there {
+        return Err(Errno::EINVAL);
+    }
+    // First say so, then look: who seals it does it the other way round.
+    inode.guests.fetch_add(1, Ordering::SeqCst);
+    if is_sealed(inode) {
+        inode.guests.fetch_sub(1, Ordering::SeqCst);
+        return Err(Errno::EPERM);
+    }
+    fs::get(inode);
+    Ok(inode)
+}
+
+/// A virtual machine does not use a memfd any more.
+pub fn put_memory_of_guest<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) {
+    inode.guests.fetch_sub(1, Ordering::SeqCst);
+    fs::put(cpu, inode);
 }
 
 /// Whether no mapping made now may write to the file.

@@ -8,17 +8,25 @@ mod isa;
 /// Numbers of include/uapi/asm-generic/unistd.h, which AArch64 and RISC-V share.
 #[cfg(not(target_arch = "x86_64"))]
 mod generic {
+    pub const FCNTL: usize = 25;
+    pub const IOCTL: usize = 29;
+    pub const FTRUNCATE: usize = 46;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const PIPE2: usize = 59;
+    pub const LSEEK: usize = 62;
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
+    pub const PREAD64: usize = 67;
+    pub const PWRITE64: usize = 68;
+    pub const PPOLL: usize = 73;
     pub const EXIT_GROUP: usize = 94;
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
     pub const SCHED_SETAFFINITY: usize = 122;
     pub const SCHED_GETAFFINITY: usize = 123;
     pub const KILL: usize = 129;
+    pub const SETPRIORITY: usize = 140;
     pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
     pub const GETPID: usize = 172;
@@ -27,7 +35,12 @@ mod generic {
     pub const MUNMAP: usize = 215;
     pub const MMAP: usize = 222;
     pub const WAIT4: usize = 260;
+    pub const MEMFD_CREATE: usize = 279;
 }
+
+#[cfg(feature = "heap")]
+mod heap;
+pub mod machine;
 
 use core::ffi::{CStr, c_char};
 
@@ -215,6 +228,16 @@ pub fn has_ended(child: usize) -> Result<bool, Failure> {
     const WNOHANG: usize = 1;
     // SAFETY: null pointers: neither status nor resource usage is asked for.
     result(unsafe { system_call(number::WAIT4, [child, 0, WNOHANG, 0, 0, 0]) }).map(|ended| ended == child)
+}
+
+/// Kills a process for certain.
+///
+/// # Errors
+/// The kernel's: it is another user's, or has ended.
+pub fn kill_process(process: usize) -> Result<usize, Failure> {
+    const SIGKILL: usize = 9;
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::KILL, [process, SIGKILL, 0, 0, 0, 0]) })
 }
 
 /// Kills a process for certain; -1: all but the first one and this one.

@@ -39,6 +39,21 @@ pub fn mark_with<const MARK: u8>(name: *const [u8]) {
     }
 }
 
+/// Starts a thread that shares everything with this one, and calls `entry` with `argument`; a negated error number, or its id.
+///
+/// # Safety
+/// `stack` is the end of memory that is the thread's alone, aligned to 16 bytes; all that it uses may be shared between threads.
+pub unsafe fn thread(flags: usize, stack: usize, entry: extern "C" fn(usize) -> !, argument: usize) -> isize {
+    let result;
+    // SAFETY: the thread begins with these registers and never returns; in the caller it is a system call.
+    unsafe {
+        asm!("ecall", "bnez a0, 2f", "mv a0, {argument}", "jalr {entry}", "unimp", "2:",
+            argument = in(reg) argument, entry = in(reg) entry, in("a7") number::CLONE, inlateout("a0") flags => result,
+            in("a1") stack, in("a2") 0, in("a3") 0, in("a4") 0);
+    }
+    result
+}
+
 /// Executes two instructions for each of `iterations`, at least one.
 #[inline(never)]
 pub fn spin(iterations: u64) {

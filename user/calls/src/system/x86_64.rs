@@ -14,6 +14,15 @@ pub mod number {
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;
     pub const MUNMAP: usize = 11;
+    pub const LSEEK: usize = 8;
+    pub const IOCTL: usize = 16;
+    pub const PREAD64: usize = 17;
+    pub const PWRITE64: usize = 18;
+    pub const FCNTL: usize = 72;
+    pub const FTRUNCATE: usize = 77;
+    pub const SETPRIORITY: usize = 141;
+    pub const PPOLL: usize = 271;
+    pub const MEMFD_CREATE: usize = 319;
     pub const NANOSLEEP: usize = 35;
     pub const RT_SIGACTION: usize = 13;
     pub const GETPID: usize = 39;
@@ -60,6 +69,21 @@ pub fn mark_with<const MARK: u8>(name: *const [u8]) {
         asm!(".byte 0x0f, 0x1f, 0x80", ".4byte {0}", const const { crate::marks::x86_64(MARK) },
             in("rdi") name.cast::<u8>(), in("rsi") name.len(), options(nostack));
     }
+}
+
+/// Starts a thread that shares everything with this one, and calls `entry` with `argument`; a negated error number, or its id.
+///
+/// # Safety
+/// `stack` is the end of memory that is the thread's alone, aligned to 16 bytes; all that it uses may be shared between threads.
+pub unsafe fn thread(flags: usize, stack: usize, entry: extern "C" fn(usize) -> !, argument: usize) -> isize {
+    let result;
+    // SAFETY: the thread begins with these registers and never returns; in the caller it is a system call.
+    unsafe {
+        asm!("syscall", "test rax, rax", "jnz 2f", "mov rdi, {argument}", "call {entry}", "ud2", "2:",
+            argument = in(reg) argument, entry = in(reg) entry, inlateout("rax") number::CLONE => result, in("rdi") flags,
+            in("rsi") stack, in("rdx") 0, in("r10") 0, in("r8") 0, out("rcx") _, out("r11") _);
+    }
+    result
 }
 
 /// Executes two instructions for each of `iterations`, at least one.

@@ -30,7 +30,7 @@ use crate::{
     extension::Migrations,
     mm,
     permission::{self, FileRights, Identity},
-    process as processes, sched,
+    process as processes, sched, vm,
 };
 use text::Text;
 
@@ -53,6 +53,7 @@ enum Entry {
     Interrupts,
     Motet,
     MotetPs,
+    Vms,
     Sys,
     SysKernel,
     Hostname,
@@ -118,6 +119,7 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Root, "interrupts", E::Interrupts, FILE),
     (E::Root, "motet", E::Motet, FILE),
     (E::Root, "motet-ps", E::MotetPs, FILE),
+    (E::Root, "vms", E::Vms, FILE),
     (E::Root, "sys", E::Sys, DIRECTORY),
     (E::Sys, "kernel", E::SysKernel, DIRECTORY),
     (E::Sys, "vm", E::SysVm, DIRECTORY),
@@ -409,6 +411,7 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
             Kind::Anonymous(Anonymous::Dma(_)) => write!(line, "/dev/dma"),
             Kind::Anonymous(Anonymous::Service(_)) => write!(line, "/dev/service"),
             Kind::Anonymous(Anonymous::Accel(_)) => write!(line, "/dev/accel"),
+            Kind::Anonymous(Anonymous::Vm(_)) => write!(line, "/dev/vm"),
             Kind::Anonymous(Anonymous::Socket(_)) => write!(line, "socket:[{number}]"),
             Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),
             Kind::Pipe(ends) => write!(line, "pipe:[{}]", call.cpu.raw(ends) >> 6),
@@ -536,6 +539,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::BootId => machine::boot_id(call.cpu, out),
         E::Motet => motet::counters(call.cpu, out),
         E::MotetPs => motet::processes(call.cpu, out),
+        E::Vms => vm::show(call.cpu, out),
         E::ProcessStat => process::stat(call.cpu, node.id, node.tasks_of == 0, out),
         E::ProcessStatus => process::status(call.cpu, node.id, out),
         E::ProcessStatm => process::statm(call.cpu, node.id, out),

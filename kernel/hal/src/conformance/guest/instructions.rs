@@ -31,11 +31,11 @@ pub struct Register {
 }
 
 const fn load(size_bytes: u8, register: u8, widen: Widen) -> GuestAccess {
-    GuestAccess { kind: Access::Read, size_bytes, register: Some(register), widen }
+    GuestAccess { kind: Access::Read, size_bytes, register: Some(register), widen, instruction_bytes: 4 }
 }
 
 const fn store(size_bytes: u8, register: u8) -> GuestAccess {
-    GuestAccess { kind: Access::Write, size_bytes, register: Some(register), widen: Widen::Zero }
+    GuestAccess { size_bytes, register: Some(register), instruction_bytes: 4, ..GuestAccess::unknown(Access::Write) }
 }
 
 /// MSR Xt; MRS differs in one bit.
@@ -92,7 +92,7 @@ const AARCH64: Instructions = Instructions {
         (0xb980_0020, load(4, 0, Widen::Sign64)), // ldrsw x0, [x1]
         (0x3900_003f, store(1, ZERO_REGISTER)),   // strb wzr, [x1]
         // stp x0, x2, [x1]
-        (0xa900_0820, GuestAccess { kind: Access::Write, size_bytes: 0, register: None, widen: Widen::Zero }),
+        (0xa900_0820, GuestAccess::unknown(Access::Write)),
     ],
     registers: &[
         aarch64(0xd518_2000, ADDRESS),                                      // TTBR0_EL1

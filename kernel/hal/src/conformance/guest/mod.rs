@@ -14,7 +14,7 @@ use super::{
     same,
     user::trap_code,
 };
-use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, Trap, Widen};
+use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, Trap};
 
 /// Where a guest's program is, and a page that it may write: physical addresses of the guest.
 const CODE: u64 = 0x8000_0000;
@@ -136,7 +136,12 @@ impl<M: Machine> Suite<M> {
         run(&[Step::Load, Step::Increment(value), Step::Store, Step::Hypercall], DATA + 16);
         self.guest_stops(&guest, "loads and stores", GuestTrap::Hypercall { immediate: 0 })?;
         same("what the guest stored", self.word(guest.data, 2).get(), 41)?;
-        let access = |kind| GuestAccess { kind, size_bytes: 8, register: Some(value as u8), widen: Widen::Zero };
+        let access = |kind| GuestAccess {
+            size_bytes: 8,
+            register: Some(value as u8),
+            instruction_bytes: 4,
+            ..GuestAccess::unknown(kind)
+        };
         let fault = |at: u64, access| GuestTrap::Fault { access, address: at.into() };
         run(&[Step::Load], NOTHING);
         self.guest_stops(&guest, "a load of nothing", fault(NOTHING, access(Access::Read)))?;
@@ -144,7 +149,7 @@ impl<M: Machine> Suite<M> {
         run(&[Step::Store], READ_ONLY + 8);
         self.guest_stops(&guest, "a store to what is only read", fault(READ_ONLY + 8, access(Access::Write)))?;
         run(&[Step::Jump], DATA);
-        let fetch = GuestAccess { kind: Access::Execute, size_bytes: 0, register: None, widen: Widen::Zero };
+        let fetch = GuestAccess::unknown(Access::Execute);
         self.guest_stops(&guest, "a jump to data", fault(DATA, fetch))?;
         same("the guest's pc", guest.frame.pc.get(), DATA)
     }

@@ -1,0 +1,144 @@
+//! Virtual machines (`docs/vms.md`): what a guest finds, guests that do anything at all, machines that are killed at any moment, images that are
+//! damaged, and who may do what.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    bad_input,
+    process::{self, Ended, Motet},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 8] = [
+        ("vm::a_guest_finds_what_a_machine_has", all),
+        ("vm::exit_status_says_whether_the_guest_is_well", status),
+        ("vm::what_is_typed_reaches_the_guest", echo),
+        ("vm::machines_run_beside_each_other", beside),
+        ("vm::a_guest_that_executes_anything_ends_alone", random),
+        ("vm::a_machine_that_is_killed_gives_its_memory_back", killed),
+        ("vm::damaged_images_are_refused_with_a_reason", damaged),
+        ("vm::cores_without_guests_say_so", absent),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// The guest (`user/guest`).
+fn guest() -> PathBuf {
+    process::target().join("riscv64imac-unknown-none-elf/release/guest")
+}
+
+/// A run of a machine of two RISC-V islands, with a file to be found in `/in`.
+fn machine(file: &std::path::Path, command: &str) -> Motet {
+    let machine = process::root().join("machines/two-riscv.toml");
+    Motet::run(["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), file.as_os_str()])
+        .arguments(["--", command])
+}
+
+fn run(command: &str) -> Ended {
+    machine(&guest(), command).wait()
+}
+
+fn expect(is_right: bool, ended: &Ended) -> Result<(), String> {
+    if is_right { Ok(()) } else { Err(ended.describe()) }
+}
+
+fn all() -> Result<(), String> {
+    let ended = run("vm run --cpus 3 --append all /in/guest && vm run --append hello /in/guest").expect_code(0)?;
+    let lines: Vec<_> = ended.output.lines().collect();
+    let is_well = lines.ends_with(&["3 cores", "hello from a guest"]) && lines.contains(&"a serial port");
+    let is_right = |line: &&&str| line.ends_with(": yes");
+    expect(is_well && !ended.output.contains("NO") && lines.iter().filter(is_right).count() >= 16, &ended)
+}
+
+fn status() -> Result<(), String> {
+    let ended = run("vm run --append fail /in/guest; echo $?; vm run --append hello /in/guest; echo $?");
+    ended.expect_code(0)?.expect_output("1\nhello from a guest\n0\n").map(drop)
+}
+
+fn echo() -> Result<(), String> {
+    let ended = run("printf 'one\\ntwo\\n\\n' | vm run --append echo /in/guest");
+    ended.expect_code(0)?.expect_output("type\n<one>\n<two>\n").map(drop)
+}
+
+/// Two machines on each island, and a program that computes.
+fn beside() -> Result<(), String> {
+    let ended =
+        run("for n in 1 2 3 4; do vm run --cpus 2 --append 'ticks 50' /in/guest >/tmp/$n & pids=\"$pids $!\"; done; \
+         vm list | tail -n +2 | wc -l >/tmp/listed; for pid in $pids; do wait $pid || echo failed; done; \
+         for n in 1 2 3 4; do tail -n 1 /tmp/$n; done; vm list | wc -l");
+    ended.expect_code(0)?.expect_output("tick 49\ntick 49\ntick 49\ntick 49\n1\n").map(drop)
+}
+
+/// Frames that are in use, as the machine counts them, when nothing runs.
+const FREE: &str = "free() { awk '/MemFree/ { print $2 }' /proc/meminfo; }; ";
+/// Memory that may be in use afterwards: slabs that have grown, in KiB.
+const SLACK_KIB: u32 = 512;
+
+fn random() -> Result<(), String> {
+    let seed = bad_input::seed();
+    const GUESTS: u64 = 40;
+    let first = seed % 1_000_000_000;
+    let command = format!(
+        "{FREE} vm run --append hello /in/guest; before=$(free); n=0; while [ $n -lt {GUESTS} ]; do \
+         timeout -s KILL 1 vm run --cpus 2 --append \"random $(({first} + n))\" /in/guest >/tmp/out 2>&1 </dev/null; \
+         n=$((n + 1)); done; after=$(free); vm run --append all /in/guest | tail -n 1; vm list | wc -l; \
+         [ $((before - after)) -lt {SLACK_KIB} ] || echo \"$before $after\""
+    );
+    let ended = machine(&guest(), &command).limit(Duration::from_secs(180)).wait();
+    let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
+    ended.expect_code(0).map_err(context)?.expect_output("hello from a guest\n1 cores\n1\n").map_err(context).map(drop)
+}
+
+/// At any moment: the time until then grows by little each time.
+fn killed() -> Result<(), String> {
+    let command = format!(
+        "{FREE} kills() {{ n=0; while [ $n -lt 30 ]; do vm run --cpus 2 --memory 64 --append 'touch 48' /in/guest >/dev/null & \
+         vm=$!; usleep $((n * 5000)); kill -KILL $vm; wait $vm; n=$((n + 1)); done 2>/dev/null; }}; \
+         kills; before=$(free); kills; after=$(free); vm list | wc -l; vm run --append hello /in/guest; \
+         [ $((before - after)) -lt {SLACK_KIB} ] || echo \"$before $after\""
+    );
+    let ended = machine(&guest(), &command).limit(Duration::from_secs(180)).wait();
+    ended.expect_code(0)?.expect_output("1\nhello from a guest\n").map(drop)
+}
+
+/// Headers with random bytes: each is run or refused with a sentence and status 1.
+fn damaged() -> Result<(), String> {
+    const IMAGES: usize = 100;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let image = fs::read(guest()).map_err(|error| error.to_string())?;
+    let mut random = fastrand::Rng::with_seed(bad_input::seed());
+    for number in 0..IMAGES {
+        let mut copy = image.clone();
+        let headers = 0..bad_input::headers_len(&image);
+        for _ in 0..random.usize(1..=3) {
+            bad_input::mutate(&mut random, &mut copy, headers.clone());
+        }
+        if random.u8(0..4) == 0 {
+            copy.truncate(random.usize(0..4096));
+        }
+        fs::write(folder.path().join(number.to_string()), copy).map_err(|error| error.to_string())?;
+    }
+    let name = folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let command = format!(
+        "n=0; while [ $n -lt {IMAGES} ]; do timeout -s KILL 2 vm run --append hello /in/{name}/$n >/tmp/out 2>/tmp/errors; \
+         status=$?; n=$((n + 1)); case $status in 0|137) continue;; 1) grep -q '^vm: ' /tmp/errors && echo refused && continue;; esac; \
+         echo \"$n $status\" >&2; cat /tmp/errors >&2; done"
+    );
+    let ended = machine(folder.path(), &command).limit(Duration::from_secs(240)).wait();
+    let refused = ended.output.lines().count();
+    let is_well = ended.errors.is_empty() && refused > IMAGES / 4;
+    expect(is_well, &ended).map_err(|error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed()))
+}
+
+/// Not even their program is there.
+fn absent() -> Result<(), String> {
+    let ended = Motet::command("on x86_64 sh -c 'exec 3<>/dev/vm'; on riscv64 vm run /nowhere; echo $?").wait();
+    let is_well = ended.output == "1\n" && ended.errors.contains("/dev/vm") && ended.errors.contains("vm: /nowhere: ");
+    expect(is_well, &ended)
+}

@@ -1,0 +1,217 @@
+//! Memory of virtual machines: which memfd's pages are where, and the tables that translate by that.
+//!
+//! An island's table is filled by faults. Its leaves hold references to their frames, so what becomes of the memfd meanwhile does not matter:
+//! a page that it loses is still the guest's where that has it. Nothing is taken out of a table as long as the machine lives; in the end all
+//! cores that may have translations of it are told by the protocol of shoot-downs, before a frame is given back.
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::{Machine, Stage2};
+use motet_layout::{Frame, InodeRecord, IslandId, PAGE_SIZE, PoolAddr, VmRecord, VmRegion};
+use motet_paging::{Attr, PhysMap, Table};
+use motet_protocol::{
+    Context, fs,
+    lock::lock,
+    memory::{alloc_run, alloc_zeroed_frame_on, release_frame},
+    shootdown,
+};
+
+use crate::{
+    call::{Call, cost},
+    cpu::Cpu,
+    file, sched,
+};
+
+/// After so many pages that are given back the core looks what else is due.
+const PAGES_AT_ONCE: u32 = 16;
+/// What a table costs whose entries are looked at.
+const TABLE: u64 = 5 * cost::FRAME;
+
+/// Gives a machine memory: `bytes` bytes from `start` on are those of a memfd from `offset` on.
+///
+/// # Errors
+/// `EINVAL`: something is not page-aligned, or beyond what tables translate or the file has, or overlaps other memory, or the descriptor is
+/// no memfd that is sealed against shrinking; `EACCES`: it is not open for writing; `EPERM`: it is sealed against writing; `ENOSPC`: the machine has all
+/// pieces that it can have; `EBADF`.
+pub fn add<M: Machine>(
+    call: &Call<M>,
+    vm: &'static VmRecord,
+    (start, bytes): (u64, u64),
+    fd: i32,
+    offset: u64,
+) -> Result<(), Errno> {
+    let cpu = call.cpu;
+    let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
+    let end = start.checked_add(bytes).filter(|&end| end <= format.end() && bytes != 0).ok_or(Errno::EINVAL)?;
+    if (start | bytes | offset) % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let inode = file::memory_of_guest(call, fd, (offset, bytes))?;
+    let _guard = lock(cpu, &vm.space.lock);
+    let used = vm.region_count.get() as usize;
+    let refusal = match regions(vm).iter().any(|region| start < region.end.get() && region.start.get() < end) {
+        true => Some(Errno::EINVAL),
+        false if used == vm.regions.len() => Some(Errno::ENOSPC),
+        false => None,
+    };
+    if let Some(errno) = refusal {
+        file::put_memory_of_guest(cpu, inode);
+        return Err(errno);
+    }
+    let at = regions(vm).iter().take_while(|region| region.start.get() < start).count();
+    for index in (at..used).rev() {
+        copy(&vm.regions[index], &vm.regions[index + 1]);
+    }
+    let region = &vm.regions[at];
+    region.start.set(start);
+    region.end.set(end);
+    region.inode.set(cpu.raw(inode));
+    region.offset.set(offset);
+    vm.region_count.set(used as u32 + 1);
+    Ok(())
+}
+
+fn copy(from: &VmRegion, to: &VmRegion) {
+    to.start.set(from.start.get());
+    to.end.set(from.end.get());
+    to.inode.set(from.inode.get());
+    to.offset.set(from.offset.get());
+}
+
+fn regions(vm: &VmRecord) -> &[VmRegion] {
+    &vm.regions[..(vm.region_count.get() as usize).min(vm.regions.len())]
+}
+
+/// Bytes of memory that a machine has been given.
+pub fn bytes(vm: &VmRecord) -> u64 {
+    regions(vm).iter().map(|region| region.end.get().saturating_sub(region.start.get())).sum()
+}
+
+/// What a guest's fault is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Memory, which the guest now has.
+    Memory,
+    /// No memory.
+    Nothing,
+    /// Memory, but there is none left for it.
+    Exhausted,
+}
+
+/// The root of this island's table, made if there is none, of a machine that this core is about to run.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) -> Result<Frame, Errno> {
+    let (island, own_bit) = (cpu.island().index(), 1 << cpu.id.index_in_island());
+    // First say so, then translate: who ends the machine asks this core to drop translations.
+    if vm.space.active[island].load(Ordering::Relaxed) & own_bit == 0 {
+        vm.space.active[island].fetch_or(own_bit, Ordering::SeqCst);
+    }
+    match Frame(vm.space.roots[island].load(Ordering::Acquire)) {
+        Frame::NONE => make_root(cpu, vm, format).ok_or(Errno::ENOMEM),
+        root => Ok(root),
+    }
+}
+
+fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) -> Option<Frame> {
+    let slot = &vm.space.roots[cpu.island().index()];
+    let _guard = lock(cpu, &vm.space.lock);
+    let known = Frame(slot.load(Ordering::Relaxed));
+    if !known.is_none() {
+        return Some(known);
+    }
+    let frames = (format.root_bytes() / PAGE_SIZE) as u32;
+    let root = alloc_run(cpu, frames, frames).ok()?;
+    (0..frames).for_each(|n| cpu.zero_frame(Frame(root.0 + n)));
+    let code = Stage2::ALL.iter().position(|known| *known == format)?;
+    vm.formats[cpu.island().index()].store(code as u8 + 1, Ordering::Relaxed);
+    slot.store(root.0, Ordering::Release);
+    Some(root)
+}
+
+fn table<M: Machine>(cpu: &Cpu<M>, root: Frame, format: Stage2) -> Table<'static, Stage2> {
+    Table { pool: cpu.pool, root, format, map: cpu.map }
+}
+
+/// Gives a guest the page at `address`, if that is memory.
+pub fn serve_fault<M: Machine>(
+    cpu: &Cpu<M>,
+    vm: &'static VmRecord,
+    (root, format): (Frame, Stage2),
+    address: u64,
+) -> Found {
+    let page = address & !(PAGE_SIZE - 1);
+    let _guard = lock(cpu, &vm.space.lock);
+    let is_in = |region: &&VmRegion| (region.start.get()..region.end.get()).contains(&page);
+    let Some(region) = regions(vm).iter().find(is_in) else { return Found::Nothing };
+    let table = table(cpu, root, format);
+    if table.lookup(page).is_some() {
+        // Another core was first, or this one still knows that nothing was there.
+        cpu.machine.flush_guests();
+        return Found::Memory;
+    }
+    let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
+    let index = (region.offset.get() + page - region.start.get()) / PAGE_SIZE;
+    let Ok(frame) = fs::page_or_allocate(cpu, inode, index) else { return Found::Exhausted };
+    // Whoever wrote instructions there: before the guest can execute any.
+    cpu.machine.sync_instructions(frame);
+    let allow = Attr::READ.union(Attr::WRITE).union(Attr::EXECUTE);
+    let mut allocate = || alloc_zeroed_frame_on(cpu, cpu.island().index());
+    if table.map(page, frame, allow, &mut allocate).is_err() {
+        release_frame(cpu, frame);
+        return Found::Exhausted;
+    }
+    vm.space.resident.fetch_add(1, Ordering::Relaxed);
+    cpu.machine.page_table_fence();
+    Found::Memory
+}
+
+/// Gives everything back that a machine has, which nobody runs any more. Its records stay.
+pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    shootdown::end(
+        cpu,
+        &vm.space,
+        || cpu.flush_user(),
+        |unused| {
+            for island in (0..vm.space.roots.len() as u32).filter_map(IslandId::from_raw) {
+                let root = Frame(vm.space.roots[island.index()].load(Ordering::Acquire));
+                if !root.is_none() {
+                    dismantle(cpu, vm, island, root, unused);
+                }
+            }
+        },
+    );
+    for region in regions(vm) {
+        file::put_memory_of_guest(cpu, cpu.pool.at(PoolAddr(region.inode.get())));
+    }
+}
+
+fn dismantle<M: Machine>(
+    cpu: &Cpu<M>,
+    vm: &'static VmRecord,
+    island: IslandId,
+    root: Frame,
+    unused: &shootdown::Unused,
+) {
+    let code = usize::from(vm.formats[island.index()].load(Ordering::Relaxed));
+    let Some(&format) = code.checked_sub(1).and_then(|index| Stage2::ALL.get(index)) else { return };
+    let map = PhysMap::new(&cpu.pool.header().islands[island.index()].ranges, cpu.pool.len());
+    let mut released = 0;
+    Table { pool: cpu.pool, root, format, map }.dismantle(
+        regions(vm).iter().map(|region| region.start.get()..region.end.get()),
+        unused,
+        |leaf| {
+            release_frame(cpu, leaf.frame.named());
+            released += 1;
+            if released % PAGES_AT_ONCE == 0 {
+                sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
+            }
+        },
+        |table| {
+            release_frame(cpu, table);
+            sched::spend_locked(cpu, TABLE);
+        },
+    );
+}

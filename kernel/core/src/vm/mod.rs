@@ -1,0 +1,195 @@
+//! `/dev/vm`: virtual machines (`docs/vms.md`).
+//!
+//! An open file of it is a virtual machine. The process that has it is its monitor: it gives memory and models devices. A core of the
+//! machine ([`VcpuRecord`]) runs while a thread of the monitor is in the system call for that: what a thread may be (killed, stopped, moved,
+//! made nicer), the core may, and the scheduler knows nothing of guests. Nothing of it is kept outside of the pool between two dispatches of
+//! that call.
+
+mod memory;
+mod run;
+mod sbi;
+mod show;
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::{Errno, registers, vm as abi};
+use motet_hal::{GuestInterrupts, Machine};
+use motet_layout::{
+    Cell64, CoreId, FILE_VM, FileRecord, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX, VcpuRecord, VmRecord,
+};
+use motet_protocol::{Context, lock::lock, slab, wait};
+
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    file::description::{self, Parts},
+};
+
+pub use show::show;
+
+/// Opens `/dev/vm`: a new virtual machine.
+///
+/// # Errors
+/// `ENODEV`: this core runs no guests; `ENFILE`.
+pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecord, Errno> {
+    let cpu = call.cpu;
+    // Where islands do not cache each other's memory, nobody drops what they have of a guest's pages.
+    if cpu.machine.guest_format().is_none() || cpu.uncached {
+        return Err(Errno::ENODEV);
+    }
+    let vm = slab::alloc::<VmRecord>(cpu).ok_or(Errno::ENFILE)?;
+    vm.pid.set(call.process.pid.get());
+    vm.user.set(call.process.credentials.users[1].get());
+    vm.started_ns.set(cpu.now_ns());
+    let record = description::create(cpu, &Parts { kind: FILE_VM, flags, inode: None, object: cpu.raw(vm) });
+    let record = record.inspect_err(|_| slab::free(cpu, vm))?;
+    enlist(cpu, vm);
+    Ok(record)
+}
+
+/// Ends a virtual machine: its file is closed, so that no thread is in a call that uses it, though some may wait in one.
+pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    strike_off(cpu, vm);
+    // Nodes of threads that still wait must not stay linked in memory that becomes another's.
+    vcpus(cpu, vm).for_each(|vcpu| {
+        wait::wake(cpu, &vcpu.waiters);
+    });
+    memory::end(cpu, vm);
+    vcpus(cpu, vm).for_each(|vcpu| slab::free(cpu, vcpu));
+    slab::free(cpu, vm);
+}
+
+fn enlist<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    let header = cpu.pool.header();
+    let _guard = lock(cpu, &header.vms_lock);
+    header.last_vm.set(header.last_vm.get().wrapping_add(1));
+    vm.id.set(header.last_vm.get());
+    vm.next.set(header.vms.get());
+    if let Some(next) = cpu.object::<VmRecord>(vm.next.get()) {
+        next.prev.set(cpu.raw(vm));
+    }
+    header.vms.set(cpu.raw(vm));
+}
+
+fn strike_off<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    let header = cpu.pool.header();
+    let _guard = lock(cpu, &header.vms_lock);
+    let link = |raw: u64, of: fn(&VmRecord) -> &Cell64, to: u64| {
+        if let Some(neighbour) = cpu.object::<VmRecord>(raw) {
+            of(neighbour).set(to);
+        }
+    };
+    if header.vms.get() == cpu.raw(vm) {
+        header.vms.set(vm.next.get());
+    }
+    link(vm.next.get(), |vm| &vm.prev, vm.prev.get());
+    link(vm.prev.get(), |vm| &vm.next, vm.next.get());
+}
+
+/// `ioctl` of a virtual machine.
+///
+/// # Errors
+/// `ENOTTY`; `EINVAL`: there is no such core, or it is not stopped; `EFAULT`; `ENOSPC`: it has all cores that it can have; `ENOMEM`; those of
+/// [`memory::add`] and [`run::run`].
+pub fn ioctl<M: Machine>(call: &Call<M>, vm: &'static VmRecord, request: u32, argument: u64) -> SysResult {
+    match request {
+        abi::MEMORY => {
+            let [start, bytes, fd, offset] = read_words(call, argument)?;
+            memory::add(call, vm, (start, bytes), fd as i32, offset)?;
+            Ok(0)
+        }
+        abi::VCPU => Ok(make_vcpu(call, vm)?),
+        abi::START => {
+            let [index, start @ ..] = read_words::<_, 4>(call, argument)?;
+            let vcpu = vcpu(call.cpu, vm, index).ok_or(Errno::EINVAL)?;
+            if begin(call.cpu, vcpu, start) { Ok(0) } else { Err(Errno::EINVAL.into()) }
+        }
+        abi::RUN => run::run(call, vm, argument),
+        abi::LINE => {
+            let vcpu = vcpu(call.cpu, vm, argument & u64::from(u32::MAX)).ok_or(Errno::EINVAL)?;
+            set_line(call.cpu, vcpu, argument & abi::LINE_HIGH != 0);
+            Ok(0)
+        }
+        _ => Err(Errno::ENOTTY.into()),
+    }
+}
+
+fn read_words<M: Machine, const N: usize>(call: &Call<M>, address: u64) -> Result<[u64; N], Errno> {
+    let mut words = [0; N];
+    for (at, word) in (address..).step_by(8).zip(&mut words) {
+        *word = call.read_user_u64(at)?;
+    }
+    Ok(words)
+}
+
+fn make_vcpu<M: Machine>(call: &Call<M>, vm: &'static VmRecord) -> Result<u64, Errno> {
+    let cpu = call.cpu;
+    let _guard = lock(cpu, &vm.space.lock);
+    let index = vm.vcpu_count.load(Ordering::Relaxed);
+    let slot = vm.vcpus.get(index as usize).ok_or(Errno::ENOSPC)?;
+    let vcpu = slab::alloc::<VcpuRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    vcpu.index.set(index);
+    slot.store(cpu.raw(vcpu), Ordering::Relaxed);
+    vm.vcpu_count.store(index + 1, Ordering::Release);
+    Ok(u64::from(index))
+}
+
+/// A core by its number.
+fn vcpu<M: Machine>(cpu: &Cpu<M>, vm: &VmRecord, index: u64) -> Option<&'static VcpuRecord> {
+    let exists = index < u64::from(vm.vcpu_count.load(Ordering::Acquire)).min(VCPUS_MAX as u64);
+    cpu.object(vm.vcpus.get(index as usize).filter(|_| exists)?.load(Ordering::Relaxed))
+}
+
+/// All cores of a machine.
+fn vcpus<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> impl Iterator<Item = &'static VcpuRecord> {
+    (0..).map_while(move |index| vcpu(cpu, vm, index))
+}
+
+/// Lets a core that is stopped begin. `false`: it is not stopped.
+fn begin<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, start: [u64; 3]) -> bool {
+    let claimed = vcpu.state.compare_exchange(VCPU_STOPPED, VCPU_STARTING, Ordering::SeqCst, Ordering::SeqCst);
+    if claimed.is_err() {
+        return false;
+    }
+    vcpu.start.iter().zip(start).for_each(|(word, value)| word.set(value));
+    vcpu.state.store(VCPU_START, Ordering::SeqCst);
+    wait::wake(cpu, &vcpu.waiters);
+    true
+}
+
+/// Registers as a core has them when it begins.
+fn reset<M: Machine>(vcpu: &VcpuRecord) {
+    vcpu.system.words.iter().for_each(|word| word.set(0));
+    let [pc, first, second] = [0, 1, 2].map(|word: usize| vcpu.start[word].get());
+    registers::init_frame(&vcpu.frame, M::ISA, pc, 0);
+    registers::set_call_args(&vcpu.frame, [first, second, 0, 0, 0, 0]);
+    vcpu.raised.store(0, Ordering::Relaxed);
+    vcpu.timer_ns.set(0);
+    vcpu.awaits.set(0);
+}
+
+/// Raises interrupts of a core: it takes them before its next instruction, and no longer waits.
+fn raise<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, interrupts: GuestInterrupts) {
+    vcpu.raised.fetch_or(interrupts.0, Ordering::SeqCst);
+    disturb(cpu, vcpu);
+}
+
+fn set_line<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, is_high: bool) {
+    vcpu.lines.store(if is_high { GuestInterrupts::EXTERNAL.0 } else { 0 }, Ordering::SeqCst);
+    disturb(cpu, vcpu);
+}
+
+/// Something that a core looks at before it executes instructions, or when it waits, has changed.
+fn disturb<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord) {
+    match where_in_guest(vcpu) {
+        Some(core) => cpu.ring(core),
+        None => {
+            wait::wake(cpu, &vcpu.waiters);
+        }
+    }
+}
+
+/// The core of the real machine that executes instructions of this one now.
+fn where_in_guest(vcpu: &VcpuRecord) -> Option<CoreId> {
+    vcpu.in_guest.load(Ordering::SeqCst).checked_sub(1).and_then(CoreId::from_raw)
+}

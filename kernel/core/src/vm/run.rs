@@ -1,0 +1,362 @@
+//! A core of a virtual machine runs: what its thread does in that system call.
+//!
+//! The call ends when something needs the monitor. It pauses whenever the real core is interrupted, and waits when the guest does; each time
+//! it is dispatched again, and finds all that it needs in the pool.
+
+use motet_layout::sync::{Ordering, fence};
+
+use motet_abi::{
+    Errno,
+    vm::{Exit, reason},
+};
+use motet_hal::{Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Machine, Stage2, Trap, Widen};
+use motet_layout::{Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord};
+use motet_protocol::{count, wait};
+
+use super::{memory, memory::Found, reset, sbi, vcpu};
+use crate::{
+    alarm,
+    call::{BUDGET, Call, Stop, SysResult},
+    cpu::Cpu,
+    extension, handover,
+};
+
+/// Kinds of what stops a guest, as they are counted ([`VmRecord::exits`]).
+#[derive(Clone, Copy)]
+pub enum Counted {
+    Interrupt,
+    Call,
+    Memory,
+    Device,
+    Register,
+    Wait,
+    Monitor,
+    Refused,
+}
+
+/// What follows when a guest has stopped.
+pub enum Next {
+    /// It goes on.
+    Run,
+    /// It waits for an interrupt.
+    Wait,
+    /// It has stopped until it is started.
+    Stopped,
+    /// The monitor is told why.
+    Exit(Exit),
+}
+
+/// Words of [`VcpuRecord::awaits`].
+const AWAITS_LOAD: u32 = 1;
+/// The monitor's answer is a hypercall's result: the kind of call is its ISA's.
+pub const AWAITS_CALL: u32 = 16;
+
+/// What a core runs by.
+pub struct Running<'a, M: Machine> {
+    pub cpu: &'a Cpu<M>,
+    pub vm: &'static VmRecord,
+    pub vcpu: &'static VcpuRecord,
+    table: (Frame, Stage2),
+}
+
+/// `ioctl(RUN)`: the calling thread is a core.
+///
+/// # Errors
+/// `EINVAL`: there is no such core; `EBUSY`: another thread is it; `ENODEV`: this core runs no guests; `EINTR`: a signal has a handler; `ENOMEM`; `EFAULT`.
+pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64) -> SysResult {
+    let cpu = call.cpu;
+    let vcpu = vcpu(cpu, vm, call.read_user_u64(exit_address)?).ok_or(Errno::EINVAL)?;
+    let _turn = Turn::take(vcpu, call.thread).ok_or(Errno::EBUSY)?;
+    if call.is_interrupted() {
+        return Err(Errno::EINTR.into());
+    }
+    call.thread.deadline_ns.set(0);
+    if vcpu.state.load(Ordering::SeqCst) != VCPU_STARTED {
+        let begun = || Ok(has_begun::<M>(vcpu).then_some(()));
+        call.wait_for(&vcpu.waiters, begun)?;
+    }
+    let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
+    let running = Running { cpu, vm, vcpu, table: (memory::root(cpu, vm, format)?, format) };
+    if vcpu.awaits.get() != 0 {
+        let mut words = [0; motet_abi::vm::EXIT_WORDS];
+        for (at, word) in (exit_address..).step_by(8).zip(&mut words) {
+            *word = call.read_user_u64(at)?;
+        }
+        running.take_answer(Exit::from_words(words).value);
+    }
+    let exit = running.until_exit(call)?;
+    count(&vm.exits[Counted::Monitor as usize]);
+    let exit = Exit { vcpu: u64::from(vcpu.index.get()), pc: vcpu.frame.pc.get(), ..exit };
+    for (at, word) in (exit_address..).step_by(8).zip(exit.to_words()) {
+        call.write_user(at, &word.to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+/// A dispatch of the call that uses a core. There is one at a time.
+struct Turn(&'static VcpuRecord);
+
+impl Turn {
+    fn take(vcpu: &'static VcpuRecord, thread: &ThreadRecord) -> Option<Self> {
+        let taken = vcpu.runner.compare_exchange(0, thread.tid.get(), Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Self(vcpu))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.runner.store(0, Ordering::Release);
+    }
+}
+
+/// Whether a core has begun; it does if it is told to.
+fn has_begun<M: Machine>(vcpu: &'static VcpuRecord) -> bool {
+    if vcpu.state.load(Ordering::SeqCst) == VCPU_START {
+        reset::<M>(vcpu);
+        vcpu.state.store(VCPU_STARTED, Ordering::SeqCst);
+    }
+    vcpu.state.load(Ordering::SeqCst) == VCPU_STARTED
+}
+
+/// The thread's floating-point registers make room for the guest's, as long as this lives.
+struct Floats<'a, M: Machine> {
+    cpu: &'a Cpu<M>,
+    thread: &'static ThreadRecord,
+    vcpu: &'static VcpuRecord,
+}
+
+impl<'a, M: Machine> Floats<'a, M> {
+    fn give(cpu: &'a Cpu<M>, thread: &'static ThreadRecord, vcpu: &'static VcpuRecord) -> Self {
+        handover::save_ext(cpu, thread);
+        extension::before_load(cpu);
+        cpu.machine.load_ext(&vcpu.frame);
+        Self { cpu, thread, vcpu }
+    }
+}
+
+impl<M: Machine> Drop for Floats<'_, M> {
+    fn drop(&mut self) {
+        self.cpu.machine.save_ext(&self.vcpu.frame);
+        extension::before_load(self.cpu);
+        handover::reload_ext(self.cpu, self.thread);
+    }
+}
+
+impl<M: Machine> Running<'_, M> {
+    /// Runs the guest until the monitor is needed, or the call pauses or waits.
+    fn until_exit(&self, call: &Call<M>) -> Result<Exit, Stop> {
+        let floats = Floats::give(self.cpu, call.thread, self.vcpu);
+        let begun_ns = self.cpu.now_ns();
+        let result = loop {
+            match self.step() {
+                Ok(Next::Run) => {}
+                Ok(Next::Wait) => break Err(Stop::Block),
+                Ok(Next::Stopped) => break Err(Stop::Again),
+                Ok(Next::Exit(exit)) => break Ok(exit),
+                Err(stop) => break Err(stop),
+            }
+        };
+        self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(begun_ns), Ordering::Relaxed);
+        drop(floats);
+        if matches!(result, Err(Stop::Block)) {
+            return Err(self.wait(call));
+        }
+        result
+    }
+
+    /// Runs the guest until it stops, and does what it has stopped for.
+    fn step(&self) -> Result<Next, Stop> {
+        let (cpu, vcpu) = (self.cpu, self.vcpu);
+        self.set_timer();
+        vcpu.in_guest.store(u32::from(cpu.id.0) + 1, Ordering::SeqCst);
+        // Who changes this from now on rings this core.
+        fence(Ordering::SeqCst);
+        self.take_interrupts();
+        if vcpu.fence.swap(0, Ordering::SeqCst) != 0 {
+            cpu.machine.flush_guests();
+        }
+        cpu.pass();
+        cpu.budget.set(BUDGET);
+        let trap = cpu.machine.run_guest(&vcpu.frame, &vcpu.system, self.table.0);
+        vcpu.in_guest.store(0, Ordering::SeqCst);
+        match trap {
+            Trap::Interrupt(interrupts) => {
+                self.count(Counted::Interrupt);
+                cpu.deferred.set(cpu.deferred.get().union(interrupts));
+                Err(Stop::Again)
+            }
+            Trap::Guest(trap) => Ok(self.serve(trap)),
+            Trap::Syscall
+            | Trap::PageFault { .. }
+            | Trap::IllegalInstruction { .. }
+            | Trap::Breakpoint
+            | Trap::Arithmetic
+            | Trap::Misaligned { .. }
+            | Trap::BadAddress { .. } => unreachable!("a guest stopped as a program: {trap:?}"),
+        }
+    }
+
+    fn serve(&self, trap: GuestTrap) -> Next {
+        match trap {
+            GuestTrap::Hypercall { .. } => {
+                self.count(Counted::Call);
+                match M::ISA {
+                    Isa::RiscV64 => sbi::call(self),
+                    Isa::X86_64 | Isa::AArch64 | Isa::Hosted => self.refuse(0),
+                }
+            }
+            GuestTrap::Fault { access, address } => self.serve_fault(access, address.get()),
+            GuestTrap::SystemRegister(register) => {
+                self.count(Counted::Register);
+                let is_known = match M::ISA {
+                    Isa::RiscV64 => sbi::register(self, register),
+                    Isa::X86_64 | Isa::AArch64 | Isa::Hosted => false,
+                };
+                if is_known { Next::Run } else { self.refuse(0) }
+            }
+            GuestTrap::WaitForInterrupt => {
+                self.count(Counted::Wait);
+                Next::Wait
+            }
+            GuestTrap::IllegalInstruction { word } => self.refuse(word.get()),
+            GuestTrap::BadAddress { address } => self.fail(reason::FAULT, address.get()),
+        }
+    }
+
+    /// The guest learns that it does not have the instruction.
+    fn refuse(&self, word: u32) -> Next {
+        self.count(Counted::Refused);
+        self.raise_exception(GuestException::IllegalInstruction { word });
+        Next::Run
+    }
+
+    pub fn raise_exception(&self, exception: GuestException) {
+        self.cpu.machine.raise_in_guest(&self.vcpu.frame, &self.vcpu.system, exception);
+    }
+
+    fn fail(&self, reason: u64, address: u64) -> Next {
+        Next::Exit(Exit { reason, address, ..Exit::default() })
+    }
+
+    fn serve_fault(&self, access: GuestAccess, address: u64) -> Next {
+        match memory::serve_fault(self.cpu, self.vm, self.table, address) {
+            Found::Memory => {
+                self.count(Counted::Memory);
+                Next::Run
+            }
+            Found::Exhausted => self.fail(reason::NO_MEMORY, address),
+            Found::Nothing => self.ask_device(access, address),
+        }
+    }
+
+    /// The guest has accessed what may be a device of the monitor's.
+    fn ask_device(&self, access: GuestAccess, address: u64) -> Next {
+        self.count(Counted::Device);
+        let vcpu = self.vcpu;
+        let Some(register) = access.register else { return self.fail(reason::FAULT, address) };
+        let bytes = u64::from(access.size_bytes);
+        match access.kind {
+            Access::Read => {
+                vcpu.load.set(packed(access, register));
+                vcpu.awaits.set(AWAITS_LOAD);
+                Next::Exit(Exit { reason: reason::LOAD, address, bytes, ..Exit::default() })
+            }
+            Access::Write => {
+                self.skip(u64::from(access.instruction_bytes));
+                let value = low(motet_hal::register(&vcpu.frame, register), bytes);
+                Next::Exit(Exit { reason: reason::STORE, address, bytes, value, ..Exit::default() })
+            }
+            Access::Execute => self.fail(reason::FAULT, address),
+        }
+    }
+
+    /// The guest goes on behind an instruction of so many bytes.
+    pub fn skip(&self, bytes: u64) {
+        self.vcpu.frame.pc.set(self.vcpu.frame.pc.get().wrapping_add(bytes));
+    }
+
+    /// The monitor has answered what the core has stopped for.
+    fn take_answer(&self, value: u64) {
+        match take(&self.vcpu.awaits) {
+            AWAITS_LOAD => {
+                let (access, register) = unpacked(self.vcpu.load.get());
+                motet_hal::set_register(&self.vcpu.frame, register, access.widened(value));
+                self.skip(u64::from(access.instruction_bytes));
+            }
+            kind => match M::ISA {
+                Isa::RiscV64 => sbi::take_answer(self, kind.saturating_sub(AWAITS_CALL), value),
+                Isa::X86_64 | Isa::AArch64 | Isa::Hosted => {}
+            },
+        }
+    }
+
+    /// The guest takes over the interrupts that others have raised, and its timer's.
+    fn take_interrupts(&self) {
+        let (machine, vcpu) = (self.cpu.machine, self.vcpu);
+        let before = machine.guest_interrupts(&vcpu.system);
+        let raised = GuestInterrupts(vcpu.raised.swap(0, Ordering::SeqCst));
+        let lines = GuestInterrupts(vcpu.lines.load(Ordering::SeqCst));
+        let timer = if self.is_timer_due() { GuestInterrupts::TIMER } else { GuestInterrupts::EMPTY };
+        let levels = GuestInterrupts::EXTERNAL.union(GuestInterrupts::TIMER);
+        let now = before.without(levels).union(raised).union(lines).union(timer);
+        if now != before {
+            machine.set_guest_interrupts(&vcpu.system, now);
+        }
+    }
+
+    fn is_timer_due(&self) -> bool {
+        let deadline_ns = self.vcpu.timer_ns.get();
+        deadline_ns != 0 && deadline_ns <= self.cpu.now_ns()
+    }
+
+    /// Has the real core interrupted when the guest's timer is due.
+    fn set_timer(&self) {
+        let deadline_ns = self.vcpu.timer_ns.get();
+        if deadline_ns != 0 && !self.is_timer_due() {
+            alarm::set_timer(self.cpu, deadline_ns);
+        }
+    }
+
+    /// The thread waits, unless something has come for the guest.
+    fn wait(&self, call: &Call<M>) -> Stop {
+        let vcpu = self.vcpu;
+        call.thread.deadline_ns.set(vcpu.timer_ns.get());
+        wait::prepare(call.thread);
+        wait::enqueue(self.cpu, call.thread, &vcpu.waiters, 0, u32::MAX);
+        self.take_interrupts();
+        if self.cpu.machine.is_guest_interrupted(&vcpu.system) {
+            wait::finish(self.cpu, call.thread);
+            call.thread.deadline_ns.set(0);
+            return Stop::Again;
+        }
+        Stop::Block
+    }
+
+    fn count(&self, kind: Counted) {
+        count(&self.vm.exits[kind as usize]);
+    }
+}
+
+fn take(word: &Cell32) -> u32 {
+    let value = word.get();
+    word.set(0);
+    value
+}
+
+/// A load that the monitor is to answer, as a word: the register, how the value is widened, bytes of the value and of the instruction.
+fn packed(access: GuestAccess, register: u8) -> u64 {
+    u64::from_le_bytes([register, access.widen as u8, access.size_bytes, access.instruction_bytes, 0, 0, 0, 0])
+}
+
+/// What [`packed`] has made a word.
+fn unpacked(load: u64) -> (GuestAccess, u8) {
+    let [register, widen, size_bytes, instruction_bytes, ..] = load.to_le_bytes();
+    let widen = [Widen::Zero, Widen::Sign32, Widen::Sign64].get(usize::from(widen)).copied().unwrap_or(Widen::Zero);
+    let access = GuestAccess { size_bytes, widen, instruction_bytes, ..GuestAccess::unknown(Access::Read) };
+    (access, register)
+}
+
+/// The lowest bytes of a value.
+fn low(value: u64, bytes: u64) -> u64 {
+    if bytes >= 8 { value } else { value & ((1 << (8 * bytes)) - 1) }
+}

@@ -1,0 +1,130 @@
+//! What a monitor of virtual machines asks of the kernel.
+
+use core::ffi::CStr;
+
+use super::{Failure, isa, number, result, system_call, zeroed};
+
+const F_ADD_SEALS: usize = 1033;
+const SEAL_SHRINK_AND_GROW: usize = 6;
+const MFD_CLOEXEC_AND_ALLOW_SEALING: usize = 3;
+const SEEK_SET: usize = 0;
+const SEEK_END: usize = 2;
+const POLLIN: u64 = 1;
+/// A thread as the C library makes it: memory, files, signal actions and process in common.
+const THREAD: usize = 0x5_0f00;
+const STACK_WORDS: usize = 8 << 10;
+
+/// A file without a name, of `bytes` zero bytes, that stays as long as it is.
+///
+/// # Errors
+/// The kernel's.
+pub fn memory(bytes: u64) -> Result<i32, Failure> {
+    let name = c"vm";
+    let args = [name.as_ptr() as usize, MFD_CLOEXEC_AND_ALLOW_SEALING, 0, 0, 0, 0];
+    // SAFETY: the kernel reads the name.
+    let fd = result(unsafe { system_call(number::MEMFD_CREATE, args) })?;
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::FTRUNCATE, [fd, bytes as usize, 0, 0, 0, 0]) })?;
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::FCNTL, [fd, F_ADD_SEALS, SEAL_SHRINK_AND_GROW, 0, 0, 0]) })?;
+    Ok(fd as i32)
+}
+
+/// Writes all of `bytes` at a position of a file.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_at(fd: i32, mut bytes: &[u8], mut position: u64) -> Result<(), Failure> {
+    while !bytes.is_empty() {
+        let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), position as usize, 0, 0];
+        // SAFETY: the kernel reads `bytes` at most.
+        let written = result(unsafe { system_call(number::PWRITE64, args) })?;
+        bytes = bytes.get(written..).unwrap_or_default();
+        position += written as u64;
+    }
+    Ok(())
+}
+
+/// Reads from a position of a file.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_at(fd: i32, bytes: &mut [u8], position: u64) -> Result<usize, Failure> {
+    let args = [fd as usize, bytes.as_mut_ptr() as usize, bytes.len(), position as usize, 0, 0];
+    // SAFETY: the kernel writes `bytes` at most.
+    result(unsafe { system_call(number::PREAD64, args) })
+}
+
+/// The whole contents of a file.
+///
+/// # Errors
+/// The kernel's.
+pub fn contents(path: &CStr) -> Result<&'static [u8], Failure> {
+    let fd = super::open_to_read(path)?;
+    let seek = |whence| {
+        // SAFETY: no pointers.
+        result(unsafe { system_call(number::LSEEK, [fd as usize, 0, whence, 0, 0, 0]) })
+    };
+    let size = seek(SEEK_END)?;
+    seek(SEEK_SET)?;
+    let words: &'static mut [u64] = zeroed(size.div_ceil(8));
+    // SAFETY: the same memory, as bytes.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
+    let mut len = 0;
+    while len < size {
+        match super::read(fd, &mut bytes[len..])? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    super::close(fd);
+    Ok(&bytes[..len])
+}
+
+/// `ioctl` with words that the kernel reads and writes.
+///
+/// # Errors
+/// The kernel's.
+pub fn control(fd: i32, request: u32, words: &mut [u64]) -> Result<usize, Failure> {
+    let args = [fd as usize, request as usize, words.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes as many words as the request has, which are there.
+    result(unsafe { system_call(number::IOCTL, args) })
+}
+
+/// `ioctl` with a number.
+///
+/// # Errors
+/// The kernel's.
+pub fn command(fd: i32, request: u32, argument: u64) -> Result<usize, Failure> {
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::IOCTL, [fd as usize, request as usize, argument as usize, 0, 0, 0]) })
+}
+
+/// Whether a read from a file would not wait.
+pub fn is_readable(fd: i32) -> bool {
+    let mut asked = fd as u32 as u64 | POLLIN << 32;
+    let no_time = [0u64; 2];
+    let args = [(&raw mut asked) as usize, 1, no_time.as_ptr() as usize, 0, 8, 0];
+    // SAFETY: the kernel reads the time and writes to `asked`.
+    matches!(result(unsafe { system_call(number::PPOLL, args) }), Ok(1))
+}
+
+/// Gives this thread a nice value; those that it starts inherit it.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_nice(nice: i32) -> Result<usize, Failure> {
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::SETPRIORITY, [0, 0, nice as usize, 0, 0, 0]) })
+}
+
+/// Starts a thread.
+///
+/// # Errors
+/// The kernel's.
+pub fn spawn(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<usize, Failure> {
+    let stack: &'static mut [u64] = zeroed(STACK_WORDS);
+    let end = stack.as_mut_ptr_range().end.expose_provenance();
+    // SAFETY: the stack is new; a program without `unsafe` shares what may be shared alone.
+    result(unsafe { isa::thread(THREAD, end, entry, argument) })
+}

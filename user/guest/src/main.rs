@@ -1,0 +1,36 @@
+//! Tries what a virtual machine has: what the machine's command line names. It shuts the machine down as failed when something is not as it
+//! should be. It runs on QEMU's `virt` board with OpenSBI, too.
+#![no_std]
+#![no_main]
+
+mod bare;
+mod random;
+mod tree;
+mod tries;
+
+use core::fmt::{self, Write as _};
+
+use bare::Console;
+
+/// The first core begins here.
+fn main(tree: usize) -> Result<(), fmt::Error> {
+    let tree = bare::bytes_at_tree(tree);
+    let command = tree::command_line(tree).unwrap_or("");
+    let mut words = command.split_whitespace();
+    match words.next() {
+        None | Some("hello") => writeln!(Console, "hello from a guest"),
+        Some("all") => tries::all(),
+        Some("fail") => Err(fmt::Error),
+        Some("spin") => loop {
+            core::hint::spin_loop();
+        },
+        Some("ticks") => tries::ticks(words.next().and_then(|count| count.parse().ok()).unwrap_or(10)),
+        Some("touch") => tries::touch(words.next().and_then(|mib| mib.parse().ok()).unwrap_or(16)),
+        Some("random") => random::run(words.next().and_then(|seed| seed.parse().ok()).unwrap_or(1)),
+        Some("echo") => tries::echo(),
+        Some(other) => {
+            writeln!(Console, "there is no try {other}")?;
+            Err(fmt::Error)
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Images: which bytes of a file go where in a machine's memory, and where it begins.
+
+use alloc::vec::Vec;
+use core::{fmt, ops::Range};
+
+use elf::{ElfBytes, abi, endian::LittleEndian};
+
+use crate::board;
+
+/// Bytes of an image and where they go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Where, in the machine's memory.
+    pub address: u64,
+    /// Which bytes of the file.
+    pub bytes: Range<usize>,
+}
+
+/// What to do with an image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Where it begins.
+    pub entry: u64,
+    /// What goes where; the rest is zero.
+    pub pieces: Vec<Piece>,
+    /// First address that it does not use.
+    pub end: u64,
+}
+
+/// What is wrong with an image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// Neither ELF nor a Linux kernel.
+    Unknown,
+    /// What the ELF library says.
+    Elf(&'static str),
+    /// For another machine: its `e_machine`.
+    Machine(u16),
+    /// An ELF file that is no executable with fixed addresses: its `e_type`.
+    NotExecutable(u16),
+    /// It loads nothing.
+    Empty,
+    /// A segment, by its number, whose bytes are not in the file.
+    Cut(usize),
+    /// A segment that does not lie in the machine's memory.
+    Outside(usize, Range<u64>),
+    /// Where it begins is in no segment.
+    Entry(u64),
+    /// A Linux kernel that does not fit.
+    TooLarge(u64),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => write!(to, "it is neither an ELF file nor a Linux kernel (Image) for RISC-V"),
+            Self::Elf(why) => write!(to, "its ELF headers are damaged: {why}"),
+            Self::Machine(machine) => {
+                write!(to, "it is an ELF file for another machine (e_machine {machine}, not {})", abi::EM_RISCV)
+            }
+            Self::NotExecutable(kind) => {
+                write!(to, "it is an ELF file without fixed addresses (e_type {kind}, not {})", abi::ET_EXEC)
+            }
+            Self::Empty => write!(to, "it has no segment to load"),
+            Self::Cut(number) => write!(to, "the file ends before the bytes of segment {number}"),
+            Self::Outside(number, range) => {
+                let (start, end) = (range.start, range.end);
+                write!(to, "segment {number} ({start:#x} to {end:#x}) is not within the machine's memory")
+            }
+            Self::Entry(entry) => write!(to, "it begins at {entry:#x}, which is in none of its segments"),
+            Self::TooLarge(bytes) => write!(to, "the kernel needs {bytes} bytes, more than the machine's memory has"),
+        }
+    }
+}
+
+/// What to do with the image in `file`, in a machine with this memory.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn plan(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
+    if file.starts_with(&abi::ELFMAGIC) {
+        return plan_elf(file, memory);
+    }
+    plan_linux(file, memory)
+}
+
+fn plan_elf(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
+    let headers = ElfBytes::<LittleEndian>::minimal_parse(file).map_err(|error| Wrong::Elf(say(&error)))?;
+    if headers.ehdr.class != elf::file::Class::ELF64 {
+        return Err(Wrong::Elf("it is not of 64 bits"));
+    }
+    if headers.ehdr.e_machine != abi::EM_RISCV {
+        return Err(Wrong::Machine(headers.ehdr.e_machine));
+    }
+    if headers.ehdr.e_type != abi::ET_EXEC {
+        return Err(Wrong::NotExecutable(headers.ehdr.e_type));
+    }
+    let mut plan = Plan { entry: headers.ehdr.e_entry, pieces: Vec::new(), end: memory.start };
+    let mut holds_entry = false;
+    for (number, segment) in headers.segments().into_iter().flatten().enumerate() {
+        if segment.p_type != abi::PT_LOAD || segment.p_memsz == 0 {
+            continue;
+        }
+        let address = segment.p_paddr;
+        let outside = |end| Wrong::Outside(number, address..end);
+        let end = address.checked_add(segment.p_memsz).ok_or(outside(u64::MAX))?;
+        if address < memory.start || end > memory.end {
+            return Err(outside(end));
+        }
+        let file_end = segment.p_offset.checked_add(segment.p_filesz).ok_or(Wrong::Cut(number))?;
+        if file_end > file.len() as u64 || segment.p_filesz > segment.p_memsz {
+            return Err(Wrong::Cut(number));
+        }
+        plan.pieces.push(Piece { address, bytes: segment.p_offset as usize..file_end as usize });
+        plan.end = plan.end.max(end);
+        holds_entry |= (address..end).contains(&plan.entry);
+    }
+    match () {
+        () if plan.pieces.is_empty() => Err(Wrong::Empty),
+        () if !holds_entry => Err(Wrong::Entry(plan.entry)),
+        () => Ok(plan),
+    }
+}
+
+fn say(error: &elf::ParseError) -> &'static str {
+    use elf::ParseError as E;
+    match error {
+        E::BadMagic(_) => "no ELF magic",
+        E::UnsupportedElfEndianness(_) => "it is not little-endian",
+        E::UnsupportedVersion(_) => "its version is unknown",
+        E::BadEntsize(_) => "the size of a table's entries is wrong",
+        E::SliceReadError(_) | E::BadOffset(_) => "the file ends before what they name",
+        E::IntegerOverflow => "a number in them is too large",
+        _ => "they do not make sense",
+    }
+}
+
+/// Linux's Documentation/arch/riscv/boot-image-header.rst.
+fn plan_linux(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
+    let word = |at: usize| Some(u64::from_le_bytes(*file.get(at..)?.first_chunk()?));
+    if file.get(0x38..0x3c) != Some(b"RSC\x05") {
+        return Err(Wrong::Unknown);
+    }
+    let size = word(0x10).ok_or(Wrong::Unknown)?.max(file.len() as u64);
+    let end = board::IMAGE.checked_add(size).filter(|&end| end <= memory.end).ok_or(Wrong::TooLarge(size))?;
+    Ok(Plan { entry: board::IMAGE, pieces: [Piece { address: board::IMAGE, bytes: 0..file.len() }].into(), end })
+}

@@ -1,0 +1,93 @@
+//! `vm`: runs virtual machines, lists and ends them.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod list;
+mod monitor;
+
+use core::{
+    ffi::CStr,
+    fmt::{self, Write as _},
+};
+
+use motet_calls::system::{self, Arguments, STDERR, STDOUT};
+use motet_vm::options::Options;
+
+motet_calls::program!(main);
+
+const USAGE: &str = "\
+usage: vm run [--memory MIB] [--cpus N] [--nice N] IMAGE [--initrd FILE] [--append TEXT]
+       vm list
+       vm kill ID
+       vm --help
+
+Virtual machines on this machine's RISC-V cores.
+
+  run   runs IMAGE, an ELF file or a Linux kernel, until it shuts its machine down; standard input and output are its
+        console. Exit status: 0, or 1 if the guest says that it has failed, or cannot be run
+  list  shows the virtual machines that run now
+  kill  ends one
+
+  --memory MIB   its memory (64)
+  --cpus N       its cores (1)
+  --nice N       nice value of its cores, -20 (the most urgent) to 19
+  --initrd FILE  a ram disk for it to begin with
+  --append TEXT  its kernel's command line
+";
+/// Exit status of wrong use, as of sysexits.h.
+const WRONG_USE: u8 = 64;
+/// A machine that cannot be run, or has failed.
+pub const FAILED: u8 = 1;
+
+fn main(arguments: Arguments) -> u8 {
+    match arguments.get(1) {
+        Some(b"run") => match Options::parse((2..).map_while(|index| arguments.get(index))) {
+            Ok(options) => monitor::run(&options),
+            Err(wrong) => refuse(format_args!("{wrong} (vm --help)")),
+        },
+        Some(b"list") if arguments.get(2).is_none() => list::show(),
+        Some(b"kill") if arguments.get(3).is_none() => match arguments.get(2).and_then(number) {
+            Some(id) => list::kill(id),
+            None => refuse(format_args!("kill needs the number that vm list shows")),
+        },
+        Some(b"--help" | b"-h") => {
+            let _ = system::write(STDOUT, USAGE.as_bytes());
+            0
+        }
+        _ => {
+            let _ = system::write(STDERR, USAGE.as_bytes());
+            WRONG_USE
+        }
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn refuse(why: fmt::Arguments<'_>) -> u8 {
+    say(why);
+    WRONG_USE
+}
+
+/// Writes a line to standard error.
+pub fn say(line: fmt::Arguments<'_>) {
+    struct Errors;
+    impl fmt::Write for Errors {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            system::write(STDERR, text.as_bytes()).map(drop).map_err(|_| fmt::Error)
+        }
+    }
+    let mut text = alloc::string::String::new();
+    let _ = writeln!(text, "vm: {line}");
+    let _ = Errors.write_str(&text);
+}
+
+/// A path for the kernel.
+pub fn with_path<R>(path: &[u8], with: impl FnOnce(&CStr) -> R) -> R {
+    let mut bytes = alloc::vec::Vec::from(path);
+    bytes.push(0);
+    with(CStr::from_bytes_until_nul(&bytes).unwrap_or_default())
+}

@@ -1,0 +1,236 @@
+//! A machine and its monitor: a thread for each core.
+
+use alloc::vec::Vec;
+use core::{
+    fmt,
+    ops::Range,
+    sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed},
+};
+
+use motet_abi::vm::{self as abi, Exit, reason};
+use motet_calls::system::{self, Failure, STDOUT, machine};
+use motet_vm::{
+    board, image,
+    options::Options,
+    tree,
+    uart::{Line, Uart},
+};
+
+use crate::{FAILED, say, with_path};
+
+const STDIN: i32 = 0;
+const EINTR: Failure = -4;
+const ENODEV: Failure = -19;
+/// The tree lies at the end of memory, in so many bytes at most.
+const TREE_BYTES: u64 = 64 << 10;
+/// Bytes copied at once.
+const PIECE: usize = 4096;
+
+/// The machine, for all threads.
+static MACHINE: AtomicI32 = AtomicI32::new(-1);
+static MEMORY: AtomicI32 = AtomicI32::new(-1);
+static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
+static UART: Uart = Uart::new();
+
+/// Why a machine cannot be run.
+struct Refusal(u8);
+
+fn refuse(why: fmt::Arguments<'_>) -> Refusal {
+    say(why);
+    Refusal(FAILED)
+}
+
+/// Makes a machine and runs it; the exit status.
+pub fn run(options: &Options<'_>) -> u8 {
+    match make(options) {
+        Ok(()) => {
+            for core in 1..options.cpus as usize {
+                if machine::spawn(core_thread, core).is_err() {
+                    say(format_args!("there is no thread for core {core}"));
+                    return FAILED;
+                }
+            }
+            core_thread(0)
+        }
+        Err(Refusal(status)) => status,
+    }
+}
+
+fn make(options: &Options<'_>) -> Result<(), Refusal> {
+    let file = read_file(options.image)?;
+    let bytes = options.memory_mib << 20;
+    let range = board::MEMORY..board::MEMORY + bytes;
+    let name = options.image.escape_ascii();
+    let plan = image::plan(file, &range).map_err(|wrong| refuse(format_args!("{name}: {wrong}")))?;
+    if let Some(nice) = options.nice {
+        machine::set_nice(nice).map_err(|_| refuse(format_args!("the nice value {nice} is not allowed here")))?;
+    }
+    let vm = system::open(c"/dev/vm").map_err(|failure| match failure {
+        ENODEV => refuse(format_args!("this core runs no guests: it has no hypervisor extension (H), or hidden harts")),
+        _ => refuse(format_args!("/dev/vm cannot be opened (error {})", -failure)),
+    })?;
+    let no_memory = |_| refuse(format_args!("there is no memory for {} MiB", options.memory_mib));
+    let memory = machine::memory(bytes).map_err(no_memory)?;
+    machine::control(vm, abi::MEMORY, &mut [board::MEMORY, bytes, memory as u64, 0]).map_err(no_memory)?;
+    for piece in &plan.pieces {
+        machine::write_at(memory, &file[piece.bytes.clone()], piece.address - board::MEMORY).map_err(no_memory)?;
+    }
+    let tree_at = range.end - TREE_BYTES;
+    if plan.end > tree_at {
+        return Err(refuse(format_args!("{name}: it leaves no room for the device tree: more memory is needed")));
+    }
+    let initrd = match options.initrd {
+        Some(path) => Some(load_initrd(memory, path, plan.end..tree_at)?),
+        None => None,
+    };
+    let command_line = core::str::from_utf8(options.append).unwrap_or_default();
+    let described = tree::Machine { memory_bytes: bytes, cpus: options.cpus, command_line, initrd };
+    let tree = tree::write(&described).map_err(|error| refuse(format_args!("no device tree: {error:?}")))?;
+    machine::write_at(memory, &tree, tree_at - board::MEMORY).map_err(no_memory)?;
+    for _ in 0..options.cpus {
+        machine::command(vm, abi::VCPU, 0).map_err(no_memory)?;
+    }
+    machine::control(vm, abi::START, &mut [0, plan.entry, 0, tree_at]).map_err(no_memory)?;
+    MACHINE.store(vm, Relaxed);
+    MEMORY.store(memory, Relaxed);
+    MEMORY_BYTES.store(bytes, Relaxed);
+    Ok(())
+}
+
+fn read_file(path: &[u8]) -> Result<&'static [u8], Refusal> {
+    let cannot =
+        |failure: Failure| refuse(format_args!("{}: cannot be read (error {})", path.escape_ascii(), -failure));
+    with_path(path, machine::contents).map_err(cannot)
+}
+
+/// As high as it goes, page-aligned.
+fn load_initrd(memory: i32, path: &[u8], room: Range<u64>) -> Result<Range<u64>, Refusal> {
+    let file = read_file(path)?;
+    let start = room.end.saturating_sub(file.len() as u64) & !0xfff;
+    if start < room.start {
+        return Err(refuse(format_args!("{}: it does not fit: more memory is needed", path.escape_ascii())));
+    }
+    let cannot = |_| refuse(format_args!("{}: there is no memory for it", path.escape_ascii()));
+    machine::write_at(memory, file, start - board::MEMORY).map_err(cannot)?;
+    Ok(start..start + file.len() as u64)
+}
+
+/// Standard input and output.
+struct Console;
+
+impl Line for Console {
+    fn send(&self, byte: u8) {
+        send(&[byte]);
+    }
+
+    fn has_come(&self) -> bool {
+        machine::is_readable(STDIN)
+    }
+
+    fn take(&self) -> Option<u8> {
+        let mut byte = [0];
+        (self.has_come() && system::read(STDIN, &mut byte) == Ok(1)).then_some(byte[0])
+    }
+}
+
+fn send(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match system::write(STDOUT, bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(EINTR) => {}
+            // Nobody is there any more.
+            Err(_) => return,
+        }
+    }
+}
+
+/// A core of the machine.
+extern "C" fn core_thread(number: usize) -> ! {
+    let mut exit = Exit { vcpu: number as u64, ..Exit::default() };
+    loop {
+        let mut words = exit.to_words();
+        match machine::control(MACHINE.load(Relaxed), abi::RUN, &mut words) {
+            Ok(_) => exit = Exit::from_words(words),
+            Err(EINTR) => continue,
+            Err(failure) => {
+                say(format_args!("core {number} cannot run (error {})", -failure));
+                system::exit(FAILED)
+            }
+        }
+        match exit.reason {
+            reason::LOAD => exit.value = load(&exit),
+            reason::STORE => store(&exit),
+            reason::CONSOLE_WRITE => exit.value = console_write(&exit),
+            reason::CONSOLE_READ => exit.value = console_read(&exit),
+            reason::CONSOLE_PUT => {
+                send(&[exit.value as u8]);
+                exit.value = 0;
+            }
+            reason::CONSOLE_GET => exit.value = Console.take().map_or(u64::MAX, u64::from),
+            reason::SHUTDOWN => system::exit(if exit.value == 0 { 0 } else { FAILED }),
+            reason::RESET => {
+                say(format_args!("the guest wants to begin again: its machine ends instead"));
+                system::exit(if exit.value == 0 { 0 } else { FAILED })
+            }
+            reason::NO_MEMORY => end(&exit, format_args!("there is no memory left for its page")),
+            reason::FAULT => end(&exit, format_args!("there is neither memory nor a device")),
+            other => end(&exit, format_args!("the kernel gives a reason that is not known ({other})")),
+        }
+    }
+}
+
+fn end(exit: &Exit, why: fmt::Arguments<'_>) -> ! {
+    say(format_args!("core {} at {:#x} used guest address {:#x}: {why}", exit.vcpu, exit.pc, exit.address));
+    system::exit(FAILED)
+}
+
+/// The register of the serial port that an access is to.
+fn uart_register(exit: &Exit) -> u64 {
+    let register = exit.address.wrapping_sub(board::UART);
+    if register >= board::UART_BYTES {
+        end(exit, format_args!("there is neither memory nor a device"));
+    }
+    register
+}
+
+fn load(exit: &Exit) -> u64 {
+    u64::from(UART.load(uart_register(exit), &Console))
+}
+
+fn store(exit: &Exit) {
+    UART.store(uart_register(exit), exit.value as u8, &Console);
+}
+
+/// Where in the memory file bytes of the guest are. `None`: they are not all memory.
+fn offset(exit: &Exit) -> Option<u64> {
+    let offset = exit.address.checked_sub(board::MEMORY)?;
+    let end = offset.checked_add(exit.bytes)?;
+    (end <= MEMORY_BYTES.load(Relaxed)).then_some(offset)
+}
+
+fn console_write(exit: &Exit) -> u64 {
+    let Some(offset) = offset(exit) else { return u64::MAX };
+    let mut piece = [0; PIECE];
+    let len = exit.bytes.min(PIECE as u64) as usize;
+    match machine::read_at(MEMORY.load(Relaxed), &mut piece[..len], offset) {
+        Ok(read) => {
+            send(&piece[..read]);
+            read as u64
+        }
+        Err(_) => u64::MAX,
+    }
+}
+
+fn console_read(exit: &Exit) -> u64 {
+    let Some(offset) = offset(exit) else { return u64::MAX };
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < exit.bytes.min(PIECE as u64)
+        && let Some(byte) = Console.take()
+    {
+        bytes.push(byte);
+    }
+    match machine::write_at(MEMORY.load(Relaxed), &bytes, offset) {
+        Ok(()) => bytes.len() as u64,
+        Err(_) => u64::MAX,
+    }
+}

@@ -1,0 +1,83 @@
+//! What `vm run` is told.
+
+use core::fmt;
+
+/// Memory unless said otherwise.
+const MEMORY_MIB: u64 = 64;
+/// Most memory.
+const MEMORY_MIB_MAX: u64 = 1 << 20;
+
+/// How to run a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options<'a> {
+    /// File with the image.
+    pub image: &'a [u8],
+    /// Its memory.
+    pub memory_mib: u64,
+    /// Its cores.
+    pub cpus: u64,
+    /// Nice value of its threads.
+    pub nice: Option<i32>,
+    /// File with the initial ram disk.
+    pub initrd: Option<&'a [u8]>,
+    /// The kernel's command line.
+    pub append: &'a [u8],
+}
+
+/// What is wrong with arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong<'a> {
+    /// There is no image, or more than one.
+    Image,
+    /// There is no such option.
+    Unknown(&'a [u8]),
+    /// The option has no value, or one that it does not take.
+    Value(&'a [u8]),
+}
+
+impl fmt::Display for Wrong<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image => write!(to, "one image is to be named"),
+            Self::Unknown(option) => write!(to, "there is no option {}", option.escape_ascii()),
+            Self::Value(option) => write!(to, "{} needs a value that it takes", option.escape_ascii()),
+        }
+    }
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+impl<'a> Options<'a> {
+    /// Options by arguments.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(mut arguments: impl Iterator<Item = &'a [u8]>) -> Result<Self, Wrong<'a>> {
+        let mut options = Self { image: b"", memory_mib: MEMORY_MIB, cpus: 1, nice: None, initrd: None, append: b"" };
+        while let Some(argument) = arguments.next() {
+            if !argument.starts_with(b"-") {
+                if !options.image.is_empty() {
+                    return Err(Wrong::Image);
+                }
+                options.image = argument;
+                continue;
+            }
+            let value = arguments.next().ok_or(Wrong::Value(argument));
+            let limited = |from: i64, to: u64| {
+                let value = number(value?).filter(|&value| value >= from && value <= to as i64);
+                value.ok_or(Wrong::Value(argument))
+            };
+            match argument {
+                b"--memory" => options.memory_mib = limited(1, MEMORY_MIB_MAX)? as u64,
+                b"--cpus" => options.cpus = limited(1, motet_abi::vm::VCPUS_MAX)? as u64,
+                b"--nice" => options.nice = Some(limited(-20, 19)? as i32),
+                b"--initrd" => options.initrd = Some(value?),
+                b"--append" => options.append = value?,
+                _ => return Err(Wrong::Unknown(argument)),
+            }
+        }
+        if options.image.is_empty() { Err(Wrong::Image) } else { Ok(options) }
+    }
+}

@@ -1,0 +1,94 @@
+//! A serial port: the registers of a 16550 ("PC16550D Universal Asynchronous Receiver/Transmitter with FIFOs", 8.0 "Registers"), a byte each. It
+//! sends at once and interrupts nobody.
+
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// Registers.
+const DATA: u64 = 0;
+const INTERRUPT_ENABLE: u64 = 1;
+const INTERRUPT_ID: u64 = 2;
+const LINE_CONTROL: u64 = 3;
+const MODEM_CONTROL: u64 = 4;
+const LINE_STATUS: u64 = 5;
+const MODEM_STATUS: u64 = 6;
+const SCRATCH: u64 = 7;
+
+/// Of line control: the first two registers are the divisor.
+const DIVISOR: u8 = 0x80;
+/// Of line status: there is a byte to be read; both transmit registers are empty.
+const DATA_READY: u8 = 1;
+const TRANSMITTER_EMPTY: u8 = 0x60;
+/// Of the interrupt id: FIFOs are on, and no interrupt is pending.
+const FIFOS_ON: u8 = 0xc0;
+const NO_INTERRUPT: u8 = 1;
+/// Of modem status: carrier, ready, clear to send.
+const CONNECTED: u8 = 0xb0;
+
+/// Its state.
+#[derive(Default)]
+pub struct Uart {
+    interrupt_enable: AtomicU8,
+    fifos: AtomicU8,
+    line_control: AtomicU8,
+    modem_control: AtomicU8,
+    scratch: AtomicU8,
+    divisor: [AtomicU8; 2],
+}
+
+/// The line behind it.
+pub trait Line {
+    /// Sends a byte.
+    fn send(&self, byte: u8);
+    /// Whether a byte has come.
+    fn has_come(&self) -> bool;
+    /// Takes it.
+    fn take(&self) -> Option<u8>;
+}
+
+impl Uart {
+    /// A port after a reset.
+    pub const fn new() -> Self {
+        Self {
+            interrupt_enable: AtomicU8::new(0),
+            fifos: AtomicU8::new(0),
+            line_control: AtomicU8::new(0),
+            modem_control: AtomicU8::new(0),
+            scratch: AtomicU8::new(0),
+            divisor: [AtomicU8::new(0), AtomicU8::new(0)],
+        }
+    }
+
+    fn is_divisor(&self) -> bool {
+        self.line_control.load(Relaxed) & DIVISOR != 0
+    }
+
+    /// A register is read.
+    pub fn load(&self, register: u64, line: &impl Line) -> u8 {
+        match register {
+            DATA | INTERRUPT_ENABLE if self.is_divisor() => self.divisor[register as usize].load(Relaxed),
+            DATA => line.take().unwrap_or(0),
+            INTERRUPT_ENABLE => self.interrupt_enable.load(Relaxed),
+            INTERRUPT_ID => NO_INTERRUPT | if self.fifos.load(Relaxed) & 1 != 0 { FIFOS_ON } else { 0 },
+            LINE_CONTROL => self.line_control.load(Relaxed),
+            MODEM_CONTROL => self.modem_control.load(Relaxed),
+            LINE_STATUS => TRANSMITTER_EMPTY | if line.has_come() { DATA_READY } else { 0 },
+            MODEM_STATUS => CONNECTED,
+            SCRATCH => self.scratch.load(Relaxed),
+            _ => 0,
+        }
+    }
+
+    /// A register is written.
+    pub fn store(&self, register: u64, value: u8, line: &impl Line) {
+        match register {
+            DATA | INTERRUPT_ENABLE if self.is_divisor() => self.divisor[register as usize].store(value, Relaxed),
+            DATA => line.send(value),
+            INTERRUPT_ENABLE => self.interrupt_enable.store(value & 0xf, Relaxed),
+            INTERRUPT_ID => self.fifos.store(value & 1, Relaxed),
+            LINE_CONTROL => self.line_control.store(value, Relaxed),
+            MODEM_CONTROL => self.modem_control.store(value & 0x1f, Relaxed),
+            SCRATCH => self.scratch.store(value, Relaxed),
+            _ => {}
+        }
+    }
+}
