@@ -90,7 +90,8 @@ pub fn format(machine: &TheMachine) -> Option<Stage2> {
     (hart.has_letter('h') && hidden::harts() == 0).then_some(Stage2::Sv39x4)
 }
 
-/// Readies this core for guests, if it has the extension.
+/// Readies this core for guests, if it has the extension. What concerns guests' own clocks (`htimedelta`, `vstimecmp`) stays as it is after a
+/// reset: they have none, and QEMU takes a write of the first for a reason to compare with the second.
 pub fn init(machine: &TheMachine) {
     if format(machine).is_some() {
         // SAFETY: they concern guests only.
@@ -98,7 +99,6 @@ pub fn init(machine: &TheMachine) {
             write_csr!("0x602", EXCEPTIONS_OF_GUESTS); // hedeleg
             write_csr!("0x603", INTERRUPTS_OF_GUESTS); // hideleg
             write_csr!("0x606", COUNTERS); // hcounteren
-            write_csr!("0x605", 0); // htimedelta
         }
     }
 }
