@@ -1,5 +1,5 @@
 //! A serial port: the registers of a 16550 ("PC16550D Universal Asynchronous Receiver/Transmitter with FIFOs", 8.0 "Registers"), a byte each. It
-//! sends at once and interrupts nobody.
+//! sends at once. What would interrupt is in its registers alone: drivers that have no interrupt ask for it.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -18,9 +18,14 @@ const DIVISOR: u8 = 0x80;
 /// Of line status: there is a byte to be read; both transmit registers are empty.
 const DATA_READY: u8 = 1;
 const TRANSMITTER_EMPTY: u8 = 0x60;
-/// Of the interrupt id: FIFOs are on, and no interrupt is pending.
-const FIFOS_ON: u8 = 0xc0;
+/// Of interrupt enable, and what is pending of the interrupt id: a byte has come; there is room for others.
+const ENABLE_RECEIVED: u8 = 1;
+const ENABLE_EMPTY: u8 = 2;
+const RECEIVED: u8 = 4;
+const EMPTY: u8 = 2;
 const NO_INTERRUPT: u8 = 1;
+/// Of the interrupt id: FIFOs are on.
+const FIFOS_ON: u8 = 0xc0;
 /// Of modem status: carrier, ready, clear to send.
 const CONNECTED: u8 = 0xb0;
 
@@ -28,6 +33,8 @@ const CONNECTED: u8 = 0xb0;
 #[derive(Default)]
 pub struct Uart {
     interrupt_enable: AtomicU8,
+    /// 1: it has become empty since the guest was told so.
+    is_empty: AtomicU8,
     fifos: AtomicU8,
     line_control: AtomicU8,
     modem_control: AtomicU8,
@@ -50,6 +57,7 @@ impl Uart {
     pub const fn new() -> Self {
         Self {
             interrupt_enable: AtomicU8::new(0),
+            is_empty: AtomicU8::new(0),
             fifos: AtomicU8::new(0),
             line_control: AtomicU8::new(0),
             modem_control: AtomicU8::new(0),
@@ -62,13 +70,25 @@ impl Uart {
         self.line_control.load(Relaxed) & DIVISOR != 0
     }
 
+    /// The most urgent interrupt that is pending. That there is room is told once.
+    fn take_pending(&self, line: &impl Line) -> u8 {
+        let enabled = self.interrupt_enable.load(Relaxed);
+        if enabled & ENABLE_RECEIVED != 0 && line.has_come() {
+            RECEIVED
+        } else if enabled & ENABLE_EMPTY != 0 && self.is_empty.swap(0, Relaxed) != 0 {
+            EMPTY
+        } else {
+            NO_INTERRUPT
+        }
+    }
+
     /// A register is read.
     pub fn load(&self, register: u64, line: &impl Line) -> u8 {
         match register {
             DATA | INTERRUPT_ENABLE if self.is_divisor() => self.divisor[register as usize].load(Relaxed),
             DATA => line.take().unwrap_or(0),
             INTERRUPT_ENABLE => self.interrupt_enable.load(Relaxed),
-            INTERRUPT_ID => NO_INTERRUPT | if self.fifos.load(Relaxed) & 1 != 0 { FIFOS_ON } else { 0 },
+            INTERRUPT_ID => self.take_pending(line) | if self.fifos.load(Relaxed) & 1 != 0 { FIFOS_ON } else { 0 },
             LINE_CONTROL => self.line_control.load(Relaxed),
             MODEM_CONTROL => self.modem_control.load(Relaxed),
             LINE_STATUS => TRANSMITTER_EMPTY | if line.has_come() { DATA_READY } else { 0 },
@@ -82,8 +102,16 @@ impl Uart {
     pub fn store(&self, register: u64, value: u8, line: &impl Line) {
         match register {
             DATA | INTERRUPT_ENABLE if self.is_divisor() => self.divisor[register as usize].store(value, Relaxed),
-            DATA => line.send(value),
-            INTERRUPT_ENABLE => self.interrupt_enable.store(value & 0xf, Relaxed),
+            DATA => {
+                line.send(value);
+                self.is_empty.store(1, Relaxed);
+            }
+            INTERRUPT_ENABLE => {
+                let before = self.interrupt_enable.swap(value & 0xf, Relaxed);
+                if value & !before & ENABLE_EMPTY != 0 {
+                    self.is_empty.store(1, Relaxed);
+                }
+            }
             INTERRUPT_ID => self.fifos.store(value & 1, Relaxed),
             LINE_CONTROL => self.line_control.store(value, Relaxed),
             MODEM_CONTROL => self.modem_control.store(value & 0x1f, Relaxed),
