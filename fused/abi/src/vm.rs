@@ -45,7 +45,7 @@ pub struct Exit {
 pub mod reason {
     /// It loads `bytes` bytes from a device at `address`: the monitor gives `value`.
     pub const LOAD: u64 = 1;
-    /// It stores `value` there.
+    /// It stores `value` there: the monitor says that it has by running it again.
     pub const STORE: u64 = 2;
     /// It writes `bytes` bytes of its memory at `address` to its console: the monitor gives how many it has taken.
     pub const CONSOLE_WRITE: u64 = 3;
@@ -59,10 +59,12 @@ pub mod reason {
     pub const SHUTDOWN: u64 = 7;
     /// It wants its machine to begin again; `value` as for a shutdown.
     pub const RESET: u64 = 8;
-    /// It has done what no core can: `address` is neither memory nor can it be a device's.
+    /// It has done what no core can, and what it cannot be told.
     pub const FAULT: u64 = 9;
     /// There is no memory left for the page at `address`.
     pub const NO_MEMORY: u64 = 10;
+    /// The monitor's answer to a load or store: there is no such device. The guest takes an exception.
+    pub const NOTHING: u64 = 11;
 }
 
 impl Exit {

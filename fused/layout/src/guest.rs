@@ -179,8 +179,8 @@ pool_struct! {
         2392 pub fence: AtomicU32,
         /// What the monitor is to answer: 0 nothing; otherwise its module's.
         2396 pub awaits: Cell32,
-        /// The load that it is to answer: its module's.
-        2400 pub load: Cell64,
+        /// The load or store that it is to answer: its module's.
+        2400 pub asked: Cell64,
         /// Machine time of its timer, 0: it is not set.
         2408 pub timer_ns: Cell64,
         /// Where it starts, and its first two arguments. Written in state starting.

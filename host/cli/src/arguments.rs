@@ -42,6 +42,8 @@ pub enum Subcommand {
     Guests(GuestsOptions),
     /// Run an experiment (see `motet bench --help`)
     Bench(BenchOptions),
+    /// Boot a machine and run virtual machines in it
+    Vm(Box<VmOptions>),
     /// Compile and link a C program for every instruction set at once; takes the arguments of any C compiler
     Cc(ToolOptions),
     /// The same for C++
@@ -167,6 +169,59 @@ The command's output and error output arrive on standard output and standard err
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
 the run. Results of an interrupted run are not copied to --out.";
+
+/// `motet vm`.
+#[derive(Args, Debug)]
+pub struct VmOptions {
+    /// What to do
+    #[command(subcommand)]
+    pub command: VmSubcommand,
+}
+
+/// Its commands.
+#[derive(clap::Subcommand, Debug)]
+pub enum VmSubcommand {
+    /// Run images, each in a virtual machine on RISC-V cores, until all have ended
+    Run(VmRunOptions),
+}
+
+/// `motet vm run`.
+#[derive(Args, Debug)]
+#[command(after_help = VM_HELP)]
+pub struct VmRunOptions {
+    #[command(flatten)]
+    pub machine: MachineOptions,
+    /// An ELF file or a Linux kernel for RISC-V, to be run as an ordinary program is (may be repeated)
+    #[arg(long, value_name = "IMAGE")]
+    pub general: Vec<PathBuf>,
+    /// A real-time system, which comes before all that is ordinary (may be repeated)
+    #[arg(long, value_name = "IMAGE")]
+    pub rtos: Vec<PathBuf>,
+    /// Memory of each virtual machine, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub memory: u32,
+    /// Cores of each
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub cpus: u32,
+    /// A ram disk for each to begin with
+    #[arg(long, value_name = "FILE")]
+    pub initrd: Option<PathBuf>,
+    /// The command line of each
+    #[arg(long, value_name = "TEXT")]
+    pub append: Option<String>,
+    /// Simulate the machine's time
+    #[arg(long)]
+    pub timed: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub quiet: bool,
+}
+
+const VM_HELP: &str = "\
+One image has standard input and output as its console. Of several, each line has the image's name in front. The exit status is
+0 if all have shut their machines down, otherwise that of the first one that has not. docs/vms.md says what an image finds.
+  motet vm run --general guest.elf
+  motet vm run --rtos control.elf --general vmlinuz --initrd initrd --append console=ttyS0 --memory 256";
 
 /// `motet test`.
 #[derive(Args, Debug)]

@@ -20,10 +20,11 @@ mod stats;
 mod test;
 mod toolchain;
 mod trace;
+mod vm;
 
 use std::{io::Write, process::ExitCode};
 
-use arguments::{Arguments, Subcommand};
+use arguments::{Arguments, Subcommand, VmSubcommand};
 use clap::Parser;
 use motet_error::{Context, STDOUT};
 use motet_fabric::{ErrorKind, Result};
@@ -55,6 +56,9 @@ fn main() -> ExitCode {
 fn dispatch(command: Subcommand) -> Result<u8> {
     match command {
         Subcommand::Run(options) => run::run(&options),
+        Subcommand::Vm(options) => match options.command {
+            VmSubcommand::Run(options) => vm::run(options),
+        },
         Subcommand::Test(options) => test::test(&options),
         Subcommand::Build(options) => build::build(&options),
         Subcommand::Guests(options) => guests::guests(&options),

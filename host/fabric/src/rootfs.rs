@@ -188,6 +188,9 @@ pub fn guest_programs(isa: Isa) -> &'static [&'static str] {
     }
 }
 
+/// Where it is not the first instruction set, the only one whose cores have guests is named.
+const VM_SCRIPT: &str = "#!/bin/sh\nexec on riscv64 vm \"$@\"\n";
+
 /// The path of one of them, below the folder of build results.
 pub fn guest_program_path(isa: Isa, name: &str) -> PathBuf {
     [target_of(isa), "release", name].iter().collect()
@@ -218,6 +221,9 @@ impl Tree {
         }
         if let Some(first) = isas.first() {
             tree.link_first_programs(*first);
+        }
+        if isas.contains(&Isa::RiscV64) && isas.first() != Some(&Isa::RiscV64) {
+            tree.set("bin/vm", Entry::Bytes(VM_SCRIPT.into()), 0o755);
         }
         for (path, text, mode) in TEXT_FILES {
             tree.set(path, Entry::Bytes(text.into()), mode);

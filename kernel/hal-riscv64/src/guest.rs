@@ -54,6 +54,8 @@ const VECTOR: usize = FIRST_REGISTER + 2;
 const EXCEPTION_PC: usize = FIRST_REGISTER + 4;
 const CAUSE: usize = FIRST_REGISTER + 5;
 const VALUE: usize = FIRST_REGISTER + 6;
+/// The guest's virtual address of its last fault.
+const FAULT_ADDRESS: usize = FIRST_REGISTER + 8;
 const STATUS_SIE: u64 = 1 << 1;
 const STATUS_SPIE: u64 = 1 << 5;
 
@@ -144,9 +146,9 @@ pub fn is_interrupted(system: &GuestSystem) -> bool {
 pub fn raise(frame: &UserFrame, system: &GuestSystem, exception: GuestException) {
     let (cause, value) = match exception {
         GuestException::IllegalInstruction { word } => (2, u64::from(word)),
-        GuestException::Access { kind: Access::Execute, address } => (1, address),
-        GuestException::Access { kind: Access::Read, address } => (5, address),
-        GuestException::Access { kind: Access::Write, address } => (7, address),
+        GuestException::Access(Access::Execute) => (1, system.words[FAULT_ADDRESS].get()),
+        GuestException::Access(Access::Read) => (5, system.words[FAULT_ADDRESS].get()),
+        GuestException::Access(Access::Write) => (7, system.words[FAULT_ADDRESS].get()),
     };
     let words = &system.words;
     let status = words[STATUS].get();
@@ -196,7 +198,9 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
     if cause & CAUSE_INTERRUPT != 0 {
         return Trap::Interrupt(interrupts::take(machine));
     }
-    let (trap, skipped) = decode(cause, read_csr!("stval"), read_csr!("0x643"), read_csr!("0x64a"));
+    let value = read_csr!("stval");
+    system.words[FAULT_ADDRESS].set(value);
+    let (trap, skipped) = decode(cause, value, read_csr!("0x643"), read_csr!("0x64a"));
     frame.pc.set(pc + skipped);
     Trap::Guest(trap)
 }

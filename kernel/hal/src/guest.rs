@@ -171,13 +171,8 @@ pub enum GuestException {
         /// Its bytes.
         word: u32,
     },
-    /// Nothing answers at an address.
-    Access {
-        /// What it did there.
-        kind: Access,
-        /// The address.
-        address: u64,
-    },
+    /// Nothing answers at the address of its last [`GuestTrap::Fault`], which did this.
+    Access(Access),
 }
 
 /// An access of a guest to a system register.

@@ -42,7 +42,19 @@ global_asm!(
     ".endr",
     "addi sp, sp, 256",
     "sret",
+    // Random programs: whatever has happened, another one begins.
+    ".balign 4",
+    "motet_guest_again:",
+    "la sp, {stacks} + 16384",
+    "call {again}",
+    "csrw sepc, a1",
+    ".irp n, 1,2,3,4,5,6,7,8,9,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31",
+    "ld x\\n, 8*\\n(a0)",
+    ".endr",
+    "ld a0, 80(a0)",
+    "sret",
     ".popsection",
+    again = sym again,
     stacks = sym STACKS,
     shift = const STACK_BYTES.ilog2(),
     begin = sym begin,
@@ -102,6 +114,27 @@ extern "C" fn trap() {
     EXPECTED[1].store(cause, Ordering::SeqCst);
     // SAFETY: the code that expects an exception has said where it goes on.
     unsafe { asm!("csrw sepc, {}", in(reg) resume, options(nostack)) };
+}
+
+/// Where and with which registers another random program begins.
+#[repr(C)]
+pub struct Begin {
+    registers: usize,
+    pc: u64,
+}
+
+extern "C" fn again() -> Begin {
+    static REGISTERS: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+    let pc = crate::random::next_program(&REGISTERS);
+    Begin { registers: (&raw const REGISTERS).expose_provenance(), pc }
+}
+
+/// Begins random programs, and never comes back.
+pub fn begin_random() -> ! {
+    // SAFETY: the program is over; whatever happens is what is tried.
+    unsafe {
+        asm!("fence.i", "la t0, motet_guest_again", "csrw stvec, t0", ".4byte 0xffffffff", options(noreturn));
+    }
 }
 
 /// This core's number.
@@ -235,12 +268,6 @@ pub fn store_byte(address: usize, value: u8) {
 pub fn load_byte(address: usize) -> u8 {
     // SAFETY: a device's register.
     unsafe { core::ptr::with_exposed_provenance::<u8>(address).read_volatile() }
-}
-
-/// Goes to code at `address`, and never comes back.
-pub fn jump(address: usize, registers: u64) -> ! {
-    // SAFETY: the program is over; whatever is there is executed.
-    unsafe { asm!("fence.i", "mv t0, {r}", "jr {a}", a = in(reg) address, r = in(reg) registers, options(noreturn)) }
 }
 
 /// The firmware's console.

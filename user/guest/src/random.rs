@@ -1,6 +1,9 @@
 //! Executes anything at all: random words, at random places, with random registers.
 
-use core::{fmt::Result, fmt::Write, sync::atomic::Ordering};
+use core::{
+    fmt::{Result, Write},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::bare::{self, Console};
 
@@ -39,6 +42,11 @@ impl Random {
     }
 }
 
+/// Random programs before the end.
+const PROGRAMS: u64 = 5000;
+static STATE: AtomicU64 = AtomicU64::new(0);
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
 /// Never comes back: it ends by a shutdown, or by force.
 pub fn run(seed: u64) -> Result {
     let mut random = Random(seed);
@@ -47,5 +55,30 @@ pub fn run(seed: u64) -> Result {
         bare::word(at).store(pair, Ordering::Relaxed);
     }
     writeln!(Console, "random {seed}")?;
-    bare::jump(CODE + (random.next() as usize % WORDS) * 4, random.next())
+    STATE.store(random.next(), Ordering::Relaxed);
+    bare::begin_random()
+}
+
+/// Chooses registers, and where a program begins.
+pub fn next_program(registers: &[AtomicU64; 32]) -> u64 {
+    if BEGUN.fetch_add(1, Ordering::Relaxed) == PROGRAMS {
+        bare::shut_down(true);
+    }
+    let mut random = Random(STATE.load(Ordering::Relaxed));
+    for register in registers {
+        let value = random.next();
+        let value = match value % 8 {
+            0 => value,
+            1 => 0x1000_0000 + (value >> 8) % 16,
+            2 => (value >> 8) % 16,
+            // Ids of the firmware's extensions.
+            3 => {
+                [0x10, 0x5449_4d45, 0x0073_5049, 0x5246_4e43, 0x0048_534d, 0x4442_434e, 1, 2][(value >> 8) as usize % 8]
+            }
+            _ => CODE as u64 + (value >> 8) % (WORDS as u64 * 4),
+        };
+        register.store(value, Ordering::Relaxed);
+    }
+    STATE.store(random.next(), Ordering::Relaxed);
+    CODE as u64 + (random.next() % (WORDS as u64 * 2)) * 2
 }

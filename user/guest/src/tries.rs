@@ -132,6 +132,18 @@ pub fn ticks(count: u64) -> Result {
     Ok(())
 }
 
+/// Prints the time, and how much passes from a timer to its interrupt.
+pub fn times() -> Result {
+    bare::enable_interrupts(true);
+    for _ in 0..5 {
+        let before = bare::now();
+        wait_for_timer();
+        let after = bare::now();
+        writeln!(Console, "{before} {}", after - before)?;
+    }
+    Ok(())
+}
+
 /// Writes to so many MiB of memory, a word in each page, and reads it all.
 pub fn touch(mib: usize) -> Result {
     const START: usize = 0x8100_0000;

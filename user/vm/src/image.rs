@@ -145,3 +145,88 @@ fn plan_linux(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
     let end = board::IMAGE.checked_add(size).filter(|&end| end <= memory.end).ok_or(Wrong::TooLarge(size))?;
     Ok(Plan { entry: board::IMAGE, pieces: [Piece { address: board::IMAGE, bytes: 0..file.len() }].into(), end })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const MEMORY: Range<u64> = board::MEMORY..board::MEMORY + (1 << 20);
+
+    /// An executable with a segment at `address`, whose bytes are the file's last 16, of 64 bytes of memory.
+    fn elf(address: u64, entry: u64) -> Vec<u8> {
+        let mut file = vec![0; 64 + 56 + 16];
+        let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &[0x7f, b'E', b'L', b'F', 2, 1, 1]);
+        put(16, &abi::ET_EXEC.to_le_bytes());
+        put(18, &abi::EM_RISCV.to_le_bytes());
+        put(20, &1u32.to_le_bytes());
+        put(24, &entry.to_le_bytes());
+        put(32, &64u64.to_le_bytes());
+        put(52, &[64, 0, 56, 0, 1, 0]);
+        put(64, &abi::PT_LOAD.to_le_bytes());
+        for (at, word) in (72..).step_by(8).zip([120, address, address, 16, 64, 4096u64]) {
+            put(at, &word.to_le_bytes());
+        }
+        file
+    }
+
+    #[test]
+    fn an_elf_file_goes_where_its_headers_say() {
+        let at = board::MEMORY + 0x1000;
+        let plan = plan(&elf(at, at + 4), &MEMORY).unwrap();
+        let pieces = vec![Piece { address: at, bytes: 120..136 }];
+        assert_eq!(plan, Plan { entry: at + 4, pieces, end: at + 64 });
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let at = board::MEMORY;
+        let good = elf(at, at);
+        let changed = |offset: usize, bytes: &[u8]| {
+            let mut file = good.clone();
+            file[offset..offset + bytes.len()].copy_from_slice(bytes);
+            plan(&file, &MEMORY).unwrap_err()
+        };
+        assert_eq!(plan(b"#!/bin/sh", &MEMORY), Err(Wrong::Unknown));
+        assert_eq!(changed(18, &62u16.to_le_bytes()), Wrong::Machine(62));
+        assert_eq!(changed(16, &[3, 0]), Wrong::NotExecutable(3));
+        assert_eq!(changed(64, &[0]), Wrong::Empty);
+        assert_eq!(changed(24, &1u64.to_le_bytes()), Wrong::Entry(1));
+        assert_eq!(changed(96, &17u64.to_le_bytes()), Wrong::Cut(0));
+        assert_eq!(changed(104, &u64::MAX.to_le_bytes()), Wrong::Outside(0, at..u64::MAX));
+        assert_eq!(changed(104, &(1u64 << 20 | 1).to_le_bytes()), Wrong::Outside(0, at..at + (1 << 20) + 1));
+        assert!(matches!(changed(4, &[1]), Wrong::Elf(_)));
+    }
+
+    #[test]
+    fn a_linux_kernel_goes_behind_the_firmware() {
+        let mut file = vec![0; 0x100];
+        file[0x10..0x18].copy_from_slice(&0x8_0000u64.to_le_bytes());
+        file[0x38..0x3c].copy_from_slice(b"RSC\x05");
+        let memory = board::MEMORY..board::IMAGE + 0x8_0000;
+        let plan = plan(&file, &memory).unwrap();
+        assert_eq!((plan.entry, plan.end), (board::IMAGE, memory.end));
+        assert_eq!(super::plan(&file, &(memory.start..memory.end - 1)), Err(Wrong::TooLarge(0x8_0000)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_go_into_the_memory(
+            changes in proptest::collection::vec((0usize..136, any::<u8>()), 0..6),
+            len in 0usize..=136,
+        ) {
+            let mut file = elf(board::MEMORY, board::MEMORY);
+            changes.iter().for_each(|&(at, byte)| file[at] = byte);
+            file.truncate(len);
+            if let Ok(plan) = plan(&file, &MEMORY) {
+                for piece in &plan.pieces {
+                    prop_assert!(piece.bytes.end <= file.len() && piece.bytes.start <= piece.bytes.end);
+                    prop_assert!(piece.address >= MEMORY.start && piece.address + piece.bytes.len() as u64 <= plan.end);
+                }
+                prop_assert!(plan.end <= MEMORY.end && MEMORY.contains(&plan.entry));
+            }
+        }
+    }
+}

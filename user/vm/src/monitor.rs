@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{
     fmt,
     ops::Range,
-    sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
 };
 
 use motet_abi::vm::{self as abi, Exit, reason};
@@ -158,8 +158,7 @@ extern "C" fn core_thread(number: usize) -> ! {
             }
         }
         match exit.reason {
-            reason::LOAD => exit.value = load(&exit),
-            reason::STORE => store(&exit),
+            reason::LOAD | reason::STORE => access(&mut exit),
             reason::CONSOLE_WRITE => exit.value = console_write(&exit),
             reason::CONSOLE_READ => exit.value = console_read(&exit),
             reason::CONSOLE_PUT => {
@@ -173,7 +172,7 @@ extern "C" fn core_thread(number: usize) -> ! {
                 system::exit(if exit.value == 0 { 0 } else { FAILED })
             }
             reason::NO_MEMORY => end(&exit, format_args!("there is no memory left for its page")),
-            reason::FAULT => end(&exit, format_args!("there is neither memory nor a device")),
+            reason::FAULT => end(&exit, format_args!("it cannot go on")),
             other => end(&exit, format_args!("the kernel gives a reason that is not known ({other})")),
         }
     }
@@ -184,21 +183,23 @@ fn end(exit: &Exit, why: fmt::Arguments<'_>) -> ! {
     system::exit(FAILED)
 }
 
-/// The register of the serial port that an access is to.
-fn uart_register(exit: &Exit) -> u64 {
+/// A device's register is read or written.
+fn access(exit: &mut Exit) {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
     let register = exit.address.wrapping_sub(board::UART);
-    if register >= board::UART_BYTES {
-        end(exit, format_args!("there is neither memory nor a device"));
+    match exit.reason {
+        _ if register >= board::UART_BYTES => {
+            if !HAS_SAID.swap(true, Relaxed) {
+                let (core, pc, address) = (exit.vcpu, exit.pc, exit.address);
+                say(format_args!(
+                    "core {core} at {pc:#x} used guest address {address:#x}: there is nothing; it is told so"
+                ));
+            }
+            exit.reason = reason::NOTHING;
+        }
+        reason::LOAD => exit.value = u64::from(UART.load(register, &Console)),
+        _ => UART.store(register, exit.value as u8, &Console),
     }
-    register
-}
-
-fn load(exit: &Exit) -> u64 {
-    u64::from(UART.load(uart_register(exit), &Console))
-}
-
-fn store(exit: &Exit) {
-    UART.store(uart_register(exit), exit.value as u8, &Console);
 }
 
 /// Where in the memory file bytes of the guest are. `None`: they are not all memory.

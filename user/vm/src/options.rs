@@ -81,3 +81,30 @@ impl<'a> Options<'a> {
         if options.image.is_empty() { Err(Wrong::Image) } else { Ok(options) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<'a>(words: &[&'a str]) -> Result<Options<'a>, Wrong<'a>> {
+        Options::parse(words.iter().map(|word| word.as_bytes()))
+    }
+
+    #[test]
+    fn options_are_in_any_order() {
+        let options = parse(&["--cpus", "2", "image", "--nice", "-20", "--append", "a b", "--memory", "256"]).unwrap();
+        assert_eq!((options.image, options.append), (&b"image"[..], &b"a b"[..]));
+        assert_eq!((options.cpus, options.memory_mib, options.nice, options.initrd), (2, 256, Some(-20), None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(parse(&[]), Err(Wrong::Image));
+        assert_eq!(parse(&["a", "b"]), Err(Wrong::Image));
+        assert_eq!(parse(&["a", "--x", "b"]), Err(Wrong::Unknown(b"--x")));
+        for wrong in [["--cpus", "0"], ["--cpus", "17"], ["--nice", "20"], ["--memory", "x"], ["--memory", "-1"]] {
+            assert_eq!(parse(&wrong), Err(Wrong::Value(wrong[0].as_bytes())));
+        }
+        assert_eq!(parse(&["a", "--initrd"]), Err(Wrong::Value(b"--initrd")));
+    }
+}

@@ -96,3 +96,35 @@ fn write_devices(tree: &mut FdtWriter) -> Result<(), Error> {
     tree.end_node(uart)?;
     tree.end_node(devices)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dtoolkit::{Node as _, Property as _, fdt::Fdt};
+
+    #[test]
+    fn the_tree_says_what_the_machine_has() {
+        let initrd = Some(0x8100_0000..0x8100_1234);
+        let machine = Machine { memory_bytes: 128 << 20, cpus: 3, command_line: "console=ttyS0", initrd };
+        let bytes = write(&machine).unwrap();
+        let tree = Fdt::new(&bytes).unwrap();
+        let text = |node: &str, name: &str| {
+            let node = tree.find_node(node).unwrap_or_else(|| panic!("no {node}"));
+            node.property(name).unwrap_or_else(|| panic!("no {name}")).value().to_vec()
+        };
+        assert_eq!(text("/chosen", "bootargs"), b"console=ttyS0\0");
+        assert_eq!(text("/chosen", "linux,initrd-end"), 0x8100_1234u64.to_be_bytes());
+        assert_eq!(
+            text("/memory@80000000", "reg"),
+            [board::MEMORY.to_be_bytes(), (128u64 << 20).to_be_bytes()].concat()
+        );
+        assert_eq!(text("/cpus/cpu@2", "reg"), [0, 0, 0, 2]);
+        assert!(tree.find_node("/cpus/cpu@3").is_none());
+        assert_eq!(text("/soc/serial@10000000", "compatible"), b"ns16550a\0");
+    }
+
+    #[test]
+    fn a_zero_byte_in_the_command_line_is_refused() {
+        assert!(write(&Machine { memory_bytes: 1 << 20, cpus: 1, command_line: "a\0b", initrd: None }).is_err());
+    }
+}

@@ -120,3 +120,61 @@ impl Uart {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::RefCell;
+
+    #[derive(Default)]
+    struct Bytes(RefCell<[alloc::vec::Vec<u8>; 2]>);
+
+    impl Line for Bytes {
+        fn send(&self, byte: u8) {
+            self.0.borrow_mut()[0].push(byte);
+        }
+        fn has_come(&self) -> bool {
+            !self.0.borrow()[1].is_empty()
+        }
+        fn take(&self) -> Option<u8> {
+            self.0.borrow_mut()[1].pop()
+        }
+    }
+
+    #[test]
+    fn bytes_go_and_come() {
+        let (uart, line) = (Uart::new(), Bytes::default());
+        uart.store(DATA, b'a', &line);
+        assert_eq!(line.0.borrow()[0], b"a");
+        assert_eq!(uart.load(LINE_STATUS, &line), TRANSMITTER_EMPTY);
+        line.0.borrow_mut()[1].push(b'b');
+        assert_eq!(uart.load(LINE_STATUS, &line), TRANSMITTER_EMPTY | DATA_READY);
+        assert_eq!(uart.load(DATA, &line), b'b');
+        assert_eq!(uart.load(LINE_STATUS, &line), TRANSMITTER_EMPTY);
+    }
+
+    #[test]
+    fn the_divisor_hides_data() {
+        let (uart, line) = (Uart::new(), Bytes::default());
+        uart.store(LINE_CONTROL, DIVISOR | 3, &line);
+        uart.store(DATA, 7, &line);
+        assert_eq!((uart.load(DATA, &line), line.0.borrow()[0].len()), (7, 0));
+        uart.store(LINE_CONTROL, 3, &line);
+        assert_eq!(uart.load(DATA, &line), 0);
+    }
+
+    #[test]
+    fn that_there_is_room_is_told_once_each_time() {
+        let (uart, line) = (Uart::new(), Bytes::default());
+        uart.store(DATA, b'a', &line);
+        assert_eq!(uart.load(INTERRUPT_ID, &line), NO_INTERRUPT, "nobody has asked");
+        uart.store(INTERRUPT_ENABLE, ENABLE_EMPTY | ENABLE_RECEIVED, &line);
+        assert_eq!(uart.load(INTERRUPT_ID, &line), EMPTY);
+        assert_eq!(uart.load(INTERRUPT_ID, &line), NO_INTERRUPT);
+        uart.store(DATA, b'a', &line);
+        line.0.borrow_mut()[1].push(b'b');
+        assert_eq!([(); 2].map(|()| uart.load(INTERRUPT_ID, &line)), [RECEIVED; 2]);
+        uart.load(DATA, &line);
+        assert_eq!(uart.load(INTERRUPT_ID, &line), EMPTY);
+    }
+}

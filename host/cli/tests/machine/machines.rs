@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use libtest_mimic::Trial;
 
 use crate::{
-    bad_input,
+    bad_input, firmware,
     process::{self, Ended, Motet},
     trial,
 };
@@ -15,7 +15,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 11] = [
         ("vm::a_guest_finds_what_a_machine_has", all),
         ("vm::exit_status_says_whether_the_guest_is_well", status),
         ("vm::what_is_typed_reaches_the_guest", echo),
@@ -24,6 +24,9 @@ pub fn trials() -> Vec<Trial> {
         ("vm::a_machine_that_is_killed_gives_its_memory_back", killed),
         ("vm::damaged_images_are_refused_with_a_reason", damaged),
         ("vm::cores_without_guests_say_so", absent),
+        ("vm::the_host_runs_images_beside_each_other", from_host),
+        ("vm::a_guests_time_is_the_simulated_one", timed),
+        ("vm::debians_kernel_runs_programs_on_two_cores", linux),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -35,8 +38,13 @@ fn guest() -> PathBuf {
 
 /// A run of a machine of two RISC-V islands, with a file to be found in `/in`.
 fn machine(file: &std::path::Path, command: &str) -> Motet {
+    machine_with(file, &["--quiet"], command)
+}
+
+fn machine_with(file: &std::path::Path, options: &[&str], command: &str) -> Motet {
     let machine = process::root().join("machines/two-riscv.toml");
-    Motet::run(["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), file.as_os_str()])
+    Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), file.as_os_str()])
+        .arguments(options)
         .arguments(["--", command])
 }
 
@@ -49,7 +57,8 @@ fn expect(is_right: bool, ended: &Ended) -> Result<(), String> {
 }
 
 fn all() -> Result<(), String> {
-    let ended = run("vm run --cpus 3 --append all /in/guest && vm run --append hello /in/guest").expect_code(0)?;
+    let ended = run("vm run --cpus 3 --append all /in/guest && vm run --append hello /in/guest");
+    ended.expect_code(0)?;
     let lines: Vec<_> = ended.output.lines().collect();
     let is_well = lines.ends_with(&["3 cores", "hello from a guest"]) && lines.contains(&"a serial port");
     let is_right = |line: &&&str| line.ends_with(": yes");
@@ -98,9 +107,9 @@ fn random() -> Result<(), String> {
 /// At any moment: the time until then grows by little each time.
 fn killed() -> Result<(), String> {
     let command = format!(
-        "{FREE} kills() {{ n=0; while [ $n -lt 30 ]; do vm run --cpus 2 --memory 64 --append 'touch 48' /in/guest >/dev/null & \
-         vm=$!; usleep $((n * 5000)); kill -KILL $vm; wait $vm; n=$((n + 1)); done 2>/dev/null; }}; \
-         kills; before=$(free); kills; after=$(free); vm list | wc -l; vm run --append hello /in/guest; \
+        "{FREE} kills() {{ n=0; while [ $n -lt $1 ]; do vm run --cpus 2 --memory 64 --append 'touch 48' /in/guest >/dev/null & \
+         vm=$!; usleep $((n * 3000)); kill -KILL $vm; wait $vm; n=$((n + 1)); done 2>/dev/null; }}; \
+         kills 20; before=$(free); kills 60; after=$(free); vm list | wc -l; vm run --append hello /in/guest; \
          [ $((before - after)) -lt {SLACK_KIB} ] || echo \"$before $after\""
     );
     let ended = machine(&guest(), &command).limit(Duration::from_secs(180)).wait();
@@ -138,7 +147,63 @@ fn damaged() -> Result<(), String> {
 
 /// Not even their program is there.
 fn absent() -> Result<(), String> {
-    let ended = Motet::command("on x86_64 sh -c 'exec 3<>/dev/vm'; on riscv64 vm run /nowhere; echo $?").wait();
+    let ended = Motet::command("on x86_64 sh -c 'exec 3<>/dev/vm'; vm run /nowhere; echo $?").wait();
     let is_well = ended.output == "1\n" && ended.errors.contains("/dev/vm") && ended.errors.contains("vm: /nowhere: ");
     expect(is_well, &ended)
+}
+
+fn from_host() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    for copy in [&first, &second] {
+        fs::copy(guest(), copy).map_err(|error| error.to_string())?;
+    }
+    let images = ["--rtos".as_ref(), first.as_os_str(), "--general".as_ref(), second.as_os_str()];
+    let ended = Motet::default().arguments(["vm", "run", "--quiet", "--append", "hello"]).arguments(images).wait();
+    ended.expect_code(0)?;
+    let mut lines: Vec<_> = ended.output.lines().collect();
+    lines.sort_unstable();
+    expect(lines == ["first: hello from a guest", "second: hello from a guest"], &ended)?;
+    let one = ["--general".as_ref(), second.as_os_str()];
+    let ended = Motet::default().arguments(["vm", "run", "--quiet", "--append", "fail"]).arguments(one).wait();
+    ended.expect_code(1).map(drop)
+}
+
+/// What starts the other programs of the ram disk: a load of both cores, and an echo of what is typed.
+const INIT: &str = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\n\
+    for n in 1 2 3 4; do (/bin/busybox sha256sum /bin/busybox > /dev/null) & done; wait\n\
+    echo \"program: $(/bin/busybox grep -c ^processor /proc/cpuinfo) cores\"\n\
+    while read line && [ \"$line\" != end ]; do echo \"<$line>\"; done\n/bin/busybox sleep 1\n/bin/busybox poweroff -f\n";
+
+/// Debian's kernel starts two cores, runs programs, and takes what is typed.
+fn linux() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let busybox = fs::read(process::target().join("userland/riscv64/busybox")).map_err(|error| error.to_string())?;
+    let archive = firmware::archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)]);
+    fs::write(folder.path().join("initrd"), archive).map_err(|error| error.to_string())?;
+    fs::copy(firmware::linux_kernel()?, folder.path().join("linux")).map_err(|error| error.to_string())?;
+    let name = folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let command = format!(
+        "mkfifo /tmp/in; vm run --memory 256 --cpus 2 --append 'console=ttyS0 quiet panic=-1' --initrd /in/{name}/initrd \
+         /in/{name}/linux </tmp/in >/tmp/out & vm=$!; exec 3>/tmp/in; until grep -q program: /tmp/out; do \
+         kill -0 $vm || break; sleep 1; done; printf 'what is typed\\nend\\n' >&3; wait $vm; echo $?; cat /tmp/out"
+    );
+    let ended = machine(folder.path(), &command).limit(Duration::from_secs(240)).wait();
+    let is_well = ended.output.starts_with("0\n")
+        && ["program: 2 cores", "<what is typed>"].iter().all(|text| ended.output.contains(text));
+    expect(is_well, &ended)
+}
+
+/// Two runs without chance are the same to a guest, down to the last tick; a wait of a millisecond takes as long as it should.
+fn timed() -> Result<(), String> {
+    let run = || {
+        let options = ["--quiet", "--timed", "--deterministic"];
+        let run = machine_with(&guest(), &options, "vm run --append times /in/guest");
+        let ended = run.limit(Duration::from_secs(120)).wait();
+        ended.expect_code(0).map(|ended| ended.output.clone())
+    };
+    let (first, second) = (run()?, run()?);
+    let waits = first.lines().filter_map(|line| line.split_once(' ')?.1.parse::<u32>().ok());
+    let are_right = waits.clone().count() == 5 && waits.clone().all(|ticks| (10_000..20_000).contains(&ticks));
+    if first == second && are_right { Ok(()) } else { Err(format!("first:\n{first}second:\n{second}")) }
 }

@@ -9,9 +9,11 @@ use motet_abi::{
     Errno,
     vm::{Exit, reason},
 };
-use motet_hal::{Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Machine, Stage2, Trap, Widen};
+use motet_hal::{
+    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Machine, Stage2, Trap, Widen,
+};
 use motet_layout::{Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord};
-use motet_protocol::{count, wait};
+use motet_protocol::{count, timer, wait};
 
 use super::{memory, memory::Found, reset, sbi, vcpu};
 use crate::{
@@ -48,6 +50,7 @@ pub enum Next {
 
 /// Words of [`VcpuRecord::awaits`].
 const AWAITS_LOAD: u32 = 1;
+const AWAITS_STORE: u32 = 2;
 /// The monitor's answer is a hypercall's result: the kind of call is its ISA's.
 pub const AWAITS_CALL: u32 = 16;
 
@@ -56,6 +59,7 @@ pub struct Running<'a, M: Machine> {
     pub cpu: &'a Cpu<M>,
     pub vm: &'static VmRecord,
     pub vcpu: &'static VcpuRecord,
+    thread: &'static ThreadRecord,
     table: (Frame, Stage2),
 }
 
@@ -76,13 +80,13 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         call.wait_for(&vcpu.waiters, begun)?;
     }
     let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
-    let running = Running { cpu, vm, vcpu, table: (memory::root(cpu, vm, format)?, format) };
+    let running = Running { cpu, vm, vcpu, thread: call.thread, table: (memory::root(cpu, vm, format)?, format) };
     if vcpu.awaits.get() != 0 {
         let mut words = [0; motet_abi::vm::EXIT_WORDS];
         for (at, word) in (exit_address..).step_by(8).zip(&mut words) {
             *word = call.read_user_u64(at)?;
         }
-        running.take_answer(Exit::from_words(words).value);
+        running.take_answer(Exit::from_words(words));
     }
     let exit = running.until_exit(call)?;
     count(&vm.exits[Counted::Monitor as usize]);
@@ -182,6 +186,9 @@ impl<M: Machine> Running<'_, M> {
         match trap {
             Trap::Interrupt(interrupts) => {
                 self.count(Counted::Interrupt);
+                if interrupts == Interrupts::TIMER && self.is_own_timers() {
+                    return Ok(Next::Run);
+                }
                 cpu.deferred.set(cpu.deferred.get().union(interrupts));
                 Err(Stop::Again)
             }
@@ -253,21 +260,25 @@ impl<M: Machine> Running<'_, M> {
     fn ask_device(&self, access: GuestAccess, address: u64) -> Next {
         self.count(Counted::Device);
         let vcpu = self.vcpu;
-        let Some(register) = access.register else { return self.fail(reason::FAULT, address) };
+        let Some(register) = access.register.filter(|_| access.kind != Access::Execute) else {
+            return self.refuse_access(access.kind);
+        };
         let bytes = u64::from(access.size_bytes);
-        match access.kind {
-            Access::Read => {
-                vcpu.load.set(packed(access, register));
-                vcpu.awaits.set(AWAITS_LOAD);
-                Next::Exit(Exit { reason: reason::LOAD, address, bytes, ..Exit::default() })
-            }
-            Access::Write => {
-                self.skip(u64::from(access.instruction_bytes));
-                let value = low(motet_hal::register(&vcpu.frame, register), bytes);
-                Next::Exit(Exit { reason: reason::STORE, address, bytes, value, ..Exit::default() })
-            }
-            Access::Execute => self.fail(reason::FAULT, address),
+        vcpu.asked.set(packed(access, register));
+        if access.kind == Access::Read {
+            vcpu.awaits.set(AWAITS_LOAD);
+            return Next::Exit(Exit { reason: reason::LOAD, address, bytes, ..Exit::default() });
         }
+        vcpu.awaits.set(AWAITS_STORE);
+        let value = low(motet_hal::register(&vcpu.frame, register), bytes);
+        Next::Exit(Exit { reason: reason::STORE, address, bytes, value, ..Exit::default() })
+    }
+
+    /// The guest learns that nothing is at an address.
+    fn refuse_access(&self, kind: Access) -> Next {
+        self.count(Counted::Refused);
+        self.raise_exception(GuestException::Access(kind));
+        Next::Run
     }
 
     /// The guest goes on behind an instruction of so many bytes.
@@ -276,15 +287,19 @@ impl<M: Machine> Running<'_, M> {
     }
 
     /// The monitor has answered what the core has stopped for.
-    fn take_answer(&self, value: u64) {
-        match take(&self.vcpu.awaits) {
+    fn take_answer(&self, answer: Exit) {
+        let (access, register) = unpacked(self.vcpu.asked.get());
+        let awaits = take(&self.vcpu.awaits);
+        match awaits {
+            AWAITS_LOAD if answer.reason == reason::NOTHING => drop(self.refuse_access(Access::Read)),
+            AWAITS_STORE if answer.reason == reason::NOTHING => drop(self.refuse_access(Access::Write)),
             AWAITS_LOAD => {
-                let (access, register) = unpacked(self.vcpu.load.get());
-                motet_hal::set_register(&self.vcpu.frame, register, access.widened(value));
+                motet_hal::set_register(&self.vcpu.frame, register, access.widened(answer.value));
                 self.skip(u64::from(access.instruction_bytes));
             }
+            AWAITS_STORE => self.skip(u64::from(access.instruction_bytes)),
             kind => match M::ISA {
-                Isa::RiscV64 => sbi::take_answer(self, kind.saturating_sub(AWAITS_CALL), value),
+                Isa::RiscV64 => sbi::take_answer(self, kind.saturating_sub(AWAITS_CALL), answer.value),
                 Isa::X86_64 | Isa::AArch64 | Isa::Hosted => {}
             },
         }
@@ -317,6 +332,20 @@ impl<M: Machine> Running<'_, M> {
         }
     }
 
+    /// The real core's timer has interrupted for the guest's, and for nothing else: the thread's slice goes on. (Otherwise a guest that is
+    /// interrupted often would have shorter slices than others.)
+    fn is_own_timers(&self) -> bool {
+        let (cpu, now_ns) = (self.cpu, self.cpu.now_ns());
+        let slice_end_ns = self.thread.charged_at_ns.get().saturating_add(alarm::SLICE_NS);
+        let is_own =
+            !cpu.timed && self.is_timer_due() && now_ns < slice_end_ns && now_ns < timer::next_deadline_ns(cpu);
+        if is_own {
+            cpu.timer_ns.set(u64::MAX);
+            alarm::set_timer(cpu, timer::next_deadline_ns(cpu).min(slice_end_ns));
+        }
+        is_own
+    }
+
     /// The thread waits, unless something has come for the guest.
     fn wait(&self, call: &Call<M>) -> Stop {
         let vcpu = self.vcpu;
@@ -343,14 +372,14 @@ fn take(word: &Cell32) -> u32 {
     value
 }
 
-/// A load that the monitor is to answer, as a word: the register, how the value is widened, bytes of the value and of the instruction.
+/// A load or store that the monitor is to answer, as a word: the register, how the value is widened, bytes of the value and of the instruction.
 fn packed(access: GuestAccess, register: u8) -> u64 {
     u64::from_le_bytes([register, access.widen as u8, access.size_bytes, access.instruction_bytes, 0, 0, 0, 0])
 }
 
 /// What [`packed`] has made a word.
-fn unpacked(load: u64) -> (GuestAccess, u8) {
-    let [register, widen, size_bytes, instruction_bytes, ..] = load.to_le_bytes();
+fn unpacked(asked: u64) -> (GuestAccess, u8) {
+    let [register, widen, size_bytes, instruction_bytes, ..] = asked.to_le_bytes();
     let widen = [Widen::Zero, Widen::Sign32, Widen::Sign64].get(usize::from(widen)).copied().unwrap_or(Widen::Zero);
     let access = GuestAccess { size_bytes, widen, instruction_bytes, ..GuestAccess::unknown(Access::Read) };
     (access, register)

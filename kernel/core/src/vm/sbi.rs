@@ -147,8 +147,8 @@ fn named<M: Machine>(running: &Running<M>, mask: u64, base: u64) -> Option<impl 
     let count = u64::from(running.vm.vcpu_count.load(Ordering::Acquire));
     let mask = match base {
         u64::MAX => u64::MAX,
-        base if base >= count && mask != 0 => return None,
-        base if mask != 0 && u64::from(mask.ilog2()) + base >= count => return None,
+        _ if mask == 0 => 0,
+        base if base >= count || u64::from(mask.ilog2()) + base >= count => return None,
         base => mask << base,
     };
     Some(vcpus(running.cpu, running.vm).filter(move |vcpu| mask >> vcpu.index.get() & 1 != 0))

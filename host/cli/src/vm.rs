@@ -1,0 +1,136 @@
+//! `motet vm`: a machine that runs virtual machines.
+
+use std::path::Path;
+
+use motet_fabric::{Error, ErrorKind, Result};
+
+use crate::{
+    arguments::{Quantum, RunOptions, VmRunOptions},
+    run,
+};
+
+/// Boots a machine and runs virtual machines in it, until all have ended: 0, or the first other exit status of one.
+///
+/// # Errors
+/// No image is named, or two have one name, which they would have in the machine; those of [`run::run`].
+pub fn run(options: VmRunOptions) -> Result<u8> {
+    let command = command(&options)?;
+    let inputs = [options.rtos, options.general, options.initrd.into_iter().collect()].concat();
+    run::run(&RunOptions {
+        machine: options.machine,
+        inputs,
+        roots: Vec::new(),
+        output: None,
+        timed: options.timed,
+        deterministic: false,
+        quantum: Quantum { least_us: 10.0, most_us: 10.0 },
+        stats: None,
+        report: None,
+        trace: None,
+        accesses: None,
+        accesses_skip: 0,
+        accesses_max: 1,
+        survive: false,
+        gdb: false,
+        quiet: options.quiet,
+        command: vec![command],
+    })
+}
+
+/// Nice value of real-time systems' cores.
+const NICE_OF_RTOS: i32 = -20;
+
+/// Starts a machine in the background: its lines have its name in front, and its status is noted.
+const START: &str = "start() { name=$1; shift; { on riscv64 vm run \"$@\" 2>&1 </dev/null; echo $? >\"/tmp/vm.$name\"; } | \
+    while IFS= read -r line || [ \"$line\" ]; do echo \"$name: $line\"; done & names=\"$names $name\"; }; ";
+/// Waits for all, and ends with the first status that is not 0.
+const FINISH: &str =
+    "wait; for name in $names; do status=$(cat /tmp/vm.$name); [ \"$status\" = 0 ] || exit $status; done";
+
+/// What the machine's shell is to do.
+fn command(options: &VmRunOptions) -> Result<String> {
+    let rtos = options.rtos.iter().map(|image| (image, Some(NICE_OF_RTOS)));
+    let images: Vec<_> = rtos.chain(options.general.iter().map(|image| (image, None))).collect();
+    let wrong = |message: String| Err(Error::new(ErrorKind::Usage, message));
+    let mut names = Vec::new();
+    for (image, _) in &images {
+        let name = name(image)?;
+        if names.contains(&name) {
+            return wrong(format!("two images have the name {name}: give each one of its own"));
+        }
+        names.push(name);
+    }
+    let arguments = |image: &Path, nice: Option<i32>| -> Result<String> {
+        let mut words = vec!["--memory".into(), options.memory.to_string(), "--cpus".into(), options.cpus.to_string()];
+        if let Some(nice) = nice {
+            words.extend(["--nice".into(), nice.to_string()]);
+        }
+        if let Some(initrd) = &options.initrd {
+            words.extend(["--initrd".into(), format!("/in/{}", name(initrd)?)]);
+        }
+        if let Some(append) = &options.append {
+            words.extend(["--append".into(), append.clone()]);
+        }
+        words.push(format!("/in/{}", name(image)?));
+        Ok(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    };
+    match images.as_slice() {
+        [] => wrong("no image is named: --general IMAGE or --rtos IMAGE".into()),
+        [(image, nice)] => Ok(format!("exec on riscv64 vm run {}", arguments(image, *nice)?)),
+        _ => {
+            let mut text = START.to_owned();
+            for (image, nice) in &images {
+                text += &format!("start {} {}; ", quoted(&name(image)?), arguments(image, *nice)?);
+            }
+            Ok(text + FINISH)
+        }
+    }
+}
+
+/// What a file is called in the machine.
+fn name(path: &Path) -> Result<String> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_plain = |name: &&str| !name.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+    name.filter(is_plain).map(str::to_owned).ok_or_else(|| {
+        Error::new(ErrorKind::Usage, format!("{}: the file's name must be one without spaces", path.display()))
+    })
+}
+
+/// As one word of a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Subcommand, VmSubcommand};
+    use clap::Parser;
+
+    fn of(arguments: &[&str]) -> Result<String> {
+        let all = ["motet", "vm", "run"].into_iter().chain(arguments.iter().copied());
+        let Subcommand::Vm(vm) = Arguments::try_parse_from(all).unwrap().command else { panic!("not vm") };
+        let VmSubcommand::Run(options) = vm.command;
+        command(&options)
+    }
+
+    #[test]
+    fn one_image_is_the_command() {
+        let command = of(&["--general", "a/b.elf", "--append", "it's"]).unwrap();
+        assert_eq!(command, "exec on riscv64 vm run '--memory' '64' '--cpus' '1' '--append' 'it'\\''s' '/in/b.elf'");
+    }
+
+    #[test]
+    fn real_time_systems_are_more_urgent() {
+        let command = of(&["--general", "linux", "--rtos", "rtos"]).unwrap();
+        assert!(command.contains("start 'rtos' '--memory' '64' '--cpus' '1' '--nice' '-20' '/in/rtos'; "), "{command}");
+        assert!(command.contains("start 'linux' '--memory' '64' '--cpus' '1' '/in/linux'; "), "{command}");
+    }
+
+    #[test]
+    fn wrong_images_are_named() {
+        for wrong in [&[][..], &["--general", "a/x", "--rtos", "b/x"], &["--general", "a b"]] {
+            assert_eq!(of(wrong).unwrap_err().exit_status(), 64, "{wrong:?}");
+        }
+    }
+}
