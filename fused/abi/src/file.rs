@@ -508,6 +508,8 @@ wire_struct! {
 pub const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// [`Statfs::f_type`] of procfs.
 pub const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+/// [`Statfs::f_type`] of sysfs.
+pub const SYSFS_MAGIC: i64 = 0x6265_6572;
 /// [`Statfs::f_type`] of pipes.
 pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
 

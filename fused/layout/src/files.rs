@@ -87,6 +87,8 @@ pub const FLOCK_EXCLUSIVE: u32 = u32::MAX;
 pub const MOUNT_NONE: u32 = 0;
 /// [`InodeRecord::mount`]: procfs.
 pub const MOUNT_PROC: u32 = 1;
+/// [`InodeRecord::mount`]: sysfs.
+pub const MOUNT_SYS: u32 = 2;
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_MAX: usize = 255;

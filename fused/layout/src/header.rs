@@ -148,6 +148,9 @@ pub const CORE_CLAIMED: u32 = 4;
 pub const CORE_CALLED: u32 = 5;
 /// [`CoreRecord::state`]: it was idle, and is finding out what it woke for.
 pub const CORE_WAKING: u32 = 6;
+/// [`CoreRecord::state`]: taken out (`motet_protocol::hotplug`): it takes no threads, and gives those that come to others. A single bit, as
+/// most who ask want to know whether it is this or offline.
+pub const CORE_OUT: u32 = 8;
 
 /// [`PoolHeader::crossing`]: as `docs/protocols/crossing.md` says.
 pub const CROSSING_DIRECT: u32 = 0;
@@ -238,7 +241,10 @@ pool_struct! {
         240 pub written_at_ns: AtomicU64,
         /// Timed machines: doorbells rung for it and things written for it. Counted by the simulator.
         248 pub rings_received: AtomicU64,
-        256 _pad8: [Cell64; 8],
+        /// 1: it is to be out of use, or is ([`CORE_OUT`]). Written by whoever asks, under the tree lock.
+        256 pub leaves: AtomicU32,
+        260 _pad9: Cell32,
+        264 _pad8: [Cell64; 7],
         /// The part of `message` that most calls do not need: argument words, then floating-point arguments.
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.
@@ -529,7 +535,9 @@ pool_struct! {
         /// Number of the last one that was made.
         11416 pub last_vm: Cell32,
         11420 _pad4: Cell32,
-        11424 _pad2: [Cell64; 108],
+        /// Threads that wait until a core is out of use, or back.
+        11424 pub core_waiters: WaitQueue,
+        11456 _pad2: [Cell64; 104],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

@@ -246,7 +246,9 @@ pool_struct! {
         3128 pub shared_at_ns: Cell64,
         /// How often that was.
         3136 pub shared: Cell64,
-        3144 _pad2: [Cell64; 119],
+        /// How often a core that was taken out has given it to another one. That core's own, as the next one.
+        3144 pub displaced: Cell64,
+        3152 _pad2: [Cell64; 118],
     }
 }
 

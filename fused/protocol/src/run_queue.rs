@@ -11,8 +11,8 @@
 use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
-    CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord, IslandId,
-    THREAD_CARRIED, THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_OUT, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord,
+    IslandId, THREAD_CARRIED, THREAD_READY, ThreadRecord,
 };
 
 use crate::{
@@ -135,8 +135,8 @@ pub fn push_reserved(context: &impl Context, thread: &'static ThreadRecord, rese
     wake_core(context, target);
 }
 
-/// Makes sure that a core looks at its inbox and other words soon: rings it if it sleeps, or runs a called function, which
-/// has no time slice.
+/// Makes sure that a core looks at its inbox and other words soon: rings it if it sleeps, runs a called function, which
+/// has no time slice, or is out of use, where it sleeps nearly always ([`crate::hotplug`]).
 pub fn wake_core(context: &impl Context, target: CoreId) {
     let record = core_record(context, target);
     let mut state = record.state.load(Ordering::SeqCst);
@@ -147,7 +147,7 @@ pub fn wake_core(context: &impl Context, target: CoreId) {
             Err(found) => state = found,
         }
     }
-    if matches!(state, CORE_IDLE | CORE_CALLED) && target != context.core() {
+    if matches!(state, CORE_IDLE | CORE_CALLED | CORE_OUT) && target != context.core() {
         count(&context.counters().doorbells_rung);
         context.ring(target);
     }
@@ -297,17 +297,35 @@ pub fn is_idle(state: u32) -> bool {
 
 /// Whether a core may be running user code, or may begin to without having looked for shoot-downs asked before now.
 pub fn may_run_user(state: u32) -> bool {
-    !matches!(state, CORE_IDLE | CORE_POLLING | CORE_OFFLINE)
+    !matches!(state, CORE_IDLE | CORE_POLLING | CORE_OFFLINE | CORE_OUT)
 }
 
-/// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue.
+/// Whether a core takes threads: it has started, its island has not died, and it is not out of use.
+#[inline(always)]
+pub fn takes_threads(state: u32) -> bool {
+    !matches!(state, CORE_OFFLINE | CORE_OUT)
+}
+
+/// Whether a core takes threads (approximate: what is pushed onto one that has gone since is given to others).
+#[inline(always)]
+pub fn is_online(context: &impl Context, core: CoreId) -> bool {
+    takes_threads(core_record(context, core).state.load(Ordering::Relaxed))
+}
+
+/// The core of `island` that a new thread should start on: an idle one, otherwise the one with the shortest queue. A mask without any
+/// that takes threads does not bind it.
 pub fn least_loaded(context: &impl Context, island: IslandId, affinity: [u64; 2]) -> CoreId {
-    let usable = cores::cores_of(context, island).filter(|&core| {
-        allowed(affinity, core) && core_record(context, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
-    });
+    let usable = cores::cores_of(context, island).filter(|&core| allowed(affinity, core) && is_online(context, core));
     // Of equals, one without anything that other threads need.
     let rank = |core: &CoreId| (load(context, *core), core_record(context, *core).scarce.get());
-    usable.min_by_key(rank).unwrap_or(CoreId::new(island, 0))
+    usable.min_by_key(rank).unwrap_or_else(|| any_of(context, island))
+}
+
+/// A core of an island that takes threads. There is one as long as the island lives ([`crate::hotplug::ask_to_leave`]).
+#[cold]
+fn any_of(context: &impl Context, island: IslandId) -> CoreId {
+    let online = cores::cores_of(context, island).filter(|&core| is_online(context, core));
+    online.min_by_key(|&core| load(context, core)).unwrap_or(CoreId::new(island, 0))
 }
 
 /// The cores that a thread may run on, by its affinity and by what it needs.
@@ -337,8 +355,8 @@ pub fn load(context: &impl Context, core: CoreId) -> u32 {
 fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(context.core());
     let affinity = cores_of(thread);
-    if core_record(context, last).state.load(Ordering::Relaxed) == CORE_OFFLINE {
-        return context.core(); // its island has died, and whoever runs the thread ends it
+    if !is_online(context, last) {
+        return place_elsewhere(context, thread, last);
     }
     let is_alone = context.pool().header().islands[last.island().index()].core_count.get() <= 1;
     if is_alone || is_idle(core_record(context, last).state.load(Ordering::Relaxed)) && allowed(affinity, last) {
@@ -347,6 +365,24 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     cores::cores_of(context, last.island())
         .find(|&core| allowed(affinity, core) && is_idle(core_record(context, core).state.load(Ordering::Relaxed)))
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
+}
+
+/// As [`place`], for a thread whose last core takes none.
+#[cold]
+fn place_elsewhere(context: &impl Context, thread: &ThreadRecord, last: CoreId) -> CoreId {
+    if core_record(context, last).state.load(Ordering::Relaxed) == CORE_OFFLINE {
+        return context.core(); // its island has died, and whoever runs the thread ends it
+    }
+    let affinity = cores_of(thread);
+    let near = least_loaded(context, last.island(), affinity);
+    if allowed(affinity, near) {
+        return near;
+    }
+    // Another island of the instruction set may have one that the thread may run on.
+    let islands = &context.pool().header().islands;
+    let isa = |core: CoreId| islands[core.island().index()].isa.get();
+    let may_run = |&core: &CoreId| isa(core) == isa(last) && allowed(affinity, core) && is_online(context, core);
+    cores::all_cores(context).filter(may_run).min_by_key(|&core| load(context, core)).unwrap_or(near)
 }
 
 /// Takes what is in this core's inbox: nobody carries it any more.

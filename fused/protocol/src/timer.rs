@@ -12,22 +12,7 @@ pub fn arm(context: &impl Context, node: &'static TimerNode, deadline_ns: u64) {
     let _guard = lock(context, &record.timer_lock);
     debug_assert!(node.core.load(Ordering::Relaxed) == 0);
     node.deadline_ns.set(deadline_ns);
-    let mut prev: Option<&'static TimerNode> = None;
-    let mut next = context.object::<TimerNode>(record.timer_head.get());
-    while let Some(later) = next.filter(|later| later.deadline_ns.get() <= deadline_ns) {
-        prev = Some(later);
-        next = context.object(later.next.get());
-    }
-    node.next.set(next.map_or(0, |next| context.raw(next)));
-    node.prev.set(prev.map_or(0, |prev| context.raw(prev)));
-    let raw = context.raw(node);
-    match prev {
-        Some(prev) => prev.next.set(raw),
-        None => record.timer_head.set(raw),
-    }
-    if let Some(next) = next {
-        next.prev.set(raw);
-    }
+    insert_after(context, record, None, node);
     node.core.store(u32::from(context.core().0) + 1, Ordering::Release);
     publish_first(context, record);
 }
@@ -79,6 +64,52 @@ pub fn expire_first(
 pub fn next_deadline_ns(context: &impl Context) -> u64 {
     let record = context.own_record();
     if record.timer_head.get() == 0 { u64::MAX } else { record.timer_deadline_ns.load(Ordering::Relaxed) }
+}
+
+/// Moves all timers of this core to another core's list, which is to reprogram its timer afterwards. Both lists are locked, so that whoever
+/// disarms one meanwhile finds it in either.
+pub fn move_all(context: &impl Context, target: CoreId) {
+    let (own, other) = (context.own_record(), core_record(context, target));
+    if own.timer_head.get() == 0 || target == context.core() {
+        return;
+    }
+    let (first, second) = if context.core() < target { (own, other) } else { (other, own) };
+    let _first = lock(context, &first.timer_lock);
+    let _second = lock(context, &second.timer_lock);
+    let mut before: Option<&'static TimerNode> = None;
+    while let Some(node) = context.object::<TimerNode>(own.timer_head.get()) {
+        own.timer_head.set(node.next.get());
+        before = Some(insert_after(context, other, before, node));
+        node.core.store(u32::from(target.0) + 1, Ordering::Release);
+    }
+    publish_first(context, own);
+    publish_first(context, other);
+}
+
+/// Links a timer into a list by its deadline, behind `before`, whose deadline is not later.
+fn insert_after(
+    context: &impl Context,
+    record: &CoreRecord,
+    before: Option<&'static TimerNode>,
+    node: &'static TimerNode,
+) -> &'static TimerNode {
+    let mut prev = before;
+    let mut next = context.object::<TimerNode>(before.map_or(record.timer_head.get(), |before| before.next.get()));
+    while let Some(later) = next.filter(|later| later.deadline_ns.get() <= node.deadline_ns.get()) {
+        prev = Some(later);
+        next = context.object(later.next.get());
+    }
+    node.next.set(next.map_or(0, |next| context.raw(next)));
+    node.prev.set(prev.map_or(0, |prev| context.raw(prev)));
+    let raw = context.raw(node);
+    match prev {
+        Some(prev) => prev.next.set(raw),
+        None => record.timer_head.set(raw),
+    }
+    if let Some(next) = next {
+        next.prev.set(raw);
+    }
+    node
 }
 
 fn unlink(context: &impl Context, record: &'static CoreRecord, node: &'static TimerNode) {

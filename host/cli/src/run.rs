@@ -264,7 +264,6 @@ fn guest_files(built: &Path, machine: &Machine, options: &RunOptions) -> Result<
     }
     let userland = built.join("userland");
     let mut tree = Tree::system(&userland, &isas, &applets(&userland), built)?;
-    tree.add_cores(machine);
     tree.add_accelerators(machine);
     for root in &options.roots {
         tree.add_root(root)?;

@@ -19,7 +19,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use motet_layout::{CORES_PER_ISLAND_MAX, InodeRecord, Isa, MOUNT_PROC, PoolAddr, sync::Ordering};
+use motet_layout::{InodeRecord, Isa, MOUNT_PROC, MOUNT_SYS, PoolAddr, sync::Ordering};
 use motet_protocol::{Context as _, fs as pool_fs};
 
 use crate::{HostPool, Machine, run::target_of};
@@ -43,8 +43,8 @@ pub enum Entry {
     Device(u32, u32),
     /// A named pipe.
     Fifo,
-    /// Where the kernels show `/proc`.
-    Proc,
+    /// Where the kernels show a file system of theirs: `MOUNT_*`.
+    Mount(u32),
 }
 
 /// One path of the tree.
@@ -208,7 +208,8 @@ impl Tree {
         for (path, mode) in SYSTEM_FOLDERS {
             tree.set(path, Entry::Directory, mode);
         }
-        tree.set("proc", Entry::Proc, 0o555);
+        tree.set("proc", Entry::Mount(MOUNT_PROC), 0o555);
+        tree.set("sys", Entry::Mount(MOUNT_SYS), 0o555);
         for (path, target) in SYSTEM_LINKS {
             tree.set(path, Entry::Symlink(target.into()), 0o777);
         }
@@ -229,26 +230,6 @@ impl Tree {
             tree.set(path, Entry::Bytes(text.into()), mode);
         }
         Ok(tree)
-    }
-
-    /// Adds what C libraries read to count the machine's cores.
-    pub fn add_cores(&mut self, machine: &Machine) {
-        let mut list = String::new();
-        for (index, island) in machine.islands.iter().enumerate() {
-            let first = index * CORES_PER_ISLAND_MAX;
-            let comma = if index == 0 { "" } else { "," };
-            list += &match island.cores {
-                1 => format!("{comma}{first}"),
-                cores => format!("{comma}{first}-{}", first + cores - 1),
-            };
-        }
-        list.push('\n');
-        for path in ["sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu"] {
-            self.set(path, Entry::Directory, 0o755);
-        }
-        for name in ["online", "possible", "present"] {
-            self.set(&format!("sys/devices/system/cpu/{name}"), Entry::Bytes(list.clone().into()), 0o444);
-        }
     }
 
     /// Adds the accelerators of the machine's FPGA.
@@ -383,10 +364,10 @@ fn build_node(
     let attributes = |mode, rdev| pool_fs::Attributes { mode, uid, gid, rdev, now_ns };
     let parent = parent.inode();
     let held = match &node.entry {
-        Entry::Directory | Entry::Proc => {
+        Entry::Directory | Entry::Mount(_) => {
             let inode = pool_fs::mkdir(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
-            if node.entry == Entry::Proc {
-                inode.mount.set(MOUNT_PROC);
+            if let Entry::Mount(what) = node.entry {
+                inode.mount.set(what);
             }
             inode
         }

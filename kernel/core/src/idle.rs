@@ -9,7 +9,7 @@ use motet_protocol::{far, memory, run_queue, run_queue::Wake, timer, trace::Kind
 use crate::{
     alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
     cpu::Cpu,
-    crossing, extension, mm,
+    crossing, extension, hotplug, mm,
     sched::{charge_core, handle_interrupts, run_thread},
     trace,
 };
@@ -21,6 +21,9 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
+        if hotplug::is_asked(cpu) {
+            return hotplug::stay_out(cpu);
+        }
         if extension::away::has_come(cpu) {
             return;
         }
@@ -144,7 +147,8 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     }
     // Who polls looks for calls there, as it may see one before it has arrived.
     let has_no_work = if is_far && polls(cpu) { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
-    let quiet = has_no_work && mm::may_stay_active(cpu);
+    // Who has been asked to leave since it looked does not sleep: the doorbell may have been taken.
+    let quiet = has_no_work && mm::may_stay_active(cpu) && !hotplug::is_asked(cpu);
     let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
     if quiet {
         let found_at_ns = if polls(cpu) { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };

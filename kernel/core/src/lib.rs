@@ -18,6 +18,7 @@ mod extension;
 mod file;
 mod futex;
 mod handover;
+mod hotplug;
 mod idle;
 mod lost;
 mod mm;

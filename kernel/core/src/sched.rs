@@ -20,7 +20,7 @@ use crate::{
     counters,
     cpu::Cpu,
     crossing::{self, Fetch, make_returned_ready, migration, stop_polling},
-    extension, file, handover,
+    extension, file, handover, hotplug,
     idle::idle,
     lost, mm,
     process::{self, limits},
@@ -462,6 +462,10 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
     let interrupts = take_interrupts(cpu, interrupts);
     if interrupts.contains(Interrupts::TIMER) {
         limits::check_cpu_time(cpu, thread);
+    }
+    if hotplug::is_asked(cpu) {
+        hotplug::leave_thread(cpu, thread);
+        return true;
     }
     if extension::away::has_come(cpu) {
         if interrupts.contains(Interrupts::TIMER) && cpu.own.first_come.get() == 0 {

@@ -12,7 +12,7 @@ use motet_hal::Machine;
 use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, run, run_seeds};
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    CALLS_BY_DMA, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, Pool,
+    CALLS_BY_DMA, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, MOUNT_SYS, Pool,
 };
 use motet_protocol::stream::{self, Side};
 use motet_protocol::{Context, engine, fs};
@@ -178,6 +178,8 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     fs::create(&host, dev.inode(), b"dma", engine).expect("room for a device");
     let proc = fs::mkdir(&host, root, b"proc", attributes).expect("room for a directory");
     proc.inode().mount.set(MOUNT_PROC);
+    let sys = fs::mkdir(&host, root, b"sys", attributes).expect("room for a directory");
+    sys.inode().mount.set(MOUNT_SYS);
     for (name, contents) in &scenario.files {
         let attributes = fs::Attributes { mode: fs::TYPE_REGULAR | 0o755, ..fs::Attributes::default() };
         let file = fs::create(&host, root, name.as_bytes(), attributes).expect("room for a file");

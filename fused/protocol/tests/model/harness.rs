@@ -201,6 +201,11 @@ impl Core {
         *pending = false;
     }
 
+    /// A ring that came before has been taken, for something else.
+    pub fn forget_ring(&self) {
+        *self.bells.pending[self.island()].lock().expect("no panic while it was held") = false;
+    }
+
     /// The next thread for this core; sleeps as a kernel does while there is none.
     pub fn next_thread(&self) -> &'static ThreadRecord {
         loop {

@@ -15,6 +15,7 @@ mod engine;
 mod far;
 mod fpga;
 mod harness;
+mod hotplug;
 mod idle;
 mod inbox;
 mod locks;

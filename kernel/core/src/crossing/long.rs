@@ -9,7 +9,7 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{CoreId, CrossingRecord, ISLAND_JOINED, Isa, PoolAddr, ProcessRecord, ThreadRecord, is_canonical};
-use motet_protocol::Context;
+use motet_protocol::{Context, run_queue::is_online};
 
 use super::{
     Fetch, back,
@@ -86,7 +86,8 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         let what = format_args!("it returns to island {}, which has died", core.island().index());
         return report::kill(cpu, thread, process, what);
     }
-    let target = if core.island() == cpu.island() && core != cpu.id || !may_run(thread, core) {
+    let is_elsewhere = core.island() == cpu.island() && core != cpu.id;
+    let target = if is_elsewhere || !may_run(thread, core) || !is_online(cpu, core) {
         core_of(cpu, thread, core.island())
     } else {
         core

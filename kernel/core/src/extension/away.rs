@@ -11,11 +11,13 @@ use core::cell::Cell;
 use motet_abi::hidden::PLACES_MAX;
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
 use motet_layout::{
-    Frame, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, handshake::then_look, ones, sync::Ordering,
+    CALL_PAUSED, Frame, PoolAddr, ProcessRecord, SpaceRecord, THREAD_READY, ThreadRecord, handshake::then_look, ones,
+    sync::Ordering,
 };
 use motet_protocol::{
     Context,
     cores::{core_record, cores_of},
+    run_queue,
 };
 
 use super::values::writes;
@@ -244,6 +246,49 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
             cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
         }
     }
+}
+
+/// This core is out of use, and has none away or waiting from now on: they become ready here, with what has stopped them there left to do.
+#[inline(always)]
+pub fn take_all_home<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some() || has_come(cpu) {
+        end_all(cpu);
+    }
+}
+
+#[cold]
+fn end_all<M: Machine>(cpu: &Cpu<M>) {
+    // Those that wait first, so that none of them is sent when the others come.
+    let mut waiting = cpu.away.first.take();
+    cpu.away.last.set(None);
+    cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
+    while let Some(thread) = waiting {
+        waiting = cpu.object::<ThreadRecord>(thread.queue_next.load(Ordering::Relaxed));
+        becomes_ready(cpu, thread);
+    }
+    while cpu.away.away.get() != 0 {
+        cpu.machine.bring_home();
+        look_at_all(cpu);
+    }
+    if let Some(thread) = cpu.away.wanted.take() {
+        becomes_ready(cpu, thread);
+    }
+    for (index, place) in cpu.away.places.iter().enumerate() {
+        if let Place::Home(thread) = place.get() {
+            // Other instructions than calls are executed again.
+            if take_out(cpu, index, thread) == Trap::Syscall {
+                thread.in_syscall.set(CALL_PAUSED);
+            }
+            becomes_ready(cpu, thread);
+        }
+    }
+    cpu.away.come.set(0);
+}
+
+fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    thread.moves.away.store(0, Ordering::SeqCst);
+    run_queue::append(cpu, thread);
 }
 
 /// Whether a thread is home that has not gone on.

@@ -104,6 +104,7 @@ pub struct Migrations {
     sent: u64,
     called_home: u64,
     shared: u64,
+    displaced: u64,
     stays: bool,
 }
 
@@ -122,6 +123,7 @@ impl Migrations {
             sent: moves.sent.get(),
             called_home: moves.called_home.get(),
             shared: thread.shared.get(),
+            displaced: thread.displaced.get(),
             stays: moves.stays.get() != 0,
         }
     }
@@ -144,6 +146,7 @@ impl Migrations {
         writeln!(out, "to_hidden\t{}", self.sent)?;
         writeln!(out, "called_home\t{}", self.called_home)?;
         writeln!(out, "to_idle\t\t{}", self.shared)?;
+        writeln!(out, "hot_removal\t{}", self.displaced)?;
         writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })
     }
 }

@@ -60,7 +60,8 @@ fn takes_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
     let Some(vectors) = vectors::<M>() else { return false };
     let needs = of_thread::<M>(thread).with(vectors);
     if !place::try_needs(cpu, thread, needs) {
-        refuse(cpu, thread, process, needs, true);
+        let why = if place::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
+        refuse(cpu, thread, process, needs, why);
         return false;
     }
     sched::end_call(thread);
@@ -89,8 +90,13 @@ fn hide<M: Machine>(
             return stays;
         }
     }
-    let has_some = required.alternatives().any(|set| place::is_somewhere(cpu, set));
-    refuse(cpu, thread, process, required, has_some);
+    let has_some = required.alternatives().any(|set| place::is_anywhere_in_use(cpu, set));
+    let why = match has_some {
+        true => Lack::Affinity,
+        false if required.alternatives().any(|set| place::is_somewhere(cpu, set)) => Lack::InUse,
+        false => Lack::Core,
+    };
+    refuse(cpu, thread, process, required, why);
     Some(())
 }
 
@@ -141,16 +147,32 @@ fn instruction<M: Machine>(
     }
 }
 
-/// No core has what the instruction needs, or, if `has_some`, none on which the thread may run: SIGILL, and the user is told why.
+/// Why there is no core for a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// None has what it needs.
+    Core,
+    /// Those that have are taken out.
+    InUse,
+    /// It may not run on those that have.
+    Affinity,
+}
+
+/// No core that has what the instruction needs can run the thread: SIGILL, and the user is told why.
 #[cold]
 fn refuse<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     required: impl fmt::Display,
-    has_some: bool,
+    lack: Lack,
 ) {
-    let why = if has_some { "its affinity lets it run on no core with it" } else { "no core of the machine has it" };
+    let has_some = lack != Lack::Core;
+    let why = match lack {
+        Lack::Core => "no core of the machine has it",
+        Lack::InUse => "all cores with it are taken out",
+        Lack::Affinity => "its affinity lets it run on no core with it",
+    };
     let live_bytes = registers::vector_bytes(&thread.frame);
     let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
     let length = if has_some && live_bytes != 0 { length } else { format_args!("") };

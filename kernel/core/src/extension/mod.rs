@@ -24,7 +24,7 @@ pub use hint::{Migrations, done, need};
 pub use illegal::{got_values, illegal};
 pub use place::{
     LastAble, affinity, announce, before_load, core_for, find_scarce, forget, has_used_vectors, inherit,
-    longest_vectors, reserve_least_loaded, take,
+    longest_vectors, need_nothing, reserve_least_loaded, take,
 };
 pub use show::{cpuinfo, hwcap, hwprobe, of_any_core};
 pub use values::{Room, Seen, Values, writes};

@@ -9,10 +9,10 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, CoreRecord, Isa, ThreadRecord};
+use motet_layout::{CORES_MAX, CoreId, CoreRecord, Isa, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record, cores_in},
-    run_queue::{self, Reserved, allowed},
+    run_queue::{self, Reserved, allowed, is_online},
 };
 
 use super::{area, back, of_core, of_thread, show, uses_vectors, values::writes, vectors};
@@ -86,8 +86,16 @@ fn find_able<M: Machine>(cpu: &Cpu<M>, needs: ExtensionSet, live_bytes: u32) -> 
 
 /// Whether any core of this ISA has all of `set`.
 pub fn is_somewhere<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
-    let has = |core| ExtensionSet::from_bits(M::ISA, core_record(cpu, core).capabilities.get());
-    all_cores(cpu).any(|core| cpu.isa_of(core) == Some(M::ISA) && set.is_subset(has(core)))
+    cores_with(cpu, set).next().is_some()
+}
+
+/// Whether any core of this ISA has all of `set` and is in use.
+pub fn is_anywhere_in_use<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
+    cores_with(cpu, set).any(|core| is_online(cpu, core))
+}
+
+fn cores_with<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> impl Iterator<Item = CoreId> {
+    cores_in(cpu.peers).filter(move |&core| set.is_subset(of_core::<M>(core_record(cpu, core))))
 }
 
 /// Marks the cores that have what others of their ISA lack, and those whose vector registers all of them have. Once, when all islands
@@ -137,9 +145,10 @@ pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: Extensi
     is_there
 }
 
-/// Whether a core takes threads.
-fn is_online<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
-    core_record(cpu, core).state.load(Ordering::Relaxed) != CORE_OFFLINE
+/// A thread that no core in use is able to run needs nothing from now on, until it meets an instruction that its core lacks.
+pub fn need_nothing<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
+    thread.moves.stays.set(0);
 }
 
 fn set_needs_and_cores<M: Machine>(thread: &ThreadRecord, needs: ExtensionSet, mask: [u64; 2]) {

@@ -198,7 +198,7 @@ fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, directory: bool)
         (Last::DotDot, true) => return Err(Errno::ENOTEMPTY.into()),
         (Last::Dot | Last::DotDot, false) => return Err(Errno::EISDIR.into()),
     };
-    if matches!(found.node, Some(Node::Proc(proc::ROOT))) {
+    if matches!(found.node, Some(Node::Proc(proc::ROOT | proc::SYSFS_ROOT))) {
         return Err(Errno::EBUSY.into());
     }
     let dir = directory_of(call, &found)?;

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{MOUNT_PROC, NAME_MAX};
+use motet_layout::{MOUNT_PROC, MOUNT_SYS, NAME_MAX};
 use motet_protocol::fs;
 
 use super::{
@@ -381,6 +381,7 @@ fn child<'c, M: Machine>(call: &Call<'c, M>, dir: &Node<'c, M>, name: &[u8]) -> 
     match dir {
         Node::Inode(dir) => match fs::lookup(call.cpu, dir.inode(), name) {
             Ok(inode) if inode.mount.get() == MOUNT_PROC => Ok(Some(Node::Proc(proc::ROOT))),
+            Ok(inode) if inode.mount.get() == MOUNT_SYS => Ok(Some(Node::Proc(proc::SYSFS_ROOT))),
             Ok(inode) => Ok(Some(Node::Inode(inode))),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(errno),

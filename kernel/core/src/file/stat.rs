@@ -184,7 +184,7 @@ fn write_statfs<M: Machine>(call: &Call<M>, node: &Node<M>, out: u64) -> SysResu
             result.f_ffree = free / size_of::<InodeRecord>() as u64;
             result.f_files = result.f_ffree + u64::from(call.cpu.pool.header().last_inode.load(Ordering::Relaxed));
         }
-        Node::Proc(_) => result.f_type = PROC_SUPER_MAGIC,
+        Node::Proc(node) => result.f_type = if proc::is_of_sysfs(*node) { SYSFS_MAGIC } else { PROC_SUPER_MAGIC },
         Node::Open(_) => result.f_type = PIPEFS_MAGIC,
     }
     call.write_user(out, &result.to_bytes())?;

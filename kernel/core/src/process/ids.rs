@@ -10,8 +10,8 @@ use motet_abi::{
     system,
 };
 use motet_hal::Machine;
-use motet_layout::{CORE_OFFLINE, CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
-use motet_protocol::{cores::core_record, memory, run_queue, threads};
+use motet_layout::{CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
+use motet_protocol::{memory, run_queue, threads};
 
 use super::{lock_tree, lookup, parent_of, process_of, wait::write_rusage};
 use crate::{
@@ -237,8 +237,7 @@ pub fn sched_getaffinity<M: Machine>(call: &Call<M>) -> SysResult {
     let thread = thread_named(call, tid)?;
     let mut bytes = [0; CORES_MAX / 8];
     for core in (0..CORES_MAX as u32).filter_map(CoreId::from_raw) {
-        let online = core_record(call.cpu, core).state.load(Ordering::Relaxed) != CORE_OFFLINE;
-        if online && run_queue::allowed(affinity_of(thread), core) {
+        if run_queue::is_online(call.cpu, core) && run_queue::allowed(affinity_of(thread), core) {
             bytes[core.index() / 8] |= 1 << (core.index() % 8);
         }
     }

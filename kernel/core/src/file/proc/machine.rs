@@ -6,13 +6,11 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::time::USER_HZ;
 use motet_hal::Machine;
-use motet_layout::{
-    CORE_OFFLINE, CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING,
-};
+use motet_layout::{CoreId, CoreRecord, ISLAND_ABSENT, Isa, IslandId, IslandRecord, PAGE_SIZE, THREAD_RUNNING};
 use motet_protocol::{
     cores::{all_cores, core_record},
     memory,
-    run_queue::is_ready,
+    run_queue::{is_ready, takes_threads},
     threads,
 };
 
@@ -32,14 +30,14 @@ pub fn islands<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = (IslandId, &'st
         .filter(|(_, record)| record.state.load(Ordering::Relaxed) != ISLAND_ABSENT)
 }
 
-/// The cores that run, by ascending id.
+/// The cores that are in use, by ascending id.
 pub fn cores<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = (CoreId, &'static CoreRecord)> {
     let exists =
         |core: &CoreId| cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed) != ISLAND_ABSENT;
     all_cores(cpu)
         .filter(exists)
         .map(|core| (core, core_record(cpu, core)))
-        .filter(|(_, record)| record.state.load(Ordering::Relaxed) != CORE_OFFLINE)
+        .filter(|(_, record)| takes_threads(record.state.load(Ordering::Relaxed)))
 }
 
 /// The ISA's name.

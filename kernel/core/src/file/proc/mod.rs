@@ -1,6 +1,7 @@
-//! procfs: files made of text when they are read. A node is a number; nothing is kept between two reads.
+//! procfs, and what there is of sysfs: files made of text when they are read. A node is a number; nothing is kept between two reads.
 #![expect(clippy::wildcard_enum_match_arm, reason = "each operation concerns a few of the many kinds of node")]
 
+mod cores;
 mod machine;
 mod motet;
 mod process;
@@ -28,7 +29,7 @@ use crate::{
     cpu::Cpu,
     crossing::Snapshot,
     extension::Migrations,
-    mm,
+    hotplug, mm,
     permission::{self, FileRights, Identity},
     process as processes, sched, vm,
 };
@@ -92,6 +93,16 @@ enum Entry {
     ProcessFd,
     ProcessFdLink,
     ProcessTask,
+    SysfsRoot,
+    Devices,
+    SystemDevices,
+    Cores,
+    CoresOnline,
+    CoresOffline,
+    CoresPresent,
+    CoresPossible,
+    Core,
+    CoreOnline,
 }
 
 use Entry as E;
@@ -103,7 +114,7 @@ const PRIVATE: u32 = S_IFREG | 0o400;
 const WRITABLE: u32 = S_IFREG | 0o644;
 const LINK: u32 = S_IFLNK | 0o777;
 
-/// Every named node: where it is, its name, what it is, its mode. Processes and descriptors are named by number.
+/// Every named node: where it is, its name, what it is, its mode. Processes, descriptors and cores are named by number.
 const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Root, "self", E::SelfLink, LINK),
     (E::Root, "thread-self", E::ThreadSelf, LINK),
@@ -156,6 +167,14 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "root", E::ProcessRoot, LINK),
     (E::Process, "fd", E::ProcessFd, PRIVATE_DIRECTORY),
     (E::Process, "task", E::ProcessTask, DIRECTORY),
+    (E::SysfsRoot, "devices", E::Devices, DIRECTORY),
+    (E::Devices, "system", E::SystemDevices, DIRECTORY),
+    (E::SystemDevices, "cpu", E::Cores, DIRECTORY),
+    (E::Cores, "online", E::CoresOnline, FILE),
+    (E::Cores, "offline", E::CoresOffline, FILE),
+    (E::Cores, "present", E::CoresPresent, FILE),
+    (E::Cores, "possible", E::CoresPossible, FILE),
+    (E::Core, "online", E::CoreOnline, WRITABLE),
 ];
 
 /// A node: what it is, of which process or thread, and which descriptor.
@@ -164,12 +183,15 @@ pub struct ProcNode {
     entry: Entry,
     id: u32,
     fd: u32,
-    /// The process below whose `task` it is, 0: below none.
+    /// The process below whose `task` it is, 0: below none. In sysfs: the core.
     tasks_of: u32,
 }
 
 /// `/proc`.
 pub const ROOT: ProcNode = ProcNode { entry: E::Root, id: 0, fd: 0, tasks_of: 0 };
+
+/// `/sys`.
+pub const SYSFS_ROOT: ProcNode = ProcNode { entry: E::SysfsRoot, ..ROOT };
 
 const _: () = assert!(threads::TIDS < 1 << 16 && FILES_MAX < 1 << 16, "a node's number has 16 bits for each");
 
@@ -181,7 +203,8 @@ impl ProcNode {
 
     /// The node of a number; `/proc` itself for a number that is none.
     pub fn from_raw(raw: u64) -> Self {
-        let entries = TABLE.iter().map(|row| row.2).chain([E::Root, E::Process, E::ProcessFdLink]);
+        let entries =
+            TABLE.iter().map(|row| row.2).chain([E::Root, E::Process, E::ProcessFdLink, E::SysfsRoot, E::Core]);
         match entries.into_iter().find(|&entry| entry as u64 == raw & 0xff) {
             Some(entry) => {
                 let part = |shift: u32| u32::from((raw >> shift) as u16);
@@ -269,6 +292,12 @@ fn check_inspection<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Er
     with_thread(call.cpu, node.id, may).unwrap_or(Ok(())).map_err(|_| Errno::EACCES)
 }
 
+/// Whether it is below `/sys`, and not below `/proc`.
+pub fn is_of_sysfs(node: ProcNode) -> bool {
+    let above = core::iter::successors(Some(node), |node| parent(*node));
+    above.last().is_some_and(|root| root == SYSFS_ROOT)
+}
+
 /// Whether it is a directory.
 pub fn is_directory(node: ProcNode) -> bool {
     mode(node) & S_IFMT == S_IFDIR
@@ -279,10 +308,11 @@ pub fn writable(node: ProcNode) -> bool {
     mode(node) & 0o222 != 0
 }
 
-/// The directory above, `None` for `/proc`.
+/// The directory above, `None` for `/proc` and `/sys`.
 pub fn parent(node: ProcNode) -> Option<ProcNode> {
     match node.entry {
-        E::Root => None,
+        E::Root | E::SysfsRoot => None,
+        E::Core => Some(ProcNode { entry: E::Cores, ..ROOT }),
         E::Process if node.tasks_of != 0 => Some(ProcNode::process(node.tasks_of).of(E::ProcessTask)),
         E::Process => Some(ROOT),
         E::ProcessFdLink => Some(node.of(E::ProcessFd)),
@@ -294,6 +324,9 @@ pub fn parent(node: ProcNode) -> Option<ProcNode> {
 pub fn lookup<M: Machine>(call: &Call<M>, dir: ProcNode, name: &[u8]) -> Option<ProcNode> {
     if let Some((_, row)) = dir.named().find(|(_, row)| row.1.as_bytes() == name) {
         return Some(dir.of(row.2));
+    }
+    if dir.entry == E::Cores {
+        return cores::named(call.cpu, name);
     }
     let number = number(name)?;
     match dir.entry {
@@ -330,9 +363,9 @@ pub fn list<M: Machine>(call: &Call<M>, dir: ProcNode, records: &mut Records) {
     let first = 2 + TABLE.len() as u64;
     let mut at = records.next.max(first) - first;
     while let Some((number, node)) = next_numbered(call, dir, at as u32) {
-        let mut digits = [0; 10];
+        let mut digits = [0; 13];
         let next = first + u64::from(number) + 1;
-        if !records.push(node.number(), next, mode(node), decimal(number, &mut digits)) {
+        if !records.push(node.number(), next, mode(node), numbered_name(node, number, &mut digits)) {
             return;
         }
         at = u64::from(number) + 1;
@@ -356,6 +389,7 @@ fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option
             let fd = table::next_used(cpu, files.files, from)?;
             Some((fd, ProcNode { entry: E::ProcessFdLink, fd, ..dir }))
         }
+        E::Cores => cores::next(cpu, from),
         _ => None,
     }
 }
@@ -443,6 +477,8 @@ pub fn path_text(node: ProcNode, into: &mut [u8]) -> usize {
         // The buffer is a page, far longer than any path here.
         let _ = match node.entry {
             E::Root => write!(line, "/proc"),
+            E::SysfsRoot => write!(line, "/sys"),
+            E::Core => write!(line, "/cpu{}", node.tasks_of),
             E::Process => write!(line, "/{}", node.id),
             E::ProcessFdLink => write!(line, "/{}", node.fd),
             entry => write!(line, "/{}", TABLE.iter().find(|row| row.2 == entry).map_or("", |row| row.1)),
@@ -470,7 +506,7 @@ pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mu
     text.finish()
 }
 
-/// Writes to a file: a process's name, or the instruction set that its programs start on, can be written.
+/// Writes to a file: a process's name, the instruction set that its programs start on, and whether a core is in use, can be written.
 pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
     let len = from.remaining();
     let mut line = [0; 16];
@@ -480,6 +516,7 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
     match node.entry {
         E::ProcessComm => write_name(call, node.id, line)?,
         E::ProcessStartIsa => write_start_isa(call, node.id, &line[..end])?,
+        E::CoreOnline => cores::write_online(call, node, &line[..end])?,
         _ => return Err(Errno::EACCES.into()),
     }
     Ok(len)
@@ -526,7 +563,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Stat => machine::stat(call.cpu, out),
         E::Interrupts => machine::interrupts(call.cpu, out),
         E::Version => machine::version(out),
-        E::Filesystems => out.write_str("nodev\tramfs\nnodev\tproc\n"),
+        E::Filesystems => out.write_str("nodev\tramfs\nnodev\tproc\nnodev\tsysfs\n"),
         E::Cmdline => out.write_str("motet\n"),
         E::Hostname => out.write_str("motet\n"),
         E::Ostype => out.write_str("Linux\n"),
@@ -558,10 +595,17 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
             let chosen = with_thread(call.cpu, node.id, |_, process| process.start_isa.load(Ordering::Relaxed));
             writeln!(out, "{}", chosen.and_then(Isa::from_raw).map_or("none", Isa::name))
         }
-        E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\n"),
+        E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\nsysfs /sys sysfs rw 0 0\n"),
         // Numbers of the mount and the one it is on, device, root in it, place; then kind, source and options.
-        E::ProcessMountinfo => out.write_str("1 1 0:2 / / rw - ramfs ramfs rw\n2 1 0:3 / /proc rw - proc proc rw\n"),
+        E::ProcessMountinfo => out.write_str(
+            "1 1 0:2 / / rw - ramfs ramfs rw\n2 1 0:3 / /proc rw - proc proc rw\n3 1 0:3 / /sys rw - sysfs sysfs rw\n",
+        ),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
+        E::CoresOnline => cores::write_set(call.cpu, out, |core| hotplug::is_online(call.cpu, core)),
+        E::CoresOffline => cores::write_set(call.cpu, out, |core| !hotplug::is_online(call.cpu, core)),
+        E::CoresPresent | E::CoresPossible => cores::write_set(call.cpu, out, |_| true),
+        E::CoreOnline => cores::write_is_online(call.cpu, node, out),
+        E::SysfsRoot | E::Devices | E::SystemDevices | E::Cores | E::Core => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
@@ -635,10 +679,12 @@ fn number(name: &[u8]) -> Option<u32> {
     if plain { text.parse().ok() } else { None }
 }
 
-fn decimal(number: u32, into: &mut [u8; 10]) -> &[u8] {
+/// The name of a node that has a number.
+fn numbered_name(node: ProcNode, number: u32, into: &mut [u8; 13]) -> &[u8] {
     let mut line = Line { bytes: into, len: 0 };
+    let prefix = if node.entry == E::Core { "cpu" } else { "" };
     // Ten digits are enough for 32 bits.
-    let _ = write!(line, "{number}");
+    let _ = write!(line, "{prefix}{number}");
     let len = line.len;
     &into[..len]
 }
