@@ -15,7 +15,9 @@ use std::{
 };
 
 use motet_coherence::{Config, Model, Sharing, StalePage};
-use motet_layout::{CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, DMA_REGISTERS, PAGE_SIZE, PoolHeader};
+use motet_layout::{
+    CORE_IDLE, CORE_OUT, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, DMA_REGISTERS, PAGE_SIZE, PoolHeader,
+};
 use motet_protocol::Context as _;
 use motet_record::{Accesses, Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
@@ -247,7 +249,7 @@ impl Clocks {
         let waits = matches!(clock.pace.load(Relaxed), PACE_WAITS | PACE_PARKED);
         let notes = [&clock.wake_at_ps, &record.rung_at_ns, &record.written_at_ns];
         let is_rung = notes.iter().any(|note| note.load(Relaxed) != 0)
-            || !matches!(record.state.load(Relaxed), CORE_IDLE | CORE_POLLING);
+            || !matches!(record.state.load(Relaxed), CORE_IDLE | CORE_POLLING | CORE_OUT);
         let sleeps = clock.halted.load(Relaxed) != 0 && !is_rung;
         let settings = self.region.settings()?;
         let has_turn = !settings.deterministic || self.region.turn.load(Relaxed) == core as u32 + 1;

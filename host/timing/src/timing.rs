@@ -10,7 +10,7 @@ use std::{
 };
 
 use motet_layout::{
-    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, Pool, PoolHeader,
+    CORE_IDLE, CORE_OUT, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, Pool, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Relaxed, Release, SeqCst},
@@ -500,7 +500,7 @@ impl<B: Bells> Timing<B> {
         clock.halted.load(SeqCst) != 0
             && clock.wake_at_ps.load(SeqCst) == 0
             && clock.arrived.load(SeqCst) == 0
-            && matches!(self.record(core).state.load(SeqCst), CORE_IDLE | CORE_POLLING)
+            && matches!(self.record(core).state.load(SeqCst), CORE_IDLE | CORE_POLLING | CORE_OUT)
             && self.record(core).rung_at_ns.load(SeqCst) == 0
             && self.record(core).written_at_ns.load(SeqCst) == 0
     }

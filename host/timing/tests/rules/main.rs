@@ -9,7 +9,7 @@ mod world;
 use std::mem::offset_of;
 
 use motet_layout::{
-    CALL_GIVEN, CORE_AWAKE, CORE_IDLE, CORE_POLLING, CoreRecord, DMA_ANSWER, DMA_CALL, DMA_HOME, DMA_NONE,
+    CALL_GIVEN, CORE_AWAKE, CORE_IDLE, CORE_OUT, CORE_POLLING, CoreRecord, DMA_ANSWER, DMA_CALL, DMA_HOME, DMA_NONE,
     sync::Ordering::SeqCst,
 };
 use motet_timing::{Bells, PS_PER_NS, Settings};
@@ -260,7 +260,8 @@ fn when_all_sleep_time_jumps_to_the_first_alarm() {
             if side == Side::InTurns {
                 world.timing.boundary(core, US);
             }
-            world.record(core).state.store(CORE_IDLE, SeqCst);
+            // One is taken out.
+            world.record(core).state.store(if core == 17 { CORE_OUT } else { CORE_IDLE }, SeqCst);
             world.timing.sleep(core, US);
         }
         assert_eq!(world.bells.rung(), [16]);
