@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use motet_layout::sync::{AtomicU64, Ordering};
-use motet_layout::{CORE_IDLE, CoreId, Frame, PAGE_SIZE, Pool, SpaceRecord};
+use motet_layout::{CORE_IDLE, CORE_OUT, CoreId, Frame, PAGE_SIZE, Pool, SpaceRecord};
 use motet_paging::{Attr, Format, Mapped, PhysMap, Table, Withdrawal};
 use motet_protocol::lock::lock;
 use motet_protocol::memory::{alloc_zeroed_frame, frame_refs, release_frame};
 use motet_protocol::shootdown::{self, shoot_down};
-use motet_protocol::{Context, run_queue};
+use motet_protocol::{Context, hotplug, run_queue};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
 
@@ -109,8 +109,23 @@ impl Context for Serving<'_> {
     }
 }
 
-/// A user core that runs, takes the space's lock in the kernel, idles, and runs again.
-fn run_lock_idle_run(user: &User, serve_after_idle: bool) {
+/// A core rests, and is back.
+type Rest = fn(&Core);
+
+fn idle(core: &Core) {
+    run_queue::begin_idle(core, CORE_IDLE);
+    run_queue::end_idle(core);
+}
+
+/// It is taken out, and comes back. (A kernel has no space active then; here it has, so that all depends on what it serves when it comes back.)
+fn be_out(core: &Core) {
+    hotplug::leave(core);
+    core.relax();
+    hotplug::come_back(core);
+}
+
+/// A user core that runs, takes the space's lock in the kernel, rests, and runs again.
+fn run_lock_idle_run(user: &User, rest: Rest, serve_after_idle: bool) {
     user.activate();
     for _ in 0..2 {
         user.access();
@@ -119,8 +134,7 @@ fn run_lock_idle_run(user: &User, serve_after_idle: bool) {
         drop(lock(&Serving(user), &user.world.space.lock)); // a system call
         user.serve();
         user.access();
-        run_queue::begin_idle(&user.core, CORE_IDLE);
-        run_queue::end_idle(&user.core);
+        rest(&user.core);
         if serve_after_idle {
             user.serve();
         }
@@ -134,13 +148,13 @@ fn run_lock_idle_run(user: &User, serve_after_idle: bool) {
     }
 }
 
-fn model(serve_after_idle: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+fn model(rest: Rest, serve_after_idle: bool) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let world = World::new();
         let mut actors = vec![world.initiator()];
         for island in 0..2 {
             let user = world.user(island);
-            actors.push(Box::new(move || run_lock_idle_run(&user, serve_after_idle)));
+            actors.push(Box::new(move || run_lock_idle_run(&user, rest, serve_after_idle)));
         }
         together(actors);
     }
@@ -148,12 +162,33 @@ fn model(serve_after_idle: bool) -> impl Fn() + Clone + Send + Sync + 'static {
 
 #[test]
 fn no_stale_translation_after_completion() {
-    explore(1500, model(true));
+    explore(1500, model(idle, true));
+}
+
+#[test]
+fn no_stale_translation_where_cores_are_taken_out_and_come_back() {
+    explore(1500, model(be_out, true));
+}
+
+#[test]
+fn forgetting_to_serve_after_being_out_is_caught() {
+    must_be_caught(1500, model(be_out, false));
+}
+
+/// It runs again before it says that it is back.
+#[test]
+fn saying_too_late_that_one_is_back_is_caught() {
+    let rest = |core: &Core| {
+        if core.own_record().state.load(Ordering::Relaxed) != CORE_OUT {
+            hotplug::leave(core);
+        }
+    };
+    must_be_caught(1500, model(rest, true));
 }
 
 #[test]
 fn forgetting_to_serve_after_idling_is_caught() {
-    must_be_caught(1500, model(false));
+    must_be_caught(1500, model(idle, false));
 }
 
 /// A core that sleeps for good does not hold up the initiator.
@@ -188,7 +223,7 @@ fn editing_after_asking_is_caught() {
                 edited.entry.store(NEW, Ordering::Release);
                 edited.withdrawn.store(true, Ordering::SeqCst);
             }),
-            Box::new(move || run_lock_idle_run(&user, true)),
+            Box::new(move || run_lock_idle_run(&user, idle, true)),
         ]);
     });
 }

@@ -163,3 +163,66 @@ fn acting_after_the_lock_is_caught() {
         }),
     );
 }
+
+/// A core that is taken out has timers, moves them to another core, and that to a third, while the owner of one of them disarms it, after which nobody has it,
+/// and the third core's timers expire.
+fn moved(move_all: fn(&Core, CoreId)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let cores: Vec<Core> = (0..4).map(|island| Core::new(pool, island, &bells)).collect();
+        let nodes: Vec<&'static TimerNode> = (0..4).map(|_| objects.make()).collect();
+        quietly(|| {
+            for (node, deadline) in nodes.iter().zip([10, 30, 20]) {
+                timer::arm(&cores[0], node, deadline);
+            }
+            timer::arm(&cores[1], nodes[3], 25);
+        });
+        let (first, second, owner) = (cores[0].clone(), cores[1].clone(), cores[3].clone());
+        let disarmed = nodes[2];
+        together(vec![
+            Box::new(move || move_all(&first, second.core())),
+            Box::new({
+                let (second, third) = (cores[1].clone(), cores[2].core());
+                move || move_all(&second, third)
+            }),
+            Box::new(move || {
+                timer::disarm(&owner, disarmed);
+                assert_eq!(disarmed.core.load(Ordering::SeqCst), 0, "a timer is armed that was disarmed");
+            }),
+        ]);
+        quietly(|| {
+            let mut left = 0;
+            for core in &cores {
+                let mut last = 0;
+                while let Some(node) = timer::take_expired(core, 40) {
+                    assert!(node.deadline_ns.get() >= last, "expired out of order");
+                    last = node.deadline_ns.get();
+                    left += 1;
+                }
+                assert_eq!(core_record(core, core.core()).timer_head.get(), 0, "a timer stayed in a list");
+            }
+            assert_eq!(left, 3, "not all but the one that was disarmed");
+        });
+    }
+}
+
+#[test]
+fn timers_of_a_core_that_is_taken_out_are_found_by_who_disarms_them() {
+    explore(1500, moved(|core, target| timer::move_all(core, target)));
+}
+
+/// Takes each timer out of one list, and then puts it into the other.
+#[test]
+fn moving_timers_without_both_locks_is_caught() {
+    must_be_caught(
+        1500,
+        moved(|core, target| {
+            let there = Core::new(core.pool(), target.island().index() as u8, &core.bells);
+            while let Some(node) = timer::take_expired(core, 40) {
+                timer::arm(&there, node, node.deadline_ns.get());
+            }
+        }),
+    );
+}
