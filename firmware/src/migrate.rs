@@ -1,8 +1,8 @@
 //! The extension of the SBI by which a supervisor sends threads to hidden harts itself, and runs others meanwhile.
 
 use motet_abi::hidden::{
-    AT_HOME, CALL_HOME, COLLECT, CONTEXT_BYTES, DESCRIBE, HIDDEN_HARTS, MIGRATE, PLACES, TAKE_OVER, VECTOR_BYTES,
-    WAITING,
+    AT_HOME, CALL_HOME, COLLECT, CONTEXT_BYTES, DESCRIBE, EMPLOY, EMPLOYED, HIDDEN_HARTS, MIGRATE, PLACES, TAKE_OVER,
+    VECTOR_BYTES, WAITING,
 };
 use rustsbi::SbiRet;
 
@@ -70,13 +70,16 @@ impl<M: Machine> Desk<'_, M> {
             COLLECT => self.on_place(first, |place| self.collect(place)),
             AT_HOME => SbiRet::success(self.at_home()),
             WAITING => SbiRet::success(self.trips.waiting()),
+            EMPLOY if second < 2 => self.employ(first, second == 1),
+            EMPLOY => SbiRet::invalid_param(),
             _ => SbiRet::not_supported(),
         }
     }
 
     fn describe(&self, what: usize) -> SbiRet {
         match what {
-            HIDDEN_HARTS => SbiRet::success(self.usable()),
+            HIDDEN_HARTS => SbiRet::success(self.usable().iter().count()),
+            EMPLOYED => SbiRet::success(self.usable().iter().filter(|hart| !self.trips.is_out(*hart)).count()),
             VECTOR_BYTES => SbiRet::success(self.machine.vector_len()),
             CONTEXT_BYTES => SbiRet::success(8 * CONTEXT_WORDS),
             PLACES => SbiRet::success(POSTED_MAX),
@@ -84,9 +87,31 @@ impl<M: Machine> Desk<'_, M> {
         }
     }
 
-    /// How many hidden harts are not lost.
-    fn usable(&self) -> usize {
-        self.board.hidden.iter().filter(|hart| !self.machine.is_lost(*hart)).count()
+    /// Hidden harts that are not lost.
+    fn usable(&self) -> HartSet {
+        let usable = self.board.hidden.iter().filter(|hart| !self.machine.is_lost(*hart));
+        usable.fold(HartSet::default(), HartSet::with)
+    }
+
+    /// Takes the hidden hart of this number out of use, or has it back.
+    fn employ(&self, number: usize, employed: bool) -> SbiRet {
+        let Some(hart) = self.board.hidden.iter().nth(number) else { return SbiRet::invalid_param() };
+        if self.machine.is_lost(hart) {
+            return SbiRet::failed();
+        }
+        if employed {
+            self.trips.employ(hart);
+            self.machine.ring(hart);
+            return SbiRet::success(1);
+        }
+        if !self.trips.dismiss(hart, self.usable()) {
+            return SbiRet::denied();
+        }
+        let has_one = self.trips.call_home_from(hart);
+        if has_one {
+            self.machine.ring(hart);
+        }
+        SbiRet::success(usize::from(!has_one))
     }
 
     fn is_any_usable(&self) -> bool {

@@ -3,7 +3,7 @@
 //! A context is an array of words; `docs/firmware.md` has the table. It says where the thread's registers are. The firmware reads it
 //! once, and looks whether all of that is the supervisor's, so nothing that the supervisor does to it later changes what a hidden hart touches.
 
-pub use motet_abi::hidden::{CALLED_HOME, CONTEXT_WORDS, LOST};
+pub use motet_abi::hidden::{CALLED_HOME, CONTEXT_WORDS, LOST, REMOVED};
 use motet_abi::hidden::{CAUSE, COUNTER, FLOATS, FORMAT, REGISTERS, STAMP, VALUE, VECTOR_CONTROL, VECTOR_LEN, VECTORS};
 
 use crate::board::{Board, Range};

@@ -103,6 +103,8 @@ pub struct Trips {
     next: AtomicU64,
     /// Hidden harts that wait for a trip and that nobody has rung.
     idle: AtomicU64,
+    /// Hidden harts that are taken out: they take no trips.
+    out: AtomicU64,
 }
 
 impl Trips {
@@ -116,6 +118,7 @@ impl Trips {
             claims: [const { AtomicU64::new(0) }; HARTS_MAX],
             next: AtomicU64::new(0),
             idle: AtomicU64::new(0),
+            out: AtomicU64::new(0),
         }
     }
 
@@ -181,6 +184,11 @@ impl Trips {
         self.waiting[place.index() / 64].fetch_or(1 << (place.index() % 64), SeqCst);
         // Pairs with the fence in `rest`: either that hart finds this trip, or its bit is found here.
         then_look();
+        self.wake()
+    }
+
+    /// A hidden hart that waits for a trip, and that the caller rings.
+    fn wake(&self) -> Option<HartId> {
         loop {
             let idle = HartSet(self.idle.load(SeqCst));
             let hart = idle.iter().next()?;
@@ -189,6 +197,54 @@ impl Trips {
                 return Some(hart);
             }
         }
+    }
+
+    /// The calling hidden hart is taken out, and has been woken, perhaps for a trip that it does not take: who is to be rung in its place.
+    pub fn pass_on(&self) -> Option<HartId> {
+        if self.waiting() == 0 { None } else { self.wake() }
+    }
+
+    /// Whether a hidden hart is taken out.
+    pub fn is_out(&self, hart: HartId) -> bool {
+        HartSet(self.out.load(SeqCst)).contains(hart)
+    }
+
+    /// Takes a hidden hart out, unless of all harts in `usable` none would be left. Answers whether it has.
+    pub fn dismiss(&self, hart: HartId, usable: HartSet) -> bool {
+        let bit = HartSet::default().with(hart).0;
+        let mut out = self.out.load(SeqCst);
+        while usable.0 & !(out | bit) != 0 {
+            match self.out.compare_exchange(out, out | bit, SeqCst, SeqCst) {
+                Ok(_) => {
+                    // Nobody rings it for a trip from now on. One that has it already is passed on.
+                    self.rise(hart);
+                    return true;
+                }
+                Err(now) => out = now,
+            }
+        }
+        false
+    }
+
+    /// A hidden hart takes trips again. It has to be rung, as it may sleep.
+    pub fn employ(&self, hart: HartId) {
+        self.out.fetch_and(!HartSet::default().with(hart).0, SeqCst);
+    }
+
+    /// Calls home the trip that a hidden hart has. `false`: it has none; one that it is just taking it calls home itself ([`take`](Self::take)).
+    pub fn call_home_from(&self, hart: HartId) -> bool {
+        let away = (hart.index() as u64) << SHIFT | AWAY;
+        let mut has_one = false;
+        fence(SeqCst);
+        for word in &self.places {
+            let seen = word.load(Acquire);
+            has_one |= stand(seen) == Stand::Away(hart);
+            if seen == away {
+                // If it comes home by itself meanwhile, it need not be called.
+                let _ = word.compare_exchange(away, away & !KIND | CALLED, AcqRel, Relaxed);
+            }
+        }
+        has_one
     }
 
     /// How the caller's trip stands.
@@ -230,13 +286,21 @@ impl Trips {
         }
     }
 
-    /// Takes the trip that has waited longest for the calling hidden hart.
+    /// Takes the trip that has waited longest for the calling hidden hart. It may be called home already.
     pub fn take(&self, own: HartId) -> Option<Place> {
         loop {
+            if self.is_out(own) {
+                return None;
+            }
             let (word, index) = self.all_waiting().min()?;
             let away = (own.index() as u64) << SHIFT | AWAY;
-            if self.places[index].compare_exchange(word, away, AcqRel, Relaxed).is_ok() {
+            if self.places[index].compare_exchange(word, away, SeqCst, Relaxed).is_ok() {
                 self.unmark(index);
+                // Whoever takes this hart out meanwhile has either seen that it has the trip, or is seen here.
+                fence(SeqCst);
+                if self.is_out(own) {
+                    self.call_home_from(own);
+                }
                 return Some(Place(index as u8));
             }
         }
@@ -247,7 +311,7 @@ impl Trips {
         self.idle.fetch_or(HartSet::default().with(own).0, SeqCst);
         then_look();
         let taken = self.take(own);
-        if taken.is_some() {
+        if taken.is_some() || self.is_out(own) {
             self.rise(own);
         }
         taken
@@ -309,6 +373,31 @@ mod tests {
         trips.end(place(1));
         assert_eq!((trips.stand(place(1)), trips.call_home(place(1))), (Stand::Home, Called::Home));
         assert_eq!(trips.take(hart(8)), None);
+    }
+
+    #[test]
+    fn a_hart_that_is_taken_out_sends_its_trip_home_and_takes_none() {
+        let (trips, both) = (Trips::new(), HartSet::default().with(hart(8)).with(hart(9)));
+        assert_eq!((trips.rest(hart(8)), trips.rest(hart(9))), (None, None));
+        assert_eq!(trips.post(place(1), trips.ticket()), Some(hart(8)));
+        trips.rise(hart(8));
+        assert_eq!(trips.take(hart(8)), Some(place(1)));
+        assert!(trips.dismiss(hart(8), both) && trips.call_home_from(hart(8)) && trips.is_called(place(1)));
+        assert!(!trips.dismiss(hart(9), both), "it is the last one");
+        trips.end(place(1));
+        assert!(!trips.call_home_from(hart(8)));
+        assert_eq!(trips.post(place(2), trips.ticket()), Some(hart(9)), "nobody else rests");
+        assert_eq!((trips.rest(hart(8)), trips.pass_on()), (None, None));
+        assert_eq!(trips.take(hart(9)), Some(place(2)));
+        trips.employ(hart(8));
+        assert_eq!(trips.rest(hart(8)), None);
+        assert_eq!(trips.post(place(3), trips.ticket()), Some(hart(8)));
+        // It is taken out before it comes to that: another one is rung.
+        trips.end(place(2));
+        trips.idle.store(HartSet::default().with(hart(9)).0, SeqCst);
+        assert!(trips.dismiss(hart(8), both));
+        assert_eq!((trips.take(hart(8)), trips.pass_on()), (None, Some(hart(9))));
+        assert_eq!(trips.take(hart(9)), Some(place(3)));
     }
 
     #[test]

@@ -280,3 +280,97 @@ fn sleeping_without_a_word_is_caught() {
 fn ending_before_registers_are_stored_is_caught() {
     must_be_caught(|| travel(Without::Storing));
 }
+
+/// What can be left out when a hidden hart is taken out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    /// Whoever takes it out looks what it has before saying that it is out.
+    Order,
+    /// It is rung for a thread that it does not take, and rings nobody else.
+    PassingOn,
+}
+
+/// Two harts send a thread each until it has run; of two hidden harts, hart 2 is taken out meanwhile. From when it has no thread, as whoever takes
+/// it out sees, it runs none, and the other one runs both.
+fn take_out(lack: Lack) {
+    const HOMES: usize = 2;
+    let trips = Arc::new(Trips::new());
+    let rung = Arc::new([(); 4].map(|()| AtomicUsize::new(0)));
+    let [over, is_out] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    let has_run: Arc<[AtomicUsize; HOMES]> = Arc::default();
+    let homes = (0..HOMES).map(|own| {
+        let (trips, rung, over, has_run) = (trips.clone(), rung.clone(), over.clone(), has_run.clone());
+        thread::spawn(move || {
+            let place = Place::of(hart(own));
+            while has_run[own].load(SeqCst) == 0 {
+                let ring = |hidden: HartId| rung[hidden.index()].store(1, SeqCst);
+                trips.post(place, trips.ticket()).into_iter().for_each(ring);
+                while trips.stand(place) != Stand::Home {
+                    thread::yield_now();
+                }
+                trips.clear(place);
+            }
+            over.fetch_add(1, SeqCst);
+        })
+    });
+    let homes: Vec<_> = homes.collect();
+    let hidden = [2, 3].map(|own| {
+        let (trips, rung, over, is_out, has_run) =
+            (trips.clone(), rung.clone(), over.clone(), is_out.clone(), has_run.clone());
+        thread::spawn(move || {
+            let is_over = || over.load(SeqCst) == HOMES;
+            while !is_over() {
+                let Some(place) = trips.take(hart(own)).or_else(|| trips.rest(hart(own))) else {
+                    if lack != Lack::PassingOn && trips.is_out(hart(own)) {
+                        trips.pass_on().into_iter().for_each(|other| rung[other.index()].store(1, SeqCst));
+                    }
+                    for patience in 0.. {
+                        if rung[own].swap(0, SeqCst) != 0 || is_over() {
+                            break;
+                        }
+                        assert!(lack != Lack::PassingOn || patience < 2000, "hart {own} sleeps for good");
+                        thread::yield_now();
+                    }
+                    trips.rise(hart(own));
+                    continue;
+                };
+                let was_out = own == 2 && is_out.load(SeqCst) != 0;
+                assert!(!was_out || trips.is_called(place), "a hart that is out runs a thread");
+                thread::yield_now();
+                if !trips.is_called(place) {
+                    has_run[place.index()].store(1, SeqCst);
+                }
+                trips.end(place);
+            }
+        })
+    });
+    let both = HartSet(0b1100);
+    let dismiss = || assert!(trips.dismiss(hart(2), both));
+    if lack != Lack::Order {
+        dismiss();
+    }
+    while trips.call_home_from(hart(2)) {
+        thread::yield_now();
+    }
+    if lack == Lack::Order {
+        dismiss();
+    }
+    is_out.store(1, SeqCst);
+    homes.into_iter().chain(hidden).for_each(|hart| hart.join().unwrap());
+}
+
+#[test]
+fn a_hidden_hart_that_is_taken_out_runs_no_thread() {
+    explore(|| take_out(Lack::Nothing));
+}
+
+#[test]
+fn looking_what_a_hart_has_before_it_is_out_is_caught() {
+    must_be_caught(|| take_out(Lack::Order));
+}
+
+#[test]
+fn keeping_a_ring_for_a_thread_that_is_not_taken_is_caught() {
+    must_be_caught(|| take_out(Lack::PassingOn));
+}

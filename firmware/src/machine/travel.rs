@@ -17,7 +17,7 @@ use motet_firmware::{
     calls::Machine,
     hart::{HARTS_MAX, HartId, HartSet},
     migrate::{self, Desk},
-    traveller::{CALLED_HOME, Permissions, Traveller, reset_vectors, vector_words},
+    traveller::{CALLED_HOME, Permissions, REMOVED, Traveller, reset_vectors, vector_words},
     trips::{Called, PLACES, Place, Stand, Ticket, Trips},
     vault::{Key, Memory, Translation, Vault},
     vector,
@@ -257,7 +257,7 @@ pub fn travel(hardware: &Hardware, frame: &mut Frame) -> Option<Homecoming> {
     }
     unpack(traveller, home, frame);
     count(traveller.cause);
-    if traveller.cause == CALLED_HOME {
+    if matches!(traveller.cause, CALLED_HOME | REMOVED) {
         Some(Homecoming::Nothing)
     } else {
         Some(Homecoming::Exception(traveller.cause))
@@ -272,7 +272,7 @@ pub fn is_taken_over() -> bool {
 /// Counts a trip by how it has ended.
 fn count(cause: u64) {
     let count = match cause {
-        CALLED_HOME => &COUNTS.called,
+        CALLED_HOME | REMOVED => &COUNTS.called,
         CALL_OF_USER => &COUNTS.calls,
         cause if PAGE_FAULTS.contains(&cause) => &COUNTS.page_faults,
         _ => &COUNTS.exceptions,
@@ -391,10 +391,19 @@ pub fn receive(hardware: &Hardware, frame: &mut Frame) -> ! {
         if let Some(place) = TRIPS.take(own).or_else(|| TRIPS.rest(own)) {
             break place;
         }
+        if TRIPS.is_out(own)
+            && let Some(other) = TRIPS.pass_on()
+        {
+            hardware.ring(other);
+        }
         hart::wait();
         TRIPS.rise(own);
     };
     PLACE[own.index()].store(place.index(), Relaxed);
+    if TRIPS.is_called(place) {
+        // This hart has been taken out: the thread comes home before its first instruction.
+        hardware.ring(own);
+    }
     let traveller = &*POSTS.of(place);
     let places = &traveller.places;
     let status = csr::read!("mstatus") & !(PREVIOUS_MODE | FLOATS | VECTORS | WIDTH | FROM_GUEST | CHANGES_ACCESS);
@@ -462,7 +471,8 @@ pub fn send_home(hardware: &Hardware, frame: &mut Frame, cause: Option<u64>) {
     // SAFETY: as in `receive`.
     unsafe { registers::motet_firmware_copy_registers(at(places.registers), &raw const frame.0) };
     traveller.counter = csr::read!("mepc");
-    traveller.cause = cause.unwrap_or(CALLED_HOME);
+    let called = if TRIPS.is_out(hardware.own) { REMOVED } else { CALLED_HOME };
+    traveller.cause = cause.unwrap_or(called);
     traveller.value = csr::read!("mtval");
     // SAFETY: as in `receive`; both units are on now, and the thread has left.
     unsafe {

@@ -149,6 +149,26 @@ fn a_lost_hart_gives_its_thread_back() {
 }
 
 #[test]
+fn a_hart_that_is_taken_out_sends_its_thread_home_and_comes_back() {
+    let mut firmware = Firmware::new();
+    let other = HartId::new(3).unwrap();
+    firmware.board.hidden = firmware.board.hidden.with(other);
+    let employed = |firmware: &Firmware| firmware.call(0, DESCRIBE, [EMPLOYED as u64, 0]).value;
+    firmware.call(0, MIGRATE, [MEMORY, SATP]);
+    let place = firmware.trips.take(hidden()).unwrap();
+    assert_eq!(firmware.call(1, EMPLOY, [0, 0]), SbiRet::success(0));
+    assert!(firmware.trips.is_called(place) && firmware.fake.rung.borrow().last() == Some(&2));
+    firmware.trips.end(place);
+    assert_eq!((firmware.call(1, EMPLOY, [0, 0]), employed(&firmware)), (SbiRet::success(1), 1));
+    assert_eq!(firmware.call(1, EMPLOY, [1, 0]), SbiRet::denied());
+    assert_eq!((firmware.call(0, EMPLOY, [0, 1]), employed(&firmware)), (SbiRet::success(1), 2));
+    *firmware.fake.lost.borrow_mut() = HartSet::default().with(other);
+    assert_eq!(firmware.call(1, EMPLOY, [1, 0]), SbiRet::failed());
+    // The other one is lost, so this is the last.
+    assert_eq!(firmware.call(1, EMPLOY, [0, 0]), SbiRet::denied());
+}
+
+#[test]
 fn a_full_queue_takes_nobody() {
     let firmware = Firmware::new();
     for number in 0..POSTED_MAX {
@@ -176,9 +196,12 @@ fn wrong_calls_are_refused() {
         (MIGRATE, [MEMORY + 8, SATP], parameter),
         (CALL_HOME, [0, 0], parameter),
         (COLLECT, [u64::MAX, 0], parameter),
-        (DESCRIBE, [4, 0], parameter),
+        (DESCRIBE, [5, 0], parameter),
         (TAKE_OVER, [2, 0], parameter),
-        (7, [0, 0], SbiRet::not_supported()),
+        (EMPLOY, [1, 1], parameter),
+        (EMPLOY, [0, 2], parameter),
+        (EMPLOY, [0, 0], SbiRet::denied()),
+        (8, [0, 0], SbiRet::not_supported()),
     ] {
         assert_eq!(firmware.call(0, function, arguments), wanted, "{function} {arguments:x?}");
     }

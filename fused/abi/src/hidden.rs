@@ -19,6 +19,10 @@ pub const AT_HOME: usize = 5;
 /// Answers how many threads wait for a hidden hart.
 pub const WAITING: usize = 6;
 
+/// Takes a hidden hart out of use (number among all hidden harts, 0), or has it back (number, 1). Answers 1: it is done; 0: the hart has a thread
+/// still, which comes home: ask again.
+pub const EMPLOY: usize = 7;
+
 /// Hidden harts that are not lost.
 pub const HIDDEN_HARTS: usize = 0;
 /// Bytes of a vector register.
@@ -27,6 +31,8 @@ pub const VECTOR_BYTES: usize = 1;
 pub const CONTEXT_BYTES: usize = 2;
 /// Places for threads.
 pub const PLACES: usize = 3;
+/// Hidden harts that are in use and not lost.
+pub const EMPLOYED: usize = 4;
 
 /// Places that supervisors send threads from.
 pub const PLACES_MAX: usize = 16;
@@ -58,3 +64,5 @@ pub const CONTEXT_WORDS: usize = 13;
 pub const CALLED_HOME: u64 = 1 << 32;
 /// The cause of threads whose hidden hart the firmware has lost.
 pub const LOST: u64 = 1 << 32 | 1;
+/// The cause of threads that have been called home because their hidden hart is taken out.
+pub const REMOVED: u64 = 1 << 32 | 2;

@@ -81,7 +81,8 @@ pool_struct! {
         0 pub isa: Cell32,
         /// Cores that run threads (a spare core may exist beside them).
         4 pub core_count: Cell32,
-        8 _pad1: Cell32,
+        /// Island-written, before it joins: hidden harts that its firmware has for its cores.
+        8 pub hidden_harts: Cell32,
         /// Format of its page tables (an [`Isa`](crate::Isa) code; differs from `isa` on hosted islands only).
         12 pub paging: Cell32,
         /// `ISLAND_*`; the island moves it from booting to joined or failed.
@@ -92,7 +93,10 @@ pool_struct! {
         24 pub private_len: Cell64,
         /// Island-written: nanoseconds on the machine's clock when it joined.
         32 pub joined_at_ns: Cell64,
-        40 _pad0: Cell64,
+        /// Hidden harts that are to be out of use, a bit each. Written by whoever asks, under the tree lock, and by the first core if it cannot be.
+        40 pub hidden_leave: AtomicU32,
+        /// Those that are. Written by the island's first core.
+        44 pub hidden_out: AtomicU32,
         /// Island-written: the machine's clock minus the island's counter, in nanoseconds (wrapping). Raised by any of its
         /// cores (`motet_protocol::clock`).
         48 pub clock_offset_ns: AtomicU64,

@@ -32,6 +32,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     let record = cpu.island_record();
     record.clock_offset_ns.store(clock_offset_ns(machine), Ordering::Relaxed);
     publish_extensions(&cpu, record);
+    record.hidden_harts.set(machine.hidden_harts() as u32);
     extension::announce(&cpu);
     for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
         core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{Errno, registers};
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{CoreId, ISLAND_JOINED, ProcessRecord, ThreadRecord};
+use motet_layout::{CoreId, ISLAND_JOINED, IslandId, ProcessRecord, ThreadRecord, ones};
 use motet_protocol::{
     Context,
     cores::cores_in,
@@ -25,17 +25,12 @@ use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
     crossing, extension, file, handover, mm, process,
-    sched::{self, charge_core, handle_interrupts},
+    sched::{self, charge_core, take_interrupts},
     trace,
 };
 
 /// After so many threads that were given away the core looks whether anybody waits for it.
 const GIVEN_AT_ONCE: u32 = 32;
-
-/// Whether a core takes threads, as `/sys/devices/system/cpu` shows it.
-pub fn is_online<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
-    run_queue::is_online(cpu, core)
-}
 
 /// Takes a core out of use, or brings it back; waits until that is done.
 ///
@@ -66,6 +61,61 @@ pub fn set_online<M: Machine>(call: &Call<M>, core: CoreId, online: bool) -> Sys
     call.wait_for(&cpu.pool.header().core_waiters, || Ok(hotplug::is_done(cpu, core).then_some(0)))
 }
 
+/// Takes a hidden hart of an island out of use, or has it back; waits until that is done. Its thread comes home, and goes to another one.
+///
+/// # Errors
+/// `EBUSY`: it is the last one of its island; `EIO`: the island has died, or the firmware has lost the hart; `EINTR`.
+pub fn set_hidden_online<M: Machine>(call: &Call<M>, island: IslandId, number: usize, online: bool) -> SysResult {
+    let cpu = call.cpu;
+    let record = &cpu.pool.header().islands[island.index()];
+    let bit = 1 << number;
+    let wanted = if online { 0 } else { bit };
+    if !call.has_waited() {
+        let _tree = process::lock_tree(cpu);
+        if record.state.load(Ordering::Acquire) != ISLAND_JOINED {
+            return Err(Errno::EIO.into());
+        }
+        let leave = record.hidden_leave.load(Ordering::Relaxed) & !bit | wanted;
+        if u64::from(leave) == (1 << record.hidden_harts.get()) - 1 {
+            return Err(Errno::EBUSY.into());
+        }
+        record.hidden_leave.store(leave, Ordering::SeqCst);
+    }
+    let first = CoreId::new(island, 0);
+    if first == cpu.id {
+        see_to_hidden_harts(cpu);
+    } else if !call.has_waited() {
+        cpu.ring(first);
+    }
+    call.wait_for(&cpu.pool.header().core_waiters, || {
+        let (leave, out) = (record.hidden_leave.load(Ordering::SeqCst), record.hidden_out.load(Ordering::SeqCst));
+        match (leave ^ out) & bit {
+            0 if leave & bit == wanted => Ok(Some(0)),
+            0 => Err(Errno::EIO.into()),
+            _ => Ok(None),
+        }
+    })
+}
+
+/// The first core of an island was rung: the firmware takes hidden harts out of use, or has them back, as somebody may have asked.
+#[cold]
+pub fn see_to_hidden_harts<M: Machine>(cpu: &Cpu<M>) {
+    let record = cpu.island_record();
+    let out = record.hidden_out.load(Ordering::Relaxed);
+    let leave = record.hidden_leave.load(Ordering::SeqCst);
+    if leave == out {
+        return;
+    }
+    for number in ones(u64::from(leave ^ out)) {
+        if cpu.machine.employ_hidden(number, leave >> number & 1 == 0) {
+            record.hidden_out.fetch_xor(1 << number, Ordering::SeqCst);
+        } else {
+            record.hidden_leave.fetch_xor(1 << number, Ordering::SeqCst);
+        }
+    }
+    wait::wake(cpu, &cpu.pool.header().core_waiters);
+}
+
 /// Whether this core has been asked to leave.
 #[inline(always)]
 pub fn is_asked<M: Machine>(cpu: &Cpu<M>) -> bool {
@@ -84,6 +134,8 @@ pub fn leave_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 #[cold]
 pub fn stay_out<M: Machine>(cpu: &Cpu<M>) {
     trace::stop(cpu);
+    // Who has results for its threads rings it from now on.
+    crossing::stop_polling(cpu);
     cpu.crossing.resident.set(0);
     mm::deactivate(cpu);
     hotplug::leave(cpu);
@@ -92,7 +144,7 @@ pub fn stay_out<M: Machine>(cpu: &Cpu<M>) {
     wait::wake(cpu, &cpu.pool.header().core_waiters);
     let mut interrupts = Interrupts::EMPTY;
     loop {
-        handle_interrupts(cpu, interrupts);
+        take_interrupts(cpu, interrupts.union(cpu.deferred.replace(Interrupts::EMPTY)));
         give_all(cpu);
         cpu.pass();
         if !is_asked(cpu) {
@@ -183,7 +235,7 @@ fn widen_masks<M: Machine>(cpu: &Cpu<M>) {
 
 /// Whether a thread's mask has no core that is in use.
 fn is_nowhere<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
-    !cores_in(extension::affinity(thread)).any(|core| is_online(cpu, core))
+    !cores_in(extension::affinity(thread)).any(|core| run_queue::is_online(cpu, core))
 }
 
 /// Lets a thread run on all cores if it may run on none that is in use. As Linux, it says so. The tree lock is held, under which masks change.

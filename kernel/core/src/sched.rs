@@ -538,6 +538,9 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
             file::host_rang(cpu);
             lost::bury(cpu);
         }
+        if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
+            hotplug::see_to_hidden_harts(cpu);
+        }
         if cpu.crossing.migrates || !cpu.timed || cpu.uncached {
             act_on_engines(cpu);
         }

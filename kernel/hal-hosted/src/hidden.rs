@@ -40,11 +40,22 @@ struct Trip {
     stamp: &'static AtomicU32,
     root: Frame,
     stand: Stand,
+    /// The hidden hart that has it.
+    hart: Option<usize>,
+}
+
+/// What there is of an island's trips.
+#[derive(Default)]
+struct State {
+    next: u64,
+    places: [Option<Trip>; PLACES],
+    /// Hidden harts that are taken out, a bit each.
+    out: u64,
 }
 
 /// The trips of an island. Whoever holds the lock lets nobody else go on.
 #[derive(Default)]
-pub struct Trips(Mutex<(u64, [Option<Trip>; PLACES])>);
+pub struct Trips(Mutex<State>);
 
 impl Trips {
     pub fn clear(&self) {
@@ -52,27 +63,49 @@ impl Trips {
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut u64, &mut [Option<Trip>; PLACES]) -> R) -> R {
-        let (next, places) = &mut *lock(&self.0);
-        act(next, places)
+        let state = &mut *lock(&self.0);
+        act(&mut state.next, &mut state.places)
+    }
+
+    fn is_out(&self, hart: usize) -> bool {
+        lock(&self.0).out >> hart & 1 != 0
+    }
+
+    /// Takes a hidden hart out, and calls its trip home, or has it back. `false`: its trip is not home.
+    fn employ(&self, hart: usize, employed: bool) -> bool {
+        let state = &mut *lock(&self.0);
+        state.out = state.out & !(1 << hart) | u64::from(!employed) << hart;
+        let is_its = |trip: &&mut Trip| trip.hart == Some(hart) && matches!(trip.stand, Stand::Away | Stand::Called);
+        match state.places.iter_mut().flatten().find(is_its) {
+            Some(trip) if !employed => {
+                trip.stand = Stand::Called;
+                false
+            }
+            Some(_) | None => true,
+        }
     }
 
     /// `None`: all places are taken.
     fn post(&self, owner: CoreId, frame: &'static UserFrame, stamp: &'static AtomicU32, root: Frame) -> Option<usize> {
         self.with(|next, places| {
             let place = places.iter().position(Option::is_none)?;
-            places[place] = Some(Trip { owner, ticket: *next, frame, stamp, root, stand: Stand::Waits });
+            places[place] = Some(Trip { owner, ticket: *next, frame, stamp, root, stand: Stand::Waits, hart: None });
             *next += 1;
             Some(place)
         })
     }
 
-    /// Takes the trip that has waited longest.
-    fn begin(&self) -> Option<(usize, Trip)> {
+    /// Takes the trip that has waited longest for a hidden hart.
+    fn begin(&self, hart: usize) -> Option<(usize, Trip)> {
+        if self.is_out(hart) {
+            return None;
+        }
         self.with(|_, places| {
             let all = places.iter_mut().enumerate().filter_map(|(place, trip)| Some((place, trip.as_mut()?)));
             let waiting = all.filter(|(_, trip)| trip.stand == Stand::Waits);
             let (place, trip) = waiting.min_by_key(|(_, trip)| trip.ticket)?;
             trip.stand = Stand::Away;
+            trip.hart = Some(hart);
             Some((place, *trip))
         })
     }
@@ -157,10 +190,27 @@ pub fn bring_home(island: &Island) {
     }
 }
 
+/// [`motet_hal::Machine::employ_hidden`].
+pub fn employ(island: &Island, number: usize, employed: bool) -> bool {
+    if number >= island.hidden_harts().count() {
+        return false;
+    }
+    while !island.trips.employ(number, employed) {
+        island.point(Point::Relax);
+    }
+    island.ring_hidden();
+    true
+}
+
+/// The number of this hidden hart among its island's.
+fn number(island: &Island) -> usize {
+    island.hidden_harts().position(|hart| hart == island.core()).expect("a hidden hart runs this")
+}
+
 /// The life of a hidden hart.
 pub fn live(island: &Island) -> ! {
     loop {
-        match island.trips.begin() {
+        match island.trips.begin(number(island)) {
             Some((place, trip)) => {
                 let trap = run(island, place, &trip);
                 island.trips.end(place, trap);
@@ -185,7 +235,8 @@ fn run(island: &Island, place: usize, trip: &Trip) -> Trap {
     }
     let trap = loop {
         if island.trips.stand(place) == Some(Stand::Called) {
-            break Trap::Interrupt(Interrupts::EMPTY);
+            let removed = island.trips.is_out(number(island));
+            break Trap::Interrupt(if removed { Interrupts::REMOVED } else { Interrupts::EMPTY });
         }
         let budget = island.user_budget();
         if let Some(trap) = island.hart().run(island, &mut regs, budget) {

@@ -373,6 +373,10 @@ impl<F: Flavour> Machine for Hosted<F> {
         self.island.trips.take(place)
     }
 
+    fn employ_hidden(&self, number: usize, employed: bool) -> bool {
+        hidden::employ(&self.island, number, employed)
+    }
+
     fn is_any_waiting(&self) -> bool {
         self.island.trips.is_any_waiting()
     }

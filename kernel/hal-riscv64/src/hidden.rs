@@ -7,8 +7,9 @@ use core::sync::atomic::{
 };
 
 use motet_abi::hidden::{
-    AT_HOME, CALL_HOME, CALLED_HOME, CAUSE, COLLECT, COUNTER, DESCRIBE, EXTENSION, FLOATS, FORMAT, HIDDEN_HARTS, LOST,
-    MIGRATE, REGISTERS, STAMP, TAKE_OVER, VALUE, VECTOR_BYTES, VECTOR_CONTROL, VECTOR_LEN, VECTORS, WAITING,
+    AT_HOME, CALL_HOME, CALLED_HOME, CAUSE, COLLECT, COUNTER, DESCRIBE, EMPLOY, EXTENSION, FLOATS, FORMAT,
+    HIDDEN_HARTS, LOST, MIGRATE, REGISTERS, REMOVED, STAMP, TAKE_OVER, VALUE, VECTOR_BYTES, VECTOR_CONTROL, VECTOR_LEN,
+    VECTORS, WAITING,
 };
 use motet_hal::{Interrupts, Machine as _, Trap, Unsent};
 use motet_layout::{UserFrame, VECTORS_RISCV64, Vectors, sync::AtomicU32};
@@ -197,12 +198,23 @@ pub fn take_home(machine: &TheMachine, place: usize, frame: &'static UserFrame) 
     core.vector_frame.store(0, Relaxed);
     match cause {
         CALLED_HOME => Trap::Interrupt(Interrupts::EMPTY),
+        REMOVED => Trap::Interrupt(Interrupts::REMOVED),
         LOST => Trap::IllegalInstruction { word: 0 },
         CAUSE_SYSCALL => {
             frame.pc.set(counter + 4);
             Trap::Syscall
         }
         cause => trap::decode(machine, cause, value),
+    }
+}
+
+/// [`motet_hal::Machine::employ_hidden`].
+pub fn employ(number: usize, employed: bool) -> bool {
+    loop {
+        match sbi::call(EXTENSION, EMPLOY, [number, employed.into(), 0]) {
+            (0, 0) => core::hint::spin_loop(),
+            (error, _) => return error == 0,
+        }
     }
 }
 

@@ -247,6 +247,10 @@ impl Machine for TheMachine {
         hidden::take_home(self, place, frame)
     }
 
+    fn employ_hidden(&self, number: usize, employed: bool) -> bool {
+        hidden::employ(number, employed)
+    }
+
     fn is_any_waiting(&self) -> bool {
         hidden::is_any_waiting()
     }

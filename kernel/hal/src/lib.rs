@@ -107,6 +107,8 @@ impl Interrupts {
     pub const TIMER: Self = Self(1);
     /// A doorbell: look at the run-queue inbox, shoot-downs, host streams.
     pub const DOORBELL: Self = Self(2);
+    /// No interrupt of a core's: a thread comes home because its hidden hart is taken out.
+    pub const REMOVED: Self = Self(4);
 
     /// Whether `kind` is among these.
     pub const fn contains(self, kind: Self) -> bool {
@@ -286,6 +288,12 @@ pub trait Machine: Sync + 'static {
     /// Makes the frame of a thread that is home its own again, and says what has stopped it.
     fn take_home(&self, _place: usize, _frame: &'static UserFrame) -> Trap {
         Trap::IllegalInstruction { word: 0 }
+    }
+
+    /// Takes the hidden hart of this number, of those of this island, out of use; its thread comes home ([`Interrupts::REMOVED`]). Or has it back.
+    /// Waits until that is done. `false`: it is the last one in use, or lost.
+    fn employ_hidden(&self, _number: usize, _employed: bool) -> bool {
+        false
     }
 
     /// Whether threads wait for hidden harts.

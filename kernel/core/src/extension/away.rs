@@ -210,8 +210,9 @@ fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecor
     cpu.away.places[index].set(Place::Free);
     thread.moves.uses_vectors.set(1);
     let trap = writes(cpu, thread, || cpu.machine.take_home(index, &thread.frame));
-    if matches!(trap, Trap::Interrupt(_)) {
-        thread.moves.called_home.set(thread.moves.called_home.get() + 1);
+    if let Trap::Interrupt(why) = trap {
+        let count = if why.contains(Interrupts::REMOVED) { &thread.displaced } else { &thread.moves.called_home };
+        count.set(count.get() + 1);
     }
     // Its registers are not those that this core may still hold.
     thread.ext_core.set(0);

@@ -10,7 +10,13 @@ use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
 use super::{area, away, back, of_thread, place, uses_vectors, vectors};
-use crate::{call::instruction_at, cpu::Cpu, file, handover, process::exit, sched, signal};
+use crate::{
+    call::instruction_at,
+    cpu::Cpu,
+    file, handover,
+    process::{exit, process_of},
+    sched, signal,
+};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `word`: see [`Trap::IllegalInstruction`]. `None`: the thread no longer belongs to this core.
@@ -69,6 +75,15 @@ fn takes_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
     let core = handover::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     true
+}
+
+/// A thread that cannot run without its values in vector registers has come to a core that does not take them: those that do are taken out. SIGILL.
+#[cold]
+pub fn has_lost_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let Some(vectors) = vectors::<M>() else { return };
+    let needs = of_thread::<M>(thread).with(vectors);
+    let why = if place::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
+    refuse(cpu, thread, process_of(cpu, thread), needs, why);
 }
 
 /// No core has the instruction: a hidden hart may.

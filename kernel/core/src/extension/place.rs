@@ -15,7 +15,7 @@ use motet_protocol::{
     run_queue::{self, Reserved, allowed, is_online},
 };
 
-use super::{area, back, of_core, of_thread, show, uses_vectors, values::writes, vectors};
+use super::{area, back, illegal, of_core, of_thread, show, uses_vectors, values::writes, vectors};
 use crate::cpu::{Cpu, cores_of_isa};
 
 /// Says what this core has, less what the machine's description takes away, before it runs anything.
@@ -263,6 +263,9 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         moves.on_way.set(0);
         let on_way_ns = cpu.now_ns().saturating_sub(moves.moved_at_ns.get());
         moves.moving_ns.set(moves.moving_ns.get() + on_way_ns);
+    }
+    if !fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) {
+        return illegal::has_lost_values(cpu, thread);
     }
     let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
     let used_them = may_use_them && moves.unused_slices.get() == 0;

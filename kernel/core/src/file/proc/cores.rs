@@ -1,43 +1,108 @@
 //! `/sys/devices/system/cpu`: which cores there are, and which are in use, as in Linux's `Documentation/admin-guide/cputopology.rst` and
-//! `Documentation/core-api/cpu_hotplug.rst`. Numbers of cores are those of `sched_setaffinity` and `/proc/cpuinfo`.
+//! `Documentation/core-api/cpu_hotplug.rst`. Numbers of cores are those of `sched_setaffinity` and `/proc/cpuinfo`. In `hidden` the same of
+//! harts that only the firmware has, numbered as if they were cores of their own.
 
 use core::fmt::{Result, Write};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::CoreId;
-use motet_protocol::cores::all_cores;
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, sync::Ordering};
+use motet_protocol::{cores::all_cores, run_queue};
 
-use super::{Entry as E, ProcNode, ROOT, number, text::Text};
+use super::{Entry as E, ProcNode, ROOT, machine::islands, number, text::Text};
 use crate::{
     call::{Call, Stop},
     cpu::Cpu,
     hotplug,
 };
 
-/// `cpuN` of a core.
-fn node(core: CoreId) -> ProcNode {
-    ProcNode { entry: E::Core, tasks_of: core.index() as u32, ..ROOT }
+/// What a directory here is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A core.
+    Core,
+    /// A hart that only the firmware has.
+    Hidden,
 }
 
-fn core_of(node: ProcNode) -> Option<CoreId> {
-    CoreId::from_raw(node.tasks_of)
+impl Kind {
+    /// What a directory has directories of.
+    pub fn in_directory(dir: ProcNode) -> Option<Self> {
+        match dir.entry {
+            E::Cores => Some(Self::Core),
+            E::HiddenHarts => Some(Self::Hidden),
+            _ => None,
+        }
+    }
+
+    /// What a node is, or is about.
+    pub fn of(node: ProcNode) -> Option<Self> {
+        match node.entry {
+            E::Core | E::CoreOnline => Some(Self::Core),
+            E::HiddenHart | E::HiddenHartOnline => Some(Self::Hidden),
+            _ => None,
+        }
+    }
+
+    /// What is before the number in the directory's name.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Core => "cpu",
+            Self::Hidden => "hart",
+        }
+    }
+
+    /// The directory of a core or hart.
+    fn node(self, core: CoreId) -> ProcNode {
+        let entry = match self {
+            Self::Core => E::Core,
+            Self::Hidden => E::HiddenHart,
+        };
+        ProcNode { entry, tasks_of: core.index() as u32, ..ROOT }
+    }
+
+    /// Whether one is there.
+    fn is_there<M: Machine>(self, cpu: &Cpu<M>, core: CoreId) -> bool {
+        match self {
+            Self::Core => all_cores(cpu).any(|other| other == core),
+            Self::Hidden => islands(cpu)
+                .any(|(id, record)| core.island() == id && core.index_in_island() < record.hidden_harts.get() as usize),
+        }
+    }
+
+    /// All that there are, in the order of their numbers.
+    fn all<M: Machine>(self, cpu: &Cpu<M>) -> impl Iterator<Item = CoreId> {
+        let ids = islands(cpu).flat_map(|(id, _)| (0..CORES_PER_ISLAND_MAX).map(move |index| CoreId::new(id, index)));
+        ids.filter(move |&core| self.is_there(cpu, core))
+    }
+
+    fn is_online<M: Machine>(self, cpu: &Cpu<M>, core: CoreId) -> bool {
+        match self {
+            Self::Core => run_queue::is_online(cpu, core),
+            Self::Hidden => {
+                let out = cpu.pool.header().islands[core.island().index()].hidden_out.load(Ordering::Relaxed);
+                out >> core.index_in_island() & 1 == 0
+            }
+        }
+    }
 }
 
-/// The directory of that name, `cpuN`.
-pub fn named<M: Machine>(cpu: &Cpu<M>, name: &[u8]) -> Option<ProcNode> {
-    let index = number(name.strip_prefix(b"cpu")?)?;
-    all_cores(cpu).find(|core| core.index() as u32 == index).map(node)
+/// The directory of that name.
+pub fn named<M: Machine>(cpu: &Cpu<M>, kind: Kind, name: &[u8]) -> Option<ProcNode> {
+    let core = CoreId::from_raw(number(name.strip_prefix(kind.prefix().as_bytes())?)?)?;
+    kind.is_there(cpu, core).then(|| kind.node(core))
 }
 
-/// The first core from `from` on.
-pub fn next<M: Machine>(cpu: &Cpu<M>, from: u32) -> Option<(u32, ProcNode)> {
-    all_cores(cpu).find(|core| core.index() as u32 >= from).map(|core| (core.index() as u32, node(core)))
+/// The first core or hart from `from` on.
+pub fn next<M: Machine>(cpu: &Cpu<M>, kind: Kind, from: u32) -> Option<(u32, ProcNode)> {
+    let core = kind.all(cpu).find(|core| core.index() as u32 >= from)?;
+    Some((core.index() as u32, kind.node(core)))
 }
 
-/// A set of cores as Linux writes it: ranges with commas between them.
-pub fn write_set<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>, is_in: impl Fn(CoreId) -> bool) -> Result {
-    let mut cores = all_cores(cpu).filter(|&core| is_in(core)).map(CoreId::index).peekable();
+/// Those that are in use, or are not, or all, as Linux writes sets: ranges with commas between them.
+pub fn write_set<M: Machine>(cpu: &Cpu<M>, kind: Kind, online: Option<bool>, out: &mut Text<M>) -> Result {
+    let is_in = |core: &CoreId| online.is_none_or(|online| kind.is_online(cpu, *core) == online);
+    let mut cores = kind.all(cpu).filter(is_in).map(CoreId::index).peekable();
     let mut separator = "";
     while let Some(first) = cores.next() {
         let mut last = first;
@@ -53,19 +118,25 @@ pub fn write_set<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>, is_in: impl Fn(Cor
     out.write_char('\n')
 }
 
-/// `cpuN/online`.
+/// `cpuN/online`, `hartN/online`.
 pub fn write_is_online<M: Machine>(cpu: &Cpu<M>, node: ProcNode, out: &mut Text<M>) -> Result {
-    let is_online = core_of(node).is_some_and(|core| hotplug::is_online(cpu, core));
+    let it = Kind::of(node).zip(CoreId::from_raw(node.tasks_of));
+    let is_online = it.is_some_and(|(kind, core)| kind.is_online(cpu, core));
     writeln!(out, "{}", u32::from(is_online))
 }
 
-/// Takes a core out of use, or brings it back.
-pub fn write_online<M: Machine>(call: &Call<M>, node: ProcNode, text: &[u8]) -> core::result::Result<(), Stop> {
+/// Takes a core or hart out of use, or brings it back.
+pub fn set_online<M: Machine>(call: &Call<M>, node: ProcNode, text: &[u8]) -> core::result::Result<(), Stop> {
     let online = match text {
         b"0" => false,
         b"1" => true,
         _ => return Err(Errno::EINVAL.into()),
     };
-    let core = core_of(node).ok_or(Errno::ENODEV)?;
-    hotplug::set_online(call, core, online).map(|_| ())
+    let core = CoreId::from_raw(node.tasks_of).ok_or(Errno::ENODEV)?;
+    let done = match Kind::of(node) {
+        Some(Kind::Core) => hotplug::set_online(call, core, online),
+        Some(Kind::Hidden) => hotplug::set_hidden_online(call, core.island(), core.index_in_island(), online),
+        None => Err(Errno::ENODEV.into()),
+    };
+    done.map(|_| ())
 }

@@ -29,7 +29,7 @@ use crate::{
     cpu::Cpu,
     crossing::Snapshot,
     extension::Migrations,
-    hotplug, mm,
+    mm,
     permission::{self, FileRights, Identity},
     process as processes, sched, vm,
 };
@@ -103,6 +103,12 @@ enum Entry {
     CoresPossible,
     Core,
     CoreOnline,
+    HiddenHarts,
+    HiddenOnline,
+    HiddenOffline,
+    HiddenPresent,
+    HiddenHart,
+    HiddenHartOnline,
 }
 
 use Entry as E;
@@ -175,6 +181,11 @@ const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Cores, "present", E::CoresPresent, FILE),
     (E::Cores, "possible", E::CoresPossible, FILE),
     (E::Core, "online", E::CoreOnline, WRITABLE),
+    (E::Cores, "hidden", E::HiddenHarts, DIRECTORY),
+    (E::HiddenHarts, "online", E::HiddenOnline, FILE),
+    (E::HiddenHarts, "offline", E::HiddenOffline, FILE),
+    (E::HiddenHarts, "present", E::HiddenPresent, FILE),
+    (E::HiddenHart, "online", E::HiddenHartOnline, WRITABLE),
 ];
 
 /// A node: what it is, of which process or thread, and which descriptor.
@@ -183,7 +194,7 @@ pub struct ProcNode {
     entry: Entry,
     id: u32,
     fd: u32,
-    /// The process below whose `task` it is, 0: below none. In sysfs: the core.
+    /// The process below whose `task` it is, 0: below none. In sysfs: the core, or hidden hart.
     tasks_of: u32,
 }
 
@@ -203,8 +214,14 @@ impl ProcNode {
 
     /// The node of a number; `/proc` itself for a number that is none.
     pub fn from_raw(raw: u64) -> Self {
-        let entries =
-            TABLE.iter().map(|row| row.2).chain([E::Root, E::Process, E::ProcessFdLink, E::SysfsRoot, E::Core]);
+        let entries = TABLE.iter().map(|row| row.2).chain([
+            E::Root,
+            E::Process,
+            E::ProcessFdLink,
+            E::SysfsRoot,
+            E::Core,
+            E::HiddenHart,
+        ]);
         match entries.into_iter().find(|&entry| entry as u64 == raw & 0xff) {
             Some(entry) => {
                 let part = |shift: u32| u32::from((raw >> shift) as u16);
@@ -313,6 +330,7 @@ pub fn parent(node: ProcNode) -> Option<ProcNode> {
     match node.entry {
         E::Root | E::SysfsRoot => None,
         E::Core => Some(ProcNode { entry: E::Cores, ..ROOT }),
+        E::HiddenHart => Some(ProcNode { entry: E::HiddenHarts, ..ROOT }),
         E::Process if node.tasks_of != 0 => Some(ProcNode::process(node.tasks_of).of(E::ProcessTask)),
         E::Process => Some(ROOT),
         E::ProcessFdLink => Some(node.of(E::ProcessFd)),
@@ -325,8 +343,8 @@ pub fn lookup<M: Machine>(call: &Call<M>, dir: ProcNode, name: &[u8]) -> Option<
     if let Some((_, row)) = dir.named().find(|(_, row)| row.1.as_bytes() == name) {
         return Some(dir.of(row.2));
     }
-    if dir.entry == E::Cores {
-        return cores::named(call.cpu, name);
+    if let Some(kind) = cores::Kind::in_directory(dir) {
+        return cores::named(call.cpu, kind, name);
     }
     let number = number(name)?;
     match dir.entry {
@@ -363,7 +381,7 @@ pub fn list<M: Machine>(call: &Call<M>, dir: ProcNode, records: &mut Records) {
     let first = 2 + TABLE.len() as u64;
     let mut at = records.next.max(first) - first;
     while let Some((number, node)) = next_numbered(call, dir, at as u32) {
-        let mut digits = [0; 13];
+        let mut digits = [0; 14];
         let next = first + u64::from(number) + 1;
         if !records.push(node.number(), next, mode(node), numbered_name(node, number, &mut digits)) {
             return;
@@ -389,7 +407,7 @@ fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option
             let fd = table::next_used(cpu, files.files, from)?;
             Some((fd, ProcNode { entry: E::ProcessFdLink, fd, ..dir }))
         }
-        E::Cores => cores::next(cpu, from),
+        E::Cores | E::HiddenHarts => cores::next(cpu, cores::Kind::in_directory(dir)?, from),
         _ => None,
     }
 }
@@ -479,6 +497,7 @@ pub fn path_text(node: ProcNode, into: &mut [u8]) -> usize {
             E::Root => write!(line, "/proc"),
             E::SysfsRoot => write!(line, "/sys"),
             E::Core => write!(line, "/cpu{}", node.tasks_of),
+            E::HiddenHart => write!(line, "/hart{}", node.tasks_of),
             E::Process => write!(line, "/{}", node.id),
             E::ProcessFdLink => write!(line, "/{}", node.fd),
             entry => write!(line, "/{}", TABLE.iter().find(|row| row.2 == entry).map_or("", |row| row.1)),
@@ -516,7 +535,7 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
     match node.entry {
         E::ProcessComm => write_name(call, node.id, line)?,
         E::ProcessStartIsa => write_start_isa(call, node.id, &line[..end])?,
-        E::CoreOnline => cores::write_online(call, node, &line[..end])?,
+        E::CoreOnline | E::HiddenHartOnline => cores::set_online(call, node, &line[..end])?,
         _ => return Err(Errno::EACCES.into()),
     }
     Ok(len)
@@ -601,11 +620,14 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
             "1 1 0:2 / / rw - ramfs ramfs rw\n2 1 0:3 / /proc rw - proc proc rw\n3 1 0:3 / /sys rw - sysfs sysfs rw\n",
         ),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
-        E::CoresOnline => cores::write_set(call.cpu, out, |core| hotplug::is_online(call.cpu, core)),
-        E::CoresOffline => cores::write_set(call.cpu, out, |core| !hotplug::is_online(call.cpu, core)),
-        E::CoresPresent | E::CoresPossible => cores::write_set(call.cpu, out, |_| true),
-        E::CoreOnline => cores::write_is_online(call.cpu, node, out),
-        E::SysfsRoot | E::Devices | E::SystemDevices | E::Cores | E::Core => Ok(()),
+        E::CoresOnline => cores::write_set(call.cpu, cores::Kind::Core, Some(true), out),
+        E::CoresOffline => cores::write_set(call.cpu, cores::Kind::Core, Some(false), out),
+        E::CoresPresent | E::CoresPossible => cores::write_set(call.cpu, cores::Kind::Core, None, out),
+        E::HiddenOnline => cores::write_set(call.cpu, cores::Kind::Hidden, Some(true), out),
+        E::HiddenOffline => cores::write_set(call.cpu, cores::Kind::Hidden, Some(false), out),
+        E::HiddenPresent => cores::write_set(call.cpu, cores::Kind::Hidden, None, out),
+        E::CoreOnline | E::HiddenHartOnline => cores::write_is_online(call.cpu, node, out),
+        E::SysfsRoot | E::Devices | E::SystemDevices | E::Cores | E::Core | E::HiddenHarts | E::HiddenHart => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
@@ -680,9 +702,9 @@ fn number(name: &[u8]) -> Option<u32> {
 }
 
 /// The name of a node that has a number.
-fn numbered_name(node: ProcNode, number: u32, into: &mut [u8; 13]) -> &[u8] {
+fn numbered_name(node: ProcNode, number: u32, into: &mut [u8; 14]) -> &[u8] {
     let mut line = Line { bytes: into, len: 0 };
-    let prefix = if node.entry == E::Core { "cpu" } else { "" };
+    let prefix = cores::Kind::of(node).map_or("", cores::Kind::prefix);
     // Ten digits are enough for 32 bits.
     let _ = write!(line, "{prefix}{number}");
     let len = line.len;
