@@ -23,7 +23,7 @@ const OVER: u64 = DATA + 576;
 /// Threads' stacks.
 const STACKS: u64 = DATA + 0x8000;
 
-fn store(program: &mut Program, address: u64, value: u64) {
+pub fn store(program: &mut Program, address: u64, value: u64) {
     let [.., at] = program.asm.roles.saved;
     let scratch = program.asm.roles.args[5];
     program.asm.li(at, address);
@@ -136,32 +136,50 @@ fn storm(program: &mut Program, rounds: u64) {
     program.asm.branch(Op::Bne, seen, count, wait);
 }
 
-/// Two processes of the kind, of which one ends its storm and kills the other one in the middle of its.
-fn storms() -> Scenario {
+/// Where the first process keeps the ids of others.
+const ENDLESS: u64 = DATA + 640;
+const BESIDE: u64 = DATA + 648;
+
+/// SIGKILL for the process whose id is at an address, and waits for that one: a child that it leaves is the first process's, too.
+fn kill(program: &mut Program, id_at: u64) {
+    let [pid, at, ..] = program.asm.roles.saved;
+    program.asm.li(at, id_at);
+    program.asm.op_i(Op::Ld64, pid, at, 0);
+    program.arg_from(0, pid);
+    program.arg(1, SIGKILL.into());
+    program.call_as_is(Sys::Kill);
+    program.arg_from(0, pid);
+    program.arg(1, DATA + 8);
+    program.arg(2, 0);
+    program.arg(3, 0);
+    program.call_as_is(Sys::Wait4);
+    program.or_exit(121);
+}
+
+/// Two processes of the kind, of which one ends its storm and kills the other one in the middle of its; and one that does something else for as
+/// long.
+pub fn storms(beside: Option<fn(&mut Program)>) -> Scenario {
     let program = Program::build(Isa::RiscV64, |program| {
         let [pid, seen, wanted, ..] = program.asm.roles.saved;
         store(program, NAP, 0);
         store(program, NAP + 8, 30_000);
+        let aside = beside.map(|_| {
+            let aside = program.fork(pid);
+            program.asm.li(seen, BESIDE);
+            program.asm.op_i(Op::St64, pid, seen, 0);
+            aside
+        });
         let endless = program.fork(pid);
-        program.asm.li(seen, DATA + 640);
+        program.asm.li(seen, ENDLESS);
         program.asm.op_i(Op::St64, pid, seen, 0);
         storm(program, ROUNDS);
-        program.asm.li(seen, DATA + 640);
-        program.asm.op_i(Op::Ld64, pid, seen, 0);
-        program.arg_from(0, pid);
-        program.arg(1, SIGKILL.into());
-        program.call_as_is(Sys::Kill);
-        // For that one: a child that it leaves is the first process's, too.
-        program.arg_from(0, pid);
-        program.arg(1, DATA + 8);
-        program.arg(2, 0);
-        program.arg(3, 0);
-        program.call_as_is(Sys::Wait4);
-        program.or_exit(121);
-        program.load_u32(seen, DATA + 8);
-        program.asm.li(wanted, KILLED);
         let ended = program.asm.label();
-        program.asm.branch(Op::Bne, seen, wanted, ended);
+        for id_at in beside.map(|_| BESIDE).into_iter().chain([ENDLESS]) {
+            kill(program, id_at);
+            program.load_u32(seen, DATA + 8);
+            program.asm.li(wanted, KILLED);
+            program.asm.branch(Op::Bne, seen, wanted, ended);
+        }
         program.print(1, "kept\n");
         program.exit(0);
         program.asm.bind(ended);
@@ -173,6 +191,10 @@ fn storms() -> Scenario {
         program.asm.bind(endless);
         storm(program, u64::MAX);
         program.exit(0);
+        if let (Some(beside), Some(aside)) = (beside, aside) {
+            program.asm.bind(aside);
+            beside(program);
+        }
     });
     Scenario { files: vec![("storms", program)], command: vec!["/storms"], ..Scenario::default() }
 }
@@ -222,14 +244,14 @@ fn hidden_harts_keep_vector_registers_whatever_happens_to_their_threads() {
 #[test]
 #[cfg_attr(motet_model, ignore = "threads wait for slices of others, which have too many steps then")]
 fn threads_come_home_for_signals_forks_and_pages_that_go() {
-    must_be_kept(&storms());
+    must_be_kept(&storms(None));
 }
 
 /// A core that does not wait for its threads before a shoot-down is done lets them use what is gone.
 #[test]
 fn threads_that_stay_away_in_a_shoot_down_are_caught() {
     let caught = (0..20).any(|seed| {
-        let ended = run(Driver::Seeded(seed), Faults::default(), 1, &storms(), Some(Defect::BringHome));
+        let ended = run(Driver::Seeded(seed), Faults::default(), 1, &storms(None), Some(Defect::BringHome));
         ended.is_err_and(|failure| failure.message.contains("used after its shoot-down"))
     });
     assert!(caught, "stale translations on hidden harts are not seen");

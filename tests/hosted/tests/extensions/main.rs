@@ -2,6 +2,7 @@
 //! while their processes fork, sleep, are stopped and killed, and memory is taken from under them.
 
 mod hidden;
+mod removed;
 
 use motet_abi::signal::{SIGCONT, SIGKILL, SIGSTOP};
 use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, isa::Op, run_seeds};
