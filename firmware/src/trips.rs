@@ -182,7 +182,7 @@ impl Trips {
     pub fn post(&self, place: Place, ticket: Ticket) -> Option<HartId> {
         self.places[place.index()].store(ticket.0 << SHIFT | WAITING, Release);
         self.waiting[place.index() / 64].fetch_or(1 << (place.index() % 64), SeqCst);
-        // Pairs with the fence in `rest`: either that hart finds this trip, or its bit is found here.
+        // Pairs with the look in `rest`: either that hart finds this trip, or its bit is found here.
         then_look();
         self.wake()
     }
@@ -235,7 +235,7 @@ impl Trips {
     pub fn call_home_from(&self, hart: HartId) -> bool {
         let away = (hart.index() as u64) << SHIFT | AWAY;
         let mut has_one = false;
-        fence(SeqCst);
+        then_look();
         for word in &self.places {
             let seen = word.load(Acquire);
             has_one |= stand(seen) == Stand::Away(hart);
@@ -297,7 +297,7 @@ impl Trips {
             if self.places[index].compare_exchange(word, away, SeqCst, Relaxed).is_ok() {
                 self.unmark(index);
                 // Whoever takes this hart out meanwhile has either seen that it has the trip, or is seen here.
-                fence(SeqCst);
+                then_look();
                 if self.is_out(own) {
                     self.call_home_from(own);
                 }

@@ -82,6 +82,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     FpgaRegion,
     FpgaAccelerator,
     FpgaBitstream,
+    FpgaChange,
     FpgaInterface,
     FpgaRegisters,
 ];

@@ -16,6 +16,10 @@ pub const FPGA_ACCELERATORS: usize = 16;
 pub const FPGA_INTERFACES: usize = 64;
 /// Words of the buffer that keeps what an accelerator has computed so far: 1 KiB.
 pub const FPGA_CONTEXT_WORDS: usize = 128;
+/// Changes of regions that are kept: the last ones.
+pub const FPGA_CHANGES: usize = 8192;
+/// States that a region can be in.
+pub const FPGA_STATES: usize = 6;
 /// Registers whose meaning is an accelerator's.
 pub const FPGA_CUSTOM: usize = 8;
 
@@ -142,9 +146,25 @@ pool_struct! {
         48 pub frames: Cell64,
         /// Bitstreams loaded into it.
         56 pub loads: Cell64,
-        64 _pad1: [Cell64; 120],
+        /// The last entry of the history about it, as [`FpgaChange::what`] but for the region.
+        64 pub last_change: Cell64,
+        /// When that was, in picoseconds.
+        72 pub changed_ps: Cell64,
+        /// How long it was in each state until then, in picoseconds.
+        80 pub spent_ps: [Cell64; 6],
+        128 _pad1: [Cell64; 112],
         /// What the accelerator has computed so far.
         1024 pub context: [Cell64; 128],
+    }
+}
+
+pool_struct! {
+    /// An entry of the history: what a region is from a moment on. Written by whoever is the FPGA; the host reads it after a run.
+    pub struct FpgaChange: size 16, align 8 {
+        /// The moment, in picoseconds.
+        0 pub at_ps: Cell64,
+        /// From bit 0 on in bytes: the region, its state, 1 + its accelerator, 1 + its interface; in the upper half, whose that is.
+        8 pub what: Cell64,
     }
 }
 
@@ -180,7 +200,7 @@ pool_struct! {
 
 pool_struct! {
     /// The FPGA. The registers, and then the data sections, follow it.
-    pub struct Fpga: size 159744, align 4096 {
+    pub struct Fpga: size 290816, align 4096 {
         /// Who is the FPGA now: 1 + who; 0: nobody.
         0 pub lock: AtomicU64,
         /// Regions that it has. Host-written, as all up to `data`.
@@ -222,7 +242,23 @@ pool_struct! {
         120 pub load_errors: Cell64,
         /// Kernels: who takes what the FPGA wants of them.
         128 pub kernel_lock: AtomicU64,
-        136 _pad1: [Cell64; 495],
+        /// What the manager takes, in picoseconds: to search for a region. Host-written, as all up to `manager_stop_ps`.
+        136 pub manager_search_ps: Cell64,
+        /// To assign a region that is that accelerator already.
+        144 pub manager_assign_ps: Cell64,
+        /// To have one become another accelerator.
+        152 pub manager_reconfigure_ps: Cell64,
+        /// To stop what a region computes.
+        160 pub manager_preempt_ps: Cell64,
+        /// For the interrupt at the end of a reconfiguration.
+        168 pub manager_port_ps: Cell64,
+        /// For the interrupt when a region has stopped.
+        176 pub manager_stop_ps: Cell64,
+        /// The FPGA's own: until when the manager is busy.
+        184 pub manager_until_ps: Cell64,
+        /// Changes that there have been, in [`history`](Self::history) modulo its length.
+        192 pub changes: Cell64,
+        200 _pad1: [Cell64; 487],
         /// The regions.
         4096 pub regions: [FpgaRegion; 8],
         /// The accelerators, with the hardware task index table.
@@ -230,5 +266,7 @@ pool_struct! {
         25088 _pad2: [Cell64; 448],
         /// The interfaces.
         28672 pub interfaces: [FpgaInterface; 64],
+        /// What regions were, and when.
+        159744 pub history: [FpgaChange; 8192],
     }
 }

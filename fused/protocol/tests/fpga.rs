@@ -10,9 +10,9 @@ mod files_support;
 mod fpga_support;
 
 use fpga_support::spec::{Does, Spec};
-use fpga_support::{AREAS, FITS, INTERFACES, Machine, OUTSIDE, result_of};
+use fpga_support::{AREAS, FITS, FRAME, INTERFACES, Machine, OUTSIDE, load_time, result_of};
 use motet_layout::sync::Ordering::SeqCst;
-use motet_protocol::fpga::{Policy, RegionState, Status};
+use motet_protocol::fpga::{Policy, RegionState, Status, history};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -304,4 +304,94 @@ fn a_client_that_is_killed_at_any_step_is_noticed_by_nobody() {
     for state in RegionState::ALL {
         assert!(seen.contains(state), "nobody was killed while its region was in {state:?}");
     }
+}
+
+/// Each path of Ker-ONE's Figure 15, as far as it is the FPGA's: when a region is ready for who has asked.
+#[test]
+fn the_manager_takes_its_time_one_routine_after_the_other() {
+    let mut machine = Machine::new(Policy::SmallestFirst);
+    let fpga = machine.fpga;
+    fpga.manager_search_ps.set(1);
+    fpga.manager_assign_ps.set(20);
+    fpga.manager_reconfigure_ps.set(300);
+    fpga.manager_preempt_ps.set(4000);
+    fpga.manager_port_ps.set(50_000);
+    fpga.manager_stop_ps.set(600_000);
+    fpga.accelerators[2].frame_ps.set(9_000_000);
+    fpga.expire_ps.set(7_000_000_000);
+    let ready_ps = |region: usize| fpga.regions[region].until_ps.get() - fpga.expire_ps.get();
+    let ask = |machine: &mut Machine, accelerator, priority, now| {
+        machine.now = now;
+        let client = machine.open(accelerator, priority).unwrap();
+        assert!(!machine.store(client, 3, 0), "nobody has connected it");
+        machine.run();
+        client
+    };
+    // With reconfiguration: two at once wait for the manager, and for the port.
+    let first = ask(&mut machine, 2, 9, 100);
+    assert_eq!(fpga.regions[2].until_ps.get(), 100 + 301 + load_time(2));
+    ask(&mut machine, 0, 9, 200);
+    assert_eq!(fpga.manager_until_ps.get(), 100 + 301 + 301, "the second request is looked at after the first");
+    machine.now = 200_000;
+    machine.run();
+    let loaded = 100 + 301 + 301 + 50_000;
+    assert_eq!(ready_ps(2), loaded, "its interrupt waits for the manager");
+    assert_eq!(ready_ps(0), loaded + load_time(0) + 50_000);
+    // Preemption: the first one is stopped at the end of its frame.
+    assert!(machine.store(first, 3, 0));
+    machine.run();
+    let ends = 200_000 + 9_000_000;
+    assert_eq!(fpga.regions[2].until_ps.get(), ends);
+    let urgent = ask(&mut machine, 2, 0, 300_000);
+    assert_eq!(machine.state(2), RegionState::Preempt);
+    assert_eq!(fpga.manager_until_ps.get(), 300_000 + 4001);
+    machine.now = ends;
+    machine.run();
+    assert_eq!(fpga.manager_until_ps.get(), ends + 600_020, "what has stopped is assigned");
+    machine.now = ends + 600_020;
+    machine.answer();
+    machine.run();
+    // It is a request of the stopped one that the manager looks at now.
+    assert_eq!(machine.client(2), Some(urgent));
+    assert_eq!(ready_ps(2), ends + 600_020);
+    // Assignment alone.
+    machine.leave(urgent);
+    machine.now += 1_000_000;
+    let now = machine.now;
+    machine.run();
+    assert_eq!(fpga.manager_until_ps.get(), now + 21);
+    assert_eq!(machine.client(2), Some(first));
+}
+
+#[test]
+fn the_history_says_what_regions_were_and_for_how_long() {
+    let mut machine = Machine::new(Policy::SmallestFirst);
+    let client = machine.open(2, 9).unwrap();
+    assert!(!machine.store(client, 2, 0));
+    machine.now = 5;
+    machine.run();
+    machine.now = 100;
+    machine.run();
+    assert!(machine.store(client, 2, 0));
+    machine.run();
+    machine.now = 1000;
+    machine.run();
+    let told = history::changes(machine.fpga).map(|change| {
+        assert_eq!(change.region.index(), 2);
+        (change.at_ps, change.state, change.accelerator.map(|is| is.index()), change.owner)
+    });
+    let loaded = 5 + load_time(2);
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (5, RegionState::Reconfig, None, None),
+            (loaded, RegionState::Hold, Some(2), Some(7)),
+            (100, RegionState::Busy, Some(2), Some(7)),
+            (100 + 2 * FRAME[2], RegionState::Idle, Some(2), Some(7)),
+        ]
+    );
+    let region = motet_protocol::fpga::RegionId::new(2).unwrap();
+    let (spent_ps, until_ps) = history::spent_ps(machine.fpga, region);
+    assert_eq!((spent_ps, until_ps), ([5, 22, 0, 0, 60, 100 - loaded], 122));
+    assert_eq!(history::lost(machine.fpga), 0);
 }

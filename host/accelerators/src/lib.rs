@@ -8,8 +8,11 @@
 mod aes128;
 mod fft;
 mod fir;
+mod pool;
 mod qam;
 mod sha256;
+
+pub use pool::PoolLogic;
 
 use motet_protocol::fpga::{Fault, Job, State, Step};
 

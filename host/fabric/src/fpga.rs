@@ -1,4 +1,4 @@
-//! The FPGA of machines that are not timed: one thread of the host, which looks at all registers in turn, and computes.
+//! The FPGA's tables, and who it is in runs that are not timed: one thread of the host, which looks at all registers in turn, and computes.
 
 use std::{
     sync::{
@@ -8,11 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_accelerators::{Kind, Memory};
+use motet_accelerators::PoolLogic;
 use motet_layout::{CoreId, FPGA_FREE, Fpga, FpgaRegisters, Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
 use motet_protocol::{
     Context as _,
-    fpga::{self, Device, Fault, InterfaceId, Job, Logic, Section, State, Step, clients, signature},
+    fpga::{self, Device, signature},
     memory::frame_record,
 };
 
@@ -48,6 +48,13 @@ pub fn lay_out(pool: Pool, spec: &FpgaSpec, at: PoolAddr) {
     fpga.registers.set(at.0 + size_of::<Fpga>() as u64);
     fpga.data.set(fpga.registers.get() + u64::from(spec.interfaces) * PAGE_SIZE);
     fpga.key.set(KEY);
+    let manager = &spec.manager;
+    fpga.manager_search_ps.set(manager.search_ns * 1000);
+    fpga.manager_assign_ps.set(manager.assign_ns * 1000);
+    fpga.manager_reconfigure_ps.set(manager.reconfigure_ns * 1000);
+    fpga.manager_preempt_ps.set(manager.preempt_ns * 1000);
+    fpga.manager_port_ps.set(manager.port_ns * 1000);
+    fpga.manager_stop_ps.set(manager.stop_ns * 1000);
     for (region, bytes) in fpga.regions.iter().zip(&spec.regions) {
         region.area.set(*bytes as u32);
     }
@@ -73,63 +80,6 @@ fn frames(at: u64, bytes: u64) -> impl Iterator<Item = Frame> {
     (at >> PAGE_SHIFT..(at + bytes) >> PAGE_SHIFT).map(|frame| Frame(frame as u32))
 }
 
-/// The accelerators, and clients' memory in the pool.
-struct Accelerators {
-    pool: Pool,
-    fpga: &'static Fpga,
-}
-
-impl Accelerators {
-    fn kind(&self, job: &Job) -> Result<Kind, Fault> {
-        Kind::from_raw(self.fpga.accelerators[job.accelerator.index()].kind.get()).ok_or(Fault::Bitstream)
-    }
-
-    fn frames(&self, id: InterfaceId) -> impl Iterator<Item = Frame> {
-        let pages = (0..).map_while(move |page| clients::data_frame(self.fpga, id, page));
-        std::iter::once(clients::registers_frame(self.fpga, id)).chain(pages)
-    }
-}
-
-impl Logic for Accelerators {
-    fn begin(&self, job: &Job, _: &mut State) -> Result<(), Fault> {
-        self.kind(job)?.begin(job)
-    }
-
-    fn frame(&self, job: &Job, state: &mut State) -> Result<Step, Fault> {
-        let memory = ClientMemory { pool: self.pool, section: fpga::section(self.fpga, job.interface) };
-        self.kind(job)?.frame(job, state, &memory)
-    }
-
-    fn is_unmapped(&self, id: InterfaceId) -> bool {
-        // References of page tables go when nobody translates to the page any more.
-        self.frames(id).all(|frame| frame_record(self.pool, frame).refs.load(Ordering::SeqCst) == 1)
-    }
-
-    fn forget(&self, id: InterfaceId) {
-        for frame in self.frames(id) {
-            self.pool.zero_frame(frame);
-        }
-    }
-}
-
-/// A client's data section.
-struct ClientMemory {
-    pool: Pool,
-    section: Section,
-}
-
-impl Memory for ClientMemory {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Fault> {
-        self.pool.read(self.section.transfer(at, into.len() as u64)?, into);
-        Ok(())
-    }
-
-    fn write(&self, at: u64, from: &[u8]) -> Result<(), Fault> {
-        self.pool.write(self.section.transfer(at, from.len() as u64)?, from);
-        Ok(())
-    }
-}
-
 /// Starts the thread, if the machine has an FPGA.
 ///
 /// # Errors
@@ -138,10 +88,10 @@ pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> motet_error::Result<Opt
     let ring = device_thread::ring(pool, bells);
     let pool = pool.pool();
     let Some(fpga) = fpga::of(pool) else { return Ok(None) };
-    DeviceThread::start("fpga", move |stop| run_until(&Accelerators { pool, fpga }, stop, ring)).map(Some)
+    DeviceThread::start("fpga", move |stop| run_until(&PoolLogic { pool, fpga }, stop, ring)).map(Some)
 }
 
-fn run_until(logic: &Accelerators, stop: &AtomicBool, ring: impl Fn(CoreId)) {
+fn run_until(logic: &PoolLogic, stop: &AtomicBool, ring: impl Fn(CoreId)) {
     let (started, mut pause) = (Instant::now(), PAUSES[0]);
     while !stop.load(Ordering::SeqCst) {
         let now_ps = started.elapsed().as_nanos() as u64 * 1000;

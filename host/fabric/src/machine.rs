@@ -22,7 +22,7 @@ use toml::{
 
 pub use extensions::CoreExtensions;
 use extensions::{CoreTable, by_core};
-pub use fpga::{AcceleratorSpec, FpgaSpec};
+pub use fpga::{AcceleratorSpec, FpgaSpec, ManagerSpec};
 pub use hardware::HardwareSpec;
 pub use service::ServiceSpec;
 pub use text::TextPlace;

@@ -8,7 +8,9 @@ use motet_qemu_plugin::{Access, Guest, PerVcpu, Physical, VCPUS_MAX, Vcpu};
 use motet_layout::Isa;
 
 use crate::{
-    ONE_LINE, PLUGIN, Plugin, RECENT_PAGES, VcpuTime, operands,
+    ONE_LINE, PLUGIN, Plugin, RECENT_PAGES, VcpuTime,
+    fpga::Registers,
+    operands,
     pages::{PAGE, Pages},
     service::Service,
     tables::{self, Roots},
@@ -364,18 +366,20 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
     let cost = match known.map(Physical::Memory).or_else(|| access.physical()) {
         Some(Physical::Memory(physical)) => {
             let service = core.plugin.service.as_ref().filter(|service| service.has(physical));
+            let fpga = core.plugin.fpga.as_ref().filter(|fpga| fpga.has(physical));
             if translated && known.is_none() {
                 // It may replace what was known of another page, or of this one.
-                if service.is_some() || core.caches.is_over_link(physical) {
+                if service.is_some() || fpga.is_some() || core.caches.is_over_link(physical) {
                     core.pages.learn_apart(access.address, physical, kind.is_write());
                 } else {
                     core.pages.learn(access.address, physical, kind.is_write());
                 }
                 time.recent_data.clear();
             }
-            match service {
-                Some(service) => core.access_service(service, index, kind, physical, time.now_ps()),
-                None => core.caches.access_at(time.now_ps(), kind, physical, size),
+            match (service, fpga) {
+                (Some(service), _) => core.access_service(service, index, kind, physical, time.now_ps()),
+                (None, Some(fpga)) => core.access_fpga(fpga, index, kind, physical, time.now_ps()),
+                (None, None) => core.caches.access_at(time.now_ps(), kind, physical, size),
             }
         }
         Some(Physical::Device(register)) => {
@@ -409,6 +413,22 @@ impl TimedCore {
         let cost_ps = service.access(self.plugin, number, kind, physical, now_ps);
         self.caches.set_now(now_ps);
         self.caches.register_access(Picoseconds(cost_ps))
+    }
+
+    /// Accesses a register of the FPGA's, which is a device.
+    #[cold]
+    fn access_fpga(
+        &mut self,
+        registers: &Registers,
+        index: usize,
+        kind: Kind,
+        physical: u64,
+        now_ps: u64,
+    ) -> Picoseconds {
+        let Some(number) = self.plugin.core_at(index) else { return Picoseconds(0) };
+        registers.access(self.plugin, number, kind, physical, now_ps);
+        self.caches.set_now(now_ps);
+        self.caches.device_access(kind)
     }
 
     /// Translates the address of a load or a store, unless it is in the page that was translated last.

@@ -12,6 +12,7 @@ mod atomics;
 mod caches;
 mod classes;
 mod firmware;
+mod fpga;
 #[allow(unsafe_code)] // mappings and descriptors that the fabric hands over
 mod memory;
 mod noted;
@@ -153,6 +154,8 @@ struct Plugin {
     handlers: Mutex<Handlers>,
     /// The machine's service core, if it has one.
     service: Option<service::Service>,
+    /// The machine's FPGA, if it has one.
+    fpga: Option<fpga::Registers>,
     /// The machine has only one.
     has_one_core: bool,
     /// Other cores may be in the model at the same time as one of this island's.
@@ -260,6 +263,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let pool_bytes = memory::pool(number("pool")?, machine.pool.size)?;
     let timing = timing.with_pool(pool_bytes);
     let plugin = Plugin {
+        fpga: fpga::Registers::of(pool_bytes, pool_local),
         service: machine.service.and_then(|spec| service::Service::new(pool_bytes, pool_local, &spec)),
         pool_words,
         pool_bytes,
@@ -469,6 +473,10 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
             );
             if let Some(service) = &plugin.service {
                 plugin.timing.control_service(service.core, core, now_ps);
+            }
+            if plugin.fpga.is_some() {
+                let managed_ps = plugin.timing.control_fpga(core, now_ps);
+                plugin.times.get(vcpu).since_ps += managed_ps;
             }
             caches::count_doorbell_store(vcpu);
         }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod fpga;
 #[cfg(not(motet_model))]
 pub mod futex;
 mod pace;

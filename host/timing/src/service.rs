@@ -4,7 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, ISLAND_BURIED, ISLAND_LOST, Pool, ServiceCore, sync::Ordering::SeqCst};
+use motet_layout::{
+    CORES_PER_ISLAND_MAX, ISLAND_BURIED, ISLAND_LOST, Pool, ServiceCore,
+    sync::{AtomicU64, Ordering::SeqCst},
+};
 use motet_protocol::service::{self, Device, ThreadIndex, clients, hardware};
 
 use crate::{Bells, Timing};
@@ -53,7 +56,7 @@ impl<B: Bells> Timing<B> {
     }
 
     /// A core that runs does something that may ring it: in turns, the interrupt is to come now, and not when the host chooses.
-    fn while_it_runs(&self, core: usize, act: impl FnOnce()) {
+    pub(crate) fn while_it_runs(&self, core: usize, act: impl FnOnce()) {
         let rung = || self.header().cores[core].rings_received.load(SeqCst);
         let before = rung();
         act();
@@ -76,6 +79,7 @@ impl<B: Bells> Timing<B> {
 
     /// The machine's time has come to `until_ps`: what its devices do until then, if it has any. Never waits.
     pub(crate) fn run_devices(&self, core: usize, until_ps: u64) {
+        self.pass_fpga(core, until_ps);
         let Some((pool, service)) = self.pool.and_then(|pool| Some((pool, service::of(pool)?))) else { return };
         while hardware::next(service, until_ps, until_ps).is_some() {
             self.be_hardware(service, core, pool, until_ps);
@@ -84,8 +88,10 @@ impl<B: Bells> Timing<B> {
 
     /// When a device does something next, if that is before `before_ps`.
     pub(crate) fn next_of_devices(&self, now_ps: u64, before_ps: u64) -> Option<u64> {
-        let service = self.pool.and_then(service::of)?;
-        hardware::next(service, now_ps, before_ps).map(|(_, at_ps)| at_ps)
+        let service = self.pool.and_then(service::of);
+        let step = service.and_then(|service| hardware::next(service, now_ps, before_ps)).map(|(_, at_ps)| at_ps);
+        let of_fpga = self.next_of_fpga().filter(|at_ps| *at_ps < before_ps);
+        step.into_iter().chain(of_fpga).min()
     }
 
     fn be_service<'s>(
@@ -105,16 +111,32 @@ impl<B: Bells> Timing<B> {
     }
 
     fn acquire_service(&self, service: &ServiceCore, core: usize) {
+        self.acquire(
+            core,
+            &service.lock,
+            |who| service::acquire(service, who),
+            |holder, who| service::inherit(service, holder, who),
+        );
+    }
+
+    /// A core becomes a device, whose word `lock` says who is that: it waits for others, and inherits from who has died.
+    pub(crate) fn acquire(
+        &self,
+        core: usize,
+        lock: &AtomicU64,
+        acquires: impl Fn(u64) -> bool,
+        inherits: impl Fn(u64, u64) -> bool,
+    ) {
         let who = core as u64 + 1;
         let mut since = Instant::now();
-        while !service::acquire(service, who) {
+        while !acquires(who) {
             std::hint::spin_loop();
             if since.elapsed() < PATIENCE {
                 continue;
             }
             since = Instant::now();
-            let holder = service.lock.load(SeqCst);
-            if self.has_died(holder) && service::inherit(service, holder, who) {
+            let holder = lock.load(SeqCst);
+            if self.has_died(holder) && inherits(holder, who) {
                 return;
             }
         }

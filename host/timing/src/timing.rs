@@ -174,12 +174,24 @@ impl<B: Bells> Timing<B> {
 
     /// As [`Timing::note_ring`], of a core that the caller names.
     pub fn note_ring_of(&self, core: usize, target: usize, now_ps: u64) {
-        let (island, Some(target)) = (target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)) else { return };
+        let from = CoreId(core as u8).island().index();
+        if self.note_arrival(from, target, now_ps) {
+            bump(&self.clock(core).rings_sent, 1);
+        }
+    }
+
+    /// A device that is no core interrupts one: as if from its own island.
+    pub(crate) fn note_interrupt(&self, target: CoreId, now_ps: u64) {
+        self.note_arrival(target.island().index(), target.index(), now_ps);
+    }
+
+    fn note_arrival(&self, from: usize, target: usize, now_ps: u64) -> bool {
+        let (to, Some(target)) = (target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)) else { return false };
         self.note_exchange(now_ps);
-        let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
+        let latency_ns = self.header.islands[from].doorbell_ns[to].get();
         note_first(&target.rung_at_ns, now_ps / PS_PER_NS + u64::from(latency_ns));
         target.rings_received.fetch_add(1, SeqCst);
-        bump(&self.clock(core).rings_sent, 1);
+        true
     }
 
     /// A core has exchanged something with another island, or is about to.

@@ -53,6 +53,11 @@ pub fn leave(fpga: &Fpga, interface: InterfaceId) {
     fpga.attention.store(1, Release);
 }
 
+/// The FPGA is to look at all interfaces, when it is told to.
+pub fn look(fpga: &Fpga) {
+    fpga.attention.store(1, SeqCst);
+}
+
 /// Whether a client's registers may be mapped writably now. Whoever maps them holds a lock from before it asks until that is done;
 /// [`take_revocations`] takes it, too.
 pub fn may_write(interface: &FpgaInterface) -> bool {

@@ -28,6 +28,21 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
+    /// The manager does something that takes so long; it does one thing after the other. What follows from that comes later.
+    pub(super) fn manage(&mut self, cost_ps: u64) {
+        if cost_ps != 0 {
+            let until_ps = &self.fpga.manager_until_ps;
+            self.now_ps = self.now_ps.max(until_ps.get()).saturating_add(cost_ps);
+            until_ps.set(self.now_ps);
+        }
+    }
+
+    /// What it takes to have a region become a client's.
+    pub(super) fn make_ready_ps(&self, reconfigures: bool) -> u64 {
+        let fpga = self.fpga;
+        if reconfigures { fpga.manager_reconfigure_ps.get() } else { fpga.manager_assign_ps.get() }
+    }
+
     /// A region is to become its successor's. If it computes, that ends at the next consistency point.
     fn run_solution(&mut self, at: RegionId) {
         if self.state(at) == RegionState::Busy {
@@ -40,6 +55,11 @@ impl<L: Logic> Device<'_, L> {
 
     /// It does not compute any more: what is not over is kept, and is a request by itself when it is disconnected.
     fn stopped(&mut self, at: RegionId) {
+        self.manage(self.fpga.manager_stop_ps.get());
+        if let Some(next) = self.successor(at) {
+            let is_it = self.region(at).accelerator.get() == self.accelerator_of(next).link();
+            self.manage(self.make_ready_ps(!is_it));
+        }
         if let Some(client) = self.client(at).filter(|client| self.job(*client).is_some()) {
             let (interface, region) = (self.interface(client), self.region(at));
             interface.context.iter().zip(&region.context).for_each(|(word, value)| word.set(value.get()));
@@ -105,6 +125,7 @@ impl<L: Logic> Device<'_, L> {
     /// The configuration port is through with a bitstream.
     fn port_over(&mut self, at: RegionId) {
         let (fpga, region) = (self.fpga, self.region(at));
+        self.manage(fpga.manager_port_ps.get());
         region.loading.set(0);
         let Some(id) = self.successor(at) else {
             // Whoever wanted it has gone. Its next client has it loaded again.

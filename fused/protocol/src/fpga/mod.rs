@@ -10,6 +10,7 @@
 //! Protocol page: `docs/protocols/fpga.md`.
 
 pub mod clients;
+pub mod history;
 mod manager;
 mod monitor;
 mod words;
@@ -33,6 +34,11 @@ pub fn of(pool: Pool) -> Option<&'static Fpga> {
 /// Becomes the FPGA, unless somebody is. `who` is not 0.
 pub fn acquire(fpga: &Fpga, who: u64) -> bool {
     fpga.lock.compare_exchange(0, who, SeqCst, SeqCst).is_ok()
+}
+
+/// Becomes the FPGA in place of `holder`, who has died while he was. `false`: somebody else has.
+pub fn inherit(fpga: &Fpga, holder: u64, who: u64) -> bool {
+    fpga.lock.compare_exchange(holder, who, SeqCst, SeqCst).is_ok()
 }
 
 /// Lets others be the FPGA.
@@ -84,6 +90,11 @@ index!(
     AcceleratorId, FPGA_ACCELERATORS
 );
 
+/// When something happens next without anybody's asking. What it says is old if somebody is the FPGA meanwhile.
+pub fn next_ps(fpga: &Fpga) -> Option<u64> {
+    monitor::next_event(fpga).map(|(_, at_ps)| at_ps)
+}
+
 /// What an accelerator has computed so far, as it and nobody else knows.
 pub type State = [u64; FPGA_CONTEXT_WORDS];
 
@@ -132,6 +143,15 @@ pub trait Logic {
 
     /// Forgets what a client has left in its data section.
     fn forget(&self, interface: InterfaceId);
+}
+
+/// The regions that there are.
+pub fn regions(fpga: &Fpga) -> impl Iterator<Item = RegionId> + use<> {
+    (0..(fpga.region_count.get() as usize).min(FPGA_REGIONS)).filter_map(RegionId::new)
+}
+
+fn state_of(region: &FpgaRegion) -> RegionState {
+    RegionState::from_raw(region.state.get()).unwrap_or(RegionState::Idle)
 }
 
 /// The data section of an interface.
@@ -189,15 +209,26 @@ impl<'a, L: Logic> Device<'a, L> {
     /// Does all that is to be done up to a time, in its order, and then what kernels and clients have asked for since. Returns when there is
     /// something to be done next without anybody's asking.
     pub fn run(&mut self, now_ps: u64) -> Option<u64> {
-        while let Some((region, until_ps)) = self.next_event().filter(|(_, until_ps)| *until_ps <= now_ps) {
-            self.now_ps = until_ps;
-            self.happens(region);
-            self.settle();
-        }
+        while self.pass(now_ps).is_some() {}
+        self.hear(now_ps);
+        next_ps(self.fpga)
+    }
+
+    /// Does what is to be done first, if that is at a time or before. When it is done, the manager's work included.
+    pub fn pass(&mut self, until_ps: u64) -> Option<u64> {
+        let (region, at_ps) = monitor::next_event(self.fpga).filter(|(_, at_ps)| *at_ps <= until_ps)?;
+        self.now_ps = at_ps;
+        self.happens(region);
+        self.settle();
+        Some(self.now_ps)
+    }
+
+    /// Does what kernels and clients have asked for. When the manager is through with that.
+    pub fn hear(&mut self, now_ps: u64) -> u64 {
         self.now_ps = now_ps;
         self.hear_kernels();
         self.settle();
-        self.next_event().map(|(_, until_ps)| until_ps)
+        self.now_ps
     }
 
     /// The cores that are to be rung, because kernels have something to do.
@@ -219,6 +250,7 @@ impl<'a, L: Logic> Device<'a, L> {
             }
         }
         self.free_interfaces();
+        self.note_changes();
     }
 
     /// What kernels have said of interfaces: stores have trapped, clients have gone.
@@ -303,7 +335,7 @@ impl<'a, L: Logic> Device<'a, L> {
 
     /// The regions of the machine.
     fn regions(&self) -> impl Iterator<Item = RegionId> + use<L> {
-        (0..(self.fpga.region_count.get() as usize).min(FPGA_REGIONS)).filter_map(RegionId::new)
+        regions(self.fpga)
     }
 
     /// The interfaces of the machine.
@@ -320,7 +352,7 @@ impl<'a, L: Logic> Device<'a, L> {
     }
 
     fn state(&self, id: RegionId) -> RegionState {
-        RegionState::from_raw(self.region(id).state.get()).unwrap_or(RegionState::Idle)
+        state_of(self.region(id))
     }
 
     fn set_state(&self, id: RegionId, state: RegionState) {

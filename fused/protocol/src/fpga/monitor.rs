@@ -1,14 +1,14 @@
 //! The monitor, beside the CPUs: states of regions, the search for solutions, requests that wait, and the configuration port.
 
 use motet_layout::{
-    FpgaBitstream,
+    Fpga, FpgaBitstream,
     handshake::then_look,
     sync::Ordering::{Release, SeqCst},
 };
 
 use super::{
     AcceleratorId, Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Job, Logic, Policy,
-    RegionId, RegionState, SIGNAL_OVER, SIGNAL_WAIT, State, Status, Step, registers, signature,
+    RegionId, RegionState, SIGNAL_OVER, SIGNAL_WAIT, State, Status, Step, regions, registers, signature, state_of,
 };
 
 /// [`motet_layout::FpgaInterface::request`]: there is none.
@@ -45,18 +45,19 @@ impl Solution {
     }
 }
 
-impl<L: Logic> Device<'_, L> {
-    /// The region for which something happens next, and when.
-    pub(super) fn next_event(&self) -> Option<(RegionId, u64)> {
-        let has_end = |id: &RegionId| match self.state(*id) {
-            RegionState::Busy | RegionState::Preempt | RegionState::Hold => true,
-            RegionState::Reconfig => self.region(*id).loading.get() != 0,
-            RegionState::Idle | RegionState::Switch => false,
-        };
-        let ends = self.regions().filter(has_end).map(|id| (id, self.region(id).until_ps.get()));
-        ends.min_by_key(|(_, until_ps)| *until_ps)
-    }
+/// The region for which something happens next, and when.
+pub(super) fn next_event(fpga: &Fpga) -> Option<(RegionId, u64)> {
+    let region = |id: RegionId| &fpga.regions[id.index()];
+    let has_end = |id: &RegionId| match state_of(region(*id)) {
+        RegionState::Busy | RegionState::Preempt | RegionState::Hold => true,
+        RegionState::Reconfig => region(*id).loading.get() != 0,
+        RegionState::Idle | RegionState::Switch => false,
+    };
+    let ends = regions(fpga).filter(has_end).map(|id| (id, region(id).until_ps.get()));
+    ends.min_by_key(|(_, until_ps)| *until_ps)
+}
 
+impl<L: Logic> Device<'_, L> {
     /// The time of a region has come.
     pub(super) fn happens(&mut self, id: RegionId) {
         match self.state(id) {
@@ -230,6 +231,12 @@ impl<L: Logic> Device<'_, L> {
         let region = self.region(solution.region());
         self.interface(id).request.set(SOLVED);
         region.successor.set(id.link());
+        let fpga = self.fpga;
+        self.manage(fpga.manager_search_ps.get());
+        self.manage(match solution.method {
+            Method::Assign(_) => self.make_ready_ps(solution.reconfigures),
+            Method::Preempt(_) => fpga.manager_preempt_ps.get(),
+        });
         self.raise(solution.region(), IRQ_NEW_SOLUTION);
     }
 

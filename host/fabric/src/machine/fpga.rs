@@ -29,6 +29,25 @@ pub struct FpgaSpec {
     pub regions: Vec<u64>,
     /// Accelerators.
     pub accelerators: Vec<AcceleratorSpec>,
+    /// What the manager takes.
+    pub manager: ManagerSpec,
+}
+
+/// What the manager takes for each of its routines, in nanoseconds (Ker-ONE's Table 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ManagerSpec {
+    /// To search for a region.
+    pub search_ns: u64,
+    /// To assign one that is that accelerator already.
+    pub assign_ns: u64,
+    /// To have one become another accelerator.
+    pub reconfigure_ns: u64,
+    /// To stop what a region computes.
+    pub preempt_ns: u64,
+    /// For the interrupt at the end of a reconfiguration.
+    pub port_ns: u64,
+    /// For the interrupt when a region has stopped.
+    pub stop_ns: u64,
 }
 
 /// An accelerator.
@@ -44,6 +63,8 @@ pub struct AcceleratorSpec {
 
 /// Longest time of a frame, and of 1024 bytes through the port.
 const NS_MAX: i64 = 1_000_000_000;
+/// Longest routine of the manager.
+const MANAGER_NS_MAX: i64 = 1_000_000;
 /// Longest reservation.
 const EXPIRE_US_MAX: i64 = 1_000_000;
 /// Largest bitstream, and largest data section.
@@ -58,10 +79,22 @@ pub(super) struct FpgaTable {
     port_faults: Option<Spanned<i64>>,
     interfaces: Option<Spanned<i64>>,
     data: Option<Spanned<Bytes>>,
+    manager: Option<ManagerTable>,
     #[serde(default)]
     region: Vec<Spanned<RegionTable>>,
     #[serde(default)]
     accelerator: Vec<Spanned<AcceleratorTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManagerTable {
+    search_ns: Option<Spanned<i64>>,
+    assign_ns: Option<Spanned<i64>>,
+    reconfigure_ns: Option<Spanned<i64>>,
+    preempt_ns: Option<Spanned<i64>>,
+    port_ns: Option<Spanned<i64>>,
+    stop_ns: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +143,7 @@ pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>) -> Result<Opt
         data: data(text, table.data.as_ref())?,
         regions,
         accelerators,
+        manager: table.manager.map_or_else(|| Ok(ManagerSpec::default()), |manager| manager.check(text))?,
     }))
 }
 
@@ -151,6 +185,22 @@ fn data(text: &str, value: Option<&Spanned<Bytes>>) -> Result<u64> {
         return Err(fault(text, value.span(), &message));
     }
     Ok(bytes)
+}
+
+impl ManagerTable {
+    fn check(&self, text: &str) -> Result<ManagerSpec> {
+        let number = |key: &str, value: &Option<Spanned<i64>>| {
+            number(text, &format!("manager.{key}"), value.as_ref(), 0, 0..=MANAGER_NS_MAX)
+        };
+        Ok(ManagerSpec {
+            search_ns: number("search_ns", &self.search_ns)?,
+            assign_ns: number("assign_ns", &self.assign_ns)?,
+            reconfigure_ns: number("reconfigure_ns", &self.reconfigure_ns)?,
+            preempt_ns: number("preempt_ns", &self.preempt_ns)?,
+            port_ns: number("port_ns", &self.port_ns)?,
+            stop_ns: number("stop_ns", &self.stop_ns)?,
+        })
+    }
 }
 
 impl RegionTable {
