@@ -8,7 +8,7 @@ use std::{
     io::{self, Write},
 };
 
-use motet_fabric::{Machine, trace::Recording};
+use motet_fabric::{Machine, stats::FpgaChangeStats, trace::Recording};
 use motet_layout::{CORES_MAX, CoreId};
 use motet_protocol::trace::{End, Event, Kind};
 use serde_json::{Value, json};
@@ -23,8 +23,12 @@ pub fn write(machine: &Machine, recording: &Recording, out: &mut dyn Write) -> i
     for (core, event) in &recording.events {
         converter.event(*core, event)?;
     }
+    converter.regions(&recording.fpga)?;
     converter.end()
 }
+
+/// Where the FPGA's tracks are: its process, and its first region.
+const FPGA: [usize; 2] = [9001, 9001];
 
 /// What a core's track has open.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,6 +164,31 @@ impl<'a> Converter<'a> {
         }
     }
 
+    /// The FPGA: a process, and its regions' tracks. These come behind the cores, as the format allows.
+    fn regions(&mut self, changes: &[FpgaChangeStats]) -> io::Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let end_ns = self.time_ns;
+        self.put_at(FPGA, "M", "process_name", json!({ "args": { "name": "FPGA" } }))?;
+        let count = changes.iter().map(|change| change.region + 1).max().unwrap_or(0);
+        for region in 0..count {
+            let name = format!("region {}", region + 1);
+            self.put_at([FPGA[0], FPGA[1] + region], "M", "thread_name", json!({ "args": { "name": name } }))?;
+        }
+        let mut open = vec![None; count];
+        for change in changes {
+            let track = [FPGA[0], FPGA[1] + change.region];
+            self.time_ns = change.at_ps / 1000;
+            if open[change.region].replace(track).is_some() {
+                self.put_at(track, "E", "", json!({}))?;
+            }
+            self.put_at(track, "B", &change.title(), json!({ "cat": "region", "args": { "state": change.state } }))?;
+        }
+        self.time_ns = self.time_ns.max(end_ns);
+        open.into_iter().flatten().try_for_each(|track| self.put_at(track, "E", "", json!({})))
+    }
+
     /// Ends all that is open, and the file.
     fn end(mut self) -> io::Result<()> {
         for core in 0..CORES_MAX {
@@ -179,8 +208,13 @@ impl<'a> Converter<'a> {
 
     /// Writes an event: its phase, name, place and time, and what else it has. Times are microseconds in this format.
     fn put(&mut self, core: CoreId, phase: &str, name: &str, more: Value) -> io::Result<()> {
+        self.put_at([core.island().index() + 1, core.index() + 1], phase, name, more)
+    }
+
+    /// The same for any track: its process's number and its own.
+    fn put_at(&mut self, [process, track]: [usize; 2], phase: &str, name: &str, more: Value) -> io::Result<()> {
         self.out.write_all(if std::mem::take(&mut self.first) { b"[\n" } else { b",\n" })?;
-        let mut line = json!({ "ph": phase, "pid": core.island().0 + 1, "tid": u32::from(core.0) + 1 });
+        let mut line = json!({ "ph": phase, "pid": process, "tid": track });
         let fields = line.as_object_mut().expect("an object");
         if !name.is_empty() {
             fields.insert("name".into(), name.into());
@@ -213,8 +247,12 @@ mod tests {
     }
 
     fn convert(events: &[(CoreId, Event)]) -> Vec<Value> {
+        convert_with(events, Vec::new())
+    }
+
+    fn convert_with(events: &[(CoreId, Event)], regions: Vec<FpgaChangeStats>) -> Vec<Value> {
         let mut bytes = Vec::new();
-        write(&machine(), &Recording { events: events.to_vec(), lost: 0 }, &mut bytes).unwrap();
+        write(&machine(), &Recording { events: events.to_vec(), lost: 0, fpga: regions }, &mut bytes).unwrap();
         let lines: Vec<Value> = serde_json::from_slice(&bytes).unwrap();
         check(&lines);
         lines.into_iter().filter(|line| line["ph"] != "M").collect()
@@ -257,6 +295,30 @@ mod tests {
         assert_eq!(lines[7]["name"], "wc \"x\"");
         assert_eq!(lines[4]["name"], "rings arm.0");
         assert_eq!(lines[9]["args"]["end"], "waits");
+    }
+
+    #[test]
+    fn regions_of_an_fpga_have_tracks_of_their_own() {
+        let change = |at_us: u64, region, state: &str, accelerator: Option<&str>, process| FpgaChangeStats {
+            at_ps: at_us * 1_000_000,
+            region,
+            state: state.into(),
+            accelerator: accelerator.map(str::to_owned),
+            process,
+        };
+        let lines = convert_with(
+            &[],
+            vec![
+                change(10, 1, "reconfig", None, None),
+                change(20, 0, "hold", Some("fir"), Some(3)),
+                change(30, 1, "busy", Some("qam16"), Some(4)),
+                change(50, 1, "idle", Some("qam16"), Some(4)),
+            ],
+        );
+        assert_eq!(phases(&lines), "BBEBEBEE");
+        let names = lines.iter().filter(|line| line["ph"] == "B").map(|line| line["name"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), ["reconfig", "fir of 3: hold", "qam16 of 4: busy", "qam16: idle"]);
+        assert_eq!((&lines[3]["pid"], &lines[3]["tid"], &lines[3]["ts"]), (&json!(9001), &json!(9002), &json!(30.0)));
     }
 
     #[test]

@@ -12,14 +12,15 @@ use motet_accelerators::PoolLogic;
 use motet_layout::{CoreId, FPGA_FREE, Fpga, FpgaRegisters, Frame, PAGE_SHIFT, PAGE_SIZE, Pool, PoolAddr};
 use motet_protocol::{
     Context as _,
-    fpga::{self, Device, signature},
+    fpga::{self, AcceleratorId, Device, RegionState, history, signature},
     memory::frame_record,
 };
 
 use crate::{
     Doorbells, HostPool,
     device_thread::{self, DeviceThread},
-    machine::FpgaSpec,
+    machine::{FpgaSpec, Machine},
+    stats::{FpgaChangeStats, FpgaRegionStats, FpgaStats},
 };
 
 /// Who the FPGA is here: not 0.
@@ -89,6 +90,41 @@ pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> motet_error::Result<Opt
     let pool = pool.pool();
     let Some(fpga) = fpga::of(pool) else { return Ok(None) };
     DeviceThread::start("fpga", move |stop| run_until(&PoolLogic { pool, fpga }, stop, ring)).map(Some)
+}
+
+/// What the FPGA did until `end_ps`; `None`: the machine has none.
+pub fn stats(pool: &HostPool, machine: &Machine, end_ps: u64) -> Option<FpgaStats> {
+    let (fpga, spec) = (fpga::of(pool.pool())?, machine.fpga.as_ref()?);
+    let regions = fpga::regions(fpga).map(|id| {
+        let region = &fpga.regions[id.index()];
+        let (mut spent_ps, changed_ps) = history::spent_ps(fpga, id);
+        let state = RegionState::from_raw(region.state.get()).unwrap_or(RegionState::Idle);
+        spent_ps[state as usize] += end_ps.saturating_sub(changed_ps);
+        let named = |state: &RegionState| (state.name().to_owned(), spent_ps[*state as usize]);
+        let state_ps = RegionState::ALL.iter().map(named).collect();
+        FpgaRegionStats { frames: region.frames.get(), loads: region.loads.get(), state_ps }
+    });
+    Some(FpgaStats {
+        requests: fpga.requests.get(),
+        preemptions: fpga.preemptions.get(),
+        loads: fpga.loads.get(),
+        load_errors: fpga.load_errors.get(),
+        regions: regions.collect(),
+        changes: changes(fpga, spec),
+        changes_lost: history::lost(fpga),
+    })
+}
+
+fn changes(fpga: &Fpga, spec: &FpgaSpec) -> Vec<FpgaChangeStats> {
+    let name = |id: AcceleratorId| Some(spec.accelerators.get(id.index())?.kind.name().to_owned());
+    let told = history::changes(fpga).map(|change| FpgaChangeStats {
+        at_ps: change.at_ps,
+        region: change.region.index(),
+        state: change.state.name().into(),
+        accelerator: change.accelerator.and_then(name),
+        process: change.owner,
+    });
+    told.collect()
 }
 
 fn run_until(logic: &PoolLogic, stop: &AtomicBool, ring: impl Fn(CoreId)) {

@@ -252,13 +252,16 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     run.stop(outcome.is_ok());
     let recorder = run.recorder.take();
     if let Some(clocks) = &clocks {
-        hooks.measured(clocks.stats(machine, &options.command.args.last().cloned().unwrap_or_default()));
+        let mut measured = clocks.stats(machine, &options.command.args.last().cloned().unwrap_or_default());
+        measured.fpga = fpga::stats(&pool, machine, measured.time_ps);
+        hooks.measured(measured);
         if let Some(accesses) = clocks.accesses() {
             hooks.accessed(accesses.steps().collect());
         }
     }
     if let Some(recorder) = recorder {
-        hooks.traced(recorder.finish());
+        let fpga = fpga::stats(&pool, machine, 0).map_or_else(Vec::new, |fpga| fpga.changes);
+        hooks.traced(Recording { fpga, ..recorder.finish() });
     }
     if matches!(outcome, Ok(Outcome::Exited(_))) {
         hooks.collect(&pool)?;

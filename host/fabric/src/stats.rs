@@ -40,6 +40,9 @@ pub struct Stats {
     /// The first pages of the pool in which a read might have been answered by an old copy, by core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale_read_addresses: Vec<StalePageStats>,
+    /// The FPGA; absent from machines without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fpga: Option<FpgaStats>,
     /// What depends on the host; absent from deterministic runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostStats>,
@@ -56,6 +59,65 @@ impl Stats {
         let told = counts.into_iter().filter(|&(count, _)| count != 0);
         told.map(|(count, what)| format!("{count} times {what}, because the host was busy; times may be wrong"))
             .collect()
+    }
+}
+
+/// What the FPGA did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FpgaStats {
+    /// Requests for a region.
+    pub requests: u64,
+    /// Of the solutions, those that stopped what a region computed.
+    pub preemptions: u64,
+    /// Bitstreams that were loaded.
+    pub loads: u64,
+    /// Requests that failed: the port did, or a bitstream was wrong.
+    pub load_errors: u64,
+    /// The regions, in the machine file's order.
+    pub regions: Vec<FpgaRegionStats>,
+    /// What regions were, in the order of happening: the last ones.
+    pub changes: Vec<FpgaChangeStats>,
+    /// How many earlier ones are not there.
+    pub changes_lost: u64,
+}
+
+/// What a region of the FPGA did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FpgaRegionStats {
+    /// Frames computed.
+    pub frames: u64,
+    /// Bitstreams loaded.
+    pub loads: u64,
+    /// For how long it was in each state.
+    pub state_ps: BTreeMap<String, u64>,
+}
+
+/// What a region of the FPGA is from a moment on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FpgaChangeStats {
+    /// The moment.
+    pub at_ps: u64,
+    /// The region's index.
+    pub region: usize,
+    /// What it does.
+    pub state: String,
+    /// The accelerator that it is; absent while it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<String>,
+    /// The process whose client has it; absent if it is nobody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+}
+
+impl FpgaChangeStats {
+    /// For people: what it is, whose, and what it does.
+    pub fn title(&self) -> String {
+        let is = self.accelerator.as_deref();
+        match (is, self.process) {
+            (Some(is), Some(process)) if self.state != "idle" => format!("{is} of {process}: {}", self.state),
+            (Some(is), _) => format!("{is}: {}", self.state),
+            (None, _) => self.state.clone(),
+        }
     }
 }
 

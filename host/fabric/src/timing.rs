@@ -310,6 +310,7 @@ impl Clocks {
             samples: self.samples(&end),
             stale_read_addresses,
             warnings: told,
+            fpga: None,
         }
     }
 

@@ -6,7 +6,7 @@ use motet_protocol::{
     trace::{self, Event},
 };
 
-use crate::{HostPool, machine::Machine};
+use crate::{HostPool, machine::Machine, stats::FpgaChangeStats};
 
 /// Room of a core's ring, in events: what a busy core writes while the host does something else.
 const RING_EVENTS: u64 = 8192;
@@ -20,6 +20,8 @@ pub struct Recording {
     pub events: Vec<(CoreId, Event)>,
     /// Events that found no room.
     pub lost: u64,
+    /// What regions of the FPGA were: the last changes.
+    pub fpga: Vec<FpgaChangeStats>,
 }
 
 /// Bytes of pool that the trace of a machine needs.
@@ -77,7 +79,7 @@ impl Recorder {
             *latest = event.time_ns;
         }
         self.events.sort_by_key(|(core, event)| (event.time_ns, *core));
-        Recording { events: self.events, lost: self.lost + not_written }
+        Recording { events: self.events, lost: self.lost + not_written, fpga: Vec::new() }
     }
 }
 

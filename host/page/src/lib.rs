@@ -5,6 +5,7 @@
 pub mod bars;
 pub mod chart;
 pub mod format;
+pub mod gantt;
 pub mod svg;
 pub mod tornado;
 

@@ -37,6 +37,20 @@ raw_enum! {
     }
 }
 
+impl RegionState {
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Preempt => "preempt",
+            Self::Switch => "switch",
+            Self::Reconfig => "reconfig",
+            Self::Hold => "hold",
+        }
+    }
+}
+
 raw_enum! {
     /// The lowest byte of the status register.
     Status {

@@ -1,5 +1,6 @@
 //! `--report DIR`: what a timed run measured as a page for a browser: one file, without scripts and without the network.
 
+mod fpga;
 mod page;
 mod plots;
 mod series;
@@ -98,8 +99,15 @@ mod tests {
     /// The paths of all fields, as docs/stats.md writes them.
     fn paths(path: &str, value: &Value, found: &mut BTreeSet<String>) {
         // These are described where they are first, or in one line.
-        let whole =
-            ["regions[].cores[]", "samples.cores[]", "samples.columns[]", "stale_read_addresses[]"].contains(&path);
+        let whole = [
+            "regions[].cores[]",
+            "samples.cores[]",
+            "samples.columns[]",
+            "stale_read_addresses[]",
+            "fpga.regions[].state_ps",
+            "fpga.changes[]",
+        ]
+        .contains(&path);
         match (value.as_object(), value.as_array()) {
             (Some(fields), _) if !whole => {
                 for (name, value) in fields {

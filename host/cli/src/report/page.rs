@@ -6,6 +6,7 @@ use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 use motet_page::format::{count, escape, percent, short, time};
 
 use super::{
+    fpga,
     plots::{self, Bar, Category, Curve, Measure, Rates, Span},
     series::Timeline,
 };
@@ -53,6 +54,7 @@ pub fn page(stats: &Stats) -> String {
     let _ = write!(body, "<h2 id=\"cores\">The whole run, by core</h2>\n{}", cores(stats, &stats.cores));
     let _ = write!(body, "<h2 id=\"time\">Over time</h2>\n{}", over_time(stats));
     let _ = write!(body, "<h2 id=\"regions\">Regions of interest</h2>\n{}", regions(stats));
+    body.push_str(&stats.fpga.as_ref().map_or_else(String::new, |fpga| fpga::section(fpga, stats.time_ps)));
     body.push_str(&machine(stats));
     motet_page::page(&format!("Motet: {}", stats.command), &body)
 }
@@ -372,7 +374,7 @@ mod tests {
             let text = page(&sample::stats(islands, cores));
             let document = parse(&text);
             let names: Vec<&str> = document.descendants().map(|node| node.tag_name().name()).collect();
-            let drawings = 3 * 4 + 5 + islands; // by core of the run and two regions; over time; shares by island
+            let drawings = 3 * 4 + 5 + islands + 1; // by core of the run and two regions; over time; shares by island; the FPGA
             assert_eq!(names.iter().filter(|name| **name == "svg").count(), drawings);
             assert!(!names.iter().any(|name| ["script", "link", "img", "iframe", "b\u{fffd}"].contains(name)));
             assert!(!text.contains("http") && !text.contains("NaN") && !text.contains("url("));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use motet_coherence::counter_names;
 use motet_fabric::stats::{
-    CoreStats, HostStats, IslandStats, MachineStats, RegionStats, SCHEMA, Samples, StalePageStats, Stats,
+    CoreStats, FpgaChangeStats, FpgaRegionStats, FpgaStats, HostStats, IslandStats, MachineStats, RegionStats, SCHEMA,
+    Samples, StalePageStats, Stats,
 };
 
 const COLUMNS: [&str; 10] = [
@@ -71,6 +72,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             range: "board-memory".into(),
             reads: 3,
         }],
+        fpga: Some(fpga()),
         host: Some(HostStats { seconds: 3.25, mips: 61.2 }),
     }
 }
@@ -131,4 +133,34 @@ fn samples(island: usize, core: usize) -> Vec<Vec<u64>> {
         rows.push(row.clone());
     }
     rows
+}
+
+/// Three regions that two processes share.
+fn fpga() -> FpgaStats {
+    let names = ["qam16", "qam64", "fft512"];
+    let states = ["reconfig", "hold", "busy", "idle", "busy", "preempt", "switch"];
+    let change = |step: u64| {
+        let (region, at) = ((step % 3) as usize, (step / 3) as usize);
+        let is = (at % states.len() != 0).then_some(names[(region + at / states.len()) % 3].to_owned());
+        FpgaChangeStats {
+            at_ps: 900_000_000 * (1 + step),
+            region,
+            state: states[at % states.len()].into(),
+            process: is.as_ref().map(|_| 3 + (at / 3 % 2) as u32),
+            accelerator: is,
+        }
+    };
+    let state_ps =
+        |region: u64| states.iter().zip(1..).map(move |(state, at)| ((*state).into(), at * (region + 1) * 900_000_000));
+    FpgaStats {
+        requests: 15,
+        preemptions: 4,
+        loads: 9,
+        load_errors: 0,
+        regions: (0..3)
+            .map(|region| FpgaRegionStats { frames: 40 * region, loads: 3, state_ps: state_ps(region).collect() })
+            .collect(),
+        changes: (0..60).map(change).collect(),
+        changes_lost: 0,
+    }
 }
