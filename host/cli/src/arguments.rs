@@ -40,6 +40,8 @@ pub enum Subcommand {
     Build(BuildOptions),
     /// Build the guests of virtual machines, and print where they are (docs/guests.md)
     Guests(GuestsOptions),
+    /// Compute how long allocations of the FPGA take at worst, from a machine description
+    Wcet(WcetOptions),
     /// Run an experiment (see `motet bench --help`)
     Bench(BenchOptions),
     /// Boot a machine and run virtual machines in it
@@ -58,6 +60,39 @@ pub enum Subcommand {
     Addr2line(Addr2lineOptions),
     /// Check that everything Motet needs is here
     Doctor,
+}
+
+const WCET_HELP: &str = "\
+Examples:
+  motet wcet --machine machines/embedded.toml
+  motet wcet --machine machines/embedded.toml --queue --json bounds.json
+  motet wcet --machine machines/embedded.toml --client qam16:0:50 --client fft512:20:500 --client fft1024:20:500
+
+The columns are the longest wait for what is stopped (stop), the longest reconfiguration (load), the four paths of an allocation, waits for others'
+reconfigurations (queue) and for clients that are as urgent or more (rivals), and the worst of all. Without --client there is a line for the most urgent
+client of each accelerator, whom nobody goes before, and one for the least urgent, who stops nobody and finds a region idle.
+docs/wcet.md has the equations.";
+
+/// Options of `motet wcet`.
+#[derive(Args, Debug)]
+#[command(after_help = WCET_HELP)]
+pub struct WcetOptions {
+    /// Machine description [default: machines/default.toml]
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// The island that clients run on [default: the slowest one]
+    #[arg(long, value_name = "NAME")]
+    pub island: Option<String>,
+    /// Others ask at the same time: their reconfigurations go first
+    #[arg(long)]
+    pub queue: bool,
+    /// A client: its accelerator, its priority (0 is the most urgent, 39 the least) and for how many microseconds it computes. Those that are named
+    /// (may be repeated) are all that there are
+    #[arg(long = "client", value_name = "ACCELERATOR:PRIORITY:JOB_US")]
+    pub clients: Vec<String>,
+    /// Write the bounds to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// Options of `motet objdump`.

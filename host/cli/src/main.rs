@@ -21,6 +21,7 @@ mod test;
 mod toolchain;
 mod trace;
 mod vm;
+mod wcet;
 
 use std::{io::Write, process::ExitCode};
 
@@ -62,6 +63,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Test(options) => test::test(&options),
         Subcommand::Build(options) => build::build(&options),
         Subcommand::Guests(options) => guests::guests(&options),
+        Subcommand::Wcet(options) => wcet::wcet(&options),
         Subcommand::Bench(options) => project::run_sibling("motet-bench", &options.arguments),
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),

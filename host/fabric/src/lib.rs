@@ -33,6 +33,7 @@ pub mod terminal;
 #[allow(unsafe_code)] // the mapping of the clocks
 pub mod timing;
 pub mod trace;
+pub mod wcet;
 
 pub use ivshmem::Doorbells;
 pub use machine::{Crossing, Firmware, Machine};

@@ -4,14 +4,19 @@
 use std::{fs, path::PathBuf};
 
 use libtest_mimic::Trial;
+use serde_json::Value;
 
-use crate::{crossing::compiled, process::Motet, trial};
+use crate::{
+    crossing::{Programs, compiled},
+    process::{self, Motet},
+    trial,
+};
 
 type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 10] = [
         ("accel::programs_of_all_instruction_sets_share_regions", shared),
         ("accel::who_is_preempted_goes_on_with_the_same_result", || everywhere("preemption")),
         ("accel::a_killed_client_is_noticed_by_nobody", || everywhere("killed")),
@@ -19,6 +24,8 @@ pub fn trials() -> Vec<Trial> {
         ("accel::a_port_that_fails_is_a_bus_error_once", || right("on riscv64 /in/accel port", "port_faults = 1\n", 1)),
         ("accel::timed_runs_compute_the_same", timed),
         ("accel::deterministic_runs_are_the_same_each_time", deterministic),
+        ("accel::allocations_take_no_longer_than_at_worst", bounded),
+        ("accel::bounds_of_what_is_not_there_are_refused", refused_bounds),
         ("accel::machines_without_an_fpga_have_no_accelerators", absent),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -99,6 +106,78 @@ fn deterministic() -> Result<(), String> {
     let arguments = ["--timed", "--deterministic", "--stats", "@stats.json", "--trace", "@trace.json"];
     let (first, second) = (all_parts(&arguments)?, all_parts(&arguments)?);
     if first == second { Ok(()) } else { Err("two runs differ".into()) }
+}
+
+/// On `machines/embedded.toml`, whose core has each instruction set in turn: the longest allocations that were measured, with cold caches and without, beside the
+/// bounds of `motet wcet`.
+fn bounded() -> Result<(), String> {
+    let programs = Programs::new()?;
+    programs.compile(&process::root().join("user/ker-one/accelerators.c"), "accelerators", &["-O2"])?;
+    let text = fs::read_to_string(process::root().join("machines/embedded.toml")).map_err(|error| error.to_string())?;
+    for isa in process::ISAS {
+        let machine = programs.path.join("machine.toml");
+        fs::write(&machine, text.replace("aarch64", isa)).map_err(|error| error.to_string())?;
+        let file = ["--machine".as_ref(), machine.as_os_str()];
+        let program = programs.path.join("accelerators");
+        let ended = Motet::run(["--timed", "--deterministic", "--quantum", "1", "--quiet", "--in"])
+            .argument(&program)
+            .arguments(file)
+            .arguments(["--", "/in/accelerators allocate 4"])
+            .wait();
+        let json = programs.path.join("bounds.json");
+        let computed = Motet::default().argument("wcet").arguments(file).argument("--json").argument(&json).wait();
+        computed.expect_code(0)?;
+        let bounds: Value =
+            fs::read(&json).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        compare(&ended.expect_code(0)?.output, &bounds).map_err(|what| format!("{isa}: {what}"))?;
+    }
+    Ok(())
+}
+
+/// No allocation takes longer than its bound, and for each path some accelerator comes near it.
+fn compare(output: &str, bounds: &Value) -> Result<(), String> {
+    let least = |path: &str| {
+        let all = output.lines().filter(|line| line.split([' ', '-']).next() == Some(path));
+        let ratios = all.map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let times: Vec<f64> = words[2..].iter().filter_map(|word| word.parse().ok()).collect();
+            let is_it = |bound: &&Value| bound["accelerator"] == words[1] && bound["priority"] == 0;
+            let bound = bounds["bounds"].as_array().and_then(|all| all.iter().find(is_it));
+            let bound_ps = bound.and_then(|bound| bound[format!("{path}_ps")].as_f64()).unwrap_or(f64::NAN);
+            (bound_ps / (1000.0 * (times[1] - times[0])), line)
+        });
+        ratios.min_by(|one, other| one.0.total_cmp(&other.0)).ok_or_else(|| format!("nothing took the path {path}"))
+    };
+    for path in ["direct", "reconfigure", "preempt", "both"] {
+        let (ratio, line) = least(path)?;
+        // With reconfiguration, it is not always that of the largest region.
+        let most = if path == "reconfigure" { 4.0 } else { 3.0 };
+        if !(1.0..most).contains(&ratio) {
+            return Err(format!("the bound is {ratio:.2} of `{line}`"));
+        }
+    }
+    Ok(())
+}
+
+fn refused_bounds() -> Result<(), String> {
+    let embedded = process::root().join("machines/embedded.toml");
+    let wcet = |arguments: &[&str]| Motet::default().argument("wcet").arguments(arguments).wait();
+    let with = |arguments: &[&str]| {
+        Motet::default().argument("wcet").argument("--machine").argument(&embedded).arguments(arguments).wait()
+    };
+    let cases = [
+        (wcet(&[]), "the machine has no FPGA: its file has no [fpga] table"),
+        (with(&["--island", "x"]), "no island is called \"x\"; there are: ps"),
+        (with(&["--client", "dct:1:1"]), "no accelerator is called \"dct\"; there are: qam16, "),
+        (with(&["--client", "fir:40:1"]), "not ACCELERATOR:PRIORITY:JOB_US with a priority of 0 to 39"),
+        (with(&["--client", "fir"]), "not ACCELERATOR:PRIORITY:JOB_US"),
+    ];
+    for (ended, message) in cases {
+        if !ended.expect_code(64)?.errors.contains(message) {
+            return Err(format!("{} is not in: {}", message, ended.errors));
+        }
+    }
+    Ok(())
 }
 
 fn absent() -> Result<(), String> {
