@@ -12,6 +12,7 @@ mod figures;
 mod flick;
 mod ftm;
 mod hthreads;
+mod ker_one;
 mod linux;
 mod masked;
 mod motet;
@@ -53,6 +54,8 @@ enum Experiment {
     Ftm(ftm::Options),
     /// Operating-system services as hardware, beside hthreads: the queueing model
     Hthreads(hthreads::Options),
+    /// Accelerators of an FPGA that clients share, beside Ker-ONE
+    KerOne(ker_one::Options),
     /// How much simulated time depends on how far cores may be apart
     Quantum(quantum::Options),
     /// How much headline figures depend on the numbers of a machine file that no paper has
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Experiment::Flick(options) => flick::run(&options),
         Experiment::Ftm(options) => ftm::run(&options),
         Experiment::Hthreads(options) => hthreads::run(&options),
+        Experiment::KerOne(options) => ker_one::run(&options),
         Experiment::Quantum(options) => quantum::run(&options),
         Experiment::Sensitivity(options) => sensitivity::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
