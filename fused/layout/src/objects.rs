@@ -134,6 +134,8 @@ pub const CALL_PAUSED: u32 = 2;
 pub const THREAD_ENDS: u32 = 4;
 /// [`ThreadRecord::in_syscall`]: it is in no call, but has waited at an instruction, which it executes again.
 pub const STORE_WAITED: u32 = 8;
+/// [`ThreadRecord::in_syscall`], a bit: it has waited for its turn at the service core, in no call or in the middle of one's work.
+pub const TURN_WAITED: u32 = 16;
 
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.
@@ -248,7 +250,10 @@ pool_struct! {
         3136 pub shared: Cell64,
         /// How often a core that was taken out has given it to another one. That core's own, as the next one.
         3144 pub displaced: Cell64,
-        3152 _pad2: [Cell64; 118],
+        /// 1: it looks whether it has lost its turn at the service core when its system call ends. Its core's own.
+        3152 pub looks_at_turn: Cell32,
+        3156 _pad4: Cell32,
+        3160 _pad2: [Cell64; 117],
     }
 }
 

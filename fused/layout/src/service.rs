@@ -85,7 +85,11 @@ pool_struct! {
         24 pub answered: AtomicU32,
         /// Windows that are kernel threads'. Set by kernels, cleared by the core when the thread has ended; until then nobody gets the window.
         28 pub bound: AtomicU32,
-        32 _pad2: [Cell64; 4],
+        /// Windows whose threads have lost their turns to more urgent ones: their kernels keep them from running. Set and cleared by the core.
+        32 pub stopped: AtomicU32,
+        /// Windows whose bits of `stopped` have changed. Set by the core, cleared by kernels.
+        36 pub told: AtomicU32,
+        40 _pad2: [Cell64; 3],
     }
 }
 
@@ -97,7 +101,8 @@ pool_struct! {
         4 _pad2: Cell32,
         /// The first ready thread, 1 + index; 0: none.
         8 pub ready: Cell32,
-        12 _pad0: Cell32,
+        /// The first of those that have slots, likewise.
+        12 pub holders: Cell32,
         /// By island: threads that may run at once; 0: as many as there are.
         16 pub slots: [Cell32; 8],
         /// By island: threads that run.
@@ -123,8 +128,7 @@ pool_struct! {
         20 pub islands: Cell32,
         /// 1 + the island whose slot it has; 0: none.
         24 pub island: Cell32,
-        /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 2: a more urgent one waits for its slot; bit 3: it was started;
-        /// bit 4: it has had no turn yet; bit 5: a device is it; from bit 24 on: the number of the request that it waits with.
+        /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 3: it was started; bit 4: it has had no turn yet; bit 5: a device is it; from bit 24 on: the number of the request that it waits with.
         28 pub flags: Cell32,
         /// What it has ended with.
         32 pub value: Cell32,
@@ -325,7 +329,7 @@ pool_struct! {
 
 pool_struct! {
     /// The service core.
-    pub struct ServiceCore: size 1753088, align 4096 {
+    pub struct ServiceCore: size 1818624, align 4096 {
         /// Who executes an operation: 1 + who; 0: nobody.
         0 pub lock: AtomicU64,
         /// Mutexes and condition variables that there can be. Host-written.
@@ -340,7 +344,7 @@ pool_struct! {
         24 pub operation_ps: Cell64,
         /// Not 0: a kernel has changed a [`ServiceClient`]. Set by kernels, cleared by the core.
         32 pub attention: AtomicU32,
-        /// Not 0: there is a bit in [`ServiceClient::answered`], or a device is done. Set by the core, cleared by kernels.
+        /// Not 0: there is a bit in [`ServiceClient::answered`] or [`ServiceClient::told`], or a device is done. Set by the core, cleared by kernels.
         36 pub answered: AtomicU32,
         /// Operations executed.
         40 pub operations: Cell64,
@@ -378,6 +382,9 @@ pool_struct! {
         180224 pub threads: [ServiceThread; 8192],
         /// The registers.
         704512 pub pages: [ServicePage; 256],
+        /// By page of registers and window: the kernel thread that is bound to it ([`ThreadRecord`](crate::ThreadRecord), pool address); 0: none.
+        /// Kernel-written.
+        1753088 pub kernel_threads: [AtomicU64; 8192],
     }
 }
 

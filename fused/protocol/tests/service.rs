@@ -150,15 +150,17 @@ impl Pair {
         let all = PAGES * WINDOWS;
         let can_ask = |id: &Id| {
             let thread = self.spec.threads.get(id);
-            thread.is_some_and(|thread| matches!(thread.doing, Doing::Nothing | Doing::IsNew | Doing::Runs))
+            thread.is_some_and(|thread| {
+                matches!(thread.doing, Doing::Nothing | Doing::IsNew | Doing::Runs | Doing::Stopped)
+            })
         };
         let id = (0..all).map(|after| who((number + after) % all)).find(can_ask)?;
-        let fit = self.all_fit(id);
+        let fit = self.all_fit(id, choice);
         let (operation, object, argument) = fit[choice % fit.len()];
         Some((id, operation, object as u16, argument as u32))
     }
 
-    fn all_fit(&self, id: Id) -> Vec<(Operation, usize, usize)> {
+    fn all_fit(&self, id: Id, choice: usize) -> Vec<(Operation, usize, usize)> {
         use Operation::*;
         let (spec, owner) = (&self.spec, owner_of(id.0));
         if spec.threads[&id].doing == Doing::IsNew {
@@ -181,6 +183,14 @@ impl Pair {
         );
         fit.extend(spec.sources.keys().flat_map(|number| [(SourceRaise, *number, 0), (SourceWait, *number, 0)]));
         fit.extend([(Slots, 0, 1), (Slots, 1, 1)]);
+        // Threads that run, and those that wait for turns, become more and less urgent.
+        let with_turns = spec.threads.iter().filter(|(id, thread)| {
+            owner_of(id.0) == owner
+                && (thread.island.is_some() || matches!(thread.doing, Doing::Ready | Doing::Stopped))
+        });
+        fit.extend(
+            with_turns.map(|(id, thread)| (SetPriority, id.0 % 2 * 32 + id.1, (thread.priority as usize + choice) % 4)),
+        );
         fit
     }
 
@@ -247,12 +257,13 @@ impl Pair {
                 assert_eq!(self.machine.answer((page, window)), Answer(expected), "page {page}, window {window}");
             }
         }
-        self.check_wakes(&woken);
+        let told = std::mem::take(&mut self.spec.told);
+        self.check_wakes(&woken, &told);
         self.check_threads();
         self.check_objects();
     }
 
-    fn check_wakes(&self, woken: &BTreeSet<Id>) {
+    fn check_wakes(&self, woken: &BTreeSet<Id>, told: &BTreeSet<Id>) {
         let core = self.machine.core;
         let mut rings = BTreeSet::new();
         for (page, client) in core.control.iter().enumerate().take(PAGES) {
@@ -262,8 +273,13 @@ impl Pair {
             if expected != 0 {
                 rings.insert(client.core.get());
             }
+            let told = (0..32).filter(|window| told.contains(&(page, *window))).fold(0, |bits, bit| bits | 1 << bit);
+            assert_eq!(client.told.swap(0, SeqCst), told, "whose kernel is told of page {page}");
+            if told != 0 {
+                rings.insert(client.core.get());
+            }
         }
-        assert_eq!(core.answered.swap(0, SeqCst), u32::from(!woken.is_empty()));
+        assert_eq!(core.answered.swap(0, SeqCst), u32::from(!woken.is_empty() || !told.is_empty()));
         assert!(self.machine.rung.iter().copied().eq(rings.into_iter().filter_map(CoreId::from_raw)), "who is rung");
     }
 
@@ -272,6 +288,12 @@ impl Pair {
         for (page, client) in core.control.iter().enumerate().take(PAGES) {
             let windows = (0..32).filter(|window| spec.threads.contains_key(&(page, *window)));
             assert_eq!(client.windows.load(SeqCst), windows.fold(0, |bits, bit| bits | 1 << bit), "page {page}");
+            let stopped = spec.threads.iter().filter(|(id, thread)| id.0 == page && thread.doing == Doing::Stopped);
+            assert_eq!(
+                client.stopped.load(SeqCst),
+                stopped.fold(0, |bits, (id, _)| bits | 1 << id.1),
+                "page {page}: who is stopped"
+            );
         }
         for (id, thread) in &spec.threads {
             let record = self.machine.record(*id);
@@ -282,6 +304,7 @@ impl Pair {
                 Doing::Runs => 3,
                 Doing::Waits(_) => 4,
                 Doing::Over => 5,
+                Doing::Stopped => 6,
             };
             let expected = (state, thread.priority, thread.island.map_or(0, |island| island as u32 + 1));
             assert_eq!((record.state.get(), record.priority.get(), record.island.get()), expected, "{id:?}");
@@ -353,10 +376,11 @@ fn assert_empty(machine: &Machine) {
     let core = machine.core;
     for client in &core.control {
         assert_eq!(client.state.load(SeqCst), SERVICE_FREE);
-        assert_eq!((client.windows.load(SeqCst), client.died.load(SeqCst)), (0, 0));
+        assert_eq!((client.windows.load(SeqCst), client.died.load(SeqCst), client.stopped.load(SeqCst)), (0, 0, 0));
     }
     for process in &core.processes {
-        let words = process.slots.iter().chain(&process.running).chain([&process.owner, &process.ready]);
+        let words =
+            process.slots.iter().chain(&process.running).chain([&process.owner, &process.ready, &process.holders]);
         assert!(words.into_iter().all(|word| word.get() == 0), "a process is left");
     }
     assert!(core.mutex.iter().all(|mutex| mutex.owner.get() == 0), "a mutex is left");
@@ -471,7 +495,14 @@ fn hurt(machine: &Machine, table: usize, entry: usize, field: usize, value: u32)
         }
         3 => {
             let process = &core.processes[entry % PAGES];
-            [&process.owner, &process.ready, &process.slots[0], &process.running[0], &process.running[1]][field % 5]
+            [
+                &process.owner,
+                &process.ready,
+                &process.holders,
+                &process.slots[0],
+                &process.running[0],
+                &process.running[1],
+            ][field % 6]
                 .set(value);
         }
         4 => {

@@ -81,6 +81,12 @@ impl Rig {
         }
     }
 
+    /// Windows of the first page whose threads are to be kept from running.
+    fn stopped(&self) -> Vec<u32> {
+        let stopped = self.0.core.control[0].stopped.load(SeqCst);
+        (0..32).filter(|window| stopped >> window & 1 != 0).collect()
+    }
+
     fn with_turns(slots: u32, threads: &[(Id, u32)]) -> Self {
         let mut rig = Self::new();
         rig.0.allot((0, 31));
@@ -382,26 +388,77 @@ fn a_thread_that_is_killed_in_any_state_leaves_its_slot_and_its_window() {
 }
 
 #[test]
-fn each_thread_that_waits_for_a_turn_gets_the_slot_of_another_one() {
-    let mut rig = Rig::with_turns(2, &[((0, 3), 5), ((0, 4), 5)]);
-    rig.start(2, &[((0, 5), 1), ((0, 6), 1)]);
-    rig.all(&[((0, 3), Nothing, 0, 0, WAITS), ((0, 4), Nothing, 0, 0, WAITS)]);
-    assert_eq!((rig.has((0, 5)), rig.has((0, 6))), (DONE, DONE));
+fn each_urgent_thread_takes_the_turn_of_another_one_and_the_last_to_come_gives_way_first() {
+    let mut rig = Rig::with_turns(3, &[((0, 5), 5), ((0, 3), 5), ((0, 4), 2)]);
+    rig.start(3, &[((0, 6), 1)]);
+    assert_eq!((rig.has((0, 6)), rig.stopped()), (DONE, vec![3]));
+    rig.start(3, &[((0, 7), 1)]);
+    assert_eq!((rig.has((0, 7)), rig.stopped()), (DONE, vec![3, 5]));
+    rig.start(3, &[((0, 8), 2)]);
+    assert_eq!((rig.has((0, 8)), rig.stopped()), (WAITS, vec![3, 5]), "none is less urgent");
+    rig.all(&[((0, 6), Exit, 0, 0, DONE)]);
+    assert_eq!((rig.has((0, 8)), rig.stopped()), (DONE, vec![3, 5]), "the more urgent first");
+    rig.all(&[((0, 7), Exit, 0, 0, DONE)]);
+    assert_eq!(rig.stopped(), [3], "then who has come first");
+    rig.all(&[((0, 8), Exit, 0, 0, DONE)]);
+    assert_eq!((rig.stopped(), rig.has((0, 3))), (vec![], DONE), "its last answer is as it was");
+}
+
+#[test]
+fn a_thread_that_is_stopped_is_served_and_answered_at_its_turn() {
+    let mut rig = Rig::with_turns(1, &[((0, 3), 5), ((0, 4), 1)]);
+    assert_eq!((rig.has((0, 4)), rig.stopped()), (DONE, vec![3]));
+    rig.all(&[((0, 3), MutexCreate, 0, 0, WAITS)]);
+    assert_eq!((rig.0.core.mutex[0].owner.get(), rig.stopped()), (7, vec![]), "it waits for the answer");
+    rig.all(&[((0, 4), Lock, 0, 0, DONE), ((0, 4), Exit, 0, 0, DONE)]);
+    rig.all(&[((0, 3), Lock, 0, 0, is(Code::OwnerDead))]);
 }
 
 #[test]
 fn a_thread_whose_requests_fail_gives_way_as_well() {
     let mut rig = Rig::with_turns(1, &[((0, 3), 5), ((0, 4), 1)]);
-    rig.all(&[((0, 3), TryLock, 9, 0, WAITS)]);
-    assert_eq!(rig.has((0, 4)), DONE);
-    assert_eq!(rig.ask((0, 4), Exit, 0, 0), DONE);
+    rig.all(&[((0, 3), TryLock, 9, 0, WAITS), ((0, 4), Exit, 0, 0, DONE)]);
     assert_eq!(rig.has((0, 3)), is(Code::Invalid), "it is answered with its turn");
 }
 
 #[test]
-fn nobody_gives_way_to_threads_that_are_not_more_urgent_any_more() {
+fn who_makes_another_thread_ready_that_is_more_urgent_waits_for_the_answer() {
+    let mut rig = Rig::with_turns(2, &[((0, 3), 5), ((0, 4), 1)]);
+    rig.all(&[
+        ((0, 3), MutexCreate, 0, 0, value(0)),
+        ((0, 3), Lock, 0, 0, DONE),
+        ((0, 4), Lock, 0, 0, WAITS),
+        ((0, 31), Slots, 0, 1, DONE),
+        ((0, 3), Unlock, 0, 0, WAITS),
+    ]);
+    assert_eq!((rig.has((0, 4)), rig.stopped()), (DONE, vec![]), "and need not be stopped");
+    rig.all(&[((0, 4), Exit, 0, 0, DONE)]);
+    assert_eq!(rig.has((0, 3)), DONE);
+}
+
+#[test]
+fn as_urgent_takes_no_turn_until_a_priority_changes() {
+    let mut rig = Rig::with_turns(1, &[((0, 3), 5), ((0, 4), 5)]);
+    assert_eq!((rig.has((0, 4)), rig.stopped()), (WAITS, vec![]));
+    rig.all(&[((0, 31), SetPriority, 4, 4, DONE)]);
+    assert_eq!((rig.has((0, 4)), rig.stopped()), (DONE, vec![3]), "one that is ready becomes more urgent");
+    rig.all(&[((0, 31), SetPriority, 4, 6, DONE)]);
+    assert_eq!(rig.stopped(), [4], "one that runs becomes less urgent");
+    rig.all(&[((0, 31), SetPriority, 3, 6, DONE)]);
+    assert_eq!(rig.stopped(), [4]);
+}
+
+#[test]
+fn a_thread_that_is_stopped_is_let_go_when_it_ends() {
     let mut rig = Rig::with_turns(1, &[((0, 3), 5), ((0, 4), 1)]);
-    rig.all(&[((0, 31), SetPriority, 4, 5, DONE), ((0, 3), Nothing, 0, 0, DONE)]);
+    rig.all(&[((0, 3), Exit, 0, 9, DONE), ((0, 31), Join, 3, 0, value(9))]);
+    assert_eq!(rig.stopped(), []);
+    rig.start(1, &[((0, 5), 5), ((0, 6), 0)]);
+    assert_eq!(rig.stopped(), [4]);
+    rig.0.died((0, 4));
+    assert_eq!(rig.stopped(), []);
+    rig.all(&[((0, 6), Exit, 0, 0, DONE)]);
+    assert_eq!(rig.has((0, 5)), DONE);
 }
 
 #[test]
@@ -415,8 +472,8 @@ fn a_slot_that_a_wait_leaves_goes_to_the_most_urgent_thread() {
         ((0, 4), Lock, 0, 0, WAITS),
         ((0, 31), Slots, 0, 1, DONE),
     ]);
-    rig.start(1, &[((0, 5), 4)]);
-    rig.all(&[((0, 3), SetPriority, 5, 5, DONE), ((0, 3), ConditionWait, 0, 0, WAITS)]);
+    rig.start(1, &[((0, 5), 5)]);
+    rig.all(&[((0, 3), ConditionWait, 0, 0, WAITS)]);
     assert_eq!((rig.has((0, 4)), rig.has((0, 5))), (DONE, WAITS));
 }
 

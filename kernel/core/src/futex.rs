@@ -7,7 +7,7 @@ use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{PoolAddr, WaitQueue};
+use motet_layout::{PoolAddr, ThreadRecord, WaitQueue};
 use motet_protocol::{Context, wait};
 
 use crate::{
@@ -200,6 +200,11 @@ fn find<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex
 /// Wakes who waits for a word of shared memory, which has changed.
 pub fn wake_shared<M: Machine>(cpu: &Cpu<M>, word: PoolAddr) {
     wait::wake_matching(cpu, queue(cpu, word.0), u32::MAX, word.0, BITS_ALL);
+}
+
+/// The running thread, which prepares to wait, waits for [`wake_shared`] of a word.
+pub fn enqueue_shared<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, word: PoolAddr) {
+    wait::enqueue(cpu, thread, queue(cpu, word.0), word.0, BITS_ALL);
 }
 
 /// Resolves the futex at `address`, whose word is going to be changed.

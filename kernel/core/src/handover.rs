@@ -162,6 +162,10 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let record = core_record(cpu, core);
     if core == cpu.id {
         extension::away::call_home(cpu, thread);
+        // Over links, a function that was called here goes on after an interrupt, unless its thread is wanted.
+        if cpu.crossing.reach.is_far() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
+            crossing::mark_called(cpu, core, thread);
+        }
         return;
     }
     let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);

@@ -30,6 +30,7 @@ mod signal;
 mod syscall;
 mod time;
 mod trace;
+mod turn;
 mod vm;
 
 pub use boot::run;

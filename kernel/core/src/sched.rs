@@ -6,7 +6,8 @@ use motet_abi::{Errno, registers};
 use motet_hal::{Access, Interrupts, Machine, Trap};
 use motet_layout::{
     CALL_PAUSED, CALL_WAITED, CORE_AWAKE, InodeRecord, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
-    THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_EVENT, WAKE_NONE, handshake::then_look, marks,
+    THREAD_RUNNING, TIMER_ALARM, TIMER_WAIT, TURN_WAITED, ThreadRecord, WAKE_EVENT, WAKE_NONE, handshake::then_look,
+    marks,
 };
 use motet_protocol::{
     Context, count, far, fs, ready, run_queue, shootdown, timer,
@@ -26,6 +27,7 @@ use crate::{
     process::{self, limits},
     signal::{self, Attention},
     syscall, trace,
+    turn::{self, Turn},
 };
 
 /// Runs threads on this core for ever.
@@ -168,9 +170,9 @@ fn run_until_gone<M: Machine>(
                 if in_syscall {
                     wait::finish(cpu, thread);
                     timer::disarm(cpu, &thread.timer);
-                    if thread.in_syscall.get() == STORE_WAITED {
-                        thread.in_syscall.set(0);
-                        in_syscall = false;
+                    if thread.in_syscall.get() & (STORE_WAITED | TURN_WAITED) != 0 {
+                        turn::waited(thread);
+                        in_syscall = thread.in_syscall.get() != 0;
                     }
                 }
                 // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
@@ -180,6 +182,11 @@ fn run_until_gone<M: Machine>(
                 } else if thread.attention.load(Ordering::Relaxed) != 0 {
                     if let Attention::Gone = signal::attend(cpu, thread, process) {
                         return;
+                    }
+                    match turn::wait(cpu, thread) {
+                        None => {}
+                        Some(Turn::Again) => continue,
+                        Some(Turn::Gone) => return,
                     }
                     in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
                 }
@@ -318,11 +325,14 @@ pub fn end_call(thread: &ThreadRecord) {
         for word in &thread.scratch {
             word.set(0);
         }
+        if thread.looks_at_turn.get() != 0 {
+            turn::call_ended(thread);
+        }
     }
 }
 
 /// Blocks the thread, which has prepared to wait. `None`: it is blocked, and may already run elsewhere.
-fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, in_syscall: u32) -> Option<()> {
+pub fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, in_syscall: u32) -> Option<()> {
     thread.in_syscall.set(in_syscall);
     handover::save_ext(cpu, thread);
     charge(cpu, thread);

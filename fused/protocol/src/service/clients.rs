@@ -3,7 +3,9 @@
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, ISLAND_JOINED, IslandRecord, PAGE_SHIFT, Pool, PoolAddr, PoolHeader,
     SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_TAKEN, SERVICE_USED, SERVICE_WINDOWS, ServiceClient,
-    ServiceCore, ServiceWindow, handshake::then_look, sync::Ordering,
+    ServiceCore, ServiceWindow,
+    handshake::then_look,
+    sync::{AtomicU64, Ordering},
 };
 
 use super::ThreadIndex;
@@ -156,21 +158,52 @@ pub fn leave(core: &ServiceCore, owner: u32) -> bool {
     has_left
 }
 
-/// Takes the threads that slept and have been answered; `wake` gets the window of each. `false`: nothing has been said, of devices neither.
-pub fn take_answered(core: &'static ServiceCore, mut wake: impl FnMut(&'static ServiceWindow)) -> bool {
+/// What the core has said of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// It has an answer, and slept.
+    Answered,
+    /// It has lost its turn ([`is_stopped`]), or has one again.
+    Turn,
+}
+
+/// Takes what the core has said of threads; `hear` gets each of them. `false`: nothing has been said, of devices neither.
+pub fn take_news(core: &'static ServiceCore, mut hear: impl FnMut(ThreadIndex, News)) -> bool {
     if core.answered.load(Ordering::SeqCst) == 0 {
         return false;
     }
     core.answered.store(0, Ordering::Release);
     then_look();
-    for (client, page) in core.control.iter().zip(&core.pages) {
-        if client.answered.load(Ordering::SeqCst) != 0 {
-            let answered = client.answered.swap(0, Ordering::SeqCst);
-            let windows = page.windows.iter().enumerate().filter(|(number, _)| answered >> number & 1 != 0);
-            windows.for_each(|(_, window)| wake(window));
+    for (page, client) in core.control.iter().enumerate() {
+        for (word, news) in [(&client.told, News::Turn), (&client.answered, News::Answered)] {
+            if word.load(Ordering::SeqCst) != 0 {
+                let windows = word.swap(0, Ordering::SeqCst);
+                let threads = (0..SERVICE_WINDOWS).filter(|window| windows >> window & 1 != 0);
+                threads.filter_map(|window| ThreadIndex::new(page, window)).for_each(|thread| hear(thread, news));
+            }
         }
     }
     true
+}
+
+/// Whether an owner's thread is to run no longer, until it has its turn again.
+pub fn is_stopped(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
+    has_lost_turn(core, thread) && is_of(&core.control[thread.client()], owner)
+}
+
+/// The same, whosever it is.
+pub fn has_lost_turn(core: &ServiceCore, thread: ThreadIndex) -> bool {
+    core.control[thread.client()].stopped.load(Ordering::SeqCst) >> thread.window() & 1 != 0
+}
+
+/// The registers of a thread.
+pub fn registers(core: &'static ServiceCore, thread: ThreadIndex) -> &'static ServiceWindow {
+    &core.pages[thread.client()].windows[thread.window()]
+}
+
+/// The kernel thread that is bound to a window (`ThreadRecord`, pool address); 0: none.
+pub fn kernel_thread(core: &ServiceCore, thread: ThreadIndex) -> &AtomicU64 {
+    &core.kernel_threads[usize::from(thread.0)]
 }
 
 /// The frame of a page of registers.
@@ -181,6 +214,11 @@ pub fn frame(pool: Pool, core: &'static ServiceCore, page: usize) -> Frame {
 /// The address of the word that a thread sleeps for: the upper half of its answer.
 pub fn futex(pool: Pool, window: &'static ServiceWindow) -> PoolAddr {
     pool.addr_of(window).add(12)
+}
+
+/// By what name a thread waits for its turn: an address in its window at which there is no register. Who wakes it has it look again.
+pub fn turn(pool: Pool, window: &'static ServiceWindow) -> PoolAddr {
+    pool.addr_of(window).add(20)
 }
 
 /// The core that is rung for another one: for one of an island that has died, the first one, which looks after that.

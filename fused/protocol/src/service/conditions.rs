@@ -50,8 +50,8 @@ impl<'a> Device<'a> {
         self.let_go(thread, mutex, mutex_number);
         self.thread(thread).mutex.set(waits_with);
         self.thread(thread).code.set(Code::Ok as u32);
-        self.queue(&condition.waiters).add(thread);
         self.wait(thread, Waits::Condition(number));
+        self.queue(&condition.waiters).add(thread);
         Ok(Reply::Waits)
     }
 
@@ -114,8 +114,8 @@ impl<'a> Device<'a> {
         let barrier = self.barrier(thread, number)?;
         barrier.arrived.set(barrier.arrived.get().saturating_add(1));
         if barrier.arrived.get() < barrier.count.get() {
-            self.queue(&barrier.waiters).add(thread);
             self.wait(thread, Waits::Barrier(number));
+            self.queue(&barrier.waiters).add(thread);
             return Ok(Reply::Waits);
         }
         barrier.arrived.set(0);

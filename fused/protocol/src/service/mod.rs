@@ -17,6 +17,8 @@ mod threads;
 mod times;
 mod words;
 
+use core::cell::Cell;
+
 use motet_layout::{
     CORES_MAX, CoreId, Pool, PoolAddr, SERVICE_CLIENTS, SERVICE_FREE, SERVICE_LEFT, SERVICE_USED, SERVICE_WINDOW_BYTES,
     SERVICE_WINDOWS, ServiceClient, ServiceCore, ServiceProcess, ServiceThread, ServiceWindow, handshake::then_look,
@@ -122,7 +124,9 @@ type Outcome = Result<Reply, Code>;
 pub struct Device<'a> {
     core: &'a ServiceCore,
     now_ps: u64,
-    rings: u128,
+    rings: Cell<u128>,
+    /// The thread that asks, until it is answered.
+    asks: Option<ThreadIndex>,
 }
 
 const _: () = assert!(CORES_MAX <= u128::BITS as usize);
@@ -130,7 +134,7 @@ const _: () = assert!(CORES_MAX <= u128::BITS as usize);
 impl<'a> Device<'a> {
     /// `now_ps`: when operations are executed on a timed machine; answers are there from then on.
     pub fn new(core: &'a ServiceCore, now_ps: u64) -> Self {
-        Self { core, now_ps, rings: 0 }
+        Self { core, now_ps, rings: Cell::new(0), asks: None }
     }
 
     /// When operations are executed.
@@ -138,9 +142,9 @@ impl<'a> Device<'a> {
         self.now_ps
     }
 
-    /// The cores that are to be rung because threads that slept have answers.
+    /// The cores that are to be rung: threads that slept have answers, or threads have lost their turns or have got them back.
     pub fn rings(&self) -> impl Iterator<Item = CoreId> + use<> {
-        let rings = self.rings;
+        let rings = self.rings.get();
         (0..CORES_MAX as u32).filter(move |core| rings >> core & 1 != 0).filter_map(CoreId::from_raw)
     }
 
@@ -169,9 +173,12 @@ impl<'a> Device<'a> {
             self.refuse(thread, request, Code::Waits);
             return true;
         }
+        self.runs_on(thread);
         self.set_number(thread, request.sequence());
-        let outcome = self.asks(thread, request);
+        self.asks = Some(thread);
+        let outcome = self.execute_for(thread, request);
         self.give_turns(thread);
+        self.asks = None;
         let (code, value) = match outcome {
             Ok(Reply::Waits) => return self.goes_on_later(thread),
             Ok(Reply::Done(value)) => (Code::Ok, value),
@@ -181,8 +188,9 @@ impl<'a> Device<'a> {
                 (code, 0)
             }
         };
-        // Whoever keeps a more urgent thread waiting gives way to it now.
-        if self.gives_way(thread, code, value) {
+        if self.has_lost_turn(thread) {
+            self.resume(thread, code, value);
+            self.give_turns(thread);
             return self.goes_on_later(thread);
         }
         self.answer(thread, code, value);
@@ -217,13 +225,13 @@ impl<'a> Device<'a> {
             && client.windows.load(Ordering::SeqCst) >> thread.window() & 1 != 0
     }
 
-    fn asks(&mut self, thread: ThreadIndex, request: Request) -> Outcome {
+    fn execute_for(&mut self, thread: ThreadIndex, request: Request) -> Outcome {
         let operation = request.operation().ok_or(Code::Unknown)?;
         match self.state(thread) {
             State::None => self.thread(thread).state.set(State::Running as u32),
             State::New if operation != Operation::Start => return Err(Code::Invalid),
             State::Ended => return Err(Code::NoThread),
-            State::New | State::Ready | State::Running | State::Waiting => {}
+            State::New | State::Ready | State::Running | State::Waiting | State::Stopped => {}
         }
         self.execute(thread, operation, request.object(), request.argument())
     }
@@ -336,8 +344,34 @@ impl<'a> Device<'a> {
     fn wake(&mut self, thread: ThreadIndex) {
         let client = self.client(thread);
         client.answered.fetch_or(1 << thread.window(), Ordering::SeqCst);
+        self.ring(client.core.get());
+    }
+
+    /// Has a core's kernel look what has been said.
+    fn ring(&self, core: u32) {
         self.core.answered.store(1, Ordering::Release);
-        self.rings |= 1u128.checked_shl(client.core.get()).unwrap_or(1);
+        self.rings.set(self.rings.get() | 1u128.checked_shl(core).unwrap_or(1));
+    }
+
+    /// Has the kernel keep a thread from running.
+    fn tell_stop(&self, thread: ThreadIndex) {
+        self.client(thread).stopped.fetch_or(1 << thread.window(), Ordering::SeqCst);
+        self.tell(thread);
+    }
+
+    /// Has the kernel let a thread run, if it keeps it from that.
+    fn tell_go(&self, thread: ThreadIndex) {
+        let (client, bit) = (self.client(thread), 1 << thread.window());
+        if client.stopped.load(Ordering::Relaxed) & bit != 0 {
+            client.stopped.fetch_and(!bit, Ordering::SeqCst);
+            self.tell(thread);
+        }
+    }
+
+    fn tell(&self, thread: ThreadIndex) {
+        let client = self.client(thread);
+        client.told.fetch_or(1 << thread.window(), Ordering::SeqCst);
+        self.ring(client.core.get());
     }
 
     fn thread(&self, thread: ThreadIndex) -> &'a ServiceThread {
@@ -410,5 +444,6 @@ impl<'a> Device<'a> {
 fn forget_process(process: &ServiceProcess) {
     process.owner.set(0);
     process.ready.set(0);
+    process.holders.set(0);
     process.slots.iter().chain(&process.running).for_each(|word| word.set(0));
 }

@@ -69,8 +69,8 @@ impl<'a> Device<'a> {
     }
 
     fn wait_for_mutex(&mut self, thread: ThreadIndex, mutex: &'a ServiceMutex, number: u16) {
-        self.queue(&mutex.waiters).add(thread);
         self.wait(thread, Waits::Mutex(number));
+        self.queue(&mutex.waiters).add(thread);
     }
 
     /// A thread has a mutex from now on, which nobody has; what it is told.

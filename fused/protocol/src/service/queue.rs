@@ -47,9 +47,18 @@ impl<'a> Queue<'a> {
     /// Adds a thread.
     pub fn add(&self, thread: ThreadIndex) {
         let priority = self.priority_of(thread);
-        let link = self.link_before(|other| self.priority_of(other) > priority);
-        self.next_of(thread).set(link.get());
-        link.set(thread.link());
+        self.link(thread, self.link_before(|other| self.priority_of(other) > priority));
+    }
+
+    fn link(&self, thread: ThreadIndex, at: &Cell32) {
+        self.next_of(thread).set(at.get());
+        at.set(thread.link());
+    }
+
+    /// Adds a thread before those that are as urgent.
+    pub fn add_before_equals(&self, thread: ThreadIndex) {
+        let priority = self.priority_of(thread);
+        self.link(thread, self.link_before(|other| self.priority_of(other) >= priority));
     }
 
     /// Takes a thread out, if it is there.

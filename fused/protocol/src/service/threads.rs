@@ -1,17 +1,20 @@
 //! Threads: their lives, their turns, and what ends with them.
 //!
 //! ```text
-//!            Create          Start               a slot is free
+//!            Create          Start           it has a turn
 //!   None ----------> New ----------> Ready ------------------------> Running ---> Ended ---> None
-//!     |                                ^   more urgent: next request   |   ^        joined, and its kernel thread
-//!     |                                +-------------------------------+   |        has ended
-//!     | asks for something                                             |   | what it waits for has come
-//!     +----------------------------------------------------> Running   v   | (a started thread becomes ready)
-//!                                                                    Waiting
+//!     |                                ^       it has a turn          ^ | | ^        joined, and its kernel thread
+//!     |                                |   Stopped -------------------+ | | |        has ended
+//!     |                                |      | ^     more urgent       | | |
+//!     |                                |      | +-----------------------+ | |
+//!     | asks for something             +------+ asks for something        | | what it waits for has come
+//!     +----------------------------------------------------> Running      v | (a started thread becomes ready)
+//!                                                                       Waiting
 //! ```
 //!
-//! Threads that were created have turns: as many of a process run on an island as it has slots there, the most urgent ones. Others run
-//! whenever their kernel lets them, and so do devices.
+//! Threads that were created have turns: as many of a process run on an island as it has slots there, the most urgent ones. One that becomes
+//! ready takes the turn of the least urgent one that runs where it may, if that is less urgent. Others run whenever their kernel lets
+//! them, and so do devices.
 
 use motet_layout::{ISLANDS_MAX, ServiceProcess, ServiceThread, sync::Ordering};
 
@@ -21,8 +24,6 @@ use super::{Code, DETACHED, Device, HARDWARE, KILLED, Outcome, Reply, State, Thr
 const IS_DETACHED: u32 = 1;
 /// [`ServiceThread::flags`]: its kernel thread has ended.
 const HAS_DIED: u32 = 2;
-/// [`ServiceThread::flags`]: it is to let a more urgent thread have its slot.
-const GIVES_WAY: u32 = 4;
 /// [`ServiceThread::flags`]: it was started, and has turns.
 const HAS_TURNS: u32 = 8;
 /// [`ServiceThread::flags`]: it has not had its first turn.
@@ -161,6 +162,7 @@ impl<'a> Device<'a> {
     /// A window is as if nobody had ever had it.
     pub(super) fn reset(&self, thread: ThreadIndex) {
         let (record, window) = (self.thread(thread), self.window(thread));
+        self.tell_go(thread);
         clear(record);
         record.served.set(0);
         window.request.store(0, Ordering::Relaxed);
@@ -229,20 +231,21 @@ impl<'a> Device<'a> {
         Ok(Reply::Waits)
     }
 
-    /// A thread with a slot lets a more urgent one have it before it is answered. `false`: there is none.
-    pub(super) fn gives_way(&mut self, thread: ThreadIndex, code: Code, value: u32) -> bool {
-        let is_asked_to = self.state(thread) == State::Running && self.thread(thread).flags.get() & GIVES_WAY != 0;
-        // Who is to give way is written down anew whenever somebody waits for a turn.
-        if !is_asked_to || self.process(thread).is_none_or(|process| self.ready(process).is_empty()) {
-            return false;
+    /// A thread that was stopped, and has asked for something before its kernel could stop it: that is executed now. It is answered at its turn.
+    pub(super) fn runs_on(&mut self, thread: ThreadIndex) {
+        if self.state(thread) == State::Stopped {
+            self.leave_lists(thread);
+            self.thread(thread).state.set(State::Running as u32);
         }
-        self.leave_slot(thread);
-        self.resume(thread, code, value);
-        self.give_turns(thread);
-        true
     }
 
-    /// A thread waits. Its slot will be another one's.
+    /// Whether a thread that has asked for something has no turn any more: it is answered when it has one.
+    pub(super) fn has_lost_turn(&self, thread: ThreadIndex) -> bool {
+        let record = self.thread(thread);
+        self.state(thread) == State::Running && record.flags.get() & HAS_TURNS != 0 && record.island.get() == 0
+    }
+
+    /// A thread waits. Its slot will be another one's, and it leaves the list of those that have one: only then it is in another one.
     pub(super) fn wait(&mut self, thread: ThreadIndex, waits: Waits) {
         let record = self.thread(thread);
         record.state.set(State::Waiting as u32);
@@ -269,36 +272,72 @@ impl<'a> Device<'a> {
 
     fn leave_slot(&self, thread: ThreadIndex) {
         let record = self.thread(thread);
-        record.flags.set(record.flags.get() & !GIVES_WAY);
         let island = record.island.get().checked_sub(1);
         record.island.set(0);
-        let running = island.and_then(|island| self.process(thread)?.running.get(island as usize));
-        if let Some(running) = running {
+        let Some((island, process)) = island.and_then(|island| Some((island, self.process(thread)?))) else { return };
+        self.holders(process).remove(thread);
+        if let Some(running) = process.running.get(island as usize) {
             running.set(running.get().saturating_sub(1));
         }
     }
 
-    /// Gives free slots of a thread's process to those that are ready; who has a slot and is less urgent than one that has none is to give way.
+    /// Gives free slots of a thread's process to those that are ready, and then those of less urgent threads.
     pub(super) fn give_turns(&mut self, thread: ThreadIndex) {
         let Some(process) = self.process(thread) else { return };
-        // None is ready more often than there are threads, whatever the list says.
+        // None is ready more often than there are threads, whatever the list says; and whose turn is taken is not ready before others are.
         for _ in 0..self.core.threads.len() {
             let mut ready = self.ready(process).iter();
-            let next = ready.find_map(|thread| Some((thread, self.free_island(process, thread)?)));
-            let Some((next, island)) = next else { break };
+            let free = ready.find_map(|thread| Some((thread, self.free_island(process, thread)?)));
+            let Some((next, island)) = free.or_else(|| self.take_turn(process)) else { break };
             self.ready(process).remove(next);
             self.run(process, next, island);
         }
-        if !self.ready(process).is_empty() {
-            self.choose_who_gives_way(process, self.owner(thread));
-        }
     }
 
-    fn run(&mut self, process: &ServiceProcess, thread: ThreadIndex, island: usize) {
+    /// The most urgent thread that is ready and for which a less urgent one loses its turn, and where.
+    fn take_turn(&mut self, process: &'a ServiceProcess) -> Option<(ThreadIndex, usize)> {
+        let least_urgent = self.holders(process).iter().last().map(|thread| self.thread(thread).priority.get())?;
+        let mut ready = self.ready(process).iter().take_while(|next| self.thread(*next).priority.get() < least_urgent);
+        let (next, loser, island) = ready.find_map(|next| {
+            let (loser, island) = self.less_urgent(process, self.thread(next))?;
+            Some((next, loser, island))
+        })?;
+        self.leave_slot(loser);
+        // Who asks for something is answered later, and needs not be stopped: it waits for the answer.
+        if self.asks != Some(loser) {
+            self.thread(loser).state.set(State::Stopped as u32);
+            self.ready(process).add_before_equals(loser);
+            self.tell_stop(loser);
+        }
+        Some((next, island))
+    }
+
+    /// The least urgent thread that has a turn where a more urgent one may run, of several the one that has it since last, and where that is.
+    fn less_urgent(&self, process: &'a ServiceProcess, urgent: &ServiceThread) -> Option<(ThreadIndex, usize)> {
+        let would_do = |thread: ThreadIndex| {
+            let record = self.thread(thread);
+            let island = record.island.get().checked_sub(1).filter(|island| *island < ISLANDS_MAX as u32)?;
+            let is_it = urgent.islands.get() >> island & 1 != 0
+                && self.state(thread) == State::Running
+                && record.priority.get() > urgent.priority.get();
+            is_it.then_some((thread, island as usize))
+        };
+        self.holders(process).iter().filter_map(would_do).last()
+    }
+
+    fn run(&mut self, process: &'a ServiceProcess, thread: ThreadIndex, island: usize) {
         let record = self.thread(thread);
         process.running[island].set(process.running[island].get().saturating_add(1));
         record.island.set(island as u32 + 1);
+        let is_answered = self.state(thread) == State::Stopped;
         record.state.set(State::Running as u32);
+        self.holders(process).add(thread);
+        if is_answered {
+            return self.tell_go(thread);
+        }
+        if self.asks == Some(thread) {
+            self.asks = None;
+        }
         let code = code_of(record);
         if record.flags.get() & BEGINS != 0 {
             // It is told where, and stays there.
@@ -320,32 +359,6 @@ impl<'a> Device<'a> {
         allowed.filter(|&island| free(island) != 0).min_by_key(|&island| u32::MAX - free(island))
     }
 
-    /// Marks who is to give way to threads that wait for turns: to each one another one.
-    fn choose_who_gives_way(&self, process: &'a ServiceProcess, owner: u32) {
-        for record in self.threads_of(owner).map(|thread| self.thread(thread)) {
-            record.flags.set(record.flags.get() & !GIVES_WAY);
-        }
-        for waiting in self.ready(process).iter() {
-            let record = self.thread(waiting);
-            if let Some(least) = self.less_urgent(owner, record.priority.get(), record.islands.get()) {
-                least.flags.set(least.flags.get() | GIVES_WAY);
-            }
-        }
-    }
-
-    /// The least urgent thread that runs on certain islands, is less urgent than `urgent`, and is not to give way yet.
-    fn less_urgent(&self, owner: u32, urgent: u32, islands: u32) -> Option<&'a ServiceThread> {
-        let would_do = |record: &&ServiceThread| {
-            let island = record.island.get().checked_sub(1);
-            island.and_then(|island| islands.checked_shr(island)).is_some_and(|islands| islands & 1 != 0)
-                && record.state.get() == State::Running as u32
-                && record.priority.get() > urgent
-                && record.flags.get() & GIVES_WAY == 0
-        };
-        let running = self.threads_of(owner).map(|thread| self.thread(thread));
-        running.filter(would_do).max_by_key(|record| record.priority.get())
-    }
-
     /// Notes the number of the request that a thread's next answer is for.
     pub(super) fn set_number(&self, thread: ThreadIndex, sequence: u8) {
         let flags = &self.thread(thread).flags;
@@ -360,6 +373,11 @@ impl<'a> Device<'a> {
         Queue::new(self.core, &process.ready)
     }
 
+    /// Threads that have slots.
+    fn holders(&self, process: &'a ServiceProcess) -> Queue<'a> {
+        Queue::new(self.core, &process.holders)
+    }
+
     pub(super) fn waits_for(&self, thread: ThreadIndex) -> Option<Waits> {
         Waits::from_raw(self.thread(thread).waits.get())
     }
@@ -367,7 +385,10 @@ impl<'a> Device<'a> {
     /// The list that a thread is in.
     fn queue_of(&self, thread: ThreadIndex) -> Option<Queue<'a>> {
         match self.state(thread) {
-            State::Ready => self.process(thread).map(|process| self.ready(process)),
+            State::Ready | State::Stopped => self.process(thread).map(|process| self.ready(process)),
+            State::Running if self.thread(thread).island.get() != 0 => {
+                self.process(thread).map(|process| self.holders(process))
+            }
             State::Waiting => match self.waits_for(thread)? {
                 Waits::Mutex(number) => {
                     self.core.mutex.get(usize::from(number)).map(|mutex| self.queue(&mutex.waiters))
@@ -423,6 +444,7 @@ impl<'a> Device<'a> {
                 _ => {}
             }
         }
+        self.tell_go(thread);
         self.thread(thread).waits.set(0);
         self.thread(thread).mutex.set(0);
     }
@@ -447,7 +469,7 @@ impl<'a> Device<'a> {
                 }
                 Ok(Reply::Waits)
             }
-            State::None | State::New | State::Running | State::Ended => {
+            State::None | State::New | State::Running | State::Ended | State::Stopped => {
                 Ok(Reply::But(code_of(record), record.answer.get()))
             }
         }

@@ -218,6 +218,8 @@ codes! {
         Waiting = 4,
         /// Has ended.
         Ended = 5,
+        /// Ran until a more urgent thread got its turn, and waits for another one. Its kernel keeps it from running.
+        Stopped = 6,
     }
 }
 

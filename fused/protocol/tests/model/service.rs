@@ -39,6 +39,12 @@ struct Steps {
     looks_at_all: bool,
     /// A kernel says who has died, and then that there is something to look at.
     attention_last: bool,
+    /// The core says that a thread has lost its turn, or has one again, and then that there is something to look at.
+    stops_first: bool,
+    /// A kernel that clears `told` looks at `stopped` afterwards.
+    clears_first: bool,
+    /// A thread that has lost its turn enters the queue, and then looks once more whether it has.
+    queues_first: bool,
 }
 
 const ALL: Steps = Steps {
@@ -48,6 +54,9 @@ const ALL: Steps = Steps {
     parks_first: true,
     looks_at_all: true,
     attention_last: true,
+    stops_first: true,
+    clears_first: true,
+    queues_first: true,
 };
 
 /// What the threads do.
@@ -64,10 +73,19 @@ enum Program {
     Barrier,
     /// One slot for both.
     Turns,
+    /// Likewise, and the one computes until the other one has run.
+    Stop,
 }
 
-const PROGRAMS: [Program; 6] =
-    [Program::Mutex, Program::Condition, Program::TimeLimit, Program::Death, Program::Barrier, Program::Turns];
+const PROGRAMS: [Program; 7] = [
+    Program::Mutex,
+    Program::Condition,
+    Program::TimeLimit,
+    Program::Death,
+    Program::Barrier,
+    Program::Turns,
+    Program::Stop,
+];
 
 #[derive(Clone, Copy)]
 enum Event {
@@ -90,6 +108,21 @@ struct Machine {
     /// Threads in what only one may be in.
     inside: AtomicUsize,
     is_ready: AtomicUsize,
+    turn: Turn,
+}
+
+/// The thread that computes.
+#[derive(Default)]
+struct Turn {
+    /// Its kernel has it look, or there is something for it to see.
+    interrupt: Bell,
+    /// It is to look whether it has lost its turn; it is in the queue; and who is woken there.
+    attention: AtomicUsize,
+    is_queued: AtomicUsize,
+    queue: Bell,
+    /// What the other one waits for: it computes, it has stopped.
+    computes: Bell,
+    stands: Bell,
 }
 
 impl Machine {
@@ -118,6 +151,7 @@ impl Machine {
             over: AtomicUsize::new(0),
             inside: AtomicUsize::new(0),
             is_ready: AtomicUsize::new(0),
+            turn: Turn::default(),
         };
         quietly(|| machine.set_up());
         machine
@@ -129,6 +163,7 @@ impl Machine {
         match self.program {
             Program::Death => asks.push((Create, 32, 1 << 8)),
             Program::Turns => asks.extend([(Create, 0, 1 << 8), (Create, 32, 1 << 8)]),
+            Program::Stop => asks.extend([(Create, 0, 5 | 1 << 8), (Create, 32, 1 | 1 << 8)]),
             _ => {}
         }
         for (number, (operation, object, argument)) in (1..).zip(asks) {
@@ -169,7 +204,12 @@ impl Machine {
         if !self.steps.answers_first {
             return self.serve_who_parked_before(id, &mut device, index);
         }
-        let is_served = device.serve(index);
+        let stopped = quietly(|| self.core.control[0].stopped.load(SeqCst));
+        let is_served = if self.steps.stops_first { device.serve(index) } else { quietly(|| device.serve(index)) };
+        let stops = quietly(|| self.core.control[0].stopped.load(SeqCst));
+        if !self.steps.stops_first {
+            quietly(|| self.core.control[0].stopped.store(stopped, SeqCst));
+        }
         if is_served {
             let request = quietly(|| Request(record.served.get()));
             self.served.lock().expect("no panic").push(Event::Asked(id, request));
@@ -178,6 +218,9 @@ impl Machine {
             quietly(|| self.core.control.iter().for_each(|client| client.answered.store(0, SeqCst)));
         }
         device.rings().for_each(|core| self.cores[usize::from(core.0)].ring());
+        if !self.steps.stops_first {
+            self.core.control[0].stopped.store(stops, SeqCst);
+        }
     }
 
     /// Looks at `parked`, then stores answers.
@@ -238,6 +281,43 @@ impl Machine {
                     self.sleepers[at].ring();
                 }
             }
+            if self.steps.looks_at_all || own == 0 {
+                self.hears_of_turn();
+            }
+        }
+    }
+
+    /// The one thread that can lose its turn may have.
+    fn hears_of_turn(&self) {
+        let (client, turn) = (self.client(THREADS[0]), &self.turn);
+        let seen_before = if self.steps.clears_first { false } else { self.has_lost_turn() };
+        if client.told.swap(0, SeqCst) & 1 == 0 {
+            return;
+        }
+        if if self.steps.clears_first { self.has_lost_turn() } else { seen_before } {
+            turn.attention.store(1, SeqCst);
+            turn.interrupt.ring();
+        } else if turn.is_queued.swap(0, SeqCst) != 0 {
+            turn.queue.ring();
+        }
+    }
+
+    fn has_lost_turn(&self) -> bool {
+        self.client(THREADS[0]).stopped.load(SeqCst) & 1 != 0
+    }
+
+    /// The thread that computes has been interrupted: it goes on when it has its turn.
+    fn attends(&self) {
+        let turn = &self.turn;
+        while turn.attention.swap(0, SeqCst) != 0 && self.has_lost_turn() {
+            turn.is_queued.store(1, SeqCst);
+            if self.steps.queues_first && !self.has_lost_turn() {
+                turn.is_queued.store(0, SeqCst);
+                return;
+            }
+            turn.stands.ring();
+            turn.queue.sleep();
+            turn.attention.store(1, SeqCst);
         }
     }
 
@@ -365,6 +445,24 @@ impl Thread {
                 self.leaves();
                 self.asks(Exit, 0, 1);
             }
+            (Program::Stop, 0) => {
+                self.asks(Start, 0, 0);
+                self.machine.turn.computes.ring();
+                // It asks for nothing until it is told to by memory that they share.
+                while self.machine.is_ready.load(SeqCst) == 0 {
+                    self.machine.turn.interrupt.sleep();
+                    self.machine.attends();
+                }
+                self.asks(Exit, 0, 1);
+            }
+            (Program::Stop, _) => {
+                self.machine.turn.computes.sleep();
+                self.asks(Start, 0, 0);
+                self.machine.turn.stands.sleep();
+                self.machine.is_ready.store(1, SeqCst);
+                self.machine.turn.interrupt.ring();
+                self.asks(Exit, 0, 1);
+            }
         }
         self.machine.over.fetch_add(1, SeqCst);
         self.machine.device.ring();
@@ -485,4 +583,19 @@ fn a_kernel_that_wakes_its_own_threads_alone_is_caught() {
 #[test]
 fn attention_before_a_death_is_caught() {
     must_be_caught(1500, model(Steps { attention_last: false, ..ALL }));
+}
+
+#[test]
+fn a_core_that_tells_of_a_turn_before_it_takes_it_is_caught() {
+    must_be_caught(1500, model(Steps { stops_first: false, ..ALL }));
+}
+
+#[test]
+fn a_kernel_that_looks_whose_turn_is_lost_before_it_clears_that_it_is_told_is_caught() {
+    must_be_caught(1500, model(Steps { clears_first: false, ..ALL }));
+}
+
+#[test]
+fn a_thread_that_looks_at_its_turn_before_it_can_be_woken_is_caught() {
+    must_be_caught(1500, model(Steps { queues_first: false, ..ALL }));
 }

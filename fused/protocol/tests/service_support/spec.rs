@@ -35,6 +35,8 @@ pub enum Doing {
     Nothing,
     IsNew,
     Ready,
+    /// Had a turn, and was answered.
+    Stopped,
     Runs,
     Waits(Wait),
     Over,
@@ -55,8 +57,10 @@ pub struct Thread {
     value: u32,
     outcome: (Code, u32),
     number: u8,
-    /// When it came to where it waits.
-    since: u64,
+    /// When it came to where it waits; whose turn was taken came before all that have come by themselves, the last one first.
+    since: i64,
+    /// When it got its slot, or the priority with which it has it.
+    came: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ pub struct Mutex {
     kind: Kind,
     pub holder: Option<Id>,
     pub depth: u32,
-    taken: u64,
+    taken: i64,
     /// Its holder has died with it; nobody has repaired what it guards.
     abandoned: bool,
     lost: bool,
@@ -96,7 +100,9 @@ pub struct Spec {
     pub slots: BTreeMap<(u32, usize), u32>,
     /// Words that have been stored into windows.
     pub said: Vec<(Id, u64)>,
-    pub now: u64,
+    /// Threads whose kernels are told that they have lost their turns, or have them again.
+    pub told: BTreeSet<Id>,
+    pub now: i64,
 }
 
 /// `None`: it waits.
@@ -117,7 +123,7 @@ impl Spec {
         self.threads.get_mut(&id).unwrap()
     }
 
-    fn tick(&mut self) -> u64 {
+    fn tick(&mut self) -> i64 {
         self.now += 1;
         self.now
     }
@@ -151,7 +157,7 @@ impl Spec {
     }
 
     pub fn ready(&self, owner: u32) -> Vec<Id> {
-        let ready = self.queue(|doing| doing == Doing::Ready);
+        let ready = self.queue(|doing| matches!(doing, Doing::Ready | Doing::Stopped));
         ready.into_iter().filter(|id| self.owner(*id) == owner).collect()
     }
 
@@ -184,6 +190,7 @@ impl Spec {
             outcome: (Code::Ok, 0),
             number: 0,
             since: 0,
+            came: 0,
         };
         self.threads.insert(id, fresh);
     }
@@ -196,6 +203,11 @@ impl Spec {
             return self.say(id, number, (Code::Waits, 0));
         }
         thread.number = number;
+        if doing == Doing::Stopped {
+            self.at(id).doing = Doing::Runs;
+            self.told.insert(id);
+        }
+        let thread = self.at(id);
         let reply = match (operation, doing) {
             (None, _) => Err(Code::Unknown),
             (_, Doing::Over) => Err(Code::NoThread),
@@ -212,15 +224,15 @@ impl Spec {
 
     fn ends_operation(&mut self, id: Id, reply: Option<(Code, u32)>) {
         let owner = self.owner(id);
-        self.settle(owner);
+        self.settle(owner, reply.is_some().then_some(id));
         if let Some(outcome) = reply {
             self.at(id).outcome = outcome;
-            if !self.to_give_way(owner).contains(&id) {
+            let thread = self.at(id);
+            if thread.doing != Doing::Runs || !thread.has_turns || thread.island.is_some() {
                 return self.say_outcome(id);
             }
-            self.at(id).island = None;
             self.resume(id, outcome);
-            self.settle(owner);
+            self.settle(owner, None);
         }
         if self.at(id).doing != Doing::Runs {
             let number = self.at(id).number;
@@ -228,18 +240,55 @@ impl Spec {
         }
     }
 
-    /// Free slots go to the most urgent threads that are ready.
-    fn settle(&mut self, owner: u32) {
-        while let Some((id, island)) =
-            self.ready(owner).into_iter().find_map(|id| Some((id, self.free_island(owner, self.threads[&id].islands)?)))
-        {
+    /// Free slots go to the most urgent threads that are ready, and then the turns of less urgent ones. `asks`: a thread that has not been answered.
+    fn settle(&mut self, owner: u32, asks: Option<Id>) {
+        loop {
+            let ready = self.ready(owner);
+            let free = ready.iter().find_map(|id| Some((*id, self.free_island(owner, self.threads[id].islands)?)));
+            let (id, island) = match free {
+                Some(found) => found,
+                None => match ready.iter().find_map(|id| Some((*id, self.loser(owner, *id)?))) {
+                    Some((id, loser)) => (id, self.loses_turn(loser, asks == Some(loser))),
+                    None => return,
+                },
+            };
+            let came = self.tick();
             let thread = self.at(id);
-            (thread.doing, thread.island) = (Doing::Runs, Some(island));
+            let is_answered = thread.doing == Doing::Stopped;
+            (thread.doing, thread.island, thread.came) = (Doing::Runs, Some(island), came);
+            if is_answered {
+                self.told.insert(id);
+                continue;
+            }
             if thread.begins {
                 (thread.begins, thread.islands, thread.outcome.1) = (false, 1 << island, island as u32);
             }
             self.say_outcome(id);
         }
+    }
+
+    /// Of those that run where a more urgent thread may: the least urgent, and of several the last to come.
+    fn loser(&self, owner: u32, urgent: Id) -> Option<Id> {
+        let urgent = &self.threads[&urgent];
+        let would_do = self.threads.iter().filter(|(id, thread)| {
+            self.owner(**id) == owner
+                && thread.doing == Doing::Runs
+                && thread.island.is_some_and(|island| urgent.islands >> island & 1 != 0)
+                && thread.priority > urgent.priority
+        });
+        would_do.max_by_key(|(_, thread)| (thread.priority, thread.came)).map(|(id, _)| *id)
+    }
+
+    /// A thread loses its turn: where. Who `asks` waits for the answer then.
+    fn loses_turn(&mut self, id: Id, asks: bool) -> usize {
+        let since = -self.tick();
+        let thread = self.at(id);
+        let island = thread.island.take().unwrap();
+        if !asks {
+            (thread.doing, thread.since) = (Doing::Stopped, since);
+            self.told.insert(id);
+        }
+        island
     }
 
     /// The first of those with the most free slots.
@@ -254,22 +303,6 @@ impl Spec {
         };
         let allowed = (0..8).filter(|island| islands >> island & 1 != 0 && free(*island) > 0);
         allowed.rev().max_by_key(|island| free(*island))
-    }
-
-    /// Who runs while more urgent ones are ready: for each of them another one, the least urgent first.
-    fn to_give_way(&self, owner: u32) -> BTreeSet<Id> {
-        let mut chosen = BTreeSet::new();
-        for waiting in self.ready(owner).iter().map(|id| &self.threads[id]) {
-            let runs = self.threads.iter().filter(|(id, thread)| {
-                self.owner(**id) == owner
-                    && thread.doing == Doing::Runs
-                    && thread.island.is_some_and(|island| waiting.islands >> island & 1 != 0)
-                    && thread.priority > waiting.priority
-                    && !chosen.contains(*id)
-            });
-            chosen.extend(runs.max_by_key(|(id, thread)| (thread.priority, **id)).map(|(id, _)| *id));
-        }
-        chosen
     }
 
     fn resume(&mut self, id: Id, outcome: (Code, u32)) {
@@ -360,7 +393,7 @@ impl Spec {
             Operation::SetPriority if argument > 255 || !exists || thread.doing == Doing::Over => Err(Code::Invalid),
             Operation::SetPriority => {
                 if thread.priority != argument {
-                    (thread.priority, thread.since) = (argument, since);
+                    (thread.priority, thread.since, thread.came) = (argument, since, since);
                 }
                 DONE
             }
@@ -383,6 +416,9 @@ impl Spec {
     }
 
     fn end(&mut self, id: Id, value: u32) {
+        if self.at(id).doing == Doing::Stopped {
+            self.told.insert(id);
+        }
         let thread = self.at(id);
         (thread.doing, thread.value, thread.island) = (Doing::Over, value, None);
         let mut held: Vec<_> = self.mutexes.iter().filter(|(_, mutex)| mutex.holder == Some(id)).collect();
@@ -405,7 +441,7 @@ impl Spec {
         let was_created = thread.has_turns || thread.is_device || thread.doing == Doing::IsNew;
         if thread.doing != Doing::Over {
             self.end(id, KILLED);
-            self.settle(self.owner(id));
+            self.settle(self.owner(id), None);
         }
         self.at(id).gone = true;
         self.at(id).detached |= !was_created;
@@ -419,6 +455,9 @@ impl Spec {
         for page in &of_owner {
             self.said.extend((0..32).map(|window| ((*page, window), 0)));
         }
+        let stopped =
+            self.threads.iter().filter(|(id, thread)| of_owner.contains(&id.0) && thread.doing == Doing::Stopped);
+        self.told.extend(stopped.map(|(id, _)| *id));
         self.threads.retain(|id, _| !of_owner.contains(&id.0));
         self.mutexes.retain(|_, mutex| mutex.owner != owner);
         self.conditions.retain(|_, one| *one != owner);

@@ -35,6 +35,7 @@ mod long_calls;
 mod machines;
 mod measured;
 mod places;
+mod preemption;
 mod process;
 mod pthreads;
 mod random_programs;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         trials.extend(hostile::trials());
         trials.extend(hthreads::trials());
         trials.extend(hardware_threads::trials());
+        trials.extend(preemption::trials());
         trials.extend(pthreads::trials());
         trials.extend(conformance::trials());
         trials.extend(regions::trials());

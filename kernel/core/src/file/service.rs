@@ -15,7 +15,7 @@ use motet_protocol::{
     memory::share_frame,
     service::{
         self, ThreadIndex,
-        clients::{self, Owner, Refused},
+        clients::{self, News, Owner, Refused},
     },
 };
 
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
-    futex,
+    futex, turn,
 };
 
 /// `ioctl`: a window for a thread to be, of the core that the argument says, or -1.
@@ -168,24 +168,29 @@ fn bind<M: Machine>(
     })?;
     thread.service_owner.set(owner.number);
     thread.service.set(window.raw());
+    clients::kernel_thread(core, window).store(call.cpu.raw(thread), Ordering::SeqCst);
+    // It may have been started, and have lost its turn, before.
+    thread.attention.store(1, Ordering::SeqCst);
     Ok(())
 }
 
 /// A thread ends, or begins another program: its window has no thread any more.
 #[inline(always)]
-pub fn release_of_thread<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+pub fn release_of_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if thread.service.get() != 0 {
         release(cpu, thread);
     }
 }
 
 #[cold]
-fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+fn release<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let window = ThreadIndex::from_raw(thread.service.get());
     thread.service.set(0);
-    if let (Some(core), Some(window)) = (service::of(cpu.pool), window)
-        && clients::ended(core, thread.service_owner.get(), window)
-    {
+    let (Some(core), Some(window)) = (service::of(cpu.pool), window) else { return };
+    // Unless another process has it already.
+    let bound = clients::kernel_thread(core, window);
+    _ = bound.compare_exchange(cpu.raw(thread), 0, Ordering::SeqCst, Ordering::Relaxed);
+    if clients::ended(core, thread.service_owner.get(), window) {
         cpu.tell_service();
     }
 }
@@ -197,19 +202,23 @@ pub fn settle<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// A core was rung: wakes threads that slept and have been answered, and takes back the memory of devices that are done.
+/// A core was rung: wakes threads that slept and have been answered, stops those that have lost their turns, and takes back the memory of
+/// devices that are done.
 #[inline(always)]
 pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     if cpu.pool.header().service.get() != 0 {
-        wake_answered(cpu);
+        hear(cpu);
     }
 }
 
 #[cold]
-fn wake_answered<M: Machine>(cpu: &Cpu<M>) {
-    if let Some(core) = service::of(cpu.pool)
-        && clients::take_answered(core, |window| futex::wake_shared(cpu, clients::futex(cpu.pool, window)))
-    {
+fn hear<M: Machine>(cpu: &Cpu<M>) {
+    let Some(core) = service::of(cpu.pool) else { return };
+    let hear = |window, news| match news {
+        News::Answered => futex::wake_shared(cpu, clients::futex(cpu.pool, clients::registers(core, window))),
+        News::Turn => turn::changed(cpu, core, window),
+    };
+    if clients::take_news(core, hear) {
         hardware::collect(cpu, core);
     }
 }

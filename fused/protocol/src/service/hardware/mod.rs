@@ -355,7 +355,7 @@ impl Device<'_> {
     /// It uses no memory any more, and a kernel is told so.
     fn is_done(&mut self, device: &ServiceHardware) {
         device.threads.set(device.threads.get().wrapping_add(1));
-        self.rings |= 1u128.checked_shl(device.core.get()).unwrap_or(1);
+        self.ring(device.core.get());
         self.core.hardware_busy.fetch_sub(1, Ordering::SeqCst);
         device.state.store(HARDWARE_DONE, Ordering::Release);
         self.core.hardware_done.store(1, Ordering::Release);

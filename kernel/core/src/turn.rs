@@ -1,0 +1,87 @@
+//! Threads that have lost their turns: the service core has given them to more urgent ones, and this thread runs no user code until it has a
+//! turn again (`docs/protocols/service.md`).
+//!
+//! It waits where it attends to signals. So these, and its end, find it as they find any thread that waits.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::Machine;
+use motet_layout::{CALL_PAUSED, STORE_WAITED, ServiceCore, TURN_WAITED, ThreadRecord, WAKE_NONE};
+use motet_protocol::{
+    Context,
+    service::{self, ThreadIndex, clients},
+    wait,
+};
+
+use crate::{cpu::Cpu, futex, handover, process::lock_tree, sched};
+
+/// What becomes of a thread that has no turn.
+pub enum Turn {
+    /// It looks again.
+    Again,
+    /// It waits: it is no longer this core's.
+    Gone,
+}
+
+/// The running thread waits if it has lost its turn. `None`: it has not, or it is in a call that goes on first.
+#[inline(always)]
+pub fn wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Turn> {
+    if thread.service.get() == 0 { None } else { wait_if_lost(cpu, thread) }
+}
+
+#[cold]
+fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Turn> {
+    let (core, window) = (service::of(cpu.pool)?, ThreadIndex::from_raw(thread.service.get())?);
+    let has_lost = || clients::is_stopped(core, thread.service_owner.get(), window);
+    if !has_lost() {
+        return None;
+    }
+    let in_syscall = thread.in_syscall.get();
+    // A long call stops in its middle. One that waits for something runs no user code meanwhile; it looks at its end.
+    let is_busy =
+        in_syscall == CALL_PAUSED && (thread.deadline_ns.get() != 0 || thread.attention.load(Ordering::SeqCst) != 0);
+    if is_busy || in_syscall & !CALL_PAUSED != 0 {
+        thread.looks_at_turn.set(1);
+        return None;
+    }
+    wait::prepare(thread);
+    futex::enqueue_shared(cpu, thread, clients::turn(cpu.pool, clients::registers(core, window)));
+    if !has_lost() {
+        wait::finish(cpu, thread);
+        return None;
+    }
+    Some(sched::block(cpu, thread, in_syscall | TURN_WAITED).map_or(Turn::Gone, |()| Turn::Again))
+}
+
+/// The thread runs again that has waited outside of calls, or in the middle of one's work: for whatever it was woken, it looks at its turn.
+#[cold]
+pub fn waited(thread: &ThreadRecord) {
+    let in_syscall = thread.in_syscall.get();
+    thread.in_syscall.set(in_syscall & !(STORE_WAITED | TURN_WAITED));
+    if in_syscall & TURN_WAITED != 0 {
+        thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+        thread.attention.store(1, Ordering::SeqCst);
+    }
+}
+
+/// The call is over in which the thread has lost its turn.
+#[cold]
+pub fn call_ended(thread: &ThreadRecord) {
+    thread.looks_at_turn.set(0);
+    thread.attention.store(1, Ordering::SeqCst);
+}
+
+/// The service core says that a thread has lost its turn, or has one again.
+pub fn changed<M: Machine>(cpu: &Cpu<M>, core: &'static ServiceCore, window: ThreadIndex) {
+    if !clients::has_lost_turn(core, window) {
+        return futex::wake_shared(cpu, clients::turn(cpu.pool, clients::registers(core, window)));
+    }
+    // The lock keeps the thread from going.
+    let _tree = lock_tree(cpu);
+    let bound = clients::kernel_thread(core, window).load(Ordering::SeqCst);
+    let thread = cpu.object::<ThreadRecord>(bound);
+    if let Some(thread) = thread.filter(|thread| thread.service.get() == window.raw()) {
+        thread.attention.store(1, Ordering::SeqCst);
+        handover::nudge(cpu, thread);
+    }
+}
