@@ -10,7 +10,7 @@
 //!
 //! Protocol page: `docs/protocols/hotplug.md`.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{CORE_AWAKE, CORE_OFFLINE, CORE_OUT, CoreId};
 
@@ -34,13 +34,13 @@ pub fn ask_to_leave(context: &impl Context, core: CoreId) -> Result<(), IsLast> 
     if cores::cores_of(context, core.island()).find(stays).is_none() {
         return Err(IsLast);
     }
-    core_record(context, core).leaves.store(1, Ordering::SeqCst);
+    core_record(context, core).leaves.store(1, Ordering::Release);
     Ok(())
 }
 
 /// Asks a core to come back. The caller holds the tree lock, and rings the core afterwards.
 pub fn ask_back(context: &impl Context, core: CoreId) {
-    core_record(context, core).leaves.store(0, Ordering::SeqCst);
+    core_record(context, core).leaves.store(0, Ordering::Release);
 }
 
 /// Whether this core has been asked to leave, or to stay out.
@@ -61,9 +61,8 @@ pub fn is_done(context: &impl Context, core: CoreId) -> bool {
 pub fn leave(context: &impl Context) {
     let record = context.own_record();
     debug_assert!(record.state.load(Ordering::Relaxed) == CORE_AWAKE);
-    record.state.store(CORE_OUT, Ordering::SeqCst);
-    // Then look what has come meanwhile.
-    fence(Ordering::SeqCst);
+    record.state.store(CORE_OUT, Ordering::Release);
+    then_look(); // what has come meanwhile
 }
 
 /// Whether this core, which is out, has nothing to give away, and is to stay out: it may sleep until it is rung.
@@ -73,6 +72,6 @@ pub fn may_sleep(context: &impl Context) -> bool {
 
 /// This core takes threads again. Shoot-downs asked meanwhile must be served before it runs user code.
 pub fn come_back(context: &impl Context) {
-    context.own_record().state.store(CORE_AWAKE, Ordering::SeqCst);
-    fence(Ordering::SeqCst); // then look whether a shoot-down was asked
+    context.own_record().state.store(CORE_AWAKE, Ordering::Release);
+    then_look(); // whether a shoot-down was asked
 }

@@ -79,7 +79,7 @@ pub fn set_hidden_online<M: Machine>(call: &Call<M>, island: IslandId, number: u
         if u64::from(leave) == (1 << record.hidden_harts.get()) - 1 {
             return Err(Errno::EBUSY.into());
         }
-        record.hidden_leave.store(leave, Ordering::SeqCst);
+        record.hidden_leave.store(leave, Ordering::Release);
     }
     let first = CoreId::new(island, 0);
     if first == cpu.id {
@@ -126,7 +126,7 @@ pub fn is_asked<M: Machine>(cpu: &Cpu<M>) -> bool {
 #[cold]
 pub fn leave_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     handover::make_way(cpu, thread);
-    cpu.own.current_thread.store(0, Ordering::SeqCst);
+    cpu.own.current_thread.store(0, Ordering::Release);
     stay_out(cpu);
 }
 

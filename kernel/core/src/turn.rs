@@ -6,7 +6,9 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{CALL_PAUSED, STORE_WAITED, ServiceCore, TURN_WAITED, ThreadRecord, WAKE_NONE};
+use motet_layout::{
+    CALL_PAUSED, STORE_WAITED, ServiceCore, TURN_WAITED, ThreadRecord, WAKE_NONE, handshake::then_look,
+};
 use motet_protocol::{
     Context,
     service::{self, ThreadIndex, clients},
@@ -60,7 +62,7 @@ pub fn waited(thread: &ThreadRecord) {
     thread.in_syscall.set(in_syscall & !(STORE_WAITED | TURN_WAITED));
     if in_syscall & TURN_WAITED != 0 {
         thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
-        thread.attention.store(1, Ordering::SeqCst);
+        thread.attention.store(1, Ordering::Release);
     }
 }
 
@@ -68,7 +70,7 @@ pub fn waited(thread: &ThreadRecord) {
 #[cold]
 pub fn call_ended(thread: &ThreadRecord) {
     thread.looks_at_turn.set(0);
-    thread.attention.store(1, Ordering::SeqCst);
+    thread.attention.store(1, Ordering::Release);
 }
 
 /// The service core says that a thread has lost its turn, or has one again.
@@ -81,7 +83,8 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, core: &'static ServiceCore, window: Thr
     let bound = clients::kernel_thread(core, window).load(Ordering::SeqCst);
     let thread = cpu.object::<ThreadRecord>(bound);
     if let Some(thread) = thread.filter(|thread| thread.service.get() == window.raw()) {
-        thread.attention.store(1, Ordering::SeqCst);
+        thread.attention.store(1, Ordering::Release);
+        then_look(); // where it runs
         handover::nudge(cpu, thread);
     }
 }

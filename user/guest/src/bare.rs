@@ -111,7 +111,7 @@ extern "C" fn trap() {
         shut_down(false);
     }
     EXPECTED[0].fetch_add(1, Ordering::SeqCst);
-    EXPECTED[1].store(cause, Ordering::SeqCst);
+    EXPECTED[1].store(cause, Ordering::Release);
     // SAFETY: the code that expects an exception has said where it goes on.
     unsafe { asm!("csrw sepc, {}", in(reg) resume, options(nostack)) };
 }
@@ -183,7 +183,7 @@ pub fn start(core: usize, function: fn(usize), argument: usize) -> i64 {
     unsafe extern "C" {
         fn _start();
     }
-    OTHERS.store(function as usize, Ordering::SeqCst);
+    OTHERS.store(function as usize, Ordering::Release);
     call(0x0048_534d, 0, [core as u64, _start as *const () as u64, argument as u64]).0
 }
 

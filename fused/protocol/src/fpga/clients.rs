@@ -55,7 +55,7 @@ pub fn leave(fpga: &Fpga, interface: InterfaceId) {
 
 /// The FPGA is to look at all interfaces, when it is told to.
 pub fn look(fpga: &Fpga) {
-    fpga.attention.store(1, SeqCst);
+    fpga.attention.store(1, Release);
 }
 
 /// Whether a client's registers may be mapped writably now. Whoever maps them holds a lock from before it asks until that is done;

@@ -288,7 +288,7 @@ fn end_all<M: Machine>(cpu: &Cpu<M>) {
 
 fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.state.store(THREAD_READY, Ordering::Relaxed);
-    thread.moves.away.store(0, Ordering::SeqCst);
+    thread.moves.away.store(0, Ordering::Release);
     run_queue::append(cpu, thread);
 }
 

@@ -7,7 +7,7 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     CORES_MAX, CoreId, FILE_SERVICE, FileRecord, Frame, InodeRecord, PAGE_SIZE, ServiceCore, ThreadRecord,
-    sync::Ordering,
+    handshake::then_look, sync::Ordering,
 };
 use motet_protocol::{
     Context, fs,
@@ -168,9 +168,9 @@ fn bind<M: Machine>(
     })?;
     thread.service_owner.set(owner.number);
     thread.service.set(window.raw());
-    clients::kernel_thread(core, window).store(call.cpu.raw(thread), Ordering::SeqCst);
-    // It may have been started, and have lost its turn, before.
-    thread.attention.store(1, Ordering::SeqCst);
+    clients::kernel_thread(core, window).store(call.cpu.raw(thread), Ordering::Release);
+    then_look(); // it may have been started, and have lost its turn, before
+    thread.attention.store(1, Ordering::Release);
     Ok(())
 }
 

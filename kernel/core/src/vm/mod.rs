@@ -16,6 +16,7 @@ use motet_abi::{Errno, registers, vm as abi};
 use motet_hal::{GuestInterrupts, Machine};
 use motet_layout::{
     Cell64, CoreId, FILE_VM, FileRecord, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX, VcpuRecord, VmRecord,
+    handshake::then_look,
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
 
@@ -152,7 +153,7 @@ fn begin<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, start: [u64; 3]) -
         return false;
     }
     vcpu.start.iter().zip(start).for_each(|(word, value)| word.set(value));
-    vcpu.state.store(VCPU_START, Ordering::SeqCst);
+    vcpu.state.store(VCPU_START, Ordering::Release);
     wait::wake(cpu, &vcpu.waiters);
     true
 }
@@ -175,7 +176,8 @@ fn raise<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, interrupts: GuestI
 }
 
 fn set_line<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, is_high: bool) {
-    vcpu.lines.store(if is_high { GuestInterrupts::EXTERNAL.0 } else { 0 }, Ordering::SeqCst);
+    vcpu.lines.store(if is_high { GuestInterrupts::EXTERNAL.0 } else { 0 }, Ordering::Release);
+    then_look(); // where it is
     disturb(cpu, vcpu);
 }
 

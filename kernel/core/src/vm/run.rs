@@ -3,7 +3,7 @@
 //! The call ends when something needs the monitor. It pauses whenever the real core is interrupted, and waits when the guest does; each time
 //! it is dispatched again, and finds all that it needs in the pool.
 
-use motet_layout::sync::{Ordering, fence};
+use motet_layout::sync::Ordering;
 
 use motet_abi::{
     Errno,
@@ -12,7 +12,9 @@ use motet_abi::{
 use motet_hal::{
     Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Machine, Stage2, Trap, Widen,
 };
-use motet_layout::{Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord};
+use motet_layout::{
+    Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord, handshake::then_look,
+};
 use motet_protocol::{count, timer, wait};
 
 use super::{memory, memory::Found, reset, sbi, vcpu};
@@ -117,7 +119,7 @@ impl Drop for Turn {
 fn has_begun<M: Machine>(vcpu: &'static VcpuRecord) -> bool {
     if vcpu.state.load(Ordering::SeqCst) == VCPU_START {
         reset::<M>(vcpu);
-        vcpu.state.store(VCPU_STARTED, Ordering::SeqCst);
+        vcpu.state.store(VCPU_STARTED, Ordering::Release);
     }
     vcpu.state.load(Ordering::SeqCst) == VCPU_STARTED
 }
@@ -172,9 +174,8 @@ impl<M: Machine> Running<'_, M> {
     fn step(&self) -> Result<Next, Stop> {
         let (cpu, vcpu) = (self.cpu, self.vcpu);
         self.set_timer();
-        vcpu.in_guest.store(u32::from(cpu.id.0) + 1, Ordering::SeqCst);
-        // Who changes this from now on rings this core.
-        fence(Ordering::SeqCst);
+        vcpu.in_guest.store(u32::from(cpu.id.0) + 1, Ordering::Release);
+        then_look(); // at what others have changed: from now on they ring this core
         self.take_interrupts();
         if vcpu.fence.swap(0, Ordering::SeqCst) != 0 {
             cpu.machine.flush_guests();
@@ -182,7 +183,7 @@ impl<M: Machine> Running<'_, M> {
         cpu.pass();
         cpu.budget.set(BUDGET);
         let trap = cpu.machine.run_guest(&vcpu.frame, &vcpu.system, self.table.0);
-        vcpu.in_guest.store(0, Ordering::SeqCst);
+        vcpu.in_guest.store(0, Ordering::Release);
         match trap {
             Trap::Interrupt(interrupts) => {
                 self.count(Counted::Interrupt);

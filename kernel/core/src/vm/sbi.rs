@@ -4,7 +4,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::vm::{Exit, reason};
 use motet_hal::{GuestInterrupts, Machine, SystemRegister};
-use motet_layout::{VCPU_STARTED, VCPU_STOPPED, VcpuRecord};
+use motet_layout::{VCPU_STARTED, VCPU_STOPPED, VcpuRecord, handshake::then_look};
 use motet_protocol::{Context, cores::is_dead};
 
 use super::{
@@ -182,7 +182,8 @@ fn fences<M: Machine>(running: &Running<M>, function: u64, [mask, base, ..]: [u6
 /// Sees to it that a core drops its translations before it executes another instruction.
 fn fence<M: Machine>(running: &Running<M>, target: &'static VcpuRecord) {
     let cpu = running.cpu;
-    target.fence.store(1, Ordering::SeqCst);
+    target.fence.store(1, Ordering::Release);
+    then_look(); // where it is
     if core::ptr::eq(target, running.vcpu) {
         return;
     }
@@ -204,7 +205,7 @@ fn harts<M: Machine>(running: &Running<M>, function: u64, [hart, address, opaque
             Some(_) => Answer::Error(ALREADY_AVAILABLE),
         },
         1 => {
-            running.vcpu.state.store(VCPU_STOPPED, Ordering::SeqCst);
+            running.vcpu.state.store(VCPU_STOPPED, Ordering::Release);
             Answer::Later(Next::Stopped)
         }
         2 => match target().map(|target| target.state.load(Ordering::SeqCst)) {
