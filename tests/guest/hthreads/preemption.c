@@ -350,7 +350,7 @@ static void doomed(void) {
 }
 
 static void killed(const char *program, char **arguments) {
-    static const int SIGNALS[] = {SIGKILL, SIGTERM, SIGKILL, SIGINT};
+    static const int SIGNALS[] = {SIGKILL, SIGTERM, SIGKILL, SIGUSR2};
     for (unsigned i = 0; i < sizeof SIGNALS / sizeof SIGNALS[0]; i++) {
         int status;
         pid_t child = vfork();
