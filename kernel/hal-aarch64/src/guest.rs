@@ -12,7 +12,7 @@ mod registers;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use motet_hal::{Access, GuestAccess, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER};
+use motet_hal::{Access, GuestAccess, GuestException, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER};
 use motet_layout::{Cell64, Frame, GuestSystem, UserFrame, aarch64_guest as words};
 
 use crate::{
@@ -152,7 +152,10 @@ pub fn flush() {
 
 /// [`motet_hal::Machine::run_guest`].
 pub fn run(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
-    use_root(machine.local_phys(root), system);
+    let root = machine.local_phys(root);
+    let bytes = machine.guests.map_or(1, Stage2::root_bytes);
+    assert!(root.is_multiple_of(bytes), "the root of a guest's tables is at {root:#x}");
+    use_root(root, system);
     loop {
         let syndrome = enter(machine, frame, system);
         if syndrome == INTERRUPTED {
@@ -201,6 +204,36 @@ fn enter(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSys
     write_register!("tpidrro_el0", 0);
     barrier!("isb");
     syndrome
+}
+
+/// [`motet_hal::Machine::raise_in_guest`]: an exception taken to EL1 (Arm ARM, "AArch64.TakeException"). An instruction that there is not has
+/// an unknown reason; where nothing answers there is an external abort, which does not say the address.
+pub fn raise(frame: &UserFrame, system: &GuestSystem, exception: GuestException) {
+    const KEPT: u64 = 0xf << 28 | 1 << 24; // NZCV, DIT
+    const LENGTH_32: u64 = 1 << 25; // ESR_ELx.IL
+    const EXTERNAL_ABORT: u64 = 1 << 10 | 0x10; // FnV; of no level of a table
+    let word = |index: usize| -> &Cell64 { &system.words[index] };
+    let pstate = word(words::PSTATE).get() ^ words::RESET_PSTATE;
+    let vector = match pstate & PSTATE_MODE {
+        0 => 0x400, // from EL0
+        4 => 0,     // EL1 with SP_EL0
+        _ => 0x200,
+    };
+    word(words::SPSR).set(pstate);
+    word(words::ELR).set(frame.pc.get());
+    let level = if pstate & PSTATE_MODE == 0 { 0 } else { 1 };
+    let syndrome = match exception {
+        GuestException::IllegalInstruction { .. } => 0,
+        GuestException::Access(Access::Execute) => (0x20 | level) << 26 | EXTERNAL_ABORT,
+        GuestException::Access(Access::Read) => (0x24 | level) << 26 | EXTERNAL_ABORT,
+        GuestException::Access(Access::Write) => (0x24 | level) << 26 | EXTERNAL_ABORT | 1 << 6,
+    };
+    word(words::ESR).set(syndrome | LENGTH_32);
+    // PAN is set unless SCTLR_EL1.SPAN says that it stays.
+    let control = word(words::SCTLR).get() ^ words::RESET_SCTLR;
+    let pan = if control & 1 << 23 == 0 { PRIVILEGED_ACCESS_NEVER } else { pstate & PRIVILEGED_ACCESS_NEVER };
+    word(words::PSTATE).set((pstate & KEPT | pan | words::RESET_PSTATE) ^ words::RESET_PSTATE);
+    frame.pc.set(word(words::VBAR).get().wrapping_add(vector));
 }
 
 /// PSTATE for a guest: in AArch64, and in no higher exception level than EL1.

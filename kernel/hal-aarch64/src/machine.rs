@@ -5,7 +5,7 @@ use core::{arch::asm, sync::atomic::Ordering};
 use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pool_map::PoolMap;
 use motet_hal::registers::Registers;
-use motet_hal::{Access, Interrupts, Machine, Stage2, Trap};
+use motet_hal::{Access, GuestException, Interrupts, Machine, Stage2, Trap};
 use motet_layout::{CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, marks};
 
 use crate::console;
@@ -167,6 +167,10 @@ impl Machine for AArch64 {
 
     fn flush_guests(&self) {
         guest::flush();
+    }
+
+    fn raise_in_guest(&self, frame: &'static UserFrame, system: &'static GuestSystem, exception: GuestException) {
+        guest::raise(frame, system, exception);
     }
 
     fn guest_timer_ns(&self, system: &'static GuestSystem) -> u64 {

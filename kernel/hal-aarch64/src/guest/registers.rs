@@ -63,7 +63,7 @@ fn identification(id: u16) -> Option<u64> {
         (6, 0) => read_register!("id_aa64isar0_el1"),
         // Pointer authentication and 64-byte accesses.
         (6, 1) => read_register!("id_aa64isar1_el1") & !(0xf << 60 | 0xff << 24 | 0xff << 4),
-        (6, 2) => read_register!("id_aa64isar2_el1") & 0xff,
+        (6, 2) => read_register!("id_aa64isar2_el1") & 0xf0, // RPRES, not waits with an end
         (7, 0) => read_register!("id_aa64mmfr0_el1") & 0xffff_ffff,
         // Hardware's flags, HPDS, PAN, ETS, AFP.
         (7, 1) => read_register!("id_aa64mmfr1_el1") & (0xf << 44 | 0xf << 36 | 0xf << 20 | 0xf << 12 | 0xf),

@@ -18,8 +18,22 @@ pub struct Instructions {
     pub open_float: &'static [u32],
     /// Accesses of memory at the address register, and what they are.
     pub accesses: &'static [(u32, GuestAccess)],
+    /// Its handler of exceptions.
+    pub vectors: Vectors,
     /// System registers that each guest has for itself.
     pub registers: &'static [Register],
+}
+
+/// What a guest does about an exception: goes on behind the instruction.
+pub struct Vectors {
+    /// The value register says where the vectors are.
+    pub set: u32,
+    /// Where among them the handler is, ...
+    pub offset: u64,
+    pub handler: &'static [u32],
+    /// ... and in which register it leaves the cause (by its number in the frame): that of an instruction that there is not.
+    pub register: usize,
+    pub cause: u64,
 }
 
 /// A system register, by instructions that have the value register.
@@ -65,6 +79,19 @@ const RISC_V: Instructions = Instructions {
         (0x0005_e503, load(4, 10, Widen::Zero)),   // lwu a0, 0(a1)
         (0x0005_8023, store(1, ZERO_REGISTER)),    // sb zero, 0(a1)
     ],
+    vectors: Vectors {
+        set: 0x1055_1073, // csrw stvec, a0
+        offset: 0,
+        handler: &[
+            0x1420_2673, // csrr a2, scause
+            0x1410_26f3, // csrr a3, sepc
+            0x0046_8693, // addi a3, a3, 4
+            0x1416_9073, // csrw sepc, a3
+            0x1020_0073, // sret
+        ],
+        register: 12,
+        cause: 2,
+    },
     registers: &[
         riscv64(0x140, u64::MAX), // sscratch
         riscv64(0x141, !3),       // sepc
@@ -94,6 +121,19 @@ const AARCH64: Instructions = Instructions {
         // stp x0, x2, [x1]
         (0xa900_0820, GuestAccess::unknown(Access::Write)),
     ],
+    vectors: Vectors {
+        set: 0xd518_c000, // msr vbar_el1, x0
+        offset: 0x200,
+        handler: &[
+            0xd538_5202, // mrs x2, esr_el1
+            0xd538_4023, // mrs x3, elr_el1
+            0x9100_1063, // add x3, x3, #4
+            0xd518_4023, // msr elr_el1, x3
+            0xd69f_03e0, // eret
+        ],
+        register: 2,
+        cause: 1 << 25,
+    },
     registers: &[
         aarch64(0xd518_2000, ADDRESS),                                      // TTBR0_EL1
         aarch64(0xd518_2020, ADDRESS),                                      // TTBR1_EL1

@@ -14,7 +14,7 @@ use super::{
     same,
     user::trap_code,
 };
-use crate::{Access, GuestAccess, GuestTrap, Interrupts, Machine, Trap};
+use crate::{Access, GuestAccess, GuestException, GuestTrap, Interrupts, Machine, Trap};
 
 /// Where a guest's program is, and a page that it may write: physical addresses of the guest.
 const CODE: u64 = 0x8000_0000;
@@ -47,6 +47,7 @@ impl<M: Machine> Suite<M> {
         if !instructions.open_float.is_empty() {
             self.test("guest_floating_point", |suite| suite.guest_floating_point(format, &instructions));
         }
+        self.test("guest_is_refused", |suite| suite.guest_is_refused(format, &instructions));
         self.aarch64_guest_tests(format);
         self.test("user_after_guest", |suite| suite.user_after_guest(format));
     }
@@ -278,6 +279,23 @@ impl<M: Machine> Suite<M> {
             same("interrupts", interrupts.0.into(), Interrupts::TIMER.0.into())?;
         }
         ensure(count.get() != 0, "what the guest counted to", 0, 1)
+    }
+
+    /// A guest's handler is told of an instruction that it does not have, and returns behind it.
+    fn guest_is_refused(&self, format: Stage2, instructions: &Instructions) -> Check {
+        const VECTORS: u64 = 0x800;
+        let guest = self.guest(format)?;
+        let vectors = &instructions.vectors;
+        self.guest_program(&guest, &[], &[vectors.set, instructions.read_missing]);
+        self.pool.write(guest.code.addr().add(8), Program::new(M::ISA, &[Step::Hypercall]).bytes());
+        self.guest_words(&guest, VECTORS + vectors.offset, vectors.handler);
+        guest.frame.regs[value_register(M::ISA)].set(CODE + VECTORS);
+        self.guest_stops(&guest, "what it does not have", GuestTrap::SystemRegister(instructions.missing))?;
+        self.machine.raise_in_guest(guest.frame, guest.system, GuestException::IllegalInstruction { word: 0 });
+        self.guest_stops(&guest, "a call behind it", GuestTrap::Hypercall { immediate: 0 })?;
+        let size = Program::new(M::ISA, &[Step::Hypercall]).bytes().len() as u64;
+        same("the guest's pc", guest.frame.pc.get(), CODE + 8 + size)?;
+        same("the cause", guest.frame.regs[vectors.register].get(), vectors.cause)
     }
 
     /// A program that runs after a guest is a program.
