@@ -56,6 +56,13 @@ test_the_first_call_builds_and_the_next_ask_nobody() {
     [[ ! -s $calls ]]
 }
 
+test_guests_are_built_when_somebody_asks_for_them() {
+    motet guests riscv64
+    said 'ran: guests riscv64'
+    called 'cargo build'
+    not called 'motet-guests'
+}
+
 test_what_is_built_runs_in_an_empty_environment() {
     motet run
     : >"$calls"

@@ -62,7 +62,7 @@ fn wait(operation: impl FnOnce(&mut Kernel) -> Outcome) -> Value {
         Outcome::Now(answer) => answer,
         Outcome::Later => masked(|mask| KERNEL.with(mask, Kernel::collect)),
     };
-    answer.unwrap_or_else(|error| board::fail(format_args!("a call has failed: {error:?}")))
+    done(answer)
 }
 
 fn run_next(mask: &Mask) {
@@ -99,9 +99,9 @@ fn begin(thread: usize) -> ! {
     }
 }
 
-/// For what cannot fail, as images have few objects.
-fn created<T>(result: Result<T, motet_rtos::Error>) -> T {
-    result.unwrap_or_else(|error| board::fail(format_args!("nothing more can be created: {error:?}")))
+/// For what does not fail: images have few objects, and use what they have created.
+fn done<T>(result: Result<T, motet_rtos::Error>) -> T {
+    result.unwrap_or_else(|error| board::fail(format_args!("a call has failed: {error:?}")))
 }
 
 impl Rtos for Motet {
@@ -146,7 +146,7 @@ impl Rtos for Motet {
     fn create(priority: u8, main: fn(usize), argument: usize) -> Thread {
         let priority = Priority::new(priority).unwrap_or_else(|| board::fail(format_args!("priority {priority}")));
         masked(|mask| {
-            let thread = created(KERNEL.with(mask, |kernel| kernel.create(priority))).index();
+            let thread = done(KERNEL.with(mask, |kernel| kernel.create(priority))).index();
             MAINS.with(mask, |mains| mains[thread] = Some((main, argument)));
             stacks::prepare(mask, thread, begin, thread);
             Thread(thread)
@@ -162,7 +162,7 @@ impl Rtos for Motet {
     }
 
     fn suspend(thread: Thread) {
-        created(call(|kernel| kernel.suspend(ThreadId::from_index(thread.0))));
+        done(call(|kernel| kernel.suspend(ThreadId::from_index(thread.0))));
     }
 
     fn relinquish() {
@@ -178,7 +178,7 @@ impl Rtos for Motet {
     }
 
     fn semaphore(count: u32) -> Semaphore {
-        Semaphore(created(call(|kernel| kernel.create_semaphore(count))).index())
+        Semaphore(done(call(|kernel| kernel.create_semaphore(count))).index())
     }
 
     fn take(semaphore: Semaphore) {
@@ -186,7 +186,7 @@ impl Rtos for Motet {
     }
 
     fn give(semaphore: Semaphore) {
-        created(call(|kernel| kernel.give(SemaphoreId::from_index(semaphore.0))));
+        done(call(|kernel| kernel.give(SemaphoreId::from_index(semaphore.0))));
     }
 
     fn give_from_interrupt(semaphore: Semaphore) {
@@ -194,7 +194,7 @@ impl Rtos for Motet {
     }
 
     fn queue() -> Queue {
-        Queue(created(call(|kernel| kernel.create_queue(motet_rtos::MESSAGES_MAX))).index())
+        Queue(done(call(|kernel| kernel.create_queue(motet_rtos::MESSAGES_MAX))).index())
     }
 
     fn send(queue: Queue, message: Message) {
@@ -214,7 +214,7 @@ impl Rtos for Motet {
         struct Memory([core::sync::atomic::AtomicU8; BLOCKS * BLOCK_LEN]);
         static MEMORY: Memory = Memory([const { core::sync::atomic::AtomicU8::new(0) }; BLOCKS * BLOCK_LEN]);
         let start = (&raw const MEMORY.0).addr();
-        Pool(created(call(|kernel| kernel.create_pool(start, BLOCK_LEN, BLOCKS))).index())
+        Pool(done(call(|kernel| kernel.create_pool(start, BLOCK_LEN, BLOCKS))).index())
     }
 
     fn allocate(pool: Pool) -> usize {
@@ -225,7 +225,7 @@ impl Rtos for Motet {
     }
 
     fn release(pool: Pool, block: usize) {
-        created(call(|kernel| kernel.release(PoolId::from_index(pool.0), block)));
+        done(call(|kernel| kernel.release(PoolId::from_index(pool.0), block)));
     }
 
     fn handle(handler: fn()) {

@@ -220,6 +220,9 @@ impl Machine {
         }
         // The rest of what it has printed may be under way.
         std::thread::sleep(Duration::from_millis(100));
+        while matches!(self.child.try_wait(), Ok(Some(_))) && !self.output.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.output.so_far()
     }
 }

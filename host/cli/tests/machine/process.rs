@@ -163,6 +163,11 @@ impl Collected {
         self.bytes.lock().expect("no reader panics").len()
     }
 
+    /// Whether there is no more to come.
+    pub fn has_ended(&self) -> bool {
+        self.reader.is_finished()
+    }
+
     /// Everything.
     pub fn finish(self) -> Vec<u8> {
         let _ = self.reader.join();
