@@ -116,6 +116,9 @@ extern "C" fn trap() {
     unsafe { asm!("csrw sepc, {}", in(reg) resume, options(nostack)) };
 }
 
+/// How long a random program runs at most.
+const PROGRAM_TICKS: u64 = 3_000;
+
 /// Where and with which registers another random program begins.
 #[repr(C)]
 pub struct Begin {
@@ -126,6 +129,9 @@ pub struct Begin {
 extern "C" fn again() -> Begin {
     static REGISTERS: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
     let pc = crate::random::next_program(&REGISTERS);
+    set_timer(now() + PROGRAM_TICKS);
+    // SAFETY: the timer ends the program, unless that forbids it.
+    unsafe { asm!("csrw sie, {}", "csrs sstatus, {}", in(reg) 0x20, in(reg) 0x20, options(nostack)) };
     Begin { registers: (&raw const REGISTERS).expose_provenance(), pc }
 }
 

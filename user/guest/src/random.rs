@@ -43,7 +43,7 @@ impl Random {
 }
 
 /// Random programs before the end.
-const PROGRAMS: u64 = 5000;
+const PROGRAMS: u64 = 2000;
 static STATE: AtomicU64 = AtomicU64::new(0);
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 

@@ -95,7 +95,7 @@ fn random() -> Result<(), String> {
     let first = seed % 1_000_000_000;
     let command = format!(
         "{FREE} vm run --append hello /in/guest; before=$(free); n=0; while [ $n -lt {GUESTS} ]; do \
-         timeout -s KILL 1 vm run --cpus 2 --append \"random $(({first} + n))\" /in/guest >/tmp/out 2>&1 </dev/null; \
+         timeout -s KILL 4 vm run --cpus 2 --append \"random $(({first} + n))\" /in/guest >/tmp/out 2>&1 </dev/null; \
          n=$((n + 1)); done; after=$(free); vm run --append all /in/guest | tail -n 1; vm list | wc -l; \
          [ $((before - after)) -lt {SLACK_KIB} ] || echo \"$before $after\""
     );
