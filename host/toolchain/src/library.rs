@@ -25,6 +25,9 @@ use crate::{
 /// The source of each object for each ISA.
 pub type Sources = BTreeMap<String, PerIsa<PathBuf>>;
 
+/// The compiler's call for an object, an ISA and a source, without what goes in and comes out; and the file to give it.
+pub type Compiler<'a> = &'a (dyn Fn(&str, usize, &Path) -> Result<(Command, PathBuf)> + Sync);
+
 /// How a library is built.
 pub struct Library<'a> {
     /// The compiler's package.
@@ -33,8 +36,8 @@ pub struct Library<'a> {
     pub name: &'a str,
     /// Where objects go.
     pub objects: &'a Path,
-    /// The compiler's call for an object, an ISA and a source, without what goes in and comes out; and the file to give it.
-    pub compiler: &'a (dyn Fn(&str, usize, &Path) -> Result<(Command, PathBuf)> + Sync),
+    /// How its files are compiled.
+    pub compiler: Compiler<'a>,
 }
 
 impl Library<'_> {
