@@ -74,7 +74,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    fn new(islands: &str) -> Result<Self, String> {
+    /// With the program of this file.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub fn new(islands: &str) -> Result<Self, String> {
         Self::with("extension", islands)
     }
 

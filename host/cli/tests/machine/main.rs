@@ -27,6 +27,7 @@ mod guests;
 mod hardware_threads;
 mod hidden;
 mod hostile;
+mod hotplug;
 mod hthreads;
 mod libc_test;
 mod libraries;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         trials.extend(guests::trials());
         trials.extend(hidden::trials());
         trials.extend(hostile::trials());
+        trials.extend(hotplug::trials());
         trials.extend(hthreads::trials());
         trials.extend(hardware_threads::trials());
         trials.extend(preemption::trials());
