@@ -290,18 +290,20 @@ mod tests {
         let analysis = Analysis::new(&machine, None).unwrap();
         let (terms, bounds) = (analysis.terms(), analysis.bounds(false));
         let kernel_ps = terms.trap_ps + terms.revoke_ps + terms.resume_ps;
-        let us = |ps: u64| (ps as f64 / 1e6 * 100.0).round() / 100.0;
-        // Equations 7 and 8 for QAM-16, and what equation 6 has for the manager, which runs on this path for nobody else.
+        let us = |ps: u64| (ps as f64 / 1e6).round();
+        // Equations 7 and 8 for QAM-16, and what equation 6 has for the manager.
         let qam16 = of(&bounds, "qam16", 0);
-        assert_eq!(qam16.preemption_wait_ps.map(us), Some(47.0));
+        assert_eq!(qam16.preemption_wait_ps, Some(47_000_000));
         assert_eq!(us(qam16.reconfiguration_ps), 810.0);
-        assert_eq!(us(qam16.direct_ps - kernel_ps), 0.50 + 1.13);
-        assert_eq!(us(qam16.reconfigure_ps - kernel_ps), 810.0 + 0.50 + 2.77 + 0.64);
-        assert_eq!(us(qam16.preempt_ps.unwrap() - kernel_ps), 47.0 + 0.50 + 0.34 + 0.28 + 1.13);
-        assert_eq!(us(qam16.both_ps.unwrap() - kernel_ps), 47.0 + 810.0 + 0.50 + 0.34 + 0.28 + 2.77 + 0.64);
+        let (stop_ps, load_ps) = (47_000_000, qam16.reconfiguration_ps);
+        assert_eq!(qam16.direct_ps - kernel_ps, 500_000 + 1_130_000);
+        assert_eq!(qam16.reconfigure_ps - kernel_ps, load_ps + 500_000 + 2_770_000 + 640_000);
+        assert_eq!(qam16.preempt_ps.unwrap() - kernel_ps, stop_ps + 500_000 + 340_000 + 280_000 + 1_130_000);
+        let both_ps = stop_ps + load_ps + 500_000 + 340_000 + 280_000 + 2_770_000 + 640_000;
+        assert_eq!(qam16.both_ps.unwrap() - kernel_ps, both_ps);
         assert_eq!(qam16.worst_ps, qam16.both_ps.unwrap());
         let fft1024 = of(&bounds, "fft1024", 0);
-        assert_eq!(fft1024.preemption_wait_ps.map(us), Some(33.6));
+        assert_eq!(fft1024.preemption_wait_ps, Some(33_600_000));
         assert_eq!(us(fft1024.reconfiguration_ps), 1206.0);
         let least = of(&bounds, "fft1024", 39);
         assert_eq!((least.preemption_wait_ps, least.both_ps, least.worst_ps), (None, None, least.reconfigure_ps));

@@ -470,6 +470,11 @@ fn an_fpga_has_regions_and_accelerators_that_fit() {
             "8:10: fpga.policy: unknown policy \"x\"; known: smallest-first, fewest-reconfigurations, deadline",
         ),
         ("[fpga]\n", "[fpga]\nexpire_us = -1\n", "8:13: fpga.expire_us: -1; it must be 0 to 1000000"),
+        (
+            "[fpga]\n",
+            "[fpga]\nmanager = { search_ns = 1, stop_ns = -1 }\n",
+            "8:38: fpga.manager.stop_ns: -1; it must be 0 to 1000000",
+        ),
         ("[fpga]\n", "[fpga]\ninterfaces = 65\n", "8:14: fpga.interfaces: 65; it must be 1 to 64"),
         ("[fpga]\n", "[fpga]\ndata = 100\n", "8:8: fpga.data: 100 bytes; it must be a multiple of 4096, up to 16MiB"),
         ("bitstream = 4096", "bitstream = 0", "9:13: fpga.region.bitstream: 0 bytes; it must be 1 byte to 16MiB"),

@@ -62,7 +62,7 @@ impl Rig {
     }
 }
 
-fn pool(len: u64) -> Pool {
+pub fn pool(len: u64) -> Pool {
     let layout = Layout::from_size_align(len as usize, PAGE_SIZE as usize).unwrap();
     // SAFETY: the layout is not empty; the memory is never freed.
     unsafe {

@@ -1,6 +1,7 @@
 //! The rules of time, without QEMU: threads stand for cores.
 
 mod engine;
+mod fpga;
 mod hardware;
 mod hidden;
 mod together;
