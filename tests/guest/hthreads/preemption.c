@@ -380,6 +380,13 @@ static const struct {
              {"measured", measured}};
 enum { COUNT = sizeof TESTS / sizeof TESTS[0], ALL = COUNT - 1 };
 
+static int is_wanted(const char *name, int argc, char **argv, int without_words) {
+    int found = argc == 3 && without_words;
+    for (int word = 3; word < argc; word++)
+        found |= strcmp(argv[word], name) == 0;
+    return found;
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 3);
     island = (unsigned)atoi(argv[1]);
@@ -392,18 +399,13 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[3], "doomed") == 0)
         doomed();
     for (int i = 0; i < COUNT; i++)
-        for (int wanted = 3; wanted < argc || argc == 3; wanted++)
-            if ((argc == 3 && i < ALL) || (argc > 3 && strcmp(argv[wanted], TESTS[i].name) == 0)) {
-                TESTS[i].test();
-                puts(TESTS[i].name);
-                break;
-            }
-    for (int wanted = 3; wanted < argc || argc == 3; wanted++) {
-        if (argc == 3 || strcmp(argv[wanted], "killed") == 0) {
-            killed(argv[0], argv);
-            puts("killed");
-            break;
+        if (is_wanted(TESTS[i].name, argc, argv, i < ALL)) {
+            TESTS[i].test();
+            puts(TESTS[i].name);
         }
+    if (is_wanted("killed", argc, argv, 1)) {
+        killed(argv[0], argv);
+        puts("killed");
     }
     return 0;
 }
