@@ -1,5 +1,6 @@
 //! What the monitor of virtual machines knows without asking anybody: images, device trees, options, devices.
 #![no_std]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 

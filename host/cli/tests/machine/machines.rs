@@ -6,7 +6,9 @@ use std::{fs, path::PathBuf, time::Duration};
 use libtest_mimic::Trial;
 
 use crate::{
-    bad_input, firmware,
+    bad_input,
+    crossing::compiled,
+    firmware,
     process::{self, Ended, Motet},
     trial,
 };
@@ -15,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("vm::a_guest_finds_what_a_machine_has", all),
         ("vm::exit_status_says_whether_the_guest_is_well", status),
         ("vm::what_is_typed_reaches_the_guest", echo),
@@ -23,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         ("vm::a_guest_that_executes_anything_ends_alone", random),
         ("vm::a_machine_that_is_killed_gives_its_memory_back", killed),
         ("vm::damaged_images_are_refused_with_a_reason", damaged),
+        ("vm::what_is_wrong_is_refused", refused),
         ("vm::cores_without_guests_say_so", absent),
         ("vm::the_host_runs_images_beside_each_other", from_host),
         ("vm::a_guests_time_is_the_simulated_one", timed),
@@ -143,6 +146,12 @@ fn damaged() -> Result<(), String> {
     let refused = ended.output.lines().count();
     let is_well = ended.errors.is_empty() && refused > IMAGES / 4;
     expect(is_well, &ended).map_err(|error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed()))
+}
+
+/// Memory that cannot be a machine's, cores that are not there, and what a signal interrupts.
+fn refused() -> Result<(), String> {
+    let ended = compiled("vms", &["-O2"])?.run_as("on riscv64", "vms", None);
+    ended.expect_code(0)?.expect_output("right\n").map(drop)
 }
 
 /// Not even their program is there.
