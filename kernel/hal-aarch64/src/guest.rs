@@ -249,7 +249,8 @@ const fn checked(pstate: u64) -> u64 {
 fn use_root(root: u64, system: &GuestSystem) {
     let core = PerCore::this();
     let (this, here) = ([root, core::ptr::from_ref(system).addr() as u64], u64::from(core.core_id().0) + 1);
-    let is_known = core.guest.iter().zip(this).all(|(word, now)| word.swap(now, Relaxed) == now);
+    let is_known = core.guest.each_ref().map(|word| word.load(Relaxed)) == this;
+    core.guest.iter().zip(this).for_each(|(word, now)| word.store(now, Relaxed));
     if !is_known || system.words[words::LAST_CORE].get() != here {
         system.words[words::LAST_CORE].set(here);
         write_register!("vttbr_el2", root); // VMID 0 is every guest's
