@@ -25,6 +25,8 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     VmRegion,
     VmRecord,
     VcpuRecord,
+    GuestGicBank,
+    GuestGic,
     VectorArea,
     VectorPage,
     BlockRecord,

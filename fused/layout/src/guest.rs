@@ -12,6 +12,58 @@ pool_struct! {
     }
 }
 
+/// Most cores of a guest that has a [`GuestGic`].
+pub const GUEST_GIC_CORES: usize = 8;
+/// Interrupts in a bank.
+pub const GUEST_GIC_BANK: usize = 32;
+/// Banks of interrupts that the cores share: ids 32 to 95.
+pub const GUEST_GIC_BANKS: usize = 2;
+
+pool_struct! {
+    /// 32 interrupts of a guest's interrupt controller, a bit each.
+    pub struct GuestGicBank: size 64, align 64 {
+        /// Those of group 1.
+        0 pub group: Cell32,
+        /// Those that are enabled.
+        4 pub enabled: Cell32,
+        /// Those that are pending by an edge or by software. In a list register, that of an edge is there instead.
+        8 pub latched: Cell32,
+        /// Those whose device asks for them now.
+        12 pub line: Cell32,
+        /// Those that are active.
+        16 pub active: Cell32,
+        /// Those that are edge-triggered.
+        20 pub edge: Cell32,
+        /// Those that are in a list register of a core.
+        24 pub listed: Cell32,
+        28 _pad0: Cell32,
+        /// Priorities, a byte each.
+        32 pub priority: [Cell32; 8],
+    }
+}
+
+pool_struct! {
+    /// The interrupt controller of an AArch64 guest (`motet_protocol::gic`). Guarded by a lock of the guest's.
+    pub struct GuestGic: size 1280, align 64 {
+        /// Cores that the guest has.
+        0 pub cores: Cell32,
+        /// GICD_CTLR: groups that are enabled.
+        4 pub groups: Cell32,
+        /// Cores whose redistributor is awake, a bit each (GICR_WAKER).
+        8 pub awake: Cell32,
+        12 _pad0: Cell32,
+        16 _pad1: [Cell64; 6],
+        /// By core: its SGIs and PPIs, ids 0 to 31.
+        64 pub private: [GuestGicBank; 8],
+        /// SPIs.
+        576 pub shared: [GuestGicBank; 2],
+        /// By SPI: GICD_IROUTER.
+        704 pub routes: [Cell64; 64],
+        /// By SPI, a byte each: the core on which it is active, if it is.
+        1216 pub owners: [Cell32; 16],
+    }
+}
+
 /// AArch64: which word of [`GuestSystem`] is what. The general registers, SP_EL0 and TPIDR_EL0 are in the frame, whose `status` means
 /// nothing.
 pub mod aarch64_guest {

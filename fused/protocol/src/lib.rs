@@ -14,6 +14,7 @@ pub mod far;
 pub mod format;
 pub mod fpga;
 pub mod fs;
+pub mod gic;
 pub mod hotplug;
 pub mod lock;
 pub mod lost;
