@@ -161,12 +161,11 @@ pub fn run(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestS
         if syndrome == INTERRUPTED {
             return Trap::Interrupt(machine.gic.acknowledge());
         }
-        match decode(syndrome, frame) {
-            GuestTrap::SystemRegister(access) if registers::serve(access, frame, system) => {
-                frame.pc.set(frame.pc.get() + 4);
-            }
-            trap => return Trap::Guest(trap),
+        let trap = decode(syndrome, frame);
+        if !matches!(trap, GuestTrap::SystemRegister(access) if registers::serve(access, frame, system)) {
+            return Trap::Guest(trap);
         }
+        skip(frame);
     }
 }
 
