@@ -79,7 +79,7 @@ fn act(program: &mut Program, act: Act, wanted: u8, seen: u8, scratch: u8) {
             program.exit(0);
             program.asm.bind(parent);
             program.load_u32(scratch, DATA + 8);
-            or_lost(program, scratch);
+            or_exit_as(program, scratch);
         }
         Act::StartsThread => {
             let parent = program.asm.label();
@@ -112,12 +112,17 @@ fn visit(program: &mut Program, scratch: u8) {
     }
 }
 
-/// Exits with [`LOST`] unless a register is 0.
-fn or_lost(program: &mut Program, register: u8) {
-    let zero = program.asm.roles.args[5];
-    let good = program.asm.label();
-    program.asm.li(zero, 0);
-    program.asm.branch(Op::Beq, register, zero, good);
+/// Exits if another process's status, which is in a register, is not 0: with [`LOST`] if it is that, otherwise (an island's death has ended
+/// it) with 1.
+fn or_exit_as(program: &mut Program, status: u8) {
+    let wanted = program.asm.roles.args[5];
+    let [lost, good] = [(), ()].map(|()| program.asm.label());
+    program.asm.li(wanted, LOST << 8);
+    program.asm.branch(Op::Beq, status, wanted, lost);
+    program.asm.li(wanted, 0);
+    program.asm.branch(Op::Beq, status, wanted, good);
+    program.exit(1);
+    program.asm.bind(lost);
     program.exit(LOST);
     program.asm.bind(good);
 }
