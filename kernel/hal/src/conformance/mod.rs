@@ -187,12 +187,14 @@ impl<M: Machine> Suite<M> {
     /// Reports the totals; the last island ends the machine.
     fn finish(&self) -> ! {
         self.log(format_args!("{} passed, {} failed", self.passed.get(), self.failed.get()));
-        let passed = self.scratch.word(Word::Passed).fetch_add(self.passed.get(), Ordering::AcqRel) + self.passed.get();
-        let failed = self.scratch.word(Word::Failed).fetch_add(self.failed.get(), Ordering::AcqRel) + self.failed.get();
+        let [passed, failed] = [Word::Passed, Word::Failed].map(|word| self.scratch.word(word));
+        passed.fetch_add(self.passed.get(), Ordering::AcqRel);
+        failed.fetch_add(self.failed.get(), Ordering::AcqRel);
         let finished = self.scratch.word(Word::Finished).fetch_add(1, Ordering::AcqRel) + 1;
         if finished == self.islands as u64 || self.deserted.get() {
-            let failed = failed + u64::from(self.deserted.get());
-            self.log(format_args!("machine: {passed} passed, {failed} failed"));
+            // All who have finished have counted before.
+            let failed = failed.load(Ordering::Acquire) + u64::from(self.deserted.get());
+            self.log(format_args!("machine: {} passed, {failed} failed", passed.load(Ordering::Acquire)));
             self.pool.header().exit.store(if failed == 0 { 1 } else { 2 }, Ordering::Release);
             self.machine.ring_host();
         }
