@@ -374,7 +374,7 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn employ_hidden(&self, number: usize, employed: bool) -> bool {
-        hidden::employ(&self.island, number, employed)
+        hidden::employ(self.island, number, employed)
     }
 
     fn is_any_waiting(&self) -> bool {

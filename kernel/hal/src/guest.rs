@@ -192,7 +192,12 @@ mod tests {
 
     #[test]
     fn loaded_values_fill_their_registers() {
-        let load = |size_bytes, widen| GuestAccess { kind: Access::Read, size_bytes, register: Some(1), widen };
+        let load = |size_bytes, widen| GuestAccess {
+            size_bytes,
+            register: Some(1),
+            widen,
+            ..GuestAccess::unknown(Access::Read)
+        };
         for (size, widen, expected) in [
             (1, Widen::Zero, 0xf8),
             (1, Widen::Sign32, 0xffff_fff8),

@@ -55,7 +55,10 @@ fn of_two_islands(program: &mut Program) {
     remover(program, &["cpu1", "cpu17", "cpu0", "cpu16"]);
 }
 
-fn machines() -> [(Vec<IslandConfig>, fn(&mut Program)); 3] {
+/// Who takes cores out.
+type Remover = fn(&mut Program);
+
+fn machines() -> [(Vec<IslandConfig>, Remover); 3] {
     let (plain, vectors) = (|| IslandConfig::foreign(Isa::RiscV64, 2), || IslandConfig::with_vectors(2, 16));
     [
         (vec![plain(), vectors()], of_two_islands),
@@ -64,7 +67,7 @@ fn machines() -> [(Vec<IslandConfig>, fn(&mut Program)); 3] {
     ]
 }
 
-fn run(driver: Driver, faults: Faults, islands: Vec<IslandConfig>, beside: fn(&mut Program)) -> Result<Ended, Failure> {
+fn run(driver: Driver, faults: Faults, islands: Vec<IslandConfig>, beside: Remover) -> Result<Ended, Failure> {
     let mut config = Config::new(driver, islands);
     config.faults = faults;
     boot(config, &storms(Some(beside)))
