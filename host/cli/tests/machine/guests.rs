@@ -1,5 +1,5 @@
-//! Guests (docs/guests.md) on QEMU's boards by themselves: each runs to its end, and what it counts fits together. How much it
-//! counts is not looked at.
+//! Guests (docs/guests.md) on QEMU's boards by themselves, and in virtual machines: each runs to its end, and what it counts fits together.
+//! How much it counts is not looked at.
 
 use std::{path::PathBuf, process::Command, sync::OnceLock, time::Duration};
 
@@ -35,12 +35,33 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(&name("a_heartbeat_has_every_core"), move || beats(isa)));
         trials.push(trial(&name("a_hostile_guest_makes_all_its_attempts"), move || attempts(isa)));
     }
+    trials.push(trial("guests::real_time_kernels_pass_every_test_in_virtual_machines", in_virtual_machines));
     trials
 }
 
+/// Ticks of 10 ms, so that hosts under load respond to one at least.
+const ROUNDS: &str = "rounds=2 interval_ms=200 tick_us=10000";
+
 fn passes(isa: Isa, guest: &str) -> Result<(), String> {
-    // Ticks of 10 ms, so that hosts under load respond to one at least.
-    let text = board(isa, guest, "rounds=2 interval_ms=200 tick_us=10000")?.ended()?;
+    has_passed(&board(isa, guest, ROUNDS)?.ended()?)
+}
+
+/// The same images, one beside the other.
+fn in_virtual_machines() -> Result<(), String> {
+    let [first, second] = ["rtos", "freertos"].map(|guest| built(Isa::RiscV64, guest));
+    let (first, second) = (first?, second?);
+    let images = ["--rtos".as_ref(), first.as_os_str(), "--general".as_ref(), second.as_os_str()];
+    let run = Motet::default().arguments(["vm", "run", "--quiet", "--append", ROUNDS]).arguments(images).limit(LIMIT);
+    let ended = run.wait();
+    ended.expect_code(0)?;
+    ["guest-rtos: ", "guest-freertos: "].into_iter().try_for_each(|prefix| {
+        let lines = ended.output.lines().filter_map(|line| line.strip_prefix(prefix));
+        has_passed(&lines.map(|line| format!("{line}\n")).collect::<String>())
+    })
+}
+
+/// Whether a guest has done all of [`ROUNDS`].
+fn has_passed(text: &str) -> Result<(), String> {
     let words = |name: &str| -> Vec<Vec<u64>> {
         let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let lines = lines.filter(|line| line.first() == Some(&name));
