@@ -11,7 +11,7 @@ use crate::{output::Output, report::Collected};
 
 const EXAMPLES: &str = "\
 Examples:
-  ./motet bench ker-one --quick            a minute: fewer rounds
+  ./motet bench ker-one --quick            fewer rounds
   ./motet bench ker-one --report DIR       everything; then open DIR/index.html
 
 docs/benchmarks.md says what each figure means.";
@@ -33,7 +33,7 @@ pub struct Options {
 /// Parts of the experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Part {
-    /// The FPGA: allocations, waits, frames in hardware and software (Tables 4, 5 and 6, equation 6)
+    /// The FPGA: allocations, waits, frames in hardware and software (Figure 15, Tables 5 and 6, equation 6)
     Accelerators,
 }
 

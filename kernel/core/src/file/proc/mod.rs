@@ -6,6 +6,7 @@ mod machine;
 mod motet;
 mod process;
 mod text;
+mod tree;
 mod vectors;
 
 use core::fmt::Write;
@@ -14,7 +15,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{FILES_MAX, FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_layout::{FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
 use motet_protocol::{Context, threads};
 
 use super::{
@@ -34,230 +35,8 @@ use crate::{
     process as processes, sched, vm,
 };
 use text::Text;
-
-/// What a node is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-enum Entry {
-    Root = 1,
-    SelfLink,
-    ThreadSelf,
-    MountsLink,
-    Cpuinfo,
-    Meminfo,
-    Uptime,
-    Loadavg,
-    Stat,
-    Version,
-    Filesystems,
-    Cmdline,
-    Interrupts,
-    Motet,
-    MotetPs,
-    Vms,
-    Sys,
-    SysKernel,
-    Hostname,
-    Ostype,
-    Osrelease,
-    PidMax,
-    ThreadsMax,
-    SysRandom,
-    Uuid,
-    BootId,
-    SysVm,
-    OvercommitMemory,
-    MmapMinAddr,
-    NgroupsMax,
-    SysFs,
-    ProtectedHardlinks,
-    ProtectedSymlinks,
-    Process,
-    ProcessStat,
-    ProcessStatus,
-    ProcessStatm,
-    ProcessCmdline,
-    ProcessEnviron,
-    ProcessComm,
-    ProcessMaps,
-    ProcessMounts,
-    ProcessLimits,
-    ProcessMountinfo,
-    ProcessCrossings,
-    ProcessMigrations,
-    ProcessVectors,
-    ProcessStartIsa,
-    ProcessExe,
-    ProcessCwd,
-    ProcessRoot,
-    ProcessFd,
-    ProcessFdLink,
-    ProcessTask,
-    SysfsRoot,
-    Devices,
-    SystemDevices,
-    Cores,
-    CoresOnline,
-    CoresOffline,
-    CoresPresent,
-    CoresPossible,
-    Core,
-    CoreOnline,
-    HiddenHarts,
-    HiddenOnline,
-    HiddenOffline,
-    HiddenPresent,
-    HiddenHart,
-    HiddenHartOnline,
-}
-
-use Entry as E;
-
-const DIRECTORY: u32 = S_IFDIR | 0o555;
-const PRIVATE_DIRECTORY: u32 = S_IFDIR | 0o500;
-const FILE: u32 = S_IFREG | 0o444;
-const PRIVATE: u32 = S_IFREG | 0o400;
-const WRITABLE: u32 = S_IFREG | 0o644;
-const LINK: u32 = S_IFLNK | 0o777;
-
-/// Every named node: where it is, its name, what it is, its mode. Processes, descriptors and cores are named by number.
-const TABLE: &[(Entry, &str, Entry, u32)] = &[
-    (E::Root, "self", E::SelfLink, LINK),
-    (E::Root, "thread-self", E::ThreadSelf, LINK),
-    (E::Root, "mounts", E::MountsLink, LINK),
-    (E::Root, "cpuinfo", E::Cpuinfo, FILE),
-    (E::Root, "meminfo", E::Meminfo, FILE),
-    (E::Root, "uptime", E::Uptime, FILE),
-    (E::Root, "loadavg", E::Loadavg, FILE),
-    (E::Root, "stat", E::Stat, FILE),
-    (E::Root, "version", E::Version, FILE),
-    (E::Root, "filesystems", E::Filesystems, FILE),
-    (E::Root, "cmdline", E::Cmdline, FILE),
-    (E::Root, "interrupts", E::Interrupts, FILE),
-    (E::Root, "motet", E::Motet, FILE),
-    (E::Root, "motet-ps", E::MotetPs, FILE),
-    (E::Root, "vms", E::Vms, FILE),
-    (E::Root, "sys", E::Sys, DIRECTORY),
-    (E::Sys, "kernel", E::SysKernel, DIRECTORY),
-    (E::Sys, "vm", E::SysVm, DIRECTORY),
-    (E::Sys, "fs", E::SysFs, DIRECTORY),
-    (E::SysFs, "protected_hardlinks", E::ProtectedHardlinks, FILE),
-    (E::SysFs, "protected_symlinks", E::ProtectedSymlinks, FILE),
-    (E::SysKernel, "hostname", E::Hostname, FILE),
-    (E::SysKernel, "ostype", E::Ostype, FILE),
-    (E::SysKernel, "osrelease", E::Osrelease, FILE),
-    (E::SysKernel, "pid_max", E::PidMax, FILE),
-    (E::SysKernel, "threads-max", E::ThreadsMax, FILE),
-    (E::SysKernel, "random", E::SysRandom, DIRECTORY),
-    (E::SysRandom, "uuid", E::Uuid, FILE),
-    (E::SysRandom, "boot_id", E::BootId, FILE),
-    (E::SysVm, "overcommit_memory", E::OvercommitMemory, FILE),
-    (E::SysVm, "mmap_min_addr", E::MmapMinAddr, FILE),
-    (E::SysKernel, "ngroups_max", E::NgroupsMax, FILE),
-    (E::Process, "stat", E::ProcessStat, FILE),
-    (E::Process, "status", E::ProcessStatus, FILE),
-    (E::Process, "statm", E::ProcessStatm, FILE),
-    (E::Process, "cmdline", E::ProcessCmdline, FILE),
-    (E::Process, "environ", E::ProcessEnviron, PRIVATE),
-    (E::Process, "comm", E::ProcessComm, WRITABLE),
-    (E::Process, "maps", E::ProcessMaps, FILE),
-    (E::Process, "mounts", E::ProcessMounts, FILE),
-    (E::Process, "mountinfo", E::ProcessMountinfo, FILE),
-    (E::Process, "limits", E::ProcessLimits, FILE),
-    (E::Process, "crossings", E::ProcessCrossings, FILE),
-    (E::Process, "migrations", E::ProcessMigrations, FILE),
-    (E::Process, "vectors", E::ProcessVectors, FILE),
-    (E::Process, "start_isa", E::ProcessStartIsa, WRITABLE),
-    (E::Process, "exe", E::ProcessExe, LINK),
-    (E::Process, "cwd", E::ProcessCwd, LINK),
-    (E::Process, "root", E::ProcessRoot, LINK),
-    (E::Process, "fd", E::ProcessFd, PRIVATE_DIRECTORY),
-    (E::Process, "task", E::ProcessTask, DIRECTORY),
-    (E::SysfsRoot, "devices", E::Devices, DIRECTORY),
-    (E::Devices, "system", E::SystemDevices, DIRECTORY),
-    (E::SystemDevices, "cpu", E::Cores, DIRECTORY),
-    (E::Cores, "online", E::CoresOnline, FILE),
-    (E::Cores, "offline", E::CoresOffline, FILE),
-    (E::Cores, "present", E::CoresPresent, FILE),
-    (E::Cores, "possible", E::CoresPossible, FILE),
-    (E::Core, "online", E::CoreOnline, WRITABLE),
-    (E::Cores, "hidden", E::HiddenHarts, DIRECTORY),
-    (E::HiddenHarts, "online", E::HiddenOnline, FILE),
-    (E::HiddenHarts, "offline", E::HiddenOffline, FILE),
-    (E::HiddenHarts, "present", E::HiddenPresent, FILE),
-    (E::HiddenHart, "online", E::HiddenHartOnline, WRITABLE),
-];
-
-/// A node: what it is, of which process or thread, and which descriptor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProcNode {
-    entry: Entry,
-    id: u32,
-    fd: u32,
-    /// The process below whose `task` it is, 0: below none. In sysfs: the core, or hidden hart.
-    tasks_of: u32,
-}
-
-/// `/proc`.
-pub const ROOT: ProcNode = ProcNode { entry: E::Root, id: 0, fd: 0, tasks_of: 0 };
-
-/// `/sys`.
-pub const SYSFS_ROOT: ProcNode = ProcNode { entry: E::SysfsRoot, ..ROOT };
-
-const _: () = assert!(threads::TIDS < 1 << 16 && FILES_MAX < 1 << 16, "a node's number has 16 bits for each");
-
-impl ProcNode {
-    /// The number by which open files and processes refer to it.
-    pub fn raw(self) -> u64 {
-        self.entry as u64 | u64::from(self.id) << 8 | u64::from(self.fd) << 24 | u64::from(self.tasks_of) << 40
-    }
-
-    /// The node of a number; `/proc` itself for a number that is none.
-    pub fn from_raw(raw: u64) -> Self {
-        let entries = TABLE.iter().map(|row| row.2).chain([
-            E::Root,
-            E::Process,
-            E::ProcessFdLink,
-            E::SysfsRoot,
-            E::Core,
-            E::HiddenHart,
-        ]);
-        match entries.into_iter().find(|&entry| entry as u64 == raw & 0xff) {
-            Some(entry) => {
-                let part = |shift: u32| u32::from((raw >> shift) as u16);
-                Self { entry, id: part(8), fd: part(24), tasks_of: part(40) }
-            }
-            None => ROOT,
-        }
-    }
-
-    /// Inode number.
-    pub fn number(self) -> u64 {
-        1 << 56 | self.raw()
-    }
-
-    fn of(self, entry: Entry) -> Self {
-        Self { entry, fd: 0, ..self }
-    }
-
-    /// `/proc/<id>`.
-    fn process(id: u32) -> Self {
-        Self { entry: E::Process, id, ..ROOT }
-    }
-
-    /// `/proc/<pid>/task/<tid>`.
-    fn task(pid: u32, tid: u32) -> Self {
-        Self { entry: E::Process, id: tid, tasks_of: pid, ..ROOT }
-    }
-
-    /// The named nodes in it, with their places in the table.
-    fn named(self) -> impl Iterator<Item = (usize, &'static (Entry, &'static str, Entry, u32))> {
-        // A thread has no threads.
-        let is_here =
-            move |row: &(Entry, _, Entry, _)| row.0 == self.entry && (self.tasks_of == 0 || row.2 != E::ProcessTask);
-        TABLE.iter().enumerate().filter(move |(_, row)| is_here(row))
-    }
-}
+use tree::{DIRECTORY, Entry, Entry as E, TABLE};
+pub use tree::{ProcNode, ROOT, SYSFS_ROOT};
 
 /// Type and permissions.
 pub fn mode(node: ProcNode) -> u32 {
