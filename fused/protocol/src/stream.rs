@@ -26,6 +26,15 @@ pub enum Side {
     Host,
 }
 
+/// How much of its bytes a producer adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// All, or nothing when there is no room for all: no other producer's bytes come between them.
+    Whole,
+    /// As many as there is room for.
+    Fitting,
+}
+
 /// What an operation moved, and whether the other side sleeps and must be rung.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[must_use = "the other side may have to be rung"]
@@ -41,9 +50,9 @@ pub fn readable(stream: &HostStream) -> bool {
     used(stream) != 0 || stream.closed.load(Ordering::Acquire) != 0
 }
 
-/// Whether a producer's next byte is taken (if only to be discarded).
-pub fn writable(stream: &HostStream) -> bool {
-    room(stream) != 0 || stream.gone.load(Ordering::Acquire) != 0
+/// Whether so many bytes of a producer are taken now (if only to be discarded).
+pub fn writable(stream: &HostStream, len: usize) -> bool {
+    room(stream) >= len || stream.gone.load(Ordering::Acquire) != 0
 }
 
 /// Bytes produced and not yet consumed.
@@ -57,24 +66,25 @@ pub fn room(stream: &HostStream) -> usize {
     stream.capacity.get() as usize - used(stream)
 }
 
-/// Produces bytes from a run of pool memory, as many as there is room for. `memory` says where they are; it is asked
-/// again after every wait for the lock.
+/// Produces bytes from a run of pool memory, as [`Part`] says. `memory` says where they are; it is asked again after every
+/// wait for the lock.
 ///
 /// # Errors
 /// What `memory` fails with.
 pub fn produce<E>(
     context: &impl Context,
     stream: &HostStream,
+    part: Part,
     memory: impl FnMut() -> Result<(PoolAddr, usize), E>,
 ) -> Result<Moved, E> {
     let (_guard, run, len) = lock_for(context, stream, memory)?;
-    Ok(fill(stream, len, |ring, done, here| context.pool().copy(run.add(done as u64), ring, here)))
+    Ok(fill(stream, part, len, |ring, done, here| context.pool().copy(run.add(done as u64), ring, here)))
 }
 
-/// Produces bytes from private memory, as many as there is room for.
-pub fn produce_bytes(context: &impl Context, side: Side, stream: &HostStream, from: &[u8]) -> Moved {
+/// Produces bytes from private memory, as [`Part`] says.
+pub fn produce_bytes(context: &impl Context, side: Side, stream: &HostStream, part: Part, from: &[u8]) -> Moved {
     let _guard = (side == Side::Machine).then(|| lock(context, &stream.lock));
-    fill(stream, from.len(), |ring, done, here| context.pool().write(ring, &from[done..done + here]))
+    fill(stream, part, from.len(), |ring, done, here| context.pool().write(ring, &from[done..done + here]))
 }
 
 /// Consumes bytes into a run of pool memory, as many as there are. `memory` as in [`produce`].
@@ -110,12 +120,13 @@ pub fn leave(stream: &HostStream) -> bool {
     take_waiting(&stream.producer_waiting)
 }
 
-/// Says that the producer is about to sleep for room. `true`: it may; the consumer will ring. `false`: there is room.
+/// Says that the producer is about to sleep for room for `len` bytes, at most the stream's capacity. `true`: it may; the
+/// consumer will ring, perhaps before there is so much. `false`: there is room.
 #[must_use]
-pub fn producer_waits(stream: &HostStream) -> bool {
+pub fn producer_waits(stream: &HostStream, len: usize) -> bool {
     stream.producer_waiting.store(1, Ordering::Release);
     then_look();
-    !writable(stream)
+    !writable(stream, len)
 }
 
 /// Says that the consumer is about to sleep for bytes. `true`: it may; the producer will ring. `false`: there are some.
@@ -141,11 +152,12 @@ fn lock_for<'a, E>(
     }
 }
 
-fn fill(stream: &HostStream, len: usize, each: impl FnMut(PoolAddr, usize, usize)) -> Moved {
+fn fill(stream: &HostStream, part: Part, len: usize, each: impl FnMut(PoolAddr, usize, usize)) -> Moved {
     if stream.gone.load(Ordering::Acquire) != 0 {
         return Moved { len, ring: false };
     }
-    let len = len.min(room(stream));
+    let room = room(stream);
+    let len = if part == Part::Whole && room < len { 0 } else { len.min(room) };
     let head = stream.head.load(Ordering::Relaxed);
     pieces(stream, head, len, each);
     stream.head.store(head.wrapping_add(len as u64), Ordering::Release);

@@ -9,7 +9,7 @@ use motet_abi::Errno;
 use motet_layout::{HostStream, PAGE_SIZE, PIPE_CAPACITY, PipeRecord, PoolAddr, sync::Ordering};
 use motet_protocol::{
     Context, memory, pipe,
-    stream::{self, Side},
+    stream::{self, Part, Side},
 };
 use proptest::prelude::*;
 
@@ -92,15 +92,17 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_is_a_queue_of_bytes(steps in prop::collection::vec((any::<bool>(), 0..3000usize, any::<u8>()), 1..100)) {
+    fn a_stream_is_a_queue_of_bytes(steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0..3000usize, any::<u8>()), 1..100)) {
         let actor = Actor::new(32 << 20);
         let stream = attach(&actor);
         let mut model = VecDeque::new();
-        for (write, len, seed) in steps {
+        for (write, whole, len, seed) in steps {
             if write {
                 let bytes = vec![seed; len];
-                let moved = stream::produce_bytes(&actor, Side::Machine, stream, &bytes);
-                prop_assert_eq!(moved.len, len.min(4096 - model.len()));
+                let part = if whole { Part::Whole } else { Part::Fitting };
+                let moved = stream::produce_bytes(&actor, Side::Machine, stream, part, &bytes);
+                let room = 4096 - model.len();
+                prop_assert_eq!(moved.len, if whole && len > room { 0 } else { len.min(room) });
                 model.extend(&bytes[..moved.len]);
             } else {
                 let mut bytes = vec![0; len];
@@ -146,15 +148,15 @@ fn a_waiting_side_is_rung_once() {
     let actor = Actor::new(32 << 20);
     let stream = attach(&actor);
     assert!(stream::consumer_waits(stream));
-    assert!(stream::produce_bytes(&actor, Side::Machine, stream, b"a").ring);
-    assert!(!stream::produce_bytes(&actor, Side::Machine, stream, b"b").ring);
+    assert!(stream::produce_bytes(&actor, Side::Machine, stream, Part::Fitting, b"a").ring);
+    assert!(!stream::produce_bytes(&actor, Side::Machine, stream, Part::Fitting, b"b").ring);
     assert!(!stream::consumer_waits(stream), "there are bytes");
     stream.consumer_waiting.store(0, Ordering::Relaxed);
-    assert_eq!(stream::produce_bytes(&actor, Side::Machine, stream, &[0; 5000]).len, 4094);
-    assert!(stream::producer_waits(stream));
+    assert_eq!(stream::produce_bytes(&actor, Side::Machine, stream, Part::Fitting, &[0; 5000]).len, 4094);
+    assert!(stream::producer_waits(stream, 1));
     assert!(stream::consume_bytes(&actor, Side::Host, stream, &mut [0; 1]).ring);
     assert!(!stream::leave(stream));
-    let discarded = stream::produce_bytes(&actor, Side::Machine, stream, &[0; 5000]);
+    let discarded = stream::produce_bytes(&actor, Side::Machine, stream, Part::Fitting, &[0; 5000]);
     assert_eq!(discarded.len, 5000, "nobody listens: bytes are taken and forgotten");
     assert!(!stream::close(stream));
 }

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use motet_layout::{HostStream, sync::Ordering};
-use motet_protocol::stream::{self, Side};
+use motet_protocol::stream::{self, Part, Side};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{HostPool, terminal::Escape};
@@ -143,7 +143,7 @@ impl<'a> Input<'a> {
     pub fn source(&self) -> Option<BorrowedFd<'a>> {
         let over = self.stream.closed.load(Ordering::Relaxed) != 0 || self.stream.gone.load(Ordering::Acquire) != 0;
         let room = || stream::room(self.stream) > 0;
-        (!over && (room() || !stream::producer_waits(self.stream))).then_some(self.source)
+        (!over && (room() || !stream::producer_waits(self.stream, 1))).then_some(self.source)
     }
 
     /// Reads what is there already, as far as there is room: what a command finds from the beginning, it finds at the same
@@ -168,7 +168,7 @@ impl<'a> Input<'a> {
                 if self.escape.as_mut().is_some_and(|escape| escape.typed(&bytes[..read])) {
                     return Reading::Escape;
                 }
-                stream::produce_bytes(self.pool, Side::Host, self.stream, &bytes[..read]).ring
+                stream::produce_bytes(self.pool, Side::Host, self.stream, Part::Fitting, &bytes[..read]).ring
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => false,
             // A source that cannot be read (closed, a directory) has nothing to say.
@@ -194,7 +194,7 @@ mod tests {
 
     /// What the machine does when it prints.
     fn produce(pool: &HostPool, stream: &HostStream, bytes: &[u8]) {
-        assert_eq!(stream::produce_bytes(pool, Side::Machine, stream, bytes).len, bytes.len());
+        assert_eq!(stream::produce_bytes(pool, Side::Machine, stream, Part::Fitting, bytes).len, bytes.len());
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         let mut output = Output::new(&pool, stream, write.as_fd(), "test");
         output.never_ask();
         assert!(!output.has_bytes());
-        assert!(!stream::produce_bytes(&pool, Side::Machine, stream, b"fugue").ring);
+        assert!(!stream::produce_bytes(&pool, Side::Machine, stream, Part::Fitting, b"fugue").ring);
         assert!(output.has_bytes());
     }
 

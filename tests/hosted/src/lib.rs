@@ -14,7 +14,7 @@ use motet_layout::sync::Ordering;
 use motet_layout::{
     CALLS_BY_DMA, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, MOUNT_SYS, Pool,
 };
-use motet_protocol::stream::{self, Side};
+use motet_protocol::stream::{self, Part, Side};
 use motet_protocol::{Context, engine, fs};
 
 const STREAM_LEN: u64 = 64 << 10;
@@ -189,7 +189,7 @@ fn prepare(pool: Pool, scenario: &Scenario) {
 
 fn fill_input(pool: Pool, stream: &HostStream, input: &[u8]) {
     assert!(input.len() as u64 <= STREAM_LEN, "the input is too long");
-    let moved = stream::produce_bytes(&HostSide(pool), Side::Host, stream, input);
+    let moved = stream::produce_bytes(&HostSide(pool), Side::Host, stream, Part::Fitting, input);
     assert_eq!(moved.len, input.len());
     stream.closed.store(1, Ordering::Release);
 }

@@ -44,6 +44,7 @@ mod random_vectors;
 mod regions;
 mod scripts;
 mod service;
+mod streams;
 mod timed;
 mod transfers;
 mod vectors;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         trials.extend(long_calls::trials());
         trials.extend(machines::trials());
         trials.extend(bytes::trials());
+        trials.extend(streams::trials());
         trials.extend(crossing::trials(&arguments));
         trials.extend(crossing_policies::trials());
         trials.extend(cpp::trials());

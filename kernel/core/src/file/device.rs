@@ -4,8 +4,8 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::Device, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
-use motet_layout::HostStream;
-use motet_protocol::stream::{self, Moved};
+use motet_layout::{HostStream, PIPE_BUF};
+use motet_protocol::stream::{self, Moved, Part, Side};
 
 use super::{cursor::Cursor, rw::partial, tty};
 use crate::{
@@ -131,7 +131,7 @@ pub fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from
 /// What `poll` says about a device: `POLLIN`, `POLLOUT`.
 pub fn readiness<M: Machine>(cpu: &Cpu<M>, device: Device) -> u16 {
     let header = cpu.pool.header();
-    let output = |stream| if stream::writable(stream) { POLLOUT | POLLWRNORM } else { 0 };
+    let output = |stream| if stream::writable(stream, PIPE_BUF) { POLLOUT | POLLWRNORM } else { 0 };
     match device {
         TTY | CONSOLE => {
             let input = if tty::readable(cpu) { POLLIN | POLLRDNORM } else { 0 };
@@ -207,6 +207,7 @@ fn read_stream<M: Machine>(
     })
 }
 
+/// Writes to the host. As to a pipe, a short write is not mixed with others'.
 fn write_stream<M: Machine>(
     call: &Call<M>,
     output: &'static HostStream,
@@ -215,13 +216,14 @@ fn write_stream<M: Machine>(
 ) -> SysResult {
     let before = call.thread.progress.get();
     from.advance(before as usize)?;
+    let part = if before == 0 && from.remaining() <= PIPE_BUF as u64 { Part::Whole } else { Part::Fitting };
     call.wait_for(&output.waiters, || {
         while from.remaining() > 0 {
             if output.gone.load(Ordering::Acquire) != 0 {
                 signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
                 return partial(from.done(), Errno::EPIPE).map(Some);
             }
-            let moved = match stream::produce(call.cpu, output, || from.run()) {
+            let moved = match write_part(call, output, part, from) {
                 Ok(moved) => moved,
                 Err(errno) => return partial(from.done(), errno).map(Some),
             };
@@ -235,7 +237,7 @@ fn write_stream<M: Machine>(
                 if nonblocking {
                     return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);
                 }
-                if stream::producer_waits(output) {
+                if stream::producer_waits(output, PIPE_BUF) {
                     call.thread.progress.set(from.done());
                     return Ok(None);
                 }
@@ -243,6 +245,28 @@ fn write_stream<M: Machine>(
         }
         Ok(Some(from.done()))
     })
+}
+
+fn write_part<M: Machine>(
+    call: &Call<M>,
+    output: &HostStream,
+    part: Part,
+    from: &mut Cursor<M>,
+) -> Result<Moved, Errno> {
+    let in_pieces = from.remaining() > from.run()?.1 as u64;
+    match part {
+        Part::Whole if in_pieces => gather(call, output, from),
+        Part::Whole | Part::Fitting => stream::produce(call.cpu, output, part, || from.run()),
+    }
+}
+
+/// Collects a short write that lies in several pieces, so that it reaches the host as one.
+#[cold]
+fn gather<M: Machine>(call: &Call<M>, output: &HostStream, from: &mut Cursor<M>) -> Result<Moved, Errno> {
+    let mut bytes = [0; PIPE_BUF];
+    let bytes = &mut bytes[..from.remaining() as usize];
+    from.peek(bytes)?;
+    Ok(stream::produce_bytes(call.cpu, Side::Machine, output, Part::Whole, bytes))
 }
 
 /// Rings the host if it waits for what was moved.

@@ -46,7 +46,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     fs::{self, Held},
-    stream::{self, Side},
+    stream::{self, Part, Side},
     wait,
 };
 
@@ -245,7 +245,7 @@ fn wake_streams<M: Machine>(cpu: &Cpu<M>) {
         wait::wake(cpu, &header.console_in.waiters);
     }
     for output in [&header.console_out, &header.console_err] {
-        if stream::writable(output) {
+        if stream::writable(output, 1) {
             wait::wake(cpu, &output.waiters);
         }
     }
@@ -260,7 +260,8 @@ pub fn kernel_message<M: Machine>(cpu: &Cpu<M>, message: fmt::Arguments<'_>) {
             if header.interactive.get() == CONSOLE_TERMINAL {
                 tty::put(self.0, text.as_bytes());
             } else {
-                let moved = stream::produce_bytes(self.0, Side::Machine, &header.console_err, text.as_bytes());
+                let moved =
+                    stream::produce_bytes(self.0, Side::Machine, &header.console_err, Part::Fitting, text.as_bytes());
                 device::ring_host_if(self.0, moved);
             }
             Ok(())

@@ -19,7 +19,7 @@ use motet_hal::Machine;
 use motet_layout::{CONSOLE_TERMINAL, ProcessRecord, Tty};
 use motet_protocol::{
     lock::lock,
-    stream::{self, Side},
+    stream::{self, Part, Side},
     wait,
 };
 
@@ -158,7 +158,7 @@ pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>
             if nonblocking {
                 return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);
             }
-            if stream::producer_waits(output) {
+            if stream::producer_waits(output, 2 * CHUNK) {
                 call.thread.progress.set(from.done());
                 return Ok(None);
             }
@@ -173,7 +173,7 @@ pub fn put<M: Machine>(cpu: &Cpu<M>, bytes: &[u8]) {
     for piece in bytes.chunks(CHUNK) {
         let len = line::process_output(terminal(cpu), piece, &mut expanded);
         let output = &cpu.pool.header().console_out;
-        ring_host_if(cpu, stream::produce_bytes(cpu, Side::Machine, output, &expanded[..len]));
+        ring_host_if(cpu, stream::produce_bytes(cpu, Side::Machine, output, Part::Fitting, &expanded[..len]));
     }
 }
 
@@ -217,19 +217,17 @@ fn take<M: Machine>(call: &Call<M>, tty: &'static Tty, into: &mut Cursor<M>) -> 
 /// Processes and writes a piece of user memory. `false`: there is no room now.
 fn write_some<M: Machine>(call: &Call<M>, tty: &Tty, from: &mut Cursor<M>) -> Result<bool, Errno> {
     let output = &call.cpu.pool.header().console_out;
-    let gone = output.gone.load(Ordering::Acquire) != 0;
-    let room = if gone { 2 * CHUNK } else { stream::room(output) };
-    let len = (room / 2).min(CHUNK).min(from.remaining() as usize);
-    if len == 0 {
-        return Ok(false);
-    }
+    let len = CHUNK.min(from.remaining() as usize);
     let (mut bytes, mut expanded) = ([0; CHUNK], [0; 2 * CHUNK]);
     from.peek(&mut bytes[..len])?;
     let expanded_len = line::process_output(tty, &bytes[..len], &mut expanded);
-    // Another writer may take the room meanwhile: then the end of this piece is lost, as on a terminal line overrun.
-    ring_host_if(call.cpu, stream::produce_bytes(call.cpu, Side::Machine, output, &expanded[..expanded_len]));
-    from.advance(len)?;
-    Ok(true)
+    let expanded = &expanded[..expanded_len];
+    let moved = stream::produce_bytes(call.cpu, Side::Machine, output, Part::Whole, expanded);
+    ring_host_if(call.cpu, moved);
+    if moved.len > 0 {
+        from.advance(len)?;
+    }
+    Ok(moved.len > 0)
 }
 
 /// Stops a background process that uses its controlling terminal.
