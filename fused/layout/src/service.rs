@@ -164,7 +164,10 @@ pool_struct! {
         24 pub next: Cell32,
         /// Threads that wait for a condition variable, and then for it.
         28 pub conditions: Cell32,
-        32 _pad1: [Cell64; 4],
+        /// [`ServiceClient::user`] of its process.
+        32 pub user: Cell32,
+        36 _pad1: Cell32,
+        40 _pad2: [Cell64; 3],
     }
 }
 
@@ -177,7 +180,8 @@ pool_struct! {
         4 pub waiters: Cell32,
         /// 1 + the mutex with which threads wait; 0: none does.
         8 pub mutex: Cell32,
-        12 _pad: Cell32,
+        /// [`ServiceClient::user`] of its process.
+        12 pub user: Cell32,
     }
 }
 
@@ -377,7 +381,9 @@ pool_struct! {
         135168 pub barrier: [ServiceBarrier; 256],
         /// Devices that are threads.
         139264 pub hardware: [ServiceHardware; 16],
-        143360 _pad2: [Cell64; 4608],
+        /// By barrier: [`ServiceClient::user`] of its process.
+        143360 pub barrier_users: [Cell32; 256],
+        144384 _pad2: [Cell64; 4480],
         /// Threads, by page of registers and window.
         180224 pub threads: [ServiceThread; 8192],
         /// The registers.

@@ -148,6 +148,27 @@ fn errors_of_threads() {
 }
 
 #[test]
+fn a_user_has_at_most_half_of_each_table() {
+    let mut rig = Rig::new();
+    for (page, user) in [(0, 1000), (1, 1001)] {
+        rig.0.core.control[page].user.set(user);
+    }
+    for (operation, argument, entries) in
+        [(MutexCreate, 0, MUTEXES), (ConditionCreate, 0, MUTEXES), (BarrierCreate, 2, BARRIERS)]
+    {
+        let half = entries.div_ceil(2);
+        let create = |rig: &mut Rig, id| rig.ask(id, operation, 0, argument);
+        for number in 0..half {
+            assert_eq!(create(&mut rig, A), value(number as u32));
+        }
+        assert_eq!(create(&mut rig, B), is(Code::Full), "{operation:?}");
+        assert_eq!(create(&mut rig, OTHER), value(half as u32), "another user's are not counted");
+    }
+    assert_eq!(rig.ask(A, MutexDestroy, 0, 0), DONE);
+    assert_eq!(rig.ask(B, MutexCreate, 0, 0), value(0));
+}
+
+#[test]
 fn errors_of_mutexes() {
     let mut rig = Rig::new();
     rig.all(&[

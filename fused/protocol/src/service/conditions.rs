@@ -15,11 +15,13 @@ impl<'a> Device<'a> {
     }
 
     pub(super) fn create_condition(&mut self, thread: ThreadIndex) -> Outcome {
-        let mut conditions = self.core.condition.iter().take(self.core.mutexes.get() as usize);
-        let number = conditions.position(|one| one.owner.get() == 0).ok_or(Code::Full)?;
+        let limit = (self.core.mutexes.get() as usize).min(self.core.condition.len());
+        let owners = |number: usize| (self.core.condition[number].owner.get(), self.core.condition[number].user.get());
+        let number = self.free_entry(thread, limit, owners)?;
         let condition = &self.core.condition[number];
         condition.waiters.set(0);
         condition.mutex.set(0);
+        condition.user.set(self.user(thread));
         condition.owner.set(self.owner(thread));
         Ok(Reply::Done(number as u32))
     }
@@ -91,12 +93,14 @@ impl<'a> Device<'a> {
         if count == 0 || count > COUNT_MAX {
             return Err(Code::Invalid);
         }
-        let mut barriers = self.core.barrier.iter().take(self.core.barriers.get() as usize);
-        let number = barriers.position(|one| one.owner.get() == 0).ok_or(Code::Full)?;
+        let limit = (self.core.barriers.get() as usize).min(self.core.barrier.len());
+        let owners = |number: usize| (self.core.barrier[number].owner.get(), self.core.barrier_users[number].get());
+        let number = self.free_entry(thread, limit, owners)?;
         let barrier = &self.core.barrier[number];
         barrier.waiters.set(0);
         barrier.arrived.set(0);
         barrier.count.set(count);
+        self.core.barrier_users[number].set(self.user(thread));
         barrier.owner.set(self.owner(thread));
         Ok(Reply::Done(number as u32))
     }

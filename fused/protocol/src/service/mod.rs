@@ -391,6 +391,28 @@ impl<'a> Device<'a> {
         self.client(thread).owner.get()
     }
 
+    fn user(&self, thread: ThreadIndex) -> u32 {
+        self.client(thread).user.get()
+    }
+
+    /// A free entry of a table, of which the first `limit` are used. `owners`: whose process's an entry is (0: nobody's), and whose user's.
+    ///
+    /// # Errors
+    /// [`Code::Full`]: there is none, or the thread's user, who is not the superuser, has half of them.
+    fn free_entry(
+        &self,
+        thread: ThreadIndex,
+        limit: usize,
+        owners: impl Fn(usize) -> (u32, u32),
+    ) -> Result<usize, Code> {
+        let user = self.user(thread);
+        let is_users = |number: &usize| owners(*number).0 != 0 && owners(*number).1 == user;
+        if user != 0 && (0..limit).filter(is_users).count() >= limit.div_ceil(2) {
+            return Err(Code::Full);
+        }
+        (0..limit).position(|number| owners(number).0 == 0).ok_or(Code::Full)
+    }
+
     fn state(&self, thread: ThreadIndex) -> State {
         State::from_raw(self.thread(thread).state.get()).unwrap_or(State::None)
     }

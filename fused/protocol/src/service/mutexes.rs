@@ -21,12 +21,14 @@ impl<'a> Device<'a> {
 
     pub(super) fn create_mutex(&mut self, thread: ThreadIndex, kind: u32) -> Outcome {
         let kind = Kind::from_raw(kind).ok_or(Code::Invalid)?;
-        let number = self.core.mutex.iter().take(self.core.mutexes.get() as usize).position(|one| one.owner.get() == 0);
-        let number = number.ok_or(Code::Full)?;
+        let limit = (self.core.mutexes.get() as usize).min(self.core.mutex.len());
+        let owners = |number: usize| (self.core.mutex[number].owner.get(), self.core.mutex[number].user.get());
+        let number = self.free_entry(thread, limit, owners)?;
         let mutex = &self.core.mutex[number];
         let words = [&mutex.holder, &mutex.depth, &mutex.waiters, &mutex.dead, &mutex.next, &mutex.conditions];
         words.iter().for_each(|word| word.set(0));
         mutex.kind.set(kind as u32);
+        mutex.user.set(self.user(thread));
         mutex.owner.set(self.owner(thread));
         Ok(Reply::Done(number as u32))
     }
