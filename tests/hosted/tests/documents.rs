@@ -1,4 +1,4 @@
-//! What documents say of the code: the tour's functions, and where code is unsafe.
+//! What documents say of the code: the tour's functions, where code is unsafe, and what a new instruction set changes.
 
 use std::{
     fs,
@@ -82,4 +82,34 @@ fn code_is_unsafe_only_where_the_style_says() {
     for home in &homes {
         assert!(found.iter().any(|path| is_in(path, home)), "STYLE.md: nothing is unsafe in {home}");
     }
+}
+
+/// What runs, without comments and unit tests.
+fn code(source: &str) -> String {
+    let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
+    source[..end].lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+/// Where `docs/porting.md` says that something is to be added.
+fn ported() -> Vec<String> {
+    let document = read("docs/porting.md");
+    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| quoted(row.split('|').nth(1).unwrap_or("")).map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn files_that_a_new_instruction_set_changes_are_named() {
+    let named = ported();
+    for path in &named {
+        assert!(root().join(path).exists(), "docs/porting.md names {path}, which does not exist");
+    }
+    let mut all = Vec::new();
+    ["fused", "kernel", "host", "user", "guests"].iter().for_each(|folder| sources(Path::new(folder), &mut all));
+    let is_code = |path: &String| !["/tests/", "/tests.rs"].iter().any(|part| path.contains(part));
+    let of_one = all.into_iter().filter(is_code).filter(|path| code(&read(path)).contains("Isa::RiscV64"));
+    let missing: Vec<_> = of_one.filter(|path| !named.iter().any(|named| path.starts_with(named.as_str()))).collect();
+    assert!(
+        missing.is_empty(),
+        "these tell instruction sets apart, and docs/porting.md does not name them: {missing:#?}"
+    );
 }

@@ -18,9 +18,10 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("pthreads::programs_for_several_instruction_sets_keep_to_posix", several),
         ("pthreads::programs_for_one_instruction_set_keep_to_posix", single),
+        ("pthreads::mutexes_and_conditions_of_cpp_follow", classes),
         ("pthreads::a_choice_that_cannot_be_is_named", refused),
         ("pthreads::a_mutex_of_musl_costs_little_more_and_one_of_the_core_is_a_store_and_a_load", short_way),
     ];
@@ -73,6 +74,19 @@ fn single() -> Result<(), String> {
         with(&tested, &FEW, &format!("on {isa}"), isa)?;
     }
     Ok(())
+}
+
+/// What C++'s library makes of mutexes and condition variables.
+fn classes() -> Result<(), String> {
+    let tested = Tested::new(MACHINE)?;
+    let program = source("tests/guest/hthreads/classes.cc");
+    tested.programs.compile(&program, "classes", &["-std=c++17", "-O2", "-lhthread-pthread"])?;
+    let of = |choice: &str| if choice.is_empty() { "musl" } else { "library" };
+    let line =
+        |isa: &str, choice: &str| format!("MOTET_MUTEX={choice} on {isa} /in/programs/classes {} || exit", of(choice));
+    let lines: Vec<String> = ISAS.iter().flat_map(|isa| CHOICES.map(|choice| line(isa, choice))).collect();
+    let ended = tested.run(&[], &lines.join("\n"));
+    ended.expect_code(0)?.expect_output(&"as they should be\n".repeat(lines.len())).map(drop)
 }
 
 /// Where there is no service core, too: whoever chooses it is refused, though the program runs.
