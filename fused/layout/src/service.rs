@@ -89,7 +89,12 @@ pool_struct! {
         32 pub stopped: AtomicU32,
         /// Windows whose bits of `stopped` have changed. Set by the core, cleared by kernels.
         36 pub told: AtomicU32,
-        40 _pad2: [Cell64; 3],
+        /// Windows whose threads wait in system calls for what the core knows nothing of: others have their turns. Set by kernels, cleared by
+        /// them when the call is over.
+        40 pub asleep: AtomicU32,
+        /// Windows whose bits of `asleep` have changed, and the core is to look. Set by kernels, cleared by the core.
+        44 pub changed: AtomicU32,
+        48 _pad2: [Cell64; 2],
     }
 }
 
@@ -107,7 +112,10 @@ pool_struct! {
         16 pub slots: [Cell32; 8],
         /// By island: threads that run.
         48 pub running: [Cell32; 8],
-        80 _pad1: [Cell64; 6],
+        /// 1: threads of it are ready and have no turns.
+        80 pub crowded: Cell32,
+        84 _pad3: Cell32,
+        88 _pad1: [Cell64; 5],
     }
 }
 
@@ -366,7 +374,10 @@ pool_struct! {
         1096 pub hardware_busy: AtomicU32,
         /// Not 0: a device is done. Set by devices, cleared by kernels.
         1100 pub hardware_done: AtomicU32,
-        1104 _pad1: [Cell64; 246],
+        /// Processes that have threads which are ready and have no turns. Kernels look at it when a thread waits.
+        1104 pub crowded: AtomicU32,
+        1108 _pad3: Cell32,
+        1112 _pad1: [Cell64; 245],
         /// Sources of interrupts.
         3072 pub sources: [ServiceSource; 64],
         /// Pages of registers, as kernels and the core see them.

@@ -8,7 +8,9 @@ mod service_support;
 
 use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{SERVICE_SLOTS, ServiceCore};
-use motet_protocol::service::{self, Answer, Code, DETACHED, KILLED, Operation, Operation::*};
+use motet_protocol::service::{
+    self, Answer, Code, DETACHED, Device, KILLED, Operation, Operation::*, ThreadIndex, clients,
+};
 use proptest::prelude::*;
 use service_support::spec::Id;
 use service_support::{BARRIERS, ISLANDS, MUTEXES, Machine};
@@ -166,6 +168,39 @@ fn a_user_has_at_most_half_of_each_table() {
     }
     assert_eq!(rig.ask(A, MutexDestroy, 0, 0), DONE);
     assert_eq!(rig.ask(B, MutexCreate, 0, 0), value(0));
+}
+
+fn thread(id: Id) -> ThreadIndex {
+    ThreadIndex::new(id.0, id.1).expect("a window")
+}
+
+#[test]
+fn who_sleeps_in_its_kernel_leaves_its_turn_to_the_less_urgent() {
+    let mut rig = Rig::with_turns(1, &[(B, 10), (C, 200)]);
+    let core = rig.0.core;
+    assert!(clients::sleeps(core, thread(B)), "another one wants the turn");
+    Device::new(core, 0).control();
+    assert!(clients::has_lost_turn(core, thread(B)));
+    assert_eq!(rig.has(C), value(0), "it has begun");
+    // Though it is the most urgent one, it sleeps; the other one goes on and asks.
+    rig.all(&[(C, Own, 0, 0, value(2))]);
+    assert!(clients::has_lost_turn(core, thread(B)));
+    assert!(clients::wakes(core, thread(B)), "it wants its turn");
+    Device::new(core, 0).control();
+    assert!(!clients::has_lost_turn(core, thread(B)) && clients::has_lost_turn(core, thread(C)));
+    assert!(!clients::wakes(core, thread(B)), "it has said so");
+}
+
+#[test]
+fn who_sleeps_and_is_not_stopped_says_nothing() {
+    let mut rig = Rig::with_turns(1, &[(B, 10), (C, 10)]);
+    let core = rig.0.core;
+    rig.all(&[(B, Yield, 0, 0, WAITS)]);
+    assert_eq!(rig.has(C), value(0));
+    rig.all(&[(C, Exit, 0, 0, DONE)]);
+    assert!(!clients::sleeps(core, thread(B)), "nobody wants its turn");
+    assert!(!clients::wakes(core, thread(B)), "and nobody has it");
+    assert_eq!(core.crowded.load(SeqCst), 0);
 }
 
 #[test]

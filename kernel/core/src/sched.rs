@@ -301,7 +301,10 @@ fn serve_syscall<M: Machine>(
     let result = match syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame)) {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
-        Err(Stop::Block) => return block(cpu, thread, CALL_WAITED),
+        Err(Stop::Block) => {
+            turn::sleeps(cpu, thread);
+            return block(cpu, thread, CALL_WAITED);
+        }
         Err(Stop::Again) => return pause(cpu, thread),
         Err(Stop::Replaced) => {
             end_call(thread);

@@ -33,12 +33,15 @@ pub fn wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<T
 
 #[cold]
 fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Turn> {
-    let (core, window) = (service::of(cpu.pool)?, ThreadIndex::from_raw(thread.service.get())?);
+    let (core, window) = window_of(cpu, thread)?;
+    let in_syscall = thread.in_syscall.get();
+    if in_syscall == 0 && clients::wakes(core, window) {
+        cpu.tell_service();
+    }
     let has_lost = || clients::is_stopped(core, thread.service_owner.get(), window);
     if !has_lost() {
         return None;
     }
-    let in_syscall = thread.in_syscall.get();
     // A long call stops in its middle. One that waits for something runs no user code meanwhile; it looks at its end.
     let is_busy =
         in_syscall == CALL_PAUSED && (thread.deadline_ns.get() != 0 || thread.attention.load(Ordering::SeqCst) != 0);
@@ -55,6 +58,32 @@ fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Opti
     Some(sched::block(cpu, thread, in_syscall | TURN_WAITED).map_or(Turn::Gone, |()| Turn::Again))
 }
 
+fn window_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'static ServiceCore, ThreadIndex)> {
+    Some((service::of(cpu.pool)?, ThreadIndex::from_raw(thread.service.get())?))
+}
+
+/// A thread is about to wait in a system call: others may have its turn meanwhile, unless it waits for the core's answer, of which the core
+/// knows. (Whatever lock of a library's it waits for, a thread without a turn may hold.)
+#[inline(always)]
+pub fn sleeps<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if thread.service.get() != 0 {
+        say_that_it_sleeps(cpu, thread);
+    }
+}
+
+#[cold]
+fn say_that_it_sleeps<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    let Some((core, window)) = window_of(cpu, thread) else { return };
+    let (answer, node) = (clients::futex(cpu.pool, clients::registers(core, window)), &thread.nodes[0]);
+    if node.queue.load(Ordering::Relaxed) != 0 && node.key.get() == answer.0 {
+        return;
+    }
+    thread.looks_at_turn.set(1);
+    if clients::sleeps(core, window) {
+        cpu.tell_service();
+    }
+}
+
 /// The thread runs again that has waited outside of calls, or in the middle of one's work: for whatever it was woken, it looks at its turn.
 #[cold]
 pub fn waited(thread: &ThreadRecord) {
@@ -66,7 +95,7 @@ pub fn waited(thread: &ThreadRecord) {
     }
 }
 
-/// The call is over in which the thread has lost its turn.
+/// The call is over in which the thread has lost its turn, or may have.
 #[cold]
 pub fn call_ended(thread: &ThreadRecord) {
     thread.looks_at_turn.set(0);

@@ -278,6 +278,56 @@ static void in_a_call(void) {
     close(ends[0]);
 }
 
+/* A lock of which the service core knows nothing: its owner is stopped, and who waits for it lets the owner run. */
+static pthread_mutex_t foreign = PTHREAD_MUTEX_INITIALIZER;
+static int is_free;
+static void *holds_foreign(void *number) {
+    IS(pthread_mutex_lock(&foreign), 0);
+    set(&is_open, 1);
+    while (!get(&is_free))
+        rounds[(long)number]++;
+    IS(pthread_mutex_unlock(&foreign), 0);
+    return number;
+}
+
+static void *wants_foreign(void *unused) {
+    stands_still(cores - 1);
+    set(&is_free, 1);
+    IS(pthread_mutex_lock(&foreign), 0);
+    IS(pthread_mutex_unlock(&foreign), 0);
+    return unused;
+}
+
+static void foreign_lock(void) {
+    cores--;
+    fill();
+    cores++;
+    set(&is_open, 0);
+    set(&is_free, 0);
+    low[cores - 1] = start(LOW, holds_foreign, (void *)(long)(cores - 1));
+    while (!get(&is_open))
+        pause_ns(SHORT_NS);
+    goes_on(cores - 1);
+    join(start(URGENT, wants_foreign, NULL));
+    empty();
+}
+
+/* Who sleeps lets a less urgent one run, and takes its turn again. */
+static void *sleeps_and_sees(void *unused) {
+    for (int i = 0; i < 3; i++) {
+        stands_still(cores - 1);
+        goes_on(cores - 1);
+    }
+    return unused;
+}
+
+static void asleep(void) {
+    fill();
+    join(start(URGENT, sleeps_and_sees, NULL));
+    goes_on(cores - 1);
+    empty();
+}
+
 /* How long it takes from a signal by a thread without a turn until a thread runs that takes another one's turn. */
 static uint64_t signalled_ns, ran_ns;
 static void *waits_and_looks(void *unused) {
@@ -384,7 +434,8 @@ static void killed(const char *program, char **arguments) {
 static const struct {
     const char *name;
     void (*test)(void);
-} TESTS[] = {{"created", created}, {"woken", woken}, {"by_time", by_time}, {"equal", equal}, {"owner", owner}, {"in_a_call", in_a_call}, {"signals", signals},
+} TESTS[] = {{"created", created}, {"woken", woken}, {"by_time", by_time}, {"equal", equal}, {"owner", owner}, {"in_a_call", in_a_call}, {"foreign", foreign_lock}, {"asleep", asleep},
+             {"signals", signals},
              {"measured", measured}};
 enum { COUNT = sizeof TESTS / sizeof TESTS[0], ALL = COUNT - 1 };
 

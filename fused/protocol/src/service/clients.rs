@@ -196,6 +196,34 @@ pub fn has_lost_turn(core: &ServiceCore, thread: ThreadIndex) -> bool {
     core.control[thread.client()].stopped.load(Ordering::SeqCst) >> thread.window() & 1 != 0
 }
 
+/// A thread is about to wait in a system call for what the core knows nothing of: others may have its turn. `true`: the core is to be
+/// told to look, for some want one.
+pub fn sleeps(core: &ServiceCore, thread: ThreadIndex) -> bool {
+    let (client, bit) = (&core.control[thread.client()], 1 << thread.window());
+    if client.asleep.fetch_or(bit, Ordering::SeqCst) & bit != 0 {
+        return false;
+    }
+    then_look();
+    core.crowded.load(Ordering::SeqCst) != 0 && has_changed(core, thread)
+}
+
+/// That call is over: the thread runs on if it has its turn still ([`is_stopped`]). `true`: the core is to be told that it wants one.
+pub fn wakes(core: &ServiceCore, thread: ThreadIndex) -> bool {
+    let (client, bit) = (&core.control[thread.client()], 1 << thread.window());
+    if client.asleep.load(Ordering::Relaxed) & bit == 0 {
+        return false;
+    }
+    client.asleep.fetch_and(!bit, Ordering::SeqCst);
+    then_look();
+    has_lost_turn(core, thread) && has_changed(core, thread)
+}
+
+fn has_changed(core: &ServiceCore, thread: ThreadIndex) -> bool {
+    core.control[thread.client()].changed.fetch_or(1 << thread.window(), Ordering::SeqCst);
+    core.attention.store(1, Ordering::Release);
+    true
+}
+
 /// The registers of a thread.
 pub fn registers(core: &'static ServiceCore, thread: ThreadIndex) -> &'static ServiceWindow {
     &core.pages[thread.client()].windows[thread.window()]

@@ -290,6 +290,9 @@ impl<'a> Device<'a> {
                 // Afterwards: who gets such a window next has not ended.
                 client.bound.fetch_and(!ended, Ordering::SeqCst);
             }
+            if client.changed.load(Ordering::SeqCst) != 0 {
+                self.turns_have_changed(number, client.changed.swap(0, Ordering::SeqCst));
+            }
             if client.state.load(Ordering::SeqCst) == SERVICE_LEFT {
                 self.forget_process(client.owner.get());
                 self.forget_page(number, client);
@@ -300,7 +303,10 @@ impl<'a> Device<'a> {
     /// A process has gone: what it had is free.
     fn forget_process(&self, owner: u32) {
         let core = self.core;
-        core.processes.iter().filter(|process| process.owner.get() == owner).for_each(forget_process);
+        for process in core.processes.iter().filter(|process| process.owner.get() == owner) {
+            self.set_crowded(process, false);
+            forget_process(process);
+        }
         core.mutex.iter().filter(|mutex| mutex.owner.get() == owner).for_each(|mutex| mutex.owner.set(0));
         core.condition.iter().filter(|condition| condition.owner.get() == owner).for_each(|one| one.owner.set(0));
         core.barrier.iter().filter(|barrier| barrier.owner.get() == owner).for_each(|barrier| barrier.owner.set(0));
@@ -318,6 +324,7 @@ impl<'a> Device<'a> {
         client.windows.store(0, Ordering::Relaxed);
         client.died.store(0, Ordering::Relaxed);
         client.answered.store(0, Ordering::Relaxed);
+        client.changed.store(0, Ordering::Relaxed);
         client.bound.store(0, Ordering::Relaxed);
         client.state.store(SERVICE_FREE, Ordering::Release);
     }

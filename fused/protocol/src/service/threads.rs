@@ -16,7 +16,7 @@
 //! ready takes the turn of the least urgent one that runs where it may, if that is less urgent. Others run whenever their kernel lets
 //! them, and so do devices.
 
-use motet_layout::{ISLANDS_MAX, ServiceProcess, ServiceThread, sync::Ordering};
+use motet_layout::{ISLANDS_MAX, ServiceProcess, ServiceThread, handshake::then_look, sync::Ordering};
 
 use super::{Code, DETACHED, Device, HARDWARE, KILLED, Outcome, Reply, State, ThreadIndex, queue::Queue};
 
@@ -162,6 +162,7 @@ impl<'a> Device<'a> {
     /// A window is as if nobody had ever had it.
     pub(super) fn reset(&self, thread: ThreadIndex) {
         let (record, window) = (self.thread(thread), self.window(thread));
+        self.client(thread).asleep.fetch_and(!(1 << thread.window()), Ordering::SeqCst);
         self.tell_go(thread);
         clear(record);
         record.served.set(0);
@@ -281,25 +282,68 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Gives free slots of a thread's process to those that are ready, and then those of less urgent threads.
+    /// Gives free slots of a thread's process to those that are ready, and then those of less urgent threads and of those that sleep.
     pub(super) fn give_turns(&mut self, thread: ThreadIndex) {
         let Some(process) = self.process(thread) else { return };
+        self.give_all_turns(process);
+        if self.set_crowded(process, !self.ready(process).is_empty()) {
+            // Who went to sleep before has not seen that anybody wants a turn.
+            self.give_all_turns(process);
+            self.set_crowded(process, !self.ready(process).is_empty());
+        }
+    }
+
+    /// Says whether threads of a process want turns. `true`: they do, and that is news.
+    pub(super) fn set_crowded(&self, process: &ServiceProcess, is_crowded: bool) -> bool {
+        if is_crowded == (process.crowded.get() != 0) {
+            return false;
+        }
+        process.crowded.set(is_crowded.into());
+        match is_crowded {
+            true => self.core.crowded.fetch_add(1, Ordering::SeqCst),
+            false => self.core.crowded.fetch_sub(1, Ordering::SeqCst),
+        };
+        then_look(); // who sleeps
+        is_crowded
+    }
+
+    /// Threads of a page have gone to sleep in their kernels, or want turns again.
+    pub(super) fn turns_have_changed(&mut self, page: usize, windows: u32) {
+        if let Some(thread) = ThreadIndex::new(page, windows.trailing_zeros() as usize) {
+            self.give_turns(thread);
+        }
+    }
+
+    /// Whether a thread waits in its kernel for what the core knows nothing of.
+    fn is_asleep(&self, thread: ThreadIndex) -> bool {
+        self.client(thread).asleep.load(Ordering::SeqCst) >> thread.window() & 1 != 0
+    }
+
+    /// Those that would run if they had turns, the most urgent ones first.
+    fn candidates(&self, process: &'a ServiceProcess) -> impl Iterator<Item = ThreadIndex> {
+        let sleeps_on = |thread: &ThreadIndex| self.state(*thread) == State::Stopped && self.is_asleep(*thread);
+        self.ready(process).iter().filter(move |thread| !sleeps_on(thread))
+    }
+
+    fn give_all_turns(&mut self, process: &'a ServiceProcess) {
         // None is ready more often than there are threads, whatever the list says; and whose turn is taken is not ready before others are.
         for _ in 0..self.core.threads.len() {
-            let mut ready = self.ready(process).iter();
-            let free = ready.find_map(|thread| Some((thread, self.free_island(process, thread)?)));
+            let mut candidates = self.candidates(process);
+            let free = candidates.find_map(|thread| Some((thread, self.free_island(process, thread)?)));
+            drop(candidates);
             let Some((next, island)) = free.or_else(|| self.take_turn(process)) else { break };
             self.ready(process).remove(next);
             self.run(process, next, island);
         }
     }
 
-    /// The most urgent thread that is ready and for which a less urgent one loses its turn, and where.
+    /// The most urgent thread that is ready and for which another one loses its turn, which is less urgent or sleeps, and where.
     fn take_turn(&mut self, process: &'a ServiceProcess) -> Option<(ThreadIndex, usize)> {
         let least_urgent = self.holders(process).iter().last().map(|thread| self.thread(thread).priority.get())?;
-        let mut ready = self.ready(process).iter().take_while(|next| self.thread(*next).priority.get() < least_urgent);
-        let (next, loser, island) = ready.find_map(|next| {
-            let (loser, island) = self.less_urgent(process, self.thread(next))?;
+        let is_one_asleep = self.holders(process).iter().any(|thread| self.is_asleep(thread));
+        let would_do = |next: &ThreadIndex| is_one_asleep || self.thread(*next).priority.get() < least_urgent;
+        let (next, loser, island) = self.candidates(process).take_while(would_do).find_map(|next| {
+            let (loser, island) = self.loser_for(process, self.thread(next))?;
             Some((next, loser, island))
         })?;
         self.leave_slot(loser);
@@ -312,17 +356,19 @@ impl<'a> Device<'a> {
         Some((next, island))
     }
 
-    /// The least urgent thread that has a turn where a more urgent one may run, of several the one that has it since last, and where that is.
-    fn less_urgent(&self, process: &'a ServiceProcess, urgent: &ServiceThread) -> Option<(ThreadIndex, usize)> {
+    /// Who loses its turn for a thread, among those that have one where it may run, and where that is: one that sleeps, or the least urgent one if
+    /// the thread is more urgent; of several the one that has its turn since last.
+    fn loser_for(&self, process: &'a ServiceProcess, next: &ServiceThread) -> Option<(ThreadIndex, usize)> {
         let would_do = |thread: ThreadIndex| {
             let record = self.thread(thread);
             let island = record.island.get().checked_sub(1).filter(|island| *island < ISLANDS_MAX as u32)?;
-            let is_it = urgent.islands.get() >> island & 1 != 0
+            let is_it = next.islands.get() >> island & 1 != 0
                 && self.state(thread) == State::Running
-                && record.priority.get() > urgent.priority.get();
-            is_it.then_some((thread, island as usize))
+                && (record.priority.get() > next.priority.get() || self.is_asleep(thread));
+            is_it.then_some((self.is_asleep(thread), thread, island as usize))
         };
-        self.holders(process).iter().filter_map(would_do).last()
+        let of_several = self.holders(process).iter().filter_map(would_do).max_by_key(|(is_asleep, ..)| *is_asleep);
+        of_several.map(|(_, thread, island)| (thread, island))
     }
 
     fn run(&mut self, process: &'a ServiceProcess, thread: ThreadIndex, island: usize) {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 
 use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{PoolAddr, SERVICE_USED, ServiceClient, ServiceCore, ServiceWindow};
-use motet_protocol::service::{Answer, Code, Device, KILLED, Operation, Operation::*, Request, ThreadIndex};
+use motet_protocol::service::{Answer, Code, Device, KILLED, Operation, Operation::*, Request, ThreadIndex, clients};
 use shuttle::rand::{Rng, thread_rng};
 use spec::{Id, Spec};
 
@@ -45,6 +45,12 @@ struct Steps {
     clears_first: bool,
     /// A thread that has lost its turn enters the queue, and then looks once more whether it has.
     queues_first: bool,
+    /// A kernel says that a thread sleeps, and then looks whether anybody wants its turn.
+    sleeps_first: bool,
+    /// A kernel says that a thread sleeps no longer, and then looks whether it has lost its turn.
+    wakes_first: bool,
+    /// The core says that a thread wants a turn, and then looks who sleeps.
+    crowds_first: bool,
 }
 
 const ALL: Steps = Steps {
@@ -57,6 +63,9 @@ const ALL: Steps = Steps {
     stops_first: true,
     clears_first: true,
     queues_first: true,
+    sleeps_first: true,
+    wakes_first: true,
+    crowds_first: true,
 };
 
 /// What the threads do.
@@ -75,6 +84,8 @@ enum Program {
     Turns,
     /// Likewise, and the one computes until the other one has run.
     Stop,
+    /// Likewise, and the more urgent one waits in its kernel until the other one has run.
+    Sleep,
 }
 
 const PROGRAMS: [Program; 7] = [
@@ -123,6 +134,8 @@ struct Turn {
     /// What the other one waits for: it computes, it has stopped.
     computes: Bell,
     stands: Bell,
+    /// It has its turn again after a system call in which it has waited.
+    goes_on: Bell,
 }
 
 impl Machine {
@@ -163,6 +176,7 @@ impl Machine {
         match self.program {
             Program::Death => asks.push((Create, 32, 1 << 8)),
             Program::Turns => asks.extend([(Create, 0, 1 << 8), (Create, 32, 1 << 8)]),
+            Program::Sleep => asks.extend([(Create, 0, 1 | 1 << 8), (Create, 32, 5 | 1 << 8)]),
             Program::Stop => asks.extend([(Create, 0, 5 | 1 << 8), (Create, 32, 1 | 1 << 8)]),
             _ => {}
         }
@@ -205,7 +219,13 @@ impl Machine {
             return self.serve_who_parked_before(id, &mut device, index);
         }
         let stopped = quietly(|| self.core.control[0].stopped.load(SeqCst));
-        let is_served = if self.steps.stops_first { device.serve(index) } else { quietly(|| device.serve(index)) };
+        let crowded = quietly(|| self.core.crowded.load(SeqCst));
+        let by_steps = self.steps.stops_first && self.steps.crowds_first;
+        let is_served = if by_steps { device.serve(index) } else { quietly(|| device.serve(index)) };
+        if !self.steps.crowds_first {
+            let now = quietly(|| self.core.crowded.swap(crowded, SeqCst));
+            self.core.crowded.store(now, SeqCst);
+        }
         let stops = quietly(|| self.core.control[0].stopped.load(SeqCst));
         if !self.steps.stops_first {
             quietly(|| self.core.control[0].stopped.store(stopped, SeqCst));
@@ -327,6 +347,47 @@ impl Machine {
             turn.queue.sleep();
             turn.attention.store(1, SeqCst);
         }
+    }
+
+    /// A thread waits in a system call for what the core knows nothing of, and then for its turn.
+    fn waits_in_call(&self) {
+        let (thread, client) = (ThreadIndex::new(0, 0).expect("a window"), self.client(THREADS[0]));
+        let tells = match self.steps.sleeps_first {
+            true => clients::sleeps(self.core, thread),
+            false => {
+                let is_crowded = self.core.crowded.load(SeqCst) != 0;
+                client.asleep.fetch_or(1, SeqCst);
+                is_crowded && self.has_changed(client)
+            }
+        };
+        if tells {
+            self.device.ring();
+        }
+        // What it waits for may also come of something else.
+        let waits_for_other = thread_rng().r#gen::<bool>();
+        while waits_for_other && self.is_ready.load(SeqCst) == 0 {
+            self.turn.interrupt.sleep();
+        }
+        let tells = match self.steps.wakes_first {
+            true => clients::wakes(self.core, thread),
+            false => {
+                let has_lost = self.has_lost_turn();
+                client.asleep.fetch_and(!1, SeqCst);
+                has_lost && self.has_changed(client)
+            }
+        };
+        if tells {
+            self.device.ring();
+        }
+        self.turn.attention.store(1, SeqCst);
+        self.attends();
+        self.turn.goes_on.ring();
+    }
+
+    fn has_changed(&self, client: &ServiceClient) -> bool {
+        client.changed.fetch_or(1, SeqCst);
+        self.core.attention.store(1, SeqCst);
+        true
     }
 
     /// A thread sleeps until its answer is not `seen` any more.
@@ -463,6 +524,21 @@ impl Thread {
                 }
                 self.asks(Exit, 0, 1);
             }
+            (Program::Sleep, 0) => {
+                self.asks(Start, 0, 0);
+                self.machine.turn.computes.ring();
+                self.machine.waits_in_call();
+                self.asks(Exit, 0, 1);
+            }
+            (Program::Sleep, _) => {
+                self.machine.turn.computes.sleep();
+                self.asks(Start, 0, 0);
+                self.machine.is_ready.store(1, SeqCst);
+                self.machine.turn.interrupt.ring();
+                // It asks for nothing meanwhile.
+                self.machine.turn.goes_on.sleep();
+                self.asks(Exit, 0, 1);
+            }
             (Program::Stop, _) => {
                 self.machine.turn.computes.sleep();
                 self.asks(Start, 0, 0);
@@ -554,6 +630,9 @@ fn model_of(steps: Steps, programs: &'static [Program]) -> impl Fn() + Clone + S
         let device = machine.clone();
         actors.push(Box::new(move || device.device()));
         together(actors);
+        if matches!(program, Program::Sleep) {
+            return; // of who sleeps the specification knows nothing
+        }
         let said = specified(&machine.served.lock().expect("no panic"));
         for (told, said) in machine.told.iter().zip(said) {
             let told = told.lock().expect("no panic").clone();
@@ -569,6 +648,7 @@ fn model_of(steps: Steps, programs: &'static [Program]) -> impl Fn() + Clone + S
 fn threads_are_told_what_the_specification_says_and_none_sleeps_for_ever() {
     explore(1500, model(ALL));
     explore(500, model_of(ALL, &[Program::Stop]));
+    explore(1000, model_of(ALL, &[Program::Sleep]));
 }
 
 #[test]
@@ -614,4 +694,19 @@ fn a_kernel_that_looks_whose_turn_is_lost_before_it_clears_that_it_is_told_is_ca
 #[test]
 fn a_thread_that_looks_at_its_turn_before_it_can_be_woken_is_caught() {
     must_be_caught(5000, model_of(Steps { queues_first: false, ..ALL }, &[Program::Stop]));
+}
+
+#[test]
+fn a_kernel_that_looks_who_wants_a_turn_before_it_says_that_a_thread_sleeps_is_caught() {
+    must_be_caught(5000, model_of(Steps { sleeps_first: false, ..ALL }, &[Program::Sleep]));
+}
+
+#[test]
+fn a_kernel_that_looks_whose_turn_is_lost_before_it_says_that_a_thread_is_awake_is_caught() {
+    must_be_caught(5000, model_of(Steps { wakes_first: false, ..ALL }, &[Program::Sleep]));
+}
+
+#[test]
+fn a_core_that_looks_who_sleeps_before_it_says_that_a_turn_is_wanted_is_caught() {
+    must_be_caught(5000, model_of(Steps { crowds_first: false, ..ALL }, &[Program::Sleep]));
 }

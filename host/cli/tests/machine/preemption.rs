@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Tests of the program.
-const TESTS: &str = "created\nwoken\nby_time\nequal\nowner\nin_a_call\nsignals\nkilled\n";
+const TESTS: &str = "created\nwoken\nby_time\nequal\nowner\nin_a_call\nforeign\nasleep\nsignals\nkilled\n";
 
 fn tested(machine: &str) -> Result<Tested, String> {
     let tested = Tested::new(machine)?;
@@ -44,9 +44,9 @@ fn timed() -> Result<(), String> {
     let tested = tested(MACHINE)?;
     let ended = tested.run(
         &["--timed"],
-        "/in/programs/preemption 1 1 created woken by_time && /in/programs/preemption 2 2 created equal owner",
+        "/in/programs/preemption 1 1 created woken by_time && /in/programs/preemption 2 2 created equal owner foreign asleep",
     );
-    ended.expect_code(0)?.expect_output("created\nwoken\nby_time\ncreated\nequal\nowner\n").map(drop)
+    ended.expect_code(0)?.expect_output("created\nwoken\nby_time\ncreated\nequal\nowner\nforeign\nasleep\n").map(drop)
 }
 
 /// In everything that can be seen: what the program prints has the time in nanoseconds.
