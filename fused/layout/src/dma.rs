@@ -3,7 +3,7 @@
 
 use crate::sync::AtomicU64;
 
-use crate::{Cell32, Cell64, WaitQueue, pool_struct};
+use crate::{Cell32, Cell64, EngineLock, TransfersLock, WaitQueue, pool_struct};
 
 /// Descriptors in the ring of an engine.
 pub const DMA_RING: usize = 32;
@@ -91,7 +91,7 @@ pool_struct! {
     /// numbered `n` is in `ring[n % DMA_RING]`.
     pub struct DmaEngine: size 8192, align 64 {
         /// Kernels: who writes descriptors and takes completions.
-        0 pub lock: AtomicU64,
+        0 pub lock: EngineLock,
         /// Descriptors written: the doorbell register. Stored (release) by kernels, under the lock.
         8 pub tail: AtomicU64,
         /// Descriptors whose completions have been taken. Under the lock.
@@ -170,7 +170,7 @@ pool_struct! {
     /// An open `/dev/dma`. Guarded by `lock`, but for the queues.
     pub struct DmaFile: size 704, align 64 {
         /// Guards everything here.
-        0 pub lock: AtomicU64,
+        0 pub lock: TransfersLock,
         /// Transfers that the engine has and completions that were not read: at most [`DMA_FILE_TRANSFERS`].
         8 pub used: Cell32,
         /// Transfers that the engine has.

@@ -2,7 +2,10 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{AtomicByte, Cell32, Cell64, WaitNode, WaitQueue, pool_struct};
+use crate::{
+    AtomicByte, Cell32, Cell64, ClockLock, DescriptorsLock, EventLock, FileLock, InodeLock, InterestsLock, PipeLock,
+    SocketLock, WaitNode, WaitQueue, pool_struct,
+};
 
 /// Buckets of a directory's index.
 pub const DIRECTORY_BUCKETS: usize = 16;
@@ -11,7 +14,7 @@ pool_struct! {
     /// A file of the ramfs: directory, regular file, symbolic link, device node or named pipe.
     pub struct InodeRecord: size 512, align 64 {
         /// Guards contents, size and directory lists.
-        0 pub lock: AtomicU64,
+        0 pub lock: InodeLock,
         /// Directory entries, open files, mappings and working directories that refer to it.
         8 pub refs: AtomicU32,
         /// Linux `st_mode`: type and permissions.
@@ -65,7 +68,9 @@ pool_struct! {
         /// Pieces of virtual machines' memory that its pages are.
         152 pub guests: AtomicU32,
         156 _pad1: Cell32,
-        160 _pad0: [Cell64; 4],
+        /// While the page tree gets a level: what `pages` (low half) and `page_levels` become; otherwise 0.
+        160 pub new_root: Cell64,
+        168 _pad0: [Cell64; 3],
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
         /// Threads that wait for the whole-file lock.
@@ -162,7 +167,7 @@ pool_struct! {
         /// File position in bytes.
         16 pub offset: AtomicU64,
         /// Guards `offset` over a read or write.
-        24 pub lock: AtomicU64,
+        24 pub lock: FileLock,
         /// Inode (pool address), 0 when it has none.
         32 pub inode: Cell64,
         /// Pipe, counter, interest list, timer or socket (pool address), device number, procfs node or set of signals.
@@ -192,7 +197,7 @@ pool_struct! {
     /// A descriptor table.
     pub struct FilesRecord: size 640, align 64 {
         /// Guards the table.
-        0 pub lock: AtomicU64,
+        0 pub lock: DescriptorsLock,
         /// Processes that use it.
         8 pub refs: AtomicU32,
         /// One past the highest descriptor in use.
@@ -241,7 +246,7 @@ pool_struct! {
     /// A pipe. `head` and `tail` count bytes; both return to 0 when it empties.
     pub struct PipeRecord: size 256, align 64 {
         /// Guards everything here.
-        0 pub lock: AtomicU64,
+        0 pub lock: PipeLock,
         /// Bytes written.
         8 pub head: Cell32,
         /// Bytes read.
@@ -282,7 +287,7 @@ pool_struct! {
     /// A socket (`AF_UNIX`, stream).
     pub struct SocketRecord: size 384, align 64 {
         /// Guards what is pending and the change to listening; what is bound is under the header's `socket_lock`.
-        0 pub lock: AtomicU64,
+        0 pub lock: SocketLock,
         /// `SOCKET_*`.
         8 pub state: AtomicU32,
         /// Bit 0: it reads no more, bit 1: it writes no more.
@@ -325,7 +330,7 @@ pool_struct! {
     /// An event counter (`eventfd`).
     pub struct EventRecord: size 128, align 64 {
         /// Guards everything here.
-        0 pub lock: AtomicU64,
+        0 pub lock: EventLock,
         /// The count.
         8 pub count: Cell64,
         /// 1: reads take one at a time.
@@ -347,7 +352,7 @@ pool_struct! {
     /// An interest list (`epoll`).
     pub struct EpollRecord: size 128, align 64 {
         /// Guards the list; who adds to it or removes from it also holds the header's `epoll_lock`.
-        0 pub lock: AtomicU64,
+        0 pub lock: InterestsLock,
         /// First and last [`WatchRecord`] (pool addresses), 0: it watches nothing.
         8 pub all: [Cell64; 2],
         /// The last [`WatchRecord`] of whose file something was heard since the list was looked through (pool address), 0: none.
@@ -402,7 +407,7 @@ pool_struct! {
     /// A timer that is read (`timerfd`).
     pub struct ClockRecord: size 64, align 64 {
         /// Guards everything here.
-        0 pub lock: AtomicU64,
+        0 pub lock: ClockLock,
         /// Machine time of the first expiration that was not read (two's complement: it may be before the start).
         8 pub expires_ns: Cell64,
         /// Nanoseconds between expirations, 0: there is one only.

@@ -4,7 +4,7 @@
 //! What the FPGA and its manager know stands elsewhere, where no program can see it.
 
 use crate::{
-    Cell32, Cell64, WaitQueue, pool_struct,
+    Cell32, Cell64, FpgaLock, WaitQueue, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -241,7 +241,7 @@ pool_struct! {
         /// As above.
         120 pub load_errors: Cell64,
         /// Kernels: who takes what the FPGA wants of them.
-        128 pub kernel_lock: AtomicU64,
+        128 pub kernel_lock: FpgaLock,
         /// What the manager takes, in picoseconds: to search for a region. Host-written, as all up to `manager_stop_ps`.
         136 pub manager_search_ps: Cell64,
         /// To assign a region that is that accelerator already.

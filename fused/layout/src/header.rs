@@ -3,7 +3,9 @@
 use crate::sync::{AtomicU32, AtomicU64};
 
 use crate::{
-    CORES_MAX, Cell32, Cell64, CrossingRecord, DESCRIPTOR_WORDS, Descriptor, DmaEngine, ISLANDS_MAX, pool_struct,
+    BlocksLock, BoundLock, CORES_MAX, Cell32, Cell64, CrossingRecord, DESCRIPTOR_WORDS, Descriptor, DmaEngine,
+    FramesLock, GuestsLock, ISLANDS_MAX, IdsLock, RenameLock, SlabLock, StreamLock, TerminalLock, TimersLock, TreeLock,
+    WaitersLock, WatchesLock, pool_struct,
 };
 
 /// First eight bytes of every pool: "MOTETPL\x01".
@@ -226,7 +228,7 @@ pool_struct! {
         /// [burial](PoolHeader::burials) before which they were counted. In this line and not in the inbox's: calls go through that one.
         188 pub inbox_count: AtomicU32,
         /// Lock of the timer list.
-        192 pub timer_lock: AtomicU64,
+        192 pub timer_lock: TimersLock,
         /// First thread in the list of deadlines, earliest first (pool address).
         200 pub timer_head: Cell64,
         /// Earliest deadline, in nanoseconds on the machine's clock; `u64::MAX` when none.
@@ -384,7 +386,7 @@ pool_struct! {
         76 pub consumer_waiting: AtomicU32,
         80 _pad1: [Cell64; 6],
         /// Held by one of several producers (or consumers) inside the machine.
-        128 pub lock: AtomicU64,
+        128 pub lock: StreamLock,
         /// Pool address of the bytes.
         136 pub data: Cell64,
         /// Bytes at `data`, a power of two.
@@ -400,7 +402,7 @@ pool_struct! {
     /// Threads that wait for something: a lock and a doubly linked list of [`WaitNode`](crate::WaitNode)s.
     pub struct WaitQueue: size 32, align 8 {
         /// Holder of the list.
-        0 pub lock: AtomicU64,
+        0 pub lock: WaitersLock,
         /// First node (pool address), 0 when empty. Read without the lock only to see whether it is empty.
         8 pub head: AtomicU64,
         /// Last node (pool address).
@@ -485,7 +487,7 @@ pool_struct! {
         /// The terminal's state.
         2304 pub tty: Tty,
         /// Guards the process tree: parents, children, thread lists, process groups.
-        8448 pub tree_lock: AtomicU64,
+        8448 pub tree_lock: TreeLock,
         /// Thread table: an array of thread addresses by thread id (pool address).
         8456 pub threads: Cell64,
         /// Entries in `threads`.
@@ -497,7 +499,7 @@ pool_struct! {
         /// Number of the last inode made.
         8476 pub last_inode: AtomicU32,
         /// Guards thread id allocation.
-        8480 pub tid_lock: AtomicU64,
+        8480 pub tid_lock: IdsLock,
         /// Futex wait queues: an array of [`WaitQueue`]s (pool address).
         8488 pub futexes: Cell64,
         /// Entries in `futexes`, a power of two.
@@ -511,15 +513,15 @@ pool_struct! {
         /// Bitmap of free frames, one bit per frame (pool address).
         8520 pub frame_bitmap: Cell64,
         /// Guards renames between directories.
-        8528 pub rename_lock: AtomicU64,
+        8528 pub rename_lock: RenameLock,
         /// The cores' traces ([`TraceTable`](crate::TraceTable), a pool address); 0: nothing is traced.
         8536 pub trace: Cell64,
         /// Address spaces made so far.
         8544 pub spaces_made: AtomicU64,
         /// Guards which files interest lists (`epoll`) watch.
-        8552 pub epoll_lock: AtomicU64,
+        8552 pub epoll_lock: WatchesLock,
         /// Guards which sockets are bound.
-        8560 pub socket_lock: AtomicU64,
+        8560 pub socket_lock: BoundLock,
         /// The first [`SocketRecord`](crate::SocketRecord) that is bound (pool address), 0: none is.
         8568 pub bound_sockets: Cell64,
         /// Memory allocator.
@@ -533,7 +535,7 @@ pool_struct! {
         /// Users who have processes: the first [`UserRecord`](crate::UserRecord) (pool address). Under the tree lock.
         11392 pub users: Cell64,
         /// Guards the list of virtual machines.
-        11400 pub vms_lock: AtomicU64,
+        11400 pub vms_lock: GuestsLock,
         /// The first [`VmRecord`](crate::VmRecord) (pool address); 0: there is none.
         11408 pub vms: Cell64,
         /// Number of the last one that was made.
@@ -541,7 +543,9 @@ pool_struct! {
         11420 _pad4: Cell32,
         /// Threads that wait until a core is out of use, or back.
         11424 pub core_waiters: WaitQueue,
-        11456 _pad2: [Cell64; 104],
+        /// Locks that dead cores held and that others have taken over, once what they protect was repaired, by [`LockClass`](crate::LockClass).
+        11456 pub locks_recovered: [AtomicU64; 32],
+        11712 _pad2: [Cell64; 72],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory
@@ -559,7 +563,7 @@ pool_struct! {
     /// Physical memory of the pool: see `motet_protocol::memory`.
     pub struct MemoryState: size 704, align 64 {
         /// Guards block ownership changes.
-        0 pub lock: AtomicU64,
+        0 pub lock: BlocksLock,
         /// Frames in a block (a power of two).
         8 pub block_frames: Cell32,
         /// Blocks in the pool, including those that hold the tables.
@@ -587,7 +591,7 @@ pool_struct! {
     /// so that islands allocate without disturbing each other.
     pub struct IslandMemory: size 64, align 64 {
         /// Guards the blocks of this island.
-        0 pub lock: AtomicU64,
+        0 pub lock: FramesLock,
         /// Frames free in its blocks.
         8 pub free_frames: AtomicU32,
         /// Frames in its blocks.
@@ -608,7 +612,7 @@ pool_struct! {
     /// One class of fixed-size objects: see `motet_protocol::slab`.
     pub struct SlabCache: size 64, align 64 {
         /// Guards the free list.
-        0 pub lock: AtomicU64,
+        0 pub lock: SlabLock,
         /// First free object (pool address), linked through its first word.
         8 pub free: Cell64,
         /// Object size in bytes.
@@ -629,7 +633,7 @@ pool_struct! {
     /// The console terminal: line discipline and job control.
     pub struct Tty: size 6144, align 64 {
         /// Guards everything here.
-        0 pub lock: AtomicU64,
+        0 pub lock: TerminalLock,
         /// Linux `termios` flags: input, output, control, local.
         8 pub flags: [Cell32; 4],
         /// Linux control characters `c_cc[0..32]`.

@@ -27,6 +27,7 @@ mod guest;
 pub mod handshake;
 mod header;
 mod ids;
+mod lock;
 #[macro_use]
 mod macros;
 mod marker;
@@ -50,6 +51,7 @@ pub use frame::*;
 pub use guest::*;
 pub use header::*;
 pub use ids::*;
+pub use lock::*;
 pub use marker::*;
 pub use objects::*;
 pub use pool::Pool;

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{AtomicByte, Cell32, Cell64, UserFrame, WaitQueue};
+use crate::{AtomicByte, Cell32, Cell64, SpaceLock, UserFrame, WaitQueue};
 
 pool_struct! {
     /// Who owns a block of frames.
@@ -35,10 +35,13 @@ pool_struct! {
         /// Page-table leaves, page caches and kernel structures that use it; 0: free.
         0 pub refs: AtomicU32,
         /// Bit per island that has synchronised its instruction fetches with the frame's present bytes. Of a page table that
-        /// is out of its tree: the next one (frame number), 0: none.
+        /// is out of its tree: the next one (frame number), 0: none. Of one that is cut into objects: [`SLAB_FRAME`] and their class.
         4 pub synced: AtomicU32,
     }
 }
+
+/// [`FrameRecord::synced`]: set in a frame that is cut into objects.
+pub const SLAB_FRAME: u32 = 1 << 31;
 
 pool_struct! {
     /// A thread's place in one wait queue. Linked and unlinked under the queue's lock.
@@ -393,7 +396,8 @@ pool_struct! {
         408 pub limits: [Cell64; 32],
         /// [`Isa`](crate::Isa) on which programs for several of them start, if they are for it; 0: the one that they name.
         664 pub start_isa: AtomicU32,
-        668 _pad0: Cell32,
+        /// 1 + index of the core that made it: should that die before the process is in the tree (`pid` is 0), it never is.
+        668 pub maker: AtomicU32,
         /// Vfork parent waiting (thread address).
         672 pub vfork_parent: Cell64,
         /// What is known of `pending` signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
@@ -501,7 +505,7 @@ pool_struct! {
     /// An address space: VMAs and one page table per island that uses it.
     pub struct SpaceRecord: size 512, align 64 {
         /// Guards VMAs and page tables.
-        0 pub lock: AtomicU64,
+        0 pub lock: SpaceLock,
         /// Processes that use it.
         8 pub refs: AtomicU32,
         /// Island whose table is the authority: every mapped page has an entry there.
@@ -532,7 +536,11 @@ pool_struct! {
         144 pub fat: Cell64,
         /// Changes with each change of its VMAs, and is never the same for two spaces. Written under the lock.
         152 pub epoch: AtomicU64,
-        160 _pad1: [Cell64; 44],
+        /// 1: its VMAs are being changed, under the lock. Who dies with it leaves a tree that nobody can go by.
+        160 pub changing: Cell32,
+        /// 1: somebody has. It has no VMAs any more, and its processes are to end.
+        164 pub damaged: AtomicU32,
+        168 _pad1: [Cell64; 43],
     }
 }
 

@@ -98,6 +98,12 @@ impl Pool {
         PoolAddr(core::ptr::from_ref(object).addr() as u64 - self.base.addr() as u64)
     }
 
+    /// The same of an object that may lie elsewhere: `None`, if it does.
+    pub fn find<T: PoolSafe>(self, object: &T) -> Option<PoolAddr> {
+        let offset = (core::ptr::from_ref(object).addr() as u64).wrapping_sub(self.base.addr() as u64);
+        self.holds::<T>(PoolAddr(offset)).then_some(PoolAddr(offset))
+    }
+
     /// Copies bytes out of the pool. The bytes may be changing: what arrives is some mixture of old and new.
     ///
     /// # Panics

@@ -23,6 +23,7 @@ pub mod message;
 pub mod pipe;
 pub mod range_tree;
 pub mod ready;
+pub mod recover;
 pub mod run_queue;
 pub mod service;
 pub mod shootdown;
@@ -36,8 +37,8 @@ pub mod wait;
 pub mod watch;
 
 use motet_layout::{
-    CoreId, CoreRecord, Frame, ISLANDS_MAX, InodeRecord, IslandCounters, IslandId, IslandRecord, Pool, PoolAddr,
-    PoolSafe, ThreadRecord,
+    CoreId, CoreRecord, Frame, ISLANDS_MAX, InodeRecord, IslandCounters, IslandId, IslandRecord, LockClass, Pool,
+    PoolAddr, PoolSafe, ThreadRecord,
 };
 
 /// Who acts on the pool.
@@ -91,6 +92,14 @@ pub trait Context {
     /// else is due on its core, as far as that takes no lock but those below wait queues.
     #[inline(always)]
     fn spend_locked(&self, _cost: u64) {}
+
+    /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: it cannot be repaired.
+    fn recover(&self, class: LockClass, lock: PoolAddr) -> bool
+    where
+        Self: Sized,
+    {
+        recover::recover(self, class, lock)
+    }
 
     /// Fills a frame with zeroes.
     #[inline(always)]

@@ -9,10 +9,13 @@
 //! as are near to none, and others' memory only when there is nothing else.
 //!
 //! Invariants: a frame is free in the bitmap exactly if its count is 0 and its block is owned; `free` of a block is the
-//! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one.
+//! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one. Everything else
+//! can be told from the bits and the owners, and is, when a core has died with a lock held.
 
+mod recover;
 mod runs;
 
+pub(crate) use recover::{recover_blocks, recover_share};
 pub use runs::{NoRun, alloc_run, alloc_run_on};
 
 use core::ops::Range;
@@ -21,7 +24,7 @@ use motet_layout::sync::Ordering;
 
 use motet_layout::{
     BLOCK_RESERVED, BlockRecord, Cell32, Cell64, DISTANCES, Frame, FrameRecord, ISLANDS_MAX, IslandMemory, MemoryState,
-    PAGE_SIZE, Pool, PoolAddr, PoolHeader,
+    PAGE_SIZE, Pool, PoolAddr, PoolHeader, in_order,
 };
 
 use crate::{Context, count, lock::lock};
@@ -474,13 +477,15 @@ fn own_block(context: &impl Context, state: &MemoryState, island: usize, index: 
     let frames = state.block_frames.get();
     let record = block(pool, index);
     let distance = distance(record.near.get(), island);
-    record.owner.store(island as u32 + 1, Ordering::Relaxed);
     record.free.set(frames);
     record.hint.set(0);
     record.next.set(share.first[distance].get());
     for word in 0..frames / 64 {
         bitmap_word(pool, index * (frames / 64) + word).set(u64::MAX);
     }
+    // Whose it is and which bits are set is what counts (`recover`).
+    in_order();
+    record.owner.store(island as u32 + 1, Ordering::Relaxed);
     share.first[distance].set(index + 1);
     share.free_frames.fetch_add(frames, Ordering::Relaxed);
     share.owned_frames.fetch_add(frames, Ordering::Relaxed);

@@ -9,7 +9,9 @@
 use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::Errno;
-use motet_layout::{Cell32, Frame, PAGE_SHIFT, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY, PIPE_FRAMES, PipeRecord, PoolAddr};
+use motet_layout::{
+    Cell32, Frame, PAGE_SHIFT, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY, PIPE_FRAMES, PipeRecord, PoolAddr, in_order,
+};
 
 use crate::{
     Context,
@@ -262,6 +264,7 @@ pub fn arrivals(pipe: &PipeRecord) -> [u64; 2] {
 #[inline(always)]
 fn empty(pipe: &PipeRecord) {
     pipe.head.set(0);
+    in_order();
     pipe.tail.set(0);
     pipe.emptied.set(pipe.emptied.get().wrapping_add(1));
 }
@@ -314,5 +317,12 @@ fn pieces(pipe: &PipeRecord, position: u32, len: usize, mut each: impl FnMut(Poo
         let here = (PAGE_SIZE as usize - within).min(len - done);
         each(Frame(pipe.frames[slot(at)].get()).addr().add(within as u64), done, here);
         done += here;
+    }
+}
+
+/// Repairs a pipe whose lock a dead core held and this one has now: it may have been about to say that everything was read.
+pub(crate) fn recover(pipe: &PipeRecord) {
+    if pipe.head.get().wrapping_sub(pipe.tail.get()) as usize > PIPE_CAPACITY {
+        pipe.tail.set(pipe.head.get());
     }
 }

@@ -5,12 +5,16 @@
 
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
-    FilesRecord, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal,
-    RangeNode, RangeRecord, SignalActions, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VcpuRecord, VmRecord,
-    VmaRecord, WatchRecord,
+    FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal,
+    RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord,
+    VcpuRecord, VmRecord, VmaRecord, WatchRecord, in_order, sync::Ordering,
 };
 
-use crate::{Context, lock::lock, memory::alloc_common_frame};
+use crate::{
+    Context,
+    lock::lock,
+    memory::{alloc_common_zeroed_frame, frame_record},
+};
 
 /// A type with a cache of its own.
 pub trait SlabObject: PoolSafe {
@@ -79,8 +83,36 @@ pub fn free<T: SlabObject>(context: &impl Context, object: &'static T) {
     let addr = pool.addr_of(object);
     let _guard = lock(context, &cache.lock);
     pool.at::<Cell64>(addr).set(cache.free.get());
+    in_order();
     cache.free.set(addr.0);
     cache.in_use.set(cache.in_use.get() - 1);
+}
+
+/// All objects of a type, in use or not; those that are not have had their first words changed. For repairs.
+pub fn all<T: SlabObject>(context: &impl Context) -> impl Iterator<Item = &'static T> {
+    let pool = context.pool();
+    let frames = (0..(pool.len() / PAGE_SIZE) as u32).map(Frame);
+    let of_type = move |frame: &Frame| frame_record(pool, *frame).synced.load(Ordering::Relaxed) == mark::<T>();
+    let size = size_of::<T>() as u64;
+    frames
+        .filter(of_type)
+        .flat_map(move |frame| (0..PAGE_SIZE / size).map(move |index| pool.at(frame.addr().add(index * size))))
+}
+
+/// What the record of a frame says that is cut into objects of a type.
+const fn mark<T: SlabObject>() -> u32 {
+    SLAB_FRAME | T::CLASS as u32
+}
+
+/// Repairs a cache whose lock a dead core held and this one has now. The list is whole at any time; how many are in use is counted again. An
+/// object that was just taken out or given back, or the rest of a frame that was just cut, is lost.
+pub(crate) fn recover(context: &impl Context, cache: &SlabCache) {
+    let (mut free, mut at) = (0, cache.free.get());
+    while let Some(next) = context.pool().get::<Cell64>(PoolAddr(at)).filter(|_| free < cache.total.get()) {
+        free += 1;
+        at = next.get();
+    }
+    cache.in_use.set(cache.total.get() - free);
 }
 
 /// Cuts a frame into objects. The cache's lock is held.
@@ -89,14 +121,16 @@ fn refill<T: SlabObject>(context: &impl Context) -> Option<()> {
     const { assert!(size_of::<T>() <= PAGE_SIZE as usize) };
     let pool = context.pool();
     let cache = &pool.header().slabs[T::CLASS];
-    let frame = alloc_common_frame(context)?;
+    // Of zeroes, for who goes through all objects.
+    let frame = alloc_common_zeroed_frame(context)?;
+    frame_record(pool, frame).synced.store(mark::<T>(), Ordering::Relaxed);
     cache.object_size.set(size_of::<T>() as u32);
-    let objects = PAGE_SIZE / size_of::<T>() as u64;
-    for index in 0..objects {
+    for index in 0..PAGE_SIZE / size_of::<T>() as u64 {
         let addr = frame.addr().add(index * size_of::<T>() as u64);
         pool.at::<Cell64>(addr).set(cache.free.get());
+        cache.total.set(cache.total.get() + 1);
+        in_order();
         cache.free.set(addr.0);
     }
-    cache.total.set(cache.total.get() + objects as u32);
     Some(())
 }

@@ -32,6 +32,16 @@ pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option
     Some(tid)
 }
 
+/// Repairs the table whose lock a dead core held and this one has now: a thread may have its id that is above those in use so far.
+pub(crate) fn recover(context: &impl Context) {
+    context.pool().header().threads_high.fetch_max(context.pool().header().last_tid.get() + 1, Ordering::Relaxed);
+}
+
+/// What is in the table: for repairs, in which nobody looks what else is due. A thread may be freed meanwhile.
+pub(crate) fn table(context: &impl Context) -> impl Iterator<Item = &'static ThreadRecord> {
+    (1..context.pool().header().threads_high.load(Ordering::Relaxed)).filter_map(|tid| lookup(context, tid))
+}
+
 /// Takes an id out of the table.
 pub fn unregister(context: &impl Context, tid: u32) {
     if let Some(slot) = slot(context, tid) {

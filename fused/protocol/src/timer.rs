@@ -2,9 +2,9 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_layout::{CoreId, CoreRecord, TimerNode};
+use motet_layout::{CoreId, CoreRecord, PoolAddr, ProcessRecord, TimerNode, in_order};
 
-use crate::{Context, cores::core_record, lock::lock};
+use crate::{Context, cores::core_record, lock::lock, threads};
 
 /// Arms a timer on this core's list (it must not be armed). The caller reprograms the core's timer afterwards.
 pub fn arm(context: &impl Context, node: &'static TimerNode, deadline_ns: u64) {
@@ -12,8 +12,10 @@ pub fn arm(context: &impl Context, node: &'static TimerNode, deadline_ns: u64) {
     let _guard = lock(context, &record.timer_lock);
     debug_assert!(node.core.load(Ordering::Relaxed) == 0);
     node.deadline_ns.set(deadline_ns);
-    insert_after(context, record, None, node);
+    in_order();
+    // First: `recover` goes by it.
     node.core.store(u32::from(context.core().0) + 1, Ordering::Release);
+    insert_after(context, record, None, node);
     publish_first(context, record);
 }
 
@@ -79,8 +81,9 @@ pub fn move_all(context: &impl Context, target: CoreId) {
     let mut before: Option<&'static TimerNode> = None;
     while let Some(node) = context.object::<TimerNode>(own.timer_head.get()) {
         own.timer_head.set(node.next.get());
-        before = Some(insert_after(context, other, before, node));
+        in_order();
         node.core.store(u32::from(target.0) + 1, Ordering::Release);
+        before = Some(insert_after(context, other, before, node));
     }
     publish_first(context, own);
     publish_first(context, other);
@@ -102,6 +105,7 @@ fn insert_after(
     node.next.set(next.map_or(0, |next| context.raw(next)));
     node.prev.set(prev.map_or(0, |prev| context.raw(prev)));
     let raw = context.raw(node);
+    in_order();
     match prev {
         Some(prev) => prev.next.set(raw),
         None => record.timer_head.set(raw),
@@ -127,4 +131,35 @@ fn unlink(context: &impl Context, record: &'static CoreRecord, node: &'static Ti
 fn publish_first(context: &impl Context, record: &CoreRecord) {
     let first = context.object::<TimerNode>(record.timer_head.get());
     record.timer_deadline_ns.store(first.map_or(u64::MAX, |first| first.deadline_ns.get()), Ordering::Relaxed);
+}
+
+/// Repairs a core's list whose lock a dead core held and this one has now. Which timers are in it they say themselves; their order is that of
+/// the links forward. One that was just linked, or taken out, is in it again.
+pub(crate) fn recover(context: &impl Context, core: CoreId) {
+    let record = core_record(context, core);
+    let is_here = |node: &&'static TimerNode| node.core.load(Ordering::Relaxed) == u32::from(core.0) + 1;
+    let at = |raw: u64| context.pool().get::<TimerNode>(PoolAddr(raw)).filter(is_here);
+    let (mut last, mut next) = (0, record.timer_head.get());
+    while let Some(node) = at(next) {
+        node.prev.set(last);
+        last = next;
+        next = node.next.get();
+    }
+    match at(last) {
+        Some(last) => last.next.set(0),
+        None => record.timer_head.set(0),
+    }
+    let look = |node: &'static TimerNode| {
+        let before = at(node.prev.get()).map_or(record.timer_head.get(), |before| before.next.get());
+        if is_here(&node) && before != context.raw(node) {
+            insert_after(context, record, None, node);
+        }
+    };
+    for thread in threads::table(context) {
+        look(&thread.timer);
+        if let Some(process) = context.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed)) {
+            look(&process.alarm);
+        }
+    }
+    publish_first(context, record);
 }

@@ -75,7 +75,7 @@ impl Results {
 
 /// Frees a lock that an island held when it was stopped: nobody else is left.
 fn forget_holder(inode: &InodeRecord) {
-    inode.lock.store(0, Ordering::Relaxed);
+    inode.lock.word().store(0, Ordering::Relaxed);
 }
 
 /// Copying in progress.
@@ -374,7 +374,7 @@ mod tests {
         let pool = pool(&Tree::of(&[("out", Entry::Directory, 0o755), ("out/a", Entry::Bytes(b"x".into()), 0o644)]));
         let root = root_of(&pool).unwrap();
         let held = ["", "out", "out/a"].map(|path| find(&pool, root, path.as_bytes()).unwrap());
-        held.iter().for_each(|inode| inode.lock.store(3, Ordering::Relaxed));
+        held.iter().for_each(|inode| inode.lock.word().store(3, Ordering::Relaxed));
         Results::prepare(folder.path()).unwrap().collect(&pool).unwrap();
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"x");
     }

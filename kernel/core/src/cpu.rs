@@ -5,7 +5,7 @@ use core::{cell::Cell, sync::atomic::Ordering};
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa,
-    IslandCounters, IslandId, PAGE_SIZE, Pool, PoolAddr, ThreadRecord,
+    IslandCounters, IslandId, LockClass, PAGE_SIZE, Pool, PoolAddr, ThreadRecord,
 };
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{
@@ -432,6 +432,11 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn polls(&self, island: IslandId) -> bool {
         self.polling >> island.index() & 1 != 0
+    }
+
+    #[cold]
+    fn recover(&self, class: LockClass, lock: PoolAddr) -> bool {
+        crate::recover::recover(self, class, lock)
     }
 
     #[inline(always)]

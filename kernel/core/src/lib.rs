@@ -25,6 +25,7 @@ mod mm;
 mod permission;
 mod process;
 mod random;
+mod recover;
 mod sched;
 mod signal;
 mod syscall;

@@ -2,27 +2,30 @@
 //!
 //! The host turns the island's cores off, says that the island is lost, and rings the first core, which ends the processes
 //! whose threads were there: their registers are gone, or there is nobody who speaks their language. Which threads these
-//! are is `motet_protocol::lost`'s to say. A lock that the dead island has held cannot be released, since nobody knows what
-//! state its data is in: who waits for it panics (`motet_protocol::lock`).
+//! are is `motet_protocol::lost`'s to say. Locks that the dead island has held are taken over by who waits for them, once what they protect is
+//! repaired (`recover`).
 
 use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, THREAD_BLOCKED, THREAD_ENDING,
-    THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, WAKE_NONE,
+    CoreId, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, SpaceRecord, THREAD_BLOCKED,
+    THREAD_ENDING, THREAD_FREE, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
+    WAKE_NONE,
 };
 use motet_protocol::{
+    Context,
     cores::is_dead,
+    lock,
     lost::{begin_burial, forget_places, is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
     run_queue::{append, carried_by, is_ready, push},
-    threads, timer, wait,
+    slab, threads, timer, wait,
 };
 
 use crate::{
     cpu::Cpu,
-    crossing, file, mm,
+    crossing, extension, file, mm,
     process::{self, exit, lock_tree},
     signal,
 };
@@ -62,6 +65,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
         settle_transfers(cpu, |record| crossing::migration::thread_in(cpu, record));
     }
     file::service::settle(cpu);
+    discard_unborn(cpu);
     kill_processes(cpu);
     // Whoever was just waking one of their threads has done it now.
     wait_for_all(cpu);
@@ -77,13 +81,40 @@ fn dead_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> 
     CoreId::from_raw(thread.core.load(Ordering::SeqCst)).filter(|&core| is_dead(cpu, core))
 }
 
+/// Gives back what processes and threads have that dead cores were making: nobody else knows of them.
+fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
+    let is_lost = |thread: &&'static ThreadRecord| {
+        let process = process::process_of(cpu, thread);
+        let is_in_tree = process.pid.get() != 0 && process::recover::is_listed(cpu, process, thread);
+        thread.state.load(Ordering::SeqCst) == THREAD_FREE && dead_core(cpu, thread).is_some() && !is_in_tree
+    };
+    let next = || {
+        let _tree = lock_tree(cpu);
+        let thread = threads::all(cpu).find(is_lost);
+        thread.inspect(|thread| threads::unregister(cpu, thread.tid.get()))
+    };
+    while let Some(thread) = next() {
+        crossing::forget(cpu, thread);
+        extension::release_area(cpu, thread);
+        slab::free(cpu, thread);
+    }
+    for process in slab::all::<ProcessRecord>(cpu) {
+        let maker = process.maker.load(Ordering::Relaxed).checked_sub(1).and_then(CoreId::from_raw);
+        let is_unborn = process.pid.get() == 0 && process.state.load(Ordering::Acquire) == PROCESS_ALIVE;
+        if is_unborn && maker.is_some_and(|core| is_dead(cpu, core)) {
+            exit::discard(cpu, process);
+        }
+    }
+}
+
 /// Kills the processes of threads that were on dead islands: running, called, waiting or asleep. That wakes those that wait,
 /// on a core that lives.
 fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
     for thread in threads::all(cpu) {
         let process = process::process_of(cpu, thread);
-        let waits = matches!(thread.state.load(Ordering::SeqCst), THREAD_BLOCKED | THREAD_STOPPED);
+        // One that is free has not started.
+        let waits = matches!(thread.state.load(Ordering::SeqCst), THREAD_BLOCKED | THREAD_STOPPED | THREAD_FREE);
         let Some(core) = dead_core(cpu, thread).filter(|_| process.state.load(Ordering::Acquire) == PROCESS_ALIVE)
         else {
             continue;
@@ -101,6 +132,18 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
         }
         signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
     }
+    process::for_each(cpu, |process| {
+        let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
+        if space.is_some_and(|space| is_damaged(cpu, space)) {
+            signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
+        }
+    });
+}
+
+/// Whether a dead core was changing the VMAs of a space, so that there are none any more, or soon none.
+fn is_damaged<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
+    let is_held = || lock::holder(&space.lock).is_some_and(|core| is_dead(cpu, core));
+    space.damaged.load(Ordering::SeqCst) != 0 || space.changing.get() != 0 && is_held()
 }
 
 fn is_active(thread: &ThreadRecord) -> bool {
@@ -108,11 +151,16 @@ fn is_active(thread: &ThreadRecord) -> bool {
     matches!(state, THREAD_RUNNING | THREAD_PREPARING) || is_ready(state)
 }
 
+/// Whether a thread has not started.
+fn is_new(thread: &ThreadRecord) -> bool {
+    thread.state.load(Ordering::SeqCst) == THREAD_FREE
+}
+
 /// Lets this core have the threads that nobody has, which end here, and brings others where a dead core was bringing them.
 fn take_threads<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
-    for thread in threads::all(cpu).filter(|thread| is_active(thread)) {
-        if is_lost(cpu, thread) {
+    for thread in threads::all(cpu).filter(|thread| is_active(thread) || is_new(thread)) {
+        if is_new(thread) && dead_core(cpu, thread).is_some() || !is_new(thread) && is_lost(cpu, thread) {
             thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
             thread.state.store(THREAD_READY, Ordering::Relaxed);
             append(cpu, thread);

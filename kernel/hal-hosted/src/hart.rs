@@ -445,7 +445,7 @@ impl Hart {
 }
 
 fn unlocked(space: &SpaceRecord) -> bool {
-    space.lock.load(Ordering::SeqCst) == 0
+    space.lock.word().load(Ordering::SeqCst) == 0
 }
 
 fn access_bits(attr: Attr) -> Attr {

@@ -3,11 +3,11 @@
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_layout::{EntryRecord, InodeRecord, NAME_MAX, PoolAddr};
+use motet_layout::{EntryRecord, InodeRecord, NAME_MAX, PoolAddr, in_order};
 
 use crate::{Context, lock::lock, slab};
 
-use super::index::{bucket, clear, grow, hash};
+use super::index::{bucket, clear, grow, hash, rebuild};
 use super::{
     Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, get, is_directory, new_inode, put, try_get,
     write_bytes,
@@ -325,6 +325,7 @@ pub(super) fn insert(context: &impl Context, dir: &'static InodeRecord, entry: &
     let [first, last] = &dir.entries;
     entry.next.set(0);
     entry.prev.set(last.get());
+    in_order();
     match context.object::<EntryRecord>(last.get()) {
         Some(last) => last.next.set(raw),
         None => first.set(raw),
@@ -371,4 +372,29 @@ pub(super) fn entry_inode(context: &impl Context, entry: &EntryRecord) -> &'stat
 pub(super) fn touch(dir: &InodeRecord, now_ns: u64) {
     dir.modified_ns.set(now_ns);
     dir.changed_ns.set(now_ns);
+}
+
+/// Repairs a directory whose lock a dead core held and this one has now. What is linked forward in the list is in it, also what was being
+/// removed; what was not yet is lost.
+pub(super) fn recover(context: &impl Context, dir: &'static InodeRecord) {
+    let [first, last] = &dir.entries;
+    let list = || {
+        let from = context.object::<EntryRecord>(first.get());
+        core::iter::successors(from, |entry| context.object(entry.next.get()))
+    };
+    let (mut count, mut directories, mut before) = (0, 0, 0);
+    for entry in list() {
+        entry.prev.set(before);
+        entry.dir.set(context.raw(dir));
+        before = context.raw(entry);
+        count += 1;
+        directories += u32::from(is_directory(entry_inode(context, entry)));
+        dir.next_entry.set(dir.next_entry.get().max(entry.position.get() as u32 + 1));
+    }
+    last.set(before);
+    dir.entry_count.set(count);
+    if dir.links.load(Ordering::Relaxed) != 0 {
+        dir.links.store(2 + directories, Ordering::Relaxed);
+    }
+    rebuild(context, dir, list());
 }

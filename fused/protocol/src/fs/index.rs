@@ -65,6 +65,20 @@ pub(super) fn clear(context: &impl Context, dir: &InodeRecord) {
     }
 }
 
+/// Makes the index anew, of the entries of a list.
+pub(super) fn rebuild(context: &impl Context, dir: &InodeRecord, entries: impl Iterator<Item = &'static EntryRecord>) {
+    for index in 0..bucket_count(dir) {
+        if let Some(bucket) = slot(context, dir, index) {
+            bucket.set(0);
+        }
+    }
+    for entry in entries {
+        let bucket = bucket(context, dir, entry.hash.get());
+        entry.bucket_next.set(bucket.get());
+        bucket.set(context.raw(entry));
+    }
+}
+
 fn bucket_count(dir: &InodeRecord) -> u32 {
     DIRECTORY_BUCKETS as u32 + dir.more_buckets.get()
 }

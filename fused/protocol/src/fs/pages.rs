@@ -2,7 +2,7 @@
 
 use motet_abi::Errno;
 use motet_layout::{
-    Frame, InodeRecord, PAGE_SIZE,
+    Frame, InodeRecord, PAGE_SIZE, in_order,
     sync::{AtomicU64, Ordering},
 };
 
@@ -109,8 +109,10 @@ pub(super) fn free_range(context: &impl Context, inode: &InodeRecord, from: u64,
     let root = Frame(inode.pages.get());
     let mut cut = Cut { inode, from, to, work, reached: from, any: false, others: false };
     if !root.is_none() && from < to && cut.prune(context, root, inode.page_levels.get(), 0) {
+        let level = inode.page_levels.get();
         inode.pages.set(0);
         inode.page_levels.set(0);
+        cut.release(context, root, level);
     }
     Freed { from: cut.reached, others: cut.others }
 }
@@ -122,11 +124,27 @@ fn grow(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<(), E
         if !below.is_none() {
             let above = alloc_file_frame(context).ok_or(Errno::ENOSPC)?;
             set_entry(context, above, 0, below);
+            in_order();
+            inode.new_root.set(u64::from(above.0) | u64::from(inode.page_levels.get() + 1) << 32);
+            in_order();
             inode.pages.set(above.0);
         }
         inode.page_levels.set(inode.page_levels.get() + 1);
+        in_order();
+        inode.new_root.set(0);
     }
     Ok(())
+}
+
+/// Repairs the tree of a file whose lock a dead core held and this one has now.
+pub(super) fn recover(inode: &InodeRecord) {
+    let new = inode.new_root.get();
+    if new != 0 {
+        inode.pages.set(new as u32);
+        inode.page_levels.set((new >> 32) as u32);
+        in_order();
+        inode.new_root.set(0);
+    }
 }
 
 /// Pages that are being freed.
@@ -145,19 +163,14 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// Frees what `frame`, `level` levels above the pages and starting at page `first`, holds of them. `true`: the frame itself was
-    /// freed too, because nothing is left in it.
+    /// Frees what `frame`, `level` levels above the pages and starting at page `first`, holds of them. `true`: nothing is left in it, and
+    /// the caller frees it, once nothing refers to it.
     fn prune(&mut self, context: &impl Context, frame: Frame, level: u32, first: u64) -> bool {
         let span = 1 << (LEVEL_BITS * level);
         if self.from >= first + span || self.to <= first {
             return false;
         }
         if level == 0 {
-            self.inode.page_count.set(self.inode.page_count.get() - 1);
-            self.others |= frame_refs(context.pool(), frame) > 1;
-            release_frame(context, frame);
-            self.work = self.work.saturating_sub(FRAME_COST);
-            self.any = true;
             return true;
         }
         let below_span = span >> LEVEL_BITS;
@@ -180,6 +193,7 @@ impl Cut<'_> {
             let below = Frame(entries[index].load(Ordering::Relaxed) as u32);
             if self.prune(context, below, level - 1, below_first(index as u64)) {
                 entries[index].store(0, Ordering::Relaxed);
+                self.release(context, below, level - 1);
             } else {
                 empty = false;
             }
@@ -187,9 +201,19 @@ impl Cut<'_> {
         if !empty || entries[..low as usize].iter().chain(&entries[high as usize..]).any(is_used) {
             return false;
         }
-        self.work = self.work.saturating_sub(FRAME_COST);
-        release_frame(context, frame);
         true
+    }
+
+    /// Frees a frame that is no longer in the tree.
+    fn release(&mut self, context: &impl Context, frame: Frame, level: u32) {
+        in_order();
+        if level == 0 {
+            self.inode.page_count.set(self.inode.page_count.get() - 1);
+            self.others |= frame_refs(context.pool(), frame) > 1;
+            self.any = true;
+        }
+        release_frame(context, frame);
+        self.work = self.work.saturating_sub(FRAME_COST);
     }
 }
 

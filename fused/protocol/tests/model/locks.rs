@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use motet_layout::Cell64;
-use motet_layout::sync::{AtomicU64, Ordering};
+use motet_layout::sync::Ordering;
+use motet_layout::{Cell64, FileLock};
 use motet_protocol::{Context, lock};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
@@ -11,11 +11,11 @@ use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, 
 const ACTORS: u8 = 3;
 const ROUNDS: u64 = 2;
 
-fn model(section: fn(&Core, &'static AtomicU64, &'static Cell64)) -> impl Fn() + Clone + Send + Sync + 'static {
+fn model(section: fn(&Core, &'static FileLock, &'static Cell64)) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
         let objects = Objects::new(pool, base);
-        let (word, counter) = (objects.make::<AtomicU64>(), objects.make::<Cell64>());
+        let (word, counter) = (objects.make::<FileLock>(), objects.make::<Cell64>());
         let bells = Arc::new(Bells::default());
         together(
             (0..ACTORS)
@@ -31,7 +31,7 @@ fn model(section: fn(&Core, &'static AtomicU64, &'static Cell64)) -> impl Fn() +
 }
 
 /// Reads and writes a word that is not incremented atomically.
-fn count(core: &Core, word: &AtomicU64, counter: &Cell64) {
+fn count(core: &Core, word: &FileLock, counter: &Cell64) {
     let before = counter.get();
     assert_eq!(lock::holder(word), Some(core.core()), "the lock does not name its holder");
     counter.set(before + 1);
@@ -68,12 +68,12 @@ fn looking_before_taking_is_caught() {
     must_be_caught(
         1500,
         model(|core, word, counter| {
-            while word.load(Ordering::Acquire) != 0 {
+            while word.word().load(Ordering::Acquire) != 0 {
                 core.relax();
             }
-            word.store(u64::from(core.core().0) + 1, Ordering::Relaxed);
+            word.word().store(u64::from(core.core().0) + 1, Ordering::Relaxed);
             counter.set(counter.get() + 1);
-            word.store(0, Ordering::Release);
+            word.word().store(0, Ordering::Release);
         }),
     );
 }

@@ -30,7 +30,7 @@ mod signal_fd;
 mod socket;
 mod splice;
 mod stat;
-mod table;
+pub mod table;
 mod timer;
 mod tty;
 

@@ -390,3 +390,12 @@ fn slot_or_allocate<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i
     frame.set(alloc_common_zeroed_frame(cpu)?.0);
     slot(cpu, files, fd)
 }
+
+/// Repairs a table whose lock a dead core held and this one has now: which descriptors there are, the words say.
+pub fn recover<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
+    let is_used = |fd: &usize| slot(cpu, files, *fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0);
+    let frames = files.frames.iter().rposition(|frame| frame.get() != 0).map_or(0, |last| last + 1);
+    let used = (0..FILES_INLINE + frames * FILES_PER_FRAME).rev().find(is_used);
+    files.high.set(used.map_or(0, |fd| fd as u32 + 1));
+    files.low_free.set(0);
+}

@@ -32,8 +32,8 @@ pub use fault::{lacks_page, serve as serve_fault};
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
 pub use space::{
-    activate, create, create_for, deactivate, epoch, fork, keep_active, leave_if_unused, may_stay_active, release,
-    share,
+    activate, create, create_for, deactivate, epoch, fork, keep_active, leave_if_unused, may_stay_active, recover,
+    release, share,
 };
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};

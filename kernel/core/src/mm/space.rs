@@ -6,7 +6,7 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
-    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look,
+    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look, in_order,
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{
@@ -91,9 +91,19 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     if let Some(fat) = cpu.object::<FatProgram>(space.fat.get()) {
         slab::free(cpu, fat);
     }
+    recover(cpu, space);
     dismantle(cpu, space);
     vma::clear(cpu, space);
     slab::free(cpu, space);
+}
+
+/// Repairs a space whose lock a dead core held and this one has now, or that nobody else uses. Page tables are whole at any time; of a tree of
+/// VMAs that was being changed nothing is left, and the space's processes end ([`crate::lost`]).
+pub fn recover<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    if space.changing.get() != 0 {
+        space.damaged.store(1, Ordering::SeqCst);
+        vma::give_up(cpu, space);
+    }
 }
 
 /// Takes the tables of a space apart that no core has active, and releases its pages.
@@ -120,8 +130,12 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
                     release_frame(cpu, table);
                     sched::spend_locked(cpu, TABLE);
                 };
-                // Tables lie where VMAs are.
-                table.dismantle(vma::ranges(cpu, space), unused, page, table_of_pages);
+                if space.damaged.load(Ordering::Relaxed) != 0 {
+                    table.dismantle(core::iter::once(0..u64::MAX), unused, page, table_of_pages);
+                } else {
+                    // Tables lie where VMAs are.
+                    table.dismantle(vma::ranges(cpu, space), unused, page, table_of_pages);
+                }
                 space.roots[island.index()].store(0, Ordering::Relaxed);
             }
         },
@@ -226,17 +240,21 @@ pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// A copy of `parent` for a forked process: private pages are shared until one side writes to them.
+/// Makes a copy of `parent` for a forked process: private pages are shared until one side writes to them. `made` is told of the copy
+/// before there is anything in it, and has it even if this fails.
 ///
 /// # Errors
 /// `ENOMEM`; `EAGAIN`: a device that is a thread uses the parent's memory, and would go on with a child's.
-pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'static SpaceRecord, Errno> {
+pub fn fork<M: Machine>(
+    cpu: &Cpu<M>,
+    parent: &'static SpaceRecord,
+    made: impl FnOnce(&'static SpaceRecord),
+) -> Result<(), Errno> {
     let child = create_for(cpu, cpu.island(), parent.fat.get() != 0)?;
+    made(child);
     let guard = lock_without_transfers(cpu, parent);
     // It may compute for long, or wait for whoever forks.
     if hardware::is_under_way(cpu, parent) {
-        drop(guard);
-        release(cpu, child);
         return Err(Errno::EAGAIN);
     }
     parent.forks.set(parent.forks.get().wrapping_add(1));
@@ -247,13 +265,7 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, parent: &'static SpaceRecord) -> Result<&'
     drop(guard);
     // What follows finds most pages read-only, and faults.
     sched::spend_locked(cpu, BUDGET);
-    match copied {
-        Ok(()) => Ok(child),
-        Err(errno) => {
-            release(cpu, child);
-            Err(errno)
-        }
-    }
+    copied
 }
 
 /// Locks a space when no engine reads or writes its memory: a child would be written, too.
@@ -360,17 +372,22 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             from.narrow(range.clone(), stale, |address, leaf| {
                 let shared = without_write(leaf.attr, vma);
                 if result.is_ok() {
+                    // First the reference: should this core die, the child's tables name nothing that is not theirs.
+                    share_frame(cpu, leaf.frame.named());
+                    in_order();
                     match to
                         .map(address, leaf.frame, shared.without(lost), &mut || alloc_table(cpu, child, cpu.island()))
                     {
                         Ok(_) => {
-                            share_frame(cpu, leaf.frame.named());
                             pages += 1;
                             if pages % PAGES_AT_ONCE == 0 {
                                 sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * COPIED);
                             }
                         }
-                        Err(_) => result = Err(Errno::ENOMEM),
+                        Err(_) => {
+                            release_frame(cpu, leaf.frame.named());
+                            result = Err(Errno::ENOMEM);
+                        }
                     }
                 }
                 shared

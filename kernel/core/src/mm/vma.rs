@@ -7,7 +7,9 @@ use core::{ops::Range, sync::atomic::Ordering};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord};
+use motet_layout::{
+    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord, in_order,
+};
 use motet_protocol::{
     Context, fs,
     lock::lock,
@@ -223,7 +225,9 @@ pub fn insert<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> 
 pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Result<(), Errno> {
     let vma = slab::alloc::<VmaRecord>(cpu).ok_or(Errno::ENOMEM)?;
     let entry = Entry { start: spec.start, end: spec.end, value: cpu.raw(vma) };
+    begin_change(space);
     if range_tree::insert(cpu, &space.vma_root, entry).is_err() {
+        end_change(space);
         slab::free(cpu, vma);
         return Err(Errno::ENOMEM);
     }
@@ -240,6 +244,7 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     }
     space.vma_count.set(space.vma_count.get() + 1);
     space.mapped_len.set(space.mapped_len.get() + spec.len());
+    end_change(space);
     changed(cpu, space);
     Ok(())
 }
@@ -334,9 +339,14 @@ pub fn resize<M: Machine>(
     end: u64,
 ) -> Result<(), Errno> {
     let (old_start, old_end) = (vma.start.get(), vma.end.get());
-    range_tree::resize(cpu, &space.vma_root, old_start, start, end).map_err(|_| Errno::ENOMEM)?;
-    vma.start.set(start);
-    vma.end.set(end);
+    begin_change(space);
+    let resized = range_tree::resize(cpu, &space.vma_root, old_start, start, end);
+    if resized.is_ok() {
+        vma.start.set(start);
+        vma.end.set(end);
+    }
+    end_change(space);
+    resized.map_err(|_| Errno::ENOMEM)?;
     space.mapped_len.set(space.mapped_len.get() - (old_end - old_start) + (end - start));
     Ok(())
 }
@@ -395,7 +405,10 @@ fn become_joined<M: Machine>(
 
 /// Takes a VMA out of the space and frees it, unless the tree is damaged.
 fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) -> bool {
-    if range_tree::remove(cpu, &space.vma_root, vma.start.get()).is_err() {
+    begin_change(space);
+    let removed = range_tree::remove(cpu, &space.vma_root, vma.start.get());
+    end_change(space);
+    if removed.is_err() {
         return false;
     }
     if space.last_vma.get() == cpu.raw(vma) {
@@ -406,6 +419,30 @@ fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
     changed(cpu, space);
     free(cpu, vma);
     true
+}
+
+/// The tree is about to change: until [`end_change`], nobody can go by it but who changes it.
+fn begin_change(space: &SpaceRecord) {
+    space.changing.set(1);
+    in_order();
+}
+
+fn end_change(space: &SpaceRecord) {
+    in_order();
+    space.changing.set(0);
+}
+
+/// A core has died while it changed the tree: the space has no VMAs any more. Those that can be found are freed; nodes of the tree are lost.
+/// The space's lock is held, or nobody else uses it.
+pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    // Some may be there twice. Who has been freed is not what the tree says.
+    within(cpu, space, 0..u64::MAX).for_each(|vma| free(cpu, vma));
+    space.vma_root.set(0);
+    space.last_vma.set(0);
+    space.vma_count.set(0);
+    space.mapped_len.set(0);
+    changed(cpu, space);
+    end_change(space);
 }
 
 /// Frees a VMA that is in no tree.

@@ -339,12 +339,14 @@ fn become_leader<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         return;
     }
     let _tree = lock_tree(cpu);
-    if let Some(leader) = threads::lookup(cpu, pid) {
+    let leader = threads::lookup(cpu, pid);
+    threads::replace(cpu, pid, thread);
+    motet_layout::in_order();
+    thread.tid.set(pid);
+    threads::unregister(cpu, tid);
+    if let Some(leader) = leader {
         slab::free(cpu, leader);
     }
-    threads::unregister(cpu, tid);
-    threads::replace(cpu, pid, thread);
-    thread.tid.set(pid);
 }
 
 /// Moves the running thread, whose frame and space are those of the new program, to another island.

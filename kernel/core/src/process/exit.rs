@@ -151,8 +151,7 @@ fn leave_others<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
     others
 }
 
-/// Ends a thread that a core has begun to end which has died. Memory that it may have been giving back is lost; what others
-/// wait for is not.
+/// Ends a thread that a core has begun to end which has died. What is left of its process's memory is given back.
 pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     if leave_others(cpu, thread, process) {
         return;
@@ -160,6 +159,9 @@ pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     time::end_alarm(cpu, process);
     if process.files.load(Ordering::Relaxed) != 0 {
         file::release_files(cpu, process, || false);
+    }
+    if process.space.load(Ordering::Relaxed) != 0 {
+        mm::release(cpu, super::replace_space(cpu, process, 0));
     }
     let _tree = lock_tree(cpu);
     leave(cpu, thread, process, true);
@@ -185,9 +187,12 @@ fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'sta
     }
 }
 
-/// Frees a process that never entered the tree (its clone failed).
+/// Frees a process that never entered the tree (its clone failed), with whatever it has got already.
 pub fn discard<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    release_resources(cpu, process);
+    file::release_files(cpu, process, || false);
+    if process.space.load(Ordering::Relaxed) != 0 {
+        mm::release(cpu, super::replace_space(cpu, process, 0));
+    }
     release_actions(cpu, process);
     slab::free(cpu, process);
 }
@@ -210,11 +215,6 @@ pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         slab::free(cpu, leader);
     }
     slab::free(cpu, process);
-}
-
-fn release_resources<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    file::release_files(cpu, process, || false);
-    mm::release(cpu, super::replace_space(cpu, process, 0));
 }
 
 /// Senders look at the actions of a living process, under the tree lock: they go when it is a zombie, or was never born.
@@ -270,6 +270,11 @@ fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, lim
 fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     give_some_away(cpu, process, usize::MAX);
     process.state.store(PROCESS_ZOMBIE, Ordering::Release);
+    tell_of_end(cpu, process);
+}
+
+/// Tells those who wait for the end of a process. That may be done twice. The tree lock is held.
+fn tell_of_end<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     release_actions(cpu, process);
     wait::wake(cpu, &process.vfork_waiters);
     if process.pid.get() == 1 {
@@ -291,6 +296,15 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         }
         None => reap(cpu, process),
     }
+}
+
+/// Ends a process again, of which a core had begun to end that has died (`has_threads_left`: not even that it has ended is said). The tree lock is held.
+pub(super) fn end_again<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, is_new: bool) {
+    give_some_away(cpu, process, usize::MAX);
+    if is_new {
+        process.state.store(PROCESS_ZOMBIE, Ordering::Release);
+    }
+    tell_of_end(cpu, process);
 }
 
 /// The first process has ended: so does the run, with its status.

@@ -15,6 +15,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{
     CoreId, Isa, PAGE_SIZE, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END,
+    in_order,
 };
 use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
@@ -184,6 +185,8 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     let (cpu, parent) = (call.cpu, call.thread);
     let thread = slab::alloc::<ThreadRecord>(cpu).ok_or(Errno::ENOMEM)?;
     thread.frame.vectors.set(0);
+    // Until it starts, it goes with the core that makes it.
+    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     if extension::has_used_vectors(parent) {
         // Those that are closed are in the caller's frame alone.
         handover::save_ext(cpu, parent);
@@ -244,33 +247,30 @@ fn new_process<M: Machine>(
         return Err(Errno::ENOMEM);
     }
     let child = slab::alloc::<ProcessRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    child.maker.store(u32::from(cpu.id.0) + 1, Ordering::Relaxed);
     inherit(cpu, parent, child);
     // A sibling ends with the signal that its parent agreed to, not one the caller chooses.
     let sibling = spec.flags & CLONE_PARENT != 0;
     child.exit_signal.set(if sibling { parent.exit_signal.get() } else { spec.exit_signal });
     thread.process.store(cpu.raw(child), Ordering::Relaxed);
     let space = mm::space_of(cpu, parent);
+    // Whatever the child has, it has from the beginning: should this core die, it is given back (`lost`).
+    let own = |space| child.space.store(cpu.raw(space), Ordering::Relaxed);
     let space = if spec.flags & CLONE_VM != 0 {
         mm::share(space);
-        Ok(space)
+        own(space);
+        Ok(())
     } else {
-        mm::fork(cpu, space)
+        mm::fork(cpu, space, own)
     };
-    let parts = space.and_then(|space| {
-        child.space.store(cpu.raw(space), Ordering::Relaxed);
+    let parts = space.and_then(|()| {
         child.actions.set(cpu.raw(actions_for_child(cpu, parent, spec.flags)?));
         file::files_for_child(cpu, parent, child, spec.flags & CLONE_FILES != 0)
     });
     match parts {
         Ok(()) => Ok(child),
         Err(errno) => {
-            if let Some(space) = cpu.object(child.space.load(Ordering::Relaxed)) {
-                mm::release(cpu, space);
-            }
-            if let Some(actions) = cpu.object(child.actions.get()) {
-                signal::release_actions(cpu, actions);
-            }
-            slab::free(cpu, child);
+            super::exit::discard(cpu, child);
             Err(errno)
         }
     }
@@ -343,13 +343,14 @@ fn enter<M: Machine>(
     process.threads.set(cpu.raw(thread));
     match child {
         Some(child) => {
-            child.pid.set(tid);
             let parent = match parent_of(cpu, call.process) {
                 Some(grandparent) if spec.flags & CLONE_PARENT != 0 => grandparent,
                 _ => call.process,
             };
             adopt(cpu, parent, child);
             users::enter(cpu, child, Some(call.process));
+            in_order();
+            child.pid.set(tid); // from now on it is in the tree
             cpu.pool.header().forks.fetch_add(1, Ordering::Relaxed);
         }
         None => {

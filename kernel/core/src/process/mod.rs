@@ -7,6 +7,7 @@ pub mod fork;
 pub mod ids;
 pub mod limits;
 mod load;
+pub mod recover;
 mod refusal;
 pub mod stack;
 mod strings;

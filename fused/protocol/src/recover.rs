@@ -1,0 +1,79 @@
+//! Locks that an island has died with: what they protect is repaired from what is written.
+//!
+//! Who waits for such a lock takes it over ([`crate::lock`]) and comes here, with whatever other locks it has. So a repair takes none but those
+//! that come later in the order, and looks only at what the lock protects, at single words that are true at any time, and at what the dead
+//! core alone could change. It may be begun again, should the repairer die, too.
+//!
+//! That works because the code under the lock writes in an order that leaves, after each store, either the old state or the new one to be told:
+//! one word is the truth, and everything else follows from it. Between such words stands [`in_order`](motet_layout::in_order). What is
+//! neither there nor gone (a frame just taken, an object just given back) is lost; that is bounded by what a core holds at a time.
+//!
+//! Protocol page: `docs/protocols/lock.md`, with the table of all classes.
+
+use core::mem::offset_of;
+
+use motet_layout::{
+    CORES_MAX, CoreId, CoreRecord, InodeRecord, IslandMemory, LockClass, MemoryState, PipeRecord, PoolAddr, PoolHeader,
+    SlabCache, WaitQueue,
+};
+
+use crate::{Context, fs, memory, pipe, slab, threads, timer, wait};
+
+/// Repairs what a lock protects that a dead core held and this one has taken over. `false`: nobody knows how.
+pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
+    let pool = context.pool();
+    let header = pool.header();
+    match class {
+        LockClass::Ids => threads::recover(context),
+        LockClass::Inode => match pool.get(object(lock, offset_of!(InodeRecord, lock))) {
+            Some(inode) => fs::recover(context, inode),
+            None => return false,
+        },
+        LockClass::Pipe => match pool.get::<PipeRecord>(object(lock, offset_of!(PipeRecord, lock))) {
+            Some(pipe) => pipe::recover(pipe),
+            None => return false,
+        },
+        LockClass::Waiters => match pool.get::<WaitQueue>(object(lock, offset_of!(WaitQueue, lock))) {
+            Some(queue) => wait::recover(context, queue),
+            None => return false,
+        },
+        LockClass::Timers => {
+            let offset = object(lock, offset_of!(CoreRecord, timer_lock)).0 - offset_of!(PoolHeader, cores) as u64;
+            match CoreId::from_raw((offset / size_of::<CoreRecord>() as u64).min(CORES_MAX as u64) as u32) {
+                Some(core) => timer::recover(context, core),
+                None => return false,
+            }
+        }
+        LockClass::Slab => match pool.get::<SlabCache>(object(lock, offset_of!(SlabCache, lock))) {
+            Some(cache) => slab::recover(context, cache),
+            None => return false,
+        },
+        LockClass::Frames => {
+            let first = offset_of!(PoolHeader, memory) + offset_of!(MemoryState, islands);
+            let offset = object(lock, offset_of!(IslandMemory, lock)).0 - first as u64;
+            memory::recover_share(context, offset as usize / size_of::<IslandMemory>());
+        }
+        LockClass::Blocks => memory::recover_blocks(context, &header.memory),
+        // Single words, each true at any time.
+        LockClass::File | LockClass::Rename | LockClass::Event | LockClass::Stream => {}
+        LockClass::Tree
+        | LockClass::Guests
+        | LockClass::Descriptors
+        | LockClass::Space
+        | LockClass::Watches
+        | LockClass::Interests
+        | LockClass::Bound
+        | LockClass::Socket
+        | LockClass::Terminal
+        | LockClass::Clock
+        | LockClass::Fpga
+        | LockClass::Transfers
+        | LockClass::Engine => return false,
+    }
+    true
+}
+
+/// The object with a lock at that offset.
+pub fn object(lock: PoolAddr, offset: usize) -> PoolAddr {
+    PoolAddr(lock.0.wrapping_sub(offset as u64))
+}

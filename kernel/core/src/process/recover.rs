@@ -1,0 +1,100 @@
+//! The process tree, when a core has died with its lock.
+//!
+//! What counts is which threads are in the table, each one's process and state, each process's id (it has one from when it is in the tree), its
+//! parent and its state. The rest follows: lists of children, counts of threads and of users' tasks are made anew, and what was begun is
+//! done once more: a thread that was leaving its process, a process that was ending.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::Machine;
+use motet_layout::{
+    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, THREAD_DEAD, THREAD_ENDING, ThreadRecord, UserRecord,
+};
+use motet_protocol::{Context, slab, threads};
+
+use super::{adopt, exit, for_each, for_each_thread, parent_of, process_of};
+use crate::cpu::Cpu;
+
+/// Repairs the tree, whose lock a dead core held and this one has now.
+pub fn recover<M: Machine>(cpu: &Cpu<M>) {
+    repair_table(cpu);
+    for thread in threads::all(cpu) {
+        repair_thread(cpu, thread);
+    }
+    repair_children(cpu);
+    count_users(cpu);
+    for_each(cpu, |process| {
+        let has_ended = process.state.load(Ordering::Relaxed) == PROCESS_ALIVE && process.threads.get() == 0;
+        if has_ended || process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE {
+            exit::end_again(cpu, process, has_ended);
+        }
+    });
+}
+
+/// A program's only thread was becoming its process's first one.
+fn repair_table<M: Machine>(cpu: &Cpu<M>) {
+    for tid in 1..cpu.pool.header().threads_high.load(Ordering::Relaxed) {
+        let Some(thread) = threads::lookup(cpu, tid).filter(|thread| thread.tid.get() != tid) else { continue };
+        if process_of(cpu, thread).pid.get() == tid {
+            let before = thread.tid.get();
+            thread.tid.set(tid);
+            if threads::lookup(cpu, before).is_some_and(|other| core::ptr::eq(other, thread)) {
+                threads::unregister(cpu, before);
+            }
+        } else {
+            threads::unregister(cpu, tid);
+        }
+    }
+}
+
+/// A thread was leaving its process.
+fn repair_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let process = process_of(cpu, thread);
+    match thread.state.load(Ordering::SeqCst) {
+        // Whoever ends the threads of dead cores lets it leave again.
+        THREAD_ENDING if !is_listed(cpu, process, thread) => {
+            thread.sibling.set(process.threads.get());
+            process.threads.set(cpu.raw(thread));
+        }
+        THREAD_DEAD if thread.tid.get() != process.pid.get() => {
+            threads::unregister(cpu, thread.tid.get());
+            slab::free(cpu, thread);
+        }
+        _ => {}
+    }
+}
+
+/// Whether a thread is in its process's list.
+pub fn is_listed<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &ThreadRecord) -> bool {
+    let mut found = false;
+    for_each_thread(cpu, process, |other| found |= core::ptr::eq(other, thread));
+    found
+}
+
+/// Who is whose child its parent's address says.
+fn repair_children<M: Machine>(cpu: &Cpu<M>) {
+    for_each(cpu, |process| {
+        process.first_child.set(0);
+        let mut threads = 0;
+        for_each_thread(cpu, process, |_| threads += 1);
+        process.thread_count.store(threads, Ordering::Relaxed);
+    });
+    for_each(cpu, |process| {
+        if let Some(parent) = parent_of(cpu, process) {
+            adopt(cpu, parent, process);
+        }
+    });
+}
+
+fn count_users<M: Machine>(cpu: &Cpu<M>) {
+    let mut at = cpu.object::<UserRecord>(cpu.pool.header().users.get());
+    while let Some(user) = at {
+        user.tasks.store(0, Ordering::Relaxed);
+        at = cpu.object(user.next.get());
+    }
+    for_each(cpu, |process| {
+        if let Some(user) = cpu.object::<UserRecord>(process.user.get()) {
+            user.tasks.fetch_add(process.thread_count.load(Ordering::Relaxed).max(1), Ordering::Relaxed);
+        }
+    });
+}

@@ -1,0 +1,184 @@
+//! Islands that die in the middle of forks, pipes, faults and files: with locks held, wherever that happens to be.
+
+use std::collections::BTreeMap;
+
+use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op};
+use motet_layout::{BLOCK_RESERVED, Isa, IslandId, LockClass, PAGE_SIZE, Pool, SLAB_FRAME, sync::Ordering};
+use motet_protocol::memory::{block, frame_record};
+use motet_tests_hosted::calls::Sys;
+use motet_tests_hosted::program::{DATA, Program};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands};
+
+/// Where a program's stack of results and its page for copies are.
+const PIPE: u64 = DATA + 16;
+const SCRATCH: u64 = DATA + 0x3000;
+const WORKERS: u64 = 3;
+
+/// The first process stays on x86-64; its children become programs for the other instruction sets, which fork in turn,
+/// write to memory that they share with their parents, and tell them through pipes and a file that they are done.
+fn family() -> Scenario {
+    let first = Program::build(Isa::X86_64, |program| {
+        let [pid, value, ..] = program.asm.roles.saved;
+        // All that come of it have the writing end, too. It ends when all have.
+        program.call(Sys::Pipe2, &[PIPE, 0]);
+        program.or_exit(100);
+        for index in 0..WORKERS {
+            let child = program.fork(pid);
+            let behind = program.asm.label();
+            program.asm.jump(behind);
+            program.asm.bind(child);
+            program.exec(if index == 1 { "/arm" } else { "/riscv" });
+            program.asm.bind(behind);
+        }
+        program.load_u32(value, PIPE + 4);
+        program.arg_from(0, value);
+        program.call_as_is(Sys::Close);
+        program.load_u32(value, PIPE);
+        program.arg_from(0, value);
+        program.arg(1, SCRATCH);
+        program.arg(2, 8);
+        program.call_as_is(Sys::Read);
+        // Until there is no child any more: also those whose parents have died.
+        let again = program.asm.here();
+        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+        let (result, zero) = (program.asm.roles.result, program.asm.roles.args[5]);
+        program.asm.li(zero, 0);
+        program.asm.branch(Op::Bge, result, zero, again);
+        program.print(1, "all\n");
+        program.exit(0);
+    });
+    let worker = |isa| {
+        Program::build(isa, |program| {
+            let [pid, at, value, ..] = program.asm.roles.saved;
+            program.call(Sys::Pipe2, &[PIPE, 0]);
+            program.or_exit(100);
+            for _ in 0..2 {
+                let child = program.fork(pid);
+                let behind = program.asm.label();
+                program.asm.jump(behind);
+                program.asm.bind(child);
+                program.asm.li(at, SCRATCH);
+                program.asm.li(value, 1);
+                program.asm.op_i(Op::St64, value, at, 0);
+                program.load_u32(value, PIPE + 4);
+                program.arg_from(0, value);
+                program.arg(1, SCRATCH);
+                program.arg(2, 8);
+                program.call_as_is(Sys::Write);
+                program.exit(0);
+                program.asm.bind(behind);
+            }
+            program.load_u32(value, PIPE);
+            program.arg_from(0, value);
+            program.arg(1, SCRATCH);
+            program.arg(2, 8);
+            program.call_as_is(Sys::Read);
+            program.wait();
+            program.wait();
+            program.exit(0);
+        })
+    };
+    let files = vec![("first", first), ("arm", worker(Isa::AArch64)), ("riscv", worker(Isa::RiscV64))];
+    Scenario { files, command: vec!["/first"], ..Scenario::default() }
+}
+
+/// What is in use at the end: frames that are not cut into objects, and objects by class. The first process has ended, and there is no other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct InUse {
+    frames: i64,
+    objects: Vec<i64>,
+    /// Locks taken over, by class.
+    recovered: Vec<u64>,
+}
+
+impl InUse {
+    fn of(pool: Pool) -> Self {
+        let header = pool.header();
+        let block_frames = header.memory.block_frames.get();
+        let is_used = |&frame: &u32| {
+            let owner = block(pool, frame / block_frames).owner.load(Ordering::Relaxed);
+            let word = pool.at::<motet_layout::Cell64>(motet_layout::PoolAddr(
+                header.frame_bitmap.get() + u64::from(frame / 64) * 8,
+            ));
+            owner != 0 && owner != BLOCK_RESERVED && word.get() >> (frame % 64) & 1 == 0
+        };
+        let is_cut = |&frame: &u32| {
+            frame_record(pool, motet_layout::Frame(frame)).synced.load(Ordering::Relaxed) & SLAB_FRAME != 0
+        };
+        let used = (0..(pool.len() / PAGE_SIZE) as u32).filter(is_used);
+        Self {
+            frames: used.filter(|frame| !is_cut(frame)).count() as i64,
+            objects: header.slabs.iter().map(|cache| i64::from(cache.in_use.get())).collect(),
+            recovered: header.locks_recovered.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+        }
+    }
+
+    fn more_than(&self, other: &Self) -> BTreeMap<String, i64> {
+        let objects = self
+            .objects
+            .iter()
+            .zip(&other.objects)
+            .enumerate()
+            .map(|(class, (own, other))| (format!("class {class}"), own - other));
+        objects.chain([("frames".to_owned(), self.frames - other.frames)]).filter(|(_, more)| *more != 0).collect()
+    }
+}
+
+fn run(seed: u64, faults: Faults) -> Result<(Ended, InUse), Failure> {
+    let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
+    config.faults = faults;
+    boot_and_look(config, &family(), InUse::of)
+}
+
+/// With a point at every atomic operation (`check_model`), islands die between any two of them.
+#[test]
+fn whatever_locks_an_island_dies_with_the_others_go_on() {
+    let first = env("MOTET_FIRST", 0);
+    let (mut deaths, mut failures) = (0, Vec::new());
+    let mut recovered: BTreeMap<LockClass, u64> = BTreeMap::new();
+    let (mut lost, mut most, mut exact): (BTreeMap<String, i64>, BTreeMap<String, i64>, u32) = Default::default();
+    for seed in first..first + env("MOTET_SEEDS", 1) {
+        let (whole, in_use) = run(seed, ROUGH).unwrap();
+        assert_eq!((whole.status, whole.output.as_str()), (0, "all\n"), "{}", whole.errors);
+        let stride = env("MOTET_STRIDE", whole.steps / 40);
+        for step in (whole.steps / 10 + env("MOTET_OFFSET", 0)..whole.steps).step_by(stride as usize) {
+            let island = IslandId(1 + (step / stride % 2) as u8);
+            let faults = Faults { death: Some((island, step)), survives: true, ..ROUGH };
+            deaths += 1;
+            let failure = match run(seed, faults) {
+                Ok((ended, at_rest)) if (ended.status, ended.output.as_str()) == (0, "all\n") => {
+                    for (class, count) in
+                        LockClass::ALL.iter().zip(&at_rest.recovered).filter(|(_, count)| **count != 0)
+                    {
+                        *recovered.entry(*class).or_default() += count;
+                    }
+                    let more = at_rest.more_than(&in_use);
+                    exact += u32::from(more.is_empty());
+                    if more.values().any(|&more| more < 0 || more > 12) {
+                        println!("seed {seed}, island {} dies at step {step}: lost {more:?}", island.0);
+                    }
+                    for (what, more) in more {
+                        *lost.entry(what.clone()).or_default() += more;
+                        let most = most.entry(what).or_default();
+                        *most = more.max(*most);
+                    }
+                    continue;
+                }
+                Ok((ended, _)) => format!("{ended:?}"),
+                Err(failure) => failure.to_string(),
+            };
+            println!("seed {seed}, island {} dies at step {step}: {failure}", island.0);
+            failures.push(failure);
+        }
+    }
+    println!(
+        "{deaths} deaths, {} failures; nothing lost {exact} times; lost in all {lost:?}, at most {most:?}",
+        failures.len()
+    );
+    println!("taken over: {recovered:?}");
+    assert!(failures.is_empty(), "{} of {deaths}", failures.len());
+}
+
+fn env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
