@@ -11,6 +11,8 @@ pub struct Options {
     pub rounds: u32,
     /// Length of the kernel's ticks.
     pub tick_us: u32,
+    /// Nothing computes beside the test of response times: the processor waits between ticks.
+    pub idle: bool,
 }
 
 impl Options {
@@ -19,7 +21,7 @@ impl Options {
     /// # Errors
     /// The word whose number is none, or is 0.
     pub fn parse(arguments: &'static str) -> Result<Self, &'static str> {
-        let mut options = Self { test: "all", interval_ms: 1000, rounds: 1, tick_us: 1000 };
+        let mut options = Self { test: "all", interval_ms: 1000, rounds: 1, tick_us: 1000, idle: false };
         for word in arguments.split_ascii_whitespace() {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             let number = || value.parse().ok().filter(|number| *number > 0).ok_or(word);
@@ -28,6 +30,7 @@ impl Options {
                 "interval_ms" => options.interval_ms = number()?,
                 "rounds" => options.rounds = number()?,
                 "tick_us" => options.tick_us = number()?,
+                "idle" => options.idle = number()? > 0,
                 _ => {}
             }
         }
@@ -53,8 +56,8 @@ mod tests {
 
     #[test]
     fn arguments_are_read_and_others_skipped() {
-        let options = Options::parse("console=ttyS0 test=message  interval_ms=20 rounds=3 tick_us=500 quiet").unwrap();
-        assert_eq!(options, Options { test: "message", interval_ms: 20, rounds: 3, tick_us: 500 });
+        let options = Options::parse("console=ttyS0 test=message  interval_ms=20 rounds=3 tick_us=500 quiet idle=1").unwrap();
+        assert_eq!(options, Options { test: "message", interval_ms: 20, rounds: 3, tick_us: 500, idle: true });
         assert_eq!(options.interval_ticks(), 40);
         assert!(options.wants("message") && !options.wants("memory"));
         assert!(Options::parse("").unwrap().wants("memory"));

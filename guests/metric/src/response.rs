@@ -1,6 +1,6 @@
 //! Response times: how long after a tick was due its handler begins (`interrupt-latency`), how long from there until the thread
 //! runs that has waited for the tick (`task-release`), and both (`response`). A less urgent thread computes meanwhile, so each
-//! tick preempts it. The clock's resolution limits all of them.
+//! tick preempts it; or nothing does (`idle=1`), and the processor waits. The clock's resolution limits all of them.
 
 use crate::{Counter, Past, Rtos, Test, Threads, services};
 
@@ -45,7 +45,8 @@ pub fn test<R: Rtos>() -> Test {
 fn start<R: Rtos>() -> Threads {
     let [responding, computing] = [(1, respond::<R> as fn(usize)), (20, services::compute)];
     let begin = |(priority, main)| services::begin::<R>(priority, main, 0);
-    [begin(responding), begin(computing), None, None, None]
+    let computes = !crate::options::<R>().idle;
+    [begin(responding), computes.then(|| begin(computing)).flatten(), None, None, None]
 }
 
 fn respond<R: Rtos>(_: usize) {

@@ -177,6 +177,13 @@ pub struct RunOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=ACCESSES_MAX),
         requires = "accesses")]
     pub accesses_max: u64,
+    /// Note when cores come by the instructions of this file, a line each: the island, the virtual address (0x...), and perhaps a register
+    /// (with --timed and --passages)
+    #[arg(long, value_name = "FILE", requires_all = ["timed", "passages"])]
+    pub points: Option<PathBuf>,
+    /// Write that to this file, a line each: the point's number from 0 on, the core, picoseconds, the register's value (with --points)
+    #[arg(long, value_name = "FILE", requires = "points")]
+    pub passages: Option<PathBuf>,
     /// When an island other than the first dies, end the processes that were on it and go on without it
     #[arg(long, conflicts_with = "timed")]
     pub survive: bool,

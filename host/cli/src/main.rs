@@ -12,6 +12,7 @@ mod doctor;
 mod guests;
 mod live;
 mod output;
+mod points;
 mod progress;
 mod project;
 mod report;

@@ -23,6 +23,7 @@ use crate::{
     debugger::Debugger,
     live::Live,
     output::OutputFile,
+    points,
     progress::{self, Progress},
     project,
     report::Folder,
@@ -49,7 +50,11 @@ pub fn run(options: &RunOptions) -> Result<u8> {
             .accesses
             .as_ref()
             .map(|_| AccessRange { skip: options.accesses_skip, count: options.accesses_max as usize }),
+        points: Vec::new(),
     });
+    if let (Some(timing), Some(file)) = (&mut settings.timing, &options.points) {
+        timing.points = points::read(file, &settings.machine)?;
+    }
     settings.survive = options.survive;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
     let tree = guest_files(&project::target(&root), &settings.machine, options)?;
@@ -60,6 +65,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let trace = options.trace.as_deref().map(|path| OutputFile::create("--trace", path)).transpose()?;
     settings.command.trace = trace.is_some();
     let accesses = options.accesses.as_deref().map(|path| OutputFile::create("--accesses", path)).transpose()?;
+    let passages = options.passages.as_deref().map(|path| OutputFile::create("--passages", path)).transpose()?;
     if let Some(debugger) = &debugger {
         debugger.explain(&settings.machine, &project::target(&root));
     }
@@ -77,6 +83,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         stats: None,
         recording: None,
         steps: None,
+        passages: (Vec::new(), 0),
         gone: Vec::new(),
     };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
@@ -92,8 +99,9 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         trace.as_ref().map(|file| (file, &settings.machine)),
     );
     let accesses_written = hooks.write_accesses(accesses.as_ref(), options);
+    let passages_written = passages.map_or(Ok(()), |file| hooks.write_passages(&file));
     let outcome = outcome?;
-    written.and(accesses_written)?;
+    written.and(accesses_written).and(passages_written)?;
     Ok(match outcome {
         Outcome::Exited(status) => hooks.status(status),
         Outcome::Interrupted(signal) => 128 + signal as u8,
@@ -155,6 +163,8 @@ struct RunHooks {
     recording: Option<Recording>,
     /// Accesses in regions of interest.
     steps: Option<Vec<Step>>,
+    /// When cores came by points, and how often that was not kept.
+    passages: (Vec<timing::Passage>, u64),
     /// Outputs of the command that nobody reads any more, as sentences, and whether some of it was lost.
     gone: Vec<(String, bool)>,
 }
@@ -204,6 +214,16 @@ impl RunHooks {
     }
 }
 
+impl RunHooks {
+    fn write_passages(&self, file: &OutputFile) -> Result<()> {
+        let (passages, lost) = &self.passages;
+        if *lost != 0 {
+            progress::print(&format!("motet: --passages: {lost} found no room"));
+        }
+        file.write(|out| points::write(passages, out))
+    }
+}
+
 impl Hooks for RunHooks {
     fn event(&mut self, event: Event<'_>) {
         // Lines of the islands' consoles, for instance.
@@ -238,6 +258,10 @@ impl Hooks for RunHooks {
 
     fn accessed(&mut self, steps: Vec<Step>) {
         self.steps = Some(steps);
+    }
+
+    fn passed(&mut self, passages: Vec<timing::Passage>, lost: u64) {
+        self.passages = (passages, lost);
     }
 
     fn measured(&mut self, stats: Stats) {

@@ -30,6 +30,8 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
         accesses: None,
         accesses_skip: 0,
         accesses_max: 1,
+        points: None,
+        passages: None,
         survive: false,
         gdb: false,
         quiet: options.quiet,

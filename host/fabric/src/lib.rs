@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod bare;
 mod console;
 mod device_thread;
 mod engine;

@@ -352,6 +352,42 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     arguments
 }
 
+/// Starts a program for guests on the bare board of RISC-V, alone on one core, under the timing plugin; what it prints is standard output.
+/// Instructions take so many nanoseconds of the board's own time that it is 2 to the power of `shift`. It dies with the calling *thread*.
+///
+/// # Errors
+/// QEMU is not installed, or the host refuses resources.
+pub fn start_bare(
+    island: &IslandSpec,
+    image: &Path,
+    append: &str,
+    shift: u32,
+    plugin: &crate::timing::PluginLaunch<'_>,
+) -> Result<Child> {
+    let program = locate(island.isa)?;
+    let mut command = Command::new(&program);
+    let size = island.private;
+    let arguments = [
+        ("-machine", "virt,memory-backend=private".to_owned()),
+        ("-cpu", cpu(&board(island.isa).expect("located"), island.cpu.as_deref())),
+        ("-icount", format!("shift={shift},sleep=off")),
+        ("-m", format!("{}M", size >> 20)),
+        ("-object", format!("memory-backend-ram,id=private,size={size},reserve=off")),
+        ("-kernel", image.display().to_string()),
+        ("-append", append.to_owned()),
+        ("-plugin", plugin.bare_argument()),
+        ("-display", "none".into()),
+        ("-serial", "stdio".into()),
+    ];
+    for (name, value) in arguments {
+        command.arg(name).arg(value);
+    }
+    command.args(["-nodefaults", "-no-user-config", "-no-reboot"]).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    inherit(&mut command, &plugin.descriptors);
+    command.spawn().context(ErrorKind::Unavailable, || format!("cannot start {}", program.display()))
+}
+
 /// Lets the child keep `fds`, and makes the kernel kill it when this thread ends.
 fn inherit(command: &mut Command, fds: &[BorrowedFd<'_>]) {
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();

@@ -165,6 +165,9 @@ pub trait Hooks {
     /// A timed machine has stopped of which accesses were to be kept, however the run ended: these.
     fn accessed(&mut self, _steps: Vec<Step>) {}
 
+    /// A timed machine has stopped that had points, however the run ended: when cores came by, and how often that was not kept.
+    fn passed(&mut self, _passages: Vec<timing::Passage>, _lost: u64) {}
+
     /// The command has ended, and every island with it: fetch results.
     ///
     /// # Errors
@@ -258,6 +261,8 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         if let Some(accesses) = clocks.accesses() {
             hooks.accessed(accesses.steps().collect());
         }
+        let (passages, lost) = clocks.passages();
+        hooks.passed(passages, lost);
     }
     if let Some(recorder) = recorder {
         let fpga = fpga::stats(&pool, machine, 0).map_or_else(Vec::new, |fpga| fpga.changes);

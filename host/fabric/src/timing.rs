@@ -19,7 +19,8 @@ use motet_layout::{
     CORE_IDLE, CORE_OUT, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, DMA_REGISTERS, PAGE_SIZE, PoolHeader,
 };
 use motet_protocol::Context as _;
-use motet_record::{Accesses, Probe, Record, Row, Snapshot};
+use motet_record::{Accesses, Passages, Probe, Record, Row, Snapshot};
+pub use motet_record::Passage;
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
 use rustix::{
     fs::MemfdFlags,
@@ -50,7 +51,23 @@ pub struct Options {
     pub deterministic: bool,
     /// Which accesses are kept one by one.
     pub accesses: Option<AccessRange>,
+    /// When cores come by which instructions is noted.
+    pub points: Vec<Point>,
 }
+
+/// An instruction whose moments are noted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// The island's number.
+    pub island: usize,
+    /// The instruction's virtual address, whoever executes it.
+    pub address: u64,
+    /// A register whose value is noted, too, by the name that QEMU's debugger interface has for it.
+    pub register: Option<String>,
+}
+
+/// What is kept of them in memory is a hundred megabytes then.
+pub const PASSAGES_MAX: usize = 4_000_000;
 
 /// Which of the accesses that cores make in regions of interest are kept.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +87,7 @@ pub struct Clocks {
     record: Record<'static>,
     record_memory: OwnedFd,
     accesses: Option<(Accesses<'static>, OwnedFd)>,
+    points: Option<PointFiles>,
     /// The host's time when the command had ended, as [`Record::began`].
     ended_ns: OnceLock<u64>,
     /// The machine's description, for the plugin.
@@ -97,6 +115,27 @@ pub struct IslandReading {
     pub stall_ps: u64,
 }
 
+/// The points of a run, as the plugin reads them, and where it notes passages.
+struct PointFiles {
+    list: OwnedFd,
+    memory: OwnedFd,
+    passages: Passages<'static>,
+}
+
+impl PointFiles {
+    fn create(points: &[Point]) -> Result<Self> {
+        let line = |point: &Point| {
+            let register = point.register.as_ref().map_or(String::new(), |name| format!(" {name}"));
+            format!("{} {:#x}{register}\n", point.island, point.address)
+        };
+        let list = qemu::memory_file(points.iter().map(line).collect::<String>().as_bytes())?;
+        let words = Passages::words(PASSAGES_MAX);
+        let memory = memory_file("motet-passages", words * size_of::<AtomicU64>())?;
+        let passages = Passages::new(map_words(&memory, words)?);
+        Ok(Self { list, memory, passages })
+    }
+}
+
 /// What QEMUs are started with to load the plugin.
 #[derive(Debug)]
 pub struct PluginLaunch<'a> {
@@ -109,6 +148,11 @@ impl PluginLaunch<'_> {
     /// The value of `-plugin` for an island.
     pub fn argument(&self, island: usize) -> String {
         format!("{},island={island}", self.words)
+    }
+
+    /// The same for a bare board, without a kernel of Motet.
+    pub fn bare_argument(&self) -> String {
+        self.argument(0) + ",bare=1"
     }
 }
 
@@ -140,6 +184,7 @@ impl Clocks {
         let record = Record::create(map_words(&record_memory, words)?, cores, options.quantum_ps)
             .map_err(|error| Error::new(ErrorKind::Software, error.to_string()))?;
         let accesses = options.accesses.map(make_accesses).transpose()?;
+        let points = if options.points.is_empty() { None } else { Some(PointFiles::create(&options.points)?) };
         let description = qemu::memory_file(machine.text.as_bytes())?;
         let &Options { quantum_ps, quantum_max_ps, deterministic, .. } = options;
         let settings = Settings { quantum_ps, quantum_max_ps, deterministic };
@@ -177,6 +222,7 @@ impl Clocks {
             record,
             record_memory,
             accesses,
+            points,
             ended_ns: OnceLock::new(),
             description,
             plugin,
@@ -210,7 +256,17 @@ impl Clocks {
             words += &format!(",accesses={}:{}", memory.as_raw_fd(), accesses.room());
             descriptors.push(memory.as_fd());
         }
+        if let Some(points) = &self.points {
+            let (list, memory) = (points.list.as_raw_fd(), points.memory.as_raw_fd());
+            words += &format!(",points={list},passages={memory}:{PASSAGES_MAX}");
+            descriptors.extend([points.list.as_fd(), points.memory.as_fd()]);
+        }
         PluginLaunch { descriptors, words }
+    }
+
+    /// When cores came by the points, and how often that was not kept.
+    pub fn passages(&self) -> (Vec<Passage>, u64) {
+        self.points.as_ref().map_or((Vec::new(), 0), |points| (points.passages.kept(), points.passages.lost()))
     }
 
     /// The accesses that were kept, if that was asked for.

@@ -173,6 +173,15 @@ pub fn tables_changed(vcpu: &mut Vcpu, guest: &Guest<'_>, site: usize) {
     }
 }
 
+/// A virtual CPU says whether its next return is to a guest, by the instruction at a site.
+pub fn guest_chosen(vcpu: &mut Vcpu, guest: &Guest<'_>, site: usize) {
+    let (Some(plugin), Some((core, time))) = (PLUGIN.get(), CORES.get(vcpu)) else { return };
+    let (_, code) = operands::at(site);
+    core.roots.choose_guest(operands::register(plugin.isa, guest, &code).unwrap_or(0));
+    // Where what is remembered without the model's knowledge was translated otherwise.
+    (time.recent_pages, time.data_page) = ([0; RECENT_PAGES], 0);
+}
+
 /// A virtual CPU enters a page of code that is not the one entered last among those of its place.
 pub fn page_entered(vcpu: &mut Vcpu, page: usize) {
     let Some((core, time)) = counting(vcpu) else { return };
@@ -436,7 +445,7 @@ impl TimedCore {
     fn translate_data(&mut self, time: &mut VcpuTime, address: u64) {
         if time.data_page != (address & PAGE) + 1 {
             time.data_page = (address & PAGE) + 1;
-            if !self.caches.has_translated(Side::Data, address, self.roots.space) {
+            if !self.caches.has_translated(Side::Data, address, self.roots.space_of(address)) {
                 self.translate(time, Side::Data, address);
             }
         }
@@ -450,7 +459,7 @@ impl TimedCore {
     fn translate(&mut self, time: &mut VcpuTime, side: Side, address: u64) {
         let (plugin, roots) = (self.plugin, self.roots);
         let walk = || roots.walk(plugin.isa, address, |local| plugin.read_word(local));
-        let translated = self.caches.translate(side, address, roots.space, walk);
+        let translated = self.caches.translate(side, address, roots.space_of(address), walk);
         time.charge(translated.cost.0);
         if let Some(walk) = translated.read {
             for entry in &walk.entries[..walk.count] {

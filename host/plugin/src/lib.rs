@@ -1,6 +1,6 @@
 //! The QEMU plugin that keeps a timed machine's time.
 //!
-//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...[,accesses=FD:COUNT]`: loaded into every
+//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...[,accesses=FD:COUNT][,points=FD,passages=FD:COUNT][,bare=1]`: loaded into every
 //! island of a timed machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
 //! CPU; when a step of time is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
 //!
@@ -18,6 +18,7 @@ mod memory;
 mod noted;
 mod operands;
 mod pages;
+mod points;
 mod recent;
 mod regions;
 mod service;
@@ -44,7 +45,7 @@ use motet_coherence::{Model, TrapEvent};
 use motet_fabric::{Firmware, Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
 use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
-use motet_record::{Accesses, Probe, Record};
+use motet_record::{Accesses, Passages, Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
 use recent::RecentLines;
 use translated::{Ahead, Costs};
@@ -139,6 +140,12 @@ struct Plugin {
     record: Record<'static>,
     /// Where accesses are noted, if the run is to have them.
     accesses: Option<Accesses<'static>>,
+    /// Instructions whose moments are noted.
+    points: Option<points::Points>,
+    /// The island has no kernel of Motet, but a program on the bare board, whose time runs from the first step on.
+    bare: bool,
+    /// Guests may run on its cores, or a program for guests does.
+    has_guests: bool,
     island: usize,
     host_map: Mutex<HostMap>,
     /// Local addresses of the pool.
@@ -262,6 +269,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let spec = &machine.islands[island];
     let pool_bytes = memory::pool(number("pool")?, machine.pool.size)?;
     let timing = timing.with_pool(pool_bytes);
+    let bare = value("bare").is_ok();
     let plugin = Plugin {
         fpga: fpga::Registers::of(pool_bytes, pool_local),
         service: machine.service.and_then(|spec| service::Service::new(pool_bytes, pool_local, &spec)),
@@ -273,6 +281,9 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         island,
         record: record.map_err(|error| error.to_string())?,
         accesses: value("accesses").ok().map(accesses).transpose()?,
+        points: value("points").ok().map(|_| watched(number("points")?, value("passages")?, island)).transpose()?,
+        bare,
+        has_guests: bare || spec.guests,
         model,
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,
@@ -289,8 +300,18 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     };
     PLUGIN.set(plugin).map_err(|_| "loaded twice")?;
     qemu.on_translation(translated::translated);
-    qemu.on_idle(fell_asleep);
+    if !bare {
+        qemu.on_idle(fell_asleep);
+    }
     Ok(())
+}
+
+/// The points of a list, and where passages are noted: descriptor, and how many there is room for.
+fn watched(list: i32, passages: &str, island: usize) -> Result<points::Points, String> {
+    let text = std::fs::read_to_string(format!("/proc/self/fd/{list}")).map_err(|error| format!("points: {error}"))?;
+    let numbers = passages.split_once(':').and_then(|(fd, count)| Some((fd.parse().ok()?, count.parse().ok()?)));
+    let (fd, count) = numbers.ok_or("passages: not FD:COUNT")?;
+    points::Points::new(&text, island, Passages::new(memory::words(fd, Passages::words(count))?))
 }
 
 /// Joins where accesses are noted: descriptor, and how many there is room for.
@@ -397,7 +418,13 @@ impl Plugin {
 /// A virtual CPU has run for a step, or is to look at once.
 fn boundary(vcpu: &mut Vcpu, _data: usize) {
     let Some(plugin) = PLUGIN.get() else { return };
-    let Some(core) = plugin.core(vcpu) else { return plugin.resume(vcpu, 0, plugin.timing.step_max_ps()) };
+    let Some(core) = plugin.core(vcpu) else {
+        if plugin.bare {
+            announced(plugin, vcpu, plugin.first_core);
+            return caches::begin_step(plugin, vcpu, plugin.first_core);
+        }
+        return plugin.resume(vcpu, 0, plugin.timing.step_max_ps());
+    };
     if plugin.times.get(vcpu).is_ringing() {
         return; // it comes again before the next block
     }

@@ -27,12 +27,56 @@ pub struct Roots {
     /// The same for the upper half.
     upper: u64,
     /// The address space.
-    pub space: u64,
+    space: u64,
+    /// The same for what a guest takes for physical addresses.
+    guest: u64,
+    /// The core runs a guest, or is about to.
+    in_guest: bool,
 }
+
+/// The address space of all guests, which no program has: a guest's translations are dropped before another one runs.
+const SPACE_OF_GUESTS: u64 = 1 << 20;
+/// `hstatus.SPV`.
+const GUEST: u64 = 1 << 7;
 
 impl Roots {
     /// None.
-    pub const UNKNOWN: Self = Self { lower: 0, upper: 0, space: 0 };
+    pub const UNKNOWN: Self = Self { lower: 0, upper: 0, space: 0, guest: 0, in_guest: false };
+
+    /// The address space that an address belongs to.
+    pub fn space_of(&self, address: u64) -> u64 {
+        if self.is_guests(address) { SPACE_OF_GUESTS } else { self.space }
+    }
+
+    /// Guests that run without tables of their own have the lower half.
+    fn is_guests(&self, address: u64) -> bool {
+        self.in_guest && address < UPPER_HALF
+    }
+
+    /// What is written to `hstatus`.
+    pub fn choose_guest(&mut self, hstatus: u64) {
+        self.in_guest = hstatus & GUEST != 0;
+    }
+
+    /// Sv39x4 only: a root of 2048 entries, and two more levels.
+    fn walk_guest(&self, address: u64, read: impl Fn(u64) -> Option<u64>) -> Walk {
+        let mut walk = Walk::default();
+        let mut table = self.guest;
+        for (depth, (shift, entries)) in [(30, 2048), (21, 512), (12, 512)].into_iter().enumerate() {
+            let at = table + (address >> shift) % entries * 8;
+            let Some(entry) = read(at).filter(|_| table != 0) else { break };
+            (walk.entries[depth], walk.count) = (at, depth + 1);
+            match decode(Isa::RiscV64, entry, shift) {
+                Decoded::Nothing => break,
+                Decoded::Table(next) => table = next,
+                Decoded::Page { .. } => {
+                    walk.page = Some(Page { shift, global: false });
+                    break;
+                }
+            }
+        }
+        walk
+    }
 
     /// Those of the core that calls.
     pub fn of(isa: Isa, guest: &Guest<'_>) -> Self {
@@ -54,7 +98,7 @@ impl Roots {
 
     fn set_cr3(&mut self, value: u64, has_spaces: bool) {
         let table = x86_64_table(value);
-        *self = Self { lower: table, upper: table, space: if has_spaces { value & 0xfff } else { 0 } };
+        (self.lower, self.upper, self.space) = (table, table, if has_spaces { value & 0xfff } else { 0 });
     }
 
     fn set_ttbr0(&mut self, value: u64) {
@@ -64,11 +108,14 @@ impl Roots {
     /// Sv48 only: other modes have no tables that are known.
     fn set_satp(&mut self, value: u64) {
         let table = if value >> 60 == 9 { (value & ((1 << 44) - 1)) << 12 } else { 0 };
-        *self = Self { lower: table, upper: table, space: value >> 44 & 0xffff };
+        (self.lower, self.upper, self.space) = (table, table, value >> 44 & 0xffff);
     }
 
     /// What a walk reads for an address. `read`: a word at a local physical address.
     pub fn walk(&self, isa: Isa, address: u64, read: impl Fn(u64) -> Option<u64>) -> Walk {
+        if self.is_guests(address) {
+            return self.walk_guest(address, read);
+        }
         let mut walk = Walk::default();
         let mut table = if address >= UPPER_HALF { self.upper } else { self.lower };
         for (depth, entry_at) in walk.entries.iter_mut().enumerate() {
@@ -139,8 +186,14 @@ pub fn changed(isa: Isa, roots: &mut Roots, guest: &Guest<'_>, address: u64, cod
             let value = |number| operands::numbered(isa, guest, number);
             if word >> 12 & 7 != 0 {
                 // Whatever it was: CSR instructions with a register replace it in Motet's kernel.
-                roots.set_satp(value(first)?);
+                match word >> 20 {
+                    0x680 => roots.guest = (value(first)? & ((1 << 44) - 1)) << 12,
+                    _ => roots.set_satp(value(first)?),
+                }
                 return None;
+            }
+            if matches!(word >> 25, 0x11 | 0x31) {
+                return Some(Flush::Space(SPACE_OF_GUESTS));
             }
             let [address, space] = [value(first)?, value(second)?];
             Some(riscv64_flush((first != 0).then_some(address), (second != 0).then_some(space)))
@@ -236,7 +289,7 @@ mod tests {
         ];
         let address = 0x1234_5678_9abc_u64;
         for (isa, table, [large, small], large_is_global) in cases {
-            let roots = Roots { lower: 0x1000, upper: 0, space: 0 };
+            let roots = Roots { lower: 0x1000, ..Roots::UNKNOWN };
             for (depth, last, global) in [(3, small, true), (2, large, large_is_global), (1, large, large_is_global)] {
                 let memory = memory(table, last, depth, address);
                 let walk = roots.walk(isa, address, |at| memory.get(&at).copied());

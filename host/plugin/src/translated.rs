@@ -134,6 +134,7 @@ struct RegionMark<'a> {
 pub fn translated(block: &Block<'_>) {
     let Some(plugin) = PLUGIN.get() else { return };
     let (mut count, mut time_fs, mut lines, mut region_marks) = (0, 0, Vec::new(), Vec::new());
+    let mut passed = Vec::new();
     let mut pages = Vec::new();
     for instruction in block.instructions() {
         let mut buffer = [0; 16];
@@ -159,10 +160,18 @@ pub fn translated(block: &Block<'_>) {
             report_kernel(plugin, &instruction, code, mark);
         } else if local.is_some_and(|local| plugin.firmware.contains(&local)) {
             firmware::report(plugin, &instruction, code, mark);
+        } else if plugin.has_guests {
+            traps::report(plugin, &instruction, code);
         }
         if let Some(mark @ (marks::ROI_BEGIN | marks::ROI_END)) = mark {
             region_marks.push(RegionMark { instruction, mark, count: before.0, time_fs: before.1 });
+        } else if let Some(number) = plugin.points.as_ref().and_then(|points| points.at(instruction.address())) {
+            passed.push((instruction, number, before.1));
         }
+    }
+    for (instruction, number, before_fs) in passed {
+        let points = plugin.points.iter();
+        points.for_each(|points| points.report(&instruction, number, (time_fs - before_fs + 500) / 1000));
     }
     for mark in region_marks {
         mark.report(count, time_fs);
@@ -263,6 +272,8 @@ pub fn report_tables(plugin: &Plugin, instruction: &Instruction<'_>, code: &[u8]
         } else {
             instruction.call(caches::translations_dropped, 0);
         }
+    } else if plugin.has_guests && plugin.costs.data.translates && translations::chooses_guest(plugin.isa, code) {
+        instruction.call_with_guest(caches::guest_chosen, operands::site(instruction.address(), code));
     }
 }
 

@@ -19,11 +19,18 @@ pub fn are_dropped_by(isa: Isa, bytes: &[u8]) -> bool {
         Isa::RiscV64 => {
             let (function, source) = (word >> 12 & 7, word >> 15 & 31);
             let writes = function == 1 || function != 0 && source != 0;
-            matches!(word & 0xfe00_7fff, 0x1200_0073 | 0x1600_0073)
-                || (word & 0x7f == 0x73 && writes && word >> 20 == 0x180)
+            // HFENCE.VVMA and HFENCE.GVMA; hgatp, the tables of guests ("H" extension).
+            matches!(word & 0xfe00_7fff, 0x1200_0073 | 0x1600_0073 | 0x2200_0073 | 0x6200_0073)
+                || (word & 0x7f == 0x73 && writes && matches!(word >> 20, 0x180 | 0x680))
         }
         Isa::Hosted => false,
     }
+}
+
+/// Whether an instruction says where the next return from the kernel goes: into a guest, or to a program. RISC-V: CSRRW to `hstatus`.
+pub fn chooses_guest(isa: Isa, bytes: &[u8]) -> bool {
+    let word = bytes.first_chunk::<4>().map_or(0, |word| u32::from_le_bytes(*word));
+    isa == Isa::RiscV64 && word & 0xfff0_707f == 0x6000_1073
 }
 
 /// MOV to a control register, INVLPG, INVPCID (SDM, volume 2).
@@ -55,8 +62,8 @@ mod tests {
         for word in [0xd518_2000_u32, 0xd518_2023, 0xd508_875f, 0xd508_8720, 0xd508_871f, 0xd518_1000] {
             assert!(are_dropped_by(Isa::AArch64, &word.to_le_bytes()), "{word:#x}");
         }
-        // sfence.vma; sfence.vma zero, a0; sfence.vma a0, zero; csrw satp, a0; csrrw a0, satp, a1
-        for word in [0x1200_0073_u32, 0x12a0_0073, 0x1205_0073, 0x1805_1073, 0x1805_9573] {
+        // sfence.vma; sfence.vma zero, a0; sfence.vma a0, zero; csrw satp, a0; csrrw a0, satp, a1; csrw hgatp, a0; hfence.gvma; hfence.vvma
+        for word in [0x1200_0073_u32, 0x12a0_0073, 0x1205_0073, 0x1805_1073, 0x1805_9573, 0x6805_1073, 0x6200_0073, 0x2200_0073] {
             assert!(are_dropped_by(Isa::RiscV64, &word.to_le_bytes()), "{word:#x}");
         }
     }

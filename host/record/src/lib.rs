@@ -10,6 +10,7 @@
 
 mod accesses;
 mod name;
+mod passages;
 mod probe;
 mod regions;
 mod samples;
@@ -18,6 +19,7 @@ mod words;
 
 pub use accesses::Accesses;
 pub use name::{NAME_MAX, Name};
+pub use passages::{Passage, Passages};
 pub use probe::{COLUMNS, ClockCounts, Executing, Probe, Row, Snapshot, column_names, memory_counts};
 pub use regions::{OTHERS, REGIONS_MAX, Region};
 pub use samples::{ROWS_MAX, Samples, sampled_names};

@@ -1,0 +1,87 @@
+//! When cores came by points: instructions that a run is told to watch, for `--points`.
+//!
+//! It lies in memory of its own, which only runs have that are asked for it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const WORDS: usize = 3;
+const CORE_BITS: u32 = 16;
+
+/// A core came by a point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passage {
+    /// The point's number.
+    pub point: usize,
+    /// The core's, in the model's order.
+    pub core: usize,
+    /// The core's time, before the instruction.
+    pub at_ps: u64,
+    /// The register's value, if one was asked for.
+    pub value: u64,
+}
+
+/// The passages of one run, in zeroed memory: first how many there were, also of those for which there is no room.
+#[derive(Debug)]
+pub struct Passages<'a>(&'a [AtomicU64]);
+
+impl<'a> Passages<'a> {
+    /// Words for so many.
+    pub const fn words(count: usize) -> usize {
+        1 + count * WORDS
+    }
+
+    /// In memory that nobody has written to, or that somebody else has made one of.
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        Self(words)
+    }
+
+    /// Keeps one, if there is room.
+    pub fn note(&self, passage: Passage) {
+        let Some((made, rest)) = self.0.split_first() else { return };
+        let index = usize::try_from(made.fetch_add(1, Relaxed)).unwrap_or(usize::MAX);
+        let Some(place) = index.checked_mul(WORDS).and_then(|at| rest.get(at..at + WORDS)) else { return };
+        place[0].store((passage.point << CORE_BITS | passage.core) as u64, Relaxed);
+        place[1].store(passage.at_ps, Relaxed);
+        place[2].store(passage.value, Relaxed);
+    }
+
+    /// Those that were kept.
+    pub fn kept(&self) -> Vec<Passage> {
+        let Some((made, rest)) = self.0.split_first() else { return Vec::new() };
+        let made = usize::try_from(made.load(Relaxed)).unwrap_or(usize::MAX);
+        let read = |words: &[AtomicU64]| {
+            let first = words[0].load(Relaxed) as usize;
+            Passage {
+                point: first >> CORE_BITS,
+                core: first & ((1 << CORE_BITS) - 1),
+                at_ps: words[1].load(Relaxed),
+                value: words[2].load(Relaxed),
+            }
+        };
+        rest.chunks_exact(WORDS).take(made).map(read).collect()
+    }
+
+    /// How many there were for which there was no room.
+    pub fn lost(&self) -> u64 {
+        let room = (self.0.len().saturating_sub(1) / WORDS) as u64;
+        self.0.first().map_or(0, |made| made.load(Relaxed).saturating_sub(room))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passages_are_kept_in_order_as_far_as_there_is_room() {
+        let memory: Vec<AtomicU64> = (0..Passages::words(2)).map(|_| AtomicU64::new(0)).collect();
+        let (writer, reader) = (Passages::new(&memory), Passages::new(&memory));
+        let passage = |point| Passage { point, core: 3, at_ps: 1 << 50, value: u64::MAX };
+        assert!(reader.kept().is_empty());
+        [7, 9, 11].map(|point| writer.note(passage(point)));
+        assert_eq!((reader.kept(), reader.lost()), (vec![passage(7), passage(9)], 1));
+        let nothing = Passages::new(&[]);
+        nothing.note(passage(1));
+        assert_eq!((nothing.kept(), nothing.lost()), (vec![], 0));
+    }
+}
