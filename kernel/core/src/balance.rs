@@ -20,6 +20,9 @@ const STAYS_NS: u64 = 50_000_000;
 /// The slice of the running thread has ended, and others wait for this core: gives it to an idle core. `true`: it has gone.
 #[cold]
 pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
+    if cpu.peers.iter().map(|cores| cores.count_ones()).sum::<u32>() <= 1 {
+        return false;
+    }
     let now_ns = cpu.now_ns();
     let came_lately = thread.shared.get() != 0 && now_ns.saturating_sub(thread.shared_at_ns.get()) < STAYS_NS;
     // Who has asked for a core with an extension stays on it (`motet_need`), and Flick's kernels know nothing of this.

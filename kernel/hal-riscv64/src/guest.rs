@@ -7,7 +7,8 @@
 use core::{arch::asm, sync::atomic::Ordering::Relaxed};
 
 use motet_hal::{
-    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER,
+    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Stage2, SystemRegister, Trap, Widen,
+    ZERO_REGISTER,
 };
 use motet_layout::{Frame, GuestSystem, UserFrame};
 
@@ -38,6 +39,7 @@ const TIMER: u64 = 1 << 6;
 const EXTERNAL: u64 = 1 << 10;
 
 const CAUSE_HYPERCALL: u64 = 10;
+const CAUSE_VIRTUAL: u64 = 22;
 const WAIT_FOR_INTERRUPT: u32 = 0x1050_0073;
 
 /// Words of [`GuestSystem`]: 1 if the guest is in VU-mode; its pending interrupts (`hvip`); `scounteren` and `senvcfg`, which programs of
@@ -86,16 +88,19 @@ macro_rules! save {
 }
 
 /// [`motet_hal::Machine::guest_format`].
-pub fn format(machine: &TheMachine) -> Option<Stage2> {
-    let hart = &machine.platform.harts()[PerCore::this().core().index_in_island()];
-    // The firmware that has hidden harts serves illegal instructions itself.
-    (hart.has_letter('h') && hidden::harts() == 0).then_some(Stage2::Sv39x4)
+pub fn format() -> Option<Stage2> {
+    (PerCore::this().runs_guests.load(Relaxed) != 0).then_some(Stage2::Sv39x4)
 }
 
 /// Readies this core for guests, if it has the extension. What concerns guests' own clocks (`htimedelta`, `vstimecmp`) stays as it is after a
 /// reset: they have none, and QEMU takes a write of the first for a reason to compare with the second.
 pub fn init(machine: &TheMachine) {
-    if format(machine).is_some() {
+    let core = PerCore::this();
+    let hart = &machine.platform.harts()[core.core().index_in_island()];
+    // The firmware that has hidden harts serves illegal instructions itself.
+    let runs_guests = hart.has_letter('h') && hidden::harts() == 0;
+    core.runs_guests.store(runs_guests.into(), Relaxed);
+    if runs_guests {
         // SAFETY: they concern guests only.
         unsafe {
             write_csr!("0x602", EXCEPTIONS_OF_GUESTS); // hedeleg
@@ -106,8 +111,8 @@ pub fn init(machine: &TheMachine) {
 }
 
 /// Guests' counters are as programs': hidden.
-pub fn hide_counters(machine: &TheMachine) {
-    if format(machine).is_some() {
+pub fn hide_counters() {
+    if format().is_some() {
         // SAFETY: it concerns guests only.
         unsafe { write_csr!("0x606", 0) }; // hcounteren
     }
@@ -163,8 +168,76 @@ pub fn raise(frame: &UserFrame, system: &GuestSystem, exception: GuestException)
     frame.pc.set(words[VECTOR].get() & !3);
 }
 
-/// [`motet_hal::Machine::run_guest`].
-pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
+unsafe extern "C" {
+    static motet_guest_trap: u8;
+    static motet_trap: u8;
+}
+
+/// What may serve a guest's traps while its registers are in the core.
+struct Quick<'a, F> {
+    machine: &'a TheMachine,
+    system: &'static GuestSystem,
+    serve: F,
+}
+
+/// A guest has trapped, and its registers are in the core, or in the frame those that this function does not keep. Whether the guest goes on.
+extern "C" fn quick<F: Fn(Trap) -> bool>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
+    let pc = read_csr!("sepc");
+    let (trap, skipped) = match read_csr!("scause") {
+        CAUSE_HYPERCALL => (Trap::Guest(GuestTrap::Hypercall { immediate: 0 }), 4),
+        CAUSE_VIRTUAL => match system_register(read_csr!("stval") as u32) {
+            Some(GuestTrap::SystemRegister(access)) if is_in_frame(access.register) => {
+                (Trap::Guest(GuestTrap::SystemRegister(access)), 0)
+            }
+            _ => return 0,
+        },
+        cause if cause & CAUSE_INTERRUPT != 0 => (Trap::Interrupt(interrupts::take(context.machine)), 0),
+        _ => return 0,
+    };
+    frame.pc.set(pc + skipped);
+    let pending = read_csr!("0x645"); // hvip
+    context.system.words[PENDING].set(pending);
+    if !(context.serve)(trap) {
+        if let Trap::Interrupt(taken) = trap {
+            PerCore::this().taken.store(u64::from(taken.0), Relaxed);
+        }
+        return 0;
+    }
+    let now_pending = context.system.words[PENDING].get() & INTERRUPTS_OF_GUESTS;
+    if now_pending != pending {
+        // SAFETY: it concerns the guest only.
+        unsafe { write_csr!("0x645", now_pending) };
+    }
+    1
+}
+
+/// Whether a general register is in the frame when [`quick`] is called: ra, and those for temporary values and arguments.
+fn is_in_frame(register: u8) -> bool {
+    matches!(register, ZERO_REGISTER | 1 | 5..=7 | 10..=17 | 28..=31)
+}
+
+/// [`motet_hal::Machine::run_guest_with`].
+#[inline(always)]
+pub fn run(
+    machine: &TheMachine,
+    frame: &'static UserFrame,
+    system: &'static GuestSystem,
+    root: Frame,
+    serve: impl Fn(Trap) -> bool,
+) -> Trap {
+    run_with(machine, frame, root, &Quick { machine, system, serve })
+}
+
+#[inline(always)]
+fn run_with<F: Fn(Trap) -> bool>(
+    machine: &TheMachine,
+    frame: &'static UserFrame,
+    root: Frame,
+    context: &Quick<'_, F>,
+) -> Trap {
+    let (core, system) = (PerCore::this(), context.system);
+    core.quick[0].store(quick::<F> as *const () as usize, Relaxed);
+    core.quick[1].store(core::ptr::from_ref(context).addr(), Relaxed);
     let (status, counters, environment) = (read_csr!("sstatus"), read_csr!("scounteren"), read_csr!("0x10a"));
     let own = read_csr!("0x600") & !GUEST; // hstatus
     let mode = if system.words[MODE].get() & 1 == 0 { STATUS_SPP } else { 0 };
@@ -177,6 +250,7 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
         write_csr!("0x10a", system.words[ENVIRONMENT].get()); // senvcfg
         write_csr!("0x600", own | GUEST | WAITING_TRAPS);
         write_csr!("sstatus", status & !(STATUS_VS | STATUS_SPP) | mode);
+        write_csr!("stvec", (&raw const motet_guest_trap).addr());
     }
     let (cause, pc) = enter(frame);
     let left = read_csr!("sstatus");
@@ -188,6 +262,7 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
     system.words[ENVIRONMENT].set(read_csr!("0x10a"));
     // SAFETY: as they were before.
     unsafe {
+        write_csr!("stvec", (&raw const motet_trap).addr());
         write_csr!("0x600", own);
         // Whether it has written floating-point registers stays to be seen.
         write_csr!("sstatus", status | left & STATUS_FS);
@@ -196,7 +271,8 @@ pub fn run(machine: &TheMachine, frame: &'static UserFrame, system: &'static Gue
     }
     frame.pc.set(pc);
     if cause & CAUSE_INTERRUPT != 0 {
-        return Trap::Interrupt(interrupts::take(machine));
+        // `quick` has taken them.
+        return Trap::Interrupt(Interrupts(core.taken.swap(0, Relaxed) as u32));
     }
     let value = read_csr!("stval");
     system.words[FAULT_ADDRESS].set(value);
@@ -237,7 +313,7 @@ fn decode(cause: u64, value: u64, htval: u64, instruction: u64) -> (GuestTrap, u
         20 => (fault(Access::Execute), 0),
         21 => (fault(Access::Read), 0),
         23 => (fault(Access::Write), 0),
-        22 => match value as u32 {
+        CAUSE_VIRTUAL => match value as u32 {
             WAIT_FOR_INTERRUPT => (GuestTrap::WaitForInterrupt, 4),
             word => (system_register(word).unwrap_or(GuestTrap::IllegalInstruction { word: word.into() }), 0),
         },

@@ -92,7 +92,8 @@ pub fn take(machine: &TheMachine) -> Interrupts {
         unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE_BIT, options(nostack)) };
         taken = taken.union(Interrupts::DOORBELL);
     }
-    while pending & EXTERNAL_BIT != 0 && claim() != 0 {
+    // There is one identity: what rings after this has the interrupt pending again.
+    if pending & EXTERNAL_BIT != 0 && claim() != 0 {
         taken = taken.union(Interrupts::DOORBELL);
     }
     if taken != Interrupts::EMPTY {

@@ -156,11 +156,22 @@ impl Machine for TheMachine {
     }
 
     fn guest_format(&self) -> Option<Stage2> {
-        guest::format(self)
+        guest::format()
     }
 
     fn run_guest(&self, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
-        guest::run(self, frame, system, root)
+        guest::run(self, frame, system, root, |_| false)
+    }
+
+    #[inline(always)]
+    fn run_guest_with(
+        &self,
+        frame: &'static UserFrame,
+        system: &'static GuestSystem,
+        root: Frame,
+        serve: impl Fn(Trap) -> bool,
+    ) -> Trap {
+        guest::run(self, frame, system, root, serve)
     }
 
     fn flush_guests(&self) {
@@ -377,7 +388,7 @@ impl Machine for TheMachine {
     fn hide_counters(&self) {
         // SAFETY: it concerns user mode only.
         unsafe { write_csr!("scounteren", 0) };
-        guest::hide_counters(self);
+        guest::hide_counters();
     }
 
     fn relax(&self) {

@@ -22,6 +22,8 @@ pub struct PerCore {
     pub trap_stack: AtomicU64,
     /// Top of the kernel stack.
     pub stack: AtomicU64,
+    /// While a guest runs: the function that may serve its traps, and what that is called with.
+    pub quick: [AtomicUsize; 2],
     /// x0..x31 at an exception in the kernel.
     pub fault_registers: [AtomicU64; 32],
     /// `satp` of the kernel's own root table (set before a core is started).
@@ -38,6 +40,10 @@ pub struct PerCore {
     pub guest_root: AtomicU64,
     /// Where the system registers of that guest's core are kept.
     pub guest_system: AtomicU64,
+    /// 1: this core can run guests.
+    pub runs_guests: AtomicU64,
+    /// Interrupts that were taken while a guest ran, and that the kernel has not been told.
+    pub taken: AtomicU64,
     /// Places of threads that this core has sent to hidden harts and not taken home, a bit each.
     pub away: AtomicU64,
     /// 1: one of them may have come home since the firmware was asked.
@@ -56,6 +62,7 @@ pub const FRAME: usize = offset_of!(PerCore, frame);
 pub const RESUME: usize = offset_of!(PerCore, resume);
 pub const TRAP_STACK: usize = offset_of!(PerCore, trap_stack);
 pub const STACK: usize = offset_of!(PerCore, stack);
+pub const QUICK: usize = offset_of!(PerCore, quick);
 pub const FAULT_REGISTERS: usize = offset_of!(PerCore, fault_registers);
 pub const KERNEL_SATP: usize = offset_of!(PerCore, kernel_satp);
 
@@ -70,6 +77,7 @@ impl PerCore {
             resume: [const { AtomicU64::new(0) }; 4],
             trap_stack: AtomicU64::new(0),
             stack: AtomicU64::new(0),
+            quick: [const { AtomicUsize::new(0) }; 2],
             fault_registers: [const { AtomicU64::new(0) }; 32],
             kernel_satp: AtomicU64::new(0),
             core: AtomicUsize::new(0),
@@ -78,6 +86,8 @@ impl PerCore {
             vector_bytes: AtomicU64::new(0),
             guest_root: AtomicU64::new(0),
             guest_system: AtomicU64::new(0),
+            runs_guests: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             away: AtomicU64::new(0),
             may_be_home: AtomicU64::new(0),
             context: [const { AtomicU64::new(0) }; CONTEXT_WORDS],

@@ -164,6 +164,20 @@ pub trait Machine: Sync + 'static {
         Trap::IllegalInstruction { word: 0 }
     }
 
+    /// As [`run_guest`](Self::run_guest), but traps may be served before the guest's registers leave the core, where the core can do so:
+    /// `serve` says whether it has, and the guest goes on; or nothing has happened, and the trap is returned. It finds in `frame` the
+    /// program counter behind a call, and the registers that C functions need not keep; and interrupts of the guest in `system`, of which
+    /// it may change only them. An interrupt has been acknowledged.
+    fn run_guest_with(
+        &self,
+        frame: &'static UserFrame,
+        system: &'static GuestSystem,
+        root: Frame,
+        _serve: impl Fn(Trap) -> bool,
+    ) -> Trap {
+        self.run_guest(frame, system, root)
+    }
+
     /// When the guest's own timer interrupts it, or has done so, on the clock of [`counter_ns`](Self::counter_ns); `u64::MAX`: it does not,
     /// or guests have no such timer. It stops the guest when it fires ([`Trap::Interrupt`]), but not again before it is set anew or the
     /// guest has handled the interrupt that the kernel makes of it.

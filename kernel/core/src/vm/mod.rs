@@ -6,6 +6,7 @@
 //! that call.
 
 mod memory;
+mod quick;
 mod run;
 mod sbi;
 mod show;

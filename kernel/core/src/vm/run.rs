@@ -15,7 +15,7 @@ use motet_hal::{
 use motet_layout::{
     Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord, handshake::then_look,
 };
-use motet_protocol::{count, timer, wait};
+use motet_protocol::{count, run_queue, timer, wait};
 
 use super::{memory, memory::Found, reset, sbi, vcpu};
 use crate::{
@@ -63,6 +63,8 @@ pub struct Running<'a, M: Machine> {
     pub vcpu: &'static VcpuRecord,
     thread: &'static ThreadRecord,
     table: (Frame, Stage2),
+    /// When this dispatch of the call began.
+    begun_ns: u64,
 }
 
 /// `ioctl(RUN)`: the calling thread is a core.
@@ -71,7 +73,10 @@ pub struct Running<'a, M: Machine> {
 /// `EINVAL`: there is no such core; `EBUSY`: another thread is it; `ENODEV`: this core runs no guests; `EINTR`: a signal has a handler; `ENOMEM`; `EFAULT`.
 pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64) -> SysResult {
     let cpu = call.cpu;
-    let vcpu = vcpu(cpu, vm, call.read_user_u64(exit_address)?).ok_or(Errno::EINVAL)?;
+    // A dispatch that follows another one of this call knows it.
+    let kept = &call.thread.scratch[0];
+    let index = kept.get().checked_sub(1).map_or_else(|| call.read_user_u64(exit_address), Ok)?;
+    let vcpu = vcpu(cpu, vm, index).ok_or(Errno::EINVAL)?;
     let _turn = Turn::take(vcpu, call.thread).ok_or(Errno::EBUSY)?;
     if call.is_interrupted() {
         return Err(Errno::EINTR.into());
@@ -82,7 +87,8 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         call.wait_for(&vcpu.waiters, begun)?;
     }
     let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
-    let running = Running { cpu, vm, vcpu, thread: call.thread, table: (memory::root(cpu, vm, format)?, format) };
+    let table = (memory::root(cpu, vm, format)?, format);
+    let running = Running { cpu, vm, vcpu, thread: call.thread, table, begun_ns: cpu.now_ns() };
     if vcpu.awaits.get() != 0 {
         let mut words = [0; motet_abi::vm::EXIT_WORDS];
         for (at, word) in (exit_address..).step_by(8).zip(&mut words) {
@@ -90,7 +96,7 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         }
         running.take_answer(Exit::from_words(words));
     }
-    let exit = running.until_exit(call)?;
+    let exit = running.until_exit(call).inspect_err(|_| kept.set(index + 1))?;
     count(&vm.exits[Counted::Monitor as usize]);
     let exit = Exit { vcpu: u64::from(vcpu.index.get()), pc: vcpu.frame.pc.get(), ..exit };
     for (at, word) in (exit_address..).step_by(8).zip(exit.to_words()) {
@@ -152,7 +158,6 @@ impl<M: Machine> Running<'_, M> {
     /// Runs the guest until the monitor is needed, or the call pauses or waits.
     fn until_exit(&self, call: &Call<M>) -> Result<Exit, Stop> {
         let floats = Floats::give(self.cpu, call.thread, self.vcpu);
-        let begun_ns = self.cpu.now_ns();
         let result = loop {
             match self.step() {
                 Ok(Next::Run) => {}
@@ -162,7 +167,7 @@ impl<M: Machine> Running<'_, M> {
                 Err(stop) => break Err(stop),
             }
         };
-        self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(begun_ns), Ordering::Relaxed);
+        self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(self.begun_ns), Ordering::Relaxed);
         drop(floats);
         if matches!(result, Err(Stop::Block)) {
             return Err(self.wait(call));
@@ -182,12 +187,13 @@ impl<M: Machine> Running<'_, M> {
         }
         cpu.pass();
         cpu.budget.set(BUDGET);
-        let trap = cpu.machine.run_guest(&vcpu.frame, &vcpu.system, self.table.0);
+        let serve = |trap| self.serve_quickly(trap);
+        let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, serve);
         vcpu.in_guest.store(0, Ordering::Release);
         match trap {
             Trap::Interrupt(interrupts) => {
                 self.count(Counted::Interrupt);
-                if interrupts == Interrupts::TIMER && self.is_own_timers() {
+                if !cpu.timed && interrupts == Interrupts::TIMER && self.is_own_timers() {
                     return Ok(Next::Run);
                 }
                 cpu.deferred.set(cpu.deferred.get().union(interrupts));
@@ -320,13 +326,13 @@ impl<M: Machine> Running<'_, M> {
         }
     }
 
-    fn is_timer_due(&self) -> bool {
+    pub fn is_timer_due(&self) -> bool {
         let deadline_ns = self.vcpu.timer_ns.get();
         deadline_ns != 0 && deadline_ns <= self.cpu.now_ns()
     }
 
     /// Has the real core interrupted when the guest's timer is due.
-    fn set_timer(&self) {
+    pub fn set_timer(&self) {
         let deadline_ns = self.vcpu.timer_ns.get();
         if deadline_ns != 0 && !self.is_timer_due() {
             alarm::set_timer(self.cpu, deadline_ns);
@@ -335,11 +341,13 @@ impl<M: Machine> Running<'_, M> {
 
     /// The real core's timer has interrupted for the guest's, and for nothing else: the thread's slice goes on. (Otherwise a guest that is
     /// interrupted often would have shorter slices than others.)
-    fn is_own_timers(&self) -> bool {
+    pub fn is_own_timers(&self) -> bool {
         let (cpu, now_ns) = (self.cpu, self.cpu.now_ns());
-        let slice_end_ns = self.thread.charged_at_ns.get().saturating_add(alarm::SLICE_NS);
-        let is_own =
-            !cpu.timed && self.is_timer_due() && now_ns < slice_end_ns && now_ns < timer::next_deadline_ns(cpu);
+        let charged_ns = self.thread.charged_at_ns.get();
+        // Where nobody else is ready, the call pauses once in a while nevertheless, and others than threads have their turn.
+        let since_ns = if run_queue::has_ready(cpu.own) { charged_ns } else { charged_ns.max(self.begun_ns) };
+        let slice_end_ns = since_ns.saturating_add(alarm::SLICE_NS);
+        let is_own = self.is_timer_due() && now_ns < slice_end_ns && now_ns < timer::next_deadline_ns(cpu);
         if is_own {
             cpu.timer_ns.set(u64::MAX);
             alarm::set_timer(cpu, timer::next_deadline_ns(cpu).min(slice_end_ns));
@@ -362,7 +370,7 @@ impl<M: Machine> Running<'_, M> {
         Stop::Block
     }
 
-    fn count(&self, kind: Counted) {
+    pub fn count(&self, kind: Counted) {
         count(&self.vm.exits[kind as usize]);
     }
 }

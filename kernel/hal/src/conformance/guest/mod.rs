@@ -3,6 +3,8 @@
 mod aarch64;
 mod instructions;
 
+use core::cell::Cell;
+
 use motet_layout::{Frame, GuestSystem, UserFrame};
 use motet_paging::{Attr, PhysMap, Stage2, Table};
 
@@ -38,6 +40,7 @@ impl<M: Machine> Suite<M> {
             return;
         };
         self.test("guest_calls", |suite| suite.guest_calls(format));
+        self.test("guest_is_served", |suite| suite.guest_is_served(format));
         self.test("guest_memory", |suite| suite.guest_memory(format));
         self.test("guest_waits", |suite| suite.guest_waits(format, &instructions));
         self.test("guest_registers", |suite| suite.guest_registers(format, &instructions));
@@ -124,6 +127,40 @@ impl<M: Machine> Suite<M> {
         }
         let size = Program::new(M::ISA, &[Step::Hypercall, Step::Increment(value)]).bytes().len() as u64;
         same("the guest's pc", guest.frame.pc.get(), CODE + 2 * size)
+    }
+
+    /// Calls that are served while the guest's registers may be in the core: it keeps them all, and goes on behind the call.
+    fn guest_is_served(&self, format: Stage2) -> Check {
+        let guest = self.guest(format)?;
+        let value = value_register(M::ISA);
+        let pair = [Step::Increment(value), Step::Hypercall];
+        let steps = [pair, pair, pair];
+        self.guest_program(&guest, steps.as_flattened(), &[]);
+        for (number, register) in guest.frame.regs.iter().enumerate() {
+            register.set(number as u64 * 0x0101_0101_0101);
+        }
+        let before: [u64; 31] = core::array::from_fn(|number| guest.frame.regs[number].get());
+        let is_call = |trap| trap == Trap::Guest(GuestTrap::Hypercall { immediate: 0 });
+        let (served, mut returned) = (Cell::new(0), 0);
+        let serve = |trap| {
+            let is_served = is_call(trap) && served.get() < 2;
+            served.set(served.get() + u64::from(is_served));
+            is_served
+        };
+        while served.get() + returned < 3 {
+            let trap = self.machine.run_guest_with(guest.frame, guest.system, guest.root, serve);
+            ensure(is_call(trap) || matches!(trap, Trap::Interrupt(_)), "a call", trap_code(trap), 0)?;
+            returned += u64::from(is_call(trap));
+        }
+        for (number, before) in before.into_iter().enumerate() {
+            let wanted = before + if number == value { 3 } else { 0 };
+            same("the guest's register", guest.frame.regs[number].get(), wanted)?;
+        }
+        same(
+            "the guest's pc",
+            guest.frame.pc.get(),
+            CODE + Program::new(M::ISA, steps.as_flattened()).bytes().len() as u64,
+        )
     }
 
     fn guest_memory(&self, format: Stage2) -> Check {
