@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn arguments_are_read_and_others_skipped() {
-        let options = Options::parse("console=ttyS0 test=message  interval_ms=20 rounds=3 tick_us=500 quiet idle=1").unwrap();
+        let options =
+            Options::parse("console=ttyS0 test=message  interval_ms=20 rounds=3 tick_us=500 quiet idle=1").unwrap();
         assert_eq!(options, Options { test: "message", interval_ms: 20, rounds: 3, tick_us: 500, idle: true });
         assert_eq!(options.interval_ticks(), 40);
         assert!(options.wants("message") && !options.wants("memory"));
