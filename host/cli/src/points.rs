@@ -17,7 +17,9 @@ use motet_fabric::{
 pub fn read(file: &Path, machine: &Machine) -> Result<Vec<Point>> {
     let wrong = |message: String| Error::new(ErrorKind::Usage, format!("--points: {}: {message}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    text.lines().map(|line| point(line, machine).ok_or_else(|| wrong(format!("`{line}`: not ISLAND 0xADDRESS [REGISTER]")))).collect()
+    text.lines()
+        .map(|line| point(line, machine).ok_or_else(|| wrong(format!("`{line}`: not ISLAND 0xADDRESS [REGISTER]"))))
+        .collect()
 }
 
 fn point(line: &str, machine: &Machine) -> Option<Point> {
@@ -36,7 +38,9 @@ fn point(line: &str, machine: &Machine) -> Option<Point> {
 /// # Errors
 /// `out`'s.
 pub fn write(passages: &[Passage], out: &mut dyn Write) -> io::Result<()> {
-    passages.iter().try_for_each(|Passage { point, core, at_ps, value }| writeln!(out, "{point} {core} {at_ps} {value:#x}"))
+    passages
+        .iter()
+        .try_for_each(|Passage { point, core, at_ps, value }| writeln!(out, "{point} {core} {at_ps} {value:#x}"))
 }
 
 #[cfg(test)]

@@ -59,7 +59,8 @@ pub fn run(machine: &Machine, timing: &Options, program: &Program<'_>) -> Result
     let ended = wait(&mut child, program.at_most);
     let [output, errors] = [output, errors].map(|text| text.join().unwrap_or_default());
     if !ended {
-        let message = format!("{} on the bare board has not ended as it should: {output}{errors}", program.image.display());
+        let message =
+            format!("{} on the bare board has not ended as it should: {output}{errors}", program.image.display());
         return Err(Error::new(ErrorKind::Software, message));
     }
     let (passages, lost) = clocks.passages();

@@ -19,8 +19,8 @@ use motet_layout::{
     CORE_IDLE, CORE_OUT, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, DMA_REGISTERS, PAGE_SIZE, PoolHeader,
 };
 use motet_protocol::Context as _;
-use motet_record::{Accesses, Passages, Probe, Record, Row, Snapshot};
 pub use motet_record::Passage;
+use motet_record::{Accesses, Passages, Probe, Record, Row, Snapshot};
 use motet_timing::{ClockRegion, PACE_PARKED, PACE_WAITS, PS_PER_NS, Settings};
 use rustix::{
     fs::MemfdFlags,

@@ -69,7 +69,9 @@ fn passed_with_guest(vcpu: &mut Vcpu, guest: &Guest<'_>, data: usize) {
 }
 
 fn note(vcpu: &mut Vcpu, data: usize, value: u64) {
-    let Some((plugin, points)) = PLUGIN.get().and_then(|plugin| Some((plugin, plugin.points.as_ref()?))) else { return };
+    let Some((plugin, points)) = PLUGIN.get().and_then(|plugin| Some((plugin, plugin.points.as_ref()?))) else {
+        return;
+    };
     let Some(core) = plugin.core(vcpu).filter(|_| !plugin.timing.is_stopped()) else { return };
     let at_ps = now_at(plugin, vcpu, data as u64 >> NUMBER_BITS);
     let (point, core) = (data & ((1 << NUMBER_BITS) - 1), plugin.number(core));

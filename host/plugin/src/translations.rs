@@ -63,7 +63,9 @@ mod tests {
             assert!(are_dropped_by(Isa::AArch64, &word.to_le_bytes()), "{word:#x}");
         }
         // sfence.vma; sfence.vma zero, a0; sfence.vma a0, zero; csrw satp, a0; csrrw a0, satp, a1; csrw hgatp, a0; hfence.gvma; hfence.vvma
-        for word in [0x1200_0073_u32, 0x12a0_0073, 0x1205_0073, 0x1805_1073, 0x1805_9573, 0x6805_1073, 0x6200_0073, 0x2200_0073] {
+        for word in
+            [0x1200_0073_u32, 0x12a0_0073, 0x1205_0073, 0x1805_1073, 0x1805_9573, 0x6805_1073, 0x6200_0073, 0x2200_0073]
+        {
             assert!(are_dropped_by(Isa::RiscV64, &word.to_le_bytes()), "{word:#x}");
         }
     }
