@@ -1,13 +1,22 @@
-//! `motet bench ker-one`: accelerators of an FPGA that clients share, beside Ker-ONE.
+//! `motet bench ker-one`: real-time systems in virtual machines, and accelerators of an FPGA that clients share, beside Ker-ONE.
 
 mod accelerators;
+mod image;
+mod lines;
+mod moments;
 mod page;
 mod paper;
+mod paper_vms;
+mod vms;
+mod vms_figures;
+mod vms_page;
 
 use clap::{Args, ValueEnum};
 use motet_fabric::Result;
 
-use crate::{output::Output, report::Collected};
+use crate::{output::Output, project::Project, report::Collected};
+
+use lines::Lines;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +44,10 @@ pub struct Options {
 enum Part {
     /// The FPGA: allocations, waits, frames in hardware and software (Figure 15, Tables 5 and 6, equation 6)
     Accelerators,
+    /// Real-time systems in virtual machines (Figures 12, 13 and 14, Tables 3 and 4)
+    Vms,
+    /// Lines of code that virtual machines must trust
+    Lines,
 }
 
 /// Runs the experiment. A part that fails does not keep the others from being reported.
@@ -45,11 +58,21 @@ pub fn run(options: &Options) -> Result<()> {
     options.output.prepare()?;
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let mut collected = Collected::default();
-    let mut results = None;
+    let (mut results, mut vms, mut lines) = (None, None, None);
     if wanted(Part::Accelerators) {
         let measured = accelerators::measure(options.quick);
         collected.add(measured.map(|measured| results.insert(measured).measurements()));
     }
-    options.output.page("Motet beside Ker-ONE", || page::body(results.as_ref(), &collected.measurements))?;
+    if wanted(Part::Vms) {
+        let measured = vms::measure(options.quick);
+        collected.add(measured.map(|measured| vms.insert(measured).measurements()));
+    }
+    if wanted(Part::Lines) {
+        let counted = Project::find().and_then(|project| Lines::count(&project.root));
+        collected.add(counted.map(|counted| vms_figures::of_lines(lines.insert(counted), "the sources")));
+    }
+    options.output.page("Motet beside Ker-ONE", || {
+        page::body(results.as_ref(), vms.as_ref(), lines.as_ref(), &collected.measurements)
+    })?;
     collected.finish(options.output.json())
 }

@@ -4,22 +4,38 @@ use motet_page::bars::{self, Bar};
 
 use super::{
     accelerators::Results,
+    lines::Lines,
     paper::{ACCELERATORS, OVERHEAD_US, PATHS},
+    vms, vms_page,
 };
 use crate::{
     page,
     report::{Measurement, number},
 };
 
-const HERE: &str = "var(--i0)";
-const PAPER: &str = "var(--i1)";
-const SOFTWARE: &str = "var(--i2)";
+pub const HERE: &str = "var(--i0)";
+pub const PAPER: &str = "var(--i1)";
+pub const SOFTWARE: &str = "var(--i2)";
 
 /// What the page shows.
-pub fn body(results: Option<&Results>, measurements: &[Measurement]) -> String {
-    let mut body = "<header>\n<h1>Motet beside Ker-ONE</h1>\n<p class=\"soft\">Accelerators of an FPGA that clients share: measured on a timed machine. \
+pub fn body(
+    results: Option<&Results>,
+    vms: Option<&vms::Results>,
+    lines: Option<&Lines>,
+    measurements: &[Measurement],
+) -> String {
+    let mut body = "<header>\n<h1>Motet beside Ker-ONE</h1>\n<p class=\"soft\">Real-time systems in virtual machines, and accelerators of an FPGA that clients share: measured on timed machines. \
                     <code>docs/benchmarks.md</code> says how each figure is made.</p>\n</header>\n"
         .to_owned();
+    if let Some(vms) = vms {
+        body += &vms_page::body(vms);
+    }
+    if let Some(lines) = lines {
+        body += &format!(
+            "<p>Virtual machines are {} lines of code, of the kernel and of their monitors; the whole kernel of an island has {}.</p>\n",
+            lines.hypervisor, lines.kernel
+        );
+    }
     if let Some(results) = results {
         body += &allocations(results);
         body += &frames(results);
