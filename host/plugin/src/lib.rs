@@ -283,7 +283,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         accesses: value("accesses").ok().map(accesses).transpose()?,
         points: value("points").ok().map(|_| watched(number("points")?, value("passages")?, island)).transpose()?,
         bare,
-        has_guests: bare || spec.guests,
+        has_guests: bare || spec.guests || isa == Isa::RiscV64 && spec.hidden_harts == 0,
         model,
         host_map: Mutex::new(host_map),
         pool: pool_local..pool_local + machine.pool.size,

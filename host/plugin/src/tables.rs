@@ -333,4 +333,25 @@ mod tests {
         roots.set_cr3(0x5003, true);
         assert_eq!((roots.lower, roots.space), (0x5000, 3));
     }
+
+    #[test]
+    fn guests_walk_their_machines_tables() {
+        let address = 0x8020_3abc_u64;
+        let [root, second, third] = [0x10000_u64, 0x20000, 0x30000];
+        let wanted = [root + 2 * 8, second + 8, third + 3 * 8];
+        let values = [second >> 2 | 1, third >> 2 | 1, 0x2000_00df];
+        let memory: BTreeMap<u64, u64> = wanted.into_iter().zip(values).collect();
+        let mut roots = Roots { lower: 0x1000, upper: 0x1000, space: 7, guest: root, in_guest: false };
+        let walk = |roots: &Roots, address| roots.walk(Isa::RiscV64, address, |at| memory.get(&at).copied());
+        assert_eq!((walk(&roots, address).count, roots.space_of(address)), (0, 7), "a program's address");
+        roots.choose_guest(0x2_0020_0080);
+        let found = walk(&roots, address);
+        assert_eq!((found.count, found.page), (3, Some(Page { shift: 12, global: false })));
+        assert_eq!(found.entries[..3], wanted);
+        assert_eq!(roots.space_of(address), SPACE_OF_GUESTS);
+        // The kernel, on its way to a guest.
+        assert_eq!((walk(&roots, address | UPPER_HALF).count, roots.space_of(address | UPPER_HALF)), (0, 7));
+        roots.choose_guest(0x2_0000_0000);
+        assert_eq!(roots.space_of(address), 7);
+    }
 }
