@@ -13,8 +13,10 @@ pub enum What {
     Handler,
     /// Its thread that waits for a tick reads the time.
     Released,
-    /// Its call that sets the timer, once in each tick.
+    /// Its call that sets the timer, once in each tick, ...
     Tick,
+    /// ... and the instruction behind it.
+    TickSet,
 }
 
 /// When that was.
@@ -89,7 +91,7 @@ fn stays(moments: &[Moment], entry_us: f64) -> Vec<Stay> {
                 is_open = false;
                 all.iter_mut().last().into_iter().for_each(|stay| stay.handled_us = Some(moment.at_us));
             }
-            What::Handler | What::Released | What::Tick => {}
+            What::Handler | What::Released | What::Tick | What::TickSet => {}
         }
     }
     all
@@ -140,7 +142,7 @@ pub fn releases(moments: &[Moment]) -> Vec<f64> {
         match moment.what {
             What::Handler => handled_us = Some(moment.at_us),
             What::Released => all.extend(handled_us.take().map(|from_us| moment.at_us - from_us)),
-            What::Trap | What::Leaves | What::Return | What::Tick => {}
+            What::Trap | What::Leaves | What::Return | What::Tick | What::TickSet => {}
         }
     }
     all
@@ -166,6 +168,12 @@ pub fn monitor(moments: &[Moment], entry_us: f64) -> [Vec<f64>; 2] {
 pub fn from_ticks(moments: &[Moment], ticks: usize) -> Vec<Moment> {
     let mut handlers = moments.iter().enumerate().filter(|(_, moment)| moment.what == What::Handler);
     handlers.nth(ticks).map_or(Vec::new(), |(at, _)| moments[at..].to_vec())
+}
+
+/// What the calls take that set the timer.
+pub fn timer_calls(moments: &[Moment]) -> Vec<f64> {
+    let pairs = moments.windows(2).filter(|pair| (pair[0].what, pair[1].what) == (What::Tick, What::TickSet));
+    pairs.map(|pair| pair[1].at_us - pair[0].at_us).collect()
 }
 
 /// The usual time from tick to tick.
@@ -240,5 +248,7 @@ mod tests {
         let ticks = [1.0, 2.0, 3.0, 9.0].map(|at_us| (at_us, What::Tick, 0));
         assert_eq!(tick_us(&moments(&ticks)), Some(1.0));
         assert_eq!(tick_us(&moments(&ticks[..1])), None);
+        let calls = [(1.0, What::Tick, 0), (1.5, What::TickSet, 0), (2.0, What::Tick, 0), (2.5, What::Handler, 0)];
+        near(&timer_calls(&moments(&calls)), &[0.5]);
     }
 }

@@ -21,12 +21,12 @@ impl Test {
 /// The seven of Table 3, in its order.
 pub const TESTS: [Test; 7] = [
     Test { name: "basic", title: "calibration", scores: [764_458.0, 753_879.0] },
-    Test { name: "preemptive", title: "preemptive switching", scores: [32_113_328.0, 28_927_171.0] },
+    Test { name: "preemptive", title: "preemptive", scores: [32_113_328.0, 28_927_171.0] },
     Test { name: "message", title: "messages", scores: [18_431_136.0, 16_748_720.0] },
     Test { name: "memory", title: "memory", scores: [104_601_611.0, 85_091_278.0] },
     Test { name: "synchronization", title: "synchronization", scores: [108_589_466.0, 90_893_213.0] },
     Test { name: "interrupt", title: "interrupts", scores: [32_541_832.0, 25_768_399.0] },
-    Test { name: "interrupt-preemption", title: "interrupt preemption", scores: [19_089_282.0, 16_425_610.0] },
+    Test { name: "interrupt-preemption", title: "interrupt preempts", scores: [19_089_282.0, 16_425_610.0] },
 ];
 
 /// "Handled in less than 1 µs": hypercalls and virtual interrupts; and a switch, which "could be limited to 1 µs" (section 5.1, Figure 12).

@@ -86,6 +86,8 @@ impl Scores {
 pub struct Response {
     /// From the beginning of the handler of the tick until the thread runs, on the bare board, ...
     pub release_native: Spread,
+    /// ... of which the firmware there takes this to set the timer, ...
+    pub native_call: Spread,
     /// ... in a virtual machine, ...
     pub release_vm: Spread,
     /// ... and beside a general guest.
@@ -278,7 +280,10 @@ impl Bench {
         let path = self.image(kernel.name);
         let image = Image::read(&path)?;
         let mut points = self.guest_points(kernel)?;
-        image.instructions(|word| word == image::CALL).into_iter().for_each(|at| points.add(What::Tick, at, None));
+        image.instructions(|word| word == image::CALL).into_iter().for_each(|at| {
+            points.add(What::Tick, at, None);
+            points.add(What::TickSet, at + 4, None);
+        });
         let timing = timing::Options {
             plugin: self.machines.project.target.join("release/libmotet_plugin.so"),
             quantum_ps: 1_000_000,
@@ -323,6 +328,7 @@ impl Bench {
         let ways = Ways::of(&beside, self.entry_us());
         Ok(Response {
             release_native: Spread::of(&moments::releases(&native)),
+            native_call: Spread::of(&moments::timer_calls(&native)),
             release_vm: Spread::of(&moments::releases(&alone)),
             release_beside: Spread::of(&moments::releases(&beside)),
             preemption: Spread::of(&ways.preemptions),

@@ -152,6 +152,8 @@ impl Results {
                 none,
                 &format!("{source}, on the bare board"),
             ));
+            let call = "the call of the board's firmware that sets the timer, which is a part of that";
+            all.extend(self.spread(&name("native_call"), &response.native_call, none, call));
             all.extend(self.spread(
                 &name("release_vm"),
                 &response.release_vm,

@@ -95,6 +95,7 @@ fn response(results: &Results) -> String {
                 format!("{} on average, {} at most", PREEMPTION_US[0], PREEMPTION_US[1]),
             ),
             ("release, bare board", &response.release_native, "–".into()),
+            ("of it: the firmware's timer call", &response.native_call, "–".into()),
             ("release, virtual machine", &response.release_vm, "–".into()),
             ("release, beside a general guest", &response.release_beside, "–".into()),
         ];
