@@ -308,6 +308,14 @@ pub const SCHED_BATCH: u32 = 3;
 pub const SCHED_IDLE: u32 = 5;
 /// `sched_*`: by deadlines.
 pub const SCHED_DEADLINE: u32 = 6;
+/// With a policy: children begin as ordinary threads.
+pub const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
+/// `sched_setattr`: the same.
+pub const SCHED_FLAG_RESET_ON_FORK: u64 = 0x1;
+/// `sched_setattr`: the policy stays.
+pub const SCHED_FLAG_KEEP_POLICY: u64 = 0x8;
+/// `sched_setattr`: priority and nice value stay.
+pub const SCHED_FLAG_KEEP_PARAMS: u64 = 0x10;
 
 /// `arch_prctl` (x86-64): sets the GS base.
 pub const ARCH_SET_GS: u64 = 0x1001;

@@ -320,7 +320,17 @@ pool_struct! {
         3920 pub out_message: [Cell64; 6],
         /// See `out_message`.
         3968 pub out_words: [Cell64; 5],
-        4008 _pad12: [Cell64; 11],
+        /// Ready threads of real-time policies. This and the next three are the core's own.
+        4008 pub ready_realtime: ReadyGroup,
+        /// When the period began in which real-time threads may run for so long while others wait, in nanoseconds of the machine's clock.
+        4040 pub realtime_since_ns: Cell64,
+        /// How long they had run then, in nanoseconds.
+        4048 pub realtime_before_ns: Cell64,
+        /// 1: they have run long enough in this period; others come first.
+        4056 pub realtime_held: Cell32,
+        /// `READY_*`, not 0: the core looks whether it has something more urgent than what it runs. Cleared by the core.
+        4060 pub ready_changed: AtomicU32,
+        4064 _pad12: [Cell64; 4],
     }
 }
 
@@ -345,6 +355,11 @@ pool_struct! {
     }
 }
 
+/// [`CoreRecord::ready_changed`], a bit: a real-time thread has been pushed onto the inbox.
+pub const READY_URGENT: u32 = 1;
+/// The same: how a thread is scheduled that may be ready here has changed.
+pub const READY_UNSORTED: u32 = 2;
+
 /// Users whose ready threads a core keeps apart; the last group is for all others.
 pub const READY_GROUPS: usize = 8;
 
@@ -353,8 +368,8 @@ pool_struct! {
     pub struct ReadyGroup: size 32, align 8 {
         /// 1 + the user's id; 0: nobody's yet.
         0 pub user: Cell32,
-        /// No thread in the group has a greater nice value (two's complement).
-        4 pub nice_max: Cell32,
+        /// No thread in the group is less urgent: its rank is not greater (two's complement; see `motet_protocol::schedule`).
+        4 pub rank_max: Cell32,
         /// First thread (pool address).
         8 pub first: Cell64,
         /// Last thread (pool address).
@@ -472,7 +487,8 @@ pool_struct! {
         160 pub fpga: Cell64,
         /// How often the first island has begun to end what ran on lost ones. Written by its first core.
         168 pub burials: AtomicU32,
-        172 _pad3: Cell32,
+        /// What real-time threads may use of a core while others wait: 1 more than microseconds of a period; 0: nobody has said; `u32::MAX`: all.
+        172 pub realtime_limit: AtomicU32,
         176 _pad0: [Cell64; 2],
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.

@@ -181,8 +181,9 @@ pool_struct! {
         2168 pub altstack: [Cell64; 3],
         /// Address to clear and wake at exit (`CLONE_CHILD_CLEARTID`).
         2192 pub clear_child_tid: Cell64,
-        /// `set_robust_list` head.
-        2200 pub robust_list: Cell64,
+        /// Policy and real-time priority (`motet_protocol::schedule`). Under the tree lock; read by whoever makes it ready.
+        2200 pub schedule: AtomicU32,
+        2204 _pad5: Cell32,
         /// Next thread of the process (pool address). Under the process-tree lock.
         2208 pub sibling: Cell64,
         /// Cores it may run on (`sched_setaffinity`), by core index.
@@ -256,7 +257,13 @@ pool_struct! {
         /// 1: it looks whether it has lost its turn at the service core when its system call ends. Its core's own.
         3152 pub looks_at_turn: Cell32,
         3156 _pad4: Cell32,
-        3160 _pad2: [Cell64; 117],
+        /// `set_robust_list` head.
+        3160 pub robust_list: Cell64,
+        /// How long it runs while its equals wait, in nanoseconds; 0: as everybody.
+        3168 pub slice_ns: Cell64,
+        /// What it had run in all when its slice began, in nanoseconds. Its core's own.
+        3176 pub slice_begun_ns: Cell64,
+        3184 _pad2: [Cell64; 114],
     }
 }
 

@@ -25,6 +25,7 @@ pub mod range_tree;
 pub mod ready;
 pub mod recover;
 pub mod run_queue;
+pub mod schedule;
 pub mod service;
 pub mod shootdown;
 pub mod slab;

@@ -7,6 +7,9 @@
 //!
 //! Within a group a thread stands before the first that is nicer; one that has used up its slice goes behind all.
 //!
+//! Threads of real-time policies ([`crate::schedule`]) have a group of their own, which comes before all others: by priority, and of
+//! equals the one that has waited longest. A core may hold that group back for a while, so that others run, too.
+//!
 //! A core whose machine file says so has one group, and its threads stand in the order in which they came.
 //!
 //! All of it belongs to the core: nobody else reads or writes it, but for the number of threads.
@@ -15,17 +18,23 @@ use motet_layout::sync::Ordering;
 
 use motet_layout::{CoreRecord, ProcessRecord, READY_GROUPS, ReadyGroup, ThreadRecord};
 
-use crate::Context;
+use crate::{Context, schedule};
 
 /// The group of all users for whom there is no other.
 const SHARED: usize = READY_GROUPS - 1;
+/// The group of real-time threads.
+const REALTIME: usize = READY_GROUPS;
+/// No group.
+const NONE: usize = READY_GROUPS + 1;
 
-/// Where a thread goes among those of its user.
+/// Where a thread goes among those of its user, or among real-time ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Before the first that is nicer.
-    ByNice,
-    /// Behind all.
+    /// Before the first that is less urgent.
+    ByRank,
+    /// Before its equals: it has been interrupted by a more urgent one.
+    First,
+    /// Behind all of its user; a real-time one behind its equals.
     Last,
 }
 
@@ -39,7 +48,7 @@ pub fn is_empty(record: &CoreRecord) -> bool {
 pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord, place: Place) {
     let place = if record.first_come.get() == 0 { place } else { Place::Last };
     let index = group_for(context, record, thread);
-    let group = &record.ready_groups[index];
+    let group = group(record, index).unwrap_or(&record.ready_realtime);
     if record.ready_mask.get() >> index & 1 == 0 {
         catch_up(record, index);
         record.ready_mask.set(record.ready_mask.get() | 1 << index);
@@ -57,7 +66,7 @@ pub fn take(context: &impl Context, record: &CoreRecord) -> Option<&'static Thre
             return None;
         }
         let index = if mask.is_power_of_two() { mask.trailing_zeros() as usize } else { least_served(record, mask) };
-        let group = record.ready_groups.get(index)?;
+        let group = group(record, index)?;
         let first = context.object::<ThreadRecord>(group.first.get());
         let next = first.map_or(0, |thread| thread.queue_next.load(Ordering::Relaxed));
         group.first.set(next);
@@ -73,7 +82,7 @@ pub fn take(context: &impl Context, record: &CoreRecord) -> Option<&'static Thre
     }
 }
 
-/// A thread is taken that has not been among the ready ones, of whom there are none.
+/// A thread is taken that has not been among the ready ones.
 #[inline]
 pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) {
     let index = group_for(context, record, thread);
@@ -84,15 +93,71 @@ pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRec
 /// The core has served the thread that it [took](take) last for so long.
 #[inline]
 pub fn charge(record: &CoreRecord, ran_ns: u64) {
-    if let Some(group) = record.ready_groups.get(record.ready_running.get() as usize) {
+    if let Some(group) = group(record, record.ready_running.get() as usize) {
         group.served_ns.set(group.served_ns.get().saturating_add(ran_ns));
     }
+}
+
+/// How long the core has run real-time threads, in nanoseconds.
+pub fn realtime_ns(record: &CoreRecord) -> u64 {
+    record.ready_realtime.served_ns.get()
+}
+
+/// The real-time thread that is to run next, unless they are held back.
+#[inline]
+pub fn first_realtime(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {
+    let waits = record.ready_mask.get() >> REALTIME & 1 != 0 && record.realtime_held.get() == 0;
+    if waits { context.object(record.ready_realtime.first.get()) } else { None }
+}
+
+/// Whether threads without a real-time policy wait.
+pub fn has_ordinary(record: &CoreRecord) -> bool {
+    record.ready_mask.get() & !(1 << REALTIME) != 0
+}
+
+/// Takes all out and puts them in again, because what they are ordered by has changed.
+#[cold]
+pub fn sort(context: &impl Context, record: &CoreRecord) {
+    let running = record.ready_running.get();
+    let mut all = 0;
+    while let Some(thread) = take(context, record) {
+        thread.queue_next.store(all, Ordering::Relaxed);
+        all = context.raw(thread);
+        context.spend_locked(SORTED);
+    }
+    let mut oldest_first = 0;
+    while let Some(thread) = context.object::<ThreadRecord>(all) {
+        all = thread.queue_next.load(Ordering::Relaxed);
+        thread.queue_next.store(oldest_first, Ordering::Relaxed);
+        oldest_first = context.raw(thread);
+    }
+    while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
+        oldest_first = thread.queue_next.load(Ordering::Relaxed);
+        add(context, record, thread, Place::ByRank);
+        context.spend_locked(SORTED);
+    }
+    record.ready_running.set(running);
+}
+
+/// What taking a thread out or putting it in again costs, in instructions.
+const SORTED: u64 = 100;
+
+/// A group by its number.
+#[inline(always)]
+fn group(record: &CoreRecord, index: usize) -> Option<&ReadyGroup> {
+    record.ready_groups.get(index).or_else(|| (index == REALTIME).then_some(&record.ready_realtime))
 }
 
 /// The group for a thread.
 #[inline(always)]
 fn group_for(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) -> usize {
-    if record.first_come.get() != 0 { SHARED } else { group_of(record, user_of(context, thread)) }
+    if record.first_come.get() != 0 {
+        SHARED
+    } else if schedule::of(thread).is_realtime() {
+        REALTIME
+    } else {
+        group_of(record, user_of(context, thread))
+    }
 }
 
 /// The group for a user's threads.
@@ -117,34 +182,49 @@ fn group_of(record: &CoreRecord, user: u32) -> usize {
 /// A group that gets its first thread begins at the level of the least served among the others.
 #[inline]
 fn catch_up(record: &CoreRecord, index: usize) {
-    let busy = (record.ready_mask.get() | 1 << record.ready_running.get().min(31)) & !(1 << index);
-    if busy == 0 {
+    let busy = (record.ready_mask.get() | 1 << record.ready_running.get().min(31)) & !(1 << index | 1 << REALTIME);
+    if busy == 0 || index == REALTIME {
         return;
     }
     let groups = record.ready_groups.iter().enumerate();
     let others = groups.filter(|(other, _)| busy >> other & 1 != 0).map(|(_, group)| group.served_ns.get());
-    let own = &record.ready_groups[index].served_ns;
-    if let Some(least) = others.min() {
-        own.set(own.get().max(least));
+    if let (Some(own), Some(least)) = (record.ready_groups.get(index), others.min()) {
+        own.served_ns.set(own.served_ns.get().max(least));
     }
 }
 
 #[cold]
 fn least_served(record: &CoreRecord, mask: u32) -> usize {
+    if mask >> REALTIME & 1 != 0 && record.realtime_held.get() == 0 {
+        return REALTIME;
+    }
     let ready = (0..READY_GROUPS).filter(|index| mask >> index & 1 != 0);
-    ready.min_by_key(|&index| record.ready_groups[index].served_ns.get()).unwrap_or(READY_GROUPS)
+    ready.min_by_key(|&index| record.ready_groups[index].served_ns.get()).unwrap_or(if mask >> REALTIME & 1 != 0 {
+        REALTIME
+    } else {
+        NONE
+    })
 }
 
 fn insert(context: &impl Context, group: &ReadyGroup, thread: &'static ThreadRecord, place: Place) {
-    let nice = nice_of(thread);
-    // Usually all are equally nice, and none is looked at.
-    if place == Place::Last || group.first.get() == 0 || nice >= group.nice_max.get().cast_signed() {
+    let rank = rank_of(thread);
+    let goes_last = match place {
+        Place::First => false,
+        Place::ByRank => rank >= group.rank_max.get().cast_signed(),
+        Place::Last => !schedule::of(thread).is_realtime() || rank >= group.rank_max.get().cast_signed(),
+    };
+    // Usually all are equally urgent, and none is looked at.
+    if goes_last || group.first.get() == 0 {
         return append(context, group, thread);
     }
+    let comes_before = |other: &&ThreadRecord| match place {
+        Place::First => rank_of(other) < rank,
+        Place::ByRank | Place::Last => rank_of(other) <= rank,
+    };
     let ready = |raw: u64| context.object::<ThreadRecord>(raw);
     let mut before: Option<&ThreadRecord> = None;
     let mut at = ready(group.first.get());
-    while let Some(other) = at.filter(|other| nice_of(other) <= nice) {
+    while let Some(other) = at.filter(comes_before) {
         before = Some(other);
         at = ready(other.queue_next.load(Ordering::Relaxed));
     }
@@ -159,8 +239,8 @@ fn insert(context: &impl Context, group: &ReadyGroup, thread: &'static ThreadRec
 fn append(context: &impl Context, group: &ReadyGroup, thread: &'static ThreadRecord) {
     let raw = context.raw(thread);
     thread.queue_next.store(0, Ordering::Relaxed);
-    if group.first.get() == 0 || nice_of(thread) > group.nice_max.get().cast_signed() {
-        group.nice_max.set(thread.nice.get());
+    if group.first.get() == 0 || rank_of(thread) > group.rank_max.get().cast_signed() {
+        group.rank_max.set(rank_of(thread).cast_unsigned());
     }
     match context.object::<ThreadRecord>(group.last.get()) {
         Some(last) => last.queue_next.store(raw, Ordering::Relaxed),
@@ -169,8 +249,9 @@ fn append(context: &impl Context, group: &ReadyGroup, thread: &'static ThreadRec
     group.last.set(raw);
 }
 
-fn nice_of(thread: &ThreadRecord) -> i32 {
-    thread.nice.get().cast_signed()
+/// The lower, the more urgent: the nice value, or what comes before all of these.
+fn rank_of(thread: &ThreadRecord) -> i32 {
+    schedule::of(thread).rank(thread.nice.get().cast_signed())
 }
 
 /// The real user of a thread, plus 1; 0 is nobody, as in groups that no user has.

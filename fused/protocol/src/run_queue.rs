@@ -12,7 +12,7 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_OUT, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord,
-    IslandId, THREAD_CARRIED, THREAD_READY, ThreadRecord,
+    IslandId, READY_URGENT, THREAD_CARRIED, THREAD_READY, ThreadRecord,
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     cores::{self, core_record, is_dead},
     count, far, message,
     ready::{self, Place},
+    schedule,
 };
 
 /// The state of a thread that `core` is about to hand to another one.
@@ -37,7 +38,8 @@ pub fn is_ready(state: u32) -> bool {
 /// an idle one of the same island when that one is busy.
 pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
     debug_assert!(is_ready(thread.state.load(Ordering::Relaxed)));
-    let target = place(context, thread);
+    let is_realtime = schedule::of(thread).is_realtime();
+    let target = if is_realtime { place_realtime(context, thread) } else { place(context, thread) };
     thread.core.store(u32::from(target.0), Ordering::Relaxed);
     context.woke(thread, target);
     push(context, thread, target);
@@ -132,25 +134,48 @@ pub fn push_reserved(context: &impl Context, thread: &'static ThreadRecord, rese
             Err(found) => head = found,
         }
     }
-    wake_core(context, target);
+    let looks = wake_core(context, target);
+    if schedule::of(thread).is_realtime() && !looks {
+        hurry(context, target);
+    }
+}
+
+/// A real-time thread has been pushed onto a core that is awake: it looks whether that is more urgent than what it runs.
+#[cold]
+fn hurry(context: &impl Context, target: CoreId) {
+    core_record(context, target).ready_changed.fetch_or(READY_URGENT, Ordering::Release);
+    if target != context.core() {
+        count(&context.counters().doorbells_rung);
+        return context.ring(target);
+    }
+    let current = context.own_record().current_thread.load(Ordering::Relaxed);
+    if let Some(current) = context.object::<ThreadRecord>(current) {
+        current.attention.store(1, Ordering::Release);
+    }
 }
 
 /// Makes sure that a core looks at its inbox and other words soon: rings it if it sleeps, runs a called function, which
-/// has no time slice, or is out of use, where it sleeps nearly always ([`crate::hotplug`]).
-pub fn wake_core(context: &impl Context, target: CoreId) {
+/// has no time slice, or is out of use, where it sleeps nearly always ([`crate::hotplug`]). `false`: it was awake, and looks when what it
+/// runs stops.
+pub fn wake_core(context: &impl Context, target: CoreId) -> bool {
     let record = core_record(context, target);
     let mut state = record.state.load(Ordering::SeqCst);
     while matches!(state, CORE_IDLE | CORE_POLLING) {
         match record.state.compare_exchange(state, CORE_AWAKE, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(CORE_POLLING) => return context.wrote(target),
+            Ok(CORE_POLLING) => {
+                context.wrote(target);
+                return true;
+            }
             Ok(_) => break,
             Err(found) => state = found,
         }
     }
-    if matches!(state, CORE_IDLE | CORE_CALLED | CORE_OUT) && target != context.core() {
+    let is_rung = matches!(state, CORE_IDLE | CORE_CALLED | CORE_OUT) && target != context.core();
+    if is_rung {
         count(&context.counters().doorbells_rung);
         context.ring(target);
     }
+    is_rung
 }
 
 /// The next thread for this core. Takes new arrivals from the inbox.
@@ -198,7 +223,7 @@ pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
-    ready::add(context, record, thread, Place::ByNice);
+    ready::add(context, record, thread, Place::ByRank);
 }
 
 /// As [`append`], for a thread that has used up its time: behind all others, whatever their priority, so that each runs.
@@ -208,6 +233,11 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
         drain_inbox(context, record);
     }
     ready::add(context, record, thread, Place::Last);
+}
+
+/// As [`append`], for a thread that a more urgent one has interrupted: before its equals.
+pub fn append_first(context: &impl Context, thread: &'static ThreadRecord) {
+    ready::add(context, context.own_record(), thread, Place::First);
 }
 
 /// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
@@ -367,6 +397,24 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
         .unwrap_or(if allowed(affinity, last) { last } else { least_loaded(context, last.island(), affinity) })
 }
 
+/// As [`place`], for a real-time thread: without an idle core, one of its island that runs what is least urgent.
+#[cold]
+fn place_realtime(context: &impl Context, thread: &ThreadRecord) -> CoreId {
+    let placed = place(context, thread);
+    let affinity = cores_of(thread);
+    if is_idle(core_record(context, placed).state.load(Ordering::Relaxed)) || !allowed(affinity, placed) {
+        return placed;
+    }
+    let priority = |core: CoreId| {
+        let running = context.object::<ThreadRecord>(core_record(context, core).current_thread.load(Ordering::Relaxed));
+        running.map_or(0, |running| schedule::of(running).priority())
+    };
+    let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed));
+    let usable =
+        cores::cores_of(context, placed.island()).filter(|&core| allowed(affinity, core) && is_online(context, core));
+    usable.min_by_key(|&core| (priority(core), Some(core) != last)).unwrap_or(placed)
+}
+
 /// As [`place`], for a thread whose last core takes none.
 #[cold]
 fn place_elsewhere(context: &impl Context, thread: &ThreadRecord, last: CoreId) -> CoreId {
@@ -415,7 +463,7 @@ fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
-        ready::add(context, record, thread, Place::ByNice);
+        ready::add(context, record, thread, Place::ByRank);
         count -= 1;
         if count % ARRIVALS_AT_ONCE == ARRIVALS_AT_ONCE - 1 {
             context.spend_locked(ADDED);

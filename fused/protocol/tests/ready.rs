@@ -7,13 +7,16 @@ mod files_support;
 use std::collections::HashMap;
 
 use files_support::Actor;
+use motet_abi::process::{SCHED_FIFO, SCHED_IDLE, SCHED_OTHER, SCHED_RR};
 use motet_layout::{
     CORE_AWAKE, CORE_IDLE, CORES_MAX, CoreRecord, ProcessRecord, READY_GROUPS, ThreadRecord, sync::Ordering,
 };
 use motet_protocol::{
     Context,
     ready::{self, Place},
-    run_queue, slab,
+    run_queue,
+    schedule::{self, Schedule},
+    slab,
 };
 use proptest::prelude::*;
 
@@ -69,9 +72,9 @@ fn users_get_equal_shares_however_many_threads_they_have() {
     let core = Core::new();
     let many = core.process(1000);
     for _ in 0..500 {
-        core.add(core.thread(many, -20), Place::ByNice);
+        core.add(core.thread(many, -20), Place::ByRank);
     }
-    core.add(core.thread(core.process(0), 19), Place::ByNice);
+    core.add(core.thread(core.process(0), 19), Place::ByRank);
     let mut slices = HashMap::new();
     for _ in 0..100 {
         *slices.entry(core.run_slice()).or_insert(0) += 1;
@@ -84,12 +87,12 @@ fn who_comes_back_runs_soon_and_has_saved_nothing_up() {
     let core = Core::new();
     let many = core.process(1000);
     for _ in 0..100 {
-        core.add(core.thread(many, 0), Place::ByNice);
+        core.add(core.thread(many, 0), Place::ByRank);
     }
     for _ in 0..1000 {
         assert_eq!(core.run_slice(), 1000);
     }
-    core.add(core.thread(core.process(0), 0), Place::ByNice);
+    core.add(core.thread(core.process(0), 0), Place::ByRank);
     let users: Vec<u32> = (0..20).map(|_| core.run_slice()).collect();
     assert!(users[..2].contains(&0), "{users:?}");
     assert_eq!(users.iter().filter(|&&user| user == 0).count(), 10, "{users:?}");
@@ -101,7 +104,7 @@ fn threads_of_one_user_run_by_nice_value_and_age() {
     let process = core.process(7);
     let threads: Vec<_> = [0, 5, -5, 0, 5].iter().map(|&nice| core.thread(process, nice)).collect();
     for thread in &threads {
-        core.add(thread, Place::ByNice);
+        core.add(thread, Place::ByRank);
     }
     let order: Vec<usize> = std::iter::from_fn(|| core.take())
         .map(|taken| threads.iter().position(|thread| std::ptr::eq(*thread, taken)).unwrap())
@@ -109,10 +112,105 @@ fn threads_of_one_user_run_by_nice_value_and_age() {
     assert_eq!(order, [2, 0, 3, 1, 4]);
 }
 
+fn schedule(thread: &ThreadRecord, policy: u32, priority: u32) {
+    schedule::set(thread, Schedule::new(policy, priority, false).unwrap());
+}
+
+/// Which of `threads` come, in which order.
+fn order(core: &Core, threads: &[&'static ThreadRecord]) -> Vec<usize> {
+    std::iter::from_fn(|| core.take())
+        .map(|taken| threads.iter().position(|thread| std::ptr::eq(*thread, taken)).unwrap())
+        .collect()
+}
+
+#[test]
+fn real_time_threads_come_before_all_others_by_priority_and_age() {
+    let core = Core::new();
+    let (superuser, user) = (core.process(0), core.process(1000));
+    let threads = [0, 1, 1, 50, 1].map(|priority| {
+        let thread = core.thread(if priority == 1 { user } else { superuser }, -20);
+        schedule(thread, if priority == 0 { SCHED_OTHER } else { SCHED_FIFO }, priority);
+        core.add(thread, Place::ByRank);
+        thread
+    });
+    assert_eq!(order(&core, &threads), [3, 1, 2, 4, 0]);
+}
+
+#[test]
+fn who_was_interrupted_comes_before_its_equals_and_whose_round_is_over_behind_them() {
+    let core = Core::new();
+    let process = core.process(0);
+    let threads = [5, 5, 3, 5].map(|priority| {
+        let thread = core.thread(process, 0);
+        schedule(thread, SCHED_RR, priority);
+        thread
+    });
+    for index in [1, 2] {
+        core.add(threads[index], Place::ByRank);
+    }
+    core.add(threads[0], Place::First);
+    core.add(threads[3], Place::Last);
+    assert_eq!(order(&core, &threads), [0, 1, 3, 2]);
+}
+
+#[test]
+fn real_time_threads_that_are_held_back_come_when_nobody_else_waits() {
+    let core = Core::new();
+    let process = core.process(0);
+    let threads = [0, 7, 0].map(|priority| {
+        let thread = core.thread(process, 0);
+        schedule(thread, if priority == 0 { SCHED_OTHER } else { SCHED_FIFO }, priority);
+        core.add(thread, Place::ByRank);
+        thread
+    });
+    assert!(std::ptr::eq(ready::first_realtime(&core.actor, core.record).unwrap(), threads[1]));
+    core.record.realtime_held.set(1);
+    assert!(ready::first_realtime(&core.actor, core.record).is_none() && ready::has_ordinary(core.record));
+    assert_eq!(order(&core, &threads), [0, 2, 1]);
+}
+
+#[test]
+fn threads_whose_policies_change_are_sorted_anew() {
+    let core = Core::new();
+    let process = core.process(0);
+    let threads = [0, 0, 4, 0].map(|priority| {
+        let thread = core.thread(process, 0);
+        schedule(thread, if priority == 0 { SCHED_OTHER } else { SCHED_FIFO }, priority);
+        core.add(thread, Place::ByRank);
+        thread
+    });
+    schedule(threads[2], SCHED_OTHER, 0);
+    schedule(threads[1], SCHED_IDLE, 0);
+    schedule(threads[3], SCHED_RR, 9);
+    ready::sort(&core.actor, core.record);
+    assert_eq!(core.record.ready_count.load(Ordering::Relaxed), 4);
+    assert_eq!(order(&core, &threads), [3, 2, 0, 1]);
+}
+
+#[test]
+fn what_real_time_threads_use_is_not_their_users() {
+    let core = Core::new();
+    let (first, second) = (core.process(0), core.process(1000));
+    let urgent = core.thread(first, 0);
+    schedule(urgent, SCHED_FIFO, 1);
+    for process in [first, second] {
+        core.add(core.thread(process, 0), Place::ByRank);
+    }
+    let mut users = Vec::new();
+    for _ in 0..10 {
+        core.add(urgent, Place::ByRank);
+        assert!(std::ptr::eq(core.take().unwrap(), urgent));
+        ready::charge(core.record, 5 * SLICE_NS);
+        users.push(core.run_slice());
+    }
+    assert_eq!(users.iter().filter(|&&user| user == 0).count(), 5, "{users:?}");
+    assert_eq!(ready::realtime_ns(core.record), 50 * SLICE_NS);
+}
+
 #[test]
 fn groups_without_threads_are_passed_over() {
     let core = Core::new();
-    core.add(core.thread(core.process(3), 0), Place::ByNice);
+    core.add(core.thread(core.process(3), 0), Place::ByRank);
     for group in &core.record.ready_groups {
         group.first.set(0);
     }
@@ -120,7 +218,7 @@ fn groups_without_threads_are_passed_over() {
     // Bits of groups that there are not serve nobody.
     assert!(core.take().is_none());
     core.record.ready_mask.set(0);
-    core.add(core.thread(core.process(3), 0), Place::ByNice);
+    core.add(core.thread(core.process(3), 0), Place::ByRank);
     assert!(core.take().is_some());
 }
 
@@ -165,7 +263,7 @@ proptest! {
         for (adds, user, nice) in steps {
             if adds {
                 let thread = core.thread(processes[user as usize], nice);
-                core.add(thread, if nice == 0 { Place::Last } else { Place::ByNice });
+                core.add(thread, if nice == 0 { Place::Last } else { Place::ByRank });
                 inside.push(core.actor.raw(thread));
             } else if let Some(thread) = core.take() {
                 ready::charge(core.record, u64::from(user) * 1_000_000);

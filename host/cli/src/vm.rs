@@ -39,8 +39,8 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
     })
 }
 
-/// Nice value of real-time systems' cores.
-const NICE_OF_RTOS: i32 = -20;
+/// Real-time priority of real-time systems' cores: in the middle, so that there may be some above and below them.
+const PRIORITY_OF_RTOS: u32 = 50;
 
 /// Starts a machine in the background: its lines have its name in front, and its status is noted.
 const START: &str = "start() { name=$1; shift; { on riscv64 vm run \"$@\" 2>&1 </dev/null; echo $? >\"/tmp/vm.$name\"; } | \
@@ -51,7 +51,7 @@ const FINISH: &str =
 
 /// What the machine's shell is to do.
 fn command(options: &VmRunOptions) -> Result<String> {
-    let rtos = options.rtos.iter().map(|image| (image, Some(NICE_OF_RTOS)));
+    let rtos = options.rtos.iter().map(|image| (image, Some(PRIORITY_OF_RTOS)));
     let images: Vec<_> = rtos.chain(options.general.iter().map(|image| (image, None))).collect();
     let wrong = |message: String| Err(Error::new(ErrorKind::Usage, message));
     let mut names = Vec::new();
@@ -62,10 +62,10 @@ fn command(options: &VmRunOptions) -> Result<String> {
         }
         names.push(name);
     }
-    let arguments = |image: &Path, nice: Option<i32>| -> Result<String> {
+    let arguments = |image: &Path, realtime: Option<u32>| -> Result<String> {
         let mut words = vec!["--memory".into(), options.memory.to_string(), "--cpus".into(), options.cpus.to_string()];
-        if let Some(nice) = nice {
-            words.extend(["--nice".into(), nice.to_string()]);
+        if let Some(priority) = realtime {
+            words.extend(["--real-time".into(), priority.to_string()]);
         }
         if let Some(initrd) = &options.initrd {
             words.extend(["--initrd".into(), format!("/in/{}", name(initrd)?)]);
@@ -78,11 +78,11 @@ fn command(options: &VmRunOptions) -> Result<String> {
     };
     match images.as_slice() {
         [] => wrong("no image is named: --general IMAGE or --rtos IMAGE".into()),
-        [(image, nice)] => Ok(format!("exec on riscv64 vm run {}", arguments(image, *nice)?)),
+        [(image, realtime)] => Ok(format!("exec on riscv64 vm run {}", arguments(image, *realtime)?)),
         _ => {
             let mut text = START.to_owned();
-            for (image, nice) in &images {
-                text += &format!("start {} {}; ", quoted(&name(image)?), arguments(image, *nice)?);
+            for (image, realtime) in &images {
+                text += &format!("start {} {}; ", quoted(&name(image)?), arguments(image, *realtime)?);
             }
             Ok(text + FINISH)
         }
@@ -125,7 +125,10 @@ mod tests {
     #[test]
     fn real_time_systems_are_more_urgent() {
         let command = of(&["--general", "linux", "--rtos", "rtos"]).unwrap();
-        assert!(command.contains("start 'rtos' '--memory' '64' '--cpus' '1' '--nice' '-20' '/in/rtos'; "), "{command}");
+        assert!(
+            command.contains("start 'rtos' '--memory' '64' '--cpus' '1' '--real-time' '50' '/in/rtos'; "),
+            "{command}"
+        );
         assert!(command.contains("start 'linux' '--memory' '64' '--cpus' '1' '/in/linux'; "), "{command}");
     }
 

@@ -55,8 +55,14 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
 
 /// Sets the timer for the earliest deadline or the end of the slice.
 pub fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    program_slice(cpu, now_ns, SLICE_NS);
+}
+
+/// As [`program_timer`], where the slice has `left_ns` left.
+#[inline(always)]
+pub fn program_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
-    let deadline_ns = timer::next_deadline_ns(cpu).min(now_ns + SLICE_NS);
+    let deadline_ns = timer::next_deadline_ns(cpu).min(now_ns + left_ns);
     set_timer_at(cpu, deadline_ns.min(crossing::gives_up_at(cpu, now_ns)), || now_ns);
 }
 

@@ -6,9 +6,10 @@
 //! neither wake-ups nor sleep look further than their island. The process's address space stays where its home is.
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, ThreadRecord};
+use motet_layout::{CoreId, THREAD_ENDS, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record},
+    ready,
     run_queue::{self, Reserved},
 };
 
@@ -34,6 +35,24 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     thread.shared.set(thread.shared.get() + 1);
     handover::move_to_reserved(cpu, thread, target);
     true
+}
+
+/// A real-time thread goes on here: gives the next one that waits to an idle core, if there is one for it.
+#[cold]
+pub fn share_waiting<M: Machine>(cpu: &Cpu<M>) {
+    let running = cpu.own.ready_running.get();
+    run_queue::collect(cpu);
+    if let Some(next) = ready::take(cpu, cpu.own) {
+        let may_move = next.in_syscall.get() != THREAD_ENDS && next.moves.stays.get() == 0 && !cpu.crossing.migrates;
+        match may_move.then(|| reserve_idle(cpu, next)).flatten() {
+            Some(target) => {
+                next.shared.set(next.shared.get() + 1);
+                handover::start_reserved(cpu, next, target);
+            }
+            None => run_queue::append_first(cpu, next),
+        }
+    }
+    cpu.own.ready_running.set(running);
 }
 
 /// A core with nothing to do that a thread may run on, where the thread counts from now on: rather one without anything that other threads

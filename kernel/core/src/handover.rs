@@ -79,6 +79,12 @@ pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     run_queue::append(cpu, thread);
 }
 
+/// As [`make_way`], to a more urgent one: before its equals.
+pub fn step_aside<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    become_ready(cpu, thread);
+    run_queue::append_first(cpu, thread);
+}
+
 /// The running thread runs no longer, and is about to be put into this core's ready queue.
 fn become_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);

@@ -25,6 +25,7 @@ mod mm;
 mod permission;
 mod process;
 mod random;
+mod realtime;
 mod recover;
 mod sched;
 mod signal;

@@ -25,6 +25,7 @@ use crate::{
     idle::idle,
     lost, mm,
     process::{self, limits},
+    realtime::{self, Tick},
     signal::{self, Attention},
     syscall, trace,
     turn::{self, Turn},
@@ -180,6 +181,9 @@ fn run_until_gone<M: Machine>(
                 if has_come {
                     thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
                 } else if thread.attention.load(Ordering::Relaxed) != 0 {
+                    if realtime::gives_way(cpu, thread) {
+                        return;
+                    }
                     if let Attention::Gone = signal::attend(cpu, thread, process) {
                         return;
                     }
@@ -387,6 +391,7 @@ pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     if cpu.deferred.get() != Interrupts::EMPTY {
         let interrupts = take_interrupts(cpu, cpu.deferred.replace(Interrupts::EMPTY));
         let now_ns = cpu.now_ns();
+        realtime::look_later(cpu, thread);
         if interrupts.contains(Interrupts::TIMER) && run_queue::has_ready(cpu.own) {
             alarm::set_timer(cpu, now_ns);
         } else {
@@ -457,6 +462,7 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
         alarm::set_timer(cpu, cpu.now_ns());
     }
     let is_asked = shootdown::is_asked(cpu);
+    realtime::look_later(cpu, thread);
     is_asked || cpu.deferred.get() != Interrupts::EMPTY || thread.attention.load(Ordering::Relaxed) != 0
 }
 
@@ -488,13 +494,19 @@ fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrup
         }
         return true;
     }
+    if realtime::gives_way(cpu, thread) {
+        return true;
+    }
     if interrupts.contains(Interrupts::TIMER) {
         if extension::end_slice(cpu, thread) {
             return true;
         }
         if run_queue::has_ready(cpu.own) && cpu.own.first_come.get() == 0 {
-            if !balance::share(cpu, thread) {
-                handover::yield_core(cpu, thread);
+            match realtime::end_tick(cpu, thread) {
+                Tick::Yields if balance::share(cpu, thread) => {}
+                Tick::Yields => handover::yield_core(cpu, thread),
+                Tick::GoesOn => return false,
+                Tick::Gone => {}
             }
             return true;
         }

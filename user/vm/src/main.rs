@@ -18,7 +18,7 @@ use motet_vm::options::Options;
 motet_calls::program!(main);
 
 const USAGE: &str = "\
-usage: vm run [--memory MIB] [--cpus N] [--nice N] IMAGE [--initrd FILE] [--append TEXT]
+usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--initrd FILE] [--append TEXT]
        vm list
        vm kill ID
        vm --help
@@ -33,6 +33,7 @@ Virtual machines on this machine's RISC-V cores.
   --memory MIB   its memory (64)
   --cpus N       its cores (1)
   --nice N       nice value of its cores, -20 (the most urgent) to 19
+  --real-time N  real-time priority of its cores, 1 to 99 (the most urgent): they come before all that has none (SCHED_RR)
   --initrd FILE  a ram disk for it to begin with
   --append TEXT  its kernel's command line
 ";

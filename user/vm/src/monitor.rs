@@ -21,6 +21,8 @@ use crate::{FAILED, say, with_path};
 const STDIN: i32 = 0;
 const EINTR: Failure = -4;
 const ENODEV: Failure = -19;
+/// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
+const SLICE_NS: u64 = 33_000_000;
 /// The tree lies at the end of memory, in so many bytes at most.
 const TREE_BYTES: u64 = 64 << 10;
 /// Bytes copied at once.
@@ -64,6 +66,14 @@ fn make(options: &Options<'_>) -> Result<(), Refusal> {
     let plan = image::plan(file, &range).map_err(|wrong| refuse(format_args!("{name}: {wrong}")))?;
     if let Some(nice) = options.nice {
         machine::set_nice(nice).map_err(|_| refuse(format_args!("the nice value {nice} is not allowed here")))?;
+    }
+    match options.realtime {
+        Some(priority) => {
+            let not_allowed = |_| refuse(format_args!("the real-time priority {priority} is not allowed here"));
+            machine::set_realtime(priority).map_err(not_allowed)?;
+        }
+        // A machine without a policy of its own has slices as Ker-ONE's.
+        None => drop(machine::set_slice(SLICE_NS)),
     }
     let vm = system::open(c"/dev/vm").map_err(|failure| match failure {
         ENODEV => refuse(format_args!("this core runs no guests: it has no hypervisor extension (H), or hidden harts")),

@@ -18,6 +18,8 @@ pub struct Options<'a> {
     pub cpus: u64,
     /// Nice value of its threads.
     pub nice: Option<i32>,
+    /// Their real-time priority (SCHED_RR).
+    pub realtime: Option<u32>,
     /// File with the initial ram disk.
     pub initrd: Option<&'a [u8]>,
     /// The kernel's command line.
@@ -55,7 +57,15 @@ impl<'a> Options<'a> {
     /// # Errors
     /// What is wrong with them.
     pub fn parse(mut arguments: impl Iterator<Item = &'a [u8]>) -> Result<Self, Wrong<'a>> {
-        let mut options = Self { image: b"", memory_mib: MEMORY_MIB, cpus: 1, nice: None, initrd: None, append: b"" };
+        let mut options = Self {
+            image: b"",
+            memory_mib: MEMORY_MIB,
+            cpus: 1,
+            nice: None,
+            realtime: None,
+            initrd: None,
+            append: b"",
+        };
         while let Some(argument) = arguments.next() {
             if !argument.starts_with(b"-") {
                 if !options.image.is_empty() {
@@ -72,6 +82,7 @@ impl<'a> Options<'a> {
             match argument {
                 b"--memory" => options.memory_mib = limited(1, MEMORY_MIB_MAX)? as u64,
                 b"--cpus" => options.cpus = limited(1, motet_abi::vm::VCPUS_MAX)? as u64,
+                b"--real-time" => options.realtime = Some(limited(1, 99)? as u32),
                 b"--nice" => options.nice = Some(limited(-20, 19)? as i32),
                 b"--initrd" => options.initrd = Some(value?),
                 b"--append" => options.append = value?,

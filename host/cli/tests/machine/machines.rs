@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// The guest (`user/guest`).
-fn guest() -> PathBuf {
+pub fn guest() -> PathBuf {
     process::target().join("riscv64imac-unknown-none-elf/release/guest")
 }
 

@@ -41,6 +41,7 @@ mod process;
 mod pthreads;
 mod random_programs;
 mod random_vectors;
+mod realtime;
 mod regions;
 mod scripts;
 mod service;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         trials.extend(preemption::trials());
         trials.extend(pthreads::trials());
         trials.extend(conformance::trials());
+        trials.extend(realtime::trials());
         trials.extend(regions::trials());
         trials.extend(accesses::trials());
         trials.extend(measured::trials());

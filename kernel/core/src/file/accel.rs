@@ -17,7 +17,7 @@ use motet_protocol::{
     fs,
     lock::lock,
     memory::share_frame,
-    wait,
+    schedule, wait,
 };
 
 use super::{
@@ -81,8 +81,11 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
     Ok(record)
 }
 
-/// What a thread's nice means: 0 is the most urgent.
+/// What a thread's nice means: 0 is the most urgent. Real-time threads are as urgent as that.
 fn own_priority(thread: &ThreadRecord) -> u32 {
+    if schedule::of(thread).is_realtime() {
+        return 0;
+    }
     (thread.nice.get().cast_signed() + 20).clamp(0, PRIORITY_MAX as i32) as u32
 }
 

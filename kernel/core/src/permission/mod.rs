@@ -19,4 +19,4 @@ pub use credentials::{
     start_as_superuser, start_program,
 };
 pub use file::{FileRights, loses_privileges};
-pub use process::{may_change, may_inspect, may_limit, may_lower_nice, may_signal};
+pub use process::{may_change, may_inspect, may_limit, may_lower_nice, may_schedule, may_signal};

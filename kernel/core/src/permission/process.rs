@@ -2,9 +2,12 @@
 
 use motet_abi::{Errno, signal::SIGCONT};
 use motet_layout::{ProcessRecord, sync::Ordering};
+use motet_protocol::schedule::Schedule;
 
 use super::credentials::{Capability, Identity, has, is_opaque};
 
+/// `RLIMIT_RTPRIO`: the highest real-time priority.
+const LIMIT_REALTIME: usize = 14;
 /// `RLIMIT_NICE`: 20 less the lowest nice value that a process may take.
 const LIMIT_NICE: usize = 13;
 
@@ -68,4 +71,21 @@ pub fn may_lower_nice(changer: &ProcessRecord, target: &ProcessRecord, nice: i32
     let limit = target.limits[2 * LIMIT_NICE].get();
     let may = (20 - nice) as u64 <= limit || has(changer, Capability::Schedule);
     if may { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// Fails with `EPERM` unless `changer` may have a thread of `target` scheduled otherwise (sched(7)): a real-time policy only if the target's
+/// `RLIMIT_RTPRIO` is not 0, a higher priority only as high as that says, and children may not get again what was not to be theirs.
+pub fn may_schedule(
+    changer: &ProcessRecord,
+    target: &ProcessRecord,
+    before: Schedule,
+    after: Schedule,
+) -> Result<(), Errno> {
+    may_change(changer, target)?;
+    let limit = target.limits[2 * LIMIT_REALTIME].get();
+    let begins = after.is_realtime() && after.policy() != before.policy() && limit == 0;
+    let rises = after.priority() > before.priority() && u64::from(after.priority()) > limit;
+    let gives_again = before.resets_on_fork() && !after.resets_on_fork();
+    let may = !(begins || rises || gives_again) || has(changer, Capability::Schedule);
+    if may { Ok(()) } else { Err(Errno::EPERM) }
 }

@@ -19,7 +19,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
-use super::{adopt, limits, lock_tree, parent_of, users};
+use super::{adopt, limits, lock_tree, parent_of, schedule, users};
 use crate::{
     balance,
     call::{Call, Stop, SysResult},
@@ -223,7 +223,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     for (to, from) in thread.name.iter().zip(&parent.name) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    thread.nice.set(parent.nice.get());
+    schedule::inherit(parent, thread);
     thread.started_ns.set(cpu.reading_ns());
     // A thread that goes on with the caller's stack will return where the caller would.
     if spec.stack == 0

@@ -2,13 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{
-    Errno,
-    process::{SCHED_BATCH, SCHED_DEADLINE, SCHED_FIFO, SCHED_IDLE, SCHED_OTHER, SCHED_RR},
-    registers,
-    signal::NSIG,
-    system,
-};
+use motet_abi::{Errno, registers, signal::NSIG, system};
 use motet_hal::Machine;
 use motet_layout::{CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
 use motet_protocol::{memory, run_queue, threads};
@@ -44,8 +38,6 @@ pub const LIMITS: [(&str, &str); 16] = [
     ("Max realtime priority", ""),
     ("Max realtime timeout", "us"),
 ];
-/// The highest priority of a real-time policy.
-const PRIORITY_MAX: u32 = 99;
 /// `getpriority`: a thread, a process group, a user.
 const PRIO_PROCESS: u64 = 0;
 const PRIO_PGRP: u64 = 1;
@@ -271,75 +263,6 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
             Err(Stop::Gone)
         }
     }
-}
-
-/// `sched_getscheduler(tid)`.
-pub fn sched_getscheduler<M: Machine>(call: &Call<M>) -> SysResult {
-    check_scheduled(call)?;
-    Ok(u64::from(SCHED_OTHER))
-}
-
-/// `sched_setscheduler(tid, policy, parameters)`: ordinary scheduling only.
-///
-/// # Errors
-/// `EPERM`: another policy, which only the superuser might ask for; `EINVAL`, `EFAULT`, `ESRCH`.
-pub fn sched_setscheduler<M: Machine>(call: &Call<M>) -> SysResult {
-    let [tid, policy, parameters, ..] = call.args;
-    if (tid as i32) < 0 || (policy as i32) < 0 || parameters == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let priority = call.read_user_u32(parameters)?;
-    let _tree = lock_tree(call.cpu);
-    let thread = thread_named(call, tid)?;
-    match policy as u32 {
-        SCHED_OTHER if priority == 0 => permission::may_change(call.process, process_of(call.cpu, thread))?,
-        SCHED_FIFO | SCHED_RR
-            if (1..=PRIORITY_MAX).contains(&priority) && !permission::has(call.process, Capability::Schedule) =>
-        {
-            return Err(Errno::EPERM.into());
-        }
-        _ => return Err(Errno::EINVAL.into()),
-    }
-    Ok(0)
-}
-
-/// `sched_getparam(tid, parameters)`.
-pub fn sched_getparam<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[1] == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    check_scheduled(call)?;
-    call.write_user(call.args[1], &0u32.to_le_bytes())?;
-    Ok(0)
-}
-
-/// `sched_get_priority_max(policy)`.
-pub fn sched_get_priority_max<M: Machine>(call: &Call<M>) -> SysResult {
-    priority_of(call.args[0], PRIORITY_MAX)
-}
-
-/// `sched_get_priority_min(policy)`.
-pub fn sched_get_priority_min<M: Machine>(call: &Call<M>) -> SysResult {
-    priority_of(call.args[0], 1)
-}
-
-/// The priority of a policy: real-time ones have several, `of_realtime` among them.
-fn priority_of(policy: u64, of_realtime: u32) -> SysResult {
-    match policy as u32 {
-        SCHED_FIFO | SCHED_RR => Ok(u64::from(of_realtime)),
-        SCHED_OTHER | SCHED_BATCH | SCHED_IDLE | SCHED_DEADLINE => Ok(0),
-        _ => Err(Errno::EINVAL.into()),
-    }
-}
-
-/// Fails unless the first argument names a thread.
-fn check_scheduled<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
-    let tid = call.args[0];
-    if (tid as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let _tree = lock_tree(call.cpu);
-    thread_named(call, tid).map(|_| ())
 }
 
 /// `getpriority(which, who)`: 20 - nice, the highest of them.
@@ -580,7 +503,11 @@ fn with_process<M: Machine>(
     act(process.ok_or(Errno::ESRCH)?)
 }
 
-fn thread_named<M: Machine>(call: &Call<M>, tid: u64) -> Result<&'static ThreadRecord, Errno> {
+/// The thread of that id (0: the caller). Under the process-tree lock.
+///
+/// # Errors
+/// `ESRCH`.
+pub fn thread_named<M: Machine>(call: &Call<M>, tid: u64) -> Result<&'static ThreadRecord, Errno> {
     if tid == 0 { Ok(call.thread) } else { threads::lookup(call.cpu, tid as u32).ok_or(Errno::ESRCH) }
 }
 

@@ -9,6 +9,7 @@ pub mod limits;
 mod load;
 pub mod recover;
 mod refusal;
+pub mod schedule;
 pub mod stack;
 mod strings;
 pub mod symbols;

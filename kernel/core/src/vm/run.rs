@@ -199,7 +199,11 @@ impl<M: Machine> Running<'_, M> {
                 cpu.deferred.set(cpu.deferred.get().union(interrupts));
                 Err(Stop::Again)
             }
-            Trap::Guest(trap) => Ok(self.serve(trap)),
+            Trap::Guest(trap) => match self.serve(trap) {
+                // What it has done may have made a more urgent thread ready.
+                Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 => Err(Stop::Again),
+                next => Ok(next),
+            },
             Trap::Syscall
             | Trap::PageFault { .. }
             | Trap::IllegalInstruction { .. }

@@ -118,6 +118,34 @@ pub fn set_nice(nice: i32) -> Result<usize, Failure> {
     result(unsafe { system_call(number::SETPRIORITY, [0, 0, nice as usize, 0, 0, 0]) })
 }
 
+/// Gives this thread a real-time priority, 1 to 99, with slices among its equals (SCHED_RR); those that it starts inherit it.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_realtime(priority: u32) -> Result<usize, Failure> {
+    const SCHED_RR: usize = 2;
+    let at = (&raw const priority) as usize;
+    // SAFETY: the priority is this function's own.
+    result(unsafe { system_call(number::SCHED_SETSCHEDULER, [0, SCHED_RR, at, 0, 0, 0]) })
+}
+
+/// Lets this thread run for so long while others wait for its core, if it has no real-time policy; those that it starts inherit it.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_slice(slice_ns: u64) -> Result<usize, Failure> {
+    /// Words of `struct sched_attr`, and the one that has the slice.
+    const WORDS: usize = 7;
+    const RUNTIME: usize = 3;
+    let mut attributes = [0_u64; WORDS];
+    let args = [0, attributes.as_mut_ptr() as usize, 8 * WORDS, 0, 0, 0];
+    // SAFETY: the kernel writes to the words at most.
+    result(unsafe { system_call(number::SCHED_GETATTR, args) })?;
+    attributes[RUNTIME] = slice_ns;
+    // SAFETY: the kernel reads the words.
+    result(unsafe { system_call(number::SCHED_SETATTR, [0, attributes.as_ptr() as usize, 0, 0, 0, 0]) })
+}
+
 /// Starts a thread.
 ///
 /// # Errors

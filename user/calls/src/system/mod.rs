@@ -23,6 +23,7 @@ mod generic {
     pub const EXIT_GROUP: usize = 94;
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
+    pub const SCHED_SETSCHEDULER: usize = 119;
     pub const SCHED_SETAFFINITY: usize = 122;
     pub const SCHED_GETAFFINITY: usize = 123;
     pub const KILL: usize = 129;
@@ -35,6 +36,8 @@ mod generic {
     pub const MUNMAP: usize = 215;
     pub const MMAP: usize = 222;
     pub const WAIT4: usize = 260;
+    pub const SCHED_SETATTR: usize = 274;
+    pub const SCHED_GETATTR: usize = 275;
     pub const MEMFD_CREATE: usize = 279;
 }
 

@@ -21,6 +21,7 @@ pub mod number {
     pub const FCNTL: usize = 72;
     pub const FTRUNCATE: usize = 77;
     pub const SETPRIORITY: usize = 141;
+    pub const SCHED_SETSCHEDULER: usize = 144;
     pub const PPOLL: usize = 271;
     pub const MEMFD_CREATE: usize = 319;
     pub const NANOSLEEP: usize = 35;
@@ -33,6 +34,8 @@ pub mod number {
     pub const REBOOT: usize = 169;
     pub const SCHED_SETAFFINITY: usize = 203;
     pub const SCHED_GETAFFINITY: usize = 204;
+    pub const SCHED_SETATTR: usize = 314;
+    pub const SCHED_GETATTR: usize = 315;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;

@@ -32,7 +32,7 @@ use crate::{
     extension::Migrations,
     mm,
     permission::{self, FileRights, Identity},
-    process as processes, sched, vm,
+    process as processes, realtime, sched, vm,
 };
 use text::Text;
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
@@ -304,7 +304,8 @@ pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mu
     text.finish()
 }
 
-/// Writes to a file: a process's name, the instruction set that its programs start on, and whether a core is in use, can be written.
+/// Writes to a file: a process's name, the instruction set that its programs start on, whether a core is in use, and the limit of real-time
+/// threads, can be written.
 pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
     let len = from.remaining();
     let mut line = [0; 16];
@@ -315,6 +316,7 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
         E::ProcessComm => write_name(call, node.id, line)?,
         E::ProcessStartIsa => write_start_isa(call, node.id, &line[..end])?,
         E::CoreOnline | E::HiddenHartOnline => cores::set_online(call, node, &line[..end])?,
+        E::RealtimeRuntime => realtime::set_limit(call.cpu, &line[..end])?,
         _ => return Err(Errno::EACCES.into()),
     }
     Ok(len)
@@ -368,6 +370,11 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Osrelease => writeln!(out, "{}", processes::ids::KERNEL_RELEASE),
         E::PidMax | E::ThreadsMax => writeln!(out, "{}", threads::TIDS),
         E::OvercommitMemory | E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
+        E::RealtimePeriod => writeln!(out, "{}", realtime::PERIOD_US),
+        E::RealtimeRuntime => match realtime::limit_us(call.cpu) {
+            Some(limit_us) => writeln!(out, "{limit_us}"),
+            None => out.write_str("-1\n"),
+        },
         E::MmapMinAddr => writeln!(out, "{}", mm::LOWEST),
         E::NgroupsMax => writeln!(out, "{GROUPS_MAX}"),
         E::Uuid => machine::uuid(call.cpu, out),

@@ -13,7 +13,12 @@ use motet_layout::{
     Cell32, Cell64, GROUPS_MAX, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD,
     THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
-use motet_protocol::{Context, fs, lock::lock, run_queue::is_ready};
+use motet_protocol::{
+    Context, fs,
+    lock::lock,
+    run_queue::is_ready,
+    schedule::{self, Schedule},
+};
 
 use super::{
     super::{cursor::Cursor, device, dir::path_of, node::Node},
@@ -47,6 +52,7 @@ pub struct Summary {
     capabilities: [u64; 2],
     child_ns: [u64; 2],
     nice: i32,
+    schedule: Schedule,
     threads: u32,
     started_ns: u64,
     isa: u32,
@@ -95,6 +101,7 @@ impl Summary {
                 capabilities: [process.credentials.inheritable.get(), process.credentials.bounding.get()],
                 child_ns: [process.child_times_ns[0].get(), process.child_times_ns[1].get()],
                 nice: thread.nice.get().cast_signed(),
+                schedule: schedule::of(thread),
                 threads: process.thread_count.load(Ordering::Relaxed),
                 started_ns: process.started_ns.get(),
                 isa: process.isa.load(Ordering::Relaxed),
@@ -129,12 +136,14 @@ pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, whole: bool, out: &mut Text<M>) -
         write!(out, " {}", ns / NS_PER_TICK)?;
     }
     let nice = summary.nice;
-    write!(out, " {} {nice} {} 0 {}", 20 + nice, summary.threads, summary.started_ns / NS_PER_TICK)?;
+    let (policy, realtime) = (summary.schedule.policy(), summary.schedule.priority());
+    let priority = if realtime == 0 { 20 + nice } else { -1 - realtime as i32 };
+    write!(out, " {priority} {nice} {} 0 {}", summary.threads, summary.started_ns / NS_PER_TICK)?;
     // Sizes, then limits and addresses that are not told.
     write!(out, " {} {} {} 0 0 0 0 0", summary.mapped_len, summary.resident, u64::MAX)?;
     write!(out, " {} {} 0 0", summary.pending[0], summary.blocked)?;
-    // wchan, nswap, cnswap, exit signal, processor, then real-time scheduling and what is not kept.
-    writeln!(out, " 0 0 0 {} {} 0 0 0 0 0 0 0 0 0 0 0 0 0", summary.exit_signal, summary.core)
+    // wchan, nswap, cnswap, exit signal, processor, real-time priority and policy, then what is not kept.
+    writeln!(out, " 0 0 0 {} {} {realtime} {policy} 0 0 0 0 0 0 0 0 0 0 0", summary.exit_signal, summary.core)
 }
 
 /// `status`.
