@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use motet_abi::process::SCHED_FIFO;
 use motet_layout::sync::Ordering;
-use motet_layout::{CORE_IDLE, CoreId, IslandId, THREAD_READY, ThreadRecord};
+use motet_layout::{CORE_IDLE, CoreId, IslandId, READY_URGENT, THREAD_READY, ThreadRecord};
 use motet_protocol::cores::core_record;
+use motet_protocol::ready;
 use motet_protocol::run_queue;
+use motet_protocol::schedule::{self, Schedule};
 use motet_protocol::{Context, wait};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
@@ -99,6 +102,86 @@ fn sleeping_without_a_second_look_is_caught() {
             },
             run_queue::hand_over,
         ),
+    );
+}
+
+/// Two islands hand real-time threads to a core that computes: it looks when it is rung, and sleeps when it has nothing.
+fn urgent(give: Give) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let bells = Arc::new(Bells::default());
+        let core = Core::new(pool, TARGET, &bells);
+        let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for island in 1..=WAKERS {
+            let waker = Core::new(pool, island, &bells);
+            let thread = objects.thread(target());
+            quietly(|| schedule::set(thread, Schedule::new(SCHED_FIFO, island.into(), false).unwrap()));
+            actors.push(Box::new(move || {
+                thread.state.store(THREAD_READY, Ordering::Relaxed);
+                give(&waker, thread);
+            }));
+        }
+        actors.push(Box::new(move || {
+            let mut taken = 0;
+            // An ordinary thread runs here, until an interrupt.
+            let mut computes = true;
+            while taken < WAKERS {
+                if computes {
+                    core.sleep();
+                    if core.own_record().ready_changed.swap(0, Ordering::SeqCst) & READY_URGENT != 0 {
+                        run_queue::collect(&core);
+                    }
+                    computes = ready::first_realtime(&core, core.own_record()).is_none();
+                    continue;
+                }
+                let thread = core.next_thread();
+                assert!(schedule::of(thread).is_realtime());
+                taken += 1;
+                // It waits at once, and the ordinary one goes on, if none is ready.
+                computes = taken < WAKERS
+                    && run_queue::next(&core).is_none_or(|next| {
+                        run_queue::append_first(&core, next);
+                        false
+                    });
+            }
+        }));
+        together(actors);
+    }
+}
+
+#[test]
+fn a_core_that_computes_learns_of_real_time_threads() {
+    explore(1500, urgent(run_queue::hand_over));
+}
+
+#[test]
+fn ringing_before_the_thread_is_there_is_caught() {
+    must_be_caught(
+        1500,
+        urgent(|waker, thread| {
+            core_record(waker, target()).ready_changed.fetch_or(READY_URGENT, Ordering::SeqCst);
+            waker.ring(target());
+            let schedule = schedule::of(thread);
+            schedule::set(thread, Schedule::default());
+            run_queue::hand_over(waker, thread);
+            schedule::set(thread, schedule);
+        }),
+    );
+}
+
+#[test]
+fn ringing_before_the_mark_is_there_is_caught() {
+    must_be_caught(
+        1500,
+        urgent(|waker, thread| {
+            let schedule = schedule::of(thread);
+            schedule::set(thread, Schedule::default());
+            run_queue::hand_over(waker, thread);
+            schedule::set(thread, schedule);
+            waker.ring(target());
+            core_record(waker, target()).ready_changed.fetch_or(READY_URGENT, Ordering::SeqCst);
+        }),
     );
 }
 
