@@ -2,8 +2,8 @@
 //!
 //! All structures are words of 64 bits.
 
-/// `ioctl(file, MEMORY, [start, bytes, fd, offset])`: from the guest's physical address `start` on, its memory is what the memfd `fd` has from
-/// `offset` on. The memfd must be sealed against shrinking. Page-aligned; pieces do not overlap.
+/// `ioctl(file, MEMORY, [start, bytes, fd, offset])`: from the guest's physical address `start` on, its memory is what the file in memory `fd` (a memfd, or one of `/dev/shm`) has
+/// from `offset` on. Nobody shortens the file meanwhile. Page-aligned; pieces do not overlap.
 pub const MEMORY: u32 = 0x4d70;
 /// `ioctl(file, VCPU)`: makes a core; its number, from 0 on.
 pub const VCPU: u32 = 0x4d71;

@@ -16,6 +16,15 @@ pub const ISA: Isa = Isa::AArch64;
 pub const RAM: usize = 0x4000_0000;
 const UART: usize = 0x0900_0000;
 const FLAGS: usize = UART + 0x18;
+const HAS_NOTHING: u32 = 1 << 4;
+const INTERRUPT_MASK: usize = UART + 0x38;
+const RECEIVED: u32 = 1 << 4;
+const RECEIVED_LATELY: u32 = 1 << 6;
+pub const SERIAL_INTERRUPT: u32 = 33;
+/// Of Motet's virtual machines: the first area that they share, its registers and their interrupt.
+pub const SHARE_MEMORY: usize = 0x2000_0000;
+pub const SHARE_REGISTERS: usize = 0x1fff_0000;
+pub const SHARE_INTERRUPT: u32 = 64;
 const IS_FULL: u32 = 1 << 5;
 
 const DISTRIBUTOR: usize = 0x0800_0000;
@@ -276,6 +285,26 @@ fn write(address: usize, value: u32) {
     unsafe { asm!("str {0:w}, [{1}]", in(reg) value, in(reg) address, options(nostack)) };
 }
 
+pub fn let_serial_interrupt() {
+    write(INTERRUPT_MASK, RECEIVED | RECEIVED_LATELY);
+}
+
+pub fn take_byte() -> Option<u8> {
+    (read(FLAGS) & HAS_NOTHING == 0).then(|| read(UART) as u8)
+}
+
+/// A shared interrupt: of group 1, of the software interrupt's priority, for the core that boots.
+pub fn enable_device(_hart: usize, number: u32) {
+    let (word, bit) = (number as usize / 32 * 4, 1 << (number % 32));
+    write(DISTRIBUTOR + 0x80 + word, read(DISTRIBUTOR + 0x80 + word) | bit);
+    let (priority, shift) = (DISTRIBUTOR + 0x400 + (number as usize & !3), number % 4 * 8);
+    write(priority, read(priority) & !(0xff << shift) | u32::from(PRIORITIES[1].1) << shift);
+    let affinity = read_register!("mpidr_el1") & AFFINITY;
+    write(DISTRIBUTOR + 0x6000 + 8 * number as usize, affinity as u32);
+    write(DISTRIBUTOR + 0x6004 + 8 * number as usize, (affinity >> 32) as u32);
+    write(DISTRIBUTOR + 0x100 + word, bit);
+}
+
 pub fn put(byte: u8) {
     while read(FLAGS) & IS_FULL != 0 {}
     write(UART, u32::from(byte));
@@ -343,6 +372,7 @@ extern "C" fn motet_guest_interrupt() {
     let interrupt = match acknowledged as u32 {
         TIMER => Interrupt::Timer,
         SOFTWARE => Interrupt::Software,
+        device if device >= 32 => Interrupt::Device(device),
         other => crate::fail(format_args!("an interrupt that nobody asked for: {other}")),
     };
     interrupts::arrived(&Mask::new(), interrupt);

@@ -1,6 +1,6 @@
-//! The interrupts that guests use: the timer's, and one that software raises.
+//! The interrupts that guests use: the timer's, one that software raises, and devices'.
 
-use crate::{Mask, Masked, isa};
+use crate::{Boot, Mask, Masked, isa};
 
 /// Which interrupt it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub enum Interrupt {
     Timer,
     /// It was raised by [`raise`].
     Software,
+    /// A device's, by its number at the interrupt controller. It comes again as long as the device's line is high.
+    Device(u32),
 }
 
 /// What is called when one comes.
@@ -27,6 +29,11 @@ pub fn start(handler: Handler) {
 /// Makes these interrupts come, for who has an entry for them of its own.
 pub fn set_up() {
     isa::set_up_interrupts();
+}
+
+/// Lets a device's interrupts come to the core that boots.
+pub fn enable_device(boot: &Boot, number: u32) {
+    isa::enable_device(boot.hart, number);
 }
 
 /// Asks for an interrupt when the clock reads `time` or later.

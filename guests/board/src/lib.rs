@@ -16,6 +16,8 @@ mod console;
 pub mod cores;
 pub mod interrupts;
 mod masked;
+pub mod serial;
+pub mod share;
 pub mod stacks;
 mod tree;
 

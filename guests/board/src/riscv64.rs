@@ -3,6 +3,7 @@
 use core::{
     arch::{asm, global_asm},
     ptr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use crate::{
@@ -14,12 +15,28 @@ pub const ISA: Isa = Isa::RiscV64;
 /// Where memory begins.
 pub const RAM: usize = 0x8000_0000;
 const UART: usize = 0x1000_0000;
+const INTERRUPT_ENABLE: usize = UART + 1;
 const LINE_STATUS: usize = UART + 5;
+const HAS_COME: u8 = 1;
 const HOLDS_NOTHING: u8 = 1 << 5;
+pub const SERIAL_INTERRUPT: u32 = 10;
+/// Of Motet's virtual machines: the first area that they share, its registers and their interrupt.
+pub const SHARE_MEMORY: usize = 0x6000_0000;
+pub const SHARE_REGISTERS: usize = 0x5fff_0000;
+pub const SHARE_INTERRUPT: u32 = 32;
+
+/// The interrupt controller (RISC-V Platform-Level Interrupt Controller Specification 1.0.0).
+const CONTROLLER: usize = 0x0c00_0000;
+const ENABLED: usize = CONTROLLER + 0x2000;
+const CONTEXT: usize = CONTROLLER + 0x20_0000;
+const CLAIM: usize = 4;
+/// Where the context of the core that boots has its registers, as an offset: harts have two each, of M-mode and of S-mode.
+static CONTEXT_AT: AtomicUsize = AtomicUsize::new(CONTEXT + 0x1000);
 
 const SIE: usize = 1 << 1;
 const SOFTWARE: usize = 1 << 1;
 const TIMER: usize = 1 << 5;
+const EXTERNAL: usize = 1 << 9;
 const INTERRUPT: usize = 1 << 63;
 
 const SBI_TIME: usize = 0x5449_4D45;
@@ -228,8 +245,43 @@ pub fn frequency() -> Option<u64> {
     None
 }
 
+fn device(address: usize) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+fn read(address: usize) -> u32 {
+    // SAFETY: the interrupt controller's registers, which are this crate's.
+    unsafe { device(address).cast::<u32>().read_volatile() }
+}
+
+fn write(address: usize, value: u32) {
+    // SAFETY: as above.
+    unsafe { device(address).cast::<u32>().write_volatile(value) };
+}
+
+pub fn enable_device(hart: usize, number: u32) {
+    let context = 2 * hart + 1;
+    CONTEXT_AT.store(CONTEXT + 0x1000 * context, Relaxed);
+    let number = number as usize;
+    write(CONTROLLER + 4 * number, 1);
+    let enabled = ENABLED + 0x80 * context + number / 32 * 4;
+    write(enabled, read(enabled) | 1 << (number % 32));
+    write(CONTEXT + 0x1000 * context, 0);
+    // SAFETY: a processor's interrupts are this crate's.
+    unsafe { asm!("csrs sie, {}", in(reg) EXTERNAL, options(nostack)) };
+}
+
+pub fn let_serial_interrupt() {
+    // SAFETY: the serial port's registers: it interrupts when a byte has come.
+    unsafe { device(INTERRUPT_ENABLE).write_volatile(1) };
+}
+
+pub fn take_byte() -> Option<u8> {
+    // SAFETY: the serial port's registers.
+    unsafe { (device(LINE_STATUS).read_volatile() & HAS_COME != 0).then(|| device(UART).read_volatile()) }
+}
+
 pub fn put(byte: u8) {
-    let device = |address| ptr::with_exposed_provenance_mut::<u8>(address);
     // SAFETY: the serial port's registers, which every `virt` board has here.
     unsafe {
         while device(LINE_STATUS).read_volatile() & HOLDS_NOTHING == 0 {}
@@ -280,6 +332,16 @@ extern "C" fn motet_guest_interrupt(cause: usize) {
             // SAFETY: it has been taken.
             unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE, options(nostack)) };
             Interrupt::Software
+        }
+        EXTERNAL => {
+            let claim = CONTEXT_AT.load(Relaxed) + CLAIM;
+            let number = read(claim);
+            if number == 0 {
+                return;
+            }
+            // Ended at once, as the handler may not come back soon. It comes again if the device wants something still.
+            write(claim, number);
+            Interrupt::Device(number)
         }
         _ => crate::fail(format_args!("an interrupt that nobody asked for: {cause:#x}")),
     };

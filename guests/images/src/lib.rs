@@ -8,3 +8,5 @@ pub mod freertos;
 pub mod heartbeat;
 pub mod hostile;
 pub mod rtos;
+pub mod serial;
+pub mod share;

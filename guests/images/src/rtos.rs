@@ -82,6 +82,8 @@ fn interrupt(mask: &Mask, interrupt: Interrupt) {
             // If that has been, the next tick comes at once.
             interrupts::set_alarm(Motet::time_of(ticks + 1));
         }
+        // Nobody has enabled any.
+        Interrupt::Device(_) => {}
         Interrupt::Software => HANDLER.with(mask, |handler| *handler).into_iter().for_each(|handler| handler()),
     }
     IS_IN_INTERRUPT.store(false, Relaxed);

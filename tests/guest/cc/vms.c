@@ -48,11 +48,10 @@ int main(void) {
         perror("/dev/vm");
         return 1;
     }
-    int memory = file(F_SEAL_SHRINK), null = open("/dev/null", O_RDWR);
+    int memory = file(0), null = open("/dev/null", O_RDWR);
     expect("no file", give(vm, BASE, SIZE, 99, 0), EBADF);
     expect("a device", give(vm, BASE, SIZE, null, 0), EINVAL);
-    expect("memory that may shrink", give(vm, BASE, SIZE, file(F_SEAL_GROW), 0), EINVAL);
-    expect("memory that is sealed", give(vm, BASE, SIZE, file(F_SEAL_SHRINK | F_SEAL_WRITE), 0), EPERM);
+    expect("memory that is sealed", give(vm, BASE, SIZE, file(F_SEAL_WRITE), 0), EPERM);
     expect("more than there is", give(vm, BASE, SIZE + 4096, memory, 0), EINVAL);
     expect("more than there is, from an offset", give(vm, BASE, SIZE, memory, 4096), EINVAL);
     expect("an offset beyond all", give(vm, BASE, SIZE, memory, -4096ull), EINVAL);
@@ -61,6 +60,8 @@ int main(void) {
     expect("an address beyond all", give(vm, -4096ull, SIZE, memory, 0), EINVAL);
     expect("memory", give(vm, BASE, SIZE, memory, 0), 0);
     expect("the same again", give(vm, BASE + 4096, 4096, memory, 0), EINVAL);
+    expect("it gets shorter", ftruncate(memory, SIZE - 1), EPERM);
+    expect("it stays as long as it is", ftruncate(memory, SIZE), 0);
     expect("a seal against writing", fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE), EBUSY);
     expect("memory below", give(vm, 0, 4096, memory, 0), 0);
 
@@ -87,6 +88,7 @@ int main(void) {
     for (int n = 0; n < 3; n++) expect("a loop, and a signal", ioctl(vm, RUN, exit), EINTR);
 
     close(vm);
+    expect("it gets shorter, afterwards", ftruncate(memory, SIZE - 1), 0);
     expect("a seal against writing, afterwards", fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE), 0);
     puts(wrong ? "wrong" : "right");
     return wrong;

@@ -121,6 +121,36 @@ static void wakes(void) {
     REQUIRE(schedule(0, SCHED_OTHER, 0) == 0);
 }
 
+static int mail[2];
+static atomic_int has_read, is_urgent;
+
+static void *read_mail(void *argument) {
+    char byte;
+    run_on(core);
+    REQUIRE(schedule(0, SCHED_RR, 8) == 0);
+    /* From here on it keeps the core until it waits. */
+    atomic_store(&is_urgent, 1);
+    while (read(mail[0], &byte, 1) == 1)
+        atomic_fetch_add(&has_read, 1);
+    return argument;
+}
+
+/* Who wakes a more urgent one of its core goes on when that one waits again. */
+static void posts(void) {
+    pthread_t reader;
+    REQUIRE(pipe(mail) == 0 && pthread_create(&reader, NULL, read_mail, NULL) == 0);
+    while (!atomic_load(&is_urgent))
+        usleep(1000);
+    REQUIRE(schedule(0, SCHED_FIFO, 7) == 0);
+    for (int round = 1; round <= 50; round++) {
+        REQUIRE(write(mail[1], "", 1) == 1);
+        REQUIRE(atomic_load(&has_read) == round);
+    }
+    REQUIRE(schedule(0, SCHED_OTHER, 0) == 0);
+    close(mail[1]);
+    pthread_join(reader, NULL);
+}
+
 /* Of equals, those of SCHED_RR take turns, and those of SCHED_FIFO do not. */
 static void rounds(void) {
     struct counter equal = {.policy = SCHED_RR, .priority = 3, .where = core};
@@ -310,7 +340,7 @@ int main(int count, char **arguments) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"first", first},     {"wakes", wakes}, {"rounds", rounds}, {"changes", changes},
+    } cases[] = {{"first", first},     {"wakes", wakes}, {"posts", posts}, {"rounds", rounds}, {"changes", changes},
                  {"limited", limited}, {"told", told},   {"reads", reads},   {"writes", writes},
                  {"reads_alone", reads_alone}};
     setvbuf(stdout, NULL, _IONBF, 0);

@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod image;
 pub mod options;
+pub mod plic;
 pub mod tree;
 pub mod uart;
 
@@ -19,6 +20,24 @@ pub mod board {
     pub const UART: u64 = 0x1000_0000;
     /// Bytes of them.
     pub const UART_BYTES: u64 = 0x100;
+    /// The serial port's source at the interrupt controller.
+    pub const UART_SOURCE: usize = 10;
+    /// Registers of the interrupt controller.
+    pub const PLIC: u64 = 0x0c00_0000;
+    /// Bytes of them.
+    pub const PLIC_BYTES: u64 = 0x60_0000;
+    /// Areas that a machine may share with others at most.
+    pub const SHARES: usize = 4;
+    /// Where they are.
+    pub const SHARE_MEMORY: u64 = 0x6000_0000;
+    /// Bytes of the largest, and from one to the next.
+    pub const SHARE_BYTES: u64 = 16 << 20;
+    /// Where their registers are.
+    pub const SHARE_REGISTERS: u64 = 0x5fff_0000;
+    /// Bytes of one's registers.
+    pub const SHARE_REGISTER_BYTES: u64 = 0x1000;
+    /// The first one's source at the interrupt controller.
+    pub const SHARE_SOURCE: usize = 32;
     /// Ticks a second.
     pub const TIMEBASE_HZ: u32 = 10_000_000;
 }

@@ -4,8 +4,11 @@
 
 extern crate alloc;
 
+mod input;
+mod interrupts;
 mod list;
 mod monitor;
+mod share;
 
 use core::{
     ffi::CStr,
@@ -18,7 +21,8 @@ use motet_vm::options::Options;
 motet_calls::program!(main);
 
 const USAGE: &str = "\
-usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--initrd FILE] [--append TEXT]
+usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--initrd FILE]
+              [--append TEXT] [--share NAME[:KIB]]...
        vm list
        vm kill ID
        vm --help
@@ -36,6 +40,8 @@ Virtual machines on this machine's RISC-V cores.
   --real-time N  real-time priority of its cores, 1 to 99 (the most urgent): they come before all that has none (SCHED_RR)
   --initrd FILE  a ram disk for it to begin with
   --append TEXT  its kernel's command line
+  --share NAME   memory that it shares with the machines and programs that name the same (/dev/shm/vm.NAME), with doorbells; 4 KiB
+                 unless it is there or NAME:KIB says otherwise; up to four times
 ";
 /// Exit status of wrong use, as of sysexits.h.
 const WRONG_USE: u8 = 64;

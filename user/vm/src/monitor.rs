@@ -16,9 +16,8 @@ use motet_vm::{
     uart::{Line, Uart},
 };
 
-use crate::{FAILED, say, with_path};
+use crate::{FAILED, input, interrupts, say, share, with_path};
 
-const STDIN: i32 = 0;
 const EINTR: Failure = -4;
 const ENODEV: Failure = -19;
 /// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
@@ -32,6 +31,8 @@ const PIECE: usize = 4096;
 static MACHINE: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicI32 = AtomicI32::new(-1);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
+/// How many areas it shares.
+static SHARES: AtomicU64 = AtomicU64::new(0);
 static UART: Uart = Uart::new();
 
 /// Why a machine cannot be run.
@@ -94,7 +95,13 @@ fn make(options: &Options<'_>) -> Result<(), Refusal> {
         None => None,
     };
     let command_line = core::str::from_utf8(options.append).unwrap_or_default();
-    let described = tree::Machine { memory_bytes: bytes, cpus: options.cpus, command_line, initrd };
+    let mut shares = Vec::new();
+    for (index, share) in options.shares.iter().flatten().enumerate() {
+        let bytes = share::join(vm, index, share.name, share.kib);
+        shares.push((share.name, bytes.map_err(|why| refuse(format_args!("{why}")))?));
+    }
+    SHARES.store(shares.len() as u64, Relaxed);
+    let described = tree::Machine { memory_bytes: bytes, cpus: options.cpus, command_line, initrd, shares: &shares };
     let tree = tree::write(&described).map_err(|error| refuse(format_args!("no device tree: {error:?}")))?;
     machine::write_at(memory, &tree, tree_at - board::MEMORY).map_err(no_memory)?;
     for _ in 0..options.cpus {
@@ -102,6 +109,8 @@ fn make(options: &Options<'_>) -> Result<(), Refusal> {
     }
     machine::control(vm, abi::START, &mut [0, plan.entry, 0, tree_at]).map_err(no_memory)?;
     MACHINE.store(vm, Relaxed);
+    interrupts::start(vm, options.cpus as usize);
+    input::start(input_thread).map_err(|_| refuse(format_args!("there is no thread for input")))?;
     MEMORY.store(memory, Relaxed);
     MEMORY_BYTES.store(bytes, Relaxed);
     Ok(())
@@ -134,13 +143,37 @@ impl Line for Console {
     }
 
     fn has_come(&self) -> bool {
-        machine::is_readable(STDIN)
+        input::has_come()
+    }
+
+    fn is_noticed(&self) -> bool {
+        input::is_noticed()
     }
 
     fn take(&self) -> Option<u8> {
-        let mut byte = [0];
-        (self.has_come() && system::read(STDIN, &mut byte) == Ok(1)).then_some(byte[0])
+        input::take(UART.awaits_bytes())
     }
+}
+
+/// The thread that waits for input that is to interrupt.
+extern "C" fn input_thread(_: usize) -> ! {
+    input::watch_forever(serial_changed)
+}
+
+/// The serial port's interrupt line may have changed.
+fn serial_changed() {
+    interrupts::set_line(board::UART_SOURCE, || UART.is_interrupting(&Console));
+}
+
+fn serial(exit: &mut Exit, register: u64) {
+    match exit.reason {
+        reason::LOAD => exit.value = u64::from(UART.load(register, &Console)),
+        _ => UART.store(register, exit.value as u8, &Console),
+    }
+    if UART.awaits_bytes() && !input::is_noticed() {
+        input::watch();
+    }
+    serial_changed();
 }
 
 fn send(mut bytes: &[u8]) {
@@ -193,12 +226,30 @@ fn end(exit: &Exit, why: fmt::Arguments<'_>) -> ! {
     system::exit(FAILED)
 }
 
+/// A register of an area.
+fn shared(exit: &mut Exit, register: u64) {
+    let (index, register) = (register / board::SHARE_REGISTER_BYTES, register % board::SHARE_REGISTER_BYTES);
+    match exit.reason {
+        reason::LOAD => exit.value = u64::from(share::load(index as usize, register)),
+        _ => share::store(index as usize, register, exit.value as u32),
+    }
+}
+
 /// A device's register is read or written.
 fn access(exit: &mut Exit) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
-    let register = exit.address.wrapping_sub(board::UART);
-    match exit.reason {
-        _ if register >= board::UART_BYTES => {
+    let register = |from: u64, bytes: u64| exit.address.checked_sub(from).filter(|&register| register < bytes);
+    if let Some(register) = register(board::UART, board::UART_BYTES) {
+        return serial(exit, register);
+    }
+    let shares = SHARES.load(Relaxed) * board::SHARE_REGISTER_BYTES;
+    if let Some(register) = register(board::SHARE_REGISTERS, shares) {
+        return shared(exit, register);
+    }
+    match (register(board::PLIC, board::PLIC_BYTES), exit.reason) {
+        (Some(register), reason::LOAD) => exit.value = u64::from(interrupts::load(register)),
+        (Some(register), _) => interrupts::store(register, exit.value as u32),
+        (None, _) => {
             if !HAS_SAID.swap(true, Relaxed) {
                 let (core, pc, address) = (exit.vcpu, exit.pc, exit.address);
                 say(format_args!(
@@ -207,8 +258,6 @@ fn access(exit: &mut Exit) {
             }
             exit.reason = reason::NOTHING;
         }
-        reason::LOAD => exit.value = u64::from(UART.load(register, &Console)),
-        _ => UART.store(register, exit.value as u8, &Console),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::board;
+
 /// Memory unless said otherwise.
 const MEMORY_MIB: u64 = 64;
 /// Most memory.
@@ -24,6 +26,33 @@ pub struct Options<'a> {
     pub initrd: Option<&'a [u8]>,
     /// The kernel's command line.
     pub append: &'a [u8],
+    /// Areas that it shares with others.
+    pub shares: [Option<Share<'a>>; board::SHARES],
+}
+
+/// An area of memory that machines share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its size, if that was said.
+    pub kib: Option<u64>,
+}
+
+impl<'a> Share<'a> {
+    /// `NAME` or `NAME:KIB`.
+    fn parse(text: &'a [u8]) -> Option<Self> {
+        let text = core::str::from_utf8(text).ok()?;
+        let (name, kib) = match text.split_once(':') {
+            Some((name, kib)) => {
+                (name, Some(kib.parse().ok().filter(|kib| (4..=board::SHARE_BYTES >> 10).contains(kib))?))
+            }
+            None => (text, None),
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain);
+        is_name.then_some(Self { name, kib })
+    }
 }
 
 /// What is wrong with arguments.
@@ -65,6 +94,7 @@ impl<'a> Options<'a> {
             realtime: None,
             initrd: None,
             append: b"",
+            shares: [None; board::SHARES],
         };
         while let Some(argument) = arguments.next() {
             if !argument.starts_with(b"-") {
@@ -85,6 +115,10 @@ impl<'a> Options<'a> {
                 b"--real-time" => options.realtime = Some(limited(1, 99)? as u32),
                 b"--nice" => options.nice = Some(limited(-20, 19)? as i32),
                 b"--initrd" => options.initrd = Some(value?),
+                b"--share" => {
+                    let free = options.shares.iter_mut().find(|share| share.is_none()).ok_or(Wrong::Value(argument))?;
+                    *free = Some(Share::parse(value?).ok_or(Wrong::Value(argument))?);
+                }
                 b"--append" => options.append = value?,
                 _ => return Err(Wrong::Unknown(argument)),
             }
@@ -99,6 +133,27 @@ mod tests {
 
     fn parse<'a>(words: &[&'a str]) -> Result<Options<'a>, Wrong<'a>> {
         Options::parse(words.iter().map(|word| word.as_bytes()))
+    }
+
+    #[test]
+    fn areas_have_names_and_maybe_sizes() {
+        let options = parse(&["image", "--share", "a-b.c", "--share", "d:64"]).unwrap();
+        let [first, second, none, _] = options.shares;
+        assert_eq!((first, none), (Some(Share { name: "a-b.c", kib: None }), None));
+        assert_eq!(second, Some(Share { name: "d", kib: Some(64) }));
+        for wrong in ["", "a/b", "a:", "a:3", "a:16385", "a:b", "..:x"] {
+            assert_eq!(parse(&["image", "--share", wrong]), Err(Wrong::Value(b"--share")), "{wrong}");
+        }
+        let many = ["image", "--share", "a", "--share", "b", "--share", "c", "--share", "d", "--share", "e"];
+        assert_eq!(parse(&many), Err(Wrong::Value(b"--share")));
+    }
+
+    #[test]
+    fn real_time_priorities_are_limited() {
+        assert_eq!(parse(&["image", "--real-time", "99"]).unwrap().realtime, Some(99));
+        for wrong in ["0", "100", "x"] {
+            assert_eq!(parse(&["image", "--real-time", wrong]), Err(Wrong::Value(b"--real-time")));
+        }
     }
 
     #[test]

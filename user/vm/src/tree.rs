@@ -4,7 +4,7 @@ use alloc::{format, vec::Vec};
 
 use vm_fdt::{Error, FdtWriter};
 
-use crate::board;
+use crate::{board, plic};
 
 /// What differs from machine to machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,12 +17,17 @@ pub struct Machine<'a> {
     pub command_line: &'a str,
     /// Where the initial ram disk is.
     pub initrd: Option<core::ops::Range<u64>>,
+    /// Areas that it shares with others: their names and bytes.
+    pub shares: &'a [(&'a str, u64)],
 }
 
 /// What every core has: what the base of RISC-V's application profiles has, less what a guest would need the kernel for.
 const EXTENSIONS: &str = "i\0m\0a\0f\0d\0c\0zicsr\0zifencei\0";
 /// Phandle of core `n`'s interrupt controller, less `n`.
 const FIRST_CONTROLLER: u32 = 1;
+
+/// Phandle of the interrupt controller of devices.
+const CONTROLLER: u32 = FIRST_CONTROLLER + motet_abi::vm::VCPUS_MAX as u32;
 
 /// The tree of a machine.
 ///
@@ -41,7 +46,7 @@ pub fn write(machine: &Machine<'_>) -> Result<Vec<u8>, Error> {
     tree.property_array_u64("reg", &[board::MEMORY, machine.memory_bytes])?;
     tree.end_node(memory)?;
     write_cpus(&mut tree, machine.cpus)?;
-    write_devices(&mut tree)?;
+    write_devices(&mut tree, machine)?;
     tree.end_node(root)?;
     tree.finish()
 }
@@ -83,18 +88,57 @@ fn write_cpus(tree: &mut FdtWriter, count: u64) -> Result<(), Error> {
     tree.end_node(cpus)
 }
 
-fn write_devices(tree: &mut FdtWriter) -> Result<(), Error> {
+fn write_devices(tree: &mut FdtWriter, machine: &Machine<'_>) -> Result<(), Error> {
     let devices = tree.begin_node("soc")?;
     tree.property_u32("#address-cells", 2)?;
     tree.property_u32("#size-cells", 2)?;
     tree.property_string("compatible", "simple-bus")?;
     tree.property_null("ranges")?;
+    write_controller(tree, machine.cpus)?;
     let uart = tree.begin_node(&format!("serial@{:x}", board::UART))?;
     tree.property_string("compatible", "ns16550a")?;
     tree.property_array_u64("reg", &[board::UART, board::UART_BYTES])?;
     tree.property_u32("clock-frequency", 3_686_400)?;
+    tree.property_u32("interrupts", board::UART_SOURCE as u32)?;
+    tree.property_u32("interrupt-parent", CONTROLLER)?;
     tree.end_node(uart)?;
+    for (index, share) in machine.shares.iter().enumerate() {
+        write_share(tree, index, share)?;
+    }
     tree.end_node(devices)
+}
+
+/// Its memory, then its registers.
+fn write_share(tree: &mut FdtWriter, index: usize, (name, bytes): &(&str, u64)) -> Result<(), Error> {
+    let memory = board::SHARE_MEMORY + index as u64 * board::SHARE_BYTES;
+    let registers = board::SHARE_REGISTERS + index as u64 * board::SHARE_REGISTER_BYTES;
+    let share = tree.begin_node(&format!("share@{memory:x}"))?;
+    tree.property_string("compatible", "motet,share")?;
+    tree.property_string("label", name)?;
+    tree.property_array_u64("reg", &[memory, *bytes, registers, board::SHARE_REGISTER_BYTES])?;
+    tree.property_u32("interrupts", (board::SHARE_SOURCE + index) as u32)?;
+    tree.property_u32("interrupt-parent", CONTROLLER)?;
+    tree.end_node(share)
+}
+
+/// Contexts are M-mode's, which these machines do not have, and S-mode's of each core: as QEMU's board, so that their numbers are the same.
+fn write_controller(tree: &mut FdtWriter, cpus: u64) -> Result<(), Error> {
+    const EXTERNAL_OF_MACHINE: u32 = 11;
+    const EXTERNAL: u32 = 9;
+    let controller = tree.begin_node(&format!("interrupt-controller@{:x}", board::PLIC))?;
+    tree.property_string_list("compatible", ["sifive,plic-1.0.0", "riscv,plic0"].map(Into::into).into())?;
+    tree.property_array_u64("reg", &[board::PLIC, board::PLIC_BYTES])?;
+    tree.property_null("interrupt-controller")?;
+    tree.property_u32("#interrupt-cells", 1)?;
+    tree.property_u32("#address-cells", 0)?;
+    tree.property_u32("riscv,ndev", plic::SOURCES as u32 - 1)?;
+    let contexts = (0..cpus as u32).flat_map(|core| {
+        let core = FIRST_CONTROLLER + core;
+        [core, EXTERNAL_OF_MACHINE, core, EXTERNAL]
+    });
+    tree.property_array_u32("interrupts-extended", &contexts.collect::<Vec<_>>())?;
+    tree.property_phandle(CONTROLLER)?;
+    tree.end_node(controller)
 }
 
 #[cfg(test)]
@@ -105,7 +149,13 @@ mod tests {
     #[test]
     fn the_tree_says_what_the_machine_has() {
         let initrd = Some(0x8100_0000..0x8100_1234);
-        let machine = Machine { memory_bytes: 128 << 20, cpus: 3, command_line: "console=ttyS0", initrd };
+        let machine = Machine {
+            memory_bytes: 128 << 20,
+            cpus: 3,
+            command_line: "console=ttyS0",
+            initrd,
+            shares: &[("a", 4096), ("b", 8192)],
+        };
         let bytes = write(&machine).unwrap();
         let tree = Fdt::new(&bytes).unwrap();
         let text = |node: &str, name: &str| {
@@ -121,10 +171,22 @@ mod tests {
         assert_eq!(text("/cpus/cpu@2", "reg"), [0, 0, 0, 2]);
         assert!(tree.find_node("/cpus/cpu@3").is_none());
         assert_eq!(text("/soc/serial@10000000", "compatible"), b"ns16550a\0");
+        assert_eq!(
+            text("/soc/serial@10000000", "interrupt-parent"),
+            text("/soc/interrupt-controller@c000000", "phandle")
+        );
+        assert_eq!(text("/soc/share@61000000", "label"), b"b\0");
+        let areas = [0x6100_0000_u64, 8192, 0x5fff_1000, 4096].map(u64::to_be_bytes);
+        assert_eq!(text("/soc/share@61000000", "reg"), areas.concat());
+        let contexts = text("/soc/interrupt-controller@c000000", "interrupts-extended");
+        assert_eq!(contexts[contexts.len() - 8..], [0, 0, 0, 3, 0, 0, 0, 9]);
     }
 
     #[test]
     fn a_zero_byte_in_the_command_line_is_refused() {
-        assert!(write(&Machine { memory_bytes: 1 << 20, cpus: 1, command_line: "a\0b", initrd: None }).is_err());
+        assert!(
+            write(&Machine { memory_bytes: 1 << 20, cpus: 1, command_line: "a\0b", initrd: None, shares: &[] })
+                .is_err()
+        );
     }
 }

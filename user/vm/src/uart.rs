@@ -1,5 +1,5 @@
 //! A serial port: the registers of a 16550 ("PC16550D Universal Asynchronous Receiver/Transmitter with FIFOs", 8.0 "Registers"), a byte each. It
-//! sends at once. What would interrupt is in its registers alone: drivers that have no interrupt ask for it.
+//! sends at once. Drivers that have no interrupt ask its registers for what would interrupt.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -48,6 +48,8 @@ pub trait Line {
     fn send(&self, byte: u8);
     /// Whether a byte has come.
     fn has_come(&self) -> bool;
+    /// Whether one has come that whoever watches has seen: that interrupts.
+    fn is_noticed(&self) -> bool;
     /// Takes it.
     fn take(&self) -> Option<u8>;
 }
@@ -68,6 +70,18 @@ impl Uart {
 
     fn is_divisor(&self) -> bool {
         self.line_control.load(Relaxed) & DIVISOR != 0
+    }
+
+    /// Whether its interrupt line is high.
+    pub fn is_interrupting(&self, line: &impl Line) -> bool {
+        let enabled = self.interrupt_enable.load(Relaxed);
+        enabled & ENABLE_RECEIVED != 0 && line.is_noticed()
+            || enabled & ENABLE_EMPTY != 0 && self.is_empty.load(Relaxed) != 0
+    }
+
+    /// Whether bytes that come are to interrupt.
+    pub fn awaits_bytes(&self) -> bool {
+        self.interrupt_enable.load(Relaxed) & ENABLE_RECEIVED != 0
     }
 
     /// The most urgent interrupt that is pending. That there is room is told once.
@@ -136,6 +150,9 @@ mod tests {
         fn has_come(&self) -> bool {
             !self.0.borrow()[1].is_empty()
         }
+        fn is_noticed(&self) -> bool {
+            self.has_come()
+        }
         fn take(&self) -> Option<u8> {
             self.0.borrow_mut()[1].pop()
         }
@@ -176,5 +193,22 @@ mod tests {
         assert_eq!([(); 2].map(|()| uart.load(INTERRUPT_ID, &line)), [RECEIVED; 2]);
         uart.load(DATA, &line);
         assert_eq!(uart.load(INTERRUPT_ID, &line), EMPTY);
+    }
+
+    #[test]
+    fn the_line_is_high_while_there_is_something_that_is_to_interrupt() {
+        let (uart, line) = (Uart::new(), Bytes::default());
+        line.0.borrow_mut()[1].push(b'b');
+        assert!(!uart.is_interrupting(&line));
+        uart.store(INTERRUPT_ENABLE, ENABLE_RECEIVED, &line);
+        assert!(uart.is_interrupting(&line) && uart.awaits_bytes());
+        uart.load(DATA, &line);
+        assert!(!uart.is_interrupting(&line));
+        uart.store(INTERRUPT_ENABLE, ENABLE_EMPTY, &line);
+        assert!(uart.is_interrupting(&line) && !uart.awaits_bytes());
+        assert_eq!(uart.load(INTERRUPT_ID, &line), EMPTY);
+        assert!(!uart.is_interrupting(&line));
+        uart.store(DATA, b'a', &line);
+        assert!(uart.is_interrupting(&line));
     }
 }

@@ -175,7 +175,11 @@ pub fn truncate_some(
         return Err(Errno::EFBIG);
     }
     let _guard = lock(context, &inode.lock);
-    check_seals(inode, if size < inode.size.load(Ordering::Relaxed) { F_SEAL_SHRINK } else { 0 }, size)?;
+    let shrinks = size < inode.size.load(Ordering::Relaxed);
+    check_seals(inode, if shrinks { F_SEAL_SHRINK } else { 0 }, size)?;
+    if shrinks && inode.guests.load(Ordering::SeqCst) != 0 {
+        return Err(Errno::EPERM);
+    }
     let first = size.div_ceil(PAGE_SIZE);
     if size >= inode.size.load(Ordering::Relaxed) {
         inode.size.store(size, Ordering::Relaxed);

@@ -33,6 +33,7 @@ pub fn trials() -> Vec<Trial> {
         }
         let name = |what: &str| format!("guests::{what}_on_{}", isa.name());
         trials.push(trial(&name("a_heartbeat_has_every_core"), move || beats(isa)));
+        trials.push(trial(&name("a_console_interrupts"), move || types(isa)));
         trials.push(trial(&name("a_hostile_guest_makes_all_its_attempts"), move || attempts(isa)));
     }
     trials.push(trial("guests::real_time_kernels_pass_every_test_in_virtual_machines", in_virtual_machines));
@@ -130,11 +131,29 @@ fn refuses(isa: Isa, guest: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// What is typed comes by interrupts.
+fn types(isa: Isa) -> Result<(), String> {
+    let board = board_command(isa, "serial", "lines=2")?;
+    let mut typed = Command::new("sh");
+    typed.args(["-c", "{ printf 'one\\ntwo and more\\n'; sleep 20; } | exec \"$0\" \"$@\""]).arg(board.get_program());
+    let mut machine = Machine::spawn({
+        typed.args(board.get_args());
+        typed
+    })?;
+    let text = machine.until(LIMIT, |text| text.contains("passed") || text.contains("failed"));
+    let is_well = ["ONE\n", "TWO AND MORE\n", "\npassed 1\n"].iter().all(|line| text.contains(line));
+    if is_well { Ok(()) } else { Err(text) }
+}
+
 /// A board that takes longer hangs: seconds where nothing else runs.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Starts a guest on a board of its own.
 fn board(isa: Isa, guest: &str, arguments: &str) -> Result<Machine, String> {
+    Machine::spawn(board_command(isa, guest, arguments)?)
+}
+
+fn board_command(isa: Isa, guest: &str, arguments: &str) -> Result<Command, String> {
     let mut command = Command::new(qemu::locate(isa).map_err(|error| error.message)?);
     match isa {
         Isa::AArch64 => command.args(["-machine", "virt,gic-version=3", "-cpu", "cortex-a76"]),
@@ -152,11 +171,11 @@ fn board(isa: Isa, guest: &str, arguments: &str) -> Result<Machine, String> {
         "-no-reboot",
     ]);
     command.arg("-kernel").arg(built(isa, guest)?).args(["-append", arguments]);
-    Machine::spawn(command)
+    Ok(command)
 }
 
 /// Where a guest is; the first call builds all.
-fn built(isa: Isa, guest: &str) -> Result<PathBuf, String> {
+pub fn built(isa: Isa, guest: &str) -> Result<PathBuf, String> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let build = || {
         let ended = Motet::default().argument("guests").limit(Duration::from_secs(3600)).wait();

@@ -45,6 +45,7 @@ mod realtime;
 mod regions;
 mod scripts;
 mod service;
+mod shares;
 mod streams;
 mod timed;
 mod transfers;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(accel::trials());
         trials.extend(service::trials());
+        trials.extend(shares::trials());
         trials.extend(transfers::trials());
         trials.extend(vectors::trials());
         trials.extend(el2::trials());

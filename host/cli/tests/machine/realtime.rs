@@ -44,10 +44,10 @@ fn expect(programs: &Programs, options: &[&str], command: &str, output: &str) ->
 
 fn islands() -> Result<(), String> {
     let line = |(isa, core): (&str, u32)| {
-        format!("/in/programs/realtime-{isa} {core} {core} told limited first wakes rounds || exit\n")
+        format!("/in/programs/realtime-{isa} {core} {core} told limited first wakes posts rounds || exit\n")
     };
     let command: String = [("x86_64", 0), ("aarch64", 16), ("riscv64", 33)].map(line).concat();
-    expect(&programs()?, &[], &command, &"told\nlimited\nfirst\nwakes\nrounds\n".repeat(ISAS.len()))
+    expect(&programs()?, &[], &command, &"told\nlimited\nfirst\nwakes\nposts\nrounds\n".repeat(ISAS.len()))
 }
 
 fn changes() -> Result<(), String> {

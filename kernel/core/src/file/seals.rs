@@ -73,12 +73,11 @@ pub fn add<M: Machine>(call: &Call<M>, file: &OpenFile<M>, seals: u32) -> Result
     Ok(())
 }
 
-/// The memfd behind a descriptor, with a reference, to be memory of a virtual machine from now on: pages of it are written until
-/// [`put_memory_of_guest`]. `range`: offset and bytes.
+/// The file behind a descriptor, with a reference, to be memory of a virtual machine from now on: pages of it are written, and it does not get
+/// shorter, until [`put_memory_of_guest`]. `range`: offset and bytes.
 ///
 /// # Errors
-/// `EBADF`; `EACCES`: it is not open for writing; `EINVAL`: it is none, or not sealed against shrinking, or has not the range; `EPERM`: it is
-/// sealed against writing.
+/// `EBADF`; `EACCES`: it is not open for writing; `EINVAL`: it is not a file in memory, or has not the range; `EPERM`: it is sealed against writing.
 pub fn memory_of_guest<M: Machine>(
     call: &Call<M>,
     fd: i32,
@@ -88,21 +87,21 @@ pub fn memory_of_guest<M: Machine>(
     file.check_readable().and_then(|()| file.check_writable()).map_err(|_| Errno::EACCES)?;
     let inode = sealable(&file)?;
     let end = offset.checked_add(bytes).ok_or(Errno::EINVAL)?;
-    let is_there = of_inode(inode) & F_SEAL_SHRINK != 0 && end <= inode.size.load(Ordering::Relaxed);
-    if !is_there {
-        return Err(Errno::EINVAL);
-    }
-    // First say so, then look: who seals it does it the other way round.
+    // First say so, then look: who seals it does it the other way round, and who shortens it has the lock.
     inode.guests.fetch_add(1, Ordering::SeqCst);
-    if is_sealed(inode) {
+    let is_there = {
+        let _guard = lock(call.cpu, &inode.lock);
+        end <= inode.size.load(Ordering::Relaxed)
+    };
+    if !is_there || is_sealed(inode) {
         inode.guests.fetch_sub(1, Ordering::SeqCst);
-        return Err(Errno::EPERM);
+        return Err(if is_there { Errno::EPERM } else { Errno::EINVAL });
     }
     fs::get(inode);
     Ok(inode)
 }
 
-/// A virtual machine does not use a memfd any more.
+/// A virtual machine does not use a file any more.
 pub fn put_memory_of_guest<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) {
     inode.guests.fetch_sub(1, Ordering::SeqCst);
     fs::put(cpu, inode);

@@ -1,6 +1,6 @@
-//! Memory of virtual machines: which memfd's pages are where, and the tables that translate by that.
+//! Memory of virtual machines: which files' pages are where, and the tables that translate by that.
 //!
-//! An island's table is filled by faults. Its leaves hold references to their frames, so what becomes of the memfd meanwhile does not matter:
+//! An island's table is filled by faults. Its leaves hold references to their frames, so what becomes of the file meanwhile does not matter:
 //! a page that it loses is still the guest's where that has it. Nothing is taken out of a table as long as the machine lives; in the end all
 //! cores that may have translations of it are told by the protocol of shoot-downs, before a frame is given back.
 
@@ -28,11 +28,11 @@ const PAGES_AT_ONCE: u32 = 16;
 /// What a table costs whose entries are looked at.
 const TABLE: u64 = 5 * cost::FRAME;
 
-/// Gives a machine memory: `bytes` bytes from `start` on are those of a memfd from `offset` on.
+/// Gives a machine memory: `bytes` bytes from `start` on are those of a file in memory from `offset` on.
 ///
 /// # Errors
 /// `EINVAL`: something is not page-aligned, or beyond what tables translate or the file has, or overlaps other memory, or the descriptor is
-/// no memfd that is sealed against shrinking; `EACCES`: it is not open for writing; `EPERM`: it is sealed against writing; `ENOSPC`: the machine has all
+/// no file in memory; `EACCES`: it is not open for writing; `EPERM`: it is sealed against writing; `ENOSPC`: the machine has all
 /// pieces that it can have; `EBADF`.
 pub fn add<M: Machine>(
     call: &Call<M>,

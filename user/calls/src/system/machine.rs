@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use super::{Failure, isa, number, result, system_call, zeroed};
+use super::{AT_FDCWD, Failure, isa, number, result, system_call, zeroed};
 
 const F_ADD_SEALS: usize = 1033;
 const SEAL_SHRINK_AND_GROW: usize = 6;
@@ -28,6 +28,75 @@ pub fn memory(bytes: u64) -> Result<i32, Failure> {
     // SAFETY: no pointers.
     result(unsafe { system_call(number::FCNTL, [fd, F_ADD_SEALS, SEAL_SHRINK_AND_GROW, 0, 0, 0]) })?;
     Ok(fd as i32)
+}
+
+/// Makes a folder for this user alone.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_folder(path: &CStr) -> Result<(), Failure> {
+    // SAFETY: the kernel reads the path.
+    result(unsafe { system_call(number::MKDIRAT, [AT_FDCWD as usize, path.as_ptr() as usize, 0o700, 0, 0, 0]) })
+        .map(drop)
+}
+
+/// Opens a file for reading and writing, which is made for this user alone if it is not there.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_or_make(path: &CStr) -> Result<i32, Failure> {
+    const O_RDWR_AND_CREAT_AND_CLOEXEC: usize = 0o2000102;
+    let args = [AT_FDCWD as usize, path.as_ptr() as usize, O_RDWR_AND_CREAT_AND_CLOEXEC, 0o600, 0, 0];
+    // SAFETY: the kernel reads the path.
+    result(unsafe { system_call(number::OPENAT, args) }).map(|fd| fd as i32)
+}
+
+/// Opens a named pipe, which is made for this user alone if it is not there, for reading and writing without waiting.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_and_open_pipe(path: &CStr) -> Result<i32, Failure> {
+    const S_IFIFO: usize = 0o010_000;
+    const O_RDWR_AND_NONBLOCK_AND_CLOEXEC: usize = 0o2004002;
+    const EEXIST: Failure = -17;
+    // SAFETY: the kernel reads the path.
+    match result(unsafe {
+        system_call(number::MKNODAT, [AT_FDCWD as usize, path.as_ptr() as usize, S_IFIFO | 0o600, 0, 0, 0])
+    }) {
+        Ok(_) | Err(EEXIST) => {}
+        Err(failure) => return Err(failure),
+    }
+    let args = [AT_FDCWD as usize, path.as_ptr() as usize, O_RDWR_AND_NONBLOCK_AND_CLOEXEC, 0, 0, 0];
+    // SAFETY: as before.
+    result(unsafe { system_call(number::OPENAT, args) }).map(|fd| fd as i32)
+}
+
+/// Locks a whole file for this process, if nobody has it locked.
+///
+/// # Errors
+/// The kernel's: `EAGAIN`.
+pub fn lock_file(fd: i32) -> Result<(), Failure> {
+    const LOCK_EX_AND_NB: usize = 6;
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::FLOCK, [fd as usize, LOCK_EX_AND_NB, 0, 0, 0, 0]) }).map(drop)
+}
+
+/// Bytes of a file, whose position goes to its end.
+///
+/// # Errors
+/// The kernel's.
+pub fn size(fd: i32) -> Result<u64, Failure> {
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::LSEEK, [fd as usize, 0, SEEK_END, 0, 0, 0]) }).map(|size| size as u64)
+}
+
+/// Makes a file so long.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_size(fd: i32, bytes: u64) -> Result<(), Failure> {
+    // SAFETY: no pointers.
+    result(unsafe { system_call(number::FTRUNCATE, [fd as usize, bytes as usize, 0, 0, 0, 0]) }).map(drop)
 }
 
 /// Writes all of `bytes` at a position of a file.
@@ -102,9 +171,18 @@ pub fn command(fd: i32, request: u32, argument: u64) -> Result<usize, Failure> {
 
 /// Whether a read from a file would not wait.
 pub fn is_readable(fd: i32) -> bool {
-    let mut asked = fd as u32 as u64 | POLLIN << 32;
     let no_time = [0u64; 2];
-    let args = [(&raw mut asked) as usize, 1, no_time.as_ptr() as usize, 0, 8, 0];
+    poll(fd, no_time.as_ptr())
+}
+
+/// Waits until a read from a file would not; it may also come back before.
+pub fn wait_until_readable(fd: i32) {
+    poll(fd, core::ptr::null());
+}
+
+fn poll(fd: i32, time: *const u64) -> bool {
+    let mut asked = fd as u32 as u64 | POLLIN << 32;
+    let args = [(&raw mut asked) as usize, 1, time as usize, 0, 8, 0];
     // SAFETY: the kernel reads the time and writes to `asked`.
     matches!(result(unsafe { system_call(number::PPOLL, args) }), Ok(1))
 }

@@ -10,6 +10,9 @@ mod isa;
 mod generic {
     pub const FCNTL: usize = 25;
     pub const IOCTL: usize = 29;
+    pub const FLOCK: usize = 32;
+    pub const MKNODAT: usize = 33;
+    pub const MKDIRAT: usize = 34;
     pub const FTRUNCATE: usize = 46;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;

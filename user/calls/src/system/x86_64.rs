@@ -19,6 +19,7 @@ pub mod number {
     pub const PREAD64: usize = 17;
     pub const PWRITE64: usize = 18;
     pub const FCNTL: usize = 72;
+    pub const FLOCK: usize = 73;
     pub const FTRUNCATE: usize = 77;
     pub const SETPRIORITY: usize = 141;
     pub const SCHED_SETSCHEDULER: usize = 144;
@@ -39,6 +40,8 @@ pub mod number {
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;
+    pub const MKDIRAT: usize = 258;
+    pub const MKNODAT: usize = 259;
     pub const PIPE2: usize = 293;
 }
 

@@ -1,0 +1,98 @@
+//! Devices of virtual machines: the console's interrupts, and memory that machines share, with doorbells (docs/vms.md).
+
+use std::{fs, time::Duration};
+
+use libtest_mimic::Trial;
+use motet_layout::Isa;
+
+use crate::{
+    crossing::Programs,
+    guests,
+    process::{Ended, Motet, root},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 5] = [
+        ("shares::a_guest_reads_its_console_by_interrupts", serial),
+        ("shares::two_guests_play_ping_pong_across_islands", guests_play),
+        ("shares::a_guest_and_a_program_play_ping_pong", program_plays),
+        ("shares::an_area_is_its_users_alone", of_users),
+        ("shares::what_is_wrong_is_refused", refused),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// A test that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Guests and the program, in `/in/programs`.
+fn programs() -> Result<Programs, String> {
+    let programs = Programs::new()?;
+    for guest in ["serial", "share"] {
+        let image = guests::built(Isa::RiscV64, guest)?;
+        fs::copy(image, programs.path.join(guest)).map_err(|error| error.to_string())?;
+    }
+    for isa in ["x86_64", "riscv64"] {
+        let source = root().join("tests/guest/vm/share.c");
+        programs.compile(&source, &format!("play-{isa}"), &["-O2", &format!("--isa={isa}")])?;
+    }
+    Ok(programs)
+}
+
+fn run(command: &str) -> Result<Ended, String> {
+    let programs = programs()?;
+    let machine = root().join("machines/two-riscv.toml");
+    let options =
+        ["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
+    Ok(Motet::run(options).arguments(["--", command]).limit(LIMIT).wait())
+}
+
+fn serial() -> Result<(), String> {
+    let ended = run("{ sleep 0.5; echo one; sleep 0.2; echo two and more; } | \
+        vm run --append 'lines=2' /in/programs/serial; vm run --append 'lines=0' /in/programs/serial </dev/null; echo $?")?;
+    ended.expect_code(0)?;
+    let lines: Vec<_> = ended.output.lines().collect();
+    let is_well = lines.starts_with(&["serial: ready", "ONE", "TWO AND MORE"]) && lines.get(4) == Some(&"passed 1");
+    // Nobody has typed anything: no interrupt, which the guest calls a failure.
+    if is_well && lines.last() == Some(&"1") { Ok(()) } else { Err(ended.describe()) }
+}
+
+/// Each on its island.
+fn guests_play() -> Result<(), String> {
+    let ended =
+        run("play() { taskset $1 vm run --share court --append rounds=200 /in/programs/share >/tmp/$1; echo $?; }
+        play 1 & play 10000 & wait; cat /tmp/1 /tmp/10000 | sort | cut -d ' ' -f 1-3; ls /dev/shm/vm.court | wc -l")?;
+    ended.expect_code(0)?.expect_output("0\n0\npassed 1\npassed 1\nshare 0 400\nshare 1 400\n17\n").map(drop)
+}
+
+fn program_plays() -> Result<(), String> {
+    let ended = run("for round in 1 2 3; do
+        vm run --share court --append rounds=50 /in/programs/share >/tmp/guest & /in/programs/play-riscv64 court 50 >/tmp/program
+        wait; cat /tmp/guest /tmp/program | cut -d ' ' -f 1,3 | sort; rm -r /dev/shm/vm.court; done")?;
+    ended.expect_code(0)?.expect_output(&"passed\nshare 100\nshare 100\n".repeat(3)).map(drop)
+}
+
+fn of_users() -> Result<(), String> {
+    let ended = run("vm run --share court --append rounds=0 /in/programs/share >/dev/null &
+        until [ -e /dev/shm/vm.court/bell.15 ]; do sleep 0.1; done; cp /bin/vm /tmp/vm
+        echo user:x:1000:1000::/tmp:/bin/sh >>/etc/passwd; start-stop-daemon -S -c user -x /tmp/vm -- run --share court /in/programs/share 2>&1; echo $?
+        ls -ld /dev/shm/vm.court | cut -c 1-10; kill -KILL $!")?;
+    let refusal = "vm: --share court: its memory cannot be opened (error 13)\n1\ndrwx------\n";
+    ended.expect_code(0)?.expect_output(refusal).map(drop)
+}
+
+/// The memory of a machine does not get shorter.
+fn refused() -> Result<(), String> {
+    let ended = run("vm run --share a/b /in/programs/share; echo $?
+        vm run --share court:8 --append rounds=0 /in/programs/share & until [ -e /dev/shm/vm.court/bell.15 ]; do sleep 0.1; done; sleep 0.2
+        vm run --share court:4 /in/programs/share 2>&1; echo $?
+        truncate -s 4096 /dev/shm/vm.court/memory 2>/dev/null || wc -c </dev/shm/vm.court/memory
+        kill -KILL $!; wait $! 2>/dev/null; truncate -s 4096 /dev/shm/vm.court/memory && wc -c </dev/shm/vm.court/memory")?;
+    let size = "vm: --share court: it is there and has 8 KiB\n1\n8192\n4096\n";
+    ended.expect_code(0)?.expect_output(&format!("64\n{size}"))?;
+    ended.expect_errors(&["vm: --share needs a value that it takes"]).map(drop)
+}

@@ -1,0 +1,150 @@
+//! Areas of memory that machines and programs share, and their doorbells (Ker-ONE, section 3.2.2): `vm run --share NAME`.
+//!
+//! An area is a folder, `/dev/shm/vm.NAME`, with the file `memory` and for each peer a pipe `bell.N`, which its peer has locked (flock(2)) as long as it
+//! lives: peers are numbered from 0 on. Who writes a byte N into a pipe says to its peer that N has rung. So programs take part with
+//! ordinary calls, and files' permissions say who may.
+
+use core::sync::atomic::{
+    AtomicI32, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
+
+use alloc::{format, string::String};
+
+use motet_calls::system::{self, Failure, machine};
+use motet_vm::board;
+
+use crate::{interrupts, with_path};
+
+/// Peers of an area.
+const PEERS: usize = 16;
+/// Bytes of an area unless it is there already, or somebody says otherwise.
+const BYTES: u64 = 4096;
+
+/// Registers.
+const ID: u64 = 0;
+const RUNG: u64 = 4;
+const RING: u64 = 8;
+
+const EEXIST: Failure = -17;
+const EAGAIN: Failure = -11;
+
+/// A machine's part in an area.
+struct Share {
+    number: AtomicU32,
+    /// Peers that have rung since the guest looked, a bit each.
+    rung: AtomicU32,
+    /// Peers' pipes: opened when they are rung first.
+    bells: [AtomicI32; PEERS],
+}
+
+static SHARES: [Share; board::SHARES] = [const {
+    Share { number: AtomicU32::new(0), rung: AtomicU32::new(0), bells: [const { AtomicI32::new(-1) }; PEERS] }
+}; board::SHARES];
+
+/// Takes part in an area, as number `index` of this machine's: gives it to the guest, and waits for rings from now on.
+///
+/// # Errors
+/// What does not work.
+pub fn join(machine_file: i32, index: usize, name: &str, kib: Option<u64>) -> Result<u64, String> {
+    let refuse = |what: &'static str| move |failure: Failure| format!("--share {name}: {what} (error {})", -failure);
+    let folder = format!("/dev/shm/vm.{name}");
+    match with_path(folder.as_bytes(), machine::make_folder) {
+        Ok(()) | Err(EEXIST) => {}
+        Err(failure) => return Err(refuse("the area cannot be made")(failure)),
+    }
+    let memory = with_path(format!("{folder}/memory").as_bytes(), |path| machine::open_or_make(path));
+    let memory = memory.map_err(refuse("its memory cannot be opened"))?;
+    let size = machine::size(memory).map_err(refuse("its memory cannot be measured"))?;
+    let bytes = match (size, kib) {
+        (0, kib) => kib.map_or(BYTES, |kib| kib << 10),
+        (size, None) => size,
+        (size, Some(kib)) if size == kib << 10 => size,
+        (size, Some(_)) => return Err(format!("--share {name}: it is there and has {} KiB", size >> 10)),
+    };
+    if bytes > board::SHARE_BYTES || bytes % BYTES != 0 {
+        return Err(format!("--share {name}: an area has 4 to {} KiB, in pages", board::SHARE_BYTES >> 10));
+    }
+    if size == 0 {
+        machine::set_size(memory, bytes).map_err(refuse("there is no memory for it"))?;
+    }
+    let at = board::SHARE_MEMORY + index as u64 * board::SHARE_BYTES;
+    let mut words = [at, bytes, memory as u64, 0];
+    machine::control(machine_file, motet_abi::vm::MEMORY, &mut words)
+        .map_err(refuse("it cannot be memory of a guest"))?;
+    let share = &SHARES[index];
+    let number = claim(share, &folder).map_err(refuse("no pipe can be made"))?;
+    let number = number.ok_or_else(|| format!("--share {name}: it has {PEERS} peers already"))?;
+    share.number.store(number as u32, Relaxed);
+    for (peer, bell) in (0..PEERS).zip(&share.bells).filter(|(peer, _)| *peer != number) {
+        // Those that come later use the same pipe.
+        let opened = with_path(bell_path(&folder, peer).as_bytes(), machine::make_and_open_pipe);
+        bell.store(opened.map_err(refuse("no pipe can be made"))?, Relaxed);
+    }
+    machine::spawn(watch, index).map_err(refuse("there is no thread for it"))?;
+    Ok(bytes)
+}
+
+fn bell_path(folder: &str, peer: usize) -> String {
+    format!("{folder}/bell.{peer}")
+}
+
+/// The lowest number that is nobody's: its pipe is this machine's now.
+fn claim(share: &Share, folder: &str) -> Result<Option<usize>, Failure> {
+    for (peer, bell) in share.bells.iter().enumerate() {
+        let pipe = with_path(bell_path(folder, peer).as_bytes(), machine::make_and_open_pipe)?;
+        match machine::lock_file(pipe) {
+            Ok(()) => {
+                // What was for the one before.
+                while system::read(pipe, &mut [0; 64]).is_ok_and(|read| read != 0) {}
+                bell.store(pipe, Relaxed);
+                return Ok(Some(peer));
+            }
+            Err(EAGAIN) => system::close(pipe),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(None)
+}
+
+/// The thread that waits for rings of an area.
+extern "C" fn watch(index: usize) -> ! {
+    let share = &SHARES[index];
+    let own = share.bells[share.number.load(Relaxed) as usize].load(Relaxed);
+    let mut peers = [0; 64];
+    loop {
+        machine::wait_until_readable(own);
+        let read = system::read(own, &mut peers).unwrap_or(0);
+        let rung = peers[..read].iter().filter(|&&peer| usize::from(peer) < PEERS);
+        share.rung.fetch_or(rung.fold(0, |rung, peer| rung | 1 << peer), SeqCst);
+        changed(index);
+    }
+}
+
+fn changed(index: usize) {
+    interrupts::set_line(board::SHARE_SOURCE + index, || SHARES[index].rung.load(SeqCst) != 0);
+}
+
+/// A register is read.
+pub fn load(index: usize, register: u64) -> u32 {
+    let share = &SHARES[index];
+    match register {
+        ID => share.number.load(Relaxed),
+        RUNG => {
+            let rung = share.rung.swap(0, SeqCst);
+            changed(index);
+            rung
+        }
+        _ => 0,
+    }
+}
+
+/// A register is written.
+pub fn store(index: usize, register: u64, value: u32) {
+    let share = &SHARES[index];
+    let bell = share.bells.get(value as usize).map(|bell| bell.load(Relaxed));
+    if let (RING, Some(bell)) = (register, bell) {
+        // A pipe that is full has been rung, and nobody has looked yet.
+        let _ = system::write(bell, &[share.number.load(Relaxed) as u8]);
+    }
+}
