@@ -179,7 +179,8 @@ pool_struct! {
         32 pub started_ns: Cell64,
         /// Cores. Raised under the space's lock, after the core's word is set.
         40 pub vcpu_count: AtomicU32,
-        44 _pad0: Cell32,
+        /// 1: the host wants it to end. Cleared by the first core.
+        44 pub is_to_end: AtomicU32,
         /// By island: 1 + the index of its table's format among all of the second stage; 0: it has no table.
         48 pub formats: [AtomicByte; 8],
         56 _pad1: Cell64,

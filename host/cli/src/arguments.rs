@@ -225,6 +225,21 @@ pub struct VmOptions {
 pub enum VmSubcommand {
     /// Run images, each in a virtual machine on RISC-V cores, until all have ended
     Run(VmRunOptions),
+    /// Show the virtual machines that run in this user's machines on this host
+    List,
+    /// End one of them
+    Kill(VmKillOptions),
+}
+
+/// `motet vm kill`.
+#[derive(Args, Debug)]
+pub struct VmKillOptions {
+    /// Its number, as `motet vm list` shows it
+    #[arg(value_name = "ID")]
+    pub id: u32,
+    /// The process that runs its machine, if several run
+    #[arg(long, value_name = "PROCESS")]
+    pub run: Option<u32>,
 }
 
 /// `motet vm run`.
@@ -239,6 +254,9 @@ pub struct VmRunOptions {
     /// A real-time system, which comes before all that is ordinary (may be repeated)
     #[arg(long, value_name = "IMAGE")]
     pub rtos: Vec<PathBuf>,
+    /// Real-time systems get all of a core that they want; otherwise 95 % of it, while others wait
+    #[arg(long, requires = "rtos")]
+    pub strict: bool,
     /// Memory of each virtual machine, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub memory: u32,
@@ -251,6 +269,9 @@ pub struct VmRunOptions {
     /// The command line of each
     #[arg(long, value_name = "TEXT")]
     pub append: Option<String>,
+    /// Memory with doorbells that all of them share, of 4 KiB or as many as are said (may be repeated)
+    #[arg(long, value_name = "NAME[:KIB]")]
+    pub share: Vec<String>,
     /// Simulate the machine's time
     #[arg(long)]
     pub timed: bool,

@@ -22,6 +22,7 @@ mod test;
 mod toolchain;
 mod trace;
 mod vm;
+mod vm_control;
 mod wcet;
 
 use std::{io::Write, process::ExitCode};
@@ -60,6 +61,8 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Run(options) => run::run(&options),
         Subcommand::Vm(options) => match options.command {
             VmSubcommand::Run(options) => vm::run(options),
+            VmSubcommand::List => vm_control::list(),
+            VmSubcommand::Kill(options) => vm_control::kill(&options),
         },
         Subcommand::Test(options) => test::test(&options),
         Subcommand::Build(options) => build::build(&options),

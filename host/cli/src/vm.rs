@@ -42,6 +42,8 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
 /// Real-time priority of real-time systems' cores: in the middle, so that there may be some above and below them.
 const PRIORITY_OF_RTOS: u32 = 50;
 
+/// Takes the limit of real-time threads away (docs/protocols/wake-up.md).
+const UNLIMITED: &str = "echo -1 >/proc/sys/kernel/sched_rt_runtime_us; ";
 /// Starts a machine in the background: its lines have its name in front, and its status is noted.
 const START: &str = "start() { name=$1; shift; { on riscv64 vm run \"$@\" 2>&1 </dev/null; echo $? >\"/tmp/vm.$name\"; } | \
     while IFS= read -r line || [ \"$line\" ]; do echo \"$name: $line\"; done & names=\"$names $name\"; }; ";
@@ -73,14 +75,18 @@ fn command(options: &VmRunOptions) -> Result<String> {
         if let Some(append) = &options.append {
             words.extend(["--append".into(), append.clone()]);
         }
+        for share in &options.share {
+            words.extend(["--share".into(), share.clone()]);
+        }
         words.push(format!("/in/{}", name(image)?));
         Ok(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
     };
+    let first = if options.strict { UNLIMITED } else { "" };
     match images.as_slice() {
         [] => wrong("no image is named: --general IMAGE or --rtos IMAGE".into()),
-        [(image, realtime)] => Ok(format!("exec on riscv64 vm run {}", arguments(image, *realtime)?)),
+        [(image, realtime)] => Ok(format!("{first}exec on riscv64 vm run {}", arguments(image, *realtime)?)),
         _ => {
-            let mut text = START.to_owned();
+            let mut text = format!("{first}{START}");
             for (image, realtime) in &images {
                 text += &format!("start {} {}; ", quoted(&name(image)?), arguments(image, *realtime)?);
             }
@@ -112,8 +118,23 @@ mod tests {
     fn of(arguments: &[&str]) -> Result<String> {
         let all = ["motet", "vm", "run"].into_iter().chain(arguments.iter().copied());
         let Subcommand::Vm(vm) = Arguments::try_parse_from(all).unwrap().command else { panic!("not vm") };
-        let VmSubcommand::Run(options) = vm.command;
+        let VmSubcommand::Run(options) = vm.command else { panic!("not run") };
         command(&options)
+    }
+
+    #[test]
+    fn strict_priorities_have_no_limit() {
+        let command = of(&["--rtos", "b", "--strict"]).unwrap();
+        assert!(
+            command.starts_with("echo -1 >/proc/sys/kernel/sched_rt_runtime_us; exec on riscv64 vm run "),
+            "{command}"
+        );
+    }
+
+    #[test]
+    fn areas_are_shared_by_all() {
+        let command = of(&["--general", "a", "--rtos", "b", "--share", "court:8"]).unwrap();
+        assert_eq!(command.matches(" '--share' 'court:8' ").count(), 2, "{command}");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 pub mod bare;
 mod console;
+pub mod control;
 mod device_thread;
 mod engine;
 pub mod fpga;

@@ -21,6 +21,7 @@ use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
+    control::Control,
     device_thread::DeviceThread,
     engine::Engines,
     fpga, image,
@@ -246,6 +247,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         engines,
         service,
         fpga,
+        control: if options.mode == Mode::Run { Control::listen() } else { None },
         hooks,
     };
     let outcome = run.watch();
@@ -324,6 +326,8 @@ struct Run<'a> {
     engines: Option<Engines>,
     service: Option<DeviceThread>,
     fpga: Option<DeviceThread>,
+    /// Who asks what of the machine.
+    control: Option<Control>,
     hooks: &'a mut dyn Hooks,
 }
 
@@ -331,6 +335,7 @@ struct Run<'a> {
 #[derive(Default)]
 struct Ready {
     input: bool,
+    control: bool,
     writable: [bool; 2],
     closed: [bool; 2],
 }
@@ -378,6 +383,9 @@ impl Run<'_> {
                 self.clock = None;
                 raw_mode = if terminal { RawMode::enter() } else { None };
                 self.hooks.event(Event::Running);
+            }
+            if let Some(control) = self.control.as_ref().filter(|_| ready.control) {
+                control.answer(self.pool, ring);
             }
             if ready.input && input.read_chunk(ring) == Reading::Escape {
                 return Ok(Outcome::Interrupted(signal_hook::consts::SIGINT));
@@ -442,6 +450,9 @@ impl Run<'_> {
         // Nobody reads what is typed while islands boot, except the machine, later.
         let source = if self.clock.is_none() { input.source() } else { None };
         let input_at = source.map(|fd| push(&mut fds, fd, PollFlags::IN));
+        // Machines answer once they run.
+        let control = self.control.as_ref().filter(|_| self.clock.is_none());
+        let control_at = control.map(|control| push(&mut fds, control.readable(), PollFlags::IN));
         let outputs_at = [0, 1].map(|index: usize| {
             let events = if outputs[index].has_bytes() { PollFlags::OUT } else { PollFlags::empty() };
             outputs[index].target().map(|fd| push(&mut fds, fd, events))
@@ -464,6 +475,7 @@ impl Run<'_> {
         let broken = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         Ok(Ready {
             input: !got(input_at).is_empty(),
+            control: !got(control_at).is_empty(),
             writable: outputs_at.map(|at| got(at).contains(PollFlags::OUT)),
             closed: outputs_at.map(|at| got(at).intersects(broken)),
         })

@@ -16,12 +16,13 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("shares::a_guest_reads_its_console_by_interrupts", serial),
         ("shares::two_guests_play_ping_pong_across_islands", guests_play),
         ("shares::a_guest_and_a_program_play_ping_pong", program_plays),
         ("shares::an_area_is_its_users_alone", of_users),
         ("shares::what_is_wrong_is_refused", refused),
+        ("shares::the_host_lists_and_ends_machines", from_host),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -95,4 +96,32 @@ fn refused() -> Result<(), String> {
     let size = "vm: --share court: it is there and has 8 KiB\n1\n8192\n4096\n";
     ended.expect_code(0)?.expect_output(&format!("64\n{size}"))?;
     ended.expect_errors(&["vm: --share needs a value that it takes"]).map(drop)
+}
+
+/// Of two machines that share an area, one is ended from outside, and then the other one.
+fn from_host() -> Result<(), String> {
+    let image = guests::built(Isa::RiscV64, "share")?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let other = folder.path().join("other");
+    fs::copy(&image, &other).map_err(|error| error.to_string())?;
+    let images = ["--rtos".as_ref(), image.as_os_str(), "--general".as_ref(), other.as_os_str()];
+    let vm = |words: &[&str]| Motet::default().argument("vm").arguments(words).limit(LIMIT).wait();
+    let options = ["vm", "run", "--quiet", "--share", "court", "--append", "rounds=1000000000"];
+    let mut running = Motet::default().arguments(options).arguments(images).limit(LIMIT).start();
+    let run = running.id().to_string();
+    let ids = || -> Vec<String> {
+        let listed = vm(&["list"]);
+        let lines = listed.output.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        lines.filter(|words| words.first() == Some(&run)).map(|words| words[1].clone()).collect()
+    };
+    if !running.until(|_| ids().len() == 2) {
+        return Err(running.wait().describe());
+    }
+    vm(&["kill", "99", "--run", &run]).expect_code(64)?.expect_errors(&["there is no virtual machine 99"])?;
+    vm(&["kill", "--run", &run, "1"]).expect_code(0)?;
+    if !running.until(|_| ids() == ["2"]) {
+        return Err(format!("{:?}", ids()));
+    }
+    vm(&["kill", "--run", &run, "2"]).expect_code(0)?;
+    running.wait().expect_code(137).map(drop)
 }

@@ -53,7 +53,7 @@ use motet_protocol::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    process,
+    process, vm,
 };
 use description::{Kind, Parts};
 use node::Node;
@@ -231,6 +231,9 @@ pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
     tty::input_arrived(cpu);
+    if header.vms.get() != 0 {
+        vm::end_those_asked(cpu);
+    }
     // Mostly nobody waits, and the host has rung for nothing, or another core for something else.
     let queues = [&header.console_in, &header.console_out, &header.console_err].map(|stream| &stream.waiters);
     if wait::has_any(queues) {

@@ -25,6 +25,8 @@ use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     file::description::{self, Parts},
+    process,
+    signal::{self, Origin},
 };
 
 pub use show::show;
@@ -59,6 +61,30 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     memory::end(cpu, vm);
     vcpus(cpu, vm).for_each(|vcpu| slab::free(cpu, vcpu));
     slab::free(cpu, vm);
+}
+
+/// The host has rung: ends the machines that it wants to end, as by SIGKILL.
+#[cold]
+pub fn end_those_asked<M: Machine>(cpu: &Cpu<M>) {
+    while let Some(pid) = next_to_end(cpu) {
+        let _tree = process::lock_tree(cpu);
+        if let Some(process) = process::lookup(cpu, pid) {
+            signal::send_locked(cpu, process, signal::SIGKILL, Origin::KERNEL);
+        }
+    }
+}
+
+fn next_to_end<M: Machine>(cpu: &Cpu<M>) -> Option<u32> {
+    let header = cpu.pool.header();
+    let _guard = lock(cpu, &header.vms_lock);
+    let mut at = cpu.object::<VmRecord>(header.vms.get());
+    while let Some(vm) = at {
+        if vm.is_to_end.swap(0, Ordering::Acquire) != 0 {
+            return Some(vm.pid.get());
+        }
+        at = cpu.object(vm.next.get());
+    }
+    None
 }
 
 fn enlist<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
