@@ -169,8 +169,19 @@ static void rounds(void) {
     REQUIRE(schedule(0, SCHED_OTHER, 0) == 0);
 }
 
+/* Waits until a thread counts, and says how long that took at most. */
+static void until_goes_on(struct counter *counter, uint64_t *most_ns) {
+    unsigned long before = atomic_load(&counter->count);
+    uint64_t start_ns = now_ns(CLOCK_MONOTONIC);
+    while (atomic_load(&counter->count) == before) {
+    }
+    uint64_t took_ns = now_ns(CLOCK_MONOTONIC) - start_ns;
+    *most_ns = took_ns > *most_ns ? took_ns : *most_ns;
+}
+
 /* A thread that is ready already, and becomes more urgent than the running one, runs; so does who waits for one that becomes less urgent. */
-static void changes(void) {
+static uint64_t change(void) {
+    uint64_t most_ns = 0;
     struct counter busy = {.policy = SCHED_FIFO, .priority = 5, .where = core};
     struct counter waits = {.policy = SCHED_OTHER, .where = core};
     run_on(other_core);
@@ -179,22 +190,26 @@ static void changes(void) {
     until_begun(&waits);
     start(&busy);
     until_begun(&busy);
-    unsigned long before = atomic_load(&waits.count);
     REQUIRE(schedule(atomic_load(&waits.tid), SCHED_FIFO, 6) == 0);
-    while (atomic_load(&waits.count) == before) {
-    }
-    before = atomic_load(&busy.count);
+    until_goes_on(&waits, &most_ns);
     REQUIRE(schedule(atomic_load(&waits.tid), SCHED_FIFO, 4) == 0);
-    while (atomic_load(&busy.count) == before) {
-    }
-    before = atomic_load(&waits.count);
+    until_goes_on(&busy, &most_ns);
     REQUIRE(schedule(atomic_load(&busy.tid), SCHED_OTHER, 0) == 0);
-    while (atomic_load(&waits.count) == before) {
-    }
+    until_goes_on(&waits, &most_ns);
     stop(&waits);
     stop(&busy);
     limit("950000");
     run_on(core);
+    return most_ns;
+}
+
+static void changes(void) {
+    change();
+}
+
+/* In simulated time. */
+static void changes_at_once(void) {
+    REQUIRE(change() < NS_PER_MS);
 }
 
 /* However urgent a thread is that never waits, others of its core go on. */
@@ -340,7 +355,7 @@ int main(int count, char **arguments) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"first", first},     {"wakes", wakes}, {"posts", posts}, {"rounds", rounds}, {"changes", changes},
+    } cases[] = {{"first", first},     {"wakes", wakes}, {"posts", posts}, {"rounds", rounds}, {"changes", changes}, {"changes_at_once", changes_at_once},
                  {"limited", limited}, {"told", told},   {"reads", reads},   {"writes", writes},
                  {"reads_alone", reads_alone}};
     setvbuf(stdout, NULL, _IONBF, 0);

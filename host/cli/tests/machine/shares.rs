@@ -74,7 +74,7 @@ fn program_plays() -> Result<(), String> {
     let ended = run("for round in 1 2 3; do
         vm run --share court --append rounds=50 /in/programs/share >/tmp/guest & /in/programs/play-riscv64 court 50 >/tmp/program
         wait; cat /tmp/guest /tmp/program | cut -d ' ' -f 1,3 | sort; rm -r /dev/shm/vm.court; done")?;
-    ended.expect_code(0)?.expect_output(&"passed\nshare 100\nshare 100\n".repeat(3)).map(drop)
+    ended.expect_code(0)?.expect_output(&"passed \nshare 100\nshare 100\n".repeat(3)).map(drop)
 }
 
 fn of_users() -> Result<(), String> {
