@@ -234,15 +234,23 @@ fn own(gic: &GuestGic, core: usize, id: u32) {
 
 /// Runs `action`; the cores for which something has become due by it.
 fn change(gic: &GuestGic, action: impl FnOnce()) -> Cores {
-    let before = due(gic);
+    let all = || -> [Due; GUEST_GIC_CORES] { core::array::from_fn(|core| due(gic, core)) };
+    let before = all();
     action();
-    Cores(due(gic) & !before)
+    let after = all();
+    let has_more = |core: &usize| after[*core].iter().zip(before[*core]).any(|(after, before)| after & !before != 0);
+    Cores((0..cores(gic)).filter(has_more).fold(0, |cores, core| cores | 1 << core))
 }
 
-/// The cores that have candidates.
-fn due(gic: &GuestGic) -> u32 {
-    let has_some = |core: &usize| (0..=GUEST_GIC_BANKS).any(|index| candidates(gic, *core, index) != 0);
-    (0..cores(gic)).filter(has_some).fold(0, |cores, core| cores | 1 << core)
+/// The candidates of a core, by bank. (That it has some does not mean that more make no difference: its own interface may hold those back.)
+type Due = [u32; GUEST_GIC_BANKS + 1];
+
+fn due(gic: &GuestGic, core: usize) -> Due {
+    if core >= cores(gic) {
+        [0; GUEST_GIC_BANKS + 1]
+    } else {
+        core::array::from_fn(|index| candidates(gic, core, index))
+    }
 }
 
 /// Cores that the guest has; a claim that what made it exceeds is not believed.
