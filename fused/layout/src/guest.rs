@@ -130,13 +130,15 @@ pub mod aarch64_guest {
     pub const LIST: usize = 30;
     /// List registers.
     pub const LIST_LEN: usize = 4;
+    /// The guest's virtual address of its last access that the second stage did not translate.
+    pub const FAULT_ADDRESS: usize = 34;
 
     /// PSTATE after a reset: EL1 with its own stack pointer, everything masked.
     pub const RESET_PSTATE: u64 = 0x3c5;
     /// SCTLR_EL1 after a reset: translation and caches off; what is 1 in cores without later extensions.
     pub const RESET_SCTLR: u64 = 0x30c5_0838;
 
-    const _: () = assert!(LIST + LIST_LEN <= 40);
+    const _: () = assert!(LIST + LIST_LEN <= FAULT_ADDRESS && FAULT_ADDRESS < 40);
 }
 
 /// Most pieces of memory of a virtual machine.

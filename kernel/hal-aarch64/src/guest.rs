@@ -10,7 +10,7 @@
 
 mod registers;
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::{arch::asm, sync::atomic::Ordering::Relaxed};
 
 use motet_hal::{Access, GuestAccess, GuestException, GuestTrap, Stage2, SystemRegister, Trap, Widen, ZERO_REGISTER};
 use motet_layout::{Cell64, Frame, GuestSystem, UserFrame, aarch64_guest as words};
@@ -42,6 +42,8 @@ const PRIVILEGED_ACCESS_NEVER: u64 = 1 << 22;
 /// CNTV_CTL_EL0: on, masked, fired.
 const TIMER_ON: u64 = 1;
 const TIMER_MASKED: u64 = 2;
+const TIMER_FIRED: u64 = 4;
+const TIMER_STATE: u64 = TIMER_ON | TIMER_MASKED | TIMER_FIRED;
 
 /// Runs an action for each system register that a guest has, with the word that keeps it and the bits that are inverted there.
 macro_rules! each_register {
@@ -177,8 +179,8 @@ fn enter(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSys
     each_register!(load, system);
     each_interrupt_register!(load, system);
     write_register!("vmpidr_el2", word(words::AFFINITY).get() | AFFINITY_VALID);
-    // A timer that has fired already would stop the guest at once, and the kernel knows of it.
-    machine.gic.let_guest_timer_interrupt(!has_timer_fired(system));
+    // A timer of which the kernel knows that it has fired would stop the guest at once.
+    machine.gic.let_guest_timer_interrupt(word(words::TIMER_CONTROL).get() & TIMER_STATE != TIMER_ON | TIMER_FIRED);
     write_register!("S3_5_C14_C3_1", word(words::TIMER_CONTROL).get()); // CNTV_CTL_EL02
     write_register!("S3_4_C12_C11_0", INTERRUPTS_ON); // ICH_HCR_EL2
     write_register!("cpacr_el1", GUEST_EXTENDED);
@@ -192,6 +194,7 @@ fn enter(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSys
     word(words::TPIDR).set(PerCore::this().guest_thread_pointer.load(Relaxed));
     write_register!("S3_0_C4_C2_3", PRIVILEGED_ACCESS_NEVER); // PAN, which exceptions from guests leave as it is
     each_register!(save, system);
+    keep_fault_address(syndrome, system);
     word(words::TIMER_CONTROL).set(read_register!("S3_5_C14_C3_1"));
     write_register!("S3_5_C14_C3_1", 0);
     each_interrupt_register!(save, system);
@@ -205,12 +208,31 @@ fn enter(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSys
     syndrome
 }
 
+/// Keeps the guest's virtual address of an abort, while its translation is still there. HPFAR_EL2 does not have the physical one of an
+/// access that was not allowed (Arm ARM, D24.2 "HPFAR_EL2"): that is what the guest's own tables say.
+fn keep_fault_address(syndrome: u64, system: &GuestSystem) {
+    if !matches!(syndrome >> 26 & 0x3f, 0x20 | 0x24) {
+        return;
+    }
+    let address = read_register!("far_el1");
+    system.words[words::FAULT_ADDRESS].set(address);
+    let (is_permission, is_of_walk) = (matches!(syndrome & 0x3f, 0x0c..=0x0f), syndrome & 1 << 7 != 0);
+    if is_permission && !is_of_walk {
+        // SAFETY: looks an address up; the guest's PAR_EL1 has been saved.
+        unsafe { asm!("at s1e1r, {}", "isb", in(reg) address, options(nostack)) };
+        let found = read_register!("par_el1");
+        if found & 1 == 0 {
+            write_register!("hpfar_el2", (found >> 12 & 0xf_ffff_ffff) << 4);
+        }
+    }
+}
+
 /// [`motet_hal::Machine::raise_in_guest`]: an exception taken to EL1 (Arm ARM, "AArch64.TakeException"). An instruction that there is not has
-/// an unknown reason; where nothing answers there is an external abort, which does not say the address.
+/// an unknown reason; where nothing answers there is an external abort, at the address of the last access that the second stage refused.
 pub fn raise(frame: &UserFrame, system: &GuestSystem, exception: GuestException) {
     const KEPT: u64 = 0xf << 28 | 1 << 24; // NZCV, DIT
     const LENGTH_32: u64 = 1 << 25; // ESR_ELx.IL
-    const EXTERNAL_ABORT: u64 = 1 << 10 | 0x10; // FnV; of no level of a table
+    const EXTERNAL_ABORT: u64 = 0x10; // of no level of a table
     let word = |index: usize| -> &Cell64 { &system.words[index] };
     let pstate = word(words::PSTATE).get() ^ words::RESET_PSTATE;
     let vector = match pstate & PSTATE_MODE {
@@ -228,6 +250,9 @@ pub fn raise(frame: &UserFrame, system: &GuestSystem, exception: GuestException)
         GuestException::Access(Access::Write) => (0x24 | level) << 26 | EXTERNAL_ABORT | 1 << 6,
     };
     word(words::ESR).set(syndrome | LENGTH_32);
+    if matches!(exception, GuestException::Access(_)) {
+        word(words::FAR).set(word(words::FAULT_ADDRESS).get());
+    }
     // PAN is set unless SCTLR_EL1.SPAN says that it stays.
     let control = word(words::SCTLR).get() ^ words::RESET_SCTLR;
     let pan = if control & 1 << 23 == 0 { PRIVILEGED_ACCESS_NEVER } else { pstate & PRIVILEGED_ACCESS_NEVER };
@@ -257,16 +282,30 @@ fn use_root(root: u64, system: &GuestSystem) {
     }
 }
 
-/// Whether the guest's timer is on and has passed its deadline.
-fn has_timer_fired(system: &GuestSystem) -> bool {
-    deadline(system).is_some_and(|ticks| read_register!("cntvct_el0") >= ticks)
+/// [`motet_hal::Machine::has_guest_timer_fired`]: whether it is on and has passed its deadline. The guest runs by what this has said, not by
+/// what is a moment later.
+pub fn has_timer_fired(system: &GuestSystem) -> bool {
+    let control = &system.words[words::TIMER_CONTROL];
+    let has_fired = deadline(system).is_some_and(|ticks| read_register!("cntvct_el0") >= ticks);
+    control.set(control.get() & !TIMER_FIRED | if has_fired { TIMER_FIRED } else { 0 });
+    has_fired
+}
+
+/// [`motet_hal::Machine::set_guest_clock`].
+pub fn set_clock(machine: &AArch64, system: &GuestSystem, offset_ns: u64) {
+    // A counter that is ahead of the time has a negative offset.
+    let ahead_ns = offset_ns.cast_signed();
+    let ticks = machine.clock.ticks(ahead_ns.unsigned_abs());
+    let behind = if ahead_ns < 0 { ticks } else { ticks.wrapping_neg() };
+    system.words[words::COUNTER_OFFSET].set(behind);
 }
 
 /// The tick of the core's counter at which the guest's timer fires, if it is on.
 fn deadline(system: &GuestSystem) -> Option<u64> {
     let word = |index: usize| system.words[index].get();
     let is_on = word(words::TIMER_CONTROL) & (TIMER_ON | TIMER_MASKED) == TIMER_ON;
-    is_on.then(|| word(words::TIMER_DEADLINE).saturating_add(word(words::COUNTER_OFFSET)))
+    let (deadline, behind) = (word(words::TIMER_DEADLINE), word(words::COUNTER_OFFSET).cast_signed());
+    is_on.then(|| deadline.saturating_add_signed(behind))
 }
 
 /// [`motet_hal::Machine::guest_timer_ns`].

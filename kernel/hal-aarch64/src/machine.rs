@@ -49,7 +49,7 @@ impl Clock {
 
     /// The first tick at or after `ns` (up to 2^-32 of the time late).
     #[inline]
-    fn ticks(self, ns: u64) -> u64 {
+    pub(crate) fn ticks(self, ns: u64) -> u64 {
         let ticks = ((u128::from(ns) * u128::from(self.ticks_per_ns)) >> 32) + 1;
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
@@ -175,6 +175,14 @@ impl Machine for AArch64 {
 
     fn guest_timer_ns(&self, system: &'static GuestSystem) -> u64 {
         guest::timer_ns(self, system)
+    }
+
+    fn has_guest_timer_fired(&self, system: &'static GuestSystem) -> bool {
+        guest::has_timer_fired(system)
+    }
+
+    fn set_guest_clock(&self, system: &'static GuestSystem, offset_ns: u64) {
+        guest::set_clock(self, system, offset_ns);
     }
 
     fn save_ext(&self, frame: &'static UserFrame) {

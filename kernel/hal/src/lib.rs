@@ -185,7 +185,17 @@ pub trait Machine: Sync + 'static {
         u64::MAX
     }
 
-    /// The interrupts that are pending in a guest that does not run.
+    /// Whether it has done so by now. If so, it does not stop the guest again, as said above; if not, it will.
+    fn has_guest_timer_fired(&self, _system: &'static GuestSystem) -> bool {
+        false
+    }
+
+    /// Where guests read counters of their own: from now on they show this core's plus `offset_ns` (wrapping). To be called before the guest
+    /// runs, as it may have run on another island.
+    fn set_guest_clock(&self, _system: &'static GuestSystem, _offset_ns: u64) {}
+
+    /// The interrupts that are pending in a guest that does not run. This call and the next two are of ISAs whose guests have interrupt
+    /// lines (RISC-V). AArch64's have what the list registers among their [`GuestSystem`] say.
     fn guest_interrupts(&self, _system: &'static GuestSystem) -> GuestInterrupts {
         GuestInterrupts::EMPTY
     }

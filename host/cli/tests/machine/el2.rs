@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("el2::aarch64_and_riscv64_conform", || conforms("cortex-a76", &["guest_timer"])),
+        trial("el2::aarch64_and_riscv64_conform", || conforms("cortex-a76", &["guest_timer", "guest_aborts"])),
         trial("el2::aarch64_with_sve_conforms", || conforms("max", &["guest_timer", "vectors_survive_closing"])),
         trial("el2::programs_of_a_kernel_in_el2_are_as_others", programs),
         trial("el2::translations_of_a_kernel_in_el2_are_seen_in_timed_runs", translations),

@@ -5,9 +5,9 @@ use motet_paging::Stage2;
 
 use super::{
     super::{Check, Failure, SHORT_NS, Suite, ensure, same, user::trap_code},
-    CODE, Guest,
+    CODE, Guest, NOTHING,
 };
-use crate::{GuestTrap, Interrupts, Machine, SystemRegister, Trap};
+use crate::{Access, GuestException, GuestTrap, Interrupts, Machine, SystemRegister, Trap};
 
 /// A guest's exception vectors in its page of program, and what is there for its interrupts at EL1.
 const VECTORS: u64 = 0x800;
@@ -62,6 +62,9 @@ impl<M: Machine> Suite<M> {
         self.test("guest_takes_interrupts", |suite| suite.guest_takes_interrupts(format));
         self.test("guest_active_interrupts", |suite| suite.guest_active_interrupts(format));
         self.test("guest_timer", |suite| suite.guest_timer(format));
+        self.test("guest_timer_while_it_waits", |suite| suite.guest_timer_while_it_waits(format));
+        self.test("guest_clock", |suite| suite.guest_clock(format));
+        self.test("guest_aborts", |suite| suite.guest_aborts(format));
     }
 
     /// Runs instructions and a call; what is in x0 then.
@@ -210,5 +213,62 @@ impl<M: Machine> Suite<M> {
         let stopped = self.guest_runs_until(&guest, SHORT_NS, fired)?;
         same("interrupts", stopped.0.into(), Interrupts::EMPTY.0.into())?;
         ensure(fired(), "the timer", due(), self.machine.counter_ns())
+    }
+
+    /// The kernel sees that a timer fires while its guest does not run.
+    fn guest_timer_while_it_waits(&self, format: Stage2) -> Check {
+        let guest = self.guest(format)?;
+        same("a timer that is off has fired", self.machine.has_guest_timer_fired(guest.system).into(), 0)?;
+        self.guest_value(&guest, 0, &SET_TIMER)?;
+        let due_ns = self.machine.guest_timer_ns(guest.system);
+        let start = self.machine.counter_ns();
+        while !self.machine.has_guest_timer_fired(guest.system) {
+            let now = self.machine.counter_ns();
+            ensure(now < start + SHORT_NS, "the timer has not fired", now, due_ns)?;
+        }
+        ensure(
+            due_ns <= self.machine.counter_ns(),
+            "it has fired before it is due",
+            self.machine.counter_ns(),
+            due_ns,
+        )?;
+        self.guest_value(&guest, 0, &[STOP_TIMER])?;
+        same("a timer that is off has fired", self.machine.has_guest_timer_fired(guest.system).into(), 0)
+    }
+
+    /// A guest's counter begins where the kernel says.
+    fn guest_clock(&self, format: Stage2) -> Check {
+        const READ: u32 = 0xd53b_e040; // mrs x0, cntvct_el0
+        const SECOND_NS: u64 = 1_000_000_000;
+        let guest = self.guest(format)?;
+        let hertz = self.guest_value(&guest, 0, &[0xd53b_e000])?; // mrs x0, cntfrq_el0
+        let start = self.machine.counter_ns();
+        for ahead_ns in [0, SECOND_NS] {
+            self.machine.set_guest_clock(guest.system, ahead_ns.wrapping_sub(start));
+            let before = self.machine.counter_ns() - start + ahead_ns;
+            let found = (u128::from(self.guest_value(&guest, 0, &[READ])?) * 1_000_000_000 / u128::from(hertz)) as u64;
+            let after = self.machine.counter_ns() - start + ahead_ns;
+            // Roundings of ticks.
+            ensure(found + 1000 >= before && found <= after + 1000, "the guest's clock", found, before)?;
+        }
+        Ok(())
+    }
+
+    /// A guest that is told that nothing is at an address learns which it was.
+    fn guest_aborts(&self, format: Stage2) -> Check {
+        const SYNCHRONOUS_VECTOR: u64 = VECTORS + 0x200;
+        const EXTERNAL_READ: u64 = 0x25 << 26 | 1 << 25 | 0x10;
+        let guest = self.guest(format)?;
+        self.guest_words(&guest, 0, &[0xf940_0001]); // ldr x1, [x0]
+        self.guest_words(&guest, SYNCHRONOUS_VECTOR, &[0xd538_6000, 0xd538_5201, CALL]); // mrs x0, far_el1; mrs x1, esr_el1
+        guest.system.words[words::VBAR].set(CODE + VECTORS);
+        guest.frame.regs[0].set(NOTHING);
+        let trap = self.run_guest(&guest);
+        let is_fault = matches!(trap, Trap::Guest(GuestTrap::Fault { address, .. }) if address.get() == NOTHING);
+        ensure(is_fault, "a load of nothing", trap_code(trap), NOTHING)?;
+        self.machine.raise_in_guest(guest.frame, guest.system, GuestException::Access(Access::Read));
+        self.guest_stops(&guest, "a call of the handler", GuestTrap::Hypercall { immediate: 0 })?;
+        same("the address", guest.frame.regs[0].get(), NOTHING)?;
+        same("the syndrome", guest.frame.regs[1].get(), EXTERNAL_READ)
     }
 }
