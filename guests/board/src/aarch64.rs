@@ -35,6 +35,8 @@ const PRIVATE: usize = REDISTRIBUTOR + 0x1_0000;
 
 const SOFTWARE: u32 = 0;
 const TIMER: u32 = 27;
+/// CNTV_CTL_EL0.ISTATUS.
+const TIMER_IS_DUE: u64 = 1 << 2;
 /// What an acknowledgement says when there is nothing.
 const NONE: u32 = 1020;
 /// Of the timer's and the software interrupt, with the 32 levels that a GIC has at least: the timer's is the lowest that can come
@@ -370,6 +372,8 @@ extern "C" fn motet_guest_interrupt() {
     // Ended at once, as the handler may not come back soon. The timer's stays pending for as long as it is due, but masked.
     write_register!("icc_eoir1_el1", acknowledged);
     let interrupt = match acknowledged as u32 {
+        // A hypervisor learns late that the timer has been set to another time: what it raised meanwhile is for nothing.
+        TIMER if read_register!("cntv_ctl_el0") & TIMER_IS_DUE == 0 => return,
         TIMER => Interrupt::Timer,
         SOFTWARE => Interrupt::Software,
         device if device >= 32 => Interrupt::Device(device),
