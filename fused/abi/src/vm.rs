@@ -2,6 +2,10 @@
 //!
 //! All structures are words of 64 bits.
 
+use motet_layout::Isa;
+
+use crate::elf::isa_of_machine;
+
 /// `ioctl(file, MEMORY, [start, bytes, fd, offset])`: from the guest's physical address `start` on, its memory is what the file in memory `fd` (a memfd, or one of `/dev/shm`) has
 /// from `offset` on. Nobody shortens the file meanwhile. Page-aligned; pieces do not overlap.
 pub const MEMORY: u32 = 0x4d70;
@@ -12,10 +16,32 @@ pub const VCPU: u32 = 0x4d71;
 pub const START: u32 = 0x4d72;
 /// `ioctl(file, RUN, exit)`: the calling thread is that core, until something needs the monitor: see [`Exit`].
 pub const RUN: u32 = 0x4d73;
-/// `ioctl(file, LINE, vcpu | LINE_HIGH)`: the core's external interrupt line goes high, or low.
+/// `ioctl(file, LINE, line | LINE_HIGH)`: an interrupt line goes high, or low. RISC-V: `line` is the number of a core, whose external
+/// interrupt it is. AArch64: `id << LINE_INTERRUPT_SHIFT`, the id of an interrupt that the cores share (32 to 95), at the machine's controller.
 pub const LINE: u32 = 0x4d74;
+/// See [`LINE`].
+pub const LINE_INTERRUPT_SHIFT: u32 = 8;
 /// Bit of [`LINE`]'s argument: high.
 pub const LINE_HIGH: u64 = 1 << 32;
+
+/// Bytes of an image by which [`image_isa`] knows it.
+pub const IMAGE_HEAD_BYTES: usize = 64;
+
+/// The instruction set of an image for a machine, an ELF file or a Linux kernel (Documentation/arch: riscv/boot-image-header.rst,
+/// arm64/booting.rst), by its first bytes. `None`: it is neither, or for none that machines have.
+pub fn image_isa(head: &[u8]) -> Option<Isa> {
+    const ELF_MACHINE: usize = 18;
+    const LINUX_MAGIC: usize = 0x38;
+    if head.starts_with(b"\x7fELF") {
+        let machine = u16::from_le_bytes(*head.get(ELF_MACHINE..)?.first_chunk()?);
+        return isa_of_machine(machine).filter(|isa| matches!(isa, Isa::RiscV64 | Isa::AArch64));
+    }
+    match head.get(LINUX_MAGIC..)?.first_chunk::<4>()? {
+        b"RSC\x05" => Some(Isa::RiscV64),
+        b"ARM\x64" => Some(Isa::AArch64),
+        _ => None,
+    }
+}
 
 /// Most cores of a machine.
 pub const VCPUS_MAX: u64 = motet_layout::VCPUS_MAX as u64;
@@ -77,5 +103,27 @@ impl Exit {
     pub fn from_words(words: [u64; EXIT_WORDS]) -> Self {
         let [vcpu, reason, address, value, bytes, pc, ..] = words;
         Self { vcpu, reason, address, value, bytes, pc }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_says_what_it_is_for() {
+        let mut head = [0; IMAGE_HEAD_BYTES];
+        assert_eq!(image_isa(&head), None);
+        for (magic, isa) in [(b"ARM\x64", Isa::AArch64), (b"RSC\x05", Isa::RiscV64)] {
+            head[0x38..0x3c].copy_from_slice(magic);
+            assert_eq!(image_isa(&head), Some(isa));
+            assert_eq!(image_isa(&head[..0x3b]), None);
+        }
+        head[..4].copy_from_slice(b"\x7fELF");
+        for (machine, isa) in [(183, Some(Isa::AArch64)), (243, Some(Isa::RiscV64)), (62, None), (0, None)] {
+            head[18] = machine;
+            assert_eq!(image_isa(&head), isa, "e_machine {machine}, whatever is behind");
+        }
+        assert_eq!((image_isa(&head[..19]), image_isa(b"")), (None, None));
     }
 }

@@ -164,7 +164,7 @@ pool_struct! {
 
 pool_struct! {
     /// A virtual machine: an open file of `/dev/vm`.
-    pub struct VmRecord: size 1152, align 64 {
+    pub struct VmRecord: size 2432, align 64 {
         /// Its number in `/proc/vms`.
         0 pub id: Cell32,
         /// The process that has made it.
@@ -185,7 +185,9 @@ pool_struct! {
         44 pub is_to_end: AtomicU32,
         /// By island: 1 + the index of its table's format among all of the second stage; 0: it has no table.
         48 pub formats: [AtomicByte; 8],
-        56 _pad1: Cell64,
+        /// ISA of its cores ([`Isa`](crate::Isa)): that of the core which has made it.
+        56 pub isa: Cell32,
+        60 _pad1: Cell32,
         /// Its memory, in ascending order of addresses.
         64 pub regions: [VmRegion; 8],
         /// Its cores ([`VcpuRecord`]s, pool addresses).
@@ -194,11 +196,15 @@ pool_struct! {
         448 pub exits: [AtomicU64; 8],
         /// Nanoseconds that its cores have run.
         512 pub ran_ns: AtomicU64,
-        520 _pad2: [Cell64; 7],
+        /// Guards `gic`.
+        520 pub gic_lock: AtomicU64,
+        528 _pad2: [Cell64; 6],
         /// What translates its physical addresses: a table of the second stage for each island that has run it, all of whose leaves hold
         /// references; and the cores that may have these translations. Of the rest, only lock and resident pages are used.
         576 pub space: SpaceRecord,
         1088 _pad3: [Cell64; 8],
+        /// AArch64: its interrupt controller.
+        1152 pub gic: GuestGic,
     }
 }
 

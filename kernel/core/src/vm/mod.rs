@@ -6,17 +6,19 @@
 //! that call.
 
 mod memory;
+mod psci;
 mod quick;
 mod run;
 mod sbi;
 mod show;
+mod vgic;
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, registers, vm as abi};
 use motet_hal::{GuestInterrupts, Machine};
 use motet_layout::{
-    Cell64, CoreId, FILE_VM, FileRecord, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX, VcpuRecord, VmRecord,
+    Cell64, CoreId, FILE_VM, FileRecord, Isa, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX, VcpuRecord, VmRecord,
     handshake::then_look,
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
@@ -34,14 +36,19 @@ pub use show::show;
 /// Opens `/dev/vm`: a new virtual machine.
 ///
 /// # Errors
-/// `ENODEV`: this core runs no guests; `ENFILE`.
+/// `ENODEV`: this core runs no guests, or not in timed machines; `ENFILE`.
 pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecord, Errno> {
     let cpu = call.cpu;
     // Where islands do not cache each other's memory, nobody drops what they have of a guest's pages.
     if cpu.machine.guest_format().is_none() || cpu.uncached {
         return Err(Errno::ENODEV);
     }
+    // AArch64's guests read counters of their own, which know nothing of simulated time.
+    if cpu.timed && M::ISA == Isa::AArch64 {
+        return Err(Errno::ENODEV);
+    }
     let vm = slab::alloc::<VmRecord>(cpu).ok_or(Errno::ENFILE)?;
+    vm.isa.set(M::ISA as u32);
     vm.pid.set(call.process.pid.get());
     vm.user.set(call.process.credentials.users[1].get());
     vm.started_ns.set(cpu.now_ns());
@@ -117,9 +124,12 @@ fn strike_off<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
 /// `ioctl` of a virtual machine.
 ///
 /// # Errors
-/// `ENOTTY`; `EINVAL`: there is no such core, or it is not stopped; `EFAULT`; `ENOSPC`: it has all cores that it can have; `ENOMEM`; those of
+/// `ENODEV`: the caller is of another ISA than the machine; `ENOTTY`; `EINVAL`: there is no such core, or it is not stopped, or no such line; `EFAULT`; `ENOSPC`: it has all cores that it can have; `ENOMEM`; those of
 /// [`memory::add`] and [`run::run`].
 pub fn ioctl<M: Machine>(call: &Call<M>, vm: &'static VmRecord, request: u32, argument: u64) -> SysResult {
+    if vm.isa.get() != M::ISA as u32 {
+        return Err(Errno::ENODEV.into());
+    }
     match request {
         abi::MEMORY => {
             let [start, bytes, fd, offset] = read_words(call, argument)?;
@@ -134,9 +144,8 @@ pub fn ioctl<M: Machine>(call: &Call<M>, vm: &'static VmRecord, request: u32, ar
         }
         abi::RUN => run::run(call, vm, argument),
         abi::LINE => {
-            let vcpu = vcpu(call.cpu, vm, argument & u64::from(u32::MAX)).ok_or(Errno::EINVAL)?;
-            set_line(call.cpu, vcpu, argument & abi::LINE_HIGH != 0);
-            Ok(0)
+            let (index, is_high) = (argument & u64::from(u32::MAX), argument & abi::LINE_HIGH != 0);
+            set_line(call.cpu, vm, index, is_high).then_some(0).ok_or(Errno::EINVAL.into())
         }
         _ => Err(Errno::ENOTTY.into()),
     }
@@ -154,10 +163,14 @@ fn make_vcpu<M: Machine>(call: &Call<M>, vm: &'static VmRecord) -> Result<u64, E
     let cpu = call.cpu;
     let _guard = lock(cpu, &vm.space.lock);
     let index = vm.vcpu_count.load(Ordering::Relaxed);
-    let slot = vm.vcpus.get(index as usize).ok_or(Errno::ENOSPC)?;
+    let cores_max = if M::ISA == Isa::AArch64 { vgic::CORES_MAX } else { VCPUS_MAX };
+    let slot = vm.vcpus.get(index as usize).filter(|_| (index as usize) < cores_max).ok_or(Errno::ENOSPC)?;
     let vcpu = slab::alloc::<VcpuRecord>(cpu).ok_or(Errno::ENOMEM)?;
     vcpu.index.set(index);
     slot.store(cpu.raw(vcpu), Ordering::Relaxed);
+    if M::ISA == Isa::AArch64 {
+        vgic::set_cores(cpu, vm, index as usize + 1);
+    }
     vm.vcpu_count.store(index + 1, Ordering::Release);
     Ok(u64::from(index))
 }
@@ -191,6 +204,9 @@ fn reset<M: Machine>(vcpu: &VcpuRecord) {
     let [pc, first, second] = [0, 1, 2].map(|word: usize| vcpu.start[word].get());
     registers::init_frame(&vcpu.frame, M::ISA, pc, 0);
     registers::set_call_args(&vcpu.frame, [first, second, 0, 0, 0, 0]);
+    if M::ISA == Isa::AArch64 {
+        psci::reset(vcpu);
+    }
     vcpu.raised.store(0, Ordering::Relaxed);
     vcpu.timer_ns.set(0);
     vcpu.awaits.set(0);
@@ -202,10 +218,16 @@ fn raise<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, interrupts: GuestI
     disturb(cpu, vcpu);
 }
 
-fn set_line<M: Machine>(cpu: &Cpu<M>, vcpu: &'static VcpuRecord, is_high: bool) {
+/// A line of a machine goes high or low. `false`: there is none of the number, which is that of [`abi::LINE`].
+fn set_line<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, number: u64, is_high: bool) -> bool {
+    if M::ISA == Isa::AArch64 {
+        return vgic::set_line(cpu, vm, (number >> abi::LINE_INTERRUPT_SHIFT) as u32, is_high);
+    }
+    let Some(vcpu) = vcpu(cpu, vm, number) else { return false };
     vcpu.lines.store(if is_high { GuestInterrupts::EXTERNAL.0 } else { 0 }, Ordering::Release);
     then_look(); // where it is
     disturb(cpu, vcpu);
+    true
 }
 
 /// Something that a core looks at before it executes instructions, or when it waits, has changed.

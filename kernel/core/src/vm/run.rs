@@ -17,7 +17,7 @@ use motet_layout::{
 };
 use motet_protocol::{count, run_queue, timer, wait};
 
-use super::{memory, memory::Found, reset, sbi, vcpu};
+use super::{memory, memory::Found, psci, reset, sbi, vcpu};
 use crate::{
     alarm,
     call::{BUDGET, Call, Stop, SysResult},
@@ -181,7 +181,10 @@ impl<M: Machine> Running<'_, M> {
         self.set_timer();
         vcpu.in_guest.store(u32::from(cpu.id.0) + 1, Ordering::Release);
         then_look(); // at what others have changed: from now on they ring this core
-        self.take_interrupts();
+        match M::ISA {
+            Isa::AArch64 => self.load_interrupts(),
+            Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => self.take_interrupts(),
+        }
         if vcpu.fence.swap(0, Ordering::SeqCst) != 0 {
             cpu.machine.flush_guests();
         }
@@ -190,9 +193,16 @@ impl<M: Machine> Running<'_, M> {
         let serve = |trap| self.serve_quickly(trap);
         let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, serve);
         vcpu.in_guest.store(0, Ordering::Release);
+        if M::ISA == Isa::AArch64 {
+            self.store_interrupts();
+        }
         match trap {
             Trap::Interrupt(interrupts) => {
                 self.count(Counted::Interrupt);
+                if interrupts == Interrupts::EMPTY {
+                    // It was about the guest's own.
+                    return Ok(Next::Run);
+                }
                 if !cpu.timed && interrupts == Interrupts::TIMER && self.is_own_timers() {
                     return Ok(Next::Run);
                 }
@@ -220,7 +230,8 @@ impl<M: Machine> Running<'_, M> {
                 self.count(Counted::Call);
                 match M::ISA {
                     Isa::RiscV64 => sbi::call(self),
-                    Isa::X86_64 | Isa::AArch64 | Isa::Hosted => self.refuse(0),
+                    Isa::AArch64 => psci::call(self),
+                    Isa::X86_64 | Isa::Hosted => self.refuse(0),
                 }
             }
             GuestTrap::Fault { access, address } => self.serve_fault(access, address.get()),
@@ -228,9 +239,14 @@ impl<M: Machine> Running<'_, M> {
                 self.count(Counted::Register);
                 let is_known = match M::ISA {
                     Isa::RiscV64 => sbi::register(self, register),
-                    Isa::X86_64 | Isa::AArch64 | Isa::Hosted => false,
+                    Isa::AArch64 => self.send_interrupt(register),
+                    Isa::X86_64 | Isa::Hosted => false,
                 };
-                if is_known { Next::Run } else { self.refuse(0) }
+                if !is_known {
+                    return self.refuse(0);
+                }
+                self.skip(4);
+                Next::Run
             }
             GuestTrap::WaitForInterrupt => {
                 self.count(Counted::Wait);
@@ -274,6 +290,10 @@ impl<M: Machine> Running<'_, M> {
         let Some(register) = access.register.filter(|_| access.kind != Access::Execute) else {
             return self.refuse_access(access.kind);
         };
+        if M::ISA == Isa::AArch64 && self.access_controller(access, register, address) {
+            self.skip(u64::from(access.instruction_bytes));
+            return Next::Run;
+        }
         let bytes = u64::from(access.size_bytes);
         vcpu.asked.set(packed(access, register));
         if access.kind == Access::Read {
@@ -362,16 +382,27 @@ impl<M: Machine> Running<'_, M> {
     /// The thread waits, unless something has come for the guest.
     fn wait(&self, call: &Call<M>) -> Stop {
         let vcpu = self.vcpu;
-        call.thread.deadline_ns.set(vcpu.timer_ns.get());
         wait::prepare(call.thread);
         wait::enqueue(self.cpu, call.thread, &vcpu.waiters, 0, u32::MAX);
-        self.take_interrupts();
-        if self.cpu.machine.is_guest_interrupted(&vcpu.system) {
-            wait::finish(self.cpu, call.thread);
-            call.thread.deadline_ns.set(0);
-            return Stop::Again;
+        let found = match M::ISA {
+            Isa::AArch64 => self.look_for_interrupts(),
+            Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => {
+                self.take_interrupts();
+                let is_interrupted = self.cpu.machine.is_guest_interrupted(&vcpu.system);
+                if is_interrupted { Ok(()) } else { Err(vcpu.timer_ns.get()) }
+            }
+        };
+        match found {
+            Ok(()) => {
+                wait::finish(self.cpu, call.thread);
+                call.thread.deadline_ns.set(0);
+                Stop::Again
+            }
+            Err(deadline_ns) => {
+                call.thread.deadline_ns.set(deadline_ns);
+                Stop::Block
+            }
         }
-        Stop::Block
     }
 
     pub fn count(&self, kind: Counted) {
@@ -399,6 +430,6 @@ fn unpacked(asked: u64) -> (GuestAccess, u8) {
 }
 
 /// The lowest bytes of a value.
-fn low(value: u64, bytes: u64) -> u64 {
+pub fn low(value: u64, bytes: u64) -> u64 {
     if bytes >= 8 { value } else { value & ((1 << (8 * bytes)) - 1) }
 }

@@ -277,6 +277,5 @@ pub fn register<M: Machine>(running: &Running<M>, access: SystemRegister) -> boo
         _ => return false,
     };
     motet_hal::set_register(&running.vcpu.frame, access.register, value);
-    running.skip(4);
     true
 }
