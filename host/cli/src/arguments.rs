@@ -223,7 +223,7 @@ pub struct VmOptions {
 /// Its commands.
 #[derive(clap::Subcommand, Debug)]
 pub enum VmSubcommand {
-    /// Run images, each in a virtual machine on RISC-V cores, until all have ended
+    /// Run images, each in a virtual machine on cores of its instruction set (RISC-V or AArch64), until all have ended
     Run(VmRunOptions),
     /// Show the virtual machines that run in this user's machines on this host
     List,
@@ -248,7 +248,7 @@ pub struct VmKillOptions {
 pub struct VmRunOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
-    /// An ELF file or a Linux kernel for RISC-V, to be run as an ordinary program is (may be repeated)
+    /// An ELF file or a Linux kernel, to be run as an ordinary program is (may be repeated)
     #[arg(long, value_name = "IMAGE")]
     pub general: Vec<PathBuf>,
     /// A real-time system, which comes before all that is ordinary (may be repeated)
@@ -283,6 +283,7 @@ pub struct VmRunOptions {
 const VM_HELP: &str = "\
 One image has standard input and output as its console. Of several, each line has the image's name in front. The exit status is
 0 if all have shut their machines down, otherwise that of the first one that has not. docs/vms.md says what an image finds.
+AArch64's images need a machine whose file says guests = true, as machines/guests.toml.
   motet vm run --general guest.elf
   motet vm run --rtos control.elf --general vmlinuz --initrd initrd --append console=ttyS0 --memory 256";
 

@@ -1,8 +1,10 @@
 //! `motet vm`: a machine that runs virtual machines.
 
-use std::path::Path;
+use std::{io::Read, path::Path};
 
+use motet_abi::vm::{IMAGE_HEAD_BYTES, image_isa};
 use motet_fabric::{Error, ErrorKind, Result};
+use motet_layout::Isa;
 
 use crate::{
     arguments::{Quantum, RunOptions, VmRunOptions},
@@ -15,6 +17,9 @@ use crate::{
 /// No image is named, or two have one name, which they would have in the machine; those of [`run::run`].
 pub fn run(options: VmRunOptions) -> Result<u8> {
     let command = command(&options)?;
+    if options.timed {
+        options.rtos.iter().chain(&options.general).try_for_each(|image| knows_simulated_time(image))?;
+    }
     let inputs = [options.rtos, options.general, options.initrd.into_iter().collect()].concat();
     run::run(&RunOptions {
         machine: options.machine,
@@ -39,13 +44,29 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
     })
 }
 
+/// Refuses an image for AArch64: such guests read the counters of the core that runs them.
+fn knows_simulated_time(image: &Path) -> Result<()> {
+    let mut head = Vec::new();
+    // What cannot be read is named by who puts it into the machine.
+    let file = std::fs::File::open(image);
+    let _ = file.and_then(|file| file.take(IMAGE_HEAD_BYTES as u64).read_to_end(&mut head));
+    if image_isa(&head) != Some(Isa::AArch64) {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: it is for AArch64, whose guests read counters that do not know the simulated time: --timed is for RISC-V's",
+        image.display()
+    );
+    Err(Error::new(ErrorKind::Usage, message))
+}
+
 /// Real-time priority of real-time systems' cores: in the middle, so that there may be some above and below them.
 const PRIORITY_OF_RTOS: u32 = 50;
 
 /// Takes the limit of real-time threads away (docs/protocols/wake-up.md).
 const UNLIMITED: &str = "echo -1 >/proc/sys/kernel/sched_rt_runtime_us; ";
 /// Starts a machine in the background: its lines have its name in front, and its status is noted.
-const START: &str = "start() { name=$1; shift; { on riscv64 vm run \"$@\" 2>&1 </dev/null; echo $? >\"/tmp/vm.$name\"; } | \
+const START: &str = "start() { name=$1; shift; { vm run \"$@\" 2>&1 </dev/null; echo $? >\"/tmp/vm.$name\"; } | \
     while IFS= read -r line || [ \"$line\" ]; do echo \"$name: $line\"; done & names=\"$names $name\"; }; ";
 /// Waits for all, and ends with the first status that is not 0.
 const FINISH: &str =
@@ -84,7 +105,7 @@ fn command(options: &VmRunOptions) -> Result<String> {
     let first = if options.strict { UNLIMITED } else { "" };
     match images.as_slice() {
         [] => wrong("no image is named: --general IMAGE or --rtos IMAGE".into()),
-        [(image, realtime)] => Ok(format!("{first}exec on riscv64 vm run {}", arguments(image, *realtime)?)),
+        [(image, realtime)] => Ok(format!("{first}exec vm run {}", arguments(image, *realtime)?)),
         _ => {
             let mut text = format!("{first}{START}");
             for (image, realtime) in &images {
@@ -140,7 +161,7 @@ mod tests {
     #[test]
     fn one_image_is_the_command() {
         let command = of(&["--general", "a/b.elf", "--append", "it's"]).unwrap();
-        assert_eq!(command, "exec on riscv64 vm run '--memory' '64' '--cpus' '1' '--append' 'it'\\''s' '/in/b.elf'");
+        assert_eq!(command, "exec vm run '--memory' '64' '--cpus' '1' '--append' 'it'\\''s' '/in/b.elf'");
     }
 
     #[test]

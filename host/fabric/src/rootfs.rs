@@ -183,13 +183,15 @@ exec \"$@\"
 /// Motet's own programs for the guest, of one instruction set.
 pub fn guest_programs(isa: Isa) -> &'static [&'static str] {
     match isa {
-        Isa::RiscV64 => &["motet", "vm"],
-        Isa::X86_64 | Isa::AArch64 | Isa::Hosted => &["motet"],
+        Isa::AArch64 | Isa::RiscV64 => &["motet", "vm"],
+        Isa::X86_64 | Isa::Hosted => &["motet"],
     }
 }
 
-/// Where it is not the first instruction set, the only one whose cores have guests is named.
-const VM_SCRIPT: &str = "#!/bin/sh\nexec on riscv64 vm \"$@\"\n";
+/// `vm`, where the first instruction set has no guests: the program of this one, which goes on to where the image belongs.
+fn vm_script(isa: Isa) -> String {
+    format!("#!/bin/sh\nexec on {} vm \"$@\"\n", isa.name())
+}
 
 /// The path of one of them, below the folder of build results.
 pub fn guest_program_path(isa: Isa, name: &str) -> PathBuf {
@@ -223,8 +225,10 @@ impl Tree {
         if let Some(first) = isas.first() {
             tree.link_first_programs(*first);
         }
-        if isas.contains(&Isa::RiscV64) && isas.first() != Some(&Isa::RiscV64) {
-            tree.set("bin/vm", Entry::Bytes(VM_SCRIPT.into()), 0o755);
+        if !tree.nodes.contains_key("bin/vm".as_bytes())
+            && let Some(isa) = [Isa::RiscV64, Isa::AArch64].into_iter().find(|isa| isas.contains(isa))
+        {
+            tree.set("bin/vm", Entry::Bytes(vm_script(isa).into()), 0o755);
         }
         for (path, text, mode) in TEXT_FILES {
             tree.set(path, Entry::Bytes(text.into()), mode);

@@ -18,6 +18,14 @@ enum { MEMORY = 0x4d70, VCPU, START, RUN, LINE };
 
 #define BASE 0x80000000ull
 #define SIZE 0x10000ull
+#ifdef __aarch64__
+#define CORES 8
+#define SHARED(id) ((id) << 8)
+static const uint32_t loop = 0x14000000; // b .
+#else
+#define CORES 16
+static const uint32_t loop = 0x0000006f; // j .
+#endif
 
 static int wrong;
 
@@ -65,12 +73,18 @@ int main(void) {
     expect("a seal against writing", fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE), EBUSY);
     expect("memory below", give(vm, 0, 4096, memory, 0), 0);
 
-    for (int core = 0; core < 16; core++) expect("a core", ioctl(vm, VCPU, 0) == core ? 0 : -1, 0);
+    for (int core = 0; core < CORES; core++) expect("a core", ioctl(vm, VCPU, 0) == core ? 0 : -1, 0);
     expect("one too many", ioctl(vm, VCPU, 0), ENOSPC);
-    uint64_t nobody[] = {16, BASE, 0, 0}, first[] = {0, BASE, 0, 0}, exit[8] = {0}, none[8] = {16};
+    uint64_t nobody[] = {CORES, BASE, 0, 0}, first[] = {0, BASE, 0, 0}, exit[8] = {0}, none[8] = {CORES};
     expect("a core that is not there starts", ioctl(vm, START, nobody), EINVAL);
     expect("it runs", ioctl(vm, RUN, none), EINVAL);
-    expect("it is interrupted", ioctl(vm, LINE, 16), EINVAL);
+#ifdef __aarch64__
+    expect("a core's own interrupt", ioctl(vm, LINE, SHARED(27)), EINVAL);
+    expect("an interrupt beyond all", ioctl(vm, LINE, SHARED(96)), EINVAL);
+    expect("a shared interrupt", ioctl(vm, LINE, SHARED(95) | 1ull << 32), 0);
+#else
+    expect("it is interrupted", ioctl(vm, LINE, CORES), EINVAL);
+#endif
     expect("no exit", ioctl(vm, RUN, 8), EFAULT);
     expect("an unknown call", ioctl(vm, 0x4d7f, 0), ENOTTY);
 
@@ -80,7 +94,6 @@ int main(void) {
     setitimer(ITIMER_REAL, &often, NULL);
     exit[0] = 1;
     expect("a core that is stopped, and a signal", ioctl(vm, RUN, exit), EINTR);
-    uint32_t loop = 0x0000006f; // j .
     if (pwrite(memory, &loop, sizeof loop, 0) != sizeof loop) return 2;
     expect("a core starts", ioctl(vm, START, first), 0);
     expect("it starts again", ioctl(vm, START, first), EINVAL);

@@ -6,6 +6,9 @@ use motet_layout::{CORES_MAX, Isa};
 /// Longest line that is looked at; the names of all of an instruction set's extensions are shorter.
 const LINE_MAX: usize = 1024;
 
+/// How many numbers of cores each island has.
+pub const PER_ISLAND: usize = motet_layout::CORES_PER_ISLAND_MAX;
+
 /// A set of cores by index, as `sched_setaffinity` wants it.
 pub type Cores = [u64; CORES_MAX / 64];
 

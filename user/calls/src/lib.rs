@@ -6,7 +6,7 @@
 #![no_std]
 
 pub mod cores;
-pub use motet_layout::marks;
+pub use motet_layout::{Isa, marks};
 #[cfg(feature = "guest")]
 pub mod roi;
 #[cfg(feature = "guest")]

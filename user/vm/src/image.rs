@@ -5,7 +5,10 @@ use core::{fmt, ops::Range};
 
 use elf::{ElfBytes, abi, endian::LittleEndian};
 
-use crate::board;
+use motet_abi::vm::image_isa;
+use motet_calls::Isa;
+
+use crate::{aarch64, board};
 
 /// Bytes of an image and where they go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,10 +56,11 @@ pub enum Wrong {
 impl fmt::Display for Wrong {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => write!(to, "it is neither an ELF file nor a Linux kernel (Image) for RISC-V"),
+            Self::Unknown => write!(to, "it is neither an ELF file nor a Linux kernel (Image) for RISC-V or AArch64"),
             Self::Elf(why) => write!(to, "its ELF headers are damaged: {why}"),
             Self::Machine(machine) => {
-                write!(to, "it is an ELF file for another machine (e_machine {machine}, not {})", abi::EM_RISCV)
+                let (riscv, arm) = (abi::EM_RISCV, abi::EM_AARCH64);
+                write!(to, "it is an ELF file for another machine (e_machine {machine}, neither {riscv} nor {arm})")
             }
             Self::NotExecutable(kind) => {
                 write!(to, "it is an ELF file without fixed addresses (e_type {kind}, not {})", abi::ET_EXEC)
@@ -73,23 +77,27 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What to do with the image in `file`, in a machine with this memory.
+/// What to do with the image in `file`, in a machine with this memory and instruction set.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn plan(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
+pub fn plan(machine: Isa, file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
     if file.starts_with(&abi::ELFMAGIC) {
-        return plan_elf(file, memory);
+        return plan_elf(machine, file, memory);
     }
-    plan_linux(file, memory)
+    match image_isa(file) {
+        Some(Isa::RiscV64) if machine == Isa::RiscV64 => plan_linux(file, memory),
+        Some(Isa::AArch64) if machine == Isa::AArch64 => aarch64::plan_linux(file, memory),
+        _ => Err(Wrong::Unknown),
+    }
 }
 
-fn plan_elf(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
+fn plan_elf(machine: Isa, file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
     let headers = ElfBytes::<LittleEndian>::minimal_parse(file).map_err(|error| Wrong::Elf(say(&error)))?;
     if headers.ehdr.class != elf::file::Class::ELF64 {
         return Err(Wrong::Elf("it is not of 64 bits"));
     }
-    if headers.ehdr.e_machine != abi::EM_RISCV {
+    if image_isa(file) != Some(machine) {
         return Err(Wrong::Machine(headers.ehdr.e_machine));
     }
     if headers.ehdr.e_type != abi::ET_EXEC {
@@ -139,9 +147,6 @@ fn say(error: &elf::ParseError) -> &'static str {
 /// Linux's Documentation/arch/riscv/boot-image-header.rst.
 fn plan_linux(file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
     let word = |at: usize| Some(u64::from_le_bytes(*file.get(at..)?.first_chunk()?));
-    if file.get(0x38..0x3c) != Some(b"RSC\x05") {
-        return Err(Wrong::Unknown);
-    }
     let size = word(0x10).ok_or(Wrong::Unknown)?.max(file.len() as u64);
     let end = board::IMAGE.checked_add(size).filter(|&end| end <= memory.end).ok_or(Wrong::TooLarge(size))?;
     Ok(Plan { entry: board::IMAGE, pieces: [Piece { address: board::IMAGE, bytes: 0..file.len() }].into(), end })
@@ -176,7 +181,7 @@ mod tests {
     #[test]
     fn an_elf_file_goes_where_its_headers_say() {
         let at = board::MEMORY + 0x1000;
-        let plan = plan(&elf(at, at + 4), &MEMORY).unwrap();
+        let plan = plan(Isa::RiscV64, &elf(at, at + 4), &MEMORY).unwrap();
         let pieces = vec![Piece { address: at, bytes: 120..136 }];
         assert_eq!(plan, Plan { entry: at + 4, pieces, end: at + 64 });
     }
@@ -188,9 +193,9 @@ mod tests {
         let changed = |offset: usize, bytes: &[u8]| {
             let mut file = good.clone();
             file[offset..offset + bytes.len()].copy_from_slice(bytes);
-            plan(&file, &MEMORY).unwrap_err()
+            plan(Isa::RiscV64, &file, &MEMORY).unwrap_err()
         };
-        assert_eq!(plan(b"#!/bin/sh", &MEMORY), Err(Wrong::Unknown));
+        assert_eq!(plan(Isa::RiscV64, b"#!/bin/sh", &MEMORY), Err(Wrong::Unknown));
         assert_eq!(changed(18, &62u16.to_le_bytes()), Wrong::Machine(62));
         assert_eq!(changed(16, &[3, 0]), Wrong::NotExecutable(3));
         assert_eq!(changed(64, &[0]), Wrong::Empty);
@@ -207,9 +212,18 @@ mod tests {
         file[0x10..0x18].copy_from_slice(&0x8_0000u64.to_le_bytes());
         file[0x38..0x3c].copy_from_slice(b"RSC\x05");
         let memory = board::MEMORY..board::IMAGE + 0x8_0000;
-        let plan = plan(&file, &memory).unwrap();
+        let plan = plan(Isa::RiscV64, &file, &memory).unwrap();
         assert_eq!((plan.entry, plan.end), (board::IMAGE, memory.end));
-        assert_eq!(super::plan(&file, &(memory.start..memory.end - 1)), Err(Wrong::TooLarge(0x8_0000)));
+        assert_eq!(super::plan(Isa::AArch64, &file, &memory), Err(Wrong::Unknown));
+        assert_eq!(super::plan(Isa::RiscV64, &file, &(memory.start..memory.end - 1)), Err(Wrong::TooLarge(0x8_0000)));
+    }
+
+    #[test]
+    fn an_image_for_other_cores_is_refused() {
+        let mut file = elf(board::MEMORY, board::MEMORY);
+        file[18..20].copy_from_slice(&abi::EM_AARCH64.to_le_bytes());
+        assert_eq!(plan(Isa::RiscV64, &file, &MEMORY), Err(Wrong::Machine(abi::EM_AARCH64)));
+        assert!(plan(Isa::AArch64, &file, &MEMORY).is_ok());
     }
 
     proptest! {
@@ -221,7 +235,7 @@ mod tests {
             let mut file = elf(board::MEMORY, board::MEMORY);
             changes.iter().for_each(|&(at, byte)| file[at] = byte);
             file.truncate(len);
-            if let Ok(plan) = plan(&file, &MEMORY) {
+            if let Ok(plan) = plan(Isa::RiscV64, &file, &MEMORY) {
                 for piece in &plan.pieces {
                     prop_assert!(piece.bytes.end <= file.len() && piece.bytes.start <= piece.bytes.end);
                     prop_assert!(piece.address >= MEMORY.start && piece.address + piece.bytes.len() as u64 <= plan.end);

@@ -4,8 +4,10 @@
 
 extern crate alloc;
 
+pub mod aarch64;
 pub mod image;
 pub mod options;
+pub mod pl011;
 pub mod plic;
 pub mod tree;
 pub mod uart;

@@ -8,6 +8,7 @@ mod input;
 mod interrupts;
 mod list;
 mod monitor;
+mod serial;
 mod share;
 
 use core::{
@@ -27,7 +28,7 @@ usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--init
        vm kill ID
        vm --help
 
-Virtual machines on this machine's RISC-V cores.
+Virtual machines on this machine's RISC-V or AArch64 cores: those that the image is for.
 
   run   runs IMAGE, an ELF file or a Linux kernel, until it shuts its machine down; standard input and output are its
         console. Exit status: 0, or 1 if the guest says that it has failed, or cannot be run
@@ -51,7 +52,7 @@ pub const FAILED: u8 = 1;
 fn main(arguments: Arguments) -> u8 {
     match arguments.get(1) {
         Some(b"run") => match Options::parse((2..).map_while(|index| arguments.get(index))) {
-            Ok(options) => monitor::run(&options),
+            Ok(options) => monitor::run(&arguments, &options),
             Err(wrong) => refuse(format_args!("{wrong} (vm --help)")),
         },
         Some(b"list") if arguments.get(2).is_none() => list::show(),

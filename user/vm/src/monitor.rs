@@ -8,17 +8,21 @@ use core::{
 };
 
 use motet_abi::vm::{self as abi, Exit, reason};
-use motet_calls::system::{self, Failure, STDOUT, machine};
+use motet_calls::{
+    Isa,
+    system::{self, Arguments, Failure, ISA, STDOUT, machine},
+};
 use motet_vm::{
-    board, image,
+    aarch64, board, image,
     options::Options,
     tree,
     uart::{Line, Uart},
 };
 
-use crate::{FAILED, input, interrupts, say, share, with_path};
+use crate::{FAILED, input, interrupts, say, serial, share, with_path};
 
-const EINTR: Failure = -4;
+pub const STDIN: i32 = 0;
+pub const EINTR: Failure = -4;
 const ENODEV: Failure = -19;
 /// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
 const SLICE_NS: u64 = 33_000_000;
@@ -26,6 +30,11 @@ const SLICE_NS: u64 = 33_000_000;
 const TREE_BYTES: u64 = 64 << 10;
 /// Bytes copied at once.
 const PIECE: usize = 4096;
+
+/// First address of a machine's memory; the most cores that it has; whose this program is: the machine's are of the same instruction set.
+const MEMORY_START: u64 = if IS_AARCH64 { aarch64::MEMORY } else { board::MEMORY };
+const CPUS_MAX: u64 = if IS_AARCH64 { aarch64::CPUS_MAX } else { abi::VCPUS_MAX };
+const IS_AARCH64: bool = matches!(ISA, Isa::AArch64);
 
 /// The machine, for all threads.
 static MACHINE: AtomicI32 = AtomicI32::new(-1);
@@ -44,9 +53,13 @@ fn refuse(why: fmt::Arguments<'_>) -> Refusal {
 }
 
 /// Makes a machine and runs it; the exit status.
-pub fn run(options: &Options<'_>) -> u8 {
-    match make(options) {
+pub fn run(arguments: &Arguments, options: &Options<'_>) -> u8 {
+    match make(arguments, options) {
         Ok(()) => {
+            if IS_AARCH64 && serial::start().is_err() {
+                say(format_args!("there is no thread for what is typed"));
+                return FAILED;
+            }
             for core in 1..options.cpus as usize {
                 if machine::spawn(core_thread, core).is_err() {
                     say(format_args!("there is no thread for core {core}"));
@@ -59,12 +72,18 @@ pub fn run(options: &Options<'_>) -> u8 {
     }
 }
 
-fn make(options: &Options<'_>) -> Result<(), Refusal> {
+fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     let file = read_file(options.image)?;
     let bytes = options.memory_mib << 20;
-    let range = board::MEMORY..board::MEMORY + bytes;
+    let range = MEMORY_START..MEMORY_START + bytes;
     let name = options.image.escape_ascii();
-    let plan = image::plan(file, &range).map_err(|wrong| refuse(format_args!("{name}: {wrong}")))?;
+    if let Some(isa) = abi::image_isa(file).filter(|&isa| isa != ISA) {
+        return Err(go_to(arguments, isa, options.image));
+    }
+    if options.cpus > CPUS_MAX {
+        return Err(refuse(format_args!("a machine of {} has {CPUS_MAX} cores at most", ISA.name())));
+    }
+    let plan = image::plan(ISA, file, &range).map_err(|wrong| refuse(format_args!("{name}: {wrong}")))?;
     if let Some(nice) = options.nice {
         machine::set_nice(nice).map_err(|_| refuse(format_args!("the nice value {nice} is not allowed here")))?;
     }
@@ -76,15 +95,18 @@ fn make(options: &Options<'_>) -> Result<(), Refusal> {
         // A machine without a policy of its own has slices as Ker-ONE's.
         None => drop(machine::set_slice(SLICE_NS)),
     }
-    let vm = system::open(c"/dev/vm").map_err(|failure| match failure {
+    let vm = open().map_err(|failure| match failure {
+        ENODEV if IS_AARCH64 => refuse(format_args!(
+            "this island runs no guests: the machine's file has to say guests = true for it (as machines/guests.toml), and the run must not be timed"
+        )),
         ENODEV => refuse(format_args!("this core runs no guests: it has no hypervisor extension (H), or hidden harts")),
         _ => refuse(format_args!("/dev/vm cannot be opened (error {})", -failure)),
     })?;
     let no_memory = |_| refuse(format_args!("there is no memory for {} MiB", options.memory_mib));
     let memory = machine::memory(bytes).map_err(no_memory)?;
-    machine::control(vm, abi::MEMORY, &mut [board::MEMORY, bytes, memory as u64, 0]).map_err(no_memory)?;
+    machine::control(vm, abi::MEMORY, &mut [MEMORY_START, bytes, memory as u64, 0]).map_err(no_memory)?;
     for piece in &plan.pieces {
-        machine::write_at(memory, &file[piece.bytes.clone()], piece.address - board::MEMORY).map_err(no_memory)?;
+        machine::write_at(memory, &file[piece.bytes.clone()], piece.address - MEMORY_START).map_err(no_memory)?;
     }
     let tree_at = range.end - TREE_BYTES;
     if plan.end > tree_at {
@@ -95,25 +117,77 @@ fn make(options: &Options<'_>) -> Result<(), Refusal> {
         None => None,
     };
     let command_line = core::str::from_utf8(options.append).unwrap_or_default();
+    let shares = join_shares(vm, options)?;
+    let described = tree::Machine { memory_bytes: bytes, cpus: options.cpus, command_line, initrd, shares: &shares };
+    let write = if IS_AARCH64 { aarch64::write_tree } else { tree::write };
+    let tree = write(&described).map_err(|error| refuse(format_args!("no device tree: {error:?}")))?;
+    machine::write_at(memory, &tree, tree_at - MEMORY_START).map_err(no_memory)?;
+    for _ in 0..options.cpus {
+        machine::command(vm, abi::VCPU, 0).map_err(no_memory)?;
+    }
+    let [first, second] = if IS_AARCH64 { [tree_at, 0] } else { [0, tree_at] };
+    machine::control(vm, abi::START, &mut [0, plan.entry, first, second]).map_err(no_memory)?;
+    MACHINE.store(vm, Relaxed);
+    if !IS_AARCH64 {
+        interrupts::start(vm, options.cpus as usize);
+        input::start(input_thread).map_err(|_| refuse(format_args!("there is no thread for input")))?;
+    }
+    MEMORY.store(memory, Relaxed);
+    MEMORY_BYTES.store(bytes, Relaxed);
+    Ok(())
+}
+
+/// Joins the areas of memory that the machine shares; their names and bytes.
+fn join_shares<'a>(vm: i32, options: &Options<'a>) -> Result<Vec<(&'a str, u64)>, Refusal> {
     let mut shares = Vec::new();
     for (index, share) in options.shares.iter().flatten().enumerate() {
+        if IS_AARCH64 {
+            return Err(refuse(format_args!("--share: machines of aarch64 share no memory")));
+        }
         let bytes = share::join(vm, index, share.name, share.kib);
         shares.push((share.name, bytes.map_err(|why| refuse(format_args!("{why}")))?));
     }
     SHARES.store(shares.len() as u64, Relaxed);
-    let described = tree::Machine { memory_bytes: bytes, cpus: options.cpus, command_line, initrd, shares: &shares };
-    let tree = tree::write(&described).map_err(|error| refuse(format_args!("no device tree: {error:?}")))?;
-    machine::write_at(memory, &tree, tree_at - board::MEMORY).map_err(no_memory)?;
-    for _ in 0..options.cpus {
-        machine::command(vm, abi::VCPU, 0).map_err(no_memory)?;
+    Ok(shares)
+}
+
+/// Opens `/dev/vm`. On AArch64, from now on all threads are on one island, whose cores have guests: what a core of the machine tells the others of
+/// its translations and instructions does not leave the island.
+fn open() -> Result<i32, Failure> {
+    const CORES: usize = motet_calls::cores::PER_ISLAND;
+    if !IS_AARCH64 {
+        return system::open(c"/dev/vm");
     }
-    machine::control(vm, abi::START, &mut [0, plan.entry, 0, tree_at]).map_err(no_memory)?;
-    MACHINE.store(vm, Relaxed);
-    interrupts::start(vm, options.cpus as usize);
-    input::start(input_thread).map_err(|_| refuse(format_args!("there is no thread for input")))?;
-    MEMORY.store(memory, Relaxed);
-    MEMORY_BYTES.store(bytes, Relaxed);
-    Ok(())
+    let (allowed, here) = (system::affinity()?, system::core()? / CORES);
+    let mut failure = ENODEV;
+    for island in [here].into_iter().chain((0..allowed.len() * 64 / CORES).filter(|&island| island != here)) {
+        let (word, shift) = (island * CORES / 64, island * CORES % 64);
+        let mut of_island = [0; _];
+        of_island[word] = allowed[word] & ((1 << CORES) - 1) << shift;
+        // Islands that are not there, and those of another instruction set.
+        if system::set_affinity(of_island).is_err() || system::core()? / CORES != island {
+            continue;
+        }
+        match system::open(c"/dev/vm") {
+            Ok(vm) => return Ok(vm),
+            Err(error) => failure = error,
+        }
+    }
+    let _ = system::set_affinity(allowed);
+    Err(failure)
+}
+
+/// This program on the cores that an image is for; comes back if there are none.
+fn go_to(arguments: &Arguments, isa: Isa, image: &[u8]) -> Refusal {
+    let path = if isa == Isa::AArch64 { c"/isa/aarch64/bin/vm" } else { c"/isa/riscv64/bin/vm" };
+    arguments.execute(path, 0);
+    let (image, name) = (image.escape_ascii(), isa.name());
+    refuse(format_args!("{image}: it is for {name}, which no core of this machine is"))
+}
+
+/// The machine's descriptor.
+pub fn machine() -> i32 {
+    MACHINE.load(Relaxed)
 }
 
 fn read_file(path: &[u8]) -> Result<&'static [u8], Refusal> {
@@ -130,7 +204,7 @@ fn load_initrd(memory: i32, path: &[u8], room: Range<u64>) -> Result<Range<u64>,
         return Err(refuse(format_args!("{}: it does not fit: more memory is needed", path.escape_ascii())));
     }
     let cannot = |_| refuse(format_args!("{}: there is no memory for it", path.escape_ascii()));
-    machine::write_at(memory, file, start - board::MEMORY).map_err(cannot)?;
+    machine::write_at(memory, file, start - MEMORY_START).map_err(cannot)?;
     Ok(start..start + file.len() as u64)
 }
 
@@ -165,7 +239,7 @@ fn serial_changed() {
     interrupts::set_line(board::UART_SOURCE, || UART.is_interrupting(&Console));
 }
 
-fn serial(exit: &mut Exit, register: u64) {
+fn uart(exit: &mut Exit, register: u64) {
     match exit.reason {
         reason::LOAD => exit.value = u64::from(UART.load(register, &Console)),
         _ => UART.store(register, exit.value as u8, &Console),
@@ -176,7 +250,7 @@ fn serial(exit: &mut Exit, register: u64) {
     serial_changed();
 }
 
-fn send(mut bytes: &[u8]) {
+pub fn send(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match system::write(STDOUT, bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
@@ -238,9 +312,13 @@ fn shared(exit: &mut Exit, register: u64) {
 /// A device's register is read or written.
 fn access(exit: &mut Exit) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
-    let register = |from: u64, bytes: u64| exit.address.checked_sub(from).filter(|&register| register < bytes);
+    if IS_AARCH64 && exit.address.wrapping_sub(aarch64::UART) < aarch64::UART_BYTES {
+        return serial::access(exit);
+    }
+    let register =
+        |from: u64, bytes: u64| exit.address.checked_sub(from).filter(|&register| register < bytes && !IS_AARCH64);
     if let Some(register) = register(board::UART, board::UART_BYTES) {
-        return serial(exit, register);
+        return uart(exit, register);
     }
     let shares = SHARES.load(Relaxed) * board::SHARE_REGISTER_BYTES;
     if let Some(register) = register(board::SHARE_REGISTERS, shares) {
@@ -263,7 +341,7 @@ fn access(exit: &mut Exit) {
 
 /// Where in the memory file bytes of the guest are. `None`: they are not all memory.
 fn offset(exit: &Exit) -> Option<u64> {
-    let offset = exit.address.checked_sub(board::MEMORY)?;
+    let offset = exit.address.checked_sub(MEMORY_START)?;
     let end = offset.checked_add(exit.bytes)?;
     (end <= MEMORY_BYTES.load(Relaxed)).then_some(offset)
 }

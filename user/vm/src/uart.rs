@@ -136,12 +136,22 @@ impl Uart {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use core::cell::RefCell;
 
+    /// What was sent, and what has come.
     #[derive(Default)]
-    struct Bytes(RefCell<[alloc::vec::Vec<u8>; 2]>);
+    pub struct Bytes(RefCell<[alloc::vec::Vec<u8>; 2]>);
+
+    impl Bytes {
+        pub fn sent(&self) -> alloc::vec::Vec<u8> {
+            self.0.borrow()[0].clone()
+        }
+        pub fn comes(&self, byte: u8) {
+            self.0.borrow_mut()[1].push(byte);
+        }
+    }
 
     impl Line for Bytes {
         fn send(&self, byte: u8) {

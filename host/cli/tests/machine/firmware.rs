@@ -134,7 +134,7 @@ fn linux() -> Result<(), String> {
     let busybox = fs::read(process::target().join("userland/riscv64/busybox")).map_err(|error| error.to_string())?;
     fs::write(&initramfs, archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)]))
         .map_err(|error| error.to_string())?;
-    let kernel = linux_kernel()?;
+    let kernel = linux_kernel(Isa::RiscV64)?;
     for board in [BOARDS[0].1, BOARDS[2].1] {
         let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
         let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot"];
@@ -149,17 +149,18 @@ fn linux() -> Result<(), String> {
 }
 
 /// Debian's kernel, where `motet bench boot` has it, too; fetched if it is not there.
-pub fn linux_kernel() -> Result<PathBuf, String> {
+pub fn linux_kernel(isa: Isa) -> Result<PathBuf, String> {
     const FETCH: &str = "set -e; work=$(mktemp -d); trap 'rm -rf \"$work\"' EXIT; mkdir -p \"$2\"; \
-        \"$1\" --fetch \"$work\" linux-image-riscv64:riscv64; deb=$(echo \"$work\"/*.deb); \
+        \"$1\" --fetch \"$work\" \"linux-image-$3:$3\"; deb=$(echo \"$work\"/*.deb); \
         dpkg-deb --fsys-tarfile \"$deb\" | tar -x -O --wildcards './boot/vmlinu*' > \"$2/vmlinuz\"; \
         dpkg-deb --show --showformat '${Package} ${Version}' \"$deb\" > \"$2/package\"";
-    let folder = process::target().join("linux/riscv64");
+    let debian = if isa == Isa::AArch64 { "arm64" } else { isa.name() };
+    let folder = process::target().join("linux").join(isa.name());
     let kernel = folder.join("vmlinuz");
     // Written last.
     if !folder.join("package").is_file() {
         let mut fetch = Command::new("bash");
-        fetch.args(["-c", FETCH, "bash"]).arg(process::root().join("scripts/setup.sh")).arg(&folder);
+        fetch.args(["-c", FETCH, "bash"]).arg(process::root().join("scripts/setup.sh")).arg(&folder).arg(debian);
         let ended = fetch.env("CARGO_TARGET_DIR", process::target()).output().map_err(|error| error.to_string())?;
         if !ended.status.success() {
             let errors = String::from_utf8_lossy(&ended.stderr);

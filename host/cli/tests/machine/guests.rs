@@ -1,13 +1,19 @@
 //! Guests (docs/guests.md) on QEMU's boards by themselves, and in virtual machines: each runs to its end, and what it counts fits together.
 //! How much it counts is not looked at.
 
-use std::{path::PathBuf, process::Command, sync::OnceLock, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
 
 use libtest_mimic::Trial;
 use motet_fabric::{qemu, run::guest_path};
 use motet_layout::Isa;
 
 use crate::{
+    bad_input,
     firmware::Machine,
     process::{self, Motet},
     trial,
@@ -35,8 +41,12 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(&name("a_heartbeat_has_every_core"), move || beats(isa)));
         trials.push(trial(&name("a_console_interrupts"), move || types(isa)));
         trials.push(trial(&name("a_hostile_guest_makes_all_its_attempts"), move || attempts(isa)));
+        let name = |what: &str| format!("guests::{what}_in_virtual_machines_on_{}", isa.name());
+        trials.push(trial(&name("real_time_kernels_pass_every_test"), move || in_virtual_machines(isa)));
     }
-    trials.push(trial("guests::real_time_kernels_pass_every_test_in_virtual_machines", in_virtual_machines));
+    trials.push(trial("guests::machines_of_both_instruction_sets_run_beside_each_other", beside));
+    trials.push(trial("guests::a_heartbeat_has_every_core_of_a_virtual_machine", beats_in_machine));
+    trials.push(trial("guests::a_hostile_guest_makes_all_its_attempts_in_a_virtual_machine", attempts_in_machine));
     trials
 }
 
@@ -48,17 +58,30 @@ fn passes(isa: Isa, guest: &str) -> Result<(), String> {
 }
 
 /// The same images, one beside the other.
-fn in_virtual_machines() -> Result<(), String> {
-    let [first, second] = ["rtos", "freertos"].map(|guest| built(Isa::RiscV64, guest));
-    let (first, second) = (first?, second?);
-    let images = ["--rtos".as_ref(), first.as_os_str(), "--general".as_ref(), second.as_os_str()];
-    let run = Motet::default().arguments(["vm", "run", "--quiet", "--append", ROUNDS]).arguments(images).limit(LIMIT);
-    let ended = run.wait();
+fn in_virtual_machines(isa: Isa) -> Result<(), String> {
+    run_beside(&built(isa, "rtos")?, &built(isa, "freertos")?)
+}
+
+/// One on each kind of cores.
+fn beside() -> Result<(), String> {
+    run_beside(&built(Isa::AArch64, "rtos")?, &built(Isa::RiscV64, "freertos")?)
+}
+
+fn run_beside(rtos: &Path, general: &Path) -> Result<(), String> {
+    let images = ["--rtos".as_ref(), rtos.as_os_str(), "--general".as_ref(), general.as_os_str()];
+    let ended = virtual_machine(&["--append", ROUNDS]).arguments(images).wait();
     ended.expect_code(0)?;
     ["guest-rtos: ", "guest-freertos: "].into_iter().try_for_each(|prefix| {
         let lines = ended.output.lines().filter_map(|line| line.strip_prefix(prefix));
         has_passed(&lines.map(|line| format!("{line}\n")).collect::<String>())
     })
+}
+
+/// A run of virtual machines, in a machine where cores of both instruction sets have guests.
+fn virtual_machine(options: &[&str]) -> Motet {
+    let machine = process::root().join("machines/guests.toml");
+    let motet = Motet::default().arguments(["vm", "run", "--quiet", "--machine"]).argument(&machine);
+    motet.arguments(options).limit(LIMIT)
 }
 
 /// Whether a guest has done all of [`ROUNDS`].
@@ -86,7 +109,20 @@ fn has_passed(text: &str) -> Result<(), String> {
 }
 
 fn beats(isa: Isa) -> Result<(), String> {
-    let text = board(isa, "heartbeat", "rounds=5 interval_ms=200")?.ended()?;
+    has_beaten(&board(isa, "heartbeat", BEATS)?.ended()?)
+}
+
+/// More cores than real ones.
+fn beats_in_machine() -> Result<(), String> {
+    let image = built(Isa::AArch64, "heartbeat")?;
+    let options = ["--append", BEATS, "--cpus", &CORES.to_string()];
+    let ended = virtual_machine(&options).argument("--general").argument(&image).wait();
+    has_beaten(&ended.expect_code(0)?.output)
+}
+
+const BEATS: &str = "rounds=5 interval_ms=200";
+
+fn has_beaten(text: &str) -> Result<(), String> {
     let mut last = [0; CORES];
     for number in 1..=5 {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("heartbeat {number} ")));
@@ -102,21 +138,34 @@ fn beats(isa: Isa) -> Result<(), String> {
 }
 
 fn attempts(isa: Isa) -> Result<(), String> {
-    for seed in [1, 2] {
+    [1, 2].into_iter().try_for_each(|seed| {
         let text = board(isa, "hostile", &format!("seed={seed} attempts=2000"))?.ended()?;
-        // What it has written to the serial port may be before a line. QEMU's calls cause no exception if they are calls at all.
-        for (attack, right) in [("memory", 1..2000), ("calls", 0..2000), ("registers", 1..2000)] {
-            let after = text.split_once(&format!("{attack} 2000 ")).map(|(_, after)| after);
-            let exceptions: Option<u32> = after.and_then(|after| after.lines().next()?.parse().ok());
-            if !exceptions.is_some_and(|exceptions| right.contains(&exceptions)) {
-                return Err(format!("{attack} with seed {seed}: {exceptions:?} exceptions\n{text}"));
-            }
-        }
-        if !text.ends_with("passed 3\n") {
-            return Err(format!("seed {seed}: it has not passed\n{text}"));
+        has_attempted(&text).map_err(|error| format!("seed {seed}: {error}"))
+    })
+}
+
+/// Another seed each time.
+fn attempts_in_machine() -> Result<(), String> {
+    let image = built(Isa::AArch64, "hostile")?;
+    let seed = bad_input::seed();
+    let options = ["--append", &format!("seed={seed} attempts=2000")];
+    let ended = virtual_machine(&options).argument("--general").argument(&image).wait();
+    let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
+    has_attempted(&ended.expect_code(0).map_err(context)?.output).map_err(context)
+}
+
+/// Whether a guest has made 2000 attempts of each kind.
+fn has_attempted(text: &str) -> Result<(), String> {
+    // What it has written to the serial port may be before a line. QEMU's calls cause no exception if they are calls at all. In a virtual machine
+    // nothing is where there is no memory.
+    for (attack, right) in [("memory", 1..=2000), ("calls", 0..=1999), ("registers", 1..=1999)] {
+        let after = text.split_once(&format!("{attack} 2000 ")).map(|(_, after)| after);
+        let exceptions: Option<u32> = after.and_then(|after| after.lines().next()?.parse().ok());
+        if !exceptions.is_some_and(|exceptions| right.contains(&exceptions)) {
+            return Err(format!("{attack}: {exceptions:?} exceptions\n{text}"));
         }
     }
-    Ok(())
+    if text.ends_with("passed 3\n") { Ok(()) } else { Err(format!("it has not passed\n{text}")) }
 }
 
 fn refuses(isa: Isa, guest: &str) -> Result<(), String> {

@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf};
 
 use libtest_mimic::Trial;
 use motet_fabric::stats::Stats;
+use motet_layout::Isa;
 use motet_toolchain::Tools;
 
 use crate::{
@@ -81,7 +82,7 @@ fn linux(hidden: &str, board: &[&str]) -> Result<(), String> {
     let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
     let option = option(hidden);
     let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-fw_cfg", &option];
-    let text = Machine::start(&firmware(), &linux_kernel()?, &[board, &linux].concat())?.ended()?;
+    let text = Machine::start(&firmware(), &linux_kernel(Isa::RiscV64)?, &[board, &linux].concat())?.ended()?;
     let seen = 4 - hidden.parse::<u32>().map_err(|error| error.to_string())?;
     let wanted = [
         &format!("program: {seen} harts without vectors")[..],

@@ -4,6 +4,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use libtest_mimic::Trial;
+use motet_layout::Isa;
 
 use crate::{
     bad_input,
@@ -152,8 +153,11 @@ fn damaged() -> Result<(), String> {
 
 /// Memory that cannot be a machine's, cores that are not there, and what a signal interrupts.
 fn refused() -> Result<(), String> {
-    let ended = compiled("vms", &["-O2"])?.run_as("on riscv64", "vms", None);
-    ended.expect_code(0)?.expect_output("right\n").map(drop)
+    let machine = process::root().join("machines/guests.toml");
+    ["on riscv64", "on aarch64"].into_iter().try_for_each(|cores| {
+        let ended = compiled("vms", &["-O2"])?.run_as(cores, "vms", Some(&machine));
+        ended.expect_code(0)?.expect_output("right\n").map(drop)
+    })
 }
 
 /// Not even their program is there.
@@ -181,7 +185,7 @@ fn from_host() -> Result<(), String> {
 }
 
 /// What starts the other programs of the ram disk: a load of both cores, and an echo of what is typed.
-const INIT: &str = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\n\
+pub const INIT: &str = "#!/bin/busybox sh\n/bin/busybox mount -t proc proc /proc\n\
     for n in 1 2 3 4; do (/bin/busybox sha256sum /bin/busybox > /dev/null) & done; wait\n\
     echo \"program: $(/bin/busybox grep -c ^processor /proc/cpuinfo) cores\"\n\
     while read line && [ \"$line\" != end ]; do echo \"<$line>\"; done\n/bin/busybox sleep 1\n/bin/busybox poweroff -f\n";
@@ -192,7 +196,7 @@ fn linux() -> Result<(), String> {
     let busybox = fs::read(process::target().join("userland/riscv64/busybox")).map_err(|error| error.to_string())?;
     let archive = firmware::archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)]);
     fs::write(folder.path().join("initrd"), archive).map_err(|error| error.to_string())?;
-    fs::copy(firmware::linux_kernel()?, folder.path().join("linux")).map_err(|error| error.to_string())?;
+    fs::copy(firmware::linux_kernel(Isa::RiscV64)?, folder.path().join("linux")).map_err(|error| error.to_string())?;
     let name = folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let command = format!(
         "mkfifo /tmp/in; vm run --memory 256 --cpus 2 --append 'console=ttyS0 quiet panic=-1' --initrd /in/{name}/initrd \

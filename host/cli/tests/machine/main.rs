@@ -34,6 +34,7 @@ mod libraries;
 mod litmus;
 mod long_calls;
 mod machines;
+mod machines_aarch64;
 mod measured;
 mod places;
 mod preemption;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         trials.extend(places::trials());
         trials.extend(long_calls::trials());
         trials.extend(machines::trials());
+        trials.extend(machines_aarch64::trials());
         trials.extend(bytes::trials());
         trials.extend(streams::trials());
         trials.extend(crossing::trials(&arguments));

@@ -33,6 +33,7 @@ mod generic {
     pub const SETPRIORITY: usize = 140;
     pub const RT_SIGACTION: usize = 134;
     pub const REBOOT: usize = 142;
+    pub const GETCPU: usize = 168;
     pub const GETPID: usize = 172;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
@@ -111,6 +112,16 @@ pub fn set_affinity(cores: Cores) -> Result<usize, Failure> {
     let args = [0, size_of::<Cores>(), cores.as_ptr() as usize, 0, 0, 0];
     // SAFETY: the kernel reads as many bytes as it is told.
     result(unsafe { system_call(number::SCHED_SETAFFINITY, args) })
+}
+
+/// The core that this thread is on now.
+///
+/// # Errors
+/// The kernel's.
+pub fn core() -> Result<usize, Failure> {
+    let mut core = 0u32;
+    // SAFETY: the kernel writes the core's number.
+    result(unsafe { system_call(number::GETCPU, [(&raw mut core) as usize, 0, 0, 0, 0, 0]) }).map(|_| core as usize)
 }
 
 /// Opens an existing file for reading and writing.

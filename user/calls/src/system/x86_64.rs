@@ -34,6 +34,7 @@ pub mod number {
     pub const KILL: usize = 62;
     pub const REBOOT: usize = 169;
     pub const SCHED_SETAFFINITY: usize = 203;
+    pub const GETCPU: usize = 309;
     pub const SCHED_GETAFFINITY: usize = 204;
     pub const SCHED_SETATTR: usize = 314;
     pub const SCHED_GETATTR: usize = 315;

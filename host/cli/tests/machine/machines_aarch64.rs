@@ -1,0 +1,122 @@
+//! Virtual machines (`docs/vms.md`) on AArch64 cores: a general system on several cores, machines that are killed at any moment, images that
+//! are damaged, and cores that run no guests. Real-time systems and the hostile guest are in `guests.rs`.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use libtest_mimic::Trial;
+use motet_layout::Isa;
+
+use crate::{
+    bad_input, firmware,
+    guests::built,
+    machines::INIT,
+    process::{self, Motet},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 5] = [
+        ("vm_aarch64::debians_kernel_runs_programs_on_one_core", || linux(1)),
+        ("vm_aarch64::debians_kernel_runs_programs_on_two_cores", || linux(2)),
+        ("vm_aarch64::a_machine_that_is_killed_gives_its_memory_back", killed),
+        ("vm_aarch64::damaged_images_are_refused_with_a_reason", damaged),
+        ("vm_aarch64::cores_without_guests_say_what_is_missing", absent),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// A run of a machine whose AArch64 cores have guests, with files to be found in `/in`.
+fn machine(files: &[PathBuf], command: &str) -> Motet {
+    let machine = process::root().join("machines/guests.toml");
+    let motet = Motet::run(["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str()]);
+    let motet = files.iter().fold(motet, |motet, file| motet.argument("--in").argument(file));
+    motet.arguments(["--", command])
+}
+
+/// Debian's kernel starts its cores, runs programs, and takes what is typed.
+fn linux(cores: u32) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let busybox = fs::read(process::target().join("userland/aarch64/busybox")).map_err(|error| error.to_string())?;
+    let [initrd, linux] = ["initrd", "linux"].map(|name| folder.path().join(name));
+    let archive = firmware::archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)]);
+    fs::write(&initrd, archive).map_err(|error| error.to_string())?;
+    fs::copy(firmware::linux_kernel(Isa::AArch64)?, &linux).map_err(|error| error.to_string())?;
+    let command = format!(
+        "mkfifo /tmp/in; vm run --memory 256 --cpus {cores} --append 'console=ttyAMA0 quiet panic=-1' --initrd /in/initrd \
+         /in/linux </tmp/in >/tmp/out & vm=$!; exec 3>/tmp/in; until grep -q program: /tmp/out; do \
+         kill -0 $vm || break; sleep 1; done; printf 'what is typed\\nend\\n' >&3; wait $vm; echo $?; cat /tmp/out"
+    );
+    let ended = machine(&[initrd, linux], &command).limit(Duration::from_secs(240)).wait();
+    let is_well = ended.output.starts_with("0\n")
+        && [&format!("program: {cores} cores"), "<what is typed>"].iter().all(|text| ended.output.contains(*text));
+    if is_well { Ok(()) } else { Err(ended.describe()) }
+}
+
+/// At any moment: the time until then grows by little each time.
+fn killed() -> Result<(), String> {
+    const SLACK_KIB: u32 = 512;
+    let command = format!(
+        "free() {{ awk '/MemFree/ {{ print $2 }}' /proc/meminfo; }}; \
+         kills() {{ n=0; while [ $n -lt $1 ]; do vm run --cpus 3 --append interval_ms=50 /in/guest-heartbeat >/dev/null & \
+         vm=$!; usleep $((n * 3000)); kill -KILL $vm; wait $vm; n=$((n + 1)); done 2>/dev/null; }}; \
+         kills 20; before=$(free); kills 60; after=$(free); vm list | wc -l; \
+         vm run --cpus 3 --append 'interval_ms=50 rounds=3' /in/guest-heartbeat | tail -n 1; \
+         [ $((before - after)) -lt {SLACK_KIB} ] || echo \"$before $after\""
+    );
+    let ended = machine(&[built(Isa::AArch64, "heartbeat")?], &command).limit(Duration::from_secs(180)).wait();
+    ended.expect_code(0)?.expect_output("1\npassed 3\n").map(drop)
+}
+
+/// Headers with random bytes: each is run or refused with a sentence and status 1.
+fn damaged() -> Result<(), String> {
+    const IMAGES: usize = 60;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let image = fs::read(built(Isa::AArch64, "heartbeat")?).map_err(|error| error.to_string())?;
+    let mut random = fastrand::Rng::with_seed(bad_input::seed());
+    for number in 0..IMAGES {
+        let mut copy = image.clone();
+        let headers = 0..bad_input::headers_len(&image);
+        for _ in 0..random.usize(1..=3) {
+            bad_input::mutate(&mut random, &mut copy, headers.clone());
+        }
+        if random.u8(0..4) == 0 {
+            copy.truncate(random.usize(0..4096));
+        }
+        fs::write(folder.path().join(number.to_string()), copy).map_err(|error| error.to_string())?;
+    }
+    let name = folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let command = format!(
+        "n=0; while [ $n -lt {IMAGES} ]; do timeout -s KILL 2 vm run --append 'rounds=1 interval_ms=1' /in/{name}/$n \
+         >/tmp/out 2>/tmp/errors; status=$?; n=$((n + 1)); case $status in 0|137) continue;; \
+         1) grep -q '^vm: ' /tmp/errors && echo refused && continue;; esac; echo \"$n $status\" >&2; cat /tmp/errors >&2; done"
+    );
+    let ended = machine(&[folder.path().into()], &command).limit(Duration::from_secs(240)).wait();
+    let is_well = ended.errors.is_empty() && ended.output.lines().count() > IMAGES / 4;
+    let context = |error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed());
+    if is_well { Ok(()) } else { Err(context(ended.describe())) }
+}
+
+/// An island whose kernel is in EL1, one whose time is simulated, and a machine without such cores.
+fn absent() -> Result<(), String> {
+    let image = built(Isa::AArch64, "rtos")?;
+    let run = |options: &[&str]| {
+        let motet = Motet::default().arguments(["vm", "run", "--quiet"]).arguments(options);
+        motet.argument("--general").argument(&image).wait()
+    };
+    let machine = |name: &str| process::root().join("machines").join(name).display().to_string();
+    let (guests, riscv) = (machine("guests.toml"), machine("two-riscv.toml"));
+    for (options, why) in [
+        (&[][..], "guests = true"),
+        (&["--machine", &guests, "--timed"], "--timed"),
+        (&["--machine", &riscv], "it is for aarch64, which no core of this machine is"),
+    ] {
+        let ended = run(options);
+        if ended.status.is_none_or(|status| status.success()) || !ended.errors.contains(why) {
+            return Err(format!("{options:?}: {}", ended.describe()));
+        }
+    }
+    Ok(())
+}
