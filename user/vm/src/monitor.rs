@@ -160,7 +160,10 @@ fn open() -> Result<i32, Failure> {
     }
     let (allowed, here) = (system::affinity()?, system::core()? / CORES);
     let mut failure = ENODEV;
-    for island in [here].into_iter().chain((0..allowed.len() * 64 / CORES).filter(|&island| island != here)) {
+    let islands = allowed.len() * 64 / CORES;
+    // This one, and then by chance: machines are to be on all of them.
+    let others = (0..islands).map(|number| (number + system::getpid()) % islands).filter(|&island| island != here);
+    for island in [here].into_iter().chain(others) {
         let (word, shift) = (island * CORES / 64, island * CORES % 64);
         let mut of_island = [0; _];
         of_island[word] = allowed[word] & ((1 << CORES) - 1) << shift;

@@ -18,9 +18,10 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("vm_aarch64::debians_kernel_runs_programs_on_one_core", || linux(1)),
         ("vm_aarch64::debians_kernel_runs_programs_on_two_cores", || linux(2)),
+        ("vm_aarch64::a_machine_finds_the_island_with_guests_and_stays_there", islands),
         ("vm_aarch64::a_machine_that_is_killed_gives_its_memory_back", killed),
         ("vm_aarch64::damaged_images_are_refused_with_a_reason", damaged),
         ("vm_aarch64::cores_without_guests_say_what_is_missing", absent),
@@ -36,12 +37,19 @@ fn machine(files: &[PathBuf], command: &str) -> Motet {
     motet.arguments(["--", command])
 }
 
-/// Debian's kernel starts its cores, runs programs, and takes what is typed.
+/// Has the cores say how often they have interrupted each other.
+const TELL_INTERRUPTS: &str =
+    "echo \"told: $(/bin/busybox awk '/^ *IPI[01]:/ { n += $2 + $3 } END { print n }' /proc/interrupts)\"\nwhile read";
+
+/// Debian's kernel starts its cores, which interrupt each other, runs programs, and takes what is typed.
 fn linux(cores: u32) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let busybox = fs::read(process::target().join("userland/aarch64/busybox")).map_err(|error| error.to_string())?;
     let [initrd, linux] = ["initrd", "linux"].map(|name| folder.path().join(name));
-    let archive = firmware::archive(&[("init", INIT.as_bytes()), ("bin/busybox", &busybox)]);
+    let archive = firmware::archive(&[
+        ("init", INIT.replacen("while read", TELL_INTERRUPTS, 1).as_bytes()),
+        ("bin/busybox", &busybox),
+    ]);
     fs::write(&initrd, archive).map_err(|error| error.to_string())?;
     fs::copy(firmware::linux_kernel(Isa::AArch64)?, &linux).map_err(|error| error.to_string())?;
     let command = format!(
@@ -52,7 +60,29 @@ fn linux(cores: u32) -> Result<(), String> {
     let ended = machine(&[initrd, linux], &command).limit(Duration::from_secs(240)).wait();
     let is_well = ended.output.starts_with("0\n")
         && [&format!("program: {cores} cores"), "<what is typed>"].iter().all(|text| ended.output.contains(*text));
-    if is_well { Ok(()) } else { Err(ended.describe()) }
+    let told = ended.output.lines().find_map(|line| line.strip_prefix("told: ")?.trim().parse::<u32>().ok());
+    if is_well && told.is_some_and(|told| cores == 1 || told > 0) { Ok(()) } else { Err(ended.describe()) }
+}
+
+/// The first island's cores have no guests. The heartbeats of those of the others stay together.
+fn islands() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let island = |name: &str, guests: bool| {
+        format!("[[island]]\nname = \"{name}\"\nisa = \"aarch64\"\ncores = 2\nguests = {guests}\n")
+    };
+    let text = ["[pool]\nsize = \"512MiB\"\n", &island("a", false), &island("b", true), &island("c", true)].concat();
+    let path = folder.path().join("machine.toml");
+    fs::write(&path, text).map_err(|error| error.to_string())?;
+    // Where each thread is, again and again.
+    let command = "vm run --cpus 4 --append 'rounds=8 interval_ms=100' /in/guest-heartbeat >/tmp/out & vm=$!; usleep 300000; \
+         for n in 1 2 3 4 5 6 7 8 9; do cat /proc/$vm/task/*/stat; usleep 10000; done | cut -d ' ' -f 39 >/tmp/cores; \
+         wait $vm; echo $?; while read core; do echo $((core / 16)); done </tmp/cores | sort -u | wc -l; tail -n 1 /tmp/out; \
+         taskset 3 vm run /in/guest-heartbeat; echo $?";
+    let image = built(Isa::AArch64, "heartbeat")?;
+    let motet =
+        Motet::run(["--quiet".as_ref(), "--machine".as_ref(), path.as_os_str(), "--in".as_ref(), image.as_os_str()]);
+    let ended = motet.arguments(["--", command]).limit(Duration::from_secs(120)).wait();
+    ended.expect_code(0)?.expect_output("0\n1\npassed 8\n1\n")?.expect_errors(&["guests = true"]).map(drop)
 }
 
 /// At any moment: the time until then grows by little each time.
