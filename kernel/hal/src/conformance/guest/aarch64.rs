@@ -36,6 +36,7 @@ const SET_TIMER: [u32; 5] = [
     0xd280_0029, // mov x9, #1
     0xd51b_e329, // msr cntv_ctl_el0, x9
 ];
+const LATER: u32 = 0x9150_0009; // add x9, x0, #0x400000: after the guest has stopped
 const STOP_TIMER: u32 = 0xd51b_e33f; // msr cntv_ctl_el0, xzr
 
 /// Interrupt id of a device, and of the virtual timer.
@@ -219,7 +220,8 @@ impl<M: Machine> Suite<M> {
     fn guest_timer_while_it_waits(&self, format: Stage2) -> Check {
         let guest = self.guest(format)?;
         same("a timer that is off has fired", self.machine.has_guest_timer_fired(guest.system).into(), 0)?;
-        self.guest_value(&guest, 0, &SET_TIMER)?;
+        let [read, _, deadline, one, on] = SET_TIMER;
+        self.guest_value(&guest, 0, &[read, LATER, deadline, one, on])?;
         let due_ns = self.machine.guest_timer_ns(guest.system);
         let start = self.machine.counter_ns();
         while !self.machine.has_guest_timer_fired(guest.system) {
