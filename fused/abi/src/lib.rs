@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod accel;
 pub mod convention;
 pub mod counters;
 pub mod elf;

@@ -87,7 +87,8 @@ pool_struct! {
         48 pub signals: AtomicU32,
         /// 1: the request of a store that has trapped failed: its thread is told so. Set by the FPGA, cleared by kernels.
         52 pub refused: AtomicU32,
-        56 _pad0: [Cell32; 2],
+        /// What the client calls the first byte of its data section: a guest's physical address; 0 for programs. Kernel-written before it is used.
+        56 pub data_base: Cell64,
         /// The FPGA's own: 1 + the region that it is connected to; 0: none.
         64 pub region: Cell32,
         /// The FPGA's own: its request waits (1), or has a region that is being made ready (2).
@@ -109,7 +110,8 @@ pool_struct! {
         /// Kernels' own: signals that the client has not read.
         136 pub told: AtomicU32,
         140 _pad2: Cell32,
-        144 _pad3: Cell64,
+        /// Kernels' own: the virtual machine that has it ([`VmRecord`](crate::VmRecord), pool address); 0: none. Under `kernel_lock`.
+        144 pub guest: Cell64,
         /// Kernels' own: its open file's inode (pool address).
         152 pub inode: Cell64,
         /// Threads that wait for a signal, or for their store to be possible.

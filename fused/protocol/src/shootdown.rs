@@ -153,6 +153,49 @@ pub fn edit<R>(
     result
 }
 
+/// What edits owe that take access away, and nothing out of the tables: a shoot-down. Tables of the second stage are edited so.
+pub struct Narrowing {
+    narrowed: bool,
+}
+
+/// Edits page tables of `space`, whose lock is held; then makes every core drop the translations that are no longer true, and waits for that.
+/// The edits take access away, but no page and no table. `flush_own` as for [`edit`].
+pub fn narrow<R>(
+    context: &impl Context,
+    space: &SpaceRecord,
+    flush_own: impl FnOnce(),
+    edits: impl FnOnce(&mut Narrowing) -> R,
+) -> R {
+    let mut narrowing = Narrowing { narrowed: false };
+    let result = edits(&mut narrowing);
+    if narrowing.narrowed {
+        shoot_down(context, space, flush_own);
+    }
+    result
+}
+
+impl Withdrawal for Narrowing {
+    fn home(&self) -> Frame {
+        Frame::NONE
+    }
+
+    fn narrowed(&mut self) {
+        self.narrowed = true;
+    }
+
+    fn take_table(&mut self, _: Frame, _: bool) {
+        unreachable!("an edit that narrows takes out a table");
+    }
+
+    fn take_range(&mut self, _: Range<u64>) {
+        unreachable!("an edit that narrows takes out pages");
+    }
+
+    fn take_page(&mut self, _: Mapped) {
+        unreachable!("an edit that narrows replaces a page");
+    }
+}
+
 /// The tables of a space are used no more ([`end`]).
 pub struct Unused(());
 

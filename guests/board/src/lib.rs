@@ -11,6 +11,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod isa;
 
+pub mod accelerator;
 mod attempt;
 mod console;
 pub mod cores;

@@ -2,12 +2,17 @@
 
 use core::slice;
 
-use dtoolkit::{Node, Property, fdt::Fdt};
+use dtoolkit::{
+    Node, Property,
+    fdt::{Fdt, FdtNode},
+};
 
-use crate::{Masked, cores, fail, isa, masked};
+use crate::{Masked, accelerator::Accelerator, cores, fail, isa, masked};
 
 /// Largest device tree.
 const LEN_MAX: usize = 1 << 20;
+/// Most accelerators that are looked for.
+const ACCELERATORS_MAX: usize = 8;
 const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 
 /// How the guest was started.
@@ -19,6 +24,7 @@ pub struct Boot {
     pub arguments: &'static str,
     cores: [u64; cores::MAX],
     core_count: usize,
+    accelerators: [Option<Accelerator>; ACCELERATORS_MAX],
 }
 
 impl Boot {
@@ -26,6 +32,11 @@ impl Boot {
     #[must_use]
     pub fn other_cores(&self) -> &[u64] {
         &self.cores[..self.core_count]
+    }
+
+    /// The accelerators that there are.
+    pub fn accelerators(&self) -> impl Iterator<Item = Accelerator> {
+        self.accelerators.iter().flatten().copied()
     }
 
     /// What an argument `name=value` says.
@@ -70,7 +81,10 @@ pub fn read(hart: usize, address: usize) -> Result<Boot, &'static str> {
     masked(|mask| FREQUENCY.with(mask, |it| *it = frequency));
     let arguments = tree.find_node("/chosen").and_then(|chosen| chosen.property("bootargs"));
     let arguments = arguments.and_then(|property| property.value_as::<&'static str>().ok()).unwrap_or("");
-    let mut boot = Boot { hart, arguments, cores: [0; cores::MAX], core_count: 0 };
+    let accelerators = [None; ACCELERATORS_MAX];
+    let mut boot = Boot { hart, arguments, cores: [0; cores::MAX], core_count: 0, accelerators };
+    let nodes = tree.find_node("/soc").into_iter().flat_map(|node| node.children());
+    nodes.filter_map(accelerator).zip(&mut boot.accelerators).for_each(|(one, slot)| *slot = Some(one));
     let own = isa::own_core(hart);
     for node in tree.find_node("/cpus").into_iter().flat_map(|node| node.children()) {
         let text = |name| node.property(name).and_then(|property| property.value_as::<&'static str>().ok());
@@ -84,4 +98,19 @@ pub fn read(hart: usize, address: usize) -> Result<Boot, &'static str> {
         }
     }
     Ok(boot)
+}
+
+/// The accelerator that a node describes: its registers, and its data section.
+fn accelerator(node: FdtNode<'static>) -> Option<Accelerator> {
+    let text = |name| node.property(name).and_then(|property| property.value_as::<&'static str>().ok());
+    if text("compatible") != Some("motet,accelerator") {
+        return None;
+    }
+    let mut ranges = node.reg().ok().flatten()?;
+    let mut range = || -> Option<(usize, usize)> {
+        let range = ranges.next()?;
+        Some((range.address::<u64>().ok()? as usize, range.size::<u64>().ok()? as usize))
+    };
+    let ((registers, _), (data, data_len)) = (range()?, range()?);
+    Some(Accelerator { function: text("motet,function")?, registers, data, data_len })
 }

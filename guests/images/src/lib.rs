@@ -3,6 +3,7 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod accelerated;
 #[cfg(feature = "freertos")]
 pub mod freertos;
 pub mod heartbeat;

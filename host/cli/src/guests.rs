@@ -9,7 +9,7 @@ use crate::{arguments::GuestsOptions, build, progress, project};
 /// The instruction sets that there are guests for.
 const ISAS: [Isa; 2] = [Isa::AArch64, Isa::RiscV64];
 /// All of them.
-const GUESTS: [&str; 6] = ["rtos", "freertos", "heartbeat", "hostile", "serial", "share"];
+const GUESTS: [&str; 7] = ["rtos", "freertos", "heartbeat", "hostile", "serial", "share", "accelerated"];
 
 /// Builds them, and prints their paths.
 ///

@@ -40,6 +40,12 @@ pub mod board {
     pub const SHARE_REGISTER_BYTES: u64 = 0x1000;
     /// The first one's source at the interrupt controller.
     pub const SHARE_SOURCE: usize = 32;
+    /// What accelerators of the FPGA compute: each has its place, whatever the machine has.
+    pub const ACCELERATORS: [&str; 7] = ["qam16", "qam64", "fft512", "fft1024", "aes128", "sha256", "fir"];
+    /// Where the interface of the first one is: a page of registers, and behind it the data section.
+    pub const ACCELERATOR: u64 = 0x1800_0000;
+    /// How far the next one's is, and how long they are at most.
+    pub const ACCELERATOR_BYTES: u64 = 0x0100_0000;
     /// Ticks a second.
     pub const TIMEBASE_HZ: u32 = 10_000_000;
 }

@@ -7,7 +7,10 @@ use core::{
     sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
 };
 
-use motet_abi::vm::{self as abi, Exit, reason};
+use motet_abi::{
+    accel,
+    vm::{self as abi, Exit, reason},
+};
 use motet_calls::{
     Isa,
     system::{self, Arguments, Failure, ISA, STDOUT, machine},
@@ -23,7 +26,9 @@ use crate::{FAILED, input, interrupts, say, serial, share, with_path};
 
 pub const STDIN: i32 = 0;
 pub const EINTR: Failure = -4;
+const ENOENT: Failure = -2;
 const ENODEV: Failure = -19;
+const ENOSPC: Failure = -28;
 /// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
 const SLICE_NS: u64 = 33_000_000;
 /// The tree lies at the end of memory, in so many bytes at most.
@@ -118,7 +123,15 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     };
     let command_line = core::str::from_utf8(options.append).unwrap_or_default();
     let shares = join_shares(vm, options)?;
-    let described = tree::Machine { memory_bytes: bytes, cpus: options.cpus, command_line, initrd, shares: &shares };
+    let accelerators = add_accelerators(vm, options.accelerators)?;
+    let described = tree::Machine {
+        memory_bytes: bytes,
+        cpus: options.cpus,
+        command_line,
+        initrd,
+        shares: &shares,
+        accelerators: &accelerators,
+    };
     let write = if IS_AARCH64 { aarch64::write_tree } else { tree::write };
     let tree = write(&described).map_err(|error| refuse(format_args!("no device tree: {error:?}")))?;
     machine::write_at(memory, &tree, tree_at - MEMORY_START).map_err(no_memory)?;
@@ -135,6 +148,30 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     MEMORY.store(memory, Relaxed);
     MEMORY_BYTES.store(bytes, Relaxed);
     Ok(())
+}
+
+/// Gives a machine accelerators, each at its place; what they are called, and where they are.
+fn add_accelerators(vm: i32, chosen: u32) -> Result<Vec<(&'static str, Range<u64>)>, Refusal> {
+    if IS_AARCH64 && chosen != 0 {
+        return Err(refuse(format_args!("--accel: machines of aarch64 have no accelerators")));
+    }
+    let mut added = Vec::new();
+    for (number, name) in (0..).zip(board::ACCELERATORS).filter(|(number, _)| chosen >> number & 1 != 0) {
+        let cannot = |failure: Failure| match failure {
+            ENOENT => refuse(format_args!("this machine has no accelerator {name}")),
+            ENOSPC => refuse(format_args!("no interface is left for {name}")),
+            _ => refuse(format_args!("the accelerator {name} cannot be used (error {})", -failure)),
+        };
+        let path = alloc::format!("/dev/accel/{name}");
+        let device = with_path(path.as_bytes(), system::open).map_err(cannot)?;
+        let bytes = machine::command(device, accel::BYTES, 0).map_err(cannot)? as u64;
+        // A longer one begins as a shorter one does.
+        let bytes = bytes.min(board::ACCELERATOR_BYTES);
+        let start = board::ACCELERATOR + number * board::ACCELERATOR_BYTES;
+        machine::control(vm, abi::MEMORY, &mut [start, bytes, device as u64, 0]).map_err(cannot)?;
+        added.push((name, start..start + bytes));
+    }
+    Ok(added)
 }
 
 /// Joins the areas of memory that the machine shares; their names and bytes.

@@ -28,6 +28,8 @@ pub struct Options<'a> {
     pub append: &'a [u8],
     /// Areas that it shares with others.
     pub shares: [Option<Share<'a>>; board::SHARES],
+    /// The accelerators that it has: a bit for each of the board's.
+    pub accelerators: u32,
 }
 
 /// An area of memory that machines share.
@@ -80,6 +82,10 @@ fn number(text: &[u8]) -> Option<i64> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
+fn accelerator(name: &[u8]) -> Option<usize> {
+    board::ACCELERATORS.iter().position(|known| known.as_bytes() == name)
+}
+
 impl<'a> Options<'a> {
     /// Options by arguments.
     ///
@@ -95,6 +101,7 @@ impl<'a> Options<'a> {
             initrd: None,
             append: b"",
             shares: [None; board::SHARES],
+            accelerators: 0,
         };
         while let Some(argument) = arguments.next() {
             if !argument.starts_with(b"-") {
@@ -120,6 +127,7 @@ impl<'a> Options<'a> {
                     *free = Some(Share::parse(value?).ok_or(Wrong::Value(argument))?);
                 }
                 b"--append" => options.append = value?,
+                b"--accel" => options.accelerators |= 1 << accelerator(value?).ok_or(Wrong::Value(argument))?,
                 _ => return Err(Wrong::Unknown(argument)),
             }
         }
@@ -161,6 +169,12 @@ mod tests {
         let options = parse(&["--cpus", "2", "image", "--nice", "-20", "--append", "a b", "--memory", "256"]).unwrap();
         assert_eq!((options.image, options.append), (&b"image"[..], &b"a b"[..]));
         assert_eq!((options.cpus, options.memory_mib, options.nice, options.initrd), (2, 256, Some(-20), None));
+    }
+
+    #[test]
+    fn accelerators_are_the_boards() {
+        assert_eq!(parse(&["--accel", "qam64", "image", "--accel", "fir"]).unwrap().accelerators, 0b100_0010);
+        assert_eq!(parse(&["--accel", "qam", "image"]), Err(Wrong::Value(b"--accel")));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a machine tells its guest of itself: a flattened device tree (devicetree.org, "Devicetree Specification"; Linux's bindings).
 
 use alloc::{format, vec::Vec};
+use core::ops::Range;
 
 use vm_fdt::{Error, FdtWriter};
 
@@ -16,13 +17,17 @@ pub struct Machine<'a> {
     /// The kernel's command line.
     pub command_line: &'a str,
     /// Where the initial ram disk is.
-    pub initrd: Option<core::ops::Range<u64>>,
+    pub initrd: Option<Range<u64>>,
     /// Areas that it shares with others: their names and bytes.
     pub shares: &'a [(&'a str, u64)],
+    /// Accelerators: what they compute, and where their interfaces are.
+    pub accelerators: &'a [(&'a str, Range<u64>)],
 }
 
 /// What every core has: what the base of RISC-V's application profiles has, less what a guest would need the kernel for.
 const EXTENSIONS: &str = "i\0m\0a\0f\0d\0c\0zicsr\0zifencei\0";
+/// Bytes of an accelerator's registers.
+const PAGE_BYTES: u64 = 4096;
 /// Phandle of core `n`'s interrupt controller, less `n`.
 const FIRST_CONTROLLER: u32 = 1;
 
@@ -105,6 +110,14 @@ fn write_devices(tree: &mut FdtWriter, machine: &Machine<'_>) -> Result<(), Erro
     for (index, share) in machine.shares.iter().enumerate() {
         write_share(tree, index, share)?;
     }
+    for (name, range) in machine.accelerators {
+        let accelerator = tree.begin_node(&format!("accelerator@{:x}", range.start))?;
+        tree.property_string("compatible", "motet,accelerator")?;
+        tree.property_string("motet,function", name)?;
+        let data = range.start + PAGE_BYTES;
+        tree.property_array_u64("reg", &[range.start, PAGE_BYTES, data, range.end - data])?;
+        tree.end_node(accelerator)?;
+    }
     tree.end_node(devices)
 }
 
@@ -155,6 +168,7 @@ mod tests {
             command_line: "console=ttyS0",
             initrd,
             shares: &[("a", 4096), ("b", 8192)],
+            accelerators: &[("fir", 0x1e00_0000..0x1e10_1000)],
         };
         let bytes = write(&machine).unwrap();
         let tree = Fdt::new(&bytes).unwrap();
@@ -180,12 +194,15 @@ mod tests {
         assert_eq!(text("/soc/share@61000000", "reg"), areas.concat());
         let contexts = text("/soc/interrupt-controller@c000000", "interrupts-extended");
         assert_eq!(contexts[contexts.len() - 8..], [0, 0, 0, 3, 0, 0, 0, 9]);
+        assert_eq!(text("/soc/accelerator@1e000000", "motet,function"), b"fir\0");
+        let ranges = [0x1e00_0000u64, 0x1000, 0x1e00_1000, 0x10_0000].map(u64::to_be_bytes);
+        assert_eq!(text("/soc/accelerator@1e000000", "reg"), ranges.concat());
     }
 
     #[test]
     fn a_zero_byte_in_the_command_line_is_refused() {
         assert!(
-            write(&Machine { memory_bytes: 1 << 20, cpus: 1, command_line: "a\0b", initrd: None, shares: &[] })
+            write(&Machine { memory_bytes: 1 << 20, cpus: 1, command_line: "a\0b", initrd: None, shares: &[], accelerators: &[] })
                 .is_err()
         );
     }

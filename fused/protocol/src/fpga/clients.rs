@@ -123,8 +123,9 @@ pub fn registers_frame(fpga: &Fpga, interface: InterfaceId) -> Frame {
 
 /// The frame of a page of an interface's data section; `None`: it is not that long.
 pub fn data_frame(fpga: &Fpga, interface: InterfaceId, page: u64) -> Option<Frame> {
-    let offset = page.checked_mul(PAGE_SIZE)?;
-    super::section(fpga, interface).transfer(offset, PAGE_SIZE).ok().map(frame)
+    let section = super::section(fpga, interface);
+    let address = section.first().checked_add(page.checked_mul(PAGE_SIZE)?)?;
+    section.transfer(address, PAGE_SIZE).ok().map(frame)
 }
 
 fn frame(at: PoolAddr) -> Frame {

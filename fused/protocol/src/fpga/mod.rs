@@ -157,7 +157,8 @@ fn state_of(region: &FpgaRegion) -> RegionState {
 /// The data section of an interface.
 pub fn section(fpga: &Fpga, interface: InterfaceId) -> Section {
     let bytes = fpga.data_bytes.get();
-    Section { at: PoolAddr(fpga.data.get()).add(interface.index() as u64 * bytes), bytes }
+    let at = PoolAddr(fpga.data.get()).add(interface.index() as u64 * bytes);
+    Section { at, bytes, first: fpga.interfaces[interface.index()].data_base.get() }
 }
 
 /// Memory of a client, which is all that an accelerator reads and writes for it.
@@ -165,16 +166,25 @@ pub fn section(fpga: &Fpga, interface: InterfaceId) -> Section {
 pub struct Section {
     at: PoolAddr,
     bytes: u64,
+    /// The address of its first byte.
+    first: u64,
 }
 
 impl Section {
-    /// Where a transfer of `len` bytes begins: the check of each transfer.
+    /// Where a transfer of `len` bytes begins: the check of each transfer. Addresses are the client's: offsets in the section for programs,
+    /// and physical addresses for guests.
     ///
     /// # Errors
     /// A byte of it is not the client's.
-    pub fn transfer(&self, offset: u64, len: u64) -> Result<PoolAddr, Fault> {
+    pub fn transfer(&self, address: u64, len: u64) -> Result<PoolAddr, Fault> {
+        let offset = address.checked_sub(self.first).ok_or(Fault::Address)?;
         let end = offset.checked_add(len).ok_or(Fault::Address)?;
         if end <= self.bytes { Ok(self.at.add(offset)) } else { Err(Fault::Address) }
+    }
+
+    /// The address of its first byte.
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// Its length.
@@ -307,6 +317,7 @@ impl<'a, L: Logic> Device<'a, L> {
             word.store(0, Release);
         }
         interface.deadline_ps.store(0, Release);
+        interface.data_base.set(0);
         for word in [&interface.region, &interface.request, &interface.begun] {
             word.set(0);
         }

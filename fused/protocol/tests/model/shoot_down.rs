@@ -42,6 +42,22 @@ impl World {
         User { core: Core::new(self.pool, island, &self.bells), world: self.clone(), cached: Cell::new(0) }
     }
 
+    /// Island 2 makes the entry of a guest's table read-only, as a kernel does when an accelerator is disconnected.
+    fn narrower(&self, says_so: bool) -> Box<dyn FnOnce() + Send> {
+        let (core, world) = (Core::new(self.pool, 2, &self.bells), self.clone());
+        Box::new(move || {
+            let _guard = lock(&core, &world.space.lock);
+            let narrow = |narrowing: &mut shootdown::Narrowing| {
+                world.entry.store(NEW, Ordering::Release);
+                if says_so {
+                    narrowing.narrowed();
+                }
+            };
+            shootdown::narrow(&core, world.space, || {}, narrow);
+            world.withdrawn.store(true, Ordering::SeqCst);
+        })
+    }
+
     /// Island 2 withdraws the entry, as a kernel does: under the space's lock.
     fn initiator(&self) -> Box<dyn FnOnce() + Send> {
         let (core, world) = (Core::new(self.pool, 2, &self.bells), self.clone());
@@ -158,6 +174,28 @@ fn model(rest: Rest, serve_after_idle: bool) -> impl Fn() + Clone + Send + Sync 
         }
         together(actors);
     }
+}
+
+fn narrowing(says_so: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let world = World::new();
+        let mut actors = vec![world.narrower(says_so)];
+        for island in 0..2 {
+            let user = world.user(island);
+            actors.push(Box::new(move || run_lock_idle_run(&user, idle, true)));
+        }
+        together(actors);
+    }
+}
+
+#[test]
+fn no_guest_writes_by_what_was_made_read_only() {
+    explore(1500, narrowing(true));
+}
+
+#[test]
+fn narrowing_without_saying_so_is_caught() {
+    must_be_caught(1500, narrowing(false));
 }
 
 #[test]

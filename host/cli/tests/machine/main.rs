@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod accel;
+mod accel_guests;
 mod accesses;
 mod bad_input;
 mod bytes;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         trials.extend(measured::trials());
         trials.extend(timed::trials());
         trials.extend(accel::trials());
+        trials.extend(accel_guests::trials());
         trials.extend(service::trials());
         trials.extend(shares::trials());
         trials.extend(transfers::trials());

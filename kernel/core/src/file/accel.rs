@@ -5,7 +5,10 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{
+    Errno,
+    accel::{BYTES, SET_DEADLINE, SET_PRIORITY},
+};
 use motet_hal::Machine;
 use motet_layout::{
     FILE_ACCEL, FileRecord, FpgaInterface, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VmaRecord,
@@ -29,13 +32,9 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    mm,
+    mm, vm,
 };
 
-/// `ioctl`: the client's priority; 0 is the most urgent.
-const SET_PRIORITY: u32 = 0x4d60;
-/// `ioctl`: within how many microseconds after a request it wants to be ready; 0: it does not say.
-const SET_DEADLINE: u32 = 0x4d61;
 /// The least urgent priority: those of nice are 0 to 39.
 const PRIORITY_MAX: u64 = 39;
 
@@ -95,7 +94,8 @@ pub fn is_interface(inode: &InodeRecord) -> bool {
     inode.fpga.get() != 0
 }
 
-fn interface_of<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static FpgaInterface> {
+/// The interface that a file's pages are, if they are one.
+pub fn interface_of<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static FpgaInterface> {
     let id = InterfaceId::from_link(pages.fpga.get())?;
     Some(&fpga::of(cpu.pool)?.interfaces[id.index()])
 }
@@ -208,6 +208,7 @@ pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argu
             interface.deadline_ps.store(deadline_ps, Ordering::Release);
             Ok(0)
         }
+        BYTES => Ok(pages.size.load(Ordering::Relaxed)),
         _ => Err(Errno::ENOTTY.into()),
     }
 }
@@ -236,8 +237,12 @@ fn serve<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Takes an interface's registers out of all address spaces. Whoever reads them has them again, and whoever stores to them traps.
+/// Takes an interface's registers out of all address spaces, where whoever reads them has them again, and makes them read-only for its guest.
+/// Whoever stores to them traps.
 fn protect<M: Machine>(cpu: &Cpu<M>, interface: &FpgaInterface) {
+    if let Some(guest) = cpu.object(interface.guest.get()) {
+        vm::protect_registers(cpu, guest, interface);
+    }
     if let Some(inode) = cpu.object::<InodeRecord>(interface.inode.get()) {
         attributes::forget_pages(cpu, inode, Some(0..1));
     }

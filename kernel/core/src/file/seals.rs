@@ -14,7 +14,7 @@ use motet_layout::{InodeRecord, SpaceRecord, handshake::then_look, sync::Orderin
 use motet_protocol::{Context, fs, lock::lock};
 
 use super::{
-    description::{Kind, OpenFile},
+    description::{Anonymous, Kind, OpenFile},
     table,
 };
 use crate::{call::Call, cpu::Cpu, mm, process};
@@ -74,7 +74,7 @@ pub fn add<M: Machine>(call: &Call<M>, file: &OpenFile<M>, seals: u32) -> Result
 }
 
 /// The file behind a descriptor, with a reference, to be memory of a virtual machine from now on: pages of it are written, and it does not get
-/// shorter, until [`put_memory_of_guest`]. `range`: offset and bytes.
+/// shorter, until [`put_memory_of_guest`]. Or the pages of an accelerator's interface, from its first one on. `range`: offset and bytes.
 ///
 /// # Errors
 /// `EBADF`; `EACCES`: it is not open for writing; `EINVAL`: it is not a file in memory, or has not the range; `EPERM`: it is sealed against writing.
@@ -85,8 +85,12 @@ pub fn memory_of_guest<M: Machine>(
 ) -> Result<&'static InodeRecord, Errno> {
     let file = table::get_opened(call, fd)?;
     file.check_readable().and_then(|()| file.check_writable()).map_err(|_| Errno::EACCES)?;
-    let inode = sealable(&file)?;
     let end = offset.checked_add(bytes).ok_or(Errno::EINVAL)?;
+    let inode = match file.kind() {
+        // As long as it is, and as it begins.
+        Kind::Anonymous(Anonymous::Accel(pages)) if offset == 0 => pages,
+        _ => sealable(&file)?,
+    };
     // First say so, then look: who seals it does it the other way round, and who shortens it has the lock.
     inode.guests.fetch_add(1, Ordering::SeqCst);
     let is_there = {

@@ -1,22 +1,26 @@
 //! Memory of virtual machines: which files' pages are where, and the tables that translate by that.
 //!
 //! An island's table is filled by faults. Its leaves hold references to their frames, so what becomes of the file meanwhile does not matter:
-//! a page that it loses is still the guest's where that has it. Nothing is taken out of a table as long as the machine lives; in the end all
+//! a page that it loses is still the guest's where that has it. Nothing is taken out of a table as long as the machine lives (but registers of
+//! accelerators become read-only: [`accelerators`](super::accelerators)); in the end all
 //! cores that may have translations of it are told by the protocol of shoot-downs, before a frame is given back.
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_hal::{Machine, Stage2};
+use motet_hal::{Access, Machine, Stage2};
 use motet_layout::{Frame, InodeRecord, IslandId, PAGE_SIZE, PoolAddr, VmRecord, VmRegion};
 use motet_paging::{Attr, PhysMap, Table};
 use motet_protocol::{
-    Context, fs,
+    Context,
+    fpga::InterfaceId,
+    fs,
     lock::lock,
     memory::{alloc_run, alloc_zeroed_frame_on, release_frame},
     shootdown,
 };
 
+use super::accelerators;
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
@@ -33,7 +37,7 @@ const TABLE: u64 = 5 * cost::FRAME;
 /// # Errors
 /// `EINVAL`: something is not page-aligned, or beyond what tables translate or the file has, or overlaps other memory, or the descriptor is
 /// no file in memory; `EACCES`: it is not open for writing; `EPERM`: it is sealed against writing; `ENOSPC`: the machine has all
-/// pieces that it can have; `EBADF`.
+/// pieces that it can have; `EBADF`; those of [`accelerators::attach`], for the interface of an accelerator.
 pub fn add<M: Machine>(
     call: &Call<M>,
     vm: &'static VmRecord,
@@ -48,7 +52,8 @@ pub fn add<M: Machine>(
         return Err(Errno::EINVAL);
     }
     let inode = file::memory_of_guest(call, fd, (offset, bytes))?;
-    let _guard = lock(cpu, &vm.space.lock);
+    accelerators::attach(cpu, vm, inode, start..end).inspect_err(|_| file::put_memory_of_guest(cpu, inode))?;
+    let guard = lock(cpu, &vm.space.lock);
     let used = vm.region_count.get() as usize;
     let refusal = match regions(vm).iter().any(|region| start < region.end.get() && region.start.get() < end) {
         true => Some(Errno::EINVAL),
@@ -56,6 +61,8 @@ pub fn add<M: Machine>(
         false => None,
     };
     if let Some(errno) = refusal {
+        drop(guard);
+        accelerators::detach(cpu, inode);
         file::put_memory_of_guest(cpu, inode);
         return Err(errno);
     }
@@ -79,7 +86,8 @@ fn copy(from: &VmRegion, to: &VmRegion) {
     to.offset.set(from.offset.get());
 }
 
-fn regions(vm: &VmRecord) -> &[VmRegion] {
+/// Pieces of memory of a machine, in ascending order of addresses.
+pub fn regions(vm: &VmRecord) -> &[VmRegion] {
     &vm.regions[..(vm.region_count.get() as usize).min(vm.regions.len())]
 }
 
@@ -97,6 +105,10 @@ pub enum Found {
     Nothing,
     /// Memory, but there is none left for it.
     Exhausted,
+    /// Registers that are not connected, and a store to them: a request.
+    Unconnected(InterfaceId),
+    /// What is there does not do this.
+    Refused,
 }
 
 /// The root of this island's table, made if there is none, of a machine that this core is about to run.
@@ -131,8 +143,35 @@ fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) ->
     Some(root)
 }
 
-fn table<M: Machine>(cpu: &Cpu<M>, root: Frame, format: Stage2) -> Table<'static, Stage2> {
-    Table { pool: cpu.pool, root, format, map: cpu.map }
+/// The tables of a machine, of all islands that have run it.
+pub fn tables<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> impl Iterator<Item = Table<'static, Stage2>> {
+    (0..vm.space.roots.len() as u32).filter_map(IslandId::from_raw).filter_map(|island| table_of(cpu, vm, island))
+}
+
+fn table_of<M: Machine>(cpu: &Cpu<M>, vm: &VmRecord, island: IslandId) -> Option<Table<'static, Stage2>> {
+    let root = Frame(vm.space.roots[island.index()].load(Ordering::Acquire));
+    let code = usize::from(vm.formats[island.index()].load(Ordering::Relaxed));
+    let format = *Stage2::ALL.get(code.checked_sub(1)?).filter(|_| !root.is_none())?;
+    let map = PhysMap::new(&cpu.pool.header().islands[island.index()].ranges, cpu.pool.len());
+    Some(Table { pool: cpu.pool, root, format, map })
+}
+
+/// Enters a page, of which the caller gives a reference, in a table. `false`: there is no memory for that, and the reference is released.
+pub fn enter<M: Machine>(
+    cpu: &Cpu<M>,
+    vm: &VmRecord,
+    table: &Table<'_, Stage2>,
+    (page, frame): (u64, Frame),
+    allow: Attr,
+) -> bool {
+    let mut allocate = || alloc_zeroed_frame_on(cpu, cpu.island().index());
+    if table.map(page, frame, allow, &mut allocate).is_err() {
+        release_frame(cpu, frame);
+        return false;
+    }
+    vm.space.resident.fetch_add(1, Ordering::Relaxed);
+    cpu.machine.page_table_fence();
+    true
 }
 
 /// Gives a guest the page at `address`, if that is memory.
@@ -141,65 +180,49 @@ pub fn serve_fault<M: Machine>(
     vm: &'static VmRecord,
     (root, format): (Frame, Stage2),
     address: u64,
+    access: Access,
 ) -> Found {
     let page = address & !(PAGE_SIZE - 1);
     let _guard = lock(cpu, &vm.space.lock);
     let is_in = |region: &&VmRegion| (region.start.get()..region.end.get()).contains(&page);
     let Some(region) = regions(vm).iter().find(is_in) else { return Found::Nothing };
-    let table = table(cpu, root, format);
+    let table = Table { pool: cpu.pool, root, format, map: cpu.map };
+    let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
+    if file::accel::is_interface(inode) {
+        return accelerators::serve_fault(cpu, vm, (&table, region), page, access);
+    }
     if table.lookup(page).is_some() {
         // Another core was first, or this one still knows that nothing was there.
         cpu.machine.flush_guests();
         return Found::Memory;
     }
-    let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
     let index = (region.offset.get() + page - region.start.get()) / PAGE_SIZE;
     let Ok(frame) = fs::page_or_allocate(cpu, inode, index) else { return Found::Exhausted };
     // Whoever wrote instructions there: before the guest can execute any.
     cpu.machine.sync_instructions(frame);
     let allow = Attr::READ.union(Attr::WRITE).union(Attr::EXECUTE);
-    let mut allocate = || alloc_zeroed_frame_on(cpu, cpu.island().index());
-    if table.map(page, frame, allow, &mut allocate).is_err() {
-        release_frame(cpu, frame);
-        return Found::Exhausted;
-    }
-    vm.space.resident.fetch_add(1, Ordering::Relaxed);
-    cpu.machine.page_table_fence();
-    Found::Memory
+    if enter(cpu, vm, &table, (page, frame), allow) { Found::Memory } else { Found::Exhausted }
 }
 
 /// Gives everything back that a machine has, which nobody runs any more. Its records stay.
 pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    let inode = |region: &VmRegion| cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
+    // Nobody makes registers read-only any more in tables that are about to go.
+    regions(vm).iter().for_each(|region| accelerators::detach(cpu, inode(region)));
     shootdown::end(
         cpu,
         &vm.space,
         || cpu.flush_user(),
-        |unused| {
-            for island in (0..vm.space.roots.len() as u32).filter_map(IslandId::from_raw) {
-                let root = Frame(vm.space.roots[island.index()].load(Ordering::Acquire));
-                if !root.is_none() {
-                    dismantle(cpu, vm, island, root, unused);
-                }
-            }
-        },
+        |unused| tables(cpu, vm).for_each(|table| dismantle(cpu, vm, &table, unused)),
     );
     for region in regions(vm) {
-        file::put_memory_of_guest(cpu, cpu.pool.at(PoolAddr(region.inode.get())));
+        file::put_memory_of_guest(cpu, inode(region));
     }
 }
 
-fn dismantle<M: Machine>(
-    cpu: &Cpu<M>,
-    vm: &'static VmRecord,
-    island: IslandId,
-    root: Frame,
-    unused: &shootdown::Unused,
-) {
-    let code = usize::from(vm.formats[island.index()].load(Ordering::Relaxed));
-    let Some(&format) = code.checked_sub(1).and_then(|index| Stage2::ALL.get(index)) else { return };
-    let map = PhysMap::new(&cpu.pool.header().islands[island.index()].ranges, cpu.pool.len());
+fn dismantle<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, table: &Table<'_, Stage2>, unused: &shootdown::Unused) {
     let mut released = 0;
-    Table { pool: cpu.pool, root, format, map }.dismantle(
+    table.dismantle(
         regions(vm).iter().map(|region| region.start.get()..region.end.get()),
         unused,
         |leaf| {

@@ -5,6 +5,7 @@
 //! made nicer), the core may, and the scheduler knows nothing of guests. Nothing of it is kept outside of the pool between two dispatches of
 //! that call.
 
+mod accelerators;
 mod memory;
 mod psci;
 mod quick;
@@ -31,6 +32,7 @@ use crate::{
     signal::{self, Origin},
 };
 
+pub use accelerators::protect as protect_registers;
 pub use show::show;
 
 /// Opens `/dev/vm`: a new virtual machine.

@@ -15,9 +15,9 @@ use motet_hal::{
 use motet_layout::{
     Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord, handshake::then_look,
 };
-use motet_protocol::{count, run_queue, timer, wait};
+use motet_protocol::{count, fpga::InterfaceId, run_queue, timer, wait};
 
-use super::{memory, memory::Found, psci, reset, sbi, vcpu};
+use super::{accelerators, memory, memory::Found, psci, reset, sbi, vcpu};
 use crate::{
     alarm,
     call::{BUDGET, Call, Stop, SysResult},
@@ -44,6 +44,8 @@ pub enum Next {
     Run,
     /// It waits for an interrupt.
     Wait,
+    /// Its store waits until registers are connected, or for an interrupt.
+    Connect(InterfaceId),
     /// It has stopped until it is started.
     Stopped,
     /// The monitor is told why.
@@ -158,10 +160,15 @@ impl<M: Machine> Running<'_, M> {
     /// Runs the guest until the monitor is needed, or the call pauses or waits.
     fn until_exit(&self, call: &Call<M>) -> Result<Exit, Stop> {
         let floats = Floats::give(self.cpu, call.thread, self.vcpu);
+        let mut registers = None;
         let result = loop {
             match self.step() {
                 Ok(Next::Run) => {}
                 Ok(Next::Wait) => break Err(Stop::Block),
+                Ok(Next::Connect(id)) => {
+                    registers = Some(id);
+                    break Err(Stop::Block);
+                }
                 Ok(Next::Stopped) => break Err(Stop::Again),
                 Ok(Next::Exit(exit)) => break Ok(exit),
                 Err(stop) => break Err(stop),
@@ -170,7 +177,7 @@ impl<M: Machine> Running<'_, M> {
         self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(self.begun_ns), Ordering::Relaxed);
         drop(floats);
         if matches!(result, Err(Stop::Block)) {
-            return Err(self.wait(call));
+            return Err(self.wait(call, registers));
         }
         result
     }
@@ -273,13 +280,18 @@ impl<M: Machine> Running<'_, M> {
     }
 
     fn serve_fault(&self, access: GuestAccess, address: u64) -> Next {
-        match memory::serve_fault(self.cpu, self.vm, self.table, address) {
+        match memory::serve_fault(self.cpu, self.vm, self.table, address, access.kind) {
             Found::Memory => {
                 self.count(Counted::Memory);
                 Next::Run
             }
             Found::Exhausted => self.fail(reason::NO_MEMORY, address),
             Found::Nothing => self.ask_device(access, address),
+            Found::Unconnected(id) => {
+                self.count(Counted::Device);
+                Next::Connect(id)
+            }
+            Found::Refused => self.refuse_access(access.kind),
         }
     }
 
@@ -379,11 +391,12 @@ impl<M: Machine> Running<'_, M> {
         is_own
     }
 
-    /// The thread waits, unless something has come for the guest.
-    fn wait(&self, call: &Call<M>) -> Stop {
+    /// The thread waits, unless something has come for the guest; also for registers that it is to store to, which is a request.
+    fn wait(&self, call: &Call<M>, registers: Option<InterfaceId>) -> Stop {
         let vcpu = self.vcpu;
         wait::prepare(call.thread);
         wait::enqueue(self.cpu, call.thread, &vcpu.waiters, 0, u32::MAX);
+        let has_come = registers.is_some_and(|id| accelerators::ask(self.cpu, call.thread, id));
         let found = match M::ISA {
             Isa::AArch64 => self.look_for_interrupts(),
             Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => {
@@ -393,14 +406,14 @@ impl<M: Machine> Running<'_, M> {
             }
         };
         match found {
-            Ok(()) => {
+            Err(deadline_ns) if !has_come => {
+                call.thread.deadline_ns.set(deadline_ns);
+                Stop::Block
+            }
+            Ok(()) | Err(_) => {
                 wait::finish(self.cpu, call.thread);
                 call.thread.deadline_ns.set(0);
                 Stop::Again
-            }
-            Err(deadline_ns) => {
-                call.thread.deadline_ns.set(deadline_ns);
-                Stop::Block
             }
         }
     }

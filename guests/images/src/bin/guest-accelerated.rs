@@ -1,0 +1,5 @@
+//! The guest `accelerated` of docs/guests.md.
+#![no_std]
+#![no_main]
+
+motet_guest_board::entry!(motet_guests::accelerated::run);

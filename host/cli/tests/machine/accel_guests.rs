@@ -1,0 +1,166 @@
+//! Accelerators of the FPGA in virtual machines (`docs/protocols/fpga.md`): guests that share regions with each other and with programs, that
+//! are stopped for more urgent ones, killed at any moment, and store anything anywhere.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use libtest_mimic::Trial;
+use motet_fabric::run::guest_path;
+use motet_layout::Isa;
+
+use crate::{
+    bad_input,
+    crossing::compiled,
+    process::{self, Ended, Motet},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 7] = [
+        ("accel_guests::a_guest_uses_an_accelerator_as_if_it_had_it_alone", alone),
+        ("accel_guests::transfers_end_at_a_guests_data_section", outside),
+        ("accel_guests::guests_and_a_program_share_regions", shared),
+        ("accel_guests::registers_are_taken_from_who_is_stopped", stopped),
+        ("accel_guests::guests_are_killed_at_any_moment_and_nobody_notices", killed),
+        ("accel_guests::a_port_that_fails_is_an_exception_once", port),
+        ("accel_guests::what_is_not_there_is_refused", refused),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// Two regions; only the larger one takes transforms, whose frames take long. Two islands.
+const MACHINE: &str = "[pool]
+size = \"512MiB\"
+[[island]]
+name = \"one\"
+isa = \"riscv64\"
+cores = 2
+[[island]]
+name = \"two\"
+isa = \"riscv64\"
+cores = 1
+[fpga]
+KEYSport_kib_ns = 7062
+[[fpga.region]]
+bitstream = 33495
+[[fpga.region]]
+bitstream = 117450
+[[fpga.accelerator]]
+name = \"qam16\"
+frame_ns = 47000
+regions = [1, 2]
+[[fpga.accelerator]]
+name = \"fft512\"
+frame_ns = 3000000
+regions = [2]
+[[fpga.accelerator]]
+name = \"fft1024\"
+frame_ns = 1000000
+regions = [2]
+";
+
+/// The guest `accelerated` of docs/guests.md.
+fn guest() -> Result<PathBuf, String> {
+    let ended = Motet::default().arguments(["guests", "riscv64"]).limit(Duration::from_secs(3600)).wait();
+    ended.expect_code(0)?;
+    Ok(process::target().join(guest_path(Isa::RiscV64, "accelerated")))
+}
+
+/// Runs a command that has the guest and the program `accel` in `/in`.
+fn run(keys: &str, options: &[&str], command: &str) -> Result<Ended, String> {
+    let (programs, guest) = (compiled("accel", &["-O2"])?, guest()?);
+    let machine = programs.path.join("machine.toml");
+    fs::write(&machine, MACHINE.replace("KEYS", keys)).map_err(|error| error.to_string())?;
+    let program = programs.path.join("accel");
+    let files = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), guest.as_os_str()];
+    let run = Motet::run(files).argument("--in").argument(program).arguments(options);
+    Ok(run.arguments(["--quiet", "--", command]).limit(Duration::from_secs(180)).wait())
+}
+
+fn alone() -> Result<(), String> {
+    let command = "for name in qam16 fft512 fft1024; do vm run --accel qam16 --accel fft512 --accel fft1024 --append \
+                   \"function=$name rounds=3 pause_ticks=2\" /in/guest-accelerated; done";
+    let right = ["qam16", "fft512", "fft1024"];
+    let right = right.map(|name| format!("{name}: 3 jobs, connected in 1, stopped in 0\npassed 3\n"));
+    // Nobody else has wanted the region meanwhile.
+    run("", &[], command)?.expect_code(0)?.expect_output(&right.concat()).map(drop)
+}
+
+fn outside() -> Result<(), String> {
+    let command = "for name in qam16 fft512; do vm run --accel $name --append part=outside /in/guest-accelerated; done";
+    for options in [&[][..], &["--timed"]] {
+        run("", options, command)?.expect_code(0)?.expect_output("passed 4\npassed 4\n")?;
+    }
+    Ok(())
+}
+
+/// On both islands at once.
+fn shared() -> Result<(), String> {
+    let command = "vm run --accel fft512 --append 'rounds=8 frames=2' /in/guest-accelerated >/tmp/1 & \
+                   vm run --accel fft1024 --append 'rounds=20 seed=2' /in/guest-accelerated >/tmp/2 & \
+                   vm run --accel qam16 --append 'rounds=100' /in/guest-accelerated >/tmp/3 & \
+                   /in/accel qam >/tmp/4 & vm run --accel qam16 --accel fft512 --append 'part=hostile rounds=2000' \
+                   /in/guest-accelerated >/tmp/5 & wait; tail -qn 1 /tmp/1 /tmp/2 /tmp/3 /tmp/4 /tmp/5";
+    let right = "passed 8\npassed 20\npassed 100\nright\npassed 2000\n";
+    for options in [&[][..], &["--timed"]] {
+        run("", options, command)?.expect_code(0)?.expect_output(right)?;
+    }
+    Ok(())
+}
+
+/// A region for two guests of different urgency: in deterministic runs they meet in the same way each time.
+fn stopped() -> Result<(), String> {
+    let command = "vm run --nice 10 --accel fft512 --append 'rounds=6 frames=8' /in/guest-accelerated & usleep 20000; \
+                   vm run --nice -20 --accel fft1024 --append 'rounds=8 pause_ticks=5' /in/guest-accelerated & wait";
+    let both = || run("", &["--timed", "--deterministic"], command);
+    let first = both()?;
+    let lines = first.expect_code(0)?.output.lines();
+    let counts = |name: &str| -> Option<Vec<u32>> {
+        let line = lines.clone().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().filter_map(|word| word.trim_end_matches(',').parse().ok()).collect())
+    };
+    // The modest one goes on by itself where it was stopped; the urgent one has to ask again when that has begun to compute.
+    let is_right = matches!(counts("fft512: ").as_deref(), Some([6, _, 1..]))
+        && matches!(counts("fft1024: ").as_deref(), Some([8, 2.., 0]));
+    if !is_right {
+        return Err(first.describe());
+    }
+    if both()?.output == first.output { Ok(()) } else { Err("two runs differ".into()) }
+}
+
+/// Guests that hold, wait for, and store anything to a region; afterwards there is nothing to be noticed of them.
+fn killed() -> Result<(), String> {
+    let command = format!(
+        "n=0; while [ $n -lt 40 ]; do \
+         vm run --nice $((n % 20)) --accel fft512 --append 'rounds=100000 frames=8' /in/guest-accelerated >/dev/null & one=$!; \
+         vm run --nice -20 --accel fft1024 --append \"rounds=1000000 part=hostile seed=$((n + {}))\" \
+         /in/guest-accelerated >/dev/null & two=$!; \
+         usleep $((n * 2000)); kill -KILL $one; usleep $((n * 500)); kill -KILL $two; wait $one; wait $two; \
+         n=$((n + 1)); done 2>/dev/null; vm list | wc -l; /in/accel killed; \
+         vm run --accel fft512 --append 'rounds=2 frames=8' /in/guest-accelerated | tail -n 1; \
+         vm run --accel fft1024 --append 'rounds=2' /in/guest-accelerated | tail -n 1",
+        bad_input::seed() % 1_000_000_000
+    );
+    run("", &[], &command)?.expect_code(0)?.expect_output("1\nright\npassed 2\npassed 2\n").map(drop)
+}
+
+/// The configuration port fails once: the store that waits is a store where nothing is.
+fn port() -> Result<(), String> {
+    let command = "vm run --accel qam16 /in/guest-accelerated; echo $?; vm run --accel qam16 /in/guest-accelerated";
+    let ended = run("port_faults = 1\n", &[], command)?;
+    let lines: Vec<&str> = ended.expect_code(0)?.output.lines().collect();
+    // Cause 7: store/AMO access fault.
+    let has_failed = lines.first().is_some_and(|line| line.starts_with("failed: an exception: cause 0x7, "));
+    if has_failed && lines[1] == "1" && lines.last() == Some(&"passed 4") { Ok(()) } else { Err(ended.describe()) }
+}
+
+fn refused() -> Result<(), String> {
+    let ended =
+        run("", &[], "vm run --accel sha256 /in/guest-accelerated; echo $?; vm run --accel none /in/none; echo $?")?;
+    let errors =
+        ["vm: this machine has no accelerator sha256\n", "vm: --accel needs a value that it takes (vm --help)\n"];
+    let is_right = ended.output == "1\n64\n" && ended.errors == errors.concat();
+    if is_right { Ok(()) } else { Err(ended.describe()) }
+}

@@ -1,0 +1,140 @@
+//! Accelerators of virtual machines (`docs/protocols/fpga.md`): an interface is a piece of a machine's memory, its registers first and its data
+//! section behind them. Ker-ONE, section 4.1: registers are read-only in the table of the second stage while they are not connected. A store
+//! to them stops the guest then, and is a request; it is executed again when they are connected, or after an interrupt of the guest's own.
+
+use core::ops::Range;
+
+use motet_layout::sync::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::{Access, Machine, Stage2};
+use motet_layout::{FpgaInterface, Frame, InodeRecord, PAGE_SIZE, PoolAddr, ThreadRecord, VmRecord, VmRegion};
+use motet_paging::{Attr, Table};
+use motet_protocol::{
+    Context,
+    fpga::{self, InterfaceId, clients},
+    lock::lock,
+    shootdown, wait,
+};
+
+use super::memory::{self, Found};
+use crate::{cpu::Cpu, file};
+
+/// First address past what the registers of an accelerator can name: they have 32 bits.
+const ADDRESS_END: u64 = 1 << 32;
+
+/// If a file's pages are an accelerator's interface: its data section is at these addresses of a guest from now on, behind a page of registers,
+/// and so its transfers name it.
+///
+/// # Errors
+/// `EINVAL`: there is no room for registers, or the registers cannot name the addresses; `EBUSY`: a virtual machine has it already.
+pub fn attach<M: Machine>(
+    cpu: &Cpu<M>,
+    vm: &'static VmRecord,
+    pages: &InodeRecord,
+    addresses: Range<u64>,
+) -> Result<(), Errno> {
+    let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), file::accel::interface_of(cpu, pages)) else {
+        return Ok(());
+    };
+    if addresses.end > ADDRESS_END {
+        return Err(Errno::EINVAL);
+    }
+    let _guard = lock(cpu, &fpga.kernel_lock);
+    if interface.guest.get() != 0 {
+        return Err(Errno::EBUSY);
+    }
+    interface.guest.set(cpu.raw(vm));
+    interface.data_base.set(addresses.start + PAGE_SIZE);
+    Ok(())
+}
+
+/// A guest does not have the interface any more, if a file's pages are one.
+pub fn detach<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
+    if let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), file::accel::interface_of(cpu, pages)) {
+        let _guard = lock(cpu, &fpga.kernel_lock);
+        interface.guest.set(0);
+    }
+}
+
+/// Gives a guest a page of an interface. The space's lock is held.
+pub fn serve_fault<M: Machine>(
+    cpu: &Cpu<M>,
+    vm: &VmRecord,
+    (table, region): (&Table<'_, Stage2>, &VmRegion),
+    page: u64,
+    access: Access,
+) -> Found {
+    let pages = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
+    let (Some(interface), Some(id)) = (file::accel::interface_of(cpu, pages), InterfaceId::from_link(pages.fpga.get()))
+    else {
+        return Found::Refused;
+    };
+    let index = (page - region.start.get()) / PAGE_SIZE;
+    let is_registers = index == 0;
+    let is_refused = access == Access::Execute
+        || is_registers && access == Access::Write && interface.refused.swap(0, Ordering::SeqCst) != 0;
+    if is_refused {
+        return Found::Refused;
+    }
+    let may_write = !is_registers || access == Access::Write && clients::may_write(interface);
+    let known = table.lookup(page);
+    let allow = match &known {
+        _ if may_write => Attr::READ.union(Attr::WRITE),
+        Some(leaf) => leaf.attr,
+        None => Attr::READ,
+    };
+    let frame = match &known {
+        // The reference is there.
+        Some(leaf) => Ok(leaf.frame.named()),
+        None if is_registers => file::accel::registers_frame(cpu, id),
+        None => file::accel::data_frame(cpu, pages, index),
+    };
+    let Ok(frame) = frame else { return Found::Refused };
+    match known {
+        Some(_) => widen(cpu, table, (page, frame), allow),
+        None if !memory::enter(cpu, vm, table, (page, frame), allow) => return Found::Exhausted,
+        None => {}
+    }
+    if access == Access::Write && !may_write { Found::Unconnected(id) } else { Found::Memory }
+}
+
+/// Allows more of a page that is there. This core may still know that it allows less, and another core may have been first.
+fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame): (u64, Frame), allow: Attr) {
+    let mut allocate = || unreachable!("the page has its tables");
+    let _ = table.map(page, frame, allow, &mut allocate);
+    cpu.machine.page_table_fence();
+    cpu.machine.flush_guests();
+}
+
+/// The preparing thread waits for registers that its guest stores to, which is a request. `true`: they are connected, or will not be.
+pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: InterfaceId) -> bool {
+    let Some(fpga) = fpga::of(cpu.pool) else { return true };
+    let interface = &fpga.interfaces[id.index()];
+    if !wait::enqueue(cpu, thread, &interface.waiters, 0, u32::MAX) {
+        return true; // there is no memory for that: the guest tries again
+    }
+    clients::ask(fpga, interface);
+    cpu.tell_service();
+    interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0
+}
+
+/// Makes an interface's registers read-only for its guest, on all islands: no core has another translation of them when this comes back. The
+/// FPGA's `kernel_lock` is held, so that the guest is not taken apart.
+pub fn protect<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, interface: &FpgaInterface) {
+    let _guard = lock(cpu, &vm.space.lock);
+    let is_its = |region: &&VmRegion| region.inode.get() == interface.inode.get();
+    let Some(region) = memory::regions(vm).iter().find(is_its) else { return };
+    let page = region.start.get();
+    shootdown::narrow(
+        cpu,
+        &vm.space,
+        || cpu.flush_user(),
+        |narrowing| {
+            for table in memory::tables(cpu, vm) {
+                table.narrow(page..page + PAGE_SIZE, narrowing, |_, leaf| leaf.attr.without(Attr::WRITE));
+            }
+            cpu.machine.page_table_fence();
+        },
+    );
+}
