@@ -81,7 +81,7 @@ pool_struct! {
         36 pub connected: AtomicU32,
         /// 1: its client may have it mapped writably. Set by kernels, and cleared when it has not any more.
         40 pub writable: AtomicU32,
-        /// 1: its client must not write it any more. Set by the FPGA, cleared by kernels when that is so.
+        /// 1: its client must not write it any more. Set by the FPGA, cleared by kernels when that is so. 2: the FPGA will say so later.
         44 pub revoke: AtomicU32,
         /// What the client is told (`motet_protocol::fpga::SIGNAL_*`). Set by the FPGA, cleared by kernels.
         48 pub signals: AtomicU32,
@@ -116,7 +116,12 @@ pool_struct! {
         152 pub inode: Cell64,
         /// Threads that wait for a signal, or for their store to be possible.
         160 pub waiters: WaitQueue,
-        192 _pad1: [Cell64; 104],
+        /// Kernels' own: in the space that has this epoch ([`SpaceRecord::epoch`](crate::SpaceRecord)), the registers may be mapped writably at
+        /// `granted_at` when they are connected. Under that space's lock; who has another epoch knows nothing.
+        192 pub granted_epoch: AtomicU64,
+        /// As above.
+        200 pub granted_at: AtomicU64,
+        208 _pad1: [Cell64; 102],
         /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
         1024 pub context: [Cell64; 128],
     }
@@ -190,7 +195,9 @@ pool_struct! {
     pub struct FpgaAccelerator: size 288, align 8 {
         /// What it computes: a number of who executes it.
         0 pub kind: Cell32,
-        4 _pad: Cell32,
+        /// A region that kernels may give to its clients by themselves (`motet_protocol::fpga::Offer`); 0: none. Stored by the FPGA, and by the
+        /// kernel that takes it.
+        4 pub offer: AtomicU32,
         /// The time that it takes for a frame, in picoseconds.
         8 pub frame_ps: Cell64,
         /// Its name: bytes, and 0 after them.

@@ -110,6 +110,21 @@ impl<S: Stage> Table<'_, S> {
         })
     }
 
+    /// Allows stores to the page at `va`, which may be loaded from, if `may` says so of its frame. Whether it is allowed now. Nobody edits the table
+    /// meanwhile.
+    #[inline]
+    pub fn allow_stores(&self, va: u64, may: impl FnOnce(Frame) -> bool) -> bool {
+        with_encoding!(S, self.format, F => {
+            let Some((slot, page)) = self.find::<F>(va) else { return false };
+            let pte = slot.load(Ordering::Relaxed);
+            if pte & F::READ_MASK != F::READ_BITS || !may(page.frame()) {
+                return false;
+            }
+            slot.store(F::leaf(F::phys(pte), F::attr(pte).union(Attr::WRITE)), Ordering::Release);
+            true
+        })
+    }
+
     /// The page mapped at `va`, active or not.
     ///
     /// # Panics
@@ -377,6 +392,34 @@ impl<S: Stage> Table<'_, S> {
                 each(leaf);
             }
         }));
+    }
+
+    /// The slot of the level-0 entry of `va`, and the page that it names, if hardware may use that.
+    #[inline(always)]
+    fn find<F: Encoding>(&self, va: u64) -> Option<(&'static AtomicU64, PoolAddr)> {
+        if !is_translated::<F>(va) {
+            return None;
+        }
+        let mut page: &Page = self.pool.page_words(self.root_table::<F>(va))?;
+        for level in (1..F::LEVELS).rev() {
+            let pte = page[index(va, level)].load(Ordering::Relaxed);
+            if !F::is_table(pte) {
+                return None;
+            }
+            page = self.pool.page_words(self.named::<F>(pte)?)?;
+        }
+        let slot = &page[index(va, 0)];
+        let pte = slot.load(Ordering::Relaxed);
+        (pte & F::READ_MASK == F::READ_BITS).then_some((slot, self.named::<F>(pte)?))
+    }
+
+    /// What an entry names. As in [`walk`](Self::walk).
+    #[inline(always)]
+    fn named<F: Encoding>(&self, pte: u64) -> Option<PoolAddr> {
+        match self.map.single_delta() {
+            Some(delta) => Some(PoolAddr((pte << F::ADDRESS_SHIFT).wrapping_sub(delta) & F::ADDRESS_MASK)),
+            None => self.map.to_pool(F::phys(pte)),
+        }
     }
 
     /// The level-0 entry of `va`, if its `mask` bits are `bits`, and the page it names.

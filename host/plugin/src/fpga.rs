@@ -3,21 +3,21 @@
 use std::{mem::offset_of, ops::Range};
 
 use motet_coherence::Kind;
-use motet_layout::{FpgaRegisters, PAGE_SIZE, Pool};
-use motet_protocol::fpga;
+use motet_layout::{Fpga, FpgaRegisters, PAGE_SIZE, Pool};
+use motet_protocol::fpga::{self, clients};
 
 use crate::Plugin;
 
 /// Where the island has them.
 #[derive(Clone)]
-pub struct Registers(Range<u64>);
+pub struct Registers(Range<u64>, &'static Fpga);
 
 impl Registers {
     /// `pool_local`: where the island has the pool. `None`: the machine has no FPGA.
     pub fn of(pool: Pool, pool_local: u64) -> Option<Self> {
         let fpga = fpga::of(pool)?;
         let start = pool_local + fpga.registers.get();
-        Some(Self(start..start + u64::from(fpga.interface_count.get()) * PAGE_SIZE))
+        Some(Self(start..start + u64::from(fpga.interface_count.get()) * PAGE_SIZE, fpga))
     }
 
     /// Whether an address of the island's memory is a register.
@@ -30,8 +30,9 @@ impl Registers {
         let register = (physical - self.0.start) % PAGE_SIZE;
         // What the FPGA does before.
         plugin.timing.run_fpga(core, there_ps);
-        // A store of 64 bits to the register before it is one to it, too.
-        if kind.is_write() && register < offset_of!(FpgaRegisters, over) as u64 {
+        // A store of 64 bits to the register before it is one to it, too. The first store after a kernel has taken a region connects that.
+        let begins = register < offset_of!(FpgaRegisters, over) as u64;
+        if kind.is_write() && (begins || clients::has_takings(self.1)) {
             plugin.timing.start_fpga(core, there_ps);
         }
     }

@@ -260,7 +260,11 @@ fn serve_fault<M: Machine>(
             Fetch::Gone => return None,
         }
     }
-    match mm::serve_fault(cpu, mm::space_of(cpu, process), address, access) {
+    let space = mm::space_of(cpu, process);
+    if access == Access::Write && mm::serve_store_to_registers(cpu, space, address) {
+        return Some(());
+    }
+    match mm::serve_fault(cpu, space, address, access) {
         Ok(()) => Some(()),
         Err(Errno::EAGAIN) => wait_to_store(cpu, thread, process, address),
         Err(errno) => {

@@ -7,7 +7,7 @@ use motet_layout::{
     sync::Ordering::{Release, SeqCst},
 };
 
-use super::{AcceleratorId, InterfaceId};
+use super::{AcceleratorId, InterfaceId, Offer, REVOKE};
 
 /// Who gets an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,18 +58,40 @@ pub fn look(fpga: &Fpga) {
     fpga.attention.store(1, Release);
 }
 
-/// Whether a client's registers may be mapped writably now. Whoever maps them holds a lock from before it asks until that is done;
-/// [`take_revocations`] takes it, too.
-pub fn may_write(interface: &FpgaInterface) -> bool {
+/// Whether a client's registers may be mapped writably now, because they are connected, or because a region that was offered is taken for them: the
+/// FPGA sees that at the next store to them. Whoever maps them holds a lock from before it asks until that is done; [`take_answered`] takes it, too.
+#[inline]
+pub fn may_write(fpga: &Fpga, id: InterfaceId) -> bool {
+    let interface = &fpga.interfaces[id.index()];
     // First that it may be mapped, then whether it may: so either this sees that it is not connected, or the FPGA that it is mapped.
     let was_writable = interface.writable.swap(1, SeqCst);
     if interface.connected.load(SeqCst) != 0 {
+        return true;
+    }
+    // A kernel that is about to take it away does so after it is mapped; one that has done so, and has not said it yet, must not be met.
+    if interface.revoke.load(SeqCst) == 0 && take(fpga, id, interface) {
         return true;
     }
     if was_writable == 0 {
         interface.writable.store(0, Release);
     }
     false
+}
+
+/// Whether kernels have taken regions that the FPGA does not know of.
+pub fn has_takings(fpga: &Fpga) -> bool {
+    let is_taken = |word: u32| Offer::from_word(word).is_some_and(|offer| offer.taken_by.is_some());
+    let count = (fpga.accelerator_count.get() as usize).min(fpga.accelerators.len());
+    fpga.accelerators[..count].iter().any(|accelerator| is_taken(accelerator.offer.load(SeqCst)))
+}
+
+/// Takes the region that is offered for an interface's accelerator, if one is.
+fn take(fpga: &Fpga, id: InterfaceId, interface: &FpgaInterface) -> bool {
+    let Some(accelerator) = fpga.accelerators.get(interface.accelerator.get() as usize) else { return false };
+    let word = accelerator.offer.load(SeqCst);
+    let Some(offer) = Offer::from_word(word).filter(|offer| offer.taken_by.is_none()) else { return false };
+    let taken = Offer { taken_by: Some(id), ..offer };
+    accelerator.offer.compare_exchange(word, taken.word(), SeqCst, SeqCst).is_ok()
 }
 
 /// A store to an interface's registers has trapped: a request. The FPGA is to be told to look.
@@ -95,7 +117,7 @@ pub fn take_answered(
     let mut has_revoked = false;
     for (index, interface) in fpga.interfaces.iter().enumerate() {
         let Some(id) = InterfaceId::new(index) else { continue };
-        if interface.revoke.load(SeqCst) != 0 {
+        if interface.revoke.load(SeqCst) == REVOKE {
             protect(id, interface);
             revoked(interface);
             has_revoked = true;
@@ -119,6 +141,13 @@ pub fn revoked(interface: &FpgaInterface) {
 /// The frame of an interface's registers.
 pub fn registers_frame(fpga: &Fpga, interface: InterfaceId) -> Frame {
     frame(PoolAddr(fpga.registers.get()).add(interface.index() as u64 * PAGE_SIZE))
+}
+
+/// The interface whose registers a frame has; `None`: it has other things.
+#[inline]
+pub fn of_registers(fpga: &Fpga, frame: Frame) -> Option<InterfaceId> {
+    let index = frame.addr().0.checked_sub(fpga.registers.get())? / PAGE_SIZE;
+    InterfaceId::new(index as usize).filter(|_| index < fpga.interface_count.get().into())
 }
 
 /// The frame of a page of an interface's data section; `None`: it is not that long.

@@ -2,13 +2,14 @@
 //! Figures 10 and 11).
 
 use motet_layout::{
+    FPGA_ACCELERATORS,
     handshake::then_look,
     sync::Ordering::{Release, SeqCst},
 };
 
 use super::{
-    Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Logic, RegionId, RegionState,
-    SIGNAL_FAILED, SIGNAL_PREEMPT, SIGNAL_READY, Status,
+    AcceleratorId, Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Logic, Offer, REVOKE,
+    REVOKE_LATER, RegionId, RegionState, SIGNAL_FAILED, SIGNAL_PREEMPT, SIGNAL_READY, Status,
     monitor::{LISTED, NO_REQUEST},
 };
 
@@ -69,39 +70,104 @@ impl<L: Logic> Device<'_, L> {
         self.disconnect(at);
     }
 
-    /// Takes a region from the client that has it. From now on that cannot map its registers writably; whether it has them is for its kernel
-    /// to say.
+    /// Takes a region from the client that has it.
     fn disconnect(&mut self, at: RegionId) {
         self.set_state(at, RegionState::Switch);
-        let Some(client) = self.client(at) else { return };
+        let client = self.client(at);
+        self.region(at).interface.set(0);
+        let Some(client) = client else { return };
+        self.take_registers(client, REVOKE);
         let interface = self.interface(client);
-        interface.connected.store(0, Release);
-        then_look();
-        if interface.writable.load(SeqCst) != 0 {
-            interface.revoke.store(1, Release);
-            self.ring(client);
+        let has_asked = || interface.request.get() == NO_REQUEST && interface.asked.swap(0, SeqCst) != 0;
+        if interface.begun.get() != 0 || has_asked() {
+            self.request(client);
         }
     }
 
-    /// Goes on with regions whose clients cannot write their registers any more.
-    pub(super) fn end_switches(&mut self) -> bool {
-        let is_ready = |at: &RegionId| {
-            let is_revoked = |client| self.interface(client).revoke.load(SeqCst) == 0;
-            self.state(*at) == RegionState::Switch && self.client(*at).is_none_or(is_revoked)
-        };
-        let Some(at) = self.regions().find(is_ready) else { return false };
-        let before = self.client(at);
-        self.region(at).interface.set(0);
-        if let Some(client) = before {
-            let interface = self.interface(client);
-            interface.region.set(0);
-            let has_asked = || interface.request.get() == NO_REQUEST && interface.asked.swap(0, SeqCst) != 0;
-            if interface.begun.get() != 0 || has_asked() {
-                self.request(client);
+    /// A client has no region any more. From now on it cannot map its registers writably; its kernel is to take them away if it has them. Nobody
+    /// waits for that but itself, should it be connected again: what it stores until then is a request.
+    fn take_registers(&mut self, client: InterfaceId, revoke: u32) {
+        let interface = self.interface(client);
+        interface.region.set(0);
+        interface.connected.store(0, Release);
+        then_look();
+        if interface.writable.load(SeqCst) != 0 {
+            interface.revoke.store(revoke, Release);
+            if revoke == REVOKE {
+                self.ring(client);
             }
         }
+    }
+
+    /// Registers that were to be taken away later are to be taken away now.
+    pub(super) fn revoke_now(&mut self) {
+        for id in self.interfaces() {
+            if self.interface(id).revoke.load(SeqCst) == REVOKE_LATER {
+                self.interface(id).revoke.store(REVOKE, Release);
+                self.ring(id);
+            }
+        }
+    }
+
+    /// What kernels have given to their clients by themselves: regions that were offered. Nothing is offered until all is done that there is to do.
+    pub(super) fn collect_takings(&mut self) {
+        for number in 0..(self.fpga.accelerator_count.get() as usize).min(FPGA_ACCELERATORS) {
+            let (Some(id), accelerator) = (AcceleratorId::new(number), &self.fpga.accelerators[number]) else { break };
+            if accelerator.offer.load(SeqCst) == 0 {
+                continue;
+            }
+            let offer = Offer::from_word(accelerator.offer.swap(0, SeqCst));
+            if let Some(Offer { region, taken_by: Some(client) }) = offer {
+                self.taken(region, id, client);
+            }
+        }
+    }
+
+    fn taken(&mut self, at: RegionId, accelerator: AcceleratorId, id: InterfaceId) {
+        let (region, interface) = (self.region(at), self.interface(id));
+        let is_free = at.index() < self.fpga.region_count.get() as usize
+            && self.state(at) == RegionState::Idle
+            && region.accelerator.get() == accelerator.link()
+            && interface.accelerator.get() as usize == accelerator.index();
+        let is_alone =
+            interface.region.get() == 0 && interface.request.get() == NO_REQUEST && interface.begun.get() == 0;
+        if !is_free || !is_alone || !self.is_used(id) {
+            // It has gone, or has another request. Its kernel takes away what it has mapped; what it has stored is a request.
+            if self.is_used(id) && interface.connected.load(SeqCst) == 0 && interface.writable.load(SeqCst) != 0 {
+                interface.revoke.store(REVOKE, Release);
+                self.ring(id);
+            }
+            return;
+        }
+        self.fpga.requests.set(self.fpga.requests.get().wrapping_add(1));
+        if let Some(before) = self.client(at) {
+            self.take_registers(before, REVOKE_LATER);
+        }
+        self.join(at, id);
+        self.set_status(id, Status::Ready.word());
+        self.hold(at);
+        // Nobody waits for that: it comes with the next interrupt.
+        interface.signals.fetch_or(SIGNAL_READY, SeqCst);
+        self.fpga.answered.store(1, Release);
+    }
+
+    /// Goes on with regions whose next clients' registers are not about to be taken away.
+    pub(super) fn end_switches(&mut self) -> bool {
+        let is_ready = |at: &RegionId| {
+            self.state(*at) == RegionState::Switch && self.successor(*at).is_none_or(|next| self.keeps_registers(next))
+        };
+        let Some(at) = self.regions().find(is_ready) else { return false };
         self.load(at);
         true
+    }
+
+    /// Whether no kernel is about to take registers away. What was to be done later is not done at all.
+    fn keeps_registers(&self, id: InterfaceId) -> bool {
+        let revoke = &self.interface(id).revoke;
+        if revoke.load(SeqCst) == REVOKE_LATER {
+            revoke.store(0, Release);
+        }
+        revoke.load(SeqCst) == 0
     }
 
     /// A region has no client: it becomes its successor's accelerator if it is not that already.
@@ -174,21 +240,31 @@ impl<L: Logic> Device<'_, L> {
     fn connect(&mut self, at: RegionId, id: InterfaceId) {
         let (region, interface) = (self.region(at), self.interface(id));
         region.successor.set(0);
-        region.interface.set(id.link());
-        interface.region.set(at.link());
-        interface.request.set(NO_REQUEST);
-        interface.asked.store(0, Release);
-        interface.connected.store(1, Release);
-        then_look();
+        self.join(at, id);
         self.signal(id, SIGNAL_READY);
         if let Some(job) = self.job(id) {
             region.context.iter().zip(&interface.context).for_each(|(word, value)| word.set(value.get()));
             self.runs(at, id, job.accelerator);
         } else {
             self.set_status(id, Status::Ready.word());
-            region.until_ps.set(self.now_ps.saturating_add(self.fpga.expire_ps.get()));
-            self.set_state(at, RegionState::Hold);
+            self.hold(at);
         }
+    }
+
+    fn join(&mut self, at: RegionId, id: InterfaceId) {
+        let interface = self.interface(id);
+        self.region(at).interface.set(id.link());
+        interface.region.set(at.link());
+        interface.request.set(NO_REQUEST);
+        interface.asked.store(0, Release);
+        interface.connected.store(1, Release);
+        then_look();
+    }
+
+    /// A region is kept for its client for a time.
+    fn hold(&mut self, at: RegionId) {
+        self.region(at).until_ps.set(self.now_ps.saturating_add(self.fpga.expire_ps.get()));
+        self.set_state(at, RegionState::Hold);
     }
 
     /// A client has gone, whatever it had. What computes for it goes on up to the next consistency point, so that nothing is written into

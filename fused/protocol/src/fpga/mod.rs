@@ -228,6 +228,7 @@ impl<'a, L: Logic> Device<'a, L> {
     pub fn pass(&mut self, until_ps: u64) -> Option<u64> {
         let (region, at_ps) = monitor::next_event(self.fpga).filter(|(_, at_ps)| *at_ps <= until_ps)?;
         self.now_ps = at_ps;
+        self.collect_takings();
         self.happens(region);
         self.settle();
         Some(self.now_ps)
@@ -236,6 +237,7 @@ impl<'a, L: Logic> Device<'a, L> {
     /// Does what kernels and clients have asked for. When the manager is through with that.
     pub fn hear(&mut self, now_ps: u64) -> u64 {
         self.now_ps = now_ps;
+        self.collect_takings();
         self.hear_kernels();
         self.settle();
         self.now_ps
@@ -261,6 +263,7 @@ impl<'a, L: Logic> Device<'a, L> {
         }
         self.free_interfaces();
         self.note_changes();
+        self.offer_regions();
     }
 
     /// What kernels have said of interfaces: stores have trapped, clients have gone.
@@ -318,6 +321,7 @@ impl<'a, L: Logic> Device<'a, L> {
         }
         interface.deadline_ps.store(0, Release);
         interface.data_base.set(0);
+        interface.granted_epoch.store(0, Release);
         for word in [&interface.region, &interface.request, &interface.begun] {
             word.set(0);
         }

@@ -1,13 +1,13 @@
 //! The monitor, beside the CPUs: states of regions, the search for solutions, requests that wait, and the configuration port.
 
 use motet_layout::{
-    Fpga, FpgaBitstream,
+    FPGA_ACCELERATORS, Fpga, FpgaBitstream,
     handshake::then_look,
     sync::Ordering::{Release, SeqCst},
 };
 
 use super::{
-    AcceleratorId, Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Job, Logic, Policy,
+    AcceleratorId, Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Job, Logic, Offer, Policy,
     RegionId, RegionState, SIGNAL_OVER, SIGNAL_WAIT, State, Status, Step, regions, registers, signature, state_of,
 };
 
@@ -64,7 +64,10 @@ impl<L: Logic> Device<'_, L> {
             RegionState::Busy | RegionState::Preempt => self.end_frame(id),
             RegionState::Reconfig => self.raise(id, IRQ_PORT_OVER),
             // Kept for nothing. Its client stays connected until somebody else wants it.
-            RegionState::Hold => self.set_state(id, RegionState::Idle),
+            RegionState::Hold => {
+                self.set_state(id, RegionState::Idle);
+                self.revoke_now();
+            }
             RegionState::Idle | RegionState::Switch => {}
         }
     }
@@ -161,6 +164,7 @@ impl<L: Logic> Device<'_, L> {
         if !matches!(self.state(at), RegionState::Idle | RegionState::Hold) {
             return false;
         }
+        self.revoke_now();
         let Some(registers) = registers(self.pool, self.fpga, id) else { return false };
         registers.over.store(0, Release);
         registers.start.store(0, Release);
@@ -258,6 +262,19 @@ impl<L: Logic> Device<'_, L> {
         Policy::from_raw(self.fpga.policy.get()).unwrap_or(Policy::SmallestFirst)
     }
 
+    /// Offers what a request would get at once: an idle region that is that accelerator. Nobody who waits can use it, or would have it.
+    pub(super) fn offer_regions(&mut self) {
+        for number in 0..(self.fpga.accelerator_count.get() as usize).min(FPGA_ACCELERATORS) {
+            let Some(accelerator) = AcceleratorId::new(number) else { break };
+            let idle = |at: &RegionId| self.state(*at) == RegionState::Idle;
+            let fits = |at: &RegionId| self.bitstream(accelerator, *at).bytes.get() != 0;
+            let found = self.regions().filter(|at| fits(at) && idle(at)).map(|at| self.assigned(at, accelerator));
+            let best = found.min_by_key(|solution| self.size(solution)).filter(|solution| !solution.reconfigures);
+            let offer = best.map(|solution| Offer { region: solution.region(), taken_by: None });
+            self.fpga.accelerators[number].offer.store(offer.map_or(0, Offer::word), Release);
+        }
+    }
+
     /// The best solution for a request. `None`: unavailable.
     pub(super) fn search(&self, id: InterfaceId) -> Option<Solution> {
         let accelerator = self.accelerator_of(id);
@@ -268,10 +285,7 @@ impl<L: Logic> Device<'_, L> {
             let is_it = self.region(solution.region()).accelerator.get() == accelerator.link();
             Solution { reconfigures: !is_it, ..solution }
         };
-        let size = |solution: &Solution| {
-            let is_more = self.policy() == Policy::FewestReconfigurations && solution.reconfigures;
-            (is_more, self.region(solution.region()).area.get(), solution.region())
-        };
+        let size = |solution: &Solution| self.size(solution);
         let fitting = || self.regions().filter(fits);
         let assigned = fitting().filter(idle).map(|at| found(Method::Assign(at))).min_by_key(size);
         let preempted = || fitting().filter(|at| self.gives_way(*at, id)).map(|at| found(Method::Preempt(at)));
@@ -281,6 +295,16 @@ impl<L: Logic> Device<'_, L> {
             return in_time.or_else(|| all().min_by_key(|one| (self.ready_ps(one, accelerator), size(one))));
         }
         assigned.or_else(|| preempted().min_by_key(size))
+    }
+
+    fn assigned(&self, at: RegionId, accelerator: AcceleratorId) -> Solution {
+        Solution { method: Method::Assign(at), reconfigures: self.region(at).accelerator.get() != accelerator.link() }
+    }
+
+    /// What orders solutions of a kind.
+    fn size(&self, solution: &Solution) -> (bool, u32, RegionId) {
+        let is_more = self.policy() == Policy::FewestReconfigurations && solution.reconfigures;
+        (is_more, self.region(solution.region()).area.get(), solution.region())
     }
 
     /// Whether a region computes for somebody who is less urgent.

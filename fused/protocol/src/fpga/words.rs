@@ -1,5 +1,7 @@
 //! What the words of registers, regions and interfaces mean.
 
+use super::{InterfaceId, RegionId};
+
 macro_rules! raw_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $value:literal),* $(,)? }) => {
         $(#[$meta])*
@@ -97,6 +99,39 @@ raw_enum! {
         /// As the first one if the client's deadline allows it, and otherwise what is ready first, be it by preemption. Who has an earlier
         /// deadline comes before others of the same priority.
         Deadline = 2,
+    }
+}
+
+/// [`motet_layout::FpgaInterface::revoke`]: its client must not write it any more.
+pub const REVOKE: u32 = 1;
+/// The same later, when who has the region now has begun: until then the FPGA may forget it.
+pub const REVOKE_LATER: u32 = 2;
+
+/// [`motet_layout::FpgaAccelerator::offer`]: a region that is idle and is that accelerator already. Ker-ONE's best solution, {Assign,
+/// non-Reconfig}, without its manager: the kernel in which a client's store has trapped gives it to that one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// The region.
+    pub region: RegionId,
+    /// Who has taken it, if anybody has.
+    pub taken_by: Option<InterfaceId>,
+}
+
+impl Offer {
+    /// As a word of the pool.
+    pub const fn word(self) -> u32 {
+        let taken = match self.taken_by {
+            Some(id) => id.link(),
+            None => 0,
+        };
+        self.region.link() | taken << 8
+    }
+
+    /// From a word of the pool; `None`: there is none, or it means nothing.
+    pub fn from_word(word: u32) -> Option<Self> {
+        let region = RegionId::from_link(word & 0xff)?;
+        let taken_by = InterfaceId::from_link(word >> 8);
+        (taken_by.is_some() || word >> 8 == 0).then_some(Self { region, taken_by })
     }
 }
 

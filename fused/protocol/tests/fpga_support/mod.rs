@@ -143,7 +143,8 @@ impl Machine {
     pub fn store(&self, at: usize, frames: u32, data_addr: u32) -> bool {
         let interface = self.interface(at);
         // Its mapping is as it is until a kernel has taken it away.
-        if interface.writable.load(SeqCst) == 0 && !clients::may_write(interface) {
+        let id = InterfaceId::new(at).unwrap();
+        if interface.writable.load(SeqCst) == 0 && !clients::may_write(self.fpga, id) {
             clients::ask(self.fpga, interface);
             return false;
         }

@@ -51,9 +51,10 @@ pub struct Client {
     pub connected: bool,
     /// It has trapped, and nobody has heard of it.
     trapped: bool,
-    /// Whether its registers are mapped writably, and whether that is to end.
+    /// Whether its registers are mapped writably, and whether that is to end: now, or when who has its region has begun.
     pub writable: bool,
     pub revoked: bool,
+    pub revoked_later: bool,
     /// Its start flag, with what it stored.
     stored: Work,
     started: bool,
@@ -74,7 +75,17 @@ pub struct Spec {
     pub port_faults: u32,
     /// Bitstreams that are not what they say: accelerator and region.
     pub bad: Vec<(usize, usize)>,
+    /// Regions that kernels may give to clients, by accelerator; and those that they have given.
+    pub offers: Vec<Option<usize>>,
+    taken: Vec<(usize, usize)>,
     pub now: u64,
+}
+
+impl Client {
+    /// A kernel is to take its registers away, now or later.
+    fn revokes(&self) -> bool {
+        self.revoked || self.revoked_later
+    }
 }
 
 impl Spec {
@@ -88,6 +99,8 @@ impl Spec {
             port: Vec::new(),
             port_faults: 0,
             bad: Vec::new(),
+            offers: vec![None; FITS.len()],
+            taken: Vec::new(),
             now: 0,
         }
     }
@@ -105,6 +118,7 @@ impl Spec {
             trapped: false,
             writable: false,
             revoked: false,
+            revoked_later: false,
             stored: Work { frames: 0, done: 0, outside: false },
             started: false,
             work: None,
@@ -127,11 +141,17 @@ impl Spec {
     }
 
     pub fn store(&mut self, at: usize, frames: u32, outside: bool) {
+        let accelerator = self.known(at).accelerator;
         let client = self.client(at);
         if !client.writable && !client.connected {
-            client.trapped = true;
-            return;
+            // Nobody has asked its kernel for registers, as they are not mapped.
+            let Some(number) = self.offers[accelerator].take().filter(|_| !self.known(at).revokes()) else {
+                self.client(at).trapped = true;
+                return;
+            };
+            self.taken.push((number, at));
         }
+        let client = self.client(at);
         client.writable = true;
         client.stored = Work { frames, done: 0, outside };
         client.started = true;
@@ -152,10 +172,12 @@ impl Spec {
     pub fn run(&mut self, until: u64) {
         while let Some((time, region)) = self.next().filter(|(time, _)| *time <= until) {
             self.now = time;
+            self.takes();
             self.ends(region);
             self.settle();
         }
         self.now = until;
+        self.takes();
         for at in 0..INTERFACES {
             match &self.clients[at] {
                 Some(client) if client.has_left => self.gone(at),
@@ -164,6 +186,35 @@ impl Spec {
             }
         }
         self.settle();
+    }
+
+    /// Regions that kernels have given away.
+    fn takes(&mut self) {
+        for (number, at) in std::mem::take(&mut self.taken) {
+            let is_asked = |client: &Client| client.work.is_some() || client.has_left;
+            if is_asked(self.known(at))
+                || self.has_request(at)
+                || self.regions.iter().any(|region| region.client == Some(at))
+            {
+                if self.is_there(at) && !self.known(at).connected {
+                    self.client(at).revoked = true;
+                }
+                continue;
+            }
+            if let Some(before) = self.regions[number].client.filter(|before| self.is_there(*before)) {
+                let before = self.client(before);
+                before.connected = false;
+                before.revoked_later = before.writable;
+            }
+            self.connect(number, at);
+        }
+    }
+
+    /// Registers are taken away that were to be taken away later.
+    fn revokes_now(&mut self) {
+        for client in self.clients.iter_mut().flatten().filter(|client| client.revoked_later) {
+            (client.revoked, client.revoked_later) = (true, false);
+        }
     }
 
     fn next(&self) -> Option<(u64, usize)> {
@@ -201,6 +252,7 @@ impl Spec {
     fn gone(&mut self, at: usize) {
         self.client(at).connected = false;
         self.client(at).revoked = false;
+        self.client(at).revoked_later = false;
         self.list.retain(|one| *one != at);
         for number in 0..self.regions.len() {
             let serves_other = self.regions[number].client.is_some_and(|client| self.is_there(client));
@@ -223,7 +275,10 @@ impl Spec {
 
     fn ends(&mut self, number: usize) {
         match self.regions[number].does {
-            Does::Hold { .. } => self.regions[number].does = Does::Idle,
+            Does::Hold { .. } => {
+                self.regions[number].does = Does::Idle;
+                self.revokes_now();
+            }
             Does::Reconfig { .. } => self.loaded(number),
             Does::Busy { .. } => {
                 if let Some(client) = self.regions[number].client.filter(|client| self.is_there(*client)) {
@@ -266,10 +321,15 @@ impl Spec {
 
     fn switch(&mut self, number: usize) {
         self.regions[number].does = Does::Switch;
-        if let Some(client) = self.regions[number].client.filter(|client| self.is_there(*client)) {
-            let client = self.client(client);
+        if let Some(before) = self.regions[number].client.take().filter(|client| self.is_there(*client)) {
+            let client = self.client(before);
             client.connected = false;
             client.revoked = client.writable;
+            let trapped = std::mem::take(&mut client.trapped);
+            if client.work.is_some() || trapped {
+                client.trapped = trapped && client.work.is_some();
+                self.request(before);
+            }
         }
     }
 
@@ -324,6 +384,18 @@ impl Spec {
             self.clients[at] = None;
             self.list.retain(|one| *one != at);
         }
+        self.offers = (0..FITS.len()).map(|accelerator| self.offer(accelerator)).collect();
+    }
+
+    /// What a client would have at once, if it asked for an accelerator.
+    fn offer(&self, accelerator: usize) -> Option<usize> {
+        let idle = |number: &usize| FITS[accelerator][*number] && self.regions[*number].does == Does::Idle;
+        let is_it = |number: &usize| self.regions[*number].is == Some(accelerator);
+        let mut idle = (0..self.regions.len()).filter(idle);
+        match self.policy {
+            Policy::FewestReconfigurations => idle.find(is_it),
+            Policy::SmallestFirst | Policy::Deadline => idle.next().filter(is_it),
+        }
     }
 
     /// For whom a region is made ready. Whoever has gone is nobody.
@@ -357,6 +429,7 @@ impl Spec {
     }
 
     fn begins_one(&mut self, number: usize, at: usize) {
+        self.revokes_now();
         let until = self.now + FRAME[self.known(at).accelerator];
         let client = self.client(at);
         client.started = false;
@@ -374,19 +447,16 @@ impl Spec {
     }
 
     fn ends_switch(&mut self) -> bool {
+        // Whoever is connected again is not to lose its registers afterwards.
         let waits = |region: &Region| {
-            let client = region.client.filter(|client| self.is_there(*client));
-            client.is_some_and(|client| self.known(client).revoked)
+            let next = region.next.filter(|next| self.is_there(*next));
+            next.is_some_and(|next| self.known(next).revoked)
         };
         let Some(number) = self.regions.iter().position(|region| region.does == Does::Switch && !waits(region)) else {
             return false;
         };
-        if let Some(before) = self.regions[number].client.take().filter(|client| self.is_there(*client)) {
-            let trapped = std::mem::take(&mut self.client(before).trapped);
-            if self.known(before).work.is_some() || trapped {
-                self.client(before).trapped = trapped && self.known(before).work.is_some();
-                self.request(before);
-            }
+        if let Some(next) = self.next_of(number) {
+            self.client(next).revoked_later = false;
         }
         match self.next_of(number) {
             None => self.regions[number].does = Does::Idle,

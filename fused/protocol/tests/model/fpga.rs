@@ -1,6 +1,6 @@
-//! The FPGA: two clients want one region for different accelerators, kernels map their registers and take them away again, and the FPGA looks
-//! whenever it is rung. Nobody has registers writable that are not connected, unless the FPGA has asked a kernel to take them away and waits for
-//! it; both get their results, and nobody sleeps for ever.
+//! The FPGA: two clients want one region, for different accelerators or for one, kernels map their registers and take them away again, and the FPGA looks
+//! whenever it is rung. Nobody has registers writable that are not connected, unless the FPGA has asked a kernel to take them away or will do so, or a kernel
+//! has just taken a region that was offered; both get their results, and nobody sleeps for ever.
 
 use std::sync::Arc;
 use std::sync::Mutex as Ghost;
@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicUsize;
 use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{Fpga, FpgaInterface, FpgaRegisters, Pool, PoolAddr};
 use motet_protocol::fpga::{
-    AcceleratorId, Device, Fault, InterfaceId, Job, Logic, RegionId, RegionState, State, Step, clients, registers,
-    signature,
+    AcceleratorId, Device, Fault, InterfaceId, Job, Logic, Offer, RegionId, RegionState, State, Step, clients,
+    registers, signature,
 };
 use shuttle::sync::Mutex;
 
@@ -21,6 +21,8 @@ const AT: PoolAddr = PoolAddr(4 << 20);
 const REGISTERS: PoolAddr = PoolAddr(5 << 20);
 /// Frames of each job.
 const FRAMES: u64 = 2;
+/// Jobs of each client, where both use one accelerator.
+const JOBS: usize = 2;
 /// Reservations that expire at once, before one does not.
 const EXPIRIES: usize = 6;
 const NEVER_PS: u64 = 1 << 60;
@@ -30,7 +32,9 @@ const BETWEEN: usize = 100;
 /// Steps of the protocol, as they are and otherwise.
 #[derive(Clone, Copy)]
 struct Steps {
-    /// The FPGA waits until a kernel has taken registers away.
+    /// Both clients use the same accelerator: what one does not use any more is offered to the other one, by whose kernel it is taken.
+    is_shared: bool,
+    /// The FPGA knows that it has asked a kernel to take registers away, until that has.
     waits: bool,
     /// Who maps registers says so, and then looks whether they are connected.
     says_first: bool,
@@ -42,7 +46,14 @@ struct Steps {
     clears_first: bool,
 }
 
-const ALL: Steps = Steps { waits: true, says_first: true, protects_first: true, asks_first: true, clears_first: true };
+const ALL: Steps = Steps {
+    is_shared: false,
+    waits: true,
+    says_first: true,
+    protects_first: true,
+    asks_first: true,
+    clears_first: true,
+};
 
 struct Counting;
 
@@ -94,7 +105,8 @@ impl Machine {
                 accelerator.bitstreams[0].bytes.set(1);
                 accelerator.bitstreams[0].accelerator.set(number as u32);
                 accelerator.bitstreams[0].signature.set(signature(0, number as u32, 0, 1));
-                let accelerator = AcceleratorId::new(number).expect("there is this one");
+                let accelerator =
+                    AcceleratorId::new(if steps.is_shared { 0 } else { number }).expect("there is this one");
                 // The second one takes the region from the first one.
                 let client = clients::Client {
                     owner: 1,
@@ -129,7 +141,11 @@ impl Machine {
     }
 
     fn is_over(&self) -> bool {
-        self.over.load(SeqCst) == 2
+        self.over.load(SeqCst) == 2 * self.jobs()
+    }
+
+    fn jobs(&self) -> usize {
+        if self.steps.is_shared { JOBS } else { 1 }
     }
 
     /// The FPGA: it looks whenever it is rung, and time goes on to what happens next.
@@ -165,7 +181,11 @@ impl Machine {
             let is_mapped = self.mapped[at].lock().expect("no panic while it was held");
             let (is_connected, is_revoked) =
                 quietly(|| (self.interface(at).connected.load(SeqCst), self.interface(at).revoke.load(SeqCst)));
-            assert!(!*is_mapped || is_connected + is_revoked > 0, "registers are writable that are not connected");
+            let offers =
+                quietly(|| [0, 1].map(|number| Offer::from_word(self.fpga.accelerators[number].offer.load(SeqCst))));
+            let is_taken = offers.into_iter().flatten().any(|offer| offer.taken_by == InterfaceId::new(at));
+            let is_known = is_connected + is_revoked > 0 || is_taken;
+            assert!(!*is_mapped || is_known, "registers are writable that are not connected");
             let region = quietly(|| RegionId::from_link(self.interface(at).region.get()));
             assert!(is_connected == 0 || region.is_some(), "connected to nothing");
         }
@@ -194,24 +214,27 @@ impl Machine {
 
     /// A client: stores its start flag, if that does not trap, and waits until it is over.
     fn client(&self, at: usize) {
-        while !self.starts(at) {
-            self.clients[at].sleep();
+        let (registers, accelerator) = (self.registers(at), if self.steps.is_shared { 0 } else { at as u64 });
+        for _ in 0..self.jobs() {
+            while !self.starts(at) {
+                self.clients[at].sleep();
+            }
+            self.device.ring();
+            while registers.start.load(SeqCst) != 0 || registers.over.load(SeqCst) == 0 {
+                self.clients[at].sleep();
+            }
+            assert_eq!(registers.result.load(SeqCst), 100 + accelerator, "another result");
+            self.over.fetch_add(1, SeqCst);
+            self.device.ring();
+            self.kernel.ring();
         }
-        self.device.ring();
-        while self.registers(at).over.load(SeqCst) == 0 {
-            self.clients[at].sleep();
-        }
-        assert_eq!(self.registers(at).result.load(SeqCst), 100 + at as u64, "another result");
-        self.over.fetch_add(1, SeqCst);
-        self.device.ring();
-        self.kernel.ring();
     }
 
     /// A store. Page tables do not change while it is under way.
     fn starts(&self, at: usize) -> bool {
         let mut is_mapped = self.mapped[at].lock().expect("no panic while it was held");
         let interface = self.interface(at);
-        *is_mapped = *is_mapped || self.may_write(interface);
+        *is_mapped = *is_mapped || self.may_write(at);
         if *is_mapped {
             self.registers(at).interrupt_control.store(1, SeqCst);
             self.registers(at).start.store(1, SeqCst);
@@ -229,9 +252,19 @@ impl Machine {
         false
     }
 
-    fn may_write(&self, interface: &FpgaInterface) -> bool {
+    fn may_write(&self, at: usize) -> bool {
+        let interface = self.interface(at);
+        let may_write = || clients::may_write(self.fpga, InterfaceId::new(at).expect("there is this one"));
         if self.steps.says_first {
-            return clients::may_write(interface);
+            return may_write();
+        }
+        if self.steps.is_shared {
+            // As if it had taken the region before it says so.
+            let has_taken = may_write();
+            interface.writable.store(0, SeqCst);
+            (0..BETWEEN).for_each(|_| point());
+            interface.writable.store(has_taken.into(), SeqCst);
+            return has_taken;
         }
         let is_connected = interface.connected.load(SeqCst) != 0;
         // As long as the FPGA may take to give the region to somebody else: otherwise few schedules do both.
@@ -264,8 +297,25 @@ fn registers_are_writable_only_while_connected_and_both_clients_get_results() {
     explore(1500, model(ALL));
 }
 
+const SHARED: Steps = Steps { is_shared: true, ..ALL };
+
 #[test]
-fn an_fpga_that_does_not_wait_for_kernels_is_caught() {
+fn kernels_give_what_is_offered_to_their_clients() {
+    explore(1500, model(SHARED));
+}
+
+#[test]
+fn who_takes_before_it_says_that_it_maps_registers_is_caught() {
+    must_be_caught(1500, model(Steps { says_first: false, ..SHARED }));
+}
+
+#[test]
+fn an_fpga_that_forgets_what_it_has_asked_of_kernels_is_caught_where_regions_are_taken() {
+    must_be_caught(1500, model(Steps { waits: false, ..SHARED }));
+}
+
+#[test]
+fn an_fpga_that_forgets_what_it_has_asked_of_kernels_is_caught() {
     must_be_caught(1500, model(Steps { waits: false, ..ALL }));
 }
 

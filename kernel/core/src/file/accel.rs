@@ -121,8 +121,33 @@ pub fn registers_frame<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> Result<Fram
 }
 
 /// Whether registers may be mapped writably now. The space's lock is held until they are.
+#[inline]
 pub fn may_write<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
-    fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(&fpga.interfaces[id.index()]))
+    fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(fpga, id))
+}
+
+/// From now on, as long as a space's VMAs are what they are, [`may_store`] knows that it may have these registers mapped writably at a page.
+pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: InterfaceId) {
+    if let Some(fpga) = fpga::of(cpu.pool) {
+        let interface = &fpga.interfaces[id.index()];
+        // Other spaces may have it mapped, too: whoever finds the page of one does not find the epoch of another.
+        interface.granted_epoch.store(0, Ordering::Relaxed);
+        interface.granted_at.store(page, Ordering::Release);
+        interface.granted_epoch.store(space.epoch.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+/// Whether a frame is that of registers which a space may have mapped writably at a page, as is known, and now. The space's lock is held until
+/// they are.
+#[inline]
+pub fn may_store<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: Frame) -> bool {
+    let Some(fpga) = fpga::of(cpu.pool) else { return false };
+    let Some(id) = clients::of_registers(fpga, frame) else { return false };
+    let interface = &fpga.interfaces[id.index()];
+    let epoch = space.epoch.load(Ordering::Relaxed);
+    let is_epoch = || interface.granted_epoch.load(Ordering::Acquire) == epoch;
+    let is_granted = is_epoch() && interface.granted_at.load(Ordering::Acquire) == page && is_epoch();
+    is_granted && may_write(cpu, id)
 }
 
 /// The frame of a page of a data section, with a reference added for the caller. Page 0 of the file is the registers.
@@ -237,13 +262,12 @@ fn serve<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Takes an interface's registers out of all address spaces, where whoever reads them has them again, and makes them read-only for its guest.
-/// Whoever stores to them traps.
+/// Makes an interface's registers read-only in all address spaces, and for its guest. Whoever stores to them traps.
 fn protect<M: Machine>(cpu: &Cpu<M>, interface: &FpgaInterface) {
     if let Some(guest) = cpu.object(interface.guest.get()) {
         vm::protect_registers(cpu, guest, interface);
     }
     if let Some(inode) = cpu.object::<InodeRecord>(interface.inode.get()) {
-        attributes::forget_pages(cpu, inode, Some(0..1));
+        attributes::protect_pages(cpu, inode, &(0..1));
     }
 }

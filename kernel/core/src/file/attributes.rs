@@ -335,10 +335,19 @@ pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) ->
 /// Takes pages that a file no longer has, if somebody may have them mapped, from all who share it.
 pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>) {
     let Some(pages) = pages else { return };
+    for_each_space(cpu, |space| mm::forget_file_pages(cpu, space, inode, &pages));
+}
+
+/// Makes pages of a file read-only for all who share it.
+pub fn protect_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: &Range<u64>) {
+    for_each_space(cpu, |space| mm::protect_file_pages(cpu, space, inode, pages));
+}
+
+fn for_each_space<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static SpaceRecord)) {
     let _tree = process::lock_tree(cpu);
     process::for_each(cpu, |process| {
         if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
-            mm::forget_file_pages(cpu, space, inode, &pages);
+            each(space);
         }
     });
 }

@@ -448,6 +448,34 @@ pub fn forget_file_pages<M: Machine>(
     inode: &'static InodeRecord,
     pages: &Range<u64>,
 ) {
+    for_each_sharing(cpu, space, inode, pages, |range| drop_pages(cpu, space, range.start, range.end));
+}
+
+/// Makes pages of a file read-only where a space shares it.
+pub fn protect_file_pages<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    inode: &'static InodeRecord,
+    pages: &Range<u64>,
+) {
+    for_each_sharing(cpu, space, inode, pages, |range| {
+        let home = home_table(cpu, space);
+        edit(cpu, space, &home, |stale| {
+            // Other islands look again, by faulting.
+            forget_elsewhere(cpu, space, &home, range.clone(), stale);
+            home.narrow(range, stale, |_, leaf| leaf.attr.without(Attr::WRITE));
+        });
+    });
+}
+
+/// Tells `each` where a space shares pages of a file. Under the space's lock.
+fn for_each_sharing<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    inode: &'static InodeRecord,
+    pages: &Range<u64>,
+    mut each: impl FnMut(Range<u64>),
+) {
     let _guard = lock(cpu, &space.lock);
     vma::for_each(cpu, space, |vma| {
         if vma.inode.get() == cpu.raw(inode) && vma.flags.get() & VMA_SHARED != 0 {
@@ -455,7 +483,7 @@ pub fn forget_file_pages<M: Machine>(
                 let within = page.saturating_mul(PAGE_SIZE).saturating_sub(vma.offset.get());
                 vma.start.get().saturating_add(within).min(vma.end.get())
             };
-            drop_pages(cpu, space, address(pages.start), address(pages.end));
+            each(address(pages.start)..address(pages.end));
         }
     });
 }

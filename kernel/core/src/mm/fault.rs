@@ -74,6 +74,27 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     install(cpu, space, &home, vma, page, Leaf { frame: leaf.frame, attr: with_execute(leaf.attr, vma) })
 }
 
+/// As [`serve`] for a store, if that is to registers of the FPGA which this core has mapped and which are connected, or can be at once. `false`:
+/// it is another fault, or has to be looked at for longer. This is the whole of an allocation without reconfiguration, so it is to be short.
+#[inline]
+pub fn serve_store_to_registers<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
+    if cpu.pool.header().fpga.get() == 0 {
+        return false;
+    }
+    let _guard = lock(cpu, &space.lock);
+    if space.home.get() != u32::from(cpu.island().0) {
+        return false; // two tables are to be edited
+    }
+    let page = address & !(PAGE_SIZE - 1);
+    let Some(table) = table(cpu, space, cpu.island()) else { return false };
+    if !table.allow_stores(page, |frame| file::accel::may_store(cpu, space, page, frame)) {
+        return false;
+    }
+    cpu.machine.page_table_fence();
+    cpu.flush_page(page);
+    true
+}
+
 /// Whether [`serve`] has failed with this because a mapped file does not have the page, which is a `SIGBUS`.
 pub fn lacks_page(errno: Errno) -> bool {
     matches!(errno, Errno::ENXIO | Errno::ENOSPC)
@@ -170,6 +191,9 @@ fn give_registers<M: Machine>(
     interface: InterfaceId,
 ) -> Result<(), Errno> {
     let allowed = attr_of(vma).union(Attr::SHARED);
+    if allowed.contains(Attr::WRITE) {
+        file::accel::grant(cpu, space, page, interface);
+    }
     let leaf = home.leaf(page);
     let may_write = access == Access::Write && file::accel::may_write(cpu, interface);
     let attr = match &leaf {

@@ -27,8 +27,8 @@ use motet_protocol::{
     shootdown::{self, Stale},
 };
 
-pub use calls::{LOWEST, forget_file_pages, protect, unmap_locked as unmap};
-pub use fault::{lacks_page, serve as serve_fault};
+pub use calls::{LOWEST, forget_file_pages, protect, protect_file_pages, unmap_locked as unmap};
+pub use fault::{lacks_page, serve as serve_fault, serve_store_to_registers};
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
 pub use space::{

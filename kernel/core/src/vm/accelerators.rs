@@ -77,7 +77,7 @@ pub fn serve_fault<M: Machine>(
     if is_refused {
         return Found::Refused;
     }
-    let may_write = !is_registers || access == Access::Write && clients::may_write(interface);
+    let may_write = !is_registers || access == Access::Write && file::accel::may_write(cpu, id);
     let known = table.lookup(page);
     let allow = match &known {
         _ if may_write => Attr::READ.union(Attr::WRITE),
