@@ -24,7 +24,7 @@ struct Work {
 }
 
 /// A store traps, and the kernel gives its client a region that was offered. At first it has to look for the registers in the address space.
-const TAKE: Work = Work { instructions: 2200, lines: 90, pages: 40, traps: 1, interrupts: 0 };
+const TAKE: Work = Work { instructions: 1500, lines: 60, pages: 26, traps: 1, interrupts: 0 };
 /// A store traps; the FPGA is told, and the thread waits.
 const ASK: Work = Work { instructions: 2600, lines: 60, pages: 30, traps: 1, interrupts: 0 };
 /// An interrupt; registers are taken away from who had them, and the FPGA is told.
