@@ -1,7 +1,7 @@
 //! Guests: virtual machines (`docs/vms.md`), and what a core of one is, beside its [`UserFrame`].
 
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::{AtomicByte, Cell32, Cell64, SpaceRecord, UserFrame, WaitQueue, pool_struct};
+use crate::{AtomicByte, Cell32, Cell64, InterruptsLock, SpaceRecord, UserFrame, WaitQueue, pool_struct};
 
 pool_struct! {
     /// System registers of a guest's core, while it does not run. In an order of the ISA's own, which its HAL knows (AArch64:
@@ -197,7 +197,7 @@ pool_struct! {
         /// Nanoseconds that its cores have run.
         512 pub ran_ns: AtomicU64,
         /// Guards `gic`.
-        520 pub gic_lock: AtomicU64,
+        520 pub gic_lock: InterruptsLock,
         528 _pad2: [Cell64; 6],
         /// What translates its physical addresses: a table of the second stage for each island that has run it, all of whose leaves hold
         /// references; and the cores that may have these translations. Of the rest, only lock and resident pages are used.

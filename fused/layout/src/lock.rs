@@ -60,6 +60,8 @@ classes! {
     Transfers TransfersLock;
     /// A transfer engine's ring.
     Engine EngineLock;
+    /// The interrupt controller of a virtual machine.
+    Interrupts InterruptsLock;
     /// Threads that wait.
     Waiters WaitersLock;
     /// A core's deadlines.

@@ -55,7 +55,7 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         }
         LockClass::Blocks => memory::recover_blocks(context, &header.memory),
         // Single words, each true at any time.
-        LockClass::File | LockClass::Rename | LockClass::Event | LockClass::Stream => {}
+        LockClass::File | LockClass::Rename | LockClass::Event | LockClass::Stream | LockClass::Interrupts => {}
         LockClass::Tree
         | LockClass::Guests
         | LockClass::Descriptors

@@ -142,7 +142,14 @@ mod tests {
     #[test]
     fn the_tree_says_what_the_machine_has() {
         let initrd = Some(0x4100_0000..0x4100_1234);
-        let machine = Machine { memory_bytes: 128 << 20, cpus: 3, command_line: "console=ttyAMA0", initrd, shares: &[], accelerators: &[] };
+        let machine = Machine {
+            memory_bytes: 128 << 20,
+            cpus: 3,
+            command_line: "console=ttyAMA0",
+            initrd,
+            shares: &[],
+            accelerators: &[],
+        };
         let bytes = write_tree(&machine).unwrap();
         let tree = Fdt::new(&bytes).unwrap();
         let value = |node: &str, name: &str| {

@@ -202,8 +202,15 @@ mod tests {
     #[test]
     fn a_zero_byte_in_the_command_line_is_refused() {
         assert!(
-            write(&Machine { memory_bytes: 1 << 20, cpus: 1, command_line: "a\0b", initrd: None, shares: &[], accelerators: &[] })
-                .is_err()
+            write(&Machine {
+                memory_bytes: 1 << 20,
+                cpus: 1,
+                command_line: "a\0b",
+                initrd: None,
+                shares: &[],
+                accelerators: &[]
+            })
+            .is_err()
         );
     }
 }
