@@ -337,17 +337,19 @@ pub fn is_asked(context: &impl Context) -> bool {
 }
 
 /// As [`serve`], where this core holds no lock and carries no thread from one core to another: so
-/// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here.
+/// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here. Whether it was asked.
 #[inline(always)]
-pub fn pass(context: &impl Context, flush: impl FnOnce()) {
+pub fn pass(context: &impl Context, flush: impl FnOnce()) -> bool {
     let record = context.own_record();
-    if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed) {
+    let is_asked = record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed);
+    if is_asked {
         let asked = record.shootdown_asked.load(Ordering::Acquire);
         flush();
         collect(context);
         record.shootdown_done.store(asked, Ordering::Release);
         record.shootdown_passed.store(asked, Ordering::Release);
     }
+    is_asked
 }
 
 fn ask(context: &impl Context, core: CoreId) -> u64 {

@@ -44,7 +44,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     }
     loop {
         let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
-        cpu.pass();
+        cpu.pass_between_calls();
         if is_awaiting_migrations(cpu) && crossing::migration::comes_first(cpu) {
             break;
         }

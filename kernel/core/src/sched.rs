@@ -67,7 +67,7 @@ fn look<M: Machine>(cpu: &Cpu<M>) {
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
-    cpu.pass();
+    cpu.pass_between_calls();
 }
 
 fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
@@ -203,7 +203,7 @@ fn run_until_gone<M: Machine>(
                     }
                     continue;
                 } else {
-                    cpu.pass();
+                    cpu.pass_between_calls();
                     cpu.machine.run_user(&thread.frame)
                 }
             }
