@@ -136,6 +136,7 @@ impl Uart {
 }
 
 #[cfg(test)]
+#[expect(missing_docs, reason = "tests of other ports use it")]
 pub mod tests {
     use super::*;
     use core::cell::RefCell;
