@@ -108,9 +108,9 @@ impl Plic {
         Some(match offset {
             // Number 0 is no source.
             0..4 => return None,
-            ..PENDING => Register::Priority(self.priorities.get(index(0, 4))?),
-            ..ENABLED => Register::Pending(Some(index(PENDING, 4)).filter(|&word| word < WORDS)?),
-            ..CONTEXT => {
+            4..PENDING => Register::Priority(self.priorities.get(index(0, 4))?),
+            PENDING..ENABLED => Register::Pending(Some(index(PENDING, 4)).filter(|&word| word < WORDS)?),
+            ENABLED..CONTEXT => {
                 let word = index(ENABLED, 4) % (ENABLED_BYTES as usize / 4);
                 let known = if word == 0 { !1 } else { !0 };
                 let context = self.contexts.get(index(ENABLED, ENABLED_BYTES))?;
