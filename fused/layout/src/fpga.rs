@@ -234,7 +234,8 @@ pool_struct! {
         64 pub key: Cell64,
         /// Not 0: a kernel has changed an [`FpgaInterface`]. Set by kernels, cleared by the FPGA.
         72 pub attention: AtomicU32,
-        /// Not 0: there is something in `revoke` or `signals` of an interface. Set by the FPGA, cleared by kernels.
+        /// Not 0: there is something in `revoke` or `signals` of an interface, whose client has the priority 1 less than this or a less urgent one. Set by
+        /// the FPGA, cleared by kernels.
         76 pub answered: AtomicU32,
         /// The last number of a request.
         80 pub sequence: Cell64,

@@ -82,6 +82,8 @@ pub struct Cpu<M: Machine> {
     pub translations: Translations,
     /// Interrupts that were taken and not acted on yet.
     pub deferred: Cell<Interrupts>,
+    /// The FPGA has something to tell about clients that are less urgent than the thread that runs.
+    pub fpga_later: Cell<bool>,
     /// What this core still does before it looks what else is due, in instructions, roughly (`call::BUDGET`).
     pub budget: Cell<u64>,
     /// Cores of this instruction set.
@@ -212,6 +214,7 @@ impl<M: Machine> Cpu<M> {
             epoch: Cell::new(0),
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
+            fpga_later: Cell::new(false),
             budget: Cell::new(BUDGET),
             peers: cores_of_isa(pool, M::ISA),
             able: LastAble::default(),

@@ -16,6 +16,7 @@ use crate::{
 
 /// Waits until there is something to do; does what it is given directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
+    crate::file::accel::catch_up(cpu);
     if cpu.crossing.woken.get().is_none() {
         if cpu.crossing.resident.get() != cpu.active_space.get() {
             mm::deactivate(cpu);

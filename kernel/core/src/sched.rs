@@ -131,6 +131,7 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
     core.current_thread.store(0, Ordering::Relaxed);
+    file::accel::catch_up(cpu);
     trace::stop(cpu);
 }
 
@@ -559,6 +560,7 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
 fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     if interrupts.contains(Interrupts::TIMER) {
         cpu.timer_ns.set(u64::MAX);
+        file::accel::catch_up(cpu);
     }
     if interrupts.contains(Interrupts::DOORBELL) {
         count(&cpu.counters().doorbells_taken);

@@ -105,6 +105,11 @@ pub fn is_answered(fpga: &Fpga) -> bool {
     fpga.answered.load(SeqCst) != 0
 }
 
+/// Whether all that the FPGA has to tell is about clients that are less urgent than `priority`.
+pub fn is_answered_less_urgently_than(fpga: &Fpga, priority: u32) -> bool {
+    fpga.answered.load(SeqCst).checked_sub(1).is_some_and(|most_urgent| priority < most_urgent)
+}
+
 /// Takes what the FPGA wants of kernels, and tells clients. `protect` makes registers read-only wherever they are mapped, under the lock of who maps
 /// them; `tell` gets a client's signals. The FPGA is to be told to look if it returns `true`. One caller at a time.
 pub fn take_answered(

@@ -148,7 +148,7 @@ impl<L: Logic> Device<'_, L> {
         self.hold(at);
         // Nobody waits for that: it comes with the next interrupt.
         interface.signals.fetch_or(SIGNAL_READY, SeqCst);
-        self.fpga.answered.store(1, Release);
+        self.note_answer(id);
     }
 
     /// Goes on with regions whose next clients' registers are not about to be taken away.

@@ -338,8 +338,15 @@ impl<'a, L: Logic> Device<'a, L> {
     }
 
     fn ring(&mut self, id: InterfaceId) {
-        self.fpga.answered.store(1, Release);
+        self.note_answer(id);
         self.rings |= 1u128.checked_shl(self.interface(id).core.get()).unwrap_or(1);
+    }
+
+    /// There is something for kernels to do about a client.
+    fn note_answer(&self, id: InterfaceId) {
+        let urgency = self.interface(id).priority.load(SeqCst).saturating_add(1);
+        let is_more = |known: u32| (known == 0 || urgency < known).then_some(urgency);
+        let _ = self.fpga.answered.fetch_update(SeqCst, SeqCst, is_more);
     }
 
     fn set_status(&self, id: InterfaceId, word: u32) {

@@ -16,7 +16,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("accel::programs_of_all_instruction_sets_share_regions", shared),
         ("accel::who_is_preempted_goes_on_with_the_same_result", || everywhere("preemption")),
         ("accel::a_killed_client_is_noticed_by_nobody", || everywhere("killed")),
@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         ("accel::timed_runs_compute_the_same", timed),
         ("accel::deterministic_runs_are_the_same_each_time", deterministic),
         ("accel::allocations_take_no_longer_than_at_worst", bounded),
+        ("accel::work_for_modest_clients_does_not_delay_an_urgent_thread", inherited),
         ("accel::bounds_of_what_is_not_there_are_refused", refused_bounds),
         ("accel::machines_without_an_fpga_have_no_accelerators", absent),
     ];
@@ -157,6 +158,25 @@ fn compare(output: &str, bounds: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// On one core, in deterministic runs: the longest piece of an urgent thread's work, with modest clients whose regions become ready meanwhile, and without.
+/// Each time an interrupt comes, but what it is for is done later. It would take about 10 us.
+fn inherited() -> Result<(), String> {
+    const MORE_NS: u64 = 5000;
+    let programs = compiled("urgent", &["-O2"])?;
+    let run = |part: &str| -> Result<u64, String> {
+        let (embedded, command) = (process::root().join("machines/embedded.toml"), format!("/in/urgent {part}"));
+        let ended = Motet::run(["--timed", "--deterministic", "--quantum", "1", "--quiet", "--in"])
+            .argument(programs.path.join("urgent"))
+            .arguments(["--machine".as_ref(), embedded.as_os_str()])
+            .arguments(["--", command.as_str()])
+            .wait();
+        ended.expect_code(0)?.output.trim().parse().map_err(|_| ended.describe())
+    };
+    let (alone, beside) = (run("alone")?, run("urgent")?);
+    let is_right = alone < beside && beside < alone + MORE_NS;
+    if is_right { Ok(()) } else { Err(format!("{alone} ns alone, {beside} ns beside others")) }
 }
 
 fn refused_bounds() -> Result<(), String> {

@@ -242,6 +242,27 @@ pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argu
 #[inline(always)]
 pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     if cpu.pool.header().fpga.get() != 0 {
+        serve_by_urgency(cpu);
+    }
+}
+
+/// What is to be done for less urgent clients than the thread that runs waits until that leaves the core, or its slice ends: as Ker-ONE's
+/// services, it has its caller's priority (section 3.3.2).
+#[cold]
+fn serve_by_urgency<M: Machine>(cpu: &Cpu<M>) {
+    let Some(fpga) = fpga::of(cpu.pool) else { return };
+    let running = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
+    if running.is_some_and(|thread| clients::is_answered_less_urgently_than(fpga, own_priority(thread))) {
+        cpu.fpga_later.set(true);
+    } else {
+        serve(cpu);
+    }
+}
+
+/// Does what has waited for a more urgent thread.
+#[inline(always)]
+pub fn catch_up<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.fpga_later.replace(false) {
         serve(cpu);
     }
 }
