@@ -1,6 +1,6 @@
 //! How much code a virtual machine must trust.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use motet_fabric::Result;
 
@@ -64,7 +64,7 @@ fn of_paths(root: &Path, paths: &[&str]) -> Result<usize> {
 }
 
 /// Sources, but files and folders of tests.
-fn is_code(path: &PathBuf) -> bool {
+fn is_code(path: &Path) -> bool {
     let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs" || part == "conformance";
     path.extension().is_some_and(|extension| extension == "rs") && !path.iter().any(is_test)
 }
@@ -82,7 +82,9 @@ mod tests {
     #[test]
     fn only_code_counts() {
         assert_eq!(of_text("//! m\n\nfn a() { // why\n    /// d\n    b();\n}\n#[cfg(test)]\nmod tests {\n}\n"), 3);
-        assert!(is_code(&"a/b.rs".into()) && !is_code(&"a/tests/b.rs".into()) && !is_code(&"a/b.toml".into()));
+        assert!(
+            is_code(Path::new("a/b.rs")) && !["a/tests/b.rs", "a/b.toml"].iter().any(|path| is_code(Path::new(path)))
+        );
     }
 
     #[test]

@@ -237,7 +237,7 @@ mod tests {
         let [traps, resumes] = monitor(&run, ENTRY_US);
         near(&traps, &[3.5]);
         near(&resumes, &[3.5]);
-        assert_eq!(from_ticks(&run, 2).len(), 6);
+        assert_eq!(from_ticks(&run, 2).len(), 7);
         assert!(from_ticks(&run, 3).is_empty());
     }
 

@@ -48,7 +48,14 @@ impl<M: Machine> Running<'_, M> {
                 }
                 is_own
             }
-            _ => false,
+            Trap::Guest(_)
+            | Trap::Syscall
+            | Trap::PageFault { .. }
+            | Trap::IllegalInstruction { .. }
+            | Trap::Breakpoint
+            | Trap::Arithmetic
+            | Trap::Misaligned { .. }
+            | Trap::BadAddress { .. } => false,
         }
     }
 
