@@ -26,13 +26,13 @@ pub fn id() -> u32 {
 #[must_use]
 pub fn rung() -> u32 {
     let rung = register(RUNG);
-    fence(Ordering::SeqCst);
+    fence(Ordering::Acquire);
     rung
 }
 
 /// Rings a peer.
 pub fn ring(peer: u32) {
-    fence(Ordering::SeqCst);
+    fence(Ordering::Release);
     // SAFETY: the registers of the area, which is this crate's.
     unsafe { ptr::with_exposed_provenance_mut::<u32>(isa::SHARE_REGISTERS + RING).write_volatile(peer) };
 }

@@ -62,7 +62,7 @@ fn update() {
             if level == told {
                 break;
             }
-            LINES[core].store(level, SeqCst);
+            LINES[core].swap(level, SeqCst);
         }
     }
 }

@@ -96,8 +96,12 @@ impl Plic {
     /// A register is written; an interrupt is completed so.
     pub fn store(&self, offset: u64, value: u32) {
         match self.register(offset) {
-            Some(Register::Priority(word) | Register::Threshold(word)) => word.store(value & PRIORITY_MAX, SeqCst),
-            Some(Register::Enabled(word, known)) => word.store(value & known, SeqCst),
+            Some(Register::Priority(word) | Register::Threshold(word)) => {
+                word.swap(value & PRIORITY_MAX, SeqCst);
+            }
+            Some(Register::Enabled(word, known)) => {
+                word.swap(value & known, SeqCst);
+            }
             Some(Register::Claim(context)) => self.complete(&self.contexts[context], value as usize),
             Some(Register::Pending(_)) | None => {}
         }
