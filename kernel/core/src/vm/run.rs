@@ -219,7 +219,7 @@ impl<M: Machine> Running<'_, M> {
             Trap::Guest(trap) => match self.serve(trap) {
                 // What it has done may have made a more urgent thread ready.
                 Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 => Err(Stop::Again),
-                next @ (Next::Run | Next::Wait | Next::Stopped | Next::Exit(_)) => Ok(next),
+                next @ (Next::Run | Next::Wait | Next::Connect(_) | Next::Stopped | Next::Exit(_)) => Ok(next),
             },
             Trap::Syscall
             | Trap::PageFault { .. }
