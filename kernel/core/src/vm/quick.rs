@@ -25,6 +25,7 @@ impl<M: Machine> Running<'_, M> {
                 };
                 if is_served {
                     self.count(Counted::Register);
+                    self.skip(4);
                 }
                 is_served
             }
