@@ -78,7 +78,7 @@ mod tests {
         let (writer, reader) = (Passages::new(&memory), Passages::new(&memory));
         let passage = |point| Passage { point, core: 3, at_ps: 1 << 50, value: u64::MAX };
         assert!(reader.kept().is_empty());
-        [7, 9, 11].map(|point| writer.note(passage(point)));
+        [7, 9, 11].into_iter().for_each(|point| writer.note(passage(point)));
         assert_eq!((reader.kept(), reader.lost()), (vec![passage(7), passage(9)], 1));
         let nothing = Passages::new(&[]);
         nothing.note(passage(1));

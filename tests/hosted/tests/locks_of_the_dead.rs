@@ -156,7 +156,7 @@ fn whatever_locks_an_island_dies_with_the_others_go_on() {
                     }
                     let more = at_rest.more_than(&in_use);
                     exact += u32::from(more.is_empty());
-                    if more.values().any(|&more| more < 0 || more > 12) {
+                    if more.values().any(|more| !(0..=12).contains(more)) {
                         println!("seed {seed}, island {} dies at step {step}: lost {more:?}", island.0);
                     }
                     for (what, more) in more {

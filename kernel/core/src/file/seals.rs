@@ -86,10 +86,13 @@ pub fn memory_of_guest<M: Machine>(
     let file = table::get_opened(call, fd)?;
     file.check_readable().and_then(|()| file.check_writable()).map_err(|_| Errno::EACCES)?;
     let end = offset.checked_add(bytes).ok_or(Errno::EINVAL)?;
-    let inode = match file.kind() {
-        // As long as it is, and as it begins.
-        Kind::Anonymous(Anonymous::Accel(pages)) if offset == 0 => pages,
-        _ => sealable(&file)?,
+    // An interface is as long as it is, and as it begins.
+    let inode = if offset == 0
+        && let Kind::Anonymous(Anonymous::Accel(pages)) = file.kind()
+    {
+        pages
+    } else {
+        sealable(&file)?
     };
     // First say so, then look: who seals it does it the other way round, and who shortens it has the lock.
     inode.guests.fetch_add(1, Ordering::SeqCst);
