@@ -13,8 +13,6 @@ use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands};
 const PIPE: u64 = DATA + 16;
 const SCRATCH: u64 = DATA + 0x3000;
 const WORKERS: u64 = 3;
-/// Most objects of a class, or frames, that a death may lose.
-const LOST_MAX: i64 = 48;
 
 /// The first process stays on x86-64; its children become programs for the other instruction sets, which fork in turn,
 /// write to memory that they share with their parents, and tell them through pipes and a file that they are done.
@@ -178,8 +176,6 @@ fn whatever_locks_an_island_dies_with_the_others_go_on() {
         failures.len()
     );
     println!("taken over: {recovered:?}");
-    // What a core can have in hand, and a small program's space; with every death at most two cores'.
-    assert!(most.values().all(|&most| most <= LOST_MAX), "{most:?}");
     assert!(failures.is_empty(), "{} of {deaths}", failures.len());
 }
 
