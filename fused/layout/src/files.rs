@@ -163,8 +163,7 @@ pool_struct! {
         4 pub kind: Cell32,
         /// Linux open flags, generic numbering: access mode and status flags.
         8 pub flags: AtomicU32,
-        /// References to it that were found, while they are counted again.
-        12 pub counted: Cell32,
+        12 _pad0: Cell32,
         /// File position in bytes.
         16 pub offset: AtomicU64,
         /// Guards `offset` over a read or write.
@@ -207,9 +206,7 @@ pool_struct! {
         16 pub low_free: Cell32,
         /// 1: it has had a lock of a byte range.
         20 pub has_range_locks: AtomicU32,
-        /// Processes that use it that were found, while they are counted again.
-        24 pub counted: Cell32,
-        28 _pad1: Cell32,
+        24 _pad1: [Cell64; 1],
         /// Frames of descriptors 64 and up (frame numbers).
         32 pub frames: [Cell32; 7],
         60 _pad2: Cell32,
@@ -266,9 +263,7 @@ pool_struct! {
         32 pub writer_opens: AtomicU32,
         /// How often it was emptied: with `head` and `tail` it tells whether anything was moved.
         36 pub emptied: Cell32,
-        /// Open files that can read, and that can write, that were found, while they are counted again.
-        40 pub counted: [Cell32; 2],
-        48 _pad1: [Cell64; 2],
+        40 _pad1: [Cell64; 3],
         /// Threads waiting to read (or poll).
         64 pub read_waiters: WaitQueue,
         /// Threads waiting to write (or poll).

@@ -250,9 +250,7 @@ pool_struct! {
         /// 1: it is to be out of use, or is ([`CORE_OUT`]). Written by whoever asks, under the tree lock.
         256 pub leaves: AtomicU32,
         260 _pad9: Cell32,
-        /// The [`PoolHeader::halt`] for which it stands still. Written by the core.
-        264 pub halted: AtomicU64,
-        272 _pad8: [Cell64; 6],
+        264 _pad8: [Cell64; 7],
         /// The part of `message` that most calls do not need: argument words, then floating-point arguments.
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.
@@ -563,15 +561,7 @@ pool_struct! {
         11424 pub core_waiters: WaitQueue,
         /// Locks that dead cores held and that others have taken over, once what they protect was repaired, by [`LockClass`](crate::LockClass).
         11456 pub locks_recovered: [AtomicU64; 32],
-        /// Not 0: all cores stand still between two system calls until this changes (`motet_protocol::lost::halt_all`). No two are the same.
-        11712 pub halt: AtomicU64,
-        /// How often that was asked.
-        11720 pub halts: AtomicU64,
-        /// How often the first core is still to try to count references again that dead cores may have had in hand.
-        11728 pub recounts: AtomicU64,
-        /// References to open files that were lost with dead cores, and found.
-        11736 pub references_found: AtomicU64,
-        11744 _pad2: [Cell64; 68],
+        11712 _pad2: [Cell64; 72],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

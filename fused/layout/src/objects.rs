@@ -508,11 +508,6 @@ pool_struct! {
     }
 }
 
-/// [`SpaceRecord::changing`]: the tree of its VMAs.
-pub const SPACE_CHANGES: u32 = 1;
-/// [`SpaceRecord::changing`]: pages move from one address to another.
-pub const SPACE_MOVES: u32 = 2;
-
 pool_struct! {
     /// An address space: VMAs and one page table per island that uses it.
     pub struct SpaceRecord: size 512, align 64 {
@@ -548,9 +543,9 @@ pool_struct! {
         144 pub fat: Cell64,
         /// Changes with each change of its VMAs, and is never the same for two spaces. Written under the lock.
         152 pub epoch: AtomicU64,
-        /// [`SPACE_CHANGES`], [`SPACE_MOVES`], under the lock, or 0. Who dies then leaves something that nobody can go by.
+        /// 1: its VMAs are being changed, under the lock. Who dies with it leaves a tree that nobody can go by.
         160 pub changing: Cell32,
-        /// What was going on when somebody did. It has no VMAs any more, and its processes are to end.
+        /// 1: somebody has. It has no VMAs any more, and its processes are to end.
         164 pub damaged: AtomicU32,
         168 _pad1: [Cell64; 43],
     }

@@ -79,51 +79,6 @@ pub fn wait_for_all(context: &impl Context) {
     collect(context);
 }
 
-/// Has every other core that lives stand still between two system calls, and calls `act` then. `false`: before `is_late` says that it takes too long, not
-/// all did, as a core that runs a guest; nothing was done. This core is between two system calls itself and holds no lock.
-///
-/// A core that stands still serves shoot-downs, holds no lock, and has no space active that nobody uses.
-pub fn halt_all(context: &impl Context, is_late: impl Fn() -> bool, act: impl FnOnce()) -> bool {
-    let header = context.pool().header();
-    let halt = header.halts.fetch_add(1, Ordering::SeqCst) + 1;
-    header.halt.store(halt, Ordering::Release);
-    then_look(); // at who lives
-    let lives = |core: &CoreId| {
-        *core != context.core()
-            && core_record(context, *core).state.load(Ordering::SeqCst) != CORE_OFFLINE
-            && state_of(context, core.island()) == ISLAND_JOINED
-    };
-    for core in cores().filter(lives) {
-        core_record(context, core).shootdown_asked.fetch_add(1, Ordering::SeqCst);
-        context.ring(core);
-    }
-    let stands = |core: CoreId| core_record(context, core).halted.load(Ordering::Acquire) == halt;
-    let all_stand = || cores().filter(lives).all(stands);
-    while !all_stand() && !is_late() {
-        context.relax();
-    }
-    let is_done = all_stand();
-    if is_done {
-        act();
-    }
-    header.halt.store(0, Ordering::Release);
-    is_done
-}
-
-/// Stands still if that is asked ([`halt_all`]). This core is between two system calls, holds no lock, and has no space active but that of a thread that
-/// it runs.
-pub fn stand_still(context: &impl Context) {
-    let header = context.pool().header();
-    let halt = header.halt.load(Ordering::Acquire);
-    if halt == 0 {
-        return;
-    }
-    context.own_record().halted.store(halt, Ordering::Release);
-    while header.halt.load(Ordering::Acquire) == halt {
-        context.relax();
-    }
-}
-
 /// Settles what calls between dead cores and living ones have come to. Every core that lives has passed.
 pub fn settle_calls(context: &impl Context) {
     for core in cores() {

@@ -337,19 +337,17 @@ pub fn is_asked(context: &impl Context) -> bool {
 }
 
 /// As [`serve`], where this core holds no lock and carries no thread from one core to another: so
-/// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here. Whether it was asked.
+/// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here.
 #[inline(always)]
-pub fn pass(context: &impl Context, flush: impl FnOnce()) -> bool {
+pub fn pass(context: &impl Context, flush: impl FnOnce()) {
     let record = context.own_record();
-    let is_asked = record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed);
-    if is_asked {
+    if record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed) {
         let asked = record.shootdown_asked.load(Ordering::Acquire);
         flush();
         collect(context);
         record.shootdown_done.store(asked, Ordering::Release);
         record.shootdown_passed.store(asked, Ordering::Release);
     }
-    is_asked
 }
 
 fn ask(context: &impl Context, core: CoreId) -> u64 {

@@ -99,23 +99,6 @@ pub fn all<T: SlabObject>(context: &impl Context) -> impl Iterator<Item = &'stat
         .flat_map(move |frame| (0..PAGE_SIZE / size).map(move |index| pool.at(frame.addr().add(index * size))))
 }
 
-/// A second word of objects that are not in use.
-const UNUSED: u64 = u64::MAX;
-
-/// The objects of a type that are in use, or were when this was called. Nobody takes or gives back any meanwhile but the caller.
-pub fn all_used<T: SlabObject>(context: &impl Context) -> impl Iterator<Item = &'static T> {
-    let pool = context.pool();
-    let cache = &pool.header().slabs[T::CLASS];
-    let guard = lock(context, &cache.lock);
-    let mut at = cache.free.get();
-    while at != 0 {
-        pool.at::<Cell64>(PoolAddr(at + 8)).set(UNUSED);
-        at = pool.at::<Cell64>(PoolAddr(at)).get();
-    }
-    drop(guard);
-    all::<T>(context).filter(move |object| pool.at::<Cell64>(pool.addr_of(*object).add(8)).get() != UNUSED)
-}
-
 /// What the record of a frame says that is cut into objects of a type.
 const fn mark<T: SlabObject>() -> u32 {
     SLAB_FRAME | T::CLASS as u32

@@ -22,7 +22,7 @@ use crate::{
     call::BUDGET,
     crossing::{CrossingCore, migration},
     extension::{LastAble, away::AwayCore},
-    lost, sched,
+    sched,
     trace::{self, Tracer},
 };
 
@@ -294,28 +294,13 @@ impl<M: Machine> Cpu<M> {
     /// another.
     #[inline(always)]
     pub fn pass(&self) {
-        if self.passes() {
-            lost::in_a_call(self);
-        }
-    }
-
-    /// As [`pass`](Self::pass), where this core is in no system call, either: here it may be made to stand still.
-    #[inline(always)]
-    pub fn pass_between_calls(&self) {
-        if self.passes() {
-            lost::between_calls(self);
-        }
-    }
-
-    #[inline(always)]
-    fn passes(&self) -> bool {
         shootdown::pass(self, || {
             self.flush_user();
             // The islands of timed runs do not die one by one.
             if self.crossing.migrates && !self.timed {
                 migration::note_deaths(self);
             }
-        })
+        });
     }
 
     /// Work was done that has cost this much (`call::cost`). `true`: the budget is used up, and this core is to look what

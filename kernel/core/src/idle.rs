@@ -45,7 +45,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     }
     loop {
         let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
-        cpu.pass_between_calls();
+        cpu.pass();
         if is_awaiting_migrations(cpu) && crossing::migration::comes_first(cpu) {
             break;
         }

@@ -18,10 +18,7 @@ use motet_protocol::{
     Context,
     cores::is_dead,
     lock,
-    lost::{
-        begin_burial, forget_places, halt_all, is_lost, is_stranded, settle_calls, settle_transfers, stand_still,
-        turn_off, wait_for_all,
-    },
+    lost::{begin_burial, forget_places, is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
     run_queue::{append, carried_by, is_ready, push},
     slab, threads, timer, wait,
 };
@@ -77,59 +74,6 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     finish_threads(cpu);
     take_alarms(cpu);
     wake_waiting(cpu);
-    ask_for_recount(cpu);
-}
-
-/// How often the first core tries to make all others stand still, and for how long each time.
-const RECOUNTS: u64 = 8;
-const HALT_NS_MAX: u64 = 20_000_000;
-
-/// References that dead cores had in hand are counted when all cores that live stand still.
-fn ask_for_recount<M: Machine>(cpu: &Cpu<M>) {
-    cpu.pool.header().recounts.store(RECOUNTS, Ordering::Relaxed);
-    ask_own(cpu);
-}
-
-/// Has this core come to [`between_calls`], also if it is about to sleep.
-fn ask_own<M: Machine>(cpu: &Cpu<M>) {
-    cpu.own.shootdown_asked.fetch_add(1, Ordering::SeqCst);
-    cpu.ring(cpu.id);
-}
-
-/// This core is in a system call and has passed, because it was asked for something: if that was to stand still, it is asked again.
-#[cold]
-pub fn in_a_call<M: Machine>(cpu: &Cpu<M>) {
-    if is_to_stand(cpu) {
-        ask_own(cpu);
-    }
-}
-
-/// Whether this core is to stand still, or to have all others do so.
-fn is_to_stand<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let header = cpu.pool.header();
-    header.halt.load(Ordering::Relaxed) != 0 || cpu.id.index() == 0 && header.recounts.load(Ordering::Relaxed) != 0
-}
-
-/// This core is in no system call, holds no lock and carries no thread, and was asked for something.
-#[cold]
-pub fn between_calls<M: Machine>(cpu: &Cpu<M>) {
-    if !is_to_stand(cpu) {
-        return; // as after nearly every shoot-down
-    }
-    let recounts = &cpu.pool.header().recounts;
-    if cpu.own.current_thread.load(Ordering::Relaxed) == 0 {
-        mm::deactivate(cpu);
-    }
-    stand_still(cpu);
-    if cpu.id.index() == 0 && recounts.load(Ordering::Relaxed) != 0 {
-        let late_ns = cpu.now_ns() + HALT_NS_MAX;
-        let is_done = halt_all(cpu, || cpu.now_ns() > late_ns, || file::recount::recount(cpu));
-        let left = if is_done { 0 } else { recounts.load(Ordering::Relaxed) - 1 };
-        recounts.store(left, Ordering::Relaxed);
-        if left != 0 {
-            ask_own(cpu);
-        }
-    }
 }
 
 /// The core that a thread is on, if that has died.

@@ -67,7 +67,7 @@ fn look<M: Machine>(cpu: &Cpu<M>) {
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
-    cpu.pass_between_calls();
+    cpu.pass();
 }
 
 fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
@@ -204,7 +204,7 @@ fn run_until_gone<M: Machine>(
                     }
                     continue;
                 } else {
-                    cpu.pass_between_calls();
+                    cpu.pass();
                     cpu.machine.run_user(&thread.frame)
                 }
             }

@@ -146,7 +146,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) 
         | Trap::BadAddress { .. }
         | Trap::Guest(_) => return false,
     }
-    cpu.pass_between_calls();
+    cpu.pass();
     // Serving may have taken the space away.
     mm::activate(cpu, place.space).is_ok()
 }

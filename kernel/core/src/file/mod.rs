@@ -23,7 +23,6 @@ mod path;
 mod poll;
 mod proc;
 mod range_lock;
-pub mod recount;
 mod rw;
 mod seals;
 pub mod service;

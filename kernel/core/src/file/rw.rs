@@ -218,12 +218,6 @@ fn kept_file<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static
     cpu.object(record.get())
 }
 
-/// The file that a thread keeps because its transfer has paused.
-pub fn paused_file<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static FileRecord> {
-    let [.., tag, _, record] = &thread.scratch;
-    if tag.get() == TRANSFERRING { cpu.object(record.get()) } else { None }
-}
-
 /// Keeps the file of a transfer that pauses.
 #[cold]
 fn keep_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>) {

@@ -399,13 +399,3 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     files.high.set(used.map_or(0, |fd| fd as u32 + 1));
     files.low_free.set(0);
 }
-
-/// Calls `each` with the open file of every descriptor.
-pub fn for_each<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, mut each: impl FnMut(&'static FileRecord)) {
-    for fd in 0..files.high.get() as i32 {
-        let word = slot(cpu, files, fd).map_or(0, |slot| slot.load(Ordering::Relaxed));
-        if let Some(file) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) {
-            each(file);
-        }
-    }
-}

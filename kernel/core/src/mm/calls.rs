@@ -5,8 +5,8 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, PAGE_SIZE, SPACE_MOVES, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ,
-    VMA_SHARED, VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord, in_order,
+    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ, VMA_SHARED,
+    VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord,
 };
 use motet_paging::{Attr, Leaf, Table};
 use motet_protocol::{Context, fs, lock::lock, memory::frame_record, shootdown::Stale};
@@ -522,9 +522,6 @@ fn move_pages<M: Machine>(
     to: u64,
 ) -> Result<(), Errno> {
     let home = home_table(cpu, space);
-    // Pages are in two places for a moment, with one reference.
-    space.changing.set(SPACE_MOVES);
-    in_order();
     let moved = edit(cpu, space, &home, |stale| {
         let mut at = start;
         while at < end {
@@ -542,8 +539,6 @@ fn move_pages<M: Machine>(
         }
         Ok(())
     });
-    in_order();
-    space.changing.set(0);
     moved.map_err(|_| Errno::ENOMEM)
 }
 

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SPACE_MOVES, SpaceRecord, USER_END,
-    VMA_DONT_FORK, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look, in_order,
+    CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
+    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look, in_order,
 };
 use motet_paging::{Attr, Leaf};
 use motet_protocol::{
@@ -100,18 +100,14 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
 /// Repairs a space whose lock a dead core held and this one has now, or that nobody else uses. Page tables are whole at any time; of a tree of
 /// VMAs that was being changed nothing is left, and the space's processes end ([`crate::lost`]).
 pub fn recover<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    let changing = space.changing.get();
-    if changing != 0 {
-        space.damaged.store(changing, Ordering::SeqCst);
+    if space.changing.get() != 0 {
+        space.damaged.store(1, Ordering::SeqCst);
         vma::give_up(cpu, space);
     }
 }
 
 /// Takes the tables of a space apart that no core has active, and releases its pages.
 fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    if space.damaged.load(Ordering::Relaxed) == SPACE_MOVES {
-        return; // nobody knows which pages are there twice
-    }
     let home = home_table(cpu, space).root;
     let mut released = 0;
     shootdown::end(

@@ -8,8 +8,7 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SPACE_CHANGES, SpaceRecord, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord,
-    in_order,
+    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord, in_order,
 };
 use motet_protocol::{
     Context, fs,
@@ -424,7 +423,7 @@ fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
 
 /// The tree is about to change: until [`end_change`], nobody can go by it but who changes it.
 fn begin_change(space: &SpaceRecord) {
-    space.changing.set(SPACE_CHANGES);
+    space.changing.set(1);
     in_order();
 }
 
