@@ -222,7 +222,7 @@ impl Config {
             driver,
             quantum: 64,
             check_stale: matches!(driver, Driver::Seeded(_)),
-            steps_max: 40_000_000,
+            steps_max: 20_000_000,
             time_max: Duration::from_secs(120),
             faults: Faults::default(),
             uncached: false,
