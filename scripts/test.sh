@@ -68,7 +68,7 @@ check_model() {
     RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
         --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted -p motet-firmware || return
     RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
-        --target-dir "$out/model" -p motet-tests-hosted --test lost --test extensions
+        --target-dir "$out/model" -p motet-tests-hosted --test lost --test extensions --test locks_of_the_dead
 }
 
 # On real QEMU: the conformance suite of each HAL, then programs on fused machines.
