@@ -101,7 +101,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
 /// VMAs that was being changed nothing is left, and the space's processes end ([`crate::lost`]).
 pub fn recover<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     if space.changing.get() != 0 {
-        space.damaged.store(1, Ordering::SeqCst);
+        space.damaged.store(1, Ordering::Release);
         vma::give_up(cpu, space);
     }
 }
