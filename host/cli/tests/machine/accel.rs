@@ -33,7 +33,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Two regions. Only the larger one takes transforms, whose frames take long.
-const FPGA: &str = "port_kib_ns = 7062
+pub const FPGA: &str = "port_kib_ns = 7062
 [[fpga.region]]
 bitstream = 33495
 [[fpga.region]]

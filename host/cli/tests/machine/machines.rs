@@ -1,7 +1,11 @@
 //! Virtual machines (`docs/vms.md`): what a guest finds, guests that do anything at all, machines that are killed at any moment, images that are
 //! damaged, and who may do what.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use libtest_mimic::Trial;
 use motet_layout::Isa;
@@ -41,11 +45,11 @@ pub fn guest() -> PathBuf {
 }
 
 /// A run of a machine of two RISC-V islands, with a file to be found in `/in`.
-fn machine(file: &std::path::Path, command: &str) -> Motet {
+fn machine(file: &Path, command: &str) -> Motet {
     machine_with(file, &["--quiet"], command)
 }
 
-fn machine_with(file: &std::path::Path, options: &[&str], command: &str) -> Motet {
+fn machine_with(file: &Path, options: &[&str], command: &str) -> Motet {
     let machine = process::root().join("machines/two-riscv.toml");
     Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), file.as_os_str()])
         .arguments(options)
@@ -122,13 +126,23 @@ fn killed() -> Result<(), String> {
     ended.expect_code(0)?.expect_output("1\nhello from a guest\n").map(drop)
 }
 
-/// Headers with random bytes: each is run or refused with a sentence and status 1.
+/// Images of RISC-V.
 fn damaged() -> Result<(), String> {
-    const IMAGES: usize = 100;
+    damaged_images(&guest(), 100, "hello", machine)
+}
+
+/// So many copies of an image, headers with random bytes: each is run with a command line, or refused with a sentence and status 1. `machine`:
+/// one that has a folder in `/in` and runs a command.
+pub fn damaged_images(
+    image: &Path,
+    count: usize,
+    append: &str,
+    machine: impl Fn(&Path, &str) -> Motet,
+) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let image = fs::read(guest()).map_err(|error| error.to_string())?;
+    let image = fs::read(image).map_err(|error| error.to_string())?;
     let mut random = fastrand::Rng::with_seed(bad_input::seed());
-    for number in 0..IMAGES {
+    for number in 0..count {
         let mut copy = image.clone();
         let headers = 0..bad_input::headers_len(&image);
         for _ in 0..random.usize(1..=3) {
@@ -141,13 +155,13 @@ fn damaged() -> Result<(), String> {
     }
     let name = folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let command = format!(
-        "n=0; while [ $n -lt {IMAGES} ]; do timeout -s KILL 2 vm run --append hello /in/{name}/$n >/tmp/out 2>/tmp/errors; \
+        "n=0; while [ $n -lt {count} ]; do timeout -s KILL 2 vm run --append '{append}' /in/{name}/$n >/tmp/out 2>/tmp/errors; \
          status=$?; n=$((n + 1)); case $status in 0|137) continue;; 1) grep -q '^vm: ' /tmp/errors && echo refused && continue;; esac; \
          echo \"$n $status\" >&2; cat /tmp/errors >&2; done"
     );
     let ended = machine(folder.path(), &command).limit(Duration::from_secs(240)).wait();
     let refused = ended.output.lines().count();
-    let is_well = ended.errors.is_empty() && refused > IMAGES / 4;
+    let is_well = ended.errors.is_empty() && refused > count / 4;
     expect(is_well, &ended).map_err(|error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed()))
 }
 

@@ -1,15 +1,19 @@
 //! Virtual machines (`docs/vms.md`) on AArch64 cores: a general system on several cores, machines that are killed at any moment, images that
 //! are damaged, and cores that run no guests. Real-time systems and the hostile guest are in `guests.rs`.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use libtest_mimic::Trial;
 use motet_layout::Isa;
 
 use crate::{
-    bad_input, firmware,
+    firmware,
     guests::built,
-    machines::INIT,
+    machines::{self, INIT},
     process::{self, Motet},
     trial,
 };
@@ -100,33 +104,11 @@ fn killed() -> Result<(), String> {
     ended.expect_code(0)?.expect_output("1\npassed 3\n").map(drop)
 }
 
-/// Headers with random bytes: each is run or refused with a sentence and status 1.
+/// Images of AArch64.
 fn damaged() -> Result<(), String> {
-    const IMAGES: usize = 60;
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let image = fs::read(built(Isa::AArch64, "heartbeat")?).map_err(|error| error.to_string())?;
-    let mut random = fastrand::Rng::with_seed(bad_input::seed());
-    for number in 0..IMAGES {
-        let mut copy = image.clone();
-        let headers = 0..bad_input::headers_len(&image);
-        for _ in 0..random.usize(1..=3) {
-            bad_input::mutate(&mut random, &mut copy, headers.clone());
-        }
-        if random.u8(0..4) == 0 {
-            copy.truncate(random.usize(0..4096));
-        }
-        fs::write(folder.path().join(number.to_string()), copy).map_err(|error| error.to_string())?;
-    }
-    let name = folder.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let command = format!(
-        "n=0; while [ $n -lt {IMAGES} ]; do timeout -s KILL 2 vm run --append 'rounds=1 interval_ms=1' /in/{name}/$n \
-         >/tmp/out 2>/tmp/errors; status=$?; n=$((n + 1)); case $status in 0|137) continue;; \
-         1) grep -q '^vm: ' /tmp/errors && echo refused && continue;; esac; echo \"$n $status\" >&2; cat /tmp/errors >&2; done"
-    );
-    let ended = machine(&[folder.path().into()], &command).limit(Duration::from_secs(240)).wait();
-    let is_well = ended.errors.is_empty() && ended.output.lines().count() > IMAGES / 4;
-    let context = |error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed());
-    if is_well { Ok(()) } else { Err(context(ended.describe())) }
+    let image = built(Isa::AArch64, "heartbeat")?;
+    let of = |folder: &Path, command: &str| machine(&[folder.into()], command);
+    machines::damaged_images(&image, 60, "rounds=1 interval_ms=1", of)
 }
 
 /// An island whose kernel is in EL1, one whose time is simulated, and a machine without such cores.

@@ -253,11 +253,10 @@ fn write_part<M: Machine>(
     part: Part,
     from: &mut Cursor<M>,
 ) -> Result<Moved, Errno> {
-    let in_pieces = from.remaining() > from.run()?.1 as u64;
-    match part {
-        Part::Whole if in_pieces => gather(call, output, from),
-        Part::Whole | Part::Fitting => stream::produce(call.cpu, output, part, || from.run()),
+    if part == Part::Whole && from.remaining() > from.run()?.1 as u64 {
+        return gather(call, output, from);
     }
+    stream::produce(call.cpu, output, part, || from.run())
 }
 
 /// Collects a short write that lies in several pieces, so that it reaches the host as one.
