@@ -3,8 +3,9 @@
  *
  *     latency [-s SECONDS] [-c CPU,CPU,...] lock THREADS ITERATIONS                       each thread has a mutex of its own
  *     latency [-c CPU,CPU,...] same THREADS ITERATIONS                       all have one
- *     latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE          TOTAL iterations, divided over the threads: each is OUTSIDE
- *         cycles of delay, then INSIDE cycles with the thread's own mutex locked (a cycle is an instruction)
+ *     latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE [BEGINNINGS SPAN]
+ *         TOTAL iterations, divided over the threads: each is OUTSIDE cycles of delay, then INSIDE cycles with the thread's own mutex locked (see
+ *         `delay`). With BEGINNINGS all of that so many times, where each thread first waits for a random part of SPAN cycles
  *
  * Each thread is on a core of its own: those of -c in turn, or the first ones that the program has. -s: waits first; Linux goes on with its own start
  * when its first program runs already.
@@ -13,7 +14,7 @@
  * after it until all have measured. The first one, of SINGLES pairs at most, reads the clock after each pair of lock and unlock: `mean`, `sd`, `max`
  * in nanoseconds, without the readings, whose least cost was measured before, and in a second line each time, and how often it was. The second
  * one does not, and is the region of interest `pairs`: `loop` is the mean of all threads. speedup is the region `speedup`; `time` is from the
- * first thread's begin to the last one's end.
+ * first thread's begin to the last one's end, the mean of all beginnings.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -29,17 +30,17 @@
 #include "hthread.h"
 #include "motet.h"
 
-enum { THREADS_MAX = 128, CORES_OF_ISLAND = 16, READINGS = 200, SETTLE = 100, SINGLES = 300 };
+enum { THREADS_MAX = 128, CORES_OF_ISLAND = 16, READINGS = 200, SETTLE = 100, SINGLES = 300, BEGINNINGS_MAX = 64, ROUND = 25 };
 
 static enum { LOCK, SAME, SPEEDUP } experiment;
-static long threads, iterations, outside, inside;
+static long threads, iterations, outside, inside, beginnings = 1, span;
 static int cpus[THREADS_MAX], cpu_count;
 
 static struct worker {
     hthread_mutex_t mutex;
     int cpu;
     uint32_t singles_ns[SINGLES]; /* of the first pass */
-    uint64_t begin_ns, end_ns;
+    uint64_t begin_ns[BEGINNINGS_MAX], end_ns[BEGINNINGS_MAX];
     long done;
     int passed; /* how many beginnings and ends of passes */
 } __attribute__((aligned(128))) workers[THREADS_MAX]; /* no two in a line */
@@ -63,10 +64,15 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Two instructions a round, on every instruction set. */
+/*
+ * As many cycles as the slaves of machines/hthreads.toml need for it: a round is ROUND of them, its taken branch being two; the rest is below one
+ * round. On every instruction set a round is ROUND - 1 instructions.
+ */
 static inline void delay(long cycles) {
-    for (long round = cycles / 2; round > 0; round--)
-        __asm__ volatile("" : "+r"(round));
+    for (; cycles >= ROUND; cycles -= ROUND)
+        __asm__ volatile(".rept 22\n\tnop\n\t.endr" : "+r"(cycles));
+    for (; cycles > 0; cycles -= 3)
+        __asm__ volatile("" : "+r"(cycles));
 }
 
 static void meet(void) {
@@ -134,19 +140,29 @@ static void measure_each(struct worker *self, hthread_mutex_t *mutex) {
 static void measure_all(struct worker *self, hthread_mutex_t *mutex) {
     settle(self, mutex);
     motet_roi_begin("pairs");
-    self->begin_ns = now_ns();
+    self->begin_ns[0] = now_ns();
     for (long i = 0; i < iterations; i++)
         pair(mutex);
-    self->end_ns = now_ns();
+    self->end_ns[0] = now_ns();
     motet_roi_end("pairs");
     keep_up(self, mutex);
 }
 
-static void work(struct worker *self, hthread_mutex_t *mutex) {
-    long share = iterations / threads + (self - workers < iterations % threads);
+/* A random number below `end` for a thread's beginning, the same in each run (the last step of SplitMix64). */
+static long offset(const struct worker *self, long beginning, long end) {
+    uint64_t word = (uint64_t)(beginning * THREADS_MAX + (self - workers) + 1) * 0x9e3779b97f4a7c15;
+    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9;
+    word = (word ^ word >> 27) * 0x94d049bb133111eb;
+    return end > 0 ? (long)((word ^ word >> 31) % (uint64_t)end) : 0;
+}
+
+/* The paper's loop, once. With times that are always the same, who meets whom follows from how the threads began. */
+static void work(struct worker *self, hthread_mutex_t *mutex, long beginning) {
+    long share = iterations / threads + (self - workers < iterations % threads), wait = offset(self, beginning, span);
     begin_together(self);
+    delay(wait);
     motet_roi_begin("speedup");
-    self->begin_ns = now_ns();
+    self->begin_ns[beginning] = now_ns();
     for (long i = 0; i < share; i++) {
         delay(outside);
         hthread_mutex_lock(mutex);
@@ -154,7 +170,7 @@ static void work(struct worker *self, hthread_mutex_t *mutex) {
         self->done++;
         hthread_mutex_unlock(mutex);
     }
-    self->end_ns = now_ns();
+    self->end_ns[beginning] = now_ns();
     motet_roi_end("speedup");
 }
 
@@ -170,7 +186,8 @@ static void *run(void *worker) {
         pair(&mutex); /* code and tables are there */
     meet();
     if (experiment == SPEEDUP) {
-        work(self, &mutex);
+        for (long i = 0; i < beginnings; i++)
+            work(self, &mutex, i);
         return NULL;
     }
     measure_each(self, &mutex);
@@ -233,21 +250,31 @@ static void report_singles(void) {
     printf("\n");
 }
 
-static void report(const char *name) {
-    double loops = 0;
-    uint64_t begin = UINT64_MAX, end = 0;
+static void report_speedup(void) {
+    uint64_t sum_ns = 0;
     long done = 0;
-    for (const struct worker *self = workers; self < workers + threads; self++) {
-        loops += (double)(self->end_ns - self->begin_ns);
-        begin = self->begin_ns < begin ? self->begin_ns : begin;
-        end = self->end_ns > end ? self->end_ns : end;
-        done += self->done;
+    for (long i = 0; i < beginnings; i++) {
+        uint64_t begin = UINT64_MAX, end = 0;
+        for (const struct worker *self = workers; self < workers + threads; self++) {
+            begin = self->begin_ns[i] < begin ? self->begin_ns[i] : begin;
+            end = self->end_ns[i] > end ? self->end_ns[i] : end;
+        }
+        sum_ns += end - begin;
     }
+    for (const struct worker *self = workers; self < workers + threads; self++)
+        done += self->done;
+    printf("iterations %ld time_ns %.1f\n", done / beginnings, (double)sum_ns / (double)beginnings);
+}
+
+static void report(const char *name) {
     printf("%s %s threads %ld ", name, hthread_backend(), threads);
     if (experiment == SPEEDUP) {
-        printf("iterations %ld time_ns %llu\n", done, (unsigned long long)(end - begin));
+        report_speedup();
         return;
     }
+    double loops = 0;
+    for (const struct worker *self = workers; self < workers + threads; self++)
+        loops += (double)(self->end_ns[0] - self->begin_ns[0]);
     printf("iterations %ld loop_ns %.1f ", iterations, loops / ((double)threads * (double)iterations));
     report_singles();
 }
@@ -264,7 +291,7 @@ static long number(const char *text) {
 
 static void usage(void) {
     fputs("usage: latency [-s SECONDS] [-c CPU,CPU,...] lock|same THREADS ITERATIONS\n"
-          "       latency [-s SECONDS] [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE\n", stderr);
+          "       latency [-s SECONDS] [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE [BEGINNINGS SPAN]\n", stderr);
     exit(64);
 }
 
@@ -278,15 +305,17 @@ int main(int count, char **words) {
     if (count < 4)
         usage();
     experiment = strcmp(words[1], "lock") == 0 ? LOCK : strcmp(words[1], "same") == 0 ? SAME : SPEEDUP;
-    if (experiment == SPEEDUP && (strcmp(words[1], "speedup") != 0 || count != 6))
+    if (experiment == SPEEDUP && (strcmp(words[1], "speedup") != 0 || (count != 6 && count != 8)))
         usage();
     threads = number(words[2]);
     iterations = number(words[3]);
     if (experiment == SPEEDUP)
         (outside = number(words[4]), inside = number(words[5]));
+    if (count == 8 && experiment == SPEEDUP)
+        (beginnings = number(words[6]), span = number(words[7]));
     choose_cpus(list);
-    if (threads < 1 || threads > cpu_count || iterations < 1) {
-        fprintf(stderr, "latency: %ld threads on %d cores, %ld iterations\n", threads, cpu_count, iterations);
+    if (threads < 1 || threads > cpu_count || iterations < 1 || beginnings < 1 || beginnings > BEGINNINGS_MAX) {
+        fprintf(stderr, "latency: %ld threads on %d cores, %ld iterations, %ld beginnings\n", threads, cpu_count, iterations, beginnings);
         return 64;
     }
     check("hthread_mutex_init", hthread_mutex_init(&shared, NULL));

@@ -8,8 +8,8 @@ use motet_queueing::{
 
 use super::paper;
 
-/// Of a model's cores: simulations with each of these are averaged.
-const BEGINNINGS: u64 = 20;
+/// Beginnings of which the mean counts, on the machine as in the model.
+pub const BEGINNINGS: u32 = 20;
 const REQUESTS: u64 = 20_000;
 /// Two requests in each iteration.
 const REQUESTS_OF_ITERATION: f64 = 2.0;
@@ -122,10 +122,10 @@ pub fn congregate_iterations(cores: u32, servers: u32, pairs: &[f64]) -> Result<
 fn throughput(network: &Network) -> Result<f64> {
     let per_request = network.service.mean() * REQUESTS_OF_ITERATION / f64::from(network.servers);
     // A server does one after the other while it is busy.
-    let begun = (0..BEGINNINGS).map(|seed| {
+    let begun = (0..BEGINNINGS.into()).map(|seed| {
         simulate(network, Plan { requests: REQUESTS, seed }).map(|outcome| outcome.utilization / per_request)
     });
-    Ok(begun.sum::<std::result::Result<f64, _>>().map_err(refused)? / BEGINNINGS as f64)
+    Ok(begun.sum::<std::result::Result<f64, _>>().map_err(refused)? / f64::from(BEGINNINGS))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

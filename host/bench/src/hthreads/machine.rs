@@ -11,7 +11,7 @@ use motet_layout::Isa;
 use motet_queueing::simulate::Queues;
 
 use super::{
-    equations::{self, Derived, Server},
+    equations::{self, BEGINNINGS, Derived, Server},
     paper,
     printed::Printed,
     scaling::{self, End},
@@ -374,7 +374,9 @@ impl Bench {
         for &cores in all {
             let machine = self.with_slaves(&slow, cores)?;
             let iterations = cores * if quick { QUICK_PAIRS } else { paper::LOOP[0] };
-            let words = format!("speedup {cores} {iterations} {outside} {inside}");
+            // One core alone always does the same. Of several, each begins somewhere in its loop, as in the model.
+            let (beginnings, span) = if cores == 1 { (1, 0) } else { (BEGINNINGS, alone as u32) };
+            let words = format!("speedup {cores} {iterations} {outside} {inside} {beginnings} {span}");
             let cycles = self.run(&machine, WAYS[0], &words, cores)?.printed.cycles("time_ns")?;
             let measured = 1000.0 * f64::from(iterations) / cycles;
             if cores == 1 {
