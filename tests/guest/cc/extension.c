@@ -28,13 +28,7 @@
 #include <unistd.h>
 
 #include "motet.h"
-
-/* Elsewhere it is compiled as well, so that it can be built for all instruction sets, and does nothing. */
-#if defined(__riscv)
-#define VECTORS(text, ...) __asm__ volatile(".option push\n.option arch, +v\n" text "\n.option pop\n" __VA_ARGS__)
-#else
-#define VECTORS(text, ...) (void)0
-#endif
+#include "../vectors.h"
 
 /* All registers, of at most 1024 bits each. */
 typedef struct {

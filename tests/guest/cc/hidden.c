@@ -19,14 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ALARMS = 5, PERIOD_US = 3000, PROCESSES_MAX = 64 };
+#include "../vectors.h"
 
-/* Elsewhere it is compiled as well, so that it can be built for all instruction sets. */
-#if defined(__riscv)
-#define VECTORS(text, ...) __asm__ volatile(".option push\n.option arch, +v\n" text "\n.option pop\n" __VA_ARGS__)
-#else
-#define VECTORS(text, ...) (void)0
-#endif
+enum { PAGE = 4096, ALARMS = 5, PERIOD_US = 3000, PROCESSES_MAX = 64 };
 
 /* Adds 1 to a word, by vector instructions alone. */
 static void add(volatile uint64_t *word) {

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "migrations.h"
+#include "../vectors.h"
 
 enum { MEMORY_LEN = 64 << 12, REGISTERS_LEN = 32 * 128, PERIOD_US = 3000 };
 
@@ -22,12 +23,6 @@ static struct {
 } registers;
 static const struct timespec nap = {0, 300000};
 
-#if defined(__riscv)
-#define VECTORS(text, ...) __asm__ volatile(".option push\n.option arch, +v\n" text "\n.option pop" __VA_ARGS__)
-#else
-/* Elsewhere it is compiled as well, and does nothing. */
-#define VECTORS(text, ...) (void)0
-#endif
 #define CLOBBERED "t0", "t1", "a0", "a1", "a7", "memory"
 
 /* All registers hold the same pattern, then the program's text runs, then they are stored. */

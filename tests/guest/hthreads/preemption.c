@@ -3,7 +3,8 @@
  *
  *     preemption ISLAND CORES [TEST...]
  *
- * All threads with turns run on one island, which has so many cores. Prints a line for each test.
+ * All threads with turns run on one island, which has so many cores. Prints a line for each test. With VECTORS in its environment, threads compute by
+ * vector instructions, which may be on another hart than the rest.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../vectors.h"
 #include "check.h"
 #include "hthread.h"
 #include "motet.h"
@@ -72,10 +74,19 @@ static void *join(hthread_t thread) {
     return value;
 }
 
+static void add_by_vectors(uint64_t *word) {
+    VECTORS("vsetivli x0, 1, e64, m1, ta, ma\nvle64.v v1, (%0)\nvadd.vi v1, v1, 1\nvse64.v v1, (%0)", : : "r"(word) : "memory");
+}
+
+static int has_vectors;
 static void *compute(void *number) {
     uint64_t *own = rounds + (long)number;
-    while (!get(&is_over))
-        __atomic_store_n(own, *own + 1, __ATOMIC_RELEASE);
+    while (!get(&is_over)) {
+        if (has_vectors)
+            add_by_vectors(own);
+        else
+            __atomic_store_n(own, *own + 1, __ATOMIC_RELEASE);
+    }
     return number;
 }
 
@@ -450,6 +461,7 @@ int main(int argc, char **argv) {
     CHECK(argc >= 3);
     island = (unsigned)atoi(argv[1]);
     cores = atoi(argv[2]);
+    has_vectors = getenv("VECTORS") != NULL;
     CHECK(cores > 0 && cores <= CORES_MAX);
     IS(hthread_mutex_init(&mutex, NULL), 0);
     IS(hthread_cond_init(&condition, NULL), 0);

@@ -84,10 +84,15 @@ impl Tested {
         Ok(Self { programs, machine: path })
     }
 
+    /// A run of a command there.
+    pub fn motet(&self, options: &[&str], command: &str) -> Motet {
+        let motet = Motet::run(["--in".as_ref(), self.programs.path.as_os_str()]).limit(LIMIT);
+        motet.argument("--machine").argument(&self.machine).arguments(options).arguments(["--", command])
+    }
+
     /// Runs a command there.
     pub fn run(&self, options: &[&str], command: &str) -> Ended {
-        let motet = Motet::run(["--in".as_ref(), self.programs.path.as_os_str()]).limit(LIMIT);
-        motet.argument("--machine").argument(&self.machine).arguments(options).arguments(["--", command]).wait()
+        self.motet(options, command).wait()
     }
 
     /// Runs `program` over each of some back ends.

@@ -1,9 +1,13 @@
 //! A thread that becomes ready takes the turn of a less urgent one that computes, wherever that does so (`docs/protocols/service.md`).
 
+use std::fs;
+
 use libtest_mimic::Trial;
+use rustix::process::{Signal, kill_process};
 
 use crate::{
     hthreads::{MACHINE, Tested, source},
+    process::{self, pid, started},
     trial,
 };
 
@@ -11,10 +15,13 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 6] = [
         ("preemption::the_urgent_run_at_once_on_every_island", islands),
         ("preemption::the_urgent_run_at_once_in_simulated_time", timed),
         ("preemption::a_deterministic_run_is_the_same_twice", twice),
+        ("preemption::threads_on_hidden_harts_lose_their_turns", hidden),
+        ("preemption::the_urgent_run_at_once_where_islands_do_not_cache_each_others_memory", uncached),
+        ("preemption::turns_go_on_after_the_death_of_an_island", death),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -22,10 +29,16 @@ pub fn trials() -> Vec<Trial> {
 /// Tests of the program.
 const TESTS: &str = "created\nwoken\nby_time\nequal\nowner\nin_a_call\nforeign\nasleep\nsignals\nkilled\n";
 
-fn tested(machine: &str) -> Result<Tested, String> {
+/// A machine, and the program for all instruction sets, or for some.
+fn tested_with(machine: &str, options: &[&str]) -> Result<Tested, String> {
     let tested = Tested::new(machine)?;
-    tested.programs.compile(&source("tests/guest/hthreads/preemption.c"), "preemption", &["-O2", "-lhthread"])?;
+    let options = [options, &["-O2", "-lhthread"]].concat();
+    tested.programs.compile(&source("tests/guest/hthreads/preemption.c"), "preemption", &options)?;
     Ok(tested)
+}
+
+fn tested(machine: &str) -> Result<Tested, String> {
+    tested_with(machine, &[])
 }
 
 /// Those of another instruction set than the program's first thread's are in a call across instruction sets when they lose their turns.
@@ -60,4 +73,40 @@ fn twice() -> Result<(), String> {
     } else {
         Err(format!("two runs:\n{first}\n{second}"))
     }
+}
+
+/// Those that compute are away, on the only hart with vector registers, when they lose their turns.
+fn hidden() -> Result<(), String> {
+    let machine = "migration = \"firmware\"\n[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\n\
+        cores = 2\nfirmware = \"motet\"\nhidden_harts = 1\n[[service]]\n";
+    let tested = tested_with(machine, &["--isa=riscv64"])?;
+    let command = "VECTORS=1 /in/programs/preemption 0 2 created woken by_time equal asleep signals";
+    tested
+        .run(&[], command)
+        .expect_code(0)?
+        .expect_output("created\nwoken\nby_time\nequal\nasleep\nsignals\n")
+        .map(drop)
+}
+
+fn uncached() -> Result<(), String> {
+    let shipped = process::root().join("machines/hthreads.toml");
+    let machine = fs::read_to_string(shipped).map_err(|error| error.to_string())?.replace("cores = 6\n", "cores = 2\n");
+    let tested = tested(&machine)?;
+    let command =
+        "/in/programs/preemption 1 2 created woken by_time owner && /in/programs/preemption 0 1 created asleep";
+    let output = "created\nwoken\nby_time\nowner\ncreated\nasleep\n";
+    tested.run(&["--timed"], command).expect_code(0)?.expect_output(output).map(drop)
+}
+
+/// A process has threads with turns and others without one on an island that dies; it ends, and so nobody waits for those turns.
+fn death() -> Result<(), String> {
+    let tested = tested(MACHINE)?;
+    let command = "/in/programs/preemption 2 2 doomed & sleep 1; echo started; wait $!; echo $?; \
+                   /in/programs/preemption 1 1 created woken owner";
+    let mut running = tested.motet(&["--survive"], command).start();
+    let islands = started(&mut running)?;
+    let victim = islands.iter().find(|&&id| process::command_line(id).contains("qemu-system-riscv64"));
+    kill_process(pid(*victim.ok_or("no QEMU for riscv64")?)?, Signal::KILL).map_err(|error| error.to_string())?;
+    let ended = running.wait();
+    ended.expect_code(0)?.expect_output("started\n137\ncreated\nwoken\nowner\n").map(drop)
 }
