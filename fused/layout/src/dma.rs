@@ -181,7 +181,8 @@ pool_struct! {
         20 pub read: Cell32,
         /// Completions that came, modulo 2^32.
         24 pub came: Cell32,
-        28 _pad0: Cell32,
+        /// 1: completions are being sorted; 2: whoever did that has died, and what came of them is not known.
+        28 pub sorting: Cell32,
         /// Threads waiting for a completion.
         32 pub read_waiters: WaitQueue,
         /// Threads waiting for room.

@@ -157,13 +157,14 @@ pub const FILE_VM: u32 = 15;
 pool_struct! {
     /// An open file description.
     pub struct FileRecord: size 128, align 64 {
-        /// Descriptors (and system calls in progress) that refer to it.
-        0 pub refs: AtomicU32,
+        /// Of a pipe: ends of it that this has not opened, or has closed, bit 0: reading, 1: writing. Guarded by the pipe's lock.
+        0 pub ended: AtomicU32,
         /// `FILE_*`.
         4 pub kind: Cell32,
         /// Linux open flags, generic numbering: access mode and status flags.
         8 pub flags: AtomicU32,
-        12 _pad0: Cell32,
+        /// Descriptors (and system calls in progress) that refer to it: `motet_protocol::hand`.
+        12 pub refs: AtomicU32,
         /// File position in bytes.
         16 pub offset: AtomicU64,
         /// Guards `offset` over a read or write.
@@ -198,7 +199,7 @@ pool_struct! {
     pub struct FilesRecord: size 640, align 64 {
         /// Guards the table.
         0 pub lock: DescriptorsLock,
-        /// Processes that use it.
+        /// Processes that use it: `motet_protocol::hand`.
         8 pub refs: AtomicU32,
         /// One past the highest descriptor in use.
         12 pub high: Cell32,
@@ -263,7 +264,12 @@ pool_struct! {
         32 pub writer_opens: AtomicU32,
         /// How often it was emptied: with `head` and `tail` it tells whether anything was moved.
         36 pub emptied: Cell32,
-        40 _pad1: [Cell64; 3],
+        /// Not 0: its ends are being opened or closed. Where that is noted (the pool address of the opener's word of closed ends).
+        40 pub changing: Cell64,
+        /// How many can read, and write, then.
+        48 pub changed: [Cell32; 2],
+        /// The bits of that word that are cleared then, and that are set.
+        56 pub changed_bits: [Cell32; 2],
         /// Threads waiting to read (or poll).
         64 pub read_waiters: WaitQueue,
         /// Threads waiting to write (or poll).
@@ -322,7 +328,12 @@ pool_struct! {
         240 pub peer_name: [AtomicByte; 108],
         /// Bytes of that name, 0: none.
         348 pub peer_name_len: Cell32,
-        352 _pad: [Cell64; 4],
+        /// 1 + the core that has accepted it and not given it a file yet, or 0.
+        352 pub acceptor: AtomicU32,
+        356 _pad0: Cell32,
+        /// Which socket is to accept it (pool address).
+        360 pub listener: Cell64,
+        368 _pad: [Cell64; 2],
     }
 }
 
@@ -396,7 +407,8 @@ pool_struct! {
         /// 1: it is on that stack, or somebody is putting it there.
         104 pub in_news: AtomicU32,
         108 _pad0: Cell32,
-        112 _pad1: [Cell64; 2],
+        /// The queues (pool addresses) that it has left while its list is repaired, and enters again.
+        112 pub left: [Cell64; 2],
         /// Its places in the file's queues of readers and of writers.
         128 pub nodes: [WaitNode; 2],
         224 _pad2: [Cell64; 4],

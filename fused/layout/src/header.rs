@@ -250,7 +250,10 @@ pool_struct! {
         /// 1: it is to be out of use, or is ([`CORE_OUT`]). Written by whoever asks, under the tree lock.
         256 pub leaves: AtomicU32,
         260 _pad9: Cell32,
-        264 _pad8: [Cell64; 7],
+        /// What it has in hand (`motet_protocol::hand`). This and the next: written by the core, and by others once it has died.
+        264 pub hand: [AtomicU64; 6],
+        /// Where something in hand goes to, or comes from.
+        312 pub hand_place: AtomicU64,
         /// The part of `message` that most calls do not need: argument words, then floating-point arguments.
         320 pub message_words: [Cell64; 8],
         /// See `message_words`.
@@ -330,7 +333,10 @@ pool_struct! {
         4056 pub realtime_held: Cell32,
         /// `READY_*`, not 0: the core looks whether it has something more urgent than what it runs. Cleared by the core.
         4060 pub ready_changed: AtomicU32,
-        4064 _pad12: [Cell64; 4],
+        /// How many locks it holds of each [`LockClass`](crate::LockClass), four bits each, where their order is checked
+        /// (`motet_protocol::lock`). The core's own.
+        4064 pub locks_held: [AtomicU64; 2],
+        4080 _pad12: [Cell64; 2],
     }
 }
 
@@ -561,7 +567,9 @@ pool_struct! {
         11424 pub core_waiters: WaitQueue,
         /// Locks that dead cores held and that others have taken over, once what they protect was repaired, by [`LockClass`](crate::LockClass).
         11456 pub locks_recovered: [AtomicU64; 32],
-        11712 _pad2: [Cell64; 72],
+        /// Not 0: the [`WatchRecord`](crate::WatchRecord) (pool address) that is being added to an interest list, or discarded. Under `epoll_lock`.
+        11712 pub watch_changing: Cell64,
+        11720 _pad2: [Cell64; 71],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

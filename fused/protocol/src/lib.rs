@@ -15,6 +15,7 @@ pub mod format;
 pub mod fpga;
 pub mod fs;
 pub mod gic;
+pub mod hand;
 pub mod hotplug;
 pub mod lock;
 pub mod lost;

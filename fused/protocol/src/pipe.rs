@@ -46,36 +46,70 @@ pub fn put(context: &impl Context, pipe: &'static PipeRecord) {
     slab::free(context, pipe);
 }
 
-/// Opens an end for reading (with a reference of its own) and tells openers that wait for a reader.
-pub fn open_reader(context: &impl Context, pipe: &'static PipeRecord) {
-    pipe.refs.fetch_add(1, Ordering::Relaxed);
-    pipe.readers.fetch_add(1, Ordering::Relaxed);
-    pipe.reader_opens.fetch_add(1, Ordering::Release);
-    wait::wake(context, &pipe.write_waiters);
-}
+/// The end that reads, in a word of closed ends.
+pub const READER: u32 = 1;
+/// The end that writes.
+pub const WRITER: u32 = 2;
 
-/// Opens an end for writing (with a reference of its own) and tells openers that wait for a writer.
-pub fn open_writer(context: &impl Context, pipe: &'static PipeRecord) {
-    pipe.refs.fetch_add(1, Ordering::Relaxed);
-    pipe.writers.fetch_add(1, Ordering::Relaxed);
-    pipe.writer_opens.fetch_add(1, Ordering::Release);
-    wait::wake(context, &pipe.read_waiters);
-}
-
-/// Closes a reading end. After the last one, writers are woken: their writes fail.
-pub fn close_reader(context: &impl Context, pipe: &'static PipeRecord) {
-    if pipe.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+/// Opens ends ([`READER`], [`WRITER`]), with a reference each, and tells openers that wait for them. `closed` is the opener's word of closed ends, with
+/// these bits set: they are cleared, and nothing between the two should this core die.
+pub fn open(context: &impl Context, pipe: &'static PipeRecord, ends: u32, closed: &AtomicU32) {
+    pipe.refs.fetch_add(ends.count_ones(), Ordering::Relaxed);
+    change(context, pipe, closed, ends, 0);
+    if ends & READER != 0 {
+        pipe.reader_opens.fetch_add(1, Ordering::Release);
         wait::wake(context, &pipe.write_waiters);
     }
-    put(context, pipe);
-}
-
-/// Closes a writing end. After the last one, readers are woken: they see the end of the stream.
-pub fn close_writer(context: &impl Context, pipe: &'static PipeRecord) {
-    if pipe.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
+    if ends & WRITER != 0 {
+        pipe.writer_opens.fetch_add(1, Ordering::Release);
         wait::wake(context, &pipe.read_waiters);
     }
-    put(context, pipe);
+}
+
+/// Closes ends, those that are not closed in the opener's word yet: returns which. After the last one that reads, writers are woken: their writes fail; after
+/// the last one that writes, readers are: they see the end of the stream. The references stay, for the caller to [`put`].
+pub fn close(context: &impl Context, pipe: &'static PipeRecord, ends: u32, closed: &AtomicU32) -> u32 {
+    let ended = change(context, pipe, closed, 0, ends);
+    if ended & READER != 0 && pipe.readers.load(Ordering::Acquire) == 0 {
+        wait::wake(context, &pipe.write_waiters);
+    }
+    if ended & WRITER != 0 && pipe.writers.load(Ordering::Acquire) == 0 {
+        wait::wake(context, &pipe.read_waiters);
+    }
+    ended
+}
+
+/// Opens and closes ends as an opener's word changes, and returns in which bits it did.
+fn change(context: &impl Context, pipe: &PipeRecord, closed: &AtomicU32, clear: u32, set: u32) -> u32 {
+    let _guard = lock(context, &pipe.lock);
+    let before = closed.load(Ordering::Relaxed);
+    let changes = (before & clear) | (!before & set);
+    for (index, end) in [&pipe.readers, &pipe.writers].into_iter().enumerate() {
+        let bit = |word: u32| word >> index & 1;
+        let count = end.load(Ordering::Relaxed) + bit(before & clear) - bit(!before & set);
+        pipe.changed[index].set(count);
+    }
+    pipe.changed_bits[0].set(clear);
+    pipe.changed_bits[1].set(set);
+    in_order();
+    pipe.changing.set(context.pool().find(closed).unwrap_or(PoolAddr::NULL).0);
+    in_order();
+    finish_change(pipe, closed);
+    changes
+}
+
+/// May be done twice.
+fn finish_change(pipe: &PipeRecord, closed: &AtomicU32) {
+    pipe.readers.store(pipe.changed[0].get(), Ordering::Release);
+    pipe.writers.store(pipe.changed[1].get(), Ordering::Release);
+    // Other bits may be another pipe's.
+    let [clear, set] = [pipe.changed_bits[0].get(), pipe.changed_bits[1].get()];
+    if clear != 0 {
+        closed.fetch_and(!clear, Ordering::AcqRel);
+    }
+    closed.fetch_or(set, Ordering::AcqRel);
+    in_order();
+    pipe.changing.set(0);
 }
 
 /// Bytes waiting to be read.
@@ -320,8 +354,13 @@ fn pieces(pipe: &PipeRecord, position: u32, len: usize, mut each: impl FnMut(Poo
     }
 }
 
-/// Repairs a pipe whose lock a dead core held and this one has now: it may have been about to say that everything was read.
-pub(crate) fn recover(pipe: &PipeRecord) {
+/// Repairs a pipe whose lock a dead core held and this one has now: it may have been about to say that everything was read, or been opening or closing ends.
+pub(crate) fn recover(context: &impl Context, pipe: &PipeRecord) {
+    if let Some(closed) =
+        context.pool().get::<AtomicU32>(PoolAddr(pipe.changing.get())).filter(|_| pipe.changing.get() != 0)
+    {
+        finish_change(pipe, closed);
+    }
     if pipe.head.get().wrapping_sub(pipe.tail.get()) as usize > PIPE_CAPACITY {
         pipe.tail.set(pipe.head.get());
     }

@@ -30,7 +30,7 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
             None => return false,
         },
         LockClass::Pipe => match pool.get::<PipeRecord>(object(lock, offset_of!(PipeRecord, lock))) {
-            Some(pipe) => pipe::recover(pipe),
+            Some(pipe) => pipe::recover(context, pipe),
             None => return false,
         },
         LockClass::Waiters => match pool.get::<WaitQueue>(object(lock, offset_of!(WaitQueue, lock))) {
@@ -55,20 +55,25 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         }
         LockClass::Blocks => memory::recover_blocks(context, &header.memory),
         // Single words, each true at any time.
-        LockClass::File | LockClass::Rename | LockClass::Event | LockClass::Stream | LockClass::Interrupts => {}
+        LockClass::File
+        | LockClass::Rename
+        | LockClass::Bound
+        | LockClass::Stream
+        | LockClass::Event
+        | LockClass::Clock
+        | LockClass::Fpga
+        | LockClass::Engine
+        | LockClass::Interrupts => {}
+        // The kernel's own.
         LockClass::Tree
         | LockClass::Guests
         | LockClass::Descriptors
         | LockClass::Space
         | LockClass::Watches
         | LockClass::Interests
-        | LockClass::Bound
         | LockClass::Socket
         | LockClass::Terminal
-        | LockClass::Clock
-        | LockClass::Fpga
-        | LockClass::Transfers
-        | LockClass::Engine => return false,
+        | LockClass::Transfers => return false,
     }
     true
 }

@@ -6,7 +6,10 @@ use std::collections::VecDeque;
 
 use files_support::Actor;
 use motet_abi::Errno;
-use motet_layout::{HostStream, PAGE_SIZE, PIPE_CAPACITY, PipeRecord, PoolAddr, sync::Ordering};
+use motet_layout::{
+    HostStream, PAGE_SIZE, PIPE_CAPACITY, PipeRecord, PoolAddr,
+    sync::{AtomicU32, Ordering},
+};
 use motet_protocol::{
     Context, memory, pipe,
     stream::{self, Part, Side},
@@ -48,10 +51,14 @@ fn peek(actor: &Actor, pipe: &'static PipeRecord, skip: usize, at: PoolAddr, len
 
 fn open(actor: &Actor) -> &'static PipeRecord {
     let pipe = pipe::create(actor).unwrap();
-    pipe::open_reader(actor, pipe);
-    pipe::open_writer(actor, pipe);
+    pipe::open(actor, pipe, pipe::READER | pipe::WRITER, &AtomicU32::new(pipe::READER | pipe::WRITER));
     pipe::put(actor, pipe);
     pipe
+}
+
+fn close(actor: &Actor, pipe: &'static PipeRecord, end: u32) {
+    assert_eq!(pipe::close(actor, pipe, end, &AtomicU32::new(!end)), end);
+    pipe::put(actor, pipe);
 }
 
 proptest! {
@@ -81,13 +88,13 @@ proptest! {
             }
             prop_assert_eq!(pipe::used(pipe), model.len());
         }
-        pipe::close_writer(&actor, pipe);
+        close(&actor, pipe, pipe::WRITER);
         while !model.is_empty() {
             let expected: Vec<u8> = model.drain(..model.len().min(4096)).collect();
             prop_assert!(pop(&actor, pipe, at, 4096) == Some(expected));
         }
         prop_assert_eq!(pop(&actor, pipe, at, 1), Some(Vec::new()));
-        pipe::close_reader(&actor, pipe);
+        close(&actor, pipe, pipe::READER);
         prop_assert_eq!((actor.frames_in_use(), actor.objects_in_use()), (2, 0));
     }
 
@@ -119,10 +126,10 @@ fn writing_without_readers_fails() {
     let actor = Actor::new(32 << 20);
     let (at, pipe) = (buffer(&actor), open(&actor));
     assert_eq!(pop(&actor, pipe, at, 1), None);
-    pipe::close_reader(&actor, pipe);
+    close(&actor, pipe, pipe::READER);
     assert_eq!(push(&actor, pipe, at, b"x", true), Err(Errno::EPIPE));
     assert!(pipe::readiness(pipe).no_reader);
-    pipe::close_writer(&actor, pipe);
+    close(&actor, pipe, pipe::WRITER);
 }
 
 #[test]

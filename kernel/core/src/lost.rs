@@ -65,6 +65,8 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
         settle_transfers(cpu, |record| crossing::migration::thread_in(cpu, record));
     }
     file::service::settle(cpu);
+    file::accel::settle(cpu);
+    file::hands::drop_all(cpu);
     discard_unborn(cpu);
     kill_processes(cpu);
     // Whoever was just waking one of their threads has done it now.

@@ -10,7 +10,7 @@ use motet_layout::{
     marks,
 };
 use motet_protocol::{
-    Context, count, far, fs, ready, run_queue, shootdown, timer,
+    Context, count, far, fs, hand, ready, run_queue, shootdown, timer,
     trace::{End, Kind},
     wait,
 };
@@ -307,7 +307,9 @@ fn serve_syscall<M: Machine>(
     if thread.in_syscall.get() == 0 {
         cpu.budget.set(BUDGET); // user code ran
     }
-    let result = match syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame)) {
+    let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
+    assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
+    let result = match result {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
         Err(Stop::Block) => {

@@ -37,6 +37,22 @@ calls! {
     EpollCtl 233 21;
     /// `epoll_pwait`
     EpollPwait 281 22;
+    /// `timerfd_create`
+    TimerfdCreate 283 85;
+    /// `timerfd_settime`
+    TimerfdSettime 286 86;
+    /// `timerfd_gettime`
+    TimerfdGettime 287 87;
+    /// `socket`
+    Socket 41 198;
+    /// `bind`
+    Bind 49 200;
+    /// `listen`
+    Listen 50 201;
+    /// `connect`
+    Connect 42 203;
+    /// `accept4`
+    Accept4 288 242;
     /// `clock_gettime`
     ClockGettime 228 113;
     /// `ppoll`

@@ -82,6 +82,143 @@ fn family() -> Scenario {
     Scenario { files, command: vec!["/first"], ..Scenario::default() }
 }
 
+/// Descriptors that all processes share.
+const LIST: u64 = 3;
+const READER: u64 = 4;
+const WRITER: u64 = 5;
+const TIMER: u64 = 6;
+const LISTENER: u64 = 7;
+/// Where programs keep what calls are told: an event, a time, an address, and what comes back.
+const EVENT: u64 = DATA + 0x200;
+const TIME: u64 = DATA + 0x240;
+const ADDRESS: u64 = DATA + 0x280;
+const ROOM: u64 = DATA + 0x1000;
+const NONBLOCK: u64 = 0o4000;
+/// `EPOLLIN | EPOLLET`.
+const EDGES: u64 = 1 | 1 << 31;
+
+fn store(program: &mut Program, address: u64, value: u64) {
+    let [.., at, word] = program.asm.roles.saved;
+    program.asm.li(at, address);
+    program.asm.li(word, value);
+    program.asm.op_i(Op::St64, word, at, 0);
+}
+
+/// What the calls below are told: a timer of an hour, and an abstract address of two bytes.
+fn prepare(program: &mut Program) {
+    store(program, EVENT, EDGES);
+    for (at, word) in [(0, 0), (8, 0), (16, 3600), (24, 0)] {
+        store(program, TIME + at, word);
+    }
+    store(program, ADDRESS, 1 | u64::from(b'x') << 24);
+}
+
+/// Connects to the listener; the descriptor is in the first register that calls keep.
+fn connect(program: &mut Program) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.call(Sys::Socket, &[1, 1, 0]);
+    program.result_to(fd);
+    program.arg_from(0, fd);
+    program.arg(1, ADDRESS);
+    program.arg(2, 4);
+    program.call_as_is(Sys::Connect);
+}
+
+fn close(program: &mut Program) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.arg_from(0, fd);
+    program.call_as_is(Sys::Close);
+}
+
+/// Changes an interest list, a timer, a pipe and connections that others change, too.
+fn share(program: &mut Program, rounds: u64) {
+    let [fd, round, rounds_left, ..] = program.asm.roles.saved;
+    prepare(program);
+    program.asm.li(round, 0);
+    program.asm.li(rounds_left, rounds);
+    let again = program.asm.here();
+    program.call(Sys::EpollCtl, &[LIST, 1, TIMER, EVENT]);
+    program.call(Sys::Write, &[WRITER, DATA, 1]);
+    program.call(Sys::EpollPwait, &[LIST, ROOM, 8, 0, 0, 8]);
+    program.call(Sys::TimerfdSettime, &[TIMER, 0, TIME, 0]);
+    program.call(Sys::TimerfdGettime, &[TIMER, ROOM]);
+    connect(program);
+    close(program);
+    program.call(Sys::Accept4, &[LISTENER, 0, 0, 0]);
+    program.result_to(fd);
+    close(program);
+    program.call(Sys::EpollCtl, &[LIST, 2, TIMER, EVENT]);
+    program.asm.op_i(Op::Addi, round, round, 1);
+    program.asm.branch(Op::Bltu, round, rounds_left, again);
+}
+
+/// The first process makes what all share; children of all instruction sets change it. When they have gone, the list still hears of its pipe, and the
+/// listener of connections.
+fn sharers() -> Scenario {
+    let first = Program::build(Isa::X86_64, |program| {
+        let [fd, pid, ..] = program.asm.roles.saved;
+        prepare(program);
+        for (call, args) in [
+            (Sys::EpollCreate1, &[0][..]),
+            (Sys::Pipe2, &[PIPE, NONBLOCK]),
+            (Sys::TimerfdCreate, &[1, 0]),
+            (Sys::Socket, &[1, 1 | NONBLOCK, 0]),
+            (Sys::Bind, &[LISTENER, ADDRESS, 4]),
+            (Sys::Listen, &[LISTENER, 64]),
+            (Sys::EpollCtl, &[LIST, 1, READER, EVENT]),
+        ] {
+            program.call(call, args);
+            program.or_exit(100);
+        }
+        for path in ["/arm", "/riscv"] {
+            let child = program.fork(pid);
+            let behind = program.asm.label();
+            program.asm.jump(behind);
+            program.asm.bind(child);
+            program.exec(path);
+            program.asm.bind(behind);
+        }
+        share(program, 2);
+        program.asm.li(pid, 0);
+        let again = program.asm.here();
+        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+        let result = program.asm.roles.result;
+        program.asm.li(pid, 0);
+        program.asm.branch(Op::Bge, result, pid, again);
+        // Nothing is left to be told of, and then something comes.
+        let again = program.asm.here();
+        program.call(Sys::EpollPwait, &[LIST, ROOM, 8, 0, 0, 8]);
+        program.or_exit(101);
+        program.asm.branch(Op::Bne, result, pid, again);
+        program.call(Sys::Write, &[WRITER, DATA, 1]);
+        program.or_exit(102);
+        program.call(Sys::EpollPwait, &[LIST, ROOM, 8, u64::MAX, 0, 8]);
+        program.or_exit(103);
+        // Whoever connected and was not accepted comes first.
+        let again = program.asm.here();
+        program.call(Sys::Accept4, &[LISTENER, 0, 0, 0]);
+        program.result_to(fd);
+        close(program);
+        program.asm.branch(Op::Bge, fd, pid, again);
+        connect(program);
+        program.or_exit(104);
+        program.call(Sys::Accept4, &[LISTENER, 0, 0, 0]);
+        program.or_exit(105);
+        program.call(Sys::TimerfdSettime, &[TIMER, 0, TIME, 0]);
+        program.or_exit(106);
+        program.print(1, "all\n");
+        program.exit(0);
+    });
+    let child = |isa| {
+        Program::build(isa, |program| {
+            share(program, 3);
+            program.exit(0);
+        })
+    };
+    let files = vec![("first", first), ("arm", child(Isa::AArch64)), ("riscv", child(Isa::RiscV64))];
+    Scenario { files, command: vec!["/first"], ..Scenario::default() }
+}
+
 /// What is in use at the end: frames that are not cut into objects, and objects by class. The first process has ended, and there is no other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct InUse {
@@ -124,28 +261,37 @@ impl InUse {
     }
 }
 
-fn run(seed: u64, faults: Faults) -> Result<(Ended, InUse), Failure> {
+fn run(scenario: &Scenario, seed: u64, faults: Faults) -> Result<(Ended, InUse), Failure> {
     let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
     config.faults = faults;
-    boot_and_look(config, &family(), InUse::of)
+    boot_and_look(config, scenario, InUse::of)
 }
 
 /// With a point at every atomic operation (`check_model`), islands die between any two of them.
 #[test]
 fn whatever_locks_an_island_dies_with_the_others_go_on() {
+    die_anywhere(&family());
+}
+
+#[test]
+fn what_islands_share_works_when_one_has_died_changing_it() {
+    die_anywhere(&sharers());
+}
+
+fn die_anywhere(scenario: &Scenario) {
     let first = env("MOTET_FIRST", 0);
     let (mut deaths, mut failures) = (0, Vec::new());
     let mut recovered: BTreeMap<LockClass, u64> = BTreeMap::new();
     let (mut lost, mut most, mut exact): (BTreeMap<String, i64>, BTreeMap<String, i64>, u32) = Default::default();
     for seed in first..first + env("MOTET_SEEDS", 1) {
-        let (whole, in_use) = run(seed, ROUGH).unwrap();
+        let (whole, in_use) = run(scenario, seed, ROUGH).unwrap();
         assert_eq!((whole.status, whole.output.as_str()), (0, "all\n"), "{}", whole.errors);
         let stride = env("MOTET_STRIDE", whole.steps / 40);
         for step in (whole.steps / 10 + env("MOTET_OFFSET", 0)..whole.steps).step_by(stride as usize) {
             let island = IslandId(1 + (step / stride % 2) as u8);
             let faults = Faults { death: Some((island, step)), survives: true, ..ROUGH };
             deaths += 1;
-            let failure = match run(seed, faults) {
+            let failure = match run(scenario, seed, faults) {
                 Ok((ended, at_rest)) if (ended.status, ended.output.as_str()) == (0, "all\n") => {
                     for (class, count) in
                         LockClass::ALL.iter().zip(&at_rest.recovered).filter(|(_, count)| **count != 0)

@@ -24,10 +24,23 @@ std::thread_local! {
     static POOL: Cell<Option<Pool>> = const { Cell::new(None) };
     /// Whether atomic operations are scheduling points: not while a model is set up or judged.
     static EXPLORES: Cell<bool> = const { Cell::new(false) };
+    /// The actor that is to die, and before which of its next operations on the pool.
+    static DOOMED: Cell<Option<(shuttle::thread::ThreadId, u32)>> = const { Cell::new(None) };
 }
+
+/// What an actor that dies unwinds with.
+struct Death;
 
 fn before_operation() {
     if EXPLORES.get() {
+        if let Some((actor, left)) = DOOMED.get()
+            && actor == shuttle::thread::current().id()
+        {
+            DOOMED.set(left.checked_sub(1).map(|left| (actor, left)));
+            if left == 0 {
+                std::panic::resume_unwind(Box::new(Death));
+            }
+        }
         // Any operation on one of shuttle's own atomics is a scheduling point.
         shuttle::sync::atomic::AtomicBool::new(false).load(std::sync::atomic::Ordering::SeqCst);
     }
@@ -36,6 +49,16 @@ fn before_operation() {
 /// A scheduling point: before a step that is no operation on the pool.
 pub fn point() {
     before_operation();
+}
+
+/// Does as much as `operations` operations on the pool, and nothing more. What `act` has on its stack must do nothing when it is dropped.
+pub fn dies_after(operations: u32, act: impl FnOnce()) {
+    DOOMED.set(Some((shuttle::thread::current().id(), operations)));
+    let ended = catch_unwind(AssertUnwindSafe(act));
+    DOOMED.set(None);
+    if let Err(payload) = ended.map_err(|payload| payload.downcast::<Death>()) {
+        payload.map(drop).unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+    }
 }
 
 /// What somebody sleeps on until it is rung.

@@ -269,7 +269,18 @@ pub fn catch_up<M: Machine>(cpu: &Cpu<M>) {
 
 #[cold]
 fn serve<M: Machine>(cpu: &Cpu<M>) {
-    let Some(fpga) = fpga::of(cpu.pool).filter(|fpga| clients::is_answered(fpga)) else { return };
+    if fpga::of(cpu.pool).is_some_and(clients::is_answered) {
+        take_answered(cpu);
+    }
+}
+
+/// A core has died: it may have begun to do what the FPGA wants of kernels. All of that is done (again).
+pub fn settle<M: Machine>(cpu: &Cpu<M>) {
+    take_answered(cpu);
+}
+
+fn take_answered<M: Machine>(cpu: &Cpu<M>) {
+    let Some(fpga) = fpga::of(cpu.pool) else { return };
     let guard = lock(cpu, &fpga.kernel_lock);
     let tell = |id: InterfaceId, signals: u32| {
         let interface = &fpga.interfaces[id.index()];

@@ -11,7 +11,7 @@ use motet_layout::{
     FILE_TIMER, FILE_VM, FileRecord, InodeRecord, PipeRecord, SocketRecord, VmRecord,
 };
 use motet_protocol::{
-    Context, fs, pipe,
+    Context, fs, hand, pipe,
     slab::{self, SlabObject},
 };
 
@@ -87,7 +87,7 @@ impl<'c, M: Machine> OpenFile<'c, M> {
     /// The description with a reference that the caller must [`put`].
     pub fn release(self) -> &'static FileRecord {
         if !self.counted {
-            self.record.refs.fetch_add(1, Ordering::Relaxed);
+            hand::take(self.cpu, self.record);
         }
         let record = self.record;
         core::mem::forget(self);
@@ -138,7 +138,7 @@ impl<'c, M: Machine> OpenFile<'c, M> {
 
 impl<M: Machine> Clone for OpenFile<'_, M> {
     fn clone(&self) -> Self {
-        self.record.refs.fetch_add(1, Ordering::Relaxed);
+        hand::take(self.cpu, self.record);
         Self { cpu: self.cpu, record: self.record, counted: true }
     }
 }
@@ -207,18 +207,25 @@ pub struct Parts {
     pub object: u64,
 }
 
-/// Makes a description with one reference. On failure the caller keeps what it handed over.
+/// Makes a description with one reference, in hand. On failure the caller keeps what it handed over.
 ///
 /// # Errors
 /// `ENFILE` when memory is exhausted.
 pub fn create<M: Machine>(cpu: &Cpu<M>, parts: &Parts) -> Result<&'static FileRecord, Errno> {
     let record = slab::alloc::<FileRecord>(cpu).ok_or(Errno::ENFILE)?;
-    record.refs.store(1, Ordering::Relaxed);
     record.kind.set(parts.kind);
+    if is_pipe(record) {
+        record.ended.store(pipe::READER | pipe::WRITER, Ordering::Relaxed); // until they are opened
+    }
     record.flags.store(parts.flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC), Ordering::Relaxed);
     record.inode.set(parts.inode.map_or(0, |inode| cpu.raw(inode)));
     record.object.set(parts.object);
+    hand::take_first(cpu, record);
     Ok(record)
+}
+
+fn is_pipe(record: &FileRecord) -> bool {
+    matches!(record.kind.get(), FILE_PIPE_READ | FILE_PIPE_WRITE | FILE_PIPE_BOTH)
 }
 
 /// Opens an object that only descriptors name: gives it a description with these open flags, and that a descriptor.
@@ -240,27 +247,25 @@ pub fn open_anonymous<M: Machine, T: SlabObject>(
     }
 }
 
-/// Drops a reference; the last one closes the file.
+/// Drops a reference that is in hand; the last one closes the file.
 #[inline]
 pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
-    if record.refs.fetch_sub(1, Ordering::AcqRel) == 1 {
+    if hand::drop_one(cpu, record) {
         close_last(cpu, record);
     }
 }
 
-fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
-    lock::release_of_file(cpu, record);
-    range_lock::file_closed(cpu, record);
-    if record.watches.load(Ordering::Relaxed) != 0 {
-        epoll::forget(cpu, record);
-    }
-    match kind(cpu, record) {
+/// Closes a file that has no reference any more.
+pub fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
+    let kind = kind(cpu, record);
+    tell_of_end(cpu, record, kind);
+    hand::closed(cpu, record);
+    match kind {
         Kind::Pipe(ends) => {
-            if record.kind.get() != FILE_PIPE_WRITE {
-                pipe::close_reader(cpu, ends);
-            }
-            if record.kind.get() != FILE_PIPE_READ {
-                pipe::close_writer(cpu, ends);
+            // A description of both ends has one reference for each.
+            pipe::put(cpu, ends);
+            if record.kind.get() == FILE_PIPE_BOTH {
+                pipe::put(cpu, ends);
             }
         }
         Kind::Anonymous(Anonymous::Event(counter)) => event::free(cpu, counter),
@@ -276,4 +281,29 @@ fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         fs::put(cpu, inode);
     }
     slab::free(cpu, record);
+}
+
+/// What others may wait for when a file is closed. Another core does this once more if this one dies.
+fn tell_of_end<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord, kind: Kind) {
+    lock::release_of_file(cpu, record);
+    range_lock::file_closed(cpu, record);
+    if record.watches.load(Ordering::Relaxed) != 0 {
+        epoll::forget(cpu, record);
+    }
+    match kind {
+        Kind::Pipe(ends) => {
+            pipe::close(cpu, ends, ends_of(record), &record.ended);
+        }
+        Kind::Anonymous(Anonymous::Socket(socket)) => socket::end(cpu, socket),
+        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {}
+    }
+}
+
+/// Which ends of its pipe a description opens.
+pub fn ends_of(record: &FileRecord) -> u32 {
+    match record.kind.get() {
+        FILE_PIPE_READ => pipe::READER,
+        FILE_PIPE_WRITE => pipe::WRITER,
+        _ => pipe::READER | pipe::WRITER,
+    }
 }

@@ -11,6 +11,7 @@ use motet_layout::{InodeRecord, NAME_MAX};
 use motet_protocol::{
     Context,
     fs::{self, Held},
+    hand,
     lock::lock,
 };
 
@@ -67,7 +68,7 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
     file.check_readable()?;
     let len = len as u32 as usize;
     let mut done = call.thread.progress.get() as usize;
-    let _guard = (file.record().refs.load(Ordering::Relaxed) > 1).then(|| lock(call.cpu, &file.record().lock));
+    let _guard = (hand::count(file.record()) > 1).then(|| lock(call.cpu, &file.record().lock));
     let mut records = Records {
         bytes: [0; PIECE],
         len: 0,

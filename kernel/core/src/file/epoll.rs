@@ -14,7 +14,8 @@ use motet_abi::{
 };
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Cell64, EpollRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_TIMER, FileRecord, WatchRecord, sync::Ordering,
+    Cell64, EpollRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_TIMER, FileRecord, PoolAddr, WatchRecord, in_order,
+    sync::Ordering,
 };
 use motet_protocol::{Context, lock::lock, slab, wait, watch};
 
@@ -111,7 +112,7 @@ pub fn expect_timers<M: Machine>(call: &Call<M>, list: &'static EpollRecord, ask
 pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     let _all = lock(cpu, &cpu.pool.header().epoll_lock);
     while let Some(watch) = cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)) {
-        let list = cpu.pool.at::<EpollRecord>(motet_layout::PoolAddr(watch.list.get()));
+        let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));
         let _guard = lock(cpu, &list.lock);
         discard(cpu, list, file, watch);
     }
@@ -123,7 +124,7 @@ pub fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
         let _all = lock(cpu, &cpu.pool.header().epoll_lock);
         let _guard = lock(cpu, &list.lock);
         while let Some(watch) = ALL.first(cpu, list) {
-            discard(cpu, list, cpu.pool.at(motet_layout::PoolAddr(watch.file.get())), watch);
+            discard(cpu, list, cpu.pool.at(PoolAddr(watch.file.get())), watch);
             sched::spend_locked(cpu, cost::OBJECT);
         }
     }
@@ -179,6 +180,7 @@ fn add<M: Machine>(
     watch.fd.set(fd);
     set(watch, event);
     watch.file_next.set(file.watches.load(Ordering::Relaxed));
+    begin_change(cpu, watch);
     file.watches.store(cpu.raw(watch), Ordering::Relaxed);
     ALL.append(cpu, list, watch);
     ask(cpu, list, watch);
@@ -187,6 +189,7 @@ fn add<M: Machine>(
             watch::enter(cpu, watch, side, queue, u32::from(events));
         }
     }
+    end_change(cpu);
     Ok(())
 }
 
@@ -344,7 +347,7 @@ fn set(watch: &WatchRecord, event: EpollEvent) {
 
 /// The file that a watch is for, which stays while the list's lock is held.
 fn file_of<'c, M: Machine>(call: &Call<'c, M>, watch: &WatchRecord) -> OpenFile<'c, M> {
-    OpenFile::new(call.cpu, call.cpu.pool.at(motet_layout::PoolAddr(watch.file.get())), false)
+    OpenFile::new(call.cpu, call.cpu.pool.at(PoolAddr(watch.file.get())), false)
 }
 
 fn find<M: Machine>(
@@ -370,6 +373,7 @@ fn nests<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> bool {
 
 /// Takes a watch out of its list and from its file, and frees it. Both locks are held.
 fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileRecord, watch: &'static WatchRecord) {
+    begin_change(cpu, watch);
     watch::leave(cpu, watch);
     // Nobody puts it there any more.
     watch::take_news(cpu, list, |watch| ask(cpu, list, watch));
@@ -377,6 +381,24 @@ fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileReco
         ASKED.remove(cpu, list, watch);
     }
     ALL.remove(cpu, list, watch);
+    leave_file(cpu, file, watch);
+    end_change(cpu);
+    slab::free(cpu, watch);
+}
+
+/// A watch is about to be in its file's chain and not in its list, or the other way round. Both locks are held.
+fn begin_change<M: Machine>(cpu: &Cpu<M>, watch: &'static WatchRecord) {
+    cpu.pool.header().watch_changing.set(cpu.raw(watch));
+    in_order();
+}
+
+fn end_change<M: Machine>(cpu: &Cpu<M>) {
+    in_order();
+    cpu.pool.header().watch_changing.set(0);
+}
+
+/// Takes a watch out of its file's chain, if it is there.
+fn leave_file<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, watch: &'static WatchRecord) {
     let raw = cpu.raw(watch);
     if file.watches.load(Ordering::Relaxed) == raw {
         file.watches.store(watch.file_next.get(), Ordering::Relaxed);
@@ -389,7 +411,58 @@ fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileReco
             before.file_next.set(watch.file_next.get());
         }
     }
-    slab::free(cpu, watch);
+}
+
+/// Repairs what is watched, when a core has died with that lock: a watch that it was adding or discarding goes. In its file's chain it may still be.
+pub fn recover_all<M: Machine>(cpu: &Cpu<M>) {
+    let Some(watch) = cpu.object::<WatchRecord>(cpu.pool.header().watch_changing.get()) else { return };
+    let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));
+    let file = cpu.pool.at::<FileRecord>(PoolAddr(watch.file.get()));
+    // The dead core had it, too: with it, the list is repaired.
+    let _guard = lock(cpu, &list.lock);
+    if ALL.watches(cpu, list).any(|other| core::ptr::eq(other, watch)) {
+        discard(cpu, list, file, watch);
+    } else {
+        // In no queue, either: it enters them last, and leaves them first.
+        leave_file(cpu, file, watch);
+        end_change(cpu);
+        slab::free(cpu, watch);
+    }
+}
+
+/// Repairs an interest list whose lock a dead core held and this one has now. Which watches it has the links forward say. All are asked, and heard again:
+/// of some the dead core may have taken the news. In between they are in no queue, so that nobody adds any.
+pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
+    for watch in ALL.watches(cpu, list) {
+        for (node, left) in watch.nodes.iter().zip(&watch.left) {
+            if node.queue.load(Ordering::Relaxed) != 0 {
+                left.set(node.queue.load(Ordering::Relaxed));
+                in_order();
+            }
+        }
+        watch::leave(cpu, watch);
+    }
+    list.news.store(0, Ordering::SeqCst);
+    list.asked.iter().for_each(|end| end.set(0));
+    let mut previous = 0;
+    for watch in ALL.watches(cpu, list) {
+        watch.all[0].set(previous);
+        previous = cpu.raw(watch);
+        watch.in_news.store(0, Ordering::SeqCst);
+        watch.is_asked.set(1);
+        ASKED.append(cpu, list, watch);
+    }
+    list.all[1].set(previous);
+    for watch in ALL.watches(cpu, list) {
+        for (side, left) in watch.left.iter().enumerate() {
+            if let Some(queue) = cpu.object(left.get()) {
+                watch::enter(cpu, watch, side, queue, watch.nodes[side].bits.get());
+                in_order();
+                left.set(0);
+            }
+        }
+    }
+    wait::wake(cpu, &list.waiters);
 }
 
 /// A chain of a list's watches, linked in both directions. The list's lock is held.
@@ -418,10 +491,12 @@ impl Chain {
         let ([first, last], [previous, next]) = ((self.ends)(list), (self.links)(watch));
         next.set(0);
         previous.set(last.get());
+        in_order();
         match cpu.object::<WatchRecord>(last.get()) {
             Some(before) => (self.links)(before)[1].set(cpu.raw(watch)),
             None => first.set(cpu.raw(watch)),
         }
+        in_order();
         last.set(cpu.raw(watch));
     }
 

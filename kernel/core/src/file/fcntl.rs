@@ -5,7 +5,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY};
-use motet_protocol::{fs, lock::lock, memory::release_frame, pipe};
+use motet_protocol::{fs, hand, lock::lock, memory::release_frame, pipe};
 
 use super::{
     accel,
@@ -33,7 +33,7 @@ pub fn lseek<M: Machine>(call: &Call<M>) -> SysResult {
         Kind::Inode(inode) => Some(inode),
         Kind::Device(_) | Kind::Proc(_) => None,
     };
-    let shared = file.record().refs.load(Ordering::Relaxed) > 1;
+    let shared = hand::count(file.record()) > 1;
     let _guard = shared.then(|| lock(call.cpu, &file.record().lock));
     let size = inode.map_or(0, |inode| inode.size.load(Ordering::Relaxed));
     let target = match whence as u32 {

@@ -11,9 +11,10 @@ pub mod description;
 mod device;
 mod dir;
 pub mod dma;
-mod epoll;
+pub mod epoll;
 mod event;
 mod fcntl;
+pub mod hands;
 pub mod hardware;
 mod lock;
 mod names;
@@ -27,12 +28,12 @@ mod rw;
 mod seals;
 pub mod service;
 mod signal_fd;
-mod socket;
+pub mod socket;
 mod splice;
 mod stat;
 pub mod table;
 mod timer;
-mod tty;
+pub mod tty;
 
 use core::fmt;
 
@@ -46,6 +47,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     fs::{self, Held},
+    hand::{self, Place},
     stream::{self, Part, Side},
     wait,
 };
@@ -108,7 +110,8 @@ const POSIX_FADV_NOREUSE: u32 = 5;
 /// `ENOMEM`.
 pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
     let files = table::create(cpu)?;
-    process.files.store(cpu.raw(files), Ordering::Release);
+    let place = Place::word(cpu, &process.files);
+    hand::give(cpu, files, place, || process.files.store(cpu.raw(files), Ordering::Release));
     node::store(cpu, &process.cwd, Some(Node::file_system_root(cpu)));
     node::store(cpu, &process.root, Some(Node::file_system_root(cpu)));
     let terminal = cpu.pool.header().interactive.get() == CONSOLE_TERMINAL;
@@ -124,7 +127,8 @@ pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> 
             object: u64::from(device.encode()),
         };
         let record = description::create(cpu, &parts)?;
-        files.inline[fd].store(cpu.raw(record), Ordering::Release);
+        let slot = &files.inline[fd];
+        hand::give(cpu, record, Place::word(cpu, slot), || slot.store(cpu.raw(record), Ordering::Release));
         files.high.set(fd as u32 + 1);
         files.low_free.set(fd as u32 + 1);
     }
@@ -160,12 +164,13 @@ pub fn files_for_child<M: Machine>(
 ) -> Result<(), Errno> {
     let files = table::of(cpu, parent);
     let files = if share {
-        files.refs.fetch_add(1, Ordering::Relaxed);
+        hand::take(cpu, files);
         files
     } else {
         table::fork(cpu, files).ok_or(Errno::ENOMEM)?
     };
-    child.files.store(cpu.raw(files), Ordering::Release);
+    let place = Place::word(cpu, &child.files);
+    hand::give(cpu, files, place, || child.files.store(cpu.raw(files), Ordering::Release));
     let several = parent.thread_count.load(Ordering::Relaxed) > 1;
     let _tree = several.then(|| process::lock_tree(cpu));
     for (from, to) in [(&parent.cwd, &child.cwd), (&parent.root, &child.root), (&parent.exe, &child.exe)] {
@@ -184,12 +189,12 @@ pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, 
     {
         return false;
     }
-    let files = {
-        // procfs looks at other processes' tables under this lock.
-        let _tree = process::lock_tree(cpu);
-        process.files.swap(0, Ordering::AcqRel)
-    };
-    if let Some(files) = cpu.object(files) {
+    if let Some(files) = cpu.object(process.files.load(Ordering::Relaxed)) {
+        {
+            // procfs looks at other processes' tables under this lock.
+            let _tree = process::lock_tree(cpu);
+            hand::fetch(cpu, files, Place::word(cpu, &process.files), || process.files.store(0, Ordering::Release));
+        }
         table::release(cpu, files);
     }
     for cells in [&process.cwd, &process.root, &process.exe] {
@@ -208,17 +213,7 @@ pub fn close_on_exec<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) 
 /// # Errors
 /// `ENOMEM`.
 pub fn unshare_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
-    let shared = table::of(cpu, process);
-    if shared.refs.load(Ordering::Acquire) > 1 {
-        let own = table::fork(cpu, shared).ok_or(Errno::ENOMEM)?;
-        {
-            // procfs looks at other processes' tables under this lock.
-            let _tree = process::lock_tree(cpu);
-            process.files.store(cpu.raw(own), Ordering::Release);
-        }
-        table::release(cpu, shared);
-    }
-    Ok(())
+    if hand::count(table::of(cpu, process)) > 1 { table::fork_own(cpu, process) } else { Ok(()) }
 }
 
 /// Remembers the program of a process (`/proc/<pid>/exe`).

@@ -15,6 +15,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     fs::{self, Attributes, Held},
+    hand::{self, Place},
     lock::lock,
     pipe,
 };
@@ -298,20 +299,17 @@ fn open_ends<M: Machine>(
         O_WRONLY => FILE_PIPE_WRITE,
         _ => FILE_PIPE_BOTH,
     };
-    let record = description::create(cpu, &Parts { kind, flags, inode, object: cpu.raw(ends) })?;
-    if kind == FILE_PIPE_BOTH {
-        // A description of both ends has one reference for each.
-        pipe::open_writer(cpu, ends);
-        pipe::open_reader(cpu, ends);
-    } else if kind == FILE_PIPE_READ {
-        pipe::open_reader(cpu, ends);
-    } else {
-        pipe::open_writer(cpu, ends);
-    }
+    // From when there is a description, that has it.
     if let Some(inode) = inode {
         fs::get(inode);
     }
-    Ok(record)
+    let record = description::create(cpu, &Parts { kind, flags, inode, object: cpu.raw(ends) });
+    match (record, inode) {
+        (Ok(record), _) => pipe::open(cpu, ends, description::ends_of(record), &record.ended),
+        (Err(_), Some(inode)) => fs::put(cpu, inode),
+        (Err(_), None) => {}
+    }
+    record
 }
 
 /// Opens a named pipe; an opener of one end waits for one of the other.
@@ -358,22 +356,25 @@ fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, see
         Ok(()) => install(),
         Err(stop) => {
             let [_, tag, opens, file] = &call.thread.scratch;
+            file.set(0);
             tag.set(OPENING);
             opens.set(u64::from(seen));
-            file.set(cpu.raw(record));
+            hand::give(cpu, record, Place::word(cpu, file), || file.set(cpu.raw(record)));
             Err(stop)
         }
     }
 }
 
-/// The file whose opening waits, and the count of opens it has seen.
+/// The file whose opening waits, with a reference in hand, and the count of opens it has seen.
 fn take_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'static FileRecord, u32)> {
     let [_, tag, opens, file] = &thread.scratch;
     if tag.get() != OPENING {
         return None;
     }
+    let record = cpu.object::<FileRecord>(file.get())?;
+    hand::fetch(cpu, record, Place::word(cpu, file), || file.set(0));
     tag.set(0);
-    Some((cpu.object(file.get())?, opens.get() as u32))
+    Some((record, opens.get() as u32))
 }
 
 /// What a new file of the calling process in `dir` starts with.

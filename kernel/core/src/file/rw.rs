@@ -22,6 +22,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context, fs,
+    hand::{self, Place},
     lock::{Guard, lock},
     memory::{alloc_frame, release_frame},
     pipe,
@@ -208,22 +209,26 @@ fn open_file<'c, M: Machine>(call: &Call<'c, M>, fd: u64) -> Result<OpenFile<'c,
     table::get(call, fd as i32)
 }
 
-/// The file of the thread's transfer that has paused, with a reference.
+/// The file of the thread's transfer that has paused, with a reference in hand.
 fn kept_file<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static FileRecord> {
     let [.., tag, _, record] = &thread.scratch;
     if tag.get() != TRANSFERRING {
         return None;
     }
+    let file = cpu.object::<FileRecord>(record.get())?;
+    hand::fetch(cpu, file, Place::word(cpu, record), || record.set(0));
     tag.set(0);
-    cpu.object(record.get())
+    Some(file)
 }
 
 /// Keeps the file of a transfer that pauses.
 #[cold]
 fn keep_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>) {
     let [.., tag, _, record] = &call.thread.scratch;
+    record.set(0);
     tag.set(TRANSFERRING);
-    record.set(call.cpu.raw(file.clone().release()));
+    let file = file.clone().release();
+    hand::give(call.cpu, file, Place::word(call.cpu, record), || record.set(call.cpu.raw(file)));
 }
 
 /// The thread ends: if it is in a transfer that has paused, what that has claimed and not used is given back.
@@ -305,7 +310,7 @@ fn position<'f, M: Machine>(call: &Call<M>, file: &'f FileRecord, at: Option<u64
     match at {
         Some(at) => (None, at),
         None => {
-            let shared = file.refs.load(Ordering::Relaxed) > 1;
+            let shared = hand::count(file) > 1;
             let guard = shared.then(|| lock(call.cpu, &file.lock));
             (guard, file.offset.load(Ordering::Relaxed))
         }

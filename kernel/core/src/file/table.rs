@@ -11,10 +11,11 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_abi::{Errno, file::O_PATH, time::RLIMIT_NOFILE};
 use motet_hal::Machine;
 use motet_layout::{
-    FILES_CLOEXEC, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, ProcessRecord,
+    FILES_CLOEXEC, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, PoolAddr, ProcessRecord,
 };
 use motet_protocol::{
     Context,
+    hand::{self, Place},
     lock::lock,
     memory::{alloc_common_zeroed_frame, release_frame},
     slab,
@@ -65,19 +66,30 @@ pub fn get<'c, M: Machine>(call: &Call<'c, M>, fd: i32) -> Result<OpenFile<'c, M
 /// `ENOMEM`; `EINVAL` when the process has several threads: they share it always.
 pub fn unshare<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
     let files = of(call.cpu, call.process);
-    if files.refs.load(Ordering::Acquire) == 1 {
+    if hand::count(files) == 1 {
         return Ok(());
     }
     if call.process.thread_count.load(Ordering::Relaxed) > 1 {
         return Err(Errno::EINVAL);
     }
-    let own = fork(call.cpu, files).ok_or(Errno::ENOMEM)?;
+    fork_own(call.cpu, call.process)
+}
+
+/// Gives a process a copy of the table that it has.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn fork_own<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
+    let shared = of(cpu, process);
+    let own = fork(cpu, shared).ok_or(Errno::ENOMEM)?;
     {
         // procfs looks at other processes' tables under this lock.
-        let _tree = process::lock_tree(call.cpu);
-        call.process.files.store(call.cpu.raw(own), Ordering::Release);
+        let _tree = process::lock_tree(cpu);
+        let place = Place::word(cpu, &process.files);
+        let store = || process.files.store(cpu.raw(own), Ordering::Release);
+        hand::exchange(cpu, Some(own), Some(shared), place, store);
     }
-    release(call.cpu, files);
+    release(cpu, shared);
     Ok(())
 }
 
@@ -103,30 +115,30 @@ pub fn get_from<'c, M: Machine>(
     let _guard = lock(cpu, &files.lock);
     let word = slot(cpu, files, fd).ok_or(Errno::EBADF)?.load(Ordering::Relaxed);
     let record = cpu.object::<FileRecord>(word & !FILES_CLOEXEC).ok_or(Errno::EBADF)?;
-    record.refs.fetch_add(1, Ordering::Relaxed);
+    hand::take(cpu, record);
     Ok(OpenFile::new(cpu, record, true))
 }
 
 /// Whether only the calling thread can change the table.
 #[inline(always)]
 pub fn alone(process: &ProcessRecord, files: &FilesRecord) -> bool {
-    process.thread_count.load(Ordering::Relaxed) == 1 && files.refs.load(Ordering::Relaxed) == 1
+    process.thread_count.load(Ordering::Relaxed) == 1 && hand::count(files) == 1
 }
 
-/// A table without descriptors.
+/// A table without descriptors, with a reference in hand.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static FilesRecord, Errno> {
     let files = slab::alloc::<FilesRecord>(cpu).ok_or(Errno::ENOMEM)?;
-    files.refs.store(1, Ordering::Relaxed);
+    hand::take_first(cpu, files);
     Ok(files)
 }
 
-/// A copy of a table: the same open files under the same numbers.
+/// A copy of a table, with a reference in hand: the same open files under the same numbers.
 pub fn fork<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) -> Option<&'static FilesRecord> {
     let copy = slab::alloc::<FilesRecord>(cpu)?;
-    copy.refs.store(1, Ordering::Relaxed);
+    hand::take_first(cpu, copy);
     let guard = lock(cpu, &files.lock);
     let high = files.high.get();
     for fd in 0..high as i32 {
@@ -138,20 +150,25 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) -> Option<&'s
             release(cpu, copy);
             return None;
         };
-        record.refs.fetch_add(1, Ordering::Relaxed);
-        slot.store(word, Ordering::Relaxed);
         copy.high.set(fd as u32 + 1);
+        hand::take(cpu, record);
+        hand::give(cpu, record, place_of(cpu, copy, fd), || slot.store(word, Ordering::Relaxed));
     }
     copy.low_free.set(files.low_free.get());
     Some(copy)
 }
 
-/// Drops a process's use of a table; the last one closes all its descriptors.
+/// Drops a use of a table, which is in hand; the last one closes all its descriptors.
 pub fn release<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
-    if files.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
-        return;
+    if hand::drop_one(cpu, files) {
+        close_table(cpu, files);
     }
+}
+
+/// Closes the descriptors of a table that nobody uses any more, and frees it.
+pub fn close_table<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     close_all_matching(cpu, files, |_| true);
+    hand::closed(cpu, files);
     for frame in &files.frames {
         if frame.get() != 0 {
             release_frame(cpu, Frame(frame.get()));
@@ -163,7 +180,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
 /// Closes the descriptors of a table that nobody else uses, the highest first. `false`: `is_due` says that something else is, and
 /// some are left.
 pub fn close_all<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, is_due: impl Fn() -> bool) -> bool {
-    while files.refs.load(Ordering::Acquire) == 1
+    while hand::count(files) == 1
         && let Some(fd) = files.high.get().checked_sub(1)
     {
         // Many are closed already.
@@ -191,8 +208,9 @@ pub fn install<M: Machine>(
     let found = {
         let _guard = lock(cpu, &files.lock);
         lowest_free(call, files, least).map(|(fd, slot)| {
-            slot.store(cpu.raw(record) | flag(close_on_exec), Ordering::Release);
             files.high.set(files.high.get().max(fd + 1));
+            let word = cpu.raw(record) | flag(close_on_exec);
+            hand::give(cpu, record, place_of(cpu, files, fd as i32), || slot.store(word, Ordering::Release));
             if least <= files.low_free.get() {
                 files.low_free.set(fd + 1);
             }
@@ -226,22 +244,28 @@ pub fn replace<M: Machine>(
         };
         slot.map(|slot| {
             files.high.set(files.high.get().max(fd + 1));
-            slot.swap(cpu.raw(record) | flag(close_on_exec), Ordering::AcqRel)
+            let word = cpu.raw(record) | flag(close_on_exec);
+            let closed = cpu.object::<FileRecord>(slot.load(Ordering::Relaxed) & !FILES_CLOEXEC);
+            let store = || slot.store(word, Ordering::Release);
+            if closed.is_some_and(|closed| core::ptr::eq(closed, record)) {
+                store(); // and drops the reference that it has in hand
+            } else {
+                hand::exchange(cpu, Some(record), closed, place_of(cpu, files, fd as i32), store);
+            }
+            closed
         })
     };
-    match before {
-        Ok(word) => {
-            if let Some(closed) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) {
-                range_lock::descriptor_closed(cpu, files, closed);
-                description::put(cpu, closed);
-            }
-            Ok(())
+    let closed = match &before {
+        Ok(closed) => *closed,
+        Err(_) => Some(record),
+    };
+    if let Some(closed) = closed {
+        if before.is_ok() {
+            range_lock::descriptor_closed(cpu, files, closed);
         }
-        Err(errno) => {
-            description::put(cpu, record);
-            Err(errno)
-        }
+        description::put(cpu, closed);
     }
+    before.map(|_| ())
 }
 
 /// Closes a descriptor.
@@ -251,8 +275,10 @@ pub fn replace<M: Machine>(
 pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Result<(), Errno> {
     let record = {
         let _guard = lock(cpu, &files.lock);
-        let word = slot(cpu, files, fd).ok_or(Errno::EBADF)?.swap(0, Ordering::Relaxed);
+        let slot = slot(cpu, files, fd).ok_or(Errno::EBADF)?;
+        let word = slot.load(Ordering::Relaxed);
         let record = cpu.object::<FileRecord>(word & !FILES_CLOEXEC).ok_or(Errno::EBADF)?;
+        hand::fetch(cpu, record, place_of(cpu, files, fd), || slot.store(0, Ordering::Relaxed));
         files.low_free.set(files.low_free.get().min(fd as u32));
         record
     };
@@ -391,8 +417,20 @@ fn slot_or_allocate<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i
     slot(cpu, files, fd)
 }
 
-/// Repairs a table whose lock a dead core held and this one has now: which descriptors there are, the words say.
+/// Where references are that a descriptor has.
+fn place_of<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Place {
+    Place::Descriptor(cpu.pool.addr_of(files), fd as u32)
+}
+
+/// The address of the open file that a descriptor has, or null.
+pub fn address_at<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: u32) -> PoolAddr {
+    PoolAddr(slot(cpu, files, fd as i32).map_or(0, |slot| slot.load(Ordering::Acquire)) & !FILES_CLOEXEC)
+}
+
+/// Repairs a table whose lock a dead core held and this one has now: which descriptors there are, the words say, and so whether the dead core had
+/// what it was moving.
 pub fn recover<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
+    super::hands::settle_moves(cpu, files);
     let is_used = |fd: &usize| slot(cpu, files, *fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0);
     let frames = files.frames.iter().rposition(|frame| frame.get() != 0).map_or(0, |last| last + 1);
     let used = (0..FILES_INLINE + frames * FILES_PER_FRAME).rev().find(is_used);

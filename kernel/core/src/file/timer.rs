@@ -9,7 +9,7 @@ use motet_abi::{
     time::*,
 };
 use motet_hal::Machine;
-use motet_layout::{ClockRecord, FILE_TIMER};
+use motet_layout::{ClockRecord, FILE_TIMER, in_order};
 use motet_protocol::{lock::lock, slab, wait};
 
 use super::{
@@ -64,9 +64,13 @@ pub fn timerfd_settime<M: Machine>(call: &Call<M>) -> SysResult {
     let before = {
         let _guard = lock(call.cpu, &timer.lock);
         let before = left(timer, call.cpu.reading_ns());
-        timer.armed.set(u32::from(value_ns != 0));
+        // Should this core die in between, it is not armed.
+        timer.armed.set(0);
+        in_order();
         timer.expires_ns.set(zero_ns.wrapping_add(value_ns));
         timer.interval_ns.set(interval_ns);
+        in_order();
+        timer.armed.set(u32::from(value_ns != 0));
         before
     };
     wait::wake(call.cpu, &timer.waiters);
@@ -103,6 +107,7 @@ pub fn read<M: Machine>(
             call.thread.deadline_ns.set(next.unwrap_or(0));
         } else {
             timer.armed.set(u32::from(next.is_some()));
+            in_order();
             timer.expires_ns.set(next.unwrap_or(0));
         }
         count

@@ -157,9 +157,7 @@ pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         return;
     }
     time::end_alarm(cpu, process);
-    if process.files.load(Ordering::Relaxed) != 0 {
-        file::release_files(cpu, process, || false);
-    }
+    file::release_files(cpu, process, || false);
     if process.space.load(Ordering::Relaxed) != 0 {
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }

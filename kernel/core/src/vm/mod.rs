@@ -20,7 +20,7 @@ use motet_abi::{Errno, registers, vm as abi};
 use motet_hal::{GuestInterrupts, Machine};
 use motet_layout::{
     Cell64, CoreId, FILE_VM, FileRecord, Isa, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX, VcpuRecord, VmRecord,
-    handshake::then_look,
+    handshake::then_look, in_order,
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
 
@@ -102,6 +102,7 @@ fn enlist<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     header.last_vm.set(header.last_vm.get().wrapping_add(1));
     vm.id.set(header.last_vm.get());
     vm.next.set(header.vms.get());
+    in_order();
     if let Some(next) = cpu.object::<VmRecord>(vm.next.get()) {
         next.prev.set(cpu.raw(vm));
     }
@@ -121,6 +122,17 @@ fn strike_off<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     }
     link(vm.next.get(), |vm| &vm.prev, vm.prev.get());
     link(vm.prev.get(), |vm| &vm.next, vm.next.get());
+}
+
+/// Repairs the list of virtual machines, when a core has died with its lock: its links forward say which there are.
+pub fn recover<M: Machine>(cpu: &Cpu<M>) {
+    let mut previous = 0;
+    let mut at = cpu.object::<VmRecord>(cpu.pool.header().vms.get());
+    while let Some(vm) = at {
+        vm.prev.set(previous);
+        previous = cpu.raw(vm);
+        at = cpu.object(vm.next.get());
+    }
 }
 
 /// `ioctl` of a virtual machine.

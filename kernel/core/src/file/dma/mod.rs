@@ -10,7 +10,7 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     DMA_BAD_LENGTH, DMA_BYTES_MAX, DMA_FILE_TRANSFERS, DMA_LIST, DMA_OK, DMA_RINGS, DmaEngine, DmaFile, DmaList,
-    PoolAddr, SpaceRecord,
+    PoolAddr, SpaceRecord, in_order,
 };
 use motet_protocol::{
     Context,
@@ -152,8 +152,8 @@ fn claim<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> bool {
     let _guard = lock(cpu, &file.lock);
     let has_room = file.used.get() < DMA_FILE_TRANSFERS as u32;
     if has_room {
-        file.used.set(file.used.get() + 1);
         file.under_way.set(file.under_way.get() + 1);
+        file.used.set(file.used.get() + 1);
     }
     has_room
 }
@@ -175,6 +175,9 @@ pub fn read<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: boo
     into.probe()?;
     call.wait_for(&file.read_waiters, || {
         collect_all(call.cpu);
+        if file.sorting.get() == UNSORTED {
+            return Err(Errno::EIO.into());
+        }
         while into.remaining() >= RECORD_LEN {
             let Some(bytes) = take(call.cpu, file) else { break };
             into.write(&bytes)?;
@@ -305,8 +308,24 @@ fn deliver<M: Machine>(cpu: &Cpu<M>, completion: &Completion) {
     }
 }
 
+/// Repairs a file whose lock a dead core held and this one has now. A completion that it was telling is lost; if it was sorting them, reads fail
+/// from now on.
+pub fn recover(file: &DmaFile) {
+    file.used.set(file.under_way.get() + file.came.get().wrapping_sub(file.read.get()));
+    if file.sorting.get() == SORTING {
+        file.sorting.set(UNSORTED);
+    }
+}
+
+/// [`DmaFile::sorting`].
+const SORTING: u32 = 1;
+const UNSORTED: u32 = 2;
+
 /// Adds a completion in front of those that end later. The file's lock is held.
 fn add(file: &DmaFile, cookie: u64, completion: &Completion, ended_ns: u64) {
+    let before = file.sorting.get();
+    file.sorting.set(before.max(SORTING));
+    in_order();
     let mut number = file.came.get();
     file.came.set(number.wrapping_add(1));
     while number != file.read.get() && at(file, number.wrapping_sub(1)).ended_ns.get() > ended_ns {
@@ -322,6 +341,8 @@ fn add(file: &DmaFile, cookie: u64, completion: &Completion, ended_ns: u64) {
     to.status.set(status(completion.error));
     to.bytes.set(completion.done);
     to.ended_ns.set(ended_ns);
+    in_order();
+    file.sorting.set(before);
 }
 
 /// The error that a program is told of.

@@ -16,7 +16,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
-use motet_protocol::{Context, threads};
+use motet_protocol::{Context, hand, threads};
 
 use super::{
     cursor::Cursor,
@@ -453,7 +453,7 @@ impl<'c, M: Machine> FilesOf<'c, M> {
         with_thread(cpu, id, |_, process| {
             // A process that ends gives its table up under the tree lock.
             let files = cpu.object::<FilesRecord>(process.files.load(Ordering::Relaxed))?;
-            files.refs.fetch_add(1, Ordering::Relaxed);
+            hand::take(cpu, files);
             Some(Self { cpu, files })
         })?
     }

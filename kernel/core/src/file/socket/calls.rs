@@ -5,11 +5,11 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
-    AtomicByte, ProcessRecord, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NAME_MAX, SOCKET_NEW, SocketRecord,
+    AtomicByte, ProcessRecord, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NAME_MAX, SOCKET_NEW, SocketRecord, in_order,
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
 
-use super::{bound, close, connect_pair, enter_bound, get, open, pipes, shut, take_pending};
+use super::{bound, close, connect_pair, enter_bound, get, open, pipes, set_connected, shut, take_pending};
 use crate::{
     call::{Call, Stop, SysResult},
     file::{
@@ -130,6 +130,7 @@ pub fn socketpair<M: Machine>(call: &Call<M>) -> SysResult {
     set_peer(one, call.process);
     set_peer(two, call.process);
     connect_pair(cpu, one, two).inspect_err(|_| [one, two].into_iter().for_each(|socket| close(cpu, socket)))?;
+    [one, two].into_iter().for_each(set_connected);
     let files = table::of(cpu, call.process);
     // What was opened a moment ago.
     let undo = |fd: u64| _ = table::close(cpu, files, fd as i32);
@@ -261,10 +262,14 @@ fn join<M: Machine>(
     for (to, from) in socket.peer.iter().zip(&listener.peer) {
         to.set(from.get());
     }
+    end.listener.set(cpu.raw(listener));
+    set_connected(end);
+    in_order();
     match cpu.object::<SocketRecord>(listener.pending[1].get()) {
         Some(last) => last.next.set(cpu.raw(end)),
         None => listener.pending[0].set(cpu.raw(end)),
     }
+    set_connected(socket);
     listener.pending[1].set(cpu.raw(end));
     listener.pending_count.set(listener.pending_count.get() + 1);
     drop(guard);

@@ -14,9 +14,10 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{
-    FILE_SOCKET, InodeRecord, PipeRecord, PoolAddr, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord, WaitQueue,
+    CoreId, FILE_SOCKET, InodeRecord, PipeRecord, PoolAddr, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord,
+    WaitQueue, in_order,
 };
-use motet_protocol::{Context, fs, lock::lock, pipe, slab, wait};
+use motet_protocol::{Context, cores::is_dead, fs, lock::lock, pipe, slab, wait};
 
 use super::{
     cursor::Cursor,
@@ -42,6 +43,14 @@ fn pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<[&'static Pi
     if socket.state.load(Ordering::Acquire) != SOCKET_CONNECTED {
         return None;
     }
+    own_pipes(cpu, socket)
+}
+
+/// The same, though it may not be connected: a core that was connecting it has died, or is this one.
+fn own_pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<[&'static PipeRecord; 2]> {
+    if socket.outgoing.load(Ordering::Acquire) == 0 {
+        return None;
+    }
     Some([&socket.incoming, &socket.outgoing].map(|pipe| cpu.pool.at(PoolAddr(pipe.load(Ordering::Relaxed)))))
 }
 
@@ -64,7 +73,10 @@ fn get<'c, M: Machine>(call: &Call<'c, M>, fd: u64) -> Result<(OpenFile<'c, M>, 
 fn open<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, flags: u32) -> Result<u64, Errno> {
     let parts = Parts { kind: FILE_SOCKET, flags: O_RDWR | flags, inode: None, object: call.cpu.raw(socket) };
     match description::create(call.cpu, &parts) {
-        Ok(record) => table::install(call, record, flags & O_CLOEXEC != 0, 0),
+        Ok(record) => {
+            socket.acceptor.store(0, Ordering::Relaxed); // the file has it
+            table::install(call, record, flags & O_CLOEXEC != 0, 0)
+        }
         Err(errno) => {
             close(call.cpu, socket);
             Err(errno)
@@ -72,7 +84,7 @@ fn open<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, flags: u32) -
     }
 }
 
-/// Connects two sockets that nobody else knows yet, or whose locks are held.
+/// Gives two sockets that nobody else knows yet, or whose locks are held, what connects them. They are not [connected](set_connected) yet.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -83,40 +95,58 @@ fn connect_pair<M: Machine>(cpu: &Cpu<M>, one: &SocketRecord, two: &SocketRecord
         return Err(Errno::ENOMEM);
     };
     for pipe in [there, back] {
-        pipe::open_reader(cpu, pipe);
-        pipe::open_writer(cpu, pipe);
         pipe.refs.fetch_add(1, Ordering::Relaxed); // each of the two has it, whichever of its ends are open
     }
     for (socket, incoming, outgoing) in [(one, back, there), (two, there, back)] {
+        socket.shut.store(SHUT_READ | SHUT_WRITE, Ordering::Relaxed);
+        pipe::open(cpu, incoming, pipe::READER, &socket.shut);
+        pipe::open(cpu, outgoing, pipe::WRITER, &socket.shut);
         socket.incoming.store(cpu.raw(incoming), Ordering::Relaxed);
         socket.outgoing.store(cpu.raw(outgoing), Ordering::Relaxed);
-        socket.state.store(SOCKET_CONNECTED, Ordering::Release);
     }
     Ok(())
 }
 
+/// From now on a socket is one of a [pair](connect_pair).
+fn set_connected(socket: &SocketRecord) {
+    in_order();
+    socket.state.store(SOCKET_CONNECTED, Ordering::Release);
+}
+
 /// Ends directions of a connection (`SHUT_*`), as far as this socket has not.
 fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, [incoming, outgoing]: [&'static PipeRecord; 2], how: u32) {
-    let ended = how & !socket.shut.fetch_or(how, Ordering::SeqCst);
-    if ended & SHUT_READ != 0 {
-        pipe::close_reader(cpu, incoming);
+    if pipe::close(cpu, incoming, how & SHUT_READ, &socket.shut) != 0 {
         wait::wake(cpu, &incoming.read_waiters);
+        pipe::put(cpu, incoming);
     }
-    if ended & SHUT_WRITE != 0 {
-        pipe::close_writer(cpu, outgoing);
+    if pipe::close(cpu, outgoing, how & SHUT_WRITE, &socket.shut) != 0 {
         wait::wake(cpu, &outgoing.write_waiters);
+        pipe::put(cpu, outgoing);
     }
 }
 
-/// The last descriptor of a socket was closed.
-pub fn close<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+/// The last descriptor of a socket was closed: nobody finds it any more, and who is connected to it learns that. May be done twice.
+pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     unbind(cpu, socket);
-    if let Some(pipes) = pipes(cpu, socket) {
-        shut(cpu, socket, pipes, SHUT_READ | SHUT_WRITE);
+    let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
+    let first = if listens { cpu.object(socket.pending[0].get()) } else { None };
+    let pending = core::iter::successors(first, |pending: &&SocketRecord| cpu.object(pending.next.get()));
+    for socket in core::iter::once(socket).chain(pending) {
+        if let Some(pipes) = own_pipes(cpu, socket) {
+            shut(cpu, socket, pipes, SHUT_READ | SHUT_WRITE);
+        }
+    }
+}
+
+/// Frees a socket, which has ended if it was a descriptor's, and those that were connected to it.
+pub fn close<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+    end(cpu, socket);
+    if let Some(pipes) = own_pipes(cpu, socket) {
         pipes.into_iter().for_each(|pipe| pipe::put(cpu, pipe));
     }
     // Nobody finds it any more to add to these.
     while let Some(pending) = take_pending(cpu, socket) {
+        pending.acceptor.store(0, Ordering::Relaxed);
         close(cpu, pending);
     }
     wait::wake(cpu, &cpu.pool.header().socket_waiters);
@@ -125,11 +155,49 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     slab::free(cpu, socket);
 }
 
-/// The first socket that was connected to this one and has not been accepted.
+/// Repairs a socket whose lock a dead core held and this one has now: who waits to be accepted the links forward say.
+pub fn recover<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+    let (mut last, mut count) = (0, 0);
+    let mut at = cpu.object::<SocketRecord>(socket.pending[0].get());
+    while let Some(pending) = at {
+        last = cpu.raw(pending);
+        count += 1;
+        at = cpu.object(pending.next.get());
+    }
+    socket.pending[1].set(last);
+    socket.pending_count.set(count);
+}
+
+/// Closes connections that dead cores had accepted, and for which nobody has a file. Every core that lives has passed since.
+pub fn close_accepted<M: Machine>(cpu: &Cpu<M>) {
+    let dead = |socket: &&'static SocketRecord| {
+        let acceptor = socket.acceptor.load(Ordering::Acquire).checked_sub(1).and_then(CoreId::from_raw);
+        acceptor.is_some_and(|core| is_dead(cpu, core))
+    };
+    for socket in slab::all::<SocketRecord>(cpu).filter(dead) {
+        let Some(listener) = cpu.object::<SocketRecord>(socket.listener.get()) else { continue };
+        let waits = {
+            // With it, the list is repaired if the dead core had it.
+            let _guard = lock(cpu, &listener.lock);
+            let first = cpu.object::<SocketRecord>(listener.pending[0].get());
+            core::iter::successors(first, |pending| cpu.object(pending.next.get()))
+                .any(|pending| core::ptr::eq(pending, socket))
+        };
+        socket.acceptor.store(0, Ordering::Release);
+        if !waits {
+            close(cpu, socket);
+        }
+    }
+}
+
+/// The first socket that was connected to this one and has not been accepted. Until it has a file, it says that this core has it.
 fn take_pending<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static SocketRecord> {
     let _guard = lock(cpu, &socket.lock);
     let first = cpu.object::<SocketRecord>(socket.pending[0].get())?;
+    first.acceptor.store(u32::from(cpu.id.0) + 1, Ordering::Relaxed);
+    in_order();
     socket.pending[0].set(first.next.get());
+    in_order();
     if first.next.get() == 0 {
         socket.pending[1].set(0);
     }
@@ -154,11 +222,15 @@ fn unbind<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
         return;
     }
     {
-        let _all = lock(cpu, &cpu.pool.header().socket_lock);
+        let header = cpu.pool.header();
+        let _all = lock(cpu, &header.socket_lock);
         match bound(cpu).find(|other| other.bound_next.get() == cpu.raw(socket)) {
             Some(before) => before.bound_next.set(socket.bound_next.get()),
-            None => cpu.pool.header().bound_sockets.set(socket.bound_next.get()),
+            None if header.bound_sockets.get() == cpu.raw(socket) => header.bound_sockets.set(socket.bound_next.get()),
+            None => {} // a core that was ending it has died
         }
+        in_order();
+        socket.is_bound.set(0);
     }
     if let Some(inode) = cpu.object::<InodeRecord>(socket.inode.get()) {
         fs::put(cpu, inode);

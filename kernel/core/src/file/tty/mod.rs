@@ -7,6 +7,8 @@
 pub mod ioctl;
 mod line;
 
+pub use line::flush_input;
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::{

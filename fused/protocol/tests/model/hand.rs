@@ -1,0 +1,239 @@
+//! References in hand: however far a core came that died, others count right and close once.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use motet_layout::{
+    CoreId, FileRecord, FilesRecord, ISLAND_LOST, IslandId, LockClass, Pool, PoolAddr,
+    sync::{AtomicU32, Ordering},
+};
+use motet_protocol::{
+    Context,
+    hand::{self, Found, Place},
+    lock,
+};
+
+use crate::harness::{Bells, Core, Objects, dies_after, explore, fresh_pool, must_be_caught, quietly, together};
+
+/// The island of the core that dies, and the first one, which buries it.
+const DYING: u8 = 2;
+const FIRST: u8 = 0;
+/// More operations than the core that dies has.
+const OPERATIONS: u32 = 150;
+
+/// A core that repairs descriptor tables, in some way.
+#[derive(Clone)]
+struct Actor {
+    core: Core,
+    world: World,
+    settles: bool,
+}
+
+/// A file in the first descriptor of a table, which two more words of the table may come to have.
+#[derive(Clone, Copy)]
+struct World {
+    file: &'static FileRecord,
+    table: &'static FilesRecord,
+    closed: &'static AtomicU32,
+}
+
+impl Context for Actor {
+    fn core(&self) -> CoreId {
+        self.core.core()
+    }
+
+    fn pool(&self) -> Pool {
+        self.core.pool()
+    }
+
+    fn relax(&self) {
+        self.core.relax();
+    }
+
+    fn ring(&self, target: CoreId) {
+        self.core.ring(target);
+    }
+
+    fn recover(&self, class: LockClass, _: PoolAddr) -> bool {
+        assert_eq!(class, LockClass::Descriptors);
+        if self.settles {
+            self.settle_moves();
+        }
+        true
+    }
+}
+
+fn dying() -> CoreId {
+    CoreId::new(IslandId(DYING), 0)
+}
+
+impl Actor {
+    fn place(&self, index: usize) -> Place {
+        Place::Descriptor(self.pool().addr_of(self.world.table), index as u32)
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.world.table.inline[index].load(Ordering::Relaxed) != 0
+    }
+
+    fn put(&self) {
+        if hand::drop_one(self, self.world.file) {
+            self.close();
+        }
+    }
+
+    fn close(&self) {
+        self.world.closed.store(1, Ordering::Relaxed); // may be done twice
+        hand::closed(self, self.world.file);
+    }
+
+    /// `dup`, from the first descriptor.
+    fn duplicate(&self, to: usize) {
+        let guard = ManuallyDrop::new(lock::lock(self, &self.world.table.lock));
+        let has = self.has(0);
+        if has {
+            hand::take(self, self.world.file);
+        }
+        drop(ManuallyDrop::into_inner(guard));
+        if has {
+            let guard = ManuallyDrop::new(lock::lock(self, &self.world.table.lock));
+            let word = self.pool().addr_of(self.world.file).0;
+            let store = || self.world.table.inline[to].store(word, Ordering::Relaxed);
+            hand::give(self, self.world.file, self.place(to), store);
+            drop(ManuallyDrop::into_inner(guard));
+        }
+    }
+
+    fn close_descriptor(&self, index: usize) {
+        let guard = ManuallyDrop::new(lock::lock(self, &self.world.table.lock));
+        let has = self.has(index);
+        if has {
+            let store = || self.world.table.inline[index].store(0, Ordering::Relaxed);
+            hand::fetch(self, self.world.file, self.place(index), store);
+        }
+        drop(ManuallyDrop::into_inner(guard));
+        if has {
+            self.put();
+        }
+    }
+
+    fn settle_moves(&self) {
+        if let Some(Place::Descriptor(_, index)) = hand::place(self, dying()) {
+            let word = self.world.table.inline[index as usize].load(Ordering::Relaxed);
+            hand::settle_moves(self, dying(), PoolAddr(word));
+        }
+    }
+
+    fn await_death(&self) {
+        while self.pool().header().islands[usize::from(DYING)].state.load(Ordering::SeqCst) != ISLAND_LOST {
+            self.relax();
+        }
+    }
+
+    fn bury(&self) {
+        hand::settle_counts(self, dying());
+        if hand::place(self, dying()).is_some() {
+            let _guard = lock::lock(self, &self.world.table.lock);
+            self.settle_moves();
+        }
+        while let Some((found, is_closing)) = hand::take_over(self, dying()) {
+            assert!(matches!(found, Found::File(file) if core::ptr::eq(file, self.world.file)));
+            if is_closing { self.close() } else { self.put() }
+        }
+    }
+}
+
+/// The dying core does `dies` as far as it comes; the second one does `lives` meanwhile, and the first buries.
+fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let world = World { file: objects.make(), table: objects.make(), closed: objects.make() };
+        let word = pool.addr_of(world.file).0;
+        quietly(|| {
+            world.file.refs.store(1, Ordering::Relaxed);
+            world.table.inline[0].store(word, Ordering::Relaxed);
+        });
+        let bells = Arc::new(Bells::default());
+        let actor = |island| Actor { core: Core::new(pool, island, &bells), world, settles };
+        let [first, second, doomed] = [FIRST, 1, DYING].map(actor);
+        together(vec![
+            Box::new(move || {
+                dies_after(at, || dies(&doomed));
+                pool.header().islands[usize::from(DYING)].state.store(ISLAND_LOST, Ordering::SeqCst);
+            }),
+            Box::new(move || lives(&second)),
+            Box::new(move || {
+                first.await_death();
+                first.bury();
+            }),
+        ]);
+        let there = world.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;
+        assert_eq!(world.file.refs.load(Ordering::Relaxed), there, "references that nobody has, or too few");
+        assert_eq!(world.closed.load(Ordering::Relaxed) != 0, there == 0, "closed while in use, or never");
+    }
+}
+
+fn dies(actor: &Actor) {
+    actor.duplicate(1);
+    actor.close_descriptor(0);
+    actor.close_descriptor(1);
+}
+
+fn lives(actor: &Actor) {
+    actor.duplicate(2);
+    actor.close_descriptor(0);
+    actor.close_descriptor(2);
+}
+
+#[test]
+fn references_in_hand_of_the_dead_are_dropped_once() {
+    for at in 0..OPERATIONS {
+        explore(40, death(at, true, dies, lives));
+    }
+}
+
+/// Of a core that died in between nobody knows that it has counted.
+#[test]
+fn counting_before_writing_it_down_is_caught() {
+    let dies: fn(&Actor) = |actor| {
+        let file = actor.world.file;
+        file.refs.fetch_add(1, Ordering::Relaxed);
+        // As if it had been taken properly.
+        let word = actor.pool().addr_of(file).0;
+        actor.own_record().hand[0].store(word | 2, Ordering::Relaxed);
+        actor.put();
+    };
+    must_be_caught(100, move || (0..4).for_each(|at| death(at, true, dies, |_| {})()));
+}
+
+/// In between, neither the descriptor nor the core has it.
+#[test]
+fn emptying_a_descriptor_before_writing_it_down_is_caught() {
+    let dies: fn(&Actor) = |actor| {
+        let file = actor.world.file;
+        core::mem::forget(lock::lock(actor, &actor.world.table.lock));
+        actor.world.table.inline[0].store(0, Ordering::Relaxed);
+        let word = actor.pool().addr_of(file).0;
+        actor.own_record().hand[0].store(word | 2, Ordering::Relaxed);
+    };
+    must_be_caught(100, move || (0..4).for_each(|at| death(at, true, dies, |_| {})()));
+}
+
+/// Who takes the table over changes the word that tells what the dead core had.
+#[test]
+fn taking_a_table_over_without_settling_moves_is_caught() {
+    must_be_caught(60, move || (0..OPERATIONS).for_each(|at| death(at, false, dies, lives)()));
+}
+
+/// The count looks as if it had been changed.
+#[test]
+fn freeing_a_count_before_the_note_is_undone_is_caught() {
+    let lives: fn(&Actor) = |actor| {
+        actor.await_death();
+        let refs = &actor.world.file.refs;
+        let word = refs.load(Ordering::Relaxed);
+        let _ = refs.compare_exchange(word, word & 0xff_ffff, Ordering::AcqRel, Ordering::Relaxed);
+    };
+    must_be_caught(60, move || (0..OPERATIONS).for_each(|at| death(at, true, dies, lives)()));
+}

@@ -1,0 +1,67 @@
+//! What dead cores had in hand: references to open files and descriptor tables, which are dropped (`motet_protocol::hand`).
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::Machine;
+use motet_layout::{CoreId, FILES_CLOEXEC, FilesRecord, PoolAddr};
+use motet_protocol::{
+    cores::{all_cores, is_dead},
+    hand::{self, Found, Place},
+    lock::lock,
+};
+
+use super::{description, socket, table};
+use crate::cpu::Cpu;
+
+/// Drops all references that dead cores had in hand, and closes what they were closing. Every core that lives has passed since they died; this one holds no
+/// lock. It is the first core, with which the run ends: so nobody takes over from it.
+pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
+    for core in dead_cores(cpu) {
+        hand::settle_counts(cpu, core);
+    }
+    for core in dead_cores(cpu) {
+        settle_move(cpu, core);
+    }
+    socket::close_accepted(cpu);
+    for core in dead_cores(cpu) {
+        while let Some((found, is_closing)) = hand::take_over(cpu, core) {
+            match (found, is_closing) {
+                (Found::File(file), true) => description::close_last(cpu, file),
+                (Found::File(file), false) => description::put(cpu, file),
+                (Found::Table(files), true) => table::close_table(cpu, files),
+                (Found::Table(files), false) => table::release(cpu, files),
+            }
+        }
+    }
+}
+
+/// Finds out what dead cores had that were moving references between their hands and a table. Its lock is held.
+pub fn settle_moves<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
+    for core in dead_cores(cpu) {
+        if let Some(Place::Descriptor(table, fd)) = hand::place(cpu, core)
+            && table == cpu.pool.addr_of(files)
+        {
+            hand::settle_moves(cpu, core, table::address_at(cpu, files, fd));
+        }
+    }
+}
+
+fn settle_move<M: Machine>(cpu: &Cpu<M>, core: CoreId) {
+    match hand::place(cpu, core) {
+        Some(Place::Descriptor(table, _)) => {
+            let files = cpu.pool.at::<FilesRecord>(table);
+            // Whoever takes it over from the dead core does it; if nobody has it, nobody else knows the table.
+            let _guard = lock(cpu, &files.lock);
+            settle_moves(cpu, files);
+        }
+        Some(Place::Word(word)) => {
+            let word = cpu.pool.at::<motet_layout::sync::AtomicU64>(word).load(Ordering::Acquire);
+            hand::settle_moves(cpu, core, PoolAddr(word & !FILES_CLOEXEC));
+        }
+        None => {}
+    }
+}
+
+fn dead_cores<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = CoreId> {
+    all_cores(cpu).filter(|&core| is_dead(cpu, core))
+}
