@@ -13,6 +13,11 @@ macro_rules! classes {
         impl LockClass {
             /// All classes, outermost first.
             pub const ALL: &[Self] = &[$(Self::$class),*];
+
+            /// Whether a core may hold several of this class, in an order that the class has.
+            pub const fn may_nest(self) -> bool {
+                matches!(self, Self::Inode | Self::Interests | Self::Waiters | Self::Timers)
+            }
         }
 
         $($(#[$meta])* pub type $lock = Lock<{ LockClass::$class as u32 }>;)*

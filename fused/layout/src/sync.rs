@@ -55,6 +55,10 @@ mod model {
                 pub const fn new(value: $value) -> Self {
                     Self(atomic::$name::new(value))
                 }
+                /// Without scheduling points: of what only this core uses.
+                pub const fn unseen(&self) -> &atomic::$name {
+                    &self.0
+                }
                 pub fn load(&self, order: Ordering) -> $value {
                     before_operation();
                     self.0.load(order)

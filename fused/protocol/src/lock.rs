@@ -4,7 +4,8 @@
 //! waits for a dead island's lock learns it, takes it over and repairs what it protects ([`crate::recover`]). Kernels take locks with
 //! interrupts masked and never sleep with one held.
 //!
-//! The order is that of [`LockClass`]; `docs/protocols/lock.md` says it in words.
+//! The order is that of [`LockClass`]; `docs/protocols/lock.md` says it in words. Debug builds and models check it: each core's record says what the core
+//! holds, and taking a lock out of order panics with both classes. Other kernels have none of this.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
@@ -17,11 +18,27 @@ use crate::{Context, cores::is_dead, count};
 #[derive(Debug)]
 pub struct Guard<'a> {
     word: &'a AtomicU64,
+    #[cfg(any(debug_assertions, motet_model))]
+    taken: order::Taken,
+}
+
+impl<'a> Guard<'a> {
+    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, motet_model)), allow(unused_variables))]
+    fn new(context: &impl Context, class: LockClass, word: &'a AtomicU64) -> Self {
+        Self {
+            word,
+            #[cfg(any(debug_assertions, motet_model))]
+            taken: order::Taken::note(context, class),
+        }
+    }
 }
 
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        #[cfg(any(debug_assertions, motet_model))]
+        self.taken.forget();
         self.word.store(0, Ordering::Release);
     }
 }
@@ -36,17 +53,19 @@ impl Drop for Guard<'_> {
 pub fn lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>) -> Guard<'a> {
     let word = lock.word();
     let me = holder_word(context.core());
+    #[cfg(any(debug_assertions, motet_model))]
+    order::check(context, lock.class());
     if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
         lock_contended(context, lock.class(), word, me);
     }
-    Guard { word }
+    Guard::new(context, lock.class(), word)
 }
 
-/// Takes the lock if it is free.
+/// Takes the lock if it is free. Who does not wait may do so in any order.
 pub fn try_lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>) -> Option<Guard<'a>> {
     let word = lock.word();
-    let me = holder_word(context.core());
-    word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard { word })
+    word.compare_exchange(0, holder_word(context.core()), Ordering::Acquire, Ordering::Relaxed).ok()?;
+    Some(Guard::new(context, lock.class(), word))
 }
 
 /// The core that holds the lock.
@@ -71,14 +90,90 @@ fn lock_contended(context: &impl Context, class: LockClass, word: &AtomicU64, me
             u32::try_from(held.wrapping_sub(1)).ok().and_then(CoreId::from_raw).filter(|&core| is_dead(context, core));
         // It stays locked: who waits sees another holder.
         if dead.is_some() && word.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            #[cfg(any(debug_assertions, motet_model))]
+            let repairs = order::Taken::note(context, class);
             let is_whole = context.pool().find(word).is_some_and(|lock| context.recover(class, lock));
             assert!(is_whole, "core {} has died with a lock held ({class:?})", held - 1);
             count(&context.pool().header().locks_recovered[class as usize]);
+            #[cfg(any(debug_assertions, motet_model))]
+            repairs.forget();
             return;
         }
         if held == 0 && word.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return;
         }
         context.relax();
+    }
+}
+
+/// What each core holds, and whether it may take more.
+#[cfg(any(debug_assertions, motet_model))]
+mod order {
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    use motet_layout::{CoreId, CoreRecord, LockClass};
+
+    use crate::Context;
+
+    /// Bits of a class's number of locks, and classes in a word.
+    const BITS: usize = 4;
+    const CLASSES: usize = 64 / BITS;
+    const _: () = assert!(LockClass::ALL.len() <= 2 * CLASSES);
+
+    /// A lock that a core has taken. The host takes some, too, and has no record.
+    pub struct Taken(Option<(&'static CoreRecord, LockClass)>);
+
+    impl core::fmt::Debug for Taken {
+        fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            self.0.map(|(_, class)| class).fmt(f)
+        }
+    }
+
+    impl Taken {
+        pub fn note(context: &impl Context, class: LockClass) -> Self {
+            let record = record(context);
+            if let Some(record) = record {
+                words(record)[class as usize / CLASSES].fetch_add(one(class), Ordering::Relaxed);
+            }
+            Self(record.map(|record| (record, class)))
+        }
+
+        pub fn forget(&self) {
+            if let Some((record, class)) = self.0 {
+                words(record)[class as usize / CLASSES].fetch_sub(one(class), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a core may take a lock, with what it holds.
+    #[track_caller]
+    pub fn check(context: &impl Context, class: LockClass) {
+        let Some(held) = record(context).and_then(innermost) else { return };
+        let is_in_order = held < class || held == class && class.may_nest();
+        assert!(is_in_order, "core {} takes {class:?} with {held:?} held: out of order", context.core().0);
+    }
+
+    fn innermost(record: &CoreRecord) -> Option<LockClass> {
+        let [low, high] = words(record).map(|word| word.load(Ordering::Relaxed));
+        let bit = (u128::from(high) << 64 | u128::from(low)).checked_ilog2()?;
+        LockClass::ALL.get(bit as usize / BITS).copied()
+    }
+
+    fn record(context: &impl Context) -> Option<&'static CoreRecord> {
+        (context.core() != CoreId::HOST).then(|| context.own_record())
+    }
+
+    const fn one(class: LockClass) -> u64 {
+        1 << (class as usize % CLASSES * BITS)
+    }
+
+    /// No scheduling points of models: nobody else looks there.
+    fn words(record: &CoreRecord) -> [&AtomicU64; 2] {
+        record.locks_held.each_ref().map(|word| {
+            #[cfg(motet_model)]
+            return word.unseen();
+            #[cfg(not(motet_model))]
+            word
+        })
     }
 }
