@@ -11,24 +11,49 @@ use crate::{cpu::Cpu, file, mm, process, vm};
 /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: nobody knows how.
 pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bool {
     let pool = cpu.pool;
-    let repaired = match class {
-        LockClass::Tree => Some(process::recover::recover(cpu)),
-        LockClass::Guests => Some(vm::recover(cpu)),
-        LockClass::Descriptors => {
-            pool.get(object(lock, offset_of!(FilesRecord, lock))).map(|files| file::table::recover(cpu, files))
-        }
-        LockClass::Space => pool.get(object(lock, offset_of!(SpaceRecord, lock))).map(|space| mm::recover(cpu, space)),
-        LockClass::Watches => Some(file::epoll::recover_all(cpu)),
-        LockClass::Interests => {
-            pool.get(object(lock, offset_of!(EpollRecord, lock))).map(|list| file::epoll::recover_list(cpu, list))
-        }
-        LockClass::Socket => {
-            pool.get(object(lock, offset_of!(SocketRecord, lock))).map(|socket| file::socket::recover(cpu, socket))
-        }
+    match class {
+        LockClass::Tree => process::recover::recover(cpu),
+        LockClass::Guests => vm::recover(cpu),
+        LockClass::Descriptors => match pool.get(object(lock, offset_of!(FilesRecord, lock))) {
+            Some(files) => file::table::recover(cpu, files),
+            None => return false,
+        },
+        LockClass::Space => match pool.get::<SpaceRecord>(object(lock, offset_of!(SpaceRecord, lock))) {
+            Some(space) => mm::recover(cpu, space),
+            None => return false,
+        },
+        LockClass::Watches => file::epoll::recover_all(cpu),
+        LockClass::Interests => match pool.get(object(lock, offset_of!(EpollRecord, lock))) {
+            Some(list) => file::epoll::recover_list(cpu, list),
+            None => return false,
+        },
+        LockClass::Socket => match pool.get::<SocketRecord>(object(lock, offset_of!(SocketRecord, lock))) {
+            Some(socket) => file::socket::recover(cpu, socket),
+            None => return false,
+        },
         // What was typed is lost.
-        LockClass::Terminal => Some(file::tty::flush_input(&pool.header().tty)),
-        LockClass::Transfers => pool.get::<DmaFile>(object(lock, offset_of!(DmaFile, lock))).map(file::dma::recover),
-        _ => return recover::recover(cpu, class, lock),
-    };
-    repaired.is_some()
+        LockClass::Terminal => file::tty::flush_input(&pool.header().tty),
+        LockClass::Transfers => match pool.get::<DmaFile>(object(lock, offset_of!(DmaFile, lock))) {
+            Some(transfers) => file::dma::recover(transfers),
+            None => return false,
+        },
+        LockClass::Ids
+        | LockClass::File
+        | LockClass::Rename
+        | LockClass::Inode
+        | LockClass::Bound
+        | LockClass::Stream
+        | LockClass::Pipe
+        | LockClass::Event
+        | LockClass::Clock
+        | LockClass::Fpga
+        | LockClass::Engine
+        | LockClass::Interrupts
+        | LockClass::Waiters
+        | LockClass::Timers
+        | LockClass::Slab
+        | LockClass::Frames
+        | LockClass::Blocks => return recover::recover(cpu, class, lock),
+    }
+    true
 }
