@@ -14,7 +14,7 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{CORE_AWAKE, CORE_OFFLINE, CORE_OUT, CoreId};
 
-use crate::{Context, cores, cores::core_record, run_queue::has_no_thread};
+use crate::{Context, cores, cores::core_record, run_queue::has_no_thread, shootdown};
 
 /// It is the last one of its island that is in use and has not been asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,9 +65,9 @@ pub fn leave(context: &impl Context) {
     then_look(); // what has come meanwhile
 }
 
-/// Whether this core, which is out, has nothing to give away, and is to stay out: it may sleep until it is rung.
+/// Whether this core, which is out, has nothing to give away, is to stay out, and was not asked to pass: it may sleep until it is rung.
 pub fn may_sleep(context: &impl Context) -> bool {
-    has_no_thread(context) && context.own_record().leaves.load(Ordering::SeqCst) != 0
+    has_no_thread(context) && context.own_record().leaves.load(Ordering::SeqCst) != 0 && !shootdown::is_asked(context)
 }
 
 /// This core takes threads again. Shoot-downs asked meanwhile must be served before it runs user code.

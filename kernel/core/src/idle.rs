@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{CORE_IDLE, CORE_POLLING};
-use motet_protocol::{far, memory, run_queue, run_queue::Wake, timer, trace::Kind};
+use motet_protocol::{far, memory, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
 
 use crate::{
     alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
@@ -148,8 +148,8 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     }
     // Who polls looks for calls there, as it may see one before it has arrived.
     let has_no_work = if is_far && polls(cpu) { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
-    // Who has been asked to leave since it looked does not sleep: the doorbell may have been taken.
-    let quiet = has_no_work && mm::may_stay_active(cpu) && !hotplug::is_asked(cpu);
+    // Who has been asked to leave since it looked, or to pass, does not sleep: the doorbell may have been taken.
+    let quiet = has_no_work && mm::may_stay_active(cpu) && !hotplug::is_asked(cpu) && !shootdown::is_asked(cpu);
     let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
     if quiet {
         let found_at_ns = if polls(cpu) { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };
