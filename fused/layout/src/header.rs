@@ -73,8 +73,17 @@ pub const ISLAND_JOINED: u32 = 2;
 pub const ISLAND_FAILED: u32 = 3;
 /// [`IslandRecord::state`]: it has died and the machine goes on; its cores are off. Said by the host.
 pub const ISLAND_LOST: u32 = 4;
-/// [`IslandRecord::state`]: the first island is ending, or has ended, what ran on a lost one.
+/// [`IslandRecord::state`]: the first island is ending what ran on a lost one.
 pub const ISLAND_BURIED: u32 = 5;
+/// [`IslandRecord::state`]: that has come to its end: the island may be started again.
+pub const ISLAND_GONE: u32 = 6;
+/// [`IslandRecord::state`]: the host starts it again, and its kernel has not joined. Said by the host (`motet_protocol::rejoin`).
+pub const ISLAND_REJOINING: u32 = 7;
+
+/// Whether an island in this state has died and has not joined again: nothing of it runs.
+pub const fn is_dead_state(state: u32) -> bool {
+    matches!(state, ISLAND_LOST | ISLAND_BURIED | ISLAND_GONE | ISLAND_REJOINING)
+}
 
 pool_struct! {
     /// One island. Host-written before boot except where said. A page of its own, in memory near the island.
@@ -118,7 +127,11 @@ pool_struct! {
         768 pub message: [AtomicByte; 256],
         /// The peer id of island `i` among the doorbell devices.
         1024 pub doorbell_peers: [Cell32; 8],
-        1056 _pad5: [Cell64; 2],
+        /// How often it has died. Raised by the host before it says so, and never lowered: a lock word names its holder with it
+        /// (`motet_protocol::lock`).
+        1056 pub deaths: AtomicU32,
+        1060 _pad5: Cell32,
+        1064 _pad6: Cell64,
         /// Timed machines: from a store by a core of this island until one of island `i` that polls can see it, in nanoseconds.
         1072 pub transit_ns: [Cell32; 8],
         /// Timed machines: of its cores.

@@ -2,7 +2,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLAND_BURIED, ISLAND_LOST, ISLANDS_MAX, IslandId, ones};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLANDS_MAX, IslandId, is_dead_state, ones};
 
 use crate::Context;
 
@@ -39,9 +39,9 @@ pub fn cores_of<C: Context>(context: &C, island: IslandId) -> impl Iterator<Item
     (0..count.min(CORES_PER_ISLAND_MAX)).map(move |index| CoreId::new(island, index))
 }
 
-/// Whether a core's island has died, as far as the host has said ([`crate::lost`]).
+/// Whether a core's island has died, as far as the host has said ([`crate::lost`]), and has not joined again ([`crate::rejoin`]).
 pub fn is_dead(context: &impl Context, core: CoreId) -> bool {
-    core != CoreId::HOST && matches!(state_of(context, core.island()), ISLAND_LOST | ISLAND_BURIED)
+    core != CoreId::HOST && is_dead_state(state_of(context, core.island()))
 }
 
 /// The state of an island.

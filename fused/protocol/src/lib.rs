@@ -25,6 +25,7 @@ pub mod pipe;
 pub mod range_tree;
 pub mod ready;
 pub mod recover;
+pub mod rejoin;
 pub mod run_queue;
 pub mod schedule;
 pub mod service;
@@ -47,6 +48,12 @@ use motet_layout::{
 pub trait Context {
     /// The acting core ([`CoreId::HOST`] for the host): the holder of the locks it takes.
     fn core(&self) -> CoreId;
+
+    /// How often the acting core's island had died when it started ([`rejoin`]); 0 for the host. Part of the words of the locks that it takes.
+    #[inline(always)]
+    fn life(&self) -> u32 {
+        0
+    }
 
     /// The pool.
     fn pool(&self) -> Pool;

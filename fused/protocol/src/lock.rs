@@ -1,4 +1,5 @@
-//! The cross-ISA lock: one 64-bit word, 0 when free, otherwise 1 + the holder's core index.
+//! The cross-ISA lock: one 64-bit word, 0 when free, otherwise 1 + the holder's core index, and in the upper half how often its island had died
+//! when it started. So a word that a dead core has left stays a dead one's when its island has joined again ([`crate::rejoin`]).
 //!
 //! Test-and-test-and-set: one compare-and-swap when free, plain loads while held. The word names its holder, so that who
 //! waits for a dead island's lock learns it, takes it over and repairs what it protects ([`crate::recover`]). Kernels take locks with
@@ -11,7 +12,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_layout::{CoreId, Lock, LockClass};
 
-use crate::{Context, cores::is_dead, count};
+use crate::{Context, count};
 
 /// A held lock; dropping it unlocks.
 #[must_use = "the lock is released when the guard is dropped"]
@@ -52,7 +53,7 @@ impl Drop for Guard<'_> {
 #[track_caller]
 pub fn lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>) -> Guard<'a> {
     let word = lock.word();
-    let me = holder_word(context.core());
+    let me = holder_word(context);
     #[cfg(any(debug_assertions, motet_model))]
     order::check(context, lock.class());
     if word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -64,7 +65,7 @@ pub fn lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>)
 /// Takes the lock if it is free. Who does not wait may do so in any order.
 pub fn try_lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>) -> Option<Guard<'a>> {
     let word = lock.word();
-    word.compare_exchange(0, holder_word(context.core()), Ordering::Acquire, Ordering::Relaxed).ok()?;
+    word.compare_exchange(0, holder_word(context), Ordering::Acquire, Ordering::Relaxed).ok()?;
     Some(Guard::new(context, lock.class(), word))
 }
 
@@ -72,12 +73,27 @@ pub fn try_lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLA
 pub fn holder<const CLASS: u32>(lock: &Lock<CLASS>) -> Option<CoreId> {
     match lock.word().load(Ordering::Relaxed) {
         0 => None,
-        held => Some(CoreId((held - 1) as u8)),
+        held => Some(CoreId((held as u32 - 1) as u8)),
     }
 }
 
-const fn holder_word(core: CoreId) -> u64 {
-    core.0 as u64 + 1
+/// Whether the core that holds the lock has died, so that nobody ever lets go of it.
+pub fn is_left<const CLASS: u32>(context: &impl Context, lock: &Lock<CLASS>) -> bool {
+    has_died(context, lock.word().load(Ordering::Relaxed))
+}
+
+fn holder_word(context: &impl Context) -> u64 {
+    u64::from(context.life()) << 32 | (u64::from(context.core().0) + 1)
+}
+
+/// Whether who a lock word names has died since: its island, more often than when it started. That word only grows, so a late look never takes a
+/// core that lives for dead.
+fn has_died(context: &impl Context, held: u64) -> bool {
+    let core = CoreId::from_raw((held as u32).wrapping_sub(1)).filter(|&core| core != CoreId::HOST);
+    core.is_some_and(|core| {
+        let record = &context.pool().header().islands[core.island().index()];
+        record.deaths.load(Ordering::Acquire) > (held >> 32) as u32
+    })
 }
 
 #[cold]
@@ -85,15 +101,13 @@ const fn holder_word(core: CoreId) -> u64 {
 fn lock_contended(context: &impl Context, class: LockClass, word: &AtomicU64, me: u64) {
     loop {
         let held = word.load(Ordering::Relaxed);
-        assert!(held != me, "core {} takes a lock that it holds ({class:?})", me - 1);
-        let dead =
-            u32::try_from(held.wrapping_sub(1)).ok().and_then(CoreId::from_raw).filter(|&core| is_dead(context, core));
+        assert!(held != me, "core {} takes a lock that it holds ({class:?})", me as u32 - 1);
         // It stays locked: who waits sees another holder.
-        if dead.is_some() && word.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if has_died(context, held) && word.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             #[cfg(any(debug_assertions, motet_model))]
             let repairs = order::Taken::note(context, class);
             let is_whole = context.pool().find(word).is_some_and(|lock| context.recover(class, lock));
-            assert!(is_whole, "core {} has died with a lock held ({class:?})", held - 1);
+            assert!(is_whole, "core {} has died with a lock held ({class:?})", held as u32 - 1);
             count(&context.pool().header().locks_recovered[class as usize]);
             #[cfg(any(debug_assertions, motet_model))]
             repairs.forget();

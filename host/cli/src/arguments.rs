@@ -44,6 +44,8 @@ pub enum Subcommand {
     Wcet(WcetOptions),
     /// Run an experiment (see `motet bench --help`)
     Bench(BenchOptions),
+    /// Start an island again that has died, in a machine that goes on without it (`motet run --survive`)
+    Restart(RestartOptions),
     /// Boot a machine and run virtual machines in it
     Vm(Box<VmOptions>),
     /// Compile and link a C program for every instruction set at once; takes the arguments of any C compiler
@@ -211,6 +213,26 @@ The command's output and error output arrive on standard output and standard err
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
 the run. Results of an interrupted run are not copied to --out.";
+
+/// `motet restart`.
+#[derive(Args, Debug)]
+#[command(after_help = RESTART_HELP)]
+pub struct RestartOptions {
+    /// Its name, as in the machine's description
+    #[arg(value_name = "ISLAND")]
+    pub island: String,
+    /// The process that runs its machine, if several run
+    #[arg(long, value_name = "PROCESS")]
+    pub run: Option<u32>,
+}
+
+const RESTART_HELP: &str = "\
+The island boots and joins the machine as that is: what was there before its death stays ended, and new threads are placed there again.
+The command waits until it has joined. The first island cannot be started again: the machine ends with it.
+In one terminal, and then in another one:
+  motet run --survive
+  motet restart arm
+  motet restart arm --run 4711     of several machines, that of process 4711";
 
 /// `motet vm`.
 #[derive(Args, Debug)]

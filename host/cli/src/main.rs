@@ -16,6 +16,7 @@ mod points;
 mod progress;
 mod project;
 mod report;
+mod restart;
 mod run;
 mod stats;
 mod test;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Subcommand) -> Result<u8> {
     match command {
         Subcommand::Run(options) => run::run(&options),
+        Subcommand::Restart(options) => restart::restart(&options),
         Subcommand::Vm(options) => match options.command {
             VmSubcommand::Run(options) => vm::run(options),
             VmSubcommand::List => vm_control::list(),

@@ -43,6 +43,10 @@ impl Progress {
             Event::Lost { island, what } => {
                 print(&format!("motet: island {}: {what}; the machine goes on without it", self.names[island]));
             }
+            Event::Restarting { island } => print(&format!("motet: island {} is started again", self.names[island])),
+            Event::Rejoined { island, after } => {
+                print(&format!("motet: {} joined again after {:.2} s", self.labels[island], after.as_secs_f64()));
+            }
             Event::Running => self.finish(),
             Event::ReaderGone { .. } => {}
         }

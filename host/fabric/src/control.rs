@@ -1,4 +1,4 @@
-//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`): a socket of the abstract namespace, so that there
+//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`, `motet restart`): a socket of the abstract namespace, so that there
 //! is nothing on disk. A connection is one line, and text that answers it. Only the user who runs the machine, and the superuser, are answered.
 
 use std::{
@@ -45,23 +45,54 @@ impl Control {
         self.listener.as_fd()
     }
 
-    /// Answers who asks. `ring`: the machine's first core looks what the host has stored.
-    pub fn answer(&self, pool: &HostPool, ring: impl Fn()) {
+    /// Answers who asks, but for those who want an island to be started again: the caller does that, and answers. `ring`: the machine's first core
+    /// looks what the host has stored.
+    pub fn answer(&self, pool: &HostPool, ring: impl Fn()) -> Vec<Asked> {
+        let mut asked = Vec::new();
         while let Ok((mut stream, _)) = self.listener.accept() {
             // Who has gone needs no answer.
-            let _ = answer_one(&mut stream, pool, &ring);
+            if let Ok(Some(island)) = answer_one(&mut stream, pool, &ring) {
+                asked.push(Asked { stream, island });
+            }
         }
+        asked
     }
 }
 
-fn answer_one(stream: &mut UnixStream, pool: &HostPool, ring: impl Fn()) -> std::io::Result<()> {
+/// Somebody wants an island to be started again, and waits.
+#[derive(Debug)]
+pub struct Asked {
+    stream: UnixStream,
+    island: String,
+}
+
+impl Asked {
+    /// The island's name.
+    pub fn island(&self) -> &str {
+        &self.island
+    }
+
+    /// It has been done.
+    pub fn done(mut self, text: &str) {
+        // Who has gone needs no answer.
+        let _ = write!(self.stream, "{DONE}\n{text}");
+    }
+
+    /// It cannot be, or has failed.
+    pub fn refuse(mut self, why: &str) {
+        let _ = write!(self.stream, "{REFUSED}\n{why}");
+    }
+}
+
+/// The island that is to be started again, if that is what is asked.
+fn answer_one(stream: &mut UnixStream, pool: &HostPool, ring: impl Fn()) -> std::io::Result<Option<String>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let asker = rustix::net::sockopt::socket_peercred(&*stream)?.uid;
     let mut line = String::new();
     if !asker.is_root() && asker != rustix::process::geteuid() {
-        return writeln!(stream, "{REFUSED}\nanother user runs this machine");
+        return writeln!(stream, "{REFUSED}\nanother user runs this machine").map(|()| None);
     }
     BufReader::new(&*stream).read_line(&mut line)?;
     let answer = match line.trim_end().split_once(' ') {
@@ -73,9 +104,10 @@ fn answer_one(stream: &mut UnixStream, pool: &HostPool, ring: impl Fn()) -> std:
             }
             None => format!("{REFUSED}\nthere is no virtual machine {id}"),
         },
+        Some(("restart", island)) => return Ok(Some(island.to_owned())),
         _ => format!("{REFUSED}\nit does not know what this is: {line}"),
     };
-    stream.write_all(answer.as_bytes())
+    stream.write_all(answer.as_bytes()).map(|()| None)
 }
 
 fn each(pool: &HostPool, mut act: impl FnMut(&'static VmRecord)) {

@@ -31,6 +31,8 @@ pub struct Doorbells {
     /// `islands[i][k]` interrupts core k of island i.
     islands: Vec<Vec<OwnedFd>>,
     host: OwnedFd,
+    /// The devices' own shared memory.
+    memory: OwnedFd,
     /// Our ends, kept open: QEMU takes a closed server for an error.
     sockets: Vec<OwnedFd>,
     /// QEMU's ends, until it has them.
@@ -47,14 +49,11 @@ impl Doorbells {
             .iter()
             .map(|&cores| (0..cores).map(|_| event()).collect::<Result<Vec<_>>>())
             .collect::<Result<Vec<_>>>()?;
-        let mut this = Self { islands, host: event()?, sockets: Vec::new(), qemu_sockets: Vec::new() };
         let memory = rustix::fs::memfd_create("motet-doorbell", MemfdFlags::CLOEXEC).host("a memory file")?;
         rustix::fs::ftruncate(&memory, SHARED_MEMORY_SIZE).host("memory")?;
+        let mut this = Self { islands, host: event()?, memory, sockets: Vec::new(), qemu_sockets: Vec::new() };
         for island in 0..core_counts.len() {
-            let (ours, qemus) =
-                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                    .host("a socket")?;
-            this.introduce(island, &ours, memory.as_fd()).host("doorbell descriptors")?;
+            let (ours, qemus) = this.converse(island)?;
             this.sockets.push(ours);
             this.qemu_sockets.push(Some(qemus));
         }
@@ -74,6 +73,27 @@ impl Doorbells {
     /// The socket for QEMU's `-chardev socket,fd=`; its conversation is already in it. Each can be taken once.
     pub fn take_socket(&mut self, island: usize) -> Option<OwnedFd> {
         self.qemu_sockets[island].take()
+    }
+
+    /// A new socket for an island that is started again: both ends, ours to be kept open. Its doorbells are those that it had, so that other islands
+    /// ring it as before; rings that it has not taken are forgotten.
+    ///
+    /// # Errors
+    /// The host refuses descriptors.
+    pub fn introduce_again(&self, island: usize) -> Result<(OwnedFd, OwnedFd)> {
+        for bell in &self.islands[island] {
+            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        }
+        self.converse(island)
+    }
+
+    /// Both ends of a socket that has an island's whole conversation in it: ours, and QEMU's.
+    fn converse(&self, island: usize) -> Result<(OwnedFd, OwnedFd)> {
+        let (ours, qemus) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .host("a socket")?;
+        self.introduce(island, &ours, self.memory.as_fd()).host("doorbell descriptors")?;
+        Ok((ours, qemus))
     }
 
     /// Readable when an island rang the host.
@@ -172,6 +192,23 @@ mod tests {
         assert!(bells.take_host_rings() && !bells.take_host_rings());
         bells.ring(1, 0);
         assert!(rustix::io::read(got[7].1.as_ref().unwrap(), &mut [0u8; 8]).is_ok());
+    }
+
+    #[test]
+    fn an_island_that_is_started_again_has_its_doorbells_without_old_rings() {
+        let mut bells = Doorbells::create(&[1, 2]).unwrap();
+        let first = bells.take_socket(1).unwrap();
+        let all = |socket: &OwnedFd| std::iter::from_fn(|| receive(socket)).collect::<Vec<_>>();
+        let values = |got: &[(i64, Option<OwnedFd>)]| got.iter().map(|(value, _)| *value).collect::<Vec<_>>();
+        let told = values(&all(&first));
+        bells.ring(1, 1);
+        let (_server, again) = bells.introduce_again(1).unwrap();
+        let got = all(&again);
+        assert_eq!(values(&got), told);
+        let own = got.last().and_then(|(_, fd)| fd.as_ref()).unwrap();
+        assert!(rustix::io::read(own, &mut [0u8; 8]).is_err());
+        bells.ring(1, 1);
+        assert!(rustix::io::read(own, &mut [0u8; 8]).is_ok());
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! keeps the clock in the pool's header until every island has set its own by it. [`health`] watches over the islands.
 
 mod health;
+mod launch;
+mod restart;
 
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::{
         Arc,
@@ -16,7 +18,7 @@ use std::{
 };
 
 use motet_coherence::interleaved::Step;
-use motet_error::{Context, Error, ErrorKind, Result};
+use motet_error::{Context, Result};
 use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -24,11 +26,11 @@ use crate::{
     control::Control,
     device_thread::DeviceThread,
     engine::Engines,
-    fpga, image,
+    fpga,
     ivshmem::Doorbells,
-    machine::{Firmware, Machine},
+    machine::Machine,
     pool::{Command, HostPool},
-    qemu::{self, Launch, Qemu},
+    qemu::Qemu,
     service,
     signals::Signals,
     stats::Stats,
@@ -37,6 +39,8 @@ use crate::{
     timing::{self, ClockReading, Clocks, Watch},
     trace::{Recorder, Recording},
 };
+use launch::{Images, Launcher};
+use restart::Restart;
 
 /// How often the clock in the header is brought up to date while islands boot.
 const TICK: Duration = Duration::from_micros(50);
@@ -129,6 +133,18 @@ pub enum Event<'a> {
         /// What has happened to it, to follow its name.
         what: &'a str,
     },
+    /// An island that had died is started again.
+    Restarting {
+        /// The island.
+        island: usize,
+    },
+    /// An island that had died has joined again.
+    Rejoined {
+        /// The island.
+        island: usize,
+        /// Time since its QEMU was started.
+        after: Duration,
+    },
     /// All islands have joined; the console belongs to the machine from now on.
     Running,
     /// The command has ended, and one of its outputs had been closed by its reader before.
@@ -193,8 +209,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     raise_descriptor_limit();
     let machine = &options.machine;
     let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
-    let kernels = load_kernels(options)?;
-    let firmware = load_firmware(options)?;
+    let images = Images::load(options)?;
     let mut bells = Doorbells::create(&cores)?;
     let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
     let sockets: Vec<_> = (0..cores.len()).filter_map(|island| bells.take_socket(island)).collect();
@@ -208,41 +223,22 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let engines = if clocks.is_none() { Some(Engines::start(&pool, &bells)?) } else { None };
     let service = if clocks.is_none() { service::start(&pool, &bells)? } else { None };
     let fpga = if clocks.is_none() { fpga::start(&pool, &bells)? } else { None };
+    let launcher = Launcher::new(options, images, &pool, &bells, plugin);
     let mut islands = Vec::new();
-    for ((index, island), doorbell) in machine.islands.iter().enumerate().zip(sockets) {
-        let qemu = Qemu::start(Launch {
-            island,
-            index,
-            kernel: kernel_of(&kernels, island.isa),
-            firmware: firmware.as_ref().filter(|_| island.firmware == Firmware::Motet).map(AsFd::as_fd),
-            mode: options.mode.name(),
-            pool: pool.memory(),
-            pool_len: pool.memory_len(),
-            map_len: pool.map_len(index),
-            doorbell,
-            vectors: bells.vectors(),
-            plugin: plugin.as_ref(),
-            further: options.qemu_arguments.get(index).map_or(&[], Vec::as_slice),
-        })?;
+    for (index, doorbell) in sockets.into_iter().enumerate() {
+        islands.push(launcher.start(index, doorbell)?);
         hooks.event(Event::Started { island: index });
-        islands.push(Island {
-            qemu,
-            started: Instant::now(),
-            joined: false,
-            lost: false,
-            heartbeat: 0,
-            pings: 0,
-            said: Instant::now(),
-        });
     }
     let mut run = Run {
         options,
         pool: &pool,
         bells: &bells,
+        launcher,
         clocks: clocks.as_ref().map(|clocks| (clocks, Watch::default())),
         islands,
         signals,
         clock: Some(clock),
+        restart_clock: None,
         recorder: Recorder::new(&pool, machine),
         engines,
         service,
@@ -307,6 +303,10 @@ struct Island {
     joined: bool,
     /// It has died, and the machine goes on.
     lost: bool,
+    /// Somebody wants it to be started again, or it has been and has not joined yet.
+    restart: Option<Restart>,
+    /// Our end of its doorbell device's socket, if it has been started again.
+    server: Option<OwnedFd>,
     heartbeat: u64,
     pings: u32,
     /// When its console had its last line.
@@ -317,11 +317,14 @@ struct Run<'a> {
     options: &'a Options,
     pool: &'a HostPool,
     bells: &'a Doorbells,
+    launcher: Launcher<'a>,
     /// A timed machine's clocks, and what watches them.
     clocks: Option<(&'a Clocks, Watch)>,
     islands: Vec<Island>,
     signals: Signals,
     clock: Option<Clock>,
+    /// The same, for islands that join again.
+    restart_clock: Option<Clock>,
     recorder: Option<Recorder>,
     engines: Option<Engines>,
     service: Option<DeviceThread>,
@@ -385,8 +388,10 @@ impl Run<'_> {
                 self.hooks.event(Event::Running);
             }
             if let Some(control) = self.control.as_ref().filter(|_| ready.control) {
-                control.answer(self.pool, ring);
+                let asked = control.answer(self.pool, ring);
+                asked.into_iter().for_each(|asked| self.ask_restart(asked));
             }
+            self.go_on_restarting()?;
             if ready.input && input.read_chunk(ring) == Reading::Escape {
                 return Ok(Outcome::Interrupted(signal_hook::consts::SIGINT));
             }
@@ -458,7 +463,7 @@ impl Run<'_> {
             outputs[index].target().map(|fd| push(&mut fds, fd, events))
         });
         let look = match () {
-            () if self.clock.is_some() => LOOK_WHILE_BOOTING,
+            () if self.clock.is_some() || self.is_restarting() => LOOK_WHILE_BOOTING,
             () if self.is_deterministic() => LOOK_UNASKED,
             () if self.recorder.is_some() => LOOK_WHILE_TRACED,
             () if self.clocks.is_some() => LOOK_WHILE_TIMED,
@@ -482,15 +487,23 @@ impl Run<'_> {
     }
 
     fn read_consoles(&mut self) -> Result<()> {
+        let mut refused = None;
         for (index, island) in self.islands.iter_mut().enumerate() {
             for line in island.qemu.console.read() {
                 island.said = Instant::now();
                 self.hooks.event(Event::Line { island: index, line: &line });
                 if let Some((_, reason)) = line.split_once("motet: refused: ") {
-                    let reason = reason.to_owned();
-                    return Err(self.failure(index, &format!("refuses to join: {reason}")));
+                    let what = format!("refuses to join: {reason}");
+                    if island.restart.is_some() {
+                        refused = Some((index, what));
+                        break;
+                    }
+                    return Err(self.failure(index, &what));
                 }
             }
+        }
+        if let Some((index, what)) = refused {
+            self.lose_again(index, &what);
         }
         Ok(())
     }
@@ -510,7 +523,8 @@ impl Run<'_> {
 
     /// Stops every island: in order when the run went well, at once otherwise.
     fn stop(&mut self, in_order: bool) {
-        self.clock = None;
+        (self.clock, self.restart_clock) = (None, None);
+        self.end_restarts();
         if in_order {
             for island in &mut self.islands {
                 island.qemu.qmp.quit();
@@ -531,44 +545,6 @@ impl Run<'_> {
 fn push<'a>(fds: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>, events: PollFlags) -> usize {
     fds.push(PollFd::from_borrowed_fd(fd, events));
     fds.len() - 1
-}
-
-/// Kernel images in memory, one per ISA of the machine: islands of one ISA share it.
-fn load_kernels(options: &Options) -> Result<Vec<(Isa, OwnedFd)>> {
-    let mut kernels: Vec<(Isa, OwnedFd)> = Vec::new();
-    for island in &options.machine.islands {
-        let isa = island.isa;
-        if kernels.iter().any(|(have, _)| *have == isa) {
-            continue;
-        }
-        let path = options.kernels.join(kernel_path(isa));
-        let mut bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
-            format!("the {} kernel is not there (run `motet build`): {}", isa.name(), path.display())
-        })?;
-        if isa == Isa::AArch64 {
-            bytes = image::flatten_aarch64(&bytes)
-                .map_err(|what| Error::new(ErrorKind::Unavailable, format!("kernel {}: {what}", path.display())))?;
-        }
-        kernels.push((isa, qemu::memory_file(&bytes)?));
-    }
-    Ok(kernels)
-}
-
-/// Motet's own firmware in memory, if an island has it.
-fn load_firmware(options: &Options) -> Result<Option<OwnedFd>> {
-    if options.machine.islands.iter().all(|island| island.firmware == Firmware::OpenSbi) {
-        return Ok(None);
-    }
-    let path = options.kernels.join(firmware_path());
-    let bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
-        format!("the firmware is not there (run `motet build`): {}", path.display())
-    })?;
-    qemu::memory_file(&bytes).map(Some)
-}
-
-fn kernel_of(kernels: &[(Isa, OwnedFd)], isa: Isa) -> BorrowedFd<'_> {
-    let (_, fd) = kernels.iter().find(|(have, _)| *have == isa).expect("loaded for every island");
-    fd.as_fd()
 }
 
 /// Large machines pass more descriptors around than the usual soft limit of 1024.
@@ -602,38 +578,5 @@ impl Clock {
 impl Drop for Clock {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_image_says_what_to_do() {
-        let options = |island: &str| Options {
-            machine: Machine::parse(&format!(
-                "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\ncores = 1\n{island}"
-            ))
-            .unwrap(),
-            kernels: "/nonexistent".into(),
-            mode: Mode::Run,
-            command: Command::default(),
-            boot_timeout: Duration::from_secs(1),
-            hang_timeout: Duration::from_secs(1),
-            verbose: false,
-            timing: None,
-            survive: false,
-            qemu_arguments: Vec::new(),
-        };
-        let error = load_kernels(&options("isa = \"x86_64\"")).unwrap_err();
-        assert_eq!(error.exit_status(), 69);
-        assert!(
-            error.message.contains("motet build") && error.message.contains("x86_64-unknown-none/kernel/motet-x86_64")
-        );
-        assert!(load_firmware(&options("isa = \"riscv64\"")).unwrap().is_none());
-        let error = load_firmware(&options("isa = \"riscv64\"\nfirmware = \"motet\"")).unwrap_err();
-        assert_eq!(error.exit_status(), 69);
-        assert!(error.message.contains("motet build") && error.message.contains("/kernel/motet-firmware"), "{error:?}");
     }
 }

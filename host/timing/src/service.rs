@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, ISLAND_BURIED, ISLAND_LOST, Pool, ServiceCore,
+    CORES_PER_ISLAND_MAX, Pool, ServiceCore, is_dead_state,
     sync::{AtomicU64, Ordering::SeqCst},
 };
 use motet_protocol::service::{self, Device, ThreadIndex, clients, hardware};
@@ -146,6 +146,6 @@ impl<B: Bells> Timing<B> {
     fn has_died(&self, holder: u64) -> bool {
         let island = holder.checked_sub(1).map(|core| core as usize / CORES_PER_ISLAND_MAX);
         let record = island.and_then(|island| self.header().islands.get(island));
-        record.is_some_and(|record| matches!(record.state.load(SeqCst), ISLAND_LOST | ISLAND_BURIED))
+        record.is_some_and(|record| is_dead_state(record.state.load(SeqCst)))
     }
 }

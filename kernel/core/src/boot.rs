@@ -7,7 +7,7 @@ use motet_layout::{
     CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandRecord, PROCESS_ALIVE, ProcessRecord, SignalActions,
     THREAD_READY, ThreadRecord,
 };
-use motet_protocol::{Context, cores::core_record, slab, threads};
+use motet_protocol::{Context, cores::core_record, rejoin, slab, threads};
 
 use crate::{cpu::Cpu, extension, file, permission, process, sched};
 
@@ -19,7 +19,8 @@ const AGREEMENT_NS: i64 = 5_000;
 const CLOCK_SAMPLES_MAX: usize = 32;
 
 /// Runs this core of the kernel; returns never. The first core of an island joins the machine and starts the others;
-/// the first island starts the first process once all have joined.
+/// the first island starts the first process once all have joined. An island that has died before joins a machine that runs
+/// ([`rejoin`]).
 pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
         let cpu = Cpu::new(machine);
@@ -34,6 +35,9 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     publish_extensions(&cpu, record);
     record.hidden_harts.set(machine.hidden_harts() as u32);
     extension::announce(&cpu);
+    if rejoin::is_rejoining(&cpu) {
+        join_again(&cpu, record);
+    }
     for core in &cpu.pool.header().cores[cpu.id.index()..cpu.id.index() + CORES_PER_ISLAND_MAX] {
         core.timer_deadline_ns.store(u64::MAX, Ordering::Relaxed);
         core.alarm_ns.store(u64::MAX, Ordering::Relaxed);
@@ -52,6 +56,17 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
         start_first_process(&cpu);
     }
     sched::core_loop(&cpu)
+}
+
+/// Joins a machine that runs. Each core is off until it is about to look what has come for it.
+fn join_again<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) -> ! {
+    rejoin::take_records(cpu);
+    record.joined_at_ns.set(cpu.reading_ns());
+    rejoin::join(cpu);
+    start_other_cores(cpu, record);
+    cpu.log(format_args!("{} joined again with {} cores", M::ISA.name(), record.core_count.get()));
+    cpu.machine.ring_host();
+    sched::core_loop(cpu)
 }
 
 /// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:

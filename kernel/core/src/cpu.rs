@@ -39,6 +39,8 @@ pub struct Cpu<M: Machine> {
     pub id: CoreId,
     /// Its record.
     pub own: &'static CoreRecord,
+    /// How often its island had died when it started.
+    pub life: u32,
     /// What its island counts.
     pub counted: &'static IslandCounters,
     /// This island's clock.
@@ -193,6 +195,7 @@ impl<M: Machine> Cpu<M> {
             pool,
             id,
             own: &pool.header().cores[id.index()],
+            life: record.deaths.load(Ordering::Acquire),
             counted: &record.counters,
             clock: IslandClock::new(pool, id.island()),
             timed: pool.header().timed.get() != 0,
@@ -398,6 +401,11 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn core(&self) -> CoreId {
         self.id
+    }
+
+    #[inline(always)]
+    fn life(&self) -> u32 {
+        self.life
     }
 
     #[inline(always)]

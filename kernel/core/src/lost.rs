@@ -19,6 +19,7 @@ use motet_protocol::{
     cores::is_dead,
     lock,
     lost::{begin_burial, forget_places, is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
+    rejoin,
     run_queue::{append, carried_by, is_ready, push},
     slab, threads, timer, wait,
 };
@@ -45,7 +46,10 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     then_look();
     let state_of = |island: IslandId| &cpu.pool.header().islands[island.index()].state;
     let islands = || (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
-    if islands().all(|island| state_of(island).load(Ordering::Acquire) != ISLAND_LOST) {
+    let is_lost = |island: &IslandId| state_of(*island).load(Ordering::Acquire) == ISLAND_LOST;
+    // One that dies from here on is buried the next time: nobody has waited for what was begun for it.
+    let lost = islands().filter(is_lost).fold(0_u32, |lost, island| lost | 1 << island.index());
+    if lost == 0 {
         return;
     }
     // Whoever ends an idle core's address space waits for that core, which is about to wait for others.
@@ -55,7 +59,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     begin_burial(cpu);
     // What was begun before it was known comes to its end.
     wait_for_all(cpu);
-    for island in islands().filter(|&island| state_of(island).load(Ordering::Acquire) == ISLAND_LOST) {
+    for island in islands().filter(|island| lost >> island.index() & 1 != 0) {
         turn_off(cpu, island);
         state_of(island).store(ISLAND_BURIED, Ordering::Release);
     }
@@ -76,6 +80,9 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     finish_threads(cpu);
     take_alarms(cpu);
     wake_waiting(cpu);
+    rejoin::finish_burial(cpu, lost);
+    // It may be about to start the island again.
+    cpu.machine.ring_host();
 }
 
 /// The core that a thread is on, if that has died.
@@ -144,7 +151,7 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
 
 /// Whether a dead core was changing the VMAs of a space, so that there are none any more, or soon none.
 fn is_damaged<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
-    let is_held = || lock::holder(&space.lock).is_some_and(|core| is_dead(cpu, core));
+    let is_held = || lock::is_left(cpu, &space.lock);
     space.damaged.load(Ordering::SeqCst) != 0 || space.changing.get() != 0 && is_held()
 }
 

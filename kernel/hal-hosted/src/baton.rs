@@ -1,14 +1,26 @@
 //! The deterministic driver: one core runs at a time, and a seeded generator decides who goes on.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX};
+use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX, IslandId};
+use motet_protocol::rejoin;
 
 use crate::config::Faults;
-use crate::machine::lock;
+use crate::machine::{lock, this_core};
 use crate::world::{Ended, World};
+
+thread_local! {
+    /// Which of its core's lives this thread is.
+    static LIFE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread is that life of its core.
+pub fn become_life(life: u32) {
+    LIFE.set(life);
+}
 
 /// Where a core lets others go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +83,11 @@ struct State {
     host_at_ns: Option<u64>,
     /// Islands do not run before these times (`u64::MAX`: dead).
     stalled_until_ns: [u64; ISLANDS_MAX],
+    /// Which life of a core may run: threads of earlier ones never do, until the end.
+    lives: Vec<u32>,
+    /// The step at which the island of [`Faults::death`] dies (again).
+    dies_at: u64,
+    rejoins: u32,
     /// The word that [`Faults::damage`] asks for has changed.
     damaged: bool,
     /// Hash of all decisions.
@@ -100,6 +117,9 @@ impl Baton {
             bells: Vec::new(),
             host_at_ns: None,
             stalled_until_ns: [0; ISLANDS_MAX],
+            lives: vec![0; cores],
+            dies_at: faults.death.map_or(u64::MAX, |(_, step)| step),
+            rejoins: 0,
             damaged: false,
             trace: 0xcbf2_9ce4_8422_2325,
         };
@@ -128,9 +148,11 @@ impl Baton {
         1 + lock(&self.state).random.below(self.quantum)
     }
 
-    /// Enters a core; it runs when it is chosen.
-    pub fn enter(&self, core: usize) {
-        lock(&self.state).status[core] = Status::Ready;
+    /// Enters a core; it runs when it is chosen. Which life of it that is.
+    pub fn enter(&self, core: usize) -> u32 {
+        let mut state = lock(&self.state);
+        state.status[core] = Status::Ready;
+        state.lives[core]
     }
 
     /// Gives the baton to the first core.
@@ -268,8 +290,8 @@ impl Baton {
             let State { random, .. } = state;
             state.damaged = crate::damage::damage_crossing(world.pool, &mut |bound| random.below(bound));
         }
-        if let Some((island, step)) = self.faults.death
-            && state.steps >= step
+        if let Some((island, _)) = self.faults.death
+            && state.steps >= state.dies_at
             && state.stalled_until_ns[island.index()] != u64::MAX
             && (!self.faults.survives || world.all_have_joined())
         {
@@ -278,6 +300,33 @@ impl Baton {
                 world.lose(island);
                 self.send_bell(state, 0);
             }
+        }
+        if let Some((island, _)) = self.faults.death
+            && state.rejoins < self.faults.rejoins
+            && state.stalled_until_ns[island.index()] == u64::MAX
+            && rejoin::is_gone(world.pool.header(), island)
+        {
+            self.restart(state, island);
+        }
+    }
+
+    /// Starts an island again that has died.
+    fn restart(&self, state: &mut State, island: IslandId) {
+        let Some((_, world)) = this_core() else { return };
+        state.rejoins += 1;
+        state.dies_at = match state.rejoins == self.faults.rejoins {
+            true => u64::MAX,
+            false => state.steps + state.random.below(self.faults.dies_again_within.max(1)),
+        };
+        state.stalled_until_ns[island.index()] = 0;
+        let cores = island.index() * CORES_PER_ISLAND_MAX..(island.index() + 1) * CORES_PER_ISLAND_MAX;
+        for core in cores {
+            state.status[core] = Status::Absent;
+            state.lives[core] += 1;
+        }
+        for core in world.restart(island) {
+            state.status[core.index()] = Status::Ready;
+            world.spawn(core, state.lives[core.index()]);
         }
     }
 
@@ -367,7 +416,7 @@ impl Baton {
         core: usize,
         mut state: std::sync::MutexGuard<'a, State>,
     ) -> std::sync::MutexGuard<'a, State> {
-        while state.running != Some(core) {
+        while state.running != Some(core) || state.lives[core] != LIFE.get() {
             if world.has_ended() {
                 drop(state);
                 Ended::unwind();

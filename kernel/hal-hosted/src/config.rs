@@ -121,6 +121,10 @@ pub struct Faults {
     pub death: Option<(IslandId, u64)>,
     /// The host says that the island has died, and the machine goes on. It dies when all have joined, at the earliest.
     pub survives: bool,
+    /// How often the dead island is started again, as soon as it may be. Between, it dies again.
+    pub rejoins: u32,
+    /// That is within so many steps after it was started, at a random one.
+    pub dies_again_within: u64,
     /// From that step on, once, as soon as there is one: a word of what belongs to a call across instruction sets changes (a
     /// record, a message, a register).
     pub damage: Option<u64>,

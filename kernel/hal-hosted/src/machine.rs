@@ -39,7 +39,6 @@ pub fn become_core(core: CoreId, world: &'static World) {
 }
 
 /// The core this thread is, if any.
-#[cfg(motet_model)]
 pub fn this_core() -> Option<(CoreId, &'static World)> {
     CORE.get()
 }

@@ -3,17 +3,18 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_LOST, Isa, IslandId,
+    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_REJOINING, Isa, IslandId,
     POOL_MAGIC, POOL_VERSION, Pool,
 };
+use motet_protocol::rejoin;
 
-use crate::baton::{Baton, Point};
+use crate::baton::{Baton, Point, become_life};
 use crate::config::{Config, Defect, Driver};
 use crate::damage::threads;
 use crate::hidden;
@@ -105,7 +106,9 @@ pub struct World {
     pub config: Config,
     pub pool: Pool,
     entry: fn(&'static Island) -> !,
-    machines: OnceLock<Vec<Island>>,
+    machines: Mutex<Vec<&'static Island>>,
+    /// Those of islands that have died and were started again.
+    dead_machines: Mutex<Vec<&'static Island>>,
     cores: Vec<CoreState>,
     baton: Option<Baton>,
     epoch: Instant,
@@ -151,9 +154,11 @@ pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(
     }
     world.join();
     let seed = if let Driver::Seeded(seed) = world.config.driver { Some(seed) } else { None };
-    let machines = world.machines();
-    let logs = machines.iter().map(Island::take_log).collect();
-    machines.iter().for_each(Island::clear);
+    let mut logs: Vec<Vec<u8>> = vec![Vec::new(); world.config.islands.len()];
+    for machine in lock(&world.dead_machines).iter().chain(lock(&world.machines).iter()) {
+        logs[machine.island_index()].extend(machine.take_log());
+        machine.clear();
+    }
     lock(&world.host).look(pool);
     if let Some(message) = lock(&world.failure).take() {
         return Err(Failure { seed, message, logs });
@@ -235,7 +240,8 @@ impl World {
         Self {
             pool,
             entry,
-            machines: OnceLock::new(),
+            machines: Mutex::default(),
+            dead_machines: Mutex::default(),
             cores: (0..cores).map(|_| core()).collect(),
             baton,
             epoch: Instant::now(),
@@ -252,19 +258,34 @@ impl World {
     fn boot(&'static self) {
         #[cfg(motet_model)]
         motet_layout::sync::set_hook(before_atomic);
-        let islands = self.config.islands.iter().enumerate();
-        let machine = |(index, island): (usize, _)| Island::new(self, IslandId(index as u8), island, self.config.mode);
-        if self.machines.set(islands.map(machine).collect()).is_err() {
-            unreachable!("a world boots once");
-        }
-        for machine in self.machines() {
+        let machines: Vec<_> = (0..self.config.islands.len()).map(|island| self.make(IslandId(island as u8))).collect();
+        lock(&self.machines).clone_from(&machines);
+        for machine in machines {
             self.start(CoreId::new(IslandId(machine.island_index() as u8), 0));
             machine.hidden_harts().for_each(|hart| _ = self.start(hart));
         }
     }
 
-    fn machines(&'static self) -> &'static [Island] {
-        self.machines.get().expect("the world has booted")
+    /// The machine under an island, as it is when that starts.
+    fn make(&'static self, island: IslandId) -> &'static Island {
+        Box::leak(Box::new(Island::new(self, island, &self.config.islands[island.index()], self.config.mode)))
+    }
+
+    /// What the host does to start an island again. The cores that are to be [spawned](Self::spawn).
+    pub fn restart(&'static self, island: IslandId) -> Vec<CoreId> {
+        rejoin::begin(self.pool.header(), island);
+        for index in 0..CORES_PER_ISLAND_MAX {
+            let state = &self.cores[CoreId::new(island, index).index()];
+            state.pending.store(0, Ordering::Relaxed);
+            state.timer_ns.store(u64::MAX, Ordering::Relaxed);
+            state.started.store(false, Ordering::Release);
+        }
+        let machine = self.make(island);
+        let dead = std::mem::replace(&mut lock(&self.machines)[island.index()], machine);
+        lock(&self.dead_machines).push(dead);
+        let cores: Vec<CoreId> = [CoreId::new(island, 0)].into_iter().chain(machine.hidden_harts()).collect();
+        cores.iter().for_each(|core| self.cores[core.index()].started.store(true, Ordering::Release));
+        cores
     }
 
     /// Starts a core's thread. `false`: it runs already.
@@ -273,19 +294,25 @@ impl World {
         if state.started.swap(true, Ordering::AcqRel) {
             return false;
         }
-        if let Some(baton) = &self.baton {
-            baton.enter(core.index());
-        }
-        let name = format!("core {}.{}", core.island().0, core.index_in_island());
-        let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || self.live(core));
-        lock(&self.threads).push(thread.expect("the host can start a thread"));
+        let life = self.baton.as_ref().map_or(0, |baton| baton.enter(core.index()));
+        self.spawn(core, life);
         true
+    }
+
+    /// Begins a life of a core.
+    pub fn spawn(&'static self, core: CoreId, life: u32) {
+        let name = format!("core {}.{}", core.island().0, core.index_in_island());
+        let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || {
+            become_life(life);
+            self.live(core);
+        });
+        lock(&self.threads).push(thread.expect("the host can start a thread"));
     }
 
     /// The life of a core.
     fn live(&'static self, core: CoreId) {
         become_core(core, self);
-        let machine = &self.machines()[core.island().index()];
+        let machine = lock(&self.machines)[core.island().index()];
         let end = catch_unwind(AssertUnwindSafe(|| {
             if let Some(baton) = &self.baton {
                 baton.first_turn(self, core.index());
@@ -374,7 +401,8 @@ impl World {
     /// Whether the machine has set its exit word. Keeps the host's clock in the header going until then.
     pub fn look_for_end(&self, now_ns: u64) -> bool {
         let header = self.pool.header();
-        if !self.all_have_joined() {
+        let joins = |island: usize| header.islands[island].state.load(Ordering::Relaxed) == ISLAND_REJOINING;
+        if !self.all_have_joined() || self.config.faults.rejoins != 0 && (0..self.config.islands.len()).any(joins) {
             header.host_clock_ns.store(now_ns, Ordering::Relaxed);
         }
         header.exit.load(Ordering::Acquire) != 0
@@ -491,11 +519,7 @@ impl World {
 
     /// What the host does when an island has died.
     pub fn lose(&self, island: IslandId) {
-        for index in 0..CORES_PER_ISLAND_MAX {
-            self.pool.header().cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::Release);
-        }
-        self.pool.header().islands[island.index()].state.store(ISLAND_LOST, Ordering::Release);
-        self.pool.header().lost.store(1, Ordering::Release);
+        rejoin::lose(self.pool.header(), island);
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {

@@ -201,6 +201,8 @@ pub const ROUGH: Faults = Faults {
     stall_ns_max: 500_000,
     death: None,
     survives: false,
+    rejoins: 0,
+    dies_again_within: 0,
     damage: None,
 };
 

@@ -22,6 +22,7 @@ mod inbox;
 mod locks;
 mod migration;
 mod private;
+mod rejoin;
 mod runs;
 mod service;
 mod shoot_down;

@@ -45,6 +45,7 @@ mod random_programs;
 mod random_vectors;
 mod realtime;
 mod regions;
+mod restart;
 mod scripts;
 mod service;
 mod shares;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         trials.extend(conformance::trials());
         trials.extend(realtime::trials());
         trials.extend(regions::trials());
+        trials.extend(restart::trials());
         trials.extend(accesses::trials());
         trials.extend(measured::trials());
         trials.extend(timed::trials());

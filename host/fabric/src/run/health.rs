@@ -4,9 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use motet_error::{Error, ErrorKind, Result};
-use motet_layout::{
-    CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_FAILED, ISLAND_JOINED, ISLAND_LOST, IslandId, IslandRecord,
-};
+use motet_layout::{ISLAND_FAILED, ISLAND_JOINED, IslandId, IslandRecord};
+use motet_protocol::rejoin;
 
 use super::{Event, Mode, PINGS_MAX, Run};
 use crate::{
@@ -25,11 +24,17 @@ impl Run<'_> {
             }
             let record = &header.islands[index];
             match record.state.load(Ordering::Acquire) {
+                ISLAND_FAILED if self.islands[index].restart.is_some() => {
+                    self.lose_again(index, &format!("failed: {}", message_of(record)));
+                    continue;
+                }
                 ISLAND_FAILED => return Err(self.failure(index, &format!("failed: {}", message_of(record)))),
                 ISLAND_JOINED if !self.islands[index].joined => {
                     self.islands[index].joined = true;
                     let after = self.islands[index].started.elapsed();
-                    self.hooks.event(Event::Joined { island: index, after });
+                    if self.islands[index].restart.is_none() {
+                        self.hooks.event(Event::Joined { island: index, after });
+                    }
                 }
                 _ => {}
             }
@@ -41,7 +46,10 @@ impl Run<'_> {
                     if !goes_on {
                         return Err(self.failure(index, &what));
                     }
-                    self.lose(index, &what);
+                    match self.islands[index].restart {
+                        Some(_) => self.lose_again(index, &format!("has died before it had joined: {what}")),
+                        None => self.lose(index, &what),
+                    }
                 }
             }
         }
@@ -49,17 +57,10 @@ impl Run<'_> {
     }
 
     /// Lets the machine go on without an island, whose QEMU has ended. The first island ends what ran there.
-    fn lose(&mut self, index: usize, what: &str) {
+    pub(super) fn lose(&mut self, index: usize, what: &str) {
         self.islands[index].lost = true;
         let header = self.pool.header();
-        let cores = IslandId::from_raw(index as u32)
-            .into_iter()
-            .flat_map(|island| (0..CORES_PER_ISLAND_MAX).map(move |core| CoreId::new(island, core)));
-        for core in cores {
-            header.cores[core.index()].state.store(CORE_OFFLINE, Ordering::Release);
-        }
-        header.islands[index].state.store(ISLAND_LOST, Ordering::Release);
-        header.lost.store(1, Ordering::Release);
+        IslandId::from_raw(index as u32).into_iter().for_each(|island| rejoin::lose(header, island));
         self.hooks.event(Event::Lost { island: index, what });
         self.bells.ring(0, 0);
     }
@@ -68,7 +69,10 @@ impl Run<'_> {
     fn check_boot_time(&mut self) -> Result<()> {
         let limit = self.options.boot_timeout;
         let late = match self.options.mode {
-            Mode::Run => self.islands.iter().position(|island| !island.joined && island.started.elapsed() > limit),
+            Mode::Run => self.islands.iter().position(|island| {
+                let boots = !island.joined && !island.lost && island.restart.is_none();
+                boots && island.started.elapsed() > limit
+            }),
             // Islands wait for each other, so the one that has been silent longest is the first suspect.
             Mode::Conformance => {
                 let silent = self.islands.iter().all(|island| island.said.elapsed() > limit);
@@ -86,7 +90,7 @@ impl Run<'_> {
     /// Rings islands whose heartbeat stands still (an idle island has none), and reports one that does not react.
     pub(super) fn watch_heartbeats(&mut self) -> Result<()> {
         for index in 0..self.islands.len() {
-            if self.islands[index].lost {
+            if self.islands[index].lost || self.islands[index].restart.is_some() {
                 continue;
             }
             let heartbeat = self.pool.header().islands[index].counters.heartbeat.load(Ordering::Relaxed);

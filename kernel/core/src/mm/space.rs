@@ -164,6 +164,10 @@ fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<()
         }
         root => root,
     };
+    if cpu.life != 0 {
+        // The dead kernel's half of it, unless that has been done.
+        cpu.machine.prepare_root(root);
+    }
     // First say so, then translate: whoever edits the table from now on asks this core to drop translations.
     space.active[cpu.island().index()].fetch_or(own_bit(cpu), Ordering::SeqCst);
     cpu.activate_space(root);

@@ -1,0 +1,207 @@
+//! `motet restart`: islands that die while the machine runs, and join again (`docs/protocols/hotplug.md`).
+
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rustix::process::{Signal, kill_process};
+
+use crate::{
+    process::{Ended, Motet, Running, children_of, command_line, pid},
+    trial,
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("restart::islands_of_every_isa_join_again_three_times_in_a_row", every_isa),
+        ("restart::an_island_joins_again_under_load", under_load),
+        ("restart::an_island_that_dies_while_it_boots_can_be_started_once_more", dies_while_it_boots),
+        ("restart::what_cannot_be_started_again_is_refused_with_a_sentence", refused),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// The first island cannot be started again: the second one of its kind can. Cores 0, 16, 32, 48 and 49.
+const FOUR: &str = "[[island]]\nname = \"first\"\nisa = \"x86_64\"\ncores = 1\n\
+    [[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 1\n\
+    [[island]]\nname = \"arm\"\nisa = \"aarch64\"\ncores = 1\n\
+    [[island]]\nname = \"riscv\"\nisa = \"riscv64\"\ncores = 2\n";
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// Waits until a file says something.
+const UNTIL: &str =
+    "until_online() { until [ \"$(cat /sys/devices/system/cpu/online)\" = $1 ]; do usleep 5000; done; }; ";
+
+/// A machine of these islands, in a file.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(islands: &str) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let text = format!("[pool]\nsize = \"256MiB\"\n{islands}");
+        std::fs::write(folder.path().join("machine.toml"), text).map_err(|error| error.to_string())?;
+        Ok(Self(folder))
+    }
+}
+
+fn start(machine: &Machine, options: &[&str], command: &str) -> Running {
+    let file = machine.0.path().join("machine.toml");
+    Motet::run(["--machine".as_ref(), file.as_os_str()])
+        .limit(LIMIT)
+        .arguments(options)
+        .arguments(["--", command])
+        .start()
+}
+
+/// Waits for a line of the command's.
+fn await_line(running: &mut Running, line: &str) -> Result<(), String> {
+    if running.until(|running| running.output.so_far().lines().any(|found| found == line)) {
+        return Ok(());
+    }
+    running.kill();
+    let (output, errors) = (running.output.so_far(), running.errors.so_far());
+    Err(format!("no line {line:?}\n--- output\n{output}\n--- errors\n{errors}"))
+}
+
+/// The QEMU of an island.
+fn qemu_of(running: &Running, island: &str) -> Option<u32> {
+    children_of(running.id()).into_iter().find(|&id| command_line(id).contains(&format!("-name motet-{island},")))
+}
+
+fn kill(running: &Running, island: &str) -> Result<(), String> {
+    let victim = qemu_of(running, island).ok_or(format!("no QEMU of {island}"))?;
+    kill_process(pid(victim)?, Signal::KILL).map_err(|error| error.to_string())
+}
+
+fn restart(running: &Running, island: &str) -> Ended {
+    let run = running.id().to_string();
+    Motet::default().arguments(["restart", island, "--run", &run]).wait()
+}
+
+/// Nobody is left when a run has failed.
+fn ended(mut running: Running, outcome: Result<(), String>) -> Result<Ended, String> {
+    if let Err(why) = outcome {
+        running.kill();
+        return Err(format!("{why}\n{}", running.wait().describe()));
+    }
+    Ok(running.wait())
+}
+
+/// A shell that runs all along sees each island go and come, and uses it: alone, in a pipeline over all three instruction sets, and with many
+/// processes at once.
+fn every_isa() -> Result<(), String> {
+    let machine = Machine::new(FOUR)?;
+    let islands = [("arm", "0,16,48-49", "20"), ("riscv", "0,16,32", "30"), ("x86", "0,32,48-49", "10")];
+    let mut command = UNTIL.to_owned();
+    for (name, without, _) in islands {
+        command += &format!(
+            "for round in 1 2 3; do echo ready {name} $round; until_online {without}; echo dead {name} $round; \
+             until_online 0,16,32,48-49; grep -c ^processor /proc/cpuinfo; \
+             on aarch64 uname -m | on riscv64 cat | on x86_64 taskset 10000 sort; \
+             for i in 1 2 3 4 5 6 7 8; do seq 100 | on riscv64 sort -n | on aarch64 tail -1 & done | on x86_64 taskset 10000 uniq -c; wait; \
+             echo alive {name} $round; done; "
+        );
+    }
+    let mut running = start(&machine, &["--survive"], &command);
+    let mut steps = || {
+        for (name, ..) in islands {
+            for round in 1..=3 {
+                await_line(&mut running, &format!("ready {name} {round}"))?;
+                kill(&running, name)?;
+                await_line(&mut running, &format!("dead {name} {round}"))?;
+                restart(&running, name).expect_code(0)?.expect_errors(&["joined again after"])?;
+                await_line(&mut running, &format!("alive {name} {round}"))?;
+            }
+        }
+        Ok(())
+    };
+    let outcome = steps();
+    let ended = ended(running, outcome)?;
+    let lives = islands.map(|(name, ..)| {
+        [1, 2, 3].map(|round| {
+            format!("ready {name} {round}\ndead {name} {round}\n5\naarch64\n      8 100\nalive {name} {round}\n")
+        })
+    });
+    ended.expect_code(0)?.expect_output(&lives.concat().concat())?;
+    ended.expect_errors(&["island arm is started again", "arm (aarch64, 1 core) joined again after"]).map(drop)
+}
+
+/// Everything is under way when the island dies, and goes on while it comes back.
+fn under_load() -> Result<(), String> {
+    let machine = Machine::new(FOUR)?;
+    let command = format!(
+        "{UNTIL} while [ ! -e /tmp/over ]; do on riscv64 seq 300 | on aarch64 sort -n | on riscv64 tail -1; done >/dev/null 2>&1 & \
+         while [ ! -e /tmp/over ]; do on aarch64 mkdir -p /tmp/a/b; on riscv64 rm -r /tmp/a; done >/dev/null 2>&1 & \
+         for round in 1 2 3; do echo ready $round; until_online 0,16,48-49; echo dead $round; until_online 0,16,32,48-49; \
+         sleep 0.2; done; touch /tmp/over; wait; on riscv64 seq 5 | on aarch64 tail -1"
+    );
+    let mut running = start(&machine, &["--survive"], &command);
+    let mut steps = || {
+        for round in 1..=3 {
+            await_line(&mut running, &format!("ready {round}"))?;
+            kill(&running, "arm")?;
+            await_line(&mut running, &format!("dead {round}"))?;
+            restart(&running, "arm").expect_code(0)?;
+        }
+        Ok(())
+    };
+    let outcome = steps();
+    let ended = ended(running, outcome)?;
+    ended.expect_code(0)?.expect_output("ready 1\ndead 1\nready 2\ndead 2\nready 3\ndead 3\n5\n").map(drop)
+}
+
+/// The new QEMU is killed as soon as it is there. Who asked learns it, the machine goes on, and the next one joins.
+fn dies_while_it_boots() -> Result<(), String> {
+    let machine = Machine::new(FOUR)?;
+    let command = format!(
+        "{UNTIL} echo started; until_online 0,16,32; echo dead; until_online 0,16,32,48-49; on riscv64 uname -m"
+    );
+    let mut running = start(&machine, &["--survive"], &command);
+    let mut steps = || {
+        await_line(&mut running, "started")?;
+        kill(&running, "riscv")?;
+        await_line(&mut running, "dead")?;
+        let run = running.id().to_string();
+        let asks = Motet::default().arguments(["restart", "riscv", "--run", &run]).start();
+        let begun = Instant::now();
+        while kill(&running, "riscv").is_err() && begun.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        asks.wait().expect_code(64)?.expect_errors(&["island riscv has died before it had joined: QEMU was killed"])?;
+        restart(&running, "riscv").expect_code(0).map(drop)
+    };
+    let outcome = steps();
+    let ended = ended(running, outcome)?;
+    ended.expect_code(0)?.expect_output("started\ndead\nriscv64\n").map(drop)
+}
+
+fn refused() -> Result<(), String> {
+    let machine = Machine::new(FOUR)?;
+    let command = "echo started; until [ -e /out/over ]; do usleep 10000; [ $((i += 1)) -gt 3000 ] && exit; done";
+    for (options, cases) in [
+        (
+            &["--survive"][..],
+            &[
+                ("arm", "island arm lives (process "),
+                ("mips", "it has no island mips; its islands are first, x86, arm, riscv"),
+                ("first", "first is its first island, which has the console"),
+            ][..],
+        ),
+        (&[][..], &[("arm", "it runs without --survive, so it ends when an island dies")][..]),
+    ] {
+        let mut running = start(&machine, options, command);
+        let mut steps = || {
+            await_line(&mut running, "started")?;
+            cases.iter().try_for_each(|(island, why)| {
+                restart(&running, island).expect_code(64)?.expect_errors(&[why]).map(drop)
+            })
+        };
+        let outcome: Result<(), String> = steps();
+        running.kill();
+        ended(running, outcome)?;
+    }
+    let nobody = Motet::default().arguments(["restart", "arm", "--run", "1"]).wait();
+    nobody.expect_code(64)?.expect_errors(&["process 1 runs no machine"]).map(drop)
+}

@@ -1,0 +1,164 @@
+//! What islands are started with, at first and again.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Instant,
+};
+
+use motet_error::{Context, Error, ErrorKind, Result};
+use motet_layout::Isa;
+
+use super::{Island, Options, firmware_path, kernel_path};
+use crate::{
+    image,
+    ivshmem::Doorbells,
+    machine::Firmware,
+    pool::HostPool,
+    qemu::{self, Launch, Qemu},
+    timing::PluginLaunch,
+};
+
+/// Starts islands of one machine.
+pub(super) struct Launcher<'a> {
+    options: &'a Options,
+    kernels: Vec<(Isa, OwnedFd)>,
+    firmware: Option<OwnedFd>,
+    pub(super) pool: &'a HostPool,
+    pub(super) bells: &'a Doorbells,
+    plugin: Option<PluginLaunch<'a>>,
+}
+
+/// What QEMUs load.
+pub(super) struct Images {
+    kernels: Vec<(Isa, OwnedFd)>,
+    firmware: Option<OwnedFd>,
+}
+
+impl Images {
+    /// Reads what the machine's islands need.
+    ///
+    /// # Errors
+    /// Something is not built.
+    pub(super) fn load(options: &Options) -> Result<Self> {
+        Ok(Self { kernels: load_kernels(options)?, firmware: load_firmware(options)? })
+    }
+}
+
+impl<'a> Launcher<'a> {
+    pub(super) fn new(
+        options: &'a Options,
+        images: Images,
+        pool: &'a HostPool,
+        bells: &'a Doorbells,
+        plugin: Option<PluginLaunch<'a>>,
+    ) -> Self {
+        Self { options, kernels: images.kernels, firmware: images.firmware, pool, bells, plugin }
+    }
+
+    /// Starts an island's QEMU; `doorbell`: the socket for its doorbell device.
+    ///
+    /// # Errors
+    /// QEMU is not installed, or the host refuses resources.
+    pub(super) fn start(&self, index: usize, doorbell: OwnedFd) -> Result<Island> {
+        let island = &self.options.machine.islands[index];
+        let qemu = Qemu::start(Launch {
+            island,
+            index,
+            kernel: kernel_of(&self.kernels, island.isa),
+            firmware: self.firmware.as_ref().filter(|_| island.firmware == Firmware::Motet).map(AsFd::as_fd),
+            mode: self.options.mode.name(),
+            pool: self.pool.memory(),
+            pool_len: self.pool.memory_len(),
+            map_len: self.pool.map_len(index),
+            doorbell,
+            vectors: self.bells.vectors(),
+            plugin: self.plugin.as_ref(),
+            further: self.options.qemu_arguments.get(index).map_or(&[], Vec::as_slice),
+        })?;
+        Ok(Island {
+            qemu,
+            started: Instant::now(),
+            joined: false,
+            lost: false,
+            restart: None,
+            server: None,
+            heartbeat: 0,
+            pings: 0,
+            said: Instant::now(),
+        })
+    }
+}
+
+/// Kernel images in memory, one per ISA of the machine: islands of one ISA share it.
+fn load_kernels(options: &Options) -> Result<Vec<(Isa, OwnedFd)>> {
+    let mut kernels: Vec<(Isa, OwnedFd)> = Vec::new();
+    for island in &options.machine.islands {
+        let isa = island.isa;
+        if kernels.iter().any(|(have, _)| *have == isa) {
+            continue;
+        }
+        let path = options.kernels.join(kernel_path(isa));
+        let mut bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
+            format!("the {} kernel is not there (run `motet build`): {}", isa.name(), path.display())
+        })?;
+        if isa == Isa::AArch64 {
+            bytes = image::flatten_aarch64(&bytes)
+                .map_err(|what| Error::new(ErrorKind::Unavailable, format!("kernel {}: {what}", path.display())))?;
+        }
+        kernels.push((isa, qemu::memory_file(&bytes)?));
+    }
+    Ok(kernels)
+}
+
+/// Motet's own firmware in memory, if an island has it.
+fn load_firmware(options: &Options) -> Result<Option<OwnedFd>> {
+    if options.machine.islands.iter().all(|island| island.firmware == Firmware::OpenSbi) {
+        return Ok(None);
+    }
+    let path = options.kernels.join(firmware_path());
+    let bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
+        format!("the firmware is not there (run `motet build`): {}", path.display())
+    })?;
+    qemu::memory_file(&bytes).map(Some)
+}
+
+fn kernel_of(kernels: &[(Isa, OwnedFd)], isa: Isa) -> BorrowedFd<'_> {
+    let (_, fd) = kernels.iter().find(|(have, _)| *have == isa).expect("loaded for every island");
+    fd.as_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{super::Mode, *};
+    use crate::{machine::Machine, pool::Command};
+
+    #[test]
+    fn a_missing_image_says_what_to_do() {
+        let options = |island: &str| Options {
+            machine: Machine::parse(&format!(
+                "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\ncores = 1\n{island}"
+            ))
+            .unwrap(),
+            kernels: "/nonexistent".into(),
+            mode: Mode::Run,
+            command: Command::default(),
+            boot_timeout: Duration::from_secs(1),
+            hang_timeout: Duration::from_secs(1),
+            verbose: false,
+            timing: None,
+            survive: false,
+            qemu_arguments: Vec::new(),
+        };
+        let error = load_kernels(&options("isa = \"x86_64\"")).unwrap_err();
+        assert_eq!(error.exit_status(), 69);
+        assert!(
+            error.message.contains("motet build") && error.message.contains("x86_64-unknown-none/kernel/motet-x86_64")
+        );
+        assert!(load_firmware(&options("isa = \"riscv64\"")).unwrap().is_none());
+        let error = load_firmware(&options("isa = \"riscv64\"\nfirmware = \"motet\"")).unwrap_err();
+        assert_eq!(error.exit_status(), 69);
+        assert!(error.message.contains("motet build") && error.message.contains("/kernel/motet-firmware"), "{error:?}");
+    }
+}
