@@ -146,7 +146,9 @@ fn live_again(core: &Core, world: &World, steps: Steps) {
                 then_look();
                 (steps.awake)(living);
                 use_space(living, world, steps);
-                first_sleep(living, world, steps);
+                if lives_on {
+                    first_sleep(living, world, steps);
+                }
                 live(living, world, lives_on);
             };
             joins(&living);
