@@ -30,22 +30,24 @@ pub struct Roots {
     space: u64,
     /// The same for what a guest takes for physical addresses.
     guest: u64,
+    /// The guest's number, of `hgatp`.
+    vmid: u64,
     /// The core runs a guest, or is about to.
     in_guest: bool,
 }
 
-/// The address space of all guests, which no program has: a guest's translations are dropped before another one runs.
+/// The first address space of guests, which no program has; further ones by VMID.
 const SPACE_OF_GUESTS: u64 = 1 << 20;
 /// `hstatus.SPV`.
 const GUEST: u64 = 1 << 7;
 
 impl Roots {
     /// None.
-    pub const UNKNOWN: Self = Self { lower: 0, upper: 0, space: 0, guest: 0, in_guest: false };
+    pub const UNKNOWN: Self = Self { lower: 0, upper: 0, space: 0, guest: 0, vmid: 0, in_guest: false };
 
     /// The address space that an address belongs to.
     pub fn space_of(&self, address: u64) -> u64 {
-        if self.is_guests(address) { SPACE_OF_GUESTS } else { self.space }
+        if self.is_guests(address) { SPACE_OF_GUESTS + self.vmid } else { self.space }
     }
 
     /// Guests that run without tables of their own have the lower half.
@@ -103,6 +105,11 @@ impl Roots {
 
     fn set_ttbr0(&mut self, value: u64) {
         (self.lower, self.space) = (aarch64_table(value), value >> 48);
+    }
+
+    /// Sv39x4 only.
+    fn set_hgatp(&mut self, value: u64) {
+        (self.guest, self.vmid) = ((value & ((1 << 44) - 1)) << 12, value >> 44 & 0x3fff);
     }
 
     /// Sv48 only: other modes have no tables that are known.
@@ -187,13 +194,15 @@ pub fn changed(isa: Isa, roots: &mut Roots, guest: &Guest<'_>, address: u64, cod
             if word >> 12 & 7 != 0 {
                 // Whatever it was: CSR instructions with a register replace it in Motet's kernel.
                 match word >> 20 {
-                    0x680 => roots.guest = (value(first)? & ((1 << 44) - 1)) << 12,
+                    0x680 => roots.set_hgatp(value(first)?),
                     _ => roots.set_satp(value(first)?),
                 }
                 return None;
             }
-            if matches!(word >> 25, 0x11 | 0x31) {
-                return Some(Flush::Space(SPACE_OF_GUESTS));
+            match word >> 25 {
+                HFENCE_VVMA => return Some(Flush::Space(SPACE_OF_GUESTS + roots.vmid)),
+                HFENCE_GVMA => return Some(guest_flush((second != 0).then_some(value(second)?))),
+                _ => {}
             }
             let [address, space] = [value(first)?, value(second)?];
             Some(riscv64_flush((first != 0).then_some(address), (second != 0).then_some(space)))
@@ -255,6 +264,15 @@ fn aarch64_changed(roots: &mut Roots, word: u32, operand: u64) -> Option<Flush> 
         }
     }
     None
+}
+
+/// The upper bits of these instructions ("H" extension).
+const HFENCE_VVMA: u32 = 0x11;
+const HFENCE_GVMA: u32 = 0x31;
+
+/// HFENCE.GVMA of one guest, or of all, for which more is dropped than must be.
+fn guest_flush(vmid: Option<u64>) -> Flush {
+    vmid.map_or(Flush::NotGlobal, |vmid| Flush::Space(SPACE_OF_GUESTS + (vmid & 0x3fff)))
 }
 
 /// SFENCE.VMA, SINVAL.VMA with these operands (privileged specification, "Supervisor instructions").
@@ -341,14 +359,17 @@ mod tests {
         let wanted = [root + 2 * 8, second + 8, third + 3 * 8];
         let values = [second >> 2 | 1, third >> 2 | 1, 0x2000_00df];
         let memory: BTreeMap<u64, u64> = wanted.into_iter().zip(values).collect();
-        let mut roots = Roots { lower: 0x1000, upper: 0x1000, space: 7, guest: root, in_guest: false };
+        let mut roots = Roots { lower: 0x1000, upper: 0x1000, space: 7, ..Roots::default() };
+        roots.set_hgatp(8 << 60 | 3 << 44 | root >> 12);
         let walk = |roots: &Roots, address| roots.walk(Isa::RiscV64, address, |at| memory.get(&at).copied());
         assert_eq!((walk(&roots, address).count, roots.space_of(address)), (0, 7), "a program's address");
         roots.choose_guest(0x2_0020_0080);
         let found = walk(&roots, address);
         assert_eq!((found.count, found.page), (3, Some(Page { shift: 12, global: false })));
         assert_eq!(found.entries[..3], wanted);
-        assert_eq!(roots.space_of(address), SPACE_OF_GUESTS);
+        assert_eq!(roots.space_of(address), SPACE_OF_GUESTS + 3);
+        assert_eq!(guest_flush(Some(3)), Flush::Space(roots.space_of(address)), "its own translations");
+        assert_eq!(guest_flush(None), Flush::NotGlobal);
         // The kernel, on its way to a guest.
         assert_eq!((walk(&roots, address | UPPER_HALF).count, roots.space_of(address | UPPER_HALF)), (0, 7));
         roots.choose_guest(0x2_0000_0000);

@@ -30,6 +30,8 @@ pub struct Moment {
 /// `scause`: an interrupt; a call of VS-mode.
 const INTERRUPT: u64 = 1 << 63;
 const CALL: u64 = 10;
+/// The part of `hgatp` that says which machine it is; cores of one have numbers of their own in it.
+const TABLES: u64 = (1 << 44) - 1;
 /// `hstatus.SPV`: the return goes to a guest.
 const GUEST: u64 = 1 << 7;
 
@@ -79,7 +81,7 @@ fn stays(moments: &[Moment], entry_us: f64) -> Vec<Stay> {
             What::Trap => (trap, is_open) = (Some(moment), false),
             What::Leaves => is_guest = moment.value & GUEST != 0,
             What::Return => {
-                let after = is_guest.then_some(moment.value);
+                let after = is_guest.then_some(moment.value & TABLES);
                 if let Some(trap) = trap.take() {
                     let (cause, from_us, to_us) = (trap.value, trap.at_us - entry_us, moment.at_us);
                     all.push(Stay { cause, from_us, to_us, before: running, after, handled_us: None });
