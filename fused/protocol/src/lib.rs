@@ -88,6 +88,12 @@ pub trait Context {
     #[inline(always)]
     fn woke(&self, _thread: &ThreadRecord, _target: CoreId) {}
 
+    /// This core looks for more urgent threads as soon as it has woken those that are due: its own need not be told.
+    #[inline(always)]
+    fn looks_at_ready(&self) -> bool {
+        false
+    }
+
     /// Nobody uses a large file any more: the actor will free it in pieces ([`fs::free_some`]). `false`: it is to be freed now.
     #[inline(always)]
     fn free_later(&self, _inode: &'static InodeRecord) -> bool {

@@ -82,6 +82,14 @@ pub fn take(context: &impl Context, record: &CoreRecord) -> Option<&'static Thre
     }
 }
 
+/// The thread that [`take`] would take.
+#[inline]
+pub fn first(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {
+    let mask = record.ready_mask.get();
+    let index = if mask.is_power_of_two() { mask.trailing_zeros() as usize } else { least_served(record, mask) };
+    context.object(group(record, index).filter(|_| mask != 0)?.first.get())
+}
+
 /// A thread is taken that has not been among the ready ones.
 #[inline]
 pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) {
@@ -163,11 +171,14 @@ fn group_for(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord)
 /// The group for a user's threads.
 #[inline]
 fn group_of(record: &CoreRecord, user: u32) -> usize {
-    // Usually there is one user, and this is the first group.
+    // Usually it is whose thread has run last.
+    let running = record.ready_running.get() as usize;
+    if record.ready_groups[..SHARED].get(running).is_some_and(|group| group.user.get() == user) {
+        return running;
+    }
     if let Some(own) = record.ready_groups[..SHARED].iter().position(|group| group.user.get() == user) {
         return own;
     }
-    let running = record.ready_running.get() as usize;
     let is_free = |index: usize| record.ready_groups[index].user.get() == 0 || index != running;
     let free = (0..SHARED).find(|&index| record.ready_mask.get() >> index & 1 == 0 && is_free(index));
     let index = free.unwrap_or(SHARED);

@@ -42,9 +42,30 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
     let target = if is_realtime { place_realtime(context, thread) } else { place(context, thread) };
     thread.core.store(u32::from(target.0), Ordering::Relaxed);
     context.woke(thread, target);
+    if target == context.core() && may_keep(context.own_record()) {
+        return keep(context, thread, is_realtime);
+    }
     push(context, thread, target);
     if target.island() != context.core().island() {
         count(&context.counters().foreign_wakeups);
+    }
+}
+
+/// Whether this core, which wakes a thread for itself, need not push it: it is awake, and nothing that has come before waits in its inbox.
+fn may_keep(own: &CoreRecord) -> bool {
+    own.state.load(Ordering::Relaxed) == CORE_AWAKE && own.inbox.load(Ordering::Relaxed) == 0
+}
+
+/// As [`push`], onto this core, for which it need not be: the ready queue is its own.
+fn keep(context: &impl Context, thread: &'static ThreadRecord, is_realtime: bool) {
+    let record = context.own_record();
+    thread.state.store(THREAD_READY, Ordering::Relaxed);
+    ready::add(context, record, thread, Place::ByRank);
+    if is_realtime
+        && !context.looks_at_ready()
+        && let Some(current) = context.object::<ThreadRecord>(record.current_thread.load(Ordering::Relaxed))
+    {
+        current.attention.store(1, Ordering::Release);
     }
 }
 
@@ -209,6 +230,13 @@ fn take_only(context: &impl Context, record: &'static CoreRecord) -> Option<&'st
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     ready::take_past(context, record, thread);
     Some(thread)
+}
+
+/// The thread that is [`next`], if nothing has come since that was last asked.
+#[inline]
+pub fn first(context: &impl Context) -> Option<&'static ThreadRecord> {
+    let record = context.own_record();
+    if record.inbox.load(Ordering::Relaxed) == 0 { ready::first(context, record) } else { None }
 }
 
 /// Whether another thread waits for this core.
@@ -401,6 +429,9 @@ fn place(context: &impl Context, thread: &ThreadRecord) -> CoreId {
 #[cold]
 fn place_realtime(context: &impl Context, thread: &ThreadRecord) -> CoreId {
     let placed = place(context, thread);
+    if context.pool().header().islands[placed.island().index()].core_count.get() <= 1 {
+        return placed;
+    }
     let affinity = cores_of(thread);
     if is_idle(core_record(context, placed).state.load(Ordering::Relaxed)) || !allowed(affinity, placed) {
         return placed;
