@@ -202,7 +202,9 @@ pool_struct! {
         /// What translates its physical addresses: a table of the second stage for each island that has run it, all of whose leaves hold
         /// references; and the cores that may have these translations. Of the rest, only lock and resident pages are used.
         576 pub space: SpaceRecord,
-        1088 _pad3: [Cell64; 8],
+        /// The open file that it is ([`FileRecord`](crate::FileRecord), pool address).
+        1088 pub file: Cell64,
+        1096 _pad3: [Cell64; 7],
         /// AArch64: its interrupt controller.
         1152 pub gic: GuestGic,
     }
@@ -246,7 +248,8 @@ pool_struct! {
         2408 pub timer_ns: Cell64,
         /// Where it starts, and its first two arguments. Written in state starting.
         2416 pub start: [Cell64; 3],
-        2440 _pad0: Cell64,
+        /// Its virtual machine ([`VmRecord`], pool address).
+        2440 pub vm: Cell64,
         /// The thread that waits for an interrupt, or to be started.
         2448 pub waiters: WaitQueue,
         2480 _pad1: [Cell64; 18],

@@ -575,7 +575,8 @@ pool_struct! {
         11408 pub vms: Cell64,
         /// Number of the last one that was made.
         11416 pub last_vm: Cell32,
-        11420 _pad4: Cell32,
+        /// 1: the host wants one of them to end. Set after the machine's own word; cleared by the first core before it looks.
+        11420 pub vms_asked: AtomicU32,
         /// Threads that wait until a core is out of use, or back.
         11424 pub core_waiters: WaitQueue,
         /// Locks that dead cores held and that others have taken over, once what they protect was repaired, by [`LockClass`](crate::LockClass).

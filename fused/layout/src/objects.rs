@@ -263,7 +263,10 @@ pool_struct! {
         3168 pub slice_ns: Cell64,
         /// What it had run in all when its slice began, in nanoseconds. Its core's own.
         3176 pub slice_begun_ns: Cell64,
-        3184 _pad2: [Cell64; 114],
+        /// The core of a virtual machine whose call to run is in progress between two dispatches ([`VcpuRecord`](crate::VcpuRecord), pool
+        /// address), 0: none. It holds a reference to the machine's open file. Its core's own.
+        3184 pub guest: Cell64,
+        3192 _pad2: [Cell64; 113],
     }
 }
 

@@ -146,6 +146,9 @@ fn kill(pool: &HostPool, id: u32) -> bool {
             is_there = true;
         }
     });
+    if is_there {
+        pool.header().vms_asked.store(1, Ordering::Release);
+    }
     is_there
 }
 

@@ -86,6 +86,8 @@ pub struct Cpu<M: Machine> {
     pub deferred: Cell<Interrupts>,
     /// The FPGA has something to tell about clients that are less urgent than the thread that runs.
     pub fpga_later: Cell<bool>,
+    /// This core has been interrupted, and looks at its ready threads next.
+    pub looks_at_ready: Cell<bool>,
     /// What this core still does before it looks what else is due, in instructions, roughly (`call::BUDGET`).
     pub budget: Cell<u64>,
     /// Cores of this instruction set.
@@ -218,6 +220,7 @@ impl<M: Machine> Cpu<M> {
             translations: Translations::default(),
             deferred: Cell::new(Interrupts::EMPTY),
             fpga_later: Cell::new(false),
+            looks_at_ready: Cell::new(false),
             budget: Cell::new(BUDGET),
             peers: cores_of_isa(pool, M::ISA),
             able: LastAble::default(),
@@ -529,6 +532,11 @@ impl<M: Machine> Context for Cpu<M> {
     fn await_transfer(&self, arrives_ns: u64) {
         // Where the time is damaged, nothing is lost by going on.
         migration::wait_until(self, arrives_ns);
+    }
+
+    #[inline(always)]
+    fn looks_at_ready(&self) -> bool {
+        self.looks_at_ready.get()
     }
 
     #[inline(always)]

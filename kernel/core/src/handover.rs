@@ -60,6 +60,11 @@ pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let owner = (cpu.raw(thread), thread.tid.get());
     let here = u32::from(cpu.id.0) + 1;
     if cpu.ext_owner.get() != owner || thread.ext_core.get() != here {
+        if thread.guest.get() != 0 && cpu.machine.withhold_ext(&thread.frame) {
+            // It is about to run its guest, and may not need them for long.
+            cpu.ext_owner.set((0, 0));
+            return;
+        }
         extension::before_load(cpu);
         cpu.machine.load_ext(&thread.frame);
         cpu.ext_owner.set(owner);

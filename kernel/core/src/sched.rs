@@ -17,7 +17,7 @@ use motet_protocol::{
 
 use crate::{
     alarm, balance,
-    call::{BUDGET, Call, Stop, cost},
+    call::{BUDGET, Call, Stop, SysResult, cost},
     counters,
     cpu::Cpu,
     crossing::{self, Fetch, make_returned_ready, migration, stop_polling},
@@ -29,6 +29,7 @@ use crate::{
     signal::{self, Attention},
     syscall, trace,
     turn::{self, Turn},
+    vm,
 };
 
 /// Runs threads on this core for ever.
@@ -95,9 +96,7 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
     stop_polling(cpu);
     let core = cpu.own;
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
-    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
-    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
-    core.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
+    take_over(cpu, thread);
     if first.is_some() {
         thread.moves.away.store(0, Ordering::Release);
     }
@@ -108,11 +107,7 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
     if registers::frame_isa(&thread.frame) != M::ISA {
         return lost::end_thread(cpu, thread, process);
     }
-    then_look(); // at the attention word: whoever sets it looks whom to nudge afterwards
-    count(&cpu.counters().context_switches);
-    let started_ns = cpu.now_ns();
-    charge_core(cpu, started_ns);
-    trace::run(cpu, thread, process);
+    let started_ns = begin(cpu, thread, process);
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
         handover::take_ext(cpu, thread);
         extension::take(cpu, thread);
@@ -133,6 +128,25 @@ pub fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
     core.current_thread.store(0, Ordering::Relaxed);
     file::accel::catch_up(cpu);
     trace::stop(cpu);
+}
+
+/// This core has taken a thread, and says so.
+#[inline(always)]
+fn take_over<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
+}
+
+/// A thread begins to run: when.
+#[inline(always)]
+fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> u64 {
+    then_look(); // at the attention word: whoever sets it looks whom to nudge afterwards
+    count(&cpu.counters().context_switches);
+    let started_ns = cpu.now_ns();
+    charge_core(cpu, started_ns);
+    trace::run(cpu, thread, process);
+    started_ns
 }
 
 /// Counts the time until now as busy, and the sleep before it as idle.
@@ -163,15 +177,14 @@ fn run_until_gone<M: Machine>(
     process: &'static ProcessRecord,
     first: Option<Trap>,
 ) {
-    let mut first = first;
+    let (mut thread, mut process, mut first) = (thread, process, first);
     loop {
         let trap = match first.take() {
             Some(trap) => trap,
             None => {
                 let mut in_syscall = thread.in_syscall.get() != 0;
                 if in_syscall {
-                    wait::finish(cpu, thread);
-                    timer::disarm(cpu, &thread.timer);
+                    end_wait(cpu, thread);
                     if thread.in_syscall.get() & (STORE_WAITED | TURN_WAITED) != 0 {
                         turn::waited(thread);
                         in_syscall = thread.in_syscall.get() != 0;
@@ -194,6 +207,13 @@ fn run_until_gone<M: Machine>(
                         Some(Turn::Gone) => return,
                     }
                     in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
+                }
+                if in_syscall && thread.guest.get() != 0 {
+                    match serve_guests(cpu, thread, process) {
+                        Some(other) => (thread, process) = other,
+                        None => return,
+                    }
+                    continue;
                 }
                 if in_syscall {
                     Trap::Syscall
@@ -309,6 +329,81 @@ fn serve_syscall<M: Machine>(
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
+    conclude(cpu, thread, process, result)
+}
+
+/// Goes on with the system call that makes the thread a core of a virtual machine; then with other such threads, as long as these are next
+/// here: so guests follow each other without what programs need. Returns the one that something else is to be done for; `None`: no thread
+/// belongs to this core any more.
+#[inline(never)]
+fn serve_guests<M: Machine>(
+    cpu: &Cpu<M>,
+    mut thread: &'static ThreadRecord,
+    mut process: &'static ProcessRecord,
+) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    loop {
+        let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
+        if conclude(cpu, thread, process, vm::go_on(&call)).is_some() {
+            break;
+        }
+        (thread, process) = next_guest(cpu)?;
+        if thread.attention.load(Ordering::Relaxed) != 0 {
+            break;
+        }
+        end_wait(cpu, thread);
+        thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+    }
+    // Guests run whatever address space is active.
+    if mm::activate(cpu, mm::space_of(cpu, process)).is_err() {
+        process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+        return None;
+    }
+    Some((thread, process))
+}
+
+/// Takes the thread that is next on this core, if that is in the middle of running a guest, and this core has nothing else to do first.
+#[inline(always)]
+fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    let is_due = cpu.deferred.get() != Interrupts::EMPTY
+        || cpu.crossing.migrates
+        || cpu.crossing.woken.get().is_some()
+        || extension::away::has_come(cpu)
+        || hotplug::is_asked(cpu)
+        || cpu.budget.get() == 0;
+    if is_due || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
+        return None;
+    }
+    cpu.own.current_thread.store(0, Ordering::Relaxed);
+    file::accel::catch_up(cpu);
+    trace::stop(cpu);
+    let thread = run_queue::next(cpu)?;
+    let process = process::process_of(cpu, thread);
+    take_over(cpu, thread);
+    let started_ns = begin(cpu, thread, process);
+    if !mm::may_stay_active(cpu) {
+        mm::deactivate(cpu);
+    }
+    handover::take_ext(cpu, thread);
+    alarm::program_timer(cpu, started_ns);
+    thread.charged_at_ns.set(started_ns);
+    Some((thread, process))
+}
+
+/// The thread no longer waits, if it did.
+#[inline(always)]
+fn end_wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    wait::finish(cpu, thread);
+    timer::disarm(cpu, &thread.timer);
+}
+
+/// A dispatch of a system call is over. `None`: the thread no longer belongs to this core.
+#[inline(always)]
+fn conclude<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    result: SysResult,
+) -> Option<()> {
     let result = match result {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
@@ -485,7 +580,9 @@ pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
 
 /// An interrupt while the thread ran. `true`: the thread has given up the core.
 fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
+    cpu.looks_at_ready.set(true);
     let interrupts = take_interrupts(cpu, interrupts);
+    cpu.looks_at_ready.set(false);
     if interrupts.contains(Interrupts::TIMER) {
         limits::check_cpu_time(cpu, thread);
     }

@@ -4,15 +4,17 @@
 //! ([`motet_layout::VectorArea`]), which has control words vstart, vtype, vl, vcsr.
 //!
 //! sstatus.FS and VS tell whether user code wrote these registers since the last load or store, so a thread that did not
-//! costs nothing to save. Vector registers are closed (VS off) until the kernel opens them for the thread that runs.
+//! costs nothing to save. Vector registers are closed (VS off) until the kernel opens them for the thread that runs. Floating-point
+//! registers are off where they hold neither the running thread's values nor its guest's: these are loaded when they are used.
 
 use core::{arch::asm, mem::offset_of, ptr::from_ref, sync::atomic::Ordering::Relaxed};
 
 use motet_hal::Machine;
-use motet_layout::{Cell64, UserFrame, VECTORS_RISCV64, Vectors};
+use motet_layout::{Cell64, GuestSystem, UserFrame, VECTORS_RISCV64, Vectors};
 
 use crate::{
     csr::{STATUS_FS, STATUS_FS_INITIAL, STATUS_VS, STATUS_VS_INITIAL, read_csr},
+    guest,
     machine::TheMachine,
     per_core::PerCore,
 };
@@ -48,7 +50,10 @@ pub fn save(machine: &TheMachine, frame: &'static UserFrame) {
     let core = PerCore::this();
     let status = read_csr!("sstatus");
     let is_fresh = frame.ext_valid.get() != 1;
-    if is_fresh || core.ext_frame.load(Relaxed) != from_ref(frame).addr() || status & STATUS_FS == STATUS_FS {
+    let is_other =
+        is_fresh || core.ext_frame.load(Relaxed) != from_ref(frame).addr() || status & STATUS_FS == STATUS_FS;
+    // Where they are withheld, the frame has them.
+    if is_other && status & STATUS_FS != 0 {
         store_float(frame);
         core.ext_frame.store(from_ref(frame).addr(), Relaxed);
     }
@@ -85,13 +90,89 @@ fn area(machine: &TheMachine, frame: &'static UserFrame) -> Option<Vectors<'stat
 
 /// Loads the registers from `frame`, or gives them their initial values; closes the vector registers.
 pub fn load(frame: &'static UserFrame) {
-    let core = PerCore::this();
+    PerCore::this().vector_frame.store(0, Relaxed);
+    fill(frame, STATUS_VS);
+}
+
+/// Fills the floating-point registers from `frame`, or with their initial values. Other bits of `sstatus` are cleared, too.
+fn fill(frame: &'static UserFrame, clears: u64) {
     let valid = frame.ext_valid.get() == 1;
+    set_float(Float::Held);
     load_float(if valid { from_ref(frame).cast() } else { from_ref(&INITIAL).cast() });
-    core.ext_frame.store(if valid { from_ref(frame).addr() } else { 0 }, Relaxed);
-    core.vector_frame.store(0, Relaxed);
-    clean();
-    set_vectors(false);
+    PerCore::this().ext_frame.store(if valid { from_ref(frame).addr() } else { 0 }, Relaxed);
+    let dirty_not_initial = STATUS_FS & !STATUS_FS_INITIAL;
+    // SAFETY: leaves the unit on; what else is cleared is the vector unit's, which the kernel does not use, either.
+    unsafe { asm!("csrc sstatus, {}", in(reg) dirty_not_initial | clears, options(nomem, nostack)) };
+}
+
+/// Who has the floating-point registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Float {
+    /// Whoever runs.
+    Held,
+    /// Another one: instructions that use them are illegal.
+    Withheld,
+}
+
+fn set_float(float: Float) {
+    // SAFETY: the kernel itself does not use the unit.
+    unsafe {
+        match float {
+            Float::Held => asm!("csrs sstatus, {}", in(reg) STATUS_FS_INITIAL, options(nomem, nostack)),
+            Float::Withheld => asm!("csrc sstatus, {}", in(reg) STATUS_FS, options(nomem, nostack)),
+        }
+    }
+}
+
+fn holds(frame: &'static UserFrame) -> bool {
+    PerCore::this().ext_frame.load(Relaxed) == from_ref(frame).addr()
+}
+
+/// [`motet_hal::Machine::lend_ext`]: a guest that has none of its values loaded meets an illegal instruction first.
+pub fn lend(guest: &'static UserFrame, system: &'static GuestSystem) {
+    let is_loaded = holds(guest) && guest::ran_here_last(system);
+    set_float(if is_loaded { Float::Held } else { Float::Withheld });
+    guest::delegate_illegal(is_loaded);
+}
+
+/// A guest has met an illegal instruction. Whether that was because its registers were not loaded: they are now.
+pub fn give(guest: &'static UserFrame) -> bool {
+    if read_csr!("sstatus") & STATUS_FS != 0 {
+        return false;
+    }
+    fill(guest, 0);
+    guest::delegate_illegal(true);
+    true
+}
+
+/// [`motet_hal::Machine::take_back_ext`].
+pub fn take_back(guest: &'static UserFrame, frame: &'static UserFrame) {
+    if read_csr!("sstatus") & STATUS_FS == STATUS_FS {
+        store_float(guest);
+        guest.ext_valid.set(1);
+        PerCore::this().ext_frame.store(from_ref(guest).addr(), Relaxed);
+        clean();
+    }
+    set_float(if holds(frame) { Float::Held } else { Float::Withheld });
+}
+
+/// [`motet_hal::Machine::withhold_ext`].
+pub fn withhold(frame: &'static UserFrame) {
+    if holds(frame) {
+        // They were: the thread may have been elsewhere since.
+        PerCore::this().ext_frame.store(0, Relaxed);
+    }
+    // SAFETY: the kernel itself uses neither unit.
+    unsafe { asm!("csrc sstatus, {}", in(reg) STATUS_FS | STATUS_VS, options(nomem, nostack)) };
+}
+
+/// [`motet_hal::Machine::get_ext`].
+pub fn get(frame: &'static UserFrame) -> bool {
+    let is_withheld = read_csr!("sstatus") & STATUS_FS == 0;
+    if is_withheld {
+        fill(frame, 0);
+    }
+    is_withheld
 }
 
 /// Lets user code use the vector registers, which get their values from `frame`'s area, or their initial ones.

@@ -14,9 +14,9 @@ use motet_layout::{Frame, GuestSystem, UserFrame};
 
 use crate::{
     csr::{STATUS_FS, STATUS_VS, read_csr, write_csr},
-    hidden, interrupts,
+    extended, hidden, interrupts,
     machine::TheMachine,
-    per_core::PerCore,
+    per_core::{PerCore, VMIDS_MAX},
     trap::{CAUSE_INTERRUPT, enter},
 };
 
@@ -38,6 +38,12 @@ const SOFTWARE: u64 = 1 << 2;
 const TIMER: u64 = 1 << 6;
 const EXTERNAL: u64 = 1 << 10;
 
+/// Fields of `hgatp`.
+const SV39X4: u64 = 8 << 60;
+const VMID_SHIFT: u32 = 44;
+const VMIDS: u64 = 0x3fff << VMID_SHIFT;
+
+const CAUSE_ILLEGAL: u64 = 2;
 const CAUSE_HYPERCALL: u64 = 10;
 const CAUSE_VIRTUAL: u64 = 22;
 const WAIT_FOR_INTERRUPT: u32 = 0x1050_0073;
@@ -58,6 +64,9 @@ const CAUSE: usize = FIRST_REGISTER + 5;
 const VALUE: usize = FIRST_REGISTER + 6;
 /// The guest's virtual address of its last fault.
 const FAULT_ADDRESS: usize = FIRST_REGISTER + 8;
+/// 1 + the core where it ran last; 0: none. And 1 + the place where that one knows it.
+const LAST_CORE: usize = FIRST_REGISTER + 9;
+const PLACE: usize = FIRST_REGISTER + 10;
 const STATUS_SIE: u64 = 1 << 1;
 const STATUS_SPIE: u64 = 1 << 5;
 
@@ -107,6 +116,7 @@ pub fn init(machine: &TheMachine) {
             write_csr!("0x603", INTERRUPTS_OF_GUESTS); // hideleg
             write_csr!("0x606", COUNTERS); // hcounteren
         }
+        core.vmids.store(find_vmids(), Relaxed);
     }
 }
 
@@ -118,9 +128,32 @@ pub fn hide_counters() {
     }
 }
 
-/// Drops this core's translations of guests.
+/// How many VMIDs this core uses. It holds those bits of `hgatp` that it has.
+fn find_vmids() -> usize {
+    // SAFETY: no guest runs.
+    unsafe { write_csr!("0x680", SV39X4 | VMIDS) };
+    let held = read_csr!("0x680") & VMIDS;
+    // SAFETY: as above.
+    unsafe { write_csr!("0x680", 0) };
+    // 0 is none's, unless it is the only one.
+    ((held >> VMID_SHIFT) as usize).clamp(1, VMIDS_MAX)
+}
+
+/// Whether the core of a guest has run on this core last, if it has run at all.
+pub fn ran_here_last(system: &GuestSystem) -> bool {
+    system.words[LAST_CORE].get() == 1 + PerCore::this().core().index() as u64
+}
+
+/// A guest's illegal instructions are its own, or come here first.
+pub fn delegate_illegal(is_delegated: bool) {
+    let exceptions = if is_delegated { EXCEPTIONS_OF_GUESTS } else { EXCEPTIONS_OF_GUESTS & !(1 << CAUSE_ILLEGAL) };
+    // SAFETY: it concerns guests only.
+    unsafe { write_csr!("0x602", exceptions) }; // hedeleg
+}
+
+/// Drops this core's translations of guests: each one's before it runs again.
 pub fn flush() {
-    PerCore::this().guest_root.store(0, Relaxed);
+    PerCore::this().guests.iter().for_each(|guest| guest.system.store(0, Relaxed));
 }
 
 /// Each of the interrupts and its bit in `hvip`.
@@ -191,6 +224,10 @@ extern "C" fn quick<F: Fn(Trap) -> bool>(frame: &'static UserFrame, context: &Qu
             }
             _ => return 0,
         },
+        CAUSE_ILLEGAL if extended::give(frame) => {
+            frame.pc.set(pc);
+            return 1;
+        }
         cause if cause & CAUSE_INTERRUPT != 0 => (Trap::Interrupt(interrupts::take(context.machine)), 0),
         _ => return 0,
     };
@@ -243,7 +280,7 @@ fn run_with<F: Fn(Trap) -> bool>(
     let mode = if system.words[MODE].get() & 1 == 0 { STATUS_SPP } else { 0 };
     // SAFETY: the guest's registers mean something to guests only. It reaches what the second stage translates: memory of its own.
     unsafe {
-        use_root(machine.local_phys(root), core::ptr::from_ref(system).addr() as u64);
+        use_root(machine.local_phys(root), system);
         each_register!(load, system);
         write_csr!("0x645", system.words[PENDING].get() & INTERRUPTS_OF_GUESTS); // hvip
         write_csr!("scounteren", system.words[READABLE_COUNTERS].get());
@@ -281,23 +318,74 @@ fn run_with<F: Fn(Trap) -> bool>(
     Trap::Guest(trap)
 }
 
-/// Has guests' memory translated by the tables at `root` from now on, for the core of a guest whose system registers are at `system`: what
-/// another core of the same machine has had translated, by its own tables of the first stage, is not this one's.
+/// Has guests' memory translated by the tables at `root` from now on, for the core of a guest whose system registers are `system`: what
+/// another core of the same machine has had translated, by its own tables of the first stage, is not this one's. So each has a VMID of its
+/// own here, and keeps it and its translations while it runs on no other core.
 ///
 /// # Safety
 /// There is a root table, of 16 KiB.
-unsafe fn use_root(root: u64, system: u64) {
-    const SV39X4: u64 = 8 << 60;
+#[inline(always)]
+unsafe fn use_root(root: u64, system: &'static GuestSystem) {
     let core = PerCore::this();
-    let is_same_core = core.guest_system.swap(system, Relaxed) == system;
-    if core.guest_root.swap(root, Relaxed) != root || !is_same_core {
-        assert!(root.is_multiple_of(Stage2::Sv39x4.root_bytes()), "the root of a guest's tables is at {root:#x}");
-        // SAFETY: the caller's. HFENCE.GVMA and HFENCE.VVMA, of everything: VMID 0 is every guest's. What other cores of the guest
-        // have written is executed from now on.
-        unsafe {
-            write_csr!("0x680", SV39X4 | root >> 12); // hgatp
-            asm!(".4byte 0x62000073", ".4byte 0x22000073", "fence.i", options(nostack));
-        }
+    let place = (system.words[PLACE].get() as usize).wrapping_sub(1);
+    let is_known = ran_here_last(system)
+        && core.guests.get(place).is_some_and(|known| {
+            known.system.load(Relaxed) == core::ptr::from_ref(system).addr() as u64 && known.root.load(Relaxed) == root
+        });
+    if is_known {
+        // SAFETY: the caller's.
+        unsafe { set_root(core, root, place) };
+    } else {
+        // SAFETY: the caller's.
+        unsafe { get_known(core, root, system) };
+    }
+}
+
+/// # Safety
+/// There is a root table, and the place is that of its guest.
+#[inline(always)]
+unsafe fn set_root(core: &PerCore, root: u64, place: usize) {
+    let hgatp = SV39X4 | vmid(core, place) << VMID_SHIFT | root >> 12;
+    if core.hgatp.load(Relaxed) != hgatp {
+        core.hgatp.store(hgatp, Relaxed);
+        // SAFETY: the caller's.
+        unsafe { write_csr!("0x680", hgatp) };
+    }
+}
+
+#[inline(always)]
+fn vmid(core: &PerCore, place: usize) -> u64 {
+    if core.vmids.load(Relaxed) == 1 { 0 } else { place as u64 + 1 }
+}
+
+/// Gives the core of a guest a place, and drops what is translated under that VMID.
+///
+/// # Safety
+/// There is a root table, of 16 KiB.
+#[cold]
+#[inline(never)]
+unsafe fn get_known(core: &PerCore, root: u64, system: &'static GuestSystem) {
+    assert!(root.is_multiple_of(Stage2::Sv39x4.root_bytes()), "the root of a guest's tables is at {root:#x}");
+    let own = core::ptr::from_ref(system).addr() as u64;
+    let (count, before) = (core.vmids.load(Relaxed), (system.words[PLACE].get() as usize).wrapping_sub(1));
+    // Its place of before, if that is not another one's.
+    let is_free = |place: usize| [0, own].contains(&core.guests[place].system.load(Relaxed));
+    let place = if before < count && is_free(before) { before } else { core.next_vmid.fetch_add(1, Relaxed) % count };
+    core.guests[place].system.store(own, Relaxed);
+    core.guests[place].root.store(root, Relaxed);
+    system.words[PLACE].set(place as u64 + 1);
+    system.words[LAST_CORE].set(1 + core.core().index() as u64);
+    // SAFETY: the caller's. HFENCE.GVMA of the VMID, and HFENCE.VVMA, which is about the one in use. What other cores of the guest have
+    // written is executed from now on.
+    unsafe {
+        set_root(core, root, place);
+        asm!(
+            ".insn r 0x73, 0, 0x31, x0, x0, {vmid}",
+            ".insn r 0x73, 0, 0x11, x0, x0, x0",
+            "fence.i",
+            vmid = in(reg) vmid(core, place),
+            options(nostack)
+        );
     }
 }
 

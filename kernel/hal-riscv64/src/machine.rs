@@ -202,6 +202,24 @@ impl Machine for TheMachine {
         extended::load(frame);
     }
 
+    fn lend_ext(&self, guest: &'static UserFrame, system: &'static GuestSystem) -> bool {
+        extended::lend(guest, system);
+        true
+    }
+
+    fn take_back_ext(&self, guest: &'static UserFrame, frame: &'static UserFrame) {
+        extended::take_back(guest, frame);
+    }
+
+    fn withhold_ext(&self, frame: &'static UserFrame) -> bool {
+        extended::withhold(frame);
+        true
+    }
+
+    fn get_ext(&self, frame: &'static UserFrame) -> bool {
+        extended::get(frame)
+    }
+
     fn vector_bytes(&self) -> u32 {
         PerCore::this().vector_bytes.load(Relaxed) as u32
     }

@@ -36,10 +36,14 @@ pub struct PerCore {
     pub vector_frame: AtomicUsize,
     /// Bytes in a vector register; 0: user code gets no vectors here.
     pub vector_bytes: AtomicU64,
-    /// Physical address of the root of the tables of the guest that this core has run last; 0: its translations are dropped before the next.
-    pub guest_root: AtomicU64,
-    /// Where the system registers of that guest's core are kept.
-    pub guest_system: AtomicU64,
+    /// Guests that this core has translations of, by VMID less 1.
+    pub guests: [KnownGuest; VMIDS_MAX],
+    /// How many VMIDs are in use: at least 1, which is 0 if that is the only one there is.
+    pub vmids: AtomicUsize,
+    /// The VMID, less 1, that the next guest gets without one.
+    pub next_vmid: AtomicUsize,
+    /// What `hgatp` holds.
+    pub hgatp: AtomicU64,
     /// 1: this core can run guests.
     pub runs_guests: AtomicU64,
     /// Interrupts that were taken while a guest ran, and that the kernel has not been told.
@@ -55,6 +59,17 @@ pub struct PerCore {
     pub collected: [AtomicU64; 4],
     /// Set by the first panic of this core: a second one only parks.
     pub panicking: AtomicBool,
+}
+
+/// Most VMIDs that a core uses.
+pub const VMIDS_MAX: usize = 8;
+
+/// A core of a guest that has a VMID here.
+pub struct KnownGuest {
+    /// Where its system registers are kept; 0: there is none.
+    pub system: AtomicU64,
+    /// Physical address of the root of its tables.
+    pub root: AtomicU64,
 }
 
 pub const SCRATCH: usize = offset_of!(PerCore, scratch);
@@ -84,8 +99,10 @@ impl PerCore {
             ext_frame: AtomicUsize::new(0),
             vector_frame: AtomicUsize::new(0),
             vector_bytes: AtomicU64::new(0),
-            guest_root: AtomicU64::new(0),
-            guest_system: AtomicU64::new(0),
+            guests: [const { KnownGuest { system: AtomicU64::new(0), root: AtomicU64::new(0) } }; VMIDS_MAX],
+            vmids: AtomicUsize::new(1),
+            next_vmid: AtomicUsize::new(0),
+            hgatp: AtomicU64::new(0),
             runs_guests: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             away: AtomicU64::new(0),

@@ -211,6 +211,28 @@ pub trait Machine: Sync + 'static {
     /// Lets a guest take an exception when it runs, at the instruction that `frame` is at.
     fn raise_in_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _exception: GuestException) {}
 
+    /// Lends a guest the floating-point registers: those of `guest` when it runs, be they loaded now or when it uses them first. What
+    /// they held is stored. `false`: this core does not do that, and nothing has happened.
+    fn lend_ext(&self, _guest: &'static UserFrame, _system: &'static GuestSystem) -> bool {
+        false
+    }
+
+    /// Takes the registers back, which [`lend_ext`](Self::lend_ext) has lent; `frame` is of the thread that runs. If they are not its own any
+    /// more, they are [withheld](Self::withhold_ext).
+    fn take_back_ext(&self, _guest: &'static UserFrame, _frame: &'static UserFrame) {}
+
+    /// The extended registers are not those of the thread with this frame, which runs from now on: its first instruction that uses them is illegal
+    /// ([`get_ext`](Self::get_ext)), and [`save_ext`](Self::save_ext) stores nothing. Until the next [`load_ext`](Self::load_ext). `false`:
+    /// this core does not do that.
+    fn withhold_ext(&self, _frame: &'static UserFrame) -> bool {
+        false
+    }
+
+    /// The thread with this frame has met an illegal instruction: loads its registers if they were withheld. Whether they were.
+    fn get_ext(&self, _frame: &'static UserFrame) -> bool {
+        false
+    }
+
     /// Drops this core's translations of guests: to be called on each core that may have run one by tables that say less now, or that are
     /// no more.
     fn flush_guests(&self) {}

@@ -22,11 +22,12 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("vm::a_guest_finds_what_a_machine_has", all),
         ("vm::exit_status_says_whether_the_guest_is_well", status),
         ("vm::what_is_typed_reaches_the_guest", echo),
         ("vm::machines_run_beside_each_other", beside),
+        ("vm::floating_point_registers_are_kept_apart_on_a_core", floats),
         ("vm::a_guest_that_executes_anything_ends_alone", random),
         ("vm::a_machine_that_is_killed_gives_its_memory_back", killed),
         ("vm::damaged_images_are_refused_with_a_reason", damaged),
@@ -90,6 +91,18 @@ fn beside() -> Result<(), String> {
          vm list | tail -n +2 | wc -l >/tmp/listed; for pid in $pids; do wait $pid || echo failed; done; \
          for n in 1 2 3 4; do tail -n 1 /tmp/$n; done; vm list | wc -l");
     ended.expect_code(0)?.expect_output("tick 49\ntick 49\ntick 49\ntick 49\n1\n").map(drop)
+}
+
+/// Three guests, each of which adds up while it is interrupted, and a program, on one core.
+fn floats() -> Result<(), String> {
+    let machine = process::root().join("machines/ker-one.toml");
+    let guest = guest();
+    let command = "for n in 1 2 3; do vm run --append all /in/guest >/tmp/$n & pids=\"$pids $!\"; done; \
+        awk 'BEGIN { for (i = 0; i < 9000; i++) s += i / 8; print s }'; \
+        for pid in $pids; do wait $pid || echo failed; done; cat /tmp/1 /tmp/2 /tmp/3 | grep -c '^1 cores$'";
+    let run = Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), guest.as_os_str()]);
+    let ended = run.arguments(["--quiet", "--", command]).limit(Duration::from_secs(180)).wait();
+    ended.expect_code(0)?.expect_output("5.06194e+06\n3\n").map(drop)
 }
 
 /// Frames that are in use, as the machine counts them, when nothing runs.

@@ -27,6 +27,9 @@ pub fn illegal<M: Machine>(
     process: &'static ProcessRecord,
     word: u32,
 ) -> Option<()> {
+    if cpu.machine.get_ext(&thread.frame) {
+        return Some(());
+    }
     let Some(required) = instruction(cpu, thread, process, word) else {
         signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });
         return Some(());

@@ -97,6 +97,7 @@ pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
 pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     open::open_interrupted(cpu, thread);
     rw::transfer_ended(cpu, thread);
+    vm::call_ended(cpu, thread);
 }
 
 /// What `sync_file_range` may be told.
@@ -226,7 +227,7 @@ pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
     tty::input_arrived(cpu);
-    if header.vms.get() != 0 {
+    if header.vms_asked.load(Ordering::Relaxed) != 0 {
         vm::end_those_asked(cpu);
     }
     // Mostly nobody waits, and the host has rung for nothing, or another core for something else.

@@ -82,7 +82,10 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     // which calls came from here may sleep with them: it wakes and switches away.
     for (active, island) in space.active.iter().zip((0..).filter_map(IslandId::from_raw)) {
         for core in (0..CORES_PER_ISLAND_MAX).filter(|core| active.load(Ordering::SeqCst) >> core & 1 != 0) {
-            run_queue::wake_core(cpu, CoreId::new(island, core));
+            let core = CoreId::new(island, core);
+            if !run_queue::wake_core(cpu, core) {
+                cpu.ring(core); // it may run guests, which need no space, for long
+            }
         }
         while active.load(Ordering::SeqCst) != 0 && !is_dead(cpu, CoreId::new(island, 0)) {
             cpu.relax();

@@ -33,6 +33,7 @@ use crate::{
 };
 
 pub use accelerators::protect as protect_registers;
+pub use run::{call_ended, go_on, may_go_on};
 pub use show::show;
 
 /// Opens `/dev/vm`: a new virtual machine.
@@ -56,11 +57,12 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     vm.started_ns.set(cpu.now_ns());
     let record = description::create(cpu, &Parts { kind: FILE_VM, flags, inode: None, object: cpu.raw(vm) });
     let record = record.inspect_err(|_| slab::free(cpu, vm))?;
+    vm.file.set(cpu.raw(record));
     enlist(cpu, vm);
     Ok(record)
 }
 
-/// Ends a virtual machine: its file is closed, so that no thread is in a call that uses it, though some may wait in one.
+/// Ends a virtual machine: its file is closed, so that no thread is in a call that uses it, though some may wait to be told that.
 pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     strike_off(cpu, vm);
     // Nodes of threads that still wait must not stay linked in memory that becomes another's.
@@ -75,6 +77,7 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
 /// The host has rung: ends the machines that it wants to end, as by SIGKILL.
 #[cold]
 pub fn end_those_asked<M: Machine>(cpu: &Cpu<M>) {
+    cpu.pool.header().vms_asked.swap(0, Ordering::Acquire);
     while let Some(pid) = next_to_end(cpu) {
         let _tree = process::lock_tree(cpu);
         if let Some(process) = process::lookup(cpu, pid) {
@@ -181,6 +184,7 @@ fn make_vcpu<M: Machine>(call: &Call<M>, vm: &'static VmRecord) -> Result<u64, E
     let slot = vm.vcpus.get(index as usize).filter(|_| (index as usize) < cores_max).ok_or(Errno::ENOSPC)?;
     let vcpu = slab::alloc::<VcpuRecord>(cpu).ok_or(Errno::ENOMEM)?;
     vcpu.index.set(index);
+    vcpu.vm.set(cpu.raw(vm));
     slot.store(cpu.raw(vcpu), Ordering::Relaxed);
     if M::ISA == Isa::AArch64 {
         vgic::set_cores(cpu, vm, index as usize + 1);

@@ -13,16 +13,19 @@ use motet_hal::{
     Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Machine, Stage2, Trap, Widen,
 };
 use motet_layout::{
-    Cell32, Frame, Isa, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord, handshake::then_look,
+    CALL_PAUSED, CALL_WAITED, Cell32, FileRecord, Frame, Isa, PoolAddr, ThreadRecord, VCPU_START, VCPU_STARTED,
+    VcpuRecord, VmRecord, handshake::then_look,
 };
-use motet_protocol::{count, fpga::InterfaceId, run_queue, timer, wait};
+use motet_protocol::{Context, count, fpga::InterfaceId, run_queue, timer, wait};
 
 use super::{accelerators, memory, memory::Found, psci, reset, sbi, vcpu};
 use crate::{
     alarm,
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    extension, handover,
+    extension,
+    file::description,
+    handover,
 };
 
 /// Kinds of what stops a guest, as they are counted ([`VmRecord::exits`]).
@@ -74,11 +77,60 @@ pub struct Running<'a, M: Machine> {
 /// # Errors
 /// `EINVAL`: there is no such core; `EBUSY`: another thread is it; `ENODEV`: this core runs no guests; `EINTR`: a signal has a handler; `ENOMEM`; `EFAULT`.
 pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64) -> SysResult {
+    let index = call.read_user_u64(exit_address)?;
+    let vcpu = vcpu(call.cpu, vm, index).ok_or(Errno::EINVAL)?;
+    let result = dispatch(call, vm, vcpu, exit_address);
+    if let Err(Stop::Again | Stop::Block) = result {
+        // The next dispatch knows it; and until the call ends the machine stays, whoever closes its file.
+        let file = call.cpu.pool.at::<FileRecord>(PoolAddr(vm.file.get()));
+        file.refs.fetch_add(1, Ordering::Relaxed);
+        call.thread.guest.set(call.cpu.raw(vcpu));
+    }
+    result
+}
+
+/// Whether a thread needs nothing but to go on with its guest.
+#[inline(always)]
+pub fn may_go_on(thread: &ThreadRecord) -> bool {
+    thread.guest.get() != 0
+        && thread.attention.load(Ordering::Relaxed) == 0
+        && thread.in_syscall.get() & !(CALL_WAITED | CALL_PAUSED) == 0
+        && thread.needs.get() == 0
+        && thread.moves.uses_vectors.get() == 0
+}
+
+/// As [`run`], where the thread is in the middle of it ([`ThreadRecord::guest`]): the shortest way back to its guest.
+///
+/// # Errors
+/// As [`run`].
+pub fn go_on<M: Machine>(call: &Call<M>) -> SysResult {
+    let vcpu = call.cpu.pool.at::<VcpuRecord>(PoolAddr(call.thread.guest.get()));
+    let vm = call.cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
+    let [_, _, exit_address, ..] = call.args;
+    let result = dispatch(call, vm, vcpu, exit_address);
+    if !matches!(result, Err(Stop::Again | Stop::Block)) {
+        call_ended(call.cpu, call.thread);
+    }
+    result
+}
+
+/// The call that a thread was in the middle of has ended, however that was.
+pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if let Some(vcpu) = cpu.object::<VcpuRecord>(thread.guest.get()) {
+        thread.guest.set(0);
+        let vm = cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
+        description::put(cpu, cpu.pool.at(PoolAddr(vm.file.get())));
+    }
+}
+
+#[inline(always)]
+fn dispatch<M: Machine>(
+    call: &Call<M>,
+    vm: &'static VmRecord,
+    vcpu: &'static VcpuRecord,
+    exit_address: u64,
+) -> SysResult {
     let cpu = call.cpu;
-    // A dispatch that follows another one of this call knows it.
-    let kept = &call.thread.scratch[0];
-    let index = kept.get().checked_sub(1).map_or_else(|| call.read_user_u64(exit_address), Ok)?;
-    let vcpu = vcpu(cpu, vm, index).ok_or(Errno::EINVAL)?;
     let _turn = Turn::take(vcpu, call.thread).ok_or(Errno::EBUSY)?;
     if call.is_interrupted() {
         return Err(Errno::EINTR.into());
@@ -98,7 +150,7 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         }
         running.take_answer(Exit::from_words(words));
     }
-    let exit = running.until_exit(call).inspect_err(|_| kept.set(index + 1))?;
+    let exit = running.until_exit(call)?;
     count(&vm.exits[Counted::Monitor as usize]);
     let exit = Exit { vcpu: u64::from(vcpu.index.get()), pc: vcpu.frame.pc.get(), ..exit };
     for (at, word) in (exit_address..).step_by(8).zip(exit.to_words()) {
@@ -137,19 +189,27 @@ struct Floats<'a, M: Machine> {
     cpu: &'a Cpu<M>,
     thread: &'static ThreadRecord,
     vcpu: &'static VcpuRecord,
+    /// They are loaded when the guest uses them.
+    are_lent: bool,
 }
 
 impl<'a, M: Machine> Floats<'a, M> {
     fn give(cpu: &'a Cpu<M>, thread: &'static ThreadRecord, vcpu: &'static VcpuRecord) -> Self {
         handover::save_ext(cpu, thread);
-        extension::before_load(cpu);
-        cpu.machine.load_ext(&vcpu.frame);
-        Self { cpu, thread, vcpu }
+        let are_lent = cpu.machine.lend_ext(&vcpu.frame, &vcpu.system);
+        if !are_lent {
+            extension::before_load(cpu);
+            cpu.machine.load_ext(&vcpu.frame);
+        }
+        Self { cpu, thread, vcpu, are_lent }
     }
 }
 
 impl<M: Machine> Drop for Floats<'_, M> {
     fn drop(&mut self) {
+        if self.are_lent {
+            return self.cpu.machine.take_back_ext(&self.vcpu.frame, &self.thread.frame);
+        }
         self.cpu.machine.save_ext(&self.vcpu.frame);
         extension::before_load(self.cpu);
         handover::reload_ext(self.cpu, self.thread);
