@@ -107,7 +107,8 @@ fn floats() -> Result<(), String> {
 
 /// Frames that are in use, as the machine counts them, when nothing runs.
 const FREE: &str = "free() { awk '/MemFree/ { print $2 }' /proc/meminfo; }; ";
-/// Memory that may be in use afterwards: slabs that have grown, in KiB.
+/// Memory that may be in use afterwards: slabs that have grown, in KiB. It may be more once (of seven times the same 30 guests, free memory went up and
+/// down by 600 KiB, without a trend); what a second time as much is lost, is a leak.
 const SLACK_KIB: u32 = 512;
 
 fn random() -> Result<(), String> {
@@ -120,9 +121,10 @@ fn random() -> Result<(), String> {
          --append \"random $(({first} + $1 + n))\" /in/guest >/tmp/out 2>&1 </dev/null; n=$((n + 1)); done; }}; \
          vm run --append hello /in/guest; guests 0; before=$(free); guests {GUESTS}; after=$(free); \
          vm run --append all /in/guest | tail -n 1; vm list | wc -l; \
-         [ $((before - after)) -lt {SLACK_KIB} ] || echo \"$before $after\""
+         [ $((before - after)) -lt {SLACK_KIB} ] || {{ guests {GUESTS}; again=$(free); \
+         [ $((after - again)) -lt {SLACK_KIB} ] || echo \"$before $after $again\"; }}"
     );
-    let ended = machine(&guest(), &command).limit(Duration::from_secs(180)).wait();
+    let ended = machine(&guest(), &command).limit(Duration::from_secs(270)).wait();
     let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
     ended.expect_code(0).map_err(context)?.expect_output("hello from a guest\n1 cores\n1\n").map_err(context).map(drop)
 }
