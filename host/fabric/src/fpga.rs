@@ -67,7 +67,11 @@ pub fn lay_out(pool: Pool, spec: &FpgaSpec, at: PoolAddr) {
             bitstream.bytes.set(bytes);
             bitstream.region.set(*region as u32);
             bitstream.accelerator.set(number);
-            bitstream.signature.set(signature(KEY, number, *region as u32, bytes));
+            let signed = signature(KEY, number, *region as u32, bytes);
+            bitstream.signature.set(if spec_of.unsigned.contains(region) { !signed } else { signed });
+            if spec_of.misplaced.contains(region) {
+                bitstream.region.set(*region as u32 + 1);
+            }
         }
     }
     for frame in frames(at.0 + size_of::<Fpga>() as u64, len(spec) - size_of::<Fpga>() as u64) {

@@ -59,6 +59,10 @@ pub struct AcceleratorSpec {
     pub frame_ns: u64,
     /// Regions into which it fits.
     pub regions: Vec<usize>,
+    /// Those of them whose bitstream has a signature that is not its own.
+    pub unsigned: Vec<usize>,
+    /// Those whose bitstream was made for another region.
+    pub misplaced: Vec<usize>,
 }
 
 /// Longest time of a frame, and of 1024 bytes through the port.
@@ -109,6 +113,8 @@ struct AcceleratorTable {
     name: Spanned<String>,
     frame_ns: Spanned<i64>,
     regions: Spanned<Vec<i64>>,
+    unsigned: Option<Spanned<Vec<i64>>>,
+    misplaced: Option<Spanned<Vec<i64>>>,
 }
 
 /// The FPGA that a file describes, if any.
@@ -238,6 +244,18 @@ impl AcceleratorTable {
         if regions.is_empty() {
             return Err(fault(text, self.regions.span(), "fpga.accelerator.regions: it fits into none"));
         }
-        Ok(AcceleratorSpec { kind, frame_ns, regions })
+        let wrong = |key: &str, list: &Option<Spanned<Vec<i64>>>| -> Result<Vec<usize>> {
+            let Some(list) = list else { return Ok(Vec::new()) };
+            let index = |region: i64| -> Option<usize> {
+                usize::try_from(region).ok()?.checked_sub(1).filter(|index| regions.contains(index))
+            };
+            let of = |&region: &i64| {
+                let message = format!("fpga.accelerator.{key}: {region}; it does not fit into that region");
+                index(region).ok_or_else(|| fault(text, list.span(), &message))
+            };
+            list.get_ref().iter().map(of).collect()
+        };
+        let (unsigned, misplaced) = (wrong("unsigned", &self.unsigned)?, wrong("misplaced", &self.misplaced)?);
+        Ok(AcceleratorSpec { kind, frame_ns, regions, unsigned, misplaced })
     }
 }

@@ -490,6 +490,16 @@ fn an_fpga_has_regions_and_accelerators_that_fit() {
             "regions = [1, 1]",
             "13:11: fpga.accelerator.regions: 1; regions are 1 to 1, each at most once",
         ),
+        (
+            "regions = [1]",
+            "regions = [1]\nunsigned = [2]",
+            "14:12: fpga.accelerator.unsigned: 2; it does not fit into that region",
+        ),
+        (
+            "regions = [1]",
+            "regions = [1]\nmisplaced = [0]",
+            "14:13: fpga.accelerator.misplaced: 0; it does not fit into that region",
+        ),
         ("regions = [1]", "regions = []", "13:11: fpga.accelerator.regions: it fits into none"),
     ];
     for (from, to, expected) in cases {
