@@ -109,19 +109,29 @@ pool_struct! {
         128 pub requested_ps: Cell64,
         /// Kernels' own: signals that the client has not read.
         136 pub told: AtomicU32,
-        140 _pad2: Cell32,
-        /// Kernels' own: the virtual machine that has it ([`VmRecord`](crate::VmRecord), pool address); 0: none. Under `kernel_lock`.
-        144 pub guest: Cell64,
+        /// Kernels' own: signals that it is told of.
+        140 pub hears: AtomicU32,
+        /// The virtual machine that has it ([`VmRecord`](crate::VmRecord), pool address); 0: none. Stored by kernels under `kernel_lock`; whoever stores 0
+        /// waits for [`Fpga::transfer`] before the machine is taken apart.
+        144 pub guest: AtomicU64,
         /// Kernels' own: its open file's inode (pool address).
         152 pub inode: Cell64,
-        /// Threads that wait for a signal, or for their store to be possible.
+        /// Threads that wait for their store to be possible.
         160 pub waiters: WaitQueue,
         /// Kernels' own: in the space that has this epoch ([`SpaceRecord::epoch`](crate::SpaceRecord)), the registers may be mapped writably at
         /// `granted_at` when they are connected. Under that space's lock; who has another epoch knows nothing.
         192 pub granted_epoch: AtomicU64,
         /// As above.
         200 pub granted_at: AtomicU64,
-        208 _pad1: [Cell64; 102],
+        /// Threads that wait for a signal.
+        208 pub readers: WaitQueue,
+        /// A page of its virtual machine that a transfer needs and no table has (`motet_protocol::fpga::guest`): its address, and in the lowest bits
+        /// what is known. Asked by the FPGA, answered by kernels.
+        240 pub wants: AtomicU64,
+        /// Kernels' own: 1: the client has said its priority; 0: it is that of the thread whose store was a request last.
+        248 pub is_said: AtomicU32,
+        252 _pad2: Cell32,
+        256 _pad1: [Cell64; 96],
         /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
         1024 pub context: [Cell64; 128],
     }
@@ -234,7 +244,7 @@ pool_struct! {
         64 pub key: Cell64,
         /// Not 0: a kernel has changed an [`FpgaInterface`]. Set by kernels, cleared by the FPGA.
         72 pub attention: AtomicU32,
-        /// Not 0: there is something in `revoke` or `signals` of an interface, whose client has the priority 1 less than this or a less urgent one. Set by
+        /// Not 0: there is something in `revoke`, `signals` or `wants` of an interface, whose client has the priority 1 less than this or a less urgent one. Set by
         /// the FPGA, cleared by kernels.
         76 pub answered: AtomicU32,
         /// The last number of a request.
@@ -268,7 +278,11 @@ pool_struct! {
         184 pub manager_until_ps: Cell64,
         /// Changes that there have been, in [`history`](Self::history) modulo its length.
         192 pub changes: Cell64,
-        200 _pad1: [Cell64; 487],
+        /// The virtual machine ([`VmRecord`](crate::VmRecord), pool address) whose memory a transfer is using now; 0: none. Stored by whoever is the FPGA.
+        200 pub transfer: AtomicU64,
+        /// The interfaces that `answered` is about, a bit each. Set by the FPGA before that, taken by kernels after.
+        208 pub answers: AtomicU64,
+        216 _pad1: [Cell64; 485],
         /// The regions.
         4096 pub regions: [FpgaRegion; 8],
         /// The accelerators, with the hardware task index table.

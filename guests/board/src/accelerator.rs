@@ -5,6 +5,8 @@
 
 use core::ptr;
 
+use crate::isa;
+
 /// Where registers are, in the page.
 mod register {
     pub const STATUS: usize = 0;
@@ -27,6 +29,13 @@ pub const DONE: u32 = 5;
 /// Status: it is over, and the second byte says what was wrong.
 pub const FAILED: u32 = 6;
 
+/// Where memory begins.
+pub const MEMORY: usize = isa::RAM;
+/// Memory of the machine that nothing else uses: behind images, and before the device tree.
+pub const SPARE: usize = isa::RAM + (32 << 20);
+/// Bytes of it.
+pub const SPARE_LEN: usize = 16 << 20;
+
 /// Bytes of the page of registers.
 pub const REGISTERS_LEN: usize = 4096;
 
@@ -37,6 +46,7 @@ pub struct Accelerator {
     pub(crate) registers: usize,
     pub(crate) data: usize,
     pub(crate) data_len: usize,
+    pub(crate) interrupt: Option<u32>,
 }
 
 /// What it is to do.
@@ -44,12 +54,14 @@ pub struct Accelerator {
 pub struct Job {
     /// Means what the accelerator says.
     pub command: u32,
-    /// Physical address of the data. They are to be in the accelerator's data section.
+    /// Physical address of the data: anywhere in memory, of which the accelerator's data section is a part.
     pub data: u32,
     /// How many bytes.
     pub len: u32,
-    /// Physical address of results, in the same section.
+    /// Physical address of results.
     pub results: u32,
+    /// Whether it interrupts when it is over.
+    pub interrupts: bool,
 }
 
 impl Accelerator {
@@ -57,6 +69,12 @@ impl Accelerator {
     #[must_use]
     pub fn function(&self) -> &'static str {
         self.function
+    }
+
+    /// Its number at the interrupt controller: one for each job that is over and was begun so.
+    #[must_use]
+    pub fn interrupt(&self) -> Option<u32> {
+        self.interrupt
     }
 
     /// Physical address of its data section.
@@ -82,7 +100,7 @@ impl Accelerator {
         self.store(register::DATA_ADDR, job.data);
         self.store(register::DATA_SIZE, job.len);
         self.store(register::CUSTOM, job.results);
-        self.store(register::INTERRUPT_CONTROL, 0);
+        self.store(register::INTERRUPT_CONTROL, u32::from(job.interrupts));
         self.store(register::START, 1);
     }
 
@@ -126,6 +144,27 @@ impl Accelerator {
     fn address(&self, at: usize) -> usize {
         assert!(at < REGISTERS_LEN && at.is_multiple_of(4), "register {at:#x}");
         self.registers + at
+    }
+
+    /// Writes a byte of [spare memory](SPARE).
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn write_spare(at: usize, byte: u8) {
+        assert!(at < SPARE_LEN, "byte {at:#x} of spare memory");
+        // SAFETY: memory that Rust does not use.
+        unsafe { ptr::with_exposed_provenance_mut::<u8>(SPARE + at).write_volatile(byte) }
+    }
+
+    /// Reads a byte of it.
+    ///
+    /// # Panics
+    /// There is none.
+    #[must_use]
+    pub fn read_spare(at: usize) -> u8 {
+        assert!(at < SPARE_LEN, "byte {at:#x} of spare memory");
+        // SAFETY: as in `write_spare`.
+        unsafe { ptr::with_exposed_provenance::<u8>(SPARE + at).read_volatile() }
     }
 
     /// Writes a byte of the data section.

@@ -1,6 +1,6 @@
 //! A real-time guest that uses an accelerator of the FPGA, as Ker-ONE's do (section 4.5), by its native programming model: its driver knows of
 //! nobody else. A thread uses it, a less urgent one computes in what is left, and ticks go on. Arguments: `function` (the first accelerator),
-//! `part` (`jobs`), `rounds` (4), `frames` in each (1), `pause_ticks` after each (0), `seed` (1), `tick_us` (1000).
+//! `part` (`jobs`; with `interrupts` no system is beside it), `rounds` (4), `frames` in each (1), `pause_ticks` after each (0), `seed` (1), `tick_us` (1000).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,6 +12,9 @@ use motet_guest_board::{
 use motet_thread_metric::Rtos;
 
 use crate::rtos::Motet;
+
+mod interrupted;
+mod memory;
 
 /// Urgency of the thread that uses the accelerator, and of the one that computes beside it.
 const PRIORITIES: [u8; 2] = [5, 20];
@@ -27,6 +30,9 @@ static TURNS: AtomicU64 = AtomicU64::new(0);
 
 /// The guest.
 pub fn run(boot: Boot) -> ! {
+    if boot.argument("part") == Some("interrupts") {
+        interrupted::run(&boot);
+    }
     masked(|mask| BOOT.with(mask, |it| *it = Some(boot)));
     let tick_us = boot.number("tick_us", 1000) as u32;
     Motet::start(tick_us, || {
@@ -43,19 +49,26 @@ fn compute() {
 
 fn part() {
     let Some(boot) = masked(|mask| BOOT.with(mask, |boot| *boot)) else { return };
-    let named = |one: &Accelerator| boot.argument("function").is_none_or(|name| name == one.function());
-    let Some(accelerator) = boot.accelerators().find(named) else {
-        board::fail(format_args!("there is no such accelerator"));
-    };
+    let accelerator = accelerator(&boot);
     let rounds = boot.number("rounds", 4);
     match boot.argument("part").unwrap_or("jobs") {
         "jobs" => jobs(&boot, &accelerator, rounds),
         "outside" => outside(&accelerator),
+        "memory" => memory::jobs(&boot, &accelerator, rounds),
         "hostile" => hostile(&boot, &accelerator, rounds),
         other => board::fail(format_args!("there is no part {other}")),
     }
     board::println!("passed {rounds}");
     board::power_off(true)
+}
+
+/// The accelerator that the arguments name.
+fn accelerator(boot: &Boot) -> Accelerator {
+    let named = |one: &Accelerator| boot.argument("function").is_none_or(|name| name == one.function());
+    let Some(accelerator) = boot.accelerators().find(named) else {
+        board::fail(format_args!("there is no such accelerator"));
+    };
+    accelerator
 }
 
 /// The accelerator's frame, in bytes, and the bytes of its results.
@@ -84,6 +97,7 @@ fn jobs(boot: &Boot, accelerator: &Accelerator, rounds: u64) {
         data: accelerator.data(),
         len: (frames * bytes) as u32,
         results: accelerator.data() + half as u32,
+        interrupts: false,
     };
     let mut expected = None;
     let (mut preempted, mut connected) = (0, 0);
@@ -129,30 +143,37 @@ fn mixed(sum: u64, byte: u8) -> u64 {
 
 /// Whether the first points of 16-QAM are those of the first bits.
 fn is_mapped(accelerator: &Accelerator, results: usize) -> bool {
+    has_points(64, |at| accelerator.read(at), |at| accelerator.read(results + at))
+}
+
+/// Whether results are the points of 16-QAM that the data are.
+fn has_points(points: usize, data: impl Fn(usize) -> u8, results: impl Fn(usize) -> u8) -> bool {
     const LEVELS: [i16; 4] = [-15543, -5181, 15543, 5181];
-    let level = |at: usize| i16::from_le_bytes([accelerator.read(results + at), accelerator.read(results + at + 1)]);
-    (0..64).all(|point| {
-        let byte = accelerator.read(point / 2);
+    let level = |at: usize| i16::from_le_bytes([results(at), results(at + 1)]);
+    (0..points).all(|point| {
+        let byte = data(point / 2);
         let bits = usize::from(if point % 2 == 0 { byte >> 4 } else { byte & 15 });
         level(4 * point) == LEVELS[bits >> 2] && level(4 * point + 2) == LEVELS[bits & 3]
     })
 }
 
-/// Transfers that leave the data section, by little and by much, and what comes after them.
+/// Transfers that leave all memory, by little and by much, and what comes after them.
 fn outside(accelerator: &Accelerator) {
     let (bytes, _) = frame(accelerator.function());
     let (first, end) = (accelerator.data(), accelerator.data() + accelerator.data_len() as u32);
-    let job = Job { command: 0, data: first, len: bytes as u32, results: first };
-    let memory = (&raw const BOOT).addr() as u32;
+    let job = Job { command: 0, data: first, len: bytes as u32, results: first, interrupts: false };
+    // Before the first byte of memory; and after the last one, as the machine has less than 2 GiB.
+    let (before, behind) = (board::accelerator::MEMORY as u32 - 4, u32::MAX - 3);
     let wrong = [
         Job { data: 0, ..job },
         Job { data: first - 4, ..job },
         Job { data: end - 4, ..job },
-        Job { data: memory, ..job },
-        Job { data: u32::MAX - 3, ..job },
+        Job { data: before, ..job },
+        Job { data: behind, ..job },
         Job { results: first - 4, ..job },
         Job { results: end - 4, ..job },
-        Job { results: memory & !0xfff, ..job },
+        Job { results: before, ..job },
+        Job { results: behind & !0xfff, ..job },
         Job { results: 0, ..job },
     ];
     for job in wrong {
@@ -180,7 +201,8 @@ fn hostile(boot: &Boot, accelerator: &Accelerator, rounds: u64) {
     for _ in 0..rounds {
         let at = if random.bool() { random.usize(..20) } else { random.usize(..accelerator::REGISTERS_LEN / 4) };
         let near = accelerator.data().wrapping_add(random.u32(..2 << 20)).wrapping_sub(random.u32(..4096));
-        let value = [random.u32(..), random.u32(..16), near][random.usize(..3)];
+        // Its results go anywhere but over its own program.
+        let value = [random.u32(..board::accelerator::MEMORY as u32), random.u32(..16), near][random.usize(..3)];
         accelerator.store(4 * at, value);
         accelerator.write(random.usize(..accelerator.data_len()), random.u8(..));
         core::hint::black_box(accelerator.load(4 * random.usize(..accelerator::REGISTERS_LEN / 4)));

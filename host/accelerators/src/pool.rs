@@ -2,7 +2,7 @@
 
 use motet_layout::{Fpga, Frame, Pool, sync::Ordering};
 use motet_protocol::{
-    fpga::{self, Fault, InterfaceId, Job, Logic, Section, State, Step, clients},
+    fpga::{self, Fault, InterfaceId, Job, Logic, Section, State, Step, clients, guest},
     memory::frame_record,
 };
 
@@ -34,7 +34,8 @@ impl Logic for PoolLogic {
     }
 
     fn frame(&self, job: &Job, state: &mut State) -> Result<Step, Fault> {
-        let memory = ClientMemory { pool: self.pool, section: fpga::section(self.fpga, job.interface) };
+        let section = fpga::section(self.fpga, job.interface);
+        let memory = ClientMemory { pool: self.pool, fpga: self.fpga, interface: job.interface, section };
         self.kind(job)?.frame(job, state, &memory)
     }
 
@@ -50,20 +51,34 @@ impl Logic for PoolLogic {
     }
 }
 
-/// A client's data section.
+/// A client's data section, and the memory of its virtual machine, if it is one's.
 struct ClientMemory {
     pool: Pool,
+    fpga: &'static Fpga,
+    interface: InterfaceId,
     section: Section,
+}
+
+impl ClientMemory {
+    fn guests(&self) -> Result<guest::Transfer<'_>, Fault> {
+        guest::begin(self.pool, self.fpga, self.interface).ok_or(Fault::Address)
+    }
 }
 
 impl Memory for ClientMemory {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Fault> {
-        self.pool.read(self.section.transfer(at, into.len() as u64)?, into);
-        Ok(())
+        if let Ok(at) = self.section.transfer(at, into.len() as u64) {
+            self.pool.read(at, into);
+            return Ok(());
+        }
+        self.guests()?.pieces(at, into.len() as u64, false, |at, piece| self.pool.read(at, &mut into[piece]))
     }
 
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Fault> {
-        self.pool.write(self.section.transfer(at, from.len() as u64)?, from);
-        Ok(())
+        if let Ok(at) = self.section.transfer(at, from.len() as u64) {
+            self.pool.write(at, from);
+            return Ok(());
+        }
+        self.guests()?.pieces(at, from.len() as u64, true, |at, piece| self.pool.write(at, &from[piece]))
     }
 }

@@ -46,6 +46,12 @@ pub fn set_line(source: usize, is_high: impl Fn() -> bool) {
     update();
 }
 
+/// A device interrupts once.
+pub fn pulse(source: usize) {
+    PLIC.pulse(source);
+    update();
+}
+
 /// Tells the kernel what has changed of cores' lines. Of several that do so at the same time, the last one to tell it looks again afterwards.
 fn update() {
     for core in 0..CORES.load(Relaxed) {

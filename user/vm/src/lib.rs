@@ -46,6 +46,8 @@ pub mod board {
     pub const ACCELERATOR: u64 = 0x1800_0000;
     /// How far the next one's is, and how long they are at most.
     pub const ACCELERATOR_BYTES: u64 = 0x0100_0000;
+    /// The first one's source at the interrupt controller: one for each, in the same order.
+    pub const ACCELERATOR_SOURCE: usize = 48;
     /// Ticks a second.
     pub const TIMEBASE_HZ: u32 = 10_000_000;
 }

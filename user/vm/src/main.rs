@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod accelerators;
 mod input;
 mod interrupts;
 mod list;
@@ -23,7 +24,7 @@ motet_calls::program!(main);
 
 const USAGE: &str = "\
 usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--initrd FILE]
-              [--append TEXT] [--share NAME[:KIB]]... [--accel NAME]...
+              [--append TEXT] [--share NAME[:KIB]]... [--accel NAME[:US]]...
        vm list
        vm kill ID
        vm --help
@@ -39,7 +40,8 @@ Virtual machines on this machine's RISC-V or AArch64 cores: those that the image
   --cpus N       its cores (1)
   --nice N       nice value of its cores, -20 (the most urgent) to 19
   --real-time N  real-time priority of its cores, 1 to 99 (the most urgent): they come before all that has none (SCHED_RR)
-  --accel NAME   an accelerator of the FPGA for it: qam16, fft512 ...; there can be several
+  --accel NAME   an accelerator of the FPGA for it: qam16, fft512 ...; there can be several. NAME:US: where the policy of the FPGA is deadline, it is
+                 to be ready so many microseconds after a request
   --initrd FILE  a ram disk for it to begin with
   --append TEXT  its kernel's command line
   --share NAME   memory that it shares with the machines and programs that name the same (/dev/shm/vm.NAME), with doorbells; 4 KiB

@@ -1,16 +1,13 @@
 //! A machine and its monitor: a thread for each core.
 
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use core::{
     fmt,
     ops::Range,
     sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
 };
 
-use motet_abi::{
-    accel,
-    vm::{self as abi, Exit, reason},
-};
+use motet_abi::vm::{self as abi, Exit, reason};
 use motet_calls::{
     Isa,
     system::{self, Arguments, Failure, ISA, STDOUT, machine},
@@ -22,13 +19,11 @@ use motet_vm::{
     uart::{Line, Uart},
 };
 
-use crate::{FAILED, input, interrupts, say, serial, share, with_path};
+use crate::{FAILED, accelerators, input, interrupts, say, serial, share, with_path};
 
 pub const STDIN: i32 = 0;
 pub const EINTR: Failure = -4;
-const ENOENT: Failure = -2;
 const ENODEV: Failure = -19;
-const ENOSPC: Failure = -28;
 /// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
 const SLICE_NS: u64 = 33_000_000;
 /// The tree lies at the end of memory, in so many bytes at most.
@@ -123,7 +118,7 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     };
     let command_line = core::str::from_utf8(options.append).unwrap_or_default();
     let shares = join_shares(vm, options)?;
-    let accelerators = add_accelerators(vm, options.accelerators)?;
+    let accelerators = add_accelerators(vm, &options.accelerators)?;
     let described = tree::Machine {
         memory_bytes: bytes,
         cpus: options.cpus,
@@ -150,28 +145,14 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a machine accelerators, each at its place; what they are called, and where they are.
-fn add_accelerators(vm: i32, chosen: u32) -> Result<Vec<(&'static str, Range<u64>)>, Refusal> {
-    if IS_AARCH64 && chosen != 0 {
+/// Gives a machine accelerators, each at its place; their numbers on the board, and where they are.
+fn add_accelerators(vm: i32, chosen: &[Option<u64>]) -> Result<Vec<(usize, Range<u64>)>, Refusal> {
+    if IS_AARCH64 && chosen.iter().any(Option::is_some) {
         return Err(refuse(format_args!("--accel: machines of aarch64 have no accelerators")));
     }
-    let mut added = Vec::new();
-    for (number, name) in (0..).zip(board::ACCELERATORS).filter(|(number, _)| chosen >> number & 1 != 0) {
-        let cannot = |failure: Failure| match failure {
-            ENOENT => refuse(format_args!("this machine has no accelerator {name}")),
-            ENOSPC => refuse(format_args!("no interface is left for {name}")),
-            _ => refuse(format_args!("the accelerator {name} cannot be used (error {})", -failure)),
-        };
-        let path = alloc::format!("/dev/accel/{name}");
-        let device = with_path(path.as_bytes(), system::open).map_err(cannot)?;
-        let bytes = machine::command(device, accel::BYTES, 0).map_err(cannot)? as u64;
-        // A longer one begins as a shorter one does.
-        let bytes = bytes.min(board::ACCELERATOR_BYTES);
-        let start = board::ACCELERATOR + number * board::ACCELERATOR_BYTES;
-        machine::control(vm, abi::MEMORY, &mut [start, bytes, device as u64, 0]).map_err(cannot)?;
-        added.push((name, start..start + bytes));
-    }
-    Ok(added)
+    let chosen = chosen.iter().enumerate().filter_map(|(index, one)| Some((index, (*one)?)));
+    let added = chosen.map(|(index, deadline_us)| Ok((index, accelerators::add(vm, index, deadline_us)?)));
+    added.collect::<Result<_, String>>().map_err(|why| refuse(format_args!("{why}")))
 }
 
 /// Joins the areas of memory that the machine shares; their names and bytes.

@@ -6,6 +6,8 @@ use crate::board;
 
 /// Memory unless said otherwise.
 const MEMORY_MIB: u64 = 64;
+/// The latest deadline: an hour.
+const DEADLINE_US_MAX: i64 = 3_600_000_000;
 /// Most memory.
 const MEMORY_MIB_MAX: u64 = 1 << 20;
 
@@ -28,8 +30,8 @@ pub struct Options<'a> {
     pub append: &'a [u8],
     /// Areas that it shares with others.
     pub shares: [Option<Share<'a>>; board::SHARES],
-    /// The accelerators that it has: a bit for each of the board's.
-    pub accelerators: u32,
+    /// The accelerators that it has, by their number on the board: within how many microseconds after a request it wants each; 0: it does not say.
+    pub accelerators: [Option<u64>; board::ACCELERATORS.len()],
 }
 
 /// An area of memory that machines share.
@@ -82,8 +84,12 @@ fn number(text: &[u8]) -> Option<i64> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
-fn accelerator(name: &[u8]) -> Option<usize> {
-    board::ACCELERATORS.iter().position(|known| known.as_bytes() == name)
+/// `NAME` or `NAME:US`: the number of an accelerator, and its deadline.
+fn accelerator(text: &[u8]) -> Option<(usize, u64)> {
+    let mut parts = text.splitn(2, |byte| *byte == b':');
+    let name = parts.next()?;
+    let deadline_us = parts.next().map_or(Some(0), |us| number(us).filter(|us| (1..=DEADLINE_US_MAX).contains(us)))?;
+    Some((board::ACCELERATORS.iter().position(|known| known.as_bytes() == name)?, deadline_us as u64))
 }
 
 impl<'a> Options<'a> {
@@ -101,7 +107,7 @@ impl<'a> Options<'a> {
             initrd: None,
             append: b"",
             shares: [None; board::SHARES],
-            accelerators: 0,
+            accelerators: [None; _],
         };
         while let Some(argument) = arguments.next() {
             if !argument.starts_with(b"-") {
@@ -127,7 +133,10 @@ impl<'a> Options<'a> {
                     *free = Some(Share::parse(value?).ok_or(Wrong::Value(argument))?);
                 }
                 b"--append" => options.append = value?,
-                b"--accel" => options.accelerators |= 1 << accelerator(value?).ok_or(Wrong::Value(argument))?,
+                b"--accel" => {
+                    let (index, deadline_us) = accelerator(value?).ok_or(Wrong::Value(argument))?;
+                    options.accelerators[index] = Some(deadline_us);
+                }
                 _ => return Err(Wrong::Unknown(argument)),
             }
         }
@@ -173,8 +182,11 @@ mod tests {
 
     #[test]
     fn accelerators_are_the_boards() {
-        assert_eq!(parse(&["--accel", "qam64", "image", "--accel", "fir"]).unwrap().accelerators, 0b100_0010);
-        assert_eq!(parse(&["--accel", "qam", "image"]), Err(Wrong::Value(b"--accel")));
+        let options = parse(&["--accel", "qam64:70", "image", "--accel", "fir"]).unwrap();
+        assert_eq!(options.accelerators, [None, Some(70), None, None, None, None, Some(0)]);
+        for wrong in ["qam", "fir:", "fir:0", "fir:x", "fir:1:1", "fir:3600000001"] {
+            assert_eq!(parse(&["--accel", wrong, "image"]), Err(Wrong::Value(b"--accel")), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The interrupt controller of RISC-V boards (RISC-V Platform-Level Interrupt Controller Specification 1.0.0), as QEMU's `virt` board has it: two
 //! contexts a core, of which the second one is S-mode's.
 //!
-//! An interrupt is pending while its line is high and nobody has claimed it. Accesses of several cores at once need no lock: what one word says
+//! An interrupt is pending while its line is high, or has pulsed, and nobody has claimed it. Accesses of several cores at once need no lock: what one word says
 //! is enough for each, and who has changed something looks afterwards what follows ([`Plic::is_interrupted`]).
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -28,6 +28,8 @@ pub struct Plic {
     priorities: [AtomicU32; SOURCES],
     /// Lines that are high.
     levels: [AtomicU32; WORDS],
+    /// Pulses of lines that nobody has claimed.
+    pulses: [AtomicU32; WORDS],
     /// Interrupts that some context has claimed and not completed.
     claimed: [AtomicU32; WORDS],
     contexts: [Context; CONTEXTS],
@@ -58,6 +60,7 @@ impl Plic {
         Self {
             priorities: [const { AtomicU32::new(0) }; SOURCES],
             levels: [const { AtomicU32::new(0) }; WORDS],
+            pulses: [const { AtomicU32::new(0) }; WORDS],
             claimed: [const { AtomicU32::new(0) }; WORDS],
             contexts: [const { Context { enabled: [const { AtomicU32::new(0) }; WORDS], threshold: AtomicU32::new(0) } };
                 CONTEXTS],
@@ -72,6 +75,12 @@ impl Plic {
         } else {
             word.fetch_and(!bit, SeqCst);
         }
+    }
+
+    /// A device's line goes high and low again: an interrupt, which whoever claims it has acknowledged. One that comes before is the same interrupt,
+    /// one that comes between claim and completion is another one.
+    pub fn pulse(&self, source: usize) {
+        self.pulses[source / 32].fetch_or(1 << (source % 32), SeqCst);
     }
 
     /// Whether a context's interrupt line is high.
@@ -133,7 +142,7 @@ impl Plic {
     }
 
     fn pending(&self, word: usize) -> u32 {
-        self.levels[word].load(SeqCst) & !self.claimed[word].load(SeqCst)
+        (self.levels[word].load(SeqCst) | self.pulses[word].load(SeqCst)) & !self.claimed[word].load(SeqCst)
     }
 
     /// The most urgent pending interrupt that a context has enabled: its priority and number. Of equals, the lowest number.
@@ -159,6 +168,8 @@ impl Plic {
             let Some((_, source)) = self.best(of) else { return 0 };
             let bit = 1 << (source % 32);
             if self.claimed[source / 32].fetch_or(bit, SeqCst) & bit == 0 {
+                // What has pulsed until now is over before whoever claims looks at the device.
+                self.pulses[source / 32].fetch_and(!bit, SeqCst);
                 return source as u32;
             }
         }
@@ -222,6 +233,23 @@ mod tests {
         plic.store(CLAIM_OF_FIRST, 10);
         assert!(plic.is_interrupted(context_of(0)));
         plic.set_level(10, false);
+        assert!(!plic.is_interrupted(context_of(0)));
+    }
+
+    #[test]
+    fn a_pulse_is_one_interrupt() {
+        let plic = plic(&[(50, 1)]);
+        plic.pulse(50);
+        plic.pulse(50);
+        assert!(plic.is_interrupted(context_of(0)));
+        assert_eq!(plic.load(PENDING + 4), 1 << 18);
+        assert_eq!([(); 2].map(|()| plic.load(CLAIM_OF_FIRST)), [50, 0]);
+        // Another one, before the first is completed.
+        plic.pulse(50);
+        assert!(!plic.is_interrupted(context_of(0)));
+        plic.store(CLAIM_OF_FIRST, 50);
+        assert_eq!([(); 2].map(|()| plic.load(CLAIM_OF_FIRST)), [50, 0]);
+        plic.store(CLAIM_OF_FIRST, 50);
         assert!(!plic.is_interrupted(context_of(0)));
     }
 

@@ -20,8 +20,8 @@ pub struct Machine<'a> {
     pub initrd: Option<Range<u64>>,
     /// Areas that it shares with others: their names and bytes.
     pub shares: &'a [(&'a str, u64)],
-    /// Accelerators: what they compute, and where their interfaces are.
-    pub accelerators: &'a [(&'a str, Range<u64>)],
+    /// Accelerators: which of the board's, and where their interfaces are.
+    pub accelerators: &'a [(usize, Range<u64>)],
 }
 
 /// What every core has: what the base of RISC-V's application profiles has, less what a guest would need the kernel for.
@@ -110,12 +110,14 @@ fn write_devices(tree: &mut FdtWriter, machine: &Machine<'_>) -> Result<(), Erro
     for (index, share) in machine.shares.iter().enumerate() {
         write_share(tree, index, share)?;
     }
-    for (name, range) in machine.accelerators {
+    for &(index, ref range) in machine.accelerators {
         let accelerator = tree.begin_node(&format!("accelerator@{:x}", range.start))?;
         tree.property_string("compatible", "motet,accelerator")?;
-        tree.property_string("motet,function", name)?;
+        tree.property_string("motet,function", board::ACCELERATORS[index])?;
         let data = range.start + PAGE_BYTES;
         tree.property_array_u64("reg", &[range.start, PAGE_BYTES, data, range.end - data])?;
+        tree.property_u32("interrupts", (board::ACCELERATOR_SOURCE + index) as u32)?;
+        tree.property_u32("interrupt-parent", CONTROLLER)?;
         tree.end_node(accelerator)?;
     }
     tree.end_node(devices)
@@ -168,7 +170,7 @@ mod tests {
             command_line: "console=ttyS0",
             initrd,
             shares: &[("a", 4096), ("b", 8192)],
-            accelerators: &[("fir", 0x1e00_0000..0x1e10_1000)],
+            accelerators: &[(6, 0x1e00_0000..0x1e10_1000)],
         };
         let bytes = write(&machine).unwrap();
         let tree = Fdt::new(&bytes).unwrap();
@@ -195,6 +197,7 @@ mod tests {
         let contexts = text("/soc/interrupt-controller@c000000", "interrupts-extended");
         assert_eq!(contexts[contexts.len() - 8..], [0, 0, 0, 3, 0, 0, 0, 9]);
         assert_eq!(text("/soc/accelerator@1e000000", "motet,function"), b"fir\0");
+        assert_eq!(text("/soc/accelerator@1e000000", "interrupts"), [0, 0, 0, 54]);
         let ranges = [0x1e00_0000u64, 0x1000, 0x1e00_1000, 0x10_0000].map(u64::to_be_bytes);
         assert_eq!(text("/soc/accelerator@1e000000", "reg"), ranges.concat());
     }

@@ -7,7 +7,7 @@ use motet_layout::{
     sync::Ordering::{Release, SeqCst},
 };
 
-use super::{AcceleratorId, InterfaceId, Offer, REVOKE};
+use super::{AcceleratorId, InterfaceId, Offer, REVOKE, guest};
 
 /// Who gets an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,8 @@ pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
     interface.priority.store(client.priority, Release);
     interface.inode.set(client.inode.0);
     interface.told.store(0, Release);
+    interface.hears.store(u32::MAX, Release);
+    interface.is_said.store(0, Release);
     interface.state.store(FPGA_USED, Release);
     InterfaceId::new(index)
 }
@@ -94,8 +96,11 @@ fn take(fpga: &Fpga, id: InterfaceId, interface: &FpgaInterface) -> bool {
     accelerator.offer.compare_exchange(word, taken.word(), SeqCst, SeqCst).is_ok()
 }
 
-/// A store to an interface's registers has trapped: a request. The FPGA is to be told to look.
-pub fn ask(fpga: &Fpga, interface: &FpgaInterface) {
+/// A store to an interface's registers has trapped, of a thread with a priority: a request. The FPGA is to be told to look.
+pub fn ask(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
+    if interface.is_said.load(SeqCst) == 0 {
+        interface.priority.store(priority, Release);
+    }
     interface.asked.store(1, Release);
     fpga.attention.store(1, Release);
 }
@@ -111,22 +116,28 @@ pub fn is_answered_less_urgently_than(fpga: &Fpga, priority: u32) -> bool {
 }
 
 /// Takes what the FPGA wants of kernels, and tells clients. `protect` makes registers read-only wherever they are mapped, under the lock of who maps
-/// them; `tell` gets a client's signals. The FPGA is to be told to look if it returns `true`. One caller at a time.
+/// them; `fetch` finds a page of a virtual machine that a transfer needs; `tell` gets a client's signals. The FPGA is to be told to look if it
+/// returns `true`. One caller at a time.
 pub fn take_answered(
     fpga: &'static Fpga,
     mut protect: impl FnMut(InterfaceId, &'static FpgaInterface),
+    fetch: impl Fn(&'static FpgaInterface, u64) -> guest::Answer,
     mut tell: impl FnMut(InterfaceId, u32),
 ) -> bool {
     fpga.answered.store(0, Release);
     then_look();
     let mut has_revoked = false;
-    for (index, interface) in fpga.interfaces.iter().enumerate() {
-        let Some(id) = InterfaceId::new(index) else { continue };
+    let mut answers = fpga.answers.swap(0, SeqCst);
+    while answers != 0 {
+        let Some(id) = InterfaceId::new(answers.trailing_zeros() as usize) else { break };
+        answers &= answers - 1;
+        let interface = &fpga.interfaces[id.index()];
         if interface.revoke.load(SeqCst) == REVOKE {
             protect(id, interface);
             revoked(interface);
             has_revoked = true;
         }
+        guest::take_wanted(interface, &fetch);
         if interface.signals.load(SeqCst) != 0 {
             tell(id, interface.signals.swap(0, SeqCst));
         }

@@ -10,6 +10,7 @@
 //! Protocol page: `docs/protocols/fpga.md`.
 
 pub mod clients;
+pub mod guest;
 pub mod history;
 mod manager;
 mod monitor;
@@ -38,7 +39,12 @@ pub fn acquire(fpga: &Fpga, who: u64) -> bool {
 
 /// Becomes the FPGA in place of `holder`, who has died while he was. `false`: somebody else has.
 pub fn inherit(fpga: &Fpga, holder: u64, who: u64) -> bool {
-    fpga.lock.compare_exchange(holder, who, SeqCst, SeqCst).is_ok()
+    let is_inherited = fpga.lock.compare_exchange(holder, who, SeqCst, SeqCst).is_ok();
+    if is_inherited {
+        // What it was transferring it does not go on with.
+        fpga.transfer.store(0, Release);
+    }
+    is_inherited
 }
 
 /// Lets others be the FPGA.
@@ -208,7 +214,7 @@ pub struct Device<'a, L: Logic> {
     rings: u128,
 }
 
-const _: () = assert!(CORES_MAX <= u128::BITS as usize);
+const _: () = assert!(CORES_MAX <= u128::BITS as usize && FPGA_INTERFACES <= u64::BITS as usize);
 
 impl<'a, L: Logic> Device<'a, L> {
     /// The FPGA `fpga` of a pool.
@@ -321,6 +327,7 @@ impl<'a, L: Logic> Device<'a, L> {
         }
         interface.deadline_ps.store(0, Release);
         interface.data_base.set(0);
+        interface.wants.store(0, Release);
         interface.granted_epoch.store(0, Release);
         for word in [&interface.region, &interface.request, &interface.begun] {
             word.set(0);
@@ -344,6 +351,7 @@ impl<'a, L: Logic> Device<'a, L> {
 
     /// There is something for kernels to do about a client.
     fn note_answer(&self, id: InterfaceId) {
+        self.fpga.answers.fetch_or(1 << id.index(), SeqCst);
         let urgency = self.interface(id).priority.load(SeqCst).saturating_add(1);
         let is_more = |known: u32| (known == 0 || urgency < known).then_some(urgency);
         let _ = self.fpga.answered.fetch_update(SeqCst, SeqCst, is_more);

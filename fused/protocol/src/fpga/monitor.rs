@@ -8,7 +8,8 @@ use motet_layout::{
 
 use super::{
     AcceleratorId, Device, Fault, IRQ_NEW_SOLUTION, IRQ_PORT_OVER, IRQ_STOPPED, InterfaceId, Job, Logic, Offer, Policy,
-    RegionId, RegionState, SIGNAL_OVER, SIGNAL_WAIT, State, Status, Step, regions, registers, signature, state_of,
+    RegionId, RegionState, SIGNAL_OVER, SIGNAL_WAIT, State, Status, Step, guest, regions, registers, signature,
+    state_of,
 };
 
 /// [`motet_layout::FpgaInterface::request`]: there is none.
@@ -86,12 +87,19 @@ impl<L: Logic> Device<'_, L> {
         let is_stopped = self.state(id) == RegionState::Preempt;
         if let Some((client, job)) = self.client(id).and_then(|client| Some((client, self.job(client)?))) {
             let mut state: State = core::array::from_fn(|at| region.context[at].get());
-            match self.logic.frame(&job, &mut state) {
+            // Until kernels have answered it is not computed: who is behind its time could not catch up, and would not ring.
+            let awaits = guest::is_asked(self.interface(client));
+            match if awaits { Err(Fault::Page) } else { self.logic.frame(&job, &mut state) } {
                 Ok(Step::More) => {
                     region.context.iter().zip(state).for_each(|(word, value)| word.set(value));
                     region.until_ps.set(self.frame_end(job.accelerator));
                 }
                 Ok(Step::Over(result)) => self.end_job(client, Ok(result)),
+                // The same frame again: nothing has been stored.
+                Err(Fault::Page) => {
+                    region.until_ps.set(self.frame_end(job.accelerator));
+                    self.ring(client);
+                }
                 Err(fault) => self.end_job(client, Err(fault)),
             }
         }
@@ -174,6 +182,7 @@ impl<L: Logic> Device<'_, L> {
         interface.data_addr.set(registers.data_addr.load(SeqCst));
         interface.data_size.set(registers.data_size.load(SeqCst));
         interface.custom.iter().zip(&registers.custom).for_each(|(word, value)| word.set(value.load(SeqCst)));
+        interface.wants.store(0, Release);
         interface.begun.set(1);
         let Some(job) = self.job(id) else { return false };
         let mut state: State = [0; _];

@@ -86,6 +86,10 @@ raw_enum! {
         Port = 4,
         /// The bitstream is for another region or another accelerator, or its signature is wrong.
         Bitstream = 5,
+        /// There is no memory left for a page of the virtual machine that a transfer needs.
+        Memory = 6,
+        /// Such a page is not there yet, and kernels are asked for it: never in the register, the frame is computed again.
+        Page = 7,
     }
 }
 

@@ -8,7 +8,7 @@ use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{FPGA_FREE, Fpga, FpgaInterface, FpgaRegisters, PoolAddr};
 use motet_protocol::Context;
 use motet_protocol::fpga::{
-    AcceleratorId, Device, Fault, InterfaceId, Job, Logic, Policy, RegionId, RegionState, State, Step, clients,
+    AcceleratorId, Device, Fault, InterfaceId, Job, Logic, Policy, RegionId, RegionState, State, Step, clients, guest,
     registers, signature,
 };
 
@@ -145,7 +145,7 @@ impl Machine {
         // Its mapping is as it is until a kernel has taken it away.
         let id = InterfaceId::new(at).unwrap();
         if interface.writable.load(SeqCst) == 0 && !clients::may_write(self.fpga, id) {
-            clients::ask(self.fpga, interface);
+            clients::ask(self.fpga, interface, interface.priority.load(SeqCst));
             return false;
         }
         let registers = self.registers(at);
@@ -157,7 +157,7 @@ impl Machine {
 
     /// A kernel does what the FPGA wants.
     pub fn answer(&self) {
-        clients::take_answered(self.fpga, |_, _| {}, |_, _| {});
+        clients::take_answered(self.fpga, |_, _| {}, |_, _| guest::Answer::Outside, |_, _| {});
     }
 
     pub fn leave(&self, at: usize) {

@@ -10,7 +10,7 @@ use motet_layout::sync::Ordering::SeqCst;
 use motet_layout::{Fpga, FpgaInterface, FpgaRegisters, Pool, PoolAddr};
 use motet_protocol::fpga::{
     AcceleratorId, Device, Fault, InterfaceId, Job, Logic, Offer, RegionId, RegionState, State, Step, clients,
-    registers, signature,
+    guest::Answer, registers, signature,
 };
 use shuttle::sync::Mutex;
 
@@ -201,7 +201,12 @@ impl Machine {
                 }
                 *self.mapped[id.index()].lock().expect("no panic while it was held") = false;
             };
-            let has_revoked = clients::take_answered(self.fpga, protect, |id, _| self.clients[id.index()].ring());
+            let has_revoked = clients::take_answered(
+                self.fpga,
+                protect,
+                |_, _| Answer::Outside,
+                |id, _| self.clients[id.index()].ring(),
+            );
             if !self.steps.clears_first {
                 // As if it had looked before.
                 quietly(|| self.interface(1).signals.store(0, SeqCst));
@@ -245,7 +250,7 @@ impl Machine {
             self.device.ring();
             point();
         }
-        clients::ask(self.fpga, interface);
+        clients::ask(self.fpga, interface, interface.priority.load(SeqCst));
         if self.steps.asks_first {
             self.device.ring();
         }

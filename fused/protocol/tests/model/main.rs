@@ -14,6 +14,7 @@ mod direct;
 mod engine;
 mod far;
 mod fpga;
+mod fpga_guest;
 mod hand;
 mod harness;
 mod hotplug;

@@ -66,7 +66,7 @@ impl Rig {
 
     /// The first core's kernel tells that a store has trapped: how long the manager takes.
     fn ask(&self, now_ps: u64) -> u64 {
-        clients::ask(self.fpga, self.interface());
+        clients::ask(self.fpga, self.interface(), 0);
         self.timing.control_fpga(0, now_ps)
     }
 

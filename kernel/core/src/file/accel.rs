@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno,
-    accel::{BYTES, SET_DEADLINE, SET_PRIORITY},
+    accel::{BYTES, SET_DEADLINE, SET_PRIORITY, SET_SIGNALS},
 };
 use motet_hal::Machine;
 use motet_layout::{
@@ -16,7 +16,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context,
-    fpga::{self, AcceleratorId, InterfaceId, clients},
+    fpga::{self, AcceleratorId, InterfaceId, clients, guest},
     fs,
     lock::lock,
     memory::share_frame,
@@ -35,8 +35,12 @@ use crate::{
     mm, vm,
 };
 
-/// The least urgent priority: those of nice are 0 to 39.
+/// The least urgent priority that a client says: those of nice are 0 to 39.
 const PRIORITY_MAX: u64 = 39;
+/// To the FPGA, so many more are above that: real-time priorities.
+const REALTIME: u32 = schedule::PRIORITY_MAX;
+/// [`schedule::Schedule::rank`] of the most urgent thread that there can be.
+const FIRST_RANK: i32 = -20 - REALTIME as i32;
 
 /// Opens an accelerator: a new client.
 ///
@@ -60,7 +64,7 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
         user,
         accelerator,
         core: cpu.id.0,
-        priority: own_priority(call.thread),
+        priority: urgency(call.thread),
         inode: cpu.pool.addr_of(pages.inode()),
     };
     let interface = clients::open(fpga, &client).or_else(|| {
@@ -80,12 +84,9 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
     Ok(record)
 }
 
-/// What a thread's nice means: 0 is the most urgent. Real-time threads are as urgent as that.
-fn own_priority(thread: &ThreadRecord) -> u32 {
-    if schedule::of(thread).is_realtime() {
-        return 0;
-    }
-    (thread.nice.get().cast_signed() + 20).clamp(0, PRIORITY_MAX as i32) as u32
+/// How urgent a thread is to the FPGA, as it is to its core: 0 to 98 for the real-time priorities 99 to 1, and after them the nice values.
+pub fn urgency(thread: &ThreadRecord) -> u32 {
+    (schedule::of(thread).rank(thread.nice.get().cast_signed()) - FIRST_RANK).max(0) as u32
 }
 
 /// Whether a file's pages are an interface.
@@ -184,7 +185,7 @@ pub fn ask<M: Machine>(
     }
     wait::prepare(thread);
     wait::enqueue(cpu, thread, &interface.waiters, 0, u32::MAX);
-    clients::ask(fpga, interface);
+    clients::ask(fpga, interface, urgency(thread));
     drop(guard);
     cpu.tell_service();
     let has_come = interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0;
@@ -201,13 +202,13 @@ pub fn is_told<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> bool {
 
 /// Threads that wait for signals.
 pub fn waiters<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static WaitQueue> {
-    interface_of(cpu, pages).map(|interface| &interface.waiters)
+    interface_of(cpu, pages).map(|interface| &interface.readers)
 }
 
 /// Reads the signals that have come since the last read: 8 bytes. Waits for one.
 pub fn read<M: Machine>(call: &Call<M>, pages: &InodeRecord, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
     let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
-    event::read_count(call, &interface.waiters, nonblocking, into, || {
+    event::read_count(call, &interface.readers, nonblocking, into, || {
         u64::from(interface.told.swap(0, Ordering::SeqCst))
     })
 }
@@ -222,15 +223,21 @@ pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argu
         SET_PRIORITY if argument > PRIORITY_MAX => Err(Errno::EINVAL.into()),
         SET_PRIORITY => {
             let is_superuser = call.process.credentials.users[1].get() == 0;
-            if argument < u64::from(own_priority(call.thread)) && !is_superuser {
+            let priority = REALTIME + argument as u32;
+            if priority < urgency(call.thread) && !is_superuser {
                 return Err(Errno::EPERM.into());
             }
-            interface.priority.store(argument as u32, Ordering::Release);
+            interface.is_said.store(1, Ordering::Release);
+            interface.priority.store(priority, Ordering::Release);
             Ok(0)
         }
         SET_DEADLINE => {
             let deadline_ps = argument.checked_mul(1_000_000).ok_or(Errno::EINVAL)?;
             interface.deadline_ps.store(deadline_ps, Ordering::Release);
+            Ok(0)
+        }
+        SET_SIGNALS => {
+            interface.hears.store(argument as u32, Ordering::Release);
             Ok(0)
         }
         BYTES => Ok(pages.size.load(Ordering::Relaxed)),
@@ -252,7 +259,7 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
 fn serve_by_urgency<M: Machine>(cpu: &Cpu<M>) {
     let Some(fpga) = fpga::of(cpu.pool) else { return };
     let running = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
-    if running.is_some_and(|thread| clients::is_answered_less_urgently_than(fpga, own_priority(thread))) {
+    if running.is_some_and(|thread| clients::is_answered_less_urgently_than(fpga, urgency(thread))) {
         cpu.fpga_later.set(true);
     } else {
         serve(cpu);
@@ -284,10 +291,18 @@ fn take_answered<M: Machine>(cpu: &Cpu<M>) {
     let guard = lock(cpu, &fpga.kernel_lock);
     let tell = |id: InterfaceId, signals: u32| {
         let interface = &fpga.interfaces[id.index()];
-        interface.told.fetch_or(signals, Ordering::SeqCst);
         wait::wake(cpu, &interface.waiters);
+        let heard = signals & interface.hears.load(Ordering::Acquire);
+        if heard != 0 {
+            interface.told.fetch_or(heard, Ordering::SeqCst);
+            wait::wake(cpu, &interface.readers);
+        }
     };
-    let has_revoked = clients::take_answered(fpga, |_, interface| protect(cpu, interface), tell);
+    let fetch = |interface: &FpgaInterface, page: u64| match cpu.object(interface.guest.load(Ordering::Relaxed)) {
+        Some(vm) => vm::fetch_page(cpu, vm, page),
+        None => guest::Answer::Outside,
+    };
+    let has_revoked = clients::take_answered(fpga, |_, interface| protect(cpu, interface), fetch, tell);
     drop(guard);
     if has_revoked {
         cpu.tell_service();
@@ -296,7 +311,7 @@ fn take_answered<M: Machine>(cpu: &Cpu<M>) {
 
 /// Makes an interface's registers read-only in all address spaces, and for its guest. Whoever stores to them traps.
 fn protect<M: Machine>(cpu: &Cpu<M>, interface: &FpgaInterface) {
-    if let Some(guest) = cpu.object(interface.guest.get()) {
+    if let Some(guest) = cpu.object(interface.guest.load(Ordering::Relaxed)) {
         vm::protect_registers(cpu, guest, interface);
     }
     if let Some(inode) = cpu.object::<InodeRecord>(interface.inode.get()) {

@@ -12,7 +12,8 @@ use motet_layout::{FpgaInterface, Frame, InodeRecord, PAGE_SIZE, PoolAddr, Threa
 use motet_paging::{Attr, Table};
 use motet_protocol::{
     Context,
-    fpga::{self, InterfaceId, clients},
+    fpga::{self, InterfaceId, clients, guest},
+    fs,
     lock::lock,
     shootdown, wait,
 };
@@ -41,11 +42,11 @@ pub fn attach<M: Machine>(
         return Err(Errno::EINVAL);
     }
     let _guard = lock(cpu, &fpga.kernel_lock);
-    if interface.guest.get() != 0 {
+    if interface.guest.load(Ordering::Relaxed) != 0 {
         return Err(Errno::EBUSY);
     }
-    interface.guest.set(cpu.raw(vm));
     interface.data_base.set(addresses.start + PAGE_SIZE);
+    interface.guest.store(cpu.raw(vm), Ordering::Release);
     Ok(())
 }
 
@@ -53,8 +54,39 @@ pub fn attach<M: Machine>(
 pub fn detach<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
     if let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), file::accel::interface_of(cpu, pages)) {
         let _guard = lock(cpu, &fpga.kernel_lock);
-        interface.guest.set(0);
+        interface.guest.store(0, Ordering::Release);
     }
+}
+
+/// A machine has no interfaces any more: nothing is transferred from and to its memory from now on.
+pub fn end_transfers<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    if let Some(fpga) = fpga::of(cpu.pool) {
+        guest::end(cpu, fpga, cpu.pool.addr_of(vm));
+    }
+}
+
+/// Finds the page that a transfer needs, if it is memory, and gives it to the guest. The FPGA's `kernel_lock` is held, so that the guest is not taken
+/// apart.
+pub fn fetch<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, page: u64) -> guest::Answer {
+    let _guard = lock(cpu, &vm.space.lock);
+    let Some(region) = memory::region_at(vm, page) else { return guest::Answer::Outside };
+    // Of whichever island: transfers look into all.
+    let Some(table) = memory::tables(cpu, vm).next() else { return guest::Answer::Exhausted };
+    if memory::tables(cpu, vm).any(|table| table.lookup(page).is_some()) {
+        return guest::Answer::Found;
+    }
+    let pages = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
+    let frame = if file::accel::is_interface(pages) {
+        match (page - region.start.get()) / PAGE_SIZE {
+            0 => return guest::Answer::Outside,
+            index => file::accel::data_frame(cpu, pages, index).ok(),
+        }
+    } else {
+        fs::page_or_allocate(cpu, pages, (region.offset.get() + page - region.start.get()) / PAGE_SIZE).ok()
+    };
+    // Not to be executed before a core of the island has synchronised its fetches with it.
+    let is_entered = |frame| memory::enter(cpu, vm, &table, (page, frame), Attr::READ.union(Attr::WRITE));
+    if frame.is_some_and(is_entered) { guest::Answer::Found } else { guest::Answer::Exhausted }
 }
 
 /// Gives a guest a page of an interface. The space's lock is held.
@@ -100,7 +132,7 @@ pub fn serve_fault<M: Machine>(
 }
 
 /// Allows more of a page that is there. This core may still know that it allows less, and another core may have been first.
-fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame): (u64, Frame), allow: Attr) {
+pub fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame): (u64, Frame), allow: Attr) {
     let mut allocate = || unreachable!("the page has its tables");
     let _ = table.map(page, frame, allow, &mut allocate);
     cpu.machine.page_table_fence();
@@ -114,7 +146,7 @@ pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: Interfac
     if !wait::enqueue(cpu, thread, &interface.waiters, 0, u32::MAX) {
         return true; // there is no memory for that: the guest tries again
     }
-    clients::ask(fpga, interface);
+    clients::ask(fpga, interface, file::accel::urgency(thread));
     cpu.tell_service();
     interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0
 }

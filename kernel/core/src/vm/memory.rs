@@ -10,10 +10,10 @@ use motet_layout::sync::Ordering;
 use motet_abi::Errno;
 use motet_hal::{Access, Machine, Stage2};
 use motet_layout::{Frame, InodeRecord, IslandId, PAGE_SIZE, PoolAddr, VmRecord, VmRegion};
-use motet_paging::{Attr, PhysMap, Table};
+use motet_paging::{Attr, Table};
 use motet_protocol::{
     Context,
-    fpga::InterfaceId,
+    fpga::{InterfaceId, guest},
     fs,
     lock::lock,
     memory::{alloc_run, alloc_zeroed_frame_on, release_frame},
@@ -91,6 +91,11 @@ pub fn regions(vm: &VmRecord) -> &[VmRegion] {
     &vm.regions[..(vm.region_count.get() as usize).min(vm.regions.len())]
 }
 
+/// The piece in which an address is. The space's lock is held.
+pub fn region_at(vm: &VmRecord, address: u64) -> Option<&VmRegion> {
+    regions(vm).iter().find(|region| (region.start.get()..region.end.get()).contains(&address))
+}
+
 /// Bytes of memory that a machine has been given.
 pub fn bytes(vm: &VmRecord) -> u64 {
     regions(vm).iter().map(|region| region.end.get().saturating_sub(region.start.get())).sum()
@@ -145,15 +150,8 @@ fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) ->
 
 /// The tables of a machine, of all islands that have run it.
 pub fn tables<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> impl Iterator<Item = Table<'static, Stage2>> {
-    (0..vm.space.roots.len() as u32).filter_map(IslandId::from_raw).filter_map(|island| table_of(cpu, vm, island))
-}
-
-fn table_of<M: Machine>(cpu: &Cpu<M>, vm: &VmRecord, island: IslandId) -> Option<Table<'static, Stage2>> {
-    let root = Frame(vm.space.roots[island.index()].load(Ordering::Acquire));
-    let code = usize::from(vm.formats[island.index()].load(Ordering::Relaxed));
-    let format = *Stage2::ALL.get(code.checked_sub(1)?).filter(|_| !root.is_none())?;
-    let map = PhysMap::new(&cpu.pool.header().islands[island.index()].ranges, cpu.pool.len());
-    Some(Table { pool: cpu.pool, root, format, map })
+    let islands = (0..vm.space.roots.len() as u32).filter_map(IslandId::from_raw);
+    islands.filter_map(|island| guest::table_of(cpu.pool, vm, island))
 }
 
 /// Enters a page, of which the caller gives a reference, in a table. `false`: there is no memory for that, and the reference is released.
@@ -184,24 +182,29 @@ pub fn serve_fault<M: Machine>(
 ) -> Found {
     let page = address & !(PAGE_SIZE - 1);
     let _guard = lock(cpu, &vm.space.lock);
-    let is_in = |region: &&VmRegion| (region.start.get()..region.end.get()).contains(&page);
-    let Some(region) = regions(vm).iter().find(is_in) else { return Found::Nothing };
+    let Some(region) = region_at(vm, page) else { return Found::Nothing };
     let table = Table { pool: cpu.pool, root, format, map: cpu.map };
     let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
     if file::accel::is_interface(inode) {
         return accelerators::serve_fault(cpu, vm, (&table, region), page, access);
     }
-    if table.lookup(page).is_some() {
-        // Another core was first, or this one still knows that nothing was there.
-        cpu.machine.flush_guests();
+    let all = Attr::READ.union(Attr::WRITE).union(Attr::EXECUTE);
+    if let Some(leaf) = table.lookup(page) {
+        if access == Access::Execute && !leaf.attr.contains(Attr::EXECUTE) {
+            // It came with a transfer.
+            cpu.machine.sync_instructions(leaf.frame.named());
+            accelerators::widen(cpu, &table, (page, leaf.frame.named()), all);
+        } else {
+            // Another core was first, or this one still knows that nothing was there.
+            cpu.machine.flush_guests();
+        }
         return Found::Memory;
     }
     let index = (region.offset.get() + page - region.start.get()) / PAGE_SIZE;
     let Ok(frame) = fs::page_or_allocate(cpu, inode, index) else { return Found::Exhausted };
     // Whoever wrote instructions there: before the guest can execute any.
     cpu.machine.sync_instructions(frame);
-    let allow = Attr::READ.union(Attr::WRITE).union(Attr::EXECUTE);
-    if enter(cpu, vm, &table, (page, frame), allow) { Found::Memory } else { Found::Exhausted }
+    if enter(cpu, vm, &table, (page, frame), all) { Found::Memory } else { Found::Exhausted }
 }
 
 /// Gives everything back that a machine has, which nobody runs any more. Its records stay.
@@ -209,6 +212,7 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     let inode = |region: &VmRegion| cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
     // Nobody makes registers read-only any more in tables that are about to go.
     regions(vm).iter().for_each(|region| accelerators::detach(cpu, inode(region)));
+    accelerators::end_transfers(cpu, vm);
     shootdown::end(
         cpu,
         &vm.space,

@@ -32,7 +32,7 @@ use crate::{
     signal::{self, Origin},
 };
 
-pub use accelerators::protect as protect_registers;
+pub use accelerators::{fetch as fetch_page, protect as protect_registers};
 pub use run::{call_ended, go_on, may_go_on};
 pub use show::show;
 

@@ -1,0 +1,63 @@
+//! Accelerators of the FPGA: their interfaces as pieces of the machine's memory (docs/protocols/fpga.md), and their interrupts.
+//!
+//! The kernel tells of a signal when an accelerator is over whose INT_CTRL asks for that, whatever has been done with its registers meanwhile: a
+//! thread waits for it, and the line pulses. So there is an interrupt for each job, and its claim acknowledges it.
+
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicI32, Ordering::Relaxed},
+};
+
+use alloc::{format, string::String};
+
+use motet_abi::accel;
+use motet_calls::system::{self, Failure, machine};
+use motet_vm::board;
+
+use crate::{interrupts, with_path};
+
+const ENOENT: Failure = -2;
+const ENOSPC: Failure = -28;
+
+/// The open files, by accelerator.
+static DEVICES: [AtomicI32; board::ACCELERATORS.len()] = [const { AtomicI32::new(-1) }; board::ACCELERATORS.len()];
+
+/// Gives a machine an accelerator of the board's, which it wants within so many microseconds after a request (0: it does not say); where its
+/// interface is.
+///
+/// # Errors
+/// What does not work.
+pub fn add(machine_file: i32, index: usize, deadline_us: u64) -> Result<Range<u64>, String> {
+    let name = board::ACCELERATORS[index];
+    let cannot = |failure: Failure| match failure {
+        ENOENT => format!("this machine has no accelerator {name}"),
+        ENOSPC => format!("no interface is left for {name}"),
+        _ => format!("the accelerator {name} cannot be used (error {})", -failure),
+    };
+    let device = with_path(format!("/dev/accel/{name}").as_bytes(), system::open).map_err(cannot)?;
+    // Its registers tell the guest of all others.
+    machine::command(device, accel::SET_SIGNALS, accel::signal::OVER).map_err(cannot)?;
+    machine::command(device, accel::SET_DEADLINE, deadline_us).map_err(cannot)?;
+    let bytes = machine::command(device, accel::BYTES, 0).map_err(cannot)? as u64;
+    // A longer one begins as a shorter one does.
+    let bytes = bytes.min(board::ACCELERATOR_BYTES);
+    let start = board::ACCELERATOR + index as u64 * board::ACCELERATOR_BYTES;
+    machine::control(machine_file, motet_abi::vm::MEMORY, &mut [start, bytes, device as u64, 0]).map_err(cannot)?;
+    DEVICES[index].store(device, Relaxed);
+    machine::spawn(watch, index).map_err(|_| format!("there is no thread for the accelerator {name}"))?;
+    Ok(start..start + bytes)
+}
+
+/// The thread that waits until an accelerator is over.
+extern "C" fn watch(index: usize) -> ! {
+    let device = DEVICES[index].load(Relaxed);
+    loop {
+        let mut signals = [0; 8];
+        match system::read(device, &mut signals) {
+            Ok(8) if u64::from_le_bytes(signals) & accel::signal::OVER != 0 => {
+                interrupts::pulse(board::ACCELERATOR_SOURCE + index);
+            }
+            _ => {}
+        }
+    }
+}
