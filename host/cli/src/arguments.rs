@@ -294,6 +294,9 @@ pub struct VmRunOptions {
     /// Memory with doorbells that all of them share, of 4 KiB or as many as are said (may be repeated)
     #[arg(long, value_name = "NAME[:KIB]")]
     pub share: Vec<String>,
+    /// An accelerator of the machine's FPGA for each, or for one image (may be repeated)
+    #[arg(long, value_name = "[IMAGE=]NAME[:US]")]
+    pub accel: Vec<String>,
     /// Simulate the machine's time
     #[arg(long)]
     pub timed: bool,
@@ -305,9 +308,12 @@ pub struct VmRunOptions {
 const VM_HELP: &str = "\
 One image has standard input and output as its console. Of several, each line has the image's name in front. The exit status is
 0 if all have shut their machines down, otherwise that of the first one that has not. docs/vms.md says what an image finds.
-AArch64's images need a machine whose file says guests = true, as machines/guests.toml.
+AArch64's images need a machine whose file says guests = true, as machines/guests.toml; --accel one with an FPGA, as
+machines/accelerators.toml. --accel NAME is for all images; with IMAGE=, an image's file name, for that one alone;
+:US is its deadline.
   motet vm run --general guest.elf
-  motet vm run --rtos control.elf --general vmlinuz --initrd initrd --append console=ttyS0 --memory 256";
+  motet vm run --rtos control.elf --general vmlinuz --initrd initrd --append console=ttyS0 --memory 256
+  motet vm run --machine machines/accelerators.toml --rtos radio.elf --general guest.elf --accel radio.elf=qam16 --accel fft512";
 
 /// `motet test`.
 #[derive(Args, Debug)]

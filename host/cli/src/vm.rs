@@ -3,6 +3,7 @@
 use std::{io::Read, path::Path};
 
 use motet_abi::vm::{IMAGE_HEAD_BYTES, image_isa};
+use motet_accelerators::Kind;
 use motet_fabric::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
@@ -85,6 +86,7 @@ fn command(options: &VmRunOptions) -> Result<String> {
         }
         names.push(name);
     }
+    check_accelerators(&options.accel, &names)?;
     let arguments = |image: &Path, realtime: Option<u32>| -> Result<String> {
         let mut words = vec!["--memory".into(), options.memory.to_string(), "--cpus".into(), options.cpus.to_string()];
         if let Some(priority) = realtime {
@@ -95,6 +97,9 @@ fn command(options: &VmRunOptions) -> Result<String> {
         }
         if let Some(append) = &options.append {
             words.extend(["--append".into(), append.clone()]);
+        }
+        for accelerator in accelerators(&options.accel, name(image)?) {
+            words.extend(["--accel".into(), accelerator.into()]);
         }
         for share in &options.share {
             words.extend(["--share".into(), share.clone()]);
@@ -114,6 +119,33 @@ fn command(options: &VmRunOptions) -> Result<String> {
             Ok(text + FINISH)
         }
     }
+}
+
+/// The image that an accelerator is for, if it is for one, and its name.
+fn parts(accelerator: &str) -> (Option<&str>, &str) {
+    accelerator.rsplit_once('=').map_or((None, accelerator), |(image, name)| (Some(image), name))
+}
+
+/// The accelerators of an image.
+fn accelerators(all: &[String], image: String) -> impl Iterator<Item = &str> {
+    all.iter().map(|one| parts(one)).filter(move |(of, _)| of.is_none_or(|of| of == image)).map(|(_, name)| name)
+}
+
+/// Refuses accelerators that there cannot be, and those of images that are not run.
+fn check_accelerators(all: &[String], images: &[String]) -> Result<()> {
+    for (image, name) in all.iter().map(|one| parts(one)) {
+        if let Some(image) = image.filter(|image| !images.iter().any(|known| known == image)) {
+            let message = format!("--accel: no image is called {image}; there are: {}", images.join(", "));
+            return Err(Error::new(ErrorKind::Usage, message));
+        }
+        let name = name.split_once(':').map_or(name, |(name, _)| name);
+        if Kind::named(name).is_none() {
+            let known = Kind::ALL.map(Kind::name).join(", ");
+            let message = format!("--accel: unknown accelerator {name}; known: {known}");
+            return Err(Error::new(ErrorKind::Usage, message));
+        }
+    }
+    Ok(())
 }
 
 /// What a file is called in the machine.
@@ -153,6 +185,19 @@ mod tests {
     fn areas_are_shared_by_all() {
         let command = of(&["--general", "a", "--rtos", "b", "--share", "court:8"]).unwrap();
         assert_eq!(command.matches(" '--share' 'court:8' ").count(), 2, "{command}");
+    }
+
+    #[test]
+    fn accelerators_are_for_all_images_or_one() {
+        let command = of(&["--general", "a", "--rtos", "b", "--accel", "b=qam16:50", "--accel", "fir"]).unwrap();
+        let start = |name: &str| command.split("start ").find(|part| part.starts_with(name)).unwrap();
+        assert!(start("'a'").contains(" '--accel' 'fir' '/in/a'"), "{command}");
+        assert!(start("'b'").contains(" '--accel' 'qam16:50' '--accel' 'fir' '/in/b'"), "{command}");
+        for (wrong, message) in [("c=fir", "no image is called c; there are: b, a"), ("qam", "unknown accelerator qam")]
+        {
+            let error = of(&["--general", "a", "--rtos", "b", "--accel", wrong]).unwrap_err();
+            assert!(error.exit_status() == 64 && error.to_string().contains(message), "{error}");
+        }
     }
 
     #[test]
