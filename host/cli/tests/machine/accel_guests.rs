@@ -21,7 +21,7 @@ type Test = fn() -> Result<(), String>;
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 7] = [
         ("accel_guests::a_guest_uses_an_accelerator_as_if_it_had_it_alone", alone),
-        ("accel_guests::transfers_end_at_a_guests_data_section", outside),
+        ("accel_guests::transfers_end_at_a_guests_memory", outside),
         ("accel_guests::guests_and_a_program_share_regions", shared),
         ("accel_guests::registers_are_taken_from_who_is_stopped", stopped),
         ("accel_guests::guests_are_killed_at_any_moment_and_nobody_notices", killed),
@@ -46,19 +46,27 @@ cores = 1
 ";
 
 /// The guest `accelerated` of docs/guests.md.
-fn guest() -> Result<PathBuf, String> {
+pub fn guest() -> Result<PathBuf, String> {
     let ended = Motet::default().arguments(["guests", "riscv64"]).limit(Duration::from_secs(3600)).wait();
     ended.expect_code(0)?;
     Ok(process::target().join(guest_path(Isa::RiscV64, "accelerated")))
 }
 
+/// The FPGA of these tests: the long transform's frames take as long as a test of many jobs can wait for.
+pub fn fpga() -> String {
+    FPGA.replace("frame_ns = 20000000", "frame_ns = 3000000")
+}
+
 /// Runs a command that has the guest and the program `accel` in `/in`.
-fn run(keys: &str, options: &[&str], command: &str) -> Result<Ended, String> {
+pub fn run(keys: &str, options: &[&str], command: &str) -> Result<Ended, String> {
+    run_on(&format!("{keys}{}", fpga()), options, command)
+}
+
+/// The same with another FPGA.
+pub fn run_on(fpga: &str, options: &[&str], command: &str) -> Result<Ended, String> {
     let (programs, guest) = (compiled("accel", &["-O2"])?, guest()?);
     let machine = programs.path.join("machine.toml");
-    // The long transform's frames take as long as a test of many jobs can wait for.
-    let fpga = FPGA.replace("frame_ns = 20000000", "frame_ns = 3000000");
-    fs::write(&machine, format!("{MACHINE}{keys}{fpga}")).map_err(|error| error.to_string())?;
+    fs::write(&machine, format!("{MACHINE}{fpga}")).map_err(|error| error.to_string())?;
     let program = programs.path.join("accel");
     let files = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), guest.as_os_str()];
     let run = Motet::run(files).argument("--in").argument(program).arguments(options);
@@ -123,7 +131,8 @@ fn killed() -> Result<(), String> {
          vm run --nice $((n % 20)) --accel fft512 --append 'rounds=100000 frames=8' /in/guest-accelerated >/dev/null & one=$!; \
          vm run --nice -20 --accel fft1024 --append \"rounds=1000000 part=hostile seed=$((n + {}))\" \
          /in/guest-accelerated >/dev/null & two=$!; \
-         usleep $((n * 2000)); kill -KILL $one; usleep $((n * 500)); kill -KILL $two; wait $one; wait $two; \
+         vm run --accel qam16 --append 'part=memory rounds=1000000 frames=2' /in/guest-accelerated >/dev/null & three=$!; \
+         usleep $((n * 2000)); kill -KILL $one; usleep $((n * 500)); kill -KILL $two $three; wait $one; wait $two; wait $three; \
          n=$((n + 1)); done 2>/dev/null; vm list | wc -l; /in/accel killed; \
          vm run --accel fft512 --append 'rounds=2 frames=8' /in/guest-accelerated | tail -n 1; \
          vm run --accel fft1024 --append 'rounds=2' /in/guest-accelerated | tail -n 1",

@@ -7,6 +7,7 @@
 
 mod accel;
 mod accel_guests;
+mod accel_vms;
 mod accesses;
 mod bad_input;
 mod bytes;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(accel::trials());
         trials.extend(accel_guests::trials());
+        trials.extend(accel_vms::trials());
         trials.extend(service::trials());
         trials.extend(shares::trials());
         trials.extend(transfers::trials());

@@ -265,6 +265,20 @@ impl Ended {
         if same { Ok(self) } else { Err(format!("the output is not {wanted:?}\n{}", self.describe())) }
     }
 
+    /// Checks the output's lines, in any order.
+    ///
+    /// # Errors
+    /// They are others.
+    pub fn expect_lines(&self, wanted: &str) -> Result<&Self, String> {
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(Into::into).collect();
+            lines.sort_unstable();
+            lines
+        };
+        let same = sorted(&self.output) == sorted(wanted);
+        if same { Ok(self) } else { Err(format!("the lines are not those of {wanted:?}\n{}", self.describe())) }
+    }
+
     /// Checks that all of `parts` are in the errors.
     ///
     /// # Errors
