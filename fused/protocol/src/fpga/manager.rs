@@ -76,7 +76,10 @@ impl<L: Logic> Device<'_, L> {
         let client = self.client(at);
         self.region(at).interface.set(0);
         let Some(client) = client else { return };
-        self.take_registers(client, REVOKE);
+        // Who is connected at once is not to wait for a kernel that does it first.
+        let is_next = |next: InterfaceId| self.region(at).accelerator.get() == self.accelerator_of(next).link();
+        let is_next = self.successor(at).is_some_and(is_next);
+        self.take_registers(client, if is_next { REVOKE_LATER } else { REVOKE });
         let interface = self.interface(client);
         let has_asked = || interface.request.get() == NO_REQUEST && interface.asked.swap(0, SeqCst) != 0;
         if interface.begun.get() != 0 || has_asked() {
@@ -245,6 +248,7 @@ impl<L: Logic> Device<'_, L> {
         if let Some(job) = self.job(id) {
             region.context.iter().zip(&interface.context).for_each(|(word, value)| word.set(value.get()));
             self.runs(at, id, job.accelerator);
+            self.revoke_now();
         } else {
             self.set_status(id, Status::Ready.word());
             self.hold(at);

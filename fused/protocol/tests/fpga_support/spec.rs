@@ -321,10 +321,12 @@ impl Spec {
 
     fn switch(&mut self, number: usize) {
         self.regions[number].does = Does::Switch;
+        let is = self.regions[number].is;
+        let is_next = self.next_of(number).is_some_and(|next| is == Some(self.known(next).accelerator));
         if let Some(before) = self.regions[number].client.take().filter(|client| self.is_there(*client)) {
             let client = self.client(before);
             client.connected = false;
-            client.revoked = client.writable;
+            (client.revoked, client.revoked_later) = (client.writable && !is_next, client.writable && is_next);
             let trapped = std::mem::take(&mut client.trapped);
             if client.work.is_some() || trapped {
                 client.trapped = trapped && client.work.is_some();
@@ -372,7 +374,11 @@ impl Spec {
             None => (Does::Hold { until: now + EXPIRE }, Status::Ready),
         };
         client.status = status as u32;
+        let goes_on = client.work.is_some();
         self.regions[number].does = does;
+        if goes_on {
+            self.revokes_now();
+        }
     }
 
     /// Rounds of: clients begin, one region ends its switch, one gets the port, one request is served; until nothing changes.
