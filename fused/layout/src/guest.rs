@@ -1,7 +1,7 @@
 //! Guests: virtual machines (`docs/vms.md`), and what a core of one is, beside its [`UserFrame`].
 
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::{AtomicByte, Cell32, Cell64, InterruptsLock, SpaceRecord, UserFrame, WaitQueue, pool_struct};
+use crate::{AtomicByte, Cell32, Cell64, HostStream, InterruptsLock, SpaceRecord, UserFrame, WaitQueue, pool_struct};
 
 pool_struct! {
     /// System registers of a guest's core, while it does not run. In an order of the ISA's own, which its HAL knows (AArch64:
@@ -164,7 +164,7 @@ pool_struct! {
 
 pool_struct! {
     /// A virtual machine: an open file of `/dev/vm`.
-    pub struct VmRecord: size 2432, align 64 {
+    pub struct VmRecord: size 2944, align 64 {
         /// Its number in `/proc/vms`.
         0 pub id: Cell32,
         /// The process that has made it.
@@ -187,7 +187,8 @@ pool_struct! {
         48 pub formats: [AtomicByte; 8],
         /// ISA of its cores ([`Isa`](crate::Isa)): that of the core which has made it.
         56 pub isa: Cell32,
-        60 _pad1: Cell32,
+        /// 1: the host uses its console: the record stays until it does not any more. Set under the header's `vms_lock`.
+        60 pub is_attached: AtomicU32,
         /// Its memory, in ascending order of addresses.
         64 pub regions: [VmRegion; 8],
         /// Its cores ([`VcpuRecord`]s, pool addresses).
@@ -198,7 +199,10 @@ pool_struct! {
         512 pub ran_ns: AtomicU64,
         /// Guards `gic`.
         520 pub gic_lock: InterruptsLock,
-        528 _pad2: [Cell64; 6],
+        /// 1: it has ended, and its record stays for its console. Under the header's `vms_lock`.
+        528 pub has_ended: AtomicU32,
+        532 _pad1: Cell32,
+        536 _pad2: [Cell64; 5],
         /// What translates its physical addresses: a table of the second stage for each island that has run it, all of whose leaves hold
         /// references; and the cores that may have these translations. Of the rest, only lock and resident pages are used.
         576 pub space: SpaceRecord,
@@ -207,6 +211,10 @@ pool_struct! {
         1096 _pad3: [Cell64; 7],
         /// AArch64: its interrupt controller.
         1152 pub gic: GuestGic,
+        /// What its console has shown last: nobody waits for room, as new bytes replace the oldest, and `tail` means nothing.
+        2432 pub console_out: HostStream,
+        /// What the host has typed.
+        2688 pub console_in: HostStream,
     }
 }
 

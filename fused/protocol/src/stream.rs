@@ -106,6 +106,44 @@ pub fn consume_bytes(context: &impl Context, side: Side, stream: &HostStream, in
     drain(stream, into.len(), |ring, done, here| context.pool().read(ring, &mut into[done..done + here]))
 }
 
+/// Produces bytes for who may look, at any time ([`replay`]): the oldest make room.
+pub fn record(context: &impl Context, stream: &HostStream, from: &[u8]) -> Moved {
+    let _guard = lock(context, &stream.lock);
+    let kept = &from[from.len().saturating_sub(stream.capacity.get() as usize)..];
+    let head = stream.head.load(Ordering::Relaxed);
+    let start = head.wrapping_add((from.len() - kept.len()) as u64);
+    pieces(stream, start, kept.len(), |ring, done, here| context.pool().write(ring, &kept[done..done + here]));
+    stream.head.store(head.wrapping_add(from.len() as u64), Ordering::Release);
+    Moved { len: from.len(), ring: !from.is_empty() && take_waiting(&stream.consumer_waiting) }
+}
+
+/// The position of the oldest byte that a stream has that is [recorded](record).
+pub fn oldest(stream: &HostStream) -> u64 {
+    let head = stream.head.load(Ordering::Acquire);
+    head.saturating_sub(stream.capacity.get())
+}
+
+/// Reads bytes of a stream that is [recorded](record), from `position` on: how many have been lost there, which are passed over, and how
+/// many follow. `position` goes behind them.
+pub fn replay(context: &impl Context, stream: &HostStream, position: &mut u64, into: &mut [u8]) -> (u64, usize) {
+    let _guard = lock(context, &stream.lock);
+    let head = stream.head.load(Ordering::Relaxed);
+    let start = (*position).clamp(oldest(stream), head);
+    let len = into.len().min((head - start) as usize);
+    pieces(stream, start, len, |ring, done, here| context.pool().read(ring, &mut into[done..done + here]));
+    let lost = start.saturating_sub(*position);
+    *position = start + len as u64;
+    (lost, len)
+}
+
+/// Says that who [replays](replay) is about to sleep, and has got everything up to `position`. `true`: it may; the producer will ring.
+#[must_use]
+pub fn replay_waits(stream: &HostStream, position: u64) -> bool {
+    stream.consumer_waiting.store(1, Ordering::Release);
+    then_look();
+    stream.head.load(Ordering::Acquire) == position
+}
+
 /// The producer adds no more. `true`: ring the consumer.
 #[must_use]
 pub fn close(stream: &HostStream) -> bool {

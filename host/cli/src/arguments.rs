@@ -251,7 +251,28 @@ pub enum VmSubcommand {
     List,
     /// End one of them
     Kill(VmKillOptions),
+    /// Use the console (serial port) of one of them: see what it has shown last and shows from now on, and type to it
+    Console(VmConsoleOptions),
 }
+
+/// `motet vm console`.
+#[derive(Args, Debug)]
+#[command(after_help = CONSOLE_HELP)]
+pub struct VmConsoleOptions {
+    /// Its number, as `motet vm list` shows it; not needed if there is one alone
+    #[arg(value_name = "ID")]
+    pub id: Option<u32>,
+    /// The process that runs its machine, if several run
+    #[arg(long, value_name = "PROCESS")]
+    pub run: Option<u32>,
+}
+
+const CONSOLE_HELP: &str = "\
+On a terminal, Ctrl-] leaves the console, and the virtual machine goes on. Otherwise it is in use until the virtual machine has ended,
+or a signal comes. One at a time uses it; the run's own output has everything as before, and its input goes to the guest, too.
+  motet vm console               the only virtual machine's
+  motet vm console 2 --run 4711  that of number 2 of process 4711
+  echo reboot | motet vm console 2; motet vm console 2 </dev/null >log";
 
 /// `motet vm kill`.
 #[derive(Args, Debug)]

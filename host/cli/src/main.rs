@@ -65,6 +65,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
             VmSubcommand::Run(options) => vm::run(options),
             VmSubcommand::List => vm_control::list(),
             VmSubcommand::Kill(options) => vm_control::kill(&options),
+            VmSubcommand::Console(options) => vm_control::console(&options),
         },
         Subcommand::Test(options) => test::test(&options),
         Subcommand::Build(options) => build::build(&options),

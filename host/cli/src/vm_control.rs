@@ -1,8 +1,13 @@
-//! `motet vm list` and `motet vm kill`: virtual machines of the machines that run on this host.
+//! `motet vm list`, `motet vm kill` and `motet vm console`: virtual machines of the machines that run on this host.
 
-use motet_fabric::{Error, ErrorKind, Result, control};
+use std::io::Write as _;
 
-use crate::arguments::VmKillOptions;
+use motet_fabric::{
+    Error, ErrorKind, Result, control,
+    vm_console::{self, Outcome},
+};
+
+use crate::arguments::{VmConsoleOptions, VmKillOptions};
 
 /// A virtual machine.
 struct Found {
@@ -58,20 +63,55 @@ pub fn list() -> Result<u8> {
     Ok(0)
 }
 
+/// The one of that number, or the only one.
+fn find(id: Option<u32>, run: Option<u32>) -> Result<Found> {
+    if let Some(run) = run {
+        // Why it does not answer, if it does not.
+        control::ask(run, "list")?;
+    }
+    let is_meant = |vm: &Found| id.is_none_or(|id| id == vm.id) && run.is_none_or(|run| run == vm.run);
+    let mut meant = all()?.into_iter().filter(is_meant);
+    let wrong = |message| Err(Error::new(ErrorKind::Usage, message));
+    match (meant.next(), meant.next(), id) {
+        (Some(vm), None, _) => Ok(vm),
+        (None, _, Some(id)) => wrong(format!("there is no virtual machine {id} (motet vm list shows them)")),
+        (None, _, None) => wrong("there is no virtual machine".into()),
+        (Some(_), Some(_), Some(id)) => {
+            wrong(format!("several machines have a virtual machine {id}: say which by --run (motet vm list)"))
+        }
+        (Some(_), Some(_), None) => wrong("there are several virtual machines: say which (motet vm list)".into()),
+    }
+}
+
 /// Ends one.
 ///
 /// # Errors
 /// There is none of that number, or there are several.
 pub fn kill(options: &VmKillOptions) -> Result<u8> {
-    let found = all()?;
-    let is_meant = |vm: &&Found| vm.id == options.id && options.run.is_none_or(|run| run == vm.run);
-    let meant: Vec<_> = found.iter().filter(is_meant).collect();
-    let wrong = |message| Err(Error::new(ErrorKind::Usage, message));
-    match meant.as_slice() {
-        [vm] => control::ask(vm.run, &format!("kill {}", vm.id)).map(|_| 0),
-        [] => wrong(format!("there is no virtual machine {} (motet vm list shows them)", options.id)),
-        _ => {
-            wrong(format!("several machines have a virtual machine {}: say which by --run (motet vm list)", options.id))
+    let vm = find(Some(options.id), options.run)?;
+    control::ask(vm.run, &format!("kill {}", vm.id)).map(|_| 0)
+}
+
+/// Makes standard input and output the console of one.
+///
+/// # Errors
+/// There is none of that number, or there are several; somebody else uses its console.
+pub fn console(options: &VmConsoleOptions) -> Result<u8> {
+    let vm = find(options.id, options.run)?;
+    let say = |what: &str| {
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "motet: {what}");
+    };
+    let begins = |is_terminal: bool| {
+        let how = if is_terminal { "Ctrl-] leaves it" } else { "it ends with the virtual machine" };
+        say(&format!("the console of virtual machine {} of run {}; {how}", vm.id, vm.run));
+    };
+    match vm_console::attach(vm.run, vm.id, begins)? {
+        Outcome::Left => Ok(0),
+        Outcome::Ended => {
+            say(&format!("virtual machine {} has ended", vm.id));
+            Ok(0)
         }
+        Outcome::Interrupted(signal) => Ok(128 + signal as u8),
     }
 }

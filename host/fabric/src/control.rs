@@ -1,9 +1,10 @@
-//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`, `motet restart`): a socket of the abstract namespace, so that there
-//! is nothing on disk. A connection is one line, and text that answers it. Only the user who runs the machine, and the superuser, are answered.
+//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`): a socket of
+//! the abstract namespace, so that there is nothing on disk. A connection is one line, and text that answers it, or a console. Only the user who
+//! runs the machine, and the superuser, are answered.
 
 use std::{
     fmt::Write as _,
-    io::{BufRead, BufReader, Write as _},
+    io::{Read as _, Write as _},
     os::{
         fd::{AsFd, BorrowedFd},
         linux::net::SocketAddrExt,
@@ -16,20 +17,24 @@ use motet_error::{Context as _, Error, ErrorKind, Result};
 use motet_layout::{VmRecord, sync::Ordering};
 use motet_protocol::{Context as _, lock::lock};
 
-use crate::HostPool;
+use rustix::event::PollFd;
+
+use crate::{HostPool, vm_console::Session};
 
 /// Sockets are called so, and the process id of who runs the machine follows.
 const NAME: &str = "motet-";
 /// Who asks and then says nothing is left after so long.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The longest line of a question, or first one of an answer.
+const LINE_MAX: usize = 100;
 /// First line of an answer.
 const DONE: &str = "done";
 const REFUSED: &str = "refused";
 
 /// The machine's end.
-#[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
+    consoles: Vec<Session>,
 }
 
 impl Control {
@@ -37,7 +42,7 @@ impl Control {
     pub fn listen() -> Option<Self> {
         let listener = UnixListener::bind_addr(&address(std::process::id()).ok()?).ok()?;
         listener.set_nonblocking(true).ok()?;
-        Some(Self { listener })
+        Some(Self { listener, consoles: Vec::new() })
     }
 
     /// Readable when somebody asks.
@@ -45,18 +50,47 @@ impl Control {
         self.listener.as_fd()
     }
 
-    /// Answers who asks, but for those who want an island to be started again: the caller does that, and answers. `ring`: the machine's first core
-    /// looks what the host has stored.
-    pub fn answer(&self, pool: &HostPool, ring: impl Fn()) -> Vec<Asked> {
+    /// What to poll for consoles before a sleep; `None`: there is something to do. `asks`: kernels are asked to ring when there is.
+    pub fn consoles(&self, asks: bool) -> Option<Vec<PollFd<'_>>> {
+        self.consoles.iter().map(|console| console.awaits(asks)).collect()
+    }
+
+    /// Moves what consoles have shown and what was typed. `ring`: the machine's first core looks what the host has stored.
+    pub fn serve_consoles(&mut self, pool: &HostPool, ring: impl Fn()) {
+        let ring = ring_for_vms(pool, ring);
+        self.consoles.retain_mut(|console| {
+            let goes_on = console.turn(pool, &ring);
+            if !goes_on {
+                console.leave(&ring);
+            }
+            goes_on
+        });
+    }
+
+    /// Answers who asks, but for those who want an island to be started again: the caller does that, and answers. `ring`: as before.
+    pub fn answer(&mut self, pool: &HostPool, ring: impl Fn()) -> Vec<Asked> {
+        let ring = ring_for_vms(pool, ring);
         let mut asked = Vec::new();
-        while let Ok((mut stream, _)) = self.listener.accept() {
-            // Who has gone needs no answer.
-            if let Ok(Some(island)) = answer_one(&mut stream, pool, &ring) {
-                asked.push(Asked { stream, island });
+        while let Ok((stream, _)) = self.listener.accept() {
+            match answer_one(stream, pool, &ring) {
+                Ok(Answered::Console(console)) => self.consoles.push(console),
+                Ok(Answered::Later(later)) => asked.push(later),
+                // Who has gone needs no answer.
+                Ok(Answered::Done) | Err(_) => {}
             }
         }
         asked
     }
+}
+
+/// What has become of who asks.
+enum Answered {
+    /// It has been answered.
+    Done,
+    /// It has a console from now on.
+    Console(Session),
+    /// It waits.
+    Later(Asked),
 }
 
 /// Somebody wants an island to be started again, and waits.
@@ -84,30 +118,81 @@ impl Asked {
     }
 }
 
-/// The island that is to be started again, if that is what is asked.
-fn answer_one(stream: &mut UnixStream, pool: &HostPool, ring: impl Fn()) -> std::io::Result<Option<String>> {
+/// Rings for virtual machines: the kernel looks at these only if the host says so.
+fn ring_for_vms(pool: &HostPool, ring: impl Fn()) -> impl Fn() {
+    move || {
+        pool.header().vms_asked.store(1, Ordering::Release);
+        ring();
+    }
+}
+
+fn answer_one(mut stream: UnixStream, pool: &HostPool, ring: impl Fn()) -> std::io::Result<Answered> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let asker = rustix::net::sockopt::socket_peercred(&*stream)?.uid;
-    let mut line = String::new();
+    let asker = rustix::net::sockopt::socket_peercred(&stream)?.uid;
     if !asker.is_root() && asker != rustix::process::geteuid() {
-        return writeln!(stream, "{REFUSED}\nanother user runs this machine").map(|()| None);
+        writeln!(stream, "{REFUSED}\nanother user runs this machine")?;
+        return Ok(Answered::Done);
     }
-    BufReader::new(&*stream).read_line(&mut line)?;
-    let answer = match line.trim_end().split_once(' ') {
-        None if line.trim_end() == "list" => format!("{DONE}\n{}", list(pool)),
+    let line = read_line(&mut stream)?;
+    let answer = match line.split_once(' ') {
+        None if line == "list" => format!("{DONE}\n{}", list(pool)),
         Some(("kill", id)) => match id.parse().ok().filter(|&id| kill(pool, id)) {
             Some(_) => {
                 ring();
                 format!("{DONE}\n")
             }
-            None => format!("{REFUSED}\nthere is no virtual machine {id}"),
+            None => format!("{REFUSED}\n{}", there_is_none(id)),
         },
-        Some(("restart", island)) => return Ok(Some(island.to_owned())),
+        Some(("console", id)) => match attach(pool, id) {
+            Ok(vm) => return begin_console(stream, pool, vm, ring).map(Answered::Console),
+            Err(why) => format!("{REFUSED}\n{why}"),
+        },
+        Some(("restart", island)) => return Ok(Answered::Later(Asked { stream, island: island.to_owned() })),
         _ => format!("{REFUSED}\nit does not know what this is: {line}"),
     };
-    stream.write_all(answer.as_bytes()).map(|()| None)
+    stream.write_all(answer.as_bytes())?;
+    Ok(Answered::Done)
+}
+
+fn there_is_none(id: &str) -> String {
+    format!("there is no virtual machine {id}")
+}
+
+/// The virtual machine of that number, whose console nobody else uses from now on.
+fn attach(pool: &HostPool, id: &str) -> std::result::Result<&'static VmRecord, String> {
+    let mut found = Err(there_is_none(id));
+    each(pool, |vm| {
+        if id.parse() == Ok(vm.id.get()) {
+            let is_taken = vm.is_attached.swap(1, Ordering::AcqRel) != 0;
+            found =
+                if is_taken { Err(format!("somebody else uses the console of virtual machine {id}")) } else { Ok(vm) };
+        }
+    });
+    found
+}
+
+fn begin_console(
+    mut stream: UnixStream,
+    pool: &HostPool,
+    vm: &'static VmRecord,
+    ring: impl Fn(),
+) -> std::io::Result<Session> {
+    let begun = writeln!(stream, "{DONE}").and_then(|()| Session::new(pool, stream, vm));
+    begun.inspect_err(|_| {
+        vm.is_attached.store(0, Ordering::Release);
+        ring();
+    })
+}
+
+/// A line, without its end, of a stream that goes on behind it.
+fn read_line(stream: &mut UnixStream) -> std::io::Result<String> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < LINE_MAX && stream.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 fn each(pool: &HostPool, mut act: impl FnMut(&'static VmRecord)) {
@@ -115,8 +200,11 @@ fn each(pool: &HostPool, mut act: impl FnMut(&'static VmRecord)) {
     let _guard = lock(pool, &header.vms_lock);
     let mut at = pool.object::<VmRecord>(header.vms.get());
     while let Some(vm) = at {
-        act(vm);
         at = pool.object(vm.next.get());
+        // The console of one that has ended may be in use.
+        if vm.has_ended.load(Ordering::Relaxed) == 0 {
+            act(vm);
+        }
     }
 }
 
@@ -146,9 +234,6 @@ fn kill(pool: &HostPool, id: u32) -> bool {
             is_there = true;
         }
     });
-    if is_there {
-        pool.header().vms_asked.store(1, Ordering::Release);
-    }
     is_there
 }
 
@@ -174,16 +259,26 @@ pub fn running() -> Result<Vec<u32>> {
 /// # Errors
 /// It has gone, or refuses.
 pub fn ask(process: u32, request: &str) -> Result<String> {
+    let mut answer = Vec::new();
+    let _ = begin(process, request)?.read_to_end(&mut answer);
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Asks the machine that a process runs; what its answer follows on.
+///
+/// # Errors
+/// It has gone, or refuses.
+pub(crate) fn begin(process: u32, request: &str) -> Result<UnixStream> {
     let gone = |_| Error::new(ErrorKind::Unavailable, format!("the machine of process {process} does not answer"));
     let mut stream = address(process).and_then(|address| UnixStream::connect_addr(&address)).map_err(gone)?;
     // Who refuses may have answered and gone without having read what is asked: neither end of the connection is then an error.
     let _ = writeln!(stream, "{request}");
-    let mut answer = Vec::new();
-    let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
-    let answer = String::from_utf8_lossy(&answer);
-    match answer.split_once('\n') {
-        Some((DONE, text)) => Ok(text.to_owned()),
-        Some((REFUSED, why)) => {
+    match read_line(&mut stream).unwrap_or_default().as_str() {
+        DONE => Ok(stream),
+        REFUSED => {
+            let mut why = Vec::new();
+            let _ = stream.read_to_end(&mut why);
+            let why = String::from_utf8_lossy(&why);
             Err(Error::new(ErrorKind::Usage, format!("the machine of process {process}: {}", why.trim_end())))
         }
         _ => Err(gone(std::io::Error::other("no answer"))),

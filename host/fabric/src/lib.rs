@@ -35,6 +35,7 @@ pub mod terminal;
 #[allow(unsafe_code)] // the mapping of the clocks
 pub mod timing;
 pub mod trace;
+pub mod vm_console;
 pub mod wcet;
 
 pub use ivshmem::Doorbells;

@@ -387,8 +387,9 @@ impl Run<'_> {
                 raw_mode = if terminal { RawMode::enter() } else { None };
                 self.hooks.event(Event::Running);
             }
-            if let Some(control) = self.control.as_ref().filter(|_| ready.control) {
-                let asked = control.answer(self.pool, ring);
+            if let Some(control) = &mut self.control {
+                let asked = if ready.control { control.answer(self.pool, ring) } else { Vec::new() };
+                control.serve_consoles(self.pool, ring);
                 asked.into_iter().for_each(|asked| self.ask_restart(asked));
             }
             self.go_on_restarting()?;
@@ -419,6 +420,10 @@ impl Run<'_> {
             let exit = header.exit.load(Ordering::Acquire);
             if exit != 0 && !outputs.iter().any(Output::has_bytes) {
                 self.drain_consoles();
+                if let Some(control) = &mut self.control {
+                    // What virtual machines have written last.
+                    control.serve_consoles(self.pool, ring);
+                }
                 drop(raw_mode);
                 for output in outputs.iter().filter(|output| output.target().is_none()) {
                     self.hooks.event(Event::ReaderGone { output: output.name(), lost: output.has_lost() });
@@ -458,11 +463,15 @@ impl Run<'_> {
         // Machines answer once they run.
         let control = self.control.as_ref().filter(|_| self.clock.is_none());
         let control_at = control.map(|control| push(&mut fds, control.readable(), PollFlags::IN));
+        let consoles = control.map(|control| control.consoles(!self.is_deterministic()));
+        let is_due = consoles.as_ref().is_some_and(Option::is_none);
+        fds.extend(consoles.flatten().into_iter().flatten());
         let outputs_at = [0, 1].map(|index: usize| {
             let events = if outputs[index].has_bytes() { PollFlags::OUT } else { PollFlags::empty() };
             outputs[index].target().map(|fd| push(&mut fds, fd, events))
         });
         let look = match () {
+            () if is_due => Duration::ZERO,
             () if self.clock.is_some() || self.is_restarting() => LOOK_WHILE_BOOTING,
             () if self.is_deterministic() => LOOK_UNASKED,
             () if self.recorder.is_some() => LOOK_WHILE_TRACED,

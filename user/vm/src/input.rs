@@ -1,14 +1,17 @@
-//! Standard input, which is the guest's console. Bytes are read when the guest looks for them; while it is to be interrupted when one comes, a
-//! thread waits for that, and reads some ahead.
+//! What is typed on the guest's console: standard input, and what the host types (`motet vm console`), which is read from the machine's file. Bytes
+//! are read when the guest looks for them; while it is to be interrupted when one comes, a thread waits for that, and reads some ahead.
 
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use motet_calls::system::{self, machine};
+use motet_calls::system::{self, Failure, machine};
+
+use crate::monitor;
 
 const STDIN: i32 = 0;
+const EAGAIN: Failure = -11;
 /// Bytes read ahead at most: as many as the serial port's FIFO has.
 const AHEAD: usize = 16;
 
@@ -17,6 +20,7 @@ static BYTES: [AtomicU8; AHEAD] = [const { AtomicU8::new(0) }; AHEAD];
 /// Those of [`BYTES`] that have been taken, and those that are there. Written by who has the lock, as the next two.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
+/// Standard input has.
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 /// The thread is waiting for a byte, or about to.
 static IS_WATCHING: AtomicBool = AtomicBool::new(false);
@@ -42,63 +46,75 @@ impl Drop for Guard {
     }
 }
 
-/// Makes the thread that watches, which calls `noticed` whenever it has read something.
+/// Makes the thread that watches.
 ///
 /// # Errors
 /// The kernel's.
-pub fn start(watch: extern "C" fn(usize) -> !) -> Result<(), system::Failure> {
+pub fn start(watch: extern "C" fn(usize) -> !) -> Result<(), Failure> {
     for (word, end) in REQUESTS.iter().zip(system::pipe()?) {
         word.store(end, Relaxed);
     }
     machine::spawn(watch, 0).map(drop)
 }
 
-/// The thread: says when there is input, each time that it has been [asked](watch).
+/// The thread: calls `noticed` when there is input, each time that it has been [asked](watch).
 pub fn watch_forever(noticed: fn()) -> ! {
     loop {
         let asked = system::read(REQUESTS[0].load(Relaxed), &mut [0]);
         if asked != Ok(1) {
             continue;
         }
-        while !HAS_ENDED.load(Relaxed) && LEN.load(Relaxed) == TAKEN.load(Relaxed) {
-            machine::wait_until_readable(STDIN);
-            let _guard = lock();
-            read_ahead();
-            if LEN.load(Relaxed) != TAKEN.load(Relaxed) {
-                IS_WATCHING.store(false, Relaxed);
-            }
+        while !has_noticed() {
+            machine::wait_until_readable(sources());
         }
         noticed();
     }
 }
 
-/// Reads what there is, if nothing has been read that has not been taken. The lock is held.
-fn read_ahead() {
-    if LEN.load(Relaxed) != TAKEN.load(Relaxed) || !machine::is_readable(STDIN) {
-        return;
+/// The thread looks: it need not any more if there is something.
+fn has_noticed() -> bool {
+    let _guard = lock();
+    read_ahead(AHEAD);
+    if is_noticed() {
+        IS_WATCHING.store(false, Relaxed);
     }
-    let mut bytes = [0; AHEAD];
-    match system::read(STDIN, &mut bytes) {
-        Ok(0) => HAS_ENDED.store(true, Relaxed),
-        Ok(read) => {
-            BYTES.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Relaxed));
-            TAKEN.store(0, Relaxed);
-            LEN.store(read, Relaxed);
+    is_noticed()
+}
+
+/// Where bytes come from; a negative descriptor is none.
+fn sources() -> [i32; 2] {
+    [if HAS_ENDED.load(Relaxed) { -1 } else { STDIN }, monitor::machine()]
+}
+
+/// Reads what one source has; how many bytes. The lock is held.
+fn read(bytes: &mut [u8]) -> usize {
+    let sources = sources();
+    for (source, is_ready) in sources.into_iter().zip(machine::readable(sources)) {
+        match if is_ready { system::read(source, bytes) } else { Err(EAGAIN) } {
+            Ok(read @ 1..) => return read,
+            Err(EAGAIN | monitor::EINTR) => {}
+            Ok(_) | Err(_) if source == STDIN => HAS_ENDED.store(true, Relaxed),
+            Ok(_) | Err(_) => {}
         }
-        Err(_) => {}
+    }
+    0
+}
+
+/// Reads what there is, so many bytes at most, if nothing has been read that has not been taken. The lock is held.
+fn read_ahead(at_most: usize) {
+    let mut bytes = [0; AHEAD];
+    let read = if is_noticed() { 0 } else { read(&mut bytes[..at_most]) };
+    if read != 0 {
+        BYTES.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Relaxed));
+        TAKEN.store(0, Relaxed);
+        LEN.store(read, Relaxed);
     }
 }
 
 /// Lets the thread watch, unless there is something that it has read already.
 pub fn watch() {
     let _guard = lock();
-    ask_to_watch();
-}
-
-/// The lock is held.
-fn ask_to_watch() {
-    let is_needed = LEN.load(Relaxed) == TAKEN.load(Relaxed) && !HAS_ENDED.load(Relaxed);
-    if is_needed && !IS_WATCHING.swap(true, Relaxed) {
+    if !is_noticed() && !IS_WATCHING.swap(true, Relaxed) {
         let _ = system::write(REQUESTS[1].load(Relaxed), &[0]);
     }
 }
@@ -108,37 +124,23 @@ pub fn is_noticed() -> bool {
     LEN.load(Relaxed) != TAKEN.load(Relaxed)
 }
 
-/// Whether there is a byte.
+/// Whether there is a byte. It is read: the end of a file can be read, too, and is none. No more than that, as what the guest does not look for stays
+/// for others.
 pub fn has_come() -> bool {
-    is_noticed() || !HAS_ENDED.load(Relaxed) && machine::is_readable(STDIN)
+    if !is_noticed() && machine::readable(sources()).contains(&true) {
+        let _guard = lock();
+        read_ahead(1);
+    }
+    is_noticed()
 }
 
-/// Takes a byte, if there is one. `watches`: the next one is to be noticed.
-pub fn take(watches: bool) -> Option<u8> {
+/// Takes a byte, if there is one.
+pub fn take() -> Option<u8> {
     let _guard = lock();
-    let byte = match TAKEN.load(Relaxed) {
-        taken if taken != LEN.load(Relaxed) => {
-            TAKEN.store(taken + 1, Relaxed);
-            Some(BYTES[taken].load(Relaxed))
-        }
-        _ => take_at_once(),
-    };
-    if watches {
-        ask_to_watch();
-    }
-    byte
-}
-
-/// One byte and no more: what the guest does not look for stays for others. The lock is held.
-fn take_at_once() -> Option<u8> {
-    if HAS_ENDED.load(Relaxed) || !machine::is_readable(STDIN) {
-        return None;
-    }
-    let mut byte = [0];
-    match system::read(STDIN, &mut byte) {
-        Ok(0) => HAS_ENDED.store(true, Relaxed),
-        Ok(_) => return Some(byte[0]),
-        Err(_) => {}
-    }
-    None
+    read_ahead(1);
+    let taken = TAKEN.load(Relaxed);
+    is_noticed().then(|| {
+        TAKEN.store(taken + 1, Relaxed);
+        BYTES[taken].load(Relaxed)
+    })
 }

@@ -1,7 +1,8 @@
-//! Interrupts of devices: lines of the interrupt controller, and those from it to the cores.
+//! Interrupts of devices: lines of the interrupt controller, which is the monitor's own on RISC-V, with lines from it to the cores, and the kernel's on
+//! AArch64.
 
 use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicUsize,
+    AtomicBool, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 
@@ -9,16 +10,18 @@ use motet_abi::vm as abi;
 use motet_calls::system::machine;
 use motet_vm::plic::{Plic, context_of};
 
-static PLIC: Plic = Plic::new();
-static MACHINE: AtomicI32 = AtomicI32::new(-1);
-static CORES: AtomicUsize = AtomicUsize::new(0);
-/// What the kernel has been told of each core's line last.
-static LINES: [AtomicBool; abi::VCPUS_MAX as usize] = [const { AtomicBool::new(false) }; abi::VCPUS_MAX as usize];
+use crate::monitor::{self, IS_AARCH64};
 
-/// From now on lines go to the cores of this machine.
-pub fn start(machine: i32, cores: usize) {
+static PLIC: Plic = Plic::new();
+static CORES: AtomicUsize = AtomicUsize::new(0);
+/// Lines that the kernel knows: of cores, or of interrupts that AArch64's cores share.
+const LINES_MAX: usize = 96;
+/// What it has been told of each last.
+static LINES: [AtomicBool; LINES_MAX] = [const { AtomicBool::new(false) }; LINES_MAX];
+
+/// From now on lines go to so many cores.
+pub fn start(cores: usize) {
     CORES.store(cores, Relaxed);
-    MACHINE.store(machine, Relaxed);
 }
 
 /// The controller's register is read.
@@ -34,11 +37,15 @@ pub fn store(offset: u64, value: u32) {
     update();
 }
 
-/// A device's line is as `is_high` says, which is asked again afterwards: others may have changed that and been here before.
-pub fn set_line(source: usize, is_high: impl Fn() -> bool) {
+/// A device's line is as `is_high` says, which is asked again afterwards: others may have changed that and been here before. `interrupt`: its source,
+/// or id.
+pub fn set_line(interrupt: usize, is_high: impl Fn() -> bool) {
+    if IS_AARCH64 {
+        return tell(&LINES[interrupt], (interrupt as u64) << abi::LINE_INTERRUPT_SHIFT, is_high);
+    }
     loop {
         let level = is_high();
-        PLIC.set_level(source, level);
+        PLIC.set_level(interrupt, level);
         if is_high() == level {
             break;
         }
@@ -52,23 +59,27 @@ pub fn pulse(source: usize) {
     update();
 }
 
-/// Tells the kernel what has changed of cores' lines. Of several that do so at the same time, the last one to tell it looks again afterwards.
+/// Tells the kernel what has changed of cores' lines.
 fn update() {
     for core in 0..CORES.load(Relaxed) {
-        let is_high = || PLIC.is_interrupted(context_of(core));
-        let mut level = is_high();
-        if LINES[core].swap(level, SeqCst) == level {
-            continue;
+        tell(&LINES[core], core as u64, || PLIC.is_interrupted(context_of(core)));
+    }
+}
+
+/// Tells the kernel of a line, if it does not know. Of several that do so at the same time, the last one to tell it looks again afterwards.
+fn tell(known: &AtomicBool, line: u64, is_high: impl Fn() -> bool) {
+    let mut level = is_high();
+    if known.swap(level, SeqCst) == level {
+        return;
+    }
+    loop {
+        let argument = line | if level { abi::LINE_HIGH } else { 0 };
+        let _ = machine::command(monitor::machine(), abi::LINE, argument);
+        let told = level;
+        level = is_high();
+        if level == told {
+            break;
         }
-        loop {
-            let argument = core as u64 | if level { abi::LINE_HIGH } else { 0 };
-            let _ = machine::command(MACHINE.load(Relaxed), abi::LINE, argument);
-            let told = level;
-            level = is_high();
-            if level == told {
-                break;
-            }
-            LINES[core].swap(level, SeqCst);
-        }
+        known.swap(level, SeqCst);
     }
 }

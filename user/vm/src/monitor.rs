@@ -12,16 +12,10 @@ use motet_calls::{
     Isa,
     system::{self, Arguments, Failure, ISA, STDOUT, machine},
 };
-use motet_vm::{
-    aarch64, board, image,
-    options::Options,
-    tree,
-    uart::{Line, Uart},
-};
+use motet_vm::{aarch64, board, image, options::Options, tree};
 
-use crate::{FAILED, accelerators, input, interrupts, say, serial, share, with_path};
+use crate::{FAILED, accelerators, interrupts, say, serial, share, with_path};
 
-pub const STDIN: i32 = 0;
 pub const EINTR: Failure = -4;
 const ENODEV: Failure = -19;
 /// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
@@ -34,7 +28,7 @@ const PIECE: usize = 4096;
 /// First address of a machine's memory; the most cores that it has; whose this program is: the machine's are of the same instruction set.
 const MEMORY_START: u64 = if IS_AARCH64 { aarch64::MEMORY } else { board::MEMORY };
 const CPUS_MAX: u64 = if IS_AARCH64 { aarch64::CPUS_MAX } else { abi::VCPUS_MAX };
-const IS_AARCH64: bool = matches!(ISA, Isa::AArch64);
+pub const IS_AARCH64: bool = matches!(ISA, Isa::AArch64);
 
 /// The machine, for all threads.
 static MACHINE: AtomicI32 = AtomicI32::new(-1);
@@ -42,7 +36,6 @@ static MEMORY: AtomicI32 = AtomicI32::new(-1);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
 /// How many areas it shares.
 static SHARES: AtomicU64 = AtomicU64::new(0);
-static UART: Uart = Uart::new();
 
 /// Why a machine cannot be run.
 struct Refusal(u8);
@@ -56,10 +49,6 @@ fn refuse(why: fmt::Arguments<'_>) -> Refusal {
 pub fn run(arguments: &Arguments, options: &Options<'_>) -> u8 {
     match make(arguments, options) {
         Ok(()) => {
-            if IS_AARCH64 && serial::start().is_err() {
-                say(format_args!("there is no thread for what is typed"));
-                return FAILED;
-            }
             for core in 1..options.cpus as usize {
                 if machine::spawn(core_thread, core).is_err() {
                     say(format_args!("there is no thread for core {core}"));
@@ -136,10 +125,8 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     let [first, second] = if IS_AARCH64 { [tree_at, 0] } else { [0, tree_at] };
     machine::control(vm, abi::START, &mut [0, plan.entry, first, second]).map_err(no_memory)?;
     MACHINE.store(vm, Relaxed);
-    if !IS_AARCH64 {
-        interrupts::start(vm, options.cpus as usize);
-        input::start(input_thread).map_err(|_| refuse(format_args!("there is no thread for input")))?;
-    }
+    interrupts::start(options.cpus as usize);
+    serial::start().map_err(|_| refuse(format_args!("there is no thread for what is typed")))?;
     MEMORY.store(memory, Relaxed);
     MEMORY_BYTES.store(bytes, Relaxed);
     Ok(())
@@ -229,49 +216,9 @@ fn load_initrd(memory: i32, path: &[u8], room: Range<u64>) -> Result<Range<u64>,
     Ok(start..start + file.len() as u64)
 }
 
-/// Standard input and output.
-struct Console;
-
-impl Line for Console {
-    fn send(&self, byte: u8) {
-        send(&[byte]);
-    }
-
-    fn has_come(&self) -> bool {
-        input::has_come()
-    }
-
-    fn is_noticed(&self) -> bool {
-        input::is_noticed()
-    }
-
-    fn take(&self) -> Option<u8> {
-        input::take(UART.awaits_bytes())
-    }
-}
-
-/// The thread that waits for input that is to interrupt.
-extern "C" fn input_thread(_: usize) -> ! {
-    input::watch_forever(serial_changed)
-}
-
-/// The serial port's interrupt line may have changed.
-fn serial_changed() {
-    interrupts::set_line(board::UART_SOURCE, || UART.is_interrupting(&Console));
-}
-
-fn uart(exit: &mut Exit, register: u64) {
-    match exit.reason {
-        reason::LOAD => exit.value = u64::from(UART.load(register, &Console)),
-        _ => UART.store(register, exit.value as u8, &Console),
-    }
-    if UART.awaits_bytes() && !input::is_noticed() {
-        input::watch();
-    }
-    serial_changed();
-}
-
+/// Shows bytes: on standard output, and to who uses the console from the host.
 pub fn send(mut bytes: &[u8]) {
+    let _ = system::write(machine(), bytes);
     while !bytes.is_empty() {
         match system::write(STDOUT, bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
@@ -303,7 +250,7 @@ extern "C" fn core_thread(number: usize) -> ! {
                 send(&[exit.value as u8]);
                 exit.value = 0;
             }
-            reason::CONSOLE_GET => exit.value = Console.take().map_or(u64::MAX, u64::from),
+            reason::CONSOLE_GET => exit.value = serial::take().map_or(u64::MAX, u64::from),
             reason::SHUTDOWN => system::exit(if exit.value == 0 { 0 } else { FAILED }),
             reason::RESET => {
                 say(format_args!("the guest wants to begin again: its machine ends instead"));
@@ -333,14 +280,11 @@ fn shared(exit: &mut Exit, register: u64) {
 /// A device's register is read or written.
 fn access(exit: &mut Exit) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
-    if IS_AARCH64 && exit.address.wrapping_sub(aarch64::UART) < aarch64::UART_BYTES {
-        return serial::access(exit);
+    if serial::access(exit) {
+        return;
     }
     let register =
         |from: u64, bytes: u64| exit.address.checked_sub(from).filter(|&register| register < bytes && !IS_AARCH64);
-    if let Some(register) = register(board::UART, board::UART_BYTES) {
-        return uart(exit, register);
-    }
     let shares = SHARES.load(Relaxed) * board::SHARE_REGISTER_BYTES;
     if let Some(register) = register(board::SHARE_REGISTERS, shares) {
         return shared(exit, register);
@@ -384,7 +328,7 @@ fn console_read(exit: &Exit) -> u64 {
     let Some(offset) = offset(exit) else { return u64::MAX };
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < exit.bytes.min(PIECE as u64)
-        && let Some(byte) = Console.take()
+        && let Some(byte) = serial::take()
     {
         bytes.push(byte);
     }

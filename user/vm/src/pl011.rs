@@ -66,7 +66,8 @@ impl Pl011 {
 
     /// Whether it asks for its interrupt.
     pub fn asks(&self, line: &impl Line) -> bool {
-        self.pending(line) & self.mask.load(Relaxed) != 0
+        let pending = self.sent.load(Relaxed) | if line.is_noticed() { RECEIVED } else { 0 };
+        pending & self.mask.load(Relaxed) != 0
     }
 
     /// Whether it would ask if something came.

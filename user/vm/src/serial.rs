@@ -1,54 +1,44 @@
-//! The serial port of AArch64 machines: what is typed comes by a thread, and the port's interrupt is a line of the machine's controller.
+//! The guest's console: its serial port, whichever its machine has, and what its firmware offers beside that.
 
-use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+use motet_abi::vm::{Exit, reason};
+use motet_calls::system::Failure;
+use motet_vm::{
+    aarch64, board,
+    pl011::Pl011,
+    uart::{Line, Uart},
 };
 
-use motet_abi::vm::{self as abi, Exit, reason};
-use motet_calls::system::{self, Failure, machine};
-use motet_vm::{aarch64, pl011::Pl011, uart::Line};
+use crate::{input, interrupts, monitor, monitor::IS_AARCH64};
 
-use crate::monitor;
+/// First address of its registers, how many bytes they have, and its interrupt.
+const PLACE: (u64, u64, usize) = if IS_AARCH64 {
+    (aarch64::UART, aarch64::UART_BYTES, aarch64::UART_INTERRUPT as usize)
+} else {
+    (board::UART, board::UART_BYTES, board::UART_SOURCE)
+};
 
-/// Bytes that may wait for the guest. What is typed beyond waits in the file.
-const TYPED: usize = 256;
-/// How long the thread sleeps while that many wait.
-const FULL_NS: u64 = 1_000_000;
+/// The port of RISC-V's machines, and that of AArch64's.
+static UART: Uart = Uart::new();
+static PL011: Pl011 = Pl011::new();
 
-static PORT: Pl011 = Pl011::new();
-static BYTES: [AtomicU8; TYPED] = [const { AtomicU8::new(0) }; TYPED];
-/// Bytes that have come, and bytes that the guest has taken.
-static COME: AtomicUsize = AtomicUsize::new(0);
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// What is behind the port.
+struct Console;
 
-/// The port's line.
-struct Typed;
-
-impl Line for Typed {
+impl Line for Console {
     fn send(&self, byte: u8) {
         monitor::send(&[byte]);
     }
 
     fn has_come(&self) -> bool {
-        TAKEN.load(Relaxed) != COME.load(Acquire)
+        input::has_come()
     }
 
     fn is_noticed(&self) -> bool {
-        self.has_come()
+        input::is_noticed()
     }
 
     fn take(&self) -> Option<u8> {
-        loop {
-            let taken = TAKEN.load(Relaxed);
-            if taken == COME.load(Acquire) {
-                return None;
-            }
-            let byte = BYTES[taken % TYPED].load(Relaxed);
-            if TAKEN.compare_exchange(taken, taken.wrapping_add(1), AcqRel, Relaxed).is_ok() {
-                return Some(byte);
-            }
-        }
+        input::take()
     }
 }
 
@@ -57,59 +47,43 @@ impl Line for Typed {
 /// # Errors
 /// There is no thread for it.
 pub fn start() -> Result<(), Failure> {
-    machine::spawn(listen, 0).map(drop)
+    extern "C" fn watch(_: usize) -> ! {
+        input::watch_forever(refresh)
+    }
+    input::start(watch)
 }
 
-/// The thread that takes it.
-extern "C" fn listen(_: usize) -> ! {
-    loop {
-        let come = COME.load(Relaxed);
-        let room = TYPED - come.wrapping_sub(TAKEN.load(Acquire));
-        let mut bytes = [0; TYPED];
-        match system::read(monitor::STDIN, &mut bytes[..room.min(TYPED)]) {
-            _ if room == 0 => system::sleep_ns(FULL_NS),
-            Ok(0) => break,
-            Ok(read) => {
-                (come..).zip(&bytes[..read]).for_each(|(at, byte)| BYTES[at % TYPED].store(*byte, Relaxed));
-                COME.store(come.wrapping_add(read), Release);
-                refresh();
-            }
-            Err(monitor::EINTR) => {}
-            Err(_) => break,
-        }
+/// A register of the port is read or written. `false`: the address is not one.
+pub fn access(exit: &mut Exit) -> bool {
+    let (start, bytes, _) = PLACE;
+    let Some(register) = exit.address.checked_sub(start).filter(|&register| register < bytes) else { return false };
+    match (exit.reason == reason::LOAD, IS_AARCH64) {
+        (true, true) => exit.value = PL011.load(register, &Console).into(),
+        (true, false) => exit.value = UART.load(register, &Console).into(),
+        (false, true) => PL011.store(register, exit.value as u32, &Console),
+        (false, false) => UART.store(register, exit.value as u8, &Console),
     }
-    loop {
-        system::sleep(u64::from(u32::MAX));
-    }
+    settle();
+    true
 }
 
-/// Brings the interrupt's line to what the port asks for. Of several threads one does it, and again if others came meanwhile.
-fn refresh() {
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    static IS_HIGH: AtomicBool = AtomicBool::new(false);
-    if ASKED.fetch_add(1, AcqRel) != 0 {
-        return;
-    }
-    loop {
-        let asked = ASKED.load(Acquire);
-        let asks = PORT.asks(&Typed);
-        if IS_HIGH.swap(asks, Relaxed) != asks {
-            let line = u64::from(aarch64::UART_INTERRUPT) << abi::LINE_INTERRUPT_SHIFT;
-            let _ = machine::command(monitor::machine(), abi::LINE, line | if asks { abi::LINE_HIGH } else { 0 });
-        }
-        if ASKED.compare_exchange(asked, 0, AcqRel, Acquire).is_ok() {
-            return;
-        }
-    }
+/// Takes a byte for the firmware, if there is one.
+pub fn take() -> Option<u8> {
+    let byte = input::take();
+    settle();
+    byte
 }
 
-/// A register of the port is read or written.
-pub fn access(exit: &mut Exit) {
-    let register = exit.address - aarch64::UART;
-    if exit.reason == reason::LOAD {
-        exit.value = PORT.load(register, &Typed).into();
-    } else {
-        PORT.store(register, exit.value as u32, &Typed);
+/// Bytes that come are noticed if they are to interrupt, and the interrupt's line is as it is to be.
+fn settle() {
+    let listens = if IS_AARCH64 { PL011.listens() } else { UART.awaits_bytes() };
+    if listens && !input::is_noticed() {
+        input::watch();
     }
     refresh();
+}
+
+fn refresh() {
+    let asks = || if IS_AARCH64 { PL011.asks(&Console) } else { UART.is_interrupting(&Console) };
+    interrupts::set_line(PLACE.2, asks);
 }

@@ -113,7 +113,7 @@ extern "C" fn watch(index: usize) -> ! {
     let own = share.bells[share.number.load(Relaxed) as usize].load(Relaxed);
     let mut peers = [0; 64];
     loop {
-        machine::wait_until_readable(own);
+        machine::wait_until_readable([own]);
         let read = system::read(own, &mut peers).unwrap_or(0);
         let rung = peers[..read].iter().filter(|&&peer| usize::from(peer) < PEERS);
         share.rung.fetch_or(rung.fold(0, |rung, peer| rung | 1 << peer), SeqCst);

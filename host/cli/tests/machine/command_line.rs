@@ -342,13 +342,13 @@ fn again() -> Result<(), String> {
 }
 
 /// A pseudo-terminal.
-struct Terminal {
+pub struct Terminal {
     controller: fs::File,
     user: fs::File,
 }
 
 /// `motet` on it.
-struct Session {
+pub struct Session {
     child: std::process::Child,
     keys: fs::File,
     screen: Collected,
@@ -357,7 +357,8 @@ struct Session {
 }
 
 impl Terminal {
-    fn open() -> Result<Self, String> {
+    /// A new one.
+    pub fn open() -> Result<Self, String> {
         use rustix::{pty, termios};
         let open = || -> rustix::io::Result<Self> {
             let controller = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY)?;
@@ -373,7 +374,8 @@ impl Terminal {
         open().map_err(|error| format!("no pseudo-terminal: {error}"))
     }
 
-    fn start(self, motet: &Motet) -> Result<Session, String> {
+    /// Starts `motet` on it.
+    pub fn start(self, motet: &Motet) -> Result<Session, String> {
         let end = || self.user.try_clone().map_err(|error| error.to_string());
         let mut command = motet.to_command();
         command.stdin(end()?).stdout(end()?).stderr(end()?).env("TERM", "vt100");
@@ -384,17 +386,19 @@ impl Terminal {
 }
 
 impl Session {
-    fn type_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
+    /// Types bytes.
+    pub fn type_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
         std::io::Write::write_all(&mut self.keys, bytes).map_err(|error| error.to_string())
     }
 
-    fn type_line(&mut self, line: &str) -> Result<(), String> {
+    /// Types a line.
+    pub fn type_line(&mut self, line: &str) -> Result<(), String> {
         self.type_bytes(line.as_bytes())?;
         self.type_bytes(b"\r")
     }
 
     /// Waits until this is on the screen, behind what was waited for before.
-    fn expect(&mut self, text: &str) -> Result<(), String> {
+    pub fn expect(&mut self, text: &str) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             // How many carriage returns stand before a newline is the terminal's affair.
@@ -412,7 +416,8 @@ impl Session {
         }
     }
 
-    fn finish(mut self, wanted: i32) -> Result<(), String> {
+    /// It ends with this status.
+    pub fn finish(mut self, wanted: i32) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));

@@ -54,6 +54,7 @@ mod streams;
 mod timed;
 mod transfers;
 mod vectors;
+mod vm_consoles;
 
 use std::{
     path::PathBuf,
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         trials.extend(shares::trials());
         trials.extend(transfers::trials());
         trials.extend(vectors::trials());
+        trials.extend(vm_consoles::trials());
         trials.extend(el2::trials());
         trials.extend(places::trials());
         trials.extend(long_calls::trials());

@@ -167,11 +167,12 @@ pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>, device: Device) -> usize {
 }
 
 /// Whether a reader of the stream need not wait. If it must, the host is asked to ring.
-fn readable(input: &HostStream) -> bool {
+pub fn readable(input: &HostStream) -> bool {
     stream::readable(input) || !stream::consumer_waits(input)
 }
 
-fn read_stream<M: Machine>(
+/// Reads from a stream that the host produces.
+pub fn read_stream<M: Machine>(
     call: &Call<M>,
     input: &'static HostStream,
     nonblocking: bool,

@@ -6,9 +6,9 @@
 
 pub mod accel;
 mod attributes;
-mod cursor;
+pub mod cursor;
 pub mod description;
-mod device;
+pub mod device;
 mod dir;
 pub mod dma;
 pub mod epoll;
@@ -228,7 +228,7 @@ pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
     tty::input_arrived(cpu);
     if header.vms_asked.load(Ordering::Relaxed) != 0 {
-        vm::end_those_asked(cpu);
+        vm::host_rang(cpu);
     }
     // Mostly nobody waits, and the host has rung for nothing, or another core for something else.
     let queues = [&header.console_in, &header.console_out, &header.console_err].map(|stream| &stream.waiters);

@@ -40,7 +40,7 @@ use crate::{
     cpu::Cpu,
     mm,
     process::limits::limit_of,
-    signal,
+    signal, vm,
 };
 
 /// What moving a page between a pipe and user memory costs.
@@ -262,7 +262,8 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::read(call, transfers, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Accel(pages)) => accel::read(call, pages, file.nonblocking(), into),
-        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_) | Anonymous::Vm(_)) => Err(Errno::EINVAL.into()),
+        Kind::Anonymous(Anonymous::Vm(vm)) => vm::console::read(call, vm, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_)) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {
         keep_file(call, file);
@@ -281,13 +282,13 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::write(call, transfers, file.nonblocking(), from),
+        Kind::Anonymous(Anonymous::Vm(vm)) => vm::console::write(call, vm, from),
         Kind::Anonymous(
             Anonymous::Epoll(_)
             | Anonymous::Timer(_)
             | Anonymous::Signals(_)
             | Anonymous::Service(_)
-            | Anonymous::Accel(_)
-            | Anonymous::Vm(_),
+            | Anonymous::Accel(_),
         ) => Err(Errno::EINVAL.into()),
     };
     if result == Err(Stop::Again) {

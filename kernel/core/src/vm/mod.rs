@@ -6,6 +6,7 @@
 //! that call.
 
 mod accelerators;
+pub mod console;
 mod memory;
 mod psci;
 mod quick;
@@ -55,8 +56,9 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     vm.pid.set(call.process.pid.get());
     vm.user.set(call.process.credentials.users[1].get());
     vm.started_ns.set(cpu.now_ns());
-    let record = description::create(cpu, &Parts { kind: FILE_VM, flags, inode: None, object: cpu.raw(vm) });
-    let record = record.inspect_err(|_| slab::free(cpu, vm))?;
+    let record = console::begin(cpu, vm)
+        .and_then(|()| description::create(cpu, &Parts { kind: FILE_VM, flags, inode: None, object: cpu.raw(vm) }));
+    let record = record.inspect_err(|_| free(cpu, vm))?;
     vm.file.set(cpu.raw(record));
     enlist(cpu, vm);
     Ok(record)
@@ -64,20 +66,31 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
 
 /// Ends a virtual machine: its file is closed, so that no thread is in a call that uses it, though some may wait to be told that.
 pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
-    strike_off(cpu, vm);
+    let stays = console::stays(cpu, vm);
     // Nodes of threads that still wait must not stay linked in memory that becomes another's.
     vcpus(cpu, vm).for_each(|vcpu| {
         wait::wake(cpu, &vcpu.waiters);
     });
+    wait::wake(cpu, &vm.console_in.waiters);
     memory::end(cpu, vm);
     vcpus(cpu, vm).for_each(|vcpu| slab::free(cpu, vcpu));
+    if stays {
+        console::leave(cpu, vm);
+    } else {
+        free(cpu, vm);
+    }
+}
+
+fn free<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+    console::end(cpu, vm);
     slab::free(cpu, vm);
 }
 
-/// The host has rung: ends the machines that it wants to end, as by SIGKILL.
+/// The host has rung: consoles have got what was typed, and machines that it wants to end do so, as by SIGKILL.
 #[cold]
-pub fn end_those_asked<M: Machine>(cpu: &Cpu<M>) {
+pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     cpu.pool.header().vms_asked.swap(0, Ordering::Acquire);
+    console::host_rang(cpu);
     while let Some(pid) = next_to_end(cpu) {
         let _tree = process::lock_tree(cpu);
         if let Some(process) = process::lookup(cpu, pid) {
@@ -91,7 +104,7 @@ fn next_to_end<M: Machine>(cpu: &Cpu<M>) -> Option<u32> {
     let _guard = lock(cpu, &header.vms_lock);
     let mut at = cpu.object::<VmRecord>(header.vms.get());
     while let Some(vm) = at {
-        if vm.is_to_end.swap(0, Ordering::Acquire) != 0 {
+        if vm.has_ended.load(Ordering::Relaxed) == 0 && vm.is_to_end.swap(0, Ordering::Acquire) != 0 {
             return Some(vm.pid.get());
         }
         at = cpu.object(vm.next.get());
@@ -112,9 +125,9 @@ fn enlist<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     header.vms.set(cpu.raw(vm));
 }
 
+/// The list's lock is held.
 fn strike_off<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     let header = cpu.pool.header();
-    let _guard = lock(cpu, &header.vms_lock);
     let link = |raw: u64, of: fn(&VmRecord) -> &Cell64, to: u64| {
         if let Some(neighbour) = cpu.object::<VmRecord>(raw) {
             of(neighbour).set(to);

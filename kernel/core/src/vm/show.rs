@@ -55,7 +55,8 @@ fn next<M: Machine>(cpu: &Cpu<M>, after: u32) -> Option<Summary> {
     let mut found: Option<&VmRecord> = None;
     let mut at = cpu.object::<VmRecord>(header.vms.get());
     while let Some(vm) = at {
-        if vm.id.get() > after && found.is_none_or(|found| vm.id.get() < found.id.get()) {
+        let is_later = vm.id.get() > after && vm.has_ended.load(Ordering::Relaxed) == 0;
+        if is_later && found.is_none_or(|found| vm.id.get() < found.id.get()) {
             found = Some(vm);
         }
         at = cpu.object(vm.next.get());

@@ -169,22 +169,26 @@ pub fn command(fd: i32, request: u32, argument: u64) -> Result<usize, Failure> {
     result(unsafe { system_call(number::IOCTL, [fd as usize, request as usize, argument as usize, 0, 0, 0]) })
 }
 
-/// Whether a read from a file would not wait.
-pub fn is_readable(fd: i32) -> bool {
+/// Which of some files a read would not wait for; a negative descriptor is none.
+pub fn readable<const N: usize>(fds: [i32; N]) -> [bool; N] {
     let no_time = [0u64; 2];
-    poll(fd, no_time.as_ptr())
+    poll(fds, no_time.as_ptr())
 }
 
-/// Waits until a read from a file would not; it may also come back before.
-pub fn wait_until_readable(fd: i32) {
-    poll(fd, core::ptr::null());
+/// Waits until a read from one of some files would not; it may also come back before.
+pub fn wait_until_readable<const N: usize>(fds: [i32; N]) {
+    poll(fds, core::ptr::null());
 }
 
-fn poll(fd: i32, time: *const u64) -> bool {
-    let mut asked = fd as u32 as u64 | POLLIN << 32;
-    let args = [(&raw mut asked) as usize, 1, time as usize, 0, 8, 0];
+fn poll<const N: usize>(fds: [i32; N], time: *const u64) -> [bool; N] {
+    const REPLY_SHIFT: u32 = 48;
+    let mut asked = fds.map(|fd| u64::from(fd as u32) | POLLIN << 32);
+    let args = [asked.as_mut_ptr() as usize, N, time as usize, 0, 8, 0];
     // SAFETY: the kernel reads the time and writes to `asked`.
-    matches!(result(unsafe { system_call(number::PPOLL, args) }), Ok(1))
+    match result(unsafe { system_call(number::PPOLL, args) }) {
+        Ok(1..) => asked.map(|entry| entry >> REPLY_SHIFT != 0),
+        Ok(_) | Err(_) => [false; N],
+    }
 }
 
 /// Gives this thread a nice value; those that it starts inherit it.
