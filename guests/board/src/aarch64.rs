@@ -4,6 +4,7 @@
 use core::{
     arch::{asm, global_asm},
     ptr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use crate::{
@@ -295,6 +296,20 @@ pub fn take_byte() -> Option<u8> {
     (read(FLAGS) & HAS_NOTHING == 0).then(|| read(UART) as u8)
 }
 
+/// A shared interrupt's id, by its cells in device trees (bindings of arm,gic-v3).
+pub fn interrupt_number(cells: &[u8]) -> Option<u32> {
+    match cells {
+        [0, 0, 0, 0, number @ .., _, _, _, _] => Some(32 + u32::from_be_bytes(number.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// A shared interrupt comes once each time that its line rises.
+pub fn make_edge(number: u32) {
+    let (register, bit) = (DISTRIBUTOR + 0xc00 + number as usize / 16 * 4, 2 << (number % 16 * 2));
+    write(register, read(register) | bit);
+}
+
 /// A shared interrupt: of group 1, of the software interrupt's priority, for the core that boots.
 pub fn enable_device(_hart: usize, number: u32) {
     let (word, bit) = (number as usize / 32 * 4, 1 << (number % 32));
@@ -310,6 +325,31 @@ pub fn enable_device(_hart: usize, number: u32) {
 pub fn put(byte: u8) {
     while read(FLAGS) & IS_FULL != 0 {}
     write(UART, u32::from(byte));
+}
+
+/// A table of 512 GiB in blocks of 1 GiB (Arm ARM, D8.3): devices, and at `OFFSET` again; the rest is memory.
+pub fn translate() -> Option<usize> {
+    #[repr(C, align(4096))]
+    struct Table([AtomicU64; 512]);
+    static TABLE: Table = Table([const { AtomicU64::new(0) }; 512]);
+    const GIB: u64 = 1 << 30;
+    const OFFSET_GIB: usize = 256;
+    const BLOCK: u64 = 1 | 3 << 8 | 1 << 10; // shared, accessed
+    const DEVICE: u64 = BLOCK | 3 << 53; // never executed
+    const MEMORY: u64 = BLOCK | 1 << 2;
+    const ATTRIBUTES: u64 = 0xff << 8; // 0: devices, 1: cached
+    const CONTROL: u64 = 25 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23 | 2 << 32; // 39 bits, no upper half, 40 physical bits
+    for (number, entry) in (0..).zip(&TABLE.0) {
+        entry.store(number * GIB | if number == 0 { DEVICE } else { MEMORY }, Relaxed);
+    }
+    TABLE.0[OFFSET_GIB].store(DEVICE, Relaxed);
+    // SAFETY: what Rust uses stays where it is.
+    unsafe {
+        asm!("dsb sy", "msr mair_el1, {attributes}", "msr tcr_el1, {control}", "msr ttbr0_el1, {table}", "isb", "tlbi vmalle1",
+            "dsb sy", "isb", "mrs {control}, sctlr_el1", "orr {control}, {control}, 1", "msr sctlr_el1, {control}", "isb",
+            attributes = in(reg) ATTRIBUTES, control = inout(reg) CONTROL => _, table = in(reg) (&raw const TABLE).addr(), options(nostack));
+    }
+    Some(OFFSET_GIB << 30)
 }
 
 pub fn wait_for_interrupt() {

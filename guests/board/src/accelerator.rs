@@ -80,6 +80,7 @@ impl Accelerator {
     /// Physical address of its data section.
     #[must_use]
     pub fn data(&self) -> u32 {
+        // Whatever the virtual one is: that of a [moved](Self::moved) one has the same lower bits.
         self.data as u32
     }
 
@@ -87,6 +88,12 @@ impl Accelerator {
     #[must_use]
     pub fn data_len(&self) -> usize {
         self.data_len
+    }
+
+    /// The same one, used at virtual addresses that are so much higher.
+    #[must_use]
+    pub fn moved(self, offset: usize) -> Self {
+        Self { registers: self.registers + offset, data: self.data + offset, ..self }
     }
 
     /// Says what it is to do, and nothing else. Comes back when the accelerator is there.

@@ -36,6 +36,12 @@ pub fn enable_device(boot: &Boot, number: u32) {
     isa::enable_device(boot.hart, number);
 }
 
+/// The same for a device that interrupts once each time, and whose line nobody lowers.
+pub fn enable_edge(boot: &Boot, number: u32) {
+    isa::make_edge(number);
+    enable_device(boot, number);
+}
+
 /// Asks for an interrupt when the clock reads `time` or later.
 pub fn set_alarm(time: u64) {
     isa::set_alarm(time);

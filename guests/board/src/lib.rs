@@ -73,6 +73,13 @@ pub fn frequency() -> u64 {
     tree::frequency()
 }
 
+/// Turns translation on, by tables of the guest's own: everything stays where it is, and devices below memory are higher as well, by as much as this
+/// says. `None`: not on this instruction set.
+#[must_use]
+pub fn translate() -> Option<usize> {
+    isa::translate()
+}
+
 /// Waits until an interrupt is pending.
 pub fn wait_for_interrupt() {
     isa::wait_for_interrupt();

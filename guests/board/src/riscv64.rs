@@ -259,6 +259,14 @@ fn write(address: usize, value: u32) {
     unsafe { device(address).cast::<u32>().write_volatile(value) };
 }
 
+/// A source's number, by its cell in device trees.
+pub fn interrupt_number(cell: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(cell.try_into().ok()?))
+}
+
+/// The interrupt controller does not know how sources signal.
+pub fn make_edge(_number: u32) {}
+
 pub fn enable_device(hart: usize, number: u32) {
     let context = 2 * hart + 1;
     CONTEXT_AT.store(CONTEXT + 0x1000 * context, Relaxed);
@@ -287,6 +295,10 @@ pub fn put(byte: u8) {
         while device(LINE_STATUS).read_volatile() & HOLDS_NOTHING == 0 {}
         device(UART).write_volatile(byte);
     }
+}
+
+pub fn translate() -> Option<usize> {
+    None
 }
 
 pub fn wait_for_interrupt() {

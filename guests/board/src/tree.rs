@@ -112,6 +112,6 @@ fn accelerator(node: FdtNode<'static>) -> Option<Accelerator> {
         Some((range.address::<u64>().ok()? as usize, range.size::<u64>().ok()? as usize))
     };
     let ((registers, _), (data, data_len)) = (range()?, range()?);
-    let interrupt = node.property("interrupts").and_then(|property| property.value_as::<u32>().ok());
+    let interrupt = node.property("interrupts").and_then(|property| isa::interrupt_number(property.value()));
     Some(Accelerator { function: text("motet,function")?, registers, data, data_len, interrupt })
 }

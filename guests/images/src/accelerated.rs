@@ -1,6 +1,7 @@
 //! A real-time guest that uses an accelerator of the FPGA, as Ker-ONE's do (section 4.5), by its native programming model: its driver knows of
 //! nobody else. A thread uses it, a less urgent one computes in what is left, and ticks go on. Arguments: `function` (the first accelerator),
-//! `part` (`jobs`; with `interrupts` no system is beside it), `rounds` (4), `frames` in each (1), `pause_ticks` after each (0), `seed` (1), `tick_us` (1000).
+//! `part` (`jobs`; with `interrupts` no system is beside it), `rounds` (4), `frames` in each (1), `pause_ticks` after each (0), `seed` (1), `tick_us` (1000),
+//! `translated` (AArch64: 1: it is used at virtual addresses that are not its physical ones).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -43,13 +44,20 @@ pub fn run(boot: Boot) -> ! {
 
 fn compute() {
     loop {
-        TURNS.fetch_add(1, Relaxed);
+        // Nobody else counts.
+        TURNS.store(TURNS.load(Relaxed) + 1, Relaxed);
     }
 }
 
 fn part() {
     let Some(boot) = masked(|mask| BOOT.with(mask, |boot| *boot)) else { return };
-    let accelerator = accelerator(&boot);
+    let accelerator = match boot.number("translated", 0) {
+        0 => accelerator(&boot),
+        _ => match board::translate() {
+            Some(offset) => accelerator(&boot).moved(offset),
+            None => board::fail(format_args!("this guest has no tables of its own")),
+        },
+    };
     let rounds = boot.number("rounds", 4);
     match boot.argument("part").unwrap_or("jobs") {
         "jobs" => jobs(&boot, &accelerator, rounds),

@@ -6,8 +6,9 @@ use core::ops::Range;
 use vm_fdt::{Error, FdtWriter};
 
 use crate::{
+    Shares,
     image::{Piece, Plan, Wrong},
-    tree::Machine,
+    tree::{self, Machine},
 };
 
 /// First address of its memory.
@@ -20,16 +21,21 @@ pub const UART: u64 = 0x0900_0000;
 pub const UART_BYTES: u64 = 0x1000;
 /// Its interrupt's id.
 pub const UART_INTERRUPT: u32 = 33;
+/// Where areas that it shares with others are: QEMU's board has PCI there, below memory.
+pub const SHARES: Shares = Shares { memory: 0x2000_0000, registers: 0x1fff_0000, interrupt: 64 };
+/// The id of the first accelerator's interrupt: one for each of [`board::ACCELERATORS`](crate::board::ACCELERATORS).
+pub const ACCELERATOR_INTERRUPT: usize = 80;
 /// Most cores: those that the interrupt controller has.
 pub const CPUS_MAX: u64 = 8;
 
 /// The interrupt controller: its distributor, and the first core's redistributor. The kernel has them.
 const DISTRIBUTOR: [u64; 2] = [0x0800_0000, 0x1_0000];
 const REDISTRIBUTORS: [u64; 2] = [0x080a_0000, 0x2_0000 * CPUS_MAX];
-/// Interrupts in device trees (bindings of arm,gic-v3): shared ones from id 32 on, and a core's own from 16 on; while a level is high.
+/// Interrupts in device trees (bindings of arm,gic-v3): shared ones from id 32 on, and a core's own from 16 on; while a level is high, or once.
 const SHARED: u32 = 0;
 const OWN: u32 = 1;
 const LEVEL_HIGH: u32 = 4;
+const EDGE_RISING: u32 = 1;
 /// A core's own ones, of its timers: secure, physical, virtual, hypervisor's.
 const TIMERS: [u32; 4] = [29, 30, 27, 26];
 const CONTROLLER: u32 = 1;
@@ -79,6 +85,15 @@ pub fn write_tree(machine: &Machine<'_>) -> Result<Vec<u8>, Error> {
     write_cpus(&mut tree, machine.cpus)?;
     write_interrupts(&mut tree)?;
     write_uart(&mut tree)?;
+    let devices = tree.begin_node("soc")?;
+    tree.property_u32("#address-cells", 2)?;
+    tree.property_u32("#size-cells", 2)?;
+    tree.property_string("compatible", "simple-bus")?;
+    tree.property_null("ranges")?;
+    let id = |first: usize, trigger| move |index| (CONTROLLER, [SHARED, (first + index) as u32 - 32, trigger]);
+    tree::write_shares(&mut tree, machine, &SHARES, id(SHARES.interrupt, LEVEL_HIGH))?;
+    tree::write_accelerators(&mut tree, machine, id(ACCELERATOR_INTERRUPT, EDGE_RISING))?;
+    tree.end_node(devices)?;
     tree.end_node(root)?;
     tree.finish()
 }
@@ -147,8 +162,8 @@ mod tests {
             cpus: 3,
             command_line: "console=ttyAMA0",
             initrd,
-            shares: &[],
-            accelerators: &[],
+            shares: &[("a", 4096), ("b", 8192)],
+            accelerators: &[(6, 0x1e00_0000..0x1e10_1000)],
         };
         let bytes = write_tree(&machine).unwrap();
         let tree = Fdt::new(&bytes).unwrap();
@@ -163,6 +178,12 @@ mod tests {
         assert!(tree.find_node("/cpus/cpu@3").is_none());
         assert_eq!(value("/psci", "method"), b"hvc\0");
         assert_eq!(value("/pl011@9000000", "compatible"), b"arm,pl011\0arm,primecell\0");
+        let areas = [0x2100_0000_u64, 8192, 0x1fff_1000, 4096].map(u64::to_be_bytes);
+        assert_eq!(value("/soc/share@21000000", "reg"), areas.concat());
+        assert_eq!(value("/soc/share@21000000", "interrupts"), [0, 0, 0, 0, 0, 0, 0, 33, 0, 0, 0, 4], "id 65");
+        assert_eq!(value("/soc/share@21000000", "interrupt-parent"), value("/intc@8000000", "phandle"));
+        assert_eq!(value("/soc/accelerator@1e000000", "motet,function"), b"fir\0");
+        assert_eq!(value("/soc/accelerator@1e000000", "interrupts"), [0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 1], "id 86");
         assert_eq!(value("/timer", "interrupts")[24..36], [0, 0, 0, 1, 0, 0, 0, 11, 0, 0, 0, 4], "the virtual timer");
     }
 

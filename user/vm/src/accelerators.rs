@@ -1,7 +1,7 @@
 //! Accelerators of the FPGA: their interfaces as pieces of the machine's memory (docs/protocols/fpga.md), and their interrupts.
 //!
 //! The kernel tells of a signal when an accelerator is over whose INT_CTRL asks for that, whatever has been done with its registers meanwhile: a
-//! thread waits for it, and the line pulses. So there is an interrupt for each job, and its claim acknowledges it.
+//! thread waits for it, and the line pulses. So there is an interrupt for each job, and who takes that acknowledges it.
 
 use core::{
     ops::Range,
@@ -12,12 +12,15 @@ use alloc::{format, string::String};
 
 use motet_abi::accel;
 use motet_calls::system::{self, Failure, machine};
-use motet_vm::board;
+use motet_vm::{aarch64, board};
 
-use crate::{interrupts, with_path};
+use crate::{interrupts, monitor::IS_AARCH64, with_path};
 
 const ENOENT: Failure = -2;
 const ENOSPC: Failure = -28;
+
+/// The first accelerator's interrupt.
+const FIRST_INTERRUPT: usize = if IS_AARCH64 { aarch64::ACCELERATOR_INTERRUPT } else { board::ACCELERATOR_SOURCE };
 
 /// The open files, by accelerator.
 static DEVICES: [AtomicI32; board::ACCELERATORS.len()] = [const { AtomicI32::new(-1) }; board::ACCELERATORS.len()];
@@ -55,7 +58,7 @@ extern "C" fn watch(index: usize) -> ! {
         let mut signals = [0; 8];
         match system::read(device, &mut signals) {
             Ok(8) if u64::from_le_bytes(signals) & accel::signal::OVER != 0 => {
-                interrupts::pulse(board::ACCELERATOR_SOURCE + index);
+                interrupts::pulse(FIRST_INTERRUPT + index);
             }
             _ => {}
         }

@@ -53,10 +53,16 @@ pub fn set_line(interrupt: usize, is_high: impl Fn() -> bool) {
     update();
 }
 
-/// A device interrupts once.
-pub fn pulse(source: usize) {
-    PLIC.pulse(source);
-    update();
+/// A device interrupts once. `interrupt`: as before.
+pub fn pulse(interrupt: usize) {
+    if IS_AARCH64 {
+        for level in [abi::LINE_HIGH, 0] {
+            let _ = machine::command(monitor::machine(), abi::LINE, (interrupt as u64) << abi::LINE_INTERRUPT_SHIFT | level);
+        }
+    } else {
+        PLIC.pulse(interrupt);
+        update();
+    }
 }
 
 /// Tells the kernel what has changed of cores' lines.

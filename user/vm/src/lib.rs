@@ -12,6 +12,36 @@ pub mod plic;
 pub mod tree;
 pub mod uart;
 
+/// Areas of memory that a machine shares with others: where they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// First address of the first one's memory.
+    pub memory: u64,
+    /// First address of its registers.
+    pub registers: u64,
+    /// Its interrupt, as the interrupt controller numbers them.
+    pub interrupt: usize,
+}
+
+impl Shares {
+    /// Areas of a machine at most.
+    pub const MAX: usize = 4;
+    /// Bytes of the largest, and from one to the next.
+    pub const MEMORY_BYTES: u64 = 16 << 20;
+    /// Bytes of one's registers.
+    pub const REGISTER_BYTES: u64 = 0x1000;
+
+    /// Where an area is.
+    pub const fn memory_of(&self, index: usize) -> u64 {
+        self.memory + index as u64 * Self::MEMORY_BYTES
+    }
+
+    /// Where its registers are.
+    pub const fn registers_of(&self, index: usize) -> u64 {
+        self.registers + index as u64 * Self::REGISTER_BYTES
+    }
+}
+
 /// Where things are in a RISC-V machine: a part of QEMU's `virt` board.
 pub mod board {
     /// First address of its memory.
@@ -28,19 +58,9 @@ pub mod board {
     pub const PLIC: u64 = 0x0c00_0000;
     /// Bytes of them.
     pub const PLIC_BYTES: u64 = 0x60_0000;
-    /// Areas that a machine may share with others at most.
-    pub const SHARES: usize = 4;
-    /// Where they are.
-    pub const SHARE_MEMORY: u64 = 0x6000_0000;
-    /// Bytes of the largest, and from one to the next.
-    pub const SHARE_BYTES: u64 = 16 << 20;
-    /// Where their registers are.
-    pub const SHARE_REGISTERS: u64 = 0x5fff_0000;
-    /// Bytes of one's registers.
-    pub const SHARE_REGISTER_BYTES: u64 = 0x1000;
-    /// The first one's source at the interrupt controller.
-    pub const SHARE_SOURCE: usize = 32;
-    /// What accelerators of the FPGA compute: each has its place, whatever the machine has.
+    /// Where areas that it shares are.
+    pub const SHARES: crate::Shares = crate::Shares { memory: 0x6000_0000, registers: 0x5fff_0000, interrupt: 32 };
+    /// What accelerators of the FPGA compute: each has its place, whatever the machine has, and whichever its instruction set.
     pub const ACCELERATORS: [&str; 7] = ["qam16", "qam64", "fft512", "fft1024", "aes128", "sha256", "fir"];
     /// Where the interface of the first one is: a page of registers, and behind it the data section.
     pub const ACCELERATOR: u64 = 0x1800_0000;

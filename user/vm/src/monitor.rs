@@ -12,7 +12,7 @@ use motet_calls::{
     Isa,
     system::{self, Arguments, Failure, ISA, STDOUT, machine},
 };
-use motet_vm::{aarch64, board, image, options::Options, tree};
+use motet_vm::{Shares, aarch64, board, image, options::Options, tree};
 
 use crate::{FAILED, accelerators, interrupts, say, serial, share, with_path};
 
@@ -28,6 +28,8 @@ const PIECE: usize = 4096;
 /// First address of a machine's memory; the most cores that it has; whose this program is: the machine's are of the same instruction set.
 const MEMORY_START: u64 = if IS_AARCH64 { aarch64::MEMORY } else { board::MEMORY };
 const CPUS_MAX: u64 = if IS_AARCH64 { aarch64::CPUS_MAX } else { abi::VCPUS_MAX };
+/// Where areas are that it shares.
+pub const SHARED: Shares = if IS_AARCH64 { aarch64::SHARES } else { board::SHARES };
 pub const IS_AARCH64: bool = matches!(ISA, Isa::AArch64);
 
 /// The machine, for all threads.
@@ -134,9 +136,6 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
 
 /// Gives a machine accelerators, each at its place; their numbers on the board, and where they are.
 fn add_accelerators(vm: i32, chosen: &[Option<u64>]) -> Result<Vec<(usize, Range<u64>)>, Refusal> {
-    if IS_AARCH64 && chosen.iter().any(Option::is_some) {
-        return Err(refuse(format_args!("--accel: machines of aarch64 have no accelerators")));
-    }
     let chosen = chosen.iter().enumerate().filter_map(|(index, one)| Some((index, (*one)?)));
     let added = chosen.map(|(index, deadline_us)| Ok((index, accelerators::add(vm, index, deadline_us)?)));
     added.collect::<Result<_, String>>().map_err(|why| refuse(format_args!("{why}")))
@@ -146,9 +145,6 @@ fn add_accelerators(vm: i32, chosen: &[Option<u64>]) -> Result<Vec<(usize, Range
 fn join_shares<'a>(vm: i32, options: &Options<'a>) -> Result<Vec<(&'a str, u64)>, Refusal> {
     let mut shares = Vec::new();
     for (index, share) in options.shares.iter().flatten().enumerate() {
-        if IS_AARCH64 {
-            return Err(refuse(format_args!("--share: machines of aarch64 share no memory")));
-        }
         let bytes = share::join(vm, index, share.name, share.kib);
         shares.push((share.name, bytes.map_err(|why| refuse(format_args!("{why}")))?));
     }
@@ -270,7 +266,7 @@ fn end(exit: &Exit, why: fmt::Arguments<'_>) -> ! {
 
 /// A register of an area.
 fn shared(exit: &mut Exit, register: u64) {
-    let (index, register) = (register / board::SHARE_REGISTER_BYTES, register % board::SHARE_REGISTER_BYTES);
+    let (index, register) = (register / Shares::REGISTER_BYTES, register % Shares::REGISTER_BYTES);
     match exit.reason {
         reason::LOAD => exit.value = u64::from(share::load(index as usize, register)),
         _ => share::store(index as usize, register, exit.value as u32),
@@ -283,13 +279,12 @@ fn access(exit: &mut Exit) {
     if serial::access(exit) {
         return;
     }
-    let register =
-        |from: u64, bytes: u64| exit.address.checked_sub(from).filter(|&register| register < bytes && !IS_AARCH64);
-    let shares = SHARES.load(Relaxed) * board::SHARE_REGISTER_BYTES;
-    if let Some(register) = register(board::SHARE_REGISTERS, shares) {
+    let register = |from: u64, bytes: u64| exit.address.checked_sub(from).filter(|&register| register < bytes);
+    if let Some(register) = register(SHARED.registers, SHARES.load(Relaxed) * Shares::REGISTER_BYTES) {
         return shared(exit, register);
     }
-    match (register(board::PLIC, board::PLIC_BYTES), exit.reason) {
+    // The kernel has AArch64's interrupt controller.
+    match (register(board::PLIC, if IS_AARCH64 { 0 } else { board::PLIC_BYTES }), exit.reason) {
         (Some(register), reason::LOAD) => exit.value = u64::from(interrupts::load(register)),
         (Some(register), _) => interrupts::store(register, exit.value as u32),
         (None, _) => {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::board;
+use crate::{Shares, board};
 
 /// Memory unless said otherwise.
 const MEMORY_MIB: u64 = 64;
@@ -29,7 +29,7 @@ pub struct Options<'a> {
     /// The kernel's command line.
     pub append: &'a [u8],
     /// Areas that it shares with others.
-    pub shares: [Option<Share<'a>>; board::SHARES],
+    pub shares: [Option<Share<'a>>; Shares::MAX],
     /// The accelerators that it has, by their number on the board: within how many microseconds after a request it wants each; 0: it does not say.
     pub accelerators: [Option<u64>; board::ACCELERATORS.len()],
 }
@@ -49,7 +49,7 @@ impl<'a> Share<'a> {
         let text = core::str::from_utf8(text).ok()?;
         let (name, kib) = match text.split_once(':') {
             Some((name, kib)) => {
-                (name, Some(kib.parse().ok().filter(|kib| (4..=board::SHARE_BYTES >> 10).contains(kib))?))
+                (name, Some(kib.parse().ok().filter(|kib| (4..=Shares::MEMORY_BYTES >> 10).contains(kib))?))
             }
             None => (text, None),
         };
@@ -106,7 +106,7 @@ impl<'a> Options<'a> {
             realtime: None,
             initrd: None,
             append: b"",
-            shares: [None; board::SHARES],
+            shares: [None; Shares::MAX],
             accelerators: [None; _],
         };
         while let Some(argument) = arguments.next() {

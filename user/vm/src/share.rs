@@ -12,9 +12,9 @@ use core::sync::atomic::{
 use alloc::{format, string::String};
 
 use motet_calls::system::{self, Failure, machine};
-use motet_vm::board;
+use motet_vm::Shares;
 
-use crate::{interrupts, with_path};
+use crate::{interrupts, monitor::SHARED, with_path};
 
 /// Peers of an area.
 const PEERS: usize = 16;
@@ -38,9 +38,9 @@ struct Share {
     bells: [AtomicI32; PEERS],
 }
 
-static SHARES: [Share; board::SHARES] = [const {
+static SHARES: [Share; Shares::MAX] = [const {
     Share { number: AtomicU32::new(0), rung: AtomicU32::new(0), bells: [const { AtomicI32::new(-1) }; PEERS] }
-}; board::SHARES];
+}; Shares::MAX];
 
 /// Takes part in an area, as number `index` of this machine's: gives it to the guest, and waits for rings from now on.
 ///
@@ -62,14 +62,13 @@ pub fn join(machine_file: i32, index: usize, name: &str, kib: Option<u64>) -> Re
         (size, Some(kib)) if size == kib << 10 => size,
         (size, Some(_)) => return Err(format!("--share {name}: it is there and has {} KiB", size >> 10)),
     };
-    if bytes > board::SHARE_BYTES || bytes % BYTES != 0 {
-        return Err(format!("--share {name}: an area has 4 to {} KiB, in pages", board::SHARE_BYTES >> 10));
+    if bytes > Shares::MEMORY_BYTES || bytes % BYTES != 0 {
+        return Err(format!("--share {name}: an area has 4 to {} KiB, in pages", Shares::MEMORY_BYTES >> 10));
     }
     if size == 0 {
         machine::set_size(memory, bytes).map_err(refuse("there is no memory for it"))?;
     }
-    let at = board::SHARE_MEMORY + index as u64 * board::SHARE_BYTES;
-    let mut words = [at, bytes, memory as u64, 0];
+    let mut words = [SHARED.memory_of(index), bytes, memory as u64, 0];
     machine::control(machine_file, motet_abi::vm::MEMORY, &mut words)
         .map_err(refuse("it cannot be memory of a guest"))?;
     let share = &SHARES[index];
@@ -122,7 +121,7 @@ extern "C" fn watch(index: usize) -> ! {
 }
 
 fn changed(index: usize) {
-    interrupts::set_line(board::SHARE_SOURCE + index, || SHARES[index].rung.load(SeqCst) != 0);
+    interrupts::set_line(SHARED.interrupt + index, || SHARES[index].rung.load(SeqCst) != 0);
 }
 
 /// A register is read.

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use vm_fdt::{Error, FdtWriter};
 
-use crate::{board, plic};
+use crate::{Shares, board, plic};
 
 /// What differs from machine to machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,33 +107,51 @@ fn write_devices(tree: &mut FdtWriter, machine: &Machine<'_>) -> Result<(), Erro
     tree.property_u32("interrupts", board::UART_SOURCE as u32)?;
     tree.property_u32("interrupt-parent", CONTROLLER)?;
     tree.end_node(uart)?;
-    for (index, share) in machine.shares.iter().enumerate() {
-        write_share(tree, index, share)?;
+    let source = |first: usize| move |index| (CONTROLLER, [(first + index) as u32]);
+    write_shares(tree, machine, &board::SHARES, source(board::SHARES.interrupt))?;
+    write_accelerators(tree, machine, source(board::ACCELERATOR_SOURCE))?;
+    tree.end_node(devices)
+}
+
+/// A node for each area: its memory, then its registers. `interrupt`: the controller, and what it takes for an area's interrupt.
+pub fn write_shares<const CELLS: usize>(
+    tree: &mut FdtWriter,
+    machine: &Machine<'_>,
+    places: &Shares,
+    interrupt: impl Fn(usize) -> (u32, [u32; CELLS]),
+) -> Result<(), Error> {
+    for (index, (name, bytes)) in machine.shares.iter().enumerate() {
+        let (memory, registers) = (places.memory_of(index), places.registers_of(index));
+        let (controller, cells) = interrupt(index);
+        let share = tree.begin_node(&format!("share@{memory:x}"))?;
+        tree.property_string("compatible", "motet,share")?;
+        tree.property_string("label", name)?;
+        tree.property_array_u64("reg", &[memory, *bytes, registers, Shares::REGISTER_BYTES])?;
+        tree.property_array_u32("interrupts", &cells)?;
+        tree.property_u32("interrupt-parent", controller)?;
+        tree.end_node(share)?;
     }
+    Ok(())
+}
+
+/// A node for each accelerator. `interrupt`: as for areas.
+pub fn write_accelerators<const CELLS: usize>(
+    tree: &mut FdtWriter,
+    machine: &Machine<'_>,
+    interrupt: impl Fn(usize) -> (u32, [u32; CELLS]),
+) -> Result<(), Error> {
     for &(index, ref range) in machine.accelerators {
         let accelerator = tree.begin_node(&format!("accelerator@{:x}", range.start))?;
         tree.property_string("compatible", "motet,accelerator")?;
         tree.property_string("motet,function", board::ACCELERATORS[index])?;
         let data = range.start + PAGE_BYTES;
         tree.property_array_u64("reg", &[range.start, PAGE_BYTES, data, range.end - data])?;
-        tree.property_u32("interrupts", (board::ACCELERATOR_SOURCE + index) as u32)?;
-        tree.property_u32("interrupt-parent", CONTROLLER)?;
+        let (controller, cells) = interrupt(index);
+        tree.property_array_u32("interrupts", &cells)?;
+        tree.property_u32("interrupt-parent", controller)?;
         tree.end_node(accelerator)?;
     }
-    tree.end_node(devices)
-}
-
-/// Its memory, then its registers.
-fn write_share(tree: &mut FdtWriter, index: usize, (name, bytes): &(&str, u64)) -> Result<(), Error> {
-    let memory = board::SHARE_MEMORY + index as u64 * board::SHARE_BYTES;
-    let registers = board::SHARE_REGISTERS + index as u64 * board::SHARE_REGISTER_BYTES;
-    let share = tree.begin_node(&format!("share@{memory:x}"))?;
-    tree.property_string("compatible", "motet,share")?;
-    tree.property_string("label", name)?;
-    tree.property_array_u64("reg", &[memory, *bytes, registers, board::SHARE_REGISTER_BYTES])?;
-    tree.property_u32("interrupts", (board::SHARE_SOURCE + index) as u32)?;
-    tree.property_u32("interrupt-parent", CONTROLLER)?;
-    tree.end_node(share)
+    Ok(())
 }
 
 /// Contexts are M-mode's, which these machines do not have, and S-mode's of each core: as QEMU's board, so that their numbers are the same.

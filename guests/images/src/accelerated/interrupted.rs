@@ -27,7 +27,7 @@ pub fn run(boot: &Boot) -> ! {
     };
     EXPECTED.store(number, Relaxed);
     interrupts::start(interrupt);
-    interrupts::enable_device(boot, number);
+    interrupts::enable_edge(boot, number);
     interrupts::enable();
     let (rounds, frames) = (boot.number("rounds", 4), boot.number("frames", 1) as usize);
     let (bytes, _) = super::frame(accelerator.function());

@@ -4,10 +4,11 @@
 use std::fs;
 
 use libtest_mimic::Trial;
+use motet_layout::Isa;
 use serde_json::Value;
 
 use crate::{
-    accel_guests::{guest, run, run_on},
+    accel_guests::{guest, run, run_on, run_on_both},
     process::{self, Ended, Motet},
     trial,
 };
@@ -36,7 +37,8 @@ fn interrupts() -> Result<(), String> {
     for options in [&[][..], &["--timed"]] {
         run("", options, command)?.expect_code(0)?.expect_output("passed 12\npassed 12\n")?;
     }
-    Ok(())
+    let command = command.replace("/in/guest-accelerated", "/in/arm");
+    run_on_both("", &command)?.expect_code(0)?.expect_output("passed 12\npassed 12\n").map(drop)
 }
 
 /// A modest machine that a more urgent one stops in most of its jobs. Both sleep until they are interrupted.
@@ -147,7 +149,7 @@ fn wrong_bitstreams() -> Result<(), String> {
 
 /// On a machine of this repository, as the help says: each image has what it is given.
 fn from_host() -> Result<(), String> {
-    let (guest, folder) = (guest()?, tempfile::tempdir().map_err(|error| error.to_string())?);
+    let (guest, folder) = (guest(Isa::RiscV64)?, tempfile::tempdir().map_err(|error| error.to_string())?);
     let [radio, other] = ["radio.elf", "other.elf"].map(|name| folder.path().join(name));
     for copy in [&radio, &other] {
         fs::copy(&guest, copy).map_err(|error| error.to_string())?;

@@ -16,9 +16,11 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 8] = [
         ("shares::a_guest_reads_its_console_by_interrupts", serial),
         ("shares::two_guests_play_ping_pong_across_islands", guests_play),
+        ("shares::a_guest_of_aarch64_reads_its_console_by_interrupts", serial_aarch64),
+        ("shares::guests_of_two_instruction_sets_play_ping_pong", all_play),
         ("shares::a_guest_and_a_program_play_ping_pong", program_plays),
         ("shares::an_area_is_its_users_alone", of_users),
         ("shares::what_is_wrong_is_refused", refused),
@@ -36,6 +38,8 @@ fn programs() -> Result<Programs, String> {
     for guest in ["serial", "share"] {
         let image = guests::built(Isa::RiscV64, guest)?;
         fs::copy(image, programs.path.join(guest)).map_err(|error| error.to_string())?;
+        let image = guests::built(Isa::AArch64, guest)?;
+        fs::copy(image, programs.path.join(format!("{guest}-aarch64"))).map_err(|error| error.to_string())?;
     }
     for isa in ["x86_64", "riscv64"] {
         let source = root().join("tests/guest/vm/share.c");
@@ -45,21 +49,37 @@ fn programs() -> Result<Programs, String> {
 }
 
 fn run(command: &str) -> Result<Ended, String> {
+    run_on("two-riscv.toml", command)
+}
+
+fn run_on(machine: &str, command: &str) -> Result<Ended, String> {
     let programs = programs()?;
-    let machine = root().join("machines/two-riscv.toml");
+    let machine = root().join("machines").join(machine);
     let options =
         ["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
     Ok(Motet::run(options).arguments(["--", command]).limit(LIMIT).wait())
 }
 
+/// What both say who read by interrupts.
+const READ: &str = "{ sleep 0.5; echo one; sleep 0.2; echo two and more; } | \
+    vm run --append 'lines=2' $serial; vm run --append 'lines=0' $serial </dev/null; echo $?";
+
 fn serial() -> Result<(), String> {
-    let ended = run("{ sleep 0.5; echo one; sleep 0.2; echo two and more; } | \
-        vm run --append 'lines=2' /in/programs/serial; vm run --append 'lines=0' /in/programs/serial </dev/null; echo $?")?;
+    has_read(&run(&format!("serial=/in/programs/serial; {READ}"))?, "1")
+}
+
+/// PSCI does not say why a machine is switched off.
+fn serial_aarch64() -> Result<(), String> {
+    has_read(&run_on("guests.toml", &format!("serial=/in/programs/serial-aarch64; {READ}"))?, "0")
+}
+
+fn has_read(ended: &Ended, status: &str) -> Result<(), String> {
     ended.expect_code(0)?;
     let lines: Vec<_> = ended.output.lines().collect();
     let is_well = lines.starts_with(&["serial: ready", "ONE", "TWO AND MORE"]) && lines.get(4) == Some(&"passed 1");
     // Nobody has typed anything: no interrupt, which the guest calls a failure.
-    if is_well && lines.last() == Some(&"1") { Ok(()) } else { Err(ended.describe()) }
+    let has_failed = ended.output.contains("failed: 0 interrupts");
+    if is_well && has_failed && lines.last() == Some(&status) { Ok(()) } else { Err(ended.describe()) }
 }
 
 /// Each on its island.
@@ -68,6 +88,21 @@ fn guests_play() -> Result<(), String> {
         run("play() { taskset $1 vm run --share court --append rounds=200 /in/programs/share >/tmp/$1; echo $?; }
         play 1 & play 10000 & wait; cat /tmp/1 /tmp/10000 | sort | cut -d ' ' -f 1-3; ls /dev/shm/vm.court | wc -l")?;
     ended.expect_code(0)?.expect_output("0\n0\npassed 1\npassed 1\nshare 0 400\nshare 1 400\n17\n").map(drop)
+}
+
+/// Two of AArch64, and one of them with one of RISC-V.
+fn all_play() -> Result<(), String> {
+    let ended = run_on(
+        "guests.toml",
+        "play() { vm run --share $1 --append rounds=200 /in/programs/$2 >/tmp/$3; echo $?; }; \
+        play court share-aarch64 1 & play court share-aarch64 2 & wait; \
+        play yard share-aarch64 3 & play yard share 4 & wait; \
+        vm run --share other --share yard:64 --append rounds=1 /in/programs/share-aarch64; echo $?; \
+        cat /tmp/1 /tmp/2 | sort | cut -d ' ' -f 1-3; cat /tmp/3 /tmp/4 | sort | cut -d ' ' -f 1-3",
+    )?;
+    let played = "passed 1\npassed 1\nshare 0 400\nshare 1 400\n";
+    ended.expect_code(0)?.expect_output(&format!("0\n0\n0\n0\n1\n{played}{played}"))?;
+    ended.expect_errors(&["vm: --share yard: it is there and has 4 KiB"]).map(drop)
 }
 
 fn program_plays() -> Result<(), String> {
