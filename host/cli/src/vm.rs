@@ -1,11 +1,9 @@
 //! `motet vm`: a machine that runs virtual machines.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
-use motet_abi::vm::{IMAGE_HEAD_BYTES, image_isa};
 use motet_accelerators::Kind;
 use motet_fabric::{Error, ErrorKind, Result};
-use motet_layout::Isa;
 
 use crate::{
     arguments::{Quantum, RunOptions, VmRunOptions},
@@ -18,9 +16,6 @@ use crate::{
 /// No image is named, or two have one name, which they would have in the machine; those of [`run::run`].
 pub fn run(options: VmRunOptions) -> Result<u8> {
     let command = command(&options)?;
-    if options.timed {
-        options.rtos.iter().chain(&options.general).try_for_each(|image| knows_simulated_time(image))?;
-    }
     let inputs = [options.rtos, options.general, options.initrd.into_iter().collect()].concat();
     run::run(&RunOptions {
         machine: options.machine,
@@ -43,22 +38,6 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
         quiet: options.quiet,
         command: vec![command],
     })
-}
-
-/// Refuses an image for AArch64: such guests read the counters of the core that runs them.
-fn knows_simulated_time(image: &Path) -> Result<()> {
-    let mut head = Vec::new();
-    // What cannot be read is named by who puts it into the machine.
-    let file = std::fs::File::open(image);
-    let _ = file.and_then(|file| file.take(IMAGE_HEAD_BYTES as u64).read_to_end(&mut head));
-    if image_isa(&head) != Some(Isa::AArch64) {
-        return Ok(());
-    }
-    let message = format!(
-        "{}: it is for AArch64, whose guests read counters that do not know the simulated time: --timed is for RISC-V's",
-        image.display()
-    );
-    Err(Error::new(ErrorKind::Usage, message))
 }
 
 /// Real-time priority of real-time systems' cores: in the middle, so that there may be some above and below them.

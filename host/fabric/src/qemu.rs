@@ -87,6 +87,9 @@ pub fn default_cpu(isa: Isa) -> Option<&'static str> {
     board(isa).map(|board| board.cpu)
 }
 
+/// The `-cpu` of AArch64 islands whose guests have simulated time: theirs traps (FEAT_ECV), and extensions are as few as those of the other default.
+const HIDES_TIME: &str = "max,pauth=off,sve=off,sme=off";
+
 /// Descriptors that QEMU inherits, by the number they have here and there.
 #[derive(Clone, Copy, Debug)]
 struct Descriptors {
@@ -316,7 +319,9 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     option("-machine", machine);
     // All harts have what the hidden ones need; the firmware takes it away from the others.
     let vectors = (island.hidden_harts > 0).then(|| format!("{},v=true", board.cpu));
-    option("-cpu", cpu(&board, island.cpu.as_deref().or(vectors.as_deref())));
+    let keeps_time = island.isa == Isa::AArch64 && island.guests && launch.plugin.is_some();
+    let own = vectors.as_deref().or(keeps_time.then_some(HIDES_TIME));
+    option("-cpu", cpu(&board, island.cpu.as_deref().or(own)));
     option("-accel", "tcg,thread=multi".into());
     option("-smp", vcpus.to_string());
     option("-m", format!("{}M", (island.private + launch.map_len) >> 20));

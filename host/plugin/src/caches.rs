@@ -177,7 +177,7 @@ pub fn tables_changed(vcpu: &mut Vcpu, guest: &Guest<'_>, site: usize) {
 pub fn guest_chosen(vcpu: &mut Vcpu, guest: &Guest<'_>, site: usize) {
     let (Some(plugin), Some((core, time))) = (PLUGIN.get(), CORES.get(vcpu)) else { return };
     let (_, code) = operands::at(site);
-    core.roots.choose_guest(operands::register(plugin.isa, guest, &code).unwrap_or(0));
+    core.roots.choose_guest(plugin.isa, operands::register(plugin.isa, guest, &code).unwrap_or(0));
     // Where what is remembered without the model's knowledge was translated otherwise.
     (time.recent_pages, time.data_page) = ([0; RECENT_PAGES], 0);
 }

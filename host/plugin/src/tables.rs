@@ -20,7 +20,7 @@ const HOST: u64 = 1 << 34;
 const NO_FLUSH: u64 = 1 << 63;
 
 /// Where a core's tables are.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Roots {
     /// Local physical address of the root for the lower half of addresses; 0: not known.
     lower: u64,
@@ -32,6 +32,8 @@ pub struct Roots {
     guest: u64,
     /// The guest's number, of `hgatp`.
     vmid: u64,
+    /// The address bits by which that root is indexed: from this one on, so many entries.
+    guest_top: (u32, u64),
     /// The core runs a guest, or is about to.
     in_guest: bool,
 }
@@ -40,10 +42,15 @@ pub struct Roots {
 const SPACE_OF_GUESTS: u64 = 1 << 20;
 /// `hstatus.SPV`.
 const GUEST: u64 = 1 << 7;
+/// `HCR_EL2.TGE`.
+const PROGRAM: u64 = 1 << 27;
+/// Sv39x4.
+const RISCV64_GUEST_TOP: (u32, u64) = (30, 2048);
 
 impl Roots {
     /// None.
-    pub const UNKNOWN: Self = Self { lower: 0, upper: 0, space: 0, guest: 0, vmid: 0, in_guest: false };
+    pub const UNKNOWN: Self =
+        Self { lower: 0, upper: 0, space: 0, guest: 0, vmid: 0, guest_top: RISCV64_GUEST_TOP, in_guest: false };
 
     /// The address space that an address belongs to.
     pub fn space_of(&self, address: u64) -> u64 {
@@ -55,20 +62,37 @@ impl Roots {
         self.in_guest && address < UPPER_HALF
     }
 
-    /// What is written to `hstatus`.
-    pub fn choose_guest(&mut self, hstatus: u64) {
-        self.in_guest = hstatus & GUEST != 0;
+    /// What is written to the register that says it: RISC-V's `hstatus`, AArch64's HCR_EL2.
+    pub fn choose_guest(&mut self, isa: Isa, value: u64) {
+        self.in_guest = match isa {
+            Isa::RiscV64 => value & GUEST != 0,
+            Isa::AArch64 => value & PROGRAM == 0,
+            Isa::X86_64 | Isa::Hosted => false,
+        };
     }
 
-    /// Sv39x4 only: a root of 2048 entries, and two more levels.
-    fn walk_guest(&self, address: u64, read: impl Fn(u64) -> Option<u64>) -> Walk {
+    /// What is written to VTCR_EL2 (Arm ARM, D24.2): T0SZ and SL0, by which the root may be several tables.
+    fn set_vtcr(&mut self, value: u64) {
+        let bits = 64 - (value & 63) as u32;
+        let top = match value >> 6 & 3 {
+            2 => 39,
+            1 => 30,
+            _ => 21,
+        };
+        self.guest_top = (top, 1 << bits.saturating_sub(top).min(13));
+    }
+
+    /// RISC-V: Sv39x4 only.
+    fn walk_guest(&self, isa: Isa, address: u64, read: impl Fn(u64) -> Option<u64>) -> Walk {
         let mut walk = Walk::default();
         let mut table = self.guest;
-        for (depth, (shift, entries)) in [(30, 2048), (21, 512), (12, 512)].into_iter().enumerate() {
+        let (top, root_entries) = self.guest_top;
+        for (depth, shift) in (12..=top).rev().step_by(9).enumerate() {
+            let entries = if depth == 0 { root_entries } else { 512 };
             let at = table + (address >> shift) % entries * 8;
             let Some(entry) = read(at).filter(|_| table != 0) else { break };
             (walk.entries[depth], walk.count) = (at, depth + 1);
-            match decode(Isa::RiscV64, entry, shift) {
+            match decode(isa, entry, shift) {
                 Decoded::Nothing => break,
                 Decoded::Table(next) => table = next,
                 Decoded::Page { .. } => {
@@ -82,7 +106,7 @@ impl Roots {
 
     /// Those of the core that calls.
     pub fn of(isa: Isa, guest: &Guest<'_>) -> Self {
-        let mut roots = Self::default();
+        let mut roots = Self::UNKNOWN;
         match isa {
             Isa::X86_64 => roots.set_cr3(named(guest, "cr3"), named(guest, "cr4") & PCIDE != 0),
             Isa::AArch64 => {
@@ -91,6 +115,7 @@ impl Roots {
                 let [lower, upper] = if is_host { ["TTBR0_EL2", "TTBR1_EL2"] } else { ["TTBR0_EL1", "TTBR1_EL1"] };
                 roots.set_ttbr0(named(guest, lower));
                 roots.upper = aarch64_table(named(guest, upper));
+                roots.set_vtcr(named(guest, "VTCR_EL2"));
             }
             Isa::RiscV64 => roots.set_satp(named(guest, "satp")),
             Isa::Hosted => {}
@@ -121,7 +146,7 @@ impl Roots {
     /// What a walk reads for an address. `read`: a word at a local physical address.
     pub fn walk(&self, isa: Isa, address: u64, read: impl Fn(u64) -> Option<u64>) -> Walk {
         if self.is_guests(address) {
-            return self.walk_guest(address, read);
+            return self.walk_guest(isa, address, read);
         }
         let mut walk = Walk::default();
         let mut table = if address >= UPPER_HALF { self.upper } else { self.lower };
@@ -251,6 +276,12 @@ fn aarch64_changed(roots: &mut Roots, word: u32, operand: u64) -> Option<Flush> 
         0xd518_2000 => roots.set_ttbr0(operand),
         0xd518_2020 => roots.upper = aarch64_table(operand),
         0xd518_1000 | 0xd518_2040 => {}
+        0xd51c_2100 => roots.guest = aarch64_table(operand) & !1,
+        0xd51c_2140 => roots.set_vtcr(operand),
+        // TLBI of both stages, and of the second one.
+        _ if matches!(word & 0xffff_ff00, 0xd50c_8700 | 0xd50c_8400 | 0xd50c_8000) => {
+            return Some(Flush::Space(SPACE_OF_GUESTS));
+        }
         _ => {
             // Bits 55 to 12 of the address.
             let address = ((operand << 20) as i64 >> 8) as u64 & !0xfff;
@@ -327,8 +358,8 @@ mod tests {
 
     #[test]
     fn operands_say_what_is_dropped() {
-        let mut roots = Roots::default();
-        let tlbi = |word: u32, operand: u64| aarch64_changed(&mut Roots::default(), word, operand);
+        let mut roots = Roots::UNKNOWN;
+        let tlbi = |word: u32, operand: u64| aarch64_changed(&mut Roots { ..Roots::UNKNOWN }, word, operand);
         let page = Flush::Address { address: 0xffff_8000_0000_1000, space: 5, global: true };
         assert_eq!(tlbi(0xd508_8720, 5 << 48 | 0xff8_0000_0001), Some(page));
         assert_eq!(tlbi(0xd508_8740, 7 << 48), Some(Flush::Space(7)));
@@ -359,11 +390,11 @@ mod tests {
         let wanted = [root + 2 * 8, second + 8, third + 3 * 8];
         let values = [second >> 2 | 1, third >> 2 | 1, 0x2000_00df];
         let memory: BTreeMap<u64, u64> = wanted.into_iter().zip(values).collect();
-        let mut roots = Roots { lower: 0x1000, upper: 0x1000, space: 7, ..Roots::default() };
+        let mut roots = Roots { lower: 0x1000, upper: 0x1000, space: 7, ..Roots::UNKNOWN };
         roots.set_hgatp(8 << 60 | 3 << 44 | root >> 12);
         let walk = |roots: &Roots, address| roots.walk(Isa::RiscV64, address, |at| memory.get(&at).copied());
         assert_eq!((walk(&roots, address).count, roots.space_of(address)), (0, 7), "a program's address");
-        roots.choose_guest(0x2_0020_0080);
+        roots.choose_guest(Isa::RiscV64, 0x2_0020_0080);
         let found = walk(&roots, address);
         assert_eq!((found.count, found.page), (3, Some(Page { shift: 12, global: false })));
         assert_eq!(found.entries[..3], wanted);
@@ -372,7 +403,37 @@ mod tests {
         assert_eq!(guest_flush(None), Flush::NotGlobal);
         // The kernel, on its way to a guest.
         assert_eq!((walk(&roots, address | UPPER_HALF).count, roots.space_of(address | UPPER_HALF)), (0, 7));
-        roots.choose_guest(0x2_0000_0000);
+        roots.choose_guest(Isa::RiscV64, 0x2_0000_0000);
         assert_eq!(roots.space_of(address), 7);
+    }
+
+    #[test]
+    fn guests_of_aarch64_walk_tables_of_the_size_that_their_machine_has() {
+        let address = 0x4_4020_3abc_u64;
+        for (control, top) in [(24 | 1 << 6, 30), (22 | 1 << 6, 30), (16 | 2 << 6, 39)] {
+            let mut roots = Roots::UNKNOWN;
+            assert_eq!(aarch64_changed(&mut roots, 0xd51c_2140, control), None);
+            assert_eq!(aarch64_changed(&mut roots, 0xd51c_2109, 0x10001), None, "common not private");
+            roots.choose_guest(Isa::AArch64, 1 << 34 | 1);
+            let shifts: Vec<u32> = [39, 30, 21, 12].into_iter().filter(|&shift| shift <= top).collect();
+            let at = |(depth, shift): (usize, u32)| {
+                let entries = if depth == 0 { 1 << 13 } else { 512 };
+                0x10000 + depth as u64 * 0x10000 + (address >> shift) % entries * 8
+            };
+            let wanted: Vec<u64> = shifts.iter().copied().enumerate().map(at).collect();
+            let entry = |depth: usize| {
+                if depth + 1 == wanted.len() { 0x8000_0743 } else { 0x10003 + (depth as u64 + 1) * 0x10000 }
+            };
+            let memory: BTreeMap<u64, u64> = wanted.iter().enumerate().map(|(depth, at)| (*at, entry(depth))).collect();
+            let walk = roots.walk(Isa::AArch64, address, |at| memory.get(&at).copied());
+            assert_eq!(walk.entries[..walk.count], wanted, "{control:#x}");
+            assert_eq!(
+                (walk.page, roots.space_of(address)),
+                (Some(Page { shift: 12, global: false }), SPACE_OF_GUESTS)
+            );
+            assert_eq!(aarch64_changed(&mut roots, 0xd50c_87df, 0), Some(Flush::Space(SPACE_OF_GUESTS)));
+            roots.choose_guest(Isa::AArch64, 1 << 34 | 1 << 27 | 1);
+            assert_eq!(roots.space_of(address), 0);
+        }
     }
 }

@@ -193,8 +193,8 @@ pub fn init_user_mode() {
 }
 
 /// CNTVCT_EL0 and CNTFRQ_EL0 trap.
-pub fn hide_counters() {
-    write_register!("cntkctl_el1", 0);
+pub fn hide_counters(of_guests: u64) {
+    write_register!("cntkctl_el1", of_guests);
 }
 
 /// Switches TTBR0 and drops user translations.

@@ -34,6 +34,8 @@ const DEBUG_TRAPS: u64 = 7 << 9 | 3 << 5;
 const INTERRUPTS_ON: u64 = 1;
 /// VTCR_EL2 but for sizes: RES1, walks inner shareable and write-back.
 const STAGE2_CONTROL: u64 = 1 << 31 | 3 << 12 | 1 << 10 | 1 << 8;
+/// CNTHCTL_EL2, by EL1's name: guests' uses of the virtual timer and its counter trap (EL1TVT, EL1TVCT; FEAT_ECV), as those of the physical ones do.
+pub const HIDDEN_TIME: u64 = 3 << 13;
 /// MPIDR_EL1: RES1.
 const AFFINITY_VALID: u64 = 1 << 31;
 const PSTATE_MODE: u64 = 0x1f;
@@ -122,6 +124,16 @@ pub fn format() -> Option<Stage2> {
     format.filter(|_| list_registers >= words::LIST_LEN as u64)
 }
 
+/// Whether this core can keep its time from guests (ID_AA64MMFR0_EL1.ECV).
+pub fn can_hide_time() -> bool {
+    read_register!("id_aa64mmfr0_el1") >> 60 != 0
+}
+
+/// Whether guests' time is the kernel's affair ([`HIDDEN_TIME`]): then the words of the timer are.
+fn is_time_hidden() -> bool {
+    read_register!("cntkctl_el1") & HIDDEN_TIME != 0
+}
+
 /// VTCR_EL2 (Arm ARM, D24.2 "VTCR_EL2"); [`Stage2`] says T0SZ and SL0.
 fn stage2_control(format: Stage2) -> u64 {
     let (t0sz, sl0, size) = match format {
@@ -180,8 +192,9 @@ fn enter(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSys
     each_interrupt_register!(load, system);
     write_register!("vmpidr_el2", word(words::AFFINITY).get() | AFFINITY_VALID);
     // A timer of which the kernel knows that it has fired would stop the guest at once.
-    machine.gic.let_guest_timer_interrupt(word(words::TIMER_CONTROL).get() & TIMER_STATE != TIMER_ON | TIMER_FIRED);
-    write_register!("S3_5_C14_C3_1", word(words::TIMER_CONTROL).get()); // CNTV_CTL_EL02
+    let timer = if is_time_hidden() { 0 } else { word(words::TIMER_CONTROL).get() };
+    machine.gic.let_guest_timer_interrupt(timer & TIMER_STATE != TIMER_ON | TIMER_FIRED);
+    write_register!("S3_5_C14_C3_1", timer); // CNTV_CTL_EL02
     write_register!("S3_4_C12_C11_0", INTERRUPTS_ON); // ICH_HCR_EL2
     write_register!("cpacr_el1", GUEST_EXTENDED);
     write_register!("spsr_el1", checked(pstate));
@@ -195,7 +208,9 @@ fn enter(machine: &AArch64, frame: &'static UserFrame, system: &'static GuestSys
     write_register!("S3_0_C4_C2_3", PRIVILEGED_ACCESS_NEVER); // PAN, which exceptions from guests leave as it is
     each_register!(save, system);
     keep_fault_address(syndrome, system);
-    word(words::TIMER_CONTROL).set(read_register!("S3_5_C14_C3_1"));
+    if !is_time_hidden() {
+        word(words::TIMER_CONTROL).set(read_register!("S3_5_C14_C3_1"));
+    }
     write_register!("S3_5_C14_C3_1", 0);
     each_interrupt_register!(save, system);
     write_register!("S3_4_C12_C11_0", 0);

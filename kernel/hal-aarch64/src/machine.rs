@@ -173,6 +173,18 @@ impl Machine for AArch64 {
         guest::raise(frame, system, exception);
     }
 
+    fn hides_guest_time(&self) -> bool {
+        guest::can_hide_time()
+    }
+
+    fn guest_ticks(&self, ns: u64) -> u64 {
+        self.clock.ticks(ns)
+    }
+
+    fn guest_ticks_ns(&self, ticks: u64) -> u64 {
+        self.clock.ns(ticks)
+    }
+
     fn guest_timer_ns(&self, system: &'static GuestSystem) -> u64 {
         guest::timer_ns(self, system)
     }
@@ -307,7 +319,7 @@ impl Machine for AArch64 {
 
     #[inline]
     fn hide_counters(&self) {
-        cpu::hide_counters();
+        cpu::hide_counters(if self.guests.is_some() { guest::HIDDEN_TIME } else { 0 });
     }
 
     fn relax(&self) {

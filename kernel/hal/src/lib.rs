@@ -194,6 +194,22 @@ pub trait Machine: Sync + 'static {
     /// runs, as it may have run on another island.
     fn set_guest_clock(&self, _system: &'static GuestSystem, _offset_ns: u64) {}
 
+    /// Whether guests stop when they read the time or use their timer, once counters are [hidden](Self::hide_counters): they have no time of
+    /// their own then.
+    fn hides_guest_time(&self) -> bool {
+        true
+    }
+
+    /// The ticks that a guest's counter shows after so much time, of ISAs whose guests have one of their own.
+    fn guest_ticks(&self, ns: u64) -> u64 {
+        ns
+    }
+
+    /// A time after which it shows so many.
+    fn guest_ticks_ns(&self, ticks: u64) -> u64 {
+        ticks
+    }
+
     /// The interrupts that are pending in a guest that does not run. This call and the next two are of ISAs whose guests have interrupt
     /// lines (RISC-V). AArch64's have what the list registers among their [`GuestSystem`] say.
     fn guest_interrupts(&self, _system: &'static GuestSystem) -> GuestInterrupts {

@@ -88,7 +88,7 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     }
     let vm = open().map_err(|failure| match failure {
         ENODEV if IS_AARCH64 => refuse(format_args!(
-            "this island runs no guests: the machine's file has to say guests = true for it (as machines/guests.toml), and the run must not be timed"
+            "this island runs no guests: the machine's file has to say guests = true for it (as machines/guests.toml); in timed runs its cores need FEAT_ECV, as `cpu = \"max\"` has"
         )),
         ENODEV => refuse(format_args!("this core runs no guests: it has no hypervisor extension (H), or hidden harts")),
         _ => refuse(format_args!("/dev/vm cannot be opened (error {})", -failure)),

@@ -22,13 +22,15 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 8] = [
         ("vm_aarch64::debians_kernel_runs_programs_on_one_core", || linux(1)),
         ("vm_aarch64::debians_kernel_runs_programs_on_two_cores", || linux(2)),
         ("vm_aarch64::a_machine_finds_the_island_with_guests_and_stays_there", islands),
         ("vm_aarch64::a_machine_that_is_killed_gives_its_memory_back", killed),
         ("vm_aarch64::damaged_images_are_refused_with_a_reason", damaged),
         ("vm_aarch64::cores_without_guests_say_what_is_missing", absent),
+        ("vm_aarch64::a_guests_time_is_the_simulated_one", timed),
+        ("vm_aarch64::two_cores_of_a_guest_share_simulated_time", timed_cores),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -111,7 +113,7 @@ fn damaged() -> Result<(), String> {
     machines::damaged_images(&image, 60, "rounds=1 interval_ms=1", of)
 }
 
-/// An island whose kernel is in EL1, one whose time is simulated, and a machine without such cores.
+/// An island whose kernel is in EL1, one whose cores cannot keep their time from guests, and a machine without such cores.
 fn absent() -> Result<(), String> {
     let image = built(Isa::AArch64, "rtos")?;
     let run = |options: &[&str]| {
@@ -119,10 +121,14 @@ fn absent() -> Result<(), String> {
         motet.argument("--general").argument(&image).wait()
     };
     let machine = |name: &str| process::root().join("machines").join(name).display().to_string();
-    let (guests, riscv) = (machine("guests.toml"), machine("two-riscv.toml"));
+    let riscv = machine("two-riscv.toml");
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let old = folder.path().join("old.toml").display().to_string();
+    let text = "[pool]\nsize = \"512MiB\"\n[[island]]\nname = \"a\"\nisa = \"aarch64\"\ncores = 1\nguests = true\ncpu = \"cortex-a76\"\n";
+    fs::write(&old, text).map_err(|error| error.to_string())?;
     for (options, why) in [
         (&[][..], "guests = true"),
-        (&["--machine", &guests, "--timed"], "--timed"),
+        (&["--machine", &old, "--timed"], "FEAT_ECV"),
         (&["--machine", &riscv], "it is for aarch64, which no core of this machine is"),
     ] {
         let ended = run(options);
@@ -131,4 +137,33 @@ fn absent() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Runs without chance of a guest: what two of them print is the same.
+fn simulated(image: &str, arguments: &str) -> Result<String, String> {
+    let run = || {
+        let path = process::root().join("machines/guests.toml");
+        let motet = Motet::run(["--quiet", "--timed", "--deterministic", "--machine"]).argument(path).argument("--in");
+        let command = format!("vm run {arguments} /in/guest-{image}");
+        let ended =
+            motet.argument(built(Isa::AArch64, image)?).arguments(["--", &command]).limit(Duration::from_secs(240));
+        ended.wait().expect_code(0).map(|ended| ended.output.clone())
+    };
+    let (first, second) = (run()?, run()?);
+    if first == second { Ok(first) } else { Err(format!("first:\n{first}second:\n{second}")) }
+}
+
+/// Each tick of a millisecond comes when it is due, and so little later as it takes to serve it.
+fn timed() -> Result<(), String> {
+    let output = simulated("rtos", "--append 'test=response interval_ms=20 idle=1'")?;
+    let latency = output.lines().find_map(|line| line.strip_prefix("interrupt-latency "));
+    let numbers: Vec<u32> = latency.unwrap_or("").split(' ').filter_map(|word| word.parse().ok()).collect();
+    let is_right = matches!(numbers[..], [100..=u32::MAX, _, 0..100_000, 18..=20]);
+    if is_right && output.ends_with("passed 1\n") { Ok(()) } else { Err(output) }
+}
+
+/// Cores compute and are interrupted for each other's sake in the same way each time.
+fn timed_cores() -> Result<(), String> {
+    let output = simulated("heartbeat", "--cpus 2 --append 'rounds=3 interval_ms=2'")?;
+    if output.ends_with("passed 3\n") { Ok(()) } else { Err(output) }
 }

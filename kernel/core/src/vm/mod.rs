@@ -7,6 +7,7 @@
 
 mod accelerators;
 pub mod console;
+mod guest_time;
 mod memory;
 mod psci;
 mod quick;
@@ -47,8 +48,8 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     if cpu.machine.guest_format().is_none() || cpu.uncached {
         return Err(Errno::ENODEV);
     }
-    // AArch64's guests read counters of their own, which know nothing of simulated time.
-    if cpu.timed && M::ISA == Isa::AArch64 {
+    // The cores' counters know nothing of simulated time.
+    if cpu.timed && !cpu.machine.hides_guest_time() {
         return Err(Errno::ENODEV);
     }
     let vm = slab::alloc::<VmRecord>(cpu).ok_or(Errno::ENFILE)?;

@@ -306,7 +306,7 @@ impl<M: Machine> Running<'_, M> {
                 self.count(Counted::Register);
                 let is_known = match M::ISA {
                     Isa::RiscV64 => sbi::register(self, register),
-                    Isa::AArch64 => self.send_interrupt(register),
+                    Isa::AArch64 => self.access_time(register) || self.send_interrupt(register),
                     Isa::X86_64 | Isa::Hosted => false,
                 };
                 if !is_known {

@@ -74,6 +74,11 @@ impl<M: Machine> Running<'_, M> {
     /// Before the guest runs.
     pub fn load_interrupts(&self) {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
+        if self.cpu.timed {
+            let _guard = lock(self.cpu, &self.vm.gic_lock);
+            let _ = gic::set_line(&self.vm.gic, self.own_number(), TIMER, self.is_timer_due());
+            return gic::load(&self.vm.gic, self.own_number(), system);
+        }
         // Not the time itself: QEMU's timers do not fire where a guest's counter is ahead of the core's (target/arm/helper.c, gt_recalc_timer).
         machine.set_guest_clock(system, self.cpu.clock.offset_ns().wrapping_sub(self.vm.started_ns.get()));
         let has_fired = machine.has_guest_timer_fired(system);
@@ -94,7 +99,7 @@ impl<M: Machine> Running<'_, M> {
     /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.
     pub fn look_for_interrupts(&self) -> Result<(), u64> {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
-        let has_fired = machine.has_guest_timer_fired(system);
+        let has_fired = if self.cpu.timed { self.is_timer_due() } else { machine.has_guest_timer_fired(system) };
         let is_due = {
             let _guard = lock(self.cpu, &self.vm.gic_lock);
             let _ = gic::set_line(&self.vm.gic, self.own_number(), TIMER, has_fired);
@@ -104,6 +109,7 @@ impl<M: Machine> Running<'_, M> {
             _ if is_due => Ok(()),
             // Nobody listens to it.
             _ if has_fired => Err(0),
+            _ if self.cpu.timed => Err(self.vcpu.timer_ns.get()),
             u64::MAX => Err(0),
             deadline_ns => Err(self.cpu.clock.own_ns(deadline_ns).max(1)),
         }

@@ -31,7 +31,9 @@ fn read(number: u16, system: &GuestSystem) -> Option<u64> {
     }
     match number {
         // The guest's physical counter is its virtual one.
-        COUNTER => Some(read_register!("cntvct_el0").wrapping_sub(system.words[words::COUNTER_OFFSET].get())),
+        COUNTER if !super::is_time_hidden() => {
+            Some(read_register!("cntvct_el0").wrapping_sub(system.words[words::COUNTER_OFFSET].get()))
+        }
         AUXILIARY_CONTROL => Some(0),
         number if is_of_debugging(number) => Some(0),
         _ => None,
@@ -60,7 +62,7 @@ fn identification(id: u16) -> Option<u64> {
         }
         (4, 1) => read_register!("id_aa64pfr1_el1") & 0xff, // BTI, SSBS
         (5, 0) => 0x0010_1006,                              // ID_AA64DFR0_EL1: debugging, the fewest registers
-        (6, 0) => read_register!("id_aa64isar0_el1"),
+        (6, 0) => read_register!("id_aa64isar0_el1") & !(0xf << 60), // without random numbers
         // Pointer authentication and 64-byte accesses.
         (6, 1) => read_register!("id_aa64isar1_el1") & !(0xf << 60 | 0xff << 24 | 0xff << 4),
         (6, 2) => read_register!("id_aa64isar2_el1") & 0xf0, // RPRES, not waits with an end
