@@ -167,3 +167,37 @@ fn a_waiting_side_is_rung_once() {
     assert_eq!(discarded.len, 5000, "nobody listens: bytes are taken and forgotten");
     assert!(!stream::close(stream));
 }
+
+/// Who replays gets every byte in its order, but for those that newer ones have replaced, and learns how many these are.
+#[test]
+fn what_is_recorded_is_replayed_or_said_to_be_lost() {
+    let actor = Actor::new(32 << 20);
+    let stream = attach(&actor);
+    let mut written: u64 = 0;
+    let mut record = |len: usize| {
+        let bytes: Vec<u8> = (written..).take(len).map(|number| (number % 251) as u8).collect();
+        written += len as u64;
+        (stream::record(&actor, stream, &bytes), written)
+    };
+    let (mut position, mut into) = (0, [0; 700]);
+    for (len, wanted_lost) in [(10, 0), (0, 0), (4096, 0), (5000, 904), (4097, 1), (20_000, 15_904), (3, 0)] {
+        let (_, head) = record(len);
+        let (mut lost, before) = (0, position);
+        loop {
+            let (lost_here, got) = stream::replay(&actor, stream, &mut position, &mut into);
+            lost += lost_here;
+            let first = position - got as u64;
+            assert!(into[..got].iter().zip(first..).all(|(byte, number)| u64::from(*byte) == number % 251), "{len}");
+            if got == 0 {
+                break;
+            }
+        }
+        assert_eq!((position, lost, position - before), (head, wanted_lost, len as u64));
+        assert_eq!(stream::oldest(stream), head.saturating_sub(PAGE_SIZE));
+    }
+    assert!(stream::replay_waits(stream, position), "everything has been replayed");
+    assert!(record(1).0.ring && !record(1).0.ring, "who waits is rung once");
+    assert!(!stream::replay_waits(stream, position), "there is more");
+    position = u64::MAX;
+    assert_eq!(stream::replay(&actor, stream, &mut position, &mut into), (0, 0), "a position that is none");
+}
