@@ -1,5 +1,7 @@
 //! `/dev/vm`: what a monitor and the kernel say to each other. The same on every ISA. An open file of it is a virtual machine.
 //!
+//! What is written to it is what its console shows to the host (`motet vm console`); what is read from it is what the host has typed.
+//!
 //! All structures are words of 64 bits.
 
 use motet_layout::Isa;
