@@ -25,6 +25,8 @@ macro_rules! classes {
 }
 
 classes! {
+    /// What kernels and the FPGA share.
+    Fpga FpgaLock;
     /// The process tree: parents, children, groups, sessions, the threads of processes, signals that are known to be pending.
     Tree TreeLock;
     /// The list of virtual machines.
@@ -59,8 +61,6 @@ classes! {
     Event EventLock;
     /// A timer that is a file.
     Clock ClockLock;
-    /// What kernels and the FPGA share.
-    Fpga FpgaLock;
     /// An open file of transfers.
     Transfers TransfersLock;
     /// A transfer engine's ring.

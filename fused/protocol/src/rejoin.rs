@@ -100,6 +100,12 @@ fn take_record(context: &impl Context, record: &'static CoreRecord) {
     record.realtime_since_ns.set(0);
     record.realtime_before_ns.set(0);
     record.realtime_held.set(0);
+    record
+        .hand
+        .iter()
+        .chain([&record.hand_place])
+        .chain(&record.locks_held)
+        .for_each(|word| word.store(0, Ordering::Relaxed));
     record.alarm_ns.store(u64::MAX, Ordering::Relaxed);
     // Repairs the list, if a core has died with it; and its earliest deadline is true.
     drop(lock(context, &record.timer_lock));

@@ -57,7 +57,11 @@ pub fn set_line(interrupt: usize, is_high: impl Fn() -> bool) {
 pub fn pulse(interrupt: usize) {
     if IS_AARCH64 {
         for level in [abi::LINE_HIGH, 0] {
-            let _ = machine::command(monitor::machine(), abi::LINE, (interrupt as u64) << abi::LINE_INTERRUPT_SHIFT | level);
+            let _ = machine::command(
+                monitor::machine(),
+                abi::LINE,
+                (interrupt as u64) << abi::LINE_INTERRUPT_SHIFT | level,
+            );
         }
     } else {
         PLIC.pulse(interrupt);
