@@ -197,9 +197,10 @@ impl<'a> Device<'a> {
         true
     }
 
-    /// Says that a thread is to wait, unless it has been answered already: what it waits for may have come of this very request.
+    /// Says that a thread is to wait, unless it has been answered already: what it waits for may have come of this very request. (It may even have
+    /// lost its turn again since: then it is stopped, and nobody answers it a second time.)
     fn goes_on_later(&self, thread: ThreadIndex) -> bool {
-        if self.state(thread) != State::Running {
+        if matches!(self.state(thread), State::Waiting | State::Ready) {
             self.window(thread).answer.store(Answer::waits(self.number_of_wait(thread)).0, Ordering::Release);
             self.thread(thread).answered_ps.set(self.now_ps);
         }

@@ -648,7 +648,8 @@ fn model_of(steps: Steps, programs: &'static [Program]) -> impl Fn() + Clone + S
 fn threads_are_told_what_the_specification_says_and_none_sleeps_for_ever() {
     explore(1500, model(ALL));
     explore(500, model_of(ALL, &[Program::Stop]));
-    explore(1000, model_of(ALL, &[Program::Sleep]));
+    // An answer that is taken back because its thread loses its turn at once comes of one schedule in some ten thousand.
+    explore(20000, model_of(ALL, &[Program::Sleep]));
 }
 
 #[test]
