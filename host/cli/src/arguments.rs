@@ -246,7 +246,7 @@ pub struct VmOptions {
 #[derive(clap::Subcommand, Debug)]
 pub enum VmSubcommand {
     /// Run images, each in a virtual machine on cores of its instruction set (RISC-V or AArch64), until all have ended
-    Run(VmRunOptions),
+    Run(Box<VmRunOptions>),
     /// Show the virtual machines that run in this user's machines on this host
     List,
     /// End one of them

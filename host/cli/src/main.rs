@@ -62,7 +62,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Run(options) => run::run(&options),
         Subcommand::Restart(options) => restart::restart(&options),
         Subcommand::Vm(options) => match options.command {
-            VmSubcommand::Run(options) => vm::run(options),
+            VmSubcommand::Run(options) => vm::run(*options),
             VmSubcommand::List => vm_control::list(),
             VmSubcommand::Kill(options) => vm_control::kill(&options),
             VmSubcommand::Console(options) => vm_control::console(&options),
