@@ -442,13 +442,13 @@ pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
         }
         watch::leave(cpu, watch);
     }
-    list.news.store(0, Ordering::SeqCst);
+    list.news.store(0, Ordering::Release);
     list.asked.iter().for_each(|end| end.set(0));
     let mut previous = 0;
     for watch in ALL.watches(cpu, list) {
         watch.all[0].set(previous);
         previous = cpu.raw(watch);
-        watch.in_news.store(0, Ordering::SeqCst);
+        watch.in_news.store(0, Ordering::Release);
         watch.is_asked.set(1);
         ASKED.append(cpu, list, watch);
     }
