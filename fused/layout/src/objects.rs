@@ -264,9 +264,11 @@ pool_struct! {
         /// What it had run in all when its slice began, in nanoseconds. Its core's own.
         3176 pub slice_begun_ns: Cell64,
         /// The core of a virtual machine whose call to run is in progress between two dispatches ([`VcpuRecord`](crate::VcpuRecord), pool
-        /// address), 0: none. It holds a reference to the machine's open file. Its core's own.
+        /// address), 0: none. Its core's own, as the next one.
         3184 pub guest: Cell64,
-        3192 _pad2: [Cell64; 113],
+        /// The reference to the machine's open file that this call has meanwhile ([`FileRecord`](crate::FileRecord), pool address).
+        3192 pub guest_file: Cell64,
+        3200 _pad2: [Cell64; 112],
     }
 }
 

@@ -16,7 +16,12 @@ use motet_layout::{
     CALL_PAUSED, CALL_WAITED, Cell32, FileRecord, Frame, Isa, PoolAddr, ThreadRecord, VCPU_START, VCPU_STARTED,
     VcpuRecord, VmRecord, handshake::then_look,
 };
-use motet_protocol::{Context, count, fpga::InterfaceId, run_queue, timer, wait};
+use motet_protocol::{
+    Context, count,
+    fpga::InterfaceId,
+    hand::{self, Place},
+    run_queue, timer, wait,
+};
 
 use super::{accelerators, memory, memory::Found, psci, reset, sbi, vcpu};
 use crate::{
@@ -82,9 +87,11 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
     let result = dispatch(call, vm, vcpu, exit_address);
     if let Err(Stop::Again | Stop::Block) = result {
         // The next dispatch knows it; and until the call ends the machine stays, whoever closes its file.
-        let file = call.cpu.pool.at::<FileRecord>(PoolAddr(vm.file.get()));
-        file.refs.fetch_add(1, Ordering::Relaxed);
-        call.thread.guest.set(call.cpu.raw(vcpu));
+        let (cpu, kept) = (call.cpu, &call.thread.guest_file);
+        let file = cpu.pool.at::<FileRecord>(PoolAddr(vm.file.get()));
+        hand::take(cpu, file);
+        hand::give(cpu, file, Place::word(cpu, kept), || kept.set(cpu.raw(file)));
+        call.thread.guest.set(cpu.raw(vcpu));
     }
     result
 }
@@ -116,10 +123,11 @@ pub fn go_on<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// The call that a thread was in the middle of has ended, however that was.
 pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
-    if let Some(vcpu) = cpu.object::<VcpuRecord>(thread.guest.get()) {
+    let kept = &thread.guest_file;
+    if let Some(file) = cpu.object::<FileRecord>(kept.get()) {
         thread.guest.set(0);
-        let vm = cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
-        description::put(cpu, cpu.pool.at(PoolAddr(vm.file.get())));
+        hand::fetch(cpu, file, Place::word(cpu, kept), || kept.set(0));
+        description::put(cpu, file);
     }
 }
 
