@@ -160,7 +160,9 @@ fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn
         together(vec![
             Box::new(move || {
                 dies_after(at, || dies(&doomed));
-                pool.header().islands[usize::from(DYING)].state.store(ISLAND_LOST, Ordering::SeqCst);
+                let island = &pool.header().islands[usize::from(DYING)];
+                island.deaths.fetch_add(1, Ordering::SeqCst);
+                island.state.store(ISLAND_LOST, Ordering::SeqCst);
             }),
             Box::new(move || lives(&second)),
             Box::new(move || {

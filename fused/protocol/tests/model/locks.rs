@@ -141,7 +141,9 @@ fn death(section: fn(&Repairing, &Pair)) -> impl Fn() + Clone + Send + Sync + 's
         let dies = move || {
             core::mem::forget(lock::lock(&dying, pair.lock));
             pair.words[0].set(pair.words[0].get() + 1);
-            pool.header().islands[2].state.store(ISLAND_LOST, Ordering::SeqCst);
+            let island = &pool.header().islands[2];
+            island.deaths.fetch_add(1, Ordering::SeqCst);
+            island.state.store(ISLAND_LOST, Ordering::SeqCst);
         };
         let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(dies)];
         for island in 0..2 {
