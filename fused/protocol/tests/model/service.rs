@@ -356,6 +356,8 @@ impl Machine {
             true => clients::sleeps(self.core, thread),
             false => {
                 let is_crowded = self.core.crowded.load(SeqCst) != 0;
+                // Much has to happen in between.
+                (0..30).for_each(|_| point());
                 client.asleep.fetch_or(1, SeqCst);
                 is_crowded && self.has_changed(client)
             }
@@ -372,6 +374,7 @@ impl Machine {
             true => clients::wakes(self.core, thread),
             false => {
                 let has_lost = self.has_lost_turn();
+                (0..30).for_each(|_| point());
                 client.asleep.fetch_and(!1, SeqCst);
                 has_lost && self.has_changed(client)
             }
@@ -699,15 +702,15 @@ fn a_thread_that_looks_at_its_turn_before_it_can_be_woken_is_caught() {
 
 #[test]
 fn a_kernel_that_looks_who_wants_a_turn_before_it_says_that_a_thread_sleeps_is_caught() {
-    must_be_caught(5000, model_of(Steps { sleeps_first: false, ..ALL }, &[Program::Sleep]));
+    must_be_caught(20000, model_of(Steps { sleeps_first: false, ..ALL }, &[Program::Sleep]));
 }
 
 #[test]
 fn a_kernel_that_looks_whose_turn_is_lost_before_it_says_that_a_thread_is_awake_is_caught() {
-    must_be_caught(5000, model_of(Steps { wakes_first: false, ..ALL }, &[Program::Sleep]));
+    must_be_caught(20000, model_of(Steps { wakes_first: false, ..ALL }, &[Program::Sleep]));
 }
 
 #[test]
 fn a_core_that_looks_who_sleeps_before_it_says_that_a_turn_is_wanted_is_caught() {
-    must_be_caught(5000, model_of(Steps { crowds_first: false, ..ALL }, &[Program::Sleep]));
+    must_be_caught(20000, model_of(Steps { crowds_first: false, ..ALL }, &[Program::Sleep]));
 }
