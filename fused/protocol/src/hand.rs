@@ -192,25 +192,23 @@ pub fn is_empty(context: &impl Context) -> bool {
     context.own_record().hand.iter().all(|note| note.load(Ordering::Relaxed) == 0)
 }
 
-/// Finds out which counts a dead core had changed that it was changing.
+/// Takes an object's count away from a dead core that owns it. A burial does that with all objects before it [settles](settle_counts) what the core
+/// had noted: once its island is started again, a core of that number lives, and the count would be waited for for ever.
+pub fn disown<T: Counted>(context: &impl Context, object: &'static T) {
+    let word = object.refs().load(Ordering::Acquire);
+    if let Some(dead) = owner(word).filter(|&core| is_dead(context, core)) {
+        undo(context, dead, context.pool().addr_of(object), object.refs(), word);
+    }
+}
+
+/// Finds out which counts a dead core had changed that it was changing: those that its notes name, as it owns none any more.
 pub fn settle_counts(context: &impl Context, dead: CoreId) {
     for note in &core_record(context, dead).hand {
-        loop {
-            let before = note.load(Ordering::Acquire);
-            let Some((object, state)) = read(context, before) else { break };
-            let word = object.refs().load(Ordering::Acquire);
-            if owner(word) == Some(dead) {
-                undo(context, dead, object.addr(context), object.refs(), word);
-                continue;
-            }
-            let after = match state {
-                TAKING => before ^ TAKING ^ HELD,
-                DROPPING => 0,
-                _ => before,
-            };
-            if note.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                break;
-            }
+        let before = note.load(Ordering::Acquire);
+        match before & STATE {
+            TAKING => note.store(before ^ TAKING ^ HELD, Ordering::Release),
+            DROPPING => note.store(0, Ordering::Release),
+            _ => {}
         }
     }
 }
@@ -245,22 +243,6 @@ pub fn take_over(context: &impl Context, dead: CoreId) -> Option<(Found, bool)> 
         note.store(0, Ordering::Release);
         Some((object, state == LAST))
     })
-}
-
-impl Found {
-    fn refs(&self) -> &'static AtomicU32 {
-        match self {
-            Self::File(file) => &file.refs,
-            Self::Table(table) => &table.refs,
-        }
-    }
-
-    fn addr(&self, context: &impl Context) -> PoolAddr {
-        match self {
-            Self::File(file) => context.pool().addr_of(*file),
-            Self::Table(table) => context.pool().addr_of(*table),
-        }
-    }
 }
 
 /// Becomes the owner of a count, and returns it. Nobody owns one for longer than a few stores.

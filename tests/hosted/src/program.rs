@@ -46,6 +46,15 @@ impl Program {
         self.asm.li(register, value);
     }
 
+    /// A word of memory = constant. Uses the last saved register and the last argument's.
+    pub fn store_at(&mut self, address: u64, value: u64) {
+        let [.., at] = self.asm.roles.saved;
+        let [.., word] = self.asm.roles.args;
+        self.asm.li(at, address);
+        self.asm.li(word, value);
+        self.asm.op_i(Op::St64, word, at, 0);
+    }
+
     /// Argument register `index` = another register.
     pub fn arg_from(&mut self, index: usize, register: u8) {
         let arg = self.asm.roles.args[index];

@@ -31,15 +31,8 @@ enum Work {
     UsesVectors,
 }
 
-fn store(program: &mut Program, address: u64, value: u64) {
-    let [.., scratch, at] = program.asm.roles.saved;
-    program.asm.li(at, address);
-    program.asm.li(scratch, value);
-    program.asm.op_i(Op::St64, scratch, at, 0);
-}
-
 fn nap(program: &mut Program, ns: u64) {
-    store(program, NAP + 8, ns);
+    program.store_at(NAP + 8, ns);
     program.call(Sys::Nanosleep, &[NAP, 0]);
 }
 
@@ -75,7 +68,7 @@ fn sharers(kind: Work) -> Scenario {
         nap(program, START_NS);
         let short = program.fork(island);
         if kind == Work::Pinned {
-            store(program, MASK, 1);
+            program.store_at(MASK, 1);
             program.call(Sys::SchedSetaffinity, &[0, 8, MASK]);
             program.or_exit(102);
         }
@@ -167,7 +160,7 @@ fn who_has_been_given_to_another_core_stays_a_while() {
         program.exit(0);
         for (body, core) in bodies {
             program.asm.bind(body);
-            store(program, MASK, 1 << (core * CORES_PER_ISLAND_MAX));
+            program.store_at(MASK, 1 << (core * CORES_PER_ISLAND_MAX));
             program.call(Sys::SchedSetaffinity, &[0, 8, MASK]);
             program.or_exit(102);
             nap(program, 1 + core as u64 * TURN_NS);

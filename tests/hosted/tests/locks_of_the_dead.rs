@@ -97,20 +97,13 @@ const NONBLOCK: u64 = 0o4000;
 /// `EPOLLIN | EPOLLET`.
 const EDGES: u64 = 1 | 1 << 31;
 
-fn store(program: &mut Program, address: u64, value: u64) {
-    let [.., at, word] = program.asm.roles.saved;
-    program.asm.li(at, address);
-    program.asm.li(word, value);
-    program.asm.op_i(Op::St64, word, at, 0);
-}
-
 /// What the calls below are told: a timer of an hour, and an abstract address of two bytes.
 fn prepare(program: &mut Program) {
-    store(program, EVENT, EDGES);
+    program.store_at(EVENT, EDGES);
     for (at, word) in [(0, 0), (8, 0), (16, 3600), (24, 0)] {
-        store(program, TIME + at, word);
+        program.store_at(TIME + at, word);
     }
-    store(program, ADDRESS, 1 | u64::from(b'x') << 24);
+    program.store_at(ADDRESS, 1 | u64::from(b'x') << 24);
 }
 
 /// Connects to the listener; the descriptor is in the first register that calls keep.

@@ -13,7 +13,9 @@ use motet_protocol::{
     lock,
 };
 
-use crate::harness::{Bells, Core, Objects, dies_after, explore, fresh_pool, must_be_caught, quietly, together};
+use crate::harness::{
+    Bells, Core, Objects, as_its_core, dies_after, explore, fresh_pool, must_be_caught, quietly, together,
+};
 
 /// The island of the core that dies, and the first one, which buries it.
 const DYING: u8 = 2;
@@ -38,21 +40,7 @@ struct World {
 }
 
 impl Context for Actor {
-    fn core(&self) -> CoreId {
-        self.core.core()
-    }
-
-    fn pool(&self) -> Pool {
-        self.core.pool()
-    }
-
-    fn relax(&self) {
-        self.core.relax();
-    }
-
-    fn ring(&self, target: CoreId) {
-        self.core.ring(target);
-    }
+    as_its_core!();
 
     fn recover(&self, class: LockClass, _: PoolAddr) -> bool {
         assert_eq!(class, LockClass::Descriptors);
@@ -131,6 +119,7 @@ impl Actor {
     }
 
     fn bury(&self) {
+        hand::disown(self, self.world.file);
         hand::settle_counts(self, dying());
         if hand::place(self, dying()).is_some() {
             let _guard = lock::lock(self, &self.world.table.lock);
@@ -192,6 +181,8 @@ fn lives(actor: &Actor) {
 fn references_in_hand_of_the_dead_are_dropped_once() {
     for at in 0..OPERATIONS {
         explore(40, death(at, true, dies, lives));
+        // Nobody else meets what the dead core owns.
+        explore(2, death(at, true, dies, |_| {}));
     }
 }
 

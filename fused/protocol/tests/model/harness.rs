@@ -277,6 +277,28 @@ impl Context for Core {
     }
 }
 
+/// What a model's own kind of core has of its field `core`.
+macro_rules! as_its_core {
+    () => {
+        fn core(&self) -> CoreId {
+            self.core.core()
+        }
+
+        fn pool(&self) -> Pool {
+            self.core.pool()
+        }
+
+        fn relax(&self) {
+            self.core.relax();
+        }
+
+        fn ring(&self, target: CoreId) {
+            self.core.ring(target);
+        }
+    };
+}
+pub(crate) use as_its_core;
+
 /// What an engine does.
 fn carry(engine: &Core, target: CoreId) {
     let receiver = &engine.pool.header().cores[target.index()];

@@ -6,7 +6,7 @@ use motet_layout::sync::Ordering;
 use motet_layout::{Cell64, CoreId, FileLock, ISLAND_LOST, InodeLock, LockClass, PipeLock, Pool, PoolAddr};
 use motet_protocol::{Context, lock};
 
-use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
+use crate::harness::{Bells, Core, Objects, as_its_core, explore, fresh_pool, must_be_caught, together};
 
 const ACTORS: u8 = 3;
 const ROUNDS: u64 = 2;
@@ -93,21 +93,7 @@ struct Repairing {
 }
 
 impl Context for Repairing {
-    fn core(&self) -> CoreId {
-        self.core.core()
-    }
-
-    fn pool(&self) -> Pool {
-        self.core.pool()
-    }
-
-    fn relax(&self) {
-        self.core.relax();
-    }
-
-    fn ring(&self, target: CoreId) {
-        self.core.ring(target);
-    }
+    as_its_core!();
 
     fn recover(&self, class: LockClass, lock: PoolAddr) -> bool {
         assert_eq!((class, lock), (LockClass::File, self.pool().addr_of(self.pair.lock)));

@@ -11,7 +11,7 @@ use motet_protocol::{Context, memory};
 use shuttle::rand::Rng;
 
 use crate::harness::{
-    BLOCK_FRAMES, Bells, Core, Objects, explore, fresh_pool, must_be_caught, point, quietly, together,
+    BLOCK_FRAMES, Bells, Core, Objects, as_its_core, explore, fresh_pool, must_be_caught, point, quietly, together,
 };
 
 const HOST: u8 = 0;
@@ -85,21 +85,7 @@ impl Board {
 }
 
 impl Context for Board {
-    fn core(&self) -> CoreId {
-        self.core.core()
-    }
-
-    fn pool(&self) -> Pool {
-        self.core.pool()
-    }
-
-    fn relax(&self) {
-        self.core.relax();
-    }
-
-    fn ring(&self, target: CoreId) {
-        self.core.ring(target);
-    }
+    as_its_core!();
 
     fn common_index(&self) -> usize {
         quietly(|| memory::common_share(self.pool()))

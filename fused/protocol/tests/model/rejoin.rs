@@ -13,7 +13,9 @@ use motet_protocol::cores::{self, core_record};
 use motet_protocol::{Context, hotplug, lock, lost, rejoin, run_queue, shootdown};
 use shuttle::rand::Rng;
 
-use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
+use crate::harness::{
+    Bells, Core, Objects, as_its_core, explore, fresh_pool, must_be_caught, point, quietly, together,
+};
 
 const UNDERTAKER: u8 = 0;
 const MORTAL: u8 = 1;
@@ -36,24 +38,10 @@ struct Living {
 }
 
 impl Context for Living {
-    fn core(&self) -> CoreId {
-        self.core.core()
-    }
+    as_its_core!();
 
     fn life(&self) -> u32 {
         self.life
-    }
-
-    fn pool(&self) -> Pool {
-        self.core.pool()
-    }
-
-    fn relax(&self) {
-        self.core.relax();
-    }
-
-    fn ring(&self, target: CoreId) {
-        self.core.ring(target);
     }
 }
 
@@ -340,18 +328,22 @@ fn joining_before_the_burial_is_over_is_caught() {
         let state = pool.header().islands[usize::from(MORTAL)].state.load(Ordering::Acquire);
         matches!(state, ISLAND_LOST | ISLAND_BURIED) || rejoin::is_gone(pool.header(), IslandId(MORTAL))
     };
-    must_be_caught(3000, model(Steps { may_begin, ..RIGHT }));
+    must_be_caught(10000, model(Steps { may_begin, ..RIGHT }));
 }
 
 #[test]
 fn threads_of_an_earlier_life_that_stay_in_the_inbox_are_caught() {
-    must_be_caught(3000, model(Steps { before_joining: |_| (), ..RIGHT }));
+    must_be_caught(10000, model(Steps { before_joining: |_| (), ..RIGHT }));
 }
 
 #[test]
 fn taking_the_records_when_others_may_bring_threads_is_caught() {
-    let awake = |core: &Living| rejoin::take_records(core);
-    must_be_caught(3000, model(Steps { before_joining: |_| (), awake, ..RIGHT }));
+    let awake = |core: &Living| {
+        // Others have to bring one in between.
+        (0..30).for_each(|_| point());
+        rejoin::take_records(core);
+    };
+    must_be_caught(10000, model(Steps { before_joining: |_| (), awake, ..RIGHT }));
 }
 
 /// It takes what waits for it for rings that have come: those of the time before it was awake have not.
@@ -362,13 +354,13 @@ fn sleeping_without_a_look_at_what_has_come_is_caught() {
         run_queue::announce_idle(core, CORE_IDLE);
         true
     };
-    must_be_caught(3000, model(Steps { may_sleep, ..RIGHT }));
+    must_be_caught(10000, model(Steps { may_sleep, ..RIGHT }));
 }
 
 /// A living core's word is taken for that of a dead one then.
 #[test]
 fn locks_that_do_not_say_which_life_their_holder_is_in_are_caught() {
-    must_be_caught(3000, model(Steps { life: |_| 0, ..RIGHT }));
+    must_be_caught(10000, model(Steps { life: |_| 0, ..RIGHT }));
 }
 
 /// What was asked of it is as good as done, as nothing was translated: but not what was asked since.

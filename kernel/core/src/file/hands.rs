@@ -3,11 +3,12 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, FILES_CLOEXEC, FilesRecord, PoolAddr};
+use motet_layout::{CoreId, FILES_CLOEXEC, FileRecord, FilesRecord, PoolAddr};
 use motet_protocol::{
     cores::{all_cores, is_dead},
     hand::{self, Found, Place},
     lock::lock,
+    slab,
 };
 
 use super::{description, socket, table};
@@ -16,6 +17,8 @@ use crate::cpu::Cpu;
 /// Drops all references that dead cores had in hand, and closes what they were closing. Every core that lives has passed since they died; this one holds no
 /// lock. It is the first core, with which the run ends: so nobody takes over from it.
 pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
+    slab::all::<FileRecord>(cpu).for_each(|file| hand::disown(cpu, file));
+    slab::all::<FilesRecord>(cpu).for_each(|files| hand::disown(cpu, files));
     for core in dead_cores(cpu) {
         hand::settle_counts(cpu, core);
     }

@@ -23,14 +23,6 @@ const OVER: u64 = DATA + 576;
 /// Threads' stacks.
 const STACKS: u64 = DATA + 0x8000;
 
-pub fn store(program: &mut Program, address: u64, value: u64) {
-    let [.., at] = program.asm.roles.saved;
-    let scratch = program.asm.roles.args[5];
-    program.asm.li(at, address);
-    program.asm.li(scratch, value);
-    program.asm.op_i(Op::St64, scratch, at, 0);
-}
-
 /// Counts a register down, and goes to `again` until it is 0.
 fn repeat(program: &mut Program, count: u8, again: motet_hal_hosted::asm::Label) {
     let scratch = program.asm.roles.args[5];
@@ -80,11 +72,11 @@ fn storm(program: &mut Program, rounds: u64) {
     let map = |program: &mut Program| {
         program.call(Sys::Mmap, &[AT, 4096, 3, 0x32, u64::MAX, 0]); // MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS
         program.or_exit(101);
-        store(program, AT, rounds);
+        program.store_at(AT, rounds);
     };
     map(program);
     for (address, value) in [(ACTION + 8, SA_RESTART), (ACTION + 16, 0), (IS_OVER, 0), (OVER, 0)] {
-        store(program, address, value);
+        program.store_at(address, value);
     }
     program.asm.lea(seen, handler);
     program.asm.li(own, ACTION);
@@ -128,7 +120,7 @@ fn storm(program: &mut Program, rounds: u64) {
     program.exit(LOST);
     program.asm.bind(good);
     repeat(program, count, again);
-    store(program, IS_OVER, 1);
+    program.store_at(IS_OVER, 1);
     let wait = program.asm.here();
     program.call(Sys::Nanosleep, &[NAP, 0]);
     program.load_u32(seen, OVER);
@@ -161,8 +153,8 @@ fn kill(program: &mut Program, id_at: u64) {
 pub fn storms(beside: Option<fn(&mut Program)>) -> Scenario {
     let program = Program::build(Isa::RiscV64, |program| {
         let [pid, seen, wanted, ..] = program.asm.roles.saved;
-        store(program, NAP, 0);
-        store(program, NAP + 8, 30_000);
+        program.store_at(NAP, 0);
+        program.store_at(NAP + 8, 30_000);
         let aside = beside.map(|_| {
             let aside = program.fork(pid);
             program.asm.li(seen, BESIDE);
