@@ -356,7 +356,7 @@ pool_struct! {
         24 pub operation_ps: Cell64,
         /// Not 0: a kernel has changed a [`ServiceClient`]. Set by kernels, cleared by the core.
         32 pub attention: AtomicU32,
-        /// Not 0: there is a bit in [`ServiceClient::answered`] or [`ServiceClient::told`], or a device is done. Set by the core, cleared by kernels.
+        /// Not 0: there is a bit in [`heard_of`](Self::heard_of), or a device is done. Set by the core, cleared by kernels.
         36 pub answered: AtomicU32,
         /// Operations executed.
         40 pub operations: Cell64,
@@ -377,7 +377,10 @@ pool_struct! {
         /// Processes that have threads which are ready and have no turns. Kernels look at it when a thread waits.
         1104 pub crowded: AtomicU32,
         1108 _pad3: Cell32,
-        1112 _pad1: [Cell64; 245],
+        /// Pages of registers of which there is a bit in [`ServiceClient::answered`] or [`ServiceClient::told`], a bit each. Set by the core after
+        /// that, cleared by kernels before they look there.
+        1112 pub heard_of: [AtomicU64; 4],
+        1144 _pad1: [Cell64; 241],
         /// Sources of interrupts.
         3072 pub sources: [ServiceSource; 64],
         /// Pages of registers, as kernels and the core see them.

@@ -174,16 +174,28 @@ pub fn take_news(core: &'static ServiceCore, mut hear: impl FnMut(ThreadIndex, N
     }
     core.answered.store(0, Ordering::Release);
     then_look();
-    for (page, client) in core.control.iter().enumerate() {
-        for (word, news) in [(&client.told, News::Turn), (&client.answered, News::Answered)] {
-            if word.load(Ordering::SeqCst) != 0 {
-                let windows = word.swap(0, Ordering::SeqCst);
-                let threads = (0..SERVICE_WINDOWS).filter(|window| windows >> window & 1 != 0);
-                threads.filter_map(|window| ThreadIndex::new(page, window)).for_each(|thread| hear(thread, news));
-            }
+    for (first, pages) in core.heard_of.iter().enumerate().filter(|(_, pages)| pages.load(Ordering::SeqCst) != 0) {
+        for page in bits(pages.swap(0, Ordering::SeqCst)) {
+            take_news_of(core, first * u64::BITS as usize + page, &mut hear);
         }
     }
     true
+}
+
+fn take_news_of(core: &'static ServiceCore, page: usize, hear: &mut impl FnMut(ThreadIndex, News)) {
+    let client = &core.control[page];
+    for (word, news) in [(&client.told, News::Turn), (&client.answered, News::Answered)] {
+        if word.load(Ordering::SeqCst) != 0 {
+            let windows = bits(word.swap(0, Ordering::SeqCst).into());
+            windows.filter_map(|window| ThreadIndex::new(page, window)).for_each(|thread| hear(thread, news));
+        }
+    }
+}
+
+/// The numbers of the bits that are set.
+fn bits(word: u64) -> impl Iterator<Item = usize> {
+    let next = |&word: &u64| Some(word & word.wrapping_sub(1)).filter(|&rest| rest != 0);
+    core::iter::successors(Some(word).filter(|&word| word != 0), next).map(|rest| rest.trailing_zeros() as usize)
 }
 
 /// Whether an owner's thread is to run no longer, until it has its turn again.

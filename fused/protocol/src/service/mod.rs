@@ -350,9 +350,15 @@ impl<'a> Device<'a> {
 
     /// Has the kernel wake a thread that sleeps.
     fn wake(&mut self, thread: ThreadIndex) {
-        let client = self.client(thread);
-        client.answered.fetch_or(1 << thread.window(), Ordering::SeqCst);
-        self.ring(client.core.get());
+        self.client(thread).answered.fetch_or(1 << thread.window(), Ordering::SeqCst);
+        self.ring_for(thread);
+    }
+
+    /// Has the kernel that looks after a thread's page look there.
+    fn ring_for(&self, thread: ThreadIndex) {
+        let page = thread.client();
+        self.core.heard_of[page / 64].fetch_or(1 << (page % 64), Ordering::SeqCst);
+        self.ring(self.client(thread).core.get());
     }
 
     /// Has a core's kernel look what has been said.
@@ -377,9 +383,8 @@ impl<'a> Device<'a> {
     }
 
     fn tell(&self, thread: ThreadIndex) {
-        let client = self.client(thread);
-        client.told.fetch_or(1 << thread.window(), Ordering::SeqCst);
-        self.ring(client.core.get());
+        self.client(thread).told.fetch_or(1 << thread.window(), Ordering::SeqCst);
+        self.ring_for(thread);
     }
 
     fn thread(&self, thread: ThreadIndex) -> &'a ServiceThread {

@@ -37,6 +37,8 @@ struct Steps {
     parks_first: bool,
     /// A kernel that clears `answered` of the core looks at all clients.
     looks_at_all: bool,
+    /// A kernel clears the bits of pages, and then looks at these.
+    clears_pages_first: bool,
     /// A kernel says who has died, and then that there is something to look at.
     attention_last: bool,
     /// The core says that a thread has lost its turn, or has one again, and then that there is something to look at.
@@ -59,6 +61,7 @@ const ALL: Steps = Steps {
     serves_once: true,
     parks_first: true,
     looks_at_all: true,
+    clears_pages_first: true,
     attention_last: true,
     stops_first: true,
     clears_first: true,
@@ -259,6 +262,7 @@ impl Machine {
         });
         for at in (0..2).filter(|at| answered[*at] && parked[*at] != 0) {
             self.client(THREADS[at]).answered.fetch_or(1, SeqCst);
+            self.core.heard_of[0].fetch_or(1 << THREADS[at].0, SeqCst);
             self.core.answered.store(1, SeqCst);
             self.cores[at].ring();
         }
@@ -296,13 +300,21 @@ impl Machine {
                 continue;
             }
             self.core.answered.store(0, SeqCst);
-            for at in (0..2).filter(|at| self.steps.looks_at_all || *at == own) {
+            let all = self.core.heard_of[0].load(SeqCst);
+            let pages = if self.steps.looks_at_all { all } else { all & 1 << THREADS[own].0 };
+            if self.steps.clears_pages_first {
+                self.core.heard_of[0].fetch_and(!pages, SeqCst);
+            }
+            for at in (0..2).filter(|at| pages >> THREADS[*at].0 & 1 != 0) {
                 if self.client(THREADS[at]).answered.swap(0, SeqCst) & 1 != 0 {
                     self.sleepers[at].ring();
                 }
             }
-            if self.steps.looks_at_all || own == 0 {
+            if pages >> THREADS[0].0 & 1 != 0 {
                 self.hears_of_turn();
+            }
+            if !self.steps.clears_pages_first {
+                self.core.heard_of[0].fetch_and(!pages, SeqCst);
             }
         }
     }
@@ -678,6 +690,11 @@ fn a_thread_that_looks_before_it_says_that_it_sleeps_is_caught() {
 #[test]
 fn a_kernel_that_wakes_its_own_threads_alone_is_caught() {
     must_be_caught(1500, model(Steps { looks_at_all: false, ..ALL }));
+}
+
+#[test]
+fn a_kernel_that_looks_at_pages_before_it_clears_their_bits_is_caught() {
+    must_be_caught(5000, model(Steps { clears_pages_first: false, ..ALL }));
 }
 
 #[test]
