@@ -1,0 +1,217 @@
+//! The rooms of `kernel/core/src` (its modules at the top) stand in layers: a room knows those below it, so no circle can be. ARCHITECTURE.md has
+//! the drawing; this test reads it, and the `use` lines of the sources.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+const KERNEL: &str = "kernel/core/src";
+
+/// Arrows that do not run down, from a room to another one, and why they are there. Whoever takes one away takes it off this list: it only gets
+/// shorter.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("alarm", "crossing", "until when a call waits"),
+    ("alarm", "time", "a process's timer has expired"),
+    ("call", "mm", "user memory"),
+    ("call", "sched", "what else is due"),
+    ("call", "signal", "whether a signal waits"),
+    ("cpu", "call", "the budget"),
+    ("cpu", "crossing", "a core holds what crossings keep in mind"),
+    ("cpu", "extension", "a core holds what extensions keep in mind"),
+    ("cpu", "recover", "a lock whose holder has died is taken over"),
+    ("cpu", "sched", "budgets"),
+    ("cpu", "trace", "a core holds its tracer"),
+    ("crossing", "idle", "a core that waits for a result sleeps"),
+    ("crossing", "lost", "islands that have died"),
+    ("crossing", "sched", "interrupts, and threads that go on"),
+    ("crossing", "syscall", "calls of functions that were called"),
+    ("extension", "sched", "threads that have come home run"),
+    ("file", "crossing", "/proc shows it"),
+    ("file", "extension", "/proc shows it"),
+    ("file", "hotplug", "/sys asks for it"),
+    ("file", "process", "the process tree, limits"),
+    ("file", "sched", "budgets"),
+    ("futex", "process", "the process tree"),
+    ("handover", "crossing", "a thread may have been called elsewhere"),
+    ("handover", "extension", "registers, and cores that are able"),
+    ("handover", "sched", "times"),
+    ("hotplug", "sched", "interrupts"),
+    ("idle", "sched", "interrupts; it runs who has come"),
+    ("mm", "extension", "spaces of threads that are away"),
+    ("mm", "file", "mmap finds its file; registers of devices"),
+    ("mm", "permission", "limits of locked memory"),
+    ("mm", "process", "limits, the process tree"),
+    ("mm", "sched", "budgets"),
+    ("permission", "process", "the process tree"),
+    ("process", "crossing", "threads begin and end"),
+    ("process", "extension", "threads begin and end"),
+    ("process", "sched", "times, budgets"),
+    ("random", "file", "getrandom copies as reads do"),
+    ("realtime", "sched", "times"),
+    ("sched", "idle", "it has nothing to run"),
+    ("signal", "crossing", "reports"),
+    ("signal", "extension", "vector registers in frames of handlers"),
+    ("signal", "file", "calls that end early"),
+    ("signal", "process", "the process tree, and ends"),
+    ("signal", "sched", "times"),
+    ("signal", "syscall", "which calls are made again"),
+    ("signal", "time", "sleeps that end early"),
+    ("syscall", "sched", "sched_yield"),
+    ("time", "process", "the process tree"),
+    ("time", "sched", "times"),
+    ("turn", "process", "the process tree"),
+    ("turn", "sched", "waiting"),
+    ("vm", "extension", "registers"),
+    ("vm", "file", "a machine is a file"),
+    ("vm", "process", "the process tree"),
+    ("vm", "sched", "budgets"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The drawing's layers, the top one first: the lines of the block below the chapter's title, names until two spaces.
+fn drawing() -> Vec<Vec<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let (_, chapter) = text.split_once("\n## The kernel's layers\n").expect("the chapter of the kernel's layers");
+    let block = chapter.split("```").nth(1).expect("the drawing");
+    let lines = block.lines().skip(1).filter(|line| !line.trim().is_empty());
+    lines.map(|line| line.split("  ").next().unwrap_or("").split(' ').map(Into::into).collect()).collect()
+}
+
+/// Rust sources below the kernel's root: paths relative to that.
+fn sources(under: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(root().join(KERNEL).join(under)).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let path = under.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// A source's module path: `file/mod.rs` is `file`, `file/tty/line.rs` is `file`, `tty`, `line`; `lib.rs` has none.
+fn module(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> = path.with_extension("").iter().map(|name| name.to_string_lossy().into()).collect();
+    if matches!(names.last().map(String::as_str), Some("mod" | "lib")) {
+        names.pop();
+    }
+    names
+}
+
+/// Without comments and tests.
+fn code(source: &str) -> String {
+    let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
+    source[..end].lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+/// The first names of what follows a path's beginning: one, or those of a list in braces.
+fn first_names(rest: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        text.trim_start().chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
+    };
+    let Some(list) = rest.strip_prefix('{') else { return vec![name(rest)] };
+    let (mut depth, mut begins, mut names) = (0, true, Vec::new());
+    for (at, character) in list.char_indices() {
+        if begins && !character.is_whitespace() {
+            names.push(name(&list[at..]));
+            begins = false;
+        }
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => begins = true,
+            _ => {}
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// What a source of a module names at the root of the crate: behind `crate::`, or behind as many `super::` as lead there.
+fn named(source: &str, depth: usize) -> BTreeSet<String> {
+    let code = code(source);
+    let is_whole = |at: usize| !code[..at].ends_with(|before: char| before.is_alphanumeric() || "_$".contains(before));
+    let of_crate = code.match_indices("crate::").map(|(at, word)| (at, at + word.len()));
+    let supers = code.match_indices("super::").filter(|(at, _)| !code[..*at].ends_with("super::"));
+    let of_super = supers.filter_map(|(at, word)| {
+        let mut rest = &code[at..];
+        let mut count = 0;
+        while let Some(inner) = rest.strip_prefix(word) {
+            (rest, count) = (inner, count + 1);
+        }
+        (count == depth).then_some((at, code.len() - rest.len()))
+    });
+    let all = of_crate.chain(of_super).filter(|(at, _)| is_whole(*at));
+    all.flat_map(|(_, behind)| first_names(&code[behind..])).collect()
+}
+
+/// All arrows: from a room to the rooms that it names, with a source that does so.
+fn arrows() -> (BTreeSet<String>, BTreeMap<(String, String), PathBuf>) {
+    let mut all = Vec::new();
+    sources(Path::new(""), &mut all);
+    let rooms: BTreeSet<String> = all.iter().filter_map(|path| module(path).into_iter().next()).collect();
+    let mut arrows = BTreeMap::new();
+    for path in all {
+        let module = module(&path);
+        let Some(room) = module.first() else { continue };
+        let source = fs::read_to_string(root().join(KERNEL).join(&path)).expect("a source");
+        for other in named(&source, module.len()).into_iter().filter(|name| rooms.contains(name) && name != room) {
+            arrows.entry((room.clone(), other)).or_insert_with(|| path.clone());
+        }
+    }
+    (rooms, arrows)
+}
+
+#[test]
+fn rooms_of_the_kernel_know_only_those_below_them() {
+    let layers = drawing();
+    let (rooms, arrows) = arrows();
+    let drawn: Vec<&String> = layers.iter().flatten().collect();
+    let twice: Vec<&&String> =
+        drawn.iter().filter(|room| drawn.iter().filter(|other| other == room).count() > 1).collect();
+    assert!(twice.is_empty(), "the drawing in ARCHITECTURE.md has rooms twice: {twice:?}");
+    let missing: Vec<&String> = rooms.iter().filter(|room| !drawn.contains(room)).collect();
+    let gone: Vec<&&String> = drawn.iter().filter(|room| !rooms.contains(**room)).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "ARCHITECTURE.md draws no {missing:?}; and {gone:?}, which are gone"
+    );
+    let height = |room: &str| layers.iter().rev().position(|layer| layer.iter().any(|other| other == room));
+    let runs_down = |from: &str, to: &str| height(from) > height(to);
+    let is_known = |from: &str, to: &str| KNOWN.iter().any(|known| (known.0, known.1) == (from, to));
+    let against: Vec<String> = arrows
+        .iter()
+        .filter(|((from, to), _)| !runs_down(from, to) && !is_known(from, to))
+        .map(|((from, to), path)| format!("{from} -> {to} ({})", path.display()))
+        .collect();
+    assert!(against.is_empty(), "arrows that do not run down (ARCHITECTURE.md, The kernel's layers): {against:#?}");
+    let is_needed =
+        |from: &str, to: &str| arrows.contains_key(&(from.to_string(), to.to_string())) && !runs_down(from, to);
+    let needless: Vec<_> = KNOWN.iter().filter(|known| !is_needed(known.0, known.1)).collect();
+    assert!(needless.is_empty(), "known arrows that are gone, or run down now: take them off the list: {needless:?}");
+    assert!(arrows.len() > 100, "only {} arrows: `use` lines are no longer found", arrows.len());
+}
+
+#[test]
+fn arrows_are_found_however_they_are_written() {
+    let found = |source, depth| named(source, depth).into_iter().collect::<Vec<_>>();
+    assert_eq!(found("use crate::mm;", 1), ["mm"]);
+    assert_eq!(
+        found("use crate::{\n    cpu::{Cpu, one::Two},\n    file::{self, tty},\n    mm,\n};", 1),
+        ["cpu", "file", "mm"]
+    );
+    assert_eq!(found("fn f() { crate::syscall::is_one(crate::mm::two()) }", 2), ["mm", "syscall"]);
+    assert_eq!(found("use super::super::{mm, file};", 2), ["file", "mm"]);
+    assert_eq!(found("use super::{mm, file}; use super::super::super::tty;", 2), [""; 0]);
+    assert_eq!(
+        found("// use crate::mm;\nmy_crate::mm; $crate::mm;\n#[cfg(test)]\nmod tests { use crate::mm; }", 1),
+        [""; 0]
+    );
+}
