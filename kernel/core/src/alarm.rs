@@ -6,7 +6,7 @@ use motet_hal::{Interrupts, Machine};
 use motet_layout::{PoolAddr, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
 use motet_protocol::{timer, wait};
 
-use crate::{cpu::Cpu, crossing, time};
+use crate::cpu::Cpu;
 
 /// Longest time a thread runs while another waits for its core.
 pub const SLICE_NS: u64 = 10_000_000;
@@ -18,22 +18,14 @@ pub fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64)
     if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
 }
 
-#[inline(always)]
-pub fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
-    if timer::next_deadline_ns(cpu) != u64::MAX {
-        expire_all(cpu);
-    }
-}
-
-#[inline(never)]
-fn expire_all<M: Machine>(cpu: &Cpu<M>) {
-    // One moment for all, so that a short interval armed again does not keep the core here.
-    let now_ns = cpu.now_ns();
+/// Wakes threads whose time has come by `now_ns`. `true`: the next timer is a process's, and has expired, too.
+pub fn expire_waits<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
     while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {
         if node.kind.get() == TIMER_ALARM {
-            time::alarm_expired(cpu);
+            return true;
         }
     }
+    false
 }
 
 /// The timer of a wait wakes its thread. `false`: it is no such timer, and stays armed.
@@ -63,7 +55,7 @@ pub fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
 pub fn program_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
     let deadline_ns = timer::next_deadline_ns(cpu).min(now_ns + left_ns);
-    set_timer_at(cpu, deadline_ns.min(crossing::gives_up_at(cpu, now_ns)), || now_ns);
+    set_timer_at(cpu, deadline_ns.min(cpu.crossing.gives_up_at(now_ns)), || now_ns);
 }
 
 /// This core goes on with a thread after a sleep that has ended just now: sets the timer as for a thread that begins to run.

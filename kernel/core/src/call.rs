@@ -14,12 +14,13 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::{Errno, registers};
-use motet_hal::{Access, Machine};
-use motet_layout::{CALL_WAITED, Isa, PAGE_SIZE, PoolAddr, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{CALL_WAITED, Isa, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
 use motet_protocol::wait;
 
-use crate::{cpu::Cpu, mm, sched, signal};
+pub use crate::cpu::{BUDGET, cost};
+use crate::{cpu::Cpu, due};
 
 /// Why a system call does not return a value now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,30 +61,6 @@ pub struct Call<'a, M: Machine> {
     pub isa: Isa,
 }
 
-/// What is done between two looks at what else is due, in instructions, roughly: few enough that the core is not deaf for
-/// long (at most 20,000 instructions), many enough that looking costs little.
-pub const BUDGET: u64 = 5_000;
-
-/// What work costs, in instructions, roughly.
-pub mod cost {
-    /// Finding and touching a page of user memory or of a file.
-    pub const PAGE: u64 = 500;
-    /// A frame given back.
-    pub const FRAME: u64 = 200;
-    /// An object looked at: a descriptor, a directory's entry, a process, a thread.
-    pub const OBJECT: u64 = 300;
-
-    /// Copying, or filling with zeros.
-    pub const fn bytes(len: u64) -> u64 {
-        len / 2
-    }
-}
-
-/// Strings are copied in aligned pieces of this many bytes (a divisor of the page size), as most are short.
-const STRING_PIECE: u64 = 64;
-/// What such a piece costs.
-const STRING_COST: u64 = 500;
-
 /// Longest path, with its terminating zero (Linux `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
 
@@ -92,7 +69,7 @@ impl<M: Machine> Call<'_, M> {
     /// what it has done and returns [`Stop::Again`] (or an early result). The caller holds no lock.
     #[inline(always)]
     pub fn pauses(&self, cost: u64) -> bool {
-        self.cpu.spend(cost) && sched::is_anything_due(self.cpu, self.thread)
+        self.cpu.spend(cost) && due::is_anything_due(self.cpu, self.thread)
     }
 
     /// As [`pauses`](Self::pauses), for a call that has nothing to keep.
@@ -109,13 +86,13 @@ impl<M: Machine> Call<'_, M> {
     #[inline(always)]
     pub fn serve_due(&self, cost: u64) {
         if self.cpu.spend(cost) {
-            sched::serve_due(self.cpu, self.thread);
+            due::serve_due(self.cpu, self.thread);
         }
     }
 
     /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far.
     pub fn is_interrupted(&self) -> bool {
-        signal::deliverable(self.thread, self.process) != 0
+        deliverable(self.thread, self.process) != 0
     }
 
     /// Whether the call has waited before this dispatch.
@@ -156,138 +133,33 @@ impl<M: Machine> Call<'_, M> {
             }
         }
     }
+}
 
-    /// Copies from user memory.
-    ///
-    /// # Errors
-    /// `EFAULT` when a byte cannot be read.
-    pub fn read_user(&self, address: u64, into: &mut [u8]) -> Result<(), Errno> {
-        let mut done = 0;
-        self.user_runs(address, into.len() as u64, Access::Read, |run, len| {
-            self.cpu.pool.read(run, &mut into[done..done + len]);
-            done += len;
-            Ok(())
-        })
-    }
-
-    /// Copies to user memory.
-    ///
-    /// # Errors
-    /// `EFAULT` when a byte cannot be written (earlier ones may have been).
-    pub fn write_user(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
-        let mut done = 0;
-        self.user_runs(address, from.len() as u64, Access::Write, |run, len| {
-            self.cpu.pool.write(run, &from[done..done + len]);
-            done += len;
-            Ok(())
-        })
-    }
-
-    /// Reads a little-endian 64-bit word of user memory.
-    ///
-    /// # Errors
-    /// `EFAULT`.
-    pub fn read_user_u64(&self, address: u64) -> Result<u64, Errno> {
-        let mut bytes = [0; 8];
-        self.read_user(address, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    /// Reads a little-endian 32-bit word of user memory.
-    ///
-    /// # Errors
-    /// `EFAULT`.
-    pub fn read_user_u32(&self, address: u64) -> Result<u32, Errno> {
-        let mut bytes = [0; 4];
-        self.read_user(address, &mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
-    }
-
-    /// Calls `each` with the pieces of pool memory behind a range of user memory, page by page, faulting pages in.
-    ///
-    /// # Errors
-    /// `EFAULT` at the first page that the process may not access that way; what `each` fails with.
-    #[inline]
-    pub fn user_runs(
-        &self,
-        address: u64,
-        len: u64,
-        access: Access,
-        mut each: impl FnMut(PoolAddr, usize) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        let space = mm::space_of(self.cpu, self.process);
-        let end = address.checked_add(len).ok_or(Errno::EFAULT)?;
-        let mut at = address;
-        while at < end {
-            let run = mm::resolve(self.cpu, space, at, access)?;
-            let here = (PAGE_SIZE - at % PAGE_SIZE).min(end - at);
-            self.cpu.with_pinned(|| each(run, here as usize))?;
-            at += here;
+/// Forgets what the finished system call kept.
+#[inline]
+pub fn end_call(thread: &ThreadRecord) {
+    if thread.in_syscall.get() != 0 || thread.progress.get() != 0 || thread.deadline_ns.get() != 0 {
+        thread.in_syscall.set(0);
+        thread.progress.set(0);
+        thread.deadline_ns.set(0);
+        for word in &thread.scratch {
+            word.set(0);
         }
-        Ok(())
-    }
-
-    /// Checks that a structure of `size` bytes, of which `known` are known, has nothing but zeros behind those: whoever knows
-    /// more must not be told that it was done.
-    ///
-    /// # Errors
-    /// `E2BIG` when it has, or is longer than a page; `EFAULT`.
-    pub fn check_zeros(&self, address: u64, known: u64, size: u64) -> Result<(), Errno> {
-        if size > PAGE_SIZE {
-            return Err(Errno::E2BIG);
-        }
-        let mut all_zero = true;
-        self.user_runs(address.wrapping_add(known), size.saturating_sub(known), Access::Read, |run, len| {
-            for at in 0..len as u64 {
-                let mut byte = [0];
-                self.cpu.pool.read(run.add(at), &mut byte);
-                all_zero &= byte == [0];
-            }
-            Ok(())
-        })?;
-        if all_zero { Ok(()) } else { Err(Errno::E2BIG) }
-    }
-
-    /// Copies a zero-terminated string; returns its length without the zero.
-    ///
-    /// # Errors
-    /// `EFAULT`; `ENAMETOOLONG` when it does not fit.
-    pub fn read_string(&self, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        let mut len = 0;
-        loop {
-            let at = address.checked_add(len as u64).ok_or(Errno::EFAULT)?;
-            let here = (STRING_PIECE - at % STRING_PIECE).min((into.len() - len) as u64) as usize;
-            if here == 0 {
-                return Err(Errno::ENAMETOOLONG);
-            }
-            let piece = &mut into[len..len + here];
-            self.read_user(at, piece)?;
-            if let Some(zero) = piece.iter().position(|&byte| byte == 0) {
-                return Ok(len + zero);
-            }
-            len += here;
-            sched::spend_locked(self.cpu, STRING_COST);
+        if thread.looks_at_turn.get() != 0 {
+            turn_may_be_lost(thread);
         }
     }
 }
 
-/// The code of the instruction that a thread has stopped at, as much of it as `code` has room for and there is memory behind; `word` is all
-/// of it if it is not 0 ([`Trap::IllegalInstruction`](motet_hal::Trap)). `None`: there is no instruction.
-pub fn instruction_at<'a, M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    word: u32,
-    code: &'a mut [u8],
-) -> Option<&'a [u8]> {
-    if word != 0 {
-        let known = code.first_chunk_mut()?;
-        *known = word.to_le_bytes();
-        return Some(known);
-    }
-    let call = Call { cpu, thread, process, args: [0; 6], isa: M::ISA };
-    let at = registers::pc(&thread.frame);
-    // There may be no page behind the instruction.
-    let len = (2..=code.len()).rev().find(|&len| call.read_user(at, &mut code[..len]).is_ok())?;
-    Some(&code[..len])
+/// The call is over in which the thread has lost its turn (`turn`), or may have.
+#[cold]
+fn turn_may_be_lost(thread: &ThreadRecord) {
+    thread.looks_at_turn.set(0);
+    thread.attention.store(1, Ordering::Release);
+}
+
+/// Signals that would interrupt the thread now.
+pub fn deliverable(thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
+    let pending = thread.pending.load(Ordering::SeqCst) | process.pending.load(Ordering::SeqCst);
+    pending & !thread.signal_mask.load(Ordering::Relaxed)
 }

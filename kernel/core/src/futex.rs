@@ -14,9 +14,9 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     mm,
-    process::lock_tree,
     signal::living_thread,
     time,
+    tree::lock_tree,
 };
 
 const FUTEX_WAIT: u64 = 0;

@@ -8,16 +8,17 @@ use motet_layout::{CoreId, THREAD_READY, ThreadRecord};
 use motet_protocol::{
     Context,
     cores::core_record,
-    count,
+    count, direct, far, message,
     run_queue::{self, Reserved},
     trace::End,
 };
 
 use crate::{
+    ability::{self, away},
     alarm::reprogram_timer,
+    call::end_call,
     cpu::Cpu,
-    crossing, extension,
-    sched::{charge, end_call, take_interrupts},
+    cputime::charge,
     trace,
 };
 
@@ -47,7 +48,7 @@ fn carry<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId
 
 /// Stores the extended registers of the thread that runs here.
 pub fn save_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    extension::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame));
+    ability::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame));
 }
 
 /// The thread's saved extended registers were changed: load them before it runs.
@@ -65,7 +66,7 @@ pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
             cpu.ext_owner.set((0, 0));
             return;
         }
-        extension::before_load(cpu);
+        ability::before_load(cpu);
         cpu.machine.load_ext(&thread.frame);
         cpu.ext_owner.set(owner);
         thread.ext_core.set(here);
@@ -98,13 +99,13 @@ fn become_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cpu.tracer.will_end(End::Yielded);
 }
 
-/// Puts a thread that ends, and that something else is more urgent than, back among the ready ones.
+/// Puts a thread that ends, and that something else is more urgent than, back among the ready ones. Interrupts that were taken wait for the core's
+/// life, which looks at them between two threads.
 pub fn put_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let interrupts = take_interrupts(cpu, cpu.deferred.replace(Interrupts::EMPTY));
     reprogram_timer(cpu);
     charge(cpu, thread);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
-    if interrupts.contains(Interrupts::TIMER) {
+    if cpu.deferred.get().contains(Interrupts::TIMER) {
         run_queue::append_last(cpu, thread);
     } else {
         run_queue::append(cpu, thread);
@@ -142,7 +143,7 @@ fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> CoreId {
     part_with(cpu, thread);
     // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
-    match extension::reserve_least_loaded(cpu, thread) {
+    match ability::reserve_least_loaded(cpu, thread) {
         Some(target) if target.core() != cpu.id => {
             let core = target.core();
             start_reserved(cpu, thread, target);
@@ -172,18 +173,42 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
     let record = core_record(cpu, core);
     if core == cpu.id {
-        extension::away::call_home(cpu, thread);
+        away::call_home(cpu, thread);
         // Over links, a function that was called here goes on after an interrupt, unless its thread is wanted.
         if cpu.crossing.reach.is_far() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
-            crossing::mark_called(cpu, core, thread);
+            mark_called(cpu, core, thread);
         }
         return;
     }
     let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);
     let is_away = thread.moves.away.load(Ordering::SeqCst) != 0;
-    if called && !is_away && !crossing::mark_called(cpu, core, thread) {
+    if called && !is_away && !mark_called(cpu, core, thread) {
         return;
     }
     count(&cpu.counters().doorbells_rung);
     cpu.ring(core);
+}
+
+/// Tells a core that is called to run a function of a thread, or about to be, that somebody wants the thread: it is to be rung then.
+/// `false`: it is not called for that.
+fn mark_called<M: Machine>(cpu: &Cpu<M>, core: CoreId, thread: &'static ThreadRecord) -> bool {
+    let is_for = |found: Option<&'static ThreadRecord>| found.is_some_and(|found| core::ptr::eq(found, thread));
+    let record = core_record(cpu, core);
+    if cpu.crossing.reach.is_far() {
+        // Of an earlier call, at worst: then the next one becomes an ordinary thread.
+        let slot = record.calls.iter().find(|slot| is_for(message::thread_in(cpu, slot.message[0].get())));
+        // One that an engine carries may be under way.
+        let departing = || {
+            let is_it = |word| is_for(message::thread_in(cpu, word));
+            if cpu.crossing.reach.has_engine() { far::departing(cpu, core, is_it) } else { None }
+        };
+        let slot = slot.or_else(departing);
+        slot.map(far::mark_attention);
+        return slot.is_some();
+    }
+    let is_called = direct::is_called(record) && is_for(message::thread_of(cpu, record));
+    if is_called {
+        direct::mark_attention(cpu, core);
+    }
+    is_called
 }

@@ -25,10 +25,12 @@ use motet_protocol::{
 };
 
 use crate::{
+    ability,
     cpu::Cpu,
-    crossing, extension, file, mm,
-    process::{self, exit, lock_tree},
+    crossing, file, mm,
+    process::{self, exit},
     signal,
+    tree::{self, lock_tree},
 };
 
 /// Ends what ran on islands that the host has said to be lost. This core holds no lock.
@@ -65,7 +67,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     }
     settle_calls(cpu);
     if cpu.crossing.migrates {
-        crossing::migration::note_deaths(cpu);
+        cpu.note_deaths();
         settle_transfers(cpu, |record| crossing::migration::thread_in(cpu, record));
     }
     file::service::settle(cpu);
@@ -93,7 +95,7 @@ fn dead_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> 
 /// Gives back what processes and threads have that dead cores were making: nobody else knows of them.
 fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
     let is_lost = |thread: &&'static ThreadRecord| {
-        let process = process::process_of(cpu, thread);
+        let process = tree::process_of(cpu, thread);
         let is_in_tree = process.pid.get() != 0 && process::recover::is_listed(cpu, process, thread);
         thread.state.load(Ordering::SeqCst) == THREAD_FREE && dead_core(cpu, thread).is_some() && !is_in_tree
     };
@@ -104,7 +106,7 @@ fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
     };
     while let Some(thread) = next() {
         crossing::forget(cpu, thread);
-        extension::release_area(cpu, thread);
+        ability::release_area(cpu, thread);
         slab::free(cpu, thread);
     }
     for process in slab::all::<ProcessRecord>(cpu) {
@@ -121,7 +123,7 @@ fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
 fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
     for thread in threads::all(cpu) {
-        let process = process::process_of(cpu, thread);
+        let process = tree::process_of(cpu, thread);
         // One that is free has not started.
         let waits = matches!(thread.state.load(Ordering::SeqCst), THREAD_BLOCKED | THREAD_STOPPED | THREAD_FREE);
         let Some(core) = dead_core(cpu, thread).filter(|_| process.state.load(Ordering::Acquire) == PROCESS_ALIVE)
@@ -141,7 +143,7 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
         }
         signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
     }
-    process::for_each(cpu, |process| {
+    tree::for_each(cpu, |process| {
         let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
         if space.is_some_and(|space| is_damaged(cpu, space)) {
             signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
@@ -189,14 +191,14 @@ fn finish_threads<M: Machine>(cpu: &Cpu<M>) {
             .find(|thread| thread.state.load(Ordering::SeqCst) == THREAD_ENDING && dead_core(cpu, thread).is_some())
     };
     while let Some(thread) = next() {
-        exit::finish(cpu, thread, process::process_of(cpu, thread));
+        exit::finish(cpu, thread, tree::process_of(cpu, thread));
     }
 }
 
 /// Arms processes' timers here that were armed on dead cores. Those of waits go with their threads.
 fn take_alarms<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
-    process::for_each(cpu, |process| {
+    tree::for_each(cpu, |process| {
         let core = process.alarm.core.load(Ordering::Acquire).checked_sub(1).and_then(CoreId::from_raw);
         if core.is_some_and(|core| is_dead(cpu, core)) {
             timer::disarm(cpu, &process.alarm);

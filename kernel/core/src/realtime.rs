@@ -14,7 +14,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, READY_UNSORTED, ThreadRecord};
 use motet_protocol::{Context, cores::core_record, ready, run_queue, schedule};
 
-use crate::{alarm, balance, cpu::Cpu, handover, sched};
+use crate::{alarm, balance, cpu::Cpu, cputime, handover};
 
 /// How long a thread of SCHED_RR runs while its equals wait: Ker-ONE's (section 5.1), for its virtual machines.
 pub const ROUND_NS: u64 = 33_000_000;
@@ -69,14 +69,6 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     }
 }
 
-/// This core may not run another thread now: if a more urgent one has come, it does so when the running one's call is over.
-#[inline]
-pub fn look_later<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
-    if cpu.own.ready_changed.load(Ordering::Relaxed) != 0 {
-        thread.attention.store(1, Ordering::Release);
-    }
-}
-
 /// The running thread makes way if a more urgent one is ready. `true`: it no longer belongs to this core.
 #[inline]
 pub fn gives_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
@@ -102,7 +94,7 @@ fn look_again<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord) {
     if changed & READY_UNSORTED != 0 {
         ready::sort(cpu, cpu.own);
         // From now on it may be another group that it uses the core for.
-        sched::charge(cpu, running);
+        cputime::charge(cpu, running);
         ready::take_past(cpu, cpu.own, running);
     }
 }
@@ -114,7 +106,7 @@ fn is_more_urgent(first: &ThreadRecord, running: &ThreadRecord) -> bool {
 /// The running thread goes among the ready ones before its equals, unless its slice is over.
 #[cold]
 fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    sched::charge(cpu, thread);
+    cputime::charge(cpu, thread);
     let keeps_place = schedule::of(thread).policy() == SCHED_FIFO || !is_round_over(thread);
     if keeps_place { handover::step_aside(cpu, thread) } else { handover::yield_core(cpu, thread) }
 }
@@ -153,7 +145,7 @@ pub fn end_tick<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Tick
 #[cold]
 fn end_long_tick<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Tick {
     let schedule = schedule::of(thread);
-    let now_ns = sched::charge(cpu, thread);
+    let now_ns = cputime::charge(cpu, thread);
     if schedule.is_realtime() {
         balance::share_waiting(cpu);
         if is_limit_reached(cpu, now_ns) {

@@ -4,17 +4,15 @@ use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::{Errno, Syscall, own};
 use motet_hal::Machine;
-use motet_layout::Isa;
 
 use crate::{
-    call::{Call, Stop, SysResult},
+    attend::calls as signals,
+    call::{Call, SysResult},
     crossing, extension, file, futex,
     mm::{advice, calls as memory, place},
     permission,
     process::{exec, exit, fork, ids, schedule, wait},
-    random, sched,
-    signal::calls as signals,
-    time,
+    random, time,
 };
 
 /// Serves system call `number` of the caller's ABI.
@@ -46,66 +44,6 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
             Err(Errno::ENOSYS.into())
         }
     }
-}
-
-/// Serves a system call on a core to which its thread has not moved: one that only reads, nothing of it what the thread's own core keeps
-/// (as its processor time), and never waits. `None`: it is none of these, or has to go on later; then nothing has been done.
-pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
-    use Syscall as S;
-    let of_machine = || time::is_of_machine(call.args[0]);
-    // A table of its own: as a second caller of the whole one it would make every other call slower.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all other calls need their thread")]
-    let result = match Syscall::decode(M::ISA, number)? {
-        S::Getpid => ids::getpid(call),
-        S::Gettid => ids::gettid(call),
-        S::Getppid => ids::getppid(call),
-        S::Getpgid => ids::getpgid(call),
-        S::Getpgrp => ids::getpgrp(call),
-        S::Getsid => ids::getsid(call),
-        S::Getuid => permission::getuid(call),
-        S::Geteuid => permission::geteuid(call),
-        S::Getgid => permission::getgid(call),
-        S::Getegid => permission::getegid(call),
-        S::Getresuid => permission::getresuid(call),
-        S::Getresgid => permission::getresgid(call),
-        S::Uname => ids::uname(call),
-        S::Getcpu => ids::getcpu(call),
-        S::Gettimeofday => time::gettimeofday(call),
-        S::Time => time::time(call),
-        S::ClockGettime if of_machine() => time::clock_gettime(call),
-        S::ClockGetres if of_machine() => time::clock_getres(call),
-        _ => return None,
-    };
-    match result {
-        Ok(value) => Some(value as i64),
-        Err(Stop::Error(errno)) => Some(errno.result()),
-        Err(Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => None,
-    }
-}
-
-/// Whether a call interrupted by a handler with `SA_RESTART` is made again (signal(7)).
-pub fn is_restartable(isa: Isa, number: u64) -> bool {
-    use Syscall as S;
-    !matches!(
-        Syscall::decode(isa, number),
-        Some(
-            S::Pause
-                | S::RtSigsuspend
-                | S::RtSigtimedwait
-                | S::Nanosleep
-                | S::ClockNanosleep
-                | S::Poll
-                | S::Ppoll
-                | S::Select
-                | S::Pselect6
-                | S::EpollWait
-                | S::EpollPwait
-                | S::EpollPwait2
-                | S::IoGetevents
-                | S::Semop
-                | S::Semtimedop
-        )
-    )
 }
 
 // The table is one match, which compiles to a jump table; calls that Motet does not have share the last arm.
@@ -194,7 +132,7 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::SetRobustList => futex::set_robust_list(call),
         S::GetRobustList => futex::get_robust_list(call),
         S::Getrandom => random::getrandom(call),
-        S::SchedYield => sched::sched_yield(call),
+        S::SchedYield => schedule::sched_yield(call),
         S::RtSigaction => signals::rt_sigaction(call),
         S::RtSigprocmask => signals::rt_sigprocmask(call),
         S::RtSigpending => signals::rt_sigpending(call),

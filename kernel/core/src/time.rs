@@ -11,9 +11,8 @@ use crate::{
     alarm,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    mm,
-    process::lock_tree,
-    sched, signal,
+    cputime, mm, signal,
+    tree::lock_tree,
 };
 
 const NS: u64 = 1_000_000_000;
@@ -181,7 +180,7 @@ pub fn getitimer<M: Machine>(call: &Call<M>) -> SysResult {
 /// `times(buffer)`: ticks of this process and its children.
 pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
     let tick_ns = NS / TICKS_PER_SECOND;
-    let (user, system) = crate::process::charged_times_ns(call);
+    let (user, system) = crate::tree::charged_times_ns(call);
     let children = [call.process.child_times_ns[0].get(), call.process.child_times_ns[1].get()];
     if call.args[0] != 0 {
         for (index, ns) in [user, system, children[0], children[1]].into_iter().enumerate() {
@@ -258,11 +257,11 @@ fn read_clock<M: Machine>(call: &Call<M>, clock: u64) -> Result<u64, Errno> {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | 8 | CLOCK_TAI => Ok(call.cpu.realtime_ns()),
         1 | 4 | 6 | 7 | 9 => Ok(call.cpu.reading_ns()),
         CLOCK_PROCESS => {
-            let (user, system) = crate::process::charged_times_ns(call);
+            let (user, system) = crate::tree::charged_times_ns(call);
             Ok(user + system)
         }
         CLOCK_THREAD => {
-            sched::charge(call.cpu, call.thread);
+            cputime::charge(call.cpu, call.thread);
             Ok(call.thread.user_ns.get() + call.thread.system_ns.get())
         }
         _ => Err(Errno::EINVAL),

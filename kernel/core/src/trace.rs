@@ -1,36 +1,15 @@
 //! The core's trace: what runs, who wakes whom. Off (and one test of a word per event) unless the host made room for it.
 
-use core::{cell::Cell, sync::atomic::Ordering};
+use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, Pool, ProcessRecord, ThreadRecord, TraceRing};
+use motet_layout::{CoreId, ProcessRecord, ThreadRecord, TraceRing};
 use motet_protocol::{
     Context,
-    trace::{End, Event, Kind, put, ring_of},
+    trace::{End, Event, Kind, put},
 };
 
 use crate::cpu::Cpu;
-
-/// What a core needs to write its trace.
-pub struct Tracer {
-    ring: Option<&'static TraceRing>,
-    /// The thread whose run is open in the trace (pool address), and its id.
-    running: Cell<(u64, u32)>,
-    end: Cell<End>,
-}
-
-impl Tracer {
-    /// The tracer of core `id`.
-    pub fn new(pool: Pool, id: CoreId) -> Self {
-        Self { ring: ring_of(pool, id), running: Cell::new((0, 0)), end: Cell::new(End::Ended) }
-    }
-
-    /// Says why the running thread is about to leave the core.
-    #[inline(always)]
-    pub fn will_end(&self, end: End) {
-        self.end.set(end);
-    }
-}
 
 /// `thread` begins to run, perhaps another program than before.
 #[inline(always)]

@@ -15,24 +15,17 @@ use motet_protocol::{
     wait,
 };
 
-use crate::{cpu::Cpu, futex, handover, process::lock_tree, sched};
+use crate::{cpu::Cpu, futex, handover, tree::lock_tree};
 
-/// What becomes of a thread that has no turn.
-pub enum Turn {
-    /// It looks again.
-    Again,
-    /// It waits: it is no longer this core's.
-    Gone,
-}
-
-/// The running thread waits if it has lost its turn. `None`: it has not, or it is in a call that goes on first.
+/// Prepares the running thread to wait if it has lost its turn: in the middle of what (`ThreadRecord::in_syscall`). `None`: it has not, or it is in a
+/// call that goes on first.
 #[inline(always)]
-pub fn wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Turn> {
+pub fn wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<u32> {
     if thread.service.get() == 0 { None } else { wait_if_lost(cpu, thread) }
 }
 
 #[cold]
-fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Turn> {
+fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<u32> {
     let (core, window) = window_of(cpu, thread)?;
     let in_syscall = thread.in_syscall.get();
     if in_syscall == 0 && clients::wakes(core, window) {
@@ -55,7 +48,7 @@ fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Opti
         wait::finish(cpu, thread);
         return None;
     }
-    Some(sched::block(cpu, thread, in_syscall | TURN_WAITED).map_or(Turn::Gone, |()| Turn::Again))
+    Some(in_syscall | TURN_WAITED)
 }
 
 fn window_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'static ServiceCore, ThreadIndex)> {
@@ -93,13 +86,6 @@ pub fn waited(thread: &ThreadRecord) {
         thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
         thread.attention.store(1, Ordering::Release);
     }
-}
-
-/// The call is over in which the thread has lost its turn, or may have.
-#[cold]
-pub fn call_ended(thread: &ThreadRecord) {
-    thread.looks_at_turn.set(0);
-    thread.attention.store(1, Ordering::Release);
 }
 
 /// The service core says that a thread has lost its turn, or has one again.

@@ -139,7 +139,7 @@ fn endless(finds: bool) -> impl Fn() + Clone + Send + Sync + 'static {
     }
 }
 
-/// What `sched::nudge` does.
+/// What `handover::nudge` does.
 fn nudge(core: &Core, thread: &'static ThreadRecord, finds: bool) {
     thread.attention.store(1, Ordering::SeqCst);
     let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");

@@ -427,7 +427,7 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
     }
 }
 
-/// What `sched::nudge` does.
+/// What `handover::nudge` does.
 fn nudge(core: &Core, pool: Pool, thread: &'static ThreadRecord, _: &'static ThreadRecord) {
     thread.attention.store(1, Ordering::SeqCst);
     let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");

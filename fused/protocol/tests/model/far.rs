@@ -316,7 +316,7 @@ fn endless(looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'stat
     }
 }
 
-/// What `sched::nudge` does.
+/// What `handover::nudge` does.
 fn nudge(core: &Core, pool: Pool, thread: &'static ThreadRecord) {
     thread.attention.store(1, Ordering::SeqCst);
     let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");

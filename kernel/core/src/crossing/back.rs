@@ -32,7 +32,7 @@ use super::{
     stack,
     state::Pinned,
 };
-use crate::{cpu::Cpu, idle, mm, process::process_of, signal};
+use crate::{cpu::Cpu, mm, signal, tree::process_of};
 
 /// Words of a call back at least: of the call 3, of its caller 8 and the registers that every ISA preserves, and `answer`.
 const CALL_BACK_WORDS: u32 = 20;
@@ -103,9 +103,9 @@ pub fn call_back<M: Machine>(
     cpu.crossing.calls_back.set(number >> 8);
     cpu.crossing.frame_of.set(number);
     if is_carried {
-        return direct::answer_by_engine(cpu, caller, CALL_BACK, idle::idle_state(cpu));
+        return direct::answer_by_engine(cpu, caller, CALL_BACK, cpu.idle_state());
     }
-    direct::answer(cpu, caller, CALL_BACK, idle::idle_state(cpu))
+    direct::answer(cpu, caller, CALL_BACK, cpu.idle_state())
 }
 
 /// The function that `callee` runs for a thread of this core, in the call in `outer`, calls one of this island: the thread goes on with

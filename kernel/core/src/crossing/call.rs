@@ -60,7 +60,7 @@ use super::{
     stack,
     state::LONG_WAY_NS,
 };
-use crate::{alarm, cpu::Cpu, idle, mm};
+use crate::{alarm, cpu::Cpu, life, mm};
 
 /// A thread has fetched an instruction from an address where this island may not: it calls, returns, or neither.
 pub fn fetch<M: Machine>(
@@ -253,10 +253,10 @@ pub fn wait<M: Machine>(
     if !made.is_idle {
         return Fetch::Gone;
     }
-    let mut wake = idle::doze(cpu);
+    let mut wake = life::doze(cpu);
     let is_long = reach.is_far() && wake == Wake::Look && caller::waits_on(cpu);
     if is_long {
-        wake = idle::doze(cpu);
+        wake = life::doze(cpu);
     }
     let may_stay = wake == Wake::Look
         && !cpu.deferred.get().contains(Interrupts::TIMER)

@@ -25,11 +25,13 @@ use super::{
     report, stack,
 };
 use crate::{
+    ability,
     call::{BUDGET, Call},
     cpu::Cpu,
-    extension, idle, mm,
-    process::{exit, process_of},
-    sched, signal, syscall,
+    cputime, elsewhere, life, mm,
+    process::exit,
+    signal,
+    tree::process_of,
 };
 
 /// Whose function a core runs.
@@ -127,7 +129,7 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
 #[inline(never)]
 fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) -> bool {
     match trap {
-        Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
+        Trap::Interrupt(interrupts) => life::interrupted_call(cpu, interrupts),
         Trap::PageFault { address, access } => {
             let is_call = access == Access::Execute && mm::pin_at(cpu, place.space, address).is_some();
             if is_call || mm::serve_fault(cpu, place.space, address, access).is_err() {
@@ -156,7 +158,7 @@ fn serve_syscall<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, frame:
     let call =
         Call { cpu, thread, process: process_of(cpu, thread), args: registers::syscall_args(frame), isa: M::ISA };
     cpu.budget.set(BUDGET);
-    let Some(result) = syscall::serve_elsewhere(&call, registers::syscall_number(frame)) else { return false };
+    let Some(result) = elsewhere::serve_elsewhere(&call, registers::syscall_number(frame)) else { return false };
     count(&cpu.counters().syscalls);
     registers::set_result_of(M::ISA, frame, result);
     true
@@ -184,9 +186,9 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'s
         reply[3].set(convention::float(M::ISA, frame, 1));
     }
     if is_carried {
-        return direct::answer_by_engine(cpu, caller, CALL_RETURNED, idle::idle_state(cpu));
+        return direct::answer_by_engine(cpu, caller, CALL_RETURNED, cpu.idle_state());
     }
-    direct::give_back(cpu, caller, idle::idle_state(cpu), reach)
+    direct::give_back(cpu, caller, cpu.idle_state(), reach)
 }
 
 /// Makes the thread of a call an ordinary thread of this core and lets it go on: with `trap`, which `frame` stopped at,
@@ -210,7 +212,7 @@ pub fn adopt<M: Machine>(
         report::kill(cpu, thread, process, format_args!("it is in a call of which there is no record"));
         return;
     };
-    sched::charge(cpu, thread);
+    cputime::charge(cpu, thread);
     if record.is_saved.get() == 0 {
         convention::save_caller(registers::frame_isa(&thread.frame), &thread.frame, record);
         record.is_saved.set(1);
@@ -218,7 +220,7 @@ pub fn adopt<M: Machine>(
     match frame {
         Some(frame) => {
             cpu.machine.save_ext(frame);
-            extension::writes(cpu, thread, || registers::copy_frame(frame, &thread.frame));
+            ability::writes(cpu, thread, || registers::copy_frame(frame, &thread.frame));
             record.callee_sp.set(sp_at_return);
             thread.ext_core.set(u32::from(cpu.id.0) + 1);
             cpu.ext_owner.set((cpu.raw(thread), thread.tid.get()));
@@ -237,5 +239,5 @@ pub fn adopt<M: Machine>(
     if mm::activate(cpu, space).is_err() {
         return exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
-    sched::go_on(cpu, thread, process, trap);
+    life::go_on(cpu, thread, process, trap);
 }

@@ -19,13 +19,12 @@ use super::{
     message::read_results,
     records::{end, innermost, signature_of},
     request::uncount_call,
-    state::LONG_WAY_NS,
 };
 use crate::{
     alarm::{self, set_timer_exactly},
     cpu::Cpu,
-    handover, idle,
-    sched::{self, handle_interrupts},
+    cputime, handover,
+    life::handle_interrupts,
 };
 
 /// How often a caller looks whether a core that has nothing to run sleeps.
@@ -77,7 +76,7 @@ pub fn give<M: Machine>(
     // Without another thread here, this core is about to look for work.
     let own = cpu.own;
     let is_idle = !run_queue::has_ready(own);
-    let polls = is_idle && idle::polls(cpu);
+    let polls = is_idle && cpu.is_polling();
     claim.prepare(cpu, polls);
     // Who looks for the thread finds it there, or has set its attention before.
     own.current_thread.store(0, Ordering::Relaxed);
@@ -134,16 +133,6 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) {
     direct::release(cpu, callee, reach);
 }
 
-/// Far: until when this core, which falls asleep at `now_ns`, waits for the callee of its call to take it; `u64::MAX`: it has no such call.
-#[inline(always)]
-pub fn gives_up_at<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> u64 {
-    let gives_up_ns = &cpu.crossing.gives_up_ns;
-    if gives_up_ns.get() == 0 {
-        gives_up_ns.set(now_ns + LONG_WAY_NS);
-    }
-    gives_up_ns.get()
-}
-
 /// Far: the time is over for the call of this core, but its callee has taken it, and has not answered yet: there is nothing else to wait for.
 pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
     let is_over = cpu.crossing.gives_up_ns.get() != u64::MAX && cpu.now_ns() >= cpu.crossing.gives_up_ns.get();
@@ -163,7 +152,7 @@ fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
         return;
     }
     let now_ns = cpu.now_ns();
-    if gives_up_at(cpu, now_ns) > now_ns {
+    if cpu.crossing.gives_up_at(now_ns) > now_ns {
         return;
     }
     cpu.crossing.gives_up_ns.set(u64::MAX);
@@ -179,7 +168,7 @@ fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static T
     release(cpu, callee, Reach::Far);
     let thread = cpu.crossing.away.get()?;
     take_back(cpu, thread);
-    sched::charge(cpu, thread);
+    cputime::charge(cpu, thread);
     let undone = innermost(cpu, thread).and_then(|record| {
         if cpu.crossing.resumes.get() {
             return undo(cpu, thread, record);
@@ -225,7 +214,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
                 let what = format_args!("the message of its call's results is damaged: word 0 is {word:#x}");
                 return end_damaged(cpu, callee, what);
             };
-            sched::charge(cpu, thread);
+            cputime::charge(cpu, thread);
             match innermost(cpu, thread) {
                 Some(record) => {
                     let has_new_ext = match outcome {
@@ -299,30 +288,6 @@ pub fn look_again<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Tells a core that is called to run a function of a thread, or about to be, that somebody wants the thread: it is to be rung then.
-/// `false`: it is not called for that.
-pub fn mark_called<M: Machine>(cpu: &Cpu<M>, core: CoreId, thread: &'static ThreadRecord) -> bool {
-    let is_for = |found: Option<&'static ThreadRecord>| found.is_some_and(|found| core::ptr::eq(found, thread));
-    let record = core_record(cpu, core);
-    if cpu.crossing.reach.is_far() {
-        // Of an earlier call, at worst: then the next one becomes an ordinary thread.
-        let slot = record.calls.iter().find(|slot| is_for(message::thread_in(cpu, slot.message[0].get())));
-        // One that an engine carries may be under way.
-        let departing = || {
-            let is_it = |word| is_for(message::thread_in(cpu, word));
-            if cpu.crossing.reach.has_engine() { far::departing(cpu, core, is_it) } else { None }
-        };
-        let slot = slot.or_else(departing);
-        slot.map(far::mark_attention);
-        return slot.is_some();
-    }
-    let is_called = direct::is_called(record) && is_for(message::thread_of(cpu, record));
-    if is_called {
-        direct::mark_attention(cpu, core);
-    }
-    is_called
-}
-
 /// A thread whose function elsewhere has returned; further ones become ready.
 pub fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
     if cpu.crossing.awaited.is_empty() {
@@ -345,7 +310,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     then_look(); // at the attention word, before the thread runs
     if cpu.timer_ns.get() == u64::MAX {
         alarm::reprogram_timer(cpu);
-    } else if cpu.crossing.reach.is_far() && !idle::polls(cpu) {
+    } else if cpu.crossing.reach.is_far() && !cpu.is_polling() {
         alarm::begin_slice(cpu); // the timer was for the call
     }
     stop_polling(cpu);

@@ -26,11 +26,11 @@ use super::{
     state::Pinned,
 };
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{self, Call, Stop, SysResult},
     cpu::Cpu,
     handover, mm,
     process::fat,
-    sched, signal,
+    signal,
 };
 
 /// As [`fetch`], when the core that the thread has called last is not to run the function.
@@ -210,7 +210,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     let mut arguments = Arguments::default();
     arguments.words[0] = argument;
     handover::save_ext(cpu, call.thread);
-    sched::end_call(call.thread);
+    call::end_call(call.thread);
     match make(cpu, call.thread, space, target, request, &arguments)? {
         Fetch::Gone => Err(Stop::Gone),
         Fetch::Run | Fetch::Fault => Err(Stop::Replaced),

@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     cpu::Cpu,
-    file,
-    process::{lock_tree, process_of},
-    signal,
+    file, signal,
+    tree::{lock_tree, process_of},
 };
 
 /// The message that `callee` has is damaged. Ends the process whose call it is, which its thread's own record says: at once if

@@ -18,7 +18,6 @@
 //! | `gate` | where functions return to |
 //! | `long` | the long way: through run queues |
 //! | `records`, `stack` | a thread's records, and its stacks |
-//! | `state` | what a core keeps in mind |
 //! | `migration` | as Flick does, for comparison |
 //! | `damaged`, `report` | what goes wrong, and what is said of it |
 
@@ -37,12 +36,10 @@ mod records;
 mod report;
 mod request;
 mod stack;
-mod state;
 
 pub use call::{called, called_from_afar, fetch};
 pub use caller::{
-    first_returned, gives_up_at, has_news, look_again, look_no_longer, make_returned_ready, mark_called, stop_polling,
-    stop_polling_calls,
+    first_returned, has_news, look_again, look_no_longer, make_returned_ready, stop_polling, stop_polling_calls,
 };
 pub use choose::{call_on, set_policy};
 pub use gate::{call_return, is_return};
@@ -50,7 +47,8 @@ pub use gate::{call_return, is_return};
 pub use records::{copy_chain, forget};
 pub use report::{Snapshot, backtrace};
 pub use stack::release_stacks;
-pub use state::CrossingCore;
+
+use crate::cpu::crossing as state;
 
 /// What became of a fetch that this island could not serve.
 pub enum Fetch {

@@ -18,7 +18,7 @@ use super::{
     stack,
     state::Pinned,
 };
-use crate::{cpu::Cpu, handover, mm, process::process_of};
+use crate::{cpu::Cpu, handover, mm, tree::process_of};
 
 /// A call that is to be made.
 pub struct Request {

@@ -6,9 +6,6 @@
 //!
 //! Protocol page: `docs/protocols/hidden-harts.md`.
 
-use core::cell::Cell;
-
-use motet_abi::hidden::PLACES_MAX;
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
 use motet_layout::{
     CALL_PAUSED, Frame, PoolAddr, ProcessRecord, SpaceRecord, THREAD_READY, ThreadRecord, handshake::then_look, ones,
@@ -20,50 +17,21 @@ use motet_protocol::{
     run_queue,
 };
 
-use super::values::writes;
-use crate::{alarm, cpu::Cpu, handover, mm, sched};
+use crate::{
+    ability::writes,
+    alarm,
+    cpu::{Cpu, Place},
+    cputime, handover, mm,
+};
 
 /// In [`CoreRecord::away`](motet_layout::CoreRecord::away), beside the count: threads of the core wait for a place. (Shoot-downs ask the core then,
 /// too, which is only a look.)
 const WAITS: u32 = 1 << 31;
 
-/// A place of a thread.
-#[derive(Clone, Copy, Default)]
-enum Place {
-    #[default]
-    Free,
-    /// It has been there since then.
-    Away(&'static ThreadRecord, u64),
-    /// It is home. The place is its own until it goes on, as its registers are still there.
-    Home(&'static ThreadRecord),
-}
-
-/// What a core keeps in mind of them.
-#[derive(Default)]
-pub struct AwayCore {
-    places: [Cell<Place>; PLACES_MAX],
-    /// Places whose threads are away, a bit each.
-    away: Cell<u64>,
-    /// Threads that wait for room, in their order, linked as ready threads are.
-    first: Cell<Option<&'static ThreadRecord>>,
-    last: Cell<Option<&'static ThreadRecord>>,
-    /// One that waited, and is wanted here.
-    wanted: Cell<Option<&'static ThreadRecord>>,
-    /// Threads that are home, and the one that is wanted: this is looked at whenever the core changes its thread.
-    come: Cell<u32>,
-}
-
-impl AwayCore {
-    fn set_wanted(&self, thread: &'static ThreadRecord) {
-        self.wanted.set(Some(thread));
-        self.come.set(self.come.get() + 1);
-    }
-}
-
 /// Sends the running thread to a hidden hart, or lets it wait for one. `None`: it no longer runs here.
 pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<Option<()>, Unsent> {
     handover::save_ext(cpu, thread);
-    sched::charge(cpu, thread);
+    cputime::charge(cpu, thread);
     thread.moves.away.store(1, Ordering::Release);
     cpu.own.current_thread.store(0, Ordering::Release);
     then_look();
@@ -147,15 +115,6 @@ fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> &'static SpaceRe
     mm::space_of(cpu, process)
 }
 
-/// Whether a space has threads away from this core.
-pub fn has_away<M: Machine>(cpu: &Cpu<M>, space: u64) -> bool {
-    cpu.own.away.load(Ordering::Relaxed) != 0
-        && cpu.away.places.iter().any(|place| match place.get() {
-            Place::Away(thread, _) => cpu.raw(space_of(cpu, thread)) == space,
-            Place::Free | Place::Home(_) => false,
-        })
-}
-
 /// This core has been interrupted: calls home who is wanted here, or has had its turn; takes in who is home, and sends who waits.
 #[inline(always)]
 pub fn look<M: Machine>(cpu: &Cpu<M>) {
@@ -186,19 +145,6 @@ fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
         }
     }
     send_waiting(cpu);
-}
-
-/// The thread is wanted, and this core is its own: if it is away, or waits, it comes home.
-pub fn call_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    if thread.moves.away.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    let is_it = |place: &Cell<Place>| matches!(place.get(), Place::Away(other, _) if cpu.raw(other) == cpu.raw(thread));
-    if let Some(index) = cpu.away.places.iter().position(is_it) {
-        cpu.machine.call_home(index);
-    }
-    // For those that wait.
-    cpu.deferred.set(cpu.deferred.get().union(Interrupts::DOORBELL));
 }
 
 fn is_wanted(thread: &ThreadRecord) -> bool {
@@ -304,14 +250,14 @@ pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
     if any { cpu.now_ns() + alarm::SLICE_NS } else { u64::MAX }
 }
 
-/// Goes on with threads that have come home. `true`: there was one.
+/// The first thread that has come home and has not gone on, and what it was stopped by there: it is the caller's from now on.
 #[inline(always)]
-pub fn go_on<M: Machine>(cpu: &Cpu<M>) -> bool {
-    has_come(cpu) && go_on_with_first(cpu)
+pub fn next<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
+    if has_come(cpu) { take_first(cpu) } else { None }
 }
 
 #[cold]
-fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> bool {
+fn take_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
     let mut places = cpu.away.places.iter().enumerate();
     let home = places.find_map(|(index, place)| match place.get() {
         Place::Home(thread) => Some((index, thread)),
@@ -320,9 +266,8 @@ fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> bool {
     let (thread, trap) = match (home, cpu.away.wanted.take()) {
         (_, Some(thread)) => (thread, Trap::Interrupt(Interrupts::EMPTY)),
         (Some((index, thread)), None) => (thread, take_out(cpu, index, thread)),
-        (None, None) => return false,
+        (None, None) => return None,
     };
     cpu.away.come.set(cpu.away.come.get() - 1);
-    sched::run_thread_from(cpu, thread, Some(trap));
-    true
+    Some((thread, trap))
 }

@@ -5,16 +5,12 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, ThreadRecord};
 use motet_protocol::{Context, cores::core_record, run_queue};
 
-use super::{
-    of_thread,
-    place::{self, affinity},
-    uses_vectors,
-    values::writes,
+use crate::{
+    ability::{self, PATIENCE_SLICES, affinity, of_thread, uses_vectors, writes},
+    cpu::Cpu,
+    handover,
 };
-use crate::{cpu::Cpu, handover};
 
-/// Slices without use after which a thread goes back.
-pub const PATIENCE_SLICES: u32 = 2;
 /// The same of a thread that comes again and again, at most.
 const PATIENCE_SLICES_MAX: u32 = 64;
 /// Who comes again this soon has gone too early.
@@ -71,7 +67,7 @@ fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -
         moves.stayed.set(moves.stayed.get() + 1);
         return false;
     }
-    place::set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
+    ability::set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
     goes_back(cpu, thread)
 }
 
@@ -93,7 +89,7 @@ fn home_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
         *core != cpu.id && is_able && run_queue::load(cpu, *core) == 0
     };
     home.filter(is_free).or_else(|| {
-        let best = place::least_loaded(cpu, M::ISA, affinity(thread))?;
+        let best = ability::least_loaded(cpu, M::ISA, affinity(thread))?;
         (best != cpu.id && run_queue::load(cpu, best) < run_queue::load(cpu, cpu.id)).then_some(best)
     })
 }

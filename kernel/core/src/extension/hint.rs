@@ -1,6 +1,4 @@
-//! What programs say themselves about extensions, and what they are shown.
-
-use core::fmt;
+//! What programs say themselves about extensions.
 
 use motet_abi::{
     Errno,
@@ -8,12 +6,12 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{Isa, ThreadRecord};
 
-use super::{back, of_thread, place, values::writes};
+use super::back;
+use crate::ability::{self, of_thread, writes};
 use crate::{
-    call::{Call, Stop, SysResult},
-    handover, mm, sched,
+    call::{self, Call, Stop, SysResult},
+    handover, mm,
 };
 
 /// Longest name of an extension, with its terminating zero.
@@ -27,16 +25,16 @@ const NAME_MAX: usize = 32;
 pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let needs = of_thread::<M>(thread).union(named(call)?);
-    if !place::try_needs(cpu, thread, needs) {
+    if !ability::try_needs(cpu, thread, needs) {
         return Err(Errno::ENODEV.into());
     }
     thread.moves.stays.set(1);
-    if place::is_able(cpu, thread, needs) {
+    if ability::is_able(cpu, thread, needs) {
         return Ok(0);
     }
     back::leaves(cpu, thread);
     registers::set_result(&thread.frame, 0);
-    sched::end_call(thread);
+    call::end_call(thread);
     let core = handover::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     Err(Stop::Gone)
@@ -56,12 +54,12 @@ pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
     if cpu.machine.are_vectors_open() {
         writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
     }
-    place::set_needs(cpu, thread, needs);
+    ability::set_needs(cpu, thread, needs);
     if !needs.is_empty() {
         return Ok(0);
     }
     registers::set_result(&thread.frame, 0);
-    sched::end_call(thread);
+    call::end_call(thread);
     if back::goes_back(cpu, thread) { Err(Stop::Gone) } else { Ok(0) }
 }
 
@@ -89,64 +87,5 @@ fn read_name<M: Machine>(call: &Call<M>, name: &mut [u8; NAME_MAX]) -> Result<us
             len += 1;
         }
         at = (at & !7).checked_add(8).ok_or(Errno::EFAULT)?;
-    }
-}
-
-/// A thread's moves between cores because of extensions, as `/proc/PID/migrations` shows them.
-pub struct Migrations {
-    needs: Option<ExtensionSet>,
-    there: u64,
-    back: u64,
-    stayed: u64,
-    patience_slices: u32,
-    opened: u64,
-    moving_ns: u64,
-    sent: u64,
-    called_home: u64,
-    shared: u64,
-    displaced: u64,
-    stays: bool,
-}
-
-impl Migrations {
-    /// What has become of a thread.
-    pub fn of(thread: &ThreadRecord) -> Self {
-        let moves = &thread.moves;
-        Self {
-            needs: Isa::from_raw(thread.needs_isa.get()).map(|isa| ExtensionSet::from_bits(isa, thread.needs.get())),
-            there: moves.there.get(),
-            back: moves.back.get(),
-            stayed: moves.stayed.get(),
-            patience_slices: moves.patience_slices.get(),
-            opened: moves.opened.get(),
-            moving_ns: moves.moving_ns.get(),
-            sent: moves.sent.get(),
-            called_home: moves.called_home.get(),
-            shared: thread.shared.get(),
-            displaced: thread.displaced.get(),
-            stays: moves.stays.get() != 0,
-        }
-    }
-
-    /// Writes them, one a line.
-    ///
-    /// # Errors
-    /// `out`'s.
-    pub fn write(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        match self.needs.filter(|needs| !needs.is_empty()) {
-            Some(needs) => writeln!(out, "needs\t\t{needs}")?,
-            None => writeln!(out, "needs\t\tnothing")?,
-        }
-        writeln!(out, "to_extension\t{}", self.there)?;
-        writeln!(out, "back\t\t{}", self.back)?;
-        writeln!(out, "stayed\t\t{}", self.stayed)?;
-        writeln!(out, "patience_slices\t{}", self.patience_slices)?;
-        writeln!(out, "opened\t\t{}", self.opened)?;
-        writeln!(out, "moving_ns\t{}", self.moving_ns)?;
-        writeln!(out, "to_hidden\t{}", self.sent)?;
-        writeln!(out, "called_home\t{}", self.called_home)?;
-        writeln!(out, "to_idle\t\t{}", self.shared)?;
-        writeln!(out, "hot_removal\t{}", self.displaced)?;
-        writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })
     }
 }

@@ -9,14 +9,9 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{area, away, back, of_thread, place, uses_vectors, vectors};
-use crate::{
-    call::instruction_at,
-    cpu::Cpu,
-    file, handover,
-    process::{exit, process_of},
-    sched, signal,
-};
+use super::{away, back};
+use crate::ability::{self, of_thread, uses_vectors, vectors};
+use crate::{call, cpu::Cpu, file, handover, mm::instruction_at, process::exit, signal, tree::process_of};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `word`: see [`Trap::IllegalInstruction`]. `None`: the thread no longer belongs to this core.
@@ -34,7 +29,7 @@ pub fn illegal<M: Machine>(
         signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });
         return Some(());
     };
-    if let Some(has) = required.alternatives().find(|&set| place::is_able(cpu, thread, set)) {
+    if let Some(has) = required.alternatives().find(|&set| ability::is_able(cpu, thread, set)) {
         if !uses_vectors::<M>(has) || cpu.machine.are_vectors_open() {
             // The extension is there, and does not have this instruction in this form; or it is there by the machine's description alone.
             if !has.intersection(ExtensionSet::from_bits(M::ISA, cpu.own.claimed.get())).is_empty() {
@@ -48,7 +43,7 @@ pub fn illegal<M: Machine>(
         return open(cpu, thread, process, has);
     }
     let before = of_thread::<M>(thread);
-    if !required.alternatives().any(|set| place::try_needs(cpu, thread, before.union(set))) {
+    if !required.alternatives().any(|set| ability::try_needs(cpu, thread, before.union(set))) {
         return hide(cpu, thread, process, &required);
     }
     back::leaves(cpu, thread);
@@ -61,31 +56,62 @@ pub fn illegal<M: Machine>(
 /// long, it moves to a core that has, or gets SIGILL. `true`: it no longer belongs to this core.
 #[inline(always)]
 pub fn got_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
-    !place::fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) && takes_values(cpu, thread, process)
+    !ability::fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) && takes_values(cpu, thread, process)
 }
 
 #[cold]
 fn takes_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
     let Some(vectors) = vectors::<M>() else { return false };
     let needs = of_thread::<M>(thread).with(vectors);
-    if !place::try_needs(cpu, thread, needs) {
-        let why = if place::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
+    if !ability::try_needs(cpu, thread, needs) {
+        let why = if ability::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
         refuse(cpu, thread, process, needs, why);
         return false;
     }
-    sched::end_call(thread);
+    call::end_call(thread);
     back::leaves(cpu, thread);
     let core = handover::move_to_able(cpu, thread);
     back::ask_for_way(cpu, core);
     true
 }
 
+/// A thread begins to run on this core: opens the vector registers if it will most likely use them soon.
+#[inline(always)]
+pub fn take<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if thread.needs.get() != 0 || thread.moves.uses_vectors.get() != 0 {
+        begin(cpu, thread);
+    }
+}
+
+#[cold]
+fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    let moves = &thread.moves;
+    if moves.on_way.get() != 0 {
+        moves.on_way.set(0);
+        let on_way_ns = cpu.now_ns().saturating_sub(moves.moved_at_ns.get());
+        moves.moving_ns.set(moves.moving_ns.get() + on_way_ns);
+    }
+    if !ability::fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) {
+        return has_lost_values(cpu, thread);
+    }
+    let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
+    let used_them = may_use_them && moves.unused_slices.get() == 0;
+    let can_open = cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open();
+    // Values of this length are in an area for it.
+    let has_values = registers::vector_bytes(&thread.frame) == cpu.own.vector_bytes.get();
+    if used_them && can_open && (has_values || ability::fits(cpu, thread) && ability::is_area_ready(cpu, thread)) {
+        // Not as a use: if it does not use them, it is not to seem so.
+        cpu.machine.open_vectors(&thread.frame);
+        moves.uses_vectors.set(1);
+    }
+}
+
 /// A thread that cannot run without its values in vector registers has come to a core that does not take them: those that do are taken out. SIGILL.
 #[cold]
-pub fn has_lost_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+fn has_lost_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(vectors) = vectors::<M>() else { return };
     let needs = of_thread::<M>(thread).with(vectors);
-    let why = if place::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
+    let why = if ability::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
     refuse(cpu, thread, process_of(cpu, thread), needs, why);
 }
 
@@ -101,17 +127,17 @@ fn hide<M: Machine>(
     let live_bytes = registers::vector_bytes(&thread.frame) as usize;
     let is_for_them = required.alternatives().any(uses_vectors::<M>) && cpu.machine.hidden_harts() != 0;
     if is_for_them && (live_bytes == 0 || live_bytes == bytes) {
-        if area::for_registers(cpu, thread, bytes).is_none() {
+        if ability::for_registers(cpu, thread, bytes).is_none() {
             return kill(cpu, thread, process, bytes);
         }
         if let Ok(stays) = away::leave(cpu, thread) {
             return stays;
         }
     }
-    let has_some = required.alternatives().any(|set| place::is_anywhere_in_use(cpu, set));
+    let has_some = required.alternatives().any(|set| ability::is_anywhere_in_use(cpu, set));
     let why = match has_some {
         true => Lack::Affinity,
-        false if required.alternatives().any(|set| place::is_somewhere(cpu, set)) => Lack::InUse,
+        false if required.alternatives().any(|set| ability::is_somewhere(cpu, set)) => Lack::InUse,
         false => Lack::Core,
     };
     refuse(cpu, thread, process, required, why);
@@ -140,12 +166,12 @@ fn open<M: Machine>(
     process: &'static ProcessRecord,
     has: ExtensionSet,
 ) -> Option<()> {
-    if place::open(cpu, thread).is_none() {
+    if ability::open(cpu, thread).is_none() {
         return kill(cpu, thread, process, cpu.own.vector_bytes.get() as usize);
     }
     if cpu.own.scarce.get() != 0 {
         // Its registers are to be where they are, as long as it uses them. They are open: so it stays with its length.
-        place::set_needs(cpu, thread, of_thread::<M>(thread).union(has));
+        ability::set_needs(cpu, thread, of_thread::<M>(thread).union(has));
     }
     Some(())
 }

@@ -20,7 +20,7 @@ use crate::{
     cpu::Cpu,
     mm,
     permission::{FileRights, GroupId, loses_privileges},
-    process,
+    tree,
 };
 
 const PERMISSIONS: u32 = 0o7777;
@@ -344,8 +344,8 @@ pub fn protect_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, page
 }
 
 fn for_each_space<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static SpaceRecord)) {
-    let _tree = process::lock_tree(cpu);
-    process::for_each(cpu, |process| {
+    let _tree = tree::lock_tree(cpu);
+    tree::for_each(cpu, |process| {
         if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
             each(space);
         }

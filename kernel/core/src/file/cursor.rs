@@ -7,7 +7,7 @@ use motet_protocol::pipe::Run;
 
 use crate::{
     call::{Call, cost},
-    mm, sched,
+    due, mm,
 };
 
 /// Most bytes one call transfers (Linux `MAX_RW_COUNT`).
@@ -60,7 +60,7 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
                 let len = entry[8..].iter().rev().fold(0, |len, &byte| len << 8 | u64::from(byte));
                 total = total.checked_add(len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
             }
-            sched::spend_locked(call.cpu, here * ENTRY_COST / 4);
+            due::spend_locked(call.cpu, here * ENTRY_COST / 4);
         }
         let mut cursor = Self::new(call, 0, total, access);
         cursor.left = 0;
@@ -142,13 +142,13 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         while len > self.left {
             len -= self.left;
             self.left = 0;
-            sched::spend_locked(self.call.cpu, ENTRY_COST);
+            due::spend_locked(self.call.cpu, ENTRY_COST);
             self.next_buffer()?;
         }
         self.at += len;
         self.left -= len;
         if self.left == 0 {
-            sched::spend_locked(self.call.cpu, ENTRY_COST);
+            due::spend_locked(self.call.cpu, ENTRY_COST);
         }
         Ok(())
     }

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     call::{Call, PATH_MAX, Stop, SysResult, cost},
+    due,
     permission::{self, Capability},
-    sched,
 };
 
 /// Entries are collected in pieces of this many bytes, so that user memory is not touched with a directory locked.
@@ -131,7 +131,7 @@ fn collect<M: Machine>(call: &Call<M>, dir: &'static InodeRecord, records: &mut 
     }
     let mut name = [0; NAME_MAX];
     fs::readdir_after(cpu, dir, records.next, records.last, |entry, inode| {
-        sched::spend_locked(cpu, cost::OBJECT);
+        due::spend_locked(cpu, cost::OBJECT);
         let name = fs::entry_name(cpu, entry, &mut name);
         let fits = records.push(inode.number.get(), entry.position.get() + 1, inode.mode.get(), name);
         if fits {

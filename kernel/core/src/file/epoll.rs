@@ -27,7 +27,7 @@ use super::{
 use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
-    sched, time,
+    due, time,
 };
 
 /// Events returned by one call at most; the rest come with the next.
@@ -125,7 +125,7 @@ pub fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
         let _guard = lock(cpu, &list.lock);
         while let Some(watch) = ALL.first(cpu, list) {
             discard(cpu, list, cpu.pool.at(PoolAddr(watch.file.get())), watch);
-            sched::spend_locked(cpu, cost::OBJECT);
+            due::spend_locked(cpu, cost::OBJECT);
         }
     }
     // Nodes of threads that still wait must not stay linked in memory that becomes another list.
@@ -264,7 +264,7 @@ fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &m
     while let Some(watch) = cpu.object::<WatchRecord>(at) {
         let is_last = at == last;
         at = watch.asked[1].get();
-        sched::spend_locked(cpu, 2 * cost::OBJECT);
+        due::spend_locked(cpu, 2 * cost::OBJECT);
         if let Some(event) = event_of(call, watch) {
             if let Some(place) = into.get_mut(ready) {
                 *place = event.shown;

@@ -20,7 +20,7 @@ use motet_protocol::{
 use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
-    mm, sched,
+    due, mm,
 };
 
 /// `ioctl`: a device becomes a thread, as the [`Asked`] at the argument says.
@@ -222,7 +222,7 @@ fn free<M: Machine>(cpu: &Cpu<M>, table: &'static HardwareTable) {
     for page in 0..(table.pages.get() as usize).min(HARDWARE_LEAVES * HARDWARE_LEAF_PAGES) {
         let leaf = cpu.pool.at::<HardwareLeaf>(PoolAddr(table.leaves[page / HARDWARE_LEAF_PAGES].get()));
         release_frame(cpu, PoolAddr(leaf.pages[page % HARDWARE_LEAF_PAGES].get()).frame());
-        sched::spend_locked(cpu, LET_GO);
+        due::spend_locked(cpu, LET_GO);
     }
     for leaf in table.leaves.iter().filter(|leaf| leaf.get() != 0) {
         release_frame(cpu, PoolAddr(leaf.get()).frame());

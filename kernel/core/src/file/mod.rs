@@ -55,7 +55,7 @@ use motet_protocol::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    process, vm,
+    tree, vm,
 };
 use description::{Kind, Parts};
 use node::Node;
@@ -173,7 +173,7 @@ pub fn files_for_child<M: Machine>(
     let place = Place::word(cpu, &child.files);
     hand::give(cpu, files, place, || child.files.store(cpu.raw(files), Ordering::Release));
     let several = parent.thread_count.load(Ordering::Relaxed) > 1;
-    let _tree = several.then(|| process::lock_tree(cpu));
+    let _tree = several.then(|| tree::lock_tree(cpu));
     for (from, to) in [(&parent.cwd, &child.cwd), (&parent.root, &child.root), (&parent.exe, &child.exe)] {
         if from[0].get() != 0 || from[1].get() != 0 {
             node::inherit(&node::load(cpu, from), to, cpu);
@@ -193,7 +193,7 @@ pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, 
     if let Some(files) = cpu.object(process.files.load(Ordering::Relaxed)) {
         {
             // procfs looks at other processes' tables under this lock.
-            let _tree = process::lock_tree(cpu);
+            let _tree = tree::lock_tree(cpu);
             hand::fetch(cpu, files, Place::word(cpu, &process.files), || process.files.store(0, Ordering::Release));
         }
         table::release(cpu, files);

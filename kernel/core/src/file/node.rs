@@ -14,7 +14,7 @@ use super::{
     description::{Anonymous, Kind, OpenFile},
     proc::{self, ProcNode},
 };
-use crate::{call::Call, cpu::Cpu, permission::FileRights, process};
+use crate::{call::Call, cpu::Cpu, permission::FileRights, tree};
 
 /// What a path names.
 pub enum Node<'c, M: Machine> {
@@ -138,7 +138,7 @@ pub fn of_process<'c, M: Machine>(
     cells: impl Fn(&'static ProcessRecord) -> &'static [Cell64; 2],
 ) -> Node<'c, M> {
     let several = call.process.thread_count.load(Ordering::Relaxed) > 1;
-    let _tree = several.then(|| process::lock_tree(call.cpu));
+    let _tree = several.then(|| tree::lock_tree(call.cpu));
     load(call.cpu, cells(call.process))
 }
 
@@ -150,7 +150,7 @@ pub fn store<M: Machine>(cpu: &Cpu<M>, cells: &'static [Cell64; 2], node: Option
         Some(Node::Open(_)) | None => (0, 0),
     };
     let before = {
-        let _tree = process::lock_tree(cpu);
+        let _tree = tree::lock_tree(cpu);
         let before = cells[0].get();
         cells[0].set(inode);
         cells[1].set(raw);

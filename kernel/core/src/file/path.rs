@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     call::{BUDGET, Call, PATH_MAX, cost},
+    due,
     permission::FileRights,
-    sched,
 };
 
 /// Most symbolic links followed in one walk (Linux `MAXSYMLINKS`).
@@ -285,7 +285,7 @@ fn walk_for<'c, M: Machine>(
             return Err(Errno::ENAMETOOLONG);
         }
         // Symbolic links make a path of 40 times the longest one.
-        sched::spend_locked(call.cpu, cost::OBJECT);
+        due::spend_locked(call.cpu, cost::OBJECT);
         if !current.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -333,7 +333,7 @@ fn walk_for<'c, M: Machine>(
                 continue;
             }
             expand(call, path, end, &next)?;
-            sched::spend_locked(call.cpu, BUDGET);
+            due::spend_locked(call.cpu, BUDGET);
             if path.as_bytes().first() == Some(&b'/') {
                 current = node::of_process(call, |process| &process.root);
             }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
-    signal::calls::{begin_temporary_mask, end_temporary_mask},
+    signal::{begin_temporary_mask, end_temporary_mask},
     time,
 };
 

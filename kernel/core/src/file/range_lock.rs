@@ -13,7 +13,7 @@ use super::{description::OpenFile, table};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    sched,
+    due,
 };
 
 /// What looking at a lock costs.
@@ -182,7 +182,7 @@ fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) {
     let mut at = cpu.object::<RangeRecord>(inode.ranges.get());
     while let Some(range) = at {
         at = cpu.object(range.next.get());
-        sched::spend_locked(cpu, RANGE_COST);
+        due::spend_locked(cpu, RANGE_COST);
         let (start, end) = (range.start.get(), range.end.get());
         if range.owner.get() == wanted.owner && start <= wanted.end && wanted.start <= end {
             if start < wanted.start {
@@ -210,7 +210,7 @@ fn conflicts(range: &RangeRecord, wanted: Wanted) -> bool {
 
 fn ranges<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) -> impl Iterator<Item = &'static RangeRecord> {
     core::iter::successors(cpu.object::<RangeRecord>(inode.ranges.get()), |range| {
-        sched::spend_locked(cpu, RANGE_COST);
+        due::spend_locked(cpu, RANGE_COST);
         cpu.object(range.next.get())
     })
 }

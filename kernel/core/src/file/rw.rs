@@ -38,9 +38,9 @@ use super::{
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    mm,
-    process::limits::limit_of,
-    signal, vm,
+    mm, signal,
+    tree::limit_of,
+    vm,
 };
 
 /// What moving a page between a pipe and user memory costs.

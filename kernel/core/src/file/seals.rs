@@ -17,7 +17,7 @@ use super::{
     description::{Anonymous, Kind, OpenFile},
     table,
 };
-use crate::{call::Call, cpu::Cpu, mm, process};
+use crate::{call::Call, cpu::Cpu, mm, tree};
 
 /// Longest name of a memfd, in bytes.
 pub const NAME_MAX: usize = 249;
@@ -155,9 +155,9 @@ fn sealable<M: Machine>(file: &OpenFile<M>) -> Result<&'static InodeRecord, Errn
 
 /// Whether a process has the file mapped so that its stores reach it.
 fn may_be_written<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> bool {
-    let _tree = process::lock_tree(cpu);
+    let _tree = tree::lock_tree(cpu);
     let mut found = false;
-    process::for_each(cpu, |process| {
+    tree::for_each(cpu, |process| {
         if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
             found |= mm::may_write_file(cpu, space, inode);
         }

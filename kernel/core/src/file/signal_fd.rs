@@ -19,10 +19,7 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    signal::{
-        Origin,
-        calls::{is_pending, take_pending},
-    },
+    signal::{Origin, is_pending, take_pending},
 };
 
 /// Bytes of `struct signalfd_siginfo`.

@@ -24,8 +24,8 @@ use super::{
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    process::limits::limit_of,
     signal,
+    tree::limit_of,
 };
 
 /// What moving a page costs: it is copied twice.

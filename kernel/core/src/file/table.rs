@@ -28,7 +28,7 @@ use super::{
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
-    process, sched,
+    due, tree,
 };
 
 /// After so many descriptors that are looked at, the core looks what else is due; what looking at one costs.
@@ -84,7 +84,7 @@ pub fn fork_own<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Re
     let own = fork(cpu, shared).ok_or(Errno::ENOMEM)?;
     {
         // procfs looks at other processes' tables under this lock.
-        let _tree = process::lock_tree(cpu);
+        let _tree = tree::lock_tree(cpu);
         let place = Place::word(cpu, &process.files);
         let store = || process.files.store(cpu.raw(own), Ordering::Release);
         hand::exchange(cpu, Some(own), Some(shared), place, store);
@@ -143,7 +143,7 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) -> Option<&'s
     let high = files.high.get();
     for fd in 0..high as i32 {
         let word = slot(cpu, files, fd).map_or(0, |slot| slot.load(Ordering::Relaxed));
-        sched::spend_locked(cpu, COPIED);
+        due::spend_locked(cpu, COPIED);
         let Some(record) = cpu.object::<FileRecord>(word & !FILES_CLOEXEC) else { continue };
         let Some(slot) = slot_or_allocate(cpu, copy, fd) else {
             drop(guard);
@@ -289,7 +289,7 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> 
 
 /// For [`close_matching`]: goes on, and looks in between what is due on the core.
 fn no_stop<M: Machine>(cpu: &Cpu<M>) -> Result<(), Infallible> {
-    sched::spend_locked(cpu, CLOSED);
+    due::spend_locked(cpu, CLOSED);
     Ok(())
 }
 
@@ -357,7 +357,7 @@ pub fn next_used<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, from: u3
 #[inline(always)]
 fn passed<M: Machine>(cpu: &Cpu<M>, fd: u32) {
     if fd % PASSED_AT_ONCE == PASSED_AT_ONCE - 1 {
-        sched::spend_locked(cpu, u64::from(PASSED_AT_ONCE) * PASSED);
+        due::spend_locked(cpu, u64::from(PASSED_AT_ONCE) * PASSED);
     }
 }
 

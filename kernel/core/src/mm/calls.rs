@@ -18,7 +18,7 @@ use super::{
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    file, sched,
+    due, file,
 };
 
 const PROT_READ: u64 = 1;
@@ -377,7 +377,7 @@ fn drop_tables<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64
     let home = home_table(cpu, space);
     let mut at = start;
     while at < end {
-        sched::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, BUDGET);
         let stop = home.end_of_piece(at..end, pieces::ENTRIES);
         unmap_pages(cpu, space, at, stop);
         at = stop;
@@ -535,7 +535,7 @@ fn move_pages<M: Machine>(
                 return moved;
             }
             at = stop;
-            sched::spend_locked(cpu, BUDGET);
+            due::spend_locked(cpu, BUDGET);
         }
         Ok(())
     });

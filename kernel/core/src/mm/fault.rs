@@ -24,7 +24,7 @@ use super::{
     space::{alloc_table, ensure_root},
     table, view, vma,
 };
-use crate::{call::BUDGET, cpu::Cpu, file, sched};
+use crate::{call::BUDGET, cpu::Cpu, due, file};
 
 /// What synchronising fetches with a frame costs, which copies it onto itself.
 const SYNC_COST: u64 = BUDGET / 3;
@@ -368,7 +368,7 @@ fn make_executable_here<M: Machine>(cpu: &Cpu<M>, frame: Frame) {
         cpu.machine.sync_instructions(frame);
         count(&cpu.counters().icache_syncs);
         record.synced.fetch_or(bit, Ordering::AcqRel);
-        sched::spend_locked(cpu, SYNC_COST);
+        due::spend_locked(cpu, SYNC_COST);
     }
 }
 
@@ -380,7 +380,7 @@ pub fn sync_range<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: 
     home_table(cpu, space).visit(pages, |_, leaf| {
         cpu.machine.sync_instructions(leaf.frame.named());
         frame_record(cpu.pool, leaf.frame.named()).synced.store(own, Ordering::Release);
-        sched::spend_locked(cpu, SYNC_COST);
+        due::spend_locked(cpu, SYNC_COST);
     });
 }
 

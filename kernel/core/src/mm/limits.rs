@@ -17,7 +17,7 @@ use crate::{
     call::Call,
     cpu::Cpu,
     permission::{self, Capability},
-    process::limits::{hard_limit_of, limit_of},
+    tree::{hard_limit_of, limit_of},
 };
 
 /// Fails with `ENOMEM` when `len` more bytes mapped with these `VMA_*` were more than the process may have. The space's lock

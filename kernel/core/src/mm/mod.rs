@@ -12,6 +12,7 @@ mod limits;
 mod pieces;
 pub mod place;
 mod space;
+mod user;
 mod view;
 mod vma;
 
@@ -35,6 +36,7 @@ pub use space::{
     activate, create, create_for, deactivate, epoch, fork, keep_active, leave_if_unused, may_stay_active, recover,
     release, share,
 };
+pub use user::instruction_at;
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
 

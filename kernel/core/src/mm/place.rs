@@ -9,7 +9,7 @@ use super::{calls::page_range, home_table, pieces, space_of, view, vma};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    process::{self, lock_tree},
+    tree::{self, lock_tree},
 };
 
 // linux/mempolicy.h
@@ -74,7 +74,7 @@ pub fn move_pages<M: Machine>(call: &Call<M>) -> SysResult {
     let [pid, count, pages, nodes, status, flags] = call.args;
     if pid != 0 && pid != u64::from(call.process.pid.get()) {
         let _tree = lock_tree(call.cpu);
-        let other = u32::try_from(pid).ok().and_then(|pid| process::lookup(call.cpu, pid));
+        let other = u32::try_from(pid).ok().and_then(|pid| tree::lookup(call.cpu, pid));
         return Err(other.map_or(Errno::ESRCH, |_| Errno::EPERM).into());
     }
     if flags as u32 & !(MPOL_MF_MOVE | MPOL_MF_MOVE_ALL) != 0 {

@@ -20,11 +20,11 @@ use motet_protocol::{
 
 use super::{caches, edit, home_table, table, tables, view, vma};
 use crate::{
+    ability::away,
     call::{BUDGET, cost},
     cpu::Cpu,
-    extension,
+    due,
     file::{dma, hardware},
-    sched,
 };
 
 /// After so many pages the core looks what else is due.
@@ -125,13 +125,13 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
                         release_frame(cpu, leaf.frame.named());
                         released += 1;
                         if released % PAGES_AT_ONCE == 0 {
-                            sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
+                            due::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
                         }
                     }
                 };
                 let table_of_pages = |table| {
                     release_frame(cpu, table);
-                    sched::spend_locked(cpu, TABLE);
+                    due::spend_locked(cpu, TABLE);
                 };
                 if space.damaged.load(Ordering::Relaxed) != 0 {
                     table.dismantle(core::iter::once(0..u64::MAX), unused, page, table_of_pages);
@@ -186,7 +186,7 @@ pub fn keep_active<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// A thread of the space is home: shoot-downs need not ask this core any more, unless others are away or it has the space active.
 pub fn leave_if_unused<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     let raw = cpu.raw(space);
-    if cpu.active_space.get() != raw && !extension::away::has_away(cpu, raw) {
+    if cpu.active_space.get() != raw && !away::has_away(cpu, raw) {
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
     }
 }
@@ -271,7 +271,7 @@ pub fn fork<M: Machine>(
     let copied = view::copy_program(cpu, parent, child).and_then(|()| copy_vmas(cpu, parent, child));
     drop(guard);
     // What follows finds most pages read-only, and faults.
-    sched::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, BUDGET);
     copied
 }
 
@@ -284,7 +284,7 @@ fn lock_without_transfers<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord)
         }
         drop(guard);
         cpu.relax();
-        sched::spend_locked(cpu, cost::OBJECT);
+        due::spend_locked(cpu, cost::OBJECT);
     }
 }
 
@@ -370,7 +370,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
             if result.is_err() {
                 return;
             }
-            sched::spend_locked(cpu, ADDED);
+            due::spend_locked(cpu, ADDED);
             // Nothing belongs to a view: the child looks by itself.
             if vma.flags.get() & (VMA_VIEW | VMA_WIPE_ON_FORK) != 0 {
                 continue;
@@ -388,7 +388,7 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
                         Ok(_) => {
                             pages += 1;
                             if pages % PAGES_AT_ONCE == 0 {
-                                sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * COPIED);
+                                due::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * COPIED);
                             }
                         }
                         Err(_) => {
@@ -423,7 +423,7 @@ fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {
 fn leave_active<M: Machine>(cpu: &Cpu<M>, new: u64) {
     let old = cpu.active_space.replace(new);
     cpu.epoch.set(0);
-    if old != 0 && !extension::away::has_away(cpu, old) {
+    if old != 0 && !away::has_away(cpu, old) {
         let space = cpu.pool.at::<SpaceRecord>(PoolAddr(old));
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
     }

@@ -18,7 +18,7 @@ use motet_protocol::{
 };
 
 use super::space::tell_cores;
-use crate::{call::cost, cpu::Cpu, sched};
+use crate::{call::cost, cpu::Cpu, due};
 
 /// What a new VMA is.
 #[derive(Clone, Copy)]
@@ -184,7 +184,7 @@ pub fn within<'a, M: Machine>(
 ) -> impl Iterator<Item = &'static VmaRecord> + 'a {
     let entries = range_tree::from(cpu, &space.vma_root, range.start);
     let found = entries.map_while(|entry| record_of(cpu, entry)).take_while(move |vma| vma.start.get() < range.end);
-    found.inspect(|_| sched::spend_locked(cpu, FOUND))
+    found.inspect(|_| due::spend_locked(cpu, FOUND))
 }
 
 /// Calls `each` with every VMA in ascending order. The space's lock is held.
@@ -317,7 +317,7 @@ pub fn clear<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     range_tree::clear(cpu, &space.vma_root, |value| {
         if let Some(vma) = cpu.pool.get::<VmaRecord>(PoolAddr(value)) {
             free(cpu, vma);
-            sched::spend_locked(cpu, cost::OBJECT);
+            due::spend_locked(cpu, cost::OBJECT);
         }
     });
 }

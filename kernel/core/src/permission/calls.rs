@@ -12,7 +12,7 @@ use super::credentials::{
 };
 use crate::{
     call::{Call, SysResult},
-    process::{lock_tree, lookup, users},
+    tree::{lock_tree, lookup, users},
 };
 
 /// An id that a call leaves as it is.

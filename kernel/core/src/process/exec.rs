@@ -16,17 +16,19 @@ use motet_protocol::{Context, fs, lock::lock, run_queue, slab, threads, wait};
 use super::{
     exit::kill_other_threads,
     load::{Executable, INTERPRETER_MAX, NO_HEADERS},
-    lock_tree,
     refusal::Refusal,
     stack::{Image, STACK, StackBuilder},
     strings::{Command, Prefix, StringSource, Strings},
 };
+use crate::tree;
 use crate::{
-    call::{BUDGET, Call, PATH_MAX, Stop, SysResult},
+    ability,
+    call::{self, BUDGET, Call, PATH_MAX, Stop, SysResult},
     cpu::Cpu,
-    crossing, extension, file, handover, mm,
+    cputime, crossing, file, handover, mm,
     permission::{self, FileRights, Identity, Owned},
-    sched, signal,
+    signal,
+    tree::lock_tree,
 };
 
 /// Where position-independent programs and their interpreters are loaded.
@@ -184,7 +186,7 @@ fn island_for<M: Machine>(call: &Call<M>, isa: Isa) -> Result<IslandId, Refusal>
     if isa == M::ISA {
         return Ok(call.cpu.island());
     }
-    let affinity = extension::affinity(call.thread);
+    let affinity = ability::affinity(call.thread);
     let rank = |&island: &IslandId| {
         let core = run_queue::least_loaded(call.cpu, island, affinity);
         (!run_queue::allowed(affinity, core), run_queue::load(call.cpu, core))
@@ -297,7 +299,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
         word.set(0);
     }
     crossing::forget(cpu, thread);
-    extension::forget(cpu, thread);
+    ability::forget(cpu, thread);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);
     process.exit_signal.set(signal::SIGCHLD);
@@ -316,7 +318,7 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     let _tree = lock_tree(cpu);
     take_identity(call, image.identity, inode);
     // Signals that a child has chosen for its end were meant for the program before.
-    for child in super::children(cpu, process).filter(|child| child.exit_signal.get() != 0) {
+    for child in tree::children(cpu, process).filter(|child| child.exit_signal.get() != 0) {
         child.exit_signal.set(signal::SIGCHLD);
     }
     process.execed.set(1);
@@ -354,8 +356,8 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     let (cpu, thread) = (call.cpu, call.thread);
     mm::deactivate(cpu);
     cpu.ext_owner.set((0, 0));
-    sched::charge(cpu, thread);
-    sched::end_call(thread);
+    cputime::charge(cpu, thread);
+    call::end_call(thread);
     cpu.own.current_thread.store(0, Ordering::Release);
     handover::start_on(cpu, thread, target_core(call, island));
 }

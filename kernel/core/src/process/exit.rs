@@ -10,13 +10,15 @@ use motet_layout::{
 };
 use motet_protocol::{Context, slab, threads, timer, wait};
 
-use super::{adopt, disown, for_each_thread, lock_tree, parent_of, users};
+use crate::tree;
 use crate::{
+    ability,
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    crossing, extension, file, futex, handover, mm, sched,
+    cputime, crossing, due, file, futex, handover, mm,
     signal::{self, Origin},
     time,
+    tree::{adopt, disown, for_each_thread, lock_tree, parent_of, users},
 };
 
 /// What passing a thread costs on the way to another one of its process (`call::cost`).
@@ -82,7 +84,7 @@ pub fn end_thread<M: Machine>(
     let isa = registers::frame_isa(&thread.frame);
     futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });
     file::service::release_of_thread(cpu, thread);
-    sched::charge(cpu, thread);
+    cputime::charge(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
     file::call_ended(cpu, thread);
@@ -94,7 +96,7 @@ pub fn end_thread<M: Machine>(
     }
     mm::deactivate(cpu);
     crossing::forget(cpu, thread);
-    extension::release_area(cpu, thread);
+    ability::release_area(cpu, thread);
     thread.in_syscall.set(THREAD_ENDS);
     thread.scratch[0].set(u64::from(status));
     go_on(cpu, thread, process);
@@ -114,7 +116,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
 
 /// Gives back what the thread, or its process if it is the last one, has. `false`: something else is due, and some is left.
 fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> bool {
-    if !sched::free_garbage(cpu, thread) {
+    if !due::free_garbage(cpu, thread) {
         return false;
     }
     if leave_others(cpu, thread, process) {
@@ -124,7 +126,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         process.exit_status.store(thread.scratch[0].get() as u32, Ordering::Relaxed);
     }
     time::end_alarm(cpu, process);
-    let is_due = || sched::is_anything_due(cpu, thread);
+    let is_due = || due::is_anything_due(cpu, thread);
     if !file::release_files(cpu, process, is_due) {
         return false;
     }
@@ -134,7 +136,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         }
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }
-    sched::free_garbage(cpu, thread) && give_children_away(cpu, process, is_due) && {
+    due::free_garbage(cpu, thread) && give_children_away(cpu, process, is_due) && {
         let _tree = lock_tree(cpu);
         leave(cpu, thread, process, true);
         true
@@ -240,7 +242,7 @@ fn give_children_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
 /// Gives up to `limit` children to the first process; whether there were that many. The tree lock is held.
 fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, limit: usize) -> bool {
     // Once it has ended, the run has; nobody is left to adopt.
-    let init = super::lookup(cpu, 1)
+    let init = tree::lookup(cpu, 1)
         .filter(|init| !core::ptr::eq(*init, process) && init.state.load(Ordering::Relaxed) == PROCESS_ALIVE);
     for given in 0..limit {
         let Some(child) = cpu.object::<ProcessRecord>(process.first_child.get()) else { return given == limit };
@@ -327,7 +329,7 @@ fn unlink_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'st
             other.sibling.set(thread.sibling.get());
             return;
         }
-        sched::spend_locked(cpu, PASSED);
+        due::spend_locked(cpu, PASSED);
         at = cpu.object(other.sibling.get());
     }
 }

@@ -19,17 +19,16 @@ use motet_layout::{
 };
 use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
-use super::{adopt, limits, lock_tree, parent_of, schedule, users};
+use super::{limits, schedule};
+use crate::tree;
 use crate::{
-    balance,
+    ability, balance,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    crossing, extension, file, handover, mm,
+    crossing, file, handover, mm,
     permission::{self, Capability},
-    signal::{
-        self,
-        calls::{begin_temporary_mask, end_temporary_mask},
-    },
+    signal::{self, begin_temporary_mask, end_temporary_mask},
+    tree::{adopt, lock_tree, parent_of, users},
 };
 
 /// New namespaces: what only the superuser might ask for.
@@ -134,7 +133,7 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
         Ok(tid) => tid,
         Err(errno) => {
             crossing::forget(call.cpu, thread);
-            extension::release_area(call.cpu, thread);
+            ability::release_area(call.cpu, thread);
             slab::free(call.cpu, thread);
             return Err(errno.into());
         }
@@ -187,11 +186,11 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     thread.frame.vectors.set(0);
     // Until it starts, it goes with the core that makes it.
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
-    if extension::has_used_vectors(parent) {
+    if ability::has_used_vectors(parent) {
         // Those that are closed are in the caller's frame alone.
         handover::save_ext(cpu, parent);
         registers::copy_frame(&parent.frame, &thread.frame);
-        if let Err(errno) = extension::copy_area(cpu, parent, thread) {
+        if let Err(errno) = ability::copy_area(cpu, parent, thread) {
             slab::free(cpu, thread);
             return Err(errno);
         }
@@ -219,7 +218,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     for (to, from) in thread.affinity.iter().zip(&parent.affinity) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    extension::inherit(parent, thread);
+    ability::inherit(parent, thread);
     for (to, from) in thread.name.iter().zip(&parent.name) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -230,7 +229,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
         && let Err(errno) = crossing::copy_chain(cpu, parent, thread)
     {
         crossing::forget(cpu, thread);
-        extension::release_area(cpu, thread);
+        ability::release_area(cpu, thread);
         slab::free(cpu, thread);
         return Err(errno);
     }
@@ -384,7 +383,7 @@ fn nearest_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> CoreId {
 fn vfork_continues<M: Machine>(call: &Call<M>) -> SysResult {
     let pid = call.thread.scratch[0].get();
     let tree = lock_tree(call.cpu);
-    let child = super::lookup(call.cpu, pid as u32).filter(|child| {
+    let child = tree::lookup(call.cpu, pid as u32).filter(|child| {
         child.execed.get() == 0
             && child.state.load(Ordering::Relaxed) != PROCESS_ZOMBIE
             && parent_of(call.cpu, child).is_some_and(|parent| core::ptr::eq(parent, call.process))

@@ -7,37 +7,20 @@ use motet_hal::Machine;
 use motet_layout::{CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadRecord};
 use motet_protocol::{memory, run_queue, threads};
 
-use super::{lock_tree, lookup, parent_of, process_of, wait::write_rusage};
+use super::wait::write_rusage;
+use crate::cpu::KERNEL_RELEASE;
+use crate::tree;
+use crate::tree::limits::LIMITS;
 use crate::{
+    ability,
     call::{Call, Stop, SysResult},
-    extension, handover, mm,
+    cputime, handover, mm,
     permission::{self, Capability},
-    sched,
+    tree::{lock_tree, lookup, parent_of, process_of},
 };
 
-/// What `uname` says; programs compare the release with what they need.
-pub const KERNEL_RELEASE: &str = "6.12.0-motet";
 const KERNEL_VERSION: &str = concat!("#1 SMP Motet ", env!("CARGO_PKG_VERSION"));
 const NODE_NAME: &str = "motet";
-/// What processes are limited in (`RLIMIT_*`, in order), and in which unit: the words of `/proc/PID/limits`.
-pub const LIMITS: [(&str, &str); 16] = [
-    ("Max cpu time", "seconds"),
-    ("Max file size", "bytes"),
-    ("Max data size", "bytes"),
-    ("Max stack size", "bytes"),
-    ("Max core file size", "bytes"),
-    ("Max resident set", "bytes"),
-    ("Max processes", "processes"),
-    ("Max open files", "files"),
-    ("Max locked memory", "bytes"),
-    ("Max address space", "bytes"),
-    ("Max file locks", "locks"),
-    ("Max pending signals", "signals"),
-    ("Max msgqueue size", "bytes"),
-    ("Max nice priority", ""),
-    ("Max realtime priority", ""),
-    ("Max realtime timeout", "us"),
-];
 /// `getpriority`: a thread, a process group, a user.
 const PRIO_PROCESS: u64 = 0;
 const PRIO_PGRP: u64 = 1;
@@ -118,7 +101,7 @@ pub fn setpgid<M: Machine>(call: &Call<M>) -> SysResult {
     let pgid = if pgid == 0 { target_pid } else { pgid as u32 };
     if pgid != target_pid {
         let mut exists = false;
-        super::for_each(call.cpu, |other| {
+        tree::for_each(call.cpu, |other| {
             exists |= other.pgid.load(Ordering::Relaxed) == pgid && other.sid.load(Ordering::Relaxed) == own_sid;
         });
         if !exists {
@@ -153,7 +136,7 @@ pub fn sysinfo<M: Machine>(call: &Call<M>) -> SysResult {
     let mut processes = 0u16;
     {
         let _tree = lock_tree(call.cpu);
-        super::for_each(call.cpu, |_| processes += 1);
+        tree::for_each(call.cpu, |_| processes += 1);
     }
     let mut info = [0u8; 112];
     for (offset, word) in [(0, call.cpu.reading_ns() / 1_000_000_000), (32, total), (40, free)] {
@@ -169,11 +152,11 @@ pub fn sysinfo<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn getrusage<M: Machine>(call: &Call<M>) -> SysResult {
     let times = match call.args[0] as i32 {
         0 => {
-            let (user, system) = super::charged_times_ns(call);
+            let (user, system) = tree::charged_times_ns(call);
             [user, system]
         }
         1 => {
-            sched::charge(call.cpu, call.thread);
+            cputime::charge(call.cpu, call.thread);
             [call.thread.user_ns.get(), call.thread.system_ns.get()]
         }
         -1 => [call.process.child_times_ns[0].get(), call.process.child_times_ns[1].get()],
@@ -250,7 +233,7 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
         permission::may_change(call.process, process_of(call.cpu, thread))?;
         let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(call.cpu.id);
         // A core of another instruction set, or without what the thread needs, cannot run its code.
-        let target = extension::core_for(call.cpu, thread, last, mask).ok_or(Errno::EINVAL)?;
+        let target = ability::core_for(call.cpu, thread, last, mask).ok_or(Errno::EINVAL)?;
         thread.affinity[0].store(mask[0], Ordering::Relaxed);
         thread.affinity[1].store(mask[1], Ordering::Relaxed);
         (core::ptr::eq(thread, call.thread) && !run_queue::allowed(mask, call.cpu.id)).then_some(target)
@@ -311,17 +294,17 @@ fn for_each_named<M: Machine>(call: &Call<M>, mut each: impl FnMut(&'static Thre
         PRIO_PROCESS => each(thread_named(call, who)?),
         PRIO_PGRP => {
             let pgid = own(call.process.pgid.load(Ordering::Relaxed));
-            super::for_each(cpu, |process| {
+            tree::for_each(cpu, |process| {
                 if process.pgid.load(Ordering::Relaxed) == pgid {
-                    super::for_each_thread(cpu, process, &mut each);
+                    tree::for_each_thread(cpu, process, &mut each);
                 }
             });
         }
         PRIO_USER => {
             let user = own(call.process.credentials.users[0].get());
-            super::for_each(cpu, |process| {
+            tree::for_each(cpu, |process| {
                 if process.credentials.users[0].get() == user {
-                    super::for_each_thread(cpu, process, &mut each);
+                    tree::for_each_thread(cpu, process, &mut each);
                 }
             });
         }
@@ -440,7 +423,7 @@ pub fn riscv_hwprobe<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let cores = if set_at == 0 { run_queue::cores_of(call.thread) } else { read_core_set(call, set_len, set_at)? };
-    let Some(extensions) = extension::hwprobe(call.cpu, cores) else { return Err(Errno::EINVAL.into()) };
+    let Some(extensions) = ability::hwprobe(call.cpu, cores) else { return Err(Errno::EINVAL.into()) };
     for index in 0..count.min(64) {
         let at = pairs.wrapping_add(16 * index);
         let key = call.read_user_u64(at)? as i64;

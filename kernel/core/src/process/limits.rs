@@ -8,25 +8,15 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{lock_tree, process_of, times_ns, users};
+use crate::tree::limit_of;
 use crate::{
     call::Call,
     cpu::Cpu,
+    cputime,
     permission::{self, Capability},
-    sched,
     signal::{self, Origin},
+    tree::{lock_tree, process_of, times_ns, users},
 };
-
-/// What a process is limited to: the soft limit of a resource (`RLIMIT_*`).
-#[inline(always)]
-pub fn limit_of(process: &ProcessRecord, resource: usize) -> u64 {
-    process.limits[2 * resource].get()
-}
-
-/// The hard limit of a resource, up to which a process may raise the soft one.
-pub fn hard_limit_of(process: &ProcessRecord, resource: usize) -> u64 {
-    process.limits[2 * resource + 1].get()
-}
 
 /// A timer has interrupted the running thread: its process may have had its time.
 #[inline]
@@ -40,7 +30,7 @@ pub fn check_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// `SIGXCPU` at the soft limit and every second from then on, `SIGKILL` at the hard one.
 #[cold]
 fn limit_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
-    sched::charge(cpu, thread);
+    cputime::charge(cpu, thread);
     let _tree = lock_tree(cpu);
     let (user_ns, system_ns) = times_ns(cpu, process);
     let seconds = (user_ns + system_ns) / 1_000_000_000;

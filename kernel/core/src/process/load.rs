@@ -21,8 +21,8 @@ use super::{
 use crate::{
     call::{BUDGET, cost},
     cpu::Cpu,
+    due,
     mm::{self, VmaSpec},
-    sched,
 };
 
 /// Program headers that are looked at.
@@ -146,7 +146,7 @@ impl<'h> Executable<'h> {
     ) -> Result<Loaded, Refusal> {
         let fat = Fat::find(cpu, self, inode)?;
         // Up to 64 headers have been looked through several times.
-        sched::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, BUDGET);
         let bias = if self.is_fixed() { 0 } else { bias };
         let mut loaded = Loaded {
             entry: self.header.e_entry.wrapping_add(bias),
@@ -186,7 +186,7 @@ impl<'h> Executable<'h> {
                 loaded.headers_at = address + in_segment;
             }
             loaded.end = end;
-            sched::spend_locked(cpu, SEGMENT);
+            due::spend_locked(cpu, SEGMENT);
         }
         Ok(loaded)
     }

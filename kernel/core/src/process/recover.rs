@@ -12,8 +12,11 @@ use motet_layout::{
 };
 use motet_protocol::{Context, slab, threads};
 
-use super::{adopt, exit, for_each, for_each_thread, parent_of, process_of};
-use crate::cpu::Cpu;
+use super::exit;
+use crate::{
+    cpu::Cpu,
+    tree::{adopt, for_each, for_each_thread, parent_of, process_of},
+};
 
 /// Repairs the tree, whose lock a dead core held and this one has now.
 pub fn recover<M: Machine>(cpu: &Cpu<M>) {

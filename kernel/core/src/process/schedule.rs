@@ -6,15 +6,20 @@ use motet_abi::{
         SCHED_BATCH, SCHED_DEADLINE, SCHED_FIFO, SCHED_FLAG_KEEP_PARAMS, SCHED_FLAG_KEEP_POLICY,
         SCHED_FLAG_RESET_ON_FORK, SCHED_IDLE, SCHED_OTHER, SCHED_RESET_ON_FORK, SCHED_RR,
     },
+    registers,
 };
 use motet_hal::Machine;
 use motet_layout::ThreadRecord;
-use motet_protocol::schedule::{self, PRIORITY_MAX, Schedule};
+use motet_protocol::{
+    run_queue,
+    schedule::{self, PRIORITY_MAX, Schedule},
+};
 
-use super::{ids::thread_named, lock_tree, process_of};
+use super::ids::thread_named;
 use crate::{
-    call::{Call, SysResult},
-    permission, realtime, time,
+    call::{Call, Stop, SysResult, end_call},
+    handover, permission, realtime, time,
+    tree::{lock_tree, process_of},
 };
 
 /// Bytes of `struct sched_attr` that are known, and of its first version.
@@ -261,4 +266,15 @@ fn read_attr<M: Machine>(call: &Call<M>, at: u64) -> Result<Attr, Errno> {
     let word = |offset: usize| u32::from_le_bytes(core::array::from_fn(|byte| bytes[offset + byte]));
     let long = |offset: usize| u64::from(word(offset)) | u64::from(word(offset + 4)) << 32;
     Ok(Attr { policy: word(4), flags: long(8), nice: word(16).cast_signed(), priority: word(20), runtime_ns: long(24) })
+}
+
+/// `sched_yield()`.
+pub fn sched_yield<M: Machine>(call: &Call<M>) -> SysResult {
+    if run_queue::has_ready(call.cpu.own) {
+        registers::set_result(&call.thread.frame, 0);
+        end_call(call.thread);
+        handover::yield_core(call.cpu, call.thread);
+        return Err(Stop::Gone);
+    }
+    Ok(0)
 }

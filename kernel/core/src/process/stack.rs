@@ -8,7 +8,7 @@ use super::{
     load::Loaded,
     strings::{ARGUMENTS_MAX, StringSource},
 };
-use crate::{call::Call, extension, mm, permission::Identity, random};
+use crate::{ability, call::Call, mm, permission::Identity, random};
 
 const STACK_TOP: u64 = USER_END;
 /// Words that are written to the stack at once.
@@ -148,8 +148,8 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             }
             None => 0,
         };
-        let [hwcap, hwcap2] = extension::hwcap(self.call.cpu, self.call.thread, self.isa);
-        let longest = extension::longest_vectors(self.call.cpu, self.isa);
+        let [hwcap, hwcap2] = ability::hwcap(self.call.cpu, self.call.thread, self.isa);
+        let longest = ability::longest_vectors(self.call.cpu, self.isa);
         Ok([
             [abi::AT_PHDR, program.headers_at],
             [abi::AT_PHENT, 56],

@@ -14,8 +14,11 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
 
-use super::{children, exit::reap, lock_tree, lookup, parent_of};
-use crate::call::{Call, Stop, SysResult};
+use super::exit::reap;
+use crate::{
+    call::{Call, Stop, SysResult},
+    tree::{children, lock_tree, lookup, parent_of},
+};
 
 /// Options that say which kinds of children are waited for. `__WNOTHREAD` changes nothing: children belong to processes.
 const WHICH_KIND: u32 = __WALL | __WCLONE | __WNOTHREAD;

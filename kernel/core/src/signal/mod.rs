@@ -4,8 +4,7 @@
 //! word and a wake-up (or a doorbell, if the thread runs). Sending happens under the process-tree lock, which keeps
 //! the target alive.
 
-pub mod calls;
-mod deliver;
+mod mask;
 mod queue;
 
 use core::sync::atomic::Ordering;
@@ -14,45 +13,35 @@ use motet_abi::{
     Errno,
     process::WaitStatus,
     registers,
-    signal::{self as abi, DefaultAction, SigCause, SigInfo, UNBLOCKABLE},
+    signal::{self as abi, DefaultAction, UNBLOCKABLE},
     time::RLIMIT_SIGPENDING,
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    CALL_PAUSED, PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord,
-    WAKE_SIGNAL, handshake::then_look,
+    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
 };
-use motet_protocol::{Context, run_queue, slab, threads, timer, wait};
+use motet_protocol::{Context, run_queue, slab, threads, wait};
 
-pub use queue::Origin;
-use queue::Pending;
+pub use mask::{begin_temporary_mask, end_temporary_mask, is_pending, set_mask, take_pending};
+pub use queue::{Origin, Pending};
 
 pub use abi::{SIGALRM, SIGCHLD, SIGILL, SIGKILL};
 
 use crate::{
-    call::Call,
     cpu::Cpu,
-    crossing, file, handover, mm,
-    process::{self, for_each_thread, limits::limit_of, lock_tree, parent_of},
-    sched, time,
+    handover, mm,
+    tree::{self, for_each_thread, limit_of, lock_tree, parent_of},
 };
 
-const STOP_SIGNALS: u64 =
+/// Signals that stop a process.
+pub const STOP_SIGNALS: u64 =
     abi::bit(abi::SIGSTOP) | abi::bit(abi::SIGTSTP) | abi::bit(abi::SIGTTIN) | abi::bit(abi::SIGTTOU);
-
-/// What became of a thread that attended to its signals.
-pub enum Attention {
-    /// It runs on.
-    Run,
-    /// It has exited or stopped: it is no longer this core's.
-    Gone,
-}
 
 /// Sends a signal to every process of a group. Returns whether there was one.
 pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
     let _tree = lock_tree(cpu);
     let mut any = false;
-    process::for_each(cpu, |process| {
+    tree::for_each(cpu, |process| {
         if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && process.pgid.load(Ordering::Relaxed) == pgid {
             any = true;
             send_locked(cpu, process, signal, Origin::KERNEL);
@@ -99,13 +88,18 @@ fn kill_threads<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 /// Sends a signal to a thread for what it does itself (`SIGPIPE`, `SIGXFSZ`): as if it had used `kill`.
 pub fn send_to_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
     let _tree = lock_tree(cpu);
-    let origin = Origin::sent_by(abi::SI_USER, process::process_of(cpu, thread));
+    let origin = Origin::sent_by(abi::SI_USER, tree::process_of(cpu, thread));
     send_to_thread_locked(cpu, thread, signal, origin);
 }
 
 /// As [`send_to_thread`], with the tree lock held and what is told to a handler. `false`: there was no room to keep that.
-fn send_to_thread_locked<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32, origin: Origin) -> bool {
-    let process = process::process_of(cpu, thread);
+pub fn send_to_thread_locked<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    signal: u32,
+    origin: Origin,
+) -> bool {
+    let process = tree::process_of(cpu, thread);
     if !prepare_target(cpu, process, signal) {
         return true;
     }
@@ -130,7 +124,7 @@ pub fn discard_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process:
 
 /// The thread did something at `address` that its address space does not allow.
 pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, address: u64, errno: Errno) {
-    let space = mm::space_of(cpu, process::process_of(cpu, thread));
+    let space = mm::space_of(cpu, tree::process_of(cpu, thread));
     let (signal, code) = if errno == Errno::ENOMEM {
         (abi::SIGKILL, abi::SI_KERNEL)
     } else if mm::lacks_page(errno) {
@@ -166,7 +160,7 @@ fn force_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: 
 
 /// Sends a signal that the thread cannot put off: if it blocks or ignores it, the default action is taken.
 pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
-    let process = process::process_of(cpu, thread);
+    let process = tree::process_of(cpu, thread);
     let action = action_of(cpu, process, signal);
     let blocked = thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0;
     if blocked || action.handler.get() == abi::SIG_IGN {
@@ -175,83 +169,6 @@ pub fn force<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u3
     }
     thread.pending.fetch_or(abi::bit(signal), Ordering::SeqCst);
     thread.attention.store(1, Ordering::Release);
-}
-
-/// Acts on what may be waiting for the running thread. A function of its own: inlined, it made every thread that begins to run prepare for it.
-#[cold]
-#[inline(never)]
-pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {
-    // A swap, which sees what those wrote before who set the word; a store might overwrite it unseen.
-    thread.attention.swap(0, Ordering::SeqCst);
-    loop {
-        if thread.kill.load(Ordering::SeqCst) != 0 {
-            let status = process.exit_status.load(Ordering::Relaxed);
-            process::exit::end_thread(cpu, thread, process, status);
-            return Attention::Gone;
-        }
-        if process.stopped.load(Ordering::SeqCst) != 0 && stop(cpu, thread, process) {
-            return Attention::Gone;
-        }
-        // A call that is in the middle of its work ends first, unless the thread does.
-        let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
-        if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
-            if deliverable(thread, process) != 0 {
-                thread.attention.store(1, Ordering::Release);
-            }
-            return Attention::Run;
-        }
-        // A stop is taken and carried out under the tree lock: a continuing signal comes before both or after both.
-        let stops = !paused && deliverable(thread, process) & STOP_SIGNALS != 0;
-        let tree = stops.then(|| lock_tree(cpu));
-        let later = match (paused, stops) {
-            (true, _) => !fatal(cpu, process),
-            (false, true) => 0,
-            (false, false) => STOP_SIGNALS,
-        };
-        let Some((signal, pending)) = take_signal(thread, process, later) else {
-            restore_mask(thread);
-            return Attention::Run;
-        };
-        let origin = pending.take(cpu, signal, stops);
-        let action = action_of(cpu, process, signal);
-        if stops {
-            if action.handler.get() == abi::SIG_DFL && abi::default_action(signal) == DefaultAction::Stop {
-                stop_process(cpu, process, signal);
-                continue;
-            }
-            drop(tree);
-        }
-        match action.handler.get() {
-            abi::SIG_IGN => {}
-            abi::SIG_DFL => match abi::default_action(signal) {
-                DefaultAction::Ignore | DefaultAction::Continue | DefaultAction::Stop => {}
-                DefaultAction::Terminate | DefaultAction::Core => {
-                    finish_call_for_exit(cpu, thread);
-                    if thread.crossing.get() != 0 && abi::default_action(signal) == DefaultAction::Core {
-                        file::kernel_message(
-                            cpu,
-                            format_args!("process {} ends by signal {signal}", process.pid.get()),
-                        );
-                        crossing::backtrace(cpu, thread, process);
-                    }
-                    process::exit::exit_group_by_signal(cpu, thread, process, signal);
-                    return Attention::Gone;
-                }
-            },
-            _ => {
-                interrupt_call(cpu, thread, process, Some(action));
-                let info = info_of(thread, signal, &origin);
-                if deliver::deliver(cpu, thread, process, action, &info).is_err() {
-                    if signal == abi::SIGSEGV {
-                        action.handler.set(abi::SIG_DFL);
-                    }
-                    force(cpu, thread, abi::SIGSEGV);
-                    thread.attention.store(0, Ordering::Release);
-                    then_look();
-                }
-            }
-        }
-    }
 }
 
 /// Whether children of this process leave no zombies.
@@ -335,21 +252,6 @@ pub fn action_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32)
     &actions.actions[signal as usize - 1]
 }
 
-/// Signals that would interrupt the thread now.
-pub fn deliverable(thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
-    let pending = thread.pending.load(Ordering::SeqCst) | process.pending.load(Ordering::SeqCst);
-    pending & !thread.signal_mask.load(Ordering::Relaxed)
-}
-
-/// Signals that end the process.
-fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
-    let is_fatal = |signal: &u32| {
-        let ends = matches!(abi::default_action(*signal), DefaultAction::Terminate | DefaultAction::Core);
-        ends && action_of(cpu, process, *signal).handler.get() == abi::SIG_DFL
-    };
-    (1..=abi::NSIG).filter(is_fatal).map(abi::bit).sum()
-}
-
 /// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
 fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) -> bool {
     if signal == abi::SIGCONT || signal == SIGKILL {
@@ -396,124 +298,19 @@ fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) 
     }
 }
 
-/// Takes the next signal that is not blocked, and says from where; a thread's own come first. Those of `later` stay pending.
-fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: u64) -> Option<(u32, Pending<'a>)> {
-    loop {
-        let mask = thread.signal_mask.load(Ordering::Relaxed) & !UNBLOCKABLE | later;
-        for pending in [Pending::of_thread(thread), Pending::of_process(process)] {
-            let ready = pending.set.load(Ordering::SeqCst) & !mask;
-            if ready != 0 {
-                // A fatal signal first, then faults, which concern the instruction the thread is at.
-                let first =
-                    if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
-                if pending.set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
-                    return Some((first.trailing_zeros() + 1, pending));
-                }
-            }
-        }
-        if deliverable(thread, process) & !later == 0 {
-            return None;
-        }
-    }
-}
-
-/// After a call that changed the mask for its own time (`sigsuspend`, `ppoll`), if no handler was entered.
-fn restore_mask(thread: &ThreadRecord) {
-    if thread.restore_mask.get() != 0 && thread.in_syscall.get() == 0 {
-        thread.restore_mask.set(0);
-        thread.signal_mask.store(thread.saved_mask.get(), Ordering::Release);
-        then_look();
-    }
-}
-
-/// Ends the wait of a thread that is about to exit.
-fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    if thread.in_syscall.get() != 0 {
-        wait::finish(cpu, thread);
-        timer::disarm(cpu, &thread.timer);
-        file::call_ended(cpu, thread);
-        sched::end_call(thread);
-    }
-}
-
-/// A handler is about to run: the system call in progress ends, or will be made again after it.
-fn interrupt_call<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    action: Option<&SignalAction>,
-) {
-    if thread.in_syscall.get() == 0 {
-        return;
-    }
-    wait::finish(cpu, thread);
-    timer::disarm(cpu, &thread.timer);
-    file::call_ended(cpu, thread);
-    let isa = registers::frame_isa(&thread.frame);
-    let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
-    let number = registers::syscall_number(&thread.frame);
-    let restarts = action.is_some_and(|action| action.flags.get() & abi::SA_RESTART != 0);
-    if thread.progress.get() != 0 {
-        registers::set_result(&thread.frame, thread.progress.get() as i64);
-    } else if restarts && crate::syscall::is_restartable(isa, number) {
-        registers::rewind_syscall(&thread.frame);
-    } else {
-        time::sleep_interrupted(&call);
-        registers::set_result(&thread.frame, Errno::EINTR.result());
-    }
-    sched::end_call(thread);
-}
-
-/// Stops all threads of a process. The tree lock is held.
-fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) {
-    process.stopped.store(signal + 1, Ordering::Release);
-    process.continued.store(0, Ordering::Relaxed);
-    for_each_thread(cpu, process, |thread| {
-        thread.attention.store(1, Ordering::Release);
-        if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
-            handover::nudge(cpu, thread);
-        }
-    });
-    tell_parent(cpu, process, WaitStatus::Stopped(signal as u8));
-}
-
-/// Takes the running thread off this core if its process is still stopped.
-fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) -> bool {
-    handover::save_ext(cpu, thread);
-    sched::charge(cpu, thread);
-    // The lock orders this against a continuing signal: it finds the thread stopped, or we find the process running.
-    let _tree = lock_tree(cpu);
-    if process.stopped.load(Ordering::SeqCst) == 0 {
-        return false;
-    }
-    thread.attention.store(1, Ordering::Release);
-    thread.state.store(THREAD_STOPPED, Ordering::Release);
-    true
-}
-
 /// A child stopped or continued. The tree lock is held.
-fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, status: WaitStatus) {
+pub fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, status: WaitStatus) {
     if let Some(parent) = parent_of(cpu, process) {
         if action_of(cpu, parent, SIGCHLD).flags.get() & abi::SA_NOCLDSTOP == 0 {
-            let (user_ns, system_ns) = process::times_ns(cpu, process);
+            let (user_ns, system_ns) = tree::times_ns(cpu, process);
             send_locked(cpu, parent, SIGCHLD, Origin::child(process, status, [user_ns, system_ns]));
         }
         wait::wake(cpu, &parent.child_waiters);
     }
 }
 
-fn info_of(thread: &ThreadRecord, signal: u32, origin: &Origin) -> SigInfo {
-    let code = thread.fault_code.get().cast_signed();
-    match signal {
-        abi::SIGSEGV | abi::SIGBUS | abi::SIGILL | abi::SIGFPE | abi::SIGTRAP if code != 0 => {
-            SigInfo { signal, code, cause: SigCause::Fault { address: thread.fault_address.get() } }
-        }
-        _ => origin.info(signal),
-    }
-}
-
 /// The thread with that id, which must be alive. The tree lock is held.
 pub fn living_thread<M: Machine>(cpu: &Cpu<M>, tid: u32) -> Option<&'static ThreadRecord> {
     threads::lookup(cpu, tid)
-        .filter(|thread| process::process_of(cpu, thread).state.load(Ordering::Acquire) == PROCESS_ALIVE)
+        .filter(|thread| tree::process_of(cpu, thread).state.load(Ordering::Acquire) == PROCESS_ALIVE)
 }

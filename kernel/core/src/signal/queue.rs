@@ -15,7 +15,7 @@ use motet_hal::Machine;
 use motet_layout::{Cell64, ProcessRecord, QueuedSignal, ThreadRecord};
 use motet_protocol::{Context, slab};
 
-use crate::{cpu::Cpu, process::lock_tree};
+use crate::{cpu::Cpu, tree::lock_tree};
 
 /// Most entries of a list: who sends more fails.
 const QUEUED_MAX: u64 = 1024;

@@ -24,7 +24,7 @@ use super::accelerators;
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
-    file, sched,
+    due, file,
 };
 
 /// After so many pages that are given back the core looks what else is due.
@@ -233,12 +233,12 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, table: &Table<'_, 
             release_frame(cpu, leaf.frame.named());
             released += 1;
             if released % PAGES_AT_ONCE == 0 {
-                sched::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
+                due::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
             }
         },
         |table| {
             release_frame(cpu, table);
-            sched::spend_locked(cpu, TABLE);
+            due::spend_locked(cpu, TABLE);
         },
     );
 }

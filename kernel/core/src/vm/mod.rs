@@ -30,8 +30,8 @@ use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     file::description::{self, Parts},
-    process,
     signal::{self, Origin},
+    tree,
 };
 
 pub use accelerators::{fetch as fetch_page, protect as protect_registers};
@@ -93,8 +93,8 @@ pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     cpu.pool.header().vms_asked.swap(0, Ordering::Acquire);
     console::host_rang(cpu);
     while let Some(pid) = next_to_end(cpu) {
-        let _tree = process::lock_tree(cpu);
-        if let Some(process) = process::lookup(cpu, pid) {
+        let _tree = tree::lock_tree(cpu);
+        if let Some(process) = tree::lookup(cpu, pid) {
             signal::send_locked(cpu, process, signal::SIGKILL, Origin::KERNEL);
         }
     }

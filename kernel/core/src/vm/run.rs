@@ -23,12 +23,15 @@ use motet_protocol::{
     run_queue, timer, wait,
 };
 
-use super::{accelerators, memory, memory::Found, psci, reset, sbi, vcpu};
+use super::{
+    accelerators,
+    memory::{self, Found},
+    psci, reset, sbi, vcpu,
+};
 use crate::{
-    alarm,
+    ability, alarm,
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    extension,
     file::description,
     handover,
 };
@@ -206,7 +209,7 @@ impl<'a, M: Machine> Floats<'a, M> {
         handover::save_ext(cpu, thread);
         let are_lent = cpu.machine.lend_ext(&vcpu.frame, &vcpu.system);
         if !are_lent {
-            extension::before_load(cpu);
+            ability::before_load(cpu);
             cpu.machine.load_ext(&vcpu.frame);
         }
         Self { cpu, thread, vcpu, are_lent }
@@ -219,7 +222,7 @@ impl<M: Machine> Drop for Floats<'_, M> {
             return self.cpu.machine.take_back_ext(&self.vcpu.frame, &self.thread.frame);
         }
         self.cpu.machine.save_ext(&self.vcpu.frame);
-        extension::before_load(self.cpu);
+        ability::before_load(self.cpu);
         handover::reload_ext(self.cpu, self.thread);
     }
 }

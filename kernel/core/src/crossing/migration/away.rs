@@ -25,14 +25,13 @@ use super::{
     depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
     home::come_home,
-    is_gone, pinned, wait_until,
+    is_gone, pinned,
 };
 use crate::{
     cpu::Cpu,
     crossing::{message::CALLED, report, stack},
-    file, lost, mm,
-    process::process_of,
-    sched,
+    file, life, lost, mm,
+    tree::process_of,
 };
 
 /// [`MigrationContext::waits_for_call`]: for a system call that its home makes.
@@ -63,7 +62,7 @@ pub fn comes_first<M: Machine>(cpu: &Cpu<M>) -> bool {
 pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_AWAY) else { return false };
     let mut arguments = cpu.crossing.arguments.borrow_mut();
-    let has_come = wait_until(cpu, arrives_ns);
+    let has_come = cpu.wait_until(arrives_ns);
     let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     dma::clear(cpu.own, DMA_AWAY);
     let Some(incoming) = incoming else {
@@ -179,7 +178,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
             mm::serve_fault(cpu, space, address, access)
                 .map_err(|_| "a function on another instruction set has touched memory that is not there")?;
         }
-        Trap::Interrupt(interrupts) => sched::interrupted_call(cpu, interrupts),
+        Trap::Interrupt(interrupts) => life::interrupted_call(cpu, interrupts),
         Trap::IllegalInstruction { .. }
         | Trap::Breakpoint
         | Trap::Arithmetic

@@ -14,11 +14,12 @@ use super::{
     away::{forget_context, is_in_call},
     depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
-    is_gone, pinned, wait_until,
+    is_gone, pinned,
 };
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{self, Call, Stop, SysResult},
     cpu::Cpu,
+    cputime,
     crossing::{
         Fetch,
         choose::island_of,
@@ -28,8 +29,7 @@ use crate::{
         state::Pinned,
     },
     file, handover, mm,
-    process::process_of,
-    sched,
+    tree::process_of,
 };
 
 /// The thread has fetched from another ISA's text: it goes on in the migration handler. `None`: it is no call that Flick could make.
@@ -137,8 +137,8 @@ fn place_for<M: Machine>(
 /// after others.
 fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
-    sched::end_call(thread);
-    sched::charge(cpu, thread);
+    call::end_call(thread);
+    cputime::charge(cpu, thread);
     cpu.own.current_thread.store(0, Ordering::Release);
     cpu.crossing.resident.set(cpu.raw(space));
     if !depart(cpu, thread, target, DMA_AWAY) {
@@ -153,7 +153,7 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
 pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_HOME) else { return };
     let mut arguments = cpu.crossing.arguments.borrow_mut();
-    let has_come = wait_until(cpu, arrives_ns);
+    let has_come = cpu.wait_until(arrives_ns);
     let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     let incoming = incoming.filter(|incoming| {
         let is_here = incoming.thread.core.load(Ordering::Relaxed) == u32::from(cpu.id.0);

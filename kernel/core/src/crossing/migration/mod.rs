@@ -24,10 +24,10 @@ pub use home::{come_home, migrate, migrate_back, redirect};
 use motet_abi::{convention, own, registers};
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, CoreRecord, DMA_NONE, FatProgram, IslandId, MigrationContext, PoolAddr, ProcessRecord, SpaceRecord,
-    ThreadRecord, UserFrame, sync::Ordering,
+    CoreId, CoreRecord, DMA_NONE, FatProgram, MigrationContext, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord,
+    UserFrame, sync::Ordering,
 };
-use motet_protocol::{Context, cores::is_dead};
+use motet_protocol::Context;
 
 use super::state::Pinned;
 use crate::{cpu::Cpu, mm, process::fat};
@@ -77,13 +77,6 @@ impl Away {
     }
 }
 
-/// Looks which islands have died. Whoever passes does so, before it says that it has: from then on it sends nothing to them.
-pub fn note_deaths<M: Machine>(cpu: &Cpu<M>) {
-    let islands = (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
-    let dead = islands.filter(|&island| is_dead(cpu, CoreId::new(island, 0)));
-    cpu.crossing.dead_islands.set(dead.fold(0, |bits, island| bits | 1 << island.index()));
-}
-
 /// Whether nobody is there any more, as far as this core has been told: the islands' own words may be far away.
 fn is_gone<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
     cpu.crossing.dead_islands.get() >> core.island().index() & 1 != 0
@@ -106,35 +99,4 @@ fn depart<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreI
         cpu.own.dma_place.set(DMA_NONE);
     }
     is_taken
-}
-
-/// Longest transfer: the engine's own limits are far below.
-const TRANSFER_NS_MAX: u64 = 1_000_000_000;
-
-/// Waits until a transfer is over whose end this core has looked for too early. `false`: no transfer takes so long, so what says when
-/// it arrives is damaged.
-pub fn wait_until<M: Machine>(cpu: &Cpu<M>, arrives_ns: u64) -> bool {
-    if !cpu.timed {
-        return true;
-    }
-    let may_come = may_come(arrives_ns, cpu.now_ns());
-    while may_come && cpu.now_ns() < arrives_ns {
-        cpu.machine.relax();
-    }
-    may_come
-}
-
-fn may_come(arrives_ns: u64, now_ns: u64) -> bool {
-    arrives_ns.saturating_sub(now_ns) <= TRANSFER_NS_MAX
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_arrives_in_an_hour_does_not_keep_a_core() {
-        assert!(may_come(500, 1_000) && may_come(1_500, 1_000));
-        assert!(!may_come(3_600_000_000_000, 1_000) && !may_come(u64::MAX - 1, 1_000));
-    }
 }

@@ -17,7 +17,7 @@ use super::Asked;
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
-    mm, sched,
+    due, mm,
 };
 
 /// What finding a step costs: two pages, each with its space's lock.
@@ -146,7 +146,7 @@ pub fn free<M: Machine>(cpu: &Cpu<M>, first: &'static DmaList) {
                 let len = step_len(source, destination, left);
                 release_frame(cpu, PoolAddr(source).frame());
                 release_frame(cpu, PoolAddr(destination).frame());
-                sched::spend_locked(cpu, 2 * LET_GO);
+                due::spend_locked(cpu, 2 * LET_GO);
                 (source, destination, left) = (source + len, destination + len, left - len);
             }
         }

@@ -15,7 +15,11 @@ use motet_protocol::{
 };
 
 use super::text::Text;
-use crate::{cpu::Cpu, extension, process, process::ids::KERNEL_RELEASE, random};
+use crate::{
+    ability,
+    cpu::{Cpu, KERNEL_RELEASE},
+    random, tree,
+};
 
 pub const NS_PER_S: u64 = 1_000_000_000;
 pub const NS_PER_TICK: u64 = NS_PER_S / USER_HZ;
@@ -56,8 +60,8 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
         writeln!(out, "isa\t\t: {}", isa_name(record))?;
         writeln!(out, "model name\t: Motet island {} ({})", core.island().index(), isa_name(record))?;
         out.write_str("flags\t\t: ")?;
-        extension::cpuinfo(cpu, core, out)?;
-        writeln!(out, "\nextensions\t: {}\n", extension::of_any_core(cpu, core))?;
+        ability::cpuinfo(cpu, core, out)?;
+        writeln!(out, "\nextensions\t: {}\n", ability::of_any_core(cpu, core))?;
     }
     Ok(())
 }
@@ -165,7 +169,7 @@ fn write_uuid<M: Machine>(out: &mut Text<M>, mut bytes: [u8; 16]) -> Result {
 
 /// Threads that run or are ready, and all.
 fn count_threads<M: Machine>(cpu: &Cpu<M>) -> (u32, u32) {
-    let _tree = process::lock_tree(cpu);
+    let _tree = tree::lock_tree(cpu);
     let (mut runnable, mut total) = (0, 0);
     for thread in threads::all(cpu) {
         let state = thread.state.load(Ordering::Relaxed);

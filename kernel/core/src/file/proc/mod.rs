@@ -25,14 +25,15 @@ use super::{
     node::{self, Node},
     table,
 };
+use crate::cpu::KERNEL_RELEASE;
 use crate::{
+    ability::Migrations,
     call::{Call, PATH_MAX, SysResult, cost},
     cpu::Cpu,
     crossing::Snapshot,
-    extension::Migrations,
-    mm,
+    due, mm,
     permission::{self, FileRights, Identity},
-    process as processes, realtime, sched, vm,
+    realtime, tree as processes, vm,
 };
 use text::Text;
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
@@ -166,7 +167,7 @@ pub fn list<M: Machine>(call: &Call<M>, dir: ProcNode, records: &mut Records) {
             return;
         }
         at = u64::from(number) + 1;
-        sched::spend_locked(call.cpu, 3 * cost::OBJECT);
+        due::spend_locked(call.cpu, 3 * cost::OBJECT);
     }
     records.next = records.next.max(first);
 }
@@ -367,7 +368,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Cmdline => out.write_str("motet\n"),
         E::Hostname => out.write_str("motet\n"),
         E::Ostype => out.write_str("Linux\n"),
-        E::Osrelease => writeln!(out, "{}", processes::ids::KERNEL_RELEASE),
+        E::Osrelease => writeln!(out, "{}", KERNEL_RELEASE),
         E::PidMax | E::ThreadsMax => writeln!(out, "{}", threads::TIDS),
         E::OvercommitMemory | E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
         E::RealtimePeriod => writeln!(out, "{}", realtime::PERIOD_US),

@@ -31,7 +31,7 @@ use crate::{
     cpu::Cpu,
     mm,
     permission::{self, Identity},
-    process as processes,
+    tree,
 };
 
 /// What is shown of a thread and its process.
@@ -71,7 +71,7 @@ impl Summary {
         with_thread(cpu, id, |thread, process| {
             let leads = thread.tid.get() == process.pid.get();
             let (user_ns, system_ns) =
-                if whole { processes::times_ns(cpu, process) } else { (thread.user_ns.get(), thread.system_ns.get()) };
+                if whole { tree::times_ns(cpu, process) } else { (thread.user_ns.get(), thread.system_ns.get()) };
             let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
             let state = match thread.state.load(Ordering::Relaxed) {
                 _ if process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE => 'Z',
@@ -84,7 +84,7 @@ impl Summary {
             Self {
                 pid: process.pid.get(),
                 tid: thread.tid.get(),
-                parent: processes::parent_of(cpu, process).map_or(0, |parent| parent.pid.get()),
+                parent: tree::parent_of(cpu, process).map_or(0, |parent| parent.pid.get()),
                 pgid: process.pgid.load(Ordering::Relaxed),
                 sid: process.sid.load(Ordering::Relaxed),
                 state,
@@ -192,7 +192,7 @@ pub fn limits<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
     let of = |_: &ThreadRecord, process: &ProcessRecord| process.limits.each_ref().map(Cell64::get);
     let Some(limits) = with_thread(cpu, id, of) else { return Ok(()) };
     writeln!(out, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units")?;
-    for (pair, (name, unit)) in limits.chunks(2).zip(processes::ids::LIMITS) {
+    for (pair, (name, unit)) in limits.chunks(2).zip(tree::limits::LIMITS) {
         write!(out, "{name:<25} ")?;
         for &value in pair {
             match value {

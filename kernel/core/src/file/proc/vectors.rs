@@ -6,8 +6,8 @@ use motet_protocol::Context as _;
 
 use super::{super::cursor::Cursor, Text, with_thread};
 use crate::{
+    ability::{Room, Seen, Values},
     call::{Call, Stop, SysResult},
-    extension::{Room, Seen, Values},
     handover, permission,
 };
 

@@ -16,7 +16,7 @@ use super::{bytes_ready, check_foreground, controls, line, terminal};
 use crate::{
     call::{Call, SysResult},
     permission::{self, Capability},
-    process, signal,
+    signal, tree,
 };
 
 const TCIFLUSH: u64 = 0;
@@ -127,8 +127,8 @@ fn set_foreground<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
     let tty = terminal(call.cpu);
     let mut found = false;
     {
-        let _tree = process::lock_tree(call.cpu);
-        process::for_each(call.cpu, |process| {
+        let _tree = tree::lock_tree(call.cpu);
+        tree::for_each(call.cpu, |process| {
             found |= process.pgid.load(Ordering::Relaxed) == pgid
                 && process.sid.load(Ordering::Relaxed) == tty.session.get();
         });

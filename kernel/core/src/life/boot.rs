@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, cores::core_record, rejoin, slab, threads};
 
-use crate::{cpu::Cpu, extension, file, permission, process, sched};
+use crate::{ability, cpu::Cpu, file, permission, process, tree};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
 const CLOCK_SAMPLES_AGREEING: u32 = 4;
@@ -24,17 +24,17 @@ const CLOCK_SAMPLES_MAX: usize = 32;
 pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
         let cpu = Cpu::new(machine);
-        extension::announce(&cpu);
+        ability::announce(&cpu);
         core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::Release);
         cpu.start_timing();
-        sched::core_loop(&cpu)
+        super::core_loop(&cpu)
     }
     let cpu = Cpu::new(machine);
     let record = cpu.island_record();
     record.clock_offset_ns.store(clock_offset_ns(machine), Ordering::Relaxed);
     publish_extensions(&cpu, record);
     record.hidden_harts.set(machine.hidden_harts() as u32);
-    extension::announce(&cpu);
+    ability::announce(&cpu);
     if rejoin::is_rejoining(&cpu) {
         join_again(&cpu, record);
     }
@@ -52,10 +52,10 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     cpu.start_timing();
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
-        extension::find_scarce(&cpu);
+        ability::find_scarce(&cpu);
         start_first_process(&cpu);
     }
-    sched::core_loop(&cpu)
+    super::core_loop(&cpu)
 }
 
 /// Joins a machine that runs. Each core is off until it is about to look what has come for it.
@@ -66,7 +66,7 @@ fn join_again<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) -> ! {
     start_other_cores(cpu, record);
     cpu.log(format_args!("{} joined again with {} cores", M::ISA.name(), record.core_count.get()));
     cpu.machine.ring_host();
-    sched::core_loop(cpu)
+    super::core_loop(cpu)
 }
 
 /// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:
@@ -167,7 +167,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.pid.set(pid);
     process.pgid.store(pid, Ordering::Relaxed);
     process.sid.store(pid, Ordering::Relaxed);
-    process::users::enter(cpu, process, None);
+    tree::users::enter(cpu, process, None);
     let started = file::open_first(cpu, process).and_then(|()| process::exec::start_first(cpu, process, thread));
     if let Err(errno) = started {
         file::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));

@@ -15,14 +15,15 @@ use motet_protocol::{
     run_queue::{self, allowed},
 };
 
-use super::place::affinity;
+use super::place::{self, affinity};
 use crate::cpu::Cpu;
 
 /// Longest description of a core (`IslandRecord::extensions`).
 const DESCRIPTION_MAX: usize = 448;
 
-/// Writes down what programs on this core are told.
-pub fn announce<M: Machine>(cpu: &Cpu<M>, withheld: ExtensionSet) {
+/// Says what this core has, and what programs on it are told, before it runs anything.
+pub fn announce<M: Machine>(cpu: &Cpu<M>) {
+    let withheld = place::announce(cpu);
     let described = Described { isa: M::ISA, text: cpu.machine.extensions(), withheld };
     let shown = Text::<DESCRIPTION_MAX>::of(format_args!("{described}"));
     let (hwcap, hwcap2) = system::hwcap(M::ISA, shown.as_str());
@@ -65,4 +66,63 @@ pub fn hwcap<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> [u64;
 pub fn hwprobe<M: Machine>(cpu: &Cpu<M>, mask: [u64; 2]) -> Option<u64> {
     let asked = all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(Isa::RiscV64) && run_queue::allowed(mask, core));
     asked.map(|core| core_record(cpu, core).probe.get()).reduce(|all, one| all & one)
+}
+
+/// A thread's moves between cores because of extensions, as `/proc/PID/migrations` shows them.
+pub struct Migrations {
+    needs: Option<ExtensionSet>,
+    there: u64,
+    back: u64,
+    stayed: u64,
+    patience_slices: u32,
+    opened: u64,
+    moving_ns: u64,
+    sent: u64,
+    called_home: u64,
+    shared: u64,
+    displaced: u64,
+    stays: bool,
+}
+
+impl Migrations {
+    /// What has become of a thread.
+    pub fn of(thread: &ThreadRecord) -> Self {
+        let moves = &thread.moves;
+        Self {
+            needs: Isa::from_raw(thread.needs_isa.get()).map(|isa| ExtensionSet::from_bits(isa, thread.needs.get())),
+            there: moves.there.get(),
+            back: moves.back.get(),
+            stayed: moves.stayed.get(),
+            patience_slices: moves.patience_slices.get(),
+            opened: moves.opened.get(),
+            moving_ns: moves.moving_ns.get(),
+            sent: moves.sent.get(),
+            called_home: moves.called_home.get(),
+            shared: thread.shared.get(),
+            displaced: thread.displaced.get(),
+            stays: moves.stays.get() != 0,
+        }
+    }
+
+    /// Writes them, one a line.
+    ///
+    /// # Errors
+    /// `out`'s.
+    pub fn write(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        match self.needs.filter(|needs| !needs.is_empty()) {
+            Some(needs) => writeln!(out, "needs\t\t{needs}")?,
+            None => writeln!(out, "needs\t\tnothing")?,
+        }
+        writeln!(out, "to_extension\t{}", self.there)?;
+        writeln!(out, "back\t\t{}", self.back)?;
+        writeln!(out, "stayed\t\t{}", self.stayed)?;
+        writeln!(out, "patience_slices\t{}", self.patience_slices)?;
+        writeln!(out, "opened\t\t{}", self.opened)?;
+        writeln!(out, "moving_ns\t{}", self.moving_ns)?;
+        writeln!(out, "to_hidden\t{}", self.sent)?;
+        writeln!(out, "called_home\t{}", self.called_home)?;
+        writeln!(out, "to_idle\t\t{}", self.shared)?;
+        writeln!(out, "hot_removal\t{}", self.displaced)?;
+        writeln!(out, "hint\t\t{}", if self.stays { "stay" } else { "none" })
+    }
 }

@@ -8,15 +8,19 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD, handshake::then_look};
+use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD};
 use motet_protocol::wait;
 
-use super::{Origin, Pending, action_of, deliver, deliverable, living_thread, send_locked, send_to_thread_locked};
+use super::deliver;
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, deliverable},
     permission,
-    process::{self, lock_tree},
+    signal::{
+        Origin, Pending, action_of, begin_temporary_mask, is_pending, living_thread, send_locked,
+        send_to_thread_locked, set_mask, take_pending,
+    },
     time,
+    tree::{self, lock_tree},
 };
 
 pub use super::deliver::rt_sigreturn;
@@ -146,25 +150,6 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
     Err(Stop::Block)
 }
 
-/// Whether a signal of a set is pending for the caller.
-pub fn is_pending<M: Machine>(call: &Call<M>, set: u64) -> bool {
-    (call.thread.pending.load(Ordering::SeqCst) | call.process.pending.load(Ordering::SeqCst)) & set != 0
-}
-
-/// Takes the first pending signal of a set that was sent to the caller, or else to its process.
-pub fn take_pending<M: Machine>(call: &Call<M>, set: u64) -> Option<(u32, Origin)> {
-    [Pending::of_thread(call.thread), Pending::of_process(call.process)].into_iter().find_map(|pending| {
-        let found = pending.set.load(Ordering::SeqCst) & set;
-        let first = found & found.wrapping_neg();
-        // Another thread may have taken it meanwhile.
-        if pending.set.fetch_and(!first, Ordering::SeqCst) & first == 0 {
-            return None;
-        }
-        let signal = first.trailing_zeros() + 1;
-        Some((signal, pending.take(call.cpu, signal, false)))
-    })
-}
-
 /// `sigaltstack(new, old)`.
 pub fn sigaltstack<M: Machine>(call: &Call<M>) -> SysResult {
     let [new_at, old_at, ..] = call.args;
@@ -211,7 +196,7 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
         0 => kill_matching(call, signal, of_group(own_group)),
         group if group < 0 => kill_matching(call, signal, of_group(group.unsigned_abs())),
         pid => {
-            let process = process::lookup(cpu, pid as u32).ok_or(Errno::ESRCH)?;
+            let process = tree::lookup(cpu, pid as u32).ok_or(Errno::ESRCH)?;
             permission::may_signal(call.process, process, signal)?;
             if signal != 0 {
                 send_locked(cpu, process, signal, sender);
@@ -228,7 +213,7 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
 fn kill_matching<M: Machine>(call: &Call<M>, signal: u32, matches: impl Fn(&ProcessRecord) -> bool) -> SysResult {
     let sender = Origin::sent_by(abi::SI_USER, call.process);
     let mut result = Err(Errno::ESRCH.into());
-    process::for_each(call.cpu, |process| {
+    tree::for_each(call.cpu, |process| {
         if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !matches(process) {
             return;
         }
@@ -269,7 +254,7 @@ pub fn rt_sigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
     let signal = signal_or_none(signal)?;
     let origin = read_origin(call, info, pid as u32)?;
     let _tree = lock_tree(call.cpu);
-    let process = process::lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
+    let process = tree::lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
     permission::may_signal(call.process, process, signal.unwrap_or(0))?;
     let kept = signal.is_none_or(|signal| send_locked(call.cpu, process, signal, origin));
     if kept { Ok(0) } else { Err(Errno::EAGAIN.into()) }
@@ -295,29 +280,6 @@ fn read_origin<M: Machine>(call: &Call<M>, info: u64, target: u32) -> Result<Ori
     if pretends && target != call.process.pid.get() { Err(Errno::EPERM) } else { Ok(origin) }
 }
 
-/// Changes the mask for the time of the call in progress (`sigsuspend`, `ppoll`, `pselect6`).
-pub fn begin_temporary_mask<M: Machine>(call: &Call<M>, mask: u64) {
-    call.thread.saved_mask.set(call.thread.signal_mask.load(Ordering::Relaxed));
-    call.thread.restore_mask.set(1);
-    set_mask(call, mask);
-}
-
-/// The call ends without a signal: the mask is what it was.
-pub fn end_temporary_mask<M: Machine>(call: &Call<M>) {
-    if call.thread.restore_mask.get() != 0 {
-        call.thread.restore_mask.set(0);
-        set_mask(call, call.thread.saved_mask.get());
-    }
-}
-
-fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
-    call.thread.signal_mask.store(mask & !UNBLOCKABLE, Ordering::Release);
-    then_look(); // a sender marks the signal, then looks whether it is blocked
-    if deliverable(call.thread, call.process) != 0 {
-        call.thread.attention.store(1, Ordering::Release);
-    }
-}
-
 fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64) -> SysResult {
     send_to_one(call, pid, tid, signal, Origin::sent_by(abi::SI_TKILL, call.process))
 }
@@ -330,9 +292,9 @@ fn send_to_one<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u
     let _tree = lock_tree(call.cpu);
     let thread = living_thread(call.cpu, tid)
         .filter(|thread| thread.state.load(Ordering::Relaxed) != THREAD_DEAD)
-        .filter(|thread| pid.is_none_or(|pid| process::process_of(call.cpu, thread).pid.get() == pid))
+        .filter(|thread| pid.is_none_or(|pid| tree::process_of(call.cpu, thread).pid.get() == pid))
         .ok_or(Errno::ESRCH)?;
-    permission::may_signal(call.process, process::process_of(call.cpu, thread), signal.unwrap_or(0))?;
+    permission::may_signal(call.process, tree::process_of(call.cpu, thread), signal.unwrap_or(0))?;
     let kept = signal.is_none_or(|signal| send_to_thread_locked(call.cpu, thread, signal, origin));
     // That a signal of `tgkill` has come is all that is promised.
     if kept || origin.code == abi::SI_TKILL { Ok(0) } else { Err(Errno::EAGAIN.into()) }

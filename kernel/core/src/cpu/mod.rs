@@ -2,29 +2,33 @@
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
+use motet_abi::extension::ExtensionSet;
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLAND_JOINED, ISLANDS_MAX, InodeRecord, Isa,
-    IslandCounters, IslandId, LockClass, PAGE_SIZE, Pool, PoolAddr, ThreadRecord,
+    CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLAND_JOINED,
+    ISLANDS_MAX, Isa, IslandCounters, IslandId, PAGE_SIZE, Pool, PoolAddr,
 };
 use motet_paging::{Format, PhysMap};
 use motet_protocol::{
-    Context,
     clock::IslandClock,
     direct::Reach,
     dma,
     memory::{caches_privately, common_share, is_private_to},
     shootdown,
-    trace::Kind,
 };
 
-use crate::{
-    call::BUDGET,
-    crossing::{CrossingCore, migration},
-    extension::{LastAble, away::AwayCore},
-    sched,
-    trace::{self, Tracer},
-};
+mod away;
+mod budget;
+pub mod crossing;
+mod tracer;
+
+pub use away::{AwayCore, Place};
+pub use budget::{BUDGET, cost};
+pub use crossing::CrossingCore;
+pub use tracer::Tracer;
+
+/// What `uname` says; programs compare the release with what they need.
+pub const KERNEL_RELEASE: &str = "6.12.0-motet";
 
 /// How often an island's counter is corrected while its cores are awake, in nanoseconds.
 const STEERING_NS: u64 = 50_000_000;
@@ -60,7 +64,7 @@ pub struct Cpu<M: Machine> {
     /// Whether there are islands that do not cache each other's memory.
     pub uncached: bool,
     /// This island has caches that are not told of others' stores.
-    caches_privately: bool,
+    pub caches_privately: bool,
     /// The share of memory for what islands use together.
     pub common: usize,
     /// This island's map of the pool.
@@ -92,8 +96,9 @@ pub struct Cpu<M: Machine> {
     pub budget: Cell<u64>,
     /// Cores of this instruction set.
     pub peers: [u64; 2],
-    /// Which of all cores are able to run what it has asked last.
-    pub able: LastAble,
+    /// Which of all cores are able to run what it has asked last, and with values in vector registers of so many bytes: what a core has never
+    /// changes once threads run.
+    pub able: Cell<Option<(ExtensionSet, u32, [u64; 2])>>,
     /// Threads that it has sent to hidden harts.
     pub away: AwayCore,
     /// What it keeps in mind of calls across instruction sets.
@@ -223,7 +228,7 @@ impl<M: Machine> Cpu<M> {
             looks_at_ready: Cell::new(false),
             budget: Cell::new(BUDGET),
             peers: cores_of_isa(pool, M::ISA),
-            able: LastAble::default(),
+            able: Cell::new(None),
             away: AwayCore::default(),
             crossing: CrossingCore::new(reach, migrates, carried_from),
             timer_ns: Cell::new(u64::MAX),
@@ -237,6 +242,18 @@ impl<M: Machine> Cpu<M> {
     #[inline(always)]
     pub fn island(&self) -> IslandId {
         self.id.island()
+    }
+
+    /// Whether cores of this island look for work before they sleep.
+    #[inline(always)]
+    pub fn is_polling(&self) -> bool {
+        self.poll_ns != 0
+    }
+
+    /// In which state this core announces that it is about to sleep.
+    #[inline(always)]
+    pub fn idle_state(&self) -> u32 {
+        if self.is_polling() { CORE_POLLING } else { CORE_IDLE }
     }
 
     /// Whether another island has this one's instruction set, and caches that are kept coherent with its. (The machine says of all of its links
@@ -283,7 +300,7 @@ impl<M: Machine> Cpu<M> {
 
     /// Has a frame leave this island's caches, if others' stores do not reach these.
     #[inline(never)]
-    fn flush_private(&self, frame: Frame) {
+    pub fn flush_private(&self, frame: Frame) {
         if is_private_to(self.pool, frame, self.island().index()) {
             self.own.flush_addr.set(frame.addr().0);
             self.machine.note_flush();
@@ -304,7 +321,7 @@ impl<M: Machine> Cpu<M> {
             self.flush_user();
             // The islands of timed runs do not die one by one.
             if self.crossing.migrates && !self.timed {
-                migration::note_deaths(self);
+                self.note_deaths();
             }
         });
     }
@@ -397,150 +414,5 @@ impl<M: Machine> Cpu<M> {
         }
         // Writing to the console cannot fail.
         let _ = core::fmt::write(&mut Console(self.machine), format_args!("motet: {line}\n"));
-    }
-}
-
-impl<M: Machine> Context for Cpu<M> {
-    #[inline(always)]
-    fn core(&self) -> CoreId {
-        self.id
-    }
-
-    #[inline(always)]
-    fn life(&self) -> u32 {
-        self.life
-    }
-
-    #[inline(always)]
-    fn pool(&self) -> Pool {
-        self.pool
-    }
-
-    #[inline(always)]
-    fn is_uncached(&self) -> bool {
-        self.uncached
-    }
-
-    #[inline(always)]
-    fn common_index(&self) -> usize {
-        self.common
-    }
-
-    #[inline(always)]
-    fn flush_frame(&self, frame: Frame) {
-        if self.caches_privately {
-            self.flush_private(frame);
-        }
-    }
-
-    #[inline(always)]
-    fn island_count(&self) -> usize {
-        self.islands
-    }
-
-    #[inline(always)]
-    fn callers(&self) -> u32 {
-        self.others
-    }
-
-    #[inline(always)]
-    fn polls(&self, island: IslandId) -> bool {
-        self.polling >> island.index() & 1 != 0
-    }
-
-    #[cold]
-    fn recover(&self, class: LockClass, lock: PoolAddr) -> bool {
-        crate::recover::recover(self, class, lock)
-    }
-
-    #[inline(always)]
-    fn spend_locked(&self, cost: u64) {
-        sched::spend_locked(self, cost);
-    }
-
-    #[inline(always)]
-    fn own_record(&self) -> &'static CoreRecord {
-        self.own
-    }
-
-    #[inline(always)]
-    fn counters(&self) -> &'static IslandCounters {
-        self.counted
-    }
-
-    #[inline(always)]
-    fn zero_frame(&self, frame: Frame) {
-        self.machine.zero_frame(frame);
-    }
-
-    fn free_later(&self, inode: &'static InodeRecord) -> bool {
-        let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) else {
-            return false;
-        };
-        inode.parent.store(thread.garbage.get(), Ordering::Relaxed);
-        thread.garbage.set(self.raw(inode));
-        true
-    }
-
-    fn relax(&self) {
-        if !self.pinned.get() {
-            self.serve_shootdowns();
-        }
-        self.machine.relax();
-    }
-
-    fn ring(&self, target: CoreId) {
-        if self.timed {
-            self.own.ring_target.set(u32::from(target.0));
-            self.machine.note_ring();
-        }
-        trace::about_core(self, Kind::Ring, target);
-        self.machine.ring(target);
-    }
-
-    fn wrote(&self, target: CoreId) {
-        if self.timed {
-            self.own.ring_target.set(u32::from(target.0));
-            self.machine.note_write();
-        }
-    }
-
-    fn tell_service(&self) {
-        if self.timed {
-            self.machine.start_engine();
-        } else {
-            self.machine.ring_host();
-        }
-    }
-
-    fn transfer(&self, target: CoreId) -> bool {
-        if self.timed {
-            self.own.ring_target.set(u32::from(target.0));
-            self.machine.start_transfer();
-            return self.own.dma_taken.get() != 0;
-        }
-        let receiver = &self.pool.header().cores[target.index()];
-        let is_taken = dma::transfer(self.id, self.own, receiver, self.now_ns());
-        if is_taken {
-            self.machine.ring(target);
-        }
-        is_taken
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn await_transfer(&self, arrives_ns: u64) {
-        // Where the time is damaged, nothing is lost by going on.
-        migration::wait_until(self, arrives_ns);
-    }
-
-    #[inline(always)]
-    fn looks_at_ready(&self) -> bool {
-        self.looks_at_ready.get()
-    }
-
-    #[inline(always)]
-    fn woke(&self, thread: &ThreadRecord, target: CoreId) {
-        trace::hand_over(self, Kind::Wake, thread, target);
     }
 }

@@ -3,27 +3,27 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{CORE_IDLE, CORE_POLLING};
+use motet_layout::CORE_POLLING;
 use motet_protocol::{far, memory, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
 
+use super::{interrupt::handle_interrupts, removed, run_thread};
 use crate::{
     alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
     cpu::Cpu,
-    crossing, extension, hotplug, mm,
-    sched::{charge_core, handle_interrupts, run_thread},
-    trace,
+    cputime::charge_core,
+    crossing, extension, file, hotplug, mm, trace,
 };
 
 /// Waits until there is something to do; does what it is given directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
-    crate::file::accel::catch_up(cpu);
+    file::accel::catch_up(cpu);
     if cpu.crossing.woken.get().is_none() {
         if cpu.crossing.resident.get() != cpu.active_space.get() {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
         if hotplug::is_asked(cpu) {
-            return hotplug::stay_out(cpu);
+            return removed::stay_out(cpu);
         }
         if extension::away::has_come(cpu) {
             return;
@@ -41,7 +41,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             memory::trim(cpu);
         }
         set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::away::deadline_ns(cpu)));
-        run_queue::announce_idle(cpu, idle_state(cpu));
+        run_queue::announce_idle(cpu, cpu.idle_state());
     }
     loop {
         let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
@@ -79,7 +79,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
 
 /// Whether this core polls for functions that it is to run by Flick's protocol.
 fn is_awaiting_migrations<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.crossing.migrates && polls(cpu)
+    cpu.crossing.migrates && cpu.is_polling()
 }
 
 /// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
@@ -88,7 +88,7 @@ pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
     debug_assert!(cpu.crossing.woken.get().is_none(), "a call that this core was given is forgotten");
     trace::stop(cpu);
     handle_deferred(cpu);
-    run_queue::announce_idle(cpu, idle_state(cpu));
+    run_queue::announce_idle(cpu, cpu.idle_state());
     awake(cpu)
 }
 
@@ -124,16 +124,6 @@ fn handle_deferred<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// In which state this core announces that it is about to sleep.
-pub fn idle_state<M: Machine>(cpu: &Cpu<M>) -> u32 {
-    if polls(cpu) { CORE_POLLING } else { CORE_IDLE }
-}
-
-/// Whether cores of this island look for work before they sleep.
-pub fn polls<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.poll_ns != 0
-}
-
 /// This core has announced that it is about to sleep: polls and sleeps until there is something to do. It reads the clock once before and
 /// once after each wait: over links that costs as much as a look.
 #[inline(always)]
@@ -143,16 +133,16 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     charge_core(cpu, before_ns);
     let mut interrupts = Interrupts::EMPTY;
     let is_far = cpu.crossing.reach.is_far();
-    if is_far && polls(cpu) {
+    if is_far && cpu.is_polling() {
         crossing::look_again(cpu);
     }
     // Who polls looks for calls there, as it may see one before it has arrived.
-    let has_no_work = if is_far && polls(cpu) { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
+    let has_no_work = if is_far && cpu.is_polling() { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
     // Who has been asked to leave since it looked, or to pass, does not sleep: the doorbell may have been taken.
     let quiet = has_no_work && mm::may_stay_active(cpu) && !hotplug::is_asked(cpu) && !shootdown::is_asked(cpu);
     let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
     if quiet {
-        let found_at_ns = if polls(cpu) { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };
+        let found_at_ns = if cpu.is_polling() { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };
         // No closure: that would be a function of its own on the way of every call.
         now_ns = match found_at_ns {
             Some(found_at_ns) => found_at_ns,
@@ -173,8 +163,8 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 /// each island comes in turn; otherwise, most likely, the last one.
 #[inline(always)]
 fn before_sleep<M: Machine>(cpu: &Cpu<M>, now_ns: u64, quiet: bool) -> u64 {
-    let gives_up_ns = crossing::gives_up_at(cpu, now_ns);
-    if quiet && gives_up_ns != u64::MAX && !polls(cpu) {
+    let gives_up_ns = cpu.crossing.gives_up_at(now_ns);
+    if quiet && gives_up_ns != u64::MAX && !cpu.is_polling() {
         set_timer_exactly(cpu, gives_up_ns.min(timer::next_deadline_ns(cpu)));
     }
     cpu.crossing.serves_next.set(cpu.crossing.served.get() + usize::from(!quiet));
@@ -220,7 +210,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
             }
             if is_far {
                 // It still waits for somebody to take its call: the scheduler sees to that.
-                if now_ns >= crossing::gives_up_at(cpu, now_ns) {
+                if now_ns >= cpu.crossing.gives_up_at(now_ns) {
                     *interrupts = interrupts.union(Interrupts::TIMER);
                     return Some(now_ns);
                 }

@@ -3,8 +3,11 @@
 use core::cell::{Cell, RefCell};
 
 use motet_abi::{convention::Arguments, fat::Signature};
-use motet_layout::{CoreId, FatProgram, ISLANDS_MAX, Isa, ThreadRecord};
-use motet_protocol::{direct::Reach, run_queue::Wake};
+use motet_hal::Machine;
+use motet_layout::{CoreId, FatProgram, ISLANDS_MAX, Isa, IslandId, ThreadRecord};
+use motet_protocol::{cores::is_dead, direct::Reach, run_queue::Wake};
+
+use super::Cpu;
 
 /// What a core keeps in mind: of calls that it has made, of the one that it runs, and of functions that it knows.
 pub struct CrossingCore {
@@ -27,8 +30,9 @@ pub struct CrossingCore {
     pub resumes: Cell<bool>,
     /// [`Reach::Far`]: the thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
     pub long_way: Cell<u64>,
-    /// [`Reach::Far`]: the island whose call this core has taken last, and from which one it looks for the next.
+    /// [`Reach::Far`]: the island whose call this core has taken last.
     pub served: Cell<usize>,
+    /// The island that it takes a call of first when it wakes.
     pub serves_next: Cell<usize>,
     /// [`Reach::Far`]: this core has told the others to ring it.
     pub is_rung: Cell<bool>,
@@ -46,7 +50,7 @@ pub struct CrossingCore {
     pins: Pins,
     /// By island: from how many words on the engine carries a message there.
     carried_from: [u8; ISLANDS_MAX],
-    /// Calls are made as Flick does ([`super::migration`]).
+    /// Calls are made as Flick does ((`crossing::migration`)).
     pub migrates: bool,
     /// Functions that have been called in that way, or where an engine may carry the call ([`Reach::Engine`]): apart, so that calls by stores
     /// look for neither.
@@ -99,6 +103,16 @@ impl CrossingCore {
     /// [`Reach::Engine`]: whether the engine carries a message of so many words to a core.
     pub fn carries(&self, to: CoreId, words: u32) -> bool {
         words >= u32::from(self.carried_from[to.island().index()])
+    }
+
+    /// [`Reach::Far`]: until when this core, which falls asleep at `now_ns`, waits for the callee of its call to take it; `u64::MAX`: it has no
+    /// such call.
+    #[inline(always)]
+    pub fn gives_up_at(&self, now_ns: u64) -> u64 {
+        if self.gives_up_ns.get() == 0 {
+            self.gives_up_ns.set(now_ns + LONG_WAY_NS);
+        }
+        self.gives_up_ns.get()
     }
 
     /// Whether the call of `thread` (pool address) is to take the long way, which it then does.
@@ -226,5 +240,45 @@ impl Pins {
     /// Functions begin at multiples of 16 or so.
     fn slot(&self, function: u64) -> &PinSlot {
         &self.0[(function >> 4) as usize % self.0.len()]
+    }
+}
+
+/// Longest transfer: the engine's own limits are far below.
+const TRANSFER_NS_MAX: u64 = 1_000_000_000;
+
+fn may_come(arrives_ns: u64, now_ns: u64) -> bool {
+    arrives_ns.saturating_sub(now_ns) <= TRANSFER_NS_MAX
+}
+
+impl<M: Machine> Cpu<M> {
+    /// Looks which islands have died. Whoever passes does so, before it says that it has: from then on it sends nothing to them.
+    pub fn note_deaths(&self) {
+        let islands = (0..self.pool.header().island_count.get()).filter_map(IslandId::from_raw);
+        let dead = islands.filter(|&island| is_dead(self, CoreId::new(island, 0)));
+        self.crossing.dead_islands.set(dead.fold(0, |bits, island| bits | 1 << island.index()));
+    }
+
+    /// Waits until a transfer is over whose end this core has looked for too early. `false`: no transfer takes so long, so what says when
+    /// it arrives is damaged.
+    pub fn wait_until(&self, arrives_ns: u64) -> bool {
+        if !self.timed {
+            return true;
+        }
+        let may_come = may_come(arrives_ns, self.now_ns());
+        while may_come && self.now_ns() < arrives_ns {
+            self.machine.relax();
+        }
+        may_come
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_in_an_hour_does_not_keep_a_core() {
+        assert!(may_come(500, 1_000) && may_come(1_500, 1_000));
+        assert!(!may_come(3_600_000_000_000, 1_000) && !may_come(u64::MAX - 1, 1_000));
     }
 }

@@ -11,9 +11,10 @@ use motet_hal::Machine;
 use motet_layout::{ProcessRecord, SignalAction, ThreadRecord, Vectors};
 
 use crate::{
+    ability,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    extension, handover, mm,
+    extension, handover, mm, signal,
 };
 
 /// Lets the thread enter the handler of a signal when it next runs.
@@ -72,15 +73,15 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let thread = call.thread;
     handover::save_ext(call.cpu, thread);
     let read = |address, into: &mut [u8]| call.read_user(address, into).is_ok();
-    let area = |bytes| extension::for_registers(call.cpu, thread, bytes);
-    let restored = extension::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
+    let area = |bytes| ability::for_registers(call.cpu, thread, bytes);
+    let restored = ability::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
     match restored {
         Ok(restored) => {
             thread.signal_mask.store(restored.mask, Ordering::Release);
             set_alternate_stack(thread, &restored.stack);
             thread.attention.store(1, Ordering::Release);
         }
-        Err(sigframe::BadFrame) => super::force(call.cpu, thread, abi::SIGSEGV),
+        Err(sigframe::BadFrame) => signal::force(call.cpu, thread, abi::SIGSEGV),
     }
     handover::reload_ext(call.cpu, thread);
     Err(if extension::got_values(call.cpu, thread, call.process) { Stop::Gone } else { Stop::Replaced })

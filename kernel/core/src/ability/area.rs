@@ -11,7 +11,7 @@ use motet_protocol::{
     memory::{alloc_common_zeroed_frame, release_frame},
 };
 
-use crate::{cpu::Cpu, process};
+use crate::{cpu::Cpu, tree};
 
 /// Whether the thread has what this core's vector registers need to be opened for it.
 pub fn is_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
@@ -64,7 +64,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let address = PoolAddr(thread.frame.vectors.get());
     if address.0 != 0 {
         // Who looks at it from elsewhere has the tree lock.
-        let _tree = process::lock_tree(cpu);
+        let _tree = tree::lock_tree(cpu);
         thread.frame.vectors.set(0);
     }
     thread.frame.vector_bytes.set(0);

@@ -5,7 +5,7 @@ use motet_abi::counters::{self, Counter, INSTRUCTION_SIZE_MAX};
 use motet_hal::{Machine, Trap};
 use motet_layout::{Isa, ProcessRecord, ThreadRecord};
 
-use crate::{call, cpu::Cpu};
+use crate::{cpu::Cpu, mm};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// QEMU's `virt`: 10 MHz (`timebase-frequency` in its device tree).
@@ -37,7 +37,7 @@ pub fn answer<M: Machine>(
     let word = if let Trap::IllegalInstruction { word } = trap { word } else { 0 };
     let mut code = [0; INSTRUCTION_SIZE_MAX];
     let read =
-        call::instruction_at(cpu, thread, process, word, &mut code).and_then(|code| counters::decode(M::ISA, code));
+        mm::instruction_at(cpu, thread, process, word, &mut code).and_then(|code| counters::decode(M::ISA, code));
     let Some(read) = read else { return false };
     counters::answer(&thread.frame, read, value(cpu, read.counter));
     true

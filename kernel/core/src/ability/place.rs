@@ -1,7 +1,5 @@
 //! Which cores can run a thread.
 
-use core::cell::Cell;
-
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
@@ -15,11 +13,14 @@ use motet_protocol::{
     run_queue::{self, Reserved, allowed, is_online},
 };
 
-use super::{area, back, illegal, of_core, of_thread, show, uses_vectors, values::writes, vectors};
+use super::{area, of_core, uses_vectors, values::writes, vectors};
 use crate::cpu::{Cpu, cores_of_isa};
 
-/// Says what this core has, less what the machine's description takes away, before it runs anything.
-pub fn announce<M: Machine>(cpu: &Cpu<M>) {
+/// Slices without use after which a thread goes back.
+pub const PATIENCE_SLICES: u32 = 2;
+
+/// Says what this core has, less what the machine's description takes away, which is returned. Before it runs anything.
+pub fn announce<M: Machine>(cpu: &Cpu<M>) -> ExtensionSet {
     let withheld = ExtensionSet::from_bits(M::ISA, cpu.own.withheld.get());
     if vectors::<M>().is_some_and(|vectors| withheld.contains(vectors)) {
         cpu.machine.withhold_vectors();
@@ -34,7 +35,7 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) {
     has = has.union(ExtensionSet::from_bits(M::ISA, cpu.own.claimed.get()));
     cpu.own.capabilities.set(has.bits());
     cpu.own.vector_bytes.set(cpu.machine.vector_bytes());
-    show::announce(cpu, withheld);
+    withheld
 }
 
 /// Whether this core, on which the thread runs, has all of `set`, and can take what the thread has in vector registers.
@@ -60,16 +61,11 @@ fn live_bytes<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet
 /// nothing. If it has values in vector registers, these cores have registers of the same length.
 pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> [u64; 2] {
     let live_bytes = live_bytes(cpu, thread, needs);
-    match cpu.able.0.get() {
+    match cpu.able.get() {
         Some((of, of_bytes, mask)) if of == needs && of_bytes == live_bytes => mask,
         Some(_) | None => find_able(cpu, needs, live_bytes),
     }
 }
-
-/// Which cores are able to run what this core has asked last, and with values in vector registers of so many bytes: what a core has never
-/// changes once threads run.
-#[derive(Default)]
-pub struct LastAble(Cell<Option<(ExtensionSet, u32, [u64; 2])>>);
 
 #[cold]
 fn find_able<M: Machine>(cpu: &Cpu<M>, needs: ExtensionSet, live_bytes: u32) -> [u64; 2] {
@@ -80,7 +76,7 @@ fn find_able<M: Machine>(cpu: &Cpu<M>, needs: ExtensionSet, live_bytes: u32) -> 
             mask[core.index() / 64] |= 1 << (core.index() % 64);
         }
     }
-    cpu.able.0.set(Some((needs, live_bytes, mask)));
+    cpu.able.set(Some((needs, live_bytes, mask)));
     mask
 }
 
@@ -208,7 +204,7 @@ pub fn has_used_vectors(thread: &ThreadRecord) -> bool {
 pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
     thread.needs.set(parent.needs.get());
     thread.needs_isa.set(parent.needs_isa.get());
-    thread.moves.patience_slices.set(back::PATIENCE_SLICES);
+    thread.moves.patience_slices.set(PATIENCE_SLICES);
     thread.moves.uses_vectors.set(parent.moves.uses_vectors.get());
     for (to, from) in thread.able.iter().zip(&parent.able) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -246,37 +242,6 @@ pub fn longest_vectors<M: Machine>(cpu: &Cpu<M>, isa: Isa) -> u32 {
     let of_isa = all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(isa));
     let hidden = if isa == M::ISA { cpu.machine.hidden_vector_bytes() as u32 } else { 0 };
     of_isa.map(|core| core_record(cpu, core).vector_bytes.get()).fold(hidden, u32::max)
-}
-
-/// A thread begins to run on this core: opens the vector registers if it will most likely use them soon.
-#[inline(always)]
-pub fn take<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    if thread.needs.get() != 0 || thread.moves.uses_vectors.get() != 0 {
-        begin(cpu, thread);
-    }
-}
-
-#[cold]
-fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let moves = &thread.moves;
-    if moves.on_way.get() != 0 {
-        moves.on_way.set(0);
-        let on_way_ns = cpu.now_ns().saturating_sub(moves.moved_at_ns.get());
-        moves.moving_ns.set(moves.moving_ns.get() + on_way_ns);
-    }
-    if !fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) {
-        return illegal::has_lost_values(cpu, thread);
-    }
-    let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
-    let used_them = may_use_them && moves.unused_slices.get() == 0;
-    let can_open = cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open();
-    // Values of this length are in an area for it.
-    let has_values = registers::vector_bytes(&thread.frame) == cpu.own.vector_bytes.get();
-    if used_them && can_open && (has_values || fits(cpu, thread) && area::is_ready(cpu, thread)) {
-        // Not as a use: if it does not use them, it is not to seem so.
-        cpu.machine.open_vectors(&thread.frame);
-        moves.uses_vectors.set(1);
-    }
 }
 
 const _: () = assert!(CORES_MAX == 128, "a set of cores has two words");

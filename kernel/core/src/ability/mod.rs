@@ -1,0 +1,58 @@
+//! What cores are able to do: the extensions of an ISA that only some of them have, which cores a thread can run on by that, and what threads have in
+//! vector registers. What becomes of a thread whose core lacks an instruction is `extension`'s.
+
+mod area;
+pub mod away;
+mod place;
+mod show;
+mod values;
+
+pub use area::{copy as copy_area, for_registers, is_ready as is_area_ready, release as release_area};
+pub use place::{
+    PATIENCE_SLICES, affinity, before_load, core_for, find_scarce, fits, forget, has_used_vectors, inherit, is_able,
+    is_anywhere_in_use, is_somewhere, least_loaded, longest_vectors, need_nothing, open, reserve_least_loaded,
+    set_needs, try_needs,
+};
+pub use show::{Migrations, announce, cpuinfo, hwcap, hwprobe, of_any_core};
+pub use values::{Room, Seen, Values, writes};
+
+use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
+use motet_hal::Machine;
+use motet_layout::{CoreRecord, Isa, ThreadRecord};
+
+/// What a core of this ISA has.
+pub fn of_core<M: Machine>(record: &CoreRecord) -> ExtensionSet {
+    ExtensionSet::from_bits(M::ISA, record.capabilities.get())
+}
+
+/// What a thread needs beyond what all cores of this ISA have. While it runs a function of another ISA, it needs what it needed at home.
+pub fn of_thread<M: Machine>(thread: &ThreadRecord) -> ExtensionSet {
+    let bits = if thread.needs_isa.get() == M::ISA as u32 { thread.needs.get() } else { 0 };
+    ExtensionSet::from_bits(M::ISA, bits)
+}
+
+/// The extension whose registers the HAL opens and closes.
+pub fn vectors<M: Machine>() -> Option<Extension> {
+    vectors_of(M::ISA)
+}
+
+/// The same of any ISA.
+pub const fn vectors_of(isa: Isa) -> Option<Extension> {
+    Some(match isa {
+        Isa::X86_64 => Extension::X86_64(X86_64::Avx),
+        Isa::AArch64 => Extension::AArch64(AArch64::Sve),
+        Isa::RiscV64 => Extension::RiscV64(RiscV64::V),
+        Isa::Hosted => return None,
+    })
+}
+
+/// Whether any of these instructions use the registers that the HAL opens and closes.
+pub fn uses_vectors<M: Machine>(set: ExtensionSet) -> bool {
+    const fn users_of(isa: Isa) -> ExtensionSet {
+        match vectors_of(isa) {
+            Some(vectors) => ExtensionSet::implying(vectors),
+            None => ExtensionSet::empty(isa),
+        }
+    }
+    !set.intersection(const { users_of(M::ISA) }).is_empty()
+}

@@ -1,0 +1,252 @@
+//! What a thread does about its signals before it runs user code: handlers, stops, its end.
+
+pub mod calls;
+mod deliver;
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::{
+    Errno, Syscall,
+    process::WaitStatus,
+    registers,
+    signal::{self as abi, DefaultAction, SIGKILL, SigCause, SigInfo, UNBLOCKABLE},
+};
+use motet_hal::Machine;
+use motet_layout::{
+    CALL_PAUSED, Isa, ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, handshake::then_look,
+};
+use motet_protocol::{timer, wait};
+
+use crate::{
+    call::{Call, deliverable, end_call},
+    cpu::Cpu,
+    cputime, crossing, file, handover,
+    process::exit,
+    signal::{Origin, Pending, STOP_SIGNALS, action_of, force, tell_parent},
+    time,
+    tree::{for_each_thread, lock_tree},
+};
+
+/// What became of a thread that attended to its signals.
+pub enum Attention {
+    /// It runs on.
+    Run,
+    /// It has exited or stopped: it is no longer this core's.
+    Gone,
+}
+
+/// Acts on what may be waiting for the running thread. A function of its own: inlined, it made every thread that begins to run prepare for it.
+#[cold]
+#[inline(never)]
+pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {
+    // A swap, which sees what those wrote before who set the word; a store might overwrite it unseen.
+    thread.attention.swap(0, Ordering::SeqCst);
+    loop {
+        if thread.kill.load(Ordering::SeqCst) != 0 {
+            let status = process.exit_status.load(Ordering::Relaxed);
+            exit::end_thread(cpu, thread, process, status);
+            return Attention::Gone;
+        }
+        if process.stopped.load(Ordering::SeqCst) != 0 && stop(cpu, thread, process) {
+            return Attention::Gone;
+        }
+        // A call that is in the middle of its work ends first, unless the thread does.
+        let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
+        if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
+            if deliverable(thread, process) != 0 {
+                thread.attention.store(1, Ordering::Release);
+            }
+            return Attention::Run;
+        }
+        // A stop is taken and carried out under the tree lock: a continuing signal comes before both or after both.
+        let stops = !paused && deliverable(thread, process) & STOP_SIGNALS != 0;
+        let tree = stops.then(|| lock_tree(cpu));
+        let later = match (paused, stops) {
+            (true, _) => !fatal(cpu, process),
+            (false, true) => 0,
+            (false, false) => STOP_SIGNALS,
+        };
+        let Some((signal, pending)) = take_signal(thread, process, later) else {
+            restore_mask(thread);
+            return Attention::Run;
+        };
+        let origin = pending.take(cpu, signal, stops);
+        let action = action_of(cpu, process, signal);
+        if stops {
+            if action.handler.get() == abi::SIG_DFL && abi::default_action(signal) == DefaultAction::Stop {
+                stop_process(cpu, process, signal);
+                continue;
+            }
+            drop(tree);
+        }
+        match action.handler.get() {
+            abi::SIG_IGN => {}
+            abi::SIG_DFL => match abi::default_action(signal) {
+                DefaultAction::Ignore | DefaultAction::Continue | DefaultAction::Stop => {}
+                DefaultAction::Terminate | DefaultAction::Core => {
+                    finish_call_for_exit(cpu, thread);
+                    if thread.crossing.get() != 0 && abi::default_action(signal) == DefaultAction::Core {
+                        file::kernel_message(
+                            cpu,
+                            format_args!("process {} ends by signal {signal}", process.pid.get()),
+                        );
+                        crossing::backtrace(cpu, thread, process);
+                    }
+                    exit::exit_group_by_signal(cpu, thread, process, signal);
+                    return Attention::Gone;
+                }
+            },
+            _ => {
+                interrupt_call(cpu, thread, process, Some(action));
+                let info = info_of(thread, signal, &origin);
+                if deliver::deliver(cpu, thread, process, action, &info).is_err() {
+                    if signal == abi::SIGSEGV {
+                        action.handler.set(abi::SIG_DFL);
+                    }
+                    force(cpu, thread, abi::SIGSEGV);
+                    thread.attention.store(0, Ordering::Release);
+                    then_look();
+                }
+            }
+        }
+    }
+}
+
+/// Signals that end the process.
+fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
+    let is_fatal = |signal: &u32| {
+        let ends = matches!(abi::default_action(*signal), DefaultAction::Terminate | DefaultAction::Core);
+        ends && action_of(cpu, process, *signal).handler.get() == abi::SIG_DFL
+    };
+    (1..=abi::NSIG).filter(is_fatal).map(abi::bit).sum()
+}
+
+/// Takes the next signal that is not blocked, and says from where; a thread's own come first. Those of `later` stay pending.
+fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: u64) -> Option<(u32, Pending<'a>)> {
+    loop {
+        let mask = thread.signal_mask.load(Ordering::Relaxed) & !UNBLOCKABLE | later;
+        for pending in [Pending::of_thread(thread), Pending::of_process(process)] {
+            let ready = pending.set.load(Ordering::SeqCst) & !mask;
+            if ready != 0 {
+                // A fatal signal first, then faults, which concern the instruction the thread is at.
+                let first =
+                    if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
+                if pending.set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
+                    return Some((first.trailing_zeros() + 1, pending));
+                }
+            }
+        }
+        if deliverable(thread, process) & !later == 0 {
+            return None;
+        }
+    }
+}
+
+/// After a call that changed the mask for its own time (`sigsuspend`, `ppoll`), if no handler was entered.
+fn restore_mask(thread: &ThreadRecord) {
+    if thread.restore_mask.get() != 0 && thread.in_syscall.get() == 0 {
+        thread.restore_mask.set(0);
+        thread.signal_mask.store(thread.saved_mask.get(), Ordering::Release);
+        then_look();
+    }
+}
+
+/// Ends the wait of a thread that is about to exit.
+fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if thread.in_syscall.get() != 0 {
+        wait::finish(cpu, thread);
+        timer::disarm(cpu, &thread.timer);
+        file::call_ended(cpu, thread);
+        end_call(thread);
+    }
+}
+
+/// A handler is about to run: the system call in progress ends, or will be made again after it.
+fn interrupt_call<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    action: Option<&SignalAction>,
+) {
+    if thread.in_syscall.get() == 0 {
+        return;
+    }
+    wait::finish(cpu, thread);
+    timer::disarm(cpu, &thread.timer);
+    file::call_ended(cpu, thread);
+    let isa = registers::frame_isa(&thread.frame);
+    let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
+    let number = registers::syscall_number(&thread.frame);
+    let restarts = action.is_some_and(|action| action.flags.get() & abi::SA_RESTART != 0);
+    if thread.progress.get() != 0 {
+        registers::set_result(&thread.frame, thread.progress.get() as i64);
+    } else if restarts && is_restartable(isa, number) {
+        registers::rewind_syscall(&thread.frame);
+    } else {
+        time::sleep_interrupted(&call);
+        registers::set_result(&thread.frame, Errno::EINTR.result());
+    }
+    end_call(thread);
+}
+
+/// Stops all threads of a process. The tree lock is held.
+fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) {
+    process.stopped.store(signal + 1, Ordering::Release);
+    process.continued.store(0, Ordering::Relaxed);
+    for_each_thread(cpu, process, |thread| {
+        thread.attention.store(1, Ordering::Release);
+        if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
+            handover::nudge(cpu, thread);
+        }
+    });
+    tell_parent(cpu, process, WaitStatus::Stopped(signal as u8));
+}
+
+/// Takes the running thread off this core if its process is still stopped.
+fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) -> bool {
+    handover::save_ext(cpu, thread);
+    cputime::charge(cpu, thread);
+    // The lock orders this against a continuing signal: it finds the thread stopped, or we find the process running.
+    let _tree = lock_tree(cpu);
+    if process.stopped.load(Ordering::SeqCst) == 0 {
+        return false;
+    }
+    thread.attention.store(1, Ordering::Release);
+    thread.state.store(THREAD_STOPPED, Ordering::Release);
+    true
+}
+
+fn info_of(thread: &ThreadRecord, signal: u32, origin: &Origin) -> SigInfo {
+    let code = thread.fault_code.get().cast_signed();
+    match signal {
+        abi::SIGSEGV | abi::SIGBUS | abi::SIGILL | abi::SIGFPE | abi::SIGTRAP if code != 0 => {
+            SigInfo { signal, code, cause: SigCause::Fault { address: thread.fault_address.get() } }
+        }
+        _ => origin.info(signal),
+    }
+}
+
+/// Whether a call interrupted by a handler with `SA_RESTART` is made again (signal(7)).
+fn is_restartable(isa: Isa, number: u64) -> bool {
+    use Syscall as S;
+    !matches!(
+        Syscall::decode(isa, number),
+        Some(
+            S::Pause
+                | S::RtSigsuspend
+                | S::RtSigtimedwait
+                | S::Nanosleep
+                | S::ClockNanosleep
+                | S::Poll
+                | S::Ppoll
+                | S::Select
+                | S::Pselect6
+                | S::EpollWait
+                | S::EpollPwait
+                | S::EpollPwait2
+                | S::IoGetevents
+                | S::Semop
+                | S::Semtimedop
+        )
+    )
+}

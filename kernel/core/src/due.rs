@@ -1,0 +1,124 @@
+//! What else is due on this core than the call that it is in, in the middle of that: looked at whenever its budget is used up.
+//!
+//! Nothing is done here but what may be done anywhere: shoot-downs, and threads whose time has come. The rest is said to the caller, or waits in
+//! [`Cpu::deferred`] for the core's life.
+
+use core::{cell::Cell, sync::atomic::Ordering};
+
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{InodeRecord, TIMER_ALARM, ThreadRecord, marks};
+use motet_protocol::{Context, fs, shootdown, timer};
+
+use crate::{
+    alarm,
+    cpu::{BUDGET, Cpu},
+};
+
+/// The core's budget is used up in a call that cannot pause and holds no lock: serves shoot-downs and wakes threads whose time has come. Other
+/// interrupts, and other threads, come when the call has ended: the timer asks for that.
+#[cold]
+pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if !is_anything_due(cpu, thread) {
+        return;
+    }
+    let now_ns = cpu.now_ns();
+    if cpu.deferred.get() != Interrupts::EMPTY {
+        alarm::set_timer(cpu, now_ns);
+    }
+    wake_expired(cpu, now_ns);
+    cpu.pass();
+}
+
+/// A piece of work is done under locks that cannot be given up before the rest is done; it has cost this much (`call::cost`).
+/// Once the core's budget is used up it looks what is due, as far as that can be done now ([`serve_locked`]). No lock
+/// is held that comes after wait queues in the order of locks (docs/protocols/lock.md).
+#[inline(always)]
+pub fn spend_locked<M: Machine>(cpu: &Cpu<M>, cost: u64) {
+    if cpu.spend(cost) {
+        serve_locked(cpu);
+    }
+}
+
+/// Serves shoot-downs and wakes threads whose time has come. Other interrupts, and what wants the process tree (alarms), come
+/// when the locks are free: the timer asks for that. Other threads of this core wait until then, too.
+#[cold]
+fn serve_locked<M: Machine>(cpu: &Cpu<M>) {
+    begin_budget(cpu);
+    let now_ns = cpu.now_ns();
+    // Those that were taken before wait still, and the timer with them.
+    if cpu.deferred.get() == Interrupts::EMPTY {
+        let interrupts = poll(cpu);
+        if interrupts != Interrupts::EMPTY {
+            cpu.deferred.set(interrupts);
+            alarm::set_timer(cpu, now_ns);
+        }
+    }
+    cpu.relax();
+    wake_expired(cpu, now_ns);
+}
+
+/// Wakes threads whose time has come, up to the first timer that is a process's: that wants the process tree.
+fn wake_expired<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    let has_expired = Cell::new(true);
+    while has_expired.take() {
+        timer::expire_first(cpu, now_ns, |node| {
+            let is_wait = node.kind.get() != TIMER_ALARM;
+            has_expired.set(is_wait);
+            is_wait && alarm::expire_wait(cpu, node)
+        });
+    }
+}
+
+/// Frees large files that nobody uses any more because of what the thread has done. `false`: something else is due before all are.
+#[cold]
+pub fn free_garbage<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    while let Some(inode) = cpu.object::<InodeRecord>(thread.garbage.get()) {
+        let next = inode.parent.load(Ordering::Relaxed);
+        if fs::free_some(cpu, inode, BUDGET) {
+            thread.garbage.set(next);
+        }
+        if cpu.spend(BUDGET) && is_anything_due(cpu, thread) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The core's budget is used up: looks whether anything else is due than the call that the thread is in.
+#[cold]
+pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    begin_budget(cpu);
+    let interrupts = poll(cpu);
+    cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    if interrupts.contains(Interrupts::TIMER) {
+        // A call may end now instead of pausing (a short read), and its thread then runs on: the slice ends nevertheless.
+        alarm::set_timer(cpu, cpu.now_ns());
+    }
+    let is_asked = shootdown::is_asked(cpu);
+    look_later(cpu, thread);
+    is_asked || cpu.deferred.get() != Interrupts::EMPTY || thread.attention.load(Ordering::Relaxed) != 0
+}
+
+/// This core works on until so much is done again.
+pub fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
+    cpu.budget.set(BUDGET);
+    M::mark::<{ marks::LOOK }>();
+}
+
+/// Takes interrupts in the middle of a call. Who keeps a timer's for later sets the timer again.
+pub fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+    let interrupts = cpu.machine.poll_interrupts();
+    let interrupts = if cpu.timed { alarm::with_alarm(cpu, interrupts, cpu.now_ns()) } else { interrupts };
+    if interrupts.contains(Interrupts::TIMER) {
+        cpu.timer_ns.set(u64::MAX);
+    }
+    interrupts
+}
+
+/// This core may not run another thread now: if a more urgent one has come, it does so when the running one's call is over.
+#[inline]
+pub fn look_later<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if cpu.own.ready_changed.load(Ordering::Relaxed) != 0 {
+        thread.attention.store(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,46 @@
+//! System calls that a core serves to which their thread has not moved.
+
+use motet_abi::Syscall;
+use motet_hal::Machine;
+
+use crate::{
+    call::{Call, Stop},
+    permission,
+    process::ids,
+    time,
+};
+
+/// Serves a system call on a core to which its thread has not moved: one that only reads, nothing of it what the thread's own core keeps
+/// (as its processor time), and never waits. `None`: it is none of these, or has to go on later; then nothing has been done.
+pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
+    use Syscall as S;
+    let of_machine = || time::is_of_machine(call.args[0]);
+    // A table of its own: as a second caller of the whole one it would make every other call slower.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other calls need their thread")]
+    let result = match Syscall::decode(M::ISA, number)? {
+        S::Getpid => ids::getpid(call),
+        S::Gettid => ids::gettid(call),
+        S::Getppid => ids::getppid(call),
+        S::Getpgid => ids::getpgid(call),
+        S::Getpgrp => ids::getpgrp(call),
+        S::Getsid => ids::getsid(call),
+        S::Getuid => permission::getuid(call),
+        S::Geteuid => permission::geteuid(call),
+        S::Getgid => permission::getgid(call),
+        S::Getegid => permission::getegid(call),
+        S::Getresuid => permission::getresuid(call),
+        S::Getresgid => permission::getresgid(call),
+        S::Uname => ids::uname(call),
+        S::Getcpu => ids::getcpu(call),
+        S::Gettimeofday => time::gettimeofday(call),
+        S::Time => time::time(call),
+        S::ClockGettime if of_machine() => time::clock_gettime(call),
+        S::ClockGetres if of_machine() => time::clock_getres(call),
+        _ => return None,
+    };
+    match result {
+        Ok(value) => Some(value as i64),
+        Err(Stop::Error(errno)) => Some(errno.result()),
+        Err(Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => None,
+    }
+}

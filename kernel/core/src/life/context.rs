@@ -1,0 +1,156 @@
+//! What the algorithms of `motet_protocol` ask of a core: the one place where they reach the kernel above them, by a trait.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::Machine;
+use motet_layout::{
+    CoreId, CoreRecord, Frame, InodeRecord, IslandCounters, IslandId, LockClass, Pool, PoolAddr, ThreadRecord,
+};
+use motet_protocol::{Context, dma, trace::Kind};
+
+use crate::{cpu::Cpu, due, recover, trace};
+
+impl<M: Machine> Context for Cpu<M> {
+    #[inline(always)]
+    fn core(&self) -> CoreId {
+        self.id
+    }
+
+    #[inline(always)]
+    fn life(&self) -> u32 {
+        self.life
+    }
+
+    #[inline(always)]
+    fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    #[inline(always)]
+    fn is_uncached(&self) -> bool {
+        self.uncached
+    }
+
+    #[inline(always)]
+    fn common_index(&self) -> usize {
+        self.common
+    }
+
+    #[inline(always)]
+    fn flush_frame(&self, frame: Frame) {
+        if self.caches_privately {
+            self.flush_private(frame);
+        }
+    }
+
+    #[inline(always)]
+    fn island_count(&self) -> usize {
+        self.islands
+    }
+
+    #[inline(always)]
+    fn callers(&self) -> u32 {
+        self.others
+    }
+
+    #[inline(always)]
+    fn polls(&self, island: IslandId) -> bool {
+        self.polling >> island.index() & 1 != 0
+    }
+
+    #[cold]
+    fn recover(&self, class: LockClass, lock: PoolAddr) -> bool {
+        recover::recover(self, class, lock)
+    }
+
+    #[inline(always)]
+    fn spend_locked(&self, cost: u64) {
+        due::spend_locked(self, cost);
+    }
+
+    #[inline(always)]
+    fn own_record(&self) -> &'static CoreRecord {
+        self.own
+    }
+
+    #[inline(always)]
+    fn counters(&self) -> &'static IslandCounters {
+        self.counted
+    }
+
+    #[inline(always)]
+    fn zero_frame(&self, frame: Frame) {
+        self.machine.zero_frame(frame);
+    }
+
+    fn free_later(&self, inode: &'static InodeRecord) -> bool {
+        let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        inode.parent.store(thread.garbage.get(), Ordering::Relaxed);
+        thread.garbage.set(self.raw(inode));
+        true
+    }
+
+    fn relax(&self) {
+        if !self.pinned.get() {
+            self.serve_shootdowns();
+        }
+        self.machine.relax();
+    }
+
+    fn ring(&self, target: CoreId) {
+        if self.timed {
+            self.own.ring_target.set(u32::from(target.0));
+            self.machine.note_ring();
+        }
+        trace::about_core(self, Kind::Ring, target);
+        self.machine.ring(target);
+    }
+
+    fn wrote(&self, target: CoreId) {
+        if self.timed {
+            self.own.ring_target.set(u32::from(target.0));
+            self.machine.note_write();
+        }
+    }
+
+    fn tell_service(&self) {
+        if self.timed {
+            self.machine.start_engine();
+        } else {
+            self.machine.ring_host();
+        }
+    }
+
+    fn transfer(&self, target: CoreId) -> bool {
+        if self.timed {
+            self.own.ring_target.set(u32::from(target.0));
+            self.machine.start_transfer();
+            return self.own.dma_taken.get() != 0;
+        }
+        let receiver = &self.pool.header().cores[target.index()];
+        let is_taken = dma::transfer(self.id, self.own, receiver, self.now_ns());
+        if is_taken {
+            self.machine.ring(target);
+        }
+        is_taken
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn await_transfer(&self, arrives_ns: u64) {
+        // Where the time is damaged, nothing is lost by going on.
+        self.wait_until(arrives_ns);
+    }
+
+    #[inline(always)]
+    fn looks_at_ready(&self) -> bool {
+        self.looks_at_ready.get()
+    }
+
+    #[inline(always)]
+    fn woke(&self, thread: &ThreadRecord, target: CoreId) {
+        trace::hand_over(self, Kind::Wake, thread, target);
+    }
+}

@@ -1,0 +1,156 @@
+//! What interrupts are for: timers, the host's input, engines and devices, other islands, the next thread.
+
+use core::sync::atomic::Ordering;
+
+use motet_hal::{Interrupts, Machine};
+use motet_layout::ThreadRecord;
+use motet_protocol::{Context, count, far, run_queue, timer, trace::Kind};
+
+use super::removed;
+use crate::{
+    alarm, balance,
+    cpu::Cpu,
+    crossing::{make_returned_ready, migration},
+    due::{begin_budget, poll},
+    extension, file, handover, hotplug, lost,
+    process::limits,
+    realtime::{self, Tick},
+    time, trace,
+};
+
+/// Takes interrupts between two threads.
+#[cold]
+pub fn look<M: Machine>(cpu: &Cpu<M>) {
+    begin_budget(cpu);
+    let interrupts = poll(cpu).union(cpu.deferred.replace(Interrupts::EMPTY));
+    if interrupts != Interrupts::EMPTY {
+        take_interrupts(cpu, interrupts);
+    }
+    cpu.pass();
+}
+
+/// An interrupt while the thread ran. `true`: the thread has given up the core.
+pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
+    cpu.looks_at_ready.set(true);
+    let interrupts = take_interrupts(cpu, interrupts);
+    cpu.looks_at_ready.set(false);
+    if interrupts.contains(Interrupts::TIMER) {
+        limits::check_cpu_time(cpu, thread);
+    }
+    if hotplug::is_asked(cpu) {
+        removed::leave_thread(cpu, thread);
+        return true;
+    }
+    if extension::away::has_come(cpu) {
+        if interrupts.contains(Interrupts::TIMER) && cpu.own.first_come.get() == 0 {
+            handover::yield_core(cpu, thread);
+        } else {
+            handover::make_way(cpu, thread);
+        }
+        return true;
+    }
+    if realtime::gives_way(cpu, thread) {
+        return true;
+    }
+    if interrupts.contains(Interrupts::TIMER) {
+        if extension::end_slice(cpu, thread) {
+            return true;
+        }
+        if run_queue::has_ready(cpu.own) && cpu.own.first_come.get() == 0 {
+            match realtime::end_tick(cpu, thread) {
+                Tick::Yields if balance::share(cpu, thread) => {}
+                Tick::Yields => handover::yield_core(cpu, thread),
+                Tick::GoesOn => return false,
+                Tick::Gone => {}
+            }
+            return true;
+        }
+    } else if extension::gives_way(cpu, thread) {
+        return true;
+    }
+    alarm::program_timer(cpu, cpu.now_ns());
+    false
+}
+
+/// An interrupt while a called function ran.
+pub fn interrupted_call<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
+    take_interrupts(cpu, interrupts);
+    alarm::set_timer(cpu, timer::next_deadline_ns(cpu));
+}
+
+/// Acts on interrupts that were taken while user code ran; says which there were.
+pub fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
+    if cpu.timed && interrupts.contains(Interrupts::DOORBELL) {
+        // Rung for while awake: it wakes nobody.
+        let core = cpu.own;
+        core.rung_at_ns.store(0, Ordering::Relaxed);
+        core.written_at_ns.store(0, Ordering::Relaxed);
+    }
+    let now_ns = cpu.now_ns();
+    cpu.steer_clock(now_ns);
+    let interrupts = alarm::with_alarm(cpu, interrupts, now_ns);
+    handle_interrupts(cpu, interrupts);
+    make_returned_ready(cpu);
+    interrupts
+}
+
+/// Acts on interrupts that were taken, now or before: expired timers, input for the console.
+#[inline]
+pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
+    let interrupts = interrupts.union(cpu.deferred.replace(Interrupts::EMPTY));
+    count(&cpu.counters().heartbeat);
+    if interrupts != Interrupts::EMPTY {
+        act_on(cpu, interrupts);
+    }
+    extension::away::look(cpu);
+    if timer::next_deadline_ns(cpu) != u64::MAX {
+        expire_timers(cpu);
+    }
+}
+
+#[inline(never)]
+fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
+    // One moment for all, so that a short interval armed again does not keep the core here.
+    let now_ns = cpu.now_ns();
+    while alarm::expire_waits(cpu, now_ns) {
+        time::alarm_expired(cpu);
+    }
+}
+
+#[inline(never)]
+fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
+    if interrupts.contains(Interrupts::TIMER) {
+        cpu.timer_ns.set(u64::MAX);
+        file::accel::catch_up(cpu);
+    }
+    if interrupts.contains(Interrupts::DOORBELL) {
+        count(&cpu.counters().doorbells_taken);
+        trace::about_core(cpu, Kind::Rung, cpu.id);
+        if cpu.id.index() == 0 {
+            file::host_rang(cpu);
+            lost::bury(cpu);
+        }
+        if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
+            hotplug::see_to_hidden_harts(cpu);
+        }
+        if cpu.crossing.migrates || !cpu.timed || cpu.uncached {
+            act_on_engines(cpu);
+        }
+        file::service::rung(cpu);
+        file::accel::rung(cpu);
+    }
+}
+
+/// A doorbell may have been an engine's, or another island's over a link.
+#[inline(never)]
+fn act_on_engines<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.crossing.migrates {
+        migration::come_home(cpu);
+    }
+    if !cpu.timed {
+        file::dma::rung(cpu);
+    }
+    if cpu.uncached {
+        far::give_back_withdrawn(cpu);
+    }
+}

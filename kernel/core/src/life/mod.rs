@@ -1,0 +1,254 @@
+//! A core's life: pick a thread, run it until it blocks, exits, moves or has used up its slice.
+//!
+//! | file | |
+//! |---|---|
+//! | `call` | system calls begin, wait, and end |
+//! | `fault` | page faults |
+//! | `interrupt` | what interrupts are for |
+//! | `idle` | nothing to run |
+//! | `removed` | out of use |
+//! | `counters` | counters that programs read themselves |
+//! | `context` | what the algorithms of `motet_protocol` ask of a core |
+//! | `boot` | joining the machine |
+
+pub mod boot;
+mod call;
+mod context;
+mod counters;
+mod fault;
+mod idle;
+mod interrupt;
+mod removed;
+
+pub use idle::doze;
+pub use interrupt::{handle_interrupts, interrupted_call};
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::registers;
+use motet_hal::{Interrupts, Machine, Trap};
+use motet_layout::{
+    CORE_AWAKE, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS, THREAD_RUNNING, TURN_WAITED, ThreadRecord,
+    WAKE_EVENT, WAKE_NONE, handshake::then_look,
+};
+use motet_protocol::{Context, count, run_queue};
+
+use crate::{
+    alarm,
+    attend::{self, Attention},
+    call::cost,
+    cpu::Cpu,
+    cputime::charge_core,
+    crossing::{migration, stop_polling},
+    due::free_garbage,
+    extension, file, handover, lost, mm, process, realtime, signal, trace, turn,
+};
+use call::{block, end_wait, pause_outside, serve_guests, serve_syscall};
+use fault::serve_fault;
+use idle::idle;
+use interrupt::{interrupted, look};
+
+/// Runs threads on this core for ever.
+pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
+    cpu.own.state.store(CORE_AWAKE, Ordering::Release);
+    then_look();
+    loop {
+        if cpu.crossing.migrates && migration::run(cpu) {
+            continue;
+        }
+        if cpu.crossing.woken.get().is_none() && go_on_with_who_came(cpu) {
+            continue;
+        }
+        // Who has been woken may have been called, and answers first.
+        match cpu.crossing.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
+            Some(thread) => {
+                run_thread(cpu, thread);
+                // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.
+                if cpu.spend(ENDED) || cpu.deferred.get() != Interrupts::EMPTY {
+                    look(cpu);
+                }
+            }
+            None => idle(cpu),
+        }
+    }
+}
+
+/// Goes on with a thread that has come home from a hidden hart. `true`: there was one.
+#[inline(always)]
+fn go_on_with_who_came<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let next = extension::away::next(cpu);
+    next.map(|(thread, trap)| run_thread_from(cpu, thread, Some(trap))).is_some()
+}
+
+/// What a thread costs that runs only to end.
+const ENDED: u64 = 5 * cost::OBJECT;
+
+/// Runs a thread that this core has, until it no longer does.
+pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    run_thread_from(cpu, thread, None);
+}
+
+/// As [`run_thread`]; `first`: what it has stopped at already, on a hidden hart.
+fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, first: Option<Trap>) {
+    stop_polling(cpu);
+    let core = cpu.own;
+    let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+    take_over(cpu, thread);
+    if first.is_some() {
+        thread.moves.away.store(0, Ordering::Release);
+    }
+    if thread.in_syscall.get() == THREAD_ENDS {
+        thread.charged_at_ns.set(cpu.now_ns());
+        return process::exit::go_on(cpu, thread, process);
+    }
+    if registers::frame_isa(&thread.frame) != M::ISA {
+        return lost::end_thread(cpu, thread, process);
+    }
+    let started_ns = begin(cpu, thread, process);
+    if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
+        handover::take_ext(cpu, thread);
+        extension::take(cpu, thread);
+        alarm::program_timer(cpu, started_ns);
+        thread.charged_at_ns.set(started_ns);
+        let first = first.filter(|trap| {
+            // Hidden harts do not have it, either, unless it reads a counter.
+            let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
+            if is_illegal && !(cpu.timed && counters::answer(cpu, thread, process, *trap)) {
+                signal::exception(cpu, thread, *trap);
+            }
+            !is_illegal
+        });
+        run_until_gone(cpu, thread, process, first);
+    } else {
+        process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+    }
+    core.current_thread.store(0, Ordering::Relaxed);
+    file::accel::catch_up(cpu);
+    trace::stop(cpu);
+}
+
+/// This core has taken a thread, and says so.
+#[inline(always)]
+pub fn take_over<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+    thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
+    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
+}
+
+/// A thread begins to run: when.
+#[inline(always)]
+pub fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> u64 {
+    then_look(); // at the attention word: whoever sets it looks whom to nudge afterwards
+    count(&cpu.counters().context_switches);
+    let started_ns = cpu.now_ns();
+    charge_core(cpu, started_ns);
+    trace::run(cpu, thread, process);
+    started_ns
+}
+
+/// Goes on with a thread that has come to this core by a direct call, at what it stopped at.
+pub fn go_on<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    trap: Option<Trap>,
+) {
+    thread.charged_at_ns.set(cpu.now_ns());
+    alarm::program_timer(cpu, thread.charged_at_ns.get());
+    run_until_gone(cpu, thread, process, trap);
+    cpu.own.current_thread.store(0, Ordering::Release);
+}
+
+/// Runs the thread until it no longer belongs to this core. `first`: what it has stopped at already.
+fn run_until_gone<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    first: Option<Trap>,
+) {
+    let (mut thread, mut process, mut first) = (thread, process, first);
+    loop {
+        let trap = match first.take() {
+            Some(trap) => trap,
+            None => {
+                let mut in_syscall = thread.in_syscall.get() != 0;
+                if in_syscall {
+                    end_wait(cpu, thread);
+                    if thread.in_syscall.get() & (STORE_WAITED | TURN_WAITED) != 0 {
+                        turn::waited(thread);
+                        in_syscall = thread.in_syscall.get() != 0;
+                    }
+                }
+                // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
+                let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
+                if has_come {
+                    thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+                } else if thread.attention.load(Ordering::Relaxed) != 0 {
+                    if realtime::gives_way(cpu, thread) {
+                        return;
+                    }
+                    if let Attention::Gone = attend::attend(cpu, thread, process) {
+                        return;
+                    }
+                    if let Some(in_syscall) = turn::wait(cpu, thread) {
+                        match block(cpu, thread, in_syscall) {
+                            Some(()) => continue,
+                            None => return,
+                        }
+                    }
+                    in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
+                }
+                if in_syscall && thread.guest.get() != 0 {
+                    match serve_guests(cpu, thread, process) {
+                        Some(other) => (thread, process) = other,
+                        None => return,
+                    }
+                    continue;
+                }
+                if in_syscall {
+                    Trap::Syscall
+                } else if thread.garbage.get() != 0 {
+                    let goes_on = free_garbage(cpu, thread) || pause_outside(cpu, thread).is_some();
+                    if !goes_on {
+                        return;
+                    }
+                    continue;
+                } else {
+                    cpu.pass();
+                    cpu.machine.run_user(&thread.frame)
+                }
+            }
+        };
+        if serve_trap(cpu, thread, process, trap).is_none() {
+            return;
+        }
+    }
+}
+
+/// Acts on what stopped the thread. `None`: it no longer belongs to this core.
+#[inline(always)]
+fn serve_trap<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    trap: Trap,
+) -> Option<()> {
+    match trap {
+        Trap::Syscall => serve_syscall(cpu, thread, process),
+        Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
+        Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
+        Trap::IllegalInstruction { word } => {
+            if cpu.timed && counters::answer(cpu, thread, process, trap) {
+                return Some(());
+            }
+            extension::illegal(cpu, thread, process, word)
+        }
+        trap @ (Trap::Breakpoint | Trap::Arithmetic | Trap::Misaligned { .. } | Trap::BadAddress { .. }) => {
+            if !(cpu.timed && counters::answer(cpu, thread, process, trap)) {
+                signal::exception(cpu, thread, trap);
+            }
+            Some(())
+        }
+        Trap::Guest(trap) => unreachable!("a thread that is no guest stopped as one: {trap:?}"),
+    }
+}
