@@ -5,8 +5,7 @@ use motet_hal::Machine;
 
 use crate::{
     call::{Call, Stop},
-    permission,
-    process::ids,
+    process::{identity, ids},
     time,
 };
 
@@ -24,12 +23,12 @@ pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
         S::Getpgid => ids::getpgid(call),
         S::Getpgrp => ids::getpgrp(call),
         S::Getsid => ids::getsid(call),
-        S::Getuid => permission::getuid(call),
-        S::Geteuid => permission::geteuid(call),
-        S::Getgid => permission::getgid(call),
-        S::Getegid => permission::getegid(call),
-        S::Getresuid => permission::getresuid(call),
-        S::Getresgid => permission::getresgid(call),
+        S::Getuid => identity::getuid(call),
+        S::Geteuid => identity::geteuid(call),
+        S::Getgid => identity::getgid(call),
+        S::Getegid => identity::getegid(call),
+        S::Getresuid => identity::getresuid(call),
+        S::Getresgid => identity::getresgid(call),
         S::Uname => ids::uname(call),
         S::Getcpu => ids::getcpu(call),
         S::Gettimeofday => time::gettimeofday(call),

@@ -10,9 +10,9 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, SpaceRecord, THREAD_BLOCKED,
-    THREAD_ENDING, THREAD_FREE, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
-    WAKE_NONE,
+    CoreId, CoreRecord, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, SpaceRecord,
+    THREAD_BLOCKED, THREAD_ENDING, THREAD_FREE, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED,
+    ThreadRecord, WAKE_NONE,
 };
 use motet_protocol::{
     Context,
@@ -25,9 +25,11 @@ use motet_protocol::{
 };
 
 use crate::{
-    ability,
+    ability, chain, console,
     cpu::Cpu,
-    crossing, file, mm,
+    file, fpga,
+    kinds::service,
+    mm,
     process::{self, exit},
     signal,
     tree::{self, lock_tree},
@@ -68,10 +70,10 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     settle_calls(cpu);
     if cpu.crossing.migrates {
         cpu.note_deaths();
-        settle_transfers(cpu, |record| crossing::migration::thread_in(cpu, record));
+        settle_transfers(cpu, |record| thread_in(cpu, record));
     }
-    file::service::settle(cpu);
-    file::accel::settle(cpu);
+    service::settle(cpu);
+    fpga::settle(cpu);
     file::hands::drop_all(cpu);
     discard_unborn(cpu);
     kill_processes(cpu);
@@ -105,7 +107,7 @@ fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
         thread.inspect(|thread| threads::unregister(cpu, thread.tid.get()))
     };
     while let Some(thread) = next() {
-        crossing::forget(cpu, thread);
+        chain::forget(cpu, thread);
         ability::release_area(cpu, thread);
         slab::free(cpu, thread);
     }
@@ -135,11 +137,11 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
         }
         if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
             let (pid, island) = (process.pid.get(), core.island().index());
-            file::kernel_message(
+            console::kernel_message(
                 cpu,
                 format_args!("process {pid} is killed: island {island}, which it was on, has died"),
             );
-            crossing::backtrace(cpu, thread, process);
+            chain::backtrace(cpu, thread, process);
         }
         signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
     }
@@ -219,10 +221,15 @@ fn wake_waiting<M: Machine>(cpu: &Cpu<M>) {
 pub fn end_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
         let (pid, tid) = (process.pid.get(), thread.tid.get());
-        file::kernel_message(
+        console::kernel_message(
             cpu,
             format_args!("process {pid} is killed: its thread {tid} runs on islands of another kind"),
         );
     }
     exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+}
+
+/// The thread that a core's descriptor is of.
+fn thread_in<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord) -> Option<&'static ThreadRecord> {
+    chain::thread_in(&record.dma_out).and_then(|thread| cpu.pool.get::<ThreadRecord>(thread))
 }

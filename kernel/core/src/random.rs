@@ -11,7 +11,7 @@ use motet_hal::{Access, Machine};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    file::{Cursor, produce},
+    cursor::{Cursor, produce},
 };
 
 const GRND_NONBLOCK: u64 = 1;

@@ -6,7 +6,7 @@ use motet_hal::Machine;
 use motet_layout::{DmaFile, EpollRecord, FilesRecord, LockClass, PoolAddr, SocketRecord, SpaceRecord};
 use motet_protocol::recover::{self, object};
 
-use crate::{cpu::Cpu, file, mm, process, vm};
+use crate::{console, cpu::Cpu, file, kinds::dma, mm, process, vm};
 
 /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: nobody knows how.
 pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bool {
@@ -32,9 +32,9 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
             None => return false,
         },
         // What was typed is lost.
-        LockClass::Terminal => file::tty::flush_input(&pool.header().tty),
+        LockClass::Terminal => console::tty::flush_input(&pool.header().tty),
         LockClass::Transfers => match pool.get::<DmaFile>(object(lock, offset_of!(DmaFile, lock))) {
-            Some(transfers) => file::dma::recover(transfers),
+            Some(transfers) => dma::recover(transfers),
             None => return false,
         },
         LockClass::Ids

@@ -19,8 +19,9 @@ use motet_protocol::{timer, wait};
 
 use crate::{
     call::{Call, deliverable, end_call},
+    chain, console,
     cpu::Cpu,
-    cputime, crossing, file, handover,
+    cputime, file, handover,
     process::exit,
     signal::{Origin, Pending, STOP_SIGNALS, action_of, force, tell_parent},
     time,
@@ -86,11 +87,11 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
                 DefaultAction::Terminate | DefaultAction::Core => {
                     finish_call_for_exit(cpu, thread);
                     if thread.crossing.get() != 0 && abi::default_action(signal) == DefaultAction::Core {
-                        file::kernel_message(
+                        console::kernel_message(
                             cpu,
                             format_args!("process {} ends by signal {signal}", process.pid.get()),
                         );
-                        crossing::backtrace(cpu, thread, process);
+                        chain::backtrace(cpu, thread, process);
                     }
                     exit::exit_group_by_signal(cpu, thread, process, signal);
                     return Attention::Gone;

@@ -3,7 +3,7 @@
 use core::cell::{Cell, RefCell};
 
 use motet_abi::{convention::Arguments, fat::Signature};
-use motet_hal::Machine;
+use motet_hal::{Machine, Trap};
 use motet_layout::{CoreId, FatProgram, ISLANDS_MAX, Isa, IslandId, ThreadRecord};
 use motet_protocol::{cores::is_dead, direct::Reach, run_queue::Wake};
 
@@ -57,6 +57,8 @@ pub struct CrossingCore {
     pub other_pins: Pins,
     /// Of the call that is sent or has come: what it does not take is of an earlier one. Nobody holds it while threads come home.
     pub arguments: RefCell<Arguments>,
+    /// The thread of a function that this core was called to run, once it is an ordinary one, and what it has stopped at.
+    pub left: Cell<Option<(&'static ThreadRecord, Option<Trap>)>>,
     /// Islands, by bit, to which nobody migrates any more, as they have died.
     pub dead_islands: Cell<u32>,
 }
@@ -71,6 +73,7 @@ impl CrossingCore {
             carried_from,
             other_pins: Pins::default(),
             arguments: RefCell::default(),
+            left: Cell::new(None),
             dead_islands: Cell::new(0),
             awaited: CoreSet::default(),
             polls_calls: Cell::new(false),

@@ -49,7 +49,7 @@ use motet_protocol::{
 };
 
 use super::{
-    Fetch, back,
+    Awake as _, Fetch, back,
     callee::{self, Begun, Step},
     caller::{self, Made},
     choose::{choose, last_callee},
@@ -60,7 +60,7 @@ use super::{
     stack,
     state::LONG_WAY_NS,
 };
-use crate::{alarm, cpu::Cpu, life, mm};
+use crate::{alarm, cpu::Cpu, mm};
 
 /// A thread has fetched an instruction from an address where this island may not: it calls, returns, or neither.
 pub fn fetch<M: Machine>(
@@ -253,10 +253,10 @@ pub fn wait<M: Machine>(
     if !made.is_idle {
         return Fetch::Gone;
     }
-    let mut wake = life::doze(cpu);
+    let mut wake = cpu.doze();
     let is_long = reach.is_far() && wake == Wake::Look && caller::waits_on(cpu);
     if is_long {
-        wake = life::doze(cpu);
+        wake = cpu.doze();
     }
     let may_stay = wake == Wake::Look
         && !cpu.deferred.get().contains(Interrupts::TIMER)
@@ -277,9 +277,10 @@ pub fn wait<M: Machine>(
     Fetch::Run
 }
 
-/// This core was called: runs the function until it is answered, or becomes an ordinary thread and leaves this core.
+/// This core was called: runs the function until it is answered, or its thread becomes an ordinary one.
 ///
-/// `true`: it has returned, or called back, and this core has announced that it is about to sleep.
+/// `true`: it has returned, or called back, and this core has announced that it is about to sleep. Otherwise the thread may be there to go on
+/// ([`super::take_left`]).
 #[inline(always)]
 pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
     run_called(cpu, Reach::Near)

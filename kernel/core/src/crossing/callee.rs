@@ -17,6 +17,7 @@ use motet_protocol::{
 };
 
 use super::{
+    Awake as _,
     back::call_back,
     damaged::end_damaged,
     gate,
@@ -28,7 +29,7 @@ use crate::{
     ability,
     call::{BUDGET, Call},
     cpu::Cpu,
-    cputime, elsewhere, life, mm,
+    cputime, elsewhere, mm,
     process::exit,
     signal,
     tree::process_of,
@@ -129,7 +130,7 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
 #[inline(never)]
 fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) -> bool {
     match trap {
-        Trap::Interrupt(interrupts) => life::interrupted_call(cpu, interrupts),
+        Trap::Interrupt(interrupts) => cpu.interrupted_call(interrupts),
         Trap::PageFault { address, access } => {
             let is_call = access == Access::Execute && mm::pin_at(cpu, place.space, address).is_some();
             if is_call || mm::serve_fault(cpu, place.space, address, access).is_err() {
@@ -191,8 +192,8 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'s
     direct::give_back(cpu, caller, cpu.idle_state(), reach)
 }
 
-/// Makes the thread of a call an ordinary thread of this core and lets it go on: with `trap`, which `frame` stopped at,
-/// or from the function's beginning.
+/// Makes the thread of a call an ordinary thread of this core, which is to go on ([`super::take_left`]): with `trap`, which `frame` stopped at, or
+/// from the function's beginning.
 #[cold]
 pub fn adopt<M: Machine>(
     cpu: &Cpu<M>,
@@ -239,5 +240,5 @@ pub fn adopt<M: Machine>(
     if mm::activate(cpu, space).is_err() {
         return exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
-    life::go_on(cpu, thread, process, trap);
+    cpu.crossing.left.set(Some((thread, trap)));
 }

@@ -13,6 +13,7 @@ use motet_protocol::{
 };
 
 use super::{
+    Awake as _,
     back::{take_call, undo},
     damaged::end_damaged,
     gate,
@@ -24,7 +25,6 @@ use crate::{
     alarm::{self, set_timer_exactly},
     cpu::Cpu,
     cputime, handover,
-    life::handle_interrupts,
 };
 
 /// How often a caller looks whether a core that has nothing to run sleeps.
@@ -139,7 +139,7 @@ pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
     let waits_on = is_over && direct::is_taken(cpu) && !has_news(cpu);
     if waits_on {
         cpu.crossing.gives_up_ns.set(u64::MAX);
-        handle_interrupts(cpu, Interrupts::EMPTY);
+        cpu.handle_interrupts(Interrupts::EMPTY);
         set_timer_exactly(cpu, timer::next_deadline_ns(cpu));
         cpu.pass();
     }

@@ -14,8 +14,9 @@ use super::{
     report,
 };
 use crate::{
+    console,
     cpu::Cpu,
-    file, signal,
+    signal,
     tree::{lock_tree, process_of},
 };
 
@@ -28,7 +29,7 @@ pub fn end_damaged<M: Machine>(
     what: fmt::Arguments<'_>,
 ) -> Option<&'static ThreadRecord> {
     let Some(thread) = find_called(cpu, callee) else {
-        file::kernel_message(cpu, format_args!("a call to core {} is lost: {what}", callee.index()));
+        console::kernel_message(cpu, format_args!("a call to core {} is lost: {what}", callee.index()));
         end_message(cpu, callee);
         return None;
     };

@@ -17,7 +17,6 @@
 //! | `back` | calls back, where islands do not cache each other's memory |
 //! | `gate` | where functions return to |
 //! | `long` | the long way: through run queues |
-//! | `records`, `stack` | a thread's records, and its stacks |
 //! | `migration` | as Flick does, for comparison |
 //! | `damaged`, `report` | what goes wrong, and what is said of it |
 
@@ -32,10 +31,8 @@ mod gate;
 mod long;
 mod message;
 pub mod migration;
-mod records;
 mod report;
 mod request;
-mod stack;
 
 pub use call::{called, called_from_afar, fetch};
 pub use caller::{
@@ -44,11 +41,29 @@ pub use caller::{
 pub use choose::{call_on, set_policy};
 pub use gate::{call_return, is_return};
 
-pub use records::{copy_chain, forget};
-pub use report::{Snapshot, backtrace};
-pub use stack::release_stacks;
+use motet_hal::{Interrupts, Machine, Trap};
+use motet_layout::ThreadRecord;
+use motet_protocol::run_queue::Wake;
 
-use crate::cpu::crossing as state;
+use crate::{
+    chain::{self as records, stack},
+    cpu::{Cpu, crossing as state},
+};
+
+/// What a core does in the middle of a call: its life does it, which is above this room.
+pub trait Awake {
+    /// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
+    fn doze(&self) -> Wake;
+    /// Acts on interrupts, and on those that were taken before.
+    fn handle_interrupts(&self, interrupts: Interrupts);
+    /// Acts on interrupts that were taken while a called function ran.
+    fn interrupted_call(&self, interrupts: Interrupts);
+}
+
+/// The thread of a function that this core was called to run, which has become an ordinary thread here and goes on, with what it has stopped at.
+pub fn take_left<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Option<Trap>)> {
+    cpu.crossing.left.take()
+}
 
 /// What became of a fetch that this island could not serve.
 pub enum Fetch {

@@ -10,8 +10,16 @@ use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
 use super::{away, back};
-use crate::ability::{self, of_thread, uses_vectors, vectors};
-use crate::{call, cpu::Cpu, file, handover, mm::instruction_at, process::exit, signal, tree::process_of};
+use crate::{
+    ability::{self, of_thread, uses_vectors, vectors},
+    call, console,
+    cpu::Cpu,
+    handover,
+    mm::instruction_at,
+    process::exit,
+    signal,
+    tree::process_of,
+};
 
 /// Acts on an illegal instruction of the running thread: opens the vector registers, moves the thread to a core that has the
 /// instruction, or sends SIGILL. `word`: see [`Trap::IllegalInstruction`]. `None`: the thread no longer belongs to this core.
@@ -154,7 +162,7 @@ fn kill<M: Machine>(
 ) -> Option<()> {
     let pid = process.pid.get();
     let what = "there is no memory left for its vector registers";
-    file::kernel_message(cpu, format_args!("process {pid} is killed: {what} of {bytes} bytes each"));
+    console::kernel_message(cpu, format_args!("process {pid} is killed: {what} of {bytes} bytes each"));
     exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     None
 }
@@ -238,5 +246,5 @@ fn say<M: Machine>(
     }
     let (pid, pc, isa) = (process.pid.get(), registers::pc(&thread.frame), M::ISA.name());
     let what = format_args!("the instruction at {pc:#x} needs the {isa} extension {required}, {why}");
-    file::kernel_message(cpu, format_args!("process {pid} is ended by SIGILL: {what}"));
+    console::kernel_message(cpu, format_args!("process {pid} is ended by SIGILL: {what}"));
 }

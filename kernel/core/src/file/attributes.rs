@@ -338,11 +338,6 @@ pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages
     for_each_space(cpu, |space| mm::forget_file_pages(cpu, space, inode, &pages));
 }
 
-/// Makes pages of a file read-only for all who share it.
-pub fn protect_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: &Range<u64>) {
-    for_each_space(cpu, |space| mm::protect_file_pages(cpu, space, inode, pages));
-}
-
 fn for_each_space<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static SpaceRecord)) {
     let _tree = tree::lock_tree(cpu);
     tree::for_each(cpu, |process| {

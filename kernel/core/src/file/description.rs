@@ -15,12 +15,15 @@ use motet_protocol::{
     slab::{self, SlabObject},
 };
 
-use super::{dma, epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
+use super::{epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    kinds::dma,
     vm,
 };
+
+pub use crate::description::{Parts, create};
 
 /// What kind of thing an open file is.
 #[derive(Clone, Copy)]
@@ -193,39 +196,6 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
 #[cold]
 fn without_object(record: &FileRecord) -> ! {
     panic!("open file of kind {} without an object: shared structures are corrupt", record.kind.get())
-}
-
-/// What a new description refers to. The references in it are handed over.
-pub struct Parts {
-    /// `FILE_*`.
-    pub kind: u32,
-    /// Open flags: access mode and status.
-    pub flags: u32,
-    /// Inode, with a reference.
-    pub inode: Option<&'static InodeRecord>,
-    /// What [`FileRecord::object`] is to be.
-    pub object: u64,
-}
-
-/// Makes a description with one reference, in hand. On failure the caller keeps what it handed over.
-///
-/// # Errors
-/// `ENFILE` when memory is exhausted.
-pub fn create<M: Machine>(cpu: &Cpu<M>, parts: &Parts) -> Result<&'static FileRecord, Errno> {
-    let record = slab::alloc::<FileRecord>(cpu).ok_or(Errno::ENFILE)?;
-    record.kind.set(parts.kind);
-    if is_pipe(record) {
-        record.ended.store(pipe::READER | pipe::WRITER, Ordering::Relaxed); // until they are opened
-    }
-    record.flags.store(parts.flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC), Ordering::Relaxed);
-    record.inode.set(parts.inode.map_or(0, |inode| cpu.raw(inode)));
-    record.object.set(parts.object);
-    hand::take_first(cpu, record);
-    Ok(record)
-}
-
-fn is_pipe(record: &FileRecord) -> bool {
-    matches!(record.kind.get(), FILE_PIPE_READ | FILE_PIPE_WRITE | FILE_PIPE_BOTH)
 }
 
 /// Opens an object that only descriptors name: gives it a description with these open flags, and that a descriptor.

@@ -1,17 +1,19 @@
 //! Character devices, by Linux device number.
 
-use motet_layout::sync::Ordering;
-
-use motet_abi::{Errno, file::Device, signal::SIGPIPE, terminal::*};
+use motet_abi::{Errno, file::Device, terminal::*};
 use motet_hal::Machine;
-use motet_layout::{HostStream, PIPE_BUF};
-use motet_protocol::stream::{self, Moved, Part, Side};
+use motet_layout::PIPE_BUF;
+use motet_protocol::stream;
 
-use super::{cursor::Cursor, rw::partial, tty};
 use crate::{
-    call::{Call, Stop, SysResult, cost},
+    call::{Call, SysResult, cost},
+    console::{
+        streams::{read_stream, readable, write_stream},
+        tty,
+    },
     cpu::Cpu,
-    random, signal,
+    cursor::{Cursor, produce},
+    random,
 };
 
 /// `/dev/null`.
@@ -83,30 +85,6 @@ pub fn read<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, into:
     }
 }
 
-/// Fills user memory by pieces that `make` makes, each as long as it says. As on Linux, a signal ends the call with what is done.
-pub fn produce<M: Machine>(
-    call: &Call<M>,
-    into: &mut Cursor<M>,
-    cost_of: impl Fn(u64) -> u64,
-    mut make: impl FnMut(&mut Cursor<M>) -> Result<usize, Errno>,
-) -> SysResult {
-    into.resume(call.thread.progress.get())?;
-    while into.remaining() > 0 {
-        let made = match make(into) {
-            Ok(len) => len as u64,
-            Err(errno) => return partial(into.done(), errno),
-        };
-        if into.remaining() > 0 && call.pauses(cost::PAGE + cost_of(made)) {
-            if call.is_interrupted() {
-                break;
-            }
-            call.thread.progress.set(into.done());
-            return Err(Stop::Again);
-        }
-    }
-    Ok(into.done())
-}
-
 /// Writes to a device.
 pub fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
     let header = call.cpu.pool.header();
@@ -163,115 +141,5 @@ pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>, device: Device) -> usize {
         TTY | CONSOLE => tty::bytes_ready(cpu),
         HOST_IN => stream::used(&cpu.pool.header().console_in),
         _ => 0,
-    }
-}
-
-/// Whether a reader of the stream need not wait. If it must, the host is asked to ring.
-pub fn readable(input: &HostStream) -> bool {
-    stream::readable(input) || !stream::consumer_waits(input)
-}
-
-/// Reads from a stream that the host produces.
-pub fn read_stream<M: Machine>(
-    call: &Call<M>,
-    input: &'static HostStream,
-    nonblocking: bool,
-    into: &mut Cursor<M>,
-) -> SysResult {
-    if into.remaining() == 0 {
-        return Ok(0);
-    }
-    call.wait_for(&input.waiters, || {
-        loop {
-            let moved = stream::consume(call.cpu, input, || into.run())?;
-            ring_host_if(call.cpu, moved);
-            into.advance(moved.len)?;
-            let more = moved.len > 0 && into.remaining() > 0 && stream::used(input) > 0;
-            // More can be read by another call.
-            let more = more && !call.pauses(cost::PAGE + cost::bytes(moved.len as u64));
-            if !more && into.done() > 0 {
-                return Ok(Some(into.done()));
-            }
-            if moved.len > 0 {
-                continue;
-            }
-            if stream::used(input) == 0 && stream::readable(input) {
-                return Ok(Some(0));
-            }
-            if nonblocking {
-                return Err(Errno::EAGAIN.into());
-            }
-            if stream::consumer_waits(input) {
-                return Ok(None);
-            }
-        }
-    })
-}
-
-/// Writes to the host. As to a pipe, a short write is not mixed with others'.
-fn write_stream<M: Machine>(
-    call: &Call<M>,
-    output: &'static HostStream,
-    nonblocking: bool,
-    from: &mut Cursor<M>,
-) -> SysResult {
-    let before = call.thread.progress.get();
-    from.advance(before as usize)?;
-    let part = if before == 0 && from.remaining() <= PIPE_BUF as u64 { Part::Whole } else { Part::Fitting };
-    call.wait_for(&output.waiters, || {
-        while from.remaining() > 0 {
-            if output.gone.load(Ordering::Acquire) != 0 {
-                signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
-                return partial(from.done(), Errno::EPIPE).map(Some);
-            }
-            let moved = match write_part(call, output, part, from) {
-                Ok(moved) => moved,
-                Err(errno) => return partial(from.done(), errno).map(Some),
-            };
-            ring_host_if(call.cpu, moved);
-            from.advance(moved.len)?;
-            if moved.len > 0 && from.remaining() > 0 && call.pauses(cost::PAGE + cost::bytes(moved.len as u64)) {
-                call.thread.progress.set(from.done());
-                return Err(Stop::Again);
-            }
-            if moved.len == 0 {
-                if nonblocking {
-                    return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);
-                }
-                if stream::producer_waits(output, PIPE_BUF) {
-                    call.thread.progress.set(from.done());
-                    return Ok(None);
-                }
-            }
-        }
-        Ok(Some(from.done()))
-    })
-}
-
-fn write_part<M: Machine>(
-    call: &Call<M>,
-    output: &HostStream,
-    part: Part,
-    from: &mut Cursor<M>,
-) -> Result<Moved, Errno> {
-    if part == Part::Whole && from.remaining() > from.run()?.1 as u64 {
-        return gather(call, output, from);
-    }
-    stream::produce(call.cpu, output, part, || from.run())
-}
-
-/// Collects a short write that lies in several pieces, so that it reaches the host as one.
-#[cold]
-fn gather<M: Machine>(call: &Call<M>, output: &HostStream, from: &mut Cursor<M>) -> Result<Moved, Errno> {
-    let mut bytes = [0; PIPE_BUF];
-    let bytes = &mut bytes[..from.remaining() as usize];
-    from.peek(bytes)?;
-    Ok(stream::produce_bytes(call.cpu, Side::Machine, output, Part::Whole, bytes))
-}
-
-/// Rings the host if it waits for what was moved.
-pub fn ring_host_if<M: Machine>(cpu: &Cpu<M>, moved: Moved) {
-    if moved.ring {
-        cpu.machine.ring_host();
     }
 }

@@ -5,13 +5,14 @@ use motet_abi::{
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
 };
 use motet_hal::Machine;
-use motet_layout::{EventRecord, FILE_EVENT, WaitQueue};
+use motet_layout::{EventRecord, FILE_EVENT};
 use motet_protocol::{lock::lock, slab, wait};
 
-use super::{cursor::Cursor, description::open_anonymous};
+use super::description::open_anonymous;
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
+    cursor::{Cursor, read_count},
 };
 
 /// `eventfd2`: reads take one at a time.
@@ -49,28 +50,6 @@ pub fn read<M: Machine>(
         wait::wake(call.cpu, &counter.write_waiters);
         value
     })
-}
-
-/// Reads a number of 8 bytes that `take` takes; waits while it is 0.
-pub fn read_count<M: Machine>(
-    call: &Call<M>,
-    waiters: &'static WaitQueue,
-    nonblocking: bool,
-    into: &mut Cursor<M>,
-    mut take: impl FnMut() -> u64,
-) -> SysResult {
-    if into.remaining() < 8 {
-        return Err(Errno::EINVAL.into());
-    }
-    // Faults now, not after the count was taken.
-    into.probe()?;
-    let count = call.wait_for(waiters, || match take() {
-        0 if nonblocking => Err(Errno::EAGAIN.into()),
-        0 => Ok(None),
-        count => Ok(Some(count)),
-    })?;
-    into.write(&count.to_le_bytes())?;
-    Ok(8)
 }
 
 /// Adds to the count. Waits while the sum would be too large.

@@ -8,14 +8,15 @@ use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY};
 use motet_protocol::{fs, hand, lock::lock, memory::release_frame, pipe};
 
 use super::{
-    accel,
     description::{Anonymous, Kind, OpenFile},
     device,
     open::STATUS_FLAGS,
-    range_lock, seals, service, socket, table, tty,
+    range_lock, seals, socket, table,
 };
 use crate::{
     call::{Call, SysResult},
+    console::tty,
+    kinds::{accel, service},
     permission::FileRights,
     vm,
 };
@@ -185,7 +186,9 @@ pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
                 return accel::ioctl(call, pages, request, argument);
             }
             if let Kind::Anonymous(Anonymous::Vm(machine)) = file.kind() {
-                return vm::ioctl(call, machine, request, argument);
+                return vm::ioctl(call, machine, (request, argument), |fd, range| {
+                    seals::memory_of_guest(call, fd, range)
+                });
             }
             if request != FIONREAD {
                 return Err(Errno::ENOTTY.into());

@@ -4,18 +4,14 @@
 //! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
 //! holds the lock of an inode, pipe or terminal.
 
-pub mod accel;
 mod attributes;
-pub mod cursor;
 pub mod description;
 pub mod device;
 mod dir;
-pub mod dma;
 pub mod epoll;
 mod event;
 mod fcntl;
 pub mod hands;
-pub mod hardware;
 mod lock;
 mod names;
 mod node;
@@ -26,34 +22,27 @@ mod proc;
 mod range_lock;
 mod rw;
 mod seals;
-pub mod service;
 mod signal_fd;
 pub mod socket;
 mod splice;
 mod stat;
 pub mod table;
 mod timer;
-pub mod tty;
-
-use core::fmt;
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{
-    CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, HostStream, InodeRecord, ProcessRecord, ThreadRecord,
-};
+use motet_layout::{CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, InodeRecord, ProcessRecord, ThreadRecord};
 use motet_protocol::{
     Context,
     fs::{self, Held},
     hand::{self, Place},
-    stream::{self, Part, Side},
-    wait,
 };
 
 use crate::{
     call::{Call, SysResult},
+    console::{streams, tty},
     cpu::Cpu,
     tree, vm,
 };
@@ -64,8 +53,6 @@ pub use attributes::{
     chmod, chown, fallocate, fchmod, fchmodat, fchmodat2, fchown, fchownat, ftruncate, futimesat, lchown, truncate,
     umask, utime, utimensat, utimes,
 };
-pub use cursor::Cursor;
-pub use device::produce;
 pub use dir::{chdir, chroot, fchdir, getcwd, getdents64};
 pub use epoll::{epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait};
 pub use event::{eventfd, eventfd2};
@@ -81,8 +68,6 @@ pub use open::{
 pub use path::Path;
 pub use poll::{poll, ppoll, pselect6, select};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
-pub use seals::is_sealed;
-pub use seals::{memory_of_guest, put_memory_of_guest};
 pub use signal_fd::{signalfd, signalfd4};
 pub use socket::{
     accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, recvfrom, recvmsg, sendmsg, sendto,
@@ -97,7 +82,14 @@ pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
 pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     open::open_interrupted(cpu, thread);
     rw::transfer_ended(cpu, thread);
-    vm::call_ended(cpu, thread);
+    guest_left(cpu, thread);
+}
+
+/// The call is over in which the thread was a core of a virtual machine: drops the machine's file.
+pub fn guest_left<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    if let Some(file) = vm::let_go(cpu, thread) {
+        description::put(cpu, file);
+    }
 }
 
 /// What `sync_file_range` may be told.
@@ -225,58 +217,11 @@ pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
 /// The host rang: there is input, or room for output. Called on the core that the host rings.
 #[inline(always)]
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
-    let header = cpu.pool.header();
     tty::input_arrived(cpu);
-    if header.vms_asked.load(Ordering::Relaxed) != 0 {
+    if cpu.pool.header().vms_asked.load(Ordering::Relaxed) != 0 {
         vm::host_rang(cpu);
     }
-    // Mostly nobody waits, and the host has rung for nothing, or another core for something else.
-    let queues = [&header.console_in, &header.console_out, &header.console_err].map(|stream| &stream.waiters);
-    if wait::has_any(queues) {
-        wake_streams(cpu);
-    }
-}
-
-#[inline(never)]
-fn wake_streams<M: Machine>(cpu: &Cpu<M>) {
-    let header = cpu.pool.header();
-    if stream::readable(&header.console_in) {
-        wait::wake(cpu, &header.console_in.waiters);
-    }
-    for output in [&header.console_out, &header.console_err] {
-        if stream::writable(output, 1) {
-            wait::wake(cpu, &output.waiters);
-        }
-    }
-}
-
-/// Says a line to the user: on the terminal, or on the command's standard error.
-pub fn kernel_message<M: Machine>(cpu: &Cpu<M>, message: fmt::Arguments<'_>) {
-    struct Output<'a, M: Machine>(&'a Cpu<M>);
-    impl<M: Machine> fmt::Write for Output<'_, M> {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            let header = self.0.pool.header();
-            if header.interactive.get() == CONSOLE_TERMINAL {
-                tty::put(self.0, text.as_bytes());
-            } else {
-                let moved =
-                    stream::produce_bytes(self.0, Side::Machine, &header.console_err, Part::Fitting, text.as_bytes());
-                device::ring_host_if(self.0, moved);
-            }
-            Ok(())
-        }
-    }
-    // Output that finds no room is dropped; nothing here fails.
-    let _ = fmt::write(&mut Output(cpu), format_args!("motet: {message}\n"));
-}
-
-/// The run is over: the host is told that no more output comes.
-pub fn flush_host_streams<M: Machine>(cpu: &Cpu<M>) {
-    let header = cpu.pool.header();
-    let close = |output: &HostStream| stream::close(output);
-    if close(&header.console_out) | close(&header.console_err) {
-        cpu.machine.ring_host();
-    }
+    streams::host_rang(cpu);
 }
 
 /// `sync()`, and others that have nothing to do: the pool is the medium.

@@ -21,17 +21,19 @@ use motet_protocol::{
 };
 
 use super::{
-    accel,
     attributes::{cut, drop_privileges},
-    description::{self, Anonymous, Kind, OpenFile, Parts},
-    device, dma,
+    description::{self, Anonymous, Kind, OpenFile},
+    device,
     node::Node,
     path::{self, Follow, Found, Path},
-    seals, service, table,
+    seals, table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
+    description::Parts,
+    kinds::{accel, dma, service},
+    mm,
     permission::FileRights,
     vm,
 };
@@ -407,14 +409,6 @@ pub fn open_executable<'c, M: Machine>(
     }
 }
 
-/// A file to be mapped.
-pub struct Mappable<'c, M: Machine> {
-    /// Its inode.
-    pub inode: Held<'c, Cpu<M>>,
-    /// Whether it was opened for writing, too: otherwise a shared mapping of it can never be made writable.
-    pub may_write: bool,
-}
-
 /// The file to map for `mmap`; `None` for memory without a file (`/dev/zero`).
 ///
 /// # Errors
@@ -423,7 +417,7 @@ pub fn inode_for_mmap<'c, M: Machine>(
     call: &Call<'c, M>,
     fd: i32,
     writable_shared: bool,
-) -> Result<Option<Mappable<'c, M>>, Errno> {
+) -> Result<Option<mm::Mappable<'c, M>>, Errno> {
     let file = table::get_opened(call, fd)?;
     file.check_readable().map_err(|_| Errno::EACCES)?;
     if writable_shared {
@@ -431,14 +425,14 @@ pub fn inode_for_mmap<'c, M: Machine>(
     }
     match file.kind() {
         Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => {
-            Ok(Some(Mappable { inode: Held::new(call.cpu, inode), may_write: file.check_writable().is_ok() }))
+            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, inode), may_write: file.check_writable().is_ok() }))
         }
         Kind::Device(device) if device == device::ZERO => Ok(None),
         Kind::Anonymous(Anonymous::Service(registers)) if writable_shared => {
-            Ok(Some(Mappable { inode: Held::new(call.cpu, registers), may_write: true }))
+            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, registers), may_write: true }))
         }
         Kind::Anonymous(Anonymous::Accel(pages)) if writable_shared => {
-            Ok(Some(Mappable { inode: Held::new(call.cpu, pages), may_write: true }))
+            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, pages), may_write: true }))
         }
         Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
     }

@@ -9,12 +9,13 @@ use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, W
 use motet_protocol::{pipe, wait};
 
 use super::{
-    accel,
     description::{Anonymous, Kind, OpenFile},
-    device, dma, epoll, event, signal_fd, socket, table, timer,
+    device, epoll, event, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
+    console::streams,
+    kinds::{accel, dma},
     signal::{begin_temporary_mask, end_temporary_mask},
     time,
 };
@@ -80,7 +81,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
     }
     match file.kind() {
         Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => INPUT | OUTPUT,
-        Kind::Anonymous(Anonymous::Vm(vm)) => if_so(device::readable(&vm.console_in), INPUT) | OUTPUT,
+        Kind::Anonymous(Anonymous::Vm(vm)) => if_so(streams::readable(&vm.console_in), INPUT) | OUTPUT,
         Kind::Device(device) => device::readiness(call.cpu, device),
         Kind::Anonymous(Anonymous::Accel(pages)) => if_so(accel::is_told(call.cpu, pages), INPUT),
         Kind::Anonymous(Anonymous::Event(counter)) => {

@@ -29,15 +29,15 @@ use motet_protocol::{
 };
 
 use super::{
-    accel,
     attributes::drop_privileges,
-    cursor::Cursor,
     description::{self, Anonymous, Kind, OpenFile},
-    device, dma, event, proc, signal_fd, socket, table, timer,
+    device, event, proc, signal_fd, socket, table, timer,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
+    cursor::{Cursor, partial},
+    kinds::{accel, dma},
     mm, signal,
     tree::limit_of,
     vm,
@@ -295,15 +295,6 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         keep_file(call, file);
     }
     result
-}
-
-/// What a transfer that an error ended returns: the bytes done, if any.
-#[inline(always)]
-pub fn partial<E: Into<Stop>>(done: u64, error: E) -> SysResult {
-    match error.into() {
-        Stop::Error(_) if done > 0 => Ok(done),
-        stop @ (Stop::Error(_) | Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => Err(stop),
-    }
 }
 
 /// The position to use. The description is locked when it is shared and its own position is used.

@@ -74,7 +74,7 @@ pub fn add<M: Machine>(call: &Call<M>, file: &OpenFile<M>, seals: u32) -> Result
 }
 
 /// The file behind a descriptor, with a reference, to be memory of a virtual machine from now on: pages of it are written, and it does not get
-/// shorter, until [`put_memory_of_guest`]. Or the pages of an accelerator's interface, from its first one on. `range`: offset and bytes.
+/// shorter, until the machine gives it back. Or the pages of an accelerator's interface, from its first one on. `range`: offset and bytes.
 ///
 /// # Errors
 /// `EBADF`; `EACCES`: it is not open for writing; `EINVAL`: it is not a file in memory, or has not the range; `EPERM`: it is sealed against writing.
@@ -100,23 +100,12 @@ pub fn memory_of_guest<M: Machine>(
         let _guard = lock(call.cpu, &inode.lock);
         end <= inode.size.load(Ordering::Relaxed)
     };
-    if !is_there || is_sealed(inode) {
+    if !is_there || mm::is_sealed(inode) {
         inode.guests.fetch_sub(1, Ordering::SeqCst);
         return Err(if is_there { Errno::EPERM } else { Errno::EINVAL });
     }
     fs::get(inode);
     Ok(inode)
-}
-
-/// A virtual machine does not use a file any more.
-pub fn put_memory_of_guest<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) {
-    inode.guests.fetch_sub(1, Ordering::SeqCst);
-    fs::put(cpu, inode);
-}
-
-/// Whether no mapping made now may write to the file.
-pub fn is_sealed(inode: &InodeRecord) -> bool {
-    inode.seals.load(Ordering::SeqCst) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0
 }
 
 /// Fails with `EPERM` when a file must not grow to `end`.

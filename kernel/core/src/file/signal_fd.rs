@@ -12,13 +12,14 @@ use motet_hal::Machine;
 use motet_layout::{FILE_SIGNAL, WaitQueue};
 
 use super::{
-    cursor::Cursor,
-    description::{self, Anonymous, Kind, Parts},
+    description::{self, Anonymous, Kind},
     table,
 };
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    cursor::Cursor,
+    description::Parts,
     signal::{Origin, is_pending, take_pending},
 };
 

@@ -16,14 +16,14 @@ use motet_protocol::{
 
 use super::{
     attributes::drop_privileges,
-    cursor::TRANSFER_MAX,
     description::{Kind, OpenFile},
-    rw::{exceeds_size, partial},
+    rw::exceeds_size,
     table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
+    cursor::{TRANSFER_MAX, partial},
     signal,
     tree::limit_of,
 };

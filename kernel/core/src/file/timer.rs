@@ -13,14 +13,13 @@ use motet_layout::{ClockRecord, FILE_TIMER, in_order};
 use motet_protocol::{lock::lock, slab, wait};
 
 use super::{
-    cursor::Cursor,
     description::{Anonymous, Kind, OpenFile, open_anonymous},
-    event::read_count,
     table,
 };
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    cursor::{Cursor, read_count},
     permission::{self, Capability},
     time,
 };

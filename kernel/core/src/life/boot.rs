@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, cores::core_record, rejoin, slab, threads};
 
-use crate::{ability, cpu::Cpu, file, permission, process, tree};
+use crate::{ability, console, cpu::Cpu, file, permission, process, tree};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
 const CLOCK_SAMPLES_AGREEING: u32 = 4;
@@ -170,7 +170,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     tree::users::enter(cpu, process, None);
     let started = file::open_first(cpu, process).and_then(|()| process::exec::start_first(cpu, process, thread));
     if let Err(errno) = started {
-        file::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));
+        console::kernel_message(cpu, format_args!("cannot start the command: {}", errno.name()));
         cpu.pool.header().exit.store(1 + 127, Ordering::Release);
         cpu.machine.ring_host();
     }

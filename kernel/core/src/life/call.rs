@@ -15,7 +15,7 @@ use crate::{
     call::{BUDGET, Call, Stop, SysResult, end_call},
     cpu::Cpu,
     cputime::charge,
-    extension, file, handover, hotplug, mm, process, signal, syscall, trace,
+    extension, file, fpga, handover, hotplug, mm, process, signal, syscall, trace,
     tree::process_of,
     turn, vm,
 };
@@ -50,7 +50,11 @@ pub fn serve_guests<M: Machine>(
 ) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
     loop {
         let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
-        if conclude(cpu, thread, process, vm::go_on(&call)).is_some() {
+        let result = vm::go_on(&call);
+        if !matches!(result, Err(Stop::Again | Stop::Block)) {
+            file::guest_left(cpu, thread);
+        }
+        if conclude(cpu, thread, process, result).is_some() {
             break;
         }
         (thread, process) = next_guest(cpu)?;
@@ -81,7 +85,7 @@ fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'stat
         return None;
     }
     cpu.own.current_thread.store(0, Ordering::Relaxed);
-    file::accel::catch_up(cpu);
+    fpga::catch_up(cpu);
     trace::stop(cpu);
     let thread = run_queue::next(cpu)?;
     let process = process_of(cpu, thread);

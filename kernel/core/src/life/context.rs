@@ -1,14 +1,15 @@
-//! What the algorithms of `motet_protocol` ask of a core: the one place where they reach the kernel above them, by a trait.
+//! What lower rooms, and the algorithms of `motet_protocol`, ask of a core that its life does: the only ways up, each by a trait of who asks.
 
 use core::sync::atomic::Ordering;
 
-use motet_hal::Machine;
+use motet_hal::{Interrupts, Machine};
 use motet_layout::{
     CoreId, CoreRecord, Frame, InodeRecord, IslandCounters, IslandId, LockClass, Pool, PoolAddr, ThreadRecord,
 };
-use motet_protocol::{Context, dma, trace::Kind};
+use motet_protocol::{Context, dma, run_queue::Wake, trace::Kind};
 
-use crate::{cpu::Cpu, due, recover, trace};
+use super::{idle, interrupt};
+use crate::{cpu::Cpu, crossing::Awake, due, recover, trace};
 
 impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
@@ -152,5 +153,21 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn woke(&self, thread: &ThreadRecord, target: CoreId) {
         trace::hand_over(self, Kind::Wake, thread, target);
+    }
+}
+
+impl<M: Machine> Awake for Cpu<M> {
+    #[inline(always)]
+    fn doze(&self) -> Wake {
+        idle::doze(self)
+    }
+
+    #[inline(always)]
+    fn handle_interrupts(&self, interrupts: Interrupts) {
+        interrupt::handle_interrupts(self, interrupts);
+    }
+
+    fn interrupted_call(&self, interrupts: Interrupts) {
+        interrupt::interrupted_call(self, interrupts);
     }
 }

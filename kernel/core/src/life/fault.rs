@@ -8,7 +8,8 @@ use super::call::block;
 use crate::{
     cpu::Cpu,
     crossing::{self, Fetch},
-    file, mm, signal, trace,
+    kinds::accel,
+    mm, signal, trace,
 };
 
 #[inline(always)]
@@ -51,7 +52,7 @@ fn wait_to_store<M: Machine>(
     process: &'static ProcessRecord,
     address: u64,
 ) -> Option<()> {
-    match file::accel::ask(cpu, thread, mm::space_of(cpu, process), address) {
+    match accel::ask(cpu, thread, mm::space_of(cpu, process), address) {
         Ok(true) => block(cpu, thread, STORE_WAITED),
         Ok(false) => Some(()),
         Err(errno) => {

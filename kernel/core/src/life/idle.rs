@@ -6,17 +6,17 @@ use motet_hal::{Interrupts, Machine};
 use motet_layout::CORE_POLLING;
 use motet_protocol::{far, memory, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
 
-use super::{interrupt::handle_interrupts, removed, run_thread};
+use super::{go_on, interrupt::handle_interrupts, removed, run_thread};
 use crate::{
     alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
     cpu::Cpu,
     cputime::charge_core,
-    crossing, extension, file, hotplug, mm, trace,
+    crossing, extension, fpga, hotplug, mm, trace,
 };
 
 /// Waits until there is something to do; does what it is given directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
-    file::accel::catch_up(cpu);
+    fpga::catch_up(cpu);
     if cpu.crossing.woken.get().is_none() {
         if cpu.crossing.resident.get() != cpu.active_space.get() {
             mm::deactivate(cpu);
@@ -63,6 +63,9 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
                 cpu.crossing.woken.set(Some(end_idle(cpu)));
             }
             continue;
+        }
+        if let Some((thread, trap)) = crossing::take_left(cpu) {
+            go_on(cpu, thread, trap);
         }
         // Nothing runs while a call may wait for an answer: the next sleep would forget it.
         let first = if cpu.crossing.woken.get().is_none() { crossing::first_returned(cpu) } else { None };

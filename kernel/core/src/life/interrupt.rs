@@ -12,7 +12,9 @@ use crate::{
     cpu::Cpu,
     crossing::{make_returned_ready, migration},
     due::{begin_budget, poll},
-    extension, file, handover, hotplug, lost,
+    extension, file, fpga, handover, hotplug,
+    kinds::{dma, service},
+    lost,
     process::limits,
     realtime::{self, Tick},
     time, trace,
@@ -121,7 +123,7 @@ fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
 fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     if interrupts.contains(Interrupts::TIMER) {
         cpu.timer_ns.set(u64::MAX);
-        file::accel::catch_up(cpu);
+        fpga::catch_up(cpu);
     }
     if interrupts.contains(Interrupts::DOORBELL) {
         count(&cpu.counters().doorbells_taken);
@@ -136,8 +138,8 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if cpu.crossing.migrates || !cpu.timed || cpu.uncached {
             act_on_engines(cpu);
         }
-        file::service::rung(cpu);
-        file::accel::rung(cpu);
+        service::rung(cpu);
+        fpga::rung(cpu);
     }
 }
 
@@ -148,7 +150,7 @@ fn act_on_engines<M: Machine>(cpu: &Cpu<M>) {
         migration::come_home(cpu);
     }
     if !cpu.timed {
-        file::dma::rung(cpu);
+        dma::rung(cpu);
     }
     if cpu.uncached {
         far::give_back_withdrawn(cpu);

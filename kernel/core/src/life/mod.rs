@@ -20,9 +20,6 @@ mod idle;
 mod interrupt;
 mod removed;
 
-pub use idle::doze;
-pub use interrupt::{handle_interrupts, interrupted_call};
-
 use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
@@ -41,7 +38,9 @@ use crate::{
     cputime::charge_core,
     crossing::{migration, stop_polling},
     due::free_garbage,
-    extension, file, handover, lost, mm, process, realtime, signal, trace, turn,
+    extension, fpga, handover, lost, mm, process, realtime, signal, trace,
+    tree::process_of,
+    turn,
 };
 use call::{block, end_wait, pause_outside, serve_guests, serve_syscall};
 use fault::serve_fault;
@@ -123,7 +122,7 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
     core.current_thread.store(0, Ordering::Relaxed);
-    file::accel::catch_up(cpu);
+    fpga::catch_up(cpu);
     trace::stop(cpu);
 }
 
@@ -147,12 +146,8 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
 }
 
 /// Goes on with a thread that has come to this core by a direct call, at what it stopped at.
-pub fn go_on<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    trap: Option<Trap>,
-) {
+fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Option<Trap>) {
+    let process = process_of(cpu, thread);
     thread.charged_at_ns.set(cpu.now_ns());
     alarm::program_timer(cpu, thread.charged_at_ns.get());
     run_until_gone(cpu, thread, process, trap);

@@ -22,7 +22,7 @@ use motet_protocol::{
 
 use super::interrupt::take_interrupts;
 use crate::{
-    ability, alarm, call::cost, cpu::Cpu, cputime::charge_core, crossing, due, extension, file, handover, mm, trace,
+    ability, alarm, call::cost, console, cpu::Cpu, cputime::charge_core, crossing, due, extension, handover, mm, trace,
     tree,
 };
 
@@ -156,5 +156,5 @@ fn widen_mask<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let process: &ProcessRecord = tree::process_of(cpu, thread);
     let (pid, tid, core) = (process.pid.get(), thread.tid.get(), cpu.id.index());
     let why = format_args!("cpu{core}, the last one of its affinity mask, is taken out");
-    file::kernel_message(cpu, format_args!("thread {tid} of process {pid} may run on all cores now: {why}"));
+    console::kernel_message(cpu, format_args!("thread {tid} of process {pid} may run on all cores now: {why}"));
 }

@@ -2,7 +2,10 @@
 
 use core::{ops::Range, sync::atomic::Ordering};
 
-use motet_abi::Errno;
+use motet_abi::{
+    Errno,
+    file::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE},
+};
 use motet_hal::Machine;
 use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ, VMA_SHARED,
@@ -18,7 +21,7 @@ use super::{
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    due, file,
+    due,
 };
 
 const PROT_READ: u64 = 1;
@@ -92,7 +95,10 @@ fn shrink_heap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, new: u64
 }
 
 /// `mmap(address, length, protection, flags, fd, offset)`.
-pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
+pub fn mmap<'c, M: Machine>(
+    call: &Call<'c, M>,
+    file_at: impl FnOnce(i32, bool) -> Result<Option<Mappable<'c, M>>, Errno>,
+) -> SysResult {
     let [address, len, protection, flags, fd, offset] = call.args;
     let kind = flags & MAP_TYPE;
     check_mapping_flags(flags)?;
@@ -105,7 +111,7 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     let inode = if flags & MAP_ANONYMOUS != 0 {
         None
     } else {
-        file::inode_for_mmap(call, fd as i32, shared != 0 && protection & PROT_WRITE != 0)?
+        file_at(fd as i32, shared != 0 && protection & PROT_WRITE != 0)?
     };
     let read_only = inode.as_ref().is_some_and(|file| !file.may_write);
     let mut never_write = if shared != 0 && read_only { VMA_NEVER_WRITE } else { 0 };
@@ -125,7 +131,7 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     }
     if let Some(inode) = &inode
         && shared != 0
-        && file::is_sealed(inode)
+        && is_sealed(inode)
     {
         if protection & PROT_WRITE != 0 {
             return Err(Errno::EPERM.into());
@@ -148,6 +154,19 @@ pub fn mmap<M: Machine>(call: &Call<M>) -> SysResult {
     };
     vma::insert(call.cpu, space, &spec)?;
     Ok(start)
+}
+
+/// A file to be mapped.
+pub struct Mappable<'c, M: Machine> {
+    /// Its inode.
+    pub inode: fs::Held<'c, Cpu<M>>,
+    /// Whether it was opened for writing, too: otherwise a shared mapping of it can never be made writable.
+    pub may_write: bool,
+}
+
+/// Whether no mapping made now may write to the file.
+pub fn is_sealed(inode: &InodeRecord) -> bool {
+    inode.seals.load(Ordering::SeqCst) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0
 }
 
 fn nameless_file<M: Machine>(cpu: &Cpu<M>, len: u64) -> Result<fs::Held<'_, Cpu<M>>, Errno> {

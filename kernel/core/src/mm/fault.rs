@@ -24,7 +24,12 @@ use super::{
     space::{alloc_table, ensure_root},
     table, view, vma,
 };
-use crate::{call::BUDGET, cpu::Cpu, due, file};
+use crate::{
+    call::BUDGET,
+    cpu::Cpu,
+    due,
+    registers::{fpga, service},
+};
 
 /// What synchronising fetches with a frame costs, which copies it onto itself.
 const SYNC_COST: u64 = BUDGET / 3;
@@ -49,7 +54,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     if vma.flags.get() & VMA_VIEW != 0 {
         return show(cpu, space, &home, vma, page);
     }
-    if let Some(interface) = file::accel::registers_at(cpu, vma, page) {
+    if let Some(interface) = fpga::registers_at(cpu, vma, page) {
         return give_registers(cpu, space, &home, (vma, page), access, interface);
     }
     let leaf = match home.leaf(page) {
@@ -87,7 +92,7 @@ pub fn serve_store_to_registers<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, a
     }
     let page = address & !(PAGE_SIZE - 1);
     let Some(table) = table(cpu, space, cpu.island()) else { return false };
-    if !table.allow_stores(page, |frame| file::accel::may_store(cpu, space, page, frame)) {
+    if !table.allow_stores(page, |frame| fpga::may_store(cpu, space, page, frame)) {
         return false;
     }
     cpu.machine.page_table_fence();
@@ -153,11 +158,11 @@ fn first_use<M: Machine>(
         return Ok((zeroed_frame(cpu, space, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
-    if file::accel::is_interface(inode) {
-        return Ok((file::accel::data_frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
+    if fpga::is_interface(inode) {
+        return Ok((fpga::data_frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
     }
-    if file::service::has_registers(inode) {
-        return Ok((file::service::frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
+    if service::has_registers(inode) {
+        return Ok((service::frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
     }
     if flags & VMA_SHARED != 0 {
         let frame = fs::page_or_allocate(cpu, inode, index)?;
@@ -192,10 +197,10 @@ fn give_registers<M: Machine>(
 ) -> Result<(), Errno> {
     let allowed = attr_of(vma).union(Attr::SHARED);
     if allowed.contains(Attr::WRITE) {
-        file::accel::grant(cpu, space, page, interface);
+        fpga::grant(cpu, space, page, interface);
     }
     let leaf = home.leaf(page);
-    let may_write = access == Access::Write && file::accel::may_write(cpu, interface);
+    let may_write = access == Access::Write && fpga::may_write(cpu, interface);
     let attr = match &leaf {
         _ if may_write => allowed,
         Some(leaf) => leaf.attr,
@@ -204,7 +209,7 @@ fn give_registers<M: Machine>(
     match leaf {
         Some(leaf) => install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr })?,
         None => {
-            let frame = file::accel::registers_frame(cpu, interface)?;
+            let frame = fpga::registers_frame(cpu, interface)?;
             install_first(cpu, space, home, vma, page, (frame, attr))?;
         }
     }

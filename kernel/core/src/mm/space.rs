@@ -23,8 +23,7 @@ use crate::{
     ability::away,
     call::{BUDGET, cost},
     cpu::Cpu,
-    due,
-    file::{dma, hardware},
+    due, registers,
 };
 
 /// After so many pages the core looks what else is due.
@@ -261,7 +260,7 @@ pub fn fork<M: Machine>(
     made(child);
     let guard = lock_without_transfers(cpu, parent);
     // It may compute for long, or wait for whoever forks.
-    if hardware::is_under_way(cpu, parent) {
+    if registers::has_devices(cpu, parent) {
         return Err(Errno::EAGAIN);
     }
     parent.forks.set(parent.forks.get().wrapping_add(1));
@@ -279,7 +278,7 @@ pub fn fork<M: Machine>(
 fn lock_without_transfers<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Guard<'static> {
     loop {
         let guard = lock(cpu, &space.lock);
-        if !dma::is_under_way(cpu, space) {
+        if !registers::has_transfers(cpu, space) {
             return guard;
         }
         drop(guard);

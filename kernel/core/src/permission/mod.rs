@@ -5,18 +5,15 @@
 //! process is asked under the process-tree lock, under which credentials change, so that an answer holds for as long as the
 //! lock does.
 
-mod calls;
 mod credentials;
 mod file;
 mod process;
 
-pub use calls::{
-    capget, capset, getegid, geteuid, getgid, getgroups, getresgid, getresuid, getuid, prctl, setfsgid, setfsuid,
-    setgid, setgroups, setregid, setresgid, setresuid, setreuid, setuid,
-};
+#[cfg(test)]
+pub use credentials::ROOT;
 pub use credentials::{
-    Capability, GroupId, Identity, Owned, groups_of, has, has_new_privileges_barred, inherit, is_opaque,
-    start_as_superuser, start_program,
+    CAPABILITY_LAST, Capability, GroupId, Identity, Ids, Owned, UserId, contains, groups_of, has,
+    has_new_privileges_barred, inherit, is_opaque, keeps_capabilities, set_flag, start_as_superuser, start_program,
 };
 pub use file::{FileRights, loses_privileges};
 pub use process::{may_change, may_inspect, may_limit, may_lower_nice, may_schedule, may_signal};

@@ -20,15 +20,17 @@ use super::{
     stack::{Image, STACK, StackBuilder},
     strings::{Command, Prefix, StringSource, Strings},
 };
-use crate::tree;
 use crate::{
     ability,
     call::{self, BUDGET, Call, PATH_MAX, Stop, SysResult},
+    chain,
     cpu::Cpu,
-    cputime, crossing, file, handover, mm,
+    cputime, file, handover,
+    kinds::service,
+    mm,
     permission::{self, FileRights, Identity, Owned},
     signal,
-    tree::lock_tree,
+    tree::{self, lock_tree},
 };
 
 /// Where position-independent programs and their interpreters are loaded.
@@ -292,13 +294,13 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
     mm::deactivate(cpu);
     mm::release(cpu, super::replace_space(cpu, process, cpu.raw(image.space)));
     file::close_on_exec(cpu, process);
-    file::service::release_of_thread(cpu, thread);
+    service::release_of_thread(cpu, thread);
     file::set_executable(cpu, process, inode);
     signal::reset_for_exec(cpu, process);
     for word in &thread.altstack {
         word.set(0);
     }
-    crossing::forget(cpu, thread);
+    chain::forget(cpu, thread);
     ability::forget(cpu, thread);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);

@@ -10,15 +10,18 @@ use motet_layout::{
 };
 use motet_protocol::{Context, slab, threads, timer, wait};
 
-use crate::tree;
 use crate::{
     ability,
     call::{Call, Stop, SysResult, cost},
+    chain::{self, stack},
+    console,
     cpu::Cpu,
-    cputime, crossing, due, file, futex, handover, mm,
+    cputime, due, file, futex, handover,
+    kinds::service,
+    mm,
     signal::{self, Origin},
     time,
-    tree::{adopt, disown, for_each_thread, lock_tree, parent_of, users},
+    tree::{self, adopt, disown, for_each_thread, lock_tree, parent_of, users},
 };
 
 /// What passing a thread costs on the way to another one of its process (`call::cost`).
@@ -83,7 +86,7 @@ pub fn end_thread<M: Machine>(
 ) {
     let isa = registers::frame_isa(&thread.frame);
     futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });
-    file::service::release_of_thread(cpu, thread);
+    service::release_of_thread(cpu, thread);
     cputime::charge(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
@@ -92,10 +95,10 @@ pub fn end_thread<M: Machine>(
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
     // Without others, the stacks go with the space.
     if process.thread_count.load(Ordering::Relaxed) > 1 {
-        crossing::release_stacks(cpu, thread, mm::space_of(cpu, process));
+        stack::release_stacks(cpu, thread, mm::space_of(cpu, process));
     }
     mm::deactivate(cpu);
-    crossing::forget(cpu, thread);
+    chain::forget(cpu, thread);
     ability::release_area(cpu, thread);
     thread.in_syscall.set(THREAD_ENDS);
     thread.scratch[0].set(u64::from(status));
@@ -310,7 +313,7 @@ pub(super) fn end_again<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecor
 /// The first process has ended: so does the run, with its status.
 fn end_run<M: Machine>(cpu: &Cpu<M>, status: u32) {
     let code = u32::from(WaitStatus::decode(status).shell_code());
-    file::flush_host_streams(cpu);
+    console::flush_host_streams(cpu);
     let header = cpu.pool.header();
     if header.exit.compare_exchange(0, 1 + code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         cpu.machine.ring_host();

@@ -20,15 +20,15 @@ use motet_layout::{
 use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
 
 use super::{limits, schedule};
-use crate::tree;
 use crate::{
     ability, balance,
     call::{Call, Stop, SysResult},
+    chain,
     cpu::Cpu,
-    crossing, file, handover, mm,
+    file, handover, mm,
     permission::{self, Capability},
     signal::{self, begin_temporary_mask, end_temporary_mask},
-    tree::{adopt, lock_tree, parent_of, users},
+    tree::{self, adopt, lock_tree, parent_of, users},
 };
 
 /// New namespaces: what only the superuser might ask for.
@@ -132,7 +132,7 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     let tid = match tid {
         Ok(tid) => tid,
         Err(errno) => {
-            crossing::forget(call.cpu, thread);
+            chain::forget(call.cpu, thread);
             ability::release_area(call.cpu, thread);
             slab::free(call.cpu, thread);
             return Err(errno.into());
@@ -226,9 +226,9 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     thread.started_ns.set(cpu.reading_ns());
     // A thread that goes on with the caller's stack will return where the caller would.
     if spec.stack == 0
-        && let Err(errno) = crossing::copy_chain(cpu, parent, thread)
+        && let Err(errno) = chain::copy_chain(cpu, parent, thread)
     {
-        crossing::forget(cpu, thread);
+        chain::forget(cpu, thread);
         ability::release_area(cpu, thread);
         slab::free(cpu, thread);
         return Err(errno);

@@ -8,15 +8,14 @@ use motet_layout::{CORES_MAX, CoreId, Isa, PROCESS_ALIVE, ProcessRecord, ThreadR
 use motet_protocol::{memory, run_queue, threads};
 
 use super::wait::write_rusage;
-use crate::cpu::KERNEL_RELEASE;
-use crate::tree;
-use crate::tree::limits::LIMITS;
 use crate::{
     ability,
     call::{Call, Stop, SysResult},
+    cpu::KERNEL_RELEASE,
     cputime, handover, mm,
     permission::{self, Capability},
-    tree::{lock_tree, lookup, parent_of, process_of},
+    process::identity,
+    tree::{self, limits::LIMITS, lock_tree, lookup, parent_of, process_of},
 };
 
 const KERNEL_VERSION: &str = concat!("#1 SMP Motet ", env!("CARGO_PKG_VERSION"));
@@ -362,7 +361,7 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
         // Times are counted, not sampled, whatever is asked for; Linux has but the one value, too.
         PR_GET_TIMING => Ok(0),
         PR_SET_TIMING if call.args[1] == 0 => Ok(0),
-        _ => permission::prctl(call),
+        _ => identity::prctl(call),
     }
 }
 

@@ -4,6 +4,7 @@ pub mod exec;
 pub mod exit;
 pub mod fat;
 pub mod fork;
+pub mod identity;
 pub mod ids;
 pub mod limits;
 mod load;
@@ -12,7 +13,6 @@ mod refusal;
 pub mod schedule;
 pub mod stack;
 mod strings;
-pub mod symbols;
 pub mod wait;
 
 use core::sync::atomic::Ordering;

@@ -12,7 +12,7 @@ use motet_layout::{InodeRecord, Isa};
 use motet_protocol::fs;
 
 use super::fat;
-use crate::{cpu::Cpu, file};
+use crate::{console, cpu::Cpu};
 
 /// Bytes of a file that tell what it is (Linux: `BINPRM_BUF_SIZE`).
 const SAMPLE_LEN: usize = 256;
@@ -117,21 +117,21 @@ impl Refusal {
         let runs = Runs(cpu);
         match *self {
             Self::System(_) | Self::Text => {}
-            Self::Format(what) => file::kernel_message(cpu, format_args!("{path}: is {what}; {runs}")),
+            Self::Format(what) => console::kernel_message(cpu, format_args!("{path}: is {what}; {runs}")),
             Self::Elf(what, machine) => match elf::to_str::e_machine_to_human_str(machine) {
-                Some(name) => file::kernel_message(cpu, format_args!("{path}: is {what} {name}; {runs}")),
-                None => file::kernel_message(cpu, format_args!("{path}: is {what} machine {machine:#x}; {runs}")),
+                Some(name) => console::kernel_message(cpu, format_args!("{path}: is {what} {name}; {runs}")),
+                None => console::kernel_message(cpu, format_args!("{path}: is {what} machine {machine:#x}; {runs}")),
             },
             Self::NoIsland(isa) => {
                 let isa = isa.name();
-                file::kernel_message(
+                console::kernel_message(
                     cpu,
                     format_args!("{path}: is a program for {isa}, and this machine has no {isa} island"),
                 );
             }
-            Self::NoProgram(what) => file::kernel_message(cpu, format_args!("{path}: is no program but {what}")),
-            Self::Damaged(how) => file::kernel_message(cpu, format_args!("{path}: is a damaged ELF file: {how}")),
-            Self::Fat(refusal) => file::kernel_message(
+            Self::NoProgram(what) => console::kernel_message(cpu, format_args!("{path}: is no program but {what}")),
+            Self::Damaged(how) => console::kernel_message(cpu, format_args!("{path}: is a damaged ELF file: {how}")),
+            Self::Fat(refusal) => console::kernel_message(
                 cpu,
                 format_args!("{path}: an executable for several instruction sets is refused: {refusal}"),
             ),

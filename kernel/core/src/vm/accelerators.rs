@@ -19,7 +19,7 @@ use motet_protocol::{
 };
 
 use super::memory::{self, Found};
-use crate::{cpu::Cpu, file};
+use crate::{cpu::Cpu, registers::fpga as interfaces};
 
 /// First address past what the registers of an accelerator can name: they have 32 bits.
 const ADDRESS_END: u64 = 1 << 32;
@@ -35,7 +35,7 @@ pub fn attach<M: Machine>(
     pages: &InodeRecord,
     addresses: Range<u64>,
 ) -> Result<(), Errno> {
-    let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), file::accel::interface_of(cpu, pages)) else {
+    let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), interfaces::interface_of(cpu, pages)) else {
         return Ok(());
     };
     if addresses.end > ADDRESS_END {
@@ -52,7 +52,7 @@ pub fn attach<M: Machine>(
 
 /// A guest does not have the interface any more, if a file's pages are one.
 pub fn detach<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
-    if let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), file::accel::interface_of(cpu, pages)) {
+    if let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), interfaces::interface_of(cpu, pages)) {
         let _guard = lock(cpu, &fpga.kernel_lock);
         interface.guest.store(0, Ordering::Release);
     }
@@ -76,10 +76,10 @@ pub fn fetch<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, page: u64) -> gues
         return guest::Answer::Found;
     }
     let pages = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
-    let frame = if file::accel::is_interface(pages) {
+    let frame = if interfaces::is_interface(pages) {
         match (page - region.start.get()) / PAGE_SIZE {
             0 => return guest::Answer::Outside,
-            index => file::accel::data_frame(cpu, pages, index).ok(),
+            index => interfaces::data_frame(cpu, pages, index).ok(),
         }
     } else {
         fs::page_or_allocate(cpu, pages, (region.offset.get() + page - region.start.get()) / PAGE_SIZE).ok()
@@ -98,7 +98,7 @@ pub fn serve_fault<M: Machine>(
     access: Access,
 ) -> Found {
     let pages = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
-    let (Some(interface), Some(id)) = (file::accel::interface_of(cpu, pages), InterfaceId::from_link(pages.fpga.get()))
+    let (Some(interface), Some(id)) = (interfaces::interface_of(cpu, pages), InterfaceId::from_link(pages.fpga.get()))
     else {
         return Found::Refused;
     };
@@ -109,7 +109,7 @@ pub fn serve_fault<M: Machine>(
     if is_refused {
         return Found::Refused;
     }
-    let may_write = !is_registers || access == Access::Write && file::accel::may_write(cpu, id);
+    let may_write = !is_registers || access == Access::Write && interfaces::may_write(cpu, id);
     let known = table.lookup(page);
     let allow = match &known {
         _ if may_write => Attr::READ.union(Attr::WRITE),
@@ -119,8 +119,8 @@ pub fn serve_fault<M: Machine>(
     let frame = match &known {
         // The reference is there.
         Some(leaf) => Ok(leaf.frame.named()),
-        None if is_registers => file::accel::registers_frame(cpu, id),
-        None => file::accel::data_frame(cpu, pages, index),
+        None if is_registers => interfaces::registers_frame(cpu, id),
+        None => interfaces::data_frame(cpu, pages, index),
     };
     let Ok(frame) = frame else { return Found::Refused };
     match known {
@@ -146,7 +146,7 @@ pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: Interfac
     if !wait::enqueue(cpu, thread, &interface.waiters, 0, u32::MAX) {
         return true; // there is no memory for that: the guest tries again
     }
-    clients::ask(fpga, interface, file::accel::urgency(thread));
+    clients::ask(fpga, interface, interfaces::urgency(thread));
     cpu.tell_service();
     interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0
 }

@@ -16,8 +16,9 @@ use motet_protocol::{
 
 use crate::{
     call::{Call, Stop, SysResult, cost},
+    console::streams,
     cpu::Cpu,
-    file::{cursor::Cursor, device},
+    cursor::Cursor,
 };
 
 /// Most bytes that are moved at once.
@@ -51,7 +52,7 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
 
 /// Reads what the host has typed.
 pub fn read<M: Machine>(call: &Call<M>, vm: &'static VmRecord, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
-    device::read_stream(call, &vm.console_in, nonblocking, into)
+    streams::read_stream(call, &vm.console_in, nonblocking, into)
 }
 
 /// Writes what the host may show. Nobody waits for that.
@@ -64,7 +65,7 @@ pub fn write<M: Machine>(call: &Call<M>, vm: &'static VmRecord, from: &mut Curso
             Err(_) if from.done() > 0 => break,
             Err(errno) => return Err(errno.into()),
         };
-        device::ring_host_if(call.cpu, stream::record(call.cpu, &vm.console_out, &bytes[..len]));
+        streams::ring_host_if(call.cpu, stream::record(call.cpu, &vm.console_out, &bytes[..len]));
         if from.remaining() > 0 && call.pauses(cost::PAGE + cost::bytes(len as u64)) {
             call.thread.progress.set(from.done());
             return Err(Stop::Again);

@@ -24,7 +24,8 @@ use super::accelerators;
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
-    due, file,
+    due,
+    registers::fpga,
 };
 
 /// After so many pages that are given back the core looks what else is due.
@@ -32,7 +33,7 @@ const PAGES_AT_ONCE: u32 = 16;
 /// What a table costs whose entries are looked at.
 const TABLE: u64 = 5 * cost::FRAME;
 
-/// Gives a machine memory: `bytes` bytes from `start` on are those of a file in memory from `offset` on.
+/// Gives a machine memory: `bytes` bytes from `start` on are those of the file in memory that `file` finds, with a reference, from `offset` on.
 ///
 /// # Errors
 /// `EINVAL`: something is not page-aligned, or beyond what tables translate or the file has, or overlaps other memory, or the descriptor is
@@ -42,8 +43,8 @@ pub fn add<M: Machine>(
     call: &Call<M>,
     vm: &'static VmRecord,
     (start, bytes): (u64, u64),
-    fd: i32,
     offset: u64,
+    file: impl FnOnce() -> Result<&'static InodeRecord, Errno>,
 ) -> Result<(), Errno> {
     let cpu = call.cpu;
     let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
@@ -51,8 +52,8 @@ pub fn add<M: Machine>(
     if (start | bytes | offset) % PAGE_SIZE != 0 {
         return Err(Errno::EINVAL);
     }
-    let inode = file::memory_of_guest(call, fd, (offset, bytes))?;
-    accelerators::attach(cpu, vm, inode, start..end).inspect_err(|_| file::put_memory_of_guest(cpu, inode))?;
+    let inode = file()?;
+    accelerators::attach(cpu, vm, inode, start..end).inspect_err(|_| put_back(cpu, inode))?;
     let guard = lock(cpu, &vm.space.lock);
     let used = vm.region_count.get() as usize;
     let refusal = match regions(vm).iter().any(|region| start < region.end.get() && region.start.get() < end) {
@@ -63,7 +64,7 @@ pub fn add<M: Machine>(
     if let Some(errno) = refusal {
         drop(guard);
         accelerators::detach(cpu, inode);
-        file::put_memory_of_guest(cpu, inode);
+        put_back(cpu, inode);
         return Err(errno);
     }
     let at = regions(vm).iter().take_while(|region| region.start.get() < start).count();
@@ -185,7 +186,7 @@ pub fn serve_fault<M: Machine>(
     let Some(region) = region_at(vm, page) else { return Found::Nothing };
     let table = Table { pool: cpu.pool, root, format, map: cpu.map };
     let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
-    if file::accel::is_interface(inode) {
+    if fpga::is_interface(inode) {
         return accelerators::serve_fault(cpu, vm, (&table, region), page, access);
     }
     let all = Attr::READ.union(Attr::WRITE).union(Attr::EXECUTE);
@@ -220,7 +221,7 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
         |unused| tables(cpu, vm).for_each(|table| dismantle(cpu, vm, &table, unused)),
     );
     for region in regions(vm) {
-        file::put_memory_of_guest(cpu, inode(region));
+        put_back(cpu, inode(region));
     }
 }
 
@@ -241,4 +242,10 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, table: &Table<'_, 
             due::spend_locked(cpu, TABLE);
         },
     );
+}
+
+/// A virtual machine does not use a file any more.
+fn put_back<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) {
+    inode.guests.fetch_sub(1, Ordering::SeqCst);
+    fs::put(cpu, inode);
 }

@@ -21,21 +21,21 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, registers, vm as abi};
 use motet_hal::{GuestInterrupts, Machine};
 use motet_layout::{
-    Cell64, CoreId, FILE_VM, FileRecord, Isa, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX, VcpuRecord, VmRecord,
-    handshake::then_look, in_order,
+    Cell64, CoreId, FILE_VM, FileRecord, InodeRecord, Isa, VCPU_START, VCPU_STARTING, VCPU_STOPPED, VCPUS_MAX,
+    VcpuRecord, VmRecord, handshake::then_look, in_order,
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
 
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    file::description::{self, Parts},
+    description::{self, Parts},
     signal::{self, Origin},
     tree,
 };
 
 pub use accelerators::{fetch as fetch_page, protect as protect_registers};
-pub use run::{call_ended, go_on, may_go_on};
+pub use run::{go_on, let_go, may_go_on};
 pub use show::show;
 
 /// Opens `/dev/vm`: a new virtual machine.
@@ -152,19 +152,24 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// `ioctl` of a virtual machine.
+/// `ioctl` of a virtual machine. `file_at` finds the file behind a descriptor that is to be memory, with a reference; `range`: offset and bytes.
 ///
 /// # Errors
 /// `ENODEV`: the caller is of another ISA than the machine; `ENOTTY`; `EINVAL`: there is no such core, or it is not stopped, or no such line; `EFAULT`; `ENOSPC`: it has all cores that it can have; `ENOMEM`; those of
 /// [`memory::add`] and [`run::run`].
-pub fn ioctl<M: Machine>(call: &Call<M>, vm: &'static VmRecord, request: u32, argument: u64) -> SysResult {
+pub fn ioctl<M: Machine>(
+    call: &Call<M>,
+    vm: &'static VmRecord,
+    (request, argument): (u32, u64),
+    file_at: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
+) -> SysResult {
     if vm.isa.get() != M::ISA as u32 {
         return Err(Errno::ENODEV.into());
     }
     match request {
         abi::MEMORY => {
             let [start, bytes, fd, offset] = read_words(call, argument)?;
-            memory::add(call, vm, (start, bytes), fd as i32, offset)?;
+            memory::add(call, vm, (start, bytes), offset, || file_at(fd as i32, (offset, bytes)))?;
             Ok(0)
         }
         abi::VCPU => Ok(make_vcpu(call, vm)?),

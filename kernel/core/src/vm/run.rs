@@ -32,7 +32,6 @@ use crate::{
     ability, alarm,
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    file::description,
     handover,
 };
 
@@ -109,7 +108,8 @@ pub fn may_go_on(thread: &ThreadRecord) -> bool {
         && thread.moves.uses_vectors.get() == 0
 }
 
-/// As [`run`], where the thread is in the middle of it ([`ThreadRecord::guest`]): the shortest way back to its guest.
+/// As [`run`], where the thread is in the middle of it ([`ThreadRecord::guest`]): the shortest way back to its guest. Unless it waits or is paused, the
+/// caller drops what the thread keeps ([`let_go`]).
 ///
 /// # Errors
 /// As [`run`].
@@ -117,21 +117,16 @@ pub fn go_on<M: Machine>(call: &Call<M>) -> SysResult {
     let vcpu = call.cpu.pool.at::<VcpuRecord>(PoolAddr(call.thread.guest.get()));
     let vm = call.cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
     let [_, _, exit_address, ..] = call.args;
-    let result = dispatch(call, vm, vcpu, exit_address);
-    if !matches!(result, Err(Stop::Again | Stop::Block)) {
-        call_ended(call.cpu, call.thread);
-    }
-    result
+    dispatch(call, vm, vcpu, exit_address)
 }
 
-/// The call that a thread was in the middle of has ended, however that was.
-pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+/// The call that a thread was in the middle of has ended, however that was: the machine's file that it kept meanwhile, if it did, in hand.
+pub fn let_go<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static FileRecord> {
     let kept = &thread.guest_file;
-    if let Some(file) = cpu.object::<FileRecord>(kept.get()) {
-        thread.guest.set(0);
-        hand::fetch(cpu, file, Place::word(cpu, kept), || kept.set(0));
-        description::put(cpu, file);
-    }
+    let file = cpu.object::<FileRecord>(kept.get())?;
+    thread.guest.set(0);
+    hand::fetch(cpu, file, Place::word(cpu, kept), || kept.set(0));
+    Some(file)
 }
 
 #[inline(always)]

@@ -13,13 +13,8 @@ use motet_abi::{
     own, registers,
 };
 use motet_hal::{Access, Interrupts, Machine, Trap};
-use motet_layout::{
-    Cell64, CoreId, DMA_AWAY, DMA_HOME, Frame, Isa, MigrationContext, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord,
-};
-use motet_protocol::{
-    Context, dma,
-    memory::{alloc_zeroed_frame, release_frame},
-};
+use motet_layout::{CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PoolAddr, SpaceRecord, ThreadRecord};
+use motet_protocol::{Context, dma, memory::alloc_zeroed_frame};
 
 use super::{
     depart,
@@ -28,9 +23,10 @@ use super::{
     is_gone, pinned,
 };
 use crate::{
+    console,
     cpu::Cpu,
-    crossing::{message::CALLED, report, stack},
-    file, life, lost, mm,
+    crossing::{Awake as _, message::CALLED, report, stack},
+    lost, mm,
     tree::process_of,
 };
 
@@ -66,7 +62,7 @@ pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     dma::clear(cpu.own, DMA_AWAY);
     let Some(incoming) = incoming else {
-        file::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
+        console::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
         return true;
     };
     let (thread, space) = (incoming.thread, incoming.space);
@@ -178,7 +174,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
             mm::serve_fault(cpu, space, address, access)
                 .map_err(|_| "a function on another instruction set has touched memory that is not there")?;
         }
-        Trap::Interrupt(interrupts) => life::interrupted_call(cpu, interrupts),
+        Trap::Interrupt(interrupts) => cpu.interrupted_call(interrupts),
         Trap::IllegalInstruction { .. }
         | Trap::Breakpoint
         | Trap::Arithmetic
@@ -291,24 +287,6 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, home: CoreId) -
 /// Ends the process: its thread, which is this core's now, with it.
 fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, what: &'static str) {
     report::kill(cpu, thread, process_of(cpu, thread), format_args!("{what}"));
-}
-
-/// The thread ends, or executes another program: frees its contexts.
-pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    for slot in &thread.contexts {
-        forget_context(cpu, thread, slot);
-    }
-}
-
-/// Frees a context, of which nothing is to be gone on with.
-pub fn forget_context<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, slot: &Cell64) {
-    let address = PoolAddr(slot.get() & !(PAGE_SIZE - 1));
-    slot.set(0);
-    let own = cpu.pool.get::<MigrationContext>(address).filter(|context| context.thread.get() == cpu.raw(thread));
-    if let Some(context) = own {
-        context.thread.set(0);
-        release_frame(cpu, Frame((address.0 / PAGE_SIZE) as u32));
-    }
 }
 
 /// Whether a function there waits for one that it has called: all handlers have taken from the stack what they put there otherwise.

@@ -91,12 +91,6 @@ pub fn read<M: Machine>(cpu: &Cpu<M>, descriptor: &Descriptor, arguments: &mut A
     Some(Incoming { thread, space, sender: ends.sender, place: ends.place, what })
 }
 
-/// The thread whose descriptor these words are; `None`: there is none.
-pub fn thread_in(words: &[Cell64; DESCRIPTOR_WORDS]) -> Option<PoolAddr> {
-    let thread = words[0].get() & ADDRESS;
-    (thread != 0).then_some(PoolAddr(thread))
-}
-
 /// What every descriptor has: pool addresses, who has sent it, word 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ends {

@@ -5,19 +5,20 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, convention::Arguments, migration, registers};
 use motet_hal::Machine;
 use motet_layout::{
-    CALL_PAUSED, CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PAGE_SIZE, PoolAddr, SpaceRecord, THREAD_READY,
-    ThreadRecord,
+    CALL_PAUSED, CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PoolAddr, SpaceRecord, THREAD_READY, ThreadRecord,
 };
 use motet_protocol::{Context, dma, run_queue};
 
 use super::{
-    away::{forget_context, is_in_call},
+    away::is_in_call,
     depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
     is_gone, pinned,
 };
 use crate::{
     call::{self, Call, Stop, SysResult},
+    chain::{context_in, forget_context},
+    console,
     cpu::Cpu,
     cputime,
     crossing::{
@@ -28,7 +29,7 @@ use crate::{
         stack,
         state::Pinned,
     },
-    file, handover, mm,
+    handover, mm,
     tree::process_of,
 };
 
@@ -111,12 +112,6 @@ fn kill_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, core: CoreI
     report::kill(cpu, thread, process_of(cpu, thread), what)
 }
 
-/// The core and the context that a word of [`ThreadRecord::contexts`] names.
-pub fn context_in(word: u64) -> Option<(CoreId, u64)> {
-    let core = CoreId::from_raw((word & 0xff) as u32)?;
-    (word >= PAGE_SIZE).then_some((core, word & !(PAGE_SIZE - 1)))
-}
-
 /// The core that runs the thread's functions of an ISA, and word 4 of the descriptor. A thread's first call of an ISA chooses the core, and makes the stack
 /// (listing 1, lines 3 and 4).
 fn place_for<M: Machine>(
@@ -160,7 +155,7 @@ pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
         is_here && registers::frame_isa(&incoming.thread.frame) == M::ISA
     });
     let Some(incoming) = incoming else {
-        file::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
+        console::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
         return dma::clear(cpu.own, DMA_HOME);
     };
     dma::clear(cpu.own, DMA_HOME);

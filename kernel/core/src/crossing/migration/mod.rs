@@ -18,15 +18,11 @@ mod away;
 mod descriptor;
 mod home;
 
-pub use away::{comes_first, forget, is_called, run};
+pub use away::{comes_first, is_called, run};
 pub use home::{come_home, migrate, migrate_back, redirect};
 
-use motet_abi::{convention, own, registers};
 use motet_hal::Machine;
-use motet_layout::{
-    CoreId, CoreRecord, DMA_NONE, FatProgram, MigrationContext, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord,
-    UserFrame, sync::Ordering,
-};
+use motet_layout::{CoreId, DMA_NONE, FatProgram, SpaceRecord, ThreadRecord, sync::Ordering};
 use motet_protocol::Context;
 
 use super::state::Pinned;
@@ -46,45 +42,9 @@ fn pinned<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, function: u64) 
     Some(pin)
 }
 
-/// Where a thread is that is not at home, for people.
-pub struct Away {
-    /// Its registers there, as they were when it last needed the kernel.
-    pub frame: &'static UserFrame,
-    /// The instruction, or the function whose handler has not called it yet.
-    pub at: u64,
-    /// The function that home has called last, and where from; `None`: home has returned since.
-    pub called: Option<(u64, u64)>,
-}
-
-impl Away {
-    /// `None`: the thread is at home.
-    pub fn of<M: Machine>(
-        cpu: &Cpu<M>,
-        thread: &'static ThreadRecord,
-        process: &'static ProcessRecord,
-    ) -> Option<Self> {
-        let core = thread.core.load(Ordering::Relaxed);
-        let mut contexts = thread.contexts.iter().filter_map(|slot| home::context_in(slot.get()));
-        let (_, context) = contexts.find(|(there, _)| u32::from(there.0) == core)?;
-        let frame = &cpu.pool.get::<MigrationContext>(PoolAddr(context))?.frame;
-        let (pc, home) = (registers::pc(frame), registers::frame_isa(&thread.frame));
-        let is_handler = M::migration_handler(registers::frame_isa(frame)).is_some_and(|handler| handler.contains(pc));
-        let function = thread.migrates_to.get();
-        let read = |address| mm::read_word(cpu, mm::space_of(cpu, process), address).ok();
-        let is_call = registers::syscall_number_of(home, &thread.frame) == own::MIGRATE;
-        let from = if is_call { convention::return_point(home, &thread.frame, read) } else { None };
-        Some(Self { frame, at: if is_handler { function } else { pc }, called: from.map(|(pc, _)| (function, pc)) })
-    }
-}
-
 /// Whether nobody is there any more, as far as this core has been told: the islands' own words may be far away.
 fn is_gone<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
     cpu.crossing.dead_islands.get() >> core.island().index() & 1 != 0
-}
-
-/// The thread that a core's descriptor is of.
-pub fn thread_in<M: Machine>(cpu: &Cpu<M>, record: &CoreRecord) -> Option<&'static ThreadRecord> {
-    descriptor::thread_in(&record.dma_out).and_then(|thread| cpu.pool.get::<ThreadRecord>(thread))
 }
 
 /// The thread, whose descriptor has been written, becomes `target`'s, and then the transfer starts. `false`: there is no room where it goes to, and the

@@ -19,18 +19,17 @@ use motet_layout::{FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, Thr
 use motet_protocol::{Context, hand, threads};
 
 use super::{
-    cursor::Cursor,
     description::{Anonymous, Kind},
     dir::{Records, path_of},
     node::{self, Node},
     table,
 };
-use crate::cpu::KERNEL_RELEASE;
 use crate::{
     ability::Migrations,
     call::{Call, PATH_MAX, SysResult, cost},
-    cpu::Cpu,
-    crossing::Snapshot,
+    chain::Snapshot,
+    cpu::{Cpu, KERNEL_RELEASE},
+    cursor::Cursor,
     due, mm,
     permission::{self, FileRights, Identity},
     realtime, tree as processes, vm,

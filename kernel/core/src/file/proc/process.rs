@@ -21,7 +21,7 @@ use motet_protocol::{
 };
 
 use super::{
-    super::{cursor::Cursor, device, dir::path_of, node::Node},
+    super::{device, dir::path_of, node::Node},
     Text,
     machine::NS_PER_TICK,
     with_thread,
@@ -29,6 +29,7 @@ use super::{
 use crate::{
     call::{Call, PATH_MAX, SysResult},
     cpu::Cpu,
+    cursor::Cursor,
     mm,
     permission::{self, Identity},
     tree,

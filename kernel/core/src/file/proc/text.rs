@@ -6,8 +6,7 @@ use core::fmt;
 use motet_abi::Errno;
 use motet_hal::Machine;
 
-use super::super::cursor::Cursor;
-use crate::call::SysResult;
+use crate::{call::SysResult, cursor::Cursor};
 
 /// What making a piece of text costs, a number or some spaces, and each of its bytes (`call::cost`).
 const PIECE_COST: u64 = 150;

@@ -4,10 +4,11 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_protocol::Context as _;
 
-use super::{super::cursor::Cursor, Text, with_thread};
+use super::{Text, with_thread};
 use crate::{
     ability::{Room, Seen, Values},
     call::{Call, Stop, SysResult},
+    cursor::Cursor,
     handover, permission,
 };
 

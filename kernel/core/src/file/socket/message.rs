@@ -10,7 +10,8 @@ use motet_layout::{PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering
 use super::{Amount, calls::peer_name, get, pipes, write};
 use crate::{
     call::{Call, SysResult},
-    file::{cursor::Cursor, description::OpenFile},
+    cursor::Cursor,
+    file::description::OpenFile,
 };
 
 const MSG_PEEK: u32 = 0x2;

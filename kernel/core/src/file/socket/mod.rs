@@ -20,13 +20,14 @@ use motet_layout::{
 use motet_protocol::{Context, cores::is_dead, fs, lock::lock, pipe, slab, wait};
 
 use super::{
-    cursor::Cursor,
-    description::{self, Anonymous, Kind, OpenFile, Parts},
+    description::{self, Anonymous, Kind, OpenFile},
     rw, table,
 };
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
+    cursor::Cursor,
+    description::Parts,
     signal,
 };
 

@@ -19,7 +19,7 @@ use motet_protocol::{
     slab, wait,
 };
 
-use super::{cursor::Cursor, rw::partial};
+use crate::cursor::{Cursor, partial};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -353,13 +353,4 @@ fn status(error: u32) -> u32 {
         // What the kernel wrote was damaged, or one of the program's pages lies behind both addresses.
         _ => Errno::EIO as u32,
     }
-}
-
-/// Whether an engine reads or writes a space's memory, whose lock is held.
-pub fn is_under_way<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> bool {
-    let header = cpu.pool.header();
-    let space = cpu.raw(space);
-    let is_its = |id: u64| cpu.pool.get::<DmaList>(PoolAddr(id)).is_some_and(|list| list.space.get() == space);
-    let mut engines = header.dma.iter().take(header.island_count.get() as usize);
-    engines.any(|engine| engine::has_work(engine) && engine::has_under_way(cpu, engine, is_its))
 }

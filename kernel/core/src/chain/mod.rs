@@ -1,11 +1,19 @@
-//! A thread's records: each has what the caller of one call needs to go on, and they form a stack.
+//! The calls across instruction sets that a thread is in: records, each of which has what the caller of one call needs to go on, and which form a
+//! stack; and the stacks of its functions. Calling is `crossing`'s.
+
+mod away;
+mod report;
+pub mod stack;
+mod symbols;
+
+pub use away::{context_in, forget_context, thread_in};
+pub use report::{Snapshot, backtrace};
 
 use motet_abi::{Errno, fat::Signature};
 use motet_hal::Machine;
 use motet_layout::{CrossingRecord, Isa, PoolAddr, ThreadRecord};
 use motet_protocol::{Context, slab};
 
-use super::migration;
 use crate::cpu::Cpu;
 
 /// Says in a record in which call of the thread the new one is made.
@@ -134,7 +142,7 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.crossing.set(0);
     free_spare(cpu, thread);
     if cpu.crossing.migrates {
-        migration::forget(cpu, thread);
+        away::forget(cpu, thread);
     }
     for slot in thread.stack_used.iter().chain(&thread.stack_top) {
         slot.set(0);

@@ -14,7 +14,7 @@ use motet_protocol::{
     Context,
     lock::lock,
     memory::{alloc_common_zeroed_frame, release_frame, share_frame},
-    service::{self, ThreadIndex, clients, hardware},
+    service::{ThreadIndex, clients, hardware},
 };
 
 use crate::{
@@ -237,14 +237,4 @@ pub fn collect<M: Machine>(cpu: &Cpu<M>, core: &ServiceCore) {
             free(cpu, table);
         }
     });
-}
-
-/// Whether a device uses a space's memory, whose lock is held.
-pub fn is_under_way<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> bool {
-    let space = cpu.raw(space);
-    let is_its = |table: &HardwareTable| table.space.get() == space;
-    service::of(cpu.pool).is_some_and(|core| {
-        hardware::is_any_busy(core)
-            && hardware::tables(core).any(|table| cpu.object::<HardwareTable>(table).is_some_and(is_its))
-    })
 }

@@ -6,27 +6,26 @@
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    CORES_MAX, CoreId, FILE_SERVICE, FileRecord, Frame, InodeRecord, PAGE_SIZE, ServiceCore, ThreadRecord,
-    handshake::then_look, sync::Ordering,
+    CORES_MAX, FILE_SERVICE, FileRecord, InodeRecord, PAGE_SIZE, ServiceCore, ThreadRecord, handshake::then_look,
+    sync::Ordering,
 };
 use motet_protocol::{
     Context, fs,
     lock::lock,
-    memory::share_frame,
     service::{
         self, ThreadIndex,
-        clients::{self, News, Owner, Refused},
+        clients::{self, News, Refused},
     },
 };
 
-use super::{
-    description::{self, Parts},
-    hardware,
-};
+use super::hardware;
 use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
-    futex, turn,
+    description::{self, Parts},
+    futex,
+    registers::service::{owner, page},
+    turn,
 };
 
 /// `ioctl`: a window for a thread to be, of the core that the argument says, or -1.
@@ -54,50 +53,6 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     // The description has taken over the reference.
     registers.release();
     Ok(record)
-}
-
-/// Whether a file's pages are registers.
-#[inline(always)]
-pub fn has_registers(inode: &InodeRecord) -> bool {
-    inode.service.get() != 0
-}
-
-fn owner(registers: &InodeRecord) -> Owner {
-    Owner { number: registers.number.get() as u32, user: registers.uid.get() }
-}
-
-/// The frame of the registers for a core, with a reference added for the caller.
-///
-/// # Errors
-/// `ENXIO`: the machine has no such core; `ENOSPC`: all pages of registers are in use.
-pub fn frame<M: Machine>(cpu: &Cpu<M>, registers: &'static InodeRecord, index: u64) -> Result<Frame, Errno> {
-    let core = service::of(cpu.pool).ok_or(Errno::ENXIO)?;
-    let page = page(cpu, core, registers, index)?;
-    let frame = clients::frame(cpu.pool, core, page);
-    share_frame(cpu, frame);
-    Ok(frame)
-}
-
-fn page<M: Machine>(
-    cpu: &Cpu<M>,
-    core: &ServiceCore,
-    registers: &'static InodeRecord,
-    index: u64,
-) -> Result<usize, Errno> {
-    let header = cpu.pool.header();
-    let exists = |id: &CoreId| {
-        id.island().index() < cpu.islands
-            && id.index_in_island() < header.islands[id.island().index()].core_count.get() as usize
-    };
-    let id = u32::try_from(index).ok().and_then(CoreId::from_raw).filter(exists).ok_or(Errno::ENXIO)?;
-    let guard = lock(cpu, &registers.lock);
-    let page = clients::page(core, owner(registers), id, cpu.id);
-    drop(guard);
-    let page = page.ok_or(Errno::ENOSPC)?;
-    if page.is_new {
-        cpu.tell_service();
-    }
-    Ok(page.number)
 }
 
 /// `ioctl` of the device.

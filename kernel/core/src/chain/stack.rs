@@ -5,7 +5,7 @@ use motet_hal::{Access, Machine};
 use motet_layout::{Isa, IslandId, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_READ, VMA_WRITE};
 use motet_protocol::{Context, lock::lock};
 
-use super::records::chain;
+use super::chain;
 use crate::{
     cpu::Cpu,
     mm::{self, View, VmaSpec},

@@ -25,7 +25,8 @@ use motet_protocol::{
     wait,
 };
 
-use super::{cursor::Cursor, device::ring_host_if, rw::partial};
+use super::streams::ring_host_if;
+use crate::cursor::{Cursor, partial};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,

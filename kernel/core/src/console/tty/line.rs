@@ -18,7 +18,7 @@ use motet_protocol::{
     wait,
 };
 
-use super::{super::device::ring_host_if, put};
+use super::{super::streams::ring_host_if, put};
 use crate::{cpu::Cpu, signal};
 
 const SIZE: u32 = TTY_INPUT_SIZE as u32;

@@ -2,11 +2,11 @@
 
 use motet_abi::{Errno, file::IOV_MAX};
 use motet_hal::{Access, Machine};
-use motet_layout::{PAGE_SIZE, PoolAddr, SpaceRecord};
+use motet_layout::{PAGE_SIZE, PoolAddr, SpaceRecord, WaitQueue};
 use motet_protocol::pipe::Run;
 
 use crate::{
-    call::{Call, cost},
+    call::{Call, Stop, SysResult, cost},
     due, mm,
 };
 
@@ -239,4 +239,59 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         }
         Ok(())
     }
+}
+
+/// Fills user memory by pieces that `make` makes, each as long as it says. As on Linux, a signal ends the call with what is done.
+pub fn produce<M: Machine>(
+    call: &Call<M>,
+    into: &mut Cursor<M>,
+    cost_of: impl Fn(u64) -> u64,
+    mut make: impl FnMut(&mut Cursor<M>) -> Result<usize, Errno>,
+) -> SysResult {
+    into.resume(call.thread.progress.get())?;
+    while into.remaining() > 0 {
+        let made = match make(into) {
+            Ok(len) => len as u64,
+            Err(errno) => return partial(into.done(), errno),
+        };
+        if into.remaining() > 0 && call.pauses(cost::PAGE + cost_of(made)) {
+            if call.is_interrupted() {
+                break;
+            }
+            call.thread.progress.set(into.done());
+            return Err(Stop::Again);
+        }
+    }
+    Ok(into.done())
+}
+
+/// What a transfer that an error ended returns: the bytes done, if any.
+#[inline(always)]
+pub fn partial<E: Into<Stop>>(done: u64, error: E) -> SysResult {
+    match error.into() {
+        Stop::Error(_) if done > 0 => Ok(done),
+        stop @ (Stop::Error(_) | Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => Err(stop),
+    }
+}
+
+/// Reads a number of 8 bytes that `take` takes; waits while it is 0.
+pub fn read_count<M: Machine>(
+    call: &Call<M>,
+    waiters: &'static WaitQueue,
+    nonblocking: bool,
+    into: &mut Cursor<M>,
+    mut take: impl FnMut() -> u64,
+) -> SysResult {
+    if into.remaining() < 8 {
+        return Err(Errno::EINVAL.into());
+    }
+    // Faults now, not after the count was taken.
+    into.probe()?;
+    let count = call.wait_for(waiters, || match take() {
+        0 if nonblocking => Err(Errno::EAGAIN.into()),
+        0 => Ok(None),
+        count => Ok(Some(count)),
+    })?;
+    into.write(&count.to_le_bytes())?;
+    Ok(8)
 }

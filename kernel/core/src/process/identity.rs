@@ -6,7 +6,7 @@ use motet_layout::{
     CREDENTIALS_KEEP_CAPABILITIES, CREDENTIALS_NO_NEW_PRIVILEGES, CREDENTIALS_OPAQUE, GROUPS_MAX, ProcessRecord,
 };
 
-use super::credentials::{
+use crate::permission::{
     CAPABILITY_LAST, Capability, GroupId, Identity, Ids, UserId, contains, groups_of, has, has_new_privileges_barred,
     is_opaque, keeps_capabilities, set_flag,
 };
@@ -374,7 +374,7 @@ fn write_three<M: Machine>(call: &Call<M>, ids: [u32; 3]) -> SysResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::credentials::ROOT;
+    use crate::permission::ROOT;
 
     const ALL_ROOT: Ids<UserId> = Ids { real: ROOT, effective: ROOT, saved: ROOT, file: ROOT };
     const USER: UserId = UserId(1000);

@@ -1,0 +1,154 @@
+//! `/dev/accel/NAME`: accelerators of the FPGA (`docs/protocols/fpga.md`).
+//!
+//! An open file of one is a client: an interface, whose page of registers and data section are what can be mapped. Registers are mapped
+//! writably only while they are connected; a store to them is a request otherwise, and waits. What is read from the file are signals.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::{
+    Errno,
+    accel::{BYTES, SET_DEADLINE, SET_PRIORITY, SET_SIGNALS},
+};
+use motet_hal::Machine;
+use motet_layout::{FILE_ACCEL, FileRecord, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
+use motet_protocol::{
+    Context,
+    fpga::{self, AcceleratorId, clients},
+    fs,
+    lock::lock,
+    wait,
+};
+
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    cursor::{Cursor, read_count},
+    description::{self, Parts},
+    mm,
+    registers::fpga::{REALTIME, interface_of, registers_at, urgency},
+};
+
+/// The least urgent priority that a client says: those of nice are 0 to 39.
+const PRIORITY_MAX: u64 = 39;
+
+/// Opens an accelerator: a new client.
+///
+/// # Errors
+/// `ENODEV`: the machine has no FPGA; `ENXIO`: it has no such accelerator; `ENOSPC`: all interfaces are in use.
+pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'static FileRecord, Errno> {
+    let cpu = call.cpu;
+    let fpga = fpga::of(cpu.pool).ok_or(Errno::ENODEV)?;
+    let accelerator = AcceleratorId::new(minor as usize).filter(|_| minor < fpga.accelerator_count.get());
+    let accelerator = accelerator.ok_or(Errno::ENXIO)?;
+    let user = call.process.credentials.users[1].get();
+    let attributes = fs::Attributes {
+        mode: fs::TYPE_REGULAR | 0o600,
+        uid: user,
+        now_ns: cpu.realtime_ns(),
+        ..fs::Attributes::default()
+    };
+    let pages = fs::Held::adopt(cpu, fs::new_inode(cpu, attributes)?);
+    let client = clients::Client {
+        owner: call.process.pid.get(),
+        user,
+        accelerator,
+        core: cpu.id.0,
+        priority: urgency(call.thread),
+        inode: cpu.pool.addr_of(pages.inode()),
+    };
+    let interface = clients::open(fpga, &client).or_else(|| {
+        // Clients that have gone may have let go of the last page since the FPGA has looked; in runs that are not timed it looks later.
+        clients::look(fpga);
+        cpu.tell_service();
+        clients::open(fpga, &client)
+    });
+    let interface = interface.ok_or(Errno::ENOSPC)?;
+    pages.fpga.set(interface.link());
+    pages.size.store(PAGE_SIZE + fpga.data_bytes.get(), Ordering::Relaxed);
+    let object = cpu.raw(pages.inode());
+    let record = description::create(cpu, &Parts { kind: FILE_ACCEL, flags, inode: None, object })?;
+    // The description has taken over the reference.
+    pages.release();
+    cpu.tell_service();
+    Ok(record)
+}
+
+/// A store to registers that are not connected: a request. `true`: the thread is prepared to wait.
+///
+/// # Errors
+/// `ENXIO`: the region could not be made ready, which is a `SIGBUS`.
+pub fn ask<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    space: &'static SpaceRecord,
+    address: u64,
+) -> Result<bool, Errno> {
+    let Some(fpga) = fpga::of(cpu.pool) else { return Ok(false) };
+    let guard = lock(cpu, &space.lock);
+    let page = address & !(PAGE_SIZE - 1);
+    let mut vmas = mm::vmas_within(cpu, space, page..page + PAGE_SIZE);
+    let Some(id) = vmas.next().and_then(|vma| registers_at(cpu, vma, page)) else { return Ok(false) };
+    let interface = &fpga.interfaces[id.index()];
+    let is_refused = interface.refused.swap(0, Ordering::SeqCst) != 0;
+    if is_refused {
+        return Err(Errno::ENXIO);
+    }
+    wait::prepare(thread);
+    wait::enqueue(cpu, thread, &interface.waiters, 0, u32::MAX);
+    clients::ask(fpga, interface, urgency(thread));
+    drop(guard);
+    cpu.tell_service();
+    let has_come = interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0;
+    if has_come {
+        wait::finish(cpu, thread);
+    }
+    Ok(!has_come)
+}
+
+/// Whether there are signals that the client has not read.
+pub fn is_told<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> bool {
+    interface_of(cpu, pages).is_some_and(|interface| interface.told.load(Ordering::SeqCst) != 0)
+}
+
+/// Threads that wait for signals.
+pub fn waiters<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static WaitQueue> {
+    interface_of(cpu, pages).map(|interface| &interface.readers)
+}
+
+/// Reads the signals that have come since the last read: 8 bytes. Waits for one.
+pub fn read<M: Machine>(call: &Call<M>, pages: &InodeRecord, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+    let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
+    read_count(call, &interface.readers, nonblocking, into, || u64::from(interface.told.swap(0, Ordering::SeqCst)))
+}
+
+/// `ioctl` of an interface.
+///
+/// # Errors
+/// `ENOTTY`; `EINVAL`; `EPERM`: a more urgent priority than the thread's nice gives, for who is not the superuser.
+pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argument: u64) -> SysResult {
+    let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
+    match request {
+        SET_PRIORITY if argument > PRIORITY_MAX => Err(Errno::EINVAL.into()),
+        SET_PRIORITY => {
+            let is_superuser = call.process.credentials.users[1].get() == 0;
+            let priority = REALTIME + argument as u32;
+            if priority < urgency(call.thread) && !is_superuser {
+                return Err(Errno::EPERM.into());
+            }
+            interface.is_said.store(1, Ordering::Release);
+            interface.priority.store(priority, Ordering::Release);
+            Ok(0)
+        }
+        SET_DEADLINE => {
+            let deadline_ps = argument.checked_mul(1_000_000).ok_or(Errno::EINVAL)?;
+            interface.deadline_ps.store(deadline_ps, Ordering::Release);
+            Ok(0)
+        }
+        SET_SIGNALS => {
+            interface.hears.store(argument as u32, Ordering::Release);
+            Ok(0)
+        }
+        BYTES => Ok(pages.size.load(Ordering::Relaxed)),
+        _ => Err(Errno::ENOTTY.into()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Interfaces of the FPGA as pages that are mapped: registers and data. What is done by them is `kinds::accel`'s.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{FpgaInterface, Frame, InodeRecord, SpaceRecord, ThreadRecord, VmaRecord};
+use motet_protocol::{
+    Context,
+    fpga::{self, InterfaceId, clients},
+    memory::share_frame,
+    schedule,
+};
+
+use crate::cpu::Cpu;
+
+/// To the FPGA, so many more are above that: real-time priorities.
+pub const REALTIME: u32 = schedule::PRIORITY_MAX;
+/// [`schedule::Schedule::rank`] of the most urgent thread that there can be.
+const FIRST_RANK: i32 = -20 - REALTIME as i32;
+
+/// How urgent a thread is to the FPGA, as it is to its core: 0 to 98 for the real-time priorities 99 to 1, and after them the nice values.
+pub fn urgency(thread: &ThreadRecord) -> u32 {
+    (schedule::of(thread).rank(thread.nice.get().cast_signed()) - FIRST_RANK).max(0) as u32
+}
+
+/// Whether a file's pages are an interface.
+#[inline(always)]
+pub fn is_interface(inode: &InodeRecord) -> bool {
+    inode.fpga.get() != 0
+}
+
+/// The interface that a file's pages are, if they are one.
+pub fn interface_of<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static FpgaInterface> {
+    let id = InterfaceId::from_link(pages.fpga.get())?;
+    Some(&fpga::of(cpu.pool)?.interfaces[id.index()])
+}
+
+/// The interface whose registers a page of a VMA is, if it is that.
+#[inline(always)]
+pub fn registers_at<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64) -> Option<InterfaceId> {
+    // First what costs no look at the file: this is asked at each fault.
+    if vma.offset.get() + (page - vma.start.get()) != 0 {
+        return None;
+    }
+    InterfaceId::from_link(cpu.object::<InodeRecord>(vma.inode.get())?.fpga.get())
+}
+
+/// The frame of registers, with a reference added for the caller.
+///
+/// # Errors
+/// `ENXIO`: there is no FPGA.
+pub fn registers_frame<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> Result<Frame, Errno> {
+    let frame = clients::registers_frame(fpga::of(cpu.pool).ok_or(Errno::ENXIO)?, id);
+    share_frame(cpu, frame);
+    Ok(frame)
+}
+
+/// Whether registers may be mapped writably now. The space's lock is held until they are.
+#[inline]
+pub fn may_write<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
+    fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(fpga, id))
+}
+
+/// From now on, as long as a space's VMAs are what they are, [`may_store`] knows that it may have these registers mapped writably at a page.
+pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: InterfaceId) {
+    if let Some(fpga) = fpga::of(cpu.pool) {
+        let interface = &fpga.interfaces[id.index()];
+        // Other spaces may have it mapped, too: whoever finds the page of one does not find the epoch of another.
+        interface.granted_epoch.store(0, Ordering::Relaxed);
+        interface.granted_at.store(page, Ordering::Release);
+        interface.granted_epoch.store(space.epoch.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+/// Whether a frame is that of registers which a space may have mapped writably at a page, as is known, and now. The space's lock is held until
+/// they are.
+#[inline]
+pub fn may_store<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: Frame) -> bool {
+    let Some(fpga) = fpga::of(cpu.pool) else { return false };
+    let Some(id) = clients::of_registers(fpga, frame) else { return false };
+    let interface = &fpga.interfaces[id.index()];
+    let epoch = space.epoch.load(Ordering::Relaxed);
+    let is_epoch = || interface.granted_epoch.load(Ordering::Acquire) == epoch;
+    let is_granted = is_epoch() && interface.granted_at.load(Ordering::Acquire) == page && is_epoch();
+    is_granted && may_write(cpu, id)
+}
+
+/// The frame of a page of a data section, with a reference added for the caller. Page 0 of the file is the registers.
+///
+/// # Errors
+/// `ENXIO`: it is not that long.
+pub fn data_frame<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord, index: u64) -> Result<Frame, Errno> {
+    let fpga = fpga::of(cpu.pool).ok_or(Errno::ENXIO)?;
+    let id = InterfaceId::from_link(pages.fpga.get()).ok_or(Errno::ENXIO)?;
+    let frame = index.checked_sub(1).and_then(|page| clients::data_frame(fpga, id, page)).ok_or(Errno::ENXIO)?;
+    share_frame(cpu, frame);
+    Ok(frame)
+}
