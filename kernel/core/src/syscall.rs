@@ -9,7 +9,7 @@ use crate::{
     attend::calls as signals,
     call::{Call, SysResult},
     crossing, extension, file, futex,
-    mm::{advice, calls as memory, place},
+    mm::{advice, calls as memory, mremap, place},
     process::{exec, exit, fork, identity, ids, schedule, wait},
     random, time,
 };
@@ -54,7 +54,7 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::Mmap => memory::mmap(call, |fd, is_written| file::inode_for_mmap(call, fd, is_written)),
         S::Munmap => memory::munmap(call),
         S::Mprotect => memory::mprotect(call),
-        S::Mremap => memory::mremap(call),
+        S::Mremap => mremap::mremap(call),
         S::Madvise => advice::madvise(call),
         S::Mbind => place::mbind(call),
         S::MovePages => place::move_pages(call),

@@ -17,6 +17,7 @@ mod names;
 mod node;
 mod open;
 mod path;
+mod pipe;
 mod poll;
 mod proc;
 mod range_lock;

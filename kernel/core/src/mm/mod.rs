@@ -9,6 +9,7 @@ pub mod advice;
 pub mod calls;
 mod fault;
 mod limits;
+pub mod mremap;
 mod pieces;
 pub mod place;
 mod space;

@@ -21,7 +21,8 @@ use motet_protocol::{Context, cores::is_dead, fs, lock::lock, pipe, slab, wait};
 
 use super::{
     description::{self, Anonymous, Kind, OpenFile},
-    rw, table,
+    pipe::{peek_pipe, read_pipe, read_pipe_full, write_pipe},
+    table,
 };
 use crate::{
     call::{Call, SysResult},
@@ -272,9 +273,9 @@ fn receive<M: Machine>(
         return Ok(call.thread.progress.get());
     }
     match amount {
-        Amount::Peek => rw::peek_pipe(call, incoming, nonblocking, into),
-        Amount::Full if !nonblocking => rw::read_pipe_full(call, incoming, into),
-        Amount::Full | Amount::Some => rw::read_pipe(call, incoming, nonblocking, into),
+        Amount::Peek => peek_pipe(call, incoming, nonblocking, into),
+        Amount::Full if !nonblocking => read_pipe_full(call, incoming, into),
+        Amount::Full | Amount::Some => read_pipe(call, incoming, nonblocking, into),
     }
 }
 
@@ -293,7 +294,7 @@ pub fn write<M: Machine>(
         }
         return Err(Errno::EPIPE.into());
     }
-    rw::write_pipe(call, outgoing, nonblocking, signals, from)
+    write_pipe(call, outgoing, nonblocking, signals, from)
 }
 
 /// What a socket is ready for, of `POLL*`.
