@@ -4,7 +4,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use motet_fabric::{Error, ErrorKind, Machine, Result};
+use motet_fabric::{Error, ErrorKind, Result};
+use motet_machine::Machine;
 
 use crate::{
     bomb, masked, motet, profile,

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Machine, Result};
+use motet_fabric::Result;
 use motet_layout::Isa;
+use motet_machine::Machine;
 
 use crate::{
     counts::{self, Costs},

@@ -6,8 +6,9 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, machine::Machine, qemu, run::target_of};
+use motet_fabric::{Error, ErrorKind, Result, qemu, run::target_of};
 use motet_layout::Isa;
+use motet_machine::Machine;
 
 use crate::process;
 

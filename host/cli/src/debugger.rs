@@ -2,7 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Machine, Result, run};
+use motet_fabric::{Error, ErrorKind, Result, run};
+use motet_machine::Machine;
 
 use crate::progress;
 

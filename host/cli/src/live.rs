@@ -6,9 +6,10 @@ use std::{
 };
 
 use motet_fabric::{
-    Machine, terminal,
+    terminal,
     timing::{ClockReading, IslandReading},
 };
+use motet_machine::Machine;
 
 use crate::progress;
 

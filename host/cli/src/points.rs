@@ -6,9 +6,10 @@ use std::{
 };
 
 use motet_fabric::{
-    Error, ErrorKind, Machine, Result,
+    Error, ErrorKind, Result,
     timing::{Passage, Point},
 };
+use motet_machine::Machine;
 
 /// Reads lines `ISLAND ADDRESS [REGISTER]`.
 ///

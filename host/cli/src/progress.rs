@@ -7,7 +7,8 @@ use std::{
 };
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use motet_fabric::{Machine, run::Event};
+use motet_fabric::run::Event;
+use motet_machine::Machine;
 
 /// Progress of one run, on standard error.
 pub struct Progress {
@@ -23,7 +24,7 @@ impl Progress {
     pub fn new(machine: &Machine, verbose: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let color = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let describe = |island: &motet_fabric::machine::IslandSpec| {
+        let describe = |island: &motet_machine::IslandSpec| {
             let plural = if island.cores == 1 { "" } else { "s" };
             format!("{} ({}, {} core{plural})", island.name, island.isa.name(), island.cores)
         };

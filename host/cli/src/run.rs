@@ -7,7 +7,7 @@ use std::{
 
 use motet_coherence::interleaved::Step;
 use motet_fabric::{
-    Command, Error, ErrorKind, HostPool, Machine, Result, Results,
+    Command, Error, ErrorKind, HostPool, Result, Results,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
     stats::Stats,
@@ -16,6 +16,7 @@ use motet_fabric::{
     trace::Recording,
 };
 use motet_layout::Isa;
+use motet_machine::Machine;
 
 use crate::{
     accesses,

@@ -8,8 +8,9 @@ use std::{
     io::{self, Write},
 };
 
-use motet_fabric::{Machine, stats::FpgaChangeStats, trace::Recording};
+use motet_fabric::{stats::FpgaChangeStats, trace::Recording};
 use motet_layout::{CORES_MAX, CoreId};
+use motet_machine::Machine;
 use motet_protocol::trace::{End, Event, Kind};
 use serde_json::{Value, json};
 

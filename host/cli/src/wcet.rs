@@ -3,9 +3,10 @@
 use std::{fmt::Write, io};
 
 use motet_fabric::{
-    Error, ErrorKind, Machine, Result,
+    Error, ErrorKind, Result,
     wcet::{Analysis, Bound, Client, LEAST_URGENT, Terms},
 };
+use motet_machine::Machine;
 
 use crate::{arguments::WcetOptions, output::OutputFile, project};
 

@@ -10,11 +10,12 @@ use motet_error::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use crate::{
-    Doorbells, HostPool, Machine,
+    Doorbells, HostPool,
     pool::Command,
     qemu,
     timing::{Clocks, Options, Passage},
 };
+use motet_machine::Machine;
 
 /// How a program is run.
 #[derive(Debug)]

@@ -63,8 +63,9 @@ fn serve(pool: Pool, islands: usize, ring: impl Fn(usize, usize)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, Machine};
+    use crate::Command;
     use motet_layout::{CoreId, DMA_BAD_ADDRESS, DMA_OK, DMA_OVERLAP, DMA_RINGS, IslandId, PAGE_SIZE, PoolAddr};
+    use motet_machine::Machine;
     use motet_protocol::engine::Transfer;
     use std::{cell::RefCell, time::Duration};
 

@@ -19,9 +19,9 @@ use motet_protocol::{
 use crate::{
     Doorbells, HostPool,
     device_thread::{self, DeviceThread},
-    machine::{FpgaSpec, Machine},
     stats::{FpgaChangeStats, FpgaRegionStats, FpgaStats},
 };
+use motet_machine::{FpgaSpec, Machine};
 
 /// Who the FPGA is here: not 0.
 const HOST: u64 = u64::MAX;

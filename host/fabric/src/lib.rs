@@ -17,7 +17,6 @@ pub mod fpga;
 pub mod image;
 pub mod initramfs;
 mod ivshmem;
-pub mod machine;
 #[allow(unsafe_code)] // the mapping of the pool
 mod pool;
 #[allow(unsafe_code)] // descriptors and the death signal of child processes
@@ -39,7 +38,6 @@ pub mod vm_console;
 pub mod wcet;
 
 pub use ivshmem::Doorbells;
-pub use machine::{Crossing, Firmware, Machine};
 pub use motet_error::{Error, ErrorKind, Result};
-pub use pool::{Command, HostPool, LocalRange, STREAM_SIZE, TREE_SIZE, local_ranges};
+pub use pool::{Command, HostPool, STREAM_SIZE};
 pub use results::Results;

@@ -21,39 +21,14 @@ use rustix::{fs::MemfdFlags, mm};
 
 use motet_protocol::{Context, format::format, memory::set_near};
 
-use crate::{
-    fpga,
-    machine::{Machine, Queue, TextPlace},
-    service, trace,
-};
+use crate::{fpga, service, trace};
 use motet_error::{Context as _, Error, ErrorKind, Result};
+use motet_machine::{Machine, Queue, TREE_SIZE, TextPlace, local_ranges};
 
 /// Bytes each console stream can hold.
 pub const STREAM_SIZE: u64 = 256 << 10;
 /// Longest command with its environment, in bytes.
 const COMMAND_LEN_MAX: usize = 1 << 20;
-/// Bytes past the pool's end that one RISC-V island maps besides the pool: QEMU puts its device tree there.
-pub const TREE_SIZE: u64 = 2 << 20;
-
-/// A piece of an island's map of the pool: (pool offset, local physical address, bytes).
-pub type LocalRange = (u64, u64, u64);
-
-/// Where an island of `isa` with `private` bytes of its own memory sees a pool of `pool_len` bytes.
-///
-/// - x86-64 (q35): RAM below 4 GiB is limited to the private memory (`max-ram-below-4g`), so the pool begins at 4 GiB
-///   and firmware, which puts its tables at the top of low memory, stays out of it.
-/// - AArch64 (virt): RAM begins at 1 GiB; the pool follows the private memory.
-/// - RISC-V (virt): RAM begins at 2 GiB; the pool follows the private memory. QEMU puts the device tree into the last
-///   2 MiB of RAM, so RAM is longer than the pool by [`TREE_SIZE`] or more ([`HostPool::map_len`]).
-pub fn local_ranges(isa: Isa, private: u64, pool_len: u64) -> Vec<LocalRange> {
-    let base = match isa {
-        Isa::X86_64 => 4 << 30,
-        Isa::AArch64 => (1 << 30) + private,
-        Isa::RiscV64 | Isa::Hosted => (2 << 30) + private,
-    };
-    vec![(0, base, pool_len)]
-}
-
 /// What a machine is to run, as it stands in the pool header.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
@@ -340,27 +315,6 @@ mod tests {
             [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\nextensions = [\"-v\"]\n\
             [[island]]\nname = \"c\"\nisa = \"aarch64\"\ncores = 1\n[[island]]\nname = \"d\"\nisa = \"riscv64\"\ncores = 1\n";
         Machine::parse(text).unwrap()
-    }
-
-    #[test]
-    fn the_pool_follows_private_memory() {
-        assert_eq!(local_ranges(Isa::X86_64, 64 << 20, 1 << 30), [(0, 0x1_0000_0000, 1 << 30)]);
-        assert_eq!(local_ranges(Isa::AArch64, 256 << 20, 1 << 30), [(0, 0x5000_0000, 1 << 30)]);
-        assert_eq!(local_ranges(Isa::RiscV64, 64 << 20, 1 << 30), [(0, 0x8400_0000, 1 << 30)]);
-    }
-
-    #[test]
-    fn ranges_cover_the_pool_without_overlap() {
-        for isa in [Isa::X86_64, Isa::AArch64, Isa::RiscV64] {
-            for pool_len in [32 << 20, 1 << 30, 3 << 30, 256 << 30] {
-                let mut next = 0;
-                for (offset, phys, len) in local_ranges(isa, 256 << 20, pool_len) {
-                    assert_eq!((offset, phys % PAGE_SIZE), (next, 0));
-                    next += len;
-                }
-                assert_eq!(next, pool_len);
-            }
-        }
     }
 
     #[test]

@@ -16,8 +16,9 @@ use std::{
 use motet_layout::Isa;
 use rustix::{fs::MemfdFlags, io::FdFlags, pipe::PipeFlags, process::Signal};
 
-use crate::{console::Console, machine::IslandSpec, pool::local_ranges, qmp::Qmp};
+use crate::{console::Console, qmp::Qmp};
 use motet_error::{Context, Error, ErrorKind, Result};
+use motet_machine::{IslandSpec, local_ranges};
 
 /// Oldest QEMU that is known to work, (major, minor).
 pub const VERSION_MIN: (u64, u64) = (10, 0);
@@ -413,7 +414,7 @@ fn inherit(command: &mut Command, fds: &[BorrowedFd<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Machine;
+    use motet_machine::Machine;
     use std::os::unix::process::ExitStatusExt;
 
     #[test]

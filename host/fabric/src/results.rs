@@ -266,9 +266,10 @@ fn temporary_name(name: &OsStr) -> String {
 mod tests {
     use super::*;
     use crate::{
-        Command, Machine,
+        Command,
         rootfs::{Entry, Tree},
     };
+    use motet_machine::Machine;
     use std::{
         fs,
         os::unix::fs::{FileTypeExt, MetadataExt},

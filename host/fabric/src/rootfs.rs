@@ -22,8 +22,9 @@ use std::{
 use motet_layout::{InodeRecord, Isa, MOUNT_PROC, MOUNT_SYS, PoolAddr, sync::Ordering};
 use motet_protocol::{Context as _, fs as pool_fs};
 
-use crate::{HostPool, Machine, run::target_of};
+use crate::{HostPool, run::target_of};
 use motet_error::{Context, Error, ErrorKind, Result};
+use motet_machine::Machine;
 use place::Places;
 
 /// What stands at a path.
@@ -479,7 +480,8 @@ fn nanoseconds(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, Machine};
+    use crate::Command;
+    use motet_machine::Machine;
 
     pub fn pool(size: &str) -> HostPool {
         let text = format!("[pool]\nsize = \"{size}\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n");

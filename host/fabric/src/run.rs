@@ -28,7 +28,6 @@ use crate::{
     engine::Engines,
     fpga,
     ivshmem::Doorbells,
-    machine::Machine,
     pool::{Command, HostPool},
     qemu::Qemu,
     service,
@@ -40,6 +39,7 @@ use crate::{
     trace::{Recorder, Recording},
 };
 use launch::{Images, Launcher};
+use motet_machine::Machine;
 use restart::Restart;
 
 /// How often the clock in the header is brought up to date while islands boot.

@@ -21,8 +21,8 @@ use motet_protocol::{
 use crate::{
     Doorbells, HostPool,
     device_thread::{self, DeviceThread},
-    machine::{HardwareSpec, ServiceSpec},
 };
+use motet_machine::{HardwareSpec, ServiceSpec};
 
 /// Who executes operations here: not 0.
 const HOST: u64 = u64::MAX;

@@ -184,7 +184,8 @@ impl<'a> Input<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Machine, pool};
+    use crate::pool;
+    use motet_machine::Machine;
     use std::{cell::Cell, fs::File, io::Read as _, os::fd::AsFd};
 
     fn pool() -> pool::HostPool {

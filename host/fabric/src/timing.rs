@@ -28,12 +28,11 @@ use rustix::{
 };
 
 use crate::{
-    Doorbells, HostPool,
-    machine::{IslandSpec, Machine},
-    qemu,
+    Doorbells, HostPool, qemu,
     stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, StalePageStats, Stats},
 };
 use motet_error::{Context, Error, ErrorKind, Result};
+use motet_machine::{IslandSpec, Machine};
 
 /// Realtime when a deterministic machine starts: 2025-01-01 UTC.
 const DETERMINISTIC_START_NS: u64 = 1_735_689_600_000_000_000;

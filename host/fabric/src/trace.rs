@@ -6,7 +6,8 @@ use motet_protocol::{
     trace::{self, Event},
 };
 
-use crate::{HostPool, machine::Machine, stats::FpgaChangeStats};
+use crate::{HostPool, stats::FpgaChangeStats};
+use motet_machine::Machine;
 
 /// Room of a core's ring, in events: what a busy core writes while the host does something else.
 const RING_EVENTS: u64 = 8192;

@@ -7,7 +7,8 @@
 use motet_coherence::config::{Config, IslandConfig};
 use serde::Serialize;
 
-use crate::{Error, ErrorKind, Machine, Result, machine::AcceleratorSpec, machine::FpgaSpec};
+use crate::{Error, ErrorKind, Result};
+use motet_machine::{AcceleratorSpec, FpgaSpec, Machine};
 
 /// What the kernel executes at once: the most of the instruction sets.
 #[derive(Clone, Copy, Debug)]

@@ -42,8 +42,8 @@ use std::{
 
 use memory::HostMap;
 use motet_coherence::{Model, TrapEvent};
-use motet_fabric::{Firmware, Machine, local_ranges};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
+use motet_machine::{Firmware, Machine, local_ranges};
 use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Accesses, Passages, Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, futex};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use motet_coherence::Kind;
-use motet_fabric::machine::ServiceSpec;
 use motet_layout::{Pool, SERVICE_WINDOW_BYTES, ServiceCore};
+use motet_machine::ServiceSpec;
 use motet_protocol::service::{self, ThreadIndex, hardware};
 
 use crate::Plugin;

@@ -1,6 +1,7 @@
-//! What documents say of the code: the tour's functions, where code is unsafe, and what a new instruction set changes.
+//! What documents say of the code: the tour's functions, where code is unsafe, what a new instruction set changes, and on what plugins depend.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -112,4 +113,40 @@ fn files_that_a_new_instruction_set_changes_are_named() {
         missing.is_empty(),
         "these tell instruction sets apart, and docs/porting.md does not name them: {missing:#?}"
     );
+}
+
+/// The packages that a package needs, those for its tests too, at first hand and at any other: from `Cargo.lock`.
+fn needed_by(package: &str) -> BTreeSet<String> {
+    let lock = read("Cargo.lock");
+    // Versions of one package count as one.
+    let mut entries: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for entry in lock.split("[[package]]") {
+        let name = entry.split('"').nth(1).unwrap_or("");
+        let (_, list) = entry.split_once("dependencies = [").unwrap_or_default();
+        let needed = list.split('"').skip(1).step_by(2).filter_map(|entry| entry.split(' ').next());
+        entries.entry(name).or_default().extend(needed);
+    }
+    assert!(entries.contains_key(package), "Cargo.lock: {package}");
+    let (mut found, mut next) = (BTreeSet::new(), vec![package]);
+    while let Some(name) = next.pop() {
+        next.extend(entries[name].iter().filter(|needed| found.insert(needed.to_string())));
+    }
+    found
+}
+
+#[test]
+fn plugins_need_nothing_that_starts_or_controls_processes() {
+    // The fabric does; by these it speaks with QEMU and hears of signals.
+    const CONTROL: [&str; 3] = ["motet-fabric", "serde_json", "signal-hook"];
+    let fabric = needed_by("motet-fabric");
+    assert!(
+        CONTROL[1..].iter().all(|name| fabric.contains(*name)),
+        "the fabric controls by other packages: {fabric:?}"
+    );
+    for plugin in ["motet-plugin", "motet-count"] {
+        let needed = needed_by(plugin);
+        assert!(needed.contains("motet-qemu-plugin"), "{plugin}: {needed:?}");
+        let wrong: Vec<_> = CONTROL.iter().filter(|name| needed.contains(**name)).collect();
+        assert!(wrong.is_empty(), "{plugin} depends on {wrong:?}");
+    }
 }

@@ -3,8 +3,9 @@
 use std::{fmt::Write, time::Duration};
 
 use motet_coherence::{Config, Kind, Model, Picoseconds, Sharing, allocate};
-use motet_fabric::{Crossing, Error, ErrorKind, Machine, Result, local_ranges, stats::CoreStats};
+use motet_fabric::{Error, ErrorKind, Result, stats::CoreStats};
 use motet_layout::{Descriptor, Isa};
+use motet_machine::{Crossing, Machine, local_ranges};
 
 use super::{
     machines::{Bench, FLICK_QUANTUM_US, POLLING_QUANTUM_US, Protocol, QUANTUM_US, island_of, sum},

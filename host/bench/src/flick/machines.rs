@@ -7,10 +7,11 @@ use std::{
 };
 
 use motet_fabric::{
-    Error, ErrorKind, Machine, Result,
+    Error, ErrorKind, Result,
     stats::{CoreStats, RegionStats, Stats},
 };
 use motet_layout::Isa;
+use motet_machine::Machine;
 
 use crate::{
     motet::Described,
@@ -287,7 +288,7 @@ pub fn island_of(machine: &Described, isa: Isa) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use motet_fabric::Crossing;
+    use motet_machine::Crossing;
 
     use super::*;
 

@@ -4,10 +4,10 @@ use std::{path::Path as FilePath, time::Duration};
 
 use motet_fabric::{
     Error, ErrorKind, Result,
-    machine::FpgaSpec,
     stats::{FpgaChangeStats, FpgaStats},
     wcet::{Analysis, Bound},
 };
+use motet_machine::FpgaSpec;
 
 use super::paper::{ACCELERATORS, LOAD_US, OVERHEAD_US, PATHS, Path, WHOLE_BYTES};
 use crate::{
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn waits_are_taken_off_what_stores_took() {
-        let machine = motet_fabric::Machine::parse(include_str!("../../../../machines/embedded.toml")).unwrap();
+        let machine = motet_machine::Machine::parse(include_str!("../../../../machines/embedded.toml")).unwrap();
         let fpga = machine.fpga.unwrap();
         let changes =
             vec![change(1, 0, "busy"), change(12, 0, "preempt"), change(40, 0, "reconfig"), change(300, 0, "hold")];

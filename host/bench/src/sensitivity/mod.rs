@@ -9,7 +9,8 @@ mod parameters;
 mod tornado;
 
 use clap::Args;
-use motet_fabric::{Machine, Result};
+use motet_fabric::Result;
+use motet_machine::Machine;
 
 use self::{
     figures::Figure,

@@ -289,7 +289,7 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
-    use motet_fabric::Machine;
+    use motet_machine::Machine;
 
     use super::*;
 

@@ -5,8 +5,9 @@ use std::{
     process::Command,
 };
 
-use motet_fabric::{Error, ErrorKind, Machine, Result, stats::Stats};
+use motet_fabric::{Error, ErrorKind, Result, stats::Stats};
 use motet_layout::Isa;
+use motet_machine::Machine;
 
 use super::Geometry;
 use crate::{

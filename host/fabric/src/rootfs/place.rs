@@ -79,7 +79,8 @@ fn texts(beginning: &[u8], own: Isa) -> Vec<(Range<u64>, Isa)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, Machine};
+    use crate::Command;
+    use motet_machine::Machine;
 
     const LOAD: u32 = PT_LOAD.0;
 

@@ -12,11 +12,11 @@ use super::{Island, Options, firmware_path, kernel_path};
 use crate::{
     image,
     ivshmem::Doorbells,
-    machine::Firmware,
     pool::HostPool,
     qemu::{self, Launch, Qemu},
     timing::PluginLaunch,
 };
+use motet_machine::Firmware;
 
 /// Starts islands of one machine.
 pub(super) struct Launcher<'a> {
@@ -132,7 +132,8 @@ mod tests {
     use std::time::Duration;
 
     use super::{super::Mode, *};
-    use crate::{machine::Machine, pool::Command};
+    use crate::pool::Command;
+    use motet_machine::Machine;
 
     #[test]
     fn a_missing_image_says_what_to_do() {

@@ -5,7 +5,8 @@ use motet_layout::{CORE_OFFLINE, CoreId, IslandId, PoolHeader, sync::Ordering};
 use motet_protocol::rejoin;
 
 use super::{Clock, Event, Run};
-use crate::{control::Asked, machine::Crossing};
+use crate::control::Asked;
+use motet_machine::Crossing;
 
 /// An island that is to join again.
 pub(super) struct Restart {

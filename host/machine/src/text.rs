@@ -5,7 +5,7 @@ use std::ops::Range;
 use motet_coherence::{Bytes, Config, RangeConfig};
 use motet_layout::{ISLANDS_MAX, Isa};
 
-use super::{IslandSpec, Machine, fault};
+use super::{IslandSpec, Machine, fault::fault};
 use motet_error::Result;
 
 /// Where the text of an ISA's programs lies.

@@ -1,10 +1,12 @@
 //! `[[service]]`: the machine's service core (`docs/protocols/service.md`).
 
+use std::ops::RangeInclusive;
+
 use motet_layout::{SERVICE_BARRIERS, SERVICE_CLIENTS, SERVICE_MUTEXES};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::fault;
+use super::fault::{self, fault};
 use motet_error::Result;
 
 /// A service core.
@@ -54,14 +56,8 @@ pub(super) fn check(text: &str, tables: Vec<Spanned<ServiceTable>>) -> Result<Op
         return Err(fault(text, second.span(), "service: a machine has at most one service core"));
     }
     let Some(table) = tables.into_iter().next().map(Spanned::into_inner) else { return Ok(None) };
-    let number = |key: &str, value: &Option<Spanned<i64>>, default: i64, range: std::ops::RangeInclusive<i64>| {
-        let Some(value) = value else { return Ok(default as u64) };
-        let number = *value.get_ref();
-        if !range.contains(&number) {
-            let message = format!("service.{key}: {number}; it must be {} to {}", range.start(), range.end());
-            return Err(fault(text, value.span(), &message));
-        }
-        Ok(number as u64)
+    let number = |key: &str, value: &Option<Spanned<i64>>, default: i64, range: RangeInclusive<i64>| {
+        fault::number(text, &format!("service.{key}"), value.as_ref(), default, range)
     };
     let objects = |key: &str, value: &Option<Spanned<i64>>, most: usize| {
         number(key, value, most as i64, 1..=most as i64).map(|number| number as u32)

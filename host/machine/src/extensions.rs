@@ -5,7 +5,7 @@ use motet_layout::Isa;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::fault;
+use super::fault::fault;
 use motet_error::Result;
 
 /// `[[island.core]]`: what is different on some of an island's cores.

@@ -7,7 +7,7 @@ use motet_layout::{HARDWARE_FILTERS, HARDWARE_SORTS, SERVICE_HARDWARE};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::fault;
+use super::fault::{self, fault};
 
 /// A device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,14 +85,7 @@ impl HardwareTable {
             return Err(fault(text, self.does.span(), &message));
         };
         let number = |key: &str, value: &Option<Spanned<i64>>, default: i64, range: RangeInclusive<i64>| {
-            let Some(value) = value else { return Ok(default as u64) };
-            let number = *value.get_ref();
-            if !range.contains(&number) {
-                let message =
-                    format!("hardware_thread.{key}: {number}; it must be {} to {}", range.start(), range.end());
-                return Err(fault(text, value.span(), &message));
-            }
-            Ok(number as u64)
+            fault::number(text, &format!("hardware_thread.{key}"), value.as_ref(), default, range)
         };
         let device = HardwareSpec {
             name,

@@ -7,7 +7,7 @@ use motet_protocol::fpga::Policy;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::fault;
+use super::fault::{fault, number};
 use motet_error::Result;
 
 /// An FPGA.
@@ -142,10 +142,10 @@ pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>) -> Result<Opt
     }
     Ok(Some(FpgaSpec {
         policy: policy(text, table.policy.as_ref())?,
-        expire_us: number(text, "expire_us", table.expire_us.as_ref(), 10_000, 0..=EXPIRE_US_MAX)?,
-        port_kib_ns: number(text, "port_kib_ns", table.port_kib_ns.as_ref(), 7062, 0..=NS_MAX)?,
-        port_faults: number(text, "port_faults", table.port_faults.as_ref(), 0, 0..=1000)? as u32,
-        interfaces: number(text, "interfaces", table.interfaces.as_ref(), 16, 1..=FPGA_INTERFACES as i64)? as u32,
+        expire_us: number(text, "fpga.expire_us", table.expire_us.as_ref(), 10_000, 0..=EXPIRE_US_MAX)?,
+        port_kib_ns: number(text, "fpga.port_kib_ns", table.port_kib_ns.as_ref(), 7062, 0..=NS_MAX)?,
+        port_faults: number(text, "fpga.port_faults", table.port_faults.as_ref(), 0, 0..=1000)? as u32,
+        interfaces: number(text, "fpga.interfaces", table.interfaces.as_ref(), 16, 1..=FPGA_INTERFACES as i64)? as u32,
         data: data(text, table.data.as_ref())?,
         regions,
         accelerators,
@@ -166,22 +166,6 @@ fn policy(text: &str, name: Option<&Spanned<String>>) -> Result<Policy> {
     }
 }
 
-fn number(
-    text: &str,
-    key: &str,
-    value: Option<&Spanned<i64>>,
-    default: i64,
-    range: std::ops::RangeInclusive<i64>,
-) -> Result<u64> {
-    let Some(value) = value else { return Ok(default as u64) };
-    let number = *value.get_ref();
-    if !range.contains(&number) {
-        let message = format!("fpga.{key}: {number}; it must be {} to {}", range.start(), range.end());
-        return Err(fault(text, value.span(), &message));
-    }
-    Ok(number as u64)
-}
-
 fn data(text: &str, value: Option<&Spanned<Bytes>>) -> Result<u64> {
     let Some(value) = value else { return Ok(256 << 10) };
     let bytes = value.get_ref().0;
@@ -196,7 +180,7 @@ fn data(text: &str, value: Option<&Spanned<Bytes>>) -> Result<u64> {
 impl ManagerTable {
     fn check(&self, text: &str) -> Result<ManagerSpec> {
         let number = |key: &str, value: &Option<Spanned<i64>>| {
-            number(text, &format!("manager.{key}"), value.as_ref(), 0, 0..=MANAGER_NS_MAX)
+            number(text, &format!("fpga.manager.{key}"), value.as_ref(), 0, 0..=MANAGER_NS_MAX)
         };
         Ok(ManagerSpec {
             search_ns: number("search_ns", &self.search_ns)?,
@@ -228,7 +212,7 @@ impl AcceleratorTable {
             let message = format!("fpga.accelerator.name: unknown accelerator \"{name}\"; known: {known}");
             return Err(fault(text, self.name.span(), &message));
         };
-        let frame_ns = number(text, "accelerator.frame_ns", Some(&self.frame_ns), 0, 1..=NS_MAX)?;
+        let frame_ns = number(text, "fpga.accelerator.frame_ns", Some(&self.frame_ns), 0, 1..=NS_MAX)?;
         let mut regions = Vec::new();
         for &region in self.regions.get_ref() {
             match usize::try_from(region).ok().filter(|region| (1..=region_count).contains(region)) {
